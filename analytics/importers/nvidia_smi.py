@@ -33,17 +33,10 @@ from analytics.mapping.model import MappedMetric
 from fallow.errors import InputError, UsageError
 
 
-def named(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """The rows in which something names the GPU."""
-    kept = rows.filter(pl.any_horizontal(pl.col("uuid", "index", "pci_bus_id", "position").is_not_null()))
-    tally.drop("nothing names the GPU", rows.height - kept.height)
-    return kept
-
-
 def name_gpus(rows: pl.DataFrame, host: str) -> pl.DataFrame:
     """The rows with `gpu`: the UUID where known, also from other lines of the same index.
 
-    Else `<host>/<index>`, `<host>/<bus address>` or `<host>/<position>`; `named` has dropped the rest.
+    Else `<host>/<index>`, `<host>/<bus address>` or `<host>/<position>`; rows that nothing names are dropped before.
     """
     seen = rows.filter(pl.col("uuid").is_not_null() & pl.col("index").is_not_null()).select("index", "uuid").unique()
     # an index that stood for two GPUs (they change over reboots) says nothing
@@ -51,7 +44,7 @@ def name_gpus(rows: pl.DataFrame, host: str) -> pl.DataFrame:
     place = pl.coalesce("index", "pci_bus_id", pl.col("position").cast(pl.String))
     return (
         rows.join(sure, on="index", how="left", maintain_order="left")
-        .with_columns(gpu=pl.coalesce("uuid", "uuid_of_index", pl.format(f"{_escape(host)}/{{}}", place)))
+        .with_columns(gpu=pl.coalesce("uuid", "uuid_of_index", pl.lit(f"{host}/") + place))
         .with_columns(gpu_index=pl.coalesce("index", pl.col("position").cast(pl.String)).cast(pl.Int16, strict=False))
         .drop("uuid_of_index")
     )
@@ -65,10 +58,6 @@ def check_count(rows: pl.DataFrame, host: str) -> None:
             f"{count:,} GPUs on the one host {host}, and no host has more than {MOST_GPUS}",
             "import each host's files by themselves with its --host, and query index or uuid",
         )
-
-
-def _escape(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 @dataclass(frozen=True)
@@ -176,7 +165,9 @@ def usable_rows(
     tally.odd.extend([*times.odd, *_stepped(rows, settings.zone, noted=bool(times.notes))])
     rows = drop_impossible(rows.with_columns(true_ms=times.ms), NVIDIA_SMI_BEGAN_MS, tally)
     if rows.height:
-        rows = named(place(path, rows, settings.interval_ms, cut_off=cut_off, tally=tally), tally)
+        placed = place(path, rows, settings.interval_ms, cut_off=cut_off, tally=tally)
+        rows = placed.filter(pl.any_horizontal(pl.col("uuid", "index", "pci_bus_id", "position").is_not_null()))
+        tally.drop("nothing names the GPU", placed.height - rows.height)
     if rows.is_empty():
         raise InputError(
             f"{path} has no usable row{tally.reasons}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from analytics.language.plain_text import PAGE_COLUMNS, count, fitted_lines, wrap
 from analytics.mapping.model import GIVEN, Exporter, MappedMetric
@@ -343,14 +343,7 @@ def check_json(found: Recognised) -> str:
 
 def _exporter_content(found: FoundExporter) -> dict[str, object]:
     columns = [
-        {
-            "column": each.column,
-            "metrics": list(each.metrics),
-            "unit": each.unit,
-            "kind": each.kind,
-            "covers_s": "since the scrape before" if each.covers_s == math.inf else each.covers_s,
-            "series": each.series,
-        }
+        asdict(each) | {"covers_s": "since the scrape before" if each.covers_s == math.inf else each.covers_s}
         for each in found.columns
     ]
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -69,14 +69,12 @@ def _of_all(imported: Imported, now_ms: int, *, own_mapping: bool) -> Iterator[s
     for each in (each for file in imported.files for each in file.nulled):
         nulled[each.column, each.reason] += each.count
     for table, frame in ((GPU, imported.gpu), (DEVICE, imported.device)) if own_mapping else ():
-        claims = _claims([column.name for column in table.columns if column.name in frame.columns])
+        claims = {
+            name: Claim(name, declared=True, declare=_in_mapping(name)) for name in table.names if name in frame.columns
+        }
         yield from check_values(frame, claims, nulled, _card_bytes(imported))
     told = imported if own_mapping else replace(imported, gpu=imported.gpu.select(_MOMENTS))
     yield from doubts(told, overview_of(told), now_ms)
-
-
-def _claims(names: Iterable[str]) -> Mapping[str, Claim]:
-    return {name: Claim(name, declared=True, declare=_in_mapping(name)) for name in names}
 
 
 def _in_mapping(name: str) -> Callable[[str], str]:

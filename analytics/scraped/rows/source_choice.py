@@ -74,10 +74,6 @@ def _nearest(rows: pl.DataFrame, other: pl.DataFrame, columns: dict[str, str]) -
     return rows.join_asof(there, on="time_ms", by="gpu", strategy="nearest", check_sortedness=False)
 
 
-def _apart() -> pl.Expr:
-    return (pl.col("time_ms") - pl.col("there_ms")).abs()
-
-
 def _alone(more: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
     """The rows that come when those that are kept have ended, or are long due.
 
@@ -99,7 +95,8 @@ def _with_columns_of(more: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
     if not lacking:
         return kept
     near = _nearest(kept, more, {name: f"other.{name}" for name in lacking})
-    close = (2 * _apart() < pl.col("interval_ms")) & ~pl.col("ended")
+    apart_ms = (pl.col("time_ms") - pl.col("there_ms")).abs()
+    close = (2 * apart_ms < pl.col("interval_ms")) & ~pl.col("ended")
     return near.with_columns(
         pl.when(close & pl.col(name).is_null().all().over("gpu")).then(f"other.{name}").otherwise(name).alias(name)
         for name in lacking
