@@ -101,8 +101,7 @@ def test_a_holder_leads_to_their_jobs(planned: Planned, told: dict[str, Any]) ->
     client = planned.client()
     assert any("holder=greta" in each for each in links(page(client, "/holders", WEEK)))
     jobs = [row for row in table(page(client, "/holders", WEEK + "&holder=greta"), "jobs-title") if row[0] != "job"]
-    hours = told["greta"]["gpu_hours"]
-    given = hours["active"] + hours["low"] + hours["held"] + hours["reserved"]
+    given = sum(told["greta"][f"{state}_gpu_hours"] for state in ("active", "low", "held", "reserved"))
     assert sum(float(row[3].replace(",", "")) for row in jobs) == pytest.approx(given, abs=0.06 * len(jobs))
     assert sum(float(row[9].split("\N{NO-BREAK SPACE}")[0].replace(",", "")) for row in jobs) == pytest.approx(
         told["greta"]["paid"], abs=0.01 * len(jobs)
