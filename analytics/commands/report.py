@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 
 from analytics.commands.report_edition import add_edition_arguments, format_named, open_edition
-from analytics.commands.written_file import out_file, write_out
+from analytics.commands.table_verb import add_output_arguments
+from analytics.commands.written_file import write_out
 from analytics.render.report import FORMATS
 from analytics.render.report.json_format import report_schema
+from analytics.render.tables import VerbAnswer, document
+from analytics.report.model import Report
+from analytics.tables.report_sections import chapters
+from analytics.tables.wording import asked_for, headline, title
 from analytics.window import add_common_arguments
-from fallow.clock import SystemClock
+from fallow.clock import SystemClock, format_ms
 from fallow.errors import UsageError
 from fallow.outside_text import json_text
 
@@ -18,14 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's own flags."""
     add_common_arguments(parser)
     add_edition_arguments(parser)
-    names = [each.name for each in FORMATS]
-    parser.add_argument("--format", choices=names, help=f"one of {', '.join(names)} (default {names[0]})")
-    parser.add_argument("--out", metavar="FILE", type=out_file, help="where to write it (default: -, standard output)")
+    add_output_arguments(parser, (*(each.name for each in FORMATS), "parquet"))
     parser.add_argument(
         "--compare",
         metavar="WITH",
         help="set the window beside another one: before (as much time just before), 13w (the same 13 weeks earlier) or two "
-        "days, 2026-08-10..2026-08-16; --format text or json",
+        "days, 2026-08-10..2026-08-16",
     )
     parser.add_argument(
         "--schema", action="store_const", const=True, help="print the JSON Schema of --format json, and no report"
@@ -69,20 +72,36 @@ def run(args: argparse.Namespace) -> int:
         write_out(args.out, (json_text(report_schema()) + "\n").encode())
         return 0
     if args.compare is not None:
-        from analytics.commands.report_compare import run_compare
+        from analytics.commands.report_compare import COMPARE
 
-        write_out(args.out, run_compare(args).encode())
-        return 0
-    form = format_named(args.format or FORMATS[0].name)
+        return COMPARE.run(args)
+    form = args.format or "text"
+    if form == "pdf" and args.table is not None:
+        raise UsageError("a PDF has the whole report", "leave out --table, or take --format html")
     edition = open_edition(args, SystemClock().now_ms())
-    content = form.render(edition.report, edition.language)
-    write_out(args.out, content, is_text=form.name != "pdf")
+    if args.table is None and form != "parquet":
+        content = format_named(form).render(edition.report, edition.language)
+    else:
+        content = document(_answer(edition.report), form, edition.language, args.table)
+    write_out(args.out, content, is_text=form not in ("pdf", "parquet"))
     return 0
 
 
+def _answer(report: Report) -> VerbAnswer:
+    """The tables of the report one by one, as every verb has them."""
+    window = {"since": format_ms(report.summary.since_ms), "until": format_ms(report.summary.until_ms)}
+    return VerbAnswer(
+        title=title(report),
+        about=tuple(each for each in (asked_for(report), headline(report)) if each),
+        warning=report.simulated,
+        facts={"window": window, "simulated_gpus": report.simulated_gpus},
+        tables=() if report.is_empty else tuple(table for _, tables in chapters(report) for table in tables),
+    )
+
+
 _UNUSED = {
-    "send": ("since", "until", "out", "format", "compare", "schema"),
-    "nudge": ("week", "pool", "model", "team", "since", "until", "out", "format", "compare", "schema"),
+    "send": ("since", "until", "out", "format", "table", "compare", "schema"),
+    "nudge": ("week", "pool", "model", "team", "since", "until", "out", "format", "table", "compare", "schema"),
 }
 """Flags of `fallow report` that say nothing to a verb: left unheard, they would send something else to somebody else."""
 

@@ -3,44 +3,50 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 
+from analytics.commands.table_verb import LakeInputs, Tables, Verb, open_settings, open_window
 from analytics.inventory import load_inventory, simulated_text
-from analytics.language.language import Language, SentenceList
-from analytics.language.languages import language
+from analytics.language.language import SentenceList
 from analytics.language.sentences import tr
-from analytics.render.report.text import for_text, section_text
+from analytics.render.tables import FORMATS
 from analytics.report.compare import Comparisons, compare, window_against
 from analytics.report.coverage import LOOKED_BACK_MS
 from analytics.report.model import Whole
-from analytics.report.weeks import parse_week
 from analytics.scope import Scope
 from analytics.tables.compare import COMPARISON_COLUMNS, comparison, pool_comparison
-from analytics.tables.table import record
 from analytics.tables.wording import scope_parts
-from analytics.window import Inputs, load_window_ledger, open_inputs
-from fallow.clock import SystemClock, Window
+from analytics.window import Inputs, load_window_ledger
+from fallow.clock import Window
 from fallow.errors import UsageError
-from fallow.outside_text import json_text
-
-FORMATS = ("text", "json")
 
 
-def run_compare(args: argparse.Namespace) -> str:
-    """What there is to print; raises UsageError, ConfigError, LakeError and their kinds."""
-    if args.format not in (None, *FORMATS):
-        raise UsageError(f"--compare has no format {args.format}", f"take one of {', '.join(FORMATS)}")
-    inputs, now_ms = open_inputs(args), SystemClock().now_ms()
-    speaks = language(
-        args.lang or inputs.settings.text("report.language"), args.timezone or inputs.settings.text("report.timezone")
-    )
-    if args.week is not None:
-        inputs = replace(inputs, window=parse_week(args.week, speaks.zone, now_ms).window)
-    found, simulated = _compared(inputs, Scope.of(args), args.compare, speaks.zone, now_ms)
-    if args.format == "json":
-        return json_text(record(COMPARISON_COLUMNS, found)) + "\n"
-    return _as_text(found, simulated, for_text(speaks))
+@dataclass(frozen=True)
+class ComparisonInputs(LakeInputs):
+    """Two windows, and what people read of simulated GPUs."""
+
+    found: Comparisons
+    simulated: str
+
+    @property
+    def warning(self) -> str:
+        return self.simulated
+
+    @property
+    def about(self) -> Iterator[str]:
+        yield SentenceList(scope_parts(self.found.scope), ", ")
+
+
+class ComparisonVerb(Verb[ComparisonInputs]):
+    """`--compare`, with the flags of `fallow report`."""
+
+    def open(self, args: argparse.Namespace) -> ComparisonInputs:
+        given = open_settings(args)
+        inputs = open_window(args, "all", given.speaks.zone, given.now_ms)
+        found, simulated = _compared(inputs, Scope.of(args), args.compare, given.speaks.zone, given.now_ms)
+        return ComparisonInputs(given.settings, given.speaks, given.now_ms, found, simulated)
 
 
 def _compared(inputs: Inputs, scope: Scope, against: str, zone: tzinfo, now_ms: int) -> tuple[Comparisons, str]:
@@ -65,12 +71,16 @@ def _compared(inputs: Inputs, scope: Scope, against: str, zone: tzinfo, now_ms: 
     return compare(whole, scope, now, other), simulated_text(inventory.count_simulated(gpus), len(gpus))
 
 
-def _as_text(found: Comparisons, simulated: str, said: Language) -> str:
-    title = SentenceList([tr("Two windows compared"), *scope_parts(found.scope)], ", ")
-    sections = (comparison(found), pool_comparison(found))
-    blocks = [title, *([simulated] if simulated else [])]
-    parts = [
-        *(said.translate(each) for each in blocks),
-        *(section_text(each, said) for each in sections if each is not None),
-    ]
-    return "\n\n".join(parts) + "\n"
+def _tables(given: ComparisonInputs, args: argparse.Namespace) -> Tables:  # noqa: ARG001  # as every verb
+    yield comparison(given.found)
+    yield pool_comparison(given.found)
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.format == "pdf":
+        raise UsageError("--compare has no format pdf", f"take one of {', '.join(FORMATS)}")
+
+
+COMPARE = ComparisonVerb(
+    tr("Two windows compared"), _tables, check=_check, content=lambda given, _: (COMPARISON_COLUMNS, given.found)
+)

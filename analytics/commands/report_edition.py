@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from analytics.commands.table_verb import open_settings, open_window
 from analytics.language.language import Language
-from analytics.language.languages import CODES, language
 from analytics.render.report import FORMATS, Format
 from analytics.report.model import Asked, Report, build_report
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
-from analytics.window import REPORT_HISTORY_MS, load_window_ledger, open_inputs
-from fallow.errors import UsageError
+from analytics.window import REPORT_HISTORY_MS, load_window_ledger
 
 
 def add_edition_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that say which edition of the report: its week, its part of the fleet, its language."""
+    """Adds the flags that say which edition of the report: its week, its part of the fleet, its time zone."""
     parser.add_argument(
         "--week", metavar="WEEK", help="an ISO week such as 2026-W46, or `last`, in the time zone of the report"
     )
     add_scope_arguments(parser)
-    parser.add_argument("--lang", choices=CODES, help="language (or report.language; default en)")
     parser.add_argument(
         "--timezone", metavar="ZONE", help="IANA name such as Europe/Paris (or report.timezone; default UTC)"
     )
@@ -37,15 +35,10 @@ class Edition:
 
 def open_edition(args: argparse.Namespace, now_ms: int) -> Edition:
     """The edition that the flags and settings name; raises UsageError, ConfigError, LakeError and their kinds."""
-    inputs = open_inputs(args)
-    zone_name = args.timezone or inputs.settings.text("report.timezone")
-    speaks = language(args.lang or inputs.settings.text("report.language"), zone_name)
-    week = None
-    if args.week is not None:
-        if args.since is not None or args.until is not None:
-            raise UsageError("--week says the whole window", "leave out --since and --until")
-        week = parse_week(args.week, speaks.zone, now_ms)
-        inputs = replace(inputs, window=week.window, back=None)
+    given = open_settings(args)
+    speaks = given.speaks
+    inputs = open_window(args, "all", speaks.zone, now_ms)
+    week = None if args.week is None else parse_week(args.week, speaks.zone, now_ms)
     or_empty = week is not None and week.since_ms <= now_ms
     ledger = load_window_ledger(inputs, or_empty=or_empty, history_ms=REPORT_HISTORY_MS)
     return Edition(build_report(inputs, ledger, Asked(week, Scope.of(args), speaks.zone)), speaks)

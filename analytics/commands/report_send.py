@@ -22,7 +22,7 @@ from analytics.delivery.editions import (
 )
 from analytics.delivery.model import Message
 from analytics.delivery.settings import Target, parse_targets
-from analytics.language.languages import language, time_zone
+from analytics.language.languages import CODES, language, time_zone
 from analytics.render.report import FORMATS, Format
 from analytics.report.weeks import Week
 from analytics.scope import Scope
@@ -41,6 +41,7 @@ def add_send_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lake", metavar="DIR", help="the lake")
     parser.add_argument("--config", metavar="FILE", help="config file")
     add_edition_arguments(parser)
+    parser.add_argument("--lang", choices=CODES, help="language (or report.language; default en)")
     parser.add_argument(
         "--to", action="append", default=None, metavar="TARGET",
         help="mailto:NAME@HOST, https://..., slack+https://..., a folder or s3://bucket/prefix; may be given several times "

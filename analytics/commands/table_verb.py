@@ -7,7 +7,7 @@ flags name. Every such verb takes the same flags.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import cached_property
@@ -234,13 +234,13 @@ class LakeVerb(Verb[LakeInputs]):
         return open_settings(args)
 
 
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+def add_output_arguments(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:
     """Add the flags that say how the tables are written."""
     parser.add_argument(
         "--lang", choices=CODES, help="language of text, Markdown and HTML (or report.language; default en)"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--format", choices=FORMATS, help="default: text")
+    form.add_argument("--format", choices=forms, help="default: text")
     form.add_argument("--json", action="store_const", const="json", dest="format", help="short for --format json")
     form.add_argument("--csv", action="store_const", const="csv", dest="format", help="short for --format csv")
     parser.add_argument("--table", metavar="NAME", help="one table alone (default: all; csv and parquet: the first)")
@@ -250,7 +250,8 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 def open_settings(args: argparse.Namespace) -> LakeInputs:
     """Return the settings that the flags name, and the language; raises UsageError and ConfigError."""
     settings = config.load({"lake.path": args.lake}, args.config)
-    speaks = language(args.lang or settings.text("report.language"), settings.text("report.timezone"))
+    zone_name = getattr(args, "timezone", None) or settings.text("report.timezone")
+    speaks = language(args.lang or settings.text("report.language"), zone_name)
     return LakeInputs(settings, speaks, SystemClock().now_ms())
 
 

@@ -39,7 +39,7 @@ PLANS = {command.name: load(command) for command in VERBS}
 MAIN = {
     command.name: load(command)
     for command in COMMANDS
-    if command.name in ("ledger", "findings", "recommendations", "evaluate", "sql", "prices")
+    if command.name in ("ledger", "findings", "recommendations", "evaluate", "sql", "prices", "report")
 }
 BELOW = {
     **{("plan", name): verb for name, verb in PLANS.items()},

@@ -87,3 +87,14 @@ def test_what_is_no_window_is_refused(against: str) -> None:
 def test_a_comparison_takes_a_window_and_a_format_of_its_own(full: Lake, report: Callable[..., Outcome]) -> None:
     assert report(full, "--compare", "before").code == 2
     assert report(full, *WEEK, "--compare", "before", "--format", "pdf").code == 2
+
+
+def test_the_tables_of_the_report_and_of_a_comparison_are_files_of_their_own(
+    full: Lake, report: Callable[..., Outcome]
+) -> None:
+    found = report(full, *WEEK, "--table", "waterfall", "--format", "csv").out.splitlines()
+    shown = json.loads(report(full, *WEEK, "--table", "waterfall", "--format", "json").out)["tables"]["waterfall"]
+    assert len(found) == 1 + len(shown["rows"]) > 1
+    assert "pdf has the whole report" in report(full, *WEEK, "--table", "waterfall", "--format", "pdf").err.lower()
+    compared_rows = report(full, *WEEK, "--compare", "before", "--format", "csv").out.splitlines()
+    assert compared_rows[0].startswith("figure,unit,now,before")
