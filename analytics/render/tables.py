@@ -11,7 +11,7 @@ import polars as pl
 
 from analytics.language.language import Language
 from analytics.language.plain_text import PAGE_COLUMNS, wrap
-from analytics.render.html.drawings import drawing
+from analytics.render.html.charts import drawing
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, style_hash, style_sheet
 from analytics.render.report.markdown import section_parts

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -12,8 +13,9 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.basis import PageBasis
+from analytics.tables.chart import Chart, Dots, Level, Panel, Shape
 from analytics.tables.moves import target_card
-from analytics.tables.table import CardFit, CardMark, Table, column
+from analytics.tables.table import Table, column
 from analytics.workloads.cards import shelf
 from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about, workload_footprints
 
@@ -91,9 +93,7 @@ def card_fit(basis: PageBasis) -> Table:
             ),
         ),
         rows=tuple(ordered.head(_LISTED).iter_rows(named=True)),
-        chart=CardFit(
-            _WORDS, tuple(_mark(row) for row in ordered.head(_DRAWN).iter_rows(named=True)), card_sizes(basis)
-        ),
+        chart=_chart(list(ordered.head(_DRAWN).iter_rows(named=True)), card_sizes(basis)),
         notes=tuple(_notes(found, known)),
         wide=True,
     )
@@ -142,17 +142,44 @@ def _notes(found: pl.DataFrame, known: pl.DataFrame) -> Iterator[str]:
     yield tr("The larger a mark, the more GPU-hours.")
 
 
-def _mark(row: dict[str, Any]) -> CardMark:
-    instead = (f"→ {plain(row['instead'])}",) if row["instead"] else ()
-    hours = tr("{hours} GPU-hours", hours=GpuHours(row["gpu_ms"]))
-    return CardMark(
-        kind=row["kind"],
-        activity_pct=row["busy_pct"],
-        memory_gib=row["peak_bytes"] / _GIB,
-        weight=row["gpu_ms"],
-        lines=(*_names(row, 60), hours, *instead),
-        is_hollow=not row["by_sm"],
+_SIGNS: Mapping[str, tuple[Shape, str]] = {
+    KEEPS: ("circle", "active"),
+    SMALLER_DOES: ("diamond", "held"),
+    PART_DOES: ("triangle", "held"),
+    EITHER_DOES: ("star", "held"),
+    PREALLOCATED: ("square", "unknown"),
+}
+"""Of each kind the shape and the colour of its marks."""
+
+
+def _chart(rows: Sequence[dict[str, Any]], cards: Sequence[tuple[float, str]]) -> Chart:
+    """Activity and peak memory, with a line at the memory of each card; hollow where the activity is an upper bound."""
+    cards_there = (Level(tr("{name}: {gib} GiB", name=name, gib=Number(size)), "muted", size) for size, name in cards)
+    dots = (
+        _dots(kind, own, is_hollow=is_hollow)
+        for kind, is_hollow in itertools.product(_SIGNS, (False, True))
+        if (own := [row for row in rows if (row["kind"], not row["by_sm"]) == (kind, is_hollow)])
     )
+    panel = Panel(tr("peak memory (GiB)"), (*cards_there, *dots), unit="GiB")
+    return Chart((panel,), across=tr("activity, 95th percentile"))
+
+
+def _dots(kind: str, rows: Sequence[dict[str, Any]], *, is_hollow: bool) -> Dots:
+    return Dots(
+        _WORDS[kind],
+        _SIGNS[kind][1],
+        _SIGNS[kind][0],
+        at=tuple(row["busy_pct"] for row in rows),
+        values=tuple(round(row["peak_bytes"] / _GIB, 1) for row in rows),
+        weights=tuple(row["gpu_ms"] for row in rows),
+        told=tuple(_told(row) for row in rows),
+        is_hollow=is_hollow,
+    )
+
+
+def _told(row: dict[str, Any]) -> tuple[str, ...]:
+    instead = (f"→ {plain(row['instead'])}",) if row["instead"] else ()
+    return (*_names(row, 60), tr("{hours} GPU-hours", hours=GpuHours(row["gpu_ms"])), *instead)
 
 
 def _share(percent: float | None) -> Share | None:

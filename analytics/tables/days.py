@@ -12,9 +12,10 @@ from analytics.language.sentences import tr
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.model import Report
 from analytics.tables.annotations import annotation_lines
+from analytics.tables.chart import Bars, Chart, Panel, Place, stacked
 from analytics.tables.palette import ORDER
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Column, StackedBars, Table, column
+from analytics.tables.table import Column, Table, column, drawn
 from analytics.workloads.confidence import COVERAGE_MIN
 from fallow.clock import HOUR_MS, from_ms
 
@@ -49,13 +50,7 @@ def days(report: Report, annotations: Sequence[Annotation] = ()) -> Table:
             column("unused_share", tr("unused"), "share", lambda each: Share(unused_share(each.totals))),
         ),
         rows=tuple(bins),
-        chart=StackedBars(
-            unit=tr("GPU-hours"),
-            names=tuple(each.name for each in bins),
-            short=tuple(each.short for each in bins),
-            values={state: tuple(each.totals.state_ms[state] / HOUR_MS for each in bins) for state in ORDER},
-            marks=tuple(_bin_of(report, bins, each) for each in annotations),
-        ),
+        chart=_chart(bins, tuple(_bin_of(report, bins, each) for each in annotations)),
         lines=tuple(annotation_lines(annotations)),
         notes=(
             tr(
@@ -66,6 +61,13 @@ def days(report: Report, annotations: Sequence[Annotation] = ()) -> Table:
         ),
         states=tuple(state for state in ORDER if any(each.totals.state_ms[state] for each in bins)),
     )
+
+
+def _chart(bins: Sequence[Bin], annotations: tuple[int | None, ...]) -> Chart:
+    hours = tr("GPU-hours")
+    bars = stacked(Bars(tr(state), state, **drawn(_state_column(state), bins)) for state in ORDER)
+    panel = Panel(hours, bars, tuple(Place(each.name, each.short) for each in bins), unit=hours)
+    return Chart((panel,), annotations=annotations)
 
 
 def _bin_of(report: Report, bins: Sequence[Bin], annotation: Annotation) -> int | None:

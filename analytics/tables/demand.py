@@ -10,8 +10,9 @@ from analytics.capacity.demand import demand, duration
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.basis import PageBasis
+from analytics.tables.chart import Band, Chart, Level, Line, Mark, Panel, Points
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Column, Curve, DurationCurves, Table, column
+from analytics.tables.table import Column, Table, column
 
 _POINTS, _LISTED = 300, 120
 _STATES = {"allocated": "held", "working": "active"}
@@ -54,15 +55,7 @@ def demand_curve(basis: PageBasis) -> Table:
             hours_column("working", tr("hours with at least so many working")),
         ),
         rows=_levels(hours),
-        chart=DurationCurves(
-            unit=tr("GPUs at once"),
-            across=tr("share of the hours with at least so many"),
-            whole=there,
-            whole_label=tr("{number} GPUs there", number=Number(there)),
-            curves=tuple(_curve(hours, name) for name in _NAMES),
-        )
-        if hours.height
-        else None,
+        chart=_chart(hours, there) if hours.height else None,
         notes=tuple(_notes(basis, hours)) if hours.height else (),
     )
 
@@ -84,18 +77,23 @@ def _notes(basis: PageBasis, hours: pl.DataFrame) -> Iterator[str]:
     yield from sampled_note([basis.report.summary.totals])
 
 
-def _curve(hours: pl.DataFrame, name: str) -> Curve:
-    is_bounded = bool((hours[f"{name}_or_unknown"] > hours[name]).any())
-    return Curve(
-        name=_NAMES[name],
-        state=_STATES[name],
-        points=_steps(hours[name]),
-        most=_steps(hours[f"{name}_or_unknown"]) if is_bounded else (),
-        dashed=name == "working",
-    )
+def _chart(hours: pl.DataFrame, there: float) -> Chart:
+    """For how much of the time at least so many were needed, and how many there are."""
+    marks = [mark for name in _NAMES for mark in _curve(hours, name)]
+    marks.append(Level(tr("{number} GPUs there", number=Number(there)), "muted", there))
+    unit = tr("GPUs at once")
+    return Chart((Panel(unit, tuple(marks), unit=unit),), across=tr("share of the hours with at least so many"))
 
 
-def _steps(levels: pl.Series) -> tuple[tuple[float, float], ...]:
+def _curve(hours: pl.DataFrame, name: str) -> Iterator[Mark]:
+    points, most = _steps(hours[name]), _steps(hours[f"{name}_or_unknown"])
+    if (hours[f"{name}_or_unknown"] > hours[name]).any():
+        yield Band(tr("not known"), "unknown", points, most, stepped=True)
+    at, levels = zip(*points, strict=True)
+    yield Line(_NAMES[name], _STATES[name], levels, at, dashed=name == "working", stepped=True)
+
+
+def _steps(levels: pl.Series) -> Points:
     """Shares of the hours in percent and the level up to there, for a line that goes down first and then right."""
     curve = duration(levels)
     total = curve["hours"][-1]

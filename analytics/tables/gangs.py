@@ -8,12 +8,23 @@ from analytics.capacity.gangs import Gang
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.basis import PageBasis
+from analytics.tables.chart import Bars, Chart, Panel, Place
 from analytics.tables.names import least_to_most
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import GroupedShares, ShareBars, Table, column
+from analytics.tables.table import Table, column, drawn
 
 _SCATTERED_FROM = 0.01
 """Below this share of the time free GPUs could nearly always be had together."""
+
+
+_FREE = column("free_share", tr("time with so many free"), "share")
+_START = column(
+    "start_share",
+    tr("time in which one could start"),
+    "share",
+    lambda gang: least_to_most(Share(gang.start_share), Share(gang.start_share_most)),
+    "start_share",
+)
 
 
 def gang_staircase(basis: PageBasis) -> Table:
@@ -36,37 +47,12 @@ def gang_staircase(basis: PageBasis) -> Table:
                 "now",
             ),
             column("now_most", "", "count", audience="programs"),
-            column("free_share", tr("time with so many free"), "share"),
-            column(
-                "start_share",
-                tr("time in which one could start"),
-                "share",
-                lambda gang: least_to_most(Share(gang.start_share), Share(gang.start_share_most)),
-                "start_share",
-            ),
+            _FREE,
+            _START,
             column("start_share_most", "", "share", audience="programs"),
         ),
         rows=found,
-        chart=GroupedShares(
-            unit=tr("share of the time"),
-            across=tr("GPUs per job"),
-            names=tuple(str(each.size) for each in found),
-            series=(
-                ShareBars(
-                    tr("enough free"),
-                    tr("so many free in one pool and model"),
-                    "free",
-                    tuple(each.free_share for each in found),
-                ),
-                ShareBars(
-                    tr("could start"),
-                    tr("such a job could start"),
-                    "active",
-                    tuple(each.start_share for each in found),
-                    tuple(each.start_share_most for each in found),
-                ),
-            ),
-        ),
+        chart=_chart(found),
         notes=(
             tr(
                 "Now is the end of the window. A job wants GPUs of one model in one pool: as many as a host has lie on one host, "
@@ -76,6 +62,22 @@ def gang_staircase(basis: PageBasis) -> Table:
         ),
         wide=True,
     )
+
+
+def _chart(found: Sequence[Gang]) -> Chart:
+    """For each size the time with enough free GPUs, in it the time in which a job could start, and above that what is not known."""
+    start = [each.start_share for each in found]
+    beyond = tuple(
+        None if least is None or each.start_share_most is None else each.start_share_most - least
+        for each, least in zip(found, start, strict=True)
+    )
+    marks = (
+        Bars(tr("so many free in one pool and model"), "free", **drawn(_FREE, found)),
+        Bars(tr("such a job could start"), "active", **drawn(_START, found)),
+        *([Bars(tr("not known"), "unknown", beyond, tuple(each or 0.0 for each in start))] if any(beyond) else []),
+    )
+    places = tuple(Place(str(each.size)) for each in found)
+    return Chart((Panel(tr("share of the time"), marks, places, "share", ceiling=1.0),), across=tr("GPUs per job"))
 
 
 def gangs_of(basis: PageBasis) -> tuple[Gang, ...]:

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number
 from analytics.language.sentences import tr, tr_many
+from analytics.tables.chart import Bars, Chart, Panel, Place
 from analytics.tables.names import MODEL, POOL, place_name
-from analytics.tables.table import (
-    Column,
-    Table,
-    Waterfall,
-    WaterfallStep,
-    column,
-    entries_column,
-    fact,
-    rows_column,
-)
+from analytics.tables.table import Column, Table, column, entries_column, fact, rows_column
 from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable
 
 
@@ -36,7 +26,7 @@ def give_back(found: Reclaimable) -> Table:
             *(_which(each) for each in found.pools if each.safe),
             *(_missing(each) for each in found.pools if each.missing),
         ),
-        chart=Waterfall(tr("GPUs"), tuple(_steps(found))) if found.idle_now and found.is_known else None,
+        chart=_chart(found) if found.idle_now and found.is_known else None,
         notes=(
             tr(
                 "Reserve: what the pool needed at once, with a margin of 15 %, stays. Whole hosts: as many stay as jobs had wholly at work at once."
@@ -174,9 +164,10 @@ def _missing(each: PoolReclaimable) -> str:
     )  # fmt: skip
 
 
-def _steps(found: Reclaimable) -> Iterator[WaterfallStep]:
+def _chart(found: Reclaimable) -> Chart:
+    """What is kept of the GPUs that are idle now, until those are left that are safe to give back."""
     left = found.idle_now
-    yield WaterfallStep(tr("idle now"), "", 0.0, float(left), Number(left))
+    steps = [(Place(tr("idle now"), figure=Number(left)), "muted", 0, left)]
     for label, number, state in (
         (tr("need not known"), found.need_unknown, "unknown"),
         (tr("kept as reserve"), found.reserve, "reserved"),
@@ -185,5 +176,7 @@ def _steps(found: Reclaimable) -> Iterator[WaterfallStep]:
     ):
         left -= number
         if number:
-            yield WaterfallStep(label, state, float(left), float(number), Number(number))
-    yield WaterfallStep(tr("safe"), "free", 0.0, float(left), Number(left), remark=tr("to give back"))
+            steps.append((Place(label, figure=Number(number)), state, left, number))
+    steps.append((Place(tr("safe"), note=tr("to give back"), figure=Number(left)), "free", 0, left))
+    places, states, bases, lengths = zip(*steps, strict=True)
+    return Chart((Panel("", (Bars("", states, lengths, bases),), places, unit=tr("GPUs"), lying=True),))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analytics.capacity.off_peak import WEEKS_MIN, HoursOfWeek
@@ -9,8 +10,9 @@ from analytics.language.language import Language, SentenceList
 from analytics.language.quantities import Number, Quantity, Share, WeekHour
 from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
+from analytics.tables.chart import Cells, Chart, GridCell, Panel, Place
 from analytics.tables.point_samples import counted_note
-from analytics.tables.table import Cell, Column, Table, WeekShares, column
+from analytics.tables.table import Cell, Column, Table, column
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,11 @@ class Weekday(Quantity):
     def shown(self, language: Language) -> str:
         """`Mon`."""
         return language.weekday(self.number)
+
+
+WEEKDAYS = tuple(map(Weekday, range(7)))
+HOURS = tuple(Place(f"{hour:02}") for hour in range(24))
+"""The rows and columns of a week's grid."""
 
 
 def hour_of_week(found: HoursOfWeek | None, report: Report) -> Table:
@@ -49,10 +56,20 @@ def hour_of_week(found: HoursOfWeek | None, report: Report) -> Table:
         headline=_headline(found) if found is not None else tr("Nothing was observed."),
         columns=(column("day", tr("day"), "words", Weekday), *map(hour_column, range(24))),
         rows=tuple(range(7)) if shares else (),
-        chart=WeekShares(shares) if shares else None,
+        chart=_chart(shares) if shares else None,
         notes=counted_note(totals.open_ms if totals.leaves_open else 0),
         wide=True,
     )
+
+
+def _chart(shares: Sequence[float | None]) -> Chart:
+    """A cell for each hour of the week from Monday 0:00 on; none where the share is unknown."""
+    cells = (
+        GridCell(*divmod(hour, 24), hour % 24 + 1, share, f"{100 * share:.0f}")
+        for hour, share in enumerate(shares)
+        if share is not None
+    )
+    return Chart((Panel("", (Cells("held", WEEKDAYS, tuple(cells), "%", most=1.0),), HOURS),))
 
 
 def _headline(found: HoursOfWeek) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from analytics.glossary import STATES, term
-from analytics.language.quantities import GpuHours, Minutes, Number, Share
+from analytics.language.quantities import Minutes, Number, Share
 from analytics.language.sentences import tr
 from analytics.ledger.summary import SPELLS, ratio
 from analytics.tables.basis import LedgerBasis
+from analytics.tables.chart import Bars, Chart, Panel, Place
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Bar, RankedBars, Table, column
+from analytics.tables.table import Column, Table, column, drawn
 from fallow.clock import HOUR_MS, SECOND_MS
 
 
@@ -39,8 +41,10 @@ def idle(report: LedgerBasis) -> Table:
     def share(row: CountedIdleTime) -> float | None:
         return ratio(row.gpu_ms, totals.observed_ms)
 
-    held_bars = (Bar(_at_least(row), ratio(row.gpu_ms, held_times[None]), GpuHours(row.gpu_ms)) for row in held_rows)
-    zero_bars = (Bar(_at_least(row), share(row), Share(share(row))) for row in zero_rows)
+    hours_column = column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms")
+    share_column = column("share", tr("of observed"), "share", share)
+    held_panel = _panel(_HELD, "held", hours_column, held_rows)
+    zero_panel = _panel(_ZERO, "free", share_column, zero_rows, ceiling=1.0)
     return Table(
         name="idle",
         title=tr("What counts as idle?"),
@@ -49,17 +53,24 @@ def idle(report: LedgerBasis) -> Table:
         columns=(
             column("measure", tr("idle as"), "words"),
             column("at_least_s", tr("in intervals of"), "words", _at_least, "at_least_s", json_type="integer"),
-            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
-            column("share", tr("of observed"), "share", share),
+            hours_column,
+            share_column,
         ),
         rows=held_rows + zero_rows,
-        chart=RankedBars(((_HELD, "held", tuple(held_bars)), (_ZERO, "free", tuple(zero_bars)))),
+        chart=Chart((held_panel, zero_panel)),
         notes=(
             tr("A threshold is a choice: it can move an idle headline several times over."),
             *sampled_note([report.summary.totals]),
         ),
         terms=(STATES["held"], term("idle interval")),
     )
+
+
+def _panel(title: str, state: str, figure: Column, rows: Sequence[CountedIdleTime], ceiling: float = 0.0) -> Panel:
+    """A bar for each row, with its figure."""
+    bars = Bars("", state, **drawn(figure, rows))
+    places = tuple(Place(_at_least(row), figure=cell) for row, cell in zip(rows, bars.shown, strict=True))
+    return Panel(title, (bars,), places, lying=True, ceiling=ceiling)
 
 
 def _headline(report: LedgerBasis) -> str:

@@ -10,9 +10,11 @@ from analytics.glossary import term
 from analytics.language.quantities import Number, WeekHour
 from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
+from analytics.tables.chart import Cells, Chart, GridCell, Panel
+from analytics.tables.hour_of_week import HOURS, WEEKDAYS
 from analytics.tables.names import place_name
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Table, WeekGrid, WeekSpan, column
+from analytics.tables.table import Table, column
 from fallow.clock import WEEK_MS
 
 _LISTED = 12
@@ -84,16 +86,25 @@ def _headline(report: Report, found: Sequence[OffPeak]) -> str:
     return tr("No hours of the week stand out: the GPUs are needed at all hours, or at none.")
 
 
-def _chart(found: Sequence[OffPeak], pools: Collection[str]) -> WeekGrid:
+def _chart(found: Sequence[OffPeak], pools: Collection[str]) -> Chart:
+    """A grid of the week for each pool."""
     drawn = sorted((each for each in found if each.pool in pools), key=lambda window: window.pool)
     by_pool = groupby(drawn, key=lambda window: window.pool)
-    return WeekGrid(
-        tuple((place_name(pool), tuple(span for each in own for span in _spans(each))) for pool, own in by_pool)
+    return Chart(
+        tuple(
+            Panel(
+                place_name(pool),
+                (Cells("soft", WEEKDAYS, tuple(cell for each in own for cell in _cells(each)), "GPU"),),
+                HOURS,
+            )
+            for pool, own in by_pool
+        ),
+        across=tr("hour of the day"),
     )
 
 
-def _spans(each: OffPeak) -> Iterator[WeekSpan]:
+def _cells(each: OffPeak) -> Iterator[GridCell]:
     """The part of a window on each of its days; after Sunday comes Monday."""
     for day in range(each.from_hour // 24, -(-each.until_hour // 24)):
         start, end = max(each.from_hour, day * 24), min(each.until_hour, day * 24 + 24)
-        yield WeekSpan((each.weekday + day) % 7, start - day * 24, end - day * 24, each.gpus)
+        yield GridCell((each.weekday + day) % 7, start - day * 24, end - day * 24, each.gpus, Number(each.gpus))

@@ -38,6 +38,10 @@ class Palette:
     soft: str
     whole: str
 
+    def colour(self, name: str) -> str:
+        """The colour of a state, or of `muted`, `mark`, `soft` or `whole`."""
+        return self.state[name] if name in self.state else str(getattr(self, name))
+
 
 LIGHT = Palette(
     state={

@@ -15,9 +15,9 @@ from analytics.money.priced_segments import UNNAMED
 from analytics.plan.carbon import Carbon, TeamCarbon
 from analytics.plan.deferral import Deferral, HourOfDay
 from analytics.plan.hourly_energy import FREE, HELD, PARTS, REST, USED, CarbonSum
-from analytics.tables.line_chart import Line, LineChart, LinePanel
+from analytics.tables.chart import Chart, Line, Panel, Place
 from analytics.tables.names import NAME_MOST, account_name, card_name
-from analytics.tables.table import Column, Table, column, fact, single
+from analytics.tables.table import Column, Table, column, drawn, fact, single
 
 _TITLE = tr("Energy and CO2 of use and of parking")
 _QUESTION = tr("How much energy and CO2 do GPUs take while they work, and while nobody uses them?")
@@ -226,6 +226,11 @@ def _parking_sentence(found: Carbon) -> str:
     )  # fmt: skip
 
 
+_INTENSITY = column("g_per_kwh", tr("grid, g CO2 per kWh"), "number", lambda each: Number(each.g_per_kwh))
+_KWH = column("kwh", tr("can wait, kWh"), "number", lambda each: Number(each.mj / MJ_PER_KWH, 1))
+_BEST_KWH = column("best_kwh", tr("at best, kWh"), "number", lambda each: Number(each.best_mj / MJ_PER_KWH, 1))
+
+
 def better_hours(found: Carbon) -> Table | None:
     """A row for each hour of the day, if every hour's intensity is not the same; None for people."""
     if found.parking is None:
@@ -240,10 +245,10 @@ def better_hours(found: Carbon) -> Table | None:
             column(
                 "hour", tr("hour of the day"), "words", lambda each: f"{each.hour:02d}:00", "hour", json_type="integer"
             ),
-            column("g_per_kwh", tr("grid, g CO2 per kWh"), "number", lambda each: Number(each.g_per_kwh)),
+            _INTENSITY,
             column("free_gpus", tr("free GPUs"), "number", lambda each: Number(each.free_gpus, 1)),
-            column("kwh", tr("can wait, kWh"), "number", lambda each: Number(each.mj / MJ_PER_KWH, 1)),
-            column("best_kwh", tr("at best, kWh"), "number", lambda each: Number(each.best_mj / MJ_PER_KWH, 1)),
+            _KWH,
+            _BEST_KWH,
         ),
         rows=() if deferral is None else deferral.hours,
         chart=None if deferral is None else _hours_chart(deferral.hours),
@@ -251,25 +256,18 @@ def better_hours(found: Carbon) -> Table | None:
     )
 
 
-def _hours_chart(hours: tuple[HourOfDay, ...]) -> LineChart:
+def _hours_chart(hours: tuple[HourOfDay, ...]) -> Chart:
     """Return a panel for the grid's intensity, and one for the energy of work that can wait: as it was, and at best."""
-    names = tuple(f"{each.hour:02d}:00" for each in hours)
-    intensity = _line(tr("the grid"), "held", [each.g_per_kwh for each in hours])
-    before = _line(tr("as it was"), "low", [each.mj / MJ_PER_KWH for each in hours])
-    best = _line(tr("at best"), "active", [each.best_mj / MJ_PER_KWH for each in hours])
-    return LineChart(
-        names=names,
-        short=names,
-        whole=(True,) * len(hours),
-        panels=(
-            LinePanel(tr("grid, g CO2 per kWh"), "count", (intensity,)),
-            LinePanel(tr("can wait, kWh"), "count", (before, best)),
-        ),
+    places = tuple(Place(f"{each.hour:02d}:00") for each in hours)
+    intensity = Line(tr("the grid"), "held", **drawn(_INTENSITY, hours))
+    before = Line(tr("as it was"), "low", **drawn(_KWH, hours))
+    best = Line(tr("at best"), "active", **drawn(_BEST_KWH, hours))
+    return Chart(
+        (
+            Panel(_INTENSITY.title, (intensity,), places),
+            Panel(_KWH.title, (before, best), places),
+        )
     )
-
-
-def _line(name: str, state: str, values: list[float | None]) -> Line:
-    return Line(name, state, tuple(values), tuple(map(Number, values)))
 
 
 def _deferral_sentence(found: Carbon) -> str:

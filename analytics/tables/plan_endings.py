@@ -13,7 +13,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
 from analytics.report.model import Report
-from analytics.tables.line_chart import Line, LineChart, LinePanel
+from analytics.tables.chart import Chart, Line, Panel, Place
 from analytics.tables.names import model_if_several, pool_column
 from analytics.tables.table import Cell, Column, Table, column, fact
 
@@ -132,17 +132,13 @@ def chance_cell(chance: Chance | None) -> Cell:
     return Share(floor(100 * least) / 100, 0)
 
 
-def _chart(rows: Sequence[Ending], calendar: Endings) -> LineChart:
+def _chart(rows: Sequence[Ending], calendar: Endings) -> Chart:
     """How many GPUs have come free by each day."""
     days = [calendar.today + timedelta(number) for number in range(calendar.days + 1)]
     free = tuple(float(sum(len(each.gpus) for each in rows if each.day <= day)) for day in days)
-    line = Line(tr("GPUs that have come free"), "active", free, tuple(Number(each) for each in free))
-    return LineChart(
-        names=tuple(Date(day) for day in days),
-        short=tuple(ShortDate(day) for day in days),
-        whole=(True,) * len(days),
-        panels=(LinePanel(tr("GPUs that have come free, if all of it comes true"), "count", (line,)),),
-    )
+    line = Line(tr("GPUs that have come free"), "active", free, shown=tuple(map(Number, free)))
+    places = tuple(Place(Date(day), ShortDate(day)) for day in days)
+    return Chart((Panel(tr("GPUs that have come free, if all of it comes true"), (line,), places),))
 
 
 def _notes(calendar: Endings, *, for_all: bool) -> Iterator[str]:

@@ -21,7 +21,7 @@ from analytics.plan.forecast import (
 )
 from analytics.report.model import Report
 from analytics.tables.basis import PageBasis
-from analytics.tables.line_chart import GoalLine, Line, LineBand, LineChart, LinePanel
+from analytics.tables.chart import Band, Chart, Level, Line, Panel, Place, Points, Values
 from analytics.tables.names import card_name, model_column, place_name, pool_column
 from analytics.tables.table import Cell, Table, column, fact
 
@@ -315,54 +315,64 @@ def forecast_days(found: Sequence[PoolOutlook]) -> Table:
     return Table("forecast-days", "", "", "", columns, rows, audience="programs")
 
 
-def demand_chart(found: Sequence[PoolOutlook], most: int) -> LineChart | None:
+def demand_chart(found: Sequence[PoolOutlook], most: int) -> Chart | None:
     """A panel for each of the first pools that have a forecast, at most so many; None where none has."""
     drawn = [each for each in found if each.forecast.fan is not None][:most]
     if not drawn:
         return None
     first = min(each.series.first_day for each in drawn)
     last = max(each.horizon_end for each in drawn)
-    days = [first + timedelta(number) for number in range((last - first).days + 1)]
-    return LineChart(
-        names=tuple(Date(day) for day in days),
-        short=tuple(ShortDate(day) for day in days),
-        whole=(True,) * len(days),
-        panels=tuple(_panel(each, each.forecast.fan, days) for each in drawn if each.forecast.fan is not None),
-    )
+    days = tuple(first + timedelta(number) for number in range((last - first).days + 1))
+    places = tuple(Place(Date(day), ShortDate(day)) for day in days)
+    fans = ((each, each.forecast.fan) for each in drawn)
+    return Chart(tuple(_panel(each, fan, days, places) for each, fan in fans if fan is not None))
 
 
-def _panel(pool: PoolOutlook, fan: Fan, days: Sequence[date]) -> LinePanel:
+def _panel(pool: PoolOutlook, fan: Fan, days: Sequence[date], places: tuple[Place, ...]) -> Panel:
     series = pool.series
-    before = (None,) * (series.first_day - days[0]).days
-    ahead = (None,) * (len(before) + len(series.gpus))
-    rest = (None,) * len(fan.middle)
+    before = (series.first_day - days[0]).days
+    ahead = before + len(series.gpus)
+    rest = len(days) - ahead
+
+    def on_days(values: Sequence[float | None]) -> Values:
+        """Days to come, behind those that were."""
+        return (*[None] * ahead, *values, *[None] * (rest - len(values)))
+
+    def edge(values: Sequence[float]) -> Points:
+        return tuple((ahead + number, value) for number, value in enumerate(values))
+
+    observed = (*[None] * before, *series.gpus, *[None] * rest)
     forecast = (
         tr("{middle} ({low} to {high})", middle=Number(middle, 1), low=Number(low, 1), high=Number(high, 1))
         for middle, low, high in zip(fan.middle, fan.low[BAND], fan.high[BAND], strict=True)
     )
-    observed = ("" if each is None else Number(each, 1) for each in series.gpus)
-    return LinePanel(
+    bands = (
+        Band(tr("{level} % band", level=Number(level)), "held", edge(fan.low[level]), edge(fan.high[level]))
+        for level in reversed(LEVELS)
+    )
+    return Panel(
         tr(
             "{pool}, {model}: {gpus} GPUs there",
             pool=place_name(series.pool),
             model=card_name(series.model),
             gpus=Number(series.capacity),
         ),
-        "count",
         (
+            *bands,
+            Level("", "held", series.capacity),
             Line(
                 tr("allocated or in use"),
                 "held",
-                (*before, *series.gpus, *rest),
-                (*("" for _ in before), *observed, *("" for _ in rest)),
+                observed,
+                shown=tuple("" if each is None else Number(each, 1) for each in observed),
             ),
-            Line(tr("forecast"), "", (*ahead, *fan.middle), (*("" for _ in ahead), *forecast)),
+            Line(
+                tr("forecast"),
+                "muted",
+                on_days(fan.middle),
+                shown=(*[""] * ahead, *forecast, *[""] * (rest - len(fan.middle))),
+                dashed=True,
+            ),
         ),
-        (GoalLine("", "held", series.capacity, is_reached=True),),
-        tuple(
-            LineBand(
-                tr("{level} % band", level=Number(level)), "held", (*ahead, *fan.low[level]), (*ahead, *fan.high[level])
-            )
-            for level in reversed(LEVELS)
-        ),
+        places,
     )

@@ -12,7 +12,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.money.offers import GpuOffer, is_old
 from analytics.plan.pool_prices import WEEKS_MIN, PoolPrices
 from analytics.plan.price_mix import Mix, Option
-from analytics.tables.line_chart import GoalLine, Line, LineChart, LinePanel
+from analytics.tables.chart import Chart, Level, Line, Panel, Place
 from analytics.tables.names import card_name, has_several_models, least_to_most, place_name
 from analytics.tables.table import Cell, Column, Table, column, column_of, for_programs, rows_column
 
@@ -106,47 +106,39 @@ def _in_words(mixed: Sequence[PoolPrices]) -> str:
     return SentenceList(known or [tr("no GPU at all")], ", ")
 
 
-def mix_chart(found: Sequence[PoolPrices]) -> LineChart | None:
+def mix_chart(found: Sequence[PoolPrices]) -> Chart | None:
     """A panel for each of the first pools that have a mix and needed anything: the demand curve, and where parts end."""
     drawn = [(each, each.mix) for each in found if each.mix is not None and each.mix.parts][:_DRAWN]
     if not drawn:
         return None
     shares = [place / _POINTS for place in range(_POINTS + 1)]
-    return LineChart(
-        names=tuple(tr("in {share} of the hours", share=Share(each, 0)) for each in shares),
-        short=tuple(Share(each, 0) for each in shares),
-        whole=(True,) * len(shares),
-        panels=tuple(_panel(pool, mix, shares) for pool, mix in drawn),
-    )
+    places = tuple(Place(tr("in {share} of the hours", share=Share(each, 0)), Share(each, 0)) for each in shares)
+    return Chart(tuple(_panel(pool, mix, shares, places) for pool, mix in drawn))
 
 
-def _panel(pool: PoolPrices, mix: Mix, shares: Sequence[float]) -> LinePanel:
+def _panel(pool: PoolPrices, mix: Mix, shares: Sequence[float], places: tuple[Place, ...]) -> Panel:
     need = pool.curve.hours["need"].sort(descending=True)
     values = tuple(float(need[min(int(share * need.len()), need.len() - 1)]) for share in shares)
-    return LinePanel(
-        tr(
-            "{pool}, {model}: {gpus} GPUs there",
-            pool=place_name(pool.curve.pool),
-            model=card_name(pool.curve.model),
-            gpus=Number(pool.curve.gpus),
-        ),
-        "count",
-        (Line(tr("GPUs needed at least"), "low", values, tuple(Number(each) for each in values)),),
-        tuple(_levels(mix)),
+    title = tr(
+        "{pool}, {model}: {gpus} GPUs there",
+        pool=place_name(pool.curve.pool),
+        model=card_name(pool.curve.model),
+        gpus=Number(pool.curve.gpus),
     )
+    line = Line(tr("GPUs needed at least"), "low", values, shown=tuple(map(Number, values)))
+    return Panel(title, (*_levels(mix), line), places)
 
 
-def _levels(mix: Mix) -> Iterator[GoalLine]:
+def _levels(mix: Mix) -> Iterator[Level]:
     """A line where each part that is paid for in any case ends; what is above the last one is rented by the hour."""
     gpus = 0
     for part in mix.parts:
         if part.option.is_committed:
             gpus += part.gpus
             kind = part.option.offer.kind
-            # its name stands below the line so: the curve begins above it
-            yield GoalLine(
-                tr("{how}: up to {gpus}", how=KINDS[kind], gpus=Number(gpus)), _COLOURS[kind], gpus, is_reached=False
-            )
+            name = tr("{how}: up to {gpus}", how=KINDS[kind], gpus=Number(gpus))
+            # its name stands below the line: the curve begins above it
+            yield Level(name, _COLOURS[kind], gpus, is_above=False)
 
 
 def cannot_price(wrong: str) -> Table:

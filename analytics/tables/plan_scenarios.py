@@ -14,7 +14,7 @@ from analytics.plan.replay.comparisons import ComparedScenario, Sweep
 from analytics.plan.replay.outcome import FleetUse
 from analytics.plan.replay.replayed_waits import ReplayCheck
 from analytics.report.model import Report
-from analytics.tables.line_chart import Line, LineChart, LinePanel
+from analytics.tables.chart import Chart, Line, Panel, Place
 from analytics.tables.names import place_name
 from analytics.tables.plan_replay import outcome_column, site_kwh
 from analytics.tables.plan_replay_check import MEDIAN_WAIT, NOT_BEGUN, P95_WAIT, WAITED, amount, refusal, span
@@ -169,15 +169,15 @@ def _remark(found: Sweep, gpus: int) -> str:
     return tr("today") if gpus == found.there else ""
 
 
-def _chart(found: Sweep) -> LineChart | None:
+def _chart(found: Sweep) -> Chart | None:
     """The waits of 19 of 20 jobs in hours by GPUs; None where they are not known, or nothing waits."""
     waits = [None if each.outcome.waits is None else each.outcome.waits.then.p95_ms for each in found.points]
     if None in waits:
         return None
-    names = tuple(Number(each.gpus) for each in found.points)
+    places = tuple(Place(Number(each.gpus)) for each in found.points)
     values = tuple(None if each is None else each / HOUR_MS for each in waits)
-    line = Line(tr("19 of 20 within"), "held", values, tuple(span(each) or "" for each in waits))
-    panel = LinePanel(
-        tr("{pool}: hours within which 19 of 20 jobs begin, by GPUs", pool=place_name(found.pool)), "count", (line,)
+    line = Line(tr("19 of 20 within"), "held", values, shown=tuple(span(each) or "" for each in waits))
+    panel = Panel(
+        tr("{pool}: hours within which 19 of 20 jobs begin, by GPUs", pool=place_name(found.pool)), (line,), places
     )
-    return LineChart(names, names, (True,) * len(names), (panel,)) if panel.ticks else None
+    return Chart((panel,)) if panel.ticks else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -13,9 +13,10 @@ from analytics.language.sentences import tr
 from analytics.plan.wait_causes import CAUSES, SHORTAGE
 from analytics.plan.waits import END_STATES, WaitGroup, Waits, goodput, halves, in_all, wait_groups
 from analytics.report.model import Report
+from analytics.tables.chart import Bars, Chart, Panel, Place
 from analytics.tables.names import NAME_MOST, least_to_most, place_name
 from analytics.tables.point_samples import counted_note
-from analytics.tables.table import Bar, Kind, RankedBars, Table, column, fact, single
+from analytics.tables.table import Kind, Table, column, fact, single
 from fallow.clock import HOUR_MS
 
 _CAUSES = {
@@ -98,20 +99,22 @@ def _headline(waits: Waits, whole: WaitGroup) -> str:
     )  # fmt: skip
 
 
-def _chart(whole: WaitGroup) -> RankedBars:
-    longest = max(whole.cause_ms.values())
+def _chart(whole: WaitGroup) -> Chart:
+    """The hours of each cause, on one scale."""
     groups = (
         (tr("hours waited while enough could have been had"), "held", [each for each in CAUSES if each not in (SHORTAGE, "unknown")]),
         (tr("hours waited for which it is not known"), "unknown", ["unknown"]),
         (tr("hours waited for want of GPUs"), "active", [SHORTAGE]),
     )  # fmt: skip
-    return RankedBars(
-        tuple((title, state, tuple(_bar(each, whole, longest) for each in causes)) for title, state, causes in groups)
-    )
+    longest = max(whole.cause_ms.values()) / HOUR_MS
 
+    def panel(title: str, state: str, causes: Sequence[str]) -> Panel:
+        spent_ms = [whole.cause_ms[each] for each in causes]
+        places = (Place(_CAUSES[each][0], figure=GpuHours(spent)) for each, spent in zip(causes, spent_ms, strict=True))
+        bars = Bars("", state, tuple(each / HOUR_MS for each in spent_ms))
+        return Panel(title, (bars,), tuple(places), lying=True, ceiling=longest)
 
-def _bar(cause: str, whole: WaitGroup, longest: int) -> Bar:
-    return Bar(_CAUSES[cause][0], whole.cause_ms[cause] / longest, GpuHours(whole.cause_ms[cause]))
+    return Chart(tuple(panel(*each) for each in groups))
 
 
 def _method(waits: Waits, *, in_brief: bool) -> tuple[str, ...]:

@@ -10,8 +10,9 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.report.figures import BackTest, SurplusInterval
 from analytics.report.model import Report
+from analytics.tables.chart import Bars, Chart, Dots, Panel, Place
 from analytics.tables.names import MODEL, POOL, place_name
-from analytics.tables.table import Column, EstimateInterval, Intervals, Table, column
+from analytics.tables.table import Column, Table, column
 
 BLOCKS = (1, 2, 4, 8)
 _DRAWN = 12
@@ -39,7 +40,7 @@ def surplus(report: Report) -> Table | None:
             column("back_test", tr("back-test"), "words", lambda each: _tested(each.back_test)),
         ),
         rows=tuple(found),
-        chart=Intervals(tr("GPUs"), tuple(_interval(each) for each in found[:_DRAWN])) if found else None,
+        chart=_chart(found[:_DRAWN]) if found else None,
         chart_note=tr(
             "The chart shows the first {shown} of {number} groups; the table lists all.",
             shown=Number(_DRAWN),
@@ -101,14 +102,26 @@ def _tested(test: BackTest | None) -> str:
     return tr("{short} of {hours} h", short=Number(test.short_hours), hours=Number(test.hours))
 
 
-def _interval(each: SurplusInterval) -> EstimateInterval:
+def _chart(found: Sequence[SurplusInterval]) -> Chart:
+    """The GPUs of each group, in them the interval, and in it the estimate."""
+    bounds = [(each.low, each.high) if each.low is not None and each.high is not None else None for each in found]
+    marks = (
+        Bars("", "whole", tuple(each.gpus for each in found)),
+        Bars(
+            "",
+            "soft",
+            tuple(None if each is None else each[1] - each[0] for each in bounds),
+            tuple(0.0 if each is None else each[0] for each in bounds),
+        ),
+        Dots("", "mark", "tick", tuple(range(len(found))), tuple(each.point for each in found)),
+    )
+    return Chart((Panel("", marks, tuple(map(_place, found)), unit=tr("GPUs"), lying=True),))
+
+
+def _place(each: SurplusInterval) -> Place:
     blocks = (tr("{label}: {value}", label=str(size), value=Number(each.blocks.get(size))) for size in BLOCKS)
-    return EstimateInterval(
-        name=tr("{pool}, {model}", pool=place_name(each.pool), model=place_name(each.model)),
-        whole=each.gpus,
-        low=each.low,
-        point=each.point,
-        high=each.high,
+    return Place(
+        tr("{pool}, {model}", pool=place_name(each.pool), model=place_name(each.model)),
         figure=tr("{point} [{low}, {high}]", point=Number(each.point), low=Number(each.low), high=Number(each.high))
         if each.low is not None
         else tr("{point} [not known]", point=Number(each.point)),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from analytics.glossary import Term
 from analytics.language.language import Language
@@ -30,8 +30,7 @@ from analytics.language.quantities import (
     Span,
     rounded_span,
 )
-from analytics.report.film import Film
-from analytics.tables.line_chart import LineChart
+from analytics.tables.chart import Chart, Text, Values
 from fallow.clock import HOUR_MS, SECOND_MS, format_ms
 
 JsonType = Literal["string", "number", "integer", "boolean", "array", "object"]
@@ -250,186 +249,6 @@ def column_of(part: str | Callable[[Any], object], figure: Column, key: str = ""
 
 
 @dataclass(frozen=True)
-class WaterfallStep:
-    """One bar between `start` and `start + length`, in GPU-hours; `state` is empty for the whole.
-
-    `figure` and `detail` stand beside it; `remark` below its label.
-    """
-
-    label: str
-    state: str
-    start: float
-    length: float
-    figure: Cell
-    detail: Cell = ""
-    remark: str = ""
-
-
-@dataclass(frozen=True)
-class Waterfall:
-    """Bars below one another, each beginning where the one above it ends."""
-
-    unit: str
-    steps: tuple[WaterfallStep, ...]
-
-
-@dataclass(frozen=True)
-class StackedBars:
-    """Upright bars side by side, each of several states; `values` has a number per bar for each state, in palette.ORDER.
-
-    `names` are whole and differ, `short` fit below a bar. `marks` has for each annotation below the chart the bar in whose time it
-    is; None where that is none of them.
-    """
-
-    unit: str
-    names: tuple[Cell, ...]
-    short: tuple[Cell, ...]
-    values: Mapping[str, tuple[float, ...]]
-    marks: tuple[int | None, ...] = ()
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One bar: its share of the longest possible one, None where it is unknown, and its figure."""
-
-    label: str
-    length: float | None
-    figure: Cell
-
-
-@dataclass(frozen=True)
-class RankedBars:
-    """Bars below one another, in groups that have a title and the colour of a state each."""
-
-    groups: tuple[tuple[str, str, tuple[Bar, ...]], ...]
-
-
-@dataclass(frozen=True)
-class EstimateInterval:
-    """A whole, and in it an estimate between a low and a high one, if these are known; `figure` and `detail` say it in words."""
-
-    name: str
-    whole: float
-    low: float | None
-    point: float
-    high: float | None
-    figure: str
-    detail: str
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """One interval below the other, on one scale."""
-
-    unit: str
-    rows: tuple[EstimateInterval, ...]
-
-
-@dataclass(frozen=True)
-class WeekSpan:
-    """Hours of one day of the week, 0 being Monday, with a number."""
-
-    weekday: int
-    from_hour: int
-    until_hour: int
-    value: int
-
-
-@dataclass(frozen=True)
-class WeekGrid:
-    """Days of the week by hours of the day, one grid per name."""
-
-    grids: tuple[tuple[str, tuple[WeekSpan, ...]], ...]
-
-
-@dataclass(frozen=True)
-class FilmStrip:
-    """Every GPU over time, coloured by state."""
-
-    film: Film
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A line that falls: (percent of the time, level), each level reached from there on to the left; `most` where unknown time counts."""
-
-    name: str
-    state: str
-    points: tuple[tuple[float, float], ...]
-    most: tuple[tuple[float, float], ...] = ()
-    dashed: bool = False
-
-
-@dataclass(frozen=True)
-class DurationCurves:
-    """For how much of the time at least so many were needed; `whole` is how many there are."""
-
-    unit: str
-    across: str
-    whole: float
-    whole_label: str
-    curves: tuple[Curve, ...]
-
-
-@dataclass(frozen=True)
-class ShareBars:
-    """Bars of shares of one: `name` in a tooltip, `label` in the legend; `most` is how high each may be where that is unknown."""
-
-    name: str
-    label: str
-    state: str
-    shares: tuple[float | None, ...]
-    most: tuple[float | None, ...] = ()
-
-
-@dataclass(frozen=True)
-class GroupedShares:
-    """Shares side by side for each of `names`."""
-
-    unit: str
-    across: str
-    names: tuple[str, ...]
-    series: tuple[ShareBars, ...]
-
-
-@dataclass(frozen=True)
-class WeekShares:
-    """A share for each hour of the week from Monday 0:00 on, None where it is unknown."""
-
-    shares: tuple[float | None, ...]
-
-
-@dataclass(frozen=True)
-class CardMark:
-    """One workload: its activity in percent, its peak memory in GiB and its weight; `lines` are said of it.
-
-    `is_hollow` where the activity is an upper bound.
-    """
-
-    kind: str
-    activity_pct: float
-    memory_gib: float
-    weight: float
-    lines: tuple[str | Quantity, ...]
-    is_hollow: bool
-
-
-@dataclass(frozen=True)
-class CardFit:
-    """Workloads against the memory of the cards: `kinds` has the words of each kind, `cards` (GiB, name)."""
-
-    kinds: Mapping[str, str]
-    marks: tuple[CardMark, ...]
-    cards: tuple[tuple[float, str], ...]
-
-
-PageChart: TypeAlias = DurationCurves | GroupedShares | WeekShares | CardFit
-"""Charts that only pages have."""
-
-Chart: TypeAlias = Waterfall | StackedBars | RankedBars | Intervals | WeekGrid | FilmStrip | LineChart | PageChart
-
-
-@dataclass(frozen=True)
 class Fold:
     """What a document keeps behind its title until somebody opens it; `facts` have a label each, `command` is to type."""
 
@@ -506,6 +325,21 @@ class Table:
     def with_columns(self, keys: Collection[str]) -> Table:
         """Return the table with only the columns of these keys, in the order in which it has them."""
         return replace(self, columns=tuple(each for each in self.columns if each.key in keys))
+
+
+class DrawnColumn(TypedDict):
+    """Values with how each is written, as marks of a chart take them."""
+
+    values: Values
+    shown: tuple[Text, ...]
+
+
+def drawn(column: Column, rows: Iterable[object]) -> DrawnColumn:
+    """Return what a mark of a chart draws of a column of numbers."""
+    listed = tuple(rows)
+    values: Any = tuple(map(column.value, listed))
+    shown: Any = tuple(map(column.cell, listed))
+    return {"values": values, "shown": shown}
 
 
 def record(columns: Iterable[Column], row: object) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -13,8 +13,9 @@ from analytics.ledger.summary import ratio
 from analytics.report.figures import Step
 from analytics.states import UNUSED
 from analytics.tables.basis import LedgerBasis
+from analytics.tables.chart import Bars, Chart, Panel, Place
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Table, Waterfall, WaterfallStep, column
+from analytics.tables.table import Table, column
 from fallow.clock import HOUR_MS
 
 _USEFUL = "active"
@@ -61,9 +62,7 @@ def waterfall(report: LedgerBasis) -> Table:
             *(() if paid.cents is None else (cost,)),
         ),
         rows=(paid, *steps),
-        chart=Waterfall(tr("GPU-hours"), tuple(_bar(report, paid, step, left_ms) for step in (paid, *steps)))
-        if total_ms
-        else None,
+        chart=_chart(report, (paid, *steps), left_ms) if total_ms else None,
         notes=(tr("Shares are of all GPU time, unknown time included."), *sampled_note([report.summary.totals])),
         terms=tuple(STATES[step.state] for step in steps),
     )
@@ -98,15 +97,25 @@ def _confirmed(report: LedgerBasis, step: Step) -> Step:
     return replace(step, gpu_ms=max(0.0, step.gpu_ms - totals.unconfirmed_ms.get(step.state, 0)), cents=cents)
 
 
-def _bar(report: LedgerBasis, paid: Step, step: Step, left_ms: Mapping[str, float]) -> WaterfallStep:
-    useful, hours = step.state == _USEFUL, GpuHours(step.gpu_ms)
-    share = Share(ratio(step.gpu_ms, paid.gpu_ms))
-    return WaterfallStep(
-        label=tr(step.state),
-        state="" if step is paid else step.state,
-        start=0.0 if step is paid or useful else left_ms[step.state] / HOUR_MS,
-        length=step.gpu_ms / HOUR_MS,
-        figure=hours if step is paid else tr("{hours}, {share}", hours=hours, share=share),
-        detail="" if step.cents is None else Amount(from_cents(step.cents), report.money.currency),
-        remark=tr("useful") if useful else "",
+def _chart(report: LedgerBasis, steps: Sequence[Step], left_ms: Mapping[str, float]) -> Chart:
+    """A bar for each step, which ends where the one above it begins; what was paid and what was useful begin at zero."""
+    paid = steps[0]
+
+    def place(step: Step) -> Place:
+        hours = GpuHours(step.gpu_ms)
+        return Place(
+            tr(step.state),
+            note=tr("useful") if step.state == _USEFUL else "",
+            figure=hours
+            if step is paid
+            else tr("{hours}, {share}", hours=hours, share=Share(ratio(step.gpu_ms, paid.gpu_ms))),
+            detail="" if step.cents is None else Amount(from_cents(step.cents), report.money.currency),
+        )
+
+    bars = Bars(
+        "",
+        ("muted", *(step.state for step in steps[1:])),
+        tuple(step.gpu_ms / HOUR_MS for step in steps),
+        tuple(0.0 if step.state in (paid.state, _USEFUL) else left_ms[step.state] / HOUR_MS for step in steps),
     )
+    return Chart((Panel("", (bars,), tuple(map(place, steps)), unit=tr("GPU-hours"), lying=True),))

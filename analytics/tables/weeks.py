@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 
 from analytics.decide.annotations import Annotation
 from analytics.language.language import SentenceList
-from analytics.language.quantities import Amount, Date, Number, Quantity, Share
+from analytics.language.quantities import Amount, Date, Share
 from analytics.language.sentences import tr
 from analytics.report.compare import Change
 from analytics.report.coverage import WHOLE_FROM
@@ -18,8 +18,8 @@ from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, WeekFigures
 from analytics.report.weeks import week_of
 from analytics.tables.annotations import annotation_lines
 from analytics.tables.basis import PageBasis
-from analytics.tables.line_chart import GoalLine, Line, LineChart, LinePanel
-from analytics.tables.table import Column, Table, column, fact, flag
+from analytics.tables.chart import Chart, Level, Line, Panel, Place
+from analytics.tables.table import Column, Table, column, drawn, fact, flag
 
 _TITLES = {WEEKS_BEFORE: tr("The last four weeks"), QUARTER_WEEKS: tr("The last 13 weeks")}
 _SPANS = {WEEKS_BEFORE: tr("4 weeks before"), QUARTER_WEEKS: tr("13 weeks before")}
@@ -164,63 +164,46 @@ def _explained(basis: WeekBasis) -> str:
     )  # fmt: skip
 
 
-def _chart(shown: Sequence[WeekFigures], basis: WeekBasis, marks: tuple[int, ...]) -> LineChart:
-    currency = basis.currency
-
-    def money(value: float) -> Quantity:
-        return Amount(value, currency)
-
-    def gpus(value: float) -> Quantity:
-        return Number(value, 1)
-
-    panels = (
-        LinePanel(
-            tr("cost a week, {currency}", currency=currency),
-            "money",
-            (
-                _line(tr("waste"), "held", [each.waste for each in shown], money),
-                _line(tr("paid"), "", [each.paid for each in shown], money),
-            ),
-            _goals(basis, "waste", [each.waste for each in shown]),
-        ),
-        LinePanel(
-            tr("share of the observed time"),
-            "share",
-            (
-                _line(tr("useful"), "active", [each.useful_share for each in shown], Share),
-                _line(tr("unused"), "held", [each.unused_share for each in shown], Share),
-            ),
-            _goals(basis, "unused_share", [each.unused_share for each in shown]),
-        ),
-        LinePanel(
-            tr("GPUs unused, mean of the week"),
-            "count",
-            (_line(tr("GPUs unused"), "held", [each.idle_gpus for each in shown], gpus),),
-        ),
-    )
-    return LineChart(
-        names=tuple(tr("{week}, from {day}", week=each.week.label, day=Date(each.week.monday)) for each in shown),
-        short=tuple(each.week.label[5:] for each in shown),
-        whole=tuple(each.is_whole for each in shown),
-        panels=tuple(panel for panel in panels if panel.ticks),
-        marks=marks,
-    )
-
-
-def _goals(basis: WeekBasis, measure: Measure, values: Sequence[float | None]) -> tuple[GoalLine, ...]:
-    newest = next((value for value in reversed(values) if value is not None), 0.0)
-    return tuple(
-        GoalLine(
-            tr(
-                "goal: {level} by {day}", day=Date(each.by),
-                level=Share(each.level, 0) if measure == "unused_share" else Amount(each.level, basis.currency),
-            ),
-            "held", each.level, newest <= each.level,
+def _chart(shown: Sequence[WeekFigures], basis: WeekBasis, annotations: tuple[int, ...]) -> Chart:
+    figures = {each.key: each for each in week_columns(basis.currency)}
+    places = tuple(
+        Place(
+            tr("{week}, from {day}", week=each.week.label, day=Date(each.week.monday)),
+            each.week.label[5:],
+            is_whole=each.is_whole,
         )
-        for each in basis.goals
-        if each.measure == measure
-    )  # fmt: skip
+        for each in shown
+    )
+
+    def line(name: str, colour: str, key: str) -> Line:
+        return Line(name, colour, **drawn(figures[key], shown), dashed=colour == "muted")
+
+    waste, paid = line(tr("waste"), "held", "waste"), line(tr("paid"), "muted", "paid")
+    useful, unused = line(tr("useful"), "active", "useful_share"), line(tr("unused"), "held", "unused_share")
+    idle = line(tr("GPUs unused"), "held", "idle_gpus")
+    panels = (
+        Panel(
+            tr("cost a week, {currency}", currency=basis.currency),
+            (*_goals(basis, "waste", waste), waste, paid),
+            places,
+        ),
+        Panel(
+            tr("share of the observed time"), (*_goals(basis, "unused_share", unused), useful, unused), places, "share"
+        ),
+        Panel(tr("GPUs unused, mean of the week"), (idle,), places),
+    )
+    return Chart(tuple(panel for panel in panels if panel.ticks), annotations=annotations)
 
 
-def _line(name: str, state: str, values: Sequence[float | None], written: Callable[[float], Quantity]) -> Line:
-    return Line(name, state, tuple(values), tuple("" if value is None else written(value) for value in values))
+def _goals(basis: WeekBasis, measure: Measure, line: Line) -> Iterator[Level]:
+    """The levels that the line is to stay below; named above where its newest point does."""
+    newest = next((value for value in reversed(line.values) if value is not None), 0.0)
+    for each in basis.goals:
+        if each.measure == measure:
+            level = Share(each.level, 0) if measure == "unused_share" else Amount(each.level, basis.currency)
+            yield Level(
+                tr("goal: {level} by {day}", day=Date(each.by), level=level),
+                "held",
+                each.level,
+                is_above=newest <= each.level,
+            )

@@ -16,6 +16,7 @@ from analytics.language.quantities import Moment, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.report.part_tables import all_known
 from analytics.tables.breakdowns import totals_section
+from analytics.tables.chart import numbered
 from analytics.tables.give_back import give_back_sentence
 from analytics.tables.hour_of_week import hour_of_week
 from analytics.tables.names import place_name
@@ -51,8 +52,8 @@ from dashboard.render.annotations_panel import (
     annotation_items,
     annotations_panel,
 )
+from dashboard.render.charts import draw_annotations
 from dashboard.render.layout import escaped, layout
-from dashboard.render.marks import draw_marks
 from dashboard.render.panel import graph, panel, section_panel
 from dashboard.render.rows import FilmRows, RowLabel, blocks, gpu_rows, group_rows
 from dashboard.render.states import legend
@@ -314,8 +315,9 @@ def _figure(view: View, picture: _Picture, colours: Palette, height_px: int) -> 
             dragmode="zoom",
         )
     )
-    noted = enumerate(annotations_in_sight(view), start=1)
-    draw_marks(figure, colours, ((number, each.at_ms) for number, each in noted if since_ms <= each.at_ms <= until_ms))
+    moments = [each.at_ms for each in annotations_in_sight(view)]
+    shown = (each if since_ms <= each <= until_ms else None for each in moments)
+    draw_annotations(figure, colours, numbered(shown))
     return figure
 
 

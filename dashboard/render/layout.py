@@ -53,16 +53,3 @@ def separators(view: View) -> str:
 def escaped(view: View, cell: Any, most: int = 60) -> str:
     """A cell beside marks of plotly: what it would take for markup of its own is escaped."""
     return chart_text(view.language.shown(cell), most)
-
-
-def line_across(colours: Palette, *, y: float, **look: Any) -> dict[str, Any]:
-    """A line across the whole figure."""
-    return {
-        "type": "line",
-        "xref": "paper",
-        "x0": 0,
-        "x1": 1,
-        "y0": y,
-        "y1": y,
-        "line": {"color": colours.muted, "width": 1, **look},
-    }

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-import plotly.graph_objects as go
 from dash import dcc, html
 
 from analytics.glossary import Term
 from analytics.language.language import SentenceList
 from analytics.language.sentences import tr
-from analytics.tables.line_chart import LineChart
+from analytics.tables.chart import signs
 from analytics.tables.palette import Palette
-from analytics.tables.table import (
-    CardFit,
-    DurationCurves,
-    GroupedShares,
-    Intervals,
-    RankedBars,
-    StackedBars,
-    Table,
-    Waterfall,
-    WeekGrid,
-    WeekShares,
-)
-from dashboard.render.figures import intervals_figure, ranked_figure, stacked_figure, waterfall_figure, week_grid_figure
-from dashboard.render.lines import lines_figure
-from dashboard.render.page_figures import (
-    card_fit_figure,
-    chart_legend,
-    duration_figure,
-    grouped_figure,
-    week_shares_figure,
-)
-from dashboard.render.states import legend
+from analytics.tables.table import Table
+from dashboard.render.charts import chart_figure
+from dashboard.render.states import legend, sign_legend
 from dashboard.render.tables import section_tables
 from dashboard.view import View
 
@@ -71,10 +51,11 @@ def section_panel(
         body = [*_legend(view, colours, section), *tables, *lines, *notes]
     else:
         headline, title = view.translate(section.headline), view.translate(section.title)
-        figure, height_px = _FIGURES[type(section.chart)](view, colours, section.chart)
+        figure, height_px = chart_figure(view, colours, section.chart)
         picture = graph(f"{section.name}-chart", figure, f"{title}: {headline}", height_px)
         said = [html.P(view.translate(section.chart_note), className="note")] if section.chart_note else []
-        drawn = [*_legend(view, colours, section), *chart_legend(view, colours, section.chart)]
+        found = signs(section.chart, section.states)
+        drawn = [*_legend(view, colours, section), *([sign_legend(view, colours, found)] if found else [])]
         if table == "folded":
             folded = html.Details(
                 [
@@ -95,21 +76,6 @@ def section_panel(
         body=[*body, *after, *_explained(view, section.terms)],
         wide=wide or section.wide,
     )
-
-
-_FIGURES: Mapping[type, Callable[..., tuple[go.Figure, int]]] = {
-    Waterfall: waterfall_figure,
-    StackedBars: stacked_figure,
-    RankedBars: ranked_figure,
-    Intervals: intervals_figure,
-    WeekGrid: week_grid_figure,
-    DurationCurves: duration_figure,
-    GroupedShares: grouped_figure,
-    WeekShares: week_shares_figure,
-    CardFit: card_fit_figure,
-    LineChart: lines_figure,
-}
-"""Of each encoding its figure and the height in pixels; a film strip is more than a figure (dashboard.render.strip)."""
 
 
 def _legend(view: View, colours: Palette, section: Table) -> list[html.Ul]:

@@ -13,6 +13,7 @@ from dash import html
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Moment, Number, Span
 from analytics.language.sentences import tr
+from analytics.tables.chart import round_step
 from analytics.tables.palette import Palette
 from analytics.tables.table import Column, Table, column
 from dashboard.film import PageFilm
@@ -28,8 +29,6 @@ from fallow.outside_text import chart_text
 
 _ROW_PX = 22
 _LINE_PX = 92
-_STEPS = 3
-"""Between the marks of a series' axis, at most."""
 _GAP_PX = 26
 _TOP_PX = 34
 _BOTTOM_PX = 8
@@ -132,14 +131,6 @@ def _axis(colours: Palette, series: PageSeries, line: SeriesLine, domain: list[f
         "domain": domain, "gridcolor": colours.grid, "zeroline": False, "fixedrange": True, "anchor": "x",
         "tick0": 0, "dtick": step, "range": [0, top * 1.02],
     }  # fmt: skip
-
-
-def round_step(most: float) -> float:
-    """The round number of which two or three reach `most`, so that the highest mark of an axis lies above all values."""
-    if most <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(most / _STEPS))
-    return next(power * each for each in (1, 2, 2.5, 5, 10) if power * each * _STEPS >= most * (1 - 1e-9))
 
 
 def _traces(colours: Palette, series: PageSeries, line: SeriesLine, axis: str) -> Iterator[go.Bar | go.Scatter]:

@@ -51,15 +51,24 @@ def legend(view: View, colours: Palette, states: Iterable[str]) -> html.Ul:
     return html.Ul(items, className="legend", **{"aria-label": view.translate(tr("Colours"))})
 
 
-def sign_legend(view: View, signs: Iterable[tuple[str, str, str]], label: str) -> html.Ul:
+def sign_legend(view: View, colours: Palette, signs: Iterable[tuple[str, str, str]]) -> html.Ul:
     """Signs with their colours and words, for what is no state."""
     items = [
         html.Li(
-            [html.Span(sign, style={"color": colour}, **{"aria-hidden": "true"}), " ", capital(view.translate(words))]
+            [
+                html.Span(sign, style={"color": colours.colour(colour)}, **{"aria-hidden": "true"}),
+                " ",
+                capital(view.translate(words)),
+            ]
         )
         for sign, colour, words in signs
     ]
-    return html.Ul(items, className="legend", **{"aria-label": view.translate(label)})
+    return html.Ul(items, className="legend", **{"aria-label": view.translate(tr("Marks"))})
+
+
+def state_scale(steps: Sequence[str]) -> list[list[Any]]:
+    """A scale of plotly with one colour for each whole number from 0 on."""
+    return [[(index + edge) / len(steps), colour] for index, colour in enumerate(steps) for edge in (0, 1)]
 
 
 def capital(text: str) -> str:

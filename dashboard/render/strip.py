@@ -19,7 +19,7 @@ from analytics.tables.palette import ORDER, Palette
 from dashboard.film import HOSTS, NOT_SEEN, Frames, GroupFilm, PageFilm
 from dashboard.query import Query
 from dashboard.render.rows import FilmRows
-from dashboard.render.states import capital
+from dashboard.render.states import capital, state_scale
 from dashboard.view import View
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, from_ms, to_ms
 
@@ -40,14 +40,13 @@ def heatmap(film: Frames, colours: Palette, rows: FilmRows | None = None) -> go.
         {"x0": start_ms + film.bin_ms / 2, "dx": film.bin_ms} if film.is_even else {"x": film.edges.tolist()}
     )
     steps = [*(colours.state[state] for state in ORDER), colours.card]
-    scale = [[(index + edge) / len(steps), colour] for index, colour in enumerate(steps) for edge in (0, 1)]
     is_apart = rows is None or (rows.lines == 1 and not rows.is_thin)
     return go.Heatmap(
         z=film.frames if rows is None else rows.spread(film.frames),
         **columns,
         zmin=-0.5,
         zmax=NOT_SEEN + 0.5,
-        colorscale=scale,
+        colorscale=state_scale(steps),
         showscale=False,
         hoverinfo="none",
         ygap=int(is_apart),

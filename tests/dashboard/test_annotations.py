@@ -15,7 +15,7 @@ from analytics.tables.weeks import quarter
 from dashboard.access.people import PLANNER, VIEWER, NotAllowedError, Reader
 from dashboard.actions import abouts, annotate, annotations_about, annotations_in_sight, withdraw
 from dashboard.pages.film import FILM, GRAPH
-from dashboard.render.lines import lines_figure
+from dashboard.render.charts import chart_figure
 from fallow.actors import ANONYMOUS, PERSON, Actor
 from fallow.cli import main
 from fallow.clock import HOUR_MS, format_ms, from_ms
@@ -92,14 +92,14 @@ def test_a_mark_stands_at_its_moment_in_film_and_days(held: Held) -> None:
     assert [shape.x0 for shape in figure.layout.shapes] == [view.annotations[0].at_ms]
     assert "<b>maintenance</b> (ann)" in text_of(page)
     section = days(view.report, annotations_in_sight(view))
-    (bar,) = section.chart.marks  # type: ignore[union-attr]
+    (bar,) = section.chart.annotations  # type: ignore[union-attr]
     start_ms = list(view.report.hours)[bar]
     assert start_ms <= view.annotations[0].at_ms < start_ms + HOUR_MS
     assert len(section.lines) == 1
     assert days(view.report).lines == ()
     trend = quarter(view, annotations_about(view))
-    assert (trend.chart.marks, len(trend.lines)) == ((13,), 1)  # type: ignore[union-attr]
-    drawn, _ = lines_figure(view, LIGHT, trend.chart)  # type: ignore[arg-type]
+    assert (trend.chart.annotations, len(trend.lines)) == ((13,), 1)  # type: ignore[union-attr]
+    drawn, _ = chart_figure(view, LIGHT, trend.chart)  # type: ignore[arg-type]
     assert [shape.x0 for shape in drawn.layout.shapes] == [drawn.layout.xaxis.categoryarray[13]]
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
+from analytics.tables.chart import round_step
 from analytics.tables.history import Subject, events_of, processes_of
 from analytics.tables.palette import LIGHT
 from dashboard.pages.detail import GPU_PAGE
-from dashboard.render.series import round_step
 from dashboard.render.strip import WORDS
 from dashboard.series import MOST_POINTS, gpu_series
 from fallow.clock import HOUR_MS, to_ms

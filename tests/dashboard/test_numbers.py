@@ -248,7 +248,7 @@ def test_the_bars_of_days_or_hours_are_those_of_the_ledger(site: Site, asked: Qu
         assert rows[name] == [written(spent.total_ms), *(written(spent.sum(state)) for state in heads), unused], name
         for state, bars in traces.items():
             if name in bars:
-                assert bars[name] == round(spent.sum(state) / 3.6e6, 3), (name, state)
+                assert bars[name] == pytest.approx(spent.sum(state) / 3.6e6, abs=1e-9), (name, state)
     whole = Spent.of(told["ledger"]["gpu_hours"])
     for state in order:
         drawn = sum(traces.get(state, {}).values())
@@ -265,10 +265,11 @@ def test_the_idle_bars_are_the_ledgers(site: Site, asked: Question) -> None:
         [name, written(round((value or 0.0) * observed)), percent(value)] for name, value in shares.items()
     ]
     known = [value for value in shares.values() if value is not None]
-    _, trace = panel.figure("idle-chart")["data"]
-    assert trace["x"] == known
-    assert [each.replace("\N{NO-BREAK SPACE}", " ") for each in trace.get("text", [])] == [
-        percent(each) for each in known
+    drawn = panel.figure("idle-chart")
+    assert drawn["data"][1]["x"] == known
+    figures = [each["text"] for each in drawn["layout"]["annotations"] if each["yref"] == "y2"]
+    assert [each.replace("\N{NO-BREAK SPACE}", " ") for each in figures] == [
+        f"<b>{percent(each)}</b>" for each in shares.values()
     ]
 
 
@@ -282,5 +283,5 @@ def test_what_nobody_saw_is_unknown_and_not_nothing(site: Site) -> None:
     for name in ("useful", "unused", "held", "reserved", "free", "unavailable"):
         assert states[name].all("className", "figure")[0].text == UNKNOWN, name
     assert {row[3] for row in shown.panel("idle").rows()} == {UNKNOWN}
-    assert [trace["x"] for trace in shown.panel("idle").figure("idle-chart")["data"]] == [[], []]
+    assert [trace["x"] for trace in shown.panel("idle").figure("idle-chart")["data"]] == [[0.0] * 4, []]
     assert "None was observed for 90 % of its time." in shown.panel("days").finding

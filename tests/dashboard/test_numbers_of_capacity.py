@@ -121,17 +121,16 @@ def test_off_peak_hours_are_the_reports(long: Site, *, narrowed: bool) -> None:
         for each in sorted(told, key=lambda each: -each["gpus"] * (each["until_hour"] - each["from_hour"]))
     ]  # fmt: skip
     assert panel.rows() == wanted
-    [drawn] = panel.figure("off-peak-chart")["data"]
+    drawn = panel.figure("off-peak-chart")["data"]
     pools = sorted({each["pool"] for each in told})
     cells = {
         (pools.index(each["pool"]) * 7 + (each["weekday"] + number // 24) % 7, number % 24): each["gpus"]
         for each in told for number in range(each["from_hour"], each["until_hour"])
     }  # fmt: skip
-    shown = {
-        (row, at): value for row, own in enumerate(drawn["z"]) for at, value in enumerate(own) if value is not None
-    }
+    values, words = ([row for each in drawn for row in each[name]] for name in ("z", "text"))
+    shown = {(row, at): value for row, own in enumerate(values) for at, value in enumerate(own) if value is not None}
     assert shown == cells
-    labels = {(row, at): text for row, own in enumerate(drawn["text"]) for at, text in enumerate(own) if text}
+    labels = {(row, at): text for row, own in enumerate(words) for at, text in enumerate(own) if text}
     assert labels
     assert all(text == str(cells[place]) for place, text in labels.items())
     assert {row for row, _ in labels} == {row for row, _ in cells}

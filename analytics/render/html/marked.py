@@ -49,7 +49,7 @@ def _bar(bar: StateBar) -> Markup:
     """As wide as its cell. The row has its figures in words."""
     shapes, at = Markup(), 0.0
     for state, share in bar.shares.items():
-        shapes += svg.band(at, 200 * share, svg.state(state))
+        shapes += svg.boxes([(at, 0, 200 * share, 10)], svg.filled(state))
         at += 200 * share
     return Markup(
         '<svg class="bar" viewBox="0 0 200 10" preserveAspectRatio="none" aria-hidden="true">{}</svg>'

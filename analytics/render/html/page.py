@@ -14,7 +14,7 @@ from markupsafe import Markup
 from analytics.glossary import STATES
 from analytics.language.language import Language, SentenceList
 from analytics.language.sentences import tr
-from analytics.render.html.drawings import drawing
+from analytics.render.html.charts import drawing
 from analytics.render.html.marked import marked
 from analytics.report.model import Report
 from analytics.tables.facts import facts
@@ -22,6 +22,9 @@ from analytics.tables.key_figures import key_figures
 from analytics.tables.palette import DARK, HATCHED, LIGHT, Palette
 from analytics.tables.report_sections import chapters
 from analytics.tables.wording import asked_for, headline, page_title
+
+_ROLES = ("muted", "mark", "soft", "whole")
+"""Of the palette, what marks of charts may have beside states."""
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -68,18 +71,18 @@ def style_sheet() -> str:
     lines = "rgba(255,255,255,.6) 0 1px,transparent 1px 5px"
     for state in LIGHT.state:
         hatching = f"repeating-linear-gradient({HATCHED[state]}deg,{lines})," if state in HATCHED else ""
-        rules += f".legend .{state}::before{{background:{hatching}var(--s-{state})}}.s-{state}{{fill:var(--s-{state})}}"
+        rules += f".legend .{state}::before{{background:{hatching}var(--s-{state})}}"
         if hatching:  # the library that writes PDF draws no box for a gradient over a colour
             rules += f"@media print{{.legend .{state}::before{{background:var(--s-{state})}}}}"
-    rules += "".join(f".l-{state}{{stroke:var(--s-{state})}}" for state in ("active", "held"))
-    rules += ".l-whole{stroke:var(--muted)}"
-    rules += "".join(f".c-{name}{{fill:var(--c-{name})}}" for name in ("mark", "soft", "whole"))
+    for name in (*LIGHT.state, *_ROLES):
+        rules += (
+            f".s-{name}{{fill:var(--s-{name})}}.l-{name}{{stroke:var(--s-{name})}}.i-{name}{{color:var(--s-{name})}}"
+        )
     return minified(rules.replace("LIGHT", _variables(LIGHT)).replace("DARK", _variables(DARK)))
 
 
 def _variables(palette: Palette) -> str:
-    own = {f"s-{state}": colour for state, colour in palette.state.items()}
-    own |= {"c-mark": palette.mark, "c-soft": palette.soft, "c-whole": palette.whole}
+    own = {f"s-{name}": palette.colour(name) for name in (*palette.state, *_ROLES)}
     return "".join(f"--{name}:{colour};" for name, colour in own.items())
 
 

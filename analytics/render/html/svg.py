@@ -6,14 +6,17 @@ So a drawing is right as well where no style sheet reaches into it, as in WeasyP
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from markupsafe import Markup
 
-from analytics.language.plain_text import plain
 from analytics.tables.palette import FAINT, HATCHED, LIGHT
 
 WIDTH = 380
 """Of every drawing, in its own units: with text of 12 it can be read on a page of 320 pixels and on half of a wide one."""
+
+Box: TypeAlias = tuple[float, float, float, float]
+"""Left, top, width and height."""
 
 _FONT = "Inter, Liberation Sans, DejaVu Sans, sans-serif"
 
@@ -30,28 +33,12 @@ def drawing(height: float, parts: Iterable[Markup], name: str) -> Markup:
     ).format(WIDTH, number(height), name, _FONT, LIGHT.text, Markup().join(parts))
 
 
-def rect(x: float, y: float, width: float, height: float, look: Mapping[str, str]) -> Markup:
-    """A rectangle; nothing where it would have no extent."""
-    if width <= 0 or height <= 0:
-        return Markup()
-    return Markup('<rect x="{}" y="{}" width="{}" height="{}"{}/>').format(
-        number(x), number(y), number(max(width, 0.5)), number(max(height, 0.5)), attributes(look)
-    )
-
-
-def band(x: float, width: float, look: Mapping[str, str]) -> Markup:
-    """A part of a bar that is 10 high; nothing where it would have no extent. Tables have many: it is short."""
-    if width <= 0:
-        return Markup()
-    return Markup('<path d="M{} 0h{}v10H{}z"{}/>').format(number(x), number(width), number(x), attributes(look))
-
-
-def columns(corners: Iterable[tuple[float, float, float]], width: float, look: Mapping[str, str]) -> Markup:
-    """Bars of one width and look as one shape, each given as (left, top, height); nothing where none has a height."""
+def boxes(places: Iterable[Box], look: Mapping[str, str]) -> Markup:
+    """Rectangles of one look as one shape; nothing where none has an extent."""
     path = "".join(
-        f"M{number(x)} {number(y)}h{number(width)}v{number(max(height, 0.5))}H{number(x)}z"
-        for x, y, height in corners
-        if height > 0
+        f"M{number(x)} {number(y)}h{number(max(width, 0.5))}v{number(max(height, 0.5))}H{number(x)}z"
+        for x, y, width, height in places
+        if width > 0 and height > 0
     )
     return Markup('<path d="{}"{}/>').format(path, attributes(look)) if path else Markup()
 
@@ -62,34 +49,31 @@ def group(shapes: Iterable[Markup], look: Mapping[str, str]) -> Markup:
     return Markup("<g{}>{}</g>").format(attributes(look), inside) if inside else inside
 
 
-def state(name: str, key: str = "") -> dict[str, str]:
-    """The attributes that fill a shape with a state, hatched in a drawing that has `hatching` of the same key."""
+def filled(name: str, key: str = "") -> dict[str, str]:
+    """The attributes that fill a shape with a colour, hatched in a drawing that has `hatching` of the same key."""
     if key and name in HATCHED:
         return {"fill": f"url(#{key}-{name})"}
     edge = {"stroke": LIGHT.edge, "stroke-width": ".4"} if name in FAINT else {}
-    return {"class": f"s-{name}", "fill": LIGHT.state[name]} | edge
+    return {"class": f"s-{name}", "fill": LIGHT.colour(name)} | edge
+
+
+def stroked(name: str) -> dict[str, str]:
+    """The attributes that draw a line in a colour."""
+    return {"class": f"l-{name}", "stroke": LIGHT.colour(name)}
 
 
 def hatching(key: str, states: Iterable[str]) -> Markup:
-    """The patterns that `state` names; ids begin with the key, as they are the whole page's."""
-    return Markup("<defs>{}</defs>").format(
-        Markup().join(
-            Markup(
-                '<pattern id="{}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate({})">'
-                '<rect width="6" height="6" class="s-{}" fill="{}"/>'
-                '<path d="M0 3h6" stroke="#fff" stroke-opacity=".6" stroke-width="1.1"/></pattern>'
-            ).format(f"{key}-{name}", HATCHED[name], name, LIGHT.state[name])
-            for name in states
-            if name in HATCHED
-        )
+    """The patterns that `filled` names; ids begin with the key, as they are the whole page's. Nothing where none is needed."""
+    patterns = Markup().join(
+        Markup(
+            '<pattern id="{}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate({})">'
+            '<rect width="6" height="6" class="s-{}" fill="{}"/>'
+            '<path d="M0 3h6" stroke="#fff" stroke-opacity=".6" stroke-width="1.1"/></pattern>'
+        ).format(f"{key}-{name}", HATCHED[name], name, LIGHT.state[name])
+        for name in dict.fromkeys(states)
+        if name in HATCHED
     )
-
-
-def line(x1: float, y1: float, x2: float, y2: float) -> Markup:
-    """A thin line of the grid."""
-    return Markup('<path class="g" d="M{} {}L{} {}" stroke="{}" fill="none"/>').format(
-        number(x1), number(y1), number(x2), number(y2), LIGHT.grid
-    )
+    return Markup("<defs>{}</defs>").format(patterns) if patterns else patterns
 
 
 def curve(points: Iterable[tuple[float, float]], look: Mapping[str, str]) -> Markup:
@@ -98,10 +82,10 @@ def curve(points: Iterable[tuple[float, float]], look: Mapping[str, str]) -> Mar
     return Markup('<path d="M{}" fill="none"{}/>').format(path, attributes(look))
 
 
-def area(points: Iterable[tuple[float, float]], look: Mapping[str, str]) -> Markup:
-    """What a line from point to point and back to the first encloses."""
-    path = "L".join(f"{number(x)} {number(y)}" for x, y in points)
-    return Markup('<path d="M{}z"{}/>').format(path, attributes(look))
+def outlines(shapes: Iterable[Iterable[tuple[float, float]]], look: Mapping[str, str]) -> Markup:
+    """Closed figures of one look as one shape."""
+    path = "".join("M" + "L".join(f"{number(x)} {number(y)}" for x, y in each) + "z" for each in shapes)
+    return Markup('<path d="{}"{}/>').format(path, attributes(look)) if path else Markup()
 
 
 def dots(points: Iterable[tuple[float, float]]) -> Markup:
@@ -135,18 +119,13 @@ def attributes(look: Mapping[str, str]) -> Markup:
 
 
 def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> Markup:
-    """A line of text with its baseline at y. `kind` is `m` for muted and small, `b` for bold, `k` for dark on a bright shape."""
+    """A line of text with its baseline at y. `kind` is `m` for muted and small, `b` for bold, `k` for dark on a strong colour."""
     look = {
         "m": Markup(' class="m" fill="{}" font-size="10.5"').format(LIGHT.muted),
         "b": Markup(' font-weight="600"'),
-        "k": Markup(' class="k" font-size="11"'),
+        "k": Markup(' class="k"'),
     }
     place = Markup() if anchor == "start" else Markup(' text-anchor="{}"').format(anchor)
     return Markup('<text x="{}" y="{}"{}{}>{}</text>').format(
         number(x), number(y), place, look.get(kind, Markup()), words
     )
-
-
-def name(words: str, most: int) -> str:
-    """A name for a drawing, cut to so many characters; the table beside it has it whole."""
-    return plain(words, most)

@@ -1,11 +1,11 @@
-"""The drawings: what is drawn is what is in the figures."""
+"""The charts of the report: what is drawn is what is in the figures."""
 
 from __future__ import annotations
 
 import io
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,10 +14,11 @@ from PIL import Image
 from analytics.capacity.off_peak import OffPeak
 from analytics.language.languages import language
 from analytics.ledger.summary import Totals
-from analytics.render.html.drawings import drawing
+from analytics.render.html.charts import drawing
 from analytics.render.html.film import MOST_BYTES, MOST_ROWS, png
 from analytics.report.figures import BackTest, SurplusInterval
 from analytics.report.film import NOT_THERE, Film
+from analytics.tables.chart import Bars
 from analytics.tables.days import days
 from analytics.tables.film import film
 from analytics.tables.idle import idle
@@ -46,11 +47,11 @@ def week(full: Lake) -> Report:
     return report_of(full, "2026-W40")
 
 
-def bars(section: Table | None) -> list[dict[str, str]]:
-    """The rectangles that are drawn, without those of patterns."""
+def mark(section: Table | None, panel: int = 0) -> Any:
+    """The first mark of a panel of the chart."""
     assert section is not None
-    drawn = re.sub(r"<defs>.*?</defs>", "", str(drawing(section, ENGLISH)), flags=re.DOTALL)
-    return [dict(re.findall(r'([\w-]+)="([^"]*)"', each)) for each in re.findall(r"<rect [^>]*>", drawn)]
+    assert section.chart is not None
+    return section.chart.panels[panel].marks[0]
 
 
 def said(section: Table) -> list[list[str]]:
@@ -59,12 +60,12 @@ def said(section: Table) -> list[list[str]]:
 
 
 def test_the_waterfalls_steps_are_as_long_as_their_hours(week: Report) -> None:
-    total_ms = sum(step.gpu_ms for step in week.steps)
-    paid, *steps = bars(waterfall(week))
-    drawn = [step for step in week.steps if step.gpu_ms]
-    for step, bar in zip(drawn, steps, strict=True):
-        assert float(bar["width"]) == pytest.approx(float(paid["width"]) * step.gpu_ms / total_ms, abs=0.11)
-    assert float(steps[-1]["x"]) == float(paid["x"])
+    steps = mark(waterfall(week))
+    hours = [step.gpu_ms / HOUR_MS for step in week.steps]
+    assert steps.values == pytest.approx([sum(hours), *hours])
+    ends = [base + length for base, length in zip(steps.bases, steps.values, strict=True)]
+    assert ends[1:-1] == pytest.approx([ends[0], *steps.bases[1:-2]])
+    assert (steps.bases[0], steps.bases[-1]) == (0, 0)
 
 
 def test_the_waterfall_has_the_ledgers_hours_and_cents(week: Report) -> None:
@@ -80,13 +81,13 @@ def test_without_waste_the_waterfall_says_so(week: Report) -> None:
 
 
 def test_each_days_column_holds_its_states(week: Report) -> None:
-    section = days(week)
-    drawn = re.findall(r"M([\d.]+) [\d.]+h[\d.]+v([\d.]+)H", str(drawing(section, ENGLISH)))
-    assert len(section.rows) == len({left for left, _ in drawn}) == 7
-    heights = sum(float(height) for _, height in drawn)
-    groups = week.groups["day"].values()
-    most = max(each.total_ms for each in groups)
-    assert heights == pytest.approx(256 * sum(each.total_ms for each in groups) / most, abs=3)
+    chart = days(week).chart
+    assert chart is not None
+    [panel] = chart.panels
+    drawn = {each.colour: each.values for each in panel.marks if isinstance(each, Bars)}
+    for state, hours in drawn.items():
+        assert hours == pytest.approx([each.state_ms[state] / HOUR_MS for each in week.groups["day"].values()])
+    assert set(drawn) == {state for state in STATES if week.summary.totals.state_ms[state]}
 
 
 def test_a_short_window_is_shown_by_the_hour(week: Report) -> None:
@@ -97,11 +98,10 @@ def test_a_short_window_is_shown_by_the_hour(week: Report) -> None:
 
 
 def test_idle_bars_never_grow_with_the_threshold(week: Report) -> None:
-    widths = [float(bar["width"]) for bar in bars(idle(week))]
-    held, zero = widths[:4], widths[4:]
+    held, zero = (list(mark(idle(week), panel).values) for panel in (0, 1))
     assert held == sorted(held, reverse=True)
     assert zero == sorted(zero, reverse=True)
-    assert len(zero) == 5
+    assert (len(held), len(zero)) == (4, 5)
 
 
 def test_what_can_go_shows_interval_blocks_and_back_test(week: Report) -> None:
@@ -154,9 +154,8 @@ def test_without_history_nothing_is_said_to_be_reclaimable(week: Report) -> None
 def test_an_off_peak_window_over_the_weeks_end_goes_on_on_monday(week: Report) -> None:
     section = off_peak(replace(week, off_peak=(OffPeak("train", 6, 20, 30, 12, 4),)))
     assert section is not None
-    assert [(bar["x"], bar["y"], bar["width"]) for bar in bars(section)[7:]] == [
-        ("322.5", "149", "57"), ("32.5", "35", "86"),
-    ]  # fmt: skip
+    spans = [(each.row, each.since, each.until, each.value) for each in mark(section).cells]
+    assert spans == [(6, 20, 24, 12), (0, 0, 6, 12)]
     assert section.headline == "The widest window: 12 GPUs of train, Sun 20:00 to Mon 06:00."
     assert said(section) == [["train", "Sun 20:00", "Mon 06:00", "12", "4"]]
 

@@ -1,0 +1,160 @@
+"""Both drawings of a chart carry the same numbers: of every table of the report, the pages and the plan."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from analytics.commands import table_verb
+from analytics.render.html.charts import drawing
+from analytics.report.film import Film
+from analytics.tables.chart import (
+    Band,
+    Bars,
+    Cells,
+    Chart,
+    Dots,
+    GridCell,
+    Level,
+    Line,
+    Panel,
+    Place,
+    Timeline,
+    signs,
+    stacked,
+)
+from analytics.tables.palette import LIGHT
+from analytics.tables.report_sections import chapters
+from dashboard.pages import PAGES
+from dashboard.render import panel as panels
+from fallow.cli import main
+from tests.dashboard.planned import WEEK, WINDOW, Planned, planned_site
+from tests.drawn_charts import ENGLISH, as_table, assert_drawn, in_plotly, in_svg
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from analytics.tables.table import Table
+
+PLACES = tuple(Place(name, figure=f"figure {name}") for name in "abcd")
+
+EXAMPLES = {
+    "stacked bars with a gap": Panel(
+        "GPUs",
+        stacked((Bars("x", "held", (1.0, None, 3.0, 0.0)), Bars("y", "free", (2.0, 5.0, 0.5, 1.0), shown=("two", "five", "half", "one")))),
+        PLACES,
+    ),
+    "bars over bars": Panel(
+        "", (Bars("x", "free", (0.5, 1.0, None, 0.0)), Bars("y", "active", (0.25, 1.0, None, 0.1)), Bars("z", "unknown", (0.25, 0.0, None, 0.2), (0.25, 1.0, 0.0, 0.1))),
+        PLACES, kind="share", ceiling=1.0,
+    ),
+    "rows from a base": Panel("", (Bars("", ("muted", "held", "held", "active"), (10.0, 4.0, 1.0, 5.0), (0.0, 6.0, 5.0, 0.0)),), PLACES, lying=True),
+    "rows of which one is not known": Panel("title", (Bars("", "free", (0.9, None, 0.4, 0.1)),), PLACES, lying=True, ceiling=1.0),
+    "estimates in a whole": Panel(
+        "", (Bars("", "whole", (9.0, 8.0)), Bars("", "soft", (2.0, None), (1.0, 0.0)), Dots("", "mark", "tick", (0, 1), (2.0, 3.0))),
+        (Place("a long name that stands above its bar", figure="2 [1, 3]", detail="of 9"), Place("b", figure="3 [not known]")), lying=True,
+    ),
+    "lines with gaps, hollow points and a level": Panel(
+        "a", (Level("goal", "held", 4.0), Line("x", "held", (1.0, None, 3.0, 2.0)), Line("y", "muted", (None, 5.0, 5.5, 0.0), dashed=True)),
+        (*PLACES[:3], Place("d", is_whole=False)),
+    ),
+    "a line of many points in a band": Panel(
+        "a", (Band("z", "held", tuple((each, 1.0) for each in range(80)), tuple((each, 3.0 + each / 40) for each in range(80))), Line("x", "held", (2.0,) * 80)),
+        tuple(Place(str(each)) for each in range(80)),
+    ),
+    "steps over percentages": Panel(
+        "a", (
+            Band("z", "unknown", ((0.0, 4.0), (50.0, 4.0), (100.0, 1.0)), ((0.0, 5.0), (70.0, 5.0), (100.0, 2.0)), stepped=True),
+            Line("x", "active", (4.0, 4.0, 1.0), (0.0, 50.0, 100.0), stepped=True), Level("all", "muted", 5.0),
+        ),
+    ),
+    "marks of several sizes and shapes": Panel(
+        "GiB", tuple(
+            Dots(shape, "held", shape, (10.0, 90.0), (5.0, 70.0), (1.0, 9.0), (("said",), ("more",)), is_hollow=shape == "star")
+            for shape in ("circle", "diamond", "triangle", "star", "square")
+        ), unit="GiB",
+    ),
+    "a grid of spans": Panel("a", (Cells("soft", ("Mon", "Tue"), (GridCell(0, 1, 4, 7, "7"), GridCell(1, 0, 1, 3, "3")), "GPU"),), PLACES),
+    "a shaded grid": Panel("", (Cells("held", ("Mon", "Tue"), (GridCell(0, 1, 2, 0.3, "30"), GridCell(1, 0, 1, 1.0, "100")), "%", most=1.0),), PLACES),
+    "every GPU over time": Panel("", (Timeline(Film(("a",), ("h",), 0, 3_600_000, np.zeros((1, 3), np.uint8), ())),)),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    return planned_site(tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize("panel", EXAMPLES.values(), ids=EXAMPLES)
+def test_both_drawings_of_every_kind_of_mark_carry_its_numbers(panel: Panel) -> None:
+    assert_drawn(as_table(Chart((panel,))))
+    assert_drawn(
+        as_table(Chart((panel, panel), across="what places are", annotations=(0, None) if panel.places else ()))
+    )
+
+
+def test_every_chart_of_the_report_is_drawn_alike(planned: Planned) -> None:
+    report = planned.view(WEEK).report
+    drawn = [each for _, sections in chapters(report) for each in sections if each.chart is not None]
+    assert {"waterfall", "days", "film"} <= {each.name for each in drawn}
+    for table in drawn:
+        assert_drawn(table)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.path in ("/", "/capacity", "/right-size", "/film")],
+    ids=lambda page: page.path,
+)
+def test_every_chart_of_the_pages_is_drawn_alike(page: Any, planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    charts: list[Chart] = []
+    draw: Callable[..., Any] = panels.chart_figure
+    monkeypatch.setattr(
+        panels, "chart_figure", lambda view, colours, chart: charts.append(chart) or draw(view, colours, chart)
+    )  # type: ignore[func-returns-value]
+    page.content(planned.view(WEEK), LIGHT)
+    assert charts
+    for chart in charts:
+        assert_drawn(as_table(chart))
+
+
+@pytest.mark.parametrize("verb", ["queue", "forecast", "carbon", "purchase", "scenarios"])
+def test_every_chart_of_the_plan_is_drawn_alike(verb: str, planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables: list[Table] = []
+    monkeypatch.setattr(table_verb, "document", lambda answer, *_: tables.extend(answer.for_people) or b"")  # type: ignore[func-returns-value]
+    with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+        main(["plan", verb, "--config", planned.config, *WINDOW])
+    assert tables
+    for table in tables:
+        if table.chart is not None:
+            assert_drawn(table)
+
+
+def test_levels_are_named_at_both_sides_in_turn() -> None:
+    levels = tuple(Level(f"{size} GiB", "muted", size) for size in (40, 44, 80))
+    svg = in_svg(as_table(Chart((Panel("", levels),))))
+    named = [(each.text, each.get("text-anchor")) for each in svg.iter("text") if "GiB" in (each.text or "")]
+    assert named == [("40 GiB", None), ("44 GiB", "end"), ("80 GiB", None)]
+
+
+def test_hatching_and_edges_come_from_the_palette() -> None:
+    chart = Chart((Panel("", (Bars("", ("held", "free"), (1.0, 2.0)),), PLACES[:2], lying=True),))
+    drawn = drawing(as_table(chart), ENGLISH)
+    assert 'fill="url(#drawn-held)"' in drawn
+    assert f'stroke="{LIGHT.edge}"' in drawn
+    [trace] = in_plotly(chart).data
+    assert list(trace.marker.pattern.shape) == ["\\", ""]
+    assert list(trace.marker.line.width) == [0, 1]
+
+
+def test_a_legend_names_each_sign_once_and_no_state_that_has_its_own() -> None:
+    panel = Panel(
+        "", (Line("a", "held", (1.0,)), Line("b", "held", (2.0,)), Line("c", "muted", (1.0,), dashed=True)), PLACES[:1]
+    )
+    assert signs(Chart((panel, panel))) == [("━━", "held", "a, b"), ("╍╍", "muted", "c")]
+    assert signs(Chart((panel,)), known=("held",)) == [("╍╍", "muted", "c")]
+    assert "━━</i> a, b</li>" in drawing(as_table(Chart((panel,))), ENGLISH)
