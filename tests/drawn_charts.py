@@ -16,7 +16,7 @@ import pytest
 from analytics.language.languages import language
 from analytics.language.plain_text import plain
 from analytics.render.html.charts import OUTLINES, drawing
-from analytics.tables.chart import Band, Bars, Cells, Chart, Dots, Level, Line, Mark, Panel, Timeline, corners
+from analytics.tables.chart import Band, Bars, Cells, Chart, Dots, GpuTimeline, Level, Line, Mark, Panel, corners
 from analytics.tables.palette import LIGHT
 from analytics.tables.table import Table
 from dashboard.render.charts import chart_figure
@@ -76,7 +76,7 @@ def assert_drawn(table: Table) -> None:
         for mark in panel.marks:
             _assert_traces(panel, mark, traces)
     assert next(traces, None) is None
-    if any(isinstance(mark, Timeline) for panel in chart.panels for mark in panel.marks):
+    if any(isinstance(mark, GpuTimeline) for panel in chart.panels for mark in panel.marks):
         assert '<img alt="' in drawing(table, ENGLISH)
         return
     svg = in_svg(table)
@@ -125,7 +125,7 @@ def _assert_traces(panel: Panel, mark: Mark, traces: Iterator[Any]) -> None:
                 (row, at): value for row, own in enumerate(trace.z) for at, value in enumerate(own) if value is not None
             }
             assert known == {(each.row, at): each.value for each in mark.cells for at in range(each.since, each.until)}
-        case Timeline():
+        case GpuTimeline():
             assert (next(traces).z == mark.film.codes).all()
 
 

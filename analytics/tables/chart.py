@@ -31,7 +31,7 @@ _FEW_STEPS, _MORE_STEPS, _EXACT = 3, 5, 1e-9
 
 
 @dataclass(frozen=True)
-class Place:
+class ChartPlace:
     """A place at which marks stand.
 
     Attributes:
@@ -149,13 +149,13 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Timeline:
+class GpuTimeline:
     """Every GPU over time, coloured by state."""
 
     film: Film
 
 
-Mark: TypeAlias = Bars | Line | Band | Level | Dots | Cells | Timeline
+Mark: TypeAlias = Bars | Line | Band | Level | Dots | Cells | GpuTimeline
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Panel:
 
     title: Text
     marks: tuple[Mark, ...]
-    places: tuple[Place, ...] = ()
+    places: tuple[ChartPlace, ...] = ()
     kind: Literal["number", "share"] = "number"
     unit: Text = ""
     lying: bool = False
@@ -243,10 +243,10 @@ class Chart:
     @property
     def film(self) -> Film | None:
         """What is drawn of every GPU over time."""
-        return next((mark.film for each in self.panels for mark in each.marks if isinstance(mark, Timeline)), None)
+        return next((mark.film for each in self.panels for mark in each.marks if isinstance(mark, GpuTimeline)), None)
 
     @property
-    def rows(self) -> tuple[Place, ...]:
+    def rows(self) -> tuple[ChartPlace, ...]:
         """The places of all panels that lie, whose bars begin and end below one another."""
         return tuple(place for panel in self.panels if panel.lying for place in panel.places)
 

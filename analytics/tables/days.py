@@ -12,7 +12,7 @@ from analytics.language.sentences import tr
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.model import Report
 from analytics.tables.annotations import annotation_lines
-from analytics.tables.chart import Bars, Chart, Panel, Place, stacked
+from analytics.tables.chart import Bars, Chart, ChartPlace, Panel, stacked
 from analytics.tables.palette import ORDER
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Column, Table, column, drawn
@@ -66,7 +66,7 @@ def days(report: Report, annotations: Sequence[Annotation] = ()) -> Table:
 def _chart(bins: Sequence[Bin], annotations: tuple[int | None, ...]) -> Chart:
     hours = tr("GPU-hours")
     bars = stacked(Bars(tr(state), state, **drawn(_state_column(state), bins)) for state in ORDER)
-    panel = Panel(hours, bars, tuple(Place(each.name, each.short) for each in bins), unit=hours)
+    panel = Panel(hours, bars, tuple(ChartPlace(each.name, each.short) for each in bins), unit=hours)
     return Chart((panel,), annotations=annotations)
 
 

@@ -11,7 +11,7 @@ from analytics.ledger.summary import ratio
 from analytics.report.film import Film
 from analytics.report.model import Report
 from analytics.states import IN_USE
-from analytics.tables.chart import Chart, Panel, Timeline
+from analytics.tables.chart import Chart, GpuTimeline, Panel
 from analytics.tables.palette import ORDER
 from analytics.tables.table import Column, Table, column
 
@@ -48,7 +48,7 @@ def film(report: Report) -> Table:
         shown=_LISTED,
         rest=tr_many("and {number} more GPU", "and {number} more GPUs", rest),
         notes=(tr("Of the GPU's time. Neither: unavailable, unknown or not confirmed."),) if own.gpus else (),
-        chart=Chart((Panel("", (Timeline(own),)),)) if own.codes.size else None,
+        chart=Chart((Panel("", (GpuTimeline(own),)),)) if own.codes.size else None,
         states=ORDER,
         wide=True,
     )

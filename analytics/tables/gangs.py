@@ -8,7 +8,7 @@ from analytics.capacity.gangs import Gang
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.basis import PageBasis
-from analytics.tables.chart import Bars, Chart, Panel, Place
+from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import least_to_most
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Table, column, drawn
@@ -76,7 +76,7 @@ def _chart(found: Sequence[Gang]) -> Chart:
         Bars(tr("such a job could start"), "active", **drawn(_START, found)),
         *([Bars(tr("not known"), "unknown", beyond, tuple(each or 0.0 for each in start))] if any(beyond) else []),
     )
-    places = tuple(Place(str(each.size)) for each in found)
+    places = tuple(ChartPlace(str(each.size)) for each in found)
     return Chart((Panel(tr("share of the time"), marks, places, "share", ceiling=1.0),), across=tr("GPUs per job"))
 
 

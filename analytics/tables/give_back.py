@@ -7,7 +7,7 @@ from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number
 from analytics.language.sentences import tr, tr_many
-from analytics.tables.chart import Bars, Chart, Panel, Place
+from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import MODEL, POOL, place_name
 from analytics.tables.table import Column, Table, column, entries_column, fact, rows_column
 from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable
@@ -167,7 +167,7 @@ def _missing(each: PoolReclaimable) -> str:
 def _chart(found: Reclaimable) -> Chart:
     """What is kept of the GPUs that are idle now, until those are left that are safe to give back."""
     left = found.idle_now
-    steps = [(Place(tr("idle now"), figure=Number(left)), "muted", 0, left)]
+    steps = [(ChartPlace(tr("idle now"), figure=Number(left)), "muted", 0, left)]
     for label, number, state in (
         (tr("need not known"), found.need_unknown, "unknown"),
         (tr("kept as reserve"), found.reserve, "reserved"),
@@ -176,7 +176,7 @@ def _chart(found: Reclaimable) -> Chart:
     ):
         left -= number
         if number:
-            steps.append((Place(label, figure=Number(number)), state, left, number))
-    steps.append((Place(tr("safe"), note=tr("to give back"), figure=Number(left)), "free", 0, left))
+            steps.append((ChartPlace(label, figure=Number(number)), state, left, number))
+    steps.append((ChartPlace(tr("safe"), note=tr("to give back"), figure=Number(left)), "free", 0, left))
     places, states, bases, lengths = zip(*steps, strict=True)
     return Chart((Panel("", (Bars("", states, lengths, bases),), places, unit=tr("GPUs"), lying=True),))

@@ -10,7 +10,7 @@ from analytics.language.language import Language, SentenceList
 from analytics.language.quantities import Number, Quantity, Share, WeekHour
 from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
-from analytics.tables.chart import Cells, Chart, GridCell, Panel, Place
+from analytics.tables.chart import Cells, Chart, ChartPlace, GridCell, Panel
 from analytics.tables.point_samples import counted_note
 from analytics.tables.table import Cell, Column, Table, column
 
@@ -27,7 +27,7 @@ class Weekday(Quantity):
 
 
 WEEKDAYS = tuple(map(Weekday, range(7)))
-HOURS = tuple(Place(f"{hour:02}") for hour in range(24))
+HOURS = tuple(ChartPlace(f"{hour:02}") for hour in range(24))
 """The rows and columns of a week's grid."""
 
 

@@ -10,7 +10,7 @@ from analytics.language.quantities import Minutes, Number, Share
 from analytics.language.sentences import tr
 from analytics.ledger.summary import SPELLS, ratio
 from analytics.tables.basis import LedgerBasis
-from analytics.tables.chart import Bars, Chart, Panel, Place
+from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Column, Table, column, drawn
 from fallow.clock import HOUR_MS, SECOND_MS
@@ -69,7 +69,7 @@ def idle(report: LedgerBasis) -> Table:
 def _panel(title: str, state: str, figure: Column, rows: Sequence[CountedIdleTime], ceiling: float = 0.0) -> Panel:
     """A bar for each row, with its figure."""
     bars = Bars("", state, **drawn(figure, rows))
-    places = tuple(Place(_at_least(row), figure=cell) for row, cell in zip(rows, bars.shown, strict=True))
+    places = tuple(ChartPlace(_at_least(row), figure=cell) for row, cell in zip(rows, bars.shown, strict=True))
     return Panel(title, (bars,), places, lying=True, ceiling=ceiling)
 
 

@@ -16,6 +16,8 @@ from analytics.plan.carbon import Carbon, TeamCarbon
 from analytics.plan.deferral import Deferral, HourOfDay
 from analytics.plan.hourly_energy import FREE, HELD, PARTS, REST, USED, CarbonSum
 from analytics.tables.chart import Chart, Line, Panel, Place
+from analytics.plan.hourly_energy import FREE, HELD, PARTS, REST, USED
+from analytics.tables.chart import Chart, ChartPlace, Line, Panel
 from analytics.tables.names import NAME_MOST, account_name, card_name
 from analytics.tables.table import Column, Table, column, drawn, fact, single
 
@@ -258,7 +260,7 @@ def better_hours(found: Carbon) -> Table | None:
 
 def _hours_chart(hours: tuple[HourOfDay, ...]) -> Chart:
     """Return a panel for the grid's intensity, and one for the energy of work that can wait: as it was, and at best."""
-    places = tuple(Place(f"{each.hour:02d}:00") for each in hours)
+    places = tuple(ChartPlace(f"{each.hour:02d}:00") for each in hours)
     intensity = Line(tr("the grid"), "held", **drawn(_INTENSITY, hours))
     before = Line(tr("as it was"), "low", **drawn(_KWH, hours))
     best = Line(tr("at best"), "active", **drawn(_BEST_KWH, hours))

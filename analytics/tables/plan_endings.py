@@ -13,7 +13,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
 from analytics.report.model import Report
-from analytics.tables.chart import Chart, Line, Panel, Place
+from analytics.tables.chart import Chart, ChartPlace, Line, Panel
 from analytics.tables.names import model_if_several, pool_column
 from analytics.tables.table import Cell, Column, Table, column, fact
 
@@ -137,7 +137,7 @@ def _chart(rows: Sequence[Ending], calendar: Endings) -> Chart:
     days = [calendar.today + timedelta(number) for number in range(calendar.days + 1)]
     free = tuple(float(sum(len(each.gpus) for each in rows if each.day <= day)) for day in days)
     line = Line(tr("GPUs that have come free"), "active", free, shown=tuple(map(Number, free)))
-    places = tuple(Place(Date(day), ShortDate(day)) for day in days)
+    places = tuple(ChartPlace(Date(day), ShortDate(day)) for day in days)
     return Chart((Panel(tr("GPUs that have come free, if all of it comes true"), (line,), places),))
 
 

@@ -21,7 +21,7 @@ from analytics.plan.forecast import (
 )
 from analytics.report.model import Report
 from analytics.tables.basis import PageBasis
-from analytics.tables.chart import Band, Chart, Level, Line, Panel, Place, Points, Values
+from analytics.tables.chart import Band, Chart, ChartPlace, Level, Line, Panel, Points, Values
 from analytics.tables.names import card_name, model_column, place_name, pool_column
 from analytics.tables.table import Cell, Table, column, fact
 
@@ -323,12 +323,12 @@ def demand_chart(found: Sequence[PoolOutlook], most: int) -> Chart | None:
     first = min(each.series.first_day for each in drawn)
     last = max(each.horizon_end for each in drawn)
     days = tuple(first + timedelta(number) for number in range((last - first).days + 1))
-    places = tuple(Place(Date(day), ShortDate(day)) for day in days)
+    places = tuple(ChartPlace(Date(day), ShortDate(day)) for day in days)
     fans = ((each, each.forecast.fan) for each in drawn)
     return Chart(tuple(_panel(each, fan, days, places) for each, fan in fans if fan is not None))
 
 
-def _panel(pool: PoolOutlook, fan: Fan, days: Sequence[date], places: tuple[Place, ...]) -> Panel:
+def _panel(pool: PoolOutlook, fan: Fan, days: Sequence[date], places: tuple[ChartPlace, ...]) -> Panel:
     series = pool.series
     before = (series.first_day - days[0]).days
     ahead = before + len(series.gpus)

@@ -12,7 +12,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.money.offers import GpuOffer, is_old
 from analytics.plan.pool_prices import WEEKS_MIN, PoolPrices
 from analytics.plan.price_mix import Mix, Option
-from analytics.tables.chart import Chart, Level, Line, Panel, Place
+from analytics.tables.chart import Chart, ChartPlace, Level, Line, Panel
 from analytics.tables.names import card_name, has_several_models, least_to_most, place_name
 from analytics.tables.table import Cell, Column, Table, column, column_of, for_programs, rows_column
 
@@ -112,11 +112,11 @@ def mix_chart(found: Sequence[PoolPrices]) -> Chart | None:
     if not drawn:
         return None
     shares = [place / _POINTS for place in range(_POINTS + 1)]
-    places = tuple(Place(tr("in {share} of the hours", share=Share(each, 0)), Share(each, 0)) for each in shares)
+    places = tuple(ChartPlace(tr("in {share} of the hours", share=Share(each, 0)), Share(each, 0)) for each in shares)
     return Chart(tuple(_panel(pool, mix, shares, places) for pool, mix in drawn))
 
 
-def _panel(pool: PoolPrices, mix: Mix, shares: Sequence[float], places: tuple[Place, ...]) -> Panel:
+def _panel(pool: PoolPrices, mix: Mix, shares: Sequence[float], places: tuple[ChartPlace, ...]) -> Panel:
     need = pool.curve.hours["need"].sort(descending=True)
     values = tuple(float(need[min(int(share * need.len()), need.len() - 1)]) for share in shares)
     title = tr(

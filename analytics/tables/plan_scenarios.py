@@ -14,7 +14,7 @@ from analytics.plan.replay.comparisons import ComparedScenario, Sweep
 from analytics.plan.replay.outcome import FleetUse
 from analytics.plan.replay.replayed_waits import ReplayCheck
 from analytics.report.model import Report
-from analytics.tables.chart import Chart, Line, Panel, Place
+from analytics.tables.chart import Chart, ChartPlace, Line, Panel
 from analytics.tables.names import place_name
 from analytics.tables.plan_replay import outcome_column, site_kwh
 from analytics.tables.plan_replay_check import MEDIAN_WAIT, NOT_BEGUN, P95_WAIT, WAITED, amount, refusal, span
@@ -174,7 +174,7 @@ def _chart(found: Sweep) -> Chart | None:
     waits = [None if each.outcome.waits is None else each.outcome.waits.then.p95_ms for each in found.points]
     if None in waits:
         return None
-    places = tuple(Place(Number(each.gpus)) for each in found.points)
+    places = tuple(ChartPlace(Number(each.gpus)) for each in found.points)
     values = tuple(None if each is None else each / HOUR_MS for each in waits)
     line = Line(tr("19 of 20 within"), "held", values, shown=tuple(span(each) or "" for each in waits))
     panel = Panel(

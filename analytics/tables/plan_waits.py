@@ -13,7 +13,7 @@ from analytics.language.sentences import tr
 from analytics.plan.wait_causes import CAUSES, SHORTAGE
 from analytics.plan.waits import END_STATES, WaitGroup, Waits, goodput, halves, in_all, wait_groups
 from analytics.report.model import Report
-from analytics.tables.chart import Bars, Chart, Panel, Place
+from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import NAME_MOST, least_to_most, place_name
 from analytics.tables.point_samples import counted_note
 from analytics.tables.table import Kind, Table, column, fact, single
@@ -110,7 +110,9 @@ def _chart(whole: WaitGroup) -> Chart:
 
     def panel(title: str, state: str, causes: Sequence[str]) -> Panel:
         spent_ms = [whole.cause_ms[each] for each in causes]
-        places = (Place(_CAUSES[each][0], figure=GpuHours(spent)) for each, spent in zip(causes, spent_ms, strict=True))
+        places = (
+            ChartPlace(_CAUSES[each][0], figure=GpuHours(spent)) for each, spent in zip(causes, spent_ms, strict=True)
+        )
         bars = Bars("", state, tuple(each / HOUR_MS for each in spent_ms))
         return Panel(title, (bars,), tuple(places), lying=True, ceiling=longest)
 

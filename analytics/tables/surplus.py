@@ -10,7 +10,7 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.report.figures import BackTest, SurplusInterval
 from analytics.report.model import Report
-from analytics.tables.chart import Bars, Chart, Dots, Panel, Place
+from analytics.tables.chart import Bars, Chart, ChartPlace, Dots, Panel
 from analytics.tables.names import MODEL, POOL, place_name
 from analytics.tables.table import Column, Table, column
 
@@ -118,9 +118,9 @@ def _chart(found: Sequence[SurplusInterval]) -> Chart:
     return Chart((Panel("", marks, tuple(map(_place, found)), unit=tr("GPUs"), lying=True),))
 
 
-def _place(each: SurplusInterval) -> Place:
+def _place(each: SurplusInterval) -> ChartPlace:
     blocks = (tr("{label}: {value}", label=str(size), value=Number(each.blocks.get(size))) for size in BLOCKS)
-    return Place(
+    return ChartPlace(
         tr("{pool}, {model}", pool=place_name(each.pool), model=place_name(each.model)),
         figure=tr("{point} [{low}, {high}]", point=Number(each.point), low=Number(each.low), high=Number(each.high))
         if each.low is not None

@@ -13,7 +13,7 @@ from analytics.ledger.summary import ratio
 from analytics.report.figures import Step
 from analytics.states import UNUSED
 from analytics.tables.basis import LedgerBasis
-from analytics.tables.chart import Bars, Chart, Panel, Place
+from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Table, column
 from fallow.clock import HOUR_MS
@@ -101,9 +101,9 @@ def _chart(report: LedgerBasis, steps: Sequence[Step], left_ms: Mapping[str, flo
     """A bar for each step, which ends where the one above it begins; what was paid and what was useful begin at zero."""
     paid = steps[0]
 
-    def place(step: Step) -> Place:
+    def place(step: Step) -> ChartPlace:
         hours = GpuHours(step.gpu_ms)
-        return Place(
+        return ChartPlace(
             tr(step.state),
             note=tr("useful") if step.state == _USEFUL else "",
             figure=hours

@@ -20,6 +20,8 @@ from analytics.tables.annotations import annotation_lines
 from analytics.tables.basis import PageBasis
 from analytics.tables.chart import Chart, Level, Line, Panel, Place
 from analytics.tables.table import Column, Table, column, drawn, fact, flag
+from analytics.tables.chart import Chart, ChartPlace, Level, Line, Panel
+from analytics.tables.table import Column, Table, column, drawn, fact
 
 _TITLES = {WEEKS_BEFORE: tr("The last four weeks"), QUARTER_WEEKS: tr("The last 13 weeks")}
 _SPANS = {WEEKS_BEFORE: tr("4 weeks before"), QUARTER_WEEKS: tr("13 weeks before")}
@@ -167,7 +169,7 @@ def _explained(basis: WeekBasis) -> str:
 def _chart(shown: Sequence[WeekFigures], basis: WeekBasis, annotations: tuple[int, ...]) -> Chart:
     figures = {each.key: each for each in week_columns(basis.currency)}
     places = tuple(
-        Place(
+        ChartPlace(
             tr("{week}, from {day}", week=each.week.label, day=Date(each.week.monday)),
             each.week.label[5:],
             is_whole=each.is_whole,

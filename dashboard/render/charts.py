@@ -17,12 +17,12 @@ from analytics.tables.chart import (
     Cells,
     Chart,
     Dots,
+    GpuTimeline,
     Level,
     Line,
     Mark,
     Panel,
     Text,
-    Timeline,
     corners,
     numbered,
 )
@@ -202,7 +202,7 @@ class _Drawn:
                 yield self._dots(mark)
             case Cells():
                 yield self._cells(mark)
-            case Timeline():
+            case GpuTimeline():
                 film, steps = mark.film, [self.colours.state[each] for each in STATES]
                 look = {"zmin": -0.5, "zmax": len(steps) + 0.5, "showscale": False, "hoverinfo": "none"}
                 scale = state_scale([*steps, self.colours.card])

@@ -17,13 +17,13 @@ from analytics.tables.chart import (
     Bars,
     Cells,
     Chart,
+    ChartPlace,
     Dots,
+    GpuTimeline,
     GridCell,
     Level,
     Line,
     Panel,
-    Place,
-    Timeline,
     signs,
     stacked,
 )
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from analytics.tables.table import Table
 
-PLACES = tuple(Place(name, figure=f"figure {name}") for name in "abcd")
+PLACES = tuple(ChartPlace(name, figure=f"figure {name}") for name in "abcd")
 
 EXAMPLES = {
     "stacked bars with a gap": Panel(
@@ -56,15 +56,15 @@ EXAMPLES = {
     "rows of which one is not known": Panel("title", (Bars("", "free", (0.9, None, 0.4, 0.1)),), PLACES, lying=True, ceiling=1.0),
     "estimates in a whole": Panel(
         "", (Bars("", "whole", (9.0, 8.0)), Bars("", "soft", (2.0, None), (1.0, 0.0)), Dots("", "mark", "tick", (0, 1), (2.0, 3.0))),
-        (Place("a long name that stands above its bar", figure="2 [1, 3]", detail="of 9"), Place("b", figure="3 [not known]")), lying=True,
+        (ChartPlace("a long name that stands above its bar", figure="2 [1, 3]", detail="of 9"), ChartPlace("b", figure="3 [not known]")), lying=True,
     ),
     "lines with gaps, hollow points and a level": Panel(
         "a", (Level("goal", "held", 4.0), Line("x", "held", (1.0, None, 3.0, 2.0)), Line("y", "muted", (None, 5.0, 5.5, 0.0), dashed=True)),
-        (*PLACES[:3], Place("d", is_whole=False)),
+        (*PLACES[:3], ChartPlace("d", is_whole=False)),
     ),
     "a line of many points in a band": Panel(
         "a", (Band("z", "held", tuple((each, 1.0) for each in range(80)), tuple((each, 3.0 + each / 40) for each in range(80))), Line("x", "held", (2.0,) * 80)),
-        tuple(Place(str(each)) for each in range(80)),
+        tuple(ChartPlace(str(each)) for each in range(80)),
     ),
     "steps over percentages": Panel(
         "a", (
@@ -80,7 +80,7 @@ EXAMPLES = {
     ),
     "a grid of spans": Panel("a", (Cells("soft", ("Mon", "Tue"), (GridCell(0, 1, 4, 7, "7"), GridCell(1, 0, 1, 3, "3")), "GPU"),), PLACES),
     "a shaded grid": Panel("", (Cells("held", ("Mon", "Tue"), (GridCell(0, 1, 2, 0.3, "30"), GridCell(1, 0, 1, 1.0, "100")), "%", most=1.0),), PLACES),
-    "every GPU over time": Panel("", (Timeline(Film(("a",), ("h",), 0, 3_600_000, np.zeros((1, 3), np.uint8), ())),)),
+    "every GPU over time": Panel("", (GpuTimeline(Film(("a",), ("h",), 0, 3_600_000, np.zeros((1, 3), np.uint8), ())),)),
 }  # fmt: skip
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from analytics.plan.forecast import outlooks
 from analytics.tables.chart import Band, Chart, Line, Panel, Place, signs
+from analytics.plan.forecast import outlooks
+from analytics.tables.chart import Band, Chart, ChartPlace, Line, Panel, signs
 from analytics.tables.plan_forecast import demand_chart
 from tests.drawn_charts import as_table, assert_drawn
 from tests.plan.test_forecast import GAP, growing, series
@@ -43,7 +45,7 @@ def test_both_drawings_have_the_bands(chart: Chart) -> None:
 
 def test_a_band_alone_makes_the_axis() -> None:
     band = Band("", "held", ((1, 1.0), (2, 2.0)), ((1, 3.0), (2, 40.0)))
-    places = tuple(Place(name) for name in "abc")
+    places = tuple(ChartPlace(name) for name in "abc")
     assert Panel("", (band, Line("", "held", (None,) * 3)), places).ticks == (0.0, 20.0, 40.0)
 
 

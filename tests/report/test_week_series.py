@@ -10,7 +10,7 @@ import pytest
 from analytics.language.language import ENGLISH
 from analytics.render.html.charts import drawing
 from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE
-from analytics.tables.chart import Line, Panel, Place
+from analytics.tables.chart import ChartPlace, Line, Panel
 from analytics.tables.weeks import WeekBasis, week_series
 from tests.money.fleet import Row, stretch
 from tests.report.test_trends import MONDAY_S, WEEK_S, looked_back
@@ -74,5 +74,5 @@ def test_a_week_that_nobody_saw_is_a_gap_and_one_seen_in_part_is_hollow(seen_sha
     ("most", "ticks"), [(0.47, (0, 0.2, 0.4, 0.6)), (1340, (0, 500, 1000, 1500)), (7, (0, 2.5, 5, 7.5)), (0, ())]
 )
 def test_ticks_are_round(most: float, ticks: tuple[float, ...]) -> None:
-    panel = Panel("", (Line("", "held", (None, most)),), (Place("a"), Place("b")))
+    panel = Panel("", (Line("", "held", (None, most)),), (ChartPlace("a"), ChartPlace("b")))
     assert panel.ticks == pytest.approx(ticks)

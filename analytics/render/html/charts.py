@@ -43,7 +43,7 @@ _LEAST = 120.0
 
 
 @dataclass(frozen=True)
-class Frame:
+class PanelFrame:
     """Where the places and values of a panel lie."""
 
     panel: Panel
@@ -136,7 +136,7 @@ def _longest(texts: Iterable[Text], language: Language) -> int:
     return max((len(_words(each, language)) for each in texts), default=0)
 
 
-def _frame(chart: Chart, panel: Panel, top: float, language: Language) -> Frame:
+def _frame(chart: Chart, panel: Panel, top: float, language: Language) -> PanelFrame:
     """The panel's frame: rows are as high as their words, other panels as high as their number allows."""
     if panel.lying:
         return _rows_frame(chart, panel, top, language)
@@ -144,10 +144,10 @@ def _frame(chart: Chart, panel: Panel, top: float, language: Language) -> Frame:
     left, right = 12 + _SMALL * letters, svg.WIDTH - (0.0 if panel.places else 14.0)
     pitch = (right - left) / max(1, len(panel.places))
     bottom = top + (_ROW * len(panel.grid.rows) if panel.grid else _TALL if panel.is_tall else _FLAT)
-    return Frame(panel, left, right, top, bottom, pitch, left + pitch / 2, max(panel.ticks, default=0.0))
+    return PanelFrame(panel, left, right, top, bottom, pitch, left + pitch / 2, max(panel.ticks, default=0.0))
 
 
-def _rows_frame(chart: Chart, panel: Panel, top: float, language: Language) -> Frame:
+def _rows_frame(chart: Chart, panel: Panel, top: float, language: Language) -> PanelFrame:
     """Names and figures beside the bars, or above them where that would leave the bars no room."""
     has_second = any(each.note or each.detail for each in chart.rows)
     figures = _LETTER * _longest((each.figure for each in chart.rows), language)
@@ -160,10 +160,10 @@ def _rows_frame(chart: Chart, panel: Panel, top: float, language: Language) -> F
     else:
         pitch = 37.0 if has_second else 25.0
         first = top + _THICK / 2
-    return Frame(panel, left, right, top, top + pitch * len(panel.places), pitch, first, panel.highest)
+    return PanelFrame(panel, left, right, top, top + pitch * len(panel.places), pitch, first, panel.highest)
 
 
-def _rows(panel: Panel, frame: Frame, language: Language) -> Iterator[Markup]:
+def _rows(panel: Panel, frame: PanelFrame, language: Language) -> Iterator[Markup]:
     """What is said beside or above each bar."""
     for number, each in enumerate(panel.places):
         y, bold, figure = frame.top + number * frame.pitch, "b" if each.note else "", _words(each.figure, language)
@@ -177,14 +177,14 @@ def _rows(panel: Panel, frame: Frame, language: Language) -> Iterator[Markup]:
             yield svg.text(x, y + below, _words(each.detail, language), anchor=anchor, kind="m")
 
 
-def _levels(panel: Panel, frame: Frame, language: Language) -> Iterator[Markup]:
+def _levels(panel: Panel, frame: PanelFrame, language: Language) -> Iterator[Markup]:
     ys = [frame.value(each) for each in panel.ticks]
     yield svg.levels(frame.left, ys)
     words = panel.tick_words(language)
     yield svg.labels(((frame.left - 6, y + 4, each) for y, each in zip(ys, words, strict=True)), "end")
 
 
-def _grid(panel: Panel, frame: Frame, language: Language) -> Iterator[Markup]:
+def _grid(panel: Panel, frame: PanelFrame, language: Language) -> Iterator[Markup]:
     rows = panel.grid.rows if panel.grid else ()
     ys = [frame.top + row * _ROW for row in range(len(rows))]
     boxes = ((frame.left, y + 1, frame.right - frame.left, _ROW - 2) for y in ys)
@@ -192,7 +192,7 @@ def _grid(panel: Panel, frame: Frame, language: Language) -> Iterator[Markup]:
     yield svg.labels(((0.0, y + 13, _words(each, language)) for y, each in zip(ys, rows, strict=True)), "start")
 
 
-def _shapes(mark: Mark, frame: Frame, key: str, language: Language) -> Iterator[Markup]:
+def _shapes(mark: Mark, frame: PanelFrame, key: str, language: Language) -> Iterator[Markup]:
     """The shapes of one mark in the order of its values, and what is written upon them."""
     match mark:
         case Bars():
@@ -210,7 +210,7 @@ def _shapes(mark: Mark, frame: Frame, key: str, language: Language) -> Iterator[
             yield from _cells(mark, frame, language)
 
 
-def _bars(mark: Bars, frame: Frame, key: str) -> Iterator[Markup]:
+def _bars(mark: Bars, frame: PanelFrame, key: str) -> Iterator[Markup]:
     """A shape for each colour."""
     thick = min(frame.pitch * 0.82, 56.0)
     if frame.panel.lying:
@@ -220,7 +220,7 @@ def _bars(mark: Bars, frame: Frame, key: str) -> Iterator[Markup]:
         yield svg.boxes((frame.box(*each, thick) for each in spans), svg.filled(colour, key))
 
 
-def _line(mark: Line, frame: Frame) -> Iterator[Markup]:
+def _line(mark: Line, frame: PanelFrame) -> Iterator[Markup]:
     """Runs of whole places joined; every known one has its dot, those that are not whole a ring."""
     places = frame.panel.places
     at = mark.at or tuple(map(float, range(len(mark.values))))
@@ -250,7 +250,7 @@ OUTLINES = {
 """Of each shape the corners, from the middle of a mark of size 1."""
 
 
-def _dots(mark: Dots, frame: Frame) -> Markup:
+def _dots(mark: Dots, frame: PanelFrame) -> Markup:
     largest = max(mark.weights, default=0.0)
     outlines = []
     for number, (at, value) in enumerate(zip(mark.at, mark.values, strict=True)):
@@ -261,7 +261,7 @@ def _dots(mark: Dots, frame: Frame) -> Markup:
     return svg.outlines(outlines, hollow | {"opacity": ".8"} if largest else hollow)
 
 
-def _level(mark: Level, frame: Frame, language: Language) -> Iterator[Markup]:
+def _level(mark: Level, frame: PanelFrame, language: Language) -> Iterator[Markup]:
     """A dotted line; every other one is named at the right, since names of close ones would collide."""
     y, levels = frame.value(mark.value), (each for each in frame.panel.marks if isinstance(each, Level))
     look = svg.stroked(mark.colour) | {"stroke-dasharray": "1 4", "stroke-width": "1.6"}
@@ -271,7 +271,7 @@ def _level(mark: Level, frame: Frame, language: Language) -> Iterator[Markup]:
     yield svg.text(x, y + (-4 if mark.is_above else 11), _words(mark.name, language), anchor=anchor, kind="m")
 
 
-def _cells(mark: Cells, frame: Frame, language: Language) -> Iterator[Markup]:
+def _cells(mark: Cells, frame: PanelFrame, language: Language) -> Iterator[Markup]:
     """Cells, and their numbers where these have room."""
     shapes, texts, most = list[Markup](), list[Markup](), mark.most
     for each in mark.cells:
@@ -286,7 +286,7 @@ def _cells(mark: Cells, frame: Frame, language: Language) -> Iterator[Markup]:
     yield from texts
 
 
-def _foot(chart: Chart, frame: Frame, language: Language) -> Iterator[Markup]:
+def _foot(chart: Chart, frame: PanelFrame, language: Language) -> Iterator[Markup]:
     """Names of places or percentages, what they are, and the numbers of annotations."""
     panel, y = frame.panel, frame.bottom + 16
     named = [(each, language.percent(each / 100, 0)) for each in range(0, 101, 20)]
