@@ -15,8 +15,6 @@ from analytics.money.priced_segments import UNNAMED
 from analytics.plan.carbon import Carbon, TeamCarbon
 from analytics.plan.deferral import Deferral, HourOfDay
 from analytics.plan.hourly_energy import FREE, HELD, PARTS, REST, USED, CarbonSum
-from analytics.tables.chart import Chart, Line, Panel, Place
-from analytics.plan.hourly_energy import FREE, HELD, PARTS, REST, USED
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
 from analytics.tables.names import NAME_MOST, account_name, card_name
 from analytics.tables.table import Column, Table, column, drawn, fact, single

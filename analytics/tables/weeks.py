@@ -18,10 +18,8 @@ from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, WeekFigures
 from analytics.report.weeks import week_of
 from analytics.tables.annotations import annotation_lines
 from analytics.tables.basis import PageBasis
-from analytics.tables.chart import Chart, Level, Line, Panel, Place
-from analytics.tables.table import Column, Table, column, drawn, fact, flag
 from analytics.tables.chart import Chart, ChartPlace, Level, Line, Panel
-from analytics.tables.table import Column, Table, column, drawn, fact
+from analytics.tables.table import Column, Table, column, drawn, fact, flag
 
 _TITLES = {WEEKS_BEFORE: tr("The last four weeks"), QUARTER_WEEKS: tr("The last 13 weeks")}
 _SPANS = {WEEKS_BEFORE: tr("4 weeks before"), QUARTER_WEEKS: tr("13 weeks before")}

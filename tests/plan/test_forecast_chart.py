@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from analytics.plan.forecast import outlooks
-from analytics.tables.chart import Band, Chart, Line, Panel, Place, signs
-from analytics.plan.forecast import outlooks
 from analytics.tables.chart import Band, Chart, ChartPlace, Line, Panel, signs
 from analytics.tables.plan_forecast import demand_chart
 from tests.drawn_charts import as_table, assert_drawn
