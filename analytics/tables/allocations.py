@@ -17,7 +17,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.states import OCCUPIED
-from analytics.tables.table import Cell, Column, Kind, Table, column, fact, for_programs
+from analytics.tables.table import Cell, Column, Kind, Table, column, fact, for_programs, single
 from fallow.clock import HOUR_MS, Window
 
 _DISAGREEING = 5
@@ -143,6 +143,15 @@ def check_tables(checked: Checked) -> Iterator[Table]:
     yield _without_allocation(checked)
     yield _oversized(checked)
     yield _overlapping(checked)
+    yield single(
+        "allocation_check",
+        (
+            fact("unplaced_gpu_hours", "gpu_hours", "unplaced_gpu_ms"),
+            fact("running_allocations", "count", "running"),
+            fact("as_of", "moment", "as_of_ms"),
+        ),
+        checked,
+    )
     yield for_programs(
         "unmeasured",
         tuple(fact(name, _UNSEEN_KINDS.get(name, "words"), itemgetter(name)) for name in checked.unseen.columns),
