@@ -92,7 +92,7 @@ def assert_drawn(table: Table) -> None:
     notes = " ".join(str(each.text) for each in figure.layout.annotations)
     for place in (each for panel in chart.panels if panel.lying for each in panel.places):
         for said in (place.figure, place.detail):
-            assert said is None or plain(ENGLISH.shown(said), 60) in texts
+            assert plain(ENGLISH.number(None) if said is None else ENGLISH.shown(said), 60) in texts
             assert said is None or chart.has_long_rows or escape(plain(ENGLISH.shown(said), 60), quote=False) in notes
 
 

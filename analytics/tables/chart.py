@@ -17,6 +17,7 @@ from analytics.language.quantities import Quantity
 from analytics.report.film import Film
 
 Text: TypeAlias = str | Quantity | None
+"""None is written as unknown."""
 Values: TypeAlias = tuple[float | None, ...]
 Points: TypeAlias = tuple[tuple[float, float], ...]
 Shape = Literal["circle", "diamond", "triangle", "star", "square", "tick"]

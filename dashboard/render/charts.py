@@ -107,7 +107,7 @@ class _Drawn:
         return f"x{self.number}" if self.panel.lying else "x"
 
     def words(self, text: Text, most: int = 60) -> str:
-        return "" if text is None else escaped(self.view, text, most)
+        return self.view.language.number(None) if text is None else escaped(self.view, text, most)
 
     def label(self, text: Text, most: int = 60) -> str:
         """A text that stands alone; names are as they are."""

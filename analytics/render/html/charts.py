@@ -129,7 +129,7 @@ def _legend(chart: Chart, known: Collection[str], language: Language) -> Markup:
 
 
 def _words(text: Text, language: Language, most: int = 60) -> str:
-    return "" if text is None else plain(language.shown(text), most)
+    return language.number(None) if text is None else plain(language.shown(text), most)
 
 
 def _longest(texts: Iterable[Text], language: Language) -> int:
