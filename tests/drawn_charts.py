@@ -93,7 +93,11 @@ def assert_drawn(table: Table) -> None:
     for place in (each for panel in chart.panels if panel.lying for each in panel.places):
         for said in (place.figure, place.detail):
             assert plain(ENGLISH.number(None) if said is None else ENGLISH.shown(said), 60) in texts
-            assert said is None or chart.has_long_rows or escape(plain(ENGLISH.shown(said), 60), quote=False) in notes
+            assert (
+                said is None
+                or chart.has_long_rows(ENGLISH)
+                or escape(plain(ENGLISH.shown(said), 60), quote=False) in notes
+            )
 
 
 def _assert_traces(panel: Panel, mark: Mark, traces: Iterator[Any]) -> None:

@@ -181,6 +181,9 @@ class Verb(Generic[Basis]):
         add_output_arguments(parser)
         if self.flags is not None:
             self.flags(parser)
+        for action in parser._actions:  # noqa: SLF001  # argparse has no other way to leave a flag out of its help
+            if action.dest in self.refused:
+                action.help = argparse.SUPPRESS
 
     def run(self, args: argparse.Namespace) -> int:
         """Print the tables; return the exit code."""
@@ -192,14 +195,16 @@ class Verb(Generic[Basis]):
         if args.table is not None and form == "json" and self.content is not None:
             raise UsageError("JSON of this verb has the whole answer", "leave out --table, or take --format csv")
         basis = self.open(args)
-        if form == "json" and self.content is not None:
-            tables: tuple[Table, ...] = ()
+        has_content = form == "json" and self.content is not None
+        tables: tuple[Table, ...] = ()
+        if not has_content or self.fails_on:
+            tables = tuple(each for each in self.tables(basis, args) if each is not None)
+        if self.content is not None and has_content:
             content = (json_text(record(*self.content(basis, args))) + "\n").encode()
         else:
-            tables = tuple(each for each in self.tables(basis, args) if each is not None)
             content = self.written(basis, tables, args)
         basis.say_left_out()
-        write_out(args.out, content, is_text=form not in ("parquet", "pdf"))
+        write_out(args.out, content, is_text=form != "parquet")
         if basis.warning and form not in PAGES:
             say(basis.warning)
         return int(any(each.rows for each in tables if each.name in self.fails_on))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from analytics.tables.table import Column, Kind, Table
+from analytics.tables.table import Column, Kind
 
 Schema = dict[str, Any]
 
@@ -74,20 +74,4 @@ ANY_TABLES: Schema = {
         "additionalProperties": False,
     },
 }
-"""The schema of tables by name, whatever their columns."""
-
-
-def tables_schema(tables: Iterable[Table]) -> Schema:
-    """Return the schema of tables by name, each with its headline and rows, as `render.tables.json` writes them."""
-    found = {}
-    for table in tables:
-        rows: Schema = {"type": "array", "items": object_schema(table.columns, str(table.question))}
-        headline = {"headline": {"type": "string"}} if table.headline else {}
-        properties = headline | {"rows": rows}
-        found[table.name] = {
-            "type": "object",
-            "required": list(properties),
-            "properties": properties,
-            "additionalProperties": False,
-        }
-    return {"type": "object", "required": list(found), "properties": found, "additionalProperties": False}
+"""The schema of tables by name: which there are, and their columns, follow from the lake."""

@@ -6,7 +6,7 @@ Colours are names of `analytics.tables.palette`: states, or roles such as `mark`
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, floor, log10
@@ -115,7 +115,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Dots:
-    """A mark for each value, at places or percentages; `weights` are their areas, `told` is what else there is to say."""
+    """A mark for each value, at places or percentages; heavier ones are larger, `told` is what else there is to say."""
 
     name: Text
     colour: str
@@ -207,7 +207,7 @@ class Panel:
         """The ticks with as many decimals as tell them apart."""
         factor = 100 if self.kind == "share" else 1
         step = self.ticks[1] * factor if self.ticks else 1.0
-        digits = next((digits for digits in range(4) if abs(round(step, digits) - step) <= _EXACT), 4)
+        digits = next((digits for digits in range(12) if abs(round(step, digits) - step) <= _EXACT * step), 12)
         written = language.percent if self.kind == "share" else language.number
         return tuple(written(each, digits) for each in self.ticks)
 
@@ -226,6 +226,11 @@ class Panel:
         """The places that are named below an axis: the last among them, of a grid the first."""
         last, every = len(self.places) - 1, -(-len(self.places) // MOST_LABELS) or 1
         return tuple(range(0 if self.grid else last % every, last + 1, every))
+
+    @property
+    def heaviest(self) -> float:
+        """The largest weight of any dot, 0 without weights."""
+        return max((weight for mark in self.marks if isinstance(mark, Dots) for weight in mark.weights), default=0.0)
 
     @property
     def grid(self) -> Cells | None:
@@ -251,10 +256,11 @@ class Chart:
         """The places of all panels that lie, whose bars begin and end below one another."""
         return tuple(place for panel in self.panels if panel.lying for place in panel.places)
 
-    @property
-    def has_long_rows(self) -> bool:
+    def has_long_rows(self, language: Language) -> bool:
         """Whether the names and figures of rows stand above their bars, which have no room beside them."""
-        return any(len(str(words)) > _LONG for each in self.rows for words in (each.name, each.detail))
+        texts = (words for each in self.rows for words in (each.name, each.detail) if words is not None)
+        shown = (each.shown(language) if isinstance(each, Quantity) else language.shown(each) for each in texts)
+        return any(len(each) > _LONG for each in shown)
 
 
 def round_step(most: float, steps: int = _FEW_STEPS) -> float:
@@ -263,6 +269,12 @@ def round_step(most: float, steps: int = _FEW_STEPS) -> float:
         return 1.0
     found = (factor * 10.0**power for power in range(floor(log10(most)) - 1, 20) for factor in (1, 2, 2.5, 5))
     return next(each for each in found if ceil(most / each - _EXACT) <= steps)
+
+
+def lone(values: Sequence[float | None]) -> tuple[int, ...]:
+    """The known values between two gaps, which no line leads to."""
+    known = [False, *(each is not None for each in values), False]
+    return tuple(at for at in range(len(values)) if known[at : at + 3] == [False, True, False])
 
 
 def numbered(places: Iterable[int | None]) -> dict[int, str]:

@@ -27,7 +27,7 @@ class Weekday(Quantity):
 
 
 WEEKDAYS = tuple(map(Weekday, range(7)))
-HOURS = tuple(ChartPlace(f"{hour:02}") for hour in range(24))
+HOURS = tuple(ChartPlace(f"{hour:02}:00", f"{hour:02}") for hour in range(24))
 """The rows and columns of a week's grid."""
 
 

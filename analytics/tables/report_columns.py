@@ -166,7 +166,7 @@ REPORT_COLUMNS = (
         "by",
         entries_column("", record_column("", TOTALS_COLUMNS)),
         "groups",
-        "The same totals by pool, model, UTC day and holder.",
+        "The same totals by pool, model, day of the report's time zone, and holder.",
     ),
     rows_column(
         "findings",

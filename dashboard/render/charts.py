@@ -24,6 +24,7 @@ from analytics.tables.chart import (
     Panel,
     Text,
     corners,
+    lone,
     numbered,
 )
 from analytics.tables.palette import FAINT, Palette
@@ -106,6 +107,10 @@ class _Drawn:
         """Rows have bars of their own scale; other panels share the axis below the last of them."""
         return f"x{self.number}" if self.panel.lying else "x"
 
+    @property
+    def is_long(self) -> bool:
+        return self.chart.has_long_rows(self.view.language)
+
     def words(self, text: Text, most: int = 60) -> str:
         return self.view.language.number(None) if text is None else escaped(self.view, text, most)
 
@@ -129,7 +134,7 @@ class _Drawn:
     def body_px(self) -> int:
         panel = self.panel
         if panel.lying:
-            return (_LONG_ROW_PX if self.chart.has_long_rows else _ROW_PX) * len(panel.places)
+            return (_LONG_ROW_PX if self.is_long else _ROW_PX) * len(panel.places)
         return _CELL_PX * len(panel.grid.rows) if panel.grid else _TALL_PX if panel.is_tall else _FLAT_PX
 
     def down(self) -> dict[str, Any]:
@@ -140,16 +145,19 @@ class _Drawn:
         if not panel.lying and not rows:
             ticks = {"tickvals": panel.ticks, "ticktext": panel.tick_words(self.view.language)}
             return {"range": [0, max(panel.ticks, default=1.0) * _ROOM], **ticks}
-        if panel.lying and not self.chart.has_long_rows:
-            rows = tuple(each.name for each in panel.places)
-        named = {"tickvals": list(range(len(rows))), "ticktext": [self.label(each) for each in rows]}
-        first, last = -0.9 if self.chart.has_long_rows else -0.5, len(panel.places if panel.lying else rows) - 0.5
+        labels = [self.label(each) for each in rows]
+        if panel.lying and not self.is_long:
+            labels = [
+                "<br>".join(filter(None, (self.label(each.name), self.words(each.note)))) for each in panel.places
+            ]
+        named = {"tickvals": list(range(len(labels))), "ticktext": labels}
+        first, last = -0.9 if self.is_long else -0.5, len(panel.places if panel.lying else rows) - 0.5
         return {"range": [last, first], "showgrid": False, "ticksuffix": "  ", **named}
 
     def bar_lengths(self) -> dict[str, Any]:
         """The axis below rows, which is not drawn: each row has its figure, and room for it beside the bars."""
         letters = max(len(self.words(words)) for each in self.chart.rows for words in (each.figure, each.detail))
-        room = 0.0 if self.chart.has_long_rows else min(0.55, _LETTER_PX * letters / _NARROW_PX)
+        room = 0.0 if self.is_long else min(0.55, _LETTER_PX * letters / _NARROW_PX)
         return {"visible": False, "range": [0, (self.panel.highest or 1.0) / (1 - room)]}
 
     def across(self) -> dict[str, Any]:
@@ -177,7 +185,7 @@ class _Drawn:
             yield {**_NOTE, "yref": self.y, **note}
         for row, each in enumerate(self.panel.places if self.panel.lying else ()):
             figure, detail = f"<b>{self.words(each.figure)}</b>", self.words(each.detail)
-            if self.chart.has_long_rows:
+            if self.is_long:
                 note = {"y": row - 0.22, "text": f"{self.words(each.name, 40)}  {figure}"}
             else:
                 note = {"x": 1, "xanchor": "right", "align": "right", "yanchor": "middle", "y": row}
@@ -210,11 +218,20 @@ class _Drawn:
 
     def _told(self, mark: Bars | Line) -> dict[str, Any]:
         """What the pointer shows: the mark's name, and its value as words or as a number with its unit."""
-        value = "%{customdata}" if mark.shown else f"%{{y:,.1f}} {self.words(self.panel.unit)}"
-        value += "" if self.panel.places else " (%{x})"  # the axis of percentages adds its own sign
+        value = (
+            "%{customdata}" if self.panel.places else "%{customdata} (%{x})"
+        )  # the axis of percentages adds its own sign
         told = self.view.translate(tr("{label}: {value}", label=capital(self.words(mark.name)), value=value))
-        words = {"customdata": [self.words(each) for each in mark.shown]} if mark.shown else {}
-        return {"name": self.words(mark.name), "hovertemplate": f"{told}<extra></extra>", **words}
+        # plotly's own value of a bar is where it ends
+        words = [self.words(each) for each in mark.shown] or [self._value(each) for each in mark.values]
+        return {"name": self.words(mark.name), "hovertemplate": f"{told}<extra></extra>", "customdata": words}
+
+    def _value(self, value: float | None) -> str:
+        """A value of the panel with its unit."""
+        language, unit = self.view.language, self.words(self.panel.unit)
+        if self.panel.kind == "share":
+            return language.percent(value, 1)
+        return " ".join(filter(None, (language.number(value, 1), unit)))
 
     def _bars(self, mark: Bars) -> go.Bar:
         is_apart = len(mark.values) <= _APART
@@ -228,7 +245,7 @@ class _Drawn:
             look: dict[str, Any] = {"marker": marker, "meta": mark.colour, "base": mark.bases or None}
             return go.Bar(x=self.names, y=mark.values, **look, **self._told(mark))
         rows, bases, lengths = zip(*mark.spans, strict=True) if mark.spans else ((), (), ())
-        width = 0.36 if self.chart.has_long_rows else None
+        width = 0.36 if self.is_long else None
         told = ["<br>".join(filter(None, self._row_words(row, length))) for row, _, length in mark.spans]
         look = {"marker": marker, "hovertext": told, "hoverinfo": "text"}
         return go.Bar(x=lengths, y=rows, base=bases, orientation="h", width=width, **look)
@@ -247,13 +264,14 @@ class _Drawn:
         stroke = {"color": colour, "width": 2.2, "dash": "dash" if mark.dashed else "solid"}
         stroke["shape"] = "vh" if mark.stepped else "linear"
         dot = {"size": 7, "color": colour, "line": {"width": 1.6, "color": colour}}
-        mode = "lines+markers" if self.panel.is_dotted else "lines"
         for is_whole in (each for each in (True, False) if each in whole):
             values = [value if own == is_whole else None for value, own in zip(mark.values, whole, strict=True)]
-            look = {
-                "mode": mode if is_whole else "markers",
-                "marker": dot | {"symbol": _symbol("circle", not is_whole)},
-            }
+            look: dict[str, Any] = {"marker": dot | {"symbol": _symbol("circle", not is_whole)}}
+            look["mode"] = "lines+markers" if is_whole else "markers"
+            if is_whole and not self.panel.is_dotted:
+                alone = lone(values)
+                look["mode"] = "lines+markers" if alone else "lines"
+                look["marker"]["size"] = [dot["size"] if each in alone else 0 for each in range(len(values))]
             at = mark.at or self.names
             yield go.Scatter(x=at, y=values, line=stroke, connectgaps=False, **look, **self._told(mark))
 
@@ -268,8 +286,7 @@ class _Drawn:
 
     def _dots(self, mark: Dots) -> go.Scatter:
         colour, is_tick = self.colours.colour(mark.colour), mark.shape == "tick"
-        marks = (each for each in self.panel.marks if isinstance(each, Dots))
-        largest = max((weight for each in marks for weight in each.weights), default=0.0)
+        largest = self.panel.heaviest
         is_outline = mark.is_hollow or is_tick
         marker = {
             "symbol": _symbol(mark.shape, is_outline),
@@ -302,7 +319,7 @@ class _Drawn:
         # on shades plotly chooses what can be read
         look["textfont"] = {"size": 11} if is_shaded else {"size": 11, "color": self.colours.text}
         value = "%{text}" if is_shaded else "%{z}"
-        told = f"%{{customdata}} %{{x}}:00: {value} {self.words(mark.unit)}<extra></extra>"
+        told = f"%{{customdata}} %{{x}}: {value} {self.words(mark.unit)}<extra></extra>"
         named = [[row] * len(names) for row in rows]
         return go.Heatmap(z=values, x=names, y=list(range(len(rows))), customdata=named, hovertemplate=told, **look)
 

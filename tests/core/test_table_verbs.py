@@ -8,7 +8,7 @@ import html
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 
 from analytics.commands import findings, ledger, opportunities, table_verb
 from analytics.commands.plan import VERBS
-from analytics.render.json_schema import object_schema, tables_schema
+from analytics.render.json_schema import object_schema
 from analytics.render.tables import FORMATS, VerbAnswer, document
 from analytics.simulation import SimulatedFleet
 from analytics.simulation.write import write_fleet
@@ -221,3 +221,19 @@ def test_people_read_each_table_that_is_theirs(case: tuple[str, ...], form: str,
     written = {"text": str.upper, "md": markdown_text, "html": str}[form]
     assert titles
     assert [title for title in titles if written(title) not in shown] == []
+
+
+def tables_schema(tables: Iterable[Table]) -> dict[str, Any]:
+    """The schema of tables by name, each with its headline and rows."""
+    found = {}
+    for table in tables:
+        rows = {"type": "array", "items": object_schema(table.columns, str(table.question))}
+        headline = {"headline": {"type": "string"}} if table.headline else {}
+        properties = headline | {"rows": rows}
+        found[table.name] = {
+            "type": "object",
+            "required": list(properties),
+            "properties": properties,
+            "additionalProperties": False,
+        }
+    return {"type": "object", "required": list(found), "properties": found, "additionalProperties": False}

@@ -27,6 +27,7 @@ from analytics.tables.chart import (
     Points,
     Text,
     corners,
+    lone,
     numbered,
     signs,
 )
@@ -154,7 +155,7 @@ def _rows_frame(chart: Chart, panel: Panel, top: float, language: Language) -> P
     details = _SMALL * _longest((each.detail for each in chart.rows), language)
     left = 12 + _LETTER * _longest((each.name for each in chart.rows), language)
     right = svg.WIDTH - 8 - max(figures, details)
-    if chart.has_long_rows or right - left < _LEAST:
+    if chart.has_long_rows(language) or right - left < _LEAST:
         pitch = 54.0 if has_second else 38.0
         left, right, first = 4.0, svg.WIDTH - 4.0, top + 25
     else:
@@ -231,8 +232,10 @@ def _line(mark: Line, frame: PanelFrame) -> Iterator[Markup]:
     for joined, run in groupby(zip(points, whole, strict=True), lambda each: each[1]):
         if joined and len(own := tuple(point for point, _ in run)) > 1:
             shapes.append(svg.curve(frame.path(own, stepped=mark.stepped), dash))
-    if frame.panel.is_dotted:
-        shapes.append(svg.dots(frame.point(*each) for each, is_whole in zip(points, whole, strict=True) if is_whole))
+    known = [value if is_whole else None for value, is_whole in zip(mark.values, whole, strict=True)]
+    dotted = range(len(points)) if frame.panel.is_dotted else lone(known)
+    if dots := [frame.point(*points[each]) for each in dotted if whole[each]]:
+        shapes.append(svg.dots(dots))
     for point, value, is_whole in zip(points, mark.values, whole, strict=True):
         if value is not None and not is_whole:
             shapes.append(svg.ring(*frame.point(*point)))
@@ -251,11 +254,11 @@ OUTLINES = {
 
 
 def _dots(mark: Dots, frame: PanelFrame) -> Markup:
-    largest = max(mark.weights, default=0.0)
+    largest = frame.panel.heaviest
     outlines = []
     for number, (at, value) in enumerate(zip(mark.at, mark.values, strict=True)):
         x, y = frame.point(at, value)
-        size = 2.5 + 4 * sqrt(mark.weights[number] / largest) if largest else 5.0
+        size = 2.5 + 4 * sqrt(mark.weights[number] / largest) if mark.weights and largest else 5.0
         outlines.append([(x + size * across, y + size * down) for across, down in OUTLINES[mark.shape]])
     hollow = {"fill-opacity": "0"} | svg.stroked(mark.colour) if mark.is_hollow else svg.filled(mark.colour)
     return svg.outlines(outlines, hollow | {"opacity": ".8"} if largest else hollow)
@@ -277,7 +280,7 @@ def _cells(mark: Cells, frame: PanelFrame, language: Language) -> Iterator[Marku
     for each in mark.cells:
         x, y = frame.place(each.since - 0.5), frame.top + each.row * _ROW
         width, label = (each.until - each.since) * frame.pitch, _words(each.label, language)
-        shade = {} if most is None else {"fill-opacity": f"{each.value / most:.2g}"}
+        shade = {} if not most else {"fill-opacity": f"{each.value / most:.2g}"}
         shapes.append(svg.boxes([(x + 0.5, y + 1, width - 1, _ROW - 2)], shade))
         kind = "k" if most is not None and each.value > most / 2 else ""
         if width >= _LETTER * len(label):
