@@ -191,7 +191,7 @@ def test_a_plus_in_a_name_becomes_a_backslash(
 def test_an_end_in_the_year_9999_is_an_end(claims: Callable[..., Outcome], file: Callable[..., Path]) -> None:
     done = claims("import", "csv", file("start,end,gpu,host\n2026-11-20,9999-12-31,a,h\n"))
     assert (done.counts, done.json["running"]) == ((1, 0, 0), 0)
-    assert claims("list").json["claims"][0]["end"] == "9999-12-31T00:00:00Z"
+    assert claims("list").rows("allocations")[0]["end"] == "9999-12-31T00:00:00Z"
 
 
 def test_a_later_line_of_the_same_claim_counts_and_the_earlier_one_is_counted(

@@ -49,7 +49,7 @@ def test_the_command_adds_lists_and_removes(held: Held, capsys: pytest.CaptureFi
 
     told("add", " driver  580 ", "--at", "2026-11-20T09:00Z", "--as", "ann")
     told("add", "quota 8 to 4", "--at", "2026-11-19", "--team", "nlp", "--as", "bob")
-    first, second = json.loads(told("list", "--json"))["annotations"]
+    first, second = json.loads(told("list", "--json"))["tables"]["annotations"]["rows"]
     assert set(first) == set(ANNOTATION.names) - {"kind"}
     assert (first["at"], first["scope"], first["name"], first["text"]) == (
         "2026-11-19T00:00:00Z",

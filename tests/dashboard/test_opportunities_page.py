@@ -75,7 +75,7 @@ def test_the_page_shows_the_numbers_of_the_command(planned: Planned, told: dict[
             each["saving_per_year"]["point"],
         )
         words_of_it = (row["confidence"], row["command"], row["action"])
-        assert words_of_it == (each["confidence"], each["next"], ACTION_WORDS[each["action"]])
+        assert words_of_it == (each["confidence"], each["next"] or "", ACTION_WORDS[each["action"]])
     given = told["reclaimable"]
     assert [row[6] for row in table(shown, "give_back-title")[1:]] == [str(each["safe"]) for each in given["pools"]]
     assert f"{given['safe']} safe to give back" in words(shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -88,8 +89,7 @@ def test_on_a_host_that_the_command_installed_the_package_names_the_command(root
 def postrm(root: Path, argument: str) -> None:
     """The Debian package's script after removal, with the paths of an image and without its users."""
     script = (REPOSITORY / "deploy/packages/deb/postrm").read_text(encoding="utf-8")
-    for folder in ("/etc/", "/opt/", "/var/", "/run/"):
-        script = script.replace(folder, f"{root}{folder}")
+    script = re.sub(r"/(etc|opt|var|run)/", lambda found: f"{root}{found[0]}", script)
     programs = "getent() { false; }\n"
     subprocess.run(["sh", "-c", programs + script, "postrm", argument], check=True)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.command import add_arguments
 from agent.deployment.host_files import Host
 from agent.deployment.service import drop_in_lines
 from agent.deployment.versions import CheckedEnvironment, Layout
-from analytics.commands.finding_actions import add_verbs
 from fallow import config
 from fallow.clock import SECOND_MS, parse_duration_ms
 from fallow.errors import UsageError
@@ -112,7 +112,7 @@ def test_the_unit_fits_the_example_configuration(settings: dict[str, list[str]])
 def test_the_installer_needs_no_drop_in_for_what_the_unit_says(settings: dict[str, list[str]]) -> None:
     """Prefix, user, lake and spool are the same in the unit, the sysusers file and `fallow agent install`."""
     defaults = argparse.ArgumentParser()
-    add_verbs(defaults.add_subparsers())
+    add_arguments(defaults)
     given = defaults.parse_args(["install"])
     [start], [writable], [user] = settings["ExecStart"], settings["ReadWritePaths"], settings["User"]
     assert start == f"{Layout(Host(), given.prefix).bin}/fallow agent run"

@@ -253,7 +253,7 @@ def test_without_any_price_the_need_is_said(lake: Lake) -> None:
     ("flags", "said"),
     [
         (("--spot-share", "1.5"), "--spot-share 1.5 is no share; give a number from 0 to 1"),
-        (("--user", "ann"), "GPUs are bought and rented for pools; leave out --team"),
+        (("--user", "ann"), "GPUs are bought and rented for pools; leave out --user"),
     ],
 )
 def test_wrong_use_is_one_sentence(lake: Lake, tmp_path: Path, flags: tuple[str, ...], said: str) -> None:
