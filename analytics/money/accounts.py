@@ -1,7 +1,7 @@
 """Who paid for what: used, held, reserved, free, unavailable and unknown time add up to what was paid, to the cent.
 
 In every table each state's cents add up to that state's total, and the states' totals to what was paid; see
-`analytics.money.cents` for how they are rounded.
+`analytics.money.priced_segments` for how they are rounded.
 """
 
 from __future__ import annotations
