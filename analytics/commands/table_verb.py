@@ -7,6 +7,7 @@ flags name. Every such verb takes the same flags.
 from __future__ import annotations
 
 import argparse
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
@@ -142,7 +143,7 @@ PARTS = ("pool", "model", *PEOPLE)
 
 
 @dataclass(frozen=True)
-class Verb(Generic[Basis]):
+class Verb(ABC, Generic[Basis]):
     """One verb.
 
     Attributes:
@@ -169,9 +170,9 @@ class Verb(Generic[Basis]):
     since: str = "all"
     """The window without flags: a length such as 28d, or `all`."""
 
+    @abstractmethod
     def open(self, args: argparse.Namespace) -> Basis:
         """Return what the tables are made of."""
-        raise NotImplementedError
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags of every verb that shows tables, and the verb's own."""

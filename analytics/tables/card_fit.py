@@ -172,12 +172,12 @@ def _dots(kind: str, rows: Sequence[dict[str, Any]], *, is_hollow: bool) -> Dots
         at=tuple(row["busy_pct"] for row in rows),
         values=tuple(round(row["peak_bytes"] / _GIB, 1) for row in rows),
         weights=tuple(row["gpu_ms"] for row in rows),
-        told=tuple(_told(row) for row in rows),
+        details=tuple(_details(row) for row in rows),
         is_hollow=is_hollow,
     )
 
 
-def _told(row: dict[str, Any]) -> tuple[str, ...]:
+def _details(row: dict[str, Any]) -> tuple[str, ...]:
     instead = (f"→ {plain(row['instead'])}",) if row["instead"] else ()
     return (*_names(row, 60), tr("{hours} GPU-hours", hours=GpuHours(row["gpu_ms"])), *instead)
 

@@ -115,7 +115,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Dots:
-    """A mark for each value, at places or percentages; heavier ones are larger, `told` is what else there is to say."""
+    """A mark for each value, at places or percentages; heavier ones are larger, `details` say what each stands for."""
 
     name: Text
     colour: str
@@ -123,7 +123,7 @@ class Dots:
     at: tuple[float, ...]
     values: tuple[float, ...]
     weights: tuple[float, ...] = ()
-    told: tuple[tuple[Text, ...], ...] = ()
+    details: tuple[tuple[Text, ...], ...] = ()
     is_hollow: bool = False
 
 

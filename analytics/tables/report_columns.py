@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from analytics.decide.review import waiting_rules
+from analytics.language.quantities import from_cents
 from analytics.report.model import Report
 from analytics.tables.finding_list import FINDING_COLUMNS, REVERSALS
 from analytics.tables.findings import notes
@@ -218,7 +219,7 @@ REPORT_COLUMNS = (
         (
             fact("state", "state", nullable=False),
             fact("gpu_hours", "gpu_hours", "gpu_ms"),
-            fact("amount", "money", lambda step: None if step.cents is None else step.cents / 100),
+            fact("amount", "money", lambda step: from_cents(step.cents)),
         ),
         "steps",
         "What each state takes of what was paid, and at last what was useful.",

@@ -216,15 +216,15 @@ class _Drawn:
                 scale = state_scale([*steps, self.colours.card])
                 yield go.Heatmap(z=film.codes, x0=film.since_ms, dx=film.bin_ms, colorscale=scale, **look)
 
-    def _told(self, mark: Bars | Line) -> dict[str, Any]:
+    def _pointed(self, mark: Bars | Line) -> dict[str, Any]:
         """What the pointer shows: the mark's name, and its value as words or as a number with its unit."""
         value = (
             "%{customdata}" if self.panel.places else "%{customdata} (%{x})"
         )  # the axis of percentages adds its own sign
-        told = self.view.translate(tr("{label}: {value}", label=capital(self.words(mark.name)), value=value))
+        text = self.view.translate(tr("{label}: {value}", label=capital(self.words(mark.name)), value=value))
         # plotly's own value of a bar is where it ends
         words = [self.words(each) for each in mark.shown] or [self._value(each) for each in mark.values]
-        return {"name": self.words(mark.name), "hovertemplate": f"{told}<extra></extra>", "customdata": words}
+        return {"name": self.words(mark.name), "hovertemplate": f"{text}<extra></extra>", "customdata": words}
 
     def _value(self, value: float | None) -> str:
         """A value of the panel with its unit."""
@@ -243,11 +243,11 @@ class _Drawn:
         }
         if not self.panel.lying:
             look: dict[str, Any] = {"marker": marker, "meta": mark.colour, "base": mark.bases or None}
-            return go.Bar(x=self.names, y=mark.values, **look, **self._told(mark))
+            return go.Bar(x=self.names, y=mark.values, **look, **self._pointed(mark))
         rows, bases, lengths = zip(*mark.spans, strict=True) if mark.spans else ((), (), ())
         width = 0.36 if self.is_long else None
-        told = ["<br>".join(filter(None, self._row_words(row, length))) for row, _, length in mark.spans]
-        look = {"marker": marker, "hovertext": told, "hoverinfo": "text"}
+        texts = ["<br>".join(filter(None, self._row_words(row, length))) for row, _, length in mark.spans]
+        look = {"marker": marker, "hovertext": texts, "hoverinfo": "text"}
         return go.Bar(x=lengths, y=rows, base=bases, orientation="h", width=width, **look)
 
     def _row_words(self, row: int, length: float) -> Iterator[str]:
@@ -273,7 +273,7 @@ class _Drawn:
                 look["mode"] = "lines+markers" if alone else "lines"
                 look["marker"]["size"] = [dot["size"] if each in alone else 0 for each in range(len(values))]
             at = mark.at or self.names
-            yield go.Scatter(x=at, y=values, line=stroke, connectgaps=False, **look, **self._told(mark))
+            yield go.Scatter(x=at, y=values, line=stroke, connectgaps=False, **look, **self._pointed(mark))
 
     def _band(self, mark: Band) -> go.Scatter:
         """What lies between two lines; the line in its middle says what it is."""
@@ -299,10 +299,10 @@ class _Drawn:
         if self.panel.lying:
             said = [self.words(self.panel.places[int(row)].figure) for row in mark.at]
             return go.Scatter(x=mark.values, y=mark.at, hovertext=said, hoverinfo="text", **look)
-        told = ["<br>".join(self.words(line, 80) for line in lines) for lines in mark.told]
+        texts = ["<br>".join(self.words(line, 80) for line in lines) for lines in mark.details]
         lines = ["%{text}", f"%{{y}} {self.words(self.panel.unit)}", "%{x}", self.words(mark.name)]
         template = "<br>".join(lines) + "<extra></extra>"
-        return go.Scatter(x=mark.at, y=mark.values, text=told, hovertemplate=template, **look)
+        return go.Scatter(x=mark.at, y=mark.values, text=texts, hovertemplate=template, **look)
 
     def _cells(self, mark: Cells) -> go.Heatmap:
         """Each cell's number stands in its middle."""
@@ -319,9 +319,9 @@ class _Drawn:
         # on shades plotly chooses what can be read
         look["textfont"] = {"size": 11} if is_shaded else {"size": 11, "color": self.colours.text}
         value = "%{text}" if is_shaded else "%{z}"
-        told = f"%{{customdata}} %{{x}}: {value} {self.words(mark.unit)}<extra></extra>"
+        template = f"%{{customdata}} %{{x}}: {value} {self.words(mark.unit)}<extra></extra>"
         named = [[row] * len(names) for row in rows]
-        return go.Heatmap(z=values, x=names, y=list(range(len(rows))), customdata=named, hovertemplate=told, **look)
+        return go.Heatmap(z=values, x=names, y=list(range(len(rows))), customdata=named, hovertemplate=template, **look)
 
 
 def _symbol(shape: str, is_hollow: bool) -> str:  # noqa: FBT001  # it is its second half

@@ -99,6 +99,9 @@ def test_the_check_of_a_lake_in_words_and_as_json(claims: Callable[..., Outcome]
     found = claims("list", "--check")
     assert [(each["claim_id"], each["gpu_hours"]) for each in found.rows("without_telemetry")] == [("j2", 2.0)]
     assert [each["claim_id"] for each in found.rows("unmeasured")] == ["j2"]
+    [counts] = found.rows("allocation_check")
+    assert counts.keys() == {"unplaced_gpu_hours", "running_allocations", "as_of"}
+    assert counts["unplaced_gpu_hours"] == 1.0  # j4, of a count alone
     without = found.rows("without_allocation")
     assert sum(each["gpu_hours"] for each in without) == sum(each["active_gpu_hours"] for each in without) == 2.0
     assert found.rows("overlapping") == []

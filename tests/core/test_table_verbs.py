@@ -161,6 +161,9 @@ def test_a_flag_that_narrows_nothing_is_refused(
     assert main([*case, "--lake", lake_root, flag, "2026-11-20"]) == 2
     said = capsys.readouterr()
     assert (said.out, said.err.endswith(f"; leave out {flag}\n")) == ("", True)
+    with pytest.raises(SystemExit):
+        main([*case, "--help"])
+    assert f"{flag} " not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("case", AS_TABLES, ids=" ".join)

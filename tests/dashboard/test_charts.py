@@ -158,3 +158,29 @@ def test_a_legend_names_each_sign_once_and_no_state_that_has_its_own() -> None:
     assert signs(Chart((panel, panel))) == [("━━", "held", "a, b"), ("╍╍", "muted", "c")]
     assert signs(Chart((panel,)), known=("held",)) == [("╍╍", "muted", "c")]
     assert "━━</i> a, b</li>" in drawing(as_table(Chart((panel,))), ENGLISH)
+
+
+def test_a_bar_above_another_says_its_value_and_not_where_it_ends() -> None:
+    bars = Bars("not known", "unknown", (0.12, None), (0.28, 0.0))
+    [trace] = in_plotly(Chart((Panel("", (bars,), PLACES[:2], "share"),))).data
+    assert trace.customdata == (ENGLISH.percent(0.12, 1), "unknown")
+    assert "%{customdata}" in trace.hovertemplate
+
+
+def test_a_value_between_two_gaps_is_drawn_where_there_are_too_many_for_dots() -> None:
+    values = (1.0, 2.0, None, 3.0, None, *(2.0,) * 70)
+    places = tuple(ChartPlace(str(each)) for each in range(len(values)))
+    chart = Chart((Panel("a", (Line("x", "held", values),), places),))
+    [trace] = in_plotly(chart).data
+    assert [at for at, size in enumerate(trace.marker.size) if size] == [3]
+    assert "markers" in trace.mode
+    [group] = (each for each in in_svg(as_table(chart)).iter("g") if each.get("class") == "d")
+    whole = Chart((Panel("a", (Line("x", "held", (2.0,) * 70),), places[:70]),))
+    [without] = (each for each in in_svg(as_table(whole)).iter("g") if each.get("class") == "d")
+    assert len(list(group.iter())) == len(list(without.iter())) + 2  # a second run of the line, and the dot
+
+
+def test_a_page_says_the_note_of_a_row_below_its_name() -> None:
+    rows = (ChartPlace("safe", note="to give back", figure="7"), ChartPlace("all", figure="9"))
+    figure = in_plotly(Chart((Panel("", (Bars("", "free", (7.0, 9.0)),), rows, lying=True),)))
+    assert figure.layout.yaxis.ticktext == ("safe<br>to give back", "all")
