@@ -36,7 +36,7 @@ from analytics.simulation import (
     requests_csv,
     write_fleet,
 )
-from analytics.tables.opportunities import saving_headline
+from analytics.tables.recommendations import saving_headline
 from analytics.window import Inputs, load_window_ledger
 from fallow import __version__, config
 from fallow.clock import DAY_MS, SystemClock, Window, floor_ms, format_ms
@@ -281,7 +281,7 @@ def _found(report: Report) -> str:
     cost = "have no known price" if paid is None else f"cost {says.shown(Amount(paid, report.money.currency))}"
     return (
         f"{says.shown(GpuHours(spent.total_ms))} GPU-hours of {spent.gpus} simulated GPUs {cost}; "
-        f"{says.shown(GpuHours(spent.unused_ms))} of them went unused. {says.translate(saving_headline(report.opportunities))}"
+        f"{says.shown(GpuHours(spent.unused_ms))} of them went unused. {says.translate(saving_headline(report.recommendations))}"
     )
 
 

@@ -21,7 +21,7 @@ from analytics.tables.accounts import accounts_by
 from analytics.tables.card_fit import workload_sizes
 from analytics.tables.finding_list import finding_list
 from analytics.tables.gpu_ledger import gpu_ledger, gpu_table
-from analytics.tables.opportunities import decision_rows
+from analytics.tables.recommendations import decision_rows
 from analytics.tables.report_columns import with_notes
 from dashboard.access.audit import audit_export
 from dashboard.access.audit_trail import AuditError
@@ -37,9 +37,9 @@ def findings(view: View) -> pl.DataFrame:
     return _with_moment(frame(finding_list(with_notes(view.report, view.report.review.findings))), "since")
 
 
-def opportunities(view: View) -> pl.DataFrame:
-    """Every opportunity of the view: the columns of `fallow recommendations --csv`."""
-    return _with_moment(frame(decision_rows(view.opportunities)), "deadline")
+def recommendations(view: View) -> pl.DataFrame:
+    """Every recommendation of the view: the columns of `fallow recommendations --csv`."""
+    return _with_moment(frame(decision_rows(view.recommendations)), "deadline")
 
 
 def _with_moment(rows: pl.DataFrame, name: str) -> pl.DataFrame:
@@ -77,7 +77,7 @@ EXPORTS: Mapping[str, Callable[[View], pl.DataFrame]] = {
     "findings": findings,
     "holders": holders,
     "gpus": gpus,
-    "opportunities": opportunities,
+    "recommendations": recommendations,
     "works": workloads,
 }
 """By name: what `/export/NAME.csv` and `/export/NAME.parquet` have, with the search of the page's address."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from flask import Response, request
 
-from analytics.decide.opportunities import Opportunities, Opportunity
+from analytics.decide.recommendations import Recommendation, Recommendations
 from analytics.ledger.summary import Totals
 from analytics.money.accounts import Account
 from analytics.report.model import Report
@@ -70,60 +70,60 @@ UNPRICED = Family(
     "fallow_ledger_unpriced_gpu_hours", _HOURS, "GPU time without a price, which is in no cost", "ledger and prices"
 )
 
-OPPORTUNITIES = Family(
-    "fallow_opportunities",
+RECOMMENDATIONS = Family(
+    "fallow_recommendations",
     "1",
     "Decisions; `ranked` is true where they are known to save something and nobody has put them off",
-    "opportunities",
+    "recommendations",
 )
-OPPORTUNITY_GPUS = Family(
-    "fallow_opportunity_gpus", "1", "GPUs to act on now; each is in one decision", "opportunities"
+RECOMMENDATION_GPUS = Family(
+    "fallow_recommendation_gpus", "1", "GPUs to act on now; each is in one decision", "recommendations"
 )
-OPPORTUNITY_HOURS = Family(
-    "fallow_opportunity_gpu_hours",
+RECOMMENDATION_HOURS = Family(
+    "fallow_recommendation_gpu_hours",
     _HOURS,
     "Wasted time of the window that decisions are about; each piece is in one",
-    "opportunities",
+    "recommendations",
 )
-OPPORTUNITY_UNCONFIRMED = Family(
-    "fallow_opportunity_unconfirmed_gpu_hours",
+RECOMMENDATION_UNCONFIRMED = Family(
+    "fallow_recommendation_unconfirmed_gpu_hours",
     _HOURS,
     "What of that time point samples alone call idle",
-    "opportunities",
+    "recommendations",
 )
-OPPORTUNITY_COST = Family(
-    "fallow_opportunity_cost", _MONEY, "What the wasted time cost, as far as it has a price", "opportunities"
+RECOMMENDATION_COST = Family(
+    "fallow_recommendation_cost", _MONEY, "What the wasted time cost, as far as it has a price", "recommendations"
 )
 SAVING = Family(
-    "fallow_opportunity_saving_per_year",
+    "fallow_recommendation_saving_per_year",
     _MONEY_A_YEAR,
     "What decisions that save something would save: `bound` is low, point or high",
-    "opportunities",
+    "recommendations",
 )
 WASTE = Family(
     "fallow_waste_gpu_hours",
     _HOURS,
     "All wasted time of the window; `actionable` is true for what the decisions are about",
-    "opportunities",
+    "recommendations",
 )
 
 RECLAIMABLE = Family(
     "fallow_reclaimable_gpus",
     "1",
     "GPUs that are safe to give back now; absent where the need is not known",
-    "opportunities",
+    "recommendations",
 )
 IDLE_NOW = Family(
     "fallow_reclaimable_idle_gpus",
     "1",
     "Idle GPUs at the end of the window, before reserve and blocks",
-    "opportunities",
+    "recommendations",
 )
 RESERVE = Family(
     "fallow_reclaimable_reserve_gpus",
     "1",
     "Of the idle GPUs, those that are kept for what the pool needs at once",
-    "opportunities",
+    "recommendations",
 )
 
 FAMILIES = tuple(each for each in globals().values() if isinstance(each, Family))
@@ -148,8 +148,8 @@ def collect(view: View, now_ms: int, *, is_stale: bool) -> ExposedSamples:
     if report.is_empty:  # figures of nothing that was seen are not 0
         return samples
     _ledger(samples, report)
-    found = view.opportunities
-    _opportunities(samples, found)
+    found = view.recommendations
+    _recommendations(samples, found)
     if found.reclaimable is not None:
         _reclaimable(samples, found.reclaimable)
     return samples
@@ -171,9 +171,9 @@ def _ledger(samples: ExposedSamples, report: Report) -> None:
     samples.add(UNPRICED, paid.unpriced_ms / HOUR_MS)
 
 
-def _opportunities(samples: ExposedSamples, found: Opportunities) -> None:
+def _recommendations(samples: ExposedSamples, found: Recommendations) -> None:
     kept = _kept_pools((each.pool, each.gpu_ms) for each in found.listed)
-    groups: dict[tuple[str, str, str, bool], list[Opportunity]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, bool], list[Recommendation]] = defaultdict(list)
     for each in found.listed:
         groups[each.kind, each.action, _shown(each.pool, kept), each.ranked].append(each)
     for (kind, action, pool, is_ranked), listed in sorted(groups.items()):
@@ -187,15 +187,15 @@ def _opportunities(samples: ExposedSamples, found: Opportunities) -> None:
         samples.add(WASTE, spent_ms / HOUR_MS, label_text({"actionable": is_actionable}))
 
 
-def _group(samples: ExposedSamples, named: dict[str, str], own: Opportunities, currency: str) -> None:
+def _group(samples: ExposedSamples, named: dict[str, str], own: Recommendations, currency: str) -> None:
     labels = label_text(named)
-    samples.add(OPPORTUNITIES, len(own.listed), labels)
-    samples.add(OPPORTUNITY_GPUS, sum(len(each.gpus_now) for each in own.listed), labels)
-    samples.add(OPPORTUNITY_HOURS, sum(each.gpu_ms for each in own.listed) / HOUR_MS, labels)
+    samples.add(RECOMMENDATIONS, len(own.listed), labels)
+    samples.add(RECOMMENDATION_GPUS, sum(len(each.gpus_now) for each in own.listed), labels)
+    samples.add(RECOMMENDATION_HOURS, sum(each.gpu_ms for each in own.listed) / HOUR_MS, labels)
     unconfirmed_ms = sum(each.unconfirmed_ms for each in own.listed)
-    samples.add(OPPORTUNITY_UNCONFIRMED, unconfirmed_ms / HOUR_MS, labels)
+    samples.add(RECOMMENDATION_UNCONFIRMED, unconfirmed_ms / HOUR_MS, labels)
     cents = [each.cents for each in own.listed if each.cents is not None]
-    samples.add(OPPORTUNITY_COST, sum(cents) / 100 if cents else None, label_text(named | {"currency": currency}))
+    samples.add(RECOMMENDATION_COST, sum(cents) / 100 if cents else None, label_text(named | {"currency": currency}))
     # only those that are ranked are known to save anything
     of_saving = {name: value for name, value in named.items() if name != "ranked"} | {"currency": currency}
     for bound in ("low", "point", "high"):

@@ -33,10 +33,10 @@ class Query:
     `since` and `until` are days, weeks or moments as the commands take them, and take the place of `span`. `first` and `last` are
     days in the reader's zone, both inclusive, and take the place of either. `against` is what the page that compares sets the
     window beside: `before`, `13w` or days as `2026-08-10..2026-08-16`. `zone` and
-    `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `holder`, `finding` and `opportunity` (ids) are what a page is
+    `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `holder`, `finding` and `recommendation` (ids) are what a page is
     about, `sort` the order of its rows, `filter` which of them and `show` whether it has those too that it leaves out by itself
     (grid.py), `start` and `end` the part of the window that a chart is zoomed to, `rows` what a row of the film
-    stands for, `group` what the opportunities are grouped by, `reserve` the reserve in percent that is
+    stands for, `group` what the recommendations are grouped by, `reserve` the reserve in percent that is
     tried out, `scenario` what is tried out on the page What if.
     """
 
@@ -54,7 +54,7 @@ class Query:
     host: str = ""
     holder: str = ""
     finding: str = ""
-    opportunity: str = ""
+    recommendation: str = ""
     sort: str = ""
     filter: str = ""
     show: str = ""

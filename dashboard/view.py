@@ -9,7 +9,7 @@ from datetime import tzinfo
 from typing import Any, TypeVar
 
 from analytics.decide.annotations import Annotation
-from analytics.decide.opportunities import Opportunities
+from analytics.decide.recommendations import Recommendations
 from analytics.language.language import Language
 from analytics.language.sentences import tr
 from analytics.report.model import Report, Whole
@@ -70,10 +70,10 @@ class View:
         return replace(self.query.on_every_page, lang=""), self.reader.role, self.reader.team
 
     @property
-    def opportunities(self) -> Opportunities:
+    def recommendations(self) -> Recommendations:
         """Those of the scope, made once for all who see the same; what they rest on is made once for all scopes of a window."""
 
-        def make() -> Opportunities:
+        def make() -> Recommendations:
             # one thread makes the decisions, the others wait
             if self.report.scope.is_personal:
                 self.made.of(
@@ -81,9 +81,9 @@ class View:
                 )
             else:
                 self.made.of(("decisions", self.whole.ledger.window), lambda: self.whole.decisions)
-            return self.whole.opportunities(self.report.scope, self.part)
+            return self.whole.recommendations(self.report.scope, self.part)
 
-        return self.kept("opportunities", make)
+        return self.kept("recommendations", make)
 
     def kept(self, name: Hashable, make: Callable[[], V]) -> V:
         """What `make` makes, once for all who see the same figures; `name` says what it is."""

@@ -63,7 +63,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("findings", "list GPUs that can be taken back, with evidence",
             "fallow findings --lake /srv/lake --json", "analytics.commands.findings", "analytics"),
     Command("recommendations", "say what to give back, what it saves, who acts",
-            "fallow recommendations --lake /srv/lake --since 7d", "analytics.commands.opportunities", "analytics"),
+            "fallow recommendations --lake /srv/lake --since 7d", "analytics.commands.recommendations", "analytics"),
     Command("plan", "say who waits and why, who gets what, and when to order",
             "fallow plan queue --lake /srv/lake", "analytics.commands.plan", "analytics"),
     Command("sql", "ask lake, ledger, findings and prices in SQL",

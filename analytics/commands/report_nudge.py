@@ -15,7 +15,7 @@ from analytics.decide.actions import load_actions, record
 from analytics.decide.asks import Ask, Asks, Basis, asks_of
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.leads import decide
-from analytics.decide.opportunities import OPERATORS, opportunities_in
+from analytics.decide.recommendations import OPERATORS, recommendations_in
 from analytics.decide.review import Review, review
 from analytics.delivery.channels import open_channels, safe
 from analytics.delivery.deliver import deliver, left, tell, to_do, would
@@ -89,7 +89,7 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     if found is None:
         return 0
     decisions = decide(found, Deadlines.of(inputs.settings, speaks.zone), now_ms)
-    asked = asks_of(opportunities_in(decisions, ledger.inside.stretches).listed, _basis(found))
+    asked = asks_of(recommendations_in(decisions, ledger.inside.stretches).listed, _basis(found))
     chosen = choose(_own(asked.asks, args.user), contacts, () if args.user else operators, past, found.context.owners)
     work = _Work(inputs, journal, speaks, day, _seen_ms(found), AnswerLinks.of(inputs.settings), clock)
     if args.folder is not None:
@@ -235,7 +235,7 @@ def _dry_run(work: _Work, chosen: Chosen, asked: Asks, holder: str | None, *, is
         show(f"held back {_described(ask)}: {why}")
     for each, why in asked.left_out:
         if holder is None or _is_of(each.holder, holder):
-            show(f"no ask of {each.opportunity_id} {each.kind} of {plain(each.holder or each.owner)}: {why}")
+            show(f"no ask of {each.recommendation_id} {each.kind} of {plain(each.holder or each.owner)}: {why}")
     if is_quiet:
         show("these are quiet hours: even with --send nothing would go out now")
     if work.links is None:

@@ -1,6 +1,6 @@
-"""What people are asked about their GPUs: one ask for each opportunity that somebody can act on.
+"""What people are asked about their GPUs: one ask for each recommendation that somebody can act on.
 
-`asks_of` is the one place where asks are made. Which opportunity a GPU belongs to is decided before (analytics.decide.leads);
+`asks_of` is the one place where asks are made. Which recommendation a GPU belongs to is decided before (analytics.decide.leads);
 everything behind it, the mails and the links in them, knows asks alone.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from analytics.decide.actions import Action
 from analytics.decide.lifecycle import broken_release
-from analytics.decide.opportunities import OPERATORS, Opportunity, Saving, without_names
+from analytics.decide.recommendations import OPERATORS, Recommendation, Saving, without_names
 from analytics.language.language import Sentence
 from analytics.language.sentences import tr
 from analytics.names import JOINER
@@ -48,15 +48,15 @@ _IDLE = (ALLOCATED_IDLE.name, HELD_IDLE.name)
 class Ask:
     """One thing asked about some GPUs, which no other ask names.
 
-    `key` is the same from day to day: the id of the finding that leads, or of the opportunity where none does. `sentence` says
+    `key` is the same from day to day: the id of the finding that leads, or of the recommendation where none does. `sentence` says
     what was found, `asked` what is asked. `evidence` are the findings behind it that the reader may see, the one that leads first; of what several hold together none, nor a `job`.
-    `cents` and `gpu_ms` are the opportunity's wasted time in the window, of which `unconfirmed_ms` rests on point samples alone; None
+    `cents` and `gpu_ms` are the recommendation's wasted time in the window, of which `unconfirmed_ms` rests on point samples alone; None
     where they are of more GPUs than are asked for, or no price is known. `command` ends the work on just these GPUs or says how to ask
     for less; where `command_acts` is false it only looks at them. `broken_release_ms` is when somebody said that they were released, and they are not.
     """
 
     key: str
-    opportunity_id: str
+    recommendation_id: str
     action: str
     to_operators: bool
     gpus: tuple[str, ...]
@@ -84,15 +84,15 @@ class Ask:
 
 @dataclass(frozen=True)
 class Asks:
-    """The asks in the order of the opportunities, and the opportunities of which there is none, each with the reason."""
+    """The asks in the order of the recommendations, and the recommendations of which there is none, each with the reason."""
 
     asks: tuple[Ask, ...]
-    left_out: tuple[tuple[Opportunity, str], ...]
+    left_out: tuple[tuple[Recommendation, str], ...]
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What asks rest on beside the opportunities: what people did about their findings, and where each GPU is and who has it.
+    """What asks rest on beside the recommendations: what people did about their findings, and where each GPU is and who has it.
 
     `seen_until_ms` is the end of what was seen in the window.
     """
@@ -103,11 +103,11 @@ class Basis:
     holders: Mapping[str, str]
 
 
-def asks_of(opportunities: Sequence[Opportunity], basis: Basis) -> Asks:
-    """One ask for each opportunity and whoever has its GPUs; each GPU is in one opportunity, so it is in one ask."""
+def asks_of(recommendations: Sequence[Recommendation], basis: Basis) -> Asks:
+    """One ask for each recommendation and whoever has its GPUs; each GPU is in one recommendation, so it is in one ask."""
     asks: list[Ask] = []
     left_out = []
-    for each in opportunities:
+    for each in recommendations:
         if why := _not_to_ask(each):
             left_out.append((each, why))
         else:
@@ -115,7 +115,7 @@ def asks_of(opportunities: Sequence[Opportunity], basis: Basis) -> Asks:
     return Asks(tuple(asks), tuple(left_out))
 
 
-def _not_to_ask(one: Opportunity) -> str:
+def _not_to_ask(one: Recommendation) -> str:
     """Why nobody is asked; empty where somebody can do something now."""
     if one.status in LEFT_ALONE:
         return one.status
@@ -135,7 +135,7 @@ _LIKELY_USED = 0.5
 _KEPT = "kept: the pool may need it"
 
 
-def _not_to_tune(one: Opportunity) -> str:
+def _not_to_tune(one: Recommendation) -> str:
     """The same of work that runs."""
     if one.owner == OPERATORS:
         return "no user"
@@ -144,7 +144,7 @@ def _not_to_tune(one: Opportunity) -> str:
     return "" if one.gpu_ms >= LEAST_TUNED_MS else "less than a GPU-hour of it was wasted"
 
 
-def _shares(one: Opportunity, basis: Basis) -> Iterator[tuple[str | None, tuple[str, ...]]]:
+def _shares(one: Recommendation, basis: Basis) -> Iterator[tuple[str | None, tuple[str, ...]]]:
     """Whom to ask about which of its GPUs: each of several holders about their own, where it is known whose they are."""
     names = set((one.holder or "").split(JOINER))
     if one.owner == OPERATORS or len(names) == 1:
@@ -157,7 +157,7 @@ def _shares(one: Opportunity, basis: Basis) -> Iterator[tuple[str | None, tuple[
     yield from ((holder, tuple(gpus)) for holder, gpus in by_holder.items())
 
 
-def _ask(one: Opportunity, holder: str | None, gpus: tuple[str, ...], basis: Basis) -> Ask:
+def _ask(one: Recommendation, holder: str | None, gpus: tuple[str, ...], basis: Basis) -> Ask:
     of_operators = one.owner == OPERATORS
     leading = one.leading
     evidence = one.evidence if of_operators else _own(one)
@@ -167,12 +167,12 @@ def _ask(one: Opportunity, holder: str | None, gpus: tuple[str, ...], basis: Bas
     # what is found about several together names the jobs of all of them
     of_several = not of_operators and (JOINER in (one.holder or "") or (leading is not None and leading.beside_unknown))
     command, command_acts = _look(gpus, basis.hosts) if of_several else _command(one, evidence, gpus, basis.hosts)
-    key = one.opportunity_id if leading is None else leading.finding_id
+    key = one.recommendation_id if leading is None else leading.finding_id
     host = JOINER.join(sorted({basis.hosts[gpu] for gpu in gpus if gpu in basis.hosts})) or one.host
     said = _SAID[one.kind] if leading is None else leading.sentence
     return Ask(
         key=f"{key} {holder}" if is_share else key,
-        opportunity_id=one.opportunity_id,
+        recommendation_id=one.recommendation_id,
         action=action,
         to_operators=of_operators,
         gpus=gpus,
@@ -202,7 +202,7 @@ def _ask(one: Opportunity, holder: str | None, gpus: tuple[str, ...], basis: Bas
     )
 
 
-def _own(one: Opportunity) -> tuple[Finding, ...]:
+def _own(one: Recommendation) -> tuple[Finding, ...]:
     """The finding that leads and others of the same holder: nobody reads what others did with their GPUs, or of faults."""
     first, *others = one.evidence
     return (
@@ -228,7 +228,7 @@ def _wanted(finding: Finding) -> tuple[str, ...]:
     return finding.reclaimable_gpus if finding.category == "reclaim" else finding.gpus
 
 
-def _action(one: Opportunity) -> str:
+def _action(one: Recommendation) -> str:
     if one.action == "repair":
         return REPAIR
     if one.kind in (NEVER_USED.name, SURPLUS.name):
@@ -239,7 +239,7 @@ def _action(one: Opportunity) -> str:
 
 
 def _command(
-    one: Opportunity, evidence: Sequence[Finding], gpus: Sequence[str], hosts: Mapping[str, str]
+    one: Recommendation, evidence: Sequence[Finding], gpus: Sequence[str], hosts: Mapping[str, str]
 ) -> tuple[str, bool]:
     """A command that acts on these GPUs and on no others, else one that looks at them; "" where no host is known.
 
@@ -267,7 +267,7 @@ _SAID = {
     SURPLUS.name: of_gpus("free, and more than the pool needs"),
     OVERSIZED.name: of_gpus("with work that fits on fewer cards together"),
 }
-"""Of opportunities without a finding of their own."""
+"""Of recommendations without a finding of their own."""
 
 _BACK = of_gpus(
     "Give it back, or say until when you still need it.", "Give them back, or say until when you still need them."
@@ -297,7 +297,7 @@ _WHOSE = of_gpus(
 _PACK = tr("Put this work on fewer cards together, or say why not.")
 
 
-def _asked(one: Opportunity, action: str, gpus: int) -> str:
+def _asked(one: Recommendation, action: str, gpus: int) -> str:
     is_unsure = one.confidence.grade == "low"
     if action == REPAIR:
         return _fault(one, gpus)
@@ -313,7 +313,7 @@ def _asked(one: Opportunity, action: str, gpus: int) -> str:
     return agreeing(_BACK_UNSURE if is_unsure else _BACK, gpus)
 
 
-def _fault(one: Opportunity, gpus: int) -> str:
+def _fault(one: Recommendation, gpus: int) -> str:
     if one.kind == FAULTY.name:
         return agreeing(_MEND, gpus)
     return _LOOK if one.evidence[0].category == "coverage" else _COOL

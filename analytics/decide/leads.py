@@ -101,9 +101,9 @@ ANY = ""
 """In a claim: whoever holds the GPU."""
 
 
-def opportunity_id(finding: Finding) -> str:
-    """That of the opportunity which a finding leads: its own with another letter."""
-    return "O" + finding.finding_id[1:]
+def recommendation_id(finding: Finding) -> str:
+    """That of the recommendation which a finding leads: its own with another letter."""
+    return "R" + finding.finding_id[1:]
 
 
 _SCHEMA = {
@@ -112,18 +112,18 @@ _SCHEMA = {
     "holder": pl.String,
     "least_ms": pl.Int64,
     "place": pl.Int64,
-    "opportunity": pl.String,
+    "recommendation": pl.String,
 }
 
 
 @dataclass(frozen=True)
 class Claims:
-    """What every opportunity claims: gpu, state, holder (ANY for whoever), least_ms, place (the lower first) and opportunity."""
+    """What every recommendation claims: gpu, state, holder (ANY for whoever), least_ms, place (the lower first) and recommendation."""
 
     frame: pl.DataFrame
 
     def assigned(self, pieces: pl.DataFrame) -> pl.DataFrame:
-        """The pieces with `opportunity`, null where nothing claims them, and `place`.
+        """The pieces with `recommendation`, null where nothing claims them, and `place`.
 
         Args:
             pieces: gpu, state, holder (as in `pieces_of`) and spell_ms, how long their whole interval lasts.
@@ -136,15 +136,15 @@ class Claims:
             met.filter(pl.col("spell_ms") >= pl.col("least_ms")).sort("piece", "place").unique("piece", keep="first")
         )
         return keyed.join(
-            first.select("piece", "opportunity", "place"), on="piece", how="left", maintain_order="left"
+            first.select("piece", "recommendation", "place"), on="piece", how="left", maintain_order="left"
         ).drop("piece")
 
 
 @dataclass(frozen=True)
 class TimeClaim:
-    """What one opportunity claims as one kind: time of these GPUs, of these holders or (None) of whoever."""
+    """What one recommendation claims as one kind: time of these GPUs, of these holders or (None) of whoever."""
 
-    opportunity: str
+    recommendation: str
     kind: WasteKind
     gpus: Sequence[str]
     holders: Sequence[str] | None
@@ -153,7 +153,7 @@ class TimeClaim:
 def claims_of(claims: Iterable[TimeClaim], held_min_ms: int) -> Claims:
     """Claims in their precedence, the first first; `held_min_ms` is `findings.held_min`."""
     rows = [
-        (gpu, state, holder, held_min_ms if each.kind.spelled else 0, place, each.opportunity)
+        (gpu, state, holder, held_min_ms if each.kind.spelled else 0, place, each.recommendation)
         for place, each in enumerate(claims)
         for gpu in each.gpus
         for state in each.kind.states
@@ -171,12 +171,12 @@ def holders_of(finding: Finding, kind: WasteKind) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class Lead:
-    """What an opportunity stands on, before it is priced: a finding, a packing, or GPUs out of order or spare without either.
+    """What a recommendation stands on, before it is priced: a finding, a packing, or GPUs out of order or spare without either.
 
     `gpus` is what it claims, `now` what of it can be acted on at the end of the window.
     """
 
-    opportunity_id: str
+    recommendation_id: str
     kind: WasteKind
     finding: Finding | None
     gpus: tuple[str, ...]
@@ -188,7 +188,7 @@ class Lead:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What is decided for the whole fleet; parts of it are priced by `opportunities_in`. Deadlines count from `told_ms`."""
+    """What is decided for the whole fleet; parts of it are priced by `recommendations_in`. Deadlines count from `told_ms`."""
 
     review: Review
     deadlines: Deadlines
@@ -201,7 +201,7 @@ class Decisions:
     for_people: bool
 
     def wasted(self, stretches: pl.DataFrame) -> pl.DataFrame:
-        """Return the priced pieces of ledger rows with the opportunity that claims each.
+        """Return the priced pieces of ledger rows with the recommendation that claims each.
 
         `waste_ms` and `waste_amount` are the wasted part, and `open_ms` what of it point samples alone call idle.
         """
@@ -225,14 +225,14 @@ class Decisions:
 
     @cached_property
     def now(self) -> pl.DataFrame:
-        """Which opportunity acts on which GPU at the end of the window, each GPU once: opportunity, gpu."""
+        """Which recommendation acts on which GPU at the end of the window, each GPU once: recommendation, gpu."""
         rows = [(key, gpu) for key, lead in self.leads.items() for gpu in lead.now]
-        return pl.DataFrame(rows, schema={"opportunity": pl.String, "gpu": pl.String}, orient="row")
+        return pl.DataFrame(rows, schema={"recommendation": pl.String, "gpu": pl.String}, orient="row")
 
     @cached_property
     def evidence(self) -> Mapping[str, tuple[Finding, ...]]:
-        """By opportunity the findings about its time, the one that leads first; a weaker one stands under each that took time from it."""
-        by_id = {opportunity_id(each): each for each in self.review.findings}
+        """By recommendation the findings about its time, the one that leads first; a weaker one stands under each that took time from it."""
+        by_id = {recommendation_id(each): each for each in self.review.findings}
         found = {key: [] if lead.finding is None else [lead.finding] for key, lead in self.leads.items()}
         for winner, other in _overlaps(self.claims.frame):
             if other in by_id and by_id[other] not in found[winner]:
@@ -241,12 +241,12 @@ class Decisions:
 
     @cached_property
     def time_now(self) -> Mapping[str, float]:
-        """By opportunity its time in the window on the GPUs to act on: wasted, or in use where another card is proposed."""
+        """By recommendation its time in the window on the GPUs to act on: wasted, or in use where another card is proposed."""
         return _time_on_now(self, self.review.context.inside.stretches)
 
     @cached_property
     def swings(self) -> Mapping[str, tuple[float, float, float]]:
-        """By opportunity the least, the mean and the most of its time in the last weeks, over that of the window, each in an hour."""
+        """By recommendation the least, the mean and the most of its time in the last weeks, over that of the window, each in an hour."""
         return _swings(self)
 
 
@@ -292,7 +292,13 @@ def _add_changes(book: _Book, review: Review, sizing: RightSizing) -> None:
     for packing in sizing.packings:
         book.add(
             Lead(
-                packing.opportunity_id, OVERSIZED, None, packing.gpus, packing.gpus, packing.confidence, packing=packing
+                packing.recommendation_id,
+                OVERSIZED,
+                None,
+                packing.gpus,
+                packing.gpus,
+                packing.confidence,
+                packing=packing,
             )
         )
     for finding in (*sizing.moves, *_of_kind(review.findings, OVERSIZED)):
@@ -327,14 +333,14 @@ class _Book:
 
     def add(self, lead: Lead, holders: Sequence[str] | None = None) -> None:
         """A lead with its first claim; what it acts on is what nothing before it does."""
-        self.claims.append(TimeClaim(lead.opportunity_id, lead.kind, lead.gpus, holders))
+        self.claims.append(TimeClaim(lead.recommendation_id, lead.kind, lead.gpus, holders))
         now = () if self._is_unseen else tuple(gpu for gpu in lead.now if gpu not in self._taken)
         self._taken.update(now)
-        before = self.leads.get(lead.opportunity_id)
+        before = self.leads.get(lead.recommendation_id)
         if before is None or not before.now:
-            self.leads[lead.opportunity_id] = replace(lead, now=now)
+            self.leads[lead.recommendation_id] = replace(lead, now=now)
         else:  # of two kinds: allocated here, held there
-            self.leads[lead.opportunity_id] = replace(before, now=(*before.now, *now))
+            self.leads[lead.recommendation_id] = replace(before, now=(*before.now, *now))
 
     def add_finding(self, finding: Finding, kind: WasteKind, now: Sequence[str] | None = None) -> None:
         """The lead of a finding; what somebody put off takes its GPUs, so that no weaker finding asks for them."""
@@ -342,7 +348,7 @@ class _Book:
         if finding.status == "suppressed":
             self._taken.update(wanted)
             wanted = ()
-        lead = Lead(opportunity_id(finding), kind, finding, finding.gpus, wanted, finding.confidence)
+        lead = Lead(recommendation_id(finding), kind, finding, finding.gpus, wanted, finding.confidence)
         self.add(lead, holders_of(finding, kind))
 
     def _still_of(self, finding: Finding, gpus: Sequence[str]) -> tuple[str, ...]:
@@ -357,7 +363,7 @@ class _Book:
         about = tuple(gpu for gpu in finding.reclaimable_gpus if gpu in self._if_all_go.safe_gpus)
         now = tuple(gpu for gpu in self.with_state(about, kind.states) if gpu in self._found.safe_gpus)
         pool = _pool_of(now, self._found)
-        self.add(Lead(opportunity_id(finding), kind, finding, about, now, finding.confidence, pool))
+        self.add(Lead(recommendation_id(finding), kind, finding, about, now, finding.confidence, pool))
 
     def add_spare(self, findings: Sequence[Finding]) -> None:
         """The leads of free GPUs that can go: of the pool's finding, or of their own where it has none."""
@@ -368,7 +374,7 @@ class _Book:
             if not about:
                 continue
             finding, kept = told.get((pool.pool, pool.model)), left[pool.pool, pool.model]
-            key = own_key("surplus", f"{pool.pool}\0{pool.model}") if finding is None else opportunity_id(finding)
+            key = own_key("surplus", f"{pool.pool}\0{pool.model}") if finding is None else recommendation_id(finding)
             confidence = Confidence((_small(pool),)) if finding is None else finding.confidence
             now = tuple(gpu for gpu in about if gpu in kept.safe_gpus)
             self.add(Lead(key, SURPLUS, finding, about, now, confidence, kept))
@@ -389,7 +395,7 @@ def _sizing(review: Review, book: _Book, packed: Sequence[Packing] | None) -> Ri
 
 
 def _faulty(context: Context) -> dict[str, tuple[str, ...]]:
-    """By opportunity the GPUs of a host that were out of order for long enough to be repaired."""
+    """By recommendation the GPUs of a host that were out of order for long enough to be repaired."""
     rows = context.inside.stretches.filter(
         pl.col("state").is_in(FAULTY.states)
         & (pl.col("stretch_end") - pl.col("stretch_start") >= context.settings.held_min_ms)
@@ -399,7 +405,7 @@ def _faulty(context: Context) -> dict[str, tuple[str, ...]]:
 
 
 def own_key(kind: str, subject: str) -> str:
-    return "O-" + hashlib.sha256(f"{kind}\0{subject}".encode()).hexdigest()[:10]
+    return "R-" + hashlib.sha256(f"{kind}\0{subject}".encode()).hexdigest()[:10]
 
 
 def _small(pool: PoolReclaimable) -> str:
@@ -428,19 +434,23 @@ def _pool_of(gpus: Sequence[str], found: Reclaimable) -> PoolReclaimable | None:
 
 
 def _overlaps(claims: pl.DataFrame) -> list[tuple[str, str]]:
-    """Pairs of opportunities that claim the same time: the first of the precedence, and each other one."""
-    keys = claims.select("gpu", "state", "holder", "place", "opportunity")
+    """Pairs of recommendations that claim the same time: the first of the precedence, and each other one."""
+    keys = claims.select("gpu", "state", "holder", "place", "recommendation")
     met = keys.join(keys, on=("gpu", "state"), suffix="_other").filter(
         (pl.col("place") < pl.col("place_other"))
         & ((pl.col("holder") == pl.col("holder_other")) | (pl.col("holder") == ANY) | (pl.col("holder_other") == ANY))
     )
-    first = met.sort("place").unique(("gpu", "state", "holder_other", "opportunity_other"), keep="first")
+    first = met.sort("place").unique(("gpu", "state", "holder_other", "recommendation_other"), keep="first")
     pairs = (
-        first.group_by("opportunity", "opportunity_other")
+        first.group_by("recommendation", "recommendation_other")
         .agg(pl.col("place_other").min())
-        .sort("place_other", "opportunity")
+        .sort("place_other", "recommendation")
     )
-    return [(one, other) for one, other in pairs.select("opportunity", "opportunity_other").iter_rows() if one != other]
+    return [
+        (one, other)
+        for one, other in pairs.select("recommendation", "recommendation_other").iter_rows()
+        if one != other
+    ]
 
 
 def _swings(decisions: Decisions) -> Mapping[str, tuple[float, float, float]]:
@@ -470,15 +480,15 @@ def _swings(decisions: Decisions) -> Mapping[str, tuple[float, float, float]]:
 
 
 def _time_on_now(decisions: Decisions, stretches: pl.DataFrame) -> dict[str, float]:
-    """By opportunity the time on the GPUs to act on now: wasted, or in use where another card is proposed."""
+    """By recommendation the time on the GPUs to act on now: wasted, or in use where another card is proposed."""
     rows = stretches.filter(
         pl.col("gpu").is_in(decisions.now["gpu"].implode()) & pl.col("state").is_in((*WASTED, *IN_USE))
     )
     keys = {key for key, lead in decisions.leads.items() if lead.kind is OVERSIZED}
-    own = decisions.wasted(rows).join(decisions.now, on=("opportunity", "gpu"))
+    own = decisions.wasted(rows).join(decisions.now, on=("recommendation", "gpu"))
     counted = (
-        pl.when(pl.col("opportunity").is_in(list(keys)))
+        pl.when(pl.col("recommendation").is_in(list(keys)))
         .then("gpu_ms")
         .otherwise(pl.col("waste_ms") - pl.col("open_ms"))
     )
-    return dict(own.group_by("opportunity").agg(counted.sum()).iter_rows())
+    return dict(own.group_by("recommendation").agg(counted.sum()).iter_rows())

@@ -1,4 +1,4 @@
-"""The wasted time of a window in whole cents: what of it is whose opportunity, and what no opportunity can act on."""
+"""The wasted time of a window in whole cents: what of it is whose recommendation, and what no recommendation can act on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from analytics.states import WASTED
 class Waste:
     """The wasted time of a window and its whole cents: unavailable, free, reserved, held, and the unused part of low.
 
-    `rest_ms` and `rest_cents` of it are what no opportunity can act on: pauses, the reserve, fragments. `open_ms` and `open_cents`
+    `rest_ms` and `rest_cents` of it are what no recommendation can act on: pauses, the reserve, fragments. `open_ms` and `open_cents`
     of it are idle by point samples alone. Cents are None where nothing has a price; `unpriced_ms` is in no sum of money.
     """
 
@@ -41,7 +41,7 @@ class Waste:
 
     @property
     def not_actionable_ms(self) -> float:
-        """What no opportunity can act on."""
+        """What no recommendation can act on."""
         return sum(self.rest_ms.values())
 
     @property
@@ -51,8 +51,8 @@ class Waste:
 
 
 def with_off_peak(pieces: pl.DataFrame) -> pl.DataFrame:
-    """The pieces with free time that nothing claims cut in two: in off-peak hours, which is that opportunity's, and outside."""
-    open_to_use = pl.col("opportunity").is_null() & (pl.col("state") == "free") & (pl.col(SHARE) > 0)
+    """The pieces with free time that nothing claims cut in two: in off-peak hours, which is that recommendation's, and outside."""
+    open_to_use = pl.col("recommendation").is_null() & (pl.col("state") == "free") & (pl.col(SHARE) > 0)
     cut, whole = pieces.filter(open_to_use), pieces.filter(~open_to_use.fill_null(value=False))
     if cut.is_empty():
         return pieces
@@ -64,19 +64,19 @@ def with_off_peak(pieces: pl.DataFrame) -> pl.DataFrame:
         *times,
         amount=inside,
         waste_amount=inside,
-        opportunity=pl.col("pool").replace_strict(keys, return_dtype=pl.String),
+        recommendation=pl.col("pool").replace_strict(keys, return_dtype=pl.String),
     )
     rest = cut.with_columns(*others, amount=pl.col("amount") - inside, waste_amount=pl.col("waste_amount") - inside)
     return pl.concat([whole, part, rest])
 
 
 def wasted_cents(pieces: pl.DataFrame) -> dict[tuple[str, str], int]:
-    """Whole cents of the wasted time by state and opportunity, empty for what none claims; they add up to the ledger's of each state.
+    """Whole cents of the wasted time by state and recommendation, empty for what none claims; they add up to the ledger's of each state.
 
-    Every state's cents are those of `Accounts`; in them used and wasted part, and in the latter the opportunities.
+    Every state's cents are those of `Accounts`; in them used and wasted part, and in the latter the recommendations.
     """
-    known = pieces.filter(pl.col("amount").is_not_null()).with_columns(pl.col("opportunity").fill_null(""))
-    wasted = known.group_by("state", "opportunity").agg(pl.col("waste_amount").sum())
+    known = pieces.filter(pl.col("amount").is_not_null()).with_columns(pl.col("recommendation").fill_null(""))
+    wasted = known.group_by("state", "recommendation").agg(pl.col("waste_amount").sum())
     used = known.group_by("state").agg((pl.col("amount") - pl.col("waste_amount")).sum())
     amounts: dict[tuple[str, ...], int] = {
         (state, "wasted", key): amount for state, key, amount in wasted.iter_rows() if state in WASTED
@@ -99,7 +99,7 @@ def waste_of(pieces: pl.DataFrame, cents: Mapping[tuple[str, str], int], currenc
     return Waste(
         state_ms=by_state(pieces),
         state_cents=all_cents if priced else None,
-        rest_ms=by_state(pieces.filter(pl.col("opportunity").is_null())),
+        rest_ms=by_state(pieces.filter(pl.col("recommendation").is_null())),
         rest_cents=rest_cents if priced else None,
         open_ms=float(pieces["open_ms"].sum()),
         open_cents=rounded(round(open_amount)) if priced else None,

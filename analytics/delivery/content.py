@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from analytics.decide.opportunities import Opportunity
+from analytics.decide.recommendations import Recommendation
 from analytics.delivery.channels import safe as file_safe
 from analytics.delivery.model import Brief, BriefLine, Message, MessagePart
 from analytics.language.language import Language, Sentence, SentenceList
@@ -15,7 +15,7 @@ from analytics.report.model import Report
 from analytics.report.weeks import Week
 from analytics.scope import Scope
 from analytics.tables.facts import facts
-from analytics.tables.opportunities import a_year, deadline_day, decision, saving_words, who_acts
+from analytics.tables.recommendations import a_year, deadline_day, decision, saving_words, who_acts
 from analytics.tables.wording import TITLE, asked_for, headline, scope_parts
 
 MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
@@ -90,7 +90,7 @@ def _asks(report: Report) -> Iterator[Sentence]:
     if report.is_empty:
         yield tr("Nothing observed")
         return
-    found = report.opportunities
+    found = report.recommendations
     currency = found.waste.currency
     going = sum(len(each.gpus_now) for each in found.ranked if each.action == "return")
     give = tr_many("Give back {number} GPU", "Give back {number} GPUs", going)
@@ -126,7 +126,7 @@ def _title(report: Report, week: Week) -> Sentence:
 
 
 def _brief(report: Report, week: Week, language: Language) -> Brief:
-    ranked = report.opportunities.ranked
+    ranked = report.recommendations.ranked
     rest = len(ranked) - _TOP
     more = tr_many("and {number} more decision in the report", "and {number} more decisions in the report", rest)
     return Brief(
@@ -149,7 +149,7 @@ def _window(report: Report, language: Language) -> str:
     return language.translate(SentenceList([told[language.translate("window")], *beside]))
 
 
-def line(each: Opportunity, language: Language) -> BriefLine:
+def line(each: Recommendation, language: Language) -> BriefLine:
     """A decision as a chat shows it, with what it saves."""
     text = decision(each)
     if each.saving is not None:
@@ -160,6 +160,6 @@ def line(each: Opportunity, language: Language) -> BriefLine:
         owner=who_acts(each),
         when=deadline_day(each.deadline_ms),
         grade=tr(each.confidence.grade),
-        key=each.opportunity_id,
+        key=each.recommendation_id,
     )
-    return BriefLine(each.opportunity_id, language.translate(text), language.translate(detail))
+    return BriefLine(each.recommendation_id, language.translate(text), language.translate(detail))

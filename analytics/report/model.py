@@ -15,7 +15,7 @@ from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.actions import load_actions
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.leads import Decisions, decide
-from analytics.decide.opportunities import Opportunities, opportunities_in
+from analytics.decide.recommendations import Recommendations, recommendations_in
 from analytics.decide.review import Review, RuleFindings, find_in_window, is_in_scope, names_others, with_actions
 from analytics.decide.right_sizing import RightSizing
 from analytics.intervals import by_day, by_hour
@@ -66,7 +66,7 @@ class Report:
     ranks those among everybody in its pool; who was given more outside the scope has none. `quality` is about the whole lake, and nothing in an edition for people: it names others.
     `known` is from when to when the lake has rows at all, `fleet_was_seen` whether it has any in the window. `seen` is how much
     of the window was observed, `seen_before` the same of the four weeks before, the newest first; none where the window is no
-    week. `weeks` are the week itself and a quarter of a year before it, the newest first; `goals` are judged by those. `floors` are what idle cards draw, where point samples make anybody ask. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `opportunities` are the decisions that all of it leads to.
+    week. `weeks` are the week itself and a quarter of a year before it, the newest first; `goals` are judged by those. `floors` are what idle cards draw, where point samples make anybody ask. `groups` are totals by what they are grouped by: pool, model, day, holder; `hours` those of each hour of a short window, by its first millisecond. `recommendations` are the decisions that all of it leads to.
     """
 
     lake: str | None
@@ -92,7 +92,7 @@ class Report:
     holders: tuple[UserFigures, ...]
     reclaimable: tuple[SurplusInterval, ...]
     off_peak: tuple[OffPeak, ...]
-    opportunities: Opportunities
+    recommendations: Recommendations
     film: Film
     known: Window
     fleet_was_seen: bool
@@ -124,7 +124,7 @@ class Report:
     @property
     def right_sizing(self) -> RightSizing:
         """What is proposed for each work of the scope, once: packings and moves to other cards."""
-        return self.opportunities.sizing
+        return self.recommendations.sizing
 
     @property
     def is_empty(self) -> bool:
@@ -209,8 +209,8 @@ class Whole:
         deadlines = Deadlines.of(settings, time_zone(settings.text("report.timezone")))
         return decide(self.review, deadlines, for_people=for_people)
 
-    def opportunities(self, scope: Scope, part: WindowLedger) -> Opportunities:
-        """The opportunities in what a scope leaves; those of people name nobody else."""
+    def recommendations(self, scope: Scope, part: WindowLedger) -> Recommendations:
+        """The recommendations in what a scope leaves; those of people name nobody else."""
         owners = self.money.owners
         named = [
             each
@@ -219,7 +219,7 @@ class Whole:
             and not (scope.is_personal and names_others(each, scope, owners))
         ]
         decided = self.decisions_for_people if scope.is_personal else self.decisions
-        return opportunities_in(decided, part.inside.stretches, about=named)
+        return recommendations_in(decided, part.inside.stretches, about=named)
 
     @cached_property
     def plan(self) -> Planning:
@@ -383,7 +383,7 @@ def edition_of(whole: Whole, asked: Asked, part: WindowLedger | None = None) -> 
         holders=holders(everybody, money.accounts, lambda name: money.owners.team(name, None)),
         reclaimable=() if scope.is_personal else surplus_intervals(found.findings),
         off_peak=() if scope.is_personal else _off_peak(ledger, asked, inventory),
-        opportunities=whole.opportunities(scope, part),
+        recommendations=whole.recommendations(scope, part),
         film=film(spans, part.summary.since_ms, part.summary.until_ms),
         known=_known(ledger),
         fleet_was_seen=not ledger.inside.stretches.is_empty(),
@@ -417,8 +417,8 @@ def after_actions(report: Report, whole: Whole, part: WindowLedger) -> Report:
     """The same report after people did something about its findings; `part` is what it was made of."""
     found = _part_of(whole, report.scope, part.inside.stretches)
     groups = () if report.scope.is_personal else surplus_intervals(found.findings)
-    decided = whole.opportunities(report.scope, part)
-    return replace(report, review=found, reclaimable=groups, opportunities=decided)
+    decided = whole.recommendations(report.scope, part)
+    return replace(report, review=found, reclaimable=groups, recommendations=decided)
 
 
 def _part_of(whole: Whole, scope: Scope, spans: pl.DataFrame) -> Review:

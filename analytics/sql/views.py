@@ -17,7 +17,7 @@ from analytics.report.model import Whole
 from analytics.scope import Scope
 from analytics.states import WASTED
 from analytics.tables.finding_list import FINDING_COLUMNS
-from analytics.tables.opportunities import DECISION_COLUMNS
+from analytics.tables.recommendations import DECISION_COLUMNS
 from analytics.tables.table import record
 from analytics.window import WindowLedger
 from fallow import schema
@@ -135,7 +135,7 @@ def _recommendations(basis: SqlBasis) -> pl.DataFrame:
             "saving_high": None if each.saving is None else each.saving.high,
             "findings": [found.finding_id for found in each.evidence],
         }
-        for each in basis.whole.opportunities(basis.scope, basis.part).listed
+        for each in basis.whole.recommendations(basis.scope, basis.part).listed
     ]
     return _frame(rows, RECOMMENDATIONS)
 

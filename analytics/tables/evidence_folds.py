@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analytics.decide.opportunities import Opportunity
+from analytics.decide.recommendations import Recommendation
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, Number, Share, Span
@@ -13,7 +13,7 @@ from analytics.report.model import Report
 from analytics.tables.evidence_text import evidence
 from analytics.tables.finding_heading import heading
 from analytics.tables.findings import notes, notified, whose
-from analytics.tables.opportunities import decision
+from analytics.tables.recommendations import decision
 from analytics.tables.table import Cell, Fold, Table
 from analytics.workloads.model import Finding
 
@@ -26,7 +26,7 @@ _NAMED, _NAMED_UNRANKED = 6, 2
 
 def evidence_folds(report: Report) -> Table | None:
     """A fold for each decision, those that are ranked first; None where there is none."""
-    listed = report.opportunities.listed
+    listed = report.recommendations.listed
     if not listed:
         return None
     return Table(
@@ -42,7 +42,7 @@ def evidence_folds(report: Report) -> Table | None:
 def _folds(report: Report) -> Iterator[Fold]:
     """The finding that leads each ranked one in full, once; others by name."""
     told: set[str] = set()
-    for place, each in enumerate(report.opportunities.listed):
+    for place, each in enumerate(report.recommendations.listed):
         found = _evidence(each, report)
         lines: list[str] = []
         for finding in found[:_FINDINGS] if each.ranked and place < _IN_FULL else ():
@@ -56,7 +56,7 @@ def _folds(report: Report) -> Iterator[Fold]:
         if rest:
             lines.append(tr("findings behind it: {findings}", findings=SentenceList(rest, ", ")))
         yield Fold(
-            key=each.opportunity_id,
+            key=each.recommendation_id,
             title=decision(each),
             facts=tuple(_facts(each)),
             lines=tuple(lines),
@@ -64,7 +64,7 @@ def _folds(report: Report) -> Iterator[Fold]:
         )
 
 
-def _evidence(each: Opportunity, report: Report) -> tuple[Finding, ...]:
+def _evidence(each: Recommendation, report: Report) -> tuple[Finding, ...]:
     """Its findings; an edition for people has those alone that it may name."""
     if not report.scope.is_personal:
         return each.evidence
@@ -72,7 +72,7 @@ def _evidence(each: Opportunity, report: Report) -> tuple[Finding, ...]:
     return tuple(finding for finding in each.evidence if finding.finding_id in own)
 
 
-def _facts(each: Opportunity) -> Iterator[tuple[str, Cell]]:
+def _facts(each: Recommendation) -> Iterator[tuple[str, Cell]]:
     """What its row in the tables does not say."""
     risk, gpus = each.risk, each.gpus_now or each.gpus
     if risk.probability is not None and risk.within_ms is not None:

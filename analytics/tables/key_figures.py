@@ -9,8 +9,8 @@ from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.report.model import Report
 from analytics.tables.finding_heading import at_most
-from analytics.tables.opportunities import a_year
 from analytics.tables.point_samples import useful_share
+from analytics.tables.recommendations import a_year
 from analytics.tables.table import Cell
 
 
@@ -27,13 +27,13 @@ class KeyFigure:
 def key_figures(report: Report) -> tuple[KeyFigure, ...]:
     """The figures."""
     totals, account, currency = report.summary.totals, report.money.accounts.total, report.money.currency
-    wasted = Amount(from_cents(report.opportunities.waste.cents), currency)
+    wasted = Amount(from_cents(report.recommendations.waste.cents), currency)
     worked, low = GpuHours(totals.state_ms["active"]), GpuHours(totals.state_ms["low"])
     at_work = tr("{hours} GPU-hours active, {low} at low use", hours=worked, low=low)
     efficiency = Share(account.efficiency)
     at_least = tr("{share} or more", share=efficiency) if account.leaves_open else efficiency
     useful = () if account.efficiency is None else (tr("efficiency: {share} of the allocated time", share=at_least),)
-    spent = report.opportunities.waste
+    spent = report.recommendations.waste
     unsure = spent.open_cents / spent.cents if spent.open_cents and spent.cents else 0.0
     return (
         KeyFigure(tr("Wasted"), at_most(unsure, wasted), _waste_lines(report), "held"),
@@ -45,7 +45,7 @@ def key_figures(report: Report) -> tuple[KeyFigure, ...]:
 
 def _waste_lines(report: Report) -> tuple[str, ...]:
     """Its share of what was paid, its time, and what of it is apart: of low time, and by point samples alone."""
-    spent, account, currency = report.opportunities.waste, report.money.accounts.total, report.money.currency
+    spent, account, currency = report.recommendations.waste, report.money.accounts.total, report.money.currency
     hours = tr("{hours} GPU-hours", hours=GpuHours(spent.gpu_ms))
     paid, state_cents = account.paid_cents, spent.state_cents
     if paid is None or spent.cents is None or state_cents is None:
@@ -59,7 +59,7 @@ def _waste_lines(report: Report) -> tuple[str, ...]:
 
 
 def _saved(report: Report) -> KeyFigure:
-    found = report.opportunities
+    found = report.recommendations
     saving = found.saving
     label, unsure = tr("Worth a year"), len(found.to_look_at)
     look = tr_many("{number} more thing to look at", "{number} more things to look at", unsure)
@@ -78,9 +78,9 @@ def _saved(report: Report) -> KeyFigure:
 
 def _given_back(report: Report) -> KeyFigure:
     """What is safe to give back; of people, who give no pool's GPUs back, what the decisions are about now."""
-    found = report.opportunities.reclaimable
+    found = report.recommendations.reclaimable
     if found is None:
-        gpus = {gpu for each in report.opportunities.ranked for gpu in each.gpus_now}
+        gpus = {gpu for each in report.recommendations.ranked for gpu in each.gpus_now}
         return KeyFigure(tr("To act on now"), Number(len(gpus)), (tr("GPUs"), _as_of(report)), "free")
     label = tr("Safe to give back now")
     if found.unseen_since_ms is not None:

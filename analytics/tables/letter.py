@@ -14,7 +14,7 @@ from analytics.language.quantities import Amount, Day, GpuHours, Moment, Quantit
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.evidence_text import evidence
 from analytics.tables.finding_heading import cost_words, heading
-from analytics.tables.opportunities import deadline_day, saving_words
+from analytics.tables.recommendations import deadline_day, saving_words
 from analytics.workloads.model import Finding
 from fallow.clock import DAY_MS, WEEK_MS, utc_day
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analytics.decide.leads import opportunity_id
+from analytics.decide.leads import recommendation_id
 from analytics.decide.right_sizing import Proposal, RightSizing
 from analytics.decide.totals import saving_of
 from analytics.language.language import SentenceList
@@ -28,8 +28,8 @@ def moves(report: Report) -> Table:
     found.sort(key=lambda each: -(saving_of(each) or 0.0))  # unknown savings go last, by their cost
     rest = found[_SHOWN:]
     currency, sizing = report.money.currency, report.right_sizing
-    ranked = {each.opportunity_id for each in report.opportunities.ranked}
-    counted = [each for each in sizing.moves if opportunity_id(each) in ranked]
+    ranked = {each.recommendation_id for each in report.recommendations.ranked}
+    counted = [each for each in sizing.moves if recommendation_id(each) in ranked]
     others = _counted_elsewhere(sizing, found)
     return Table(
         name="moves",

@@ -12,7 +12,7 @@ from analytics.language.quantities import Amount, Bytes, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.report.model import Report
 from analytics.tables.names import CONFIDENCE, MODEL, POOL, place_name
-from analytics.tables.opportunities import saving_words
+from analytics.tables.recommendations import saving_words
 from analytics.tables.table import Cell, LinkedCell, Table, column, fact, flag, record_column, rows_column
 from analytics.workloads.packing import MIG, SM_ACTIVITY, PackedCard, PackedWork, Packing
 
@@ -24,7 +24,7 @@ def packing_list(report: Report) -> Table:
     """A row for each pool and model in which cards come free."""
     sizing = report.right_sizing
     found = sizing.packings
-    worth = {each.opportunity_id: each.saving for each in report.opportunities.listed}
+    worth = {each.recommendation_id: each.saving for each in report.recommendations.listed}
     return Table(
         name="packings",
         title=tr("What packing would free"),
@@ -50,10 +50,10 @@ def packing_list(report: Report) -> Table:
                 "words",
                 lambda packing: (
                     tr("not known")
-                    if (saving := worth.get(packing.opportunity_id)) is None
+                    if (saving := worth.get(packing.recommendation_id)) is None
                     else saving_words(saving, packing.currency)
                 ),
-                lambda packing: (saving := worth.get(packing.opportunity_id)) and asdict(saving),
+                lambda packing: (saving := worth.get(packing.recommendation_id)) and asdict(saving),
                 json_type="object",
             ),
             CONFIDENCE,
@@ -119,7 +119,7 @@ def _notes(found: Sequence[Packing]) -> Iterator[str]:
 _NAMES = ("holder", "account", "job")
 PACKING_COLUMNS = (
     fact("packing_id", "words", nullable=False),
-    fact("opportunity_id", "opportunity", about="The decision to pack, which says what it is worth a year."),
+    fact("recommendation_id", "recommendation", about="The decision to pack, which says what it is worth a year."),
     fact("kind", "words", about="mig or sharing."),
     fact("pool", "pool"),
     fact("model", "name"),

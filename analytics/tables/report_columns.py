@@ -11,10 +11,10 @@ from analytics.report.model import Report
 from analytics.tables.finding_list import FINDING_COLUMNS, REVERSALS
 from analytics.tables.findings import notes
 from analytics.tables.ledger_columns import LEDGER_COLUMNS, SCOPE_COLUMNS, TOTALS_COLUMNS, WINDOW_COLUMNS
-from analytics.tables.opportunities import DECISIONS, RECLAIMABLE, SAVINGS
 from analytics.tables.packings import PACKING_COLUMNS
 from analytics.tables.people import people_columns
 from analytics.tables.readiness import WAITING
+from analytics.tables.recommendations import DECISIONS, RECLAIMABLE, SAVINGS
 from analytics.tables.table import column_of, entries_column, fact, flag, record_column, rows_column
 from analytics.tables.weeks import week_columns
 from analytics.workloads.model import Finding
@@ -161,8 +161,8 @@ REPORT_COLUMNS = (
         "The thresholds in force.",
     ),
     record_column("ledger", LEDGER_COLUMNS, "", "The numbers of `fallow ledger --json`, to the digit."),
-    *(column_of("opportunities", each) for each in (DECISIONS, *SAVINGS)),
-    column_of("opportunities", RECLAIMABLE, "reclaimable_now"),
+    *(column_of("recommendations", each) for each in (DECISIONS, *SAVINGS)),
+    column_of("recommendations", RECLAIMABLE, "reclaimable_now"),
     entries_column(
         "by",
         entries_column("", record_column("", TOTALS_COLUMNS)),

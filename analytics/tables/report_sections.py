@@ -20,13 +20,13 @@ from analytics.tables.give_back import give_back
 from analytics.tables.goals import goals
 from analytics.tables.method import data_quality, how_made
 from analytics.tables.money_basis import energy, prices
-from analytics.tables.opportunities import by_group, opportunities, to_look_at, waste
 from analytics.tables.people import teams, users
 from analytics.tables.plan_endings import endings_in_report
 from analytics.tables.plan_forecast import orders_in_report
 from analytics.tables.plan_scenarios import scenarios_in_report
 from analytics.tables.plan_waits import waits_in_report
 from analytics.tables.point_samples import point_samples
+from analytics.tables.recommendations import by_group, recommendations, to_look_at, waste
 from analytics.tables.table import Table
 from analytics.tables.trends import trends
 from analytics.tables.waterfall import waterfall
@@ -47,34 +47,36 @@ class Chapter:
 
 def give_back_now(report: Report) -> Table | None:
     """What can be given back; None in an edition for people, who have no pools."""
-    found = report.opportunities.reclaimable
+    found = report.recommendations.reclaimable
     return None if found is None else give_back(found)
 
 
 def ranked(report: Report) -> Table:
     """The decisions in a few columns; the rest stands behind each."""
-    return opportunities(report.opportunities, in_brief=True)
+    return recommendations(report.recommendations, in_brief=True)
 
 
 def unranked(report: Report) -> Table | None:
     """What is to be looked at."""
-    return to_look_at(report.opportunities)
+    return to_look_at(report.recommendations)
 
 
 def wasted(report: Report) -> Table:
     """How the decisions add up to the waste."""
-    return waste(report.opportunities)
+    return waste(report.recommendations)
 
 
 def by_owner(report: Report) -> Table | None:
     """What the decisions of each who acts come to; None where there are none."""
-    return by_group(report.opportunities, "owner") if report.opportunities.ranked else None
+    return by_group(report.recommendations, "owner") if report.recommendations.ranked else None
 
 
 def by_pool(report: Report) -> Table | None:
     """The same of each pool; None in an edition for people, who have no pools."""
     return (
-        by_group(report.opportunities, "pool") if report.opportunities.ranked and not report.scope.is_personal else None
+        by_group(report.recommendations, "pool")
+        if report.recommendations.ranked and not report.scope.is_personal
+        else None
     )
 
 

@@ -35,7 +35,7 @@ from fallow.clock import HOUR_MS, SECOND_MS, format_ms
 
 JsonType = Literal["string", "number", "integer", "boolean", "array", "object"]
 Kind = Literal[
-    "name", "pool", "gpu", "host", "holder", "team", "finding", "opportunity",  # names, which pages may link
+    "name", "pool", "gpu", "host", "holder", "team", "finding", "recommendation",  # names, which pages may link
     "state", "grade", "words", "sentence", "moment",
     "bar",
     "gpu_hours", "money", "share", "share_bar", "count", "number", "duration",
@@ -60,7 +60,7 @@ class StateBar:
 
 @dataclass(frozen=True)
 class LinkedCell(Quantity):
-    """A text that pages link to what it is about: a `to` of gpu, host, holder, team, finding or opportunity, and its `key`.
+    """A text that pages link to what it is about: a `to` of gpu, host, holder, team, finding or recommendation, and its `key`.
 
     `aside` is said behind it, smaller.
     """

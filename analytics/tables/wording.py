@@ -13,9 +13,9 @@ from analytics.scope import Scope
 from analytics.states import UNUSED
 from analytics.tables.facts import silent_host_names
 from analytics.tables.give_back import give_back_sentence
-from analytics.tables.opportunities import saving_headline
 from analytics.tables.point_samples import every, state_share, useful_share
 from analytics.tables.readiness import waiting
+from analytics.tables.recommendations import saving_headline
 
 TITLE = tr("GPU waste report")
 
@@ -90,7 +90,7 @@ def asked_for(report: Report) -> str:
     """
     if report.is_empty:
         return ""
-    found, last_ms = report.opportunities, report.seen.last_ms
+    found, last_ms = report.recommendations, report.seen.last_ms
     back = [] if found.reclaimable is None else [give_back_sentence(found.reclaimable)]
     is_late = last_ms is not None and not report.seen.to_the_end
     is_late = is_late and (found.reclaimable is None or found.reclaimable.unseen_since_ms is None)

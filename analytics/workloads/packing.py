@@ -96,7 +96,7 @@ class Packing:
     """What would be freed in one pool of one model, and how.
 
     `saving` is the price of the time that the moved works spent on the freed GPUs in the window, None while a price is missing; what
-    that is worth a year its opportunity says. Time in which those GPUs were idle is not in it. `at_most` is what no packing
+    that is worth a year its recommendation says. Time in which those GPUs were idle is not in it. `at_most` is what no packing
     of these works could free more than: the same number where the best is proven.
     """
 
@@ -119,9 +119,9 @@ class Packing:
         return "P-" + hashlib.sha256(f"{self.kind}\0{self.pool}\0{self.model}".encode()).hexdigest()[:10]
 
     @property
-    def opportunity_id(self) -> str:
+    def recommendation_id(self) -> str:
         """That of the decision to pack, which has the same digits."""
-        return "O" + self.packing_id[1:]
+        return "R" + self.packing_id[1:]
 
     @property
     def works(self) -> tuple[PackedWork, ...]:

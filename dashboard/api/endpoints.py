@@ -15,7 +15,7 @@ from analytics.tables.accounts import ACCOUNT_COLUMNS, PricedAccount, priced_acc
 from analytics.tables.finding_list import FINDING_COLUMNS
 from analytics.tables.gpu_ledger import GPU_COLUMNS, GpuLedger, gpu_ledger
 from analytics.tables.ledger_columns import LEDGER_COLUMNS
-from analytics.tables.opportunities import DECISION_COLUMNS, RECLAIMABLE, SAVINGS
+from analytics.tables.recommendations import DECISION_COLUMNS, RECLAIMABLE, SAVINGS
 from analytics.tables.report_columns import OBSERVED_COLUMNS, with_notes
 from analytics.tables.table import Column, fact
 from dashboard.api.parameters import (
@@ -24,8 +24,8 @@ from dashboard.api.parameters import (
     GPU,
     HOLDER,
     HOST,
-    OPPORTUNITY,
     PAGING,
+    RECOMMENDATION,
     WINDOW_AND_SCOPE,
     Parameter,
     ReadRequest,
@@ -125,23 +125,23 @@ ENDPOINTS = (
         ),
     ),
     ApiEndpoint(
-        "opportunities",
+        "recommendations",
         "the decisions, those that save most first, with their evidence and risk: `fallow recommendations --json`",
         DECISION_COLUMNS,
         EndpointRows(
-            lambda view, _: view.opportunities.listed,
+            lambda view, _: view.recommendations.listed,
             {
-                OPPORTUNITY: lambda item, value: item.opportunity_id == value,
+                RECOMMENDATION: lambda item, value: item.recommendation_id == value,
                 FINDING: lambda item, value: value in {each.finding_id for each in item.evidence},
                 **_ABOUT_GPUS,
             },
         ),
     ),
     ApiEndpoint(
-        "opportunities_totals",
+        "recommendations_totals",
         "what the decisions save together, how the waste adds up, and what can be given back of which pool",
         (*SAVINGS, RECLAIMABLE),
-        lambda view: view.opportunities,
+        lambda view: view.recommendations,
         has_figures=True,
     ),
     ApiEndpoint(

@@ -43,7 +43,7 @@ _KEPT_MS = 3_600_000
 _INSTRUCTIONS = (
     "Reads what fallow knows of a GPU fleet: the ledger of GPU time, findings and decisions. Null is unknown, 0 is measured. Every answer "
     "says its window, how new the data are (as_of) and which share was observed (coverage): tell these with any figure. Begin with "
-    "`ledger` and `opportunities_totals`; `scopes` has the names to narrow by. Commands in the answers are for people to run."
+    "`ledger` and `recommendations_totals`; `scopes` has the names to narrow by. Commands in the answers are for people to run."
 )
 
 

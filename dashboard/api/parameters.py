@@ -66,7 +66,7 @@ GPU = Parameter("gpu", "only rows about this GPU, by its UUID")
 HOST = Parameter("host", "only rows about this host")
 HOLDER = Parameter("holder", "only rows about this user")
 FINDING = Parameter("finding", "only the finding of this id, or what rests on it")
-OPPORTUNITY = Parameter("opportunity", "only the opportunity of this id")
+RECOMMENDATION = Parameter("recommendation", "only the recommendation of this id")
 
 
 @dataclass(frozen=True)

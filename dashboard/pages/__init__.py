@@ -6,8 +6,8 @@ from dashboard.pages.costs import COSTS
 from dashboard.pages.detail import GPU_PAGE, HOST_PAGE
 from dashboard.pages.film import FILM
 from dashboard.pages.findings import FINDINGS
-from dashboard.pages.opportunities import OPPORTUNITIES
 from dashboard.pages.page import Page
+from dashboard.pages.recommendations import RECOMMENDATIONS
 from dashboard.pages.report import REPORT
 from dashboard.pages.settings import SETTINGS_PAGE
 from dashboard.pages.table_pages import ALLOCATION, CAPACITY, COMPARE, OVERVIEW, QUALITY, RIGHT_SIZE, WAITS
@@ -16,7 +16,7 @@ from dashboard.pages.what_if import WHAT_IF
 
 PAGES: tuple[Page, ...] = (
     OVERVIEW,
-    OPPORTUNITIES,
+    RECOMMENDATIONS,
     FILM,
     FINDINGS,
     USERS,

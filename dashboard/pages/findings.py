@@ -208,7 +208,7 @@ def _words(view: View) -> str:
         if found.findings
         else tr("No findings: no rule that has enough history found anything in this window.")
     )  # fmt: skip
-    given = view.opportunities.reclaimable
+    given = view.recommendations.reclaimable
     hidden = len(report.review.suppressed)
     return SentenceList(
         [

@@ -30,7 +30,6 @@ from analytics.tables.idle import idle
 from analytics.tables.method import data_quality, first_remarks
 from analytics.tables.moves import moves
 from analytics.tables.off_peak import off_peak
-from analytics.tables.opportunities import first_opportunities
 from analytics.tables.packings import packed_cards, packing_list
 from analytics.tables.palette import Palette
 from analytics.tables.plan_allocation import owner_table, starving_table
@@ -42,6 +41,7 @@ from analytics.tables.plan_reallocation import balance_table, cannot_propose, le
 from analytics.tables.plan_uptake import uptake_table
 from analytics.tables.plan_waits import goodput_table, idle_while_waiting, wait_causes, wait_table
 from analytics.tables.point_samples import point_samples
+from analytics.tables.recommendations import first_recommendations
 from analytics.tables.table import Table
 from analytics.tables.waterfall import waterfall
 from analytics.tables.weeks import quarter
@@ -58,7 +58,7 @@ from fallow.errors import ConfigError
 
 
 def _first_decisions(view: View) -> dict[str, str]:
-    found, findings = view.opportunities, len(view.report.findings)
+    found, findings = view.recommendations, len(view.report.findings)
     decisions = tr_many(
         "{number} decision with its evidence",
         "All {number} decisions with their evidence",
@@ -69,14 +69,14 @@ def _first_decisions(view: View) -> dict[str, str]:
         "All {number} findings with evidence and commands",
         findings,
     )
-    return {"/opportunities": decisions, "/findings": evidence}
+    return {"/recommendations": decisions, "/findings": evidence}
 
 
 def _quality_link(view: View) -> dict[str, str]:
     return {"/quality": tr("The quality of the data")} if view.report.quality else {}
 
 
-_FIRST = PlacedSection(lambda view: first_opportunities(view.opportunities), onward=_first_decisions)
+_FIRST = PlacedSection(lambda view: first_recommendations(view.recommendations), onward=_first_decisions)
 _OVERVIEW = (
     of_report(waterfall),
     PlacedSection(lambda view: days(view.report, annotations_in_sight(view))),
@@ -120,7 +120,7 @@ RIGHT_SIZE = Page(
 
 def _give_back(view: View) -> Table | None:
     """The one number of what can be given back; None for people, who have no pools."""
-    given = view.opportunities.reclaimable
+    given = view.recommendations.reclaimable
     return None if given is None else give_back(given)
 
 

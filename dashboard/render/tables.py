@@ -24,11 +24,11 @@ _PATHS = {
     "holder": "/holders",
     "team": "/holders",
     "finding": "/findings",
-    "opportunity": "/opportunities",
+    "recommendation": "/recommendations",
 }
 _LED_TO = {**_PATHS, "pool": "/film"}
 """Where a LinkedCell leads; the names of pools in other tables are no links."""
-_AS_BLOCKS = ("findings", "opportunities", "put_off", "to_look_at")
+_AS_BLOCKS = ("findings", "recommendations", "put_off", "to_look_at")
 _WORDS = ("words", "sentence", "moment", "state")
 """Kinds of columns whose texts are no names."""
 

@@ -43,8 +43,8 @@ _PROXIED = {
 _ABANDONED = 200
 _READERS = 4
 _REST_S = 30
-_PAGES = ("/", "/opportunities", "/film", "/findings", "/holders", "/right-size", "/capacity", "/waits")
-KNOWN = tuple((path, "?span=7d") for path in ("/", "/opportunities", "/findings"))
+_PAGES = ("/", "/recommendations", "/film", "/findings", "/holders", "/right-size", "/capacity", "/waits")
+KNOWN = tuple((path, "?span=7d") for path in ("/", "/recommendations", "/findings"))
 """What honest readers look at meanwhile."""
 
 

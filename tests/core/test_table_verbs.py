@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from jsonschema import Draft202012Validator
 
-from analytics.commands import findings, ledger, opportunities, table_verb
+from analytics.commands import findings, ledger, recommendations, table_verb
 from analytics.commands.plan import VERBS
 from analytics.render.json_schema import object_schema
 from analytics.render.tables import FORMATS, VerbAnswer, document
@@ -57,7 +57,7 @@ WITHOUT_TABLES = {
     ("ledger",): LEDGER_COLUMNS,
     ("ledger", "--by", "pool"): ledger.GROUPED_COLUMNS,
     ("findings",): findings.COLUMNS,
-    ("recommendations",): opportunities.COLUMNS,
+    ("recommendations",): recommendations.COLUMNS,
 }
 """Verbs whose JSON is a record, with its columns."""
 CASES = [*AS_TABLES, *WITHOUT_TABLES]

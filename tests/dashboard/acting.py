@@ -69,7 +69,7 @@ class Pages:
             (name, spec)
             for name, spec in self.app.callback_map.items()
             if changed in [f"{each['id']}.{each['property']}" for each in spec["inputs"]] and "url" not in name
-            and any(each in name for each in ("acts-said", "finding-detail", "findings-grid", "opportunity-detail"))
+            and any(each in name for each in ("acts-said", "finding-detail", "findings-grid", "recommendation-detail"))
         )  # fmt: skip
         filled = {
             kind: [each | {"value": values.get(f"{each['id']}.{each['property']}")} for each in spec[kind]]

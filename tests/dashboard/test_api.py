@@ -134,10 +134,10 @@ def test_rows_are_those_of_the_commands(held: Held, capsys: pytest.CaptureFixtur
     findings = answer(held, f"findings{ALL}")["data"]
     assert findings == printed(held, capsys, "findings", "--all")["findings"]
     assert {each["finding_id"]: each["status"] for each in findings}[suppressed] == "suppressed"
-    opportunities = printed(held, capsys, "recommendations")
-    assert answer(held, f"opportunities{ALL}")["data"] == opportunities["opportunities"] != []
-    totals = answer(held, f"opportunities/totals{ALL}")["data"]
-    assert totals == {name: opportunities[name] for name in totals}
+    recommendations = printed(held, capsys, "recommendations")
+    assert answer(held, f"recommendations{ALL}")["data"] == recommendations["recommendations"] != []
+    totals = answer(held, f"recommendations/totals{ALL}")["data"]
+    assert totals == {name: recommendations[name] for name in totals}
     ledger = printed(held, capsys, "ledger", "--by", "holder")
     assert answer(held, f"accounts{ALL}&by=holder")["data"] == ledger["groups"]["rows"]
     gpus = answer(held, f"gpus{ALL}")["data"]
@@ -146,7 +146,7 @@ def test_rows_are_those_of_the_commands(held: Held, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(("path", "wanted"), [
-    ("findings", {"gpu": "b"}), ("findings", {"holder": MARKUP}), ("opportunities", {"gpu": "c"}), ("gpus", {"gpu": "d"}),
+    ("findings", {"gpu": "b"}), ("findings", {"holder": MARKUP}), ("recommendations", {"gpu": "c"}), ("gpus", {"gpu": "d"}),
     ("gpus", {"host": "none"}), ("findings", {"finding": "F-0000000000"}),
 ])  # fmt: skip
 def test_filters_leave_what_they_name(reading: Pages, path: str, wanted: dict[str, str]) -> None:
@@ -163,7 +163,7 @@ def test_filters_leave_what_they_name(reading: Pages, path: str, wanted: dict[st
 
 def test_one_thing_can_be_asked_for_by_its_id(reading: Pages) -> None:
     pages = reading
-    for path, name, key in (("findings", "finding", "finding_id"), ("opportunities", "opportunity", "id")):
+    for path, name, key in (("findings", "finding", "finding_id"), ("recommendations", "recommendation", "id")):
         own = told(pages, path + ALL)["data"][1]
         assert told(pages, f"{path}{ALL}&{name}={own[key]}")["data"] == [own]
 
@@ -171,7 +171,7 @@ def test_one_thing_can_be_asked_for_by_its_id(reading: Pages) -> None:
 @pytest.mark.parametrize("limit", [1, 3, 1000])
 def test_pages_have_each_row_once_and_in_order(reading: Pages, limit: int) -> None:
     pages = reading
-    for path in ("findings", "gpus", "opportunities", "accounts"):
+    for path in ("findings", "gpus", "recommendations", "accounts"):
         whole = told(pages, path + ALL)
         found: list[Any] = []
         cursor = ""

@@ -73,7 +73,7 @@ UNKNOWN_ID = "F-0000000000"
 
 def decision(finding_id: str) -> str:
     """The id of the decision that a finding leads."""
-    return "O" + finding_id[1:]
+    return "R" + finding_id[1:]
 
 
 Sent = dict[tuple[str, str], Any]
@@ -156,7 +156,7 @@ def two_worlds(folder: Path) -> tuple[World, World]:
         look = source.look(Query(), Reader(BOSS, ADMIN))
         assert isinstance(look, View)
         theirs = [each for each in look.report.review.findings if each.team == OTHERS]
-        led = {each.opportunity_id for each in look.report.opportunities.listed}
+        led = {each.recommendation_id for each in look.report.recommendations.listed}
         # what is done to one that leads a decision of the team's is done
         ours = [
             each.finding_id
@@ -284,7 +284,7 @@ def _more_searches(path: str, mark: str, finding: str) -> list[str]:
             "host": f"{mark}-host",
             "holder": f"{mark}-user-a",
             "finding": finding,
-            "opportunity": decision(finding),
+            "recommendation": decision(finding),
         }
         by = [f"?span=all&by={group}" for group in GROUPS] if path.endswith("/accounts") else []
         return [
@@ -315,12 +315,12 @@ def _values(world: World, mark: str, finding: str) -> dict[tuple[str, str], list
     """What a browser may send by element and property, the usual first; what follows is what a forger would send."""
     rows = [[], [finding], [world.own_finding, finding], [f"GPU-{mark}-host-0"], [{"id": finding}], "x", 7]
     pressed: dict[tuple[str, str], list[Any]] = {(f"act-{kind}", "n_clicks"): [1] for kind in KINDS}
-    pressed |= {(f"opportunity-act-{kind}", "n_clicks"): [1] for kind in KINDS}
+    pressed |= {(f"recommendation-act-{kind}", "n_clicks"): [1] for kind in KINDS}
     return pressed | {
-        ("opportunity-chosen", "data"): ["", decision(world.own_finding), decision(finding), 7],
-        ("opportunity-act-text", "value"): ["because"],
-        ("opportunity-act-until", "value"): [""],
-        ("opportunity-findings-seen", "data"): [{}, {finding: "A-1-0"}],
+        ("recommendation-chosen", "data"): ["", decision(world.own_finding), decision(finding), 7],
+        ("recommendation-act-text", "value"): ["because"],
+        ("recommendation-act-until", "value"): [""],
+        ("recommendation-findings-seen", "data"): [{}, {finding: "A-1-0"}],
         ("reserve-tried", "data"): [0, "x"],
         ("reserve", "value"): [0, 99, "x"],
         ("annotation-add", "n_clicks"): [1],

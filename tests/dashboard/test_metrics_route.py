@@ -68,18 +68,18 @@ def test_the_ledger_is_that_of_the_pages(view: View) -> None:
 
 
 def test_decisions_add_up_to_the_waste_and_to_what_they_save(view: View) -> None:
-    found, own = collected(view), view.opportunities
-    assert only(found, "fallow_opportunities") == len(own.listed) > 3
-    assert only(found, "fallow_opportunity_unconfirmed_gpu_hours") == pytest.approx(
+    found, own = collected(view), view.recommendations
+    assert only(found, "fallow_recommendations") == len(own.listed) > 3
+    assert only(found, "fallow_recommendation_unconfirmed_gpu_hours") == pytest.approx(
         sum(each.unconfirmed_ms for each in own.listed) / HOUR_MS
     )
-    assert only(found, "fallow_opportunity_gpu_hours") == pytest.approx(
+    assert only(found, "fallow_recommendation_gpu_hours") == pytest.approx(
         only(found, "fallow_waste_gpu_hours", actionable="true")
     )
     assert only(found, "fallow_waste_gpu_hours") == pytest.approx(own.waste.gpu_ms / HOUR_MS)
     assert own.saving is not None
     for bound in ("low", "point", "high"):
-        assert only(found, "fallow_opportunity_saving_per_year", bound=bound) == pytest.approx(
+        assert only(found, "fallow_recommendation_saving_per_year", bound=bound) == pytest.approx(
             getattr(own.saving, bound)
         )
     assert own.reclaimable is not None
@@ -104,7 +104,7 @@ def test_a_viewer_of_a_team_gets_that_team_only(held: Held) -> None:
 
 
 def test_a_fleet_of_many_pools_has_an_end_of_series(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = view.opportunities
+    own = view.recommendations
     assert own.reclaimable is not None
     pool, listed = own.reclaimable.pools[0], own.listed[0]
     many = replace(
@@ -115,13 +115,13 @@ def test_a_fleet_of_many_pools_has_an_end_of_series(view: View, monkeypatch: pyt
             pools=tuple(replace(pool, pool=f"pool-{number}", gpus=number, safe=1) for number in range(200)),
         ),
     )
-    monkeypatch.setattr(View, "opportunities", property(lambda _: many))
+    monkeypatch.setattr(View, "recommendations", property(lambda _: many))
     found = collected(view)
-    for family in ("fallow_opportunity_gpu_hours", "fallow_reclaimable_gpus"):
+    for family in ("fallow_recommendation_gpu_hours", "fallow_reclaimable_gpus"):
         names = {dict(labels)["pool"] for labels in found[family]}
         assert len(names) == MOST_POOLS + 1
         assert {OTHER_POOLS, "pool-199"} <= names
-    assert only(found, "fallow_opportunity_gpu_hours") == sum(range(1, 201))
+    assert only(found, "fallow_recommendation_gpu_hours") == sum(range(1, 201))
     assert only(found, "fallow_reclaimable_gpus") == 200
     safe: Any = [None, *[1] * 199]
     many = replace(

@@ -35,7 +35,7 @@ def test_the_film_strip_lists_what_the_ledger_says_of_each_gpu(site: Site, asked
         hours = Spent.of_account(site.told.groups(asked, "host")[host])
         cells = [float(row[3].replace(",", "")) for row in own]
         assert sum(cells) == pytest.approx(hours.sum(*UNUSED) / 3.6e6, abs=0.0501 * len(cells)), host
-    given = None if "model" in asked.asked else site.told.opportunities(asked)["reclaimable"]
+    given = None if "model" in asked.asked else site.told.recommendations(asked)["reclaimable"]
     if given is not None and given["safe"] is not None and given["idle_now"]:
         assert f"{given['safe']} safe to give back" in shown.panel("film").finding
 

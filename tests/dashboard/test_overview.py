@@ -141,18 +141,18 @@ def test_the_idle_bars_are_those_of_the_summary(site: Site, shown: Any) -> None:
 
 def test_the_first_decisions_lead_to_all_of_them(site: Site, shown: Any) -> None:
     view = site.view(SEARCH)
-    panel = next(each for each in components(shown) if each["props"].get("aria-labelledby") == "opportunities-title")
+    panel = next(each for each in components(shown) if each["props"].get("aria-labelledby") == "recommendations-title")
     rows = [words(each) for each in components(panel) if each["type"] == "Tr"][1:]
-    ranked = view.whole.opportunities(view.report.scope, view.part).ranked[:6]
+    ranked = view.whole.recommendations(view.report.scope, view.part).ranked[:6]
     assert len(rows) == len(ranked)
-    assert all(each.opportunity_id in row for each, row in zip(ranked, rows, strict=True))
+    assert all(each.recommendation_id in row for each, row in zip(ranked, rows, strict=True))
     links = [each["props"]["href"] for each in components(shown) if each["type"] == "Link"]
-    assert f"/opportunities{view.query.search}" in links
+    assert f"/recommendations{view.query.search}" in links
     assert f"/findings{view.query.search}" in links
     assert f"/quality{view.query.search}" in links
     # what to do comes before what the figures are
     places = [each["props"].get("id") or each["props"].get("className") for each in components(shown)]
-    assert places.index("opportunities-title") < places.index("tile") < places.index("waterfall-title")
+    assert places.index("recommendations-title") < places.index("tile") < places.index("waterfall-title")
 
 
 def test_every_chart_has_a_title_a_question_a_finding_a_name_and_its_numbers(shown: Any) -> None:

@@ -87,7 +87,7 @@ class Told:
         """`fallow findings --json`, which knows windows and teams and neither pools nor models."""
         return dict(json.loads(self.printed("findings", "--json", *asked.flags("since", "until", "team"))))
 
-    def opportunities(self, asked: Question) -> dict[str, Any]:
+    def recommendations(self, asked: Question) -> dict[str, Any]:
         """`fallow recommendations --json`, which knows no models."""
         return dict(
             json.loads(self.printed("recommendations", "--json", *asked.flags("since", "until", "pool", "team")))

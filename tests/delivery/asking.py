@@ -1,4 +1,4 @@
-"""Findings and opportunities by hand, and what is asked because of them."""
+"""Findings and recommendations by hand, and what is asked because of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from analytics.decide.asks import Asks, Basis, asks_of
 from analytics.decide.deadlines import Deadlines
-from analytics.decide.leads import opportunity_id
-from analytics.decide.opportunities import OPERATORS, Opportunity, Risk
+from analytics.decide.leads import recommendation_id
+from analytics.decide.recommendations import OPERATORS, Recommendation, Risk
 from analytics.rules import RULES_BY_NAME
 from analytics.workloads.model import of_gpus
 from fallow.clock import DAY_MS
@@ -37,7 +37,7 @@ def found(rule: str, gpus: str = "a", holder: str | None = "ann", **changes: Any
     return replace(FINDING, **{**own, **changes})
 
 
-def opportunity(lead: Finding, *others: Finding, **changes: Any) -> Opportunity:
+def recommendation(lead: Finding, *others: Finding, **changes: Any) -> Recommendation:
     """What `decide` would make of a finding that leads and of those behind it, all of whose GPUs can be acted on now."""
     rule = RULES_BY_NAME[lead.rule]
     kind = rule.kinds[0]
@@ -47,20 +47,20 @@ def opportunity(lead: Finding, *others: Finding, **changes: Any) -> Opportunity:
     change = action in ("right-size", "ask")
     due_ms = DEADLINES.return_ms if action == "return" else DEADLINES.change_ms if change else DEADLINES.release_ms
     own = {
-        "opportunity_id": opportunity_id(lead), "kind": kind.name, "action": action, "owner": OPERATORS if is_operators else holder,
+        "recommendation_id": recommendation_id(lead), "kind": kind.name, "action": action, "owner": OPERATORS if is_operators else holder,
         "holder": holder, "team": lead.team, "pool": "p", "host": lead.host, "gpus": lead.gpus, "gpus_now": lead.gpus, "gpu_ms": lead.gpu_ms,
         "unconfirmed_ms": 0.0, "cents": None, "currency": "USD", "saving": None, "confidence": lead.confidence, "horizon_ms": 7 * DAY_MS,
         "deadline_ms": due_ms(T0), "evidence": (lead, *others), "status": lead.status, "next_command": lead.next_command,
         "risk": Risk(None, None, None, None, None, holder), "simulated": lead.simulated,
     }  # fmt: skip
-    return Opportunity(**{**own, **changes})
+    return Recommendation(**{**own, **changes})
 
 
 def asked(
-    *opportunities: Opportunity,
+    *recommendations: Recommendation,
     actions: Mapping[str, Sequence[Action]] | None = None,
     holders: Mapping[str, str] | None = None,
 ) -> Asks:
     """What is asked at T0; every GPU is on a host of its own."""
-    hosts = {gpu: f"h-{gpu}" for each in opportunities for gpu in each.gpus}
-    return asks_of(opportunities, Basis(actions or {}, T0, hosts, holders or {}))
+    hosts = {gpu: f"h-{gpu}" for each in recommendations for gpu in each.gpus}
+    return asks_of(recommendations, Basis(actions or {}, T0, hosts, holders or {}))

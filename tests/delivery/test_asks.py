@@ -1,4 +1,4 @@
-"""What an opportunity asks of whom: everybody is asked what they can do something about, and each GPU once."""
+"""What a recommendation asks of whom: everybody is asked what they can do something about, and each GPU once."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import pytest
 from analytics.decide.actions import Action
 from analytics.decide.asks import RELEASE, REPAIR, RETURN, RIGHT_SIZE, TUNE
 from analytics.decide.deadlines import Deadlines
-from analytics.decide.opportunities import OPERATORS, Opportunities, Saving
+from analytics.decide.recommendations import OPERATORS, Recommendations, Saving
 from analytics.decide.right_sizing import RightSizing
 from analytics.decide.wasted_time import Waste
 from analytics.language.languages import language
 from analytics.language.sentences import tr
-from analytics.tables.opportunities import DECISION_COLUMNS
-from analytics.tables.opportunities import opportunities as section
+from analytics.tables.recommendations import DECISION_COLUMNS
+from analytics.tables.recommendations import recommendations as section
 from analytics.tables.table import record
 from analytics.workloads.model import Confidence
 from analytics.workloads.waste import FAULTY
 from fallow import config
 from fallow.clock import DAY_MS, HOUR_MS, format_ms
 from fallow.errors import ConfigError
-from tests.delivery.asking import DEADLINES, asked, found, opportunity
+from tests.delivery.asking import DEADLINES, asked, found, recommendation
 from tests.ledger.rows import T0
 
 if TYPE_CHECKING:
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     ],
 )  # fmt: skip
 def test_what_is_asked_of_whom_and_until_when(rule: str, action: str, due: str, *, to_operators: bool) -> None:
-    [ask] = asked(opportunity(found(rule, next_command="#SBATCH --gres=gpu:l40s:1"))).asks
+    [ask] = asked(recommendation(found(rule, next_command="#SBATCH --gres=gpu:l40s:1"))).asks
     assert (ask.action, ask.to_operators, format_ms(ask.deadline_ms)) == (action, to_operators, due)
     assert ("give it back" in ask.asked.lower()) is (action in (RELEASE, RETURN) and rule != "zombie_holder")
 
 
 def test_only_what_can_be_acted_on_now_is_asked_for() -> None:
     held = found("held", "abc")
-    [ask] = asked(opportunity(held, gpus_now=("b",), cents=300, saving=Saving(1, 2, 3))).asks
+    [ask] = asked(recommendation(held, gpus_now=("b",), cents=300, saving=Saving(1, 2, 3))).asks
     assert (ask.gpus, ask.host) == (("b",), "h-b")
     # the waste is that of three GPUs, the saving that of the one
     assert (ask.cents, ask.gpu_ms, ask.saving) == (None, None, Saving(1, 2, 3))
-    [whole] = asked(opportunity(held, cents=300)).asks
+    [whole] = asked(recommendation(held, cents=300)).asks
     assert (whole.cents, whole.gpu_ms) == (300, 3.6e6)
 
 
@@ -73,7 +73,7 @@ def test_only_what_can_be_acted_on_now_is_asked_for() -> None:
 def test_what_nobody_can_do_anything_about_is_left_out_with_the_reason(
     finding: Finding, changes: dict[str, object], why: str
 ) -> None:
-    done = asked(opportunity(finding, **changes))
+    done = asked(recommendation(finding, **changes))
     assert (done.asks, [said for _, said in done.left_out]) == ((), [why])
 
 
@@ -81,13 +81,13 @@ def test_what_nobody_can_do_anything_about_is_left_out_with_the_reason(
     ("rule", "said"), [("low_efficiency", "Put more work on each GPU"), ("inefficient", "larger batches or lower")]
 )
 def test_work_that_runs_is_asked_about_with_what_to_do(rule: str, said: str) -> None:
-    [ask] = asked(opportunity(found(rule))).asks
+    [ask] = asked(recommendation(found(rule))).asks
     assert said in ask.asked
 
 
 def test_an_answer_settles_no_finding_that_is_about_other_gpus_too() -> None:
     held, zombie, wide = found("held", "ab"), found("wind_down", "b"), found("inefficient", "abc")
-    [ask] = asked(opportunity(held, zombie, wide)).asks
+    [ask] = asked(recommendation(held, zombie, wide)).asks
     assert ask.finding_ids == (held.finding_id, zombie.finding_id)
     assert ask.evidence == (held, zombie, wide)
 
@@ -95,14 +95,14 @@ def test_an_answer_settles_no_finding_that_is_about_other_gpus_too() -> None:
 def test_nobody_reads_what_others_did_with_their_gpu_nor_of_faults() -> None:
     own = found("held", "ab")
     others = (found("inefficient", holder="bob"), found("throttled"), found("inefficient", "b", status="acknowledged"))
-    [ask] = asked(opportunity(own, *others)).asks
+    [ask] = asked(recommendation(own, *others)).asks
     assert ask.evidence == (own,)
-    [theirs] = asked(opportunity(found("zombie_holder"), *others)).asks
+    [theirs] = asked(recommendation(found("zombie_holder"), *others)).asks
     assert len(theirs.evidence) == 4
 
 
 def test_each_of_several_holders_is_asked_about_their_own_and_nothing_is_settled_for_the_others() -> None:
-    one = opportunity(found("held", "abc", holder="ann+bob"), cents=300, saving=Saving(1, 2, 3))
+    one = recommendation(found("held", "abc", holder="ann+bob"), cents=300, saving=Saving(1, 2, 3))
     asks = asked(one, holders={"a": "ann", "b": "bob", "c": "bob"}).asks
     assert [(each.holder, each.gpus) for each in asks] == [("ann", ("a",)), ("bob", ("b", "c"))]
     assert {(each.cents, each.saving, each.finding_ids) for each in asks} == {(None, None, ())}
@@ -112,19 +112,19 @@ def test_each_of_several_holders_is_asked_about_their_own_and_nothing_is_settled
 
 
 def test_what_no_finding_leads_is_said_in_words_and_settles_nothing() -> None:
-    one = opportunity(
-        found("held"), opportunity_id="O-1", kind=FAULTY.name, action="repair", owner=OPERATORS, evidence=()
+    one = recommendation(
+        found("held"), recommendation_id="R-1", kind=FAULTY.name, action="repair", owner=OPERATORS, evidence=()
     )
     [ask] = asked(one).asks
-    assert (ask.key, ask.finding_ids, ask.action) == ("O-1", (), REPAIR)
+    assert (ask.key, ask.finding_ids, ask.action) == ("R-1", (), REPAIR)
     assert str(ask.sentence) == "1 GPU on h-a out of order at the end of the window"
 
 
 def test_who_may_be_wrong_asks_first() -> None:
     unsure = Confidence(("x", "y"))
-    said = [asked(opportunity(found("held", confidence=each))).asks[0].asked for each in (Confidence(()), unsure)]
+    said = [asked(recommendation(found("held", confidence=each))).asks[0].asked for each in (Confidence(()), unsure)]
     assert [each.startswith(start) for each, start in zip(said, ("Give it back", "Do you still need it?"), strict=True)]
-    [orphan] = asked(opportunity(found("zombie_holder", confidence=unsure))).asks
+    [orphan] = asked(recommendation(found("zombie_holder", confidence=unsure))).asks
     assert orphan.asked.startswith("Find out whose it is")
 
 
@@ -142,7 +142,7 @@ def test_the_command_is_one_that_does_something_where_there_is_one(
     commands: tuple[str, str], command: str, *, acts: bool
 ) -> None:
     lead, other = found("reserved_unused", next_command=commands[0]), found("held", next_command=commands[1])
-    [ask] = asked(opportunity(lead, other)).asks
+    [ask] = asked(recommendation(lead, other)).asks
     assert (ask.command, ask.command_acts) == (command, acts)
 
 
@@ -151,7 +151,7 @@ LOOK_AT_B = "ssh h-b nvidia-smi dmon -i b -s puc -c 30"
 
 @pytest.mark.parametrize("command", ["scancel 7", "ssh h1 nvidia-smi dmon -i a", "#SBATCH --gres=gpu:l40s:2"])
 def test_of_a_part_the_command_is_about_that_part(command: str) -> None:
-    [ask] = asked(opportunity(found("held", "ab", next_command=command), gpus_now=("b",))).asks
+    [ask] = asked(recommendation(found("held", "ab", next_command=command), gpus_now=("b",))).asks
     assert (ask.gpus, ask.command_acts, ask.command) == (("b",), False, LOOK_AT_B)
 
 
@@ -161,7 +161,7 @@ def test_of_a_part_the_command_is_about_that_part(command: str) -> None:
 def test_who_said_released_and_did_not_is_reminded_of_it(said_ms: int, broken: int | None) -> None:
     finding = found("held", "ab", reclaimable_gpus=("a",))
     actions = {finding.finding_id: (Action(said_ms, "A-1", finding.finding_id, "ack", "ann", reason="released"),)}
-    [ask] = asked(opportunity(finding, gpus_now=("a",)), actions=actions).asks
+    [ask] = asked(recommendation(finding, gpus_now=("a",)), actions=actions).asks
     assert ask.broken_release_ms == broken
 
 
@@ -189,9 +189,9 @@ def test_the_settings_of_nudges_are_those_of_every_deadline() -> None:
     [("scancel 7", "scancel 7", True), ("squeue --jobs=7", "to look first: squeue --jobs=7", False), ("", "", False)],
 )
 def test_a_next_command_that_only_looks_is_called_so(command: str, said: str, *, acts: bool) -> None:
-    one = opportunity(found("held", next_command=command), saving=Saving(1, 2, 3))
+    one = recommendation(found("held", next_command=command), saving=Saving(1, 2, 3))
     spent = Waste({"low": 0.0}, None, {}, None, 0.0, None, 0.0, "USD")
-    [row] = section(Opportunities((one,), spent, None, RightSizing((), (), {}))).cells
+    [row] = section(Recommendations((one,), spent, None, RightSizing((), (), {}))).cells
     assert ([str(cell) for cell in row][-1], record(DECISION_COLUMNS, one)["next_acts"]) == (said, acts)
     # the day that the letter names: the last one on which there is time
     assert language("en", "UTC").translate(tr("{day}", day=row[-2])) == "23 Nov 2026"

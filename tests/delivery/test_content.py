@@ -55,16 +55,16 @@ def test_a_chat_has_the_observed_share_beside_the_window(week: Report) -> None:
 
 
 def test_a_chat_has_what_each_decision_saves(week: Report) -> None:
-    ranked = week.opportunities.ranked
+    ranked = week.recommendations.ranked
     lines = packed(week).brief.lines
-    assert [each.finding_id for each in lines] == [each.opportunity_id for each in ranked[:5]]
+    assert [each.finding_id for each in lines] == [each.recommendation_id for each in ranked[:5]]
     saving = f"{round(ranked[0].saving.point):,}" if ranked[0].saving else ""
     assert f": worth {saving} USD" in lines[0].text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_the_subject_asks_in_fewer_than_70_characters(lake: Lake, week: Report) -> None:
-    saving = week.opportunities.freed
-    assert (saving is not None, week.opportunities.given_back) == (True, None)
+    saving = week.recommendations.freed
+    assert (saving is not None, week.recommendations.given_back) == (True, None)
     assert f"GPU time worth {round(saving.point):,} USD a year: {WEEK}" in packed(week).subject.replace(
         "\N{NO-BREAK SPACE}", " "
     )

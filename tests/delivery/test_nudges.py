@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.decide.actions import load_actions, record
-from analytics.decide.opportunities import Saving
+from analytics.decide.recommendations import Saving
 from analytics.delivery.links import AnswerLinks
 from analytics.delivery.model import Delivery
 from analytics.delivery.nudges import Chosen, Nudge, Past, choose, pack_nudge
@@ -21,23 +21,23 @@ from analytics.money.owners import Owner, Owners
 from analytics.workloads.model import Confidence, Evidence, Finding
 from fallow.actors import Actor
 from fallow.clock import DAY_MS, WEEK_MS
-from tests.delivery.asking import asked, found, opportunity
+from tests.delivery.asking import asked, found, recommendation
 from tests.delivery.hands import Hands, journal
 from tests.delivery.test_contacts import TABLE, load
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from analytics.decide.opportunities import Opportunity
+    from analytics.decide.recommendations import Recommendation
     from analytics.delivery.model import Message
     from fallow.lake import Lake
 
 
-def chosen(lake: Lake, folder: Path, *findings: Finding | Opportunity, operators: tuple[str, ...] = ()) -> Chosen:
-    """Of opportunities, each finding being one of its own."""
+def chosen(lake: Lake, folder: Path, *findings: Finding | Recommendation, operators: tuple[str, ...] = ()) -> Chosen:
+    """Of recommendations, each finding being one of its own."""
     hands = Hands()
     past = Past(load_actions(lake), journal(lake, hands), hands.now_ms() - WEEK_MS)
-    made = [opportunity(each) if isinstance(each, Finding) else each for each in findings]
+    made = [recommendation(each) if isinstance(each, Finding) else each for each in findings]
     return choose(asked(*made).asks, load(folder, TABLE), parse_targets(operators), past, Owners.none())
 
 
@@ -121,7 +121,7 @@ def test_the_message_says_what_is_asked_and_no_more(
 
 
 def test_operators_read_what_they_own_with_what_it_saves(lake: Lake, tmp_path: Path) -> None:
-    spare = opportunity(
+    spare = recommendation(
         found("never_used", "ab"), cents=12_345, gpus=("a", "b"), saving=Saving(1000, 2000.4, 3000), next_command=""
     )
     orphan = found("zombie_holder", "c")
@@ -138,14 +138,14 @@ def test_operators_read_what_they_own_with_what_it_saves(lake: Lake, tmp_path: P
 
 
 def test_what_rests_on_samples_alone_costs_at_most_that_much(lake: Lake, tmp_path: Path) -> None:
-    one = opportunity(found("held"), cents=300, unconfirmed_ms=3.6e6)
+    one = recommendation(found("held"), cents=300, unconfirmed_ms=3.6e6)
     [nudge] = chosen(lake, tmp_path, one).nudges
     assert "wasted: 1.0 GPU-hours, up to 3.00 USD, not confirmed" in message(nudge).text
 
 
 def test_of_a_share_there_is_no_answer_that_would_settle_the_others(lake: Lake, tmp_path: Path) -> None:
     """And it counts as told, under a name of its own."""
-    one = opportunity(found("held", "ab", holder="ann+bob"))
+    one = recommendation(found("held", "ab", holder="ann+bob"))
     asks = asked(one, holders={"a": "ann", "b": "bob"}).asks
     links = AnswerLinks("https://gpus.example.org", b"k" * 64)
     past = Past({}, journal(lake, Hands()), 0)
@@ -171,7 +171,7 @@ def test_each_of_several_teams_reads_nothing_of_the_others(lake: Lake, tmp_path:
         evidence=Evidence(0, 1, {"jobs": jobs}),
     )
     past = Past({}, journal(lake, Hands()), 0)
-    nudges = choose(asked(opportunity(finding)).asks, contacts, (), past, owners).nudges
+    nudges = choose(asked(recommendation(finding)).asks, contacts, (), past, owners).nudges
     assert [(each.target.address, each.names) for each in nudges] == [
         ("nlp@example.org", ("bob",)),
         ("vision@example.org", ("quinn",)),
@@ -205,7 +205,7 @@ def test_simulated_ones_are_called_so_first_of_all(lake: Lake, tmp_path: Path) -
 
 def test_without_links_it_says_how_to_answer_and_names_commands_that_run(lake: Lake, tmp_path: Path) -> None:
     held, fading = found("held"), found("wind_down")
-    [nudge] = chosen(lake, tmp_path, opportunity(held, fading)).nudges
+    [nudge] = chosen(lake, tmp_path, recommendation(held, fading)).nudges
     text = message(nudge).text
     assert "/answer/" not in text
     assert "and until when, or that you gave them back, answer this mail." in " ".join(text.split())

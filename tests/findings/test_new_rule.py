@@ -36,7 +36,7 @@ shown = {
     "report": run_in_process("report", "--lake", lake, "--format", "text").stdout,
 }
 client = build_app(LakeSource(lambda: inputs_of(argparse.Namespace(root=lake)))).server.test_client()
-shown["page"] = words(page(client, "/opportunities", "?span=all"))
+shown["page"] = words(page(client, "/recommendations", "?span=all"))
 parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
 add_nudge_arguments(parser)
 shared = {"config": None, "lang": None, "timezone": None, "user": None}
@@ -88,7 +88,7 @@ def test_a_rule_made_as_the_docs_say_is_found_recommended_shown_and_mailed(lake:
     (finding,) = (each for each in json.loads(shown["findings"])["findings"] if each["rule"] == "parked")
     assert (finding["holder"], finding["reclaimable"]) == ("ann", True)
     assert finding["finding_id"] in shown["recommendations"]
-    assert f"O{finding['finding_id'][1:]}" in shown["recommendations"]
+    assert f"R{finding['finding_id'][1:]}" in shown["recommendations"]
     assert "parked by its user" in shown["report"]
-    assert f"O{finding['finding_id'][1:]}" in shown["page"]
+    assert f"R{finding['finding_id'][1:]}" in shown["page"]
     assert "parked by its user" in shown["mail"]

@@ -34,7 +34,7 @@ UNTIL_MS = 1_763_596_800_000
 """2025-11-20T00:00Z, a Thursday."""
 
 COMMANDS = {
-    "opportunities.json": ("recommendations", "--json"),
+    "recommendations.json": ("recommendations", "--json"),
     "ledger.json": ("ledger", "--json"),
     "ledger-week.json": ("ledger", "--since", "7d", "--json"),
     "ledger-team.json": ("ledger", "--by", "team", "--json"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from analytics.decide.opportunities import Opportunities
+    from analytics.decide.recommendations import Recommendations
     from fallow.lake import Lake
 
 OWNERS = """kind,name,team,organisation
@@ -118,8 +118,8 @@ class Site:
         whole.made_ms = T_END  # no test asks the machine what time it is
         return whole
 
-    def recommendations(self, scope: Scope = Scope()) -> Opportunities:  # noqa: B008  # frozen
-        return self.whole.opportunities(scope, self.whole.part(scope))
+    def recommendations(self, scope: Scope = Scope()) -> Recommendations:  # noqa: B008  # frozen
+        return self.whole.recommendations(scope, self.whole.part(scope))
 
     @cached_property
     def users_now(self) -> Mapping[str, str | None]:

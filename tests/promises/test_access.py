@@ -13,7 +13,7 @@ from analytics.decide.review import names_others
 from analytics.money.owners import Owners
 from analytics.scope import Scope, narrowed
 from analytics.states import UNALLOCATED
-from analytics.tables.opportunities import DECISION_COLUMNS
+from analytics.tables.recommendations import DECISION_COLUMNS
 from analytics.tables.table import record
 from dashboard.access.people import ADMIN, VIEWER, NotAllowedError, Reader
 from dashboard.actions import Wish, act

@@ -31,7 +31,7 @@ def lists(gpu: str, first_s: int, last_s: int, **values: Any) -> list[dict[str, 
 
 
 def test_no_user_is_asked_to_release_a_gpu_that_another_user_holds(handed_on: Site) -> None:
-    """docs/findings.md: "which of the GPUs can be given to somebody else now", and their user; docs/opportunities.md."""
+    """docs/findings.md: "which of the GPUs can be given to somebody else now", and their user; docs/recommendations.md."""
     findings = [each for each in handed_on.whole.review.findings if each.rule in OF_USERS]
     assert {each.rule for each in findings} >= {"held", "reserved_unused", "partial_use", "loaded_no_traffic"}
     assert {each.holder for each in findings} >= {"ann", "bob", "cy", "dan", "eve", "ann+bob", None}

@@ -11,7 +11,7 @@ import pytest
 from analytics.decide.actions import Action
 from analytics.decide.leads import TimeClaim, claims_of, decide
 from analytics.decide.lifecycle import status_of
-from analytics.decide.opportunities import Opportunities, Saving, opportunities_in
+from analytics.decide.recommendations import Recommendations, Saving, recommendations_in
 from analytics.money.priced_segments import MICROCENTS, nested, rounded, share_out
 from analytics.scope import Scope
 from analytics.states import WASTED
@@ -19,7 +19,7 @@ from analytics.workloads.model import Confidence
 from analytics.workloads.waste import HELD_IDLE
 from fallow.actors import Actor
 from tests.delivery.asking import found as finding_by_hand
-from tests.delivery.asking import opportunity
+from tests.delivery.asking import recommendation
 from tests.money.fleet import accounts, stretch
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 def test_every_gpu_hour_of_waste_is_in_one_recommendation_at_most_and_costs_add_up_to_the_ledgers_waste_to_the_cent(
     waste: Site, scope: Scope
 ) -> None:
-    """docs/opportunities.md: "each piece of wasted time is in exactly one, or in none", in every window, pool, team and user."""
+    """docs/recommendations.md: "each piece of wasted time is in exactly one, or in none", in every window, pool, team and user."""
     part, found = waste.whole.part(scope), waste.recommendations(scope)
     money = waste.whole.money if scope.is_all else waste.whole.money.of(part.inside, waste.whole.inventory)
     ledger, spent = money.accounts.total.state_cents, found.waste
@@ -57,7 +57,7 @@ def test_every_gpu_hour_of_waste_is_in_one_recommendation_at_most_and_costs_add_
 
 
 def test_each_gpu_is_to_be_acted_on_by_one_recommendation_and_in_one_nudge(handed_on: Site, waste: Site) -> None:
-    """docs/opportunities.md: "Each GPU is in `gpus_now` of one opportunity only: the first that can act on it"."""
+    """docs/recommendations.md: "Each GPU is in `gpus_now` of one recommendation only: the first that can act on it"."""
     for site in (handed_on, waste):
         acted = [gpu for each in site.recommendations().listed for gpu in each.gpus_now]
         asked = [gpu for each in site.asks.asks for gpu in each.gpus]
@@ -67,7 +67,7 @@ def test_each_gpu_is_to_be_acted_on_by_one_recommendation_and_in_one_nudge(hande
 
 
 def test_of_two_findings_about_the_same_time_the_one_of_the_first_rule_has_it(waste: Site) -> None:
-    """docs/opportunities.md, Who gets the time: "Within a row the rule that stands first has it"; the other is evidence."""
+    """docs/recommendations.md, Who gets the time: "Within a row the rule that stands first has it"; the other is evidence."""
     held = one(waste, "held", "ann")
     zombie = replace(held, rule="zombie_holder", subject="parent gone: ann")
     stranger = replace(held, rule="loaded_no_traffic", subject="a server of eve", holder="eve")
@@ -83,19 +83,19 @@ def test_of_two_findings_about_the_same_time_the_one_of_the_first_rule_has_it(wa
 
 
 def test_idle_time_is_claimed_from_exactly_held_min_on_and_only_by_a_finding_of_its_user(waste: Site) -> None:
-    """docs/opportunities.md: "held for at least `findings.held_min`, of the user"; shorter pauses are not actionable."""
+    """docs/recommendations.md: "held for at least `findings.held_min`, of the user"; shorter pauses are not actionable."""
     rows = waste.whole.ledger.inside.stretches.filter(state="held", holder="ann").head(3)
     pieces = rows.select("gpu", "state", holder="holder").with_columns(
         spell_ms=rows["stretch_end"] - rows["stretch_start"]
     )
     length_ms = int(pieces["spell_ms"][0])
     for least_ms, user, claimed in ((length_ms, "ann", True), (length_ms + 1, "ann", False), (length_ms, "bob", False)):
-        claims = claims_of([TimeClaim("O-1", HELD_IDLE, ("GPU-h1-5",), (user,))], least_ms)
-        assert claims.assigned(pieces)["opportunity"][0] == ("O-1" if claimed else None)
+        claims = claims_of([TimeClaim("R-1", HELD_IDLE, ("GPU-h1-5",), (user,))], least_ms)
+        assert claims.assigned(pieces)["recommendation"][0] == ("R-1" if claimed else None)
 
 
 def test_a_snoozed_finding_is_neither_recommended_nor_counted_as_releasable(waste: Site) -> None:
-    """docs/opportunities.md: "no other decision acts on them"; `put_off` GPUs "are not in `safe`"; docs/findings.md."""
+    """docs/recommendations.md: "no other decision acts on them"; `put_off` GPUs "are not in `safe`"; docs/findings.md."""
     before = waste.recommendations()
     assert before.reclaimable is not None
     for snoozed in (one(waste, "held", "ann"), one(waste, "never_used", None), one(waste, "standing_surplus", None)):
@@ -106,7 +106,7 @@ def test_a_snoozed_finding_is_neither_recommended_nor_counted_as_releasable(wast
         (same,) = (
             each for each in after.listed if each.leading is not None and each.leading.finding_id == snoozed.finding_id
         )
-        (was,) = (each for each in before.listed if each.opportunity_id == same.opportunity_id)
+        (was,) = (each for each in before.listed if each.recommendation_id == same.recommendation_id)
         assert was.ranked
         assert (same.ranked, same.gpus_now, same.saving) == (False, (), None)
         assert (same.cents, same.gpu_ms) == (was.cents, was.gpu_ms), "its waste stays"
@@ -120,7 +120,7 @@ def test_a_snoozed_finding_is_neither_recommended_nor_counted_as_releasable(wast
 
 
 def test_no_weaker_finding_asks_for_the_gpus_of_a_snoozed_one(waste: Site) -> None:
-    """docs/opportunities.md: GPUs "of which somebody asked to wait": "no other decision acts on them"."""
+    """docs/recommendations.md: GPUs "of which somebody asked to wait": "no other decision acts on them"."""
     held = one(waste, "held", "ann")
     zombie = replace(held, rule="zombie_holder", subject="parent gone: ann", status="suppressed")
     tuning = replace(held, rule="low_efficiency", subject="ann of all", category="efficiency", reclaimable_gpus=())
@@ -153,15 +153,15 @@ def test_a_snoozed_finding_is_back_at_the_moment_at_which_the_snooze_ends(as_of_
 def test_ranked_is_only_what_is_known_to_save_something_with_medium_or_high_confidence(
     changes: dict[str, Any], *, is_ranked: bool
 ) -> None:
-    """docs/opportunities.md: "`ranked` are those with a saving above 0 of medium or high confidence"."""
+    """docs/recommendations.md: "`ranked` are those with a saving above 0 of medium or high confidence"."""
     sure = {"saving": Saving(1.0, 2.0, 3.0), "confidence": Confidence(())}
-    assert opportunity(finding_by_hand("held"), **(sure | changes)).ranked is is_ranked
+    assert recommendation(finding_by_hand("held"), **(sure | changes)).ranked is is_ranked
 
 
 def test_ranked_recommendations_come_first_the_largest_saving_first_and_their_savings_are_within_what_a_year_costs(
     waste: Site,
 ) -> None:
-    """docs/opportunities.md, What it saves: "their sum never exceeds what a year of these GPUs costs"."""
+    """docs/recommendations.md, What it saves: "their sum never exceeds what a year of these GPUs costs"."""
     found = waste.recommendations()
     assert [each.ranked for each in found.listed] == sorted((each.ranked for each in found.listed), reverse=True)
     points = [each.saving.point for each in found.ranked if each.saving is not None]
@@ -177,7 +177,7 @@ def test_ranked_recommendations_come_first_the_largest_saving_first_and_their_sa
 def test_idle_gpus_less_unknown_demand_reserve_broken_hosts_and_snoozed_ones_are_the_releasable_ones(
     waste: Site,
 ) -> None:
-    """docs/opportunities.md: "in every line and in the sum", by the formula of the reserve with 15 % and 1/days."""
+    """docs/recommendations.md: "in every line and in the sum", by the formula of the reserve with 15 % and 1/days."""
     found = waste.recommendations().reclaimable
     assert found is not None
     assert (found.idle_now, found.safe, found.put_off) == (21, 16, 0)
@@ -248,11 +248,11 @@ def one(site: Site, rule: str, user: str | None) -> Finding:
     return next(each for each in findings(site) if (each.rule, each.holder) == (rule, user))
 
 
-def decided(site: Site, *own: Finding) -> Opportunities:
+def decided(site: Site, *own: Finding) -> Recommendations:
     """What these findings alone lead to, over the whole fleet."""
     decisions = decide(replace(site.whole.review, findings=own), site.whole.decisions.deadlines)
-    return opportunities_in(decisions, site.whole.ledger.inside.stretches)
+    return recommendations_in(decisions, site.whole.ledger.inside.stretches)
 
 
-def by_rule(found: Opportunities) -> dict[str, Any]:
+def by_rule(found: Recommendations) -> dict[str, Any]:
     return {each.evidence[0].rule: each for each in found.listed if each.evidence}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.capacity.off_peak import OffPeak
-from analytics.decide.opportunities import Saving
+from analytics.decide.recommendations import Saving
 from analytics.language.languages import language
 from analytics.render.html import page
 from analytics.render.report.markdown import MarkdownFormat
@@ -40,14 +40,14 @@ def as_documents(report: Report) -> list[str]:
 @pytest.mark.parametrize("number", [12, 20])
 def test_every_document_has_the_count_and_the_page_has_each_decision(week: Report, number: int) -> None:
     first = replace(
-        week.opportunities.listed[0], saving=Saving(1.0, 2.0, 3.0), action="return", confidence=Confidence(())
+        week.recommendations.listed[0], saving=Saving(1.0, 2.0, 3.0), action="return", confidence=Confidence(())
     )
-    listed = tuple(replace(first, opportunity_id=f"O-{each:010x}") for each in range(number))
-    report = replace(week, opportunities=replace(week.opportunities, listed=listed))
+    listed = tuple(replace(first, recommendation_id=f"R-{each:010x}") for each in range(number))
+    report = replace(week, recommendations=replace(week.recommendations, listed=listed))
     for document in as_documents(report):
         assert ("and 8 more in the list of all" in document) == (number == 20)
     html = page(report, ENGLISH)
-    assert all(f'<details class="fold" id="{each.opportunity_id}">' in html for each in listed)
+    assert all(f'<details class="fold" id="{each.recommendation_id}">' in html for each in listed)
 
 
 @pytest.mark.parametrize(("number", "drawn", "said"), [(4, 4, ""), (7, 4, "The chart shows 4 of 7 pools")])

@@ -36,11 +36,11 @@ def week(tmp_path: Path) -> Report:
 def test_each_decision_has_what_it_rests_on(week: Report, code: str) -> None:
     shown = MarkdownFormat().render(week, language(code)).decode()
     parts = {part[:12]: part.split("\n### ")[0] for part in shown.split("\n#### ")[1:]}
-    assert list(parts) == [each.opportunity_id for each in week.opportunities.listed]
-    found = [each for each in week.opportunities.listed if each.evidence]
+    assert list(parts) == [each.recommendation_id for each in week.recommendations.listed]
+    found = [each for each in week.recommendations.listed if each.evidence]
     assert found
     for each in found:
-        part = parts[each.opportunity_id]
+        part = parts[each.recommendation_id]
         assert each.evidence[0].finding_id in part
         assert all(escape(gpu) in part for gpu in each.gpus_now[:2])
         assert each.next_command in part

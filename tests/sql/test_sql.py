@@ -97,7 +97,7 @@ def test_held_hours_and_observed_time_are_the_ledgers(asked: Callable[..., str],
 def test_recommendations_and_findings_are_those_of_the_commands(
     asked: Callable[..., str], query: Callable[..., Rows]
 ) -> None:
-    found = json.loads(asked("recommendations", "--json"))["opportunities"]
+    found = json.loads(asked("recommendations", "--json"))["recommendations"]
     rows = query("select id, cost, saving, gpus from recommendations")
     assert [(row["id"], row["cost"], row["gpus"]) for row in rows] == [
         (each["id"], each["cost"], each["gpus"]) for each in found

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw
 
-from analytics.decide.opportunities import Opportunity
+from analytics.decide.recommendations import Recommendation
 from analytics.language.language import Language, SentenceList
 from analytics.language.quantities import from_cents
 from analytics.language.sentences import tr, tr_many
@@ -20,8 +20,8 @@ from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, head
 from analytics.report.model import Report
 from analytics.tables.days import bins_of
-from analytics.tables.opportunities import deadline_day, decision, saving_words, who_acts
 from analytics.tables.palette import HATCHED, LIGHT, ORDER
+from analytics.tables.recommendations import deadline_day, decision, saving_words, who_acts
 from analytics.tables.table import Cell
 from analytics.tables.trends import unfinished
 
@@ -45,7 +45,7 @@ def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
 
 
 def _content(report: Report, language: Language) -> dict[str, object]:
-    first = report.opportunities.ranked[:DECISIONS]
+    first = report.recommendations.ranked[:DECISIONS]
     return {
         "unfinished": SentenceList(unfinished(report), " "),
         "heads": _heads(report, language),
@@ -68,7 +68,7 @@ class _Decision:
     command: str
 
 
-def _decision(each: Opportunity) -> _Decision:
+def _decision(each: Recommendation) -> _Decision:
     return _Decision(
         what=decision(each),
         saving="" if each.saving is None else saving_words(each.saving, each.currency),
@@ -148,7 +148,7 @@ def _states(report: Report, language: Language) -> Iterator[tuple[str, str, str,
 
 def _others(report: Report) -> str:
     """What the body does not show, without a promise of what is attached: each site chooses its documents."""
-    found = report.opportunities
+    found = report.recommendations
     rest = max(0, len(found.ranked) - DECISIONS)
     more = [tr_many("{number} more decision.", "{number} more decisions.", rest)] if rest else []
     look = len(found.to_look_at)

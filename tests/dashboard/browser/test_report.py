@@ -72,8 +72,8 @@ def test_the_preview_shows_the_numbers_of_the_command(surf: Callable[..., Surfer
     for number in (told["observed"]["observed_gpu_hours"], hours["free"], hours["held"]):
         assert words.number(number, 1) in text
     assert words.money(money["paid"], money["currency"]) in text
-    assert told["opportunities"]
-    for each in told["opportunities"]:
+    assert told["recommendations"]
+    for each in told["recommendations"]:
         assert each["id"] in text
     assert page.get_attribute("iframe.preview", "sandbox") == ""
     picture(page, "report-preview")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.decide.actions import record
-from analytics.decide.opportunities import Saving
+from analytics.decide.recommendations import Saving
 from analytics.language.languages import language
 from analytics.language.plain_text import plain
 from analytics.render.html import mail_body, page
@@ -78,9 +78,9 @@ def mail(odd: Report) -> str:
     """With a saving for each decision: three hours say nothing of a year."""
     listed = tuple(
         replace(each, saving=Saving(1.0, 2.0, 3.0), action="release", confidence=Confidence(()))
-        for each in odd.opportunities.listed
+        for each in odd.recommendations.listed
     )
-    return mail_body(replace(odd, opportunities=replace(odd.opportunities, listed=listed)), language("en"))[0]
+    return mail_body(replace(odd, recommendations=replace(odd.recommendations, listed=listed)), language("en"))[0]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))

@@ -9,7 +9,7 @@ from typing import Any
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
 from analytics.decide.lifecycle import action_sentence
-from analytics.decide.opportunities import Opportunities, Opportunity
+from analytics.decide.recommendations import Recommendation, Recommendations
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number, Quantity, Share, Span, from_cents
 from analytics.language.sentences import tr
@@ -17,20 +17,20 @@ from analytics.names import JOINER
 from analytics.tables.finding_heading import heading
 from analytics.tables.give_back import give_back
 from analytics.tables.names import place_name
-from analytics.tables.opportunities import (
+from analytics.tables.palette import Palette, palette
+from analytics.tables.recommendations import (
     ACTION_WORDS,
     by_group,
     cost_cell,
     deadline_day,
     decision,
-    opportunities,
     put_off,
+    recommendations,
     saving_words,
     to_look_at,
     waste,
     who_acts,
 )
-from analytics.tables.palette import Palette, palette
 from analytics.tables.table import Table
 from analytics.tables.what_if_reserve import reserve_by_pool, reserves_compared
 from analytics.workloads.model import Confidence, Finding
@@ -65,15 +65,15 @@ _COLUMNS = (
     GridColumn("cost", tr("wasted in this window"), NUMBER, 125),
     GridColumn("command", tr("next command"), TEXT, 300),
     GridColumn("host", tr("host"), TEXT, 130),
-    GridColumn("opportunity_id", tr("id"), TEXT, 125),
+    GridColumn("recommendation_id", tr("id"), TEXT, 125),
 )
 """Those by which one chooses come first; the chosen one's panel has all of them."""
 _FIRST_OF = {BY_GPU: "gpu", "owner": "owner", "pool": "pool"}
 _GRADES = ("high", "medium", "low")
-HEADING = "opportunity-heading"
+HEADING = "recommendation-heading"
 """Of the chosen one: on narrow screens the page goes there."""
 _BETWEEN = "/"
-"""In the id of a row of one GPU, between the opportunity and the GPU."""
+"""In the id of a row of one GPU, between the recommendation and the GPU."""
 
 
 def check_group(group: str) -> str:
@@ -92,27 +92,27 @@ def columns(group: str) -> list[GridColumn]:
     return sorted(listed, key=lambda column: column.field != first)
 
 
-def rows(view: View, found: Opportunities, group: str) -> list[Row]:
+def rows(view: View, found: Recommendations, group: str) -> list[Row]:
     """A row for each ranked one, or for each GPU to act on; those of a group beside one another."""
     own = [(each, _cells(view, each)) for each in found.ranked]
     if group == BY_GPU:
         return [
-            (f"{each.opportunity_id}{_BETWEEN}{gpu}", {**cells, "gpu": plain(gpu)})
+            (f"{each.recommendation_id}{_BETWEEN}{gpu}", {**cells, "gpu": plain(gpu)})
             for each, cells in own
             for gpu in each.gpus_now
         ]
     if group:
         order = list(dict.fromkeys(getattr(each, group) for each, _ in own))
         own.sort(key=lambda row: order.index(getattr(row[0], group)))
-    return [(each.opportunity_id, cells) for each, cells in own]
+    return [(each.recommendation_id, cells) for each, cells in own]
 
 
-def opportunity_of_row(row_id: str) -> str:
-    """The id of the opportunity that a row is about."""
+def recommendation_of_row(row_id: str) -> str:
+    """The id of the recommendation that a row is about."""
     return row_id.partition(_BETWEEN)[0]
 
 
-def _cells(view: View, each: Opportunity) -> dict[str, Cell | str | Quantity]:
+def _cells(view: View, each: Recommendation) -> dict[str, Cell | str | Quantity]:
     grade, saving, cost = each.confidence.grade, each.saving, from_cents(each.cents)
     return {
         "decision": decision(each),
@@ -133,7 +133,7 @@ def _cells(view: View, each: Opportunity) -> dict[str, Cell | str | Quantity]:
         ),
         "host": plain(JOINER.join(_hosts(view, each))),
         "command": plain(each.next_command, 4000),
-        "opportunity_id": each.opportunity_id,
+        "recommendation_id": each.recommendation_id,
     }
 
 
@@ -142,18 +142,18 @@ def _range_below(saving: str) -> str:
     return saving.replace(" ", "\N{NO-BREAK SPACE}").replace("\N{NO-BREAK SPACE}(", " (")
 
 
-def detail(view: View, found: Opportunities, opportunity_id: str) -> list[Any]:
+def detail(view: View, found: Recommendations, recommendation_id: str) -> list[Any]:
     """The chosen one in full; an id that the reader does not see is nothing."""
-    each = next((each for each in found.listed if each.opportunity_id == opportunity_id), None)
+    each = next((each for each in found.listed if each.recommendation_id == recommendation_id), None)
     if each is None:
         said = tr("Choose a row for its evidence, its history and what to do next.")
         return [html.P(said, className="hint")]
-    title = [decision(each), " ", html.Span(each.opportunity_id, className="id")]
+    title = [decision(each), " ", html.Span(each.recommendation_id, className="id")]
     evidence = [_finding(view, finding, each.confidence) for finding in each.evidence]
     return [
         html.H3(title, id=HEADING, tabIndex="-1"),
         facts_list(_facts(view, each)),
-        *command_block(tr("next command"), each.next_command, "opportunity-copy-next"),
+        *command_block(tr("next command"), each.next_command, "recommendation-copy-next"),
         *_nudge(view, each),
         html.Div(
             [
@@ -167,7 +167,7 @@ def detail(view: View, found: Opportunities, opportunity_id: str) -> list[Any]:
     ]
 
 
-def _facts(view: View, each: Opportunity) -> Iterator[tuple[str, Any]]:
+def _facts(view: View, each: Recommendation) -> Iterator[tuple[str, Any]]:
     words = view.language
     yield tr("action"), ACTION_WORDS[each.action]
     yield tr("who acts"), who_acts(each)
@@ -187,7 +187,7 @@ def _facts(view: View, each: Opportunity) -> Iterator[tuple[str, Any]]:
         yield tr("data"), tr("simulated")
 
 
-def _hosts(view: View, each: Opportunity) -> list[str]:
+def _hosts(view: View, each: Recommendation) -> list[str]:
     """Where the GPUs to act on are; of a decision without any, where its wasted time was."""
     devices = view.whole.inventory.devices
     now = sorted({devices[gpu].host for gpu in each.gpus_now if gpu in devices})
@@ -210,7 +210,7 @@ def _finding(view: View, finding: Finding, told: Confidence) -> list[Any]:
     ]
 
 
-def _risk(each: Opportunity) -> Iterator[str]:
+def _risk(each: Recommendation) -> Iterator[str]:
     risk = each.risk
     if risk.probability is not None and risk.within_ms is not None:
         share, span = Share(risk.probability, 0), Span(risk.within_ms)
@@ -228,7 +228,7 @@ def _risk(each: Opportunity) -> Iterator[str]:
         yield tr("how probable that is, is not known")
 
 
-def _history(view: View, each: Opportunity) -> list[str]:
+def _history(view: View, each: Recommendation) -> list[str]:
     actions = view.report.review.actions
     first = min((finding.since_ms for finding in each.evidence), default=None)
     began = [] if first is None else [tr("first seen {moment}", moment=Moment(first))]
@@ -238,31 +238,33 @@ def _history(view: View, each: Opportunity) -> list[str]:
     ]
 
 
-def _nudge(view: View, each: Opportunity) -> list[Any]:
+def _nudge(view: View, each: Recommendation) -> list[Any]:
     """How to look at the message that its holder would get; planners alone send any."""
     if each.holder is None or JOINER in each.holder or not view.reader.may(PLANNER):
         return []
     report = dcc.Link(tr("Report"), href="/report" + view.query.on_every_page.search)
     command = f"fallow report nudge --user {shlex.quote(each.holder)}"
-    return [*command_block(tr("nudge"), command, "opportunity-copy-nudge"), html.P(report, className="onward")]
+    return [*command_block(tr("nudge"), command, "recommendation-copy-nudge"), html.P(report, className="onward")]
 
 
-_GRID, _DETAIL, _PREFIX, _WHAT_IF = "opportunities-grid", "opportunity-detail", "opportunity-", "what-if"
+_GRID, _DETAIL, _PREFIX, _WHAT_IF = "recommendations-grid", "recommendation-detail", "recommendation-", "what-if"
 _WORDS = "what-if-words"
-_CHOSEN, _ARRIVED, _TRIED = "opportunity-chosen", "opportunity-arrived", "reserve-tried"
+_CHOSEN, _ARRIVED, _TRIED = "recommendation-chosen", "recommendation-arrived", "reserve-tried"
 """The chosen decision, which may be none of the table's, the one that the page has gone to, and the place of the reserve that is tried out."""
-_SUMS, _CARDS, _REST = "opportunities-sums", "opportunities-cards", "opportunities-rest"
+_SUMS, _CARDS, _REST = "recommendations-sums", "recommendations-cards", "recommendations-rest"
 _CARDS_AT_ONCE = 10
 
 
-def _leading(found: Opportunities, wanted: str) -> tuple[str, ...]:
+def _leading(found: Recommendations, wanted: str) -> tuple[str, ...]:
     """The id of the finding that the chosen one stands on; nothing where it stands on none, so that there is nothing to act on."""
     return tuple(
-        each.leading.finding_id for each in found.listed if each.opportunity_id == wanted and each.leading is not None
+        each.leading.finding_id
+        for each in found.listed
+        if each.recommendation_id == wanted and each.leading is not None
     )
 
 
-def _rest(view: View, colours: Palette, found: Opportunities, place: int) -> list[html.Section]:
+def _rest(view: View, colours: Palette, found: Recommendations, place: int) -> list[html.Section]:
     """The sections below the decisions: what is put off, what can go, the slider at its `place`, what to look at and the sum."""
     given, left, later = found.reclaimable, to_look_at(found), put_off(found, view.report.review.actions)
     return [
@@ -274,16 +276,16 @@ def _rest(view: View, colours: Palette, found: Opportunities, place: int) -> lis
     ]
 
 
-def _decisions(view: View, colours: Palette, found: Opportunities) -> html.Section:
+def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Section:
     """The table with its groups, and beside it the chosen one with what can be done about it."""
-    section, wrong, group = opportunities(found), [], ""
+    section, wrong, group = recommendations(found), [], ""
     try:
         group = check_group(view.query.group)
     except UsageError as error:
         wrong = [html.P(in_a_line(view.language, error.message, error.hint), className="simulated", role="alert")]
     listed = rows(view, found, group)
-    wanted = view.query.opportunity
-    chosen = [name for name, _ in listed if opportunity_of_row(name) == wanted][:1]
+    wanted = view.query.recommendation
+    chosen = [name for name, _ in listed if recommendation_of_row(name) == wanted][:1]
     title = view.translate(section.title)
     table = grid(view.language, _GRID, title, columns(group), listed, chosen=chosen, one=True, high_rows=True)
     beside = html.Aside(
@@ -298,10 +300,10 @@ def _decisions(view: View, colours: Palette, found: Opportunities) -> html.Secti
         name=section.name,
         title=title,
         question=section.question,
-        finding=html.Span(section.headline, id="opportunities-words"),
+        finding=html.Span(section.headline, id="recommendations-words"),
         body=[
             *wrong,
-            html.Div([_grouping(view, group), links(view, "opportunities")], className="tools"),
+            html.Div([_grouping(view, group), links(view, "recommendations")], className="tools"),
             html.Div(_sums(view, colours, found, group), id=_SUMS),
             html.Div(
                 [
@@ -322,15 +324,15 @@ def _decisions(view: View, colours: Palette, found: Opportunities) -> html.Secti
     )  # fmt: skip
 
 
-def _sums(view: View, colours: Palette, found: Opportunities, group: str) -> list[html.Section]:
+def _sums(view: View, colours: Palette, found: Recommendations, group: str) -> list[html.Section]:
     if group not in ("owner", "pool") or not found.ranked:
         return []
     return [section_panel(view, colours, by_group(found, "owner" if group == "owner" else "pool"))]
 
 
-def _cards(view: View, colours: Palette, found: Opportunities) -> list[Any]:
+def _cards(view: View, colours: Palette, found: Recommendations) -> list[Any]:
     """What a telephone has instead of the table: each decision as a block that leads to its panel."""
-    return section_tables(view, colours, opportunities(found, _CARDS_AT_ONCE, in_brief=True), first=_CARDS_AT_ONCE)
+    return section_tables(view, colours, recommendations(found, _CARDS_AT_ONCE, in_brief=True), first=_CARDS_AT_ONCE)
 
 
 def _grouping(view: View, group: str) -> html.Span:
@@ -338,7 +340,7 @@ def _grouping(view: View, group: str) -> html.Span:
     query = view.query.on_every_page.but(reserve=view.query.reserve)
     shown = [
         html.A(
-            label, href="/opportunities" + query.but(group=name).search,
+            label, href="/recommendations" + query.but(group=name).search,
             **({"aria-current": "true"} if name == group else {}),
         )
         for name, label in GROUPS.items()
@@ -402,7 +404,7 @@ def _connect_looking(app: Any, source: LakeSource) -> None:
         view = view_of(source, search)
         if isinstance(view, Problem):
             return [[html.P(problem_line(source, search, view), className="hint", role="alert")], True]
-        found, wanted = view.opportunities, str(chosen or "")
+        found, wanted = view.recommendations, str(chosen or "")
         return [in_words(detail(view, found, wanted), view.language), not _leading(found, wanted)]
 
 
@@ -414,7 +416,7 @@ def _connect_reserve(app: Any, source: LakeSource) -> None:
     )  # fmt: skip
     def slide(place: Any, search: str | None, scheme: str | None) -> Any:
         view = view_of(source, search)
-        given = None if isinstance(view, Problem) else view.opportunities.reclaimable
+        given = None if isinstance(view, Problem) else view.recommendations.reclaimable
         if isinstance(view, Problem) or given is None or place not in range(len(MARGINS)):
             return [no_update] * 2
         section = reserve_by_pool(given, MARGINS[place])
@@ -423,13 +425,13 @@ def _connect_reserve(app: Any, source: LakeSource) -> None:
 
 def _after_action(view: View, colours: Palette, chosen: Any, tried: Any) -> list[Any]:
     """The decisions in all places of the page: after an action none of them may show what was before."""
-    found = view.opportunities
+    found = view.recommendations
     group = view.query.group if view.query.group in GROUPS else ""
     place = tried if tried in range(len(MARGINS)) else MARGINS.index(MARGIN)
     return [
         rows_of(view.language, rows(view, found, group)),
         detail(view, found, str(chosen or "")),
-        opportunities(found).headline,
+        recommendations(found).headline,
         _sums(view, colours, found, group),
         _cards(view, colours, found),
         _rest(view, colours, found, place),
@@ -437,9 +439,9 @@ def _after_action(view: View, colours: Palette, chosen: Any, tried: Any) -> list
 
 
 def _content(view: View, colours: Palette) -> html.Div:
-    found = view.opportunities
-    place, wanted = MARGINS.index(asked_margin(view.query.reserve)), view.query.opportunity
-    is_known = any(each.opportunity_id == wanted for each in found.listed)
+    found = view.recommendations
+    place, wanted = MARGINS.index(asked_margin(view.query.reserve)), view.query.recommendation
+    is_known = any(each.recommendation_id == wanted for each in found.listed)
     return html.Div(
         [
             dcc.Store(id=_CHOSEN, data=wanted if is_known else ""),
@@ -454,7 +456,7 @@ def _content(view: View, colours: Palette) -> html.Div:
 def _connect(app: Any, source: LakeSource) -> None:
     """A chosen row is shown in full, the buttons act on its leading finding, and the slider tries out a reserve."""
     app.clientside_callback(
-        ClientsideFunction("opportunities", "choose"),
+        ClientsideFunction("recommendations", "choose"),
         Output(_CHOSEN, "data"),
         Input(_GRID, "selectedRows"),
         State(_CHOSEN, "data"),
@@ -462,10 +464,10 @@ def _connect(app: Any, source: LakeSource) -> None:
     )
     # with an output, for without one dash does not call it when the page comes with a decision chosen
     app.clientside_callback(
-        ClientsideFunction("opportunities", "arrive"), Output(_ARRIVED, "data"), Input(_DETAIL, "children")
+        ClientsideFunction("recommendations", "arrive"), Output(_ARRIVED, "data"), Input(_DETAIL, "children")
     )
     app.clientside_callback(
-        ClientsideFunction("opportunities", "reserve"),
+        ClientsideFunction("recommendations", "reserve"),
         Output(_TRIED, "data"),
         Input("reserve", "value"),
         State("reserves", "data"),
@@ -479,11 +481,11 @@ def _connect(app: Any, source: LakeSource) -> None:
         source,
         _PREFIX,
         chosen=[State(_CHOSEN, "data"), State(_TRIED, "data")],
-        ids=lambda view, chosen: _leading(view.opportunities, str(chosen or "")),
+        ids=lambda view, chosen: _leading(view.recommendations, str(chosen or "")),
         outputs=[
             Output(_GRID, "rowData"),
             Output(_DETAIL, "children", allow_duplicate=True),
-            Output("opportunities-words", "children"),
+            Output("recommendations-words", "children"),
             Output(_SUMS, "children"),
             Output(_CARDS, "children"),
             Output(_REST, "children"),
@@ -492,4 +494,4 @@ def _connect(app: Any, source: LakeSource) -> None:
     )
 
 
-OPPORTUNITIES = Page("/opportunities", tr("What to do"), _content, _connect)
+RECOMMENDATIONS = Page("/recommendations", tr("What to do"), _content, _connect)

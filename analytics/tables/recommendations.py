@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from analytics.decide.actions import Action
-from analytics.decide.opportunities import OPERATORS, GroupBy, Opportunities, Opportunity, Saving, grouped
+from analytics.decide.recommendations import OPERATORS, GroupBy, Recommendation, Recommendations, Saving, grouped
 from analytics.decide.wasted_time import Waste
 from analytics.glossary import term
 from analytics.language.language import SentenceList
@@ -49,14 +49,14 @@ ACTION_WORDS: Mapping[str, str] = {
 """The actions as people read them."""
 
 
-def opportunities(found: Opportunities, first: int | None = _RANKED_FIRST, *, in_brief: bool = False) -> Table:
+def recommendations(found: Recommendations, first: int | None = _RANKED_FIRST, *, in_brief: bool = False) -> Table:
     """Those that are known to save something, the most first; `first` shortens the list and says so.
 
     `in_brief` leaves out the columns that stand behind each decision in a report.
     """
     listed = found.ranked
     table = Table(
-        name="opportunities",
+        name="recommendations",
         title=tr("What to do"),
         question=tr("What to give back, take back or change, what that saves in a year, and who has to act?"),
         headline=saving_headline(found),
@@ -65,7 +65,7 @@ def opportunities(found: Opportunities, first: int | None = _RANKED_FIRST, *, in
         shown=first,
         rest=_left_out(len(listed), first),
         notes=(_BASIS,) if listed else (),
-        terms=(term("opportunity"), term("reclaimable")),
+        terms=(term("recommendation"), term("reclaimable")),
         wide=in_brief,
     )
     return table.with_columns(_IN_BRIEF) if in_brief else table
@@ -82,9 +82,9 @@ def _left_out(number: int, first: int | None) -> str:
     return tr_many("and {number} more in the list of all", "and {number} more in the list of all", rest) if rest else ""
 
 
-def to_look_at(found: Opportunities) -> Table | None:
+def to_look_at(found: Recommendations) -> Table | None:
     """Those without a known saving, or too unsure of it; None where there are none."""
-    listed = sorted(found.to_look_at, key=lambda each: (-(each.cents or 0), -each.gpu_ms, each.opportunity_id))
+    listed = sorted(found.to_look_at, key=lambda each: (-(each.cents or 0), -each.gpu_ms, each.recommendation_id))
     if not listed:
         return None
     shown = min(_LOOKED_AT_FIRST, max(1, sum(each.gpu_ms >= HOUR_MS for each in listed)))
@@ -98,7 +98,7 @@ def to_look_at(found: Opportunities) -> Table | None:
             len(listed),
         ),
         columns=(
-            column("opportunity", tr("what"), "sentence", _linked),
+            column("recommendation", tr("what"), "sentence", _linked),
             column("owner", tr("whom to ask"), "words", who_acts, "owner"),
             CONFIDENCE,
             _COST,
@@ -124,7 +124,7 @@ class _WastePart:
     cents: int | None
 
 
-def waste(found: Opportunities) -> Table:
+def waste(found: Recommendations) -> Table:
     """How the decisions and what none can act on add up to the waste."""
     whole = found.waste
     low = GpuHours(whole.state_ms["low"])
@@ -165,9 +165,9 @@ def waste(found: Opportunities) -> Table:
     )
 
 
-def _waste_parts(found: Opportunities) -> Iterator[_WastePart]:
+def _waste_parts(found: Recommendations) -> Iterator[_WastePart]:
     """One part for each action, then what none acts on, then the sum."""
-    actions: dict[str, list[Opportunity]] = {}
+    actions: dict[str, list[Recommendation]] = {}
     for each in found.listed:
         actions.setdefault(ACTION_WORDS[each.action] if each.is_standing else tr("put off on request"), []).append(each)
     for words, own in actions.items():
@@ -181,7 +181,7 @@ def _waste_parts(found: Opportunities) -> Iterator[_WastePart]:
     yield _WastePart(tr("waste"), len(found.listed), rest.gpu_ms, rest.cents)
 
 
-def _waste_headline(found: Opportunities) -> str:
+def _waste_headline(found: Recommendations) -> str:
     said = _wasted(found.waste)
     if found.waste.cents is None or not found.waste.unpriced_ms:
         return said
@@ -232,7 +232,7 @@ def _unconfirmed(spent: Waste) -> Iterator[str]:
         )
 
 
-def saving_headline(found: Opportunities) -> str:
+def saving_headline(found: Recommendations) -> str:
     """What the ranked decisions are worth together, and whether nobody but a list says so."""
     if (saved := found.saving) is None:
         if found.waste.cents is None and found.listed:
@@ -246,7 +246,7 @@ def saving_headline(found: Opportunities) -> str:
     )
 
 
-def _worth(found: Opportunities, saved: Saving) -> str:
+def _worth(found: Recommendations, saved: Saving) -> str:
     number, currency = len(found.ranked), found.waste.currency
     total = saving_words(saved, currency)
     if found.given_back is None:
@@ -283,7 +283,7 @@ def saving_words(saving: Saving, currency: str) -> str:
     return tr("{amount} {currency} ({low} to {high})", amount=point, currency=currency, low=low, high=high)
 
 
-def _next(each: Opportunity) -> str:
+def _next(each: Recommendation) -> str:
     """Its command, with a word where it only looks and changes nothing."""
     command = plain(each.next_command, 1000)
     if not command or acts(each.next_command):
@@ -291,8 +291,8 @@ def _next(each: Opportunity) -> str:
     return tr("{label}: {value}", label=tr("to look first"), value=command)
 
 
-def _linked(each: Opportunity) -> Cell:
-    return LinkedCell(decision(each), "opportunity", each.opportunity_id, aside=each.opportunity_id)
+def _linked(each: Recommendation) -> Cell:
+    return LinkedCell(decision(each), "recommendation", each.recommendation_id, aside=each.recommendation_id)
 
 
 def deadline_day(deadline_ms: int) -> Day:
@@ -300,7 +300,7 @@ def deadline_day(deadline_ms: int) -> Day:
     return Day(deadline_ms - 1)
 
 
-def cost_cell(each: Opportunity) -> Cell:
+def cost_cell(each: Recommendation) -> Cell:
     """What its wasted time cost, empty where none was wasted."""
     return at_most(each.unconfirmed, Amount(from_cents(each.cents), each.currency)) if each.gpu_ms else ""
 
@@ -309,13 +309,13 @@ def owner_words(owner: str) -> str:
     return tr("operators") if owner == OPERATORS else plain(owner)
 
 
-def who_acts(each: Opportunity) -> str:
+def who_acts(each: Recommendation) -> str:
     """Who has to act; operators, where nobody's name is known, with the team or job that has the GPUs."""
     words = owner_words(each.owner)
     return words if each.given_to is None else tr("{operators}, with {who}", operators=words, who=plain(each.given_to))
 
 
-def decision(each: Opportunity) -> str:
+def decision(each: Recommendation) -> str:
     """What to do, in a few words: `give back 4 GPUs of train, never used`."""
     number, place = len(each.gpus_now or each.gpus), _place(each)
     kept = each.action == "return" and not each.gpus_now
@@ -327,7 +327,7 @@ def decision(each: Opportunity) -> str:
     return tr_many("{number} GPU on {place} {what}", "{number} GPUs on {place} {what}", number, place=place, what=what)
 
 
-def _place(each: Opportunity) -> str:
+def _place(each: Recommendation) -> str:
     return plain(each.host) if each.host and JOINER not in each.host else place_name(each.pool)
 
 
@@ -369,9 +369,9 @@ _DECISIONS: Mapping[str, Callable[[int, str], str]] = {
 }  # fmt: skip
 
 
-def first_opportunities(found: Opportunities) -> Table:
+def first_recommendations(found: Recommendations) -> Table:
     """The first of them, else of what is to be looked at, and what can be given back; all of them are on a page of their own."""
-    table, said = opportunities(found), []
+    table, said = recommendations(found), []
     if not found.ranked and (looked_at := to_look_at(found)):
         table, said = looked_at, [table.headline]
     reclaimable = [] if found.reclaimable is None else [give_back_sentence(found.reclaimable)]
@@ -386,13 +386,13 @@ def first_opportunities(found: Opportunities) -> Table:
     )
 
 
-def by_group(found: Opportunities, by: GroupBy) -> Table:
+def by_group(found: Recommendations, by: GroupBy) -> Table:
     """A row for each owner or pool."""
     groups, currency = grouped(found, by), found.waste.currency
     name = owner_words if by == "owner" else place_name
     most = next(((each.name, each.saving) for each in groups if each.saving is not None), None)
     return Table(
-        name=f"opportunities-by-{by}",
+        name=f"recommendations-by-{by}",
         title=tr("By who acts") if by == "owner" else tr("By pool"),
         question=tr("What do the decisions of each come to?"),
         headline=tr("No decision is known to save something in this window.")
@@ -418,13 +418,13 @@ def by_group(found: Opportunities, by: GroupBy) -> Table:
     )
 
 
-def put_off(found: Opportunities, actions: Mapping[str, Sequence[Action]]) -> Table | None:
+def put_off(found: Recommendations, actions: Mapping[str, Sequence[Action]]) -> Table | None:
     """Those that are put off, by the `actions` on their findings; None where there are none."""
     listed = tuple(each for each in found.listed if not each.is_standing)
     if not listed:
         return None
 
-    def action_on(each: Opportunity) -> Action | None:
+    def action_on(each: Recommendation) -> Action | None:
         """The newest one on its findings, the leading one first; None where the lake has none of them any more."""
         found = (action for finding in each.evidence for action in reversed(actions.get(finding.finding_id, ())))
         return next((action for action in found if action.kind == "suppress"), None)
@@ -477,7 +477,7 @@ def _saving_column(currency: str | None = None) -> Column:
     )
 
 
-_DECISION = column("opportunity", tr("decision"), "sentence", _linked)
+_DECISION = column("recommendation", tr("decision"), "sentence", _linked)
 _OWNER = column("owner", tr("who acts"), "words", who_acts, "owner")
 _COST = column(
     "cost", tr("wasted in this window"), "money", cost_cell, lambda each: _amount(each.cents), json_type="number"
@@ -499,12 +499,12 @@ _COLUMNS = (
     ),
     column("next", tr("next"), "words", _next, "next_command"),
 )
-_IN_BRIEF = ("opportunity", "owner", "saving", "confidence", "deadline")
-_IN_OVERVIEW = ("opportunity", "owner", "saving", "confidence", "gpus", "pool", "cost")
+_IN_BRIEF = ("recommendation", "owner", "saving", "confidence", "deadline")
+_IN_OVERVIEW = ("recommendation", "owner", "saving", "confidence", "gpus", "pool", "cost")
 _IN_OVERVIEW_FIRST = 6
 
 
-def decision_rows(found: Opportunities) -> Table:
+def decision_rows(found: Recommendations) -> Table:
     """Return for programs every decision, ranked or not."""
     return for_programs("decisions", DECISION_COLUMNS, found.listed)
 
@@ -520,7 +520,7 @@ def _last_week(key: str, name: str) -> Column:
 
 
 DECISION_COLUMNS = (
-    fact("id", "opportunity", "opportunity_id", nullable=False),
+    fact("id", "recommendation", "recommendation_id", nullable=False),
     *(fact(name, "words", nullable=False) for name in ("kind", "action")),
     fact("owner", "words", about="Who has to act."),
     *(fact(name, "words") for name in ("holder", "team", "pool", "host")),
@@ -529,9 +529,9 @@ DECISION_COLUMNS = (
         "gpus_now",
         "gpu",
         json_type="array",
-        about="Those to act on at the end of the window; each is in one opportunity.",
+        about="Those to act on at the end of the window; each is in one recommendation.",
     ),
-    fact("gpu_hours", "gpu_hours", "gpu_ms", about="Wasted in the window; none of it is in another opportunity."),
+    fact("gpu_hours", "gpu_hours", "gpu_ms", about="Wasted in the window; none of it is in another recommendation."),
     fact("unconfirmed_gpu_hours", "gpu_hours", "unconfirmed_ms", about="Of that, what only point samples call idle."),
     fact("cost", "money", lambda each: from_cents(each.cents)),
     fact("currency", "words", lambda each: None if each.cents is None else each.currency),
@@ -575,7 +575,7 @@ DECISION_COLUMNS = (
     flag("at_list_price", about="Whether any of the GPUs to act on has a public list's price."),
     flag("simulated"),
 )
-"""Of an opportunity, in every format."""
+"""Of a recommendation, in every format."""
 
 
 def _by_state(ms: str, cents: str) -> Column:
@@ -635,9 +635,9 @@ SAVINGS = (
     record_column(
         "waste",
         _WASTE_COLUMNS,
-        about="Unavailable, free, reserved and held time, and the unused part of low time. The opportunities and what is "
+        about="Unavailable, free, reserved and held time, and the unused part of low time. The recommendations and what is "
         "not actionable add up to it.",
     ),
 )
-DECISIONS = rows_column("opportunities", DECISION_COLUMNS, "listed", "Every decision, those that are ranked first.")
-"""Of `Opportunities`."""
+DECISIONS = rows_column("recommendations", DECISION_COLUMNS, "listed", "Every decision, those that are ranked first.")
+"""Of `Recommendations`."""

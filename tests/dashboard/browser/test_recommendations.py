@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.long
 
-PATH, HEADING = "/opportunities", "#opportunity-heading"
+PATH, HEADING = "/recommendations", "#recommendation-heading"
 ROWS = ".ag-center-cols-container .ag-row"
 BESIDE_PX = 1200
 """From this width on the panel is beside the table."""
@@ -40,9 +40,9 @@ def test_a_click_shows_the_decision(surf: Callable[..., Surfer], width: int) -> 
     name = first_of(page)
     page.locator(ROWS).first.locator(".ag-cell").first.click()
     page.wait_for_selector(f"{HEADING} >> text={name}")
-    page.wait_for_url(f"**opportunity={name}*")
+    page.wait_for_url(f"**recommendation={name}*")
     assert is_in_sight(page)
-    side, table = page.locator(".side").bounding_box(), page.locator("#opportunities-grid").bounding_box()
+    side, table = page.locator(".side").bounding_box(), page.locator("#recommendations-grid").bounding_box()
     assert side is not None
     assert table is not None
     is_beside = width >= BESIDE_PX
@@ -52,24 +52,24 @@ def test_a_click_shows_the_decision(surf: Callable[..., Surfer], width: int) -> 
 
 def test_a_telephone_has_blocks_and_goes_to_the_chosen_one(surf: Callable[..., Surfer]) -> None:
     page = surf(390).open(PATH)
-    page.locator("#opportunities-cards a").first.click()
-    page.wait_for_url("**opportunity=*")
+    page.locator("#recommendations-cards a").first.click()
+    page.wait_for_url("**recommendation=*")
     page.wait_for_selector(f"{HEADING}:focus")
     assert is_in_sight(page)
-    assert not page.locator("#opportunities-grid").is_visible()
+    assert not page.locator("#recommendations-grid").is_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_what_is_put_off_is_listed_and_reopened(surf: Callable[..., Surfer], site: Site) -> None:
-    told = site.told("recommendations", "--since", "7d")["opportunities"]
+    told = site.told("recommendations", "--since", "7d")["recommendations"]
     name = next(each["id"] for each in told if each["evidence"] and each["evidence"][0][1:] == each["id"][1:])
-    page = surf(at=site.address, user=PIA).open(f"{PATH}?opportunity={name}")
+    page = surf(at=site.address, user=PIA).open(f"{PATH}?recommendation={name}")
     later = f"[aria-labelledby=put_off-title] >> text={name}"
     page.wait_for_selector(f"{HEADING} >> text={name}")
-    page.fill("#opportunity-act-text", "until the move")
-    page.click("#opportunity-act-suppress")
+    page.fill("#recommendation-act-text", "until the move")
+    page.click("#recommendation-act-suppress")
     page.wait_for_selector(later)
     assert name not in page.inner_text("[aria-labelledby=to_look_at-title]")
-    page.click("#opportunity-act-reopen")
+    page.click("#recommendation-act-reopen")
     page.wait_for_selector(later, state="detached")
     assert name in page.inner_text("[aria-labelledby=to_look_at-title]")

@@ -1,4 +1,4 @@
-"""Opportunities: each piece of wasted time in exactly one decision, priced once, with what acting on it would save."""
+"""Recommendations: each piece of wasted time in exactly one decision, priced once, with what acting on it would save."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from analytics.decide.leads import Decisions, Lead, opportunity_id, own_key
+from analytics.decide.leads import Decisions, Lead, own_key, recommendation_id
 from analytics.decide.right_sizing import RightSizing
 from analytics.decide.totals import saving_of
 from analytics.decide.wasted_time import Waste, waste_of, wasted_cents, with_off_peak
@@ -73,16 +73,16 @@ class Risk:
 
 
 @dataclass(frozen=True)
-class Opportunity:
+class Recommendation:
     """One decision about GPUs.
 
-    `gpu_ms` and `cents` are the wasted time of the window that it would act on, of `gpus`; no other opportunity has any of it.
+    `gpu_ms` and `cents` are the wasted time of the window that it would act on, of `gpus`; no other recommendation has any of it.
     `unconfirmed_ms` of that rests on point samples alone. `cents` is None where nothing of it has a price. `gpus_now` are those to act on at the end of the window,
-    each in one opportunity only. `evidence` are the findings about it, the one that leads first. `saving` is None where none is known.
+    each in one recommendation only. `evidence` are the findings about it, the one that leads first. `saving` is None where none is known.
     `at_list_price`: any of `gpus_now` has a public list's price, not the site's own.
     """
 
-    opportunity_id: str
+    recommendation_id: str
     kind: str
     action: str
     owner: str
@@ -136,7 +136,7 @@ class Opportunity:
     def leading(self) -> Finding | None:
         """The finding that it stands on, which people acknowledge or put off; None of faults and packings, and where it is about others."""
         first = self.evidence[0] if self.evidence else None
-        return first if first is not None and opportunity_id(first) == self.opportunity_id else None
+        return first if first is not None and recommendation_id(first) == self.recommendation_id else None
 
     @property
     def is_standing(self) -> bool:
@@ -145,24 +145,24 @@ class Opportunity:
 
 
 @dataclass(frozen=True)
-class Opportunities:
-    """The opportunities of a window, those that are ranked first, what they add up to, and what can be given back.
+class Recommendations:
+    """The recommendations of a window, those that are ranked first, what they add up to, and what can be given back.
 
     `reclaimable` is None of people: free GPUs are nobody's. `sizing` is what is proposed for each work, once.
     """
 
-    listed: tuple[Opportunity, ...]
+    listed: tuple[Recommendation, ...]
     waste: Waste
     reclaimable: Reclaimable | None
     sizing: RightSizing
 
     @property
-    def ranked(self) -> tuple[Opportunity, ...]:
+    def ranked(self) -> tuple[Recommendation, ...]:
         """Those that are known to save something, the most first."""
         return tuple(each for each in self.listed if each.ranked)
 
     @property
-    def to_look_at(self) -> tuple[Opportunity, ...]:
+    def to_look_at(self) -> tuple[Recommendation, ...]:
         """Those without a known saving, or too unsure of it."""
         return tuple(each for each in self.listed if not each.ranked and each.is_standing)
 
@@ -187,17 +187,17 @@ class Opportunities:
         return _sum(each for each in self.ranked if each.action != "return")
 
 
-def _sum(listed: Iterable[Opportunity]) -> Saving | None:
+def _sum(listed: Iterable[Recommendation]) -> Saving | None:
     known = [each.saving for each in listed if each.saving is not None]
     if not known:
         return None
     return Saving(*(sum(getattr(each, name) for each in known) for name in ("low", "point", "high")))
 
 
-def opportunities_in(
+def recommendations_in(
     decisions: Decisions, stretches: pl.DataFrame, about: Iterable[Finding] | None = None
-) -> Opportunities:
-    """The opportunities in a part of the window's ledger rows, and the waste that they are parts of.
+) -> Recommendations:
+    """The recommendations in a part of the window's ledger rows, and the waste that they are parts of.
 
     Args:
         decisions: those of the whole fleet; of those for people nothing is said of free GPUs.
@@ -211,28 +211,28 @@ def opportunities_in(
     by_key: dict[str, int] = defaultdict(int)
     for (_, key), each in cents.items():
         by_key[key] += each
-    claimed = pieces.filter(pl.col("opportunity").is_not_null())
-    sums = claimed.group_by("opportunity").agg(
+    claimed = pieces.filter(pl.col("recommendation").is_not_null())
+    sums = claimed.group_by("recommendation").agg(
         pl.col("waste_ms", "open_ms").sum(),
         priced=pl.col("amount").is_not_null().any(),
         gpus=pl.col("gpu").filter(pl.col("waste_ms") > 0).unique().sort(),
         pools=pl.col("pool").unique().sort(),
     )
-    rows = {row["opportunity"]: row for row in sums.iter_rows(named=True)}
+    rows = {row["recommendation"]: row for row in sums.iter_rows(named=True)}
     scope = _Part(decisions, claimed, stretches)
     absorbed = {each.finding_id for own in decisions.evidence.values() for each in own[1:]}
-    listed: list[Opportunity] = []
+    listed: list[Recommendation] = []
     for key, lead in decisions.leads.items():
         row = rows.get(key)
         finding = lead.finding
         is_named = finding is None or finding.finding_id in named
-        one = _opportunity(scope, lead, row, by_key.get(key, 0))
+        one = _recommendation(scope, lead, row, by_key.get(key, 0))
         stands_apart = finding is not None and is_named and bool(one.gpus) and finding.finding_id not in absorbed
         if not (one.gpu_ms > 0 or one.saving is not None or stands_apart):
             continue
         own = tuple(each for each in decisions.evidence.get(key, ()) if each.finding_id in named)
         listed.append(replace(one, evidence=own) if is_named else _without_names(one, listed))
-    return Opportunities(
+    return Recommendations(
         tuple(sorted(listed, key=_most_saved_first)),
         waste_of(pieces, cents, context.costs.currency),
         None if decisions.for_people else _reclaimable(decisions, scope),
@@ -248,9 +248,9 @@ def _reclaimable(decisions: Decisions, part: _Part) -> Reclaimable:
     return decisions.reclaimable.of_gpus(part.here)
 
 
-def _most_saved_first(each: Opportunity) -> tuple[bool, float, float, float, str]:
+def _most_saved_first(each: Recommendation) -> tuple[bool, float, float, float, str]:
     saved = each.saving.point if each.saving is not None else 0.0
-    return not each.ranked, -saved, -float(each.cents or 0), -each.gpu_ms, each.opportunity_id
+    return not each.ranked, -saved, -float(each.cents or 0), -each.gpu_ms, each.recommendation_id
 
 
 class _Part:
@@ -266,10 +266,10 @@ class _Part:
         self.last_ms = newest_row_ms(stretches, context.ahead)
         self.context = context
         self._left_low = {(each.pool, each.model): each.low for each in decisions.reclaimable.pools}
-        met = claimed.join(decisions.now, on=("opportunity", "gpu"))
+        met = claimed.join(decisions.now, on=("recommendation", "gpu"))
         self.on_now = {
             key: (amount / MICROCENTS / 100, used_ms)
-            for key, amount, used_ms in met.group_by("opportunity")
+            for key, amount, used_ms in met.group_by("recommendation")
             .agg(
                 ((pl.col("waste_amount").cast(pl.Float64)) * (1 - pl.col("open_share"))).sum(),
                 pl.col("gpu_ms").filter(pl.col("state").is_in(IN_USE)).sum(),
@@ -288,7 +288,7 @@ class _Part:
         return None if None in known else sum(each for each in known if each is not None)
 
     def saving(self, lead: Lead) -> Saving | None:
-        """What acting on an opportunity saves in a year; None where it is not known, or nothing is left to act on."""
+        """What acting on a recommendation saves in a year; None where it is not known, or nothing is left to act on."""
         now = tuple(gpu for gpu in lead.now if gpu in self.here)
         hourly = self.rates(now)
         if not now or not hourly or self.context.until_ms - self.context.whole.first_ms < _YEARLY_FROM_MS:
@@ -298,11 +298,11 @@ class _Part:
             return self._of_return(lead, now, paid)
         if lead.kind in (INEFFICIENT, OFF_PEAK):
             return None  # what it would take to use them better nobody knows
-        wasted, used_ms = self.on_now.get(lead.opportunity_id, (0.0, 0.0))
+        wasted, used_ms = self.on_now.get(lead.recommendation_id, (0.0, 0.0))
         point = (self._right_size(lead, now, used_ms) if lead.kind is OVERSIZED else wasted) * self.per_year
         if point <= 0:
             return None
-        swing = self.decisions.swings.get(lead.opportunity_id)
+        swing = self.decisions.swings.get(lead.recommendation_id)
         if swing is None:
             return None
         low, mean, high = (min(point * each, paid) for each in swing)
@@ -313,7 +313,7 @@ class _Part:
         if lead.packing is not None:
             return lead.packing.saving or 0.0 if len(now) == len(lead.packing.gpus) else 0.0
         saved = None if lead.finding is None else saving_of(lead.finding)
-        whole_ms = self.decisions.time_now.get(lead.opportunity_id, 0.0)
+        whole_ms = self.decisions.time_now.get(lead.recommendation_id, 0.0)
         return 0.0 if saved is None or not whole_ms or len(lead.now) < len(lead.gpus) else saved * used_ms / whole_ms
 
     def _of_return(self, lead: Lead, now: Sequence[str], paid: float) -> Saving:
@@ -326,8 +326,8 @@ class _Part:
         return Saving(paid * low / len(now), paid, paid)
 
 
-def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: int) -> Opportunity:
-    context, finding, key = part.context, lead.finding, lead.opportunity_id
+def _recommendation(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: int) -> Recommendation:
+    context, finding, key = part.context, lead.finding, lead.recommendation_id
     now = tuple(gpu for gpu in lead.now if gpu in part.here)
     action = _action(lead, now, is_seen=not context.fell_silent)
     gpus = tuple(row["gpus"]) if row else ()
@@ -335,8 +335,8 @@ def _opportunity(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: 
     holder = None if finding is None or not lead.kind.of_holder else finding.holder
     devices = context.inventory.devices
     hosts = sorted({devices[gpu].host for gpu in now or about if gpu in devices})
-    return Opportunity(
-        opportunity_id=key,
+    return Recommendation(
+        recommendation_id=key,
         kind=lead.kind.name,
         action=action,
         owner=_owner(action, lead, holder),
@@ -374,12 +374,12 @@ def _next(context: Context, finding: Finding | None, action: str, now: Sequence[
     return "" if finding is None else finding.next_command
 
 
-def _without_names(one: Opportunity, before: Sequence[Opportunity]) -> Opportunity:
+def _without_names(one: Recommendation, before: Sequence[Recommendation]) -> Recommendation:
     """The same without what its finding says of others: its id too is made of what is left, for that of a finding names whom it is about."""
     alike = sum((each.kind, each.gpus, each.holder) == (one.kind, one.gpus, None) for each in before)
     return replace(
         one,
-        opportunity_id=own_key(one.kind, "\0".join((str(alike), *one.gpus))),
+        recommendation_id=own_key(one.kind, "\0".join((str(alike), *one.gpus))),
         holder=None,
         evidence=(),
         next_command="",
@@ -438,16 +438,16 @@ GroupBy = Literal["owner", "pool"]
 
 
 @dataclass(frozen=True)
-class OpportunityGroup:
-    """The ranked opportunities of one owner or pool: `gpus` to act on now, the wasted time and its cents, what they save together."""
+class RecommendationGroup:
+    """The ranked recommendations of one owner or pool: `gpus` to act on now, the wasted time and its cents, what they save together."""
 
     name: str
-    listed: tuple[Opportunity, ...]
+    listed: tuple[Recommendation, ...]
     saving: Saving | None
 
     @property
     def gpus(self) -> int:
-        """Each GPU is in one opportunity."""
+        """Each GPU is in one recommendation."""
         return sum(len(each.gpus_now) for each in self.listed)
 
     @property
@@ -461,13 +461,13 @@ class OpportunityGroup:
         return sum(known) if known else None
 
 
-def grouped(found: Opportunities, by: GroupBy) -> tuple[OpportunityGroup, ...]:
+def grouped(found: Recommendations, by: GroupBy) -> tuple[RecommendationGroup, ...]:
     """The groups, the one that saves most first."""
-    own: dict[str, list[Opportunity]] = {}
+    own: dict[str, list[Recommendation]] = {}
     for each in found.ranked:
         own.setdefault(getattr(each, by), []).append(each)
     groups = [
-        OpportunityGroup(name, tuple(listed), replace(found, listed=tuple(listed)).saving)
+        RecommendationGroup(name, tuple(listed), replace(found, listed=tuple(listed)).saving)
         for name, listed in own.items()
     ]
     return tuple(sorted(groups, key=lambda group: (-(group.saving.point if group.saving else 0.0), group.name)))

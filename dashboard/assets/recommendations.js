@@ -1,9 +1,9 @@
-// The opportunities' page and its address: the chosen decision and the reserve that is tried out can be shared.
+// The recommendations' page and its address: the chosen decision and the reserve that is tried out can be shared.
 
 (function () {
     "use strict";
-    const PATH = "/opportunities", GRID = "opportunities-grid";
-    const BESIDE = window.matchMedia("(min-width: 1200px)");  // style_opportunities.css
+    const PATH = "/recommendations", GRID = "recommendations-grid";
+    const BESIDE = window.matchMedia("(min-width: 1200px)");  // style_recommendations.css
 
     const isHere = () => window.location.pathname === PATH;
 
@@ -22,13 +22,13 @@
         }
     }
 
-    const opportunityOf = (row) => String(row.id).split("/")[0];
+    const recommendationOf = (row) => String(row.id).split("/")[0];
 
     // Whether the table has a row of it: one that is put off or only to be looked at has none.
     function listed(id) {
         let found = false;
         try {
-            window.dash_ag_grid.getApi(GRID).forEachNode((node) => { found = found || opportunityOf(node.data) === id; });
+            window.dash_ag_grid.getApi(GRID).forEachNode((node) => { found = found || recommendationOf(node.data) === id; });
         } catch {
             // the table is not there yet
         }
@@ -55,28 +55,28 @@
     );
 
     window.dash_clientside = Object.assign({}, window.dash_clientside, {
-        opportunities: {
+        recommendations: {
             // What was put off leaves the table and stays chosen, so that it can be reopened.
             choose: (rows, before) => {
-                const id = rows && rows.length ? opportunityOf(rows[0]) : "";
+                const id = rows && rows.length ? recommendationOf(rows[0]) : "";
                 if (id === before || (!id && before && !listed(before))) {
                     return window.dash_clientside.no_update;
                 }
-                say("opportunity", id);
+                say("recommendation", id);
                 return id;
             },
 
             // Where the panel is below the table, the page goes to what was chosen, once.
             arrive: () => {
-                const id = isHere() && new URLSearchParams(window.location.search).get("opportunity") || "";
-                const panel = document.getElementById("opportunity-detail");
+                const id = isHere() && new URLSearchParams(window.location.search).get("recommendation") || "";
+                const panel = document.getElementById("recommendation-detail");
                 const is_new = panel && panel.dataset.arrived !== id;
                 if (panel) {
                     panel.dataset.arrived = id;
                 }
                 if (is_new && id && !BESIDE.matches) {
                     setTimeout(() => {
-                        const heading = document.getElementById("opportunity-heading");
+                        const heading = document.getElementById("recommendation-heading");
                         if (heading) {
                             heading.focus({preventScroll: true});
                             heading.scrollIntoView({block: "start"});

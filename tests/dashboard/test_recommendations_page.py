@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.tables.opportunities import ACTION_WORDS
+from analytics.tables.recommendations import ACTION_WORDS
 from analytics.workloads.reclaimable import MARGINS
 from dashboard.actions import KINDS
 from fallow.cli import main
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.dashboard.acting import Held, Pages
 
-PATH = "/opportunities"
+PATH = "/recommendations"
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def told(planned: Planned, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]
 
 
 def rows(tree: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = by_id(tree, "opportunities-grid")["rowData"]
+    found: list[dict[str, Any]] = by_id(tree, "recommendations-grid")["rowData"]
     return found
 
 
@@ -65,7 +65,7 @@ def slid(client: FlaskClient, place: int) -> Any:
 
 def test_the_page_shows_the_numbers_of_the_command(planned: Planned, told: dict[str, Any]) -> None:
     shown = page(planned.client(), PATH, WEEK)
-    ranked = [each for each in told["opportunities"] if each["ranked"]]
+    ranked = [each for each in told["recommendations"] if each["ranked"]]
     assert ranked
     assert [row["id"] for row in rows(shown)] == [each["id"] for each in ranked]
     for row, each in zip(rows(shown), ranked, strict=True):
@@ -87,34 +87,34 @@ def test_overview_and_capacity_say_the_same_number(planned: Planned, told: dict[
         text = words(page(planned.client(), path, WEEK))
         assert said in text, path
         assert not re.search(r"\d GPUs? can (be taken back|go)", text), path
-    first = table(page(planned.client(), "/", WEEK), "opportunities-title")[1:]
-    ranked = [each["id"] for each in told["opportunities"] if each["ranked"]]
+    first = table(page(planned.client(), "/", WEEK), "recommendations-title")[1:]
+    ranked = [each["id"] for each in told["recommendations"] if each["ranked"]]
     assert len(first) == min(6, len(ranked))
     assert all(each in row[0] for each, row in zip(ranked, first, strict=False))
 
 
 def test_grouping_adds_up_and_names_each_gpu_once(planned: Planned, told: dict[str, Any]) -> None:
-    ranked = [each for each in told["opportunities"] if each["ranked"]]
+    ranked = [each for each in told["recommendations"] if each["ranked"]]
     gpus = [gpu for each in ranked for gpu in each["gpus_now"]]
     by_gpu = rows(page(planned.client(), PATH, f"{WEEK}&group=gpu"))
     assert [row["gpu"] for row in by_gpu] == gpus
     assert len(set(gpus)) == len(gpus)
     for group in ("owner", "pool"):
         shown = page(planned.client(), PATH, f"{WEEK}&group={group}")
-        groups = table(shown, f"opportunities-by-{group}-title")[1:]
+        groups = table(shown, f"recommendations-by-{group}-title")[1:]
         assert sum(int(row[2]) for row in groups) == len(gpus)
         assert {row[0] for row in groups} == {row[group] for row in rows(shown)}
-        assert by_id(shown, "opportunities-grid")["columnDefs"][0]["field"] == group
+        assert by_id(shown, "recommendations-grid")["columnDefs"][0]["field"] == group
     assert "there is no group by 'colour'" in words(page(planned.client(), PATH, f"{WEEK}&group=colour"))
 
 
 def test_the_chosen_one_has_its_evidence_and_risk(planned: Planned) -> None:
     view = planned.view(WEEK)
     each = next(
-        each for each in view.whole.opportunities(view.report.scope, view.part).ranked if each.confidence.failed
+        each for each in view.whole.recommendations(view.report.scope, view.part).ranked if each.confidence.failed
     )
-    shown = page(planned.client(), PATH, f"{WEEK}&opportunity={each.opportunity_id}")
-    detail = by_id(shown, "opportunity-detail")["children"]
+    shown = page(planned.client(), PATH, f"{WEEK}&recommendation={each.recommendation_id}")
+    detail = by_id(shown, "recommendation-detail")["children"]
     assert all(finding.finding_id in words(detail) for finding in each.evidence)
     assert all(view.translate(condition) in words(detail) for condition in each.confidence.failed)
     assert each.next_command in words(detail)
@@ -126,14 +126,14 @@ def test_a_team_sees_nothing_of_others(planned: Planned, told: dict[str, Any]) -
     shown = page(planned.client(LANGUAGE), PATH, WEEK)
     everything = json.dumps(shown)
     own = {each.name for each in planned.view(WEEK, LANGUAGE).report.holders}
-    others = {each["holder"] for each in told["opportunities"] if each["holder"]} - own
+    others = {each["holder"] for each in told["recommendations"] if each["holder"]} - own
     assert others
     assert not [name for name in others if f'"{name}"' in everything or f" {name} " in everything]
-    assert not {"reserve", "give_back-title", "opportunity-acts"} & ids(shown)
-    strange = next(each for each in told["opportunities"] if each["holder"] in others)
+    assert not {"reserve", "give_back-title", "recommendation-acts"} & ids(shown)
+    strange = next(each for each in told["recommendations"] if each["holder"] in others)
     assert strange["id"] not in everything
-    asked = page(planned.client(LANGUAGE), PATH, f"{WEEK}&opportunity={strange['id']}")
-    assert "Choose a row" in words(by_id(asked, "opportunity-detail")["children"])
+    asked = page(planned.client(LANGUAGE), PATH, f"{WEEK}&recommendation={strange['id']}")
+    assert "Choose a row" in words(by_id(asked, "recommendation-detail")["children"])
 
 
 def test_the_slider_shows_what_each_reserve_leaves(planned: Planned, told: dict[str, Any]) -> None:
@@ -157,25 +157,25 @@ def _cells(tree: Any) -> list[list[str]]:
     return [[words(cell).strip() for cell in row] for row in found]
 
 
-def test_the_file_has_every_opportunity(planned: Planned, told: dict[str, Any]) -> None:
-    answer = planned.client().get(f"/export/opportunities.csv{WEEK}")
+def test_the_file_has_every_recommendation(planned: Planned, told: dict[str, Any]) -> None:
+    answer = planned.client().get(f"/export/recommendations.csv{WEEK}")
     lines = list(csv.DictReader(io.StringIO(answer.text)))
-    assert [each["id"] for each in lines] == [each["id"] for each in told["opportunities"]]
-    assert [each["deadline"] for each in lines] == [each["deadline"] for each in told["opportunities"]]
+    assert [each["id"] for each in lines] == [each["id"] for each in told["recommendations"]]
+    assert [each["deadline"] for each in lines] == [each["deadline"] for each in told["recommendations"]]
 
 
 def test_the_table_is_read_from_what_decides(planned: Planned) -> None:
     shown = page(planned.client(), PATH, f"{WEEK}&lang=fr")
-    fields = [each["field"] for each in by_id(shown, "opportunities-grid")["columnDefs"]]
+    fields = [each["field"] for each in by_id(shown, "recommendations-grid")["columnDefs"]]
     assert fields == [
         *("decision", "action", "owner", "saving", "deadline", "confidence", "gpus", "pool", "cost", "command", "host"),
-        "opportunity_id",
+        "recommendation_id",
     ]
     view = planned.view(f"{WEEK}&lang=fr")
     said = {view.translate(each) for each in ACTION_WORDS.values()}
     assert {row["action"] for row in rows(shown)} <= said
     # a telephone has the same decisions as blocks
-    cards = words(by_id(shown, "opportunities-cards")["children"])
+    cards = words(by_id(shown, "recommendations-cards")["children"])
     assert all(row["id"] in cards for row in rows(shown))
 
 
@@ -183,60 +183,61 @@ def test_the_hosts_are_those_of_the_gpus_to_act_on(planned: Planned) -> None:
     view = planned.view(WEEK)
     devices = view.whole.inventory.devices
     shown = {row["id"]: row["host"] for row in rows(page(planned.client(), PATH, WEEK))}
-    for each in view.whole.opportunities(view.report.scope, view.part).ranked:
+    for each in view.whole.recommendations(view.report.scope, view.part).ranked:
         if each.gpus_now:
-            assert shown[each.opportunity_id] == ", ".join(sorted({devices[gpu].host for gpu in each.gpus_now}))
+            assert shown[each.recommendation_id] == ", ".join(sorted({devices[gpu].host for gpu in each.gpus_now}))
 
 
-PREFIX = "opportunity-"
+PREFIX = "recommendation-"
 
 
-def pressed(pages: Pages, kind: str, opportunity: str, text: str, seen: dict[str, str] | None = None) -> Any:
+def pressed(pages: Pages, kind: str, recommendation: str, text: str, seen: dict[str, str] | None = None) -> Any:
     """What the page is answered after a button."""
     return pages.call(f"{PREFIX}act-{kind}.n_clicks", {
         **{f"{PREFIX}act-{each}.n_clicks": int(each == kind) for each in KINDS},
-        "url.search": "?span=all", "scheme.data": "light", "opportunity-chosen.data": opportunity, "reserve-tried.data": 3,
+        "url.search": "?span=all", "scheme.data": "light", "recommendation-chosen.data": recommendation, "reserve-tried.data": 3,
         f"{PREFIX}act-text.value": text, f"{PREFIX}act-until.value": "", f"{PREFIX}findings-seen.data": seen or {},
     })  # fmt: skip
 
 
 def test_an_action_is_on_the_leading_finding(held: Held) -> None:
     pages = held.pages()
-    found = pages.view().whole.opportunities(pages.view().report.scope, pages.view().part)
+    found = pages.view().whole.recommendations(pages.view().report.scope, pages.view().part)
     one = next(each for each in found.listed if each.leading)
-    answer = pressed(pages, "ack", one.opportunity_id, "asking")
-    assert answer["opportunity-acts-said"]["children"] == "Acknowledged 1 finding"
+    answer = pressed(pages, "ack", one.recommendation_id, "asking")
+    assert answer["recommendation-acts-said"]["children"] == "Acknowledged 1 finding"
     assert list(pages.view().report.review.actions) == [one.evidence[0].finding_id]
-    assert "acknowledged: asking" in words(answer["opportunity-detail"]["children"])
+    assert "acknowledged: asking" in words(answer["recommendation-detail"]["children"])
 
 
 def test_what_is_put_off_stays_in_sight_and_can_be_reopened(held: Held) -> None:
     pages = held.pages()
-    found = pages.view().whole.opportunities(pages.view().report.scope, pages.view().part)
+    found = pages.view().whole.recommendations(pages.view().report.scope, pages.view().part)
     one = next(each for each in found.listed if each.leading)
-    answer = pressed(pages, "suppress", one.opportunity_id, "until the move")
-    assert one.opportunity_id not in {row["id"] for row in answer["opportunities-grid"]["rowData"]}
-    assert one.opportunity_id not in words(answer["opportunities-cards"]["children"])
-    below = answer["opportunities-rest"]["children"]
+    answer = pressed(pages, "suppress", one.recommendation_id, "until the move")
+    assert one.recommendation_id not in {row["id"] for row in answer["recommendations-grid"]["rowData"]}
+    assert one.recommendation_id not in words(answer["recommendations-cards"]["children"])
+    below = answer["recommendations-rest"]["children"]
     [row] = table(below, "put_off-title")[1:]
-    assert one.opportunity_id in row[0]
+    assert one.recommendation_id in row[0]
     assert row[2].startswith("pia")
     assert row[3:5] == ["until somebody reopens it", "until the move"]
     assert "put off on request" in [row[0] for row in table(below, "waste-title")]
-    seen = answer["opportunity-findings-seen"]["data"]
-    named = f"?span=all&opportunity={one.opportunity_id}"
-    assert by_id(page(pages.client, PATH, named), "opportunity-acts")["disabled"] is False
-    answer = pressed(pages, "reopen", one.opportunity_id, "", seen)
-    assert "put_off-title" not in ids(answer["opportunities-rest"]["children"])
+    seen = answer["recommendation-findings-seen"]["data"]
+    named = f"?span=all&recommendation={one.recommendation_id}"
+    assert by_id(page(pages.client, PATH, named), "recommendation-acts")["disabled"] is False
+    answer = pressed(pages, "reopen", one.recommendation_id, "", seen)
+    assert "put_off-title" not in ids(answer["recommendations-rest"]["children"])
 
 
 def test_without_a_finding_there_is_nothing_to_act_on(held: Held) -> None:
     """A fault stands on the ledger alone."""
     pages = held.pages()
-    found = pages.view().whole.opportunities(pages.view().report.scope, pages.view().part)
+    found = pages.view().whole.recommendations(pages.view().report.scope, pages.view().part)
     for each in found.listed:
         answer = pages.call(
-            "opportunity-chosen.data", {"opportunity-chosen.data": each.opportunity_id, "url.search": "?span=all"}
+            "recommendation-chosen.data",
+            {"recommendation-chosen.data": each.recommendation_id, "url.search": "?span=all"},
         )
-        assert answer["opportunity-acts"]["disabled"] == (each.leading is None)
-    assert "Acknowledged" not in pressed(pages, "ack", "O-0000000000", "x")["opportunity-acts-said"]["children"]
+        assert answer["recommendation-acts"]["disabled"] == (each.leading is None)
+    assert "Acknowledged" not in pressed(pages, "ack", "R-0000000000", "x")["recommendation-acts-said"]["children"]

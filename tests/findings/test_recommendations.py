@@ -1,4 +1,4 @@
-"""Opportunities: every piece of wasted time is in one at most, and with the rest they are the ledger's waste, to the cent."""
+"""Recommendations: every piece of wasted time is in one at most, and with the rest they are the ledger's waste, to the cent."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from analytics.capacity.off_peak import OffPeak
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.leads import SHARE, IdleHours, decide, holders_of
-from analytics.decide.opportunities import OPERATORS, Opportunities, opportunities_in
+from analytics.decide.recommendations import OPERATORS, Recommendations, recommendations_in
 from analytics.ledger.usage import used_share
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.report.model import Whole
 from analytics.rules import RULES, rules_of_kind
 from analytics.scope import Scope
 from analytics.states import WASTED
-from analytics.tables.opportunities import DECISION_COLUMNS, first_opportunities, who_acts
+from analytics.tables.recommendations import DECISION_COLUMNS, first_recommendations, who_acts
 from analytics.tables.table import record
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
@@ -55,8 +55,8 @@ def whole_of(root: str, since: str, until: str | None) -> Whole:
     return Whole(inputs, load_window_ledger(inputs))
 
 
-def adds_up(whole: Whole, scope: Scope, found: Opportunities) -> None:
-    """The opportunities and the rest are the waste that the ledger's own tables give, in cents and in time."""
+def adds_up(whole: Whole, scope: Scope, found: Recommendations) -> None:
+    """The recommendations and the rest are the waste that the ledger's own tables give, in cents and in time."""
     part = whole.part(scope)
     money = whole.money if scope.is_all else whole.money.of(part.inside, whole.inventory)
     account, spent = money.accounts.total, found.waste
@@ -86,14 +86,14 @@ def adds_up(whole: Whole, scope: Scope, found: Opportunities) -> None:
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_opportunities_and_the_rest_are_the_waste_in_every_scope(
+def test_recommendations_and_the_rest_are_the_waste_in_every_scope(
     simulated: tuple[Lake, object], window: tuple[str, str | None]
 ) -> None:
     whole = whole_of(simulated[0].root, *window)
     pools = {each.label for each in whole.money.accounts.by("pool") if each.name}
     people = [each.label for each in whole.money.accounts.by("holder") if each.name][:4]
     for scope in (Scope(), *(Scope(pool=name) for name in pools), *(Scope(holder=name) for name in people)):
-        adds_up(whole, scope, whole.opportunities(scope, whole.part(scope)))
+        adds_up(whole, scope, whole.recommendations(scope, whole.part(scope)))
 
 
 def _finding(rule: str, gpus: tuple[str, ...], holder: str | None, grade: int, whole: Whole) -> Finding:
@@ -107,7 +107,7 @@ def _finding(rule: str, gpus: tuple[str, ...], holder: str | None, grade: int, w
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_whatever_the_findings_say_no_time_is_in_two_opportunities(
+def test_whatever_the_findings_say_no_time_is_in_two_recommendations(
     simulated: tuple[Lake, object], data: st.DataObject
 ) -> None:
     whole = whole_of(simulated[0].root, *WINDOWS[0])
@@ -128,7 +128,7 @@ def test_whatever_the_findings_say_no_time_is_in_two_opportunities(
     )
     scope = data.draw(st.sampled_from([Scope(), Scope(holder=holders[0]), Scope(pool=whole.inventory.pool(gpus[0]))]))
     decisions = decide(replace(whole.review, findings=tuple(findings)), whole.decisions.deadlines)
-    adds_up(whole, scope, opportunities_in(decisions, whole.part(scope).inside.stretches))
+    adds_up(whole, scope, recommendations_in(decisions, whole.part(scope).inside.stretches))
 
 
 def test_every_rule_has_its_place_in_the_precedence() -> None:
@@ -151,17 +151,17 @@ def test_a_finding_claims_the_time_of_its_own_holders_only() -> None:
 
 def test_where_nothing_is_known_to_save_the_first_page_has_what_to_look_at(simulated: tuple[Lake, object]) -> None:
     whole = whole_of(simulated[0].root, *WINDOWS[0])
-    found = whole.opportunities(Scope(), whole.part(Scope()))
+    found = whole.recommendations(Scope(), whole.part(Scope()))
     assert found.ranked
     assert found.to_look_at
-    unsure = first_opportunities(replace(found, listed=found.to_look_at))
-    assert (first_opportunities(found).name, unsure.name) == ("opportunities", "to_look_at")
-    assert [column.key for column in unsure.columns] == ["opportunity", "owner", "confidence", "cost"]
+    unsure = first_recommendations(replace(found, listed=found.to_look_at))
+    assert (first_recommendations(found).name, unsure.name) == ("recommendations", "to_look_at")
+    assert [column.key for column in unsure.columns] == ["recommendation", "owner", "confidence", "cost"]
     assert len(unsure.rows) == min(6, len(found.to_look_at))
     assert str(unsure.headline).startswith("No decision is known to save something in this window.")
 
 
-def test_short_pauses_are_no_opportunity(lake: Lake) -> None:
+def test_short_pauses_are_no_recommendation(lake: Lake) -> None:
     """Ann's GPU rests for forty minutes of each hour, waste that nobody can act on, and then for three hours."""
     busy = {"gpu_util_pct": 90.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
     rows = []
@@ -171,10 +171,10 @@ def test_short_pauses_are_no_opportunity(lake: Lake) -> None:
     rows += samples("a", 26 * HOUR, 29 * HOUR, every_s=300, **HELD)
     fill(lake, rows, processes("a", *range(0, 29 * HOUR, 300), every_s=300, user="ann", pid=1), devices=[device("a")])
     found = reviewed(lake)
-    opportunities = opportunities_in(decide(found, Deadlines(1, 5, 10, (), UTC)), found.context.inside.stretches)
-    (held,) = (each for each in opportunities.listed if each.gpu_ms > 0)
+    recommendations = recommendations_in(decide(found, Deadlines(1, 5, 10, (), UTC)), found.context.inside.stretches)
+    (held,) = (each for each in recommendations.listed if each.gpu_ms > 0)
     assert held.gpu_ms == pytest.approx((3 * HOUR + 2400) * 1000, rel=0.05)
-    assert opportunities.waste.not_actionable_ms == pytest.approx(25 * 2400 * 1000, rel=0.05)
+    assert recommendations.waste.not_actionable_ms == pytest.approx(25 * 2400 * 1000, rel=0.05)
 
 
 def test_where_no_user_is_known_operators_act_with_whoever_was_given_the_gpu(lake: Lake) -> None:
@@ -183,7 +183,7 @@ def test_where_no_user_is_known_operators_act_with_whoever_was_given_the_gpu(lak
     pod = claim("a", 0, None, None, "nlp/notebook-7f") | {"account": "nlp", "scheduler": "kubernetes"}
     fill(lake, samples("a", 0, 29 * HOUR, every_s=300, **idle), claims=[pod], devices=[device("a")])
     found = reviewed(lake)
-    listed = opportunities_in(decide(found, Deadlines(1, 5, 10, (), UTC)), found.context.inside.stretches).listed
+    listed = recommendations_in(decide(found, Deadlines(1, 5, 10, (), UTC)), found.context.inside.stretches).listed
     (held,) = (each for each in listed if each.gpus_now == ("a",))
     assert (held.owner, held.holder) == (OPERATORS, None)
     assert held.given_to == "pod:nlp/notebook-7f"
@@ -285,7 +285,7 @@ def test_what_moved_is_decided_where_it_is(lake: Lake) -> None:
     fill(lake, [], devices=moved, host="a")
     host_of_eight(lake, "b", 2, 10, pool="b")
     whole = whole_of(lake.root, "3d", None)
-    found = {name: whole.opportunities(scope := Scope(pool=name), whole.part(scope)) for name in ("a", "b", None)}
+    found = {name: whole.recommendations(scope := Scope(pool=name), whole.part(scope)) for name in ("a", "b", None)}
     safe = {name: each.reclaimable.safe for name, each in found.items() if each.reclaimable is not None}
     assert safe["a"] + safe["b"] == safe[None]
     points = {
@@ -296,7 +296,7 @@ def test_what_moved_is_decided_where_it_is(lake: Lake) -> None:
     assert points["a"] + points["b"] == pytest.approx(points[None])
     assert not {f"a-{place}" for place in (5, 6, 7)} & {gpu for each in found["a"].listed for gpu in each.gpus_now}
     ann = Scope(holder="ann")
-    assert [each.action for each in whole.opportunities(ann, whole.part(ann)).listed if each.action == "return"] == []
+    assert [each.action for each in whole.recommendations(ann, whole.part(ann)).listed if each.action == "return"] == []
 
 
 def test_where_all_fell_silent_nothing_is_safe(lake: Lake) -> None:
@@ -310,15 +310,15 @@ def test_the_command_prints_what_adds_up(simulated: tuple[Lake, object]) -> None
     done = run_in_process(*args)
     content = json.loads(done.stdout)
     parts = {"given_back_per_year", "freed_per_year"}
-    assert {"window", "prices", "opportunities", "waste", "reclaimable", "saving_per_year", "waiting"} | parts == set(
+    assert {"window", "prices", "recommendations", "waste", "reclaimable", "saving_per_year", "waiting"} | parts == set(
         content
     )
     saved = [content[part]["point"] for part in parts if content[part] is not None]
     assert sum(saved) == pytest.approx(content["saving_per_year"]["point"])
     waste = content["waste"]
-    total = sum(each["cost"] or 0 for each in content["opportunities"]) + waste["not_actionable"]["cost"]
+    total = sum(each["cost"] or 0 for each in content["recommendations"]) + waste["not_actionable"]["cost"]
     assert round(total, 2) == waste["cost"]
-    ranked = [each for each in content["opportunities"] if each["ranked"]]
+    ranked = [each for each in content["recommendations"] if each["ranked"]]
     assert ranked
     assert all(each["saving_per_year"]["point"] > 0 and each["confidence"] != "low" for each in ranked)
     assert "SIMULATED" in done.stderr
@@ -328,12 +328,12 @@ def test_another_pool_and_other_people_are_not_listed(simulated: tuple[Lake, obj
     whole = whole_of(simulated[0].root, *WINDOWS[0])
     for name in {each.label for each in whole.money.accounts.by("pool") if each.name}:
         scope = Scope(pool=name)
-        listed = whole.opportunities(scope, whole.part(scope)).listed
+        listed = whole.recommendations(scope, whole.part(scope)).listed
         assert all(any(whole.inventory.pool(gpu) == name for gpu in each.gpus) for each in listed if each.gpus)
     for holder in [each.label for each in whole.money.accounts.by("holder") if each.name]:
         scope = Scope(holder=holder)
         others = {each.label for each in whole.money.accounts.by("holder")} - {holder}
-        said = str([record(DECISION_COLUMNS, each) for each in whole.opportunities(scope, whole.part(scope)).listed])
+        said = str([record(DECISION_COLUMNS, each) for each in whole.recommendations(scope, whole.part(scope)).listed])
         assert not [name for name in others if f"'{name}'" in said or f"+{name}" in said]
 
 
@@ -374,7 +374,7 @@ def with_surplus(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 def test_gpus_that_can_go_are_those_that_the_finding_of_their_pool_names(with_surplus: Whole) -> None:
-    listed = with_surplus.opportunities(Scope(), with_surplus.part(Scope())).listed
+    listed = with_surplus.recommendations(Scope(), with_surplus.part(Scope())).listed
     (each,) = (each for each in listed if each.kind == "surplus" and each.leading is not None)
     assert each.leading is not None
     assert each.gpus_now
@@ -387,7 +387,7 @@ def test_what_has_no_price_is_told_and_is_no_zero(with_surplus: Whole, tmp_path:
     config.write_text('[money]\ncurrency = "EUR"\n')
     command = ("recommendations", "--lake", lake, "--config", str(config), "--since", "7d")
     found = json.loads(run_in_process(*command, "--json").stdout)
-    assert {each["cost"] for each in found["opportunities"]} == {None}
+    assert {each["cost"] for each in found["recommendations"]} == {None}
     assert found["waste"]["unpriced_gpu_hours"] == found["waste"]["gpu_hours"] > 0
     text = " ".join(run_in_process(*command).stdout.split())
     assert "No price is known: no decision is ranked by what it is worth." in text

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
-from analytics.decide.opportunities import Opportunities
+from analytics.decide.recommendations import Recommendations
 from analytics.decide.review import WaitingRule, waiting_rules
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
@@ -16,16 +16,16 @@ from analytics.names import JOINER
 from analytics.tables.facts import whose_prices
 from analytics.tables.give_back import give_back
 from analytics.tables.ledger_columns import WINDOW_COLUMNS
-from analytics.tables.opportunities import (
+from analytics.tables.readiness import WAITING, waiting
+from analytics.tables.recommendations import (
     DECISIONS,
     RECLAIMABLE,
     SAVINGS,
     decision_rows,
-    opportunities,
+    recommendations,
     to_look_at,
     waste,
 )
-from analytics.tables.readiness import WAITING, waiting
 from analytics.tables.table import Column, column_of, fact, record_column
 from fallow.errors import FallowError
 
@@ -34,9 +34,9 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--owner", metavar="NAME", help="only what this user, or `operators`, has to act on")
 
 
-def _found(given: VerbInputs, owner: str | None) -> Opportunities:
+def _found(given: VerbInputs, owner: str | None) -> Recommendations:
     """The decisions of the scope, or those that the owner acts on, alone or with others; raises FallowError for none."""
-    found = given.whole.opportunities(given.scope, given.part)
+    found = given.whole.recommendations(given.scope, given.part)
     if owner is None:
         return found
     own = tuple(each for each in found.listed if owner in each.owner.split(JOINER))
@@ -53,7 +53,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     yield decision_rows(found)
     if found.reclaimable is not None and is_all:
         yield give_back(found.reclaimable)
-    yield opportunities(found, None)
+    yield recommendations(found, None)
     yield to_look_at(found)
     if is_all:
         yield waste(found)
@@ -71,7 +71,7 @@ class _Content:
 
     summary: Summary
     prices: tuple[str, ...]
-    found: Opportunities
+    found: Recommendations
     waiting: tuple[WaitingRule, ...]
 
 
