@@ -175,7 +175,7 @@ def _recommendations(samples: ExposedSamples, found: Recommendations) -> None:
     kept = _kept_pools((each.pool, each.gpu_ms) for each in found.listed)
     groups: dict[tuple[str, str, str, bool], list[Recommendation]] = defaultdict(list)
     for each in found.listed:
-        groups[each.kind, each.action, _shown(each.pool, kept), each.ranked].append(each)
+        groups[each.kind.name, each.action, _shown(each.pool, kept), each.ranked].append(each)
     for (kind, action, pool, is_ranked), listed in sorted(groups.items()):
         named = {"kind": kind, "action": action, "pool": pool, "ranked": str(is_ranked).lower()}
         _group(samples, named, replace(found, listed=tuple(listed)), found.waste.currency)

@@ -14,9 +14,10 @@ from analytics.commands.actor import add_actor_argument
 from analytics.decide.actions import load_actions, record
 from analytics.decide.asks import Ask, Asks, Basis, asks_of
 from analytics.decide.deadlines import Deadlines
-from analytics.decide.leads import decide
-from analytics.decide.recommendations import OPERATORS, recommendations_in
+from analytics.decide.decisions import decide
+from analytics.decide.recommendations import OPERATORS
 from analytics.decide.review import Review, review
+from analytics.decide.savings import recommendations_in
 from analytics.delivery.channels import open_channels, safe
 from analytics.delivery.deliver import deliver, left, tell, to_do, would
 from analytics.delivery.journal import Journal
@@ -235,7 +236,7 @@ def _dry_run(work: _Work, chosen: Chosen, asked: Asks, holder: str | None, *, is
         show(f"held back {_described(ask)}: {why}")
     for each, why in asked.left_out:
         if holder is None or _is_of(each.holder, holder):
-            show(f"no ask of {each.recommendation_id} {each.kind} of {plain(each.holder or each.owner)}: {why}")
+            show(f"no ask of {each.recommendation_id} {each.kind.name} of {plain(each.holder or each.owner)}: {why}")
     if is_quiet:
         show("these are quiet hours: even with --send nothing would go out now")
     if work.links is None:
@@ -246,7 +247,7 @@ def _dry_run(work: _Work, chosen: Chosen, asked: Asks, holder: str | None, *, is
 
 def _described(ask: Ask) -> str:
     gpus = count(len(ask.gpus), "GPU")
-    due = moment(ask.deadline_ms)
+    due = moment(ask.about.deadline_ms)
     ids, who = " ".join(ask.finding_ids or (ask.key,)), OPERATORS if ask.to_operators else ask.holder or "nobody"
     return f"{plain(ids)} {ask.action} of {plain(who)}, {gpus}, due {due}"
 

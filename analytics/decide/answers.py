@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 
 from analytics.decide.actions import Action, after_what_is_known, load_actions, record
-from analytics.decide.asks import RELEASE
 from analytics.decide.lifecycle import RELEASED
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date
 from analytics.language.sentences import tr
+from analytics.workloads.waste import RELEASE
 from fallow.actors import LINK, Actor
 from fallow.clock import from_ms, to_ms
 from fallow.errors import UsageError

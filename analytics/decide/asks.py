@@ -1,6 +1,6 @@
 """What people are asked about their GPUs: one ask for each recommendation that somebody can act on.
 
-`asks_of` is the one place where asks are made. Which recommendation a GPU belongs to is decided before (analytics.decide.leads);
+`asks_of` is the one place where asks are made. Which recommendation a GPU belongs to is decided before (`decide.decisions`);
 everything behind it, the mails and the links in them, knows asks alone.
 """
 
@@ -8,32 +8,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analytics.decide.actions import Action
 from analytics.decide.lifecycle import broken_release
-from analytics.decide.recommendations import OPERATORS, Recommendation, Saving, without_names
+from analytics.decide.recommendations import OPERATORS, Recommendation
+from analytics.decide.savings import without_names
 from analytics.language.language import Sentence
 from analytics.language.sentences import tr
 from analytics.names import JOINER
 from analytics.rules import RULES_BY_NAME
 from analytics.rules.zombie_holder import is_orphan
 from analytics.workloads.commands import acts, monitor_command
-from analytics.workloads.model import Confidence, Finding, agreeing, gpus_on_hosts, of_gpus
+from analytics.workloads.model import Finding, agreeing, gpus_on_hosts, of_gpus
 from analytics.workloads.waste import (
-    ALLOCATED_IDLE,
     FAULTY,
-    HELD_IDLE,
     INEFFICIENT,
     NEVER_USED,
     OFF_PEAK,
     OVERSIZED,
+    REPAIR,
+    RETURN,
+    RIGHT_SIZE,
     SURPLUS,
+    TUNE,
 )
 from fallow.clock import HOUR_MS
-
-RELEASE, RIGHT_SIZE, TUNE, REPAIR, RETURN = "release", "right_size", "tune", "repair", "return"
-"""What is asked: idle GPUs back, a card that fits, better use of the same card; of operators a repair, or cards that leave the site too."""
 
 LEFT_ALONE = ("acknowledged", "suppressed", "closed", "unseen", "reversed")
 """Statuses of what nobody is asked about: somebody has answered for it, or it is over."""
@@ -41,45 +41,67 @@ LEFT_ALONE = ("acknowledged", "suppressed", "closed", "unseen", "reversed")
 LEAST_TUNED_MS = HOUR_MS
 """Wasted GPU time from which somebody is asked to change work that runs: an answer takes minutes of theirs."""
 
-_IDLE = (ALLOCATED_IDLE.name, HELD_IDLE.name)
-
 
 @dataclass(frozen=True)
 class Ask:
-    """One thing asked about some GPUs, which no other ask names.
+    """A recommendation as one person is asked about it; no other ask names its GPUs.
 
-    `key` is the same from day to day: the id of the finding that leads, or of the recommendation where none does. `sentence` says
-    what was found, `asked` what is asked. `evidence` are the findings behind it that the reader may see, the one that leads first; of what several hold together none, nor a `job`.
-    `cents` and `gpu_ms` are the recommendation's wasted time in the window, of which `unconfirmed_ms` rests on point samples alone; None
-    where they are of more GPUs than are asked for, or no price is known. `command` ends the work on just these GPUs or says how to ask
-    for less; where `command_acts` is false it only looks at them. `broken_release_ms` is when somebody said that they were released, and they are not.
+    Attributes:
+        key: the same from day to day: the id of the finding that leads, or of the recommendation where none does.
+        about: the recommendation, narrowed to what the person may read. Its `gpus_now` are those asked about. It has waste
+            and a price where they are of these GPUs alone, and no evidence of what several hold together. The command acts
+            on these GPUs or looks at them. Of its `finding` only id, sentence and start are for the reader.
+        holder: who is asked, where it is not the operators.
+        finding_ids: the findings that an answer settles.
+        broken_release_ms: when somebody said that the GPUs were released, and they are not.
     """
 
     key: str
-    recommendation_id: str
-    action: str
-    to_operators: bool
-    gpus: tuple[str, ...]
-    host: str
-    sentence: Sentence
-    asked: str
-    deadline_ms: int
-    cents: int | None
-    currency: str
-    gpu_ms: float | None
-    unconfirmed_ms: float
-    saving: Saving | None
-    since_ms: int | None
-    confidence: Confidence
-    evidence: tuple[Finding, ...]
-    finding_ids: tuple[str, ...]
-    command: str
-    command_acts: bool
+    about: Recommendation
     holder: str | None
-    team: str | None
-    job: str | None
-    simulated: bool
-    broken_release_ms: int | None = None
+    finding_ids: tuple[str, ...]
+    broken_release_ms: int | None
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return self.about.gpus_now
+
+    @property
+    def to_operators(self) -> bool:
+        return self.about.owner == OPERATORS
+
+    @property
+    def action(self) -> str:
+        """What is asked: one of RELEASE, RIGHT_SIZE, TUNE, REPAIR and RETURN."""
+        return REPAIR if self.about.action == "repair" else self.about.kind.asked
+
+    @property
+    def sentence(self) -> Sentence:
+        """What was found."""
+        finding, gpus = self.about.finding, len(self.gpus)
+        found = agreeing(_SAID[self.about.kind.name] if finding is None else finding.sentence, gpus)
+        return tr("{gpus} {sentence}", gpus=gpus_on_hosts(gpus, self.about.host), sentence=found)
+
+    @property
+    def asked(self) -> str:
+        """What is asked, in words."""
+        about, finding = self.about, self.about.finding
+        is_unsure = about.confidence.grade == "low"
+        words: str
+        if self.action == REPAIR:
+            fault = _COOL if finding is None or finding.category != "coverage" else _LOOK
+            words = _MEND if about.kind is FAULTY else fault
+        elif self.action == RETURN:
+            words = _RETURN
+        elif self.action == RIGHT_SIZE:
+            words = _FIT if about.packing is None else _PACK
+        elif self.action == TUNE and finding is not None:
+            words = RULES_BY_NAME[finding.rule].advice
+        elif self.to_operators:
+            words = _WHOSE if is_unsure or finding is None or not is_orphan(finding) else _ORPHANED
+        else:
+            words = _BACK_UNSURE if is_unsure else _BACK
+        return agreeing(words, len(self.gpus))
 
 
 @dataclass(frozen=True)
@@ -119,16 +141,16 @@ def _not_to_ask(one: Recommendation) -> str:
     """Why nobody is asked; empty where somebody can do something now."""
     if one.status in LEFT_ALONE:
         return one.status
-    if one.kind == OFF_PEAK.name:
+    if one.kind is OFF_PEAK:
         return "for planning: free hours, and no GPU to act on now"
     if not one.gpus_now:
-        is_kept = one.kind in (NEVER_USED.name, SURPLUS.name)
+        is_kept = one.kind in (NEVER_USED, SURPLUS)
         return _KEPT if is_kept else "nothing to do now: it is over, or its GPUs are in another decision"
     if one.action == "ask" and (one.risk.probability or 0.0) > _LIKELY_USED:
         return "likely to be used again before long"
-    if one.leading is not None and RULES_BY_NAME[one.leading.rule].of_part:
+    if one.finding is not None and RULES_BY_NAME[one.finding.rule].of_part:
         return "only together with the work of others: operators are told where that saves something"
-    return _not_to_tune(one) if one.kind == INEFFICIENT.name and one.action != "repair" else ""
+    return _not_to_tune(one) if one.kind is INEFFICIENT and one.action != "repair" else ""
 
 
 _LIKELY_USED = 0.5
@@ -158,47 +180,32 @@ def _shares(one: Recommendation, basis: Basis) -> Iterator[tuple[str | None, tup
 
 
 def _ask(one: Recommendation, holder: str | None, gpus: tuple[str, ...], basis: Basis) -> Ask:
-    of_operators = one.owner == OPERATORS
-    leading = one.leading
-    evidence = one.evidence if of_operators else _own(one)
-    is_share = gpus != one.gpus_now
-    whole = set(gpus) == set(one.gpus)
-    action = _action(one)
+    finding, to_operators = one.finding, one.owner == OPERATORS
+    evidence = one.evidence if to_operators else _own(one)
+    is_share, is_whole = gpus != one.gpus_now, set(gpus) == set(one.gpus)
     # what is found about several together names the jobs of all of them
-    of_several = not of_operators and (JOINER in (one.holder or "") or (leading is not None and leading.beside_unknown))
-    command, command_acts = _look(gpus, basis.hosts) if of_several else _command(one, evidence, gpus, basis.hosts)
-    key = one.recommendation_id if leading is None else leading.finding_id
-    host = JOINER.join(sorted({basis.hosts[gpu] for gpu in gpus if gpu in basis.hosts})) or one.host
-    said = _SAID[one.kind] if leading is None else leading.sentence
-    return Ask(
-        key=f"{key} {holder}" if is_share else key,
-        recommendation_id=one.recommendation_id,
-        action=action,
-        to_operators=of_operators,
-        gpus=gpus,
-        host=host,
-        sentence=tr("{gpus} {sentence}", gpus=gpus_on_hosts(len(gpus), host), sentence=agreeing(said, len(gpus))),
-        asked=_asked(one, action, len(gpus)),
-        deadline_ms=one.deadline_ms,
-        cents=one.cents if whole else None,
-        currency=one.currency,
-        gpu_ms=one.gpu_ms if whole else None,
-        unconfirmed_ms=one.unconfirmed_ms,
+    of_several = not to_operators and (JOINER in (one.holder or "") or (finding is not None and finding.beside_unknown))
+    key = one.recommendation_id if finding is None else finding.finding_id
+    about = replace(
+        one,
+        gpus_now=gpus,
+        host=JOINER.join(sorted({basis.hosts[gpu] for gpu in gpus if gpu in basis.hosts})) or one.host,
+        gpu_ms=one.gpu_ms if is_whole else 0.0,
+        cents=one.cents if is_whole else None,
         saving=one.saving if one.ranked and not is_share else None,
-        since_ms=None if leading is None else leading.since_ms,
         confidence=without_names(one.confidence) if of_several else one.confidence,
         evidence=() if of_several else evidence,
-        # an answer about a share would settle what others hold too
-        finding_ids=() if leading is None or is_share else _settled(evidence, gpus),
-        command=command,
-        command_acts=command_acts,
-        holder=holder,
-        team=one.team,
-        job=None if leading is None or of_several else leading.job,
+        next_command=_look(gpus, basis.hosts) if of_several else _command(one, evidence, gpus, basis.hosts),
         simulated=one.simulated or any(each.simulated for each in evidence),
-        broken_release_ms=None
-        if leading is None
-        else broken_release(leading, basis.actions.get(leading.finding_id, ()), basis.seen_until_ms),
+    )
+    said = () if finding is None else basis.actions.get(finding.finding_id, ())
+    return Ask(
+        key=f"{key} {holder}" if is_share else key,
+        about=about,
+        holder=holder,
+        # an answer about a share would settle what others hold too
+        finding_ids=() if finding is None or is_share else _settled(evidence, gpus),
+        broken_release_ms=None if finding is None else broken_release(finding, said, basis.seen_until_ms),
     )
 
 
@@ -228,38 +235,24 @@ def _wanted(finding: Finding) -> tuple[str, ...]:
     return finding.reclaimable_gpus if finding.category == "reclaim" else finding.gpus
 
 
-def _action(one: Recommendation) -> str:
-    if one.action == "repair":
-        return REPAIR
-    if one.kind in (NEVER_USED.name, SURPLUS.name):
-        return RETURN
-    if one.kind in _IDLE:
-        return RELEASE
-    return RIGHT_SIZE if one.kind == OVERSIZED.name else TUNE
-
-
-def _command(
-    one: Recommendation, evidence: Sequence[Finding], gpus: Sequence[str], hosts: Mapping[str, str]
-) -> tuple[str, bool]:
+def _command(one: Recommendation, evidence: Sequence[Finding], gpus: Sequence[str], hosts: Mapping[str, str]) -> str:
     """A command that acts on these GPUs and on no others, else one that looks at them; "" where no host is known.
 
     A finding about more GPUs than are asked for may name just the others in its own.
     """
-    for each in evidence if one.leading is not None else ():
+    for each in evidence if one.finding is not None else ():
         if acts(each.next_command) and set(_wanted(each)) <= set(gpus):
-            return each.next_command, True
+            return each.next_command
     first = one.next_command
     if first and not acts(first) and (one.owner == OPERATORS or set(gpus) == set(one.gpus)):
-        return first, False
+        return first
     return _look(gpus, hosts)
 
 
-def _look(gpus: Sequence[str], hosts: Mapping[str, str]) -> tuple[str, bool]:
+def _look(gpus: Sequence[str], hosts: Mapping[str, str]) -> str:
     """A command that looks at those of them that are on the first one's host."""
     host = hosts.get(gpus[0])
-    if host is None:
-        return "", False
-    return monitor_command(host, [gpu for gpu in gpus if hosts.get(gpu) == host]), False
+    return "" if host is None else monitor_command(host, [gpu for gpu in gpus if hosts.get(gpu) == host])
 
 
 _SAID = {
@@ -295,25 +288,3 @@ _WHOSE = of_gpus(
     "Find out whose they are and whether they are still needed; if not, release them.",
 )
 _PACK = tr("Put this work on fewer cards together, or say why not.")
-
-
-def _asked(one: Recommendation, action: str, gpus: int) -> str:
-    is_unsure = one.confidence.grade == "low"
-    if action == REPAIR:
-        return _fault(one, gpus)
-    if action == RETURN:
-        return agreeing(_RETURN, gpus)
-    if action == RIGHT_SIZE:
-        return _PACK if one.packing is not None else _FIT
-    if action == TUNE:
-        return RULES_BY_NAME[one.evidence[0].rule].advice
-    if one.owner == OPERATORS:
-        is_lost = is_orphan(one.evidence[0]) and not is_unsure
-        return agreeing(_ORPHANED if is_lost else _WHOSE, gpus)
-    return agreeing(_BACK_UNSURE if is_unsure else _BACK, gpus)
-
-
-def _fault(one: Recommendation, gpus: int) -> str:
-    if one.kind == FAULTY.name:
-        return agreeing(_MEND, gpus)
-    return _LOOK if one.evidence[0].category == "coverage" else _COOL

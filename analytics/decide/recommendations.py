@@ -1,51 +1,25 @@
-"""Recommendations: each piece of wasted time in exactly one decision, priced once, with what acting on it would save."""
+"""Recommendations: one action on named GPUs each, with the findings that it rests on, what it is worth and who acts."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
-import polars as pl
-
-from analytics.decide.leads import Decisions, Lead, own_key, recommendation_id
 from analytics.decide.right_sizing import RightSizing
-from analytics.decide.totals import saving_of
-from analytics.decide.wasted_time import Waste, waste_of, wasted_cents, with_off_peak
 from analytics.inventory import NO_POOL
-from analytics.language.sentences import tr
-from analytics.ledger.summary import SILENT_AFTER_MS, newest_row_ms
-from analytics.money.priced_segments import MICROCENTS
-from analytics.money.prices import HOURS_PER_YEAR
-from analytics.names import JOINER
-from analytics.rules import RULES_BY_NAME
 from analytics.rules.zombie_holder import is_orphan
-from analytics.states import IN_USE
-from analytics.workloads.commands import acts, look_command
-from analytics.workloads.model import Confidence, Context, Finding
+from analytics.workloads.model import Confidence, Finding
 from analytics.workloads.packing import Packing
-from analytics.workloads.reclaimable import Reclaimable
-from analytics.workloads.waste import (
-    ALLOCATED_IDLE,
-    FAULTY,
-    HELD_IDLE,
-    INEFFICIENT,
-    NEVER_USED,
-    OFF_PEAK,
-    OVERSIZED,
-    SURPLUS,
-    WasteKind,
-)
-from analytics.workloads.window_end import newest_rows
-from fallow.clock import DAY_MS, HOUR_MS
+from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable
+from analytics.workloads.waste import WasteKind
+from fallow.clock import DAY_MS
 
 OPERATORS = "operators"
 """Who acts where it is nobody's own GPU."""
 
 _HORIZON_DAYS = {"return": 28, "right-size": 28, "schedule off-peak": 28}
-_YEARLY_FROM_MS = DAY_MS
-"""A shorter history says nothing of a year."""
 
 
 @dataclass(frozen=True)
@@ -64,57 +38,97 @@ class Risk:
     None is not known. `waits` is who would wait: a holder, or a pool's jobs where it is None.
     """
 
-    probability: float | None
-    within_ms: int | None
-    short_hours: int | None
-    hours: int | None
-    short_gpus: int | None
-    waits: str | None
+    probability: float | None = None
+    within_ms: int | None = None
+    short_hours: int | None = None
+    hours: int | None = None
+    short_gpus: int | None = None
+    waits: str | None = None
+
+
+def recommendation_id(finding: Finding) -> str:
+    """Return the id of the recommendation which a finding leads: its own with another letter."""
+    return "R" + finding.finding_id[1:]
+
+
+def own_id(kind: str, subject: str) -> str:
+    """Return the id of a recommendation that no finding leads."""
+    return "R-" + hashlib.sha256(f"{kind}\0{subject}".encode()).hexdigest()[:10]
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """One decision about GPUs.
+    """One action on named GPUs.
 
-    `gpu_ms` and `cents` are the wasted time of the window that it would act on, of `gpus`; no other recommendation has any of it.
-    `unconfirmed_ms` of that rests on point samples alone. `cents` is None where nothing of it has a price. `gpus_now` are those to act on at the end of the window,
-    each in one recommendation only. `evidence` are the findings about it, the one that leads first. `saving` is None where none is known.
-    `at_list_price`: any of `gpus_now` has a public list's price, not the site's own.
+    `decide` makes it for the whole fleet. `recommendations_in` narrows it to a part of the fleet and adds the fields from
+    `status` on, which have their defaults until then.
+
+    Attributes:
+        finding: what it stands on, which people acknowledge or put off. None of faults, spare GPUs without a finding and
+            packings, and where the finding is about others.
+        gpus: those whose time it is about.
+        gpus_now: those to act on at the end of the window, each in one recommendation only.
+        spare: what can be given back of its pool, where that is what it rests on.
+        evidence: the findings about its time, the one that leads first.
+        gpu_ms: the wasted time of the window that it would act on; no other recommendation has any of it.
+        unconfirmed_ms: what of `gpu_ms` rests on point samples alone.
+        cents: what `gpu_ms` cost; None where nothing of it has a price.
+        saving: None where none is known.
+        deadline_ms: the end of the last day to act, exclusive.
+        at_list_price: any of `gpus_now` has a public list's price, not the site's own.
     """
 
     recommendation_id: str
-    kind: str
-    action: str
-    owner: str
-    holder: str | None
-    team: str | None
-    pool: str
-    host: str
+    kind: WasteKind
+    finding: Finding | None
     gpus: tuple[str, ...]
     gpus_now: tuple[str, ...]
-    gpu_ms: float
-    unconfirmed_ms: float
-    cents: int | None
-    currency: str
-    saving: Saving | None
     confidence: Confidence
-    horizon_ms: int
-    deadline_ms: int
-    evidence: tuple[Finding, ...]
-    status: str
-    next_command: str
-    risk: Risk
-    simulated: bool
-    at_list_price: bool = False
+    spare: PoolReclaimable | None = None
     packing: Packing | None = None
+    status: str = "standing"
+    action: str = ""
+    evidence: tuple[Finding, ...] = ()
+    pool: str = NO_POOL
+    host: str = ""
+    gpu_ms: float = 0.0
+    unconfirmed_ms: float = 0.0
+    cents: int | None = None
+    currency: str = ""
+    saving: Saving | None = None
+    deadline_ms: int = 0
+    next_command: str = ""
+    risk: Risk = Risk()
+    simulated: bool = False
+    at_list_price: bool = False
+
+    @property
+    def holder(self) -> str | None:
+        """The user of its GPUs, where it is about the time of one."""
+        return self.finding.holder if self.finding is not None and self.kind.of_holder else None
+
+    @property
+    def team(self) -> str | None:
+        """The team of that user."""
+        return self.finding.team if self.finding is not None and self.kind.of_holder else None
+
+    @property
+    def owner(self) -> str:
+        """Who acts: the user, and the operators where there is none or where the work has lost its user."""
+        is_lost = self.finding is not None and is_orphan(self.finding)
+        return OPERATORS if self.holder is None or is_lost or self.action in ("return", "repair") else self.holder
 
     @property
     def given_to(self) -> str | None:
         """The team, else the job, that its GPUs were given to, where operators have to act because no user is known."""
-        lead = self.leading
-        if self.owner != OPERATORS or self.holder is not None or lead is None or self.action in ("return", "repair"):
+        if self.owner != OPERATORS or self.finding is None or self.action in ("return", "repair"):
             return None
-        return None if lead.holder is not None else self.team or lead.job
+        return None if self.finding.holder is not None else self.team or self.finding.job
+
+    @property
+    def horizon_ms(self) -> int:
+        """How far ahead the action looks."""
+        return _HORIZON_DAYS.get(self.action, 7) * DAY_MS
 
     @property
     def ranked(self) -> bool:
@@ -124,7 +138,7 @@ class Recommendation:
             and self.saving.point > 0
             and self.action != "ask"
             and self.confidence.grade != "low"
-            and self.status != "suppressed"
+            and self.is_standing
         )
 
     @property
@@ -133,15 +147,47 @@ class Recommendation:
         return self.unconfirmed_ms / self.gpu_ms if self.gpu_ms else 0.0
 
     @property
-    def leading(self) -> Finding | None:
-        """The finding that it stands on, which people acknowledge or put off; None of faults and packings, and where it is about others."""
-        first = self.evidence[0] if self.evidence else None
-        return first if first is not None and recommendation_id(first) == self.recommendation_id else None
+    def is_standing(self) -> bool:
+        """True unless snoozed."""
+        return self.status != "suppressed"
+
+
+@dataclass(frozen=True)
+class Waste:
+    """The wasted time of a window and its whole cents: unavailable, free, reserved, held, and the unused part of low.
+
+    `rest_ms` and `rest_cents` of it are what no recommendation can act on: pauses, the reserve, fragments. `open_ms` and `open_cents`
+    of it are idle by point samples alone. Cents are None where nothing has a price; `unpriced_ms` is in no sum of money.
+    """
+
+    state_ms: Mapping[str, float]
+    state_cents: Mapping[str, int] | None
+    rest_ms: Mapping[str, float]
+    rest_cents: Mapping[str, int] | None
+    open_ms: float
+    open_cents: int | None
+    unpriced_ms: float
+    currency: str
 
     @property
-    def is_standing(self) -> bool:
-        """Whether nobody has put it off."""
-        return self.status != "suppressed"
+    def gpu_ms(self) -> float:
+        """All of it."""
+        return sum(self.state_ms.values())
+
+    @property
+    def cents(self) -> int | None:
+        """All of it that has a price."""
+        return None if self.state_cents is None else sum(self.state_cents.values())
+
+    @property
+    def not_actionable_ms(self) -> float:
+        """What no recommendation can act on."""
+        return sum(self.rest_ms.values())
+
+    @property
+    def not_actionable_cents(self) -> int | None:
+        """The cents of that."""
+        return None if self.rest_cents is None else sum(self.rest_cents.values())
 
 
 @dataclass(frozen=True)
@@ -194,246 +240,6 @@ def _sum(listed: Iterable[Recommendation]) -> Saving | None:
     return Saving(*(sum(getattr(each, name) for each in known) for name in ("low", "point", "high")))
 
 
-def recommendations_in(
-    decisions: Decisions, stretches: pl.DataFrame, about: Iterable[Finding] | None = None
-) -> Recommendations:
-    """The recommendations in a part of the window's ledger rows, and the waste that they are parts of.
-
-    Args:
-        decisions: those of the whole fleet; of those for people nothing is said of free GPUs.
-        stretches: the rows of the part, clipped to the window.
-        about: the findings that may be named; all without it.
-    """
-    context = decisions.review.context
-    named = frozenset(each.finding_id for each in (decisions.review.findings if about is None else about))
-    pieces = with_off_peak(decisions.wasted(decisions.idle_hours.shares(context, stretches)))
-    cents = wasted_cents(pieces)
-    by_key: dict[str, int] = defaultdict(int)
-    for (_, key), each in cents.items():
-        by_key[key] += each
-    claimed = pieces.filter(pl.col("recommendation").is_not_null())
-    sums = claimed.group_by("recommendation").agg(
-        pl.col("waste_ms", "open_ms").sum(),
-        priced=pl.col("amount").is_not_null().any(),
-        gpus=pl.col("gpu").filter(pl.col("waste_ms") > 0).unique().sort(),
-        pools=pl.col("pool").unique().sort(),
-    )
-    rows = {row["recommendation"]: row for row in sums.iter_rows(named=True)}
-    scope = _Part(decisions, claimed, stretches)
-    absorbed = {each.finding_id for own in decisions.evidence.values() for each in own[1:]}
-    listed: list[Recommendation] = []
-    for key, lead in decisions.leads.items():
-        row = rows.get(key)
-        finding = lead.finding
-        is_named = finding is None or finding.finding_id in named
-        one = _recommendation(scope, lead, row, by_key.get(key, 0))
-        stands_apart = finding is not None and is_named and bool(one.gpus) and finding.finding_id not in absorbed
-        if not (one.gpu_ms > 0 or one.saving is not None or stands_apart):
-            continue
-        own = tuple(each for each in decisions.evidence.get(key, ()) if each.finding_id in named)
-        listed.append(replace(one, evidence=own) if is_named else _without_names(one, listed))
-    return Recommendations(
-        tuple(sorted(listed, key=_most_saved_first)),
-        waste_of(pieces, cents, context.costs.currency),
-        None if decisions.for_people else _reclaimable(decisions, scope),
-        decisions.sizing.of(named | {each.packing.packing_id for each in listed if each.packing is not None}),
-    )
-
-
-def _reclaimable(decisions: Decisions, part: _Part) -> Reclaimable:
-    """That of the part's pools; not known where nothing of the part was seen at the end."""
-    last_ms, until_ms = part.last_ms, decisions.review.context.until_ms
-    if last_ms is not None and last_ms <= until_ms - SILENT_AFTER_MS:
-        return Reclaimable.of((), last_ms)
-    return decisions.reclaimable.of_gpus(part.here)
-
-
-def _most_saved_first(each: Recommendation) -> tuple[bool, float, float, float, str]:
-    saved = each.saving.point if each.saving is not None else 0.0
-    return not each.ranked, -saved, -float(each.cents or 0), -each.gpu_ms, each.recommendation_id
-
-
-class _Part:
-    """A part of the fleet's claimed time, for the savings in it."""
-
-    def __init__(self, decisions: Decisions, claimed: pl.DataFrame, stretches: pl.DataFrame) -> None:
-        """`gpus` were of the part at any time, `here` are at the end of the window; what is to be done is about those."""
-        self.decisions = decisions
-        context = decisions.review.context
-        seen = stretches.filter(pl.col("state") != "unknown")
-        self.gpus = frozenset(stretches["gpu"].unique())
-        self.here = frozenset(seen.join(newest_rows(context), on=("gpu", "end"), how="semi")["gpu"])
-        self.last_ms = newest_row_ms(stretches, context.ahead)
-        self.context = context
-        self._left_low = {(each.pool, each.model): each.low for each in decisions.reclaimable.pools}
-        met = claimed.join(decisions.now, on=("recommendation", "gpu"))
-        self.on_now = {
-            key: (amount / MICROCENTS / 100, used_ms)
-            for key, amount, used_ms in met.group_by("recommendation")
-            .agg(
-                ((pl.col("waste_amount").cast(pl.Float64)) * (1 - pl.col("open_share"))).sum(),
-                pl.col("gpu_ms").filter(pl.col("state").is_in(IN_USE)).sum(),
-            )
-            .iter_rows()
-        }
-
-    @property
-    def per_year(self) -> float:
-        """What turns a sum of the window into that of a year."""
-        return HOURS_PER_YEAR * HOUR_MS / (self.context.until_ms - self.context.since_ms)
-
-    def rates(self, gpus: Iterable[str]) -> float | None:
-        """What an hour of these GPUs costs; None where a price is missing."""
-        known = [self.context.costs.rate_of(gpu) for gpu in gpus]
-        return None if None in known else sum(each for each in known if each is not None)
-
-    def saving(self, lead: Lead) -> Saving | None:
-        """What acting on a recommendation saves in a year; None where it is not known, or nothing is left to act on."""
-        now = tuple(gpu for gpu in lead.now if gpu in self.here)
-        hourly = self.rates(now)
-        if not now or not hourly or self.context.until_ms - self.context.whole.first_ms < _YEARLY_FROM_MS:
-            return None
-        paid = hourly * HOURS_PER_YEAR
-        if lead.kind in (NEVER_USED, SURPLUS):
-            return self._of_return(lead, now, paid)
-        if lead.kind in (INEFFICIENT, OFF_PEAK):
-            return None  # what it would take to use them better nobody knows
-        wasted, used_ms = self.on_now.get(lead.recommendation_id, (0.0, 0.0))
-        point = (self._right_size(lead, now, used_ms) if lead.kind is OVERSIZED else wasted) * self.per_year
-        if point <= 0:
-            return None
-        swing = self.decisions.swings.get(lead.recommendation_id)
-        if swing is None:
-            return None
-        low, mean, high = (min(point * each, paid) for each in swing)
-        return Saving(low, mean, paid if lead.kind is FAULTY else high)  # what is out of order may stay so
-
-    def _right_size(self, lead: Lead, now: Sequence[str], used_ms: float) -> float:
-        """What other cards save in the window; of a part of the work its share, of a part of a packing nothing."""
-        if lead.packing is not None:
-            return lead.packing.saving or 0.0 if len(now) == len(lead.packing.gpus) else 0.0
-        saved = None if lead.finding is None else saving_of(lead.finding)
-        whole_ms = self.decisions.time_now.get(lead.recommendation_id, 0.0)
-        return 0.0 if saved is None or not whole_ms or len(lead.now) < len(lead.gpus) else saved * used_ms / whole_ms
-
-    def _of_return(self, lead: Lead, now: Sequence[str], paid: float) -> Saving:
-        """Of GPUs that go all that they cost; at least of as many as next week leaves without a reserve."""
-        low = 0
-        if lead.pool is not None and lead.pool.low is not None:
-            of = (lead.pool.pool, lead.pool.model)
-            low = min(len(now), self._left_low[of] or 0)
-            self._left_low[of] = (self._left_low[of] or 0) - low
-        return Saving(paid * low / len(now), paid, paid)
-
-
-def _recommendation(part: _Part, lead: Lead, row: Mapping[str, Any] | None, cents: int) -> Recommendation:
-    context, finding, key = part.context, lead.finding, lead.recommendation_id
-    now = tuple(gpu for gpu in lead.now if gpu in part.here)
-    action = _action(lead, now, is_seen=not context.fell_silent)
-    gpus = tuple(row["gpus"]) if row else ()
-    about = gpus or tuple(gpu for gpu in lead.gpus if gpu in part.gpus) or lead.gpus
-    holder = None if finding is None or not lead.kind.of_holder else finding.holder
-    devices = context.inventory.devices
-    hosts = sorted({devices[gpu].host for gpu in now or about if gpu in devices})
-    return Recommendation(
-        recommendation_id=key,
-        kind=lead.kind.name,
-        action=action,
-        owner=_owner(action, lead, holder),
-        holder=holder,
-        team=None if finding is None or not lead.kind.of_holder else finding.team,
-        pool=JOINER.join(row["pools"] if row else sorted({context.inventory.pool(gpu) for gpu in about})) or NO_POOL,
-        host=JOINER.join(hosts),
-        gpus=about,
-        gpus_now=now,
-        gpu_ms=float(row["waste_ms"]) if row else 0.0,
-        unconfirmed_ms=float(row["open_ms"]) if row else 0.0,
-        cents=cents if (row["priced"] if row else part.rates(about) is not None) else None,
-        currency=context.costs.currency,
-        saving=part.saving(lead),
-        confidence=lead.confidence,
-        horizon_ms=_HORIZON_DAYS.get(action, 7) * DAY_MS,
-        deadline_ms=_deadline_ms(part.decisions, action, lead.kind),
-        evidence=part.decisions.evidence.get(key, ()),
-        status="standing" if finding is None else finding.status,
-        next_command=_next(context, finding, action, now),
-        risk=_risk(lead, holder),
-        simulated=all(context.inventory.simulated(gpu) for gpu in about),
-        at_list_price=any(
-            (price := context.costs.price_of(gpu)) is not None and price.origin == "catalog" for gpu in now
-        ),
-        packing=lead.packing,
-    )
-
-
-def _next(context: Context, finding: Finding | None, action: str, now: Sequence[str]) -> str:
-    """The finding's command; before GPUs go a look at the host of the first of them."""
-    host = context.inventory.devices[now[0]].host if now and now[0] in context.inventory.devices else None
-    if action == "return" and host is not None and (finding is None or not acts(finding.next_command)):
-        return look_command(host)
-    return "" if finding is None else finding.next_command
-
-
-def _without_names(one: Recommendation, before: Sequence[Recommendation]) -> Recommendation:
-    """The same without what its finding says of others: its id too is made of what is left, for that of a finding names whom it is about."""
-    alike = sum((each.kind, each.gpus, each.holder) == (one.kind, one.gpus, None) for each in before)
-    return replace(
-        one,
-        recommendation_id=own_key(one.kind, "\0".join((str(alike), *one.gpus))),
-        holder=None,
-        evidence=(),
-        next_command="",
-        host="",
-        team=None,
-        owner=OPERATORS,
-        packing=None,
-        risk=Risk(None, None, None, None, None, None),
-        confidence=without_names(one.confidence),
-    )
-
-
-def without_names(confidence: Confidence) -> Confidence:
-    """As sure, without what its conditions say of others."""
-    return replace(confidence, failed=(tr("a condition that is about others as well"),) * len(confidence.failed))
-
-
-def _action(lead: Lead, now: Sequence[str], *, is_seen: bool) -> str:
-    """What its kind says; a question first where somebody has the GPUs and it is unsure, or nothing can be done now."""
-    if lead.finding is not None and RULES_BY_NAME[lead.finding.rule].of_machine:
-        return "repair"
-    of_somebody = lead.kind in (ALLOCATED_IDLE, HELD_IDLE) and (lead.confidence.grade == "low" or not now)
-    of_nobody = lead.kind in (NEVER_USED, SURPLUS) and not is_seen
-    return "ask" if of_somebody or of_nobody else lead.kind.action
-
-
-def _deadline_ms(decisions: Decisions, action: str, kind: WasteKind) -> int:
-    """Idle GPUs and faults first, then changes of work; cards that leave the site take the longest."""
-    deadlines = decisions.deadlines
-    if action == "return":
-        due_ms = deadlines.return_ms
-    elif action in ("right-size", "schedule off-peak") or (action == "ask" and kind is INEFFICIENT):
-        due_ms = deadlines.change_ms
-    else:
-        due_ms = deadlines.release_ms
-    return due_ms(decisions.told_ms)
-
-
-def _owner(action: str, lead: Lead, holder: str | None) -> str:
-    """Who must act: the holder, and the operators where there is none or where the work has lost its holder."""
-    orphan = lead.finding is not None and is_orphan(lead.finding)
-    return OPERATORS if holder is None or orphan or action in ("return", "repair") else holder
-
-
-def _risk(lead: Lead, holder: str | None) -> Risk:
-    outlook = lead.confidence.outlook
-    said = None if outlook is None else outlook.probability
-    wrong, within_ms = (None, None) if outlook is None or said is None else (1 - said, outlook.horizon_ms)
-    reserve = None if lead.pool is None else lead.pool.default
-    if reserve is None or lead.kind not in (NEVER_USED, SURPLUS):
-        return Risk(wrong, within_ms, None, None, None, holder)
-    return Risk(wrong, within_ms, reserve.short_hours, reserve.hours, reserve.short_gpus, holder)
-
-
 GroupBy = Literal["owner", "pool"]
 
 
@@ -443,7 +249,10 @@ class RecommendationGroup:
 
     name: str
     listed: tuple[Recommendation, ...]
-    saving: Saving | None
+
+    @property
+    def saving(self) -> Saving | None:
+        return _sum(self.listed)
 
     @property
     def gpus(self) -> int:
@@ -466,8 +275,5 @@ def grouped(found: Recommendations, by: GroupBy) -> tuple[RecommendationGroup, .
     own: dict[str, list[Recommendation]] = {}
     for each in found.ranked:
         own.setdefault(getattr(each, by), []).append(each)
-    groups = [
-        RecommendationGroup(name, tuple(listed), replace(found, listed=tuple(listed)).saving)
-        for name, listed in own.items()
-    ]
+    groups = [RecommendationGroup(name, tuple(listed)) for name, listed in own.items()]
     return tuple(sorted(groups, key=lambda group: (-(group.saving.point if group.saving else 0.0), group.name)))

@@ -61,10 +61,10 @@ class AnswerLinks:
             action=ask.action,
             gpus=ask.gpus[:_GPUS_NAMED],
             gpu_count=len(ask.gpus),
-            host=ask.host,
-            simulated=ask.simulated,
+            host=ask.about.host,
+            simulated=ask.about.simulated,
             language=language,
-            expires_ms=ask.deadline_ms + GRACE_MS,
+            expires_ms=ask.about.deadline_ms + GRACE_MS,
         )
         return f"{self.address}{PATH}{self.sign(answer)}"
 

@@ -206,7 +206,9 @@ def choose(asks: Iterable[Ask], contacts: Contacts, operators: Sequence[Target],
         reached = (
             dict.fromkeys(operators, "")
             if ask.to_operators
-            else {mail_target(address): name for address, name in contacts.of(ask.holder, ask.team, owners).items()}
+            else {
+                mail_target(address): name for address, name in contacts.of(ask.holder, ask.about.team, owners).items()
+            }
         )
         shown = {target.shown for target in reached}
         fresh = {
@@ -242,7 +244,7 @@ def day_of(now_ms: int, zone: tzinfo) -> str:
 def _nudge(target: Target, own: Sequence[tuple[Ask, str]], past: Past, *, operators: bool) -> Nudge:
     told = {ask.key: sum(action.kind == "notify" for action in past.actions.get(ask.key, ())) for ask, _ in own}
     names = tuple(sorted({name for _, name in own if name}))
-    first_due = sorted((ask for ask, _ in own), key=lambda ask: ask.deadline_ms)
+    first_due = sorted((ask for ask, _ in own), key=lambda ask: ask.about.deadline_ms)
     return Nudge(target, tuple(first_due), names, told, operators)
 
 

@@ -14,10 +14,11 @@ from analytics.capacity.gangs import Gang, gangs
 from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.actions import load_actions
 from analytics.decide.deadlines import Deadlines
-from analytics.decide.leads import Decisions, decide
-from analytics.decide.recommendations import Recommendations, recommendations_in
+from analytics.decide.decisions import Decisions, decide
+from analytics.decide.recommendations import Recommendations
 from analytics.decide.review import Review, RuleFindings, find_in_window, is_in_scope, names_others, with_actions
 from analytics.decide.right_sizing import RightSizing
+from analytics.decide.savings import recommendations_in
 from analytics.intervals import by_day, by_hour
 from analytics.inventory import Inventory, load_inventory, simulated_text
 from analytics.language.languages import time_zone

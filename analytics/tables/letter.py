@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from analytics.decide.answers import DONE, KEEP
-from analytics.decide.asks import RELEASE, REPAIR, RIGHT_SIZE, TUNE, Ask
+from analytics.decide.asks import Ask
 from analytics.decide.lifecycle import RELEASED
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
@@ -15,7 +15,9 @@ from analytics.language.sentences import tr, tr_many
 from analytics.tables.evidence_text import evidence
 from analytics.tables.finding_heading import cost_words, heading
 from analytics.tables.recommendations import deadline_day, saving_words
+from analytics.workloads.commands import acts
 from analytics.workloads.model import Finding
+from analytics.workloads.waste import RELEASE, REPAIR, RIGHT_SIZE, TUNE
 from fallow.clock import DAY_MS, WEEK_MS, utc_day
 
 _GPUS_NAMED = 8
@@ -146,10 +148,10 @@ def _how_to_answer(asks: Sequence[Ask]) -> Sentence:
 
 def _subject(asks: Sequence[Ask]) -> Sentence:
     """At most 70 characters with its mark, in every language."""
-    until = deadline_day(min(each.deadline_ms for each in asks))
+    until = deadline_day(min(each.about.deadline_ms for each in asks))
     gpus = len({gpu for each in asks for gpu in each.gpus})
     if {each.action for each in asks} == {RELEASE}:
-        if all(each.confidence.grade == "low" for each in asks):
+        if all(each.about.confidence.grade == "low" for each in asks):
             return tr_many(
                 "Do you still need {number} GPU? Answer by {day}", "Do you still need {number} GPUs? Answer by {day}",
                 gpus, day=until,
@@ -171,7 +173,7 @@ def _are_faults(asks: Sequence[Ask]) -> bool:
 def _subject_of_operators(asks: Sequence[Ask]) -> Sentence:
     if _are_faults(asks):
         return tr_many("{number} fault of GPUs to look at", "{number} faults of GPUs to look at", len(asks))
-    day = deadline_day(min(each.deadline_ms for each in asks))
+    day = deadline_day(min(each.about.deadline_ms for each in asks))
     gpus = len({gpu for each in asks for gpu in each.gpus})
     return tr_many(
         "{number} GPU to give back or see to, by {day}", "{number} GPUs to give back or see to, the first by {day}",
@@ -180,11 +182,11 @@ def _subject_of_operators(asks: Sequence[Ask]) -> Sentence:
 
 
 def _marked(asks: Sequence[Ask], subject: Sentence) -> Sentence:
-    return tr("SIMULATED: {subject}", subject=subject) if any(each.simulated for each in asks) else subject
+    return tr("SIMULATED: {subject}", subject=subject) if any(each.about.simulated for each in asks) else subject
 
 
 def _banner(asks: Sequence[Ask]) -> str:
-    gpus = len({gpu for each in asks if each.simulated for gpu in each.gpus})
+    gpus = len({gpu for each in asks if each.about.simulated for gpu in each.gpus})
     return tr_many("SIMULATED: {number} GPU in this message does not exist.", "SIMULATED: {number} GPUs in this message do not exist.", gpus) if gpus else ""  # fmt: skip
 
 
@@ -202,16 +204,16 @@ def _letter_ask(ask: Ask, told: Told) -> LetterAsk:
         sentence=ask.sentence,
         rows=_rows(ask, told.before.get(ask.key, 0)),
         command_label=label,
-        command=plain(ask.command, 1000),
+        command=plain(ask.about.next_command, 1000),
         command_note=note,
         links=tuple(LetterLink(labels[verb], url) for verb, url in links.items()),
         answer_commands=_answer_commands(ask),
-        evidence=tuple(_evidence(each) for each in ask.evidence),
+        evidence=tuple(_evidence(each) for each in ask.about.evidence),
     )
 
 
 def _due(ask: Ask) -> Sentence:
-    day = deadline_day(ask.deadline_ms)
+    day = deadline_day(ask.about.deadline_ms)
     if ask.to_operators:
         return tr("Please look at it by the end of {day}.", day=day)
     return tr("Please answer by the end of {day}.", day=day)
@@ -219,20 +221,21 @@ def _due(ask: Ask) -> Sentence:
 
 def _rows(ask: Ask, before: int) -> tuple[tuple[Sentence, str | Quantity], ...]:
     gpus = [*(plain(gpu) for gpu in ask.gpus[:_GPUS_NAMED]), *(["..."] if len(ask.gpus) > _GPUS_NAMED else [])]
-    failed = ask.confidence.failed
-    grade = tr(ask.confidence.grade)
+    failed = ask.about.confidence.failed
+    job = ask.about.evidence[0].job if ask.about.evidence else None
+    grade = tr(ask.about.confidence.grade)
     sure = tr("{grade} ({why})", grade=grade, why=SentenceList(failed)) if failed else grade
     return (
         (tr("GPUs"), SentenceList(gpus, ", ")),
-        *([] if not ask.gpu_ms else [(tr("wasted"), _spent(ask, ask.gpu_ms))]),
+        *([] if not ask.about.gpu_ms else [(tr("wasted"), _spent(ask, ask.about.gpu_ms))]),
         *(
             []
-            if ask.saving is None or ask.saving.point <= 0
-            else [(tr("worth a year"), saving_words(ask.saving, ask.currency))]
+            if ask.about.saving is None or ask.about.saving.point <= 0
+            else [(tr("worth a year"), saving_words(ask.about.saving, ask.about.currency))]
         ),
         *([(tr("user"), plain(ask.holder))] if ask.to_operators and ask.action == RELEASE and ask.holder else []),
-        *([(tr("job"), plain(ask.job))] if ask.job and not ask.to_operators else []),
-        *([] if ask.since_ms is None else [(tr("since"), Moment(ask.since_ms))]),
+        *([(tr("job"), plain(job))] if job and not ask.to_operators else []),
+        *([] if ask.about.finding is None else [(tr("since"), Moment(ask.about.finding.since_ms))]),
         (tr("confidence"), sure),
         *([(tr("told before"), tr_many("{number} time", "{number} times", before))] if before else []),
         *([(tr("released"), _broken(ask.broken_release_ms))] if ask.broken_release_ms is not None else []),
@@ -241,9 +244,11 @@ def _rows(ask: Ask, before: int) -> tuple[tuple[Sentence, str | Quantity], ...]:
 
 def _spent(ask: Ask, gpu_ms: float) -> Sentence | SentenceList:
     """The wasted time of the window and its cost; at most that much where point samples alone call it idle."""
-    amount = Amount(from_cents(ask.cents), ask.currency)
-    cost = cost_words(ask.unconfirmed_ms / gpu_ms, amount)
-    return SentenceList([tr("{hours} GPU-hours", hours=GpuHours(gpu_ms)), *([] if ask.cents is None else [cost])], ", ")
+    amount = Amount(from_cents(ask.about.cents), ask.about.currency)
+    cost = cost_words(ask.about.unconfirmed_ms / gpu_ms, amount)
+    return SentenceList(
+        [tr("{hours} GPU-hours", hours=GpuHours(gpu_ms)), *([] if ask.about.cents is None else [cost])], ", "
+    )
 
 
 def _broken(said_ms: int) -> Sentence:
@@ -252,7 +257,7 @@ def _broken(said_ms: int) -> Sentence:
 
 def _about_command(ask: Ask, as_of_ms: int) -> tuple[Sentence, str]:
     """What the command is for, and what to know before it is typed."""
-    if not ask.command_acts:
+    if not acts(ask.about.next_command):
         here = tr("fallow knows no command that would end this and nothing else: end it as you started it.")
         return tr("to look first"), here if ask.action == RELEASE and not ask.to_operators else ""
     if ask.action != RELEASE:
@@ -267,7 +272,7 @@ def _answer_commands(ask: Ask) -> tuple[str, ...]:
     ids = " ".join(ask.finding_ids)
     if ask.to_operators:
         return (f"fallow findings ack {ids} --reason '...'",)
-    until = utc_day(ask.deadline_ms - DAY_MS + WEEK_MS)
+    until = utc_day(ask.about.deadline_ms - DAY_MS + WEEK_MS)
     done = RELEASED if ask.action == RELEASE else "changed"
     return (
         f"fallow findings suppress {ids} --until {until} --reason 'still needed'",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analytics.decide.leads import recommendation_id
+from analytics.decide.recommendations import recommendation_id
 from analytics.decide.right_sizing import Proposal, RightSizing
 from analytics.decide.totals import saving_of
 from analytics.language.language import SentenceList

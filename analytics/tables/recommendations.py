@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from analytics.decide.actions import Action
-from analytics.decide.recommendations import OPERATORS, GroupBy, Recommendation, Recommendations, Saving, grouped
-from analytics.decide.wasted_time import Waste
+from analytics.decide.recommendations import OPERATORS, GroupBy, Recommendation, Recommendations, Saving, Waste, grouped
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
@@ -319,7 +318,8 @@ def decision(each: Recommendation) -> str:
     """What to do, in a few words: `give back 4 GPUs of train, never used`."""
     number, place = len(each.gpus_now or each.gpus), _place(each)
     kept = each.action == "return" and not each.gpus_now
-    named = each.kind if each.action in ("return", "repair") and each.kind in _DECISIONS else each.action
+    kind = each.kind.name
+    named = kind if each.action in ("return", "repair") and kind in _DECISIONS else each.action
     words = _DECISIONS.get("kept" if kept else named)
     if words is not None and (each.action != "right-size" or each.packing is not None):
         return words(number, place)
@@ -521,7 +521,8 @@ def _last_week(key: str, name: str) -> Column:
 
 DECISION_COLUMNS = (
     fact("id", "recommendation", "recommendation_id", nullable=False),
-    *(fact(name, "words", nullable=False) for name in ("kind", "action")),
+    fact("kind", "words", "kind.name", nullable=False),
+    fact("action", "words", nullable=False),
     fact("owner", "words", about="Who has to act."),
     *(fact(name, "words") for name in ("holder", "team", "pool", "host")),
     fact("gpus", "gpu", json_type="array"),

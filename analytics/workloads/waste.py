@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from analytics.states import IN_USE
 
+RELEASE, RIGHT_SIZE, TUNE, REPAIR, RETURN = "release", "right_size", "tune", "repair", "return"
+"""What is asked: idle GPUs back, a card that fits, better use of the same card; of operators a repair, or cards that leave the site too."""
+
 
 @dataclass(frozen=True)
 class WasteKind:
@@ -18,20 +21,22 @@ class WasteKind:
     states: tuple[str, ...]
     action: str
     """What is recommended about GPUs whose waste is of this kind."""
+    asked: str
+    """What the people who act are asked; empty where nobody is."""
     of_holder: bool = False
     """Only time of the user whom the finding names."""
     spelled: bool = False
     """Only intervals that last `findings.held_min`; shorter ones are pauses."""
 
 
-FAULTY = WasteKind("faulty", ("unavailable",), "repair", spelled=True)
-NEVER_USED = WasteKind("never_used", ("free",), "return")
-SURPLUS = WasteKind("surplus", ("free",), "return")
-ALLOCATED_IDLE = WasteKind("allocated_idle", ("reserved",), "release", of_holder=True, spelled=True)
-HELD_IDLE = WasteKind("held_idle", ("held",), "reclaim", of_holder=True, spelled=True)
-OVERSIZED = WasteKind("oversized", IN_USE, "right-size", of_holder=True)
-INEFFICIENT = WasteKind("inefficient", IN_USE, "ask", of_holder=True)
-OFF_PEAK = WasteKind("off_peak", ("free",), "schedule off-peak")
+FAULTY = WasteKind("faulty", ("unavailable",), "repair", REPAIR, spelled=True)
+NEVER_USED = WasteKind("never_used", ("free",), "return", RETURN)
+SURPLUS = WasteKind("surplus", ("free",), "return", RETURN)
+ALLOCATED_IDLE = WasteKind("allocated_idle", ("reserved",), "release", RELEASE, of_holder=True, spelled=True)
+HELD_IDLE = WasteKind("held_idle", ("held",), "reclaim", RELEASE, of_holder=True, spelled=True)
+OVERSIZED = WasteKind("oversized", IN_USE, "right-size", RIGHT_SIZE, of_holder=True)
+INEFFICIENT = WasteKind("inefficient", IN_USE, "ask", TUNE, of_holder=True)
+OFF_PEAK = WasteKind("off_peak", ("free",), "schedule off-peak", "")
 """Free time that nothing above claims, in hours of the week in which its pool is not needed."""
 
 PRECEDENCE = (FAULTY, NEVER_USED, SURPLUS, ALLOCATED_IDLE, HELD_IDLE, OVERSIZED, INEFFICIENT)

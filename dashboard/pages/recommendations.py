@@ -258,9 +258,9 @@ _CARDS_AT_ONCE = 10
 def _leading(found: Recommendations, wanted: str) -> tuple[str, ...]:
     """The id of the finding that the chosen one stands on; nothing where it stands on none, so that there is nothing to act on."""
     return tuple(
-        each.leading.finding_id
+        each.finding.finding_id
         for each in found.listed
-        if each.recommendation_id == wanted and each.leading is not None
+        if each.recommendation_id == wanted and each.finding is not None
     )
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from analytics.decide.actions import load_actions, record
 from analytics.decide.answers import DONE, KEEP, Answer
-from analytics.decide.asks import RELEASE, TUNE
 from analytics.delivery.links import PATH, AnswerLinks
 from analytics.window import Inputs, open_inputs
+from analytics.workloads.waste import RELEASE, TUNE
 from dashboard.access.choose import access_of
 from dashboard.app import build_app
 from dashboard.source import LakeSource

@@ -203,7 +203,7 @@ def pressed(pages: Pages, kind: str, recommendation: str, text: str, seen: dict[
 def test_an_action_is_on_the_leading_finding(held: Held) -> None:
     pages = held.pages()
     found = pages.view().whole.recommendations(pages.view().report.scope, pages.view().part)
-    one = next(each for each in found.listed if each.leading)
+    one = next(each for each in found.listed if each.finding)
     answer = pressed(pages, "ack", one.recommendation_id, "asking")
     assert answer["recommendation-acts-said"]["children"] == "Acknowledged 1 finding"
     assert list(pages.view().report.review.actions) == [one.evidence[0].finding_id]
@@ -213,7 +213,7 @@ def test_an_action_is_on_the_leading_finding(held: Held) -> None:
 def test_what_is_put_off_stays_in_sight_and_can_be_reopened(held: Held) -> None:
     pages = held.pages()
     found = pages.view().whole.recommendations(pages.view().report.scope, pages.view().part)
-    one = next(each for each in found.listed if each.leading)
+    one = next(each for each in found.listed if each.finding)
     answer = pressed(pages, "suppress", one.recommendation_id, "until the move")
     assert one.recommendation_id not in {row["id"] for row in answer["recommendations-grid"]["rowData"]}
     assert one.recommendation_id not in words(answer["recommendations-cards"]["children"])
@@ -239,5 +239,5 @@ def test_without_a_finding_there_is_nothing_to_act_on(held: Held) -> None:
             "recommendation-chosen.data",
             {"recommendation-chosen.data": each.recommendation_id, "url.search": "?span=all"},
         )
-        assert answer["recommendation-acts"]["disabled"] == (each.leading is None)
+        assert answer["recommendation-acts"]["disabled"] == (each.finding is None)
     assert "Acknowledged" not in pressed(pages, "ack", "R-0000000000", "x")["recommendation-acts-said"]["children"]

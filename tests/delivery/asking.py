@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from analytics.decide.asks import Asks, Basis, asks_of
 from analytics.decide.deadlines import Deadlines
-from analytics.decide.leads import recommendation_id
-from analytics.decide.recommendations import OPERATORS, Recommendation, Risk
+from analytics.decide.recommendations import Recommendation, recommendation_id
 from analytics.rules import RULES_BY_NAME
 from analytics.workloads.model import of_gpus
-from fallow.clock import DAY_MS
 from tests.delivery.test_contacts import FINDING
 from tests.ledger.rows import T0
 
@@ -42,16 +40,12 @@ def recommendation(lead: Finding, *others: Finding, **changes: Any) -> Recommend
     rule = RULES_BY_NAME[lead.rule]
     kind = rule.kinds[0]
     action = "repair" if rule.of_machine else kind.action
-    holder = lead.holder if kind.of_holder else None
-    is_operators = holder is None or lead.rule == "zombie_holder" or action in ("return", "repair")
     change = action in ("right-size", "ask")
     due_ms = DEADLINES.return_ms if action == "return" else DEADLINES.change_ms if change else DEADLINES.release_ms
     own = {
-        "recommendation_id": recommendation_id(lead), "kind": kind.name, "action": action, "owner": OPERATORS if is_operators else holder,
-        "holder": holder, "team": lead.team, "pool": "p", "host": lead.host, "gpus": lead.gpus, "gpus_now": lead.gpus, "gpu_ms": lead.gpu_ms,
-        "unconfirmed_ms": 0.0, "cents": None, "currency": "USD", "saving": None, "confidence": lead.confidence, "horizon_ms": 7 * DAY_MS,
-        "deadline_ms": due_ms(T0), "evidence": (lead, *others), "status": lead.status, "next_command": lead.next_command,
-        "risk": Risk(None, None, None, None, None, holder), "simulated": lead.simulated,
+        "recommendation_id": recommendation_id(lead), "kind": kind, "finding": lead, "gpus": lead.gpus, "gpus_now": lead.gpus,
+        "confidence": lead.confidence, "status": lead.status, "action": action, "evidence": (lead, *others), "pool": "p", "host": lead.host,
+        "gpu_ms": lead.gpu_ms, "currency": "USD", "deadline_ms": due_ms(T0), "next_command": lead.next_command, "simulated": lead.simulated,
     }  # fmt: skip
     return Recommendation(**{**own, **changes})
 

@@ -10,18 +10,17 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from analytics.decide.actions import Action
-from analytics.decide.asks import RELEASE, REPAIR, RETURN, RIGHT_SIZE, TUNE
 from analytics.decide.deadlines import Deadlines
-from analytics.decide.recommendations import OPERATORS, Recommendations, Saving
+from analytics.decide.recommendations import Recommendations, Saving, Waste
 from analytics.decide.right_sizing import RightSizing
-from analytics.decide.wasted_time import Waste
 from analytics.language.languages import language
 from analytics.language.sentences import tr
 from analytics.tables.recommendations import DECISION_COLUMNS
 from analytics.tables.recommendations import recommendations as section
 from analytics.tables.table import record
+from analytics.workloads.commands import acts as changes_something
 from analytics.workloads.model import Confidence
-from analytics.workloads.waste import FAULTY
+from analytics.workloads.waste import FAULTY, RELEASE, REPAIR, RETURN, RIGHT_SIZE, TUNE
 from fallow import config
 from fallow.clock import DAY_MS, HOUR_MS, format_ms
 from fallow.errors import ConfigError
@@ -43,18 +42,18 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def test_what_is_asked_of_whom_and_until_when(rule: str, action: str, due: str, *, to_operators: bool) -> None:
     [ask] = asked(recommendation(found(rule, next_command="#SBATCH --gres=gpu:l40s:1"))).asks
-    assert (ask.action, ask.to_operators, format_ms(ask.deadline_ms)) == (action, to_operators, due)
+    assert (ask.action, ask.to_operators, format_ms(ask.about.deadline_ms)) == (action, to_operators, due)
     assert ("give it back" in ask.asked.lower()) is (action in (RELEASE, RETURN) and rule != "zombie_holder")
 
 
 def test_only_what_can_be_acted_on_now_is_asked_for() -> None:
     held = found("held", "abc")
     [ask] = asked(recommendation(held, gpus_now=("b",), cents=300, saving=Saving(1, 2, 3))).asks
-    assert (ask.gpus, ask.host) == (("b",), "h-b")
+    assert (ask.gpus, ask.about.host) == (("b",), "h-b")
     # the waste is that of three GPUs, the saving that of the one
-    assert (ask.cents, ask.gpu_ms, ask.saving) == (None, None, Saving(1, 2, 3))
+    assert (ask.about.cents, ask.about.gpu_ms, ask.about.saving) == (None, 0.0, Saving(1, 2, 3))
     [whole] = asked(recommendation(held, cents=300)).asks
-    assert (whole.cents, whole.gpu_ms) == (300, 3.6e6)
+    assert (whole.about.cents, whole.about.gpu_ms) == (300, 3.6e6)
 
 
 @pytest.mark.parametrize(
@@ -89,31 +88,31 @@ def test_an_answer_settles_no_finding_that_is_about_other_gpus_too() -> None:
     held, zombie, wide = found("held", "ab"), found("wind_down", "b"), found("inefficient", "abc")
     [ask] = asked(recommendation(held, zombie, wide)).asks
     assert ask.finding_ids == (held.finding_id, zombie.finding_id)
-    assert ask.evidence == (held, zombie, wide)
+    assert ask.about.evidence == (held, zombie, wide)
 
 
 def test_nobody_reads_what_others_did_with_their_gpu_nor_of_faults() -> None:
     own = found("held", "ab")
     others = (found("inefficient", holder="bob"), found("throttled"), found("inefficient", "b", status="acknowledged"))
     [ask] = asked(recommendation(own, *others)).asks
-    assert ask.evidence == (own,)
+    assert ask.about.evidence == (own,)
     [theirs] = asked(recommendation(found("zombie_holder"), *others)).asks
-    assert len(theirs.evidence) == 4
+    assert len(theirs.about.evidence) == 4
 
 
 def test_each_of_several_holders_is_asked_about_their_own_and_nothing_is_settled_for_the_others() -> None:
     one = recommendation(found("held", "abc", holder="ann+bob"), cents=300, saving=Saving(1, 2, 3))
     asks = asked(one, holders={"a": "ann", "b": "bob", "c": "bob"}).asks
     assert [(each.holder, each.gpus) for each in asks] == [("ann", ("a",)), ("bob", ("b", "c"))]
-    assert {(each.cents, each.saving, each.finding_ids) for each in asks} == {(None, None, ())}
+    assert {(each.about.cents, each.about.saving, each.finding_ids) for each in asks} == {(None, None, ())}
     assert len({each.key for each in asks}) == 2
     [together] = asked(one, holders=dict.fromkeys("abc", "ann+bob")).asks
-    assert (together.holder, together.cents) == ("ann+bob", 300)
+    assert (together.holder, together.about.cents) == ("ann+bob", 300)
 
 
 def test_what_no_finding_leads_is_said_in_words_and_settles_nothing() -> None:
     one = recommendation(
-        found("held"), recommendation_id="R-1", kind=FAULTY.name, action="repair", owner=OPERATORS, evidence=()
+        found("held"), recommendation_id="R-1", kind=FAULTY, finding=None, action="repair", evidence=()
     )
     [ask] = asked(one).asks
     assert (ask.key, ask.finding_ids, ask.action) == ("R-1", (), REPAIR)
@@ -143,7 +142,7 @@ def test_the_command_is_one_that_does_something_where_there_is_one(
 ) -> None:
     lead, other = found("reserved_unused", next_command=commands[0]), found("held", next_command=commands[1])
     [ask] = asked(recommendation(lead, other)).asks
-    assert (ask.command, ask.command_acts) == (command, acts)
+    assert (ask.about.next_command, changes_something(ask.about.next_command)) == (command, acts)
 
 
 LOOK_AT_B = "ssh h-b nvidia-smi dmon -i b -s puc -c 30"
@@ -152,7 +151,8 @@ LOOK_AT_B = "ssh h-b nvidia-smi dmon -i b -s puc -c 30"
 @pytest.mark.parametrize("command", ["scancel 7", "ssh h1 nvidia-smi dmon -i a", "#SBATCH --gres=gpu:l40s:2"])
 def test_of_a_part_the_command_is_about_that_part(command: str) -> None:
     [ask] = asked(recommendation(found("held", "ab", next_command=command), gpus_now=("b",))).asks
-    assert (ask.gpus, ask.command_acts, ask.command) == (("b",), False, LOOK_AT_B)
+    assert (ask.gpus, ask.about.next_command) == (("b",), LOOK_AT_B)
+    assert not changes_something(LOOK_AT_B)
 
 
 @pytest.mark.parametrize(

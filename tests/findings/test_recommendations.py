@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from analytics.capacity.off_peak import OffPeak
 from analytics.decide.deadlines import Deadlines
-from analytics.decide.leads import SHARE, IdleHours, decide, holders_of
-from analytics.decide.recommendations import OPERATORS, Recommendations, recommendations_in
+from analytics.decide.decisions import SHARE, IdleHours, decide, holders_of
+from analytics.decide.recommendations import OPERATORS, Recommendations
+from analytics.decide.savings import recommendations_in
 from analytics.ledger.usage import used_share
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.report.model import Whole
@@ -30,7 +31,7 @@ from analytics.tables.table import record
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.model import Confidence, Evidence, Finding
 from analytics.workloads.reclaimable import MARGIN, MARGINS, Reclaimable, reclaimable, what_if_reserve
-from analytics.workloads.waste import HELD_IDLE, NEVER_USED, PRECEDENCE
+from analytics.workloads.waste import HELD_IDLE, NEVER_USED, PRECEDENCE, SURPLUS
 from fallow.clock import parse_day_ms
 from tests.findings.conftest import FREE, HELD, reviewed
 from tests.findings.scenarios.builder import H100, Fleet
@@ -375,10 +376,10 @@ def with_surplus(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 def test_gpus_that_can_go_are_those_that_the_finding_of_their_pool_names(with_surplus: Whole) -> None:
     listed = with_surplus.recommendations(Scope(), with_surplus.part(Scope())).listed
-    (each,) = (each for each in listed if each.kind == "surplus" and each.leading is not None)
-    assert each.leading is not None
+    (each,) = (each for each in listed if each.kind is SURPLUS and each.finding is not None)
+    assert each.finding is not None
     assert each.gpus_now
-    assert set(each.gpus_now) <= set(each.leading.gpus)
+    assert set(each.gpus_now) <= set(each.finding.gpus)
 
 
 def test_what_has_no_price_is_told_and_is_no_zero(with_surplus: Whole, tmp_path: Path) -> None:

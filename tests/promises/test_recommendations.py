@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.decide.actions import Action
-from analytics.decide.leads import TimeClaim, claims_of, decide
+from analytics.decide.decisions import TimeClaim, claims_of, decide
 from analytics.decide.lifecycle import status_of
-from analytics.decide.recommendations import Recommendations, Saving, recommendations_in
+from analytics.decide.recommendations import Recommendations, Saving
+from analytics.decide.savings import recommendations_in
 from analytics.money.priced_segments import MICROCENTS, nested, rounded, share_out
 from analytics.scope import Scope
 from analytics.states import WASTED
@@ -104,7 +105,7 @@ def test_a_snoozed_finding_is_neither_recommended_nor_counted_as_releasable(wast
         )
         assert after.reclaimable is not None
         (same,) = (
-            each for each in after.listed if each.leading is not None and each.leading.finding_id == snoozed.finding_id
+            each for each in after.listed if each.finding is not None and each.finding.finding_id == snoozed.finding_id
         )
         (was,) = (each for each in before.listed if each.recommendation_id == same.recommendation_id)
         assert was.ranked

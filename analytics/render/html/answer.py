@@ -7,7 +7,6 @@ from datetime import date
 
 from analytics.decide.actions import Action
 from analytics.decide.answers import DONE, KEEP, LONGEST_REASON, Answer
-from analytics.decide.asks import RELEASE
 from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, Moment
@@ -15,6 +14,7 @@ from analytics.language.sentences import tr
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment
 from analytics.workloads.model import gpus_on_hosts
+from analytics.workloads.waste import RELEASE
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
-"""Which decision each GPU and each piece of wasted time belongs to: leads, claims and their precedence by GPU, state and user."""
+"""Which recommendation each GPU and each piece of wasted time belongs to: claims and their precedence by GPU, state and user."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from analytics.capacity.off_peak import OffPeak, hour_of_week, off_peak
 from analytics.decide.deadlines import Deadlines
+from analytics.decide.recommendations import Recommendation, own_id, recommendation_id
 from analytics.decide.review import Review
 from analytics.decide.right_sizing import RightSizing, right_sizing
 from analytics.intervals import clip
@@ -101,11 +101,6 @@ ANY = ""
 """In a claim: whoever holds the GPU."""
 
 
-def recommendation_id(finding: Finding) -> str:
-    """That of the recommendation which a finding leads: its own with another letter."""
-    return "R" + finding.finding_id[1:]
-
-
 _SCHEMA = {
     "gpu": pl.String,
     "state": pl.String,
@@ -170,30 +165,13 @@ def holders_of(finding: Finding, kind: WasteKind) -> tuple[str, ...] | None:
 
 
 @dataclass(frozen=True)
-class Lead:
-    """What a recommendation stands on, before it is priced: a finding, a packing, or GPUs out of order or spare without either.
-
-    `gpus` is what it claims, `now` what of it can be acted on at the end of the window.
-    """
-
-    recommendation_id: str
-    kind: WasteKind
-    finding: Finding | None
-    gpus: tuple[str, ...]
-    now: tuple[str, ...]
-    confidence: Confidence
-    pool: PoolReclaimable | None = None
-    packing: Packing | None = None
-
-
-@dataclass(frozen=True)
 class Decisions:
     """What is decided for the whole fleet; parts of it are priced by `recommendations_in`. Deadlines count from `told_ms`."""
 
     review: Review
     deadlines: Deadlines
     told_ms: int
-    leads: Mapping[str, Lead]
+    recommendations: Mapping[str, Recommendation]
     claims: Claims
     reclaimable: Reclaimable
     idle_hours: IdleHours
@@ -226,14 +204,14 @@ class Decisions:
     @cached_property
     def now(self) -> pl.DataFrame:
         """Which recommendation acts on which GPU at the end of the window, each GPU once: recommendation, gpu."""
-        rows = [(key, gpu) for key, lead in self.leads.items() for gpu in lead.now]
+        rows = [(key, gpu) for key, each in self.recommendations.items() for gpu in each.gpus_now]
         return pl.DataFrame(rows, schema={"recommendation": pl.String, "gpu": pl.String}, orient="row")
 
     @cached_property
     def evidence(self) -> Mapping[str, tuple[Finding, ...]]:
         """By recommendation the findings about its time, the one that leads first; a weaker one stands under each that took time from it."""
         by_id = {recommendation_id(each): each for each in self.review.findings}
-        found = {key: [] if lead.finding is None else [lead.finding] for key, lead in self.leads.items()}
+        found = {key: [] if each.finding is None else [each.finding] for key, each in self.recommendations.items()}
         for winner, other in _overlaps(self.claims.frame):
             if other in by_id and by_id[other] not in found[winner]:
                 found[winner].append(by_id[other])
@@ -262,17 +240,17 @@ def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None, *, 
     book = _Book(context, if_all_go, found)
     for key, gpus in _faulty(context).items():
         unsure = Confidence((tr("how long it stays out of order is not known"),))
-        book.add(Lead(key, FAULTY, None, gpus, book.with_state(gpus, FAULTY.states), unsure))
+        book.add(Recommendation(key, FAULTY, None, gpus, book.with_state(gpus, FAULTY.states), unsure))
     _add_idle(book, review)
     sizing = _sizing(review, book, (() if for_people else None))
     _add_changes(book, review, sizing)
     idle_hours = IdleHours.of(context, deadlines.zone)
     for pool in idle_hours.windows:
         untested = Confidence((tr("whether work would wait for these hours is not known"),))
-        book.add(Lead(own_key("off_peak", pool), OFF_PEAK, None, (), (), untested))
+        book.add(Recommendation(own_id("off_peak", pool), OFF_PEAK, None, (), (), untested))
     claims = claims_of(book.claims, context.settings.held_min_ms)
     told_ms = context.until_ms if told_ms is None else told_ms
-    return Decisions(review, deadlines, told_ms, book.leads, claims, found, idle_hours, sizing, for_people)
+    return Decisions(review, deadlines, told_ms, book.made, claims, found, idle_hours, sizing, for_people)
 
 
 def _add_idle(book: _Book, review: Review) -> None:
@@ -290,17 +268,8 @@ def _add_idle(book: _Book, review: Review) -> None:
 def _add_changes(book: _Book, review: Review, sizing: RightSizing) -> None:
     """Work that runs, and could run on less or better."""
     for packing in sizing.packings:
-        book.add(
-            Lead(
-                packing.recommendation_id,
-                OVERSIZED,
-                None,
-                packing.gpus,
-                packing.gpus,
-                packing.confidence,
-                packing=packing,
-            )
-        )
+        key, gpus = packing.recommendation_id, packing.gpus
+        book.add(Recommendation(key, OVERSIZED, None, gpus, gpus, packing.confidence, packing=packing))
     for finding in (*sizing.moves, *_of_kind(review.findings, OVERSIZED)):
         book.add_finding(finding, OVERSIZED, finding.gpus)
     for finding in _of_kind(review.findings, INEFFICIENT):
@@ -308,14 +277,14 @@ def _add_changes(book: _Book, review: Review, sizing: RightSizing) -> None:
 
 
 class _Book:
-    """Leads and claims in their precedence; a GPU is acted on by the first that can.
+    """Recommendations and claims in their precedence; a GPU is acted on by the first that can.
 
     `if_all_go` is what could be given back if nobody had put anything off, `found` what can.
     """
 
     def __init__(self, context: Context, if_all_go: Reclaimable, found: Reclaimable) -> None:
         self._if_all_go, self._found = if_all_go, found
-        self.leads: dict[str, Lead] = {}
+        self.made: dict[str, Recommendation] = {}
         self.claims: list[TimeClaim] = []
         self._taken: set[str] = set()
         self._is_unseen = context.fell_silent
@@ -331,25 +300,28 @@ class _Book:
         """Those that stood so at the end of the window."""
         return tuple(gpu for gpu in gpus if self._last.get(gpu) in states)
 
-    def add(self, lead: Lead, holders: Sequence[str] | None = None) -> None:
-        """A lead with its first claim; what it acts on is what nothing before it does."""
-        self.claims.append(TimeClaim(lead.recommendation_id, lead.kind, lead.gpus, holders))
-        now = () if self._is_unseen else tuple(gpu for gpu in lead.now if gpu not in self._taken)
+    def add(self, each: Recommendation, holders: Sequence[str] | None = None) -> None:
+        """Add a recommendation with its first claim; what it acts on is what nothing before it does."""
+        key = each.recommendation_id
+        self.claims.append(TimeClaim(key, each.kind, each.gpus, holders))
+        now = () if self._is_unseen else tuple(gpu for gpu in each.gpus_now if gpu not in self._taken)
         self._taken.update(now)
-        before = self.leads.get(lead.recommendation_id)
-        if before is None or not before.now:
-            self.leads[lead.recommendation_id] = replace(lead, now=now)
+        before = self.made.get(key)
+        if before is None or not before.gpus_now:
+            self.made[key] = replace(each, gpus_now=now)
         else:  # of two kinds: allocated here, held there
-            self.leads[lead.recommendation_id] = replace(before, now=(*before.now, *now))
+            self.made[key] = replace(before, gpus_now=(*before.gpus_now, *now))
 
     def add_finding(self, finding: Finding, kind: WasteKind, now: Sequence[str] | None = None) -> None:
-        """The lead of a finding; what somebody put off takes its GPUs, so that no weaker finding asks for them."""
+        """Add that of a finding; what somebody put off takes its GPUs, so that no weaker finding asks for them."""
         wanted = self.with_state(finding.reclaimable_gpus, kind.states) if now is None else self._still_of(finding, now)
         if finding.status == "suppressed":
             self._taken.update(wanted)
             wanted = ()
-        lead = Lead(recommendation_id(finding), kind, finding, finding.gpus, wanted, finding.confidence)
-        self.add(lead, holders_of(finding, kind))
+        key = recommendation_id(finding)
+        self.add(
+            Recommendation(key, kind, finding, finding.gpus, wanted, finding.confidence), holders_of(finding, kind)
+        )
 
     def _still_of(self, finding: Finding, gpus: Sequence[str]) -> tuple[str, ...]:
         """Those that no other user has at the end of the window; of a fault all, for it is the card's and not the user's."""
@@ -359,14 +331,14 @@ class _Book:
         return tuple(gpu for gpu in gpus if not theirs.isdisjoint(self._users.get(gpu, theirs)))
 
     def add_returnable(self, finding: Finding, kind: WasteKind) -> None:
-        """The lead of a finding about GPUs that nobody has: of those alone that can go, for the others are the reserve."""
+        """Add that of a finding about GPUs that nobody has: of those alone that can go, for the others are the reserve."""
         about = tuple(gpu for gpu in finding.reclaimable_gpus if gpu in self._if_all_go.safe_gpus)
         now = tuple(gpu for gpu in self.with_state(about, kind.states) if gpu in self._found.safe_gpus)
         pool = _pool_of(now, self._found)
-        self.add(Lead(recommendation_id(finding), kind, finding, about, now, finding.confidence, pool))
+        self.add(Recommendation(recommendation_id(finding), kind, finding, about, now, finding.confidence, pool))
 
     def add_spare(self, findings: Sequence[Finding]) -> None:
-        """The leads of free GPUs that can go: of the pool's finding, or of their own where it has none."""
+        """Add those of free GPUs that can go: of the pool's finding, or of their own where it has none."""
         told = {(each.surplus.pool, each.surplus.model): each for each in findings if each.surplus is not None}
         left = {(each.pool, each.model): each for each in self._found.pools}
         for pool in self._if_all_go.pools:
@@ -374,10 +346,10 @@ class _Book:
             if not about:
                 continue
             finding, kept = told.get((pool.pool, pool.model)), left[pool.pool, pool.model]
-            key = own_key("surplus", f"{pool.pool}\0{pool.model}") if finding is None else recommendation_id(finding)
+            key = own_id("surplus", f"{pool.pool}\0{pool.model}") if finding is None else recommendation_id(finding)
             confidence = Confidence((_small(pool),)) if finding is None else finding.confidence
             now = tuple(gpu for gpu in about if gpu in kept.safe_gpus)
-            self.add(Lead(key, SURPLUS, finding, about, now, confidence, kept))
+            self.add(Recommendation(key, SURPLUS, finding, about, now, confidence, kept))
 
 
 def _of_kind(findings: Sequence[Finding], kind: WasteKind) -> Iterator[Finding]:
@@ -401,11 +373,7 @@ def _faulty(context: Context) -> dict[str, tuple[str, ...]]:
         & (pl.col("stretch_end") - pl.col("stretch_start") >= context.settings.held_min_ms)
     )
     hosts = rows.group_by("host").agg(pl.col("gpu").unique().sort()).sort("host")
-    return {own_key("faulty", str(host)): tuple(gpus) for host, gpus in hosts.iter_rows()}
-
-
-def own_key(kind: str, subject: str) -> str:
-    return "R-" + hashlib.sha256(f"{kind}\0{subject}".encode()).hexdigest()[:10]
+    return {own_id("faulty", str(host)): tuple(gpus) for host, gpus in hosts.iter_rows()}
 
 
 def _small(pool: PoolReclaimable) -> str:
@@ -484,7 +452,7 @@ def _time_on_now(decisions: Decisions, stretches: pl.DataFrame) -> dict[str, flo
     rows = stretches.filter(
         pl.col("gpu").is_in(decisions.now["gpu"].implode()) & pl.col("state").is_in((*WASTED, *IN_USE))
     )
-    keys = {key for key, lead in decisions.leads.items() if lead.kind is OVERSIZED}
+    keys = {key for key, each in decisions.recommendations.items() if each.kind is OVERSIZED}
     own = decisions.wasted(rows).join(decisions.now, on=("recommendation", "gpu"))
     counted = (
         pl.when(pl.col("recommendation").is_in(list(keys)))
