@@ -33,11 +33,11 @@ from benchmarks import (
     persistence_models,
     physical_week,
     plan_fleet,
+    queue_waits,
     replay,
     rollout,
     scraped_rate,
     scraped_week,
-    waits,
 )
 from benchmarks.measure import Figure, machine
 
@@ -61,7 +61,7 @@ BENCHMARKS = {
     "judged": judged_fleet.measure,
     "persistence": persistence_models.measure,
     "packing": packing.measure,
-    "waits": waits.measure,
+    "queue": queue_waits.measure,
     "plan": plan_fleet.measure,
     "replay": replay.measure,
 }

@@ -8,7 +8,7 @@ from fallow.cli import Command, add_verbs
 
 VERBS: tuple[Command, ...] = (
     Command("queue", "say who waited for GPUs, and whether more would have helped",
-            "fallow plan queue --lake /srv/lake --since 7d", "analytics.commands.plan_waits", "analytics"),
+            "fallow plan queue --lake /srv/lake --since 7d", "analytics.commands.plan_queue", "analytics"),
     Command("allocation", "say who has GPUs, who starves while who hoards, and what comes free",
             "fallow plan allocation --lake /srv/lake --days 14", "analytics.commands.plan_allocation", "analytics"),
     Command("defrag", "which jobs on several GPUs could start, and what makes room",

@@ -31,11 +31,11 @@ from analytics.money.requests_file import load_requests
 from analytics.money.window_money import Money, open_money
 from analytics.plan.endings import Endings
 from analytics.plan.forecast import PoolOutlook, of_scope
+from analytics.plan.queue_waits import Waits
 from analytics.plan.reallocation import Reallocation, propose
 from analytics.plan.replay.comparisons import ComparedScenario
 from analytics.plan.scenarios import load_scenarios
 from analytics.plan.supply import find_supply
-from analytics.plan.waits import Waits
 from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
 from analytics.report.coverage import Seen, Watch

@@ -31,6 +31,7 @@ from analytics.plan.endings import Endings, find_endings
 from analytics.plan.forecast import HORIZON_DAYS, DemandSeries, PoolOutlook, demand_series, lead_days, outlooks
 from analytics.plan.jobs import POOL_MODEL, ended_by_limit, load_jobs
 from analytics.plan.pool_prices import Market, PoolPrices, measured_powers, need_curves, pool_prices, with_spot_share
+from analytics.plan.queue_waits import Waits, find_waits
 from analytics.plan.replay.comparisons import ComparedScenario, compared_scenarios
 from analytics.plan.replay.replay_base import ReplayBase, ReplayInputs, replay_base
 from analytics.plan.replay.replay_fleet import GpuFacts
@@ -38,7 +39,6 @@ from analytics.plan.replay.replay_jobs import work_needs
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
 from analytics.plan.scenarios import SavedScenario
 from analytics.plan.starving import StarvingPair
-from analytics.plan.waits import Waits, find_waits
 from analytics.scope import Scope
 from analytics.window import Inputs, WindowLedger
 from analytics.workloads.model import Context

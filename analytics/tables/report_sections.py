@@ -23,8 +23,8 @@ from analytics.tables.money_basis import energy, prices
 from analytics.tables.people import teams, users
 from analytics.tables.plan_endings import endings_in_report
 from analytics.tables.plan_forecast import orders_in_report
+from analytics.tables.plan_queue import waits_in_report
 from analytics.tables.plan_scenarios import scenarios_in_report
-from analytics.tables.plan_waits import waits_in_report
 from analytics.tables.point_samples import point_samples
 from analytics.tables.recommendations import by_group, recommendations, to_look_at, waste
 from analytics.tables.table import Table

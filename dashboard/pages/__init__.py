@@ -10,7 +10,7 @@ from dashboard.pages.page import Page
 from dashboard.pages.recommendations import RECOMMENDATIONS
 from dashboard.pages.report import REPORT
 from dashboard.pages.settings import SETTINGS_PAGE
-from dashboard.pages.table_pages import ALLOCATION, CAPACITY, COMPARE, OVERVIEW, QUALITY, RIGHT_SIZE, WAITS
+from dashboard.pages.table_pages import ALLOCATION, CAPACITY, COMPARE, OVERVIEW, QUALITY, QUEUE, RIGHT_SIZE
 from dashboard.pages.users import USERS
 from dashboard.pages.what_if import WHAT_IF
 
@@ -22,7 +22,7 @@ PAGES: tuple[Page, ...] = (
     USERS,
     RIGHT_SIZE,
     CAPACITY,
-    WAITS,
+    QUEUE,
     ALLOCATION,
     COSTS,
     WHAT_IF,

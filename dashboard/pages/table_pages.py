@@ -1,4 +1,4 @@
-"""The pages that are lists of tables: overview, right-size, capacity, waits, allocation, comparison and data quality."""
+"""The pages that are lists of tables: overview, right-size, capacity, queue, allocation, comparison and data quality."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dash import dcc, html
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.allocation import FleetAllocation
+from analytics.plan.queue_waits import GROUPS, Waits
 from analytics.plan.reallocation import Reallocation
-from analytics.plan.waits import GROUPS, Waits
 from analytics.report.compare import compare, days_against, window_against
 from analytics.tables.card_fit import card_fit
 from analytics.tables.compare import comparison, pool_comparison
@@ -37,9 +37,9 @@ from analytics.tables.plan_defrag import fragments_on_page, moves_on_page, room_
 from analytics.tables.plan_endings import endings_table
 from analytics.tables.plan_forecast import orders_ahead
 from analytics.tables.plan_old_cards import old_cards_on_page, tokens_on_page
+from analytics.tables.plan_queue import goodput_table, idle_while_waiting, wait_causes, wait_table
 from analytics.tables.plan_reallocation import balance_table, cannot_propose, left_table, proposal_table, unserved_table
 from analytics.tables.plan_uptake import uptake_table
-from analytics.tables.plan_waits import goodput_table, idle_while_waiting, wait_causes, wait_table
 from analytics.tables.point_samples import point_samples
 from analytics.tables.recommendations import first_recommendations
 from analytics.tables.table import Table
@@ -163,9 +163,9 @@ def _goodput(view: View) -> Table | None:
     return goodput_table(_waits(view), plan.used_share(scope, view.part), plan.open_ms(scope, view.part))
 
 
-WAITS = Page(
-    "/waits",
-    tr("Waits"),
+QUEUE = Page(
+    "/queue",
+    tr("Queue"),
     TablesPage(
         (
             PlacedSection(lambda view: wait_causes(_waits(view)), table="below"),

@@ -43,7 +43,7 @@ _PROXIED = {
 _ABANDONED = 200
 _READERS = 4
 _REST_S = 30
-_PAGES = ("/", "/recommendations", "/film", "/findings", "/holders", "/right-size", "/capacity", "/waits")
+_PAGES = ("/", "/recommendations", "/film", "/findings", "/holders", "/right-size", "/capacity", "/queue")
 KNOWN = tuple((path, "?span=7d") for path in ("/", "/recommendations", "/findings"))
 """What honest readers look at meanwhile."""
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from analytics.plan.queue_waits import TIME_OF, find_waits
 from analytics.plan.wait_causes import CAUSES, SHORTAGE
-from analytics.plan.waits import TIME_OF, find_waits
 from fallow.clock import HOUR_MS
 from tests.plan.scheduler import (
     Cluster,

@@ -108,7 +108,7 @@ def test_what_was_used_is_the_same_beside_goodput(lake: Lake, capsys: pytest.Cap
     roots = [each for each in answer(lake, capsys)["allocation"] if each["level"] == "organisation"]
     used, given = (sum(root[name] for root in roots) for name in ("used_gpu_hours", "gpu_hours"))
     assert main(["plan", "queue", "--lake", lake.root, "--json"]) == 0
-    [counted] = rows_of(capsys.readouterr().out)["waits-counted"]
+    [counted] = rows_of(capsys.readouterr().out)["queue-counted"]
     assert counted["used_share"] == pytest.approx(used / given)
 
 

@@ -225,7 +225,7 @@ class RebuiltJobs:
     """What is replayed.
 
     Attributes:
-        jobs: with REPLAY_JOB_SCHEMA, and `rank`: the quality of service, else the priority, as in `analytics.plan.waits`.
+        jobs: with REPLAY_JOB_SCHEMA, and `rank`: the quality of service, else the priority, as in `analytics.plan.queue_waits`.
         never_ran: jobs that gave up, or were not seen any more; left out.
         unplaced: jobs without a number of GPUs or a known pool, and those on MIG instances; left out.
     """

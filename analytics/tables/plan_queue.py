@@ -10,8 +10,8 @@ import polars as pl
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr
+from analytics.plan.queue_waits import END_STATES, WaitGroup, Waits, goodput, halves, in_all, wait_groups
 from analytics.plan.wait_causes import CAUSES, SHORTAGE
-from analytics.plan.waits import END_STATES, WaitGroup, Waits, goodput, halves, in_all, wait_groups
 from analytics.report.model import Report
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import NAME_MOST, least_to_most, place_name
@@ -61,7 +61,7 @@ def wait_causes(waits: Waits, *, in_brief: bool = False) -> Table:
     whole = in_all(waits)
     means = () if in_brief else (column("means", tr("while it waited"), "sentence", lambda cause: _CAUSES[cause][1]),)
     return Table(
-        name="waits",
+        name="queue",
         title=tr("Who waited, and would more GPUs have helped?"),
         question=tr("Did jobs wait because GPUs were short, or while enough of them stood idle?"),
         headline=_headline(waits, whole),
@@ -176,7 +176,7 @@ def wait_table(waits: Waits, by: str) -> Table | None:
         return None
     title, word, kind = _GROUPS[by]
     return Table(
-        name=f"waits-{by}",
+        name=f"queue-{by}",
         title=title,
         question=tr("Whose jobs wait, and for what?"),
         headline=_longest(found, kind),
@@ -269,7 +269,7 @@ def counted_jobs(waits: Waits, used: float | None) -> Table:
     """Return for programs how many jobs are counted, how many are left out and why, and what share of GPU time was used."""
     rows, unasked = waits.rows, int(waits.left_out["is_unasked"].sum())
     return single(
-        "waits-counted",
+        "queue-counted",
         (
             column("jobs", "", "count", lambda _: rows.height),
             column("jobs_without_time_of_asking", "", "count", lambda _: unasked),
@@ -287,5 +287,5 @@ def back_test(waits: Waits) -> Table:
     named = zip(("all", "first_half", "second_half"), (in_all(waits), *halves(waits)), strict=True)
     rows = tuple(replace(group, name=name) for name, group in named)
     return Table(
-        "waits-halves", "", "", "", (column("part", "", "words", "name"), *_GROUP_COLUMNS), rows, audience="programs"
+        "queue-halves", "", "", "", (column("part", "", "words", "name"), *_GROUP_COLUMNS), rows, audience="programs"
     )

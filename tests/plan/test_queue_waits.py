@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.plan.jobs import JOB_SCHEMA
-from analytics.plan.waits import Waits, find_waits, goodput, halves, in_all, wait_groups
+from analytics.plan.queue_waits import Waits, find_waits, goodput, halves, in_all, wait_groups
 from fallow.cli import main
 from fallow.clock import HOUR_MS
 from tests.answers import rows_of
@@ -259,8 +259,8 @@ def test_without_jobs_the_command_says_what_is_missing_and_what_stood_idle(
     lake = fill(made_lake(tmp_path / "lake"), samples("G0", 0, 3600), devices=[device("G0")])
     assert main(["plan", "queue", "--lake", lake.root, "--json"]) == 0
     answer = rows_of(capsys.readouterr().out)
-    assert [(each["jobs"], each["shortage_share"]) for each in answer["waits-halves"]] == [(0, [None, None])] * 3
-    assert answer["waits-halves"][0]["hours_by_cause"]["order"] == 0
+    assert [(each["jobs"], each["shortage_share"]) for each in answer["queue-halves"]] == [(0, [None, None])] * 3
+    assert answer["queue-halves"][0]["hours_by_cause"]["order"] == 0
     assert [(each["free_gpu_hours"], each["unused_gpu_hours"]) for each in answer["idle-while-waiting"]] == [(1.0, 0)]
     assert main(["plan", "queue", "--lake", lake.root]) == 0
     text = capsys.readouterr().out

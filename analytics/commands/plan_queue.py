@@ -6,8 +6,8 @@ import argparse
 
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.language.sentences import tr
-from analytics.plan.waits import GROUPS
-from analytics.tables.plan_waits import (
+from analytics.plan.queue_waits import GROUPS
+from analytics.tables.plan_queue import (
     back_test,
     counted_jobs,
     goodput_table,

@@ -18,7 +18,7 @@ def measure() -> Iterator[Figure]:
     """For each fault the hours of its causes, true and found, and by how much the worst of them is off."""
     for seed in SEEDS:
         for case in planted(seed):
-            name = f"waits_{case.name.replace(' ', '_')}_{seed}"
+            name = f"queue_{case.name.replace(' ', '_')}_{seed}"
             true, found = case.true_hours(), case.found_hours()
             for cause in CAUSES:
                 if true[cause] or found[cause] >= 1:
