@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 GPUS, DAYS, JOBS, TEAMS, PENDING = 1000, 28, 200_000, 50, 400
 ROUNDS = 3
-PAGES = ("/capacity", "/queue", "/allocation", "/costs")
+PAGES = ("/capacity", "/queue", "/allocation", "/purchase")
 _SHARDS = {"train": 4, "train-old": 3, "serving": 2}
 _OWNERS = "kind,name,team,organisation,quota_gpus"
 Row = Mapping[str, object]

@@ -18,7 +18,7 @@ VERBS: tuple[Command, ...] = (
     Command("carbon", "energy and CO2 of use and of parking, and what other hours would save",
             "fallow plan carbon --lake /srv/lake --intensity grid.csv", "analytics.commands.plan_carbon", "analytics"),
     Command("purchase", "say what to buy, reserve and rent for the need that was observed",
-            "fallow plan purchase --lake /srv/lake --pool train", "analytics.commands.plan_prices", "analytics"),
+            "fallow plan purchase --lake /srv/lake --pool train", "analytics.commands.plan_purchase", "analytics"),
     Command("fit", "say which card does for a model or for work that was seen",
             "fallow plan fit --lake /srv/lake --params 8B --bits 4", "analytics.commands.plan_fit", "analytics"),
     Command("scenarios", "compare saved scenarios, save and remove them",

@@ -30,7 +30,7 @@ from analytics.plan.endings import HORIZON_DAYS as ENDINGS_DAYS
 from analytics.plan.endings import Endings, find_endings
 from analytics.plan.forecast import HORIZON_DAYS, DemandSeries, PoolOutlook, demand_series, lead_days, outlooks
 from analytics.plan.jobs import POOL_MODEL, ended_by_limit, load_jobs
-from analytics.plan.pool_prices import Market, PoolPrices, measured_powers, need_curves, pool_prices, with_spot_share
+from analytics.plan.purchase import Market, PoolPurchase, measured_powers, need_curves, pool_purchases, with_spot_share
 from analytics.plan.queue_waits import Waits, find_waits
 from analytics.plan.replay.comparisons import ComparedScenario, compared_scenarios
 from analytics.plan.replay.replay_base import ReplayBase, ReplayInputs, replay_base
@@ -187,11 +187,11 @@ class Planning:
         return replace(own, waits=waits)
 
     @cached_property
-    def prices(self) -> tuple[PoolPrices, ...]:
+    def purchases(self) -> tuple[PoolPurchase, ...]:
         """What the need of each pool and model would cost, bought, reserved and rented; raises ConfigError for offers that cannot be used."""
-        return self.prices_for(None)
+        return self.purchases_for(None)
 
-    def prices_for(self, spot_share: float | None) -> tuple[PoolPrices, ...]:
+    def purchases_for(self, spot_share: float | None) -> tuple[PoolPurchase, ...]:
         """The same where such a share of each hour's need may be interrupted; None: the work of best-effort owners."""
         settings, money, rows = self._inputs.settings, self._money, self._placed()
         lost_hours = settings.integer("plan.lost_per_interruption") / HOUR_MS
@@ -199,7 +199,7 @@ class Planning:
         curves = need_curves(rows, self.jobs, self._window, partial(is_best_effort, money.owners))
         if spot_share is not None:
             curves = tuple(with_spot_share(each, spot_share) for each in curves)
-        return pool_prices(curves, market, measured_powers(rows), self._window[1])
+        return pool_purchases(curves, market, measured_powers(rows), self._window[1])
 
     def replay_base(self, scope: Scope) -> ReplayBase:
         """What replays of the jobs and GPUs of a pool, a model or all of them start from; made once, whoever asks at the same time."""

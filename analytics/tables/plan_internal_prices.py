@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.pool_prices import WEIGHTS, InternalPrices, Priority
+from analytics.plan.purchase import WEIGHTS, InternalPrices, Priority
 from analytics.plan.replay.comparisons import ShiftedWork
 from analytics.plan.replay.replay_base import ReplayBase
 from analytics.tables.names import card_name, place_name

@@ -14,7 +14,7 @@ from analytics.money.prices import Price, PriceBook
 from analytics.money.window_money import PriceBasis, gpus_at, in_force
 from analytics.tables.money_basis import price_source
 from analytics.tables.names import place_name
-from analytics.tables.plan_prices import KINDS
+from analytics.tables.plan_purchase import KINDS
 from analytics.tables.table import Column, Table, column, fact
 
 _KINDS = {"account": tr("accounts"), "namespace": tr("namespaces"), "user": tr("users")}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dashboard.pages.costs import COSTS
 from dashboard.pages.detail import GPU_PAGE, HOST_PAGE
 from dashboard.pages.film import FILM
 from dashboard.pages.findings import FINDINGS
 from dashboard.pages.page import Page
 from dashboard.pages.recommendations import RECOMMENDATIONS
+from dashboard.pages.purchase import PURCHASE
 from dashboard.pages.report import REPORT
 from dashboard.pages.settings import SETTINGS_PAGE
 from dashboard.pages.table_pages import ALLOCATION, CAPACITY, COMPARE, OVERVIEW, QUALITY, QUEUE, RIGHT_SIZE
@@ -24,7 +24,7 @@ PAGES: tuple[Page, ...] = (
     CAPACITY,
     QUEUE,
     ALLOCATION,
-    COSTS,
+    PURCHASE,
     WHAT_IF,
     COMPARE,
     REPORT,

@@ -86,7 +86,7 @@ AROUND = {
     "analytics/tables/plan_old_cards.py": "the works and servers of rows of the part, and the cards of the fleet, which everybody may know",
     "analytics/tables/report_columns.py": "how long rules wait for data, which is the same for everybody",
     "analytics/tables/wording.py": "how long rules wait for data, which is the same for everybody",
-    "dashboard/pages/costs.py": "the need of pools and what serves it, and nothing for people",
+    "dashboard/pages/purchase.py": "the need of pools and what serves it, and nothing for people",
     "dashboard/view.py": "the window's span, and the decisions for admins, who see everything",
 }
 """Who may read the ledger of everybody around what a reader may see, in a report, a section or on a page."""

@@ -26,7 +26,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Planned:
 
 
 def test_all_sections_are_there(graded: Planned) -> None:
-    shown = words(page(graded.client(), "/costs", WEEK))
+    shown = words(page(graded.client(), "/purchase", WEEK))
     assert "while nobody computed" in shown
     assert "known for 165 of the window's 168 hours" in shown  # the demo's grid has a gap
     for title in ("Energy and CO2 by team", "What holding a card costs", "What other hours would save"):
@@ -35,7 +35,7 @@ def test_all_sections_are_there(graded: Planned) -> None:
 
 def test_a_reader_of_a_team_sees_its_energy_alone(graded: Planned) -> None:
     others = set(graded.view().whole.money.owners.teams()) - {"language"}
-    shown = words(page(graded.client(LANGUAGE), "/costs", WEEK))
+    shown = words(page(graded.client(LANGUAGE), "/purchase", WEEK))
     assert "while they were held without use" in shown
     assert others
     assert not [name for name in others if name in shown]
@@ -44,7 +44,7 @@ def test_a_reader_of_a_team_sees_its_energy_alone(graded: Planned) -> None:
 
 def test_a_file_that_cannot_be_used_is_said_once(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     site = with_plan(planned_site(tmp_path_factory.getbasetemp()), tmp_path, 'carbon = "/none.csv"')
-    shown = words(page(site.client(), "/costs", WEEK))
+    shown = words(page(site.client(), "/purchase", WEEK))
     assert shown.count("the grid's intensity cannot be used") == 1
     assert "What holding a card costs" not in shown
     assert "Rent, reserve or buy?" in shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analytics.plan.pool_prices import InternalPrices
+from analytics.plan.purchase import InternalPrices
 from analytics.plan.replay.comparisons import ShiftedWork, shifted_work
 from analytics.plan.replay.policy import OffPeakHours
 from fallow.clock import HOUR_MS

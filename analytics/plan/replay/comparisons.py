@@ -10,7 +10,7 @@ import polars as pl
 
 from analytics.frames import local_time
 from analytics.intervals import SPAN_MS, by_hour, clip
-from analytics.plan.pool_prices import InternalPrices
+from analytics.plan.purchase import InternalPrices
 from analytics.plan.replay.engine import Replayed, replay
 from analytics.plan.replay.outcome import ReplayOutcome
 from analytics.plan.replay.policy import OffPeakHours, ReplayPolicy, policy_over

@@ -19,7 +19,7 @@ from analytics.money.energy import KNOWN_MIN, Grid
 from analytics.money.offers import GpuOffer, is_of, useful_hourly
 from analytics.money.prices import HOURS_PER_YEAR, PriceBook
 from analytics.plan.jobs import IS_COUNTED, POOL_MODEL, PoolModel, jobs_in_window, located
-from analytics.plan.price_mix import Mix, Option, cheapest, cheapest_mix
+from analytics.plan.purchase_mix import Mix, Option, cheapest, cheapest_mix
 from analytics.scope import Scope
 from analytics.states import ALLOCATED, IN_USE
 from analytics.workloads.surplus import UNKNOWN_MAX
@@ -149,7 +149,7 @@ class Market:
 
 
 @dataclass(frozen=True)
-class PoolPrices:
+class PoolPurchase:
     """The need of a pool and model, what there is to serve it, and the cheapest mix.
 
     `mix` is None where no option is known or none serves all of it; `weeks` are the mixes of each whole week alone, the newest first.
@@ -195,16 +195,16 @@ class PoolPrices:
         return None if mix is None else mix.yearly_cost
 
 
-def of_scope(found: Sequence[PoolPrices], scope: Scope) -> tuple[PoolPrices, ...]:
+def of_scope(found: Sequence[PoolPurchase], scope: Scope) -> tuple[PoolPurchase, ...]:
     """Those of the pool and the model that are asked for."""
     return tuple(
         each for each in found if scope.pool in (None, each.curve.pool) and scope.model in (None, each.curve.model)
     )
 
 
-def pool_prices(
+def pool_purchases(
     curves: Sequence[NeedCurve], market: Market, powers: Mapping[PoolModel, Power], until_ms: int
-) -> tuple[PoolPrices, ...]:
+) -> tuple[PoolPurchase, ...]:
     """Of each curve.
 
     Args:
@@ -236,12 +236,12 @@ def measured_powers(placed: pl.DataFrame) -> dict[PoolModel, Power]:
     return {(pool, model): Power(used, free, is_measured=True) for pool, model, used, free in both.iter_rows()}
 
 
-def _of_pool(curve: NeedCurve, market: Market, measured: Power | None, until_ms: int) -> PoolPrices:
+def _of_pool(curve: NeedCurve, market: Market, measured: Power | None, until_ms: int) -> PoolPurchase:
     power = (measured or _limit(curve.model)) if market.grid.price_per_kwh is not None else None
     known = [*_in_force(curve, market.book), *(each for each in market.offers if is_of(each, curve.model))]
     priced = [(each, _option(each, power, market)) for each in known]
     options = tuple(option for _, option in priced if option is not None)
-    return PoolPrices(
+    return PoolPurchase(
         curve,
         options,
         _mix(curve.hours, "need", options),
@@ -361,7 +361,7 @@ def internal_prices(curve: NeedCurve, flat: float | None, zone: tzinfo) -> Inter
     )
 
 
-def internal_prices_of(pools: Sequence[PoolPrices], zone: tzinfo) -> tuple[InternalPrices, ...]:
+def internal_prices_of(pools: Sequence[PoolPurchase], zone: tzinfo) -> tuple[InternalPrices, ...]:
     """Of each pool, at the site's price in force, else at the cheapest one on demand."""
     schedules = (internal_prices(each.curve, each.flat_hourly, zone) for each in pools)
     return tuple(each for each in schedules if each is not None)

@@ -14,16 +14,16 @@ from analytics.money.energy import Grid
 from analytics.money.offers import GpuOffer
 from analytics.money.prices import HOURS_PER_YEAR, PriceBook
 from analytics.plan.jobs import JOB_SCHEMA
-from analytics.plan.pool_prices import (
+from analytics.plan.purchase import (
     WEIGHTS,
     Market,
     NeedCurve,
-    PoolPrices,
+    PoolPurchase,
     Power,
     internal_prices,
     measured_powers,
     need_curves,
-    pool_prices,
+    pool_purchases,
     with_spot_share,
 )
 from fallow.clock import HOUR_MS, WEEK_MS
@@ -88,9 +88,9 @@ def need(levels: Sequence[float], firm_share: float = 1.0) -> NeedCurve:
 
 def priced(
     curve: NeedCurve, *offers: GpuOffer, book: PriceBook | None = None, power: Power | None = None, grid: Grid = GRID
-) -> PoolPrices:
+) -> PoolPurchase:
     market = Market(offers, book or PriceBook("USD"), grid, 1.0)
-    [found] = pool_prices(
+    [found] = pool_purchases(
         [curve], market, {} if power is None else {("train", MODEL): power}, curve.hours.height * HOUR_MS
     )
     return found
@@ -206,12 +206,12 @@ def test_the_command_says_the_mix_its_parts_and_what_is_old(lake: Lake, tmp_path
     assert "older than 90 days" in text
     assert "Nobody says whose work may be interrupted" not in text
     told = rows_of(run(lake, tmp_path, "--json", prices=PRICES, offers=OFFERS, owners=OWNERS).stdout)
-    parts = {part["kind"]: (part["gpus"], part["gpu_hours"]) for part in told["price-mix"]}
+    parts = {part["kind"]: (part["gpus"], part["gpu_hours"]) for part in told["purchase-mix"]}
     assert parts["own"][0] == 3
-    [pool] = told["price-needs"]
+    [pool] = told["purchase-needs"]
     assert sum(hours for _, hours in parts.values()) == pytest.approx(sum(_area(pool["curve"])))
-    assert told["prices"][0]["now_yearly_cost"] == pytest.approx(6 * HOURS_PER_YEAR)
-    is_old = {each["source"]: each["is_old"] for each in told["price-offers"]}
+    assert told["purchase"][0]["now_yearly_cost"] == pytest.approx(6 * HOURS_PER_YEAR)
+    is_old = {each["source"]: each["is_old"] for each in told["purchase-offers"]}
     assert is_old.items() >= {"invoice": False, "cloud": True}.items()
     [internal] = told["internal-price-factors"]
     assert (internal["flat"], len(internal["load"])) == (1.0, 24)
@@ -229,7 +229,7 @@ def test_more_that_may_be_interrupted_goes_to_spot(lake: Lake, tmp_path: Path) -
         + "spot,cloud,H100 SXM,0.5,2026-01-01,2\n"
     )
     told = rows_of(run(lake, tmp_path, "--json", "--spot-share", "0.5", offers=spot).stdout)
-    gpu_hours = {part["kind"]: part["gpu_hours"] for part in told["price-mix"]}
+    gpu_hours = {part["kind"]: part["gpu_hours"] for part in told["purchase-mix"]}
     assert gpu_hours["spot"] == pytest.approx(gpu_hours["on_demand"])
 
 

@@ -10,8 +10,8 @@ from analytics.language.language import SentenceList
 from analytics.language.quantities import Date, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.offers import GpuOffer, is_old
-from analytics.plan.pool_prices import WEEKS_MIN, PoolPrices
-from analytics.plan.price_mix import Mix, Option
+from analytics.plan.purchase import WEEKS_MIN, PoolPurchase
+from analytics.plan.purchase_mix import Mix, Option
 from analytics.tables.chart import Chart, ChartPlace, Level, Line, Panel
 from analytics.tables.names import card_name, has_several_models, least_to_most, place_name
 from analytics.tables.table import Cell, Column, Table, column, column_of, for_programs, rows_column
@@ -33,11 +33,11 @@ _QUESTION = tr(
 )
 
 
-def price_mix(found: Sequence[PoolPrices], currency: str) -> Table:
+def purchase_mix(found: Sequence[PoolPurchase], currency: str) -> Table:
     """A row for each pool and model; the first few are drawn."""
     chart = mix_chart(found)
     return Table(
-        name="prices",
+        name="purchase",
         title=_TITLE,
         question=_QUESTION,
         headline=mix_sentence(found, currency),
@@ -62,7 +62,7 @@ def price_mix(found: Sequence[PoolPrices], currency: str) -> Table:
     )
 
 
-def mix_sentence(found: Sequence[PoolPrices], currency: str) -> str:
+def mix_sentence(found: Sequence[PoolPurchase], currency: str) -> str:
     """What it would cost in all, and what that is made of."""
     if not found:
         return tr("No GPU was seen in a whole hour of the window.")
@@ -90,7 +90,7 @@ def mix_sentence(found: Sequence[PoolPrices], currency: str) -> str:
     return tr("{said} The GPUs that are there now cost {now}.", said=said, now=_yearly(sum(now)))
 
 
-def _in_words(mixed: Sequence[PoolPrices]) -> str:
+def _in_words(mixed: Sequence[PoolPurchase]) -> str:
     own, bought, reserved, rented, spot = (
         sum(part.gpus for mix in _mixes(mixed) for part in mix.parts if part.option.offer.kind == kind)
         for kind in KINDS
@@ -106,7 +106,7 @@ def _in_words(mixed: Sequence[PoolPrices]) -> str:
     return SentenceList(known or [tr("no GPU at all")], ", ")
 
 
-def mix_chart(found: Sequence[PoolPrices]) -> Chart | None:
+def mix_chart(found: Sequence[PoolPurchase]) -> Chart | None:
     """A panel for each of the first pools that have a mix and needed anything: the demand curve, and where parts end."""
     drawn = [(each, each.mix) for each in found if each.mix is not None and each.mix.parts][:_DRAWN]
     if not drawn:
@@ -116,7 +116,7 @@ def mix_chart(found: Sequence[PoolPrices]) -> Chart | None:
     return Chart(tuple(_panel(pool, mix, shares, places) for pool, mix in drawn))
 
 
-def _panel(pool: PoolPrices, mix: Mix, shares: Sequence[float], places: tuple[ChartPlace, ...]) -> Panel:
+def _panel(pool: PoolPurchase, mix: Mix, shares: Sequence[float], places: tuple[ChartPlace, ...]) -> Panel:
     need = pool.curve.hours["need"].sort(descending=True)
     values = tuple(float(need[min(int(share * need.len()), need.len() - 1)]) for share in shares)
     title = tr(
@@ -144,20 +144,20 @@ def _levels(mix: Mix) -> Iterator[Level]:
 def cannot_price(wrong: str) -> Table:
     """Where the table of offers cannot be used."""
     return Table(
-        name="prices",
+        name="purchase",
         title=_TITLE,
         question=_QUESTION,
         headline=tr("There is no answer: the table of offers cannot be used. {wrong}", wrong=wrong),
     )
 
 
-def mix_parts(found: Sequence[PoolPrices], currency: str) -> Table | None:
+def mix_parts(found: Sequence[PoolPurchase], currency: str) -> Table | None:
     """A row for each part of each mix; None without any."""
     rows = tuple((pool, part) for pool in found if pool.mix is not None for part in pool.mix.parts)
     if not rows:
         return None
     return Table(
-        name="price-mix",
+        name="purchase-mix",
         title=tr("What the mix is made of"),
         question=tr("How many GPUs of each kind, how well are they used, and what do they cost?"),
         headline=tr("What is used in most hours comes first: these GPUs are worth having for good.")
@@ -172,7 +172,7 @@ def mix_parts(found: Sequence[PoolPrices], currency: str) -> Table | None:
 
 
 _POOL, _ITEM = itemgetter(0), itemgetter(1)
-"""Rows below a pool are pairs of its PoolPrices and a part of its mix, or an option that it has."""
+"""Rows below a pool are pairs of its PoolPurchase and a part of its mix, or an option that it has."""
 
 _OFFER = (
     column("kind", tr("how"), "words", lambda option: KINDS[option.offer.kind], "offer.kind"),
@@ -206,7 +206,7 @@ def _yearly_cost(currency: str) -> Column:
     return column("yearly_cost", tr("{currency} a year", currency=currency), "number")
 
 
-def price_offers(found: Sequence[PoolPrices], currency: str, today: date) -> Table | None:
+def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -> Table | None:
     """A row for each option of each pool and model; None where no option is known."""
     rows = tuple((pool, option) for pool in found for option in pool.options)
     if not rows:
@@ -228,7 +228,7 @@ def price_offers(found: Sequence[PoolPrices], currency: str, today: date) -> Tab
         column("is_old", "", "words", lambda each: is_old(each.offer, today), json_type="boolean", audience="programs"),
     )
     return Table(
-        name="price-offers",
+        name="purchase-offers",
         title=tr("Offers and break-even"),
         question=tr("From which use on is a GPU worth having for good, and what would each offer cost alone?"),
         headline=tr_many(
@@ -250,7 +250,7 @@ def price_offers(found: Sequence[PoolPrices], currency: str, today: date) -> Tab
     )
 
 
-def need_figures(found: Sequence[PoolPrices], currency: str) -> Table:
+def need_figures(found: Sequence[PoolPurchase], currency: str) -> Table:
     """Return for programs the demand curve of each pool, the mixes of each need and week, and the spot offers left out."""
     curve = (column("gpus", "", "number", itemgetter(0)), column("hours", "", "count", itemgetter(1)))
     mix = (*_mix_columns(currency), rows_column("parts", _part_columns(currency), "parts"))
@@ -264,15 +264,15 @@ def need_figures(found: Sequence[PoolPrices], currency: str) -> Table:
         rows_column("weeks", mix, "weeks"),
         rows_column("spot_left_out", (column("provider", "", "name"), column("source", "", "name")), "unrated"),
     )
-    return for_programs("price-needs", columns, found)
+    return for_programs("purchase-needs", columns, found)
 
 
-def _mixes(found: Sequence[PoolPrices]) -> list[Mix]:
+def _mixes(found: Sequence[PoolPurchase]) -> list[Mix]:
     return [each.mix for each in found if each.mix is not None]
 
 
-def _place_columns(found: Sequence[PoolPrices]) -> tuple[Column, ...]:
-    """The columns of PoolPrices; people see the model only where some pool has several: there is little room."""
+def _place_columns(found: Sequence[PoolPurchase]) -> tuple[Column, ...]:
+    """The columns of PoolPurchase; people see the model only where some pool has several: there is little room."""
     has_several = has_several_models([(each.curve.pool, each.curve.model) for each in found])
     return (
         column("pool", tr("pool"), "pool", lambda pool: place_name(pool.curve.pool), "curve.pool"),
@@ -292,19 +292,19 @@ def _yearly(cost: float) -> Number:
     return Number(round(cost))
 
 
-def _needed(pool: PoolPrices) -> Cell:
+def _needed(pool: PoolPurchase) -> Cell:
     need = pool.curve.hours["need"].to_numpy()
     if not len(need):
         return None
     return tr("{mean}, at most {most}", mean=Number(float(need.mean()), 1), most=Number(float(need.max())))
 
 
-def _weeks(pool: PoolPrices) -> Cell:
+def _weeks(pool: PoolPurchase) -> Cell:
     costs = [each.yearly_cost for each in pool.weeks]
     return least_to_most(_yearly(min(costs)), _yearly(max(costs))) if len(costs) >= WEEKS_MIN else None
 
 
-def _committed(pool: PoolPrices) -> Cell:
+def _committed(pool: PoolPurchase) -> Cell:
     gpus = [each.committed_gpus for each in pool.weeks]
     own = None if pool.mix is None else Number(pool.mix.committed_gpus)
     if own is None or len(gpus) < WEEKS_MIN:
@@ -312,7 +312,7 @@ def _committed(pool: PoolPrices) -> Cell:
     return tr("{gpus} ({least} to {most})", gpus=own, least=Number(min(gpus)), most=Number(max(gpus)))
 
 
-def _alone(row: tuple[PoolPrices, Option]) -> Cell:
+def _alone(row: tuple[PoolPurchase, Option]) -> Cell:
     alone = row[0].alone_yearly(row[1])
     return "" if alone is None else Number(alone)
 
@@ -323,7 +323,7 @@ def _dated(offer: GpuOffer, today: date) -> Cell:
     return tr("{day}, old", day=Date(offer.date)) if is_old(offer, today) else Date(offer.date)
 
 
-def _pays_from(row: tuple[PoolPrices, Option]) -> Cell:
+def _pays_from(row: tuple[PoolPurchase, Option]) -> Cell:
     """The use from which on it is cheaper than the cheapest by the hour."""
     pool, option = row
     if not option.is_committed:
@@ -334,12 +334,12 @@ def _pays_from(row: tuple[PoolPrices, Option]) -> Cell:
     return tr("never") if share is None else Share(share, 0)
 
 
-def _pays_from_share(row: tuple[PoolPrices, Option]) -> object:
+def _pays_from_share(row: tuple[PoolPurchase, Option]) -> object:
     cell = _pays_from(row)
     return cell.ratio if isinstance(cell, Share) else None
 
 
-def _notes(found: Sequence[PoolPrices], currency: str) -> Iterator[str]:
+def _notes(found: Sequence[PoolPurchase], currency: str) -> Iterator[str]:
     if not found:
         return
     yield tr(
@@ -381,7 +381,7 @@ def _notes(found: Sequence[PoolPrices], currency: str) -> Iterator[str]:
         )
 
 
-def _offer_notes(found: Sequence[PoolPrices]) -> Iterator[str]:
+def _offer_notes(found: Sequence[PoolPurchase]) -> Iterator[str]:
     yield tr(
         "Pays from: the share of the hours in which a GPU has to be used so that it costs less than the cheapest one on demand. Spot: per hour of finished work, with what interruptions lose."
     )

@@ -8,10 +8,10 @@ from typing import TypeAlias
 from analytics.language.sentences import tr
 from analytics.money.energy import open_intensity
 from analytics.plan.carbon import AskedCarbon, Carbon
-from analytics.plan.pool_prices import PoolPrices, internal_prices_of, of_scope
+from analytics.plan.purchase import PoolPurchase, internal_prices_of, of_scope
 from analytics.tables.plan_carbon import better_hours, cannot_rate, carbon_by_team, carbon_parts, parking_power
 from analytics.tables.plan_internal_prices import internal_price_table
-from analytics.tables.plan_prices import cannot_price, mix_parts, price_mix, price_offers
+from analytics.tables.plan_purchase import cannot_price, mix_parts, purchase_mix, purchase_offers
 from analytics.tables.table import Table
 from dashboard.error_panels import error_line
 from dashboard.pages.page import Page, PlacedSection, TablesPage
@@ -22,24 +22,24 @@ from fallow.errors import ConfigError
 SectionOf: TypeAlias = Callable[[View], Table | None]
 
 
-def _prices(view: View) -> Sequence[PoolPrices]:
-    return of_scope(view.whole.plan.prices, view.report.scope)
+def _purchases(view: View) -> Sequence[PoolPurchase]:
+    return of_scope(view.whole.plan.purchases, view.report.scope)
 
 
 def _mix(view: View) -> Table:
-    return price_mix(_prices(view), view.whole.money.currency)
+    return purchase_mix(_purchases(view), view.whole.money.currency)
 
 
 def _parts(view: View) -> Table | None:
-    return mix_parts(_prices(view), view.whole.money.currency)
+    return mix_parts(_purchases(view), view.whole.money.currency)
 
 
 def _offers(view: View) -> Table | None:
-    return price_offers(_prices(view), view.whole.money.currency, from_ms(view.whole.made_ms).date())
+    return purchase_offers(_purchases(view), view.whole.money.currency, from_ms(view.whole.made_ms).date())
 
 
 def _internal(view: View) -> Table | None:
-    return internal_price_table(internal_prices_of(_prices(view), view.zone), view.whole.money.currency)
+    return internal_price_table(internal_prices_of(_purchases(view), view.zone), view.whole.money.currency)
 
 
 def _unless_wrong(made_by: SectionOf, instead: Callable[[str], Table] | None = None) -> SectionOf:
@@ -64,9 +64,9 @@ def _carbon(view: View) -> Carbon:
     return view.whole.plan.carbon(view.report.scope, view.part, asked)
 
 
-COSTS = Page(
-    "/costs",
-    tr("Prices"),
+PURCHASE = Page(
+    "/purchase",
+    tr("Purchase"),
     TablesPage(
         (
             PlacedSection(_unless_wrong(_mix, cannot_price), table="below", wide=True),

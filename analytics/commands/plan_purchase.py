@@ -7,7 +7,7 @@ import argparse
 from analytics.commands.table_verb import PEOPLE, Tables, TableVerb, VerbInputs
 from analytics.language.languages import time_zone
 from analytics.language.sentences import tr
-from analytics.plan.pool_prices import internal_prices_of, of_scope
+from analytics.plan.purchase import internal_prices_of, of_scope
 from analytics.plan.replay.comparisons import shifted_work
 from analytics.plan.replay.policy import policy_from
 from analytics.tables.plan_internal_prices import (
@@ -16,7 +16,7 @@ from analytics.tables.plan_internal_prices import (
     shifted_work_figures,
     shifted_work_table,
 )
-from analytics.tables.plan_prices import mix_parts, need_figures, price_mix, price_offers
+from analytics.tables.plan_purchase import mix_parts, need_figures, purchase_mix, purchase_offers
 from fallow.clock import from_ms
 from fallow.errors import UsageError
 
@@ -43,13 +43,13 @@ def _check(args: argparse.Namespace) -> None:
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     """The mix, the offers and the internal prices, and what off-peak hours would have moved."""
     whole, currency = given.whole, given.whole.money.currency
-    prices = whole.plan.prices if args.spot_share is None else whole.plan.prices_for(args.spot_share)
+    prices = whole.plan.purchases if args.spot_share is None else whole.plan.purchases_for(args.spot_share)
     found = of_scope(prices, given.scope)
     zone = whole.inputs.settings.text("report.timezone")
     internal = internal_prices_of(found, time_zone(zone))
-    yield price_mix(found, currency)
+    yield purchase_mix(found, currency)
     yield mix_parts(found, currency)
-    yield price_offers(found, currency, from_ms(given.now_ms).date())
+    yield purchase_offers(found, currency, from_ms(given.now_ms).date())
     yield internal_price_table(internal, currency)
     if args.off_peak is not None:
         base = whole.plan.replay_base(given.scope)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analytics.money.offers import GpuOffer, OfferKind
-from analytics.plan.price_mix import Hours, Option, cheapest_mix
+from analytics.plan.purchase_mix import Hours, Option, cheapest_mix
 from analytics.solver import one_thread_solver
 
 HOURS = 24
