@@ -1,6 +1,5 @@
 """/metrics and /healthz. Off by default: whoever switches them on imports this package, and only then."""
 
-from agent.metrics.http_server import MetricsSettings
-from agent.metrics.server import MetricsEndpoint
+from agent.metrics.server import MetricsSettings, metrics_server
 
-__all__ = ["MetricsEndpoint", "MetricsSettings"]
+__all__ = ["MetricsSettings", "metrics_server"]

@@ -1,33 +1,87 @@
-"""Serves /metrics and /healthz in threads of its own; nothing that a client does reaches the sampling.
-
-At most eight connections at a time, four of one address, none of them longer than ten seconds, each for one request that has to be
-there within three. Where there are more, those that keep others out are let go (http_server.py).
-"""
+"""The agent's /metrics and /healthz: what they answer, and the settings of their two addresses."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
-import os
-import select
-import socket
-import threading
-import time
 from collections import Counter
-from http import HTTPStatus
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent.collectors import UNKNOWN
-from agent.metrics.http_server import BadRequestError, Connections, Request, Response, read_request, send_response
 from agent.snapshot import WATCHED, is_silent
 from fallow.clock import format_ms
-from fallow.errors import FallowError
+from fallow.errors import ConfigError
+from fallow.http_server import HttpServer, MetricsPages, is_of_this_host, parse_listen
 
 if TYPE_CHECKING:
-    from agent.metrics.access import Certificate, Token
-    from agent.metrics.http_server import MetricsSettings, OpenConnection
     from agent.snapshot import PublishingStatus, SnapshotBoard
+    from fallow.config import Config
+    from fallow.exposition import ExposedSamples
+
+log = logging.getLogger("fallow.agent")
+
+
+@dataclass(frozen=True)
+class MetricsSettings:
+    host: str
+    port: int
+    """0 lets the system choose."""
+    token_file: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    health_only: bool = False
+    """Answers /healthz and nothing else; without token and TLS, which a kubelet does not have."""
+
+    @classmethod
+    def from_config(cls, config: Config) -> MetricsSettings:
+        """The settings; raises ConfigError for an address that is none and for half a TLS setting."""
+        host, port = parse_listen(config.text("metrics.listen"), "metrics.listen")
+        certificate, key = config.text("metrics.tls_certificate"), config.text("metrics.tls_key")
+        if bool(certificate) != bool(key):
+            missing = "metrics.tls_key" if certificate else "metrics.tls_certificate"
+            raise ConfigError(f"{missing} is not set", "TLS needs both metrics.tls_certificate and metrics.tls_key")
+        return cls(host, port, config.text("metrics.token_file"), certificate, key)
+
+    @classmethod
+    def for_health(cls, config: Config) -> MetricsSettings:
+        """The settings of the address for /healthz alone; raises ConfigError for one that is none."""
+        return cls(*parse_listen(config.text("metrics.health_listen"), "metrics.health_listen"), health_only=True)
+
+
+def metrics_server(settings: MetricsSettings, board: SnapshotBoard) -> HttpServer:
+    """The server of one address, not started. Raises ConfigError where the token or the certificate cannot be used."""
+    token = certificate = None
+    if settings.token_file or settings.tls_certificate:
+        from fallow.http_access import Certificate, Token  # OpenSSL takes 4 MiB
+
+        if settings.token_file:
+            token = Token(settings.token_file, "metrics.token_file")
+        if settings.tls_certificate:
+            certificate = Certificate(settings.tls_certificate, settings.tls_key)
+    place = f"{settings.host}:{settings.port}"
+    if not (settings.health_only or is_of_this_host(settings.host)):
+        if token is None:
+            log.warning("everybody who reaches %s can read /metrics; set metrics.token_file", place)
+        elif certificate is None:
+            log.warning("the token for %s travels unencrypted; set metrics.tls_certificate", place)
+    setting = "metrics.health_listen" if settings.health_only else "metrics.listen"
+    pages = MetricsPages(
+        "fallow agent", partial(judge, board), None if settings.health_only else partial(_collected, board), token
+    )
+    return HttpServer(
+        (settings.host, settings.port),
+        pages.respond,
+        "/healthz" if settings.health_only else "/metrics and /healthz",
+        f"set {setting} to an address of this host with a free port",
+        certificate=certificate,
+    )
+
+
+def _collected(board: SnapshotBoard) -> ExposedSamples:
+    from agent.metrics.collector import collect  # a host that only answers health checks never pays for it
+
+    return collect(board.latest_with_age())
 
 
 def judge(board: SnapshotBoard) -> tuple[int, dict[str, Any]]:
@@ -67,185 +121,3 @@ def _publishing(state: PublishingStatus) -> str | None:
 
 def _silent(answer: dict[str, Any], age_s: float) -> dict[str, Any]:
     return answer | {"status": "stale", "reason": f"no interval was closed for {age_s:.0f} s"}
-
-
-PATIENCE_S = 10.0
-HEAD_PATIENCE_S = 3.0
-"""For the handshake and the request: a scrape sends it at once."""
-_BACKLOG = 128  # a burst of idle connections must not make a scrape's own wait for a second try of its kernel
-_FULL_S = 0.1  # between two looks for room
-_PAUSE_S = 1.0  # after an accept that failed, as when descriptors have run out
-
-_PLAIN = "text/plain; charset=utf-8"
-_JSON = "application/json"
-_INDEX = b"fallow agent: /metrics for Prometheus, /healthz for health checks\n"
-_HEALTH_INDEX = b"fallow agent: /healthz for health checks\n"
-
-log = logging.getLogger("fallow.agent")
-
-
-class MetricsEndpoint:
-    """The listening socket and the thread that accepts on it."""
-
-    def __init__(self, settings: MetricsSettings, board: SnapshotBoard) -> None:
-        """Raises ConfigError where the token or the certificate cannot be used."""
-        self._settings = settings
-        self._board = board
-        self._token, self._certificate = _guards(settings)
-        self._connections = Connections()
-        self._socket: socket.socket | None = None
-        self._wake, self._waker = -1, -1
-        self._thread = threading.Thread(target=self._accept_all, name="metrics", daemon=True)
-
-    @property
-    def port(self) -> int:
-        return int(self._listening.getsockname()[1])
-
-    def start(self) -> None:
-        """Begins to listen; raises FallowError where the address is taken or is not this host's.
-
-        After that nothing is open, and it may be called again.
-        """
-        settings = self._settings
-        try:
-            family, _, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
-            self._socket = socket.create_server((str(address[0]), settings.port), family=family, backlog=_BACKLOG)
-            self._wake, self._waker = os.pipe()
-        except (OSError, UnicodeError) as error:  # UnicodeError: a name that no resolver can be asked for
-            self.close()
-            raise FallowError(
-                f"cannot listen on {settings.host}:{settings.port} for {settings.what}: "
-                f"{getattr(error, 'strerror', None) or error}",
-                f"set {settings.setting} to an address of this host with a free port",
-            ) from error
-        self._socket.setblocking(False)  # noqa: FBT003  # a client that is gone before accept() must not block it
-        self._warn()
-        self._thread.start()
-        log.info("%s on %s", settings.what, settings.url)
-
-    @property
-    def open_connections(self) -> int:
-        return len(self._connections)
-
-    def close(self) -> None:
-        """Stops listening; connections that are open end by themselves within their ten seconds."""
-        if self._thread.is_alive():
-            os.write(self._waker, b"x")
-            self._thread.join()
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        # closes it once: the descriptor numbers may be reused by then
-        descriptors, self._wake, self._waker = (self._wake, self._waker), -1, -1
-        for descriptor in descriptors:
-            if descriptor >= 0:
-                os.close(descriptor)
-
-    @property
-    def _listening(self) -> socket.socket:
-        if self._socket is None:
-            raise RuntimeError("start() comes first")
-        return self._socket
-
-    def _warn(self) -> None:
-        settings = self._settings
-        if settings.loopback or settings.health_only:
-            return
-        if self._token is None:
-            log.warning("everybody who reaches %s can read /metrics; set metrics.token_file", settings.url)
-        elif self._certificate is None:
-            log.warning("the token for %s travels unencrypted; set metrics.tls_certificate", settings.url)
-
-    def _accept_all(self) -> None:
-        waiting = select.poll()
-        waiting.register(self._listening, select.POLLIN)
-        waiting.register(self._wake, select.POLLIN)
-        while True:
-            if any(descriptor == self._wake for descriptor, _ in waiting.poll()):
-                return
-            if not self._connections.has_room():  # all are being answered: whoever waits is next
-                if select.select([self._wake], [], [], _FULL_S)[0]:
-                    return
-                continue
-            try:
-                connection, peer = self._listening.accept()
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                log.warning("/metrics cannot accept a connection: %s", error.strerror)
-                if select.select([self._wake], [], [], _PAUSE_S)[0]:
-                    return
-                continue
-            self._take(connection, str(peer[0]))
-
-    def _take(self, connection: socket.socket, address: str) -> None:
-        """Serves the connection in a thread of its own; above its address's share it is closed at once."""
-        admitted = self._connections.admit(connection, address)
-        if admitted is None:
-            connection.close()
-            return
-        try:
-            threading.Thread(target=self._serve, args=(admitted,), name="scrape", daemon=True).start()
-        except RuntimeError:  # no thread can be had
-            self._connections.end(admitted)
-            connection.close()
-
-    def _serve(self, connection: OpenConnection) -> None:
-        try:
-            with contextlib.suppress(OSError):  # a client that disconnects or is too slow is dropped
-                self._converse(connection)
-        except Exception:
-            log.exception("a request to /metrics failed")
-        finally:
-            self._connections.end(connection)
-            connection.socket.close()
-
-    def _converse(self, admitted: OpenConnection) -> None:
-        deadline_s = time.monotonic() + PATIENCE_S
-        head_deadline_s = time.monotonic() + HEAD_PATIENCE_S
-        admitted.socket.settimeout(HEAD_PATIENCE_S)
-        if self._certificate is not None:
-            self._certificate.encrypt(admitted)
-        with admitted.socket as connection:
-            head_only = False
-            try:
-                request = read_request(connection, head_deadline_s)
-                admitted.asked = True
-                head_only = request.method == "HEAD"
-                response = self._respond(request)
-            except BadRequestError as bad:
-                response = _says(bad.status)
-            send_response(connection, response, deadline_s, head_only=head_only)
-
-    def _respond(self, request: Request) -> Response:
-        health_only = self._settings.health_only
-        if request.path not in ("/", "/healthz") + (() if health_only else ("/metrics",)):
-            return _says(HTTPStatus.NOT_FOUND)
-        if request.method not in ("GET", "HEAD"):
-            return _says(HTTPStatus.METHOD_NOT_ALLOWED, {"Allow": "GET, HEAD"})
-        if request.path == "/":
-            return Response(HTTPStatus.OK, _PLAIN, _HEALTH_INDEX if health_only else _INDEX)
-        if request.path == "/healthz":
-            status, answer = judge(self._board)
-            return Response(status, _JSON, json.dumps(answer).encode() + b"\n")
-        if self._token is not None and not self._token.allows(request.headers.get("authorization", "")):
-            return _says(HTTPStatus.UNAUTHORIZED, {"WWW-Authenticate": 'Bearer realm="fallow"'})
-        from agent.metrics.collector import collect  # a host that only answers health checks never pays for it
-        from fallow.exposition import negotiate
-
-        content_type = negotiate(request.headers.get("accept", ""))
-        return Response(HTTPStatus.OK, content_type, collect(self._board.latest_with_age()).render(content_type))
-
-
-def _guards(settings: MetricsSettings) -> tuple[Token | None, Certificate | None]:
-    """Token and certificate; loaded only if they are configured, since OpenSSL takes 4 MiB."""
-    if not settings.token_file and not settings.tls_certificate:
-        return None, None
-    from agent.metrics import access
-
-    token = access.Token(settings.token_file) if settings.token_file else None
-    return token, access.Certificate(settings) if settings.tls_certificate else None
-
-
-def _says(status: HTTPStatus, headers: dict[str, str] | None = None) -> Response:
-    return Response(status, _PLAIN, f"{status.phrase}\n".encode(), headers or {})

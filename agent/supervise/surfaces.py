@@ -14,10 +14,11 @@ from fallow.errors import FallowError
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from agent.metrics import MetricsEndpoint, MetricsSettings
+    from agent.metrics import MetricsSettings
     from agent.metrics.otlp import OtlpPush
     from agent.snapshot import SnapshotBoard
     from fallow.config import Config
+    from fallow.http_server import HttpServer
 
 METRICS, HEALTH = "metrics.listen", "metrics.health_listen"
 
@@ -72,13 +73,13 @@ class Listener:
         self.close()
         self._server, self._serves = server, server is not None
 
-    def _built(self, loaded: Config) -> MetricsEndpoint | None:
+    def _built(self, loaded: Config) -> HttpServer | None:
         settings = self._settings(loaded)
         if settings is None:
             return None
-        from agent.metrics import MetricsEndpoint  # only where it is switched on
+        from agent.metrics import metrics_server  # only where it is switched on
 
-        return MetricsEndpoint(settings, self._board)
+        return metrics_server(settings, self._board)
 
     def _settings(self, loaded: Config) -> MetricsSettings | None:
         if not loaded.text(self._setting):

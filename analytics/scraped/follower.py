@@ -12,7 +12,7 @@ from analytics.importers.kinds import add_key_argument, pseudonyms_of
 from analytics.scraped.lake_writer import DayMerging, LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, ReadingStoppedError, SiteReader, days
 from analytics.scraped.server.metrics_server import MetricsServer
-from analytics.scraped.service import FollowerPage, patience_ms, stop_at_signals
+from analytics.scraped.service import follower_server, patience_ms, stop_at_signals
 from analytics.scraped.source import ReadSpan, ScrapedSource, add_server_flags, server_settings
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.windows import WindowWork
@@ -31,9 +31,9 @@ from fallow.clock import (
 from fallow.config import Config
 from fallow.errors import FallowError, InputError, LakeError, NoLakeError
 from fallow.exposition import ExposedSamples, Family
+from fallow.http_server import parse_listen
 from fallow.lake import AGENT_FIRST_SEQ, Lake
 from fallow.lake_init import require_marker
-from fallow.listen_address import parse_listen
 from fallow.output import say
 from fallow.pseudonyms import Pseudonyms
 from fallow.schema import GPU
@@ -344,11 +344,10 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as opened:
         opened.callback(follower.close)
         if settings.text("follow.listen"):
-            page = FollowerPage(
-                *parse_listen(settings.text("follow.listen"), "follow.listen"), board.metrics, board.health
-            )
-            page.start()
-            opened.callback(page.close)
+            address = parse_listen(settings.text("follow.listen"), "follow.listen")
+            server = follower_server(address, board.metrics, board.health)
+            server.start()
+            opened.callback(server.close)
         return _follow(follower, stop, once=args.once)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.command import is_stale
-from agent.metrics import MetricsEndpoint, MetricsSettings
+from agent.metrics import MetricsSettings, metrics_server
 from agent.metrics.server import judge
 from agent.snapshot import PublishingStatus, SnapshotBoard
 from agent.supervise.control import AgentStatus
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent.snapshot import Snapshot
+    from fallow.http_server import HttpServer
 
 NOW_MS = 1_795_000_000_000
 
@@ -97,16 +98,16 @@ def test_it_fails_exactly_where_the_command_does(machine: Machine, interval_ms: 
 
 
 @pytest.fixture
-def health() -> Iterator[MetricsEndpoint]:
+def health() -> Iterator[HttpServer]:
     board = SnapshotBoard(10_000)
     board.publish(snapshot())
-    server = MetricsEndpoint(MetricsSettings("127.0.0.1", 0, health_only=True), board)
+    server = metrics_server(MetricsSettings("127.0.0.1", 0, health_only=True), board)
     server.start()
     with contextlib.closing(server):
         yield server
 
 
-def test_its_own_address_shows_nothing_else(health: MetricsEndpoint) -> None:
+def test_its_own_address_shows_nothing_else(health: HttpServer) -> None:
     status, _, body = ask(health, "/healthz")
     assert (status, json.loads(body)["status"]) == (200, "ok")
     assert ask(health, "/metrics")[0] == 404
@@ -131,10 +132,10 @@ def test_token_and_certificate_are_those_of_metrics_alone() -> None:
 def test_health_checks_load_nothing_of_a_scrape() -> None:
     code = """
 import sys
-from agent.metrics import MetricsEndpoint, MetricsSettings
+from agent.metrics import MetricsSettings, metrics_server
 from agent.snapshot import SnapshotBoard
 import http.client
-server = MetricsEndpoint(MetricsSettings("127.0.0.1", 0, health_only=True), SnapshotBoard(10_000))
+server = metrics_server(MetricsSettings("127.0.0.1", 0, health_only=True), SnapshotBoard(10_000))
 server.start()
 connection = http.client.HTTPConnection("127.0.0.1", server.port)
 connection.request("GET", "/healthz")

@@ -9,19 +9,19 @@ import logging
 import socket
 import ssl
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import trustme
 
-from agent.metrics import MetricsEndpoint, MetricsSettings
-from agent.metrics.http_server import MOST, SHARE, SLOW_S, Connections
+from agent.metrics import MetricsSettings, metrics_server
 from agent.snapshot import SnapshotBoard
 from fallow import config
 from fallow.errors import ConfigError, FallowError
 from fallow.exposition import OPEN_METRICS, TEXT
-from fallow.listen_address import parse_listen
+from fallow.http_server import ConnectionBounds, Connections, HttpServer, parse_listen
 from tests.agent.conftest import wait_until
 from tests.agent.snapshots import snapshot
 from tests.conftest import run_python
@@ -29,7 +29,7 @@ from tests.conftest import run_python
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Serve = Callable[..., MetricsEndpoint]
+    Serve = Callable[..., HttpServer]
 
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -45,8 +45,8 @@ def board() -> SnapshotBoard:
 def serve(board: SnapshotBoard) -> Iterator[Serve]:
     with contextlib.ExitStack() as running:
 
-        def start(**settings: str) -> MetricsEndpoint:
-            server = MetricsEndpoint(MetricsSettings("127.0.0.1", 0, **settings), board)
+        def start(**settings: str) -> HttpServer:
+            server = metrics_server(MetricsSettings("127.0.0.1", 0, **settings), board)
             server.start()
             running.callback(server.close)
             return server
@@ -54,14 +54,19 @@ def serve(board: SnapshotBoard) -> Iterator[Serve]:
         yield start
 
 
-def ask(server: MetricsEndpoint, path: str = "/metrics", method: str = "GET", **headers: str) -> Answer:
+def bound(monkeypatch: pytest.MonkeyPatch, **bounds: float) -> None:
+    """Gives the servers that are made from now on other bounds."""
+    monkeypatch.setattr("fallow.http_server.ConnectionBounds", partial(ConnectionBounds, **bounds))
+
+
+def ask(server: HttpServer, path: str = "/metrics", method: str = "GET", **headers: str) -> Answer:
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)) as connection:
         connection.request(method, path, headers=headers)
         response = connection.getresponse()
         return response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
 
 
-def tr(server: MetricsEndpoint, sent: bytes) -> bytes:
+def tr(server: HttpServer, sent: bytes) -> bytes:
     """Everything that the server answers to these bytes."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
         connection.sendall(sent)
@@ -124,7 +129,7 @@ def test_a_large_body_is_not_waited_for(serve: Serve) -> None:
         assert connection.recv(4096).startswith(b"HTTP/1.1 405")
 
 
-def idle(server: MetricsEndpoint, sent: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
+def idle(server: HttpServer, sent: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
     """A connection that says this much and no more."""
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=30, source_address=(source, 0))
     connection.sendall(sent)
@@ -133,31 +138,29 @@ def idle(server: MetricsEndpoint, sent: bytes = b"", source: str = "127.0.0.1") 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nX: "], ids=["silent", "half a request"])
 def test_idle_connections_keep_no_scrape_out(serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr("agent.metrics.server.HEAD_PATIENCE_S", 120.0)
-    monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 120.0)
+    bound(monkeypatch, head_s=120.0, answer_s=120.0)
     server = serve()
     with contextlib.ExitStack() as stack:
         # from the scrape's own address, and from so many others that all places are taken
         for source in ("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"):
-            for _ in range(MOST):
+            for _ in range(ConnectionBounds.connections):
                 stack.enter_context(idle(server, sent, source))
         assert [ask(server)[0] for _ in range(19)] == [200] * 19
         assert ask(server, "/healthz")[0] == 200
-        assert server.open_connections <= MOST
+        assert server.open_connections <= ConnectionBounds.connections
 
 
 def test_whoever_reads_nothing_keeps_no_scrape_out(
     serve: Serve, board: SnapshotBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 120.0)
-    monkeypatch.setattr("agent.metrics.http_server.SLOW_S", 0.0)
+    bound(monkeypatch, answer_s=120.0, slow_s=0.0)
     board.publish(snapshot(pool="p" * 20_000_000))  # more than any buffer on the way holds
     server = serve()
     with contextlib.ExitStack() as stack:
         deaf = [
             stack.enter_context(idle(server, b"GET /metrics HTTP/1.1\r\n\r\n", source))
             for source in ("127.0.0.2", "127.0.0.3")
-            for _ in range(SHARE)
+            for _ in range(ConnectionBounds.per_address)
         ]
         for each in deaf:
             assert each.recv(8, socket.MSG_PEEK) == b"HTTP/1.1", "it is being served"
@@ -170,14 +173,14 @@ def test_an_address_closes_its_own_connections_and_not_those_of_others(serve: Se
     server = serve()
     with contextlib.ExitStack() as stack:
         other = stack.enter_context(idle(server, b"GET /metrics HTTP/1.1\r\n", "127.0.0.2"))
-        greedy = [stack.enter_context(idle(server)) for _ in range(3 * MOST)]
+        greedy = [stack.enter_context(idle(server)) for _ in range(3 * ConnectionBounds.connections)]
         assert greedy[0].recv(1) == b"", "its oldest"
         other.sendall(b"\r\n")
         assert other.recv(4096).startswith(b"HTTP/1.1 200")
 
 
 def test_a_request_has_to_come_soon(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.metrics.server.HEAD_PATIENCE_S", 0.1)
+    bound(monkeypatch, head_s=0.1)
     server = serve()
     with idle(server) as connection:
         assert connection.recv(1) == b""
@@ -192,31 +195,31 @@ def pair(stack: contextlib.ExitStack) -> socket.socket:
 
 def test_who_goes_for_anothers_sake() -> None:
     now_s = 0.0
-    open_now = Connections(most=3, share=2, monotonic_s=lambda: now_s)
+    open_now = Connections(ConnectionBounds(connections=3, per_address=2), lambda: now_s)
     with contextlib.ExitStack() as stack:
         first, second = (open_now.admit(pair(stack), "a") for _ in range(2))
         third = open_now.admit(pair(stack), "b")
         assert first is not None
         assert second is not None
         assert third is not None
-        first.asked = second.asked = third.asked = True
+        first.is_served = second.is_served = third.is_served = True
         assert not open_now.has_room(), "all are being answered, and not slowly"
-        second.asked = False
+        second.is_served = False
         assert open_now.has_room()
-        assert second.let_go, "idle goes before slow, and before what is older"
+        assert second.is_closed, "idle goes before slow, and before what is older"
         open_now.end(second)
         fourth = open_now.admit(pair(stack), "a")
         assert fourth is not None
-        fourth.asked = True
+        fourth.is_served = True
         assert open_now.admit(pair(stack), "a") is None, "its share is in use"
-        now_s = SLOW_S + 1
+        now_s = ConnectionBounds.slow_s + 1
         assert open_now.has_room()
-        assert first.let_go, "the slowest reader"
+        assert first.is_closed, "the slowest reader"
         assert len(open_now) == 2
 
 
 def test_a_client_that_dawdles_is_let_go(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.metrics.server.HEAD_PATIENCE_S", 0.2)
+    bound(monkeypatch, head_s=0.2)
     server = serve()
     with contextlib.ExitStack() as stack:
         dripping, silent = (
@@ -246,7 +249,7 @@ def drip_until_let_go(connection: socket.socket) -> None:
 def test_a_client_that_reads_nothing_is_let_go(
     serve: Serve, board: SnapshotBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.metrics.server.PATIENCE_S", 15)
+    bound(monkeypatch, answer_s=15.0)
     board.publish(snapshot(pool="p" * 20_000_000))  # more than any buffer on the way holds
     server = serve()
     with socket.socket() as deaf:
@@ -314,7 +317,7 @@ def test_a_file_without_a_token_is_refused_at_the_start(tmp_path: Path, content:
     if content is not None:
         file.write_text(content)
     with pytest.raises(ConfigError) as error:
-        MetricsEndpoint(MetricsSettings("127.0.0.1", 0, token_file=str(file)), SnapshotBoard())
+        metrics_server(MetricsSettings("127.0.0.1", 0, token_file=str(file)), SnapshotBoard())
     assert str(file) in str(error.value)
     assert error.value.hint
 
@@ -323,7 +326,7 @@ def test_a_token_that_everybody_can_read_is_told_of(tmp_path: Path, caplog: pyte
     file = tmp_path / "token"
     file.write_text("secret")
     file.chmod(0o644)
-    MetricsEndpoint(MetricsSettings("127.0.0.1", 0, token_file=str(file)), SnapshotBoard()).close()
+    metrics_server(MetricsSettings("127.0.0.1", 0, token_file=str(file)), SnapshotBoard()).close()
     assert "can be read by every user" in caplog.text
     assert "secret" not in caplog.text
 
@@ -336,7 +339,7 @@ def certificate(authority: trustme.CA, folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def fetch_serial(server: MetricsEndpoint, authority: trustme.CA, version: ssl.TLSVersion | None = None) -> str:
+def fetch_serial(server: HttpServer, authority: trustme.CA, version: ssl.TLSVersion | None = None) -> str:
     context = ssl.create_default_context()
     authority.configure_trust(context)
     if version is not None:
@@ -375,7 +378,7 @@ def test_tls_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path) -> None
     _, key = certificate(trustme.CA(), other)
     for pair in ((cert, key), (key, cert), (cert, tmp_path / "none")):
         with pytest.raises(ConfigError):
-            MetricsEndpoint(
+            metrics_server(
                 MetricsSettings("127.0.0.1", 0, tls_certificate=str(pair[0]), tls_key=str(pair[1])), SnapshotBoard()
             )
 
@@ -417,7 +420,7 @@ def test_settings_come_from_the_config() -> None:
 def test_a_taken_port_is_one_sentence(serve: Serve, board: SnapshotBoard) -> None:
     taken = serve().port
     with pytest.raises(FallowError, match=f"cannot listen on 127.0.0.1:{taken}"):
-        MetricsEndpoint(MetricsSettings("127.0.0.1", taken), board).start()
+        metrics_server(MetricsSettings("127.0.0.1", taken), board).start()
 
 
 def test_an_open_door_is_told_of(board: SnapshotBoard, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -430,7 +433,7 @@ def test_an_open_door_is_told_of(board: SnapshotBoard, tmp_path: Path, caplog: p
         ("127.0.0.1", "", ""),
     ):
         caplog.clear()
-        server = MetricsEndpoint(MetricsSettings(host, 0, token_file), board)
+        server = metrics_server(MetricsSettings(host, 0, token_file), board)
         server.start()
         server.close()
         warnings = [each.message for each in caplog.records if each.levelno >= logging.WARNING]
@@ -440,7 +443,7 @@ def test_an_open_door_is_told_of(board: SnapshotBoard, tmp_path: Path, caplog: p
 def test_closing_leaves_nothing_open(board: SnapshotBoard) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
-        server = MetricsEndpoint(MetricsSettings("127.0.0.1", 0), board)
+        server = metrics_server(MetricsSettings("127.0.0.1", 0), board)
         server.start()
         ask(server)
         server.close()
@@ -448,7 +451,7 @@ def test_closing_leaves_nothing_open(board: SnapshotBoard) -> None:
 
 
 def test_it_loads_nothing_heavy() -> None:
-    code = "import sys, agent.metrics.server, agent.metrics.http_server\nprint(*sys.modules)"
+    code = "import sys, agent.metrics, agent.supervise.surfaces\nprint(*sys.modules)"
     loaded = set(run_python("-c", code).stdout.split())
     assert "agent.metrics.server" in loaded
     assert loaded.isdisjoint({"prometheus_client", "http.server", "ssl", "hmac", "rich", "pyarrow", "email"})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.metrics import MetricsEndpoint, MetricsSettings
+from agent.metrics import MetricsSettings, metrics_server
 from agent.snapshot import SnapshotBoard
 from agent.supervise.surfaces import Surfaces
 from fallow import config
@@ -161,7 +161,7 @@ def test_of_two_addresses_that_are_taken_both_are_said(make: Make) -> None:
 
 def test_a_failed_start_closes_nobody_elses_files() -> None:
     with taken() as other:
-        server = MetricsEndpoint(MetricsSettings("127.0.0.1", int(other.getsockname()[1])), SnapshotBoard())
+        server = metrics_server(MetricsSettings("127.0.0.1", int(other.getsockname()[1])), SnapshotBoard())
         with pytest.raises(FallowError):
             server.start()
         read_end, write_end = os.pipe()  # gets the numbers that the server's own pipe may have had

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.attribution.pods import PodsError, fetch_pods
-from agent.metrics.access import Certificate, Token
-from agent.metrics.http_server import MetricsSettings
 from agent.metrics.otlp import OtlpSettings
 from analytics.delivery.links import AnswerLinks
 from analytics.delivery.nudges import Contacts
@@ -25,6 +23,7 @@ from fallow.cli import COMMANDS, VerbParser, load
 from fallow.errors import ConfigError, FallowError
 from fallow.given_file import TABLE_BYTES, given_bytes, open_input
 from fallow.host_identity import machine_hash
+from fallow.http_access import Certificate, Token
 from tests.in_process import run_in_process
 from tests.lakes import made_lake
 from tests.ledger.rows import fill, samples
@@ -78,9 +77,9 @@ def pages(file: str, name: str) -> None:
 
 
 OF_SERVICES: dict[str, Callable[[str], object]] = {
-    "metrics.token_file": Token,
-    "metrics.tls_certificate": lambda file: Certificate(MetricsSettings("", 0, "", file, file)),
-    "metrics.tls_key": lambda file: Certificate(MetricsSettings("", 0, "", __file__, file)),
+    "metrics.token_file": lambda file: Token(file, "metrics.token_file"),
+    "metrics.tls_certificate": lambda file: Certificate(file, file),
+    "metrics.tls_key": lambda file: Certificate(__file__, file),
     "metrics.otlp_headers_file": lambda file: otlp(file, "metrics.otlp_headers_file"),
     "metrics.otlp_ca_file": lambda file: otlp(file, "metrics.otlp_ca_file"),
     "kubernetes.kubelet_token_file": lambda file: fetch_pods("https://127.0.0.1:1", file, ""),

@@ -16,7 +16,7 @@ from analytics.scraped.reading import ReadingStoppedError, SiteReader
 from analytics.scraped.server.address import ServerAddress
 from analytics.scraped.server.connection import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
-from analytics.scraped.service import FollowerPage
+from analytics.scraped.service import follower_server
 from analytics.scraped.source import ReadSpan, ScrapedSource
 from fallow import parquet
 from fallow.clock import HOUR_MS, MINUTE_MS, SystemClock
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from analytics.scraped.samples import Labels
+    from fallow.http_server import HttpServer
     from fallow.lake import Lake
 
 MIDNIGHT_MS = 1_795_651_200_000  # 2026-11-26T00:00Z
@@ -240,7 +241,7 @@ def test_who_asks_it_to_stop_gets_no_half_window(lake: Lake) -> None:
 def test_it_says_how_it_is(lake: Lake) -> None:
     site = Site(lake, MIDNIGHT_MS, MIDNIGHT_MS + HOUR_MS)
     site.server.offset_ms = 120_000
-    page = FollowerPage("127.0.0.1", 0, site.board.metrics, site.board.health)
+    page = follower_server(("127.0.0.1", 0), site.board.metrics, site.board.health)
     page.start()
     try:
         site.run_until(MIDNIGHT_MS + 10 * MINUTE_MS)
@@ -260,7 +261,7 @@ def test_it_says_how_it_is(lake: Lake) -> None:
         page.close()
 
 
-def asked(page: FollowerPage, path: str) -> str:
+def asked(page: HttpServer, path: str) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{page.port}{path}") as answer:
         content: bytes = answer.read()
     return content.decode()

@@ -22,7 +22,7 @@ from analytics.scraped.otlp import delivery
 from analytics.scraped.otlp.command import ReceiverStatus
 from analytics.scraped.otlp.delivery import DeliveryRounds
 from analytics.scraped.otlp.messages import PROTOBUF
-from analytics.scraped.otlp.receiver import Intake, OtlpReceiver
+from analytics.scraped.otlp.receiver import PATH, Intake, otlp_receiver
 from analytics.scraped.otlp.spool import RequestSpool, frames
 from fallow import config, parquet
 from fallow.cli import main
@@ -270,9 +270,9 @@ def test_what_an_agent_has_is_left_to_it(site: Site) -> None:
 
 
 def test_an_agent_that_pushes_is_understood(site: Site) -> None:
-    receiver, board = OtlpReceiver("127.0.0.1", 0, site.intake), SnapshotBoard()
+    receiver, board = otlp_receiver(("127.0.0.1", 0), site.intake), SnapshotBoard()
     receiver.start()
-    loaded = config.load({"metrics.otlp_endpoint": receiver.url}, environment={})
+    loaded = config.load({"metrics.otlp_endpoint": f"{receiver.url}{PATH}"}, environment={})
     push_to = OtlpPush(OtlpSettings.from_config(loaded), board, 0.01)
     push_to.start()
     for at in range(3):

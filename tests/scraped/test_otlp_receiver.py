@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import io
@@ -11,6 +12,7 @@ import socket
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
+from dataclasses import replace
 from http import HTTPStatus
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
@@ -23,10 +25,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from analytics.mapping.mapping_file import load_exporters, metric_names
 from analytics.scraped.otlp.messages import JSON, PROTOBUF
-from analytics.scraped.otlp.receiver import Intake, OtlpReceiver, RefusedRequestError, read_body
+from analytics.scraped.otlp.receiver import BOUNDS, PATH, Intake, otlp_receiver, read_body
 from analytics.scraped.otlp.spool import RequestSpool, frames
 from fallow.clock import SystemClock
 from fallow.errors import FallowError, SpoolError
+from fallow.http_access import Token
+from fallow.http_server import RequestError
 from tests.scraped.otlp_requests import NOW_MS, as_json, gauge, point, request
 
 if TYPE_CHECKING:
@@ -47,9 +51,9 @@ def intake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Intake]:
 
 @pytest.fixture
 def url(intake: Intake) -> Iterator[str]:
-    receiver = OtlpReceiver("127.0.0.1", 0, intake)
+    receiver = otlp_receiver(("127.0.0.1", 0), intake)
     receiver.start()
-    yield receiver.url
+    yield f"{receiver.url}{PATH}"
     receiver.close()
 
 
@@ -140,11 +144,14 @@ def test_a_full_spool_sends_the_sender_away_for_a_while(url: str, intake: Intake
     assert post(url, body)[0] == 200
 
 
-def test_a_token_is_asked_for(intake: Intake) -> None:
-    guarded = Intake(intake.spool, intake.wanted, MOST, intake.clock, "secret")
-    receiver = OtlpReceiver("127.0.0.1", 0, guarded)
+def test_a_token_is_asked_for(intake: Intake, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n", encoding="ascii")
+    (tmp_path / "token").chmod(0o600)
+    token = Token(str(tmp_path / "token"), "otlp.token_file")
+    guarded = Intake(intake.spool, intake.wanted, MOST, intake.clock, token)
+    receiver = otlp_receiver(("127.0.0.1", 0), guarded)
     receiver.start()
-    url, body = receiver.url, request(POWER).SerializeToString()
+    url, body = f"{receiver.url}{PATH}", request(POWER).SerializeToString()
     assert [post(url, body, Authorization=each)[0] for each in ("", "Bearer wrong", "Bearer secret")] == [401, 401, 200]
     receiver.close()
 
@@ -161,47 +168,65 @@ def test_a_body_may_come_in_chunks(url: str, intake: Intake) -> None:
     assert kept(intake) == [request(POWER)]
 
 
-@pytest.mark.parametrize("headers", [{"Content-Length": "100"}, {"Transfer-Encoding": "chunked"}])
-def test_a_sender_that_trickles_is_cut_off(headers: dict[str, str]) -> None:
-    class Trickle:
-        def read1(self, _size: int) -> bytes:
-            return b"0"
+@pytest.mark.parametrize("length", ["Content-Length: 100", "Transfer-Encoding: chunked"])
+def test_a_sender_that_trickles_is_cut_off(intake: Intake, monkeypatch: pytest.MonkeyPatch, length: str) -> None:
+    monkeypatch.setattr("analytics.scraped.otlp.receiver.BOUNDS", replace(BOUNDS, body_s=0.3))
+    receiver = otlp_receiver(("127.0.0.1", 0), intake)
+    receiver.start()
+    with socket.create_connection(("127.0.0.1", receiver.port), 20) as sender:
+        sender.sendall(f"POST {PATH} HTTP/1.1\r\nContent-Type: {JSON}\r\n{length}\r\n\r\n".encode())
+        sender.settimeout(0.05)
+        answer = b""
+        for _ in range(100):
+            with contextlib.suppress(TimeoutError):
+                if answer := sender.recv(4096):
+                    break
+            sender.sendall(b"0")
+    receiver.close()
+    assert answer.startswith(b"HTTP/1.1 408 ")
 
-    times = iter(range(0, 1000, 10))
-    with pytest.raises(RefusedRequestError) as refusal:
-        read_body(Trickle(), headers, MOST, lambda: next(times))
-    assert refusal.value.status == HTTPStatus.REQUEST_TIMEOUT
+
+def test_a_sender_that_waits_for_leave_to_send_gets_it(intake: Intake, url: str) -> None:
+    body = request(POWER).SerializeToString()
+    host, _, port = url.split("/")[2].partition(":")
+    head = f"POST {PATH} HTTP/1.1\r\nContent-Type: {PROTOBUF}\r\nContent-Length: {len(body)}\r\nExpect: 100-continue"
+    with socket.create_connection((host, int(port)), 20) as sender:
+        sender.sendall(f"{head}\r\n\r\n".encode())
+        assert sender.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        sender.sendall(body)
+        assert sender.recv(4096).startswith(b"HTTP/1.1 200 ")
+    assert kept(intake) == [request(POWER)]
 
 
 @pytest.mark.parametrize(
     ("headers", "body", "status"),
     [
-        ({"Content-Length": "9" * 5000}, b"", 413),
-        ({"Content-Length": "\u0663"}, b"", 411),
-        ({"Transfer-Encoding": "chunked"}, b"-5\r\nabcde\r\n0\r\n\r\n", 400),
-        ({"Transfer-Encoding": "chunked"}, b"0x5\r\nabcde\r\n0\r\n\r\n", 400),
-        ({"Transfer-Encoding": "chunked"}, b"5" * 2000, 400),
-        ({"Transfer-Encoding": "chunked", "Content-Length": "5"}, b"0\r\n\r\n", 400),
-        ({"Transfer-Encoding": "gzip, chunked"}, b"0\r\n\r\n", 400),
-        ({"Transfer-Encoding": "identity", "Content-Length": "5"}, b"hello", 400),
+        ({"content-length": "9" * 5000}, b"", 413),
+        ({"content-length": "\u0663"}, b"", 411),
+        ({"transfer-encoding": "chunked"}, b"-5\r\nabcde\r\n0\r\n\r\n", 400),
+        ({"transfer-encoding": "chunked"}, b"0x5\r\nabcde\r\n0\r\n\r\n", 400),
+        ({"transfer-encoding": "chunked"}, b"5" * 2000, 400),
+        ({"transfer-encoding": "chunked", "content-length": "5"}, b"0\r\n\r\n", 400),
+        ({"transfer-encoding": "gzip, chunked"}, b"0\r\n\r\n", 400),
+        ({"transfer-encoding": "identity", "content-length": "5"}, b"hello", 400),
     ],
 )
 def test_a_length_that_is_none_is_refused(headers: dict[str, str], body: bytes, status: int) -> None:
-    with pytest.raises(RefusedRequestError) as refusal:
-        read_body(io.BufferedReader(io.BytesIO(body)), headers, MOST)  # type: ignore[type-var]  # as a socket's
+    with pytest.raises(RequestError) as refusal:
+        read_body(io.BytesIO(body), headers, MOST)
     assert refusal.value.status == status
 
 
 def test_connections_that_say_nothing_keep_nobody_out(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analytics.scraped.otlp.receiver._CONNECTIONS", 3)
-    receiver = OtlpReceiver("127.0.0.1", 0, intake)
+    monkeypatch.setattr("analytics.scraped.otlp.receiver.BOUNDS", replace(BOUNDS, connections=3))
+    receiver = otlp_receiver(("127.0.0.1", 0), intake)
     receiver.start()
     host, _, port = receiver.url.split("/")[2].partition(":")
     with ExitStack() as opened:
         silent = [opened.enter_context(socket.create_connection((host, int(port)), 20)) for _ in range(3)]
         silent[0].sendall(b"POST /v1/metrics HTTP/1.1\r\nContent-")
         for _ in range(2):
-            assert post(receiver.url, request(POWER).SerializeToString())[0] == 200
+            assert post(f"{receiver.url}{PATH}", request(POWER).SerializeToString())[0] == 200
         assert silent[0].recv(1) == b"", "it has waited longest"
         receiver.close()
     assert len(kept(intake)) == 2
@@ -263,8 +288,8 @@ def test_what_was_answered_is_there_after_a_crash_and_what_was_cut_off_is_not(tm
 
 
 def test_an_address_that_is_taken_is_one_sentence(intake: Intake) -> None:
-    receiver = OtlpReceiver("127.0.0.1", 0, intake)
+    receiver = otlp_receiver(("127.0.0.1", 0), intake)
     receiver.start()
     with pytest.raises(FallowError, match="cannot listen on"):
-        OtlpReceiver("127.0.0.1", int(receiver.url.split(":")[2].split("/")[0]), intake)
+        otlp_receiver(("127.0.0.1", receiver.port), intake).start()
     receiver.close()

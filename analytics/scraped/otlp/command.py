@@ -12,18 +12,17 @@ from analytics.importers.kinds import add_key_argument, pseudonyms_of
 from analytics.mapping.mapping_file import load_exporters, metric_names
 from analytics.scraped.lake_writer import DayMerging
 from analytics.scraped.otlp.delivery import DeliveryRounds, DeliveryState
-from analytics.scraped.otlp.receiver import Intake, OtlpReceiver
+from analytics.scraped.otlp.receiver import PATH, Intake, otlp_receiver
 from analytics.scraped.otlp.spool import RequestSpool
-from analytics.scraped.service import FollowerPage, patience_ms, stop_at_signals
+from analytics.scraped.service import follower_server, patience_ms, stop_at_signals
 from fallow import config
 from fallow.clock import SECOND_MS, Clock, SystemClock, format_ms
 from fallow.config import Config
-from fallow.errors import ConfigError
 from fallow.exposition import ExposedSamples, Family, label_text
-from fallow.given_file import SECRET_BYTES, given_text
+from fallow.http_access import Token
+from fallow.http_server import is_of_this_host, parse_listen
 from fallow.lake import Lake
 from fallow.lake_init import require_marker
-from fallow.listen_address import is_of_this_host, parse_listen
 from fallow.output import say
 
 
@@ -114,23 +113,29 @@ def run(args: argparse.Namespace) -> int:
         spool = RequestSpool(Path(settings.require("otlp.spool", "--spool")), settings.integer("otlp.max_spool"))
         opened.callback(spool.close)
         exporters = load_exporters([Path(each) for each in settings.texts("prometheus.mapping")])
-        intake = Intake(spool, metric_names(exporters), settings.integer("otlp.max_body"), clock, _token(settings))
+        token_file = settings.text("otlp.token_file")
+        token = Token(token_file, "otlp.token_file") if token_file else None
+        intake = Intake(spool, metric_names(exporters), settings.integer("otlp.max_body"), clock, token)
         merging = DayMerging(
             lake, settings.integer("compaction.grace"), settings.integer("compaction.lateness"), stop.is_set
         )
         rounds = DeliveryRounds(spool, exporters, lake, pseudonyms_of(args, settings), merging, clock, say)
         host, port = parse_listen(settings.text("otlp.listen"), "otlp.listen")
-        receiver = OtlpReceiver(host, port, intake)
+        receiver = otlp_receiver((host, port), intake)
         if settings.text("follow.listen"):
             status = ReceiverStatus(intake, rounds.state, clock, every_ms)
             address = parse_listen(settings.text("follow.listen"), "follow.listen")
-            page = FollowerPage(*address, status.metrics, status.health)
-            page.start()
-            opened.callback(page.close)
+            pages = follower_server(address, status.metrics, status.health)
+            pages.start()
+            opened.callback(pages.close)
         receiver.start()
-        say(f"takes OTLP metrics at {receiver.url}")
+        say(f"takes OTLP metrics at {receiver.url}{PATH}")
         if not is_of_this_host(host):
-            say(_warning(has_token=bool(intake.token)))
+            say(
+                "whoever reaches this address can say anything of any host; set otlp.token_file"
+                if token is None
+                else "the token travels unencrypted: put a proxy with TLS or a collector in front"
+            )
         while not stop.wait(every_ms / SECOND_MS):
             rounds.run()
         receiver.close()
@@ -139,23 +144,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _warning(*, has_token: bool) -> str:
-    if has_token:
-        return "the token travels unencrypted: put a proxy with TLS or a collector in front"
-    return "whoever reaches this address can say anything of any host; set otlp.token_file"
-
-
 def _settings(args: argparse.Namespace) -> Config:
     flags = {f"otlp.{name.replace('-', '_')}": getattr(args, name.replace("-", "_")) for name in _FLAGS}
     mapping = None if args.mapping is None else ",".join(args.mapping)
     return config.load({**flags, "prometheus.mapping": mapping, "lake.path": args.lake}, args.config)
-
-
-def _token(settings: Config) -> str:
-    """The token in the file of the setting; empty without one. Raises ConfigError."""
-    if not (path := settings.text("otlp.token_file")):
-        return ""
-    token = given_text("otlp.token_file", path, SECRET_BYTES, encoding="ascii").strip()
-    if len(token.split()) != 1:
-        raise ConfigError(f"otlp.token_file {path} holds no token", "write one word of ASCII into it")
-    return token

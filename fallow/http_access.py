@@ -12,19 +12,20 @@ from fallow.errors import ConfigError
 from fallow.given_file import CERTIFICATE_BYTES, SECRET_BYTES, given_bytes
 
 if TYPE_CHECKING:
-    from agent.metrics.http_server import MetricsSettings, OpenConnection
+    from fallow.http_server import OpenConnection
 
-log = logging.getLogger("fallow.agent")
+log = logging.getLogger("fallow.http")
 
 _Stamp = tuple[int, int, int]
 
 
 class Token:
-    """The token that a scraper must send. If its file becomes unreadable, the former token stays in force."""
+    """The token that a client must send. If its file becomes unreadable, the former token stays in force."""
 
-    def __init__(self, path: str) -> None:
-        """Raises ConfigError where the file holds no token."""
+    def __init__(self, path: str, setting: str) -> None:
+        """`setting` names the file. Raises ConfigError where the file holds no token."""
         self._path = Path(path)
+        self._setting = setting
         self._stamp = _stamp(self._path)
         self._token = self._read()
         if self._path.stat().st_mode & 0o004:
@@ -51,16 +52,16 @@ class Token:
             log.warning("%s; the former token stays in force", error)
 
     def _read(self) -> bytes:
-        token = given_bytes("metrics.token_file", self._path, SECRET_BYTES).strip()
+        token = given_bytes(self._setting, self._path, SECRET_BYTES).strip()
         if not token or not token.isascii() or len(token.split()) != 1:
-            raise ConfigError(f"metrics.token_file {self._path} holds no token", "write one word of ASCII into it")
+            raise ConfigError(f"{self._setting} {self._path} holds no token", "write one word of ASCII into it")
         return token
 
 
 class Certificate:
-    def __init__(self, settings: MetricsSettings) -> None:
-        """Raises ConfigError where certificate and key cannot be used."""
-        self._paths = Path(settings.tls_certificate), Path(settings.tls_key)
+    def __init__(self, certificate: str, key: str) -> None:
+        """The two files of metrics.tls_certificate and metrics.tls_key. Raises ConfigError where they cannot be used."""
+        self._paths = Path(certificate), Path(key)
         self._stamps = [_stamp(path) for path in self._paths]
         self._context = self._load()
 

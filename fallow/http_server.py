@@ -1,0 +1,418 @@
+"""The HTTP server of the agent and of the followers: one request a connection, each step against a deadline.
+
+No more of HTTP/1 than scrapes, health checks and pushes need: the standard library's server would cost the resident agent 7 MiB,
+and has no deadline for a whole request. Where all connections are taken, those that keep others out are closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import logging
+import re
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from fallow.errors import ConfigError, FallowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fallow.exposition import ExposedSamples
+    from fallow.http_access import Certificate, Token
+
+log = logging.getLogger("fallow.http")
+
+_LOOPBACK = "127.0.0.1"
+_LISTEN = re.compile(r"(?:(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\[\]:\s]*)):)?(?P<port>\d{1,5})")
+
+
+def parse_listen(text: str, setting: str) -> tuple[str, int]:
+    """Host and port of `9477`, `:9477` (both loopback), `0.0.0.0:9477` or `[::1]:9477`; raises ConfigError."""
+    match = _LISTEN.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65535:
+        raise ConfigError(
+            f"{setting} is '{text}', which is not an address",
+            "write address:port, such as 127.0.0.1:9477 or [::1]:9477",
+        )
+    return match["v6"] or match["host"] or _LOOPBACK, int(match["port"])
+
+
+def is_of_this_host(host: str) -> bool:
+    """True if only this host reaches the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+_LONGEST_HEAD = 1 << 14
+_PIECE_BYTES = 1 << 16
+_MOST_DRAINED = 1 << 26
+_DRAIN_S = 2.0
+
+
+class RequestError(Exception):
+    """A request that is refused: the status, the reason, and further headers of the answer."""
+
+    def __init__(self, status: HTTPStatus, why: str = "", headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(why or status.phrase)
+        self.status, self.why, self.headers = status, why or status.phrase, headers or {}
+
+
+class RequestBody:
+    """The bytes after a request's head, read only as far as the handler asks."""
+
+    def __init__(self, connection: socket.socket, received: bytes, patience_s: float, *, is_awaited: bool) -> None:
+        """`is_awaited` where the client sends nothing before it hears `100 Continue`."""
+        self._connection, self._received = connection, received
+        self._deadline_s = time.monotonic() + patience_s
+        self._patience_s = patience_s
+        self._is_awaited = is_awaited
+
+    def read(self, most: int) -> bytes:
+        """Some bytes, up to `most`; none where the client sends no more. Raises RequestError at the deadline."""
+        if self._received:
+            found, self._received = self._received[:most], self._received[most:]
+            return found
+        try:
+            _set_deadline(self._connection, self._deadline_s)
+            if self._is_awaited:
+                self._is_awaited = False
+                self._connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            return self._connection.recv(min(most, _PIECE_BYTES))
+        except TimeoutError as error:
+            why = f"the body took longer than {self._patience_s:g} s"
+            raise RequestError(HTTPStatus.REQUEST_TIMEOUT, why) from error
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    """Without the query."""
+    headers: Mapping[str, str]
+    """By name in lower case."""
+    body: RequestBody
+
+
+@dataclass(frozen=True)
+class Response:
+    status: int
+    content_type: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def text_response(status: HTTPStatus, text: str = "", headers: Mapping[str, str] | None = None) -> Response:
+    """A line of text: by default what the status means."""
+    return Response(status, "text/plain; charset=utf-8", f"{text or status.phrase}\n".encode(), headers or {})
+
+
+def _read_request(connection: socket.socket, deadline_s: float, body_s: float) -> Request:
+    """Reads the head. Raises RequestError, or OSError at the deadline, however slowly the bytes drip in."""
+    received = bytearray()
+    while b"\r\n\r\n" not in received:
+        if len(received) > _LONGEST_HEAD:
+            raise RequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        _set_deadline(connection, deadline_s)
+        piece = connection.recv(4096)
+        if not piece:
+            raise ConnectionError("the client closed the connection")
+        received += piece
+    head, _, rest = bytes(received).partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
+        raise RequestError(HTTPStatus.BAD_REQUEST)
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise RequestError(HTTPStatus.BAD_REQUEST)
+        known = headers.get(name.lower())
+        headers[name.lower()] = value.strip() if known is None else f"{known}, {value.strip()}"
+    is_awaited = headers.get("expect", "").lower() == "100-continue"
+    body = RequestBody(connection, rest, body_s, is_awaited=is_awaited)
+    return Request(words[0], words[1].partition("?")[0], headers, body)
+
+
+def _send_response(connection: socket.socket, response: Response, deadline_s: float, *, head_only: bool) -> None:
+    """Raises OSError at the deadline, however slowly the client reads."""
+    headers = {
+        "Content-Type": response.content_type,
+        "Content-Length": str(len(response.body)),
+        "Connection": "close",
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        **response.headers,
+    }
+    status = f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"
+    head = "\r\n".join([status, *(f"{name}: {value}" for name, value in headers.items()), "", ""])
+    left = memoryview(head.encode("latin-1") + (b"" if head_only else response.body))
+    while left:
+        _set_deadline(connection, deadline_s)
+        left = left[connection.send(left) :]
+
+
+def _drain(connection: socket.socket) -> None:
+    """Reads what the client still sends, such as a body: closing earlier could discard the answer."""
+    connection.shutdown(socket.SHUT_WR)
+    deadline_s, received = time.monotonic() + _DRAIN_S, 0
+    while received < _MOST_DRAINED:
+        _set_deadline(connection, deadline_s)
+        piece = connection.recv(_PIECE_BYTES)
+        if not piece:
+            return
+        received += len(piece)
+
+
+def _set_deadline(connection: socket.socket, deadline_s: float) -> None:
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    connection.settimeout(left_s)
+
+
+@dataclass(frozen=True)
+class ConnectionBounds:
+    """How many connections there may be, and how long each step of one may take."""
+
+    connections: int = 8
+    """At a time; each has a thread of its own."""
+    per_address: int = 4
+    head_s: float = 3.0
+    """For the handshake and the request's head: an honest client sends it at once."""
+    body_s: float = 3.0
+    answer_s: float = 5.0
+    slow_s: float = 2.0
+    """How long a connection is left alone after it was admitted, before another may take its place."""
+
+
+@dataclass(eq=False)
+class OpenConnection:
+    socket: socket.socket
+    """What is read and written: another object once it is encrypted."""
+    address: str
+    since_s: float
+    is_served: bool = False
+    """From the end of the request's head to the end of the answer."""
+    is_closed: bool = field(default=False, repr=False)
+    """For another's sake."""
+
+
+class Connections:
+    """Admits connections up to a limit, and closes those that keep others out: idle ones first, then slow ones.
+
+    An honest client sends its request at once, so a connection that has sent none and has waited longest is no loss.
+    """
+
+    def __init__(self, bounds: ConnectionBounds, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._bounds = bounds
+        self._monotonic_s = monotonic_s
+        self._open: list[OpenConnection] = []  # oldest first
+        self._lock = threading.Lock()
+        self.ended = threading.Event()
+        """Set whenever one ends."""
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    def has_room(self) -> bool:
+        """True if another can be admitted, after closing one that keeps it out."""
+        with self._lock:
+            self.ended.clear()
+            return len(self._open) < self._bounds.connections or self._close_one(self._open)
+
+    def admit(self, connection: socket.socket, address: str) -> OpenConnection | None:
+        """Add a connection after `has_room`; None where its address has its share and uses all of it."""
+        with self._lock:
+            own = [each for each in self._open if each.address == address]
+            if len(own) >= self._bounds.per_address and not self._close_one(own):
+                return None
+            admitted = OpenConnection(connection, address, self._monotonic_s())
+            self._open.append(admitted)
+            return admitted
+
+    def end(self, connection: OpenConnection) -> None:
+        with self._lock:
+            if not connection.is_closed:
+                self._open.remove(connection)
+            self.ended.set()
+
+    def _close_one(self, among: list[OpenConnection]) -> bool:
+        """Shuts one of them down, whatever its thread waits for. Returns False where none may be closed."""
+        slow_s = self._monotonic_s() - self._bounds.slow_s
+        closed = next((each for each in among if not each.is_served), None)
+        closed = closed or next((each for each in among if each.since_s < slow_s), None)
+        if closed is None:
+            return False
+        closed.is_closed = True
+        self._open.remove(closed)
+        with contextlib.suppress(OSError):  # the client has just gone
+            # not the encrypted socket's own method, which would take its state away from the thread that uses it
+            socket.socket.shutdown(closed.socket, socket.SHUT_RDWR)
+        return True
+
+
+_BACKLOG = 1024  # a burst of connections must not make an honest one wait for a second try of its kernel
+_FULL_S = 0.1  # between two looks for room
+_PAUSE_S = 1.0  # after an accept that failed, as when descriptors have run out
+
+
+class HttpServer:
+    """Answers in threads of its own from `start` to `close`."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        respond: Callable[[Request], Response],
+        what: str,
+        remedy: str,
+        *,
+        bounds: ConnectionBounds | None = None,
+        certificate: Certificate | None = None,
+    ) -> None:
+        """Port 0 lets the system choose. `what` is served, `remedy` says what helps where the address cannot be had."""
+        self._address, self._respond, self._what, self._remedy = address, respond, what, remedy
+        self._bounds = bounds or ConnectionBounds()
+        self._certificate = certificate
+        self._connections = Connections(self._bounds)
+        self._socket: socket.socket | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._accept_all, name="http", daemon=True)
+
+    def start(self) -> None:
+        """Begins to listen. Raises FallowError where the address is taken or is not this host's; then it may be called again."""
+        host, port = self._address
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            self._socket = socket.create_server((str(address[0]), port), family=family, backlog=_BACKLOG)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a name that no resolver can be asked for
+            why = getattr(error, "strerror", None) or error
+            raise FallowError(f"cannot listen on {host}:{port} for {self._what}: {why}", self._remedy) from error
+        self._thread.start()
+        log.info("%s on %s", self._what, self.url)
+
+    def close(self) -> None:
+        """Stops listening; open connections end by themselves within their bounds."""
+        if self._socket is not None:
+            self._closing.set()
+            self._socket.shutdown(socket.SHUT_RDWR)  # accept() returns with an error
+            self._thread.join()
+            self._socket.close()
+            self._socket = None
+
+    @property
+    def port(self) -> int:
+        return int(self._listening.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        host = f"[{self._address[0]}]" if ":" in self._address[0] else self._address[0]
+        return f"{'http' if self._certificate is None else 'https'}://{host}:{self.port}"
+
+    @property
+    def open_connections(self) -> int:
+        return len(self._connections)
+
+    @property
+    def _listening(self) -> socket.socket:
+        if self._socket is None:
+            raise RuntimeError("start() comes first")
+        return self._socket
+
+    def _accept_all(self) -> None:
+        while not self._closing.is_set():
+            try:
+                connection, peer = self._listening.accept()
+            except OSError as error:
+                if not self._closing.is_set():
+                    log.warning("%s: cannot accept a connection: %s", self._what, error.strerror)
+                    self._closing.wait(_PAUSE_S)
+                continue
+            while not (has_room := self._connections.has_room()) and not self._closing.is_set():
+                self._connections.ended.wait(_FULL_S)  # all are being answered
+            if has_room:
+                self._serve_in_thread(connection, str(peer[0]))
+            else:
+                connection.close()
+
+    def _serve_in_thread(self, connection: socket.socket, address: str) -> None:
+        """Above its address's share the connection is closed at once."""
+        admitted = self._connections.admit(connection, address)
+        if admitted is None:
+            connection.close()
+            return
+        try:
+            threading.Thread(target=self._serve, args=(admitted,), name="http-request", daemon=True).start()
+        except RuntimeError:  # no thread can be had
+            self._connections.end(admitted)
+            connection.close()
+
+    def _serve(self, connection: OpenConnection) -> None:
+        try:
+            with contextlib.suppress(OSError):  # a client that disconnects or is too slow is dropped
+                self._converse(connection)
+        except Exception:
+            log.exception("%s: a request failed", self._what)
+        finally:
+            self._connections.end(connection)
+            connection.socket.close()
+
+    def _converse(self, admitted: OpenConnection) -> None:
+        deadline_s = time.monotonic() + self._bounds.head_s
+        admitted.socket.settimeout(self._bounds.head_s)
+        if self._certificate is not None:
+            self._certificate.encrypt(admitted)
+        connection = admitted.socket
+        head_only = False
+        try:
+            request = _read_request(connection, deadline_s, self._bounds.body_s)
+            admitted.is_served = True
+            head_only = request.method == "HEAD"
+            response = self._respond(request)
+        except RequestError as error:
+            response = text_response(error.status, error.why, error.headers)
+        _send_response(connection, response, time.monotonic() + self._bounds.answer_s, head_only=head_only)
+        admitted.is_served = False
+        _drain(connection)
+
+
+@dataclass(frozen=True)
+class MetricsPages:
+    """/metrics and /healthz of a service, and / that names them."""
+
+    service: str
+    health: Callable[[], tuple[int, dict[str, Any]]]
+    """The HTTP status and what is answered as JSON."""
+    metrics: Callable[[], ExposedSamples] | None
+    """None where only /healthz is served."""
+    token: Token | None = None
+    """What a reader of /metrics has to show; /healthz needs none, because a kubelet has none."""
+
+    def respond(self, request: Request) -> Response:
+        if request.path not in ("/", "/healthz") + (() if self.metrics is None else ("/metrics",)):
+            raise RequestError(HTTPStatus.NOT_FOUND)
+        if request.method not in ("GET", "HEAD"):
+            raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
+        if request.path == "/healthz":
+            status, answer = self.health()
+            return Response(status, "application/json", json.dumps(answer).encode() + b"\n")
+        if request.path == "/" or self.metrics is None:
+            metrics = "" if self.metrics is None else "/metrics for Prometheus, "
+            return text_response(HTTPStatus.OK, f"{self.service}: {metrics}/healthz for health checks")
+        if self.token is not None and not self.token.allows(request.headers.get("authorization", "")):
+            raise RequestError(HTTPStatus.UNAUTHORIZED, headers={"WWW-Authenticate": 'Bearer realm="fallow"'})
+        from fallow.exposition import negotiate  # where only /healthz is served it is never needed
+
+        content_type = negotiate(request.headers.get("accept", ""))
+        return Response(HTTPStatus.OK, content_type, self.metrics().render(content_type))
