@@ -1,26 +1,26 @@
-"""Findings of a lake as the commands make them."""
+"""Findings of a lake as the commands make them, and of a recording, which needs no files."""
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 import pytest
 
 from analytics.decide.review import Review, review, run_rules
 from analytics.rules import RULES
 from analytics.simulation import FleetSummary, SimulatedFleet, write_fleet
-from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.context import open_context
 from fallow.clock import DAY_MS
+from fallow.lake import Lake
 from tests.lakes import made_lake
+from tests.ledger.recording import Recording, opened
 from tests.shared_results import share_results
 
 if TYPE_CHECKING:
+    from analytics.window import WindowLedger
     from analytics.workloads.model import Context, Finding
-    from fallow.lake import Lake
 
+Site = Lake | Recording
 HOUR, DAY = 3600, 86_400
 IDLE = tuple(rule for rule in RULES if rule.name in ("held", "never_used"))
 """The rules of `idle_findings` and `only`; what other rules find beside them has tests of its own."""
@@ -29,35 +29,42 @@ BUSY: dict[str, Any] = {"gpu_util_pct": 90.0, "process_count": 1, "gpu_util_cove
 FREE: dict[str, Any] = {"gpu_util_pct": 0.0, "process_count": 0, "gpu_util_coverage_ratio": 1.0}
 
 
-def findings(lake: Lake, since: str | None = None, until: str | None = None) -> tuple[Finding, ...]:
-    """The findings of a window in their order, as they are listed while the lake's newest row is being written."""
-    return reviewed(lake, since, until).shown
-
-
-def idle_findings(lake: Lake, since: str | None = None, until: str | None = None) -> tuple[Finding, ...]:
+def idle_findings(site: Site, since: str | None = None, until: str | None = None) -> tuple[Finding, ...]:
     """Those of the two rules about GPUs that do nothing; no other rule runs."""
-    return run_rules(context_of(lake, since, until), IDLE)
+    return run_rules(context_of(site, since, until), IDLE)
 
 
-def reviewed(lake: Lake, since: str | None = None, until: str | None = None, *, later_ms: int = 0) -> Review:
-    """The findings of a window and all that goes with them, so long after the lake's newest row."""
-    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=None))
-    ledger = load_window_ledger(inputs)
-    newest_ms = ledger.whole.stretches.select(pl.col("end").max()).item()
-    return review(inputs, ledger, now_ms=newest_ms + later_ms)
-
-
-def context_of(lake: Lake, since: str | None = None, until: str | None = None) -> Context:
-    """What a rule is given to look at, as the commands have it while the lake's newest row is being written."""
-    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=None))
-    ledger = load_window_ledger(inputs)
-    return open_context(inputs, ledger, None, ledger.whole.stretches.select(pl.col("end").max()).item())
-
-
-def only(lake: Lake, since: str | None = None, until: str | None = None) -> Finding:
+def only(site: Site, since: str | None = None, until: str | None = None) -> Finding:
     """The one finding that there is."""
-    (found,) = idle_findings(lake, since, until)
+    (found,) = idle_findings(site, since, until)
     return found
+
+
+def findings(site: Site, since: str | None = None, until: str | None = None) -> tuple[Finding, ...]:
+    """The findings of a window in their order, as they are listed while the newest row is being written."""
+    return reviewed(site, since, until).shown
+
+
+def reviewed(site: Site, since: str | None = None, until: str | None = None, *, later_ms: int = 0) -> Review:
+    """The findings of a window and all that goes with them, so long after the newest row."""
+    inputs, ledger = opened(site, since, until)
+    return review(inputs, ledger, now_ms=_newest_ms(ledger) + later_ms)
+
+
+def context_of(site: Site, since: str | None = None, until: str | None = None) -> Context:
+    """What a rule is given to look at, as the commands have it while the newest row is being written."""
+    inputs, ledger = opened(site, since, until)
+    return open_context(inputs, ledger, None, _newest_ms(ledger))
+
+
+def _newest_ms(ledger: WindowLedger) -> int:
+    return int(ledger.whole.stretches["end"].max())  # type: ignore[arg-type]  # of integers
+
+
+@pytest.fixture
+def site() -> Recording:
+    """A recording of no rows yet."""
+    return Recording()
 
 
 @pytest.fixture(autouse=True)

@@ -10,29 +10,28 @@ from tests.findings.conftest import context_of
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Finding, Rule
-    from fallow.lake import Lake
+    from tests.findings.conftest import Site
     from tests.findings.scenarios.builder import Fleet
 
 
-def found(rule: Rule, fleet: Fleet, lake: Lake, since: str | None = None, until: str | None = None) -> list[Finding]:
+def found(rule: Rule, fleet: Fleet, since: str | None = None, until: str | None = None) -> list[Finding]:
     """What the rule says of the fleet, by subject."""
-    fleet.write(lake)
-    return again(rule, lake, since, until)
+    return found_in(rule, fleet.recording(), since, until)
 
 
-def again(rule: Rule, lake: Lake, since: str | None = None, until: str | None = None) -> list[Finding]:
-    """What the rule says of a lake that is filled."""
-    context = context_of(lake, since, until)
+def found_in(rule: Rule, site: Site, since: str | None = None, until: str | None = None) -> list[Finding]:
+    """What the rule says of a lake or a recording, by host and subject."""
+    context = context_of(site, since, until)
     return sorted(run_rules(context, [rule]), key=lambda finding: (finding.host, finding.subject))
 
 
-def of_rule(name: str, fleet: Fleet, lake: Lake, since: str | None = None) -> list[Finding]:
+def of_rule(name: str, fleet: Fleet, since: str | None = None) -> list[Finding]:
     """What the rule of that name says of the fleet, by subject."""
     (rule,) = (each for each in RULES if each.name == name)
-    return sorted(found(rule, fleet, lake, since), key=lambda finding: finding.subject)
+    return sorted(found(rule, fleet, since), key=lambda finding: finding.subject)
 
 
-def only_of(name: str, fleet: Fleet, lake: Lake, since: str | None = None) -> Finding:
+def only_of(name: str, fleet: Fleet, since: str | None = None) -> Finding:
     """The one finding of the rule."""
-    (finding,) = of_rule(name, fleet, lake, since)
+    (finding,) = of_rule(name, fleet, since)
     return finding

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
@@ -13,9 +11,6 @@ from analytics.workloads.sharing import Candidate, groups, together
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_80, GB, Fleet
 from tests.findings.scenarios.situations import train
-
-if TYPE_CHECKING:
-    from fallow.lake import Lake
 
 RULE = CO_LOCATION
 CARD = 80 * GB
@@ -31,12 +26,12 @@ def candidate(
     return Candidate(number, f"g{number}", holder, int(mem_gb * GB), np.full(hours, pct, np.float64), histogram)
 
 
-def test_the_numbers_of_a_pair(lake: Lake) -> None:
+def test_the_numbers_of_a_pair() -> None:
     fleet = Fleet(3)
     first, second = fleet.host("h1", A100_80, 2)
     train(fleet, first, "ann", util=30.0, mem_gb=20, job="1")
     train(fleet, second, "ann", util=25.0, mem_gb=24, job="2")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert (each.holder, each.gpus, each.host) == ("ann", (first.uuid, second.uuid), "h1")
     numbers = each.evidence.numbers
     assert (numbers["works"], numbers["mem_together_bytes"], numbers["aligned_hours"]) == (2, 44 * GB, 72)
@@ -52,25 +47,25 @@ def test_the_numbers_of_a_pair(lake: Lake) -> None:
     assert each.next_command == f"ssh h1 nvidia-smi dmon -i {first.uuid},{second.uuid} -s puc -c 30"
 
 
-def test_strangers_and_those_who_have_gone_are_said(lake: Lake) -> None:
+def test_strangers_and_those_who_have_gone_are_said() -> None:
     fleet = Fleet(3)
     first, second = fleet.host("h1", A100_80, 2)
     train(fleet, first, "ann", util=30.0, mem_gb=20, job="1")
     train(fleet, second, "bob", fleet.between(0, -0.5), util=25.0, mem_gb=24, job="2")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.holder == "ann+bob"
     assert "not all of them are still running" in each.confidence.failed
     assert any(failure.startswith("they belong to different users") for failure in each.confidence.failed)
 
 
 @pytest.mark.parametrize(("hours", "fires"), [(24, False), (25, True)])
-def test_a_day_side_by_side_is_wanted(lake: Lake, hours: int, *, fires: bool) -> None:
+def test_a_day_side_by_side_is_wanted(hours: int, *, fires: bool) -> None:
     fleet = Fleet(3)
     first, second = fleet.host("h1", A100_80, 2)
     train(fleet, first, "ann", util=30.0, mem_gb=20, job="1")
     # 24 GPU-hours are not more than a day
     train(fleet, second, "ann", fleet.between(-hours / 24), util=25.0, mem_gb=24, job="2")
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
 @pytest.mark.parametrize(

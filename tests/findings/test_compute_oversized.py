@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
@@ -14,9 +12,6 @@ from analytics.workloads.cards import job_kind, product_label, slurm_type
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import GB, H100, L40S, V100, Fleet, Gpu
 from tests.findings.scenarios.situations import serve, train
-
-if TYPE_CHECKING:
-    from fallow.lake import Lake
 
 RULE = COMPUTE_OVERSIZED
 
@@ -29,10 +24,10 @@ def light(other: object = L40S, days: float = 3) -> tuple[Fleet, Gpu]:
     return fleet, gpu
 
 
-def test_the_numbers_of_light_work(lake: Lake) -> None:
+def test_the_numbers_of_light_work() -> None:
     fleet, gpu = light()
     train(fleet, gpu, "ann", util=12.0, sm=7.5, mem_gb=9, job="7")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     numbers = each.evidence.numbers
     assert (numbers["gpu_util_p95_pct"], numbers["sm_active_p95_pct"]) == (12, 8)
     assert numbers["dram_active_p95_pct"] == pytest.approx(3.75)
@@ -47,76 +42,76 @@ def test_the_numbers_of_light_work(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(("util_pct", "fires"), [(0.0, False), (1.0, True), (20.0, True), (21.0, False)])
-def test_utilization_is_above_0_and_at_most_20_percent(lake: Lake, util_pct: float, *, fires: bool) -> None:
+def test_utilization_is_above_0_and_at_most_20_percent(util_pct: float, *, fires: bool) -> None:
     fleet, gpu = light()
     train(fleet, gpu, "ann", util=util_pct, mem_gb=9)
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
 @pytest.mark.parametrize(("busy_h", "fires"), [(1, True), (2, False)])
-def test_bursts_count_from_a_twentieth_of_the_time(lake: Lake, busy_h: float, *, fires: bool) -> None:
+def test_bursts_count_from_a_twentieth_of_the_time(busy_h: float, *, fires: bool) -> None:
     fleet, gpu = light()
     train(fleet, gpu, "ann", util=fleet.wave(95, period_h=24, on_h=busy_h, low=10), mem_gb=9)
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
 @pytest.mark.parametrize(("mem_gb", "fires"), [(38.6, True), (38.7, False)])
-def test_the_lesser_card_holds_the_memory(lake: Lake, mem_gb: float, *, fires: bool) -> None:
+def test_the_lesser_card_holds_the_memory(mem_gb: float, *, fires: bool) -> None:
     fleet, gpu = light()
     train(fleet, gpu, "ann", util=10.0, mem_gb=mem_gb)
-    each = found(RULE, fleet, lake)
+    each = found(RULE, fleet)
     assert ([one.evidence.numbers["recommended_card"] for one in each] == [L40S.model]) == fires
 
 
-def test_out_of_memory_is_left_out(lake: Lake) -> None:
+def test_out_of_memory_is_left_out() -> None:
     fleet, gpu = light()
     peak = np.where(fleet.between(1, 1.01), 0.98 * H100.mem_total_bytes / GB, 9.0)
     train(fleet, gpu, "ann", util=10.0, mem_gb=peak)
-    assert found(RULE, fleet, lake) == []
+    assert found(RULE, fleet) == []
 
 
-def test_a_pod_asks_by_the_label_of_its_nodes(lake: Lake) -> None:
+def test_a_pod_asks_by_the_label_of_its_nodes() -> None:
     fleet, gpu = light()
     serve(fleet, gpu, util=10.0, mem_gb=9, command="tritonserver", pod="rank-0")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.job == "pod:serving/rank-0"
     assert each.next_command == "kubectl get nodes -l nvidia.com/gpu.product=NVIDIA-L40S"
     assert any("nodeSelector nvidia.com/gpu.product: NVIDIA-L40S" in note for note in each.notes)
 
 
-def test_a_bare_process_is_shown_a_host(lake: Lake) -> None:
+def test_a_bare_process_is_shown_a_host() -> None:
     fleet, gpu = light()
     fleet.run(gpu, "ann", util=10.0, mem_gb=9)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.job is None
     assert each.next_command.startswith("ssh h2 nvidia-smi --query-gpu=")
 
 
-def test_an_older_card_without_bfloat16_is_no_certain_answer(lake: Lake) -> None:
+def test_an_older_card_without_bfloat16_is_no_certain_answer() -> None:
     fleet, gpu = light(V100)
     train(fleet, gpu, "ann", util=10.0, mem_gb=9)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.evidence.numbers["recommended_card"] == V100.model
     assert "V100 SXM2 32GB has no bfloat16, and which number formats it uses is not known" in each.confidence.failed
 
 
-def test_without_prices_the_saving_is_not_known(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_prices_the_saving_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FALLOW_MONEY_CURRENCY", "EUR")  # list prices are in USD, and nobody said what one is worth
     fleet, gpu = light()
     train(fleet, gpu, "ann", util=10.0, mem_gb=9)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert (each.evidence.numbers["recommended_card"], each.evidence.numbers["saving"]) == (L40S.model, None)
     assert f"what it would save is not known: no price for {H100.model} and {L40S.model}" in each.notes
 
 
-def test_work_over_nvlink_is_no_certain_answer(lake: Lake) -> None:
+def test_work_over_nvlink_is_no_certain_answer() -> None:
     fleet = Fleet(3)
     gpus = fleet.host("h1", H100, 2)
     train(fleet, gpus, "ann", util=10.0, mem_gb=9, job="7")
     for gpu in gpus:
         gpu.override(fleet.always, nvlink_tx_bytes_per_s=5e9, nvlink_rx_bytes_per_s=5e9)
     train(fleet, fleet.host("h2", L40S, 2), "bob", job="1002")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.next_command == "#SBATCH --gres=gpu:l40s:2"
     assert "its GPUs use NVLink, and whether L40S would have it is not known" in each.confidence.failed
 

@@ -24,7 +24,7 @@ from tests.ledger.rows import fill, processes, samples
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Finding
-    from fallow.lake import Lake
+    from tests.ledger.recording import Recording
 
 WELL = Observation(coverage=1.0, history_ms=14 * DAY_MS, util_coverage=1.0, sample_count=1000)
 
@@ -122,7 +122,7 @@ def test_who_holds_it(source: str | None, holder: str | None, failed: list[str])
     assert known_holder(source, holder) == failed
 
 
-def fleet(lake: Lake, days: float, *, gap_s: int = 0, **changes: object) -> Lake:
+def fleet(site: Recording, days: float, *, gap_s: int = 0, **changes: object) -> Recording:
     """A GPU that was busy for some days, then was not watched for a while, then held for two hours.
 
     Beside it six GPUs on which somebody else took six breaks of twelve hours each, so that one of two hours lasts another hour.
@@ -141,7 +141,7 @@ def fleet(lake: Lake, days: float, *, gap_s: int = 0, **changes: object) -> Lake
             at = begin + 12 * HOUR
         rows += samples(gpu, at, end, every_s=300, **BUSY)
         users += processes(gpu, *range(0, end, 300), every_s=300, user="bob", pid=number)
-    return fill(lake, rows, users)
+    return fill(site, rows, users)
 
 
 @pytest.fixture
@@ -149,14 +149,14 @@ def _an_hour_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FALLOW_FINDINGS_HORIZON", "1h")
 
 
-def held_by_ann(lake: Lake) -> Finding:
-    (found,) = [each for each in idle_findings(lake) if (each.rule, each.holder) == ("held", "ann")]
+def held_by_ann(site: Recording) -> Finding:
+    (found,) = [each for each in idle_findings(site) if (each.rule, each.holder) == ("held", "ann")]
     return found
 
 
 @pytest.mark.usefixtures("_an_hour_is_enough")
-def test_through_the_rule_all_conditions_met(lake: Lake) -> None:
-    found = held_by_ann(fleet(lake, 14))
+def test_through_the_rule_all_conditions_met(site: Recording) -> None:
+    found = held_by_ann(fleet(site, 14))
     assert found.confidence.failed == ()
     assert found.confidence.grade == "high"
 
@@ -171,9 +171,9 @@ def test_through_the_rule_all_conditions_met(lake: Lake) -> None:
     ],
 )  # fmt: skip
 def test_through_the_rule_one_condition_at_a_time(
-    lake: Lake, days: float, gap_s: int, changes: dict[str, object], failed: str
+    site: Recording, days: float, gap_s: int, changes: dict[str, object], failed: str
 ) -> None:
-    found = held_by_ann(fleet(lake, days, gap_s=gap_s, **changes))
+    found = held_by_ann(fleet(site, days, gap_s=gap_s, **changes))
     assert found.confidence.failed == (failed,)
     assert found.confidence.grade == "medium"
 
@@ -185,8 +185,8 @@ def test_a_tenth_may_be_unconfirmed(ratio: float, failures: int) -> None:
 
 
 @pytest.mark.usefixtures("_an_hour_is_enough")
-def test_point_samples_that_nothing_confirms_fail_two_conditions(lake: Lake) -> None:
-    found = held_by_ann(fleet(lake, 14, gpu_util_coverage_ratio=None))
+def test_point_samples_that_nothing_confirms_fail_two_conditions(site: Recording) -> None:
+    found = held_by_ann(fleet(site, 14, gpu_util_coverage_ratio=None))
     assert found.confidence.failed == (
         "point samples only: a duty cycle of up to 12.50 % can hide behind 24 zeros (95 %)",
         "100.0 % of its time is idle by point samples alone: neither energy nor power rules out work between them",

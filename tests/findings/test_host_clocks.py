@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +9,13 @@ import pytest
 
 from analytics.decide.review import Review
 from analytics.decide.review import review as review_of
-from analytics.inventory import load_inventory
 from analytics.ledger.summary import OTHER_HOSTS, WALL_CLOCK
 from analytics.quality.model import SeenUntil, seen_until
 from analytics.quality.remarks import data_quality
-from analytics.window import load_window_ledger, open_inputs
 from fallow.cli import main
 from fallow.clock import SystemClock, format_ms
-from tests.findings.conftest import BUSY, FREE, HELD, HOUR
+from tests.findings.conftest import BUSY, FREE, HELD, HOUR, Site
+from tests.ledger.recording import Recording, opened
 from tests.ledger.rows import T0, fill, ms, processes, samples
 
 if TYPE_CHECKING:
@@ -28,22 +26,20 @@ END = 12 * HOUR
 """When everybody's rows were written, on a right clock."""
 
 
-def host(lake: Lake, name: str, *, ahead_s: float = 0, doing: dict[str, Any] = HELD, user: str | None = None) -> None:
+def host(site: Site, name: str, *, ahead_s: float = 0, doing: dict[str, Any] = HELD, user: str | None = None) -> None:
     """A host with one GPU that did the same for twelve hours, by a clock that is so far ahead."""
     gpu, first = f"GPU-{name}", round(ahead_s)
     rows = samples(gpu, first, END + ahead_s, every_s=60, **doing)
     times = range(first, first + END, 60) if doing["process_count"] else ()
-    fill(lake, rows, processes(gpu, *times, every_s=60, user=user or name), host=name)
+    fill(site, rows, processes(gpu, *times, every_s=60, user=user or name), host=name)
 
 
-def review(lake: Lake, now_s: float, until: str | None = None) -> Review:
-    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=until, config=None))
-    return review_of(inputs, load_window_ledger(inputs), now_ms=ms(now_s))
+def review(site: Recording, now_s: float, until: str | None = None) -> Review:
+    return review_of(*opened(site, until=until), now_ms=ms(now_s))
 
 
-def seen(lake: Lake, now_s: float, until: str | None = None) -> SeenUntil:
-    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=until, config=None))
-    return seen_until(load_window_ledger(inputs), ms(now_s))
+def seen(site: Recording, now_s: float, until: str | None = None) -> SeenUntil:
+    return seen_until(opened(site, until=until)[1], ms(now_s))
 
 
 def held_on(found: Review, name: str) -> Finding:
@@ -53,13 +49,15 @@ def held_on(found: Review, name: str) -> Finding:
 
 @pytest.mark.parametrize("ahead_h", [1.5, 5, 24 * 300])
 @pytest.mark.parametrize("others", [1, 3])
-def test_one_clock_that_is_ahead_takes_nothing_from_the_other_hosts(lake: Lake, ahead_h: float, others: int) -> None:
+def test_one_clock_that_is_ahead_takes_nothing_from_the_other_hosts(
+    site: Recording, ahead_h: float, others: int
+) -> None:
     names = [f"h{number}" for number in range(others)]
     for name in names:
-        host(lake, name)
-    alone = review(lake, END)
-    host(lake, "odd", ahead_s=ahead_h * HOUR)
-    beside = review(lake, END)
+        host(site, name)
+    alone = review(site, END)
+    host(site, "odd", ahead_s=ahead_h * HOUR)
+    beside = review(site, END)
     assert beside.context.until_ms == ms(END)
     for name in names:
         before, after = held_on(alone, name), held_on(beside, name)
@@ -68,59 +66,59 @@ def test_one_clock_that_is_ahead_takes_nothing_from_the_other_hosts(lake: Lake, 
     assert not [each for each in beside.shown if each.rule == "blind_spot" and each.host != "odd"]
 
 
-def test_of_a_host_whose_clock_is_ahead_nothing_is_taken_back(lake: Lake) -> None:
+def test_of_a_host_whose_clock_is_ahead_nothing_is_taken_back(site: Recording) -> None:
     """Its row of this moment was written hours ago: somebody may work there by now."""
-    host(lake, "h1")
-    host(lake, "odd", ahead_s=5 * HOUR)
-    odd = held_on(review(lake, END), "odd")
+    host(site, "h1")
+    host(site, "odd", ahead_s=5 * HOUR)
+    odd = held_on(review(site, END), "odd")
     assert (odd.reclaimable_gpus, odd.next_command) == ((), "")
     assert "the clock of odd is ahead: its state at the end of the window is not known" in odd.confidence.failed
     assert odd.gpu_hours == pytest.approx(7)
 
 
-def test_work_on_a_host_whose_clock_is_ahead_may_still_run(lake: Lake) -> None:
+def test_work_on_a_host_whose_clock_is_ahead_may_still_run(site: Recording) -> None:
     """One job on two hosts: that its part there idled by that clock does not make it safe to end here."""
     for name, ahead_s in (("h1", 0), ("odd", 5 * HOUR)):
         rows = samples(f"GPU-{name}", ahead_s, END + ahead_s, every_s=60, **HELD)
         lists = processes(f"GPU-{name}", *range(ahead_s, ahead_s + END, 60), every_s=60, slurm_job_id="7")
-        fill(lake, rows, lists, host=name)
-    here = held_on(review(lake, END), "h1")
+        fill(site, rows, lists, host=name)
+    here = held_on(review(site, END), "h1")
     assert (here.reclaimable_gpus, "scancel" in here.next_command) == ((), False)
 
 
-def test_free_gpus_of_a_host_whose_clock_is_ahead_are_not_handed_out(lake: Lake) -> None:
+def test_free_gpus_of_a_host_whose_clock_is_ahead_are_not_handed_out(site: Recording) -> None:
     for name, ahead_s in (("h1", 0), ("odd", 5 * HOUR)):
-        fill(lake, samples(f"GPU-{name}", ahead_s, ahead_s + 10 * 24 * HOUR, every_s=3600, **FREE), host=name)
-    never = {each.host: each for each in review(lake, 10 * 24 * HOUR).shown if each.rule == "never_used"}
+        fill(site, samples(f"GPU-{name}", ahead_s, ahead_s + 10 * 24 * HOUR, every_s=3600, **FREE), host=name)
+    never = {each.host: each for each in review(site, 10 * 24 * HOUR).shown if each.rule == "never_used"}
     assert {name: bool(each.reclaimable_gpus) for name, each in never.items()} == {"h1": True, "odd": False}
 
 
 @pytest.mark.parametrize(("minutes", "ahead"), [(5, []), (6, ["odd"])])
-def test_some_minutes_are_no_lead(lake: Lake, minutes: float, ahead: list[str]) -> None:
-    host(lake, "h1")
-    host(lake, "odd", ahead_s=60 * minutes)
-    assert list(seen(lake, END).ahead) == ahead
+def test_some_minutes_are_no_lead(site: Recording, minutes: float, ahead: list[str]) -> None:
+    host(site, "h1")
+    host(site, "odd", ahead_s=60 * minutes)
+    assert list(seen(site, END).ahead) == ahead
 
 
-def test_where_most_clocks_are_ahead_the_one_that_looks_is_behind(lake: Lake) -> None:
+def test_where_most_clocks_are_ahead_the_one_that_looks_is_behind(site: Recording) -> None:
     for name in ("h1", "h2"):
-        host(lake, name)
-    host(lake, "h3", ahead_s=-5 * HOUR)
-    assert seen(lake, END - 5 * HOUR) == SeenUntil(ms(END))
+        host(site, name)
+    host(site, "h3", ahead_s=-5 * HOUR)
+    assert seen(site, END - 5 * HOUR) == SeenUntil(ms(END))
 
 
-def test_a_single_host_is_believed(lake: Lake) -> None:
-    host(lake, "h1")
-    assert seen(lake, END - 5 * HOUR) == SeenUntil(ms(END))
+def test_a_single_host_is_believed(site: Recording) -> None:
+    host(site, "h1")
+    assert seen(site, END - 5 * HOUR) == SeenUntil(ms(END))
 
 
-def test_hosts_that_fell_silent_are_told_from_one_that_is_ahead_by_the_wall_clock(lake: Lake) -> None:
+def test_hosts_that_fell_silent_are_told_from_one_that_is_ahead_by_the_wall_clock(site: Recording) -> None:
     """The same rows: three hosts are silent if the fourth one's newest row is of now, and it is ahead if theirs are."""
     for name in ("h1", "h2", "h3"):
-        host(lake, name)
-    host(lake, "h4", ahead_s=5 * HOUR, doing=BUSY)
-    assert seen(lake, END + 5 * HOUR) == SeenUntil(ms(END + 5 * HOUR))
-    assert seen(lake, END) == SeenUntil(ms(END), {"h4": ms(END + 5 * HOUR)}, WALL_CLOCK)
+        host(site, name)
+    host(site, "h4", ahead_s=5 * HOUR, doing=BUSY)
+    assert seen(site, END + 5 * HOUR) == SeenUntil(ms(END + 5 * HOUR))
+    assert seen(site, END) == SeenUntil(ms(END), {"h4": ms(END + 5 * HOUR)}, WALL_CLOCK)
 
 
 @pytest.mark.parametrize(
@@ -134,37 +132,36 @@ def test_hosts_that_fell_silent_are_told_from_one_that_is_ahead_by_the_wall_cloc
     ],
 )
 def test_in_a_lake_that_nobody_writes_any_more_the_bulk_of_the_hosts_decides(
-    lake: Lake, ahead_h: float, others: int, *, ahead: bool
+    site: Recording, ahead_h: float, others: int, *, ahead: bool
 ) -> None:
     for number in range(others):
-        host(lake, f"h{number}")
-    host(lake, "odd", ahead_s=ahead_h * HOUR)
-    found = seen(lake, END + 400 * HOUR)
+        host(site, f"h{number}")
+    host(site, "odd", ahead_s=ahead_h * HOUR)
+    found = seen(site, END + 400 * HOUR)
     last = ms(END + ahead_h * HOUR)
     assert found == (SeenUntil(ms(END), {"odd": last}, OTHER_HOSTS) if ahead else SeenUntil(last, {}, found.ahead_of))
 
 
-def test_hosts_that_were_retired_one_after_the_other_are_not_ahead_of_each_other(lake: Lake) -> None:
+def test_hosts_that_were_retired_one_after_the_other_are_not_ahead_of_each_other(site: Recording) -> None:
     for number in range(4):
-        host(lake, f"h{number}", ahead_s=number * 3 * HOUR)
-    assert seen(lake, END + 400 * HOUR).until_ms == ms(END + 9 * HOUR)
+        host(site, f"h{number}", ahead_s=number * 3 * HOUR)
+    assert seen(site, END + 400 * HOUR).until_ms == ms(END + 9 * HOUR)
 
 
-def test_a_window_that_ended_is_seen_to_its_end(lake: Lake) -> None:
-    host(lake, "h1")
-    host(lake, "odd", ahead_s=5 * HOUR)
-    found = review(lake, END, until="2026-11-20T10:00Z")
+def test_a_window_that_ended_is_seen_to_its_end(site: Recording) -> None:
+    host(site, "h1")
+    host(site, "odd", ahead_s=5 * HOUR)
+    found = review(site, END, until="2026-11-20T10:00Z")
     assert (found.context.until_ms, held_on(found, "odd").reclaimable_gpus) == (ms(10 * HOUR), ())
     assert held_on(found, "h1").reclaimable_gpus == ("GPU-h1",)
 
 
-def test_data_quality_names_the_host_and_calls_nobody_else_silent(lake: Lake) -> None:
+def test_data_quality_names_the_host_and_calls_nobody_else_silent(site: Recording) -> None:
     for name in ("h1", "h2"):
-        host(lake, name)
-    host(lake, "odd", ahead_s=5 * HOUR)
-    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=None, config=None))
-    ledger = load_window_ledger(inputs)
-    remarks = data_quality(inputs, ledger, load_inventory(lake), ms(END))
+        host(site, name)
+    host(site, "odd", ahead_s=5 * HOUR)
+    inputs, ledger = opened(site)
+    remarks = data_quality(inputs, ledger, ledger.whole.inventory, ms(END))
     (clock,) = [each for each in remarks if each.kind == "clock_ahead"]
     assert clock.example == "odd"
     assert clock.sentence.startswith(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
@@ -10,54 +9,53 @@ from hypothesis import strategies as st
 
 from analytics.rules import RULES
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, findings, idle_findings, only
-from tests.lakes import made_lake
+from tests.ledger.recording import Recording
 from tests.ledger.rows import GB, claim, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Finding
-    from fallow.lake import Lake
 
 
-def test_a_held_finding_keeps_its_id_while_the_window_moves_and_gpus_come_and_go(lake: Lake) -> None:
+def test_a_held_finding_keeps_its_id_while_the_window_moves_and_gpus_come_and_go(site: Recording) -> None:
     rows, lists = [], []
     for day in range(4):
         gpu = "ab"[day % 2]
         rows += samples(gpu, day * DAY, day * DAY + 2 * HOUR, every_s=300, **HELD)
         lists += processes(gpu, *range(day * DAY, day * DAY + 2 * HOUR, 300), every_s=300)
-    fill(lake, rows, lists)
-    ids = {only(lake, f"2026-11-{20 + day}", f"2026-11-{20 + day}").finding_id for day in range(4)}
-    assert ids == {only(lake).finding_id}
-    assert len(only(lake).gpus) == 2
+    fill(site, rows, lists)
+    ids = {only(site, f"2026-11-{20 + day}", f"2026-11-{20 + day}").finding_id for day in range(4)}
+    assert ids == {only(site).finding_id}
+    assert len(only(site).gpus) == 2
 
 
-def test_an_unknown_holders_finding_keeps_its_id_per_gpu(lake: Lake) -> None:
+def test_an_unknown_holders_finding_keeps_its_id_per_gpu(site: Recording) -> None:
     rows = samples("a", 0, 2 * HOUR, **HELD) + samples("a", DAY, DAY + 2 * HOUR, **HELD)
-    fill(lake, rows)
-    assert only(lake, until="2026-11-20").finding_id == only(lake, since="2026-11-21").finding_id
+    fill(site, rows)
+    assert only(site, until="2026-11-20").finding_id == only(site, since="2026-11-21").finding_id
 
 
-def test_a_never_used_finding_keeps_its_id_when_a_gpu_comes_into_use_or_is_reserved(lake: Lake) -> None:
+def test_a_never_used_finding_keeps_its_id_when_a_gpu_comes_into_use_or_is_reserved(site: Recording) -> None:
     rows = samples("a", 0, 14 * DAY, every_s=600, **FREE) + samples("b", 0, 8 * DAY, every_s=600, **FREE)
     rows += samples("b", 8 * DAY, 14 * DAY, every_s=600, **BUSY)
-    fill(lake, rows, claims=[claim("a", 9 * DAY, None)])
-    before, after = only(lake, until="2026-11-27"), only(lake, since="2026-11-30")
+    fill(site, rows, claims=[claim("a", 9 * DAY, None)])
+    before, after = only(site, until="2026-11-27"), only(site, since="2026-11-30")
     assert (before.gpus, after.gpus) == (("a", "b"), ("a",))
     assert (before.holder, after.holder) == (None, "bob")
     assert before.finding_id == after.finding_id
 
 
-def test_rules_hosts_and_holders_have_ids_of_their_own(lake: Lake) -> None:
+def test_rules_hosts_and_holders_have_ids_of_their_own(site: Recording) -> None:
     for host in ("h1", "h2"):
         rows = samples(f"{host}a", 0, 7 * DAY, every_s=600, **FREE) + samples(f"{host}b", 0, 2 * HOUR, **HELD)
-        fill(lake, rows, host=host)
-    found = idle_findings(lake)
+        fill(site, rows, host=host)
+    found = idle_findings(site)
     assert len(found) == len({each.finding_id for each in found}) == 4
     assert all(len(each.finding_id) == 12 and each.finding_id.startswith("F-") for each in found)
 
 
-def test_the_order_is_the_most_gpu_hours_first_and_then_the_id(lake: Lake) -> None:
-    fill(lake, [row for gpu in "abcd" for row in samples(gpu, 0, (1 + ord(gpu) % 2) * 2 * HOUR, **HELD)])
-    found = idle_findings(lake)
+def test_the_order_is_the_most_gpu_hours_first_and_then_the_id(site: Recording) -> None:
+    fill(site, [row for gpu in "abcd" for row in samples(gpu, 0, (1 + ord(gpu) % 2) * 2 * HOUR, **HELD)])
+    found = idle_findings(site)
     assert [each.gpu_hours for each in found] == [4.0, 4.0, 2.0, 2.0]
     assert list(found) == sorted(found, key=lambda each: (-each.gpu_ms, each.finding_id))
 
@@ -71,24 +69,23 @@ RULE_OF = {rule.name: rule for rule in RULES}
 @given(HOSTS, HOSTS, st.sampled_from([5.0, 90.0]))
 def test_a_subject_keeps_its_id_on_however_many_hosts_it_is(before: set[str], after: set[str], util: float) -> None:
     """A user's work moves between hosts from one week to the next; a GPU of each host is held."""
-    with TemporaryDirectory() as folder:
-        lake = made_lake(folder)
-        for host in sorted(before | after):
-            rows, lists, devices = [], [], []
-            for gpu, value in ((f"GPU-{host}-w", util), (f"GPU-{host}-i", 0.0)):
-                for start, week in ((0, before), (WEEK, after)):
-                    values = (
-                        (HELD | {"gpu_util_pct": value, "gpu_util_max_pct": value, "mem_used_bytes": 20 * GB})
-                        if host in week
-                        else FREE
-                    )
-                    rows += samples(gpu, start, start + WEEK, every_s=1800, **values)
-                    if host in week:
-                        lists += processes(gpu, *range(start, start + WEEK, 1800), every_s=1800)
-                devices.append(device(gpu))
-            fill(lake, rows, lists, devices=devices, host=host)
-        first = findings(lake, until="2026-11-26")
-        second = findings(lake, since="2026-11-27")
+    site = Recording()
+    for host in sorted(before | after):
+        rows, lists, devices = [], [], []
+        for gpu, value in ((f"GPU-{host}-w", util), (f"GPU-{host}-i", 0.0)):
+            for start, week in ((0, before), (WEEK, after)):
+                values = (
+                    (HELD | {"gpu_util_pct": value, "gpu_util_max_pct": value, "mem_used_bytes": 20 * GB})
+                    if host in week
+                    else FREE
+                )
+                rows += samples(gpu, start, start + WEEK, every_s=1800, **values)
+                if host in week:
+                    lists += processes(gpu, *range(start, start + WEEK, 1800), every_s=1800)
+            devices.append(device(gpu))
+        fill(site, rows, lists, devices=devices, host=host)
+    first = findings(site, until="2026-11-26")
+    second = findings(site, since="2026-11-27")
     ids = [_by_subject(found) for found in (first, second)]
     for found, named in zip((first, second), ids, strict=True):
         assert len({each.finding_id for each in found}) == len(named) == len(found)

@@ -13,6 +13,7 @@ from fallow.actors import Actor
 from fallow.clock import DAY_MS
 from tests.conftest import REPOSITORY
 from tests.findings.conftest import BUSY, DAY, HELD, HOUR, reviewed
+from tests.ledger.recording import Recording
 from tests.ledger.rows import device, fill, ms, processes, samples
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def busy(gpu: str, first_s: float, last_s: float) -> list[dict[str, Any]]:
     return samples(gpu, first_s, last_s, every_s=300, **BUSY)
 
 
-@pytest.fixture
-def two_weeks(lake: Lake) -> Lake:
+@pytest.fixture(scope="module")
+def two_weeks() -> Recording:
     """Ann idles in both weeks, bob in the first only, cy in the second only; dan came back in the second."""
     rows = held("a", 0, 2 * WEEK)
     rows += held("b", 0, 5 * HOUR) + busy("b", 5 * HOUR, 2 * WEEK)
@@ -71,14 +72,14 @@ def two_weeks(lake: Lake) -> Lake:
     rows += held("d", 0, WEEK + DAY) + busy("d", WEEK + DAY, 2 * WEEK)
     names = {"a": "ann", "b": "bob", "c": "cy", "d": "dan"}
     lists = [row for number, gpu in enumerate("abcd") for row in users(gpu, 0, 2 * WEEK, names[gpu], number + 1)]
-    return fill(lake, rows, lists)
+    return fill(Recording(), rows, lists)
 
 
 def by_holder(found: Review) -> dict[str | None, str]:
     return {each.holder: each.status for each in (*found.findings, *found.gone) if each.rule == "held"}
 
 
-def test_new_standing_closed_and_reversed(two_weeks: Lake) -> None:
+def test_new_standing_closed_and_reversed(two_weeks: Recording) -> None:
     found = reviewed(two_weeks, since="2026-11-29", until="2026-12-03")
     assert by_holder(found) == {"ann": "standing", "cy": "new", "dan": "reversed"}
     assert by_holder(reviewed(two_weeks, since="2026-11-27", until="2026-12-03")) == {
@@ -86,24 +87,25 @@ def test_new_standing_closed_and_reversed(two_weeks: Lake) -> None:
     }  # fmt: skip
 
 
-def test_what_is_gone_has_nothing_to_take_back_and_nothing_to_type(two_weeks: Lake) -> None:
+def test_what_is_gone_has_nothing_to_take_back_and_nothing_to_type(two_weeks: Recording) -> None:
     dan = next(each for each in reviewed(two_weeks, since="2026-11-29", until="2026-12-03").gone if each.rule == "held")
     assert (dan.holder, dan.reclaimable, dan.next_command) == ("dan", False, "")
     assert dan.notes == ("last week's finding was wrong: used again from 2026-11-28 00:00 UTC",)
 
 
-def test_without_a_week_before_everything_is_new(two_weeks: Lake) -> None:
+def test_without_a_week_before_everything_is_new(two_weeks: Recording) -> None:
     found = reviewed(two_weeks, until="2026-11-22")
     assert {each.status for each in found.findings} == {"new"}
     assert (found.gone, found.reversals) == ((), None)
 
 
-def test_a_suppressed_finding_is_hidden_until_it_expires(two_weeks: Lake) -> None:
+def test_a_suppressed_finding_is_hidden_until_it_expires(two_weeks: Recording, lake: Lake) -> None:
+    site = two_weeks.beside(lake)
     now_ms = ms(2 * WEEK)
-    first = reviewed(two_weeks)
+    first = reviewed(site)
     ann = next(each for each in first.shown if each.holder == "ann")
     record(
-        two_weeks,
+        lake,
         "suppress",
         [ann.finding_id],
         Actor("zoe"),
@@ -111,62 +113,63 @@ def test_a_suppressed_finding_is_hidden_until_it_expires(two_weeks: Lake) -> Non
         reason="standby",
         expires_ms=now_ms + DAY_MS,
     )
-    hidden = reviewed(two_weeks)
+    hidden = reviewed(site)
     assert [each.holder for each in hidden.suppressed] == ["ann"]
     assert ann.finding_id not in {each.finding_id for each in hidden.shown}
     assert hidden.suppressed[0].notes == ("2026-12-04 00:00 UTC, zoe: suppressed until 2026-12-05 00:00 UTC: standby",)
-    assert reviewed(two_weeks, later_ms=DAY_MS - 1).suppressed
-    back = reviewed(two_weeks, later_ms=DAY_MS)
+    assert reviewed(site, later_ms=DAY_MS - 1).suppressed
+    back = reviewed(site, later_ms=DAY_MS)
     assert back.suppressed == ()
     assert next(each.status for each in back.shown if each.holder == "ann") == ann.status
 
 
-def test_a_past_window_looks_the_same_whenever_it_is_asked_for(two_weeks: Lake) -> None:
+def test_a_past_window_looks_the_same_whenever_it_is_asked_for(two_weeks: Recording, lake: Lake) -> None:
     """A suppression holds for windows that end before it expires, and no command ends what may be gone."""
+    site = two_weeks.beside(lake)
     window = {"since": "2026-11-20", "until": "2026-11-26"}
-    ann = next(each for each in reviewed(two_weeks, **window).shown if each.holder == "ann")
-    record(two_weeks, "suppress", [ann.finding_id], Actor("zoe"), now_ms=ms(2 * WEEK), expires_ms=ms(3 * WEEK))
-    at_once, years_later = (reviewed(two_weeks, **window, later_ms=later) for later in (0, 1000 * DAY_MS))
+    ann = next(each for each in reviewed(site, **window).shown if each.holder == "ann")
+    record(lake, "suppress", [ann.finding_id], Actor("zoe"), now_ms=ms(2 * WEEK), expires_ms=ms(3 * WEEK))
+    at_once, years_later = (reviewed(site, **window, later_ms=later) for later in (0, 1000 * DAY_MS))
     assert at_once.findings == years_later.findings
     assert [each.holder for each in at_once.suppressed] == ["ann"]
     assert not any(" kill " in each.next_command for each in at_once.findings)
 
 
-def test_a_window_that_was_as_yet_open_knows_no_longer_spells_than_it_had_seen(lake: Lake) -> None:
+def test_a_window_that_was_as_yet_open_knows_no_longer_spells_than_it_had_seen(site: Recording) -> None:
     """At 00:40 the idle spell was 40 minutes old, though it went on for hours."""
-    fill(lake, held("a", 0, 6 * HOUR), users("a", 0, 6 * HOUR))
-    assert reviewed(lake, until="2026-11-20T00:40Z").findings == ()
-    (found,) = reviewed(lake, until="2026-11-20T01:30Z").findings
+    fill(site, held("a", 0, 6 * HOUR), users("a", 0, 6 * HOUR))
+    assert reviewed(site, until="2026-11-20T00:40Z").findings == ()
+    (found,) = reviewed(site, until="2026-11-20T01:30Z").findings
     assert found.evidence.numbers["longest_h"] == 1.5
 
 
-def test_ids_of_one_window_are_unique_also_where_a_holder_is_called_like_a_gpu(lake: Lake) -> None:
+def test_ids_of_one_window_are_unique_also_where_a_holder_is_called_like_a_gpu(site: Recording) -> None:
     rows = held("a", 0, 2 * HOUR) + [
         row | {"process_count": None, "mem_used_bytes": 2**34} for row in held("b", 0, 2 * HOUR)
     ]
-    fill(lake, rows, users("a", 0, 2 * HOUR, user="b"))
-    found = reviewed(lake).findings
+    fill(site, rows, users("a", 0, 2 * HOUR, user="b"))
+    found = reviewed(site).findings
     assert sorted((each.subject.partition("\0")[0], each.gpus) for each in found) == [("b", ("a",)), ("b", ("b",))]
     assert len({each.finding_id for each in found}) == 2
 
 
-def test_what_nobody_could_see_any_more_is_not_closed(lake: Lake) -> None:
+def test_what_nobody_could_see_any_more_is_not_closed(site: Recording) -> None:
     """Ann's host falls silent and bob's does not; bob's GPU is at work, and a card of his host is lost."""
-    fill(lake, held("a", 0, WEEK - HOUR), users("a", 0, WEEK - HOUR), devices=[device("a")], host="h1")
+    fill(site, held("a", 0, WEEK - HOUR), users("a", 0, WEEK - HOUR), devices=[device("a")], host="h1")
     rows = held("b", 0, 5 * HOUR) + busy("b", 5 * HOUR, 2 * WEEK) + held("c", 0, WEEK - HOUR)
     lists = users("b", 0, 2 * WEEK, "bob", 2) + users("c", 0, WEEK - HOUR, "cy", 3)
-    fill(lake, rows, lists, devices=[device("b"), device("c")], host="h2")
-    found = reviewed(lake, since="2026-11-27", until="2026-12-03")
+    fill(site, rows, lists, devices=[device("b"), device("c")], host="h2")
+    found = reviewed(site, since="2026-11-27", until="2026-12-03")
     gone = {each.holder: each for each in found.gone if each.rule == "held"}
     assert {name: each.status for name, each in gone.items()} == {"ann": "unseen", "bob": "closed", "cy": "unseen"}
     assert (gone["ann"].reclaimable, gone["ann"].next_command) == (False, "")
 
 
-def test_what_ended_on_a_host_that_was_seen_is_closed(lake: Lake) -> None:
+def test_what_ended_on_a_host_that_was_seen_is_closed(site: Recording) -> None:
     """A name without an entry in the inventory, such as a pod's, ends with its work."""
-    fill(lake, held("pod", 0, WEEK - HOUR), users("pod", 0, WEEK - HOUR), host="h1")
-    fill(lake, busy("b", 0, 2 * WEEK), devices=[device("b")], host="h1")
-    found = reviewed(lake, since="2026-11-27", until="2026-12-03")
+    fill(site, held("pod", 0, WEEK - HOUR), users("pod", 0, WEEK - HOUR), host="h1")
+    fill(site, busy("b", 0, 2 * WEEK), devices=[device("b")], host="h1")
+    found = reviewed(site, since="2026-11-27", until="2026-12-03")
     assert {each.status for each in found.gone if each.rule == "held"} == {"closed"}
 
 
@@ -181,22 +184,22 @@ def test_every_status_is_documented() -> None:
     ("said_h", "status"), [(-2, "standing"), (-1, "standing"), (-0.5, "acknowledged"), (1, "acknowledged")]
 )
 def test_who_said_that_gpus_are_released_is_taken_at_their_word_until_they_are_seen_held_again(
-    two_weeks: Lake, said_h: float, status: str
+    two_weeks: Recording, lake: Lake, said_h: float, status: str
 ) -> None:
     """What is held at the end was seen in the hour before it: a claim that is younger is not refuted."""
-    ann = next(each for each in reviewed(two_weeks).shown if each.holder == "ann")
+    site = two_weeks.beside(lake)
+    ann = next(each for each in reviewed(site).shown if each.holder == "ann")
     said_ms = ms(2 * WEEK + said_h * HOUR)
-    record(
-        two_weeks, "ack", [ann.finding_id], Actor("ann@example.org"), now_ms=said_ms, reason=RELEASED, channel="link 1"
-    )
-    after = next(each for each in reviewed(two_weeks).findings if each.finding_id == ann.finding_id)
+    record(lake, "ack", [ann.finding_id], Actor("ann@example.org"), now_ms=said_ms, reason=RELEASED, channel="link 1")
+    after = next(each for each in reviewed(site).findings if each.finding_id == ann.finding_id)
     assert after.status == (ann.status if status == "standing" else status)
     said = [note for note in after.notes if note.startswith("said released on ")]
     assert [note.endswith(" UTC, still held") for note in said] == ([True] if status == "standing" else [])
 
 
-def test_an_acknowledgement_for_another_reason_is_no_claim(two_weeks: Lake) -> None:
-    ann = next(each for each in reviewed(two_weeks).shown if each.holder == "ann")
-    record(two_weeks, "ack", [ann.finding_id], Actor("zoe"), now_ms=ms(2 * WEEK - DAY), reason="asked ann")
-    after = next(each for each in reviewed(two_weeks).findings if each.finding_id == ann.finding_id)
+def test_an_acknowledgement_for_another_reason_is_no_claim(two_weeks: Recording, lake: Lake) -> None:
+    site = two_weeks.beside(lake)
+    ann = next(each for each in reviewed(site).shown if each.holder == "ann")
+    record(lake, "ack", [ann.finding_id], Actor("zoe"), now_ms=ms(2 * WEEK - DAY), reason="asked ann")
+    after = next(each for each in reviewed(site).findings if each.finding_id == ann.finding_id)
     assert (after.status, [note for note in after.notes if "still held" in note]) == ("acknowledged", [])

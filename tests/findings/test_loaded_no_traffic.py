@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +11,6 @@ from analytics.rules.loaded_no_traffic import LOADED_NO_TRAFFIC
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu
 from tests.findings.scenarios.situations import train
-
-if TYPE_CHECKING:
-    from fallow.lake import Lake
 
 RULE = LOADED_NO_TRAFFIC
 DAY_MS = 86_400_000
@@ -30,11 +27,11 @@ def served(days: float, util: float = 50, **columns: Any) -> tuple[Fleet, Gpu]:
     return fleet, first
 
 
-def test_no_request_for_two_days(lake: Lake) -> None:
+def test_no_request_for_two_days() -> None:
     fleet, gpu = served(2)
     asked = np.where(fleet.between(-2), 0.0, 3.0)
     fleet.serving(gpu, model="llama-70b", **NOTHING | {"requests_per_s": asked})
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert (each.subject, each.holder, each.gpus, each.reclaimable_gpus) == (
         "llama-70b",
         "mlops",
@@ -51,25 +48,25 @@ def test_no_request_for_two_days(lake: Lake) -> None:
 
 @pytest.mark.parametrize(("hours", "fires"), [(23, False), (24, True)])
 @pytest.mark.parametrize("metrics", [True, False])
-def test_a_day_is_wanted(lake: Lake, hours: float, *, metrics: bool, fires: bool) -> None:
+def test_a_day_is_wanted(hours: float, *, metrics: bool, fires: bool) -> None:
     fleet, gpu = served(hours / 24)
     if metrics:
         fleet.serving(gpu, **NOTHING | {"requests_per_s": np.where(fleet.between(-hours / 24), 0.0, 3.0)})
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
 @pytest.mark.parametrize("column", list(NOTHING))
-def test_one_request_is_traffic(lake: Lake, column: str) -> None:
+def test_one_request_is_traffic(column: str) -> None:
     fleet, gpu = served(2)
     once = np.zeros(fleet.rows)
     once[-100] = 0.01
     fleet.serving(gpu, **NOTHING | {column: once})
-    assert found(RULE, fleet, lake) == []
+    assert found(RULE, fleet) == []
 
 
-def test_without_metrics_it_is_less_sure_and_only_looked_at(lake: Lake) -> None:
+def test_without_metrics_it_is_less_sure_and_only_looked_at() -> None:
     fleet, _ = served(2)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.subject == "by utilization: mlops"
     assert (
         "no metrics of the server itself: only its utilization suggests that it got no requests"
@@ -79,18 +76,18 @@ def test_without_metrics_it_is_less_sure_and_only_looked_at(lake: Lake) -> None:
     assert each.evidence.numbers["answered_share"] is None
 
 
-def test_gauges_alone_do_not_count_requests(lake: Lake) -> None:
+def test_gauges_alone_do_not_count_requests() -> None:
     """What runs at the moment of a scrape says nothing of the time between: utilization is asked."""
     fleet, gpu = served(2)
     fleet.serving(gpu, running_requests=0.0, waiting_requests=0.0)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.subject == "by utilization: mlops"
 
 
-def test_metrics_that_did_not_answer_leave_it_open(lake: Lake) -> None:
+def test_metrics_that_did_not_answer_leave_it_open() -> None:
     fleet, gpu = served(2, util=0)
     fleet.serving(gpu, ~fleet.between(-1.5, -1), **NOTHING)
-    assert found(RULE, fleet, lake) == []
+    assert found(RULE, fleet) == []
 
 
 @pytest.mark.parametrize(
@@ -102,44 +99,44 @@ def test_metrics_that_did_not_answer_leave_it_open(lake: Lake) -> None:
         {"pod": "llm-0", "namespace": "prod", "pod_labels": '{"role": "canary"}'},
     ],
 )
-def test_what_is_no_server_or_waits_on_purpose(lake: Lake, columns: dict[str, str]) -> None:
-    assert found(RULE, served(2, **columns)[0], lake) == []
+def test_what_is_no_server_or_waits_on_purpose(columns: dict[str, str]) -> None:
+    assert found(RULE, served(2, **columns)[0]) == []
 
 
 @pytest.mark.parametrize(
     "command", ["vllm", "VLLM::EngineCor", "sglang::schedul", "tritonserver", "text-generation", "ollama"]
 )
-def test_servers_by_their_commands(lake: Lake, command: str) -> None:
-    assert len(found(RULE, served(2, command=command)[0], lake)) == 1
+def test_servers_by_their_commands(command: str) -> None:
+    assert len(found(RULE, served(2, command=command)[0])) == 1
 
 
-def test_a_replica_of_a_busy_model_is_kept(lake: Lake) -> None:
+def test_a_replica_of_a_busy_model_is_kept() -> None:
     fleet = Fleet(3)
     first, second = fleet.host("h1", H100, 2)
     fleet.run(first, "mlops", util=80.0, command="vllm", mem_gb=60)
     fleet.run(second, "mlops", command="vllm", mem_gb=60)
     fleet.serving(first, model="llama", **NOTHING | {"requests_per_s": 4.0})
     fleet.serving(second, model="llama", **NOTHING)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert (each.gpus, each.reclaimable) == ((second.uuid,), False)
     assert "the same model has traffic elsewhere: this may be a spare replica" in each.confidence.failed
     assert each.next_command.startswith("ssh h1 nvidia-smi --query-compute-apps")
 
 
-def test_a_pod_and_what_brings_it_back(lake: Lake) -> None:
+def test_a_pod_and_what_brings_it_back() -> None:
     fleet, gpu = served(2, util=0, pod="llm-0", namespace="prod")
     fleet.serving(gpu, **NOTHING)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.next_command == "kubectl delete pod -n prod llm-0"
     assert "scale its owner to zero" in each.notes[0]
 
 
-def test_a_server_on_two_gpus_is_one_finding(lake: Lake) -> None:
+def test_a_server_on_two_gpus_is_one_finding() -> None:
     fleet = Fleet(3)
     gpus = fleet.host("h1", H100, 2)
     fleet.run(gpus, "mlops", command="sglang", mem_gb=60, one_process=True)
     for gpu in gpus:
         fleet.serving(gpu, model="llama", engine="sglang", **NOTHING)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.gpus == tuple(gpu.uuid for gpu in gpus)
     assert each.gpu_hours == pytest.approx(2 * 72)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,9 +13,6 @@ from analytics.workloads.cards import Demand, Offer, Shelf
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_40, A100_80, GB, H100, L40S, Fleet, Gpu
 from tests.findings.scenarios.situations import train
-
-if TYPE_CHECKING:
-    from fallow.lake import Lake
 
 RULE = MEMORY_OVERSIZED
 
@@ -30,11 +26,11 @@ def beside(other: object, days: float = 3) -> tuple[Fleet, Gpu]:
     return fleet, gpu
 
 
-def test_the_numbers_of_a_small_job(lake: Lake) -> None:
+def test_the_numbers_of_a_small_job() -> None:
     fleet, gpu = beside(A100_40, days=8)
     memory = np.where(fleet.between(2, 2 + 2 / 24), 30.0, 14.0)  # two of 192 hours: beyond the 98th percentile
     train(fleet, gpu, "ann", util=90.0, mem_gb=memory, job="7")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert (each.holder, each.job, each.gpus, each.gpu_hours) == ("ann", "slurm:7", (gpu.uuid,), pytest.approx(192))
     numbers = each.evidence.numbers
     assert numbers["mem_used_max_bytes"] == 30 * GB
@@ -53,46 +49,46 @@ def test_the_numbers_of_a_small_job(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(("need_gb", "fires"), [(37.34, True), (37.35, False)])
-def test_the_card_has_twice_the_need(lake: Lake, need_gb: float, *, fires: bool) -> None:
+def test_the_card_has_twice_the_need(need_gb: float, *, fires: bool) -> None:
     fleet, gpu = beside(L40S)
     train(fleet, gpu, "ann", util=50.0, mem_gb=need_gb)
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
 @pytest.mark.parametrize(("peak_gb", "fires"), [(34.35, True), (34.37, False)])
-def test_the_peak_fills_four_fifths_of_the_smaller_card(lake: Lake, peak_gb: float, *, fires: bool) -> None:
+def test_the_peak_fills_four_fifths_of_the_smaller_card(peak_gb: float, *, fires: bool) -> None:
     fleet, gpu = beside(A100_40, days=8)
     train(fleet, gpu, "ann", util=90.0, mem_gb=np.where(fleet.between(2, 2 + 1 / 24), peak_gb, 14.0))
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
 @pytest.mark.parametrize(("minutes", "fires"), [(0, False), (5, True)])
-def test_more_than_a_day_of_gpu_time_counts(lake: Lake, minutes: int, *, fires: bool) -> None:
+def test_more_than_a_day_of_gpu_time_counts(minutes: int, *, fires: bool) -> None:
     fleet, gpu = beside(A100_40)
     train(fleet, gpu, "ann", fleet.between(-1 - minutes / 1440), util=90.0, mem_gb=14)
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
 @pytest.mark.parametrize(("minutes", "fires"), [(60, False), (65, True)])
-def test_runs_count_from_61_minutes(lake: Lake, minutes: int, *, fires: bool) -> None:
+def test_runs_count_from_61_minutes(minutes: int, *, fires: bool) -> None:
     fleet = Fleet(0.5)
     when = fleet.between(0.25, 0.25 + minutes / 1440)
     for number, gpu in enumerate(fleet.host("h1", A100_80, 26)):
         train(fleet, gpu, "ann", when, util=90.0, mem_gb=14, job=f"{number}")
     train(fleet, fleet.host("h2", A100_40, 1), "bob", job="1002")
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
-def test_of_nearly_idle_work_the_other_rule_speaks(lake: Lake) -> None:
+def test_of_nearly_idle_work_the_other_rule_speaks() -> None:
     fleet, gpu = beside(A100_40)
     train(fleet, gpu, "ann", util=20.0, mem_gb=14)
-    assert found(RULE, fleet, lake) == []
+    assert found(RULE, fleet) == []
 
 
-def test_without_a_smaller_card_in_the_fleet_the_catalog_is_asked(lake: Lake) -> None:
+def test_without_a_smaller_card_in_the_fleet_the_catalog_is_asked() -> None:
     fleet, gpu = beside(None)
     train(fleet, gpu, "ann", util=90.0, mem_gb=14)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert (each.evidence.numbers["recommended_card"], each.evidence.numbers["recommended_in_fleet"]) == (
         "A100 SXM 40GB",
         0,
@@ -106,31 +102,29 @@ def test_without_a_smaller_card_in_the_fleet_the_catalog_is_asked(lake: Lake) ->
 
 
 @pytest.mark.parametrize(("gone_after_days", "in_fleet"), [(None, 1), (1.5, 0)])
-def test_a_card_that_has_left_the_fleet_is_none_to_move_to(
-    lake: Lake, gone_after_days: float | None, in_fleet: int
-) -> None:
+def test_a_card_that_has_left_the_fleet_is_none_to_move_to(gone_after_days: float | None, in_fleet: int) -> None:
     fleet, gpu = beside(A100_40)
     train(fleet, gpu, "ann", util=90.0, mem_gb=14)
     fleet.hosts[1].seen = fleet.between(0, gone_after_days) if gone_after_days else fleet.always
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.evidence.numbers["recommended_in_fleet"] == in_fleet
     assert (each.evidence.numbers["saving"] is None) == (not in_fleet)
 
 
-def test_works_of_one_holder_are_one_finding(lake: Lake) -> None:
+def test_works_of_one_holder_are_one_finding() -> None:
     fleet = Fleet(3)
     for host in ("h1", "h2"):
         for number, gpu in enumerate(fleet.host(host, A100_80, 2)):
             train(fleet, gpu, "ann", util=90.0, mem_gb=10 + number, job=f"{host[1]}{number}")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert (each.host, len(each.gpus), each.evidence.numbers["works"]) == ("h1+h2", 4, 4)
     assert each.evidence.numbers["mem_used_max_bytes"] == 11 * GB
 
 
-def test_days_of_peaks_are_stated(lake: Lake) -> None:
+def test_days_of_peaks_are_stated() -> None:
     fleet, gpu = beside(A100_40)
     train(fleet, gpu, "ann", util=90.0, mem_gb=14)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert "memory was observed on 3 days, 7 are needed: a rare step may need more" in each.confidence.failed
 
 

@@ -10,7 +10,7 @@ from tests.findings.conftest import BUSY, DAY, FREE, idle_findings, only
 from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples
 
 if TYPE_CHECKING:
-    from fallow.lake import Lake
+    from tests.ledger.recording import Recording
 
 WEEK = 7 * DAY
 EVERY_S = 600
@@ -25,21 +25,21 @@ def used(gpu: str, at_s: float, **values: object) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(WEEK - EVERY_S, 0), (WEEK, 1)])
-def test_it_takes_seven_observed_days(lake: Lake, seconds: int, count: int) -> None:
-    assert len(idle_findings(fill(lake, free("a", 0, seconds)))) == count
+def test_it_takes_seven_observed_days(site: Recording, seconds: int, count: int) -> None:
+    assert len(idle_findings(fill(site, free("a", 0, seconds)))) == count
 
 
-def test_time_that_nobody_watched_does_not_count(lake: Lake) -> None:
+def test_time_that_nobody_watched_does_not_count(site: Recording) -> None:
     rows = free("a", 0, 4 * DAY) + free("a", 6 * DAY, 8 * DAY)
-    assert idle_findings(fill(lake, rows)) == ()
-    fill(lake, free("a", 8 * DAY, 9 * DAY))
-    assert only(lake).rule == "never_used"
+    assert idle_findings(fill(site, rows)) == ()
+    fill(site, free("a", 8 * DAY, 9 * DAY))
+    assert only(site).rule == "never_used"
 
 
-def test_what_it_says(lake: Lake) -> None:
+def test_what_it_says(site: Recording) -> None:
     rows = free("a", power_w=60.0) + free("b", DAY, 8 * DAY, power_w=60.0)
-    fill(lake, rows, devices=[device("a"), device("b", model="NVIDIA L40S")])
-    found = only(lake)
+    fill(site, rows, devices=[device("a"), device("b", model="NVIDIA L40S")])
+    found = only(site)
     assert (found.gpus, found.host, found.holder, found.since_ms) == (("a", "b"), "h1", None, ms(0))
     assert (found.gpu_hours, found.reclaimable, found.simulated) == (336.0, True, False)
     assert found.energy_kwh == pytest.approx(0.06 * 336)
@@ -62,46 +62,46 @@ def test_what_it_says(lake: Lake) -> None:
         used("a", WEEK, process_count=None, gpu_util_pct=0.0, mem_used_bytes=2 * GB),
     ],
 )
-def test_one_use_ever_is_a_use(lake: Lake, trace: list[dict[str, Any]]) -> None:
+def test_one_use_ever_is_a_use(site: Recording, trace: list[dict[str, Any]]) -> None:
     rows = free("a", 0, WEEK) + trace + free("a", WEEK + EVERY_S, 3 * WEEK)
-    fill(lake, rows)
-    assert idle_findings(lake) == ()
-    assert idle_findings(lake, since="2026-12-01") == ()
+    fill(site, rows)
+    assert idle_findings(site) == ()
+    assert idle_findings(site, since="2026-12-01") == ()
 
 
-def test_as_of_a_day_before_its_first_use_it_was_never_used(lake: Lake) -> None:
-    fill(lake, free("a", 0, 8 * DAY) + used("a", 8 * DAY))
-    assert only(lake, until="2026-11-27").rule == "never_used"
-    assert idle_findings(lake) == ()
+def test_as_of_a_day_before_its_first_use_it_was_never_used(site: Recording) -> None:
+    fill(site, free("a", 0, 8 * DAY) + used("a", 8 * DAY))
+    assert only(site, until="2026-11-27").rule == "never_used"
+    assert idle_findings(site) == ()
 
 
 @pytest.mark.parametrize("health", ["ok", "lost"])
-def test_a_gpu_that_nobody_could_measure_is_unknown_not_unused(lake: Lake, health: str) -> None:
-    assert idle_findings(fill(lake, free("a", 0, 2 * WEEK, gpu_util_pct=None, health=health))) == ()
+def test_a_gpu_that_nobody_could_measure_is_unknown_not_unused(site: Recording, health: str) -> None:
+    assert idle_findings(fill(site, free("a", 0, 2 * WEEK, gpu_util_pct=None, health=health))) == ()
 
 
-def test_a_card_that_was_used_in_another_host_has_been_used(lake: Lake) -> None:
-    fill(lake, used("a", 0) + used("b", 0), host="old")
-    fill(lake, free("a", DAY, 9 * DAY) + free("c", DAY, 9 * DAY), host="new")
-    found = only(lake)
+def test_a_card_that_was_used_in_another_host_has_been_used(site: Recording) -> None:
+    fill(site, used("a", 0) + used("b", 0), host="old")
+    fill(site, free("a", DAY, 9 * DAY) + free("c", DAY, 9 * DAY), host="new")
+    found = only(site)
     assert (found.host, found.gpus) == ("new", ("c",))
 
 
-def test_a_reserved_gpu_without_a_process_is_unused_and_says_who_claims_it(lake: Lake) -> None:
-    found = only(fill(lake, free("a"), claims=[claim("a", DAY, None)]))
+def test_a_reserved_gpu_without_a_process_is_unused_and_says_who_claims_it(site: Recording) -> None:
+    found = only(fill(site, free("a"), claims=[claim("a", DAY, None)]))
     assert (found.holder, found.evidence.numbers["reserved_gpu_hours"]) == ("bob", 144.0)
 
 
-def test_a_gpu_that_was_lost_at_the_end_is_nothing_to_hand_out(lake: Lake) -> None:
+def test_a_gpu_that_was_lost_at_the_end_is_nothing_to_hand_out(site: Recording) -> None:
     lost = samples("a", WEEK, WEEK + DAY, every_s=EVERY_S, gpu_util_pct=None, process_count=None, health="lost")
-    assert not only(fill(lake, free("a") + lost)).reclaimable
+    assert not only(fill(site, free("a") + lost)).reclaimable
 
 
-def test_a_gpu_that_fell_silent_is_nothing_to_hand_out(lake: Lake) -> None:
-    fill(lake, free("a") + samples("b", WEEK, WEEK + DAY, every_s=EVERY_S, **BUSY), processes("b", WEEK))
-    assert not only(lake).reclaimable
+def test_a_gpu_that_fell_silent_is_nothing_to_hand_out(site: Recording) -> None:
+    fill(site, free("a") + samples("b", WEEK, WEEK + DAY, every_s=EVERY_S, **BUSY), processes("b", WEEK))
+    assert not only(site).reclaimable
 
 
-def test_only_gpus_seen_in_the_window_are_reported_for_it(lake: Lake) -> None:
-    fill(lake, free("a") + samples("b", 2 * WEEK, 2 * WEEK + DAY, every_s=EVERY_S, **BUSY))
-    assert idle_findings(lake, since="2026-12-04") == ()
+def test_only_gpus_seen_in_the_window_are_reported_for_it(site: Recording) -> None:
+    fill(site, free("a") + samples("b", 2 * WEEK, 2 * WEEK + DAY, every_s=EVERY_S, **BUSY))
+    assert idle_findings(site, since="2026-12-04") == ()

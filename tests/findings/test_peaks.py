@@ -11,14 +11,13 @@ from agent.nvml.ring import Timeline
 from analytics.rules.compute_oversized import COMPUTE_OVERSIZED
 from analytics.rules.memory_oversized import MEMORY_OVERSIZED
 from analytics.rules.mig_fit import MIG_FIT
-from tests.findings.one_rule import again
+from tests.findings.one_rule import found, found_in
 from tests.findings.scenarios.builder import H100, L40S, Fleet
 from tests.findings.scenarios.situations import train
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fallow.lake import Lake
     from tests.findings.scenarios.builder import Gpu
 
 SAMPLE_MS = 100
@@ -70,36 +69,35 @@ RECORDINGS = {"bursty": BURSTY, "small": SMALL, "flickering": FLICKERING, "rare"
 RULES = (COMPUTE_OVERSIZED, MEMORY_OVERSIZED, MIG_FIT)
 
 
-def verdicts(lake: Lake, interval_s: float, *, told: bool = True) -> dict[str, set[str]]:
+def verdicts(interval_s: float, *, told: bool = True) -> dict[str, set[str]]:
     """By recording the rules that find it, on H100s beside an L40S, in rows of this length."""
     fleet = Fleet(1.25, interval_s=interval_s)
     for gpu, (name, samples) in zip(fleet.host("h1", H100, len(RECORDINGS)), RECORDINGS.items(), strict=True):
         train(fleet, gpu, name, util=10.0, mem_gb=8, job=name)
         record(fleet, gpu, samples, sm_share=0.84, told=told)
     train(fleet, fleet.host("h2", L40S, 1), "bob", job="1002", mem_gb=8)
-    fleet.write(lake)
-    found = [each for rule in RULES for each in again(rule, lake)]
+    site = fleet.recording()
+    found = [each for rule in RULES for each in found_in(rule, site)]
     return {name: {each.rule for each in found if each.holder == name} for name in RECORDINGS}
 
 
 @pytest.mark.parametrize("interval_s", [1, 10, 30, 60])
-def test_the_verdict_does_not_depend_on_the_length_of_the_rows(lake: Lake, interval_s: int) -> None:
+def test_the_verdict_does_not_depend_on_the_length_of_the_rows(interval_s: int) -> None:
     small = {"compute_oversized", "mig_fit"}
-    assert verdicts(lake, interval_s) == {"bursty": set(), "small": small, "flickering": set(), "rare": small}
+    assert verdicts(interval_s) == {"bursty": set(), "small": small, "flickering": set(), "rare": small}
 
 
 @pytest.mark.parametrize("interval_s", [1, 10, 30, 60])
-def test_bare_means_of_long_rows_tell_nothing(lake: Lake, interval_s: int) -> None:
-    assert verdicts(lake, interval_s, told=False) == {name: set() for name in RECORDINGS}
+def test_bare_means_of_long_rows_tell_nothing(interval_s: int) -> None:
+    assert verdicts(interval_s, told=False) == {name: set() for name in RECORDINGS}
 
 
-def test_a_burst_is_said_of_what_is_small_all_the_same(lake: Lake) -> None:
+def test_a_burst_is_said_of_what_is_small_all_the_same() -> None:
     fleet = Fleet(1.25, interval_s=60)
     (gpu,) = fleet.host("h1", H100, 1)
     train(fleet, gpu, "ann", util=10.0, mem_gb=8)
     train(fleet, fleet.host("h2", L40S, 1), "bob", job="1002", mem_gb=8)
     record(fleet, gpu, RARE, sm_share=0.84)
-    fleet.write(lake)
-    (each,) = again(COMPUTE_OVERSIZED, lake)
+    (each,) = found(COMPUTE_OVERSIZED, fleet)
     numbers = each.evidence.numbers
     assert (numbers["gpu_util_p95_pct"], numbers["gpu_util_max_pct"]) == (5, 100)

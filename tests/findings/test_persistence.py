@@ -17,15 +17,15 @@ from analytics.states import IN_USE
 from analytics.workloads.persistence import IdleSpells, Persistence, idle_spells, outlook, spells_of
 from fallow.clock import HOUR_MS, MINUTE_MS
 from tests.conftest import REPOSITORY, run_python
-from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, reviewed
+from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, idle_findings
 from tests.lakes import made_lake
+from tests.ledger.recording import Recording
 from tests.ledger.rows import fill, load, ms, processes, samples
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from analytics.workloads.model import Finding
-    from fallow.lake import Lake
 
 Spell = tuple[str, str, float, bool]
 """User, GPU, length in hours, and whether use ended it."""
@@ -209,21 +209,21 @@ def lists(gpu: str, first_s: int, last_s: int, user: str = "ann") -> list[dict[s
     return processes(gpu, *range(first_s, last_s, 60), every_s=60, user=user)
 
 
-def found_spells(lake: Lake, until_s: float) -> list[tuple[str | None, float, bool, bool, bool, float]]:
-    frame = idle_spells(load(lake).stretches, ms(until_s))
+def found_spells(site: Recording, until_s: float) -> list[tuple[str | None, float, bool, bool, bool, float]]:
+    frame = idle_spells(load(site).stretches, ms(until_s))
     rows = frame.select("user", "length_ms", "ended", "ended_by_user", "is_last", "weight").rows()
     return [(user, length / HOUR_MS, *others) for user, length, *others in rows]
 
 
-def test_what_a_lakes_spells_are(lake: Lake) -> None:
+def test_what_a_lakes_spells_are(site: Recording) -> None:
     """One before any use, one that ended, one that unknown time follows, one that still runs."""
     rows = (
         held("a", 0, HOUR) + busy("a", HOUR, 2 * HOUR) + held("a", 2 * HOUR, 3 * HOUR) + busy("a", 3 * HOUR, 4 * HOUR)
     )
     rows += held("a", 4 * HOUR, 6 * HOUR) + held("a", 7 * HOUR, 8 * HOUR) + busy("a", 8 * HOUR, 9 * HOUR)
     rows += held("a", 9 * HOUR, 12 * HOUR)
-    fill(lake, rows, lists("a", 0, 12 * HOUR))
-    assert found_spells(lake, 12 * HOUR) == [
+    fill(site, rows, lists("a", 0, 12 * HOUR))
+    assert found_spells(site, 12 * HOUR) == [
         (None, 1.0, True, False, False, 1.0),
         ("ann", 1.0, True, True, False, 1.0),
         # a sample stands for up to three intervals, so that the gap begins two minutes later
@@ -233,31 +233,30 @@ def test_what_a_lakes_spells_are(lake: Lake) -> None:
     ]
 
 
-def test_what_the_next_user_does_is_not_the_user_coming_back(lake: Lake) -> None:
+def test_what_the_next_user_does_is_not_the_user_coming_back(site: Recording) -> None:
     rows = busy("a", 0, HOUR) + held("a", HOUR, 2 * HOUR) + samples("a", 2 * HOUR, 3 * HOUR, every_s=60, **FREE)
     rows += busy("a", 3 * HOUR, 4 * HOUR)
-    fill(lake, rows, lists("a", 0, 2 * HOUR) + lists("a", 3 * HOUR, 4 * HOUR, user="bob"))
-    assert found_spells(lake, 4 * HOUR) == [("ann", 2.0, True, False, False, 1.0)]
+    fill(site, rows, lists("a", 0, 2 * HOUR) + lists("a", 3 * HOUR, 4 * HOUR, user="bob"))
+    assert found_spells(site, 4 * HOUR) == [("ann", 2.0, True, False, False, 1.0)]
 
 
-def test_gpus_that_are_left_together_share_the_weight_of_one(lake: Lake) -> None:
+def test_gpus_that_are_left_together_share_the_weight_of_one(site: Recording) -> None:
     rows, users = [], []
     for gpu in "abcd":
         rows += busy(gpu, 0, HOUR) + held(gpu, HOUR, 3 * HOUR) + busy(gpu, 3 * HOUR, 4 * HOUR)
         users += lists(gpu, 0, 4 * HOUR, user="bob" if gpu == "d" else "ann")
-    fill(lake, rows, users)
-    weights = [(user, weight) for user, *_, weight in found_spells(lake, 4 * HOUR)]
+    fill(site, rows, users)
+    weights = [(user, weight) for user, *_, weight in found_spells(site, 4 * HOUR)]
     assert weights == [("ann", pytest.approx(1 / 3))] * 3 + [("bob", 1.0)]
 
 
-def held_findings(lake: Lake) -> dict[str, Finding]:
-    return {str(each.holder): each for each in reviewed(lake).findings if each.rule == "held"}
+def held_findings(site: Recording) -> dict[str, Finding]:
+    return {str(each.holder): each for each in idle_findings(site) if each.rule == "held"}
 
 
 @pytest.fixture(scope="module")
-def mornings(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def mornings() -> Recording:
     """Four weeks of two users: ann works for an hour from 06:00 every day, bob worked on the first day and never again."""
-    lake = made_lake(tmp_path_factory.mktemp("mornings") / "lake")
     rows, users = [], []
     for gpu, user, days in (("a", "ann", range(28)), ("b", "bob", range(1))):
         at = 0
@@ -267,10 +266,10 @@ def mornings(tmp_path_factory: pytest.TempPathFactory) -> Lake:
             at = six + HOUR
         rows += samples(gpu, at, 28 * DAY, every_s=600, **HELD)
         users += processes(gpu, *range(0, 28 * DAY, 600), every_s=600, user=user)
-    return fill(lake, rows, users)
+    return fill(Recording(), rows, users)
 
 
-def test_who_comes_every_morning_is_not_promised_to_stay_away(mornings: Lake) -> None:
+def test_who_comes_every_morning_is_not_promised_to_stay_away(mornings: Recording) -> None:
     found = held_findings(mornings)["ann"]
     assert found.confidence.grade == "low"
     assert found.evidence.numbers["stays_unused_probability"] < 0.05  # type: ignore[operator]  # it is a number
@@ -279,7 +278,7 @@ def test_who_comes_every_morning_is_not_promised_to_stay_away(mornings: Lake) ->
     assert said.endswith(": below 80 %, ask first")
 
 
-def test_who_has_been_away_for_four_weeks_stays_away(mornings: Lake) -> None:
+def test_who_has_been_away_for_four_weeks_stays_away(mornings: Recording) -> None:
     found = held_findings(mornings)["bob"]
     assert found.confidence.grade in ("high", "medium")
     assert found.evidence.numbers["stays_unused_probability"] > 0.9  # type: ignore[operator]  # it is a number
@@ -351,12 +350,12 @@ def judged(stretches: pl.DataFrame, until_ms: int) -> list[tuple[float, bool]]:
     ("first", "then", "ended"), [("ann", "bob", False), ("ann", "ann", True), (None, "bob", True), ("ann", None, True)]
 )
 def test_somebody_unknown_may_be_whoever_was_there_before(
-    lake: Lake, first: str | None, then: str | None, *, ended: bool
+    site: Recording, first: str | None, then: str | None, *, ended: bool
 ) -> None:
     fill(
-        lake,
+        site,
         busy("a", 0, HOUR) + samples("a", HOUR, 2 * HOUR, every_s=60, **FREE) + busy("a", 2 * HOUR, 3 * HOUR),
         (lists("a", 0, HOUR, first) if first else []) + (lists("a", 2 * HOUR, 3 * HOUR, then) if then else []),
     )
-    [(_, _, was_ended, by_user, *_)] = found_spells(lake, 3 * HOUR)
+    [(_, _, was_ended, by_user, *_)] = found_spells(site, 3 * HOUR)
     assert (was_ended, by_user) == (True, ended)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
@@ -11,9 +9,6 @@ from analytics.rules.preallocated import PREALLOCATED, CacheUse, bytes_per_param
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, Fleet, Gpu
 from tests.findings.scenarios.situations import serve
-
-if TYPE_CHECKING:
-    from fallow.lake import Lake
 
 RULE = PREALLOCATED
 TOTAL_GB = A100_80.mem_total_bytes / GB
@@ -29,10 +24,10 @@ def one(days: float = 3) -> tuple[Fleet, Gpu]:
     return fleet, gpu
 
 
-def test_the_numbers_of_jax(lake: Lake) -> None:
+def test_the_numbers_of_jax() -> None:
     fleet, gpu = one()
     fleet.run(gpu, "ann", fleet.between(BEGINS), util=30.0, mem_gb=0.75 * TOTAL_GB)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     numbers = each.evidence.numbers
     assert numbers["reserved_share_of_card"] == pytest.approx(0.75)
     assert numbers["mem_variation"] == pytest.approx(0)
@@ -50,39 +45,39 @@ def test_the_numbers_of_jax(lake: Lake) -> None:
         (0.955, True), (1.0, True),
     ],
 )  # fmt: skip
-def test_shares_that_frameworks_take(lake: Lake, share: float, *, fires: bool) -> None:
+def test_shares_that_frameworks_take(share: float, *, fires: bool) -> None:
     fleet, gpu = one()
     fleet.run(gpu, "ann", fleet.between(BEGINS), util=30.0, mem_gb=share * TOTAL_GB)
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
 @pytest.mark.parametrize(("spread_gb", "fires"), [(0.6, True), (0.7, False)])
-def test_flat_is_below_one_percent(lake: Lake, spread_gb: float, *, fires: bool) -> None:
+def test_flat_is_below_one_percent(spread_gb: float, *, fires: bool) -> None:
     fleet, gpu = one()
     beat = np.where(np.arange(fleet.rows) % 2, spread_gb, -spread_gb)  # its standard deviation is what it says
     fleet.run(gpu, "ann", fleet.between(BEGINS), util=30.0, mem_gb=0.75 * TOTAL_GB + beat)
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
 @pytest.mark.parametrize(("first_gb", "fires"), [(0.96 * 0.75, False), (0.98 * 0.75, True)])
-def test_what_a_framework_reserves_is_there_at_once(lake: Lake, first_gb: float, *, fires: bool) -> None:
+def test_what_a_framework_reserves_is_there_at_once(first_gb: float, *, fires: bool) -> None:
     """An allocator that takes what it needs grows in the first minutes; one that starts again has to be there at once each time."""
     fleet, gpu = one()
     grows = np.where(fleet.between(BEGINS, BEGINS + 1 / 24), first_gb * TOTAL_GB, 0.75 * TOTAL_GB)
     fleet.run(gpu, "ann", fleet.between(BEGINS), util=30.0, mem_gb=grows)
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
-def test_of_a_process_that_was_there_before_nobody_knows(lake: Lake) -> None:
+def test_of_a_process_that_was_there_before_nobody_knows() -> None:
     fleet, gpu = one()
     fleet.run(gpu, "ann", util=30.0, mem_gb=0.75 * TOTAL_GB)
-    assert found(RULE, fleet, lake) == []
+    assert found(RULE, fleet) == []
 
 
-def test_tensorflow_has_a_variable_of_its_own(lake: Lake) -> None:
+def test_tensorflow_has_a_variable_of_its_own() -> None:
     fleet, gpu = one()
     fleet.run(gpu, "ann", fleet.between(BEGINS), util=30.0, mem_gb=0.97 * TOTAL_GB)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.next_command == "export TF_FORCE_GPU_ALLOW_GROWTH=true"
 
 
@@ -95,8 +90,8 @@ def served(used: float, model: str) -> Fleet:
     return fleet
 
 
-def test_the_cache_says_what_is_needed(lake: Lake) -> None:
-    (each,) = found(RULE, served(0.1, "meta-llama/Llama-3.1-8B-Instruct"), lake)
+def test_the_cache_says_what_is_needed() -> None:
+    (each,) = found(RULE, served(0.1, "meta-llama/Llama-3.1-8B-Instruct"))
     numbers = each.evidence.numbers
     assert numbers["kv_cache_used_max_ratio"] == pytest.approx(0.1)
     assert numbers["weights_bytes"] == 16 * GB
@@ -110,15 +105,15 @@ def test_the_cache_says_what_is_needed(lake: Lake) -> None:
     assert "vLLM takes less with --gpu-memory-utilization 0.30" in each.notes
 
 
-def test_a_name_without_a_size_leaves_the_need_unknown(lake: Lake) -> None:
-    (each,) = found(RULE, served(0.1, "our-model"), lake)
+def test_a_name_without_a_size_leaves_the_need_unknown() -> None:
+    (each,) = found(RULE, served(0.1, "our-model"))
     assert each.evidence.numbers["mem_need_bytes"] is None
     assert "the need is not known: the name our-model does not say how large the weights are" in each.confidence.failed
 
 
 @pytest.mark.parametrize(("used", "fires"), [(0.89, True), (0.91, False)])
-def test_a_full_cache_is_no_reserve(lake: Lake, used: float, *, fires: bool) -> None:
-    assert bool(found(RULE, served(used, "Llama-3.1-8B"), lake)) == fires
+def test_a_full_cache_is_no_reserve(used: float, *, fires: bool) -> None:
+    assert bool(found(RULE, served(used, "Llama-3.1-8B"))) == fires
 
 
 @pytest.mark.parametrize(

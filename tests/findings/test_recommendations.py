@@ -33,7 +33,7 @@ from analytics.workloads.model import Confidence, Evidence, Finding
 from analytics.workloads.reclaimable import MARGIN, MARGINS, Reclaimable, reclaimable, what_if_reserve
 from analytics.workloads.waste import HELD_IDLE, NEVER_USED, PRECEDENCE, SURPLUS
 from fallow.clock import parse_day_ms
-from tests.findings.conftest import FREE, HELD, reviewed
+from tests.findings.conftest import FREE, HELD, Site, reviewed
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
 from tests.in_process import run_in_process
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fallow.lake import Lake
+    from tests.ledger.recording import Recording
 
 HOUR, DAY = 3600, 86_400
 WINDOWS = (("2026-11-13", None), ("2026-11-18", "2026-11-18"), ("2026-11-12", "2026-11-15"))
@@ -162,7 +163,7 @@ def test_where_nothing_is_known_to_save_the_first_page_has_what_to_look_at(simul
     assert str(unsure.headline).startswith("No decision is known to save something in this window.")
 
 
-def test_short_pauses_are_no_recommendation(lake: Lake) -> None:
+def test_short_pauses_are_no_recommendation(site: Recording) -> None:
     """Ann's GPU rests for forty minutes of each hour, waste that nobody can act on, and then for three hours."""
     busy = {"gpu_util_pct": 90.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
     rows = []
@@ -170,20 +171,20 @@ def test_short_pauses_are_no_recommendation(lake: Lake) -> None:
         rows += samples("a", hour * HOUR, hour * HOUR + 1200, every_s=300, **busy)
         rows += samples("a", hour * HOUR + 1200, (hour + 1) * HOUR, every_s=300, **HELD)
     rows += samples("a", 26 * HOUR, 29 * HOUR, every_s=300, **HELD)
-    fill(lake, rows, processes("a", *range(0, 29 * HOUR, 300), every_s=300, user="ann", pid=1), devices=[device("a")])
-    found = reviewed(lake)
+    fill(site, rows, processes("a", *range(0, 29 * HOUR, 300), every_s=300, user="ann", pid=1), devices=[device("a")])
+    found = reviewed(site)
     recommendations = recommendations_in(decide(found, Deadlines(1, 5, 10, (), UTC)), found.context.inside.stretches)
     (held,) = (each for each in recommendations.listed if each.gpu_ms > 0)
     assert held.gpu_ms == pytest.approx((3 * HOUR + 2400) * 1000, rel=0.05)
     assert recommendations.waste.not_actionable_ms == pytest.approx(25 * 2400 * 1000, rel=0.05)
 
 
-def test_where_no_user_is_known_operators_act_with_whoever_was_given_the_gpu(lake: Lake) -> None:
+def test_where_no_user_is_known_operators_act_with_whoever_was_given_the_gpu(site: Recording) -> None:
     """A pod's namespace says whom to ask, though neither processes nor a user were read."""
     idle = {"gpu_util_pct": 0.0, "mem_used_bytes": 30 * 2**30, "gpu_util_coverage_ratio": 1.0}
     pod = claim("a", 0, None, None, "nlp/notebook-7f") | {"account": "nlp", "scheduler": "kubernetes"}
-    fill(lake, samples("a", 0, 29 * HOUR, every_s=300, **idle), claims=[pod], devices=[device("a")])
-    found = reviewed(lake)
+    fill(site, samples("a", 0, 29 * HOUR, every_s=300, **idle), claims=[pod], devices=[device("a")])
+    found = reviewed(site)
     listed = recommendations_in(decide(found, Deadlines(1, 5, 10, (), UTC)), found.context.inside.stretches).listed
     (held,) = (each for each in listed if each.gpus_now == ("a",))
     assert (held.owner, held.holder) == (OPERATORS, None)
@@ -213,7 +214,7 @@ def test_what_next_week_needs_is_kept_and_the_rest_is_one_derivation(simulated: 
         assert [each.margin for each in pool.reserves] == list(MARGINS)
 
 
-def test_hosts_that_jobs_need_whole_are_not_broken(lake: Lake) -> None:
+def test_hosts_that_jobs_need_whole_are_not_broken(site: Recording) -> None:
     """Two hosts of eight: jobs on all of h1 for two days of nine, and now two GPUs are idle on each; one host may be broken, not both."""
     busy = {"gpu_util_pct": 90.0, "process_count": 1, "gpu_util_coverage_ratio": 1.0}
     job = {"every_s": 300, "user": "ann", "pid": 1, "slurm_job_id": "7"}
@@ -226,8 +227,8 @@ def test_hosts_that_jobs_need_whole_are_not_broken(lake: Lake) -> None:
             rows += samples(gpu, last, 9 * DAY, every_s=300, **busy)
             lists += processes(gpu, *range(0, first, 300), **job)
             lists += processes(gpu, *range(last, 9 * DAY, 300), **(job | {"slurm_job_id": gpu}))
-        fill(lake, rows, lists, devices=[device(gpu, pool="train") for gpu in own], host=host)
-    (pool,) = reclaimable(reviewed(lake, since="2d").context).pools
+        fill(site, rows, lists, devices=[device(gpu, pool="train") for gpu in own], host=host)
+    (pool,) = reclaimable(reviewed(site, since="2d").context).pools
     assert (pool.idle_now, pool.reserve, pool.broken_blocks, pool.safe) == (4, 0, 2, 2)
     assert {gpu.partition("-")[0] for gpu in pool.safe_gpus} == {"h1"}
 
@@ -237,8 +238,8 @@ LOST = {"gpu_util_pct": None, "process_count": None, "health": "lost"}
 
 
 def host_of_eight(
-    lake: Lake, host: str, busy: int, days: float, *, pool: str = "x", lost_for: float | None = None
-) -> Lake:
+    site: Site, host: str, busy: int, days: float, *, pool: str = "x", lost_for: float | None = None
+) -> Site:
     """Ann works on the first `busy` of them all the time; where it is said, they are lost for the last hours or, with 0, silent."""
     last = days * DAY if lost_for is None else days * DAY - (lost_for or 3) * HOUR
     rows, lists = [], []
@@ -247,19 +248,19 @@ def host_of_eight(
         rows += samples(gpu, 0, last, every_s=300, **(AT_WORK if place < busy else FREE))
         rows += samples(gpu, last, days * DAY, every_s=300, **LOST) if lost_for else []
         lists += processes(gpu, *range(0, int(last), 300), every_s=300, user="ann", pid=1) if place < busy else []
-    return fill(lake, rows, lists, devices=[device(f"{host}-{place}", pool=pool) for place in range(8)], host=host)
+    return fill(site, rows, lists, devices=[device(f"{host}-{place}", pool=pool) for place in range(8)], host=host)
 
 
 @pytest.mark.parametrize("lost_for", [3, 0], ids=["out of order", "silent"])
-def test_work_of_gpus_that_fell_out_is_still_to_be_done(lake: Lake, lost_for: float) -> None:
+def test_work_of_gpus_that_fell_out_is_still_to_be_done(site: Recording, lost_for: float) -> None:
     """Nine of sixteen were needed at once; of the eight that are left none can go."""
-    host_of_eight(lake, "h1", 2, 9)
-    host_of_eight(lake, "h2", 7, 9, lost_for=lost_for)
-    (pool,) = reclaimable(reviewed(lake, since="2d").context).pools
+    host_of_eight(site, "h1", 2, 9)
+    host_of_eight(site, "h2", 7, 9, lost_for=lost_for)
+    (pool,) = reclaimable(reviewed(site, since="2d").context).pools
     assert (pool.gpus, pool.missing, pool.idle_now, pool.safe) == (8, 8, 6, 0)
 
 
-def test_free_gpus_go_before_those_that_somebody_holds(lake: Lake) -> None:
+def test_free_gpus_go_before_those_that_somebody_holds(site: Recording) -> None:
     """H1 has the most idle GPUs, four of them held by bob; the free ones of both hosts are enough."""
     for host, free, held in (("h1", 2, 4), ("h2", 4, 0)):
         rows, lists = [], []
@@ -268,8 +269,8 @@ def test_free_gpus_go_before_those_that_somebody_holds(lake: Lake) -> None:
             gpu, whom = f"{host}-{place}", {"user": "bob" if look is HELD else "ann", "pid": 1}
             rows += samples(gpu, 0, 9 * DAY, every_s=300, **look)
             lists += [] if look is FREE else processes(gpu, *range(0, 9 * DAY, 300), every_s=300, **whom)
-        fill(lake, rows, lists, devices=[device(f"{host}-{place}", pool="x") for place in range(8)], host=host)
-    (pool,) = reclaimable(reviewed(lake, since="2d").context).pools
+        fill(site, rows, lists, devices=[device(f"{host}-{place}", pool="x") for place in range(8)], host=host)
+    (pool,) = reclaimable(reviewed(site, since="2d").context).pools
     assert pool.idle_now == 10
     first = pool.safe_gpus[:6]
     assert set(first) == {"h1-0", "h1-1", *(f"h2-{place}" for place in range(4))}
@@ -300,9 +301,9 @@ def test_what_moved_is_decided_where_it_is(lake: Lake) -> None:
     assert [each.action for each in whole.recommendations(ann, whole.part(ann)).listed if each.action == "return"] == []
 
 
-def test_where_all_fell_silent_nothing_is_safe(lake: Lake) -> None:
-    host_of_eight(lake, "h1", 2, 9)
-    found = reclaimable(reviewed(lake, "2026-11-25", "2026-11-30", later_ms=3 * DAY * 1000).context)
+def test_where_all_fell_silent_nothing_is_safe(site: Recording) -> None:
+    host_of_eight(site, "h1", 2, 9)
+    found = reclaimable(reviewed(site, "2026-11-25", "2026-11-30", later_ms=3 * DAY * 1000).context)
     assert (found.unseen_since_ms, found.pools, found.is_known) == (T0 + 9 * DAY * 1000, (), False)
 
 

@@ -15,7 +15,6 @@ from analytics.workloads.packing import packings
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
-from tests.lakes import made_lake
 
 H100_HOURLY, HOURS = 6.88, 72
 
@@ -29,15 +28,13 @@ def move(holder: str, gpus: tuple[str, ...], saving: float | None, failed: int =
 
 
 @pytest.fixture(scope="module")
-def three_small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Context, tuple[str, ...]]:
+def three_small() -> tuple[Context, tuple[str, ...]]:
     """Three H100s with work for a seventh each: one card would hold all, and two come free."""
-    lake = made_lake(tmp_path_factory.mktemp("small"))
     fleet = Fleet(3)
     gpus = fleet.host("h1", H100, 3)
     for number, gpu in enumerate(gpus):
         train(fleet, gpu, f"user{number}", util=13.0, sm=11.5, mem_gb=8, job=str(number))
-    fleet.write(lake)
-    return context_of(lake), tuple(each.uuid for each in gpus)
+    return context_of(fleet.recording()), tuple(each.uuid for each in gpus)
 
 
 def test_the_larger_saving_of_equally_sure_ways_is_chosen(three_small: tuple[Context, tuple[str, ...]]) -> None:

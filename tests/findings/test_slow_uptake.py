@@ -13,7 +13,6 @@ from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu
 from tests.findings.scenarios.situations import train
 
 if TYPE_CHECKING:
-    from fallow.lake import Lake
     from tests.findings.scenarios.builder import Mask
 
 RULE = SLOW_UPTAKE
@@ -40,9 +39,9 @@ def grid(days: float = 24) -> Fleet:
     return Fleet(days, interval_s=1800)
 
 
-def test_nobody_has_used_them(lake: Lake) -> None:
+def test_nobody_has_used_them() -> None:
     fleet, gpus = added(10)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     numbers = each.evidence.numbers
     assert (each.host, each.gpus) == ("h2", tuple(gpu.uuid for gpu in gpus))
     assert each.subject == f"added {utc_day(T_END - 10 * DAY_MS)}"
@@ -54,43 +53,43 @@ def test_nobody_has_used_them(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(("days", "fires"), [(6.9, False), (7.1, True)])
-def test_first_use_after_a_week(lake: Lake, days: float, *, fires: bool) -> None:
+def test_first_use_after_a_week(days: float, *, fires: bool) -> None:
     fleet, _ = added(12, grid().between(-12 + days))
-    there = found(RULE, fleet, lake)
+    there = found(RULE, fleet)
     assert bool(there) == fires
     for each in there:
         assert each.evidence.numbers["first_use_after_h"] == pytest.approx(7.1 * 24, abs=0.5)
 
 
 @pytest.mark.parametrize(("hours", "fires"), [(11, True), (13, False)])
-def test_the_ramp_to_half_of_the_fleet(lake: Lake, hours: float, *, fires: bool) -> None:
+def test_the_ramp_to_half_of_the_fleet(hours: float, *, fires: bool) -> None:
     fleet, _ = added(18, grid().daily(0, hours))
-    there = found(RULE, fleet, lake)
+    there = found(RULE, fleet)
     assert bool(there) == fires
     for each in there:
         assert each.evidence.numbers["ramp_after_days"] is None
         assert each.evidence.numbers["active_share_since"] == pytest.approx(11 / 24, rel=0.05)
 
 
-def test_a_ramp_is_not_judged_within_two_weeks(lake: Lake) -> None:
-    assert found(RULE, added(13, grid().daily(0, 2))[0], lake) == []
+def test_a_ramp_is_not_judged_within_two_weeks() -> None:
+    assert found(RULE, added(13, grid().daily(0, 2))[0]) == []
 
 
-def test_a_fleet_that_rests_is_no_measure(lake: Lake) -> None:
-    assert found(RULE, added(18, grid().daily(0, 2), fleet_work=False)[0], lake) == []
+def test_a_fleet_that_rests_is_no_measure() -> None:
+    assert found(RULE, added(18, grid().daily(0, 2), fleet_work=False)[0]) == []
 
 
-def test_what_was_there_from_the_start_is_not_new(lake: Lake) -> None:
-    assert found(RULE, added(23.5)[0], lake) == []
+def test_what_was_there_from_the_start_is_not_new() -> None:
+    assert found(RULE, added(23.5)[0]) == []
 
 
-def test_uptake_that_was_over_before_the_window_is_history(lake: Lake) -> None:
+def test_uptake_that_was_over_before_the_window_is_history() -> None:
     fleet, _ = added(20, grid().between(-10))
-    assert len(found(RULE, fleet, lake)) == 1
-    assert found(RULE, fleet, lake, since="2026-11-14") == []
+    assert len(found(RULE, fleet)) == 1
+    assert found(RULE, fleet, since="2026-11-14") == []
 
 
-def test_gpus_that_came_on_two_days_are_two_findings(lake: Lake) -> None:
+def test_gpus_that_came_on_two_days_are_two_findings() -> None:
     fleet, gpus = added(12)
     gpus[0].absent(fleet.between(0, -9))
-    assert [each.evidence.numbers["gpus_added"] for each in found(RULE, fleet, lake)] == [1, 1]
+    assert [each.evidence.numbers["gpus_added"] for each in found(RULE, fleet)] == [1, 1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -19,9 +18,6 @@ from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from tests.findings.one_rule import found
 from tests.findings.scenarios.builder import H100, L40S, Fleet
 from tests.findings.scenarios.situations import train
-
-if TYPE_CHECKING:
-    from fallow.lake import Lake
 
 RULE = STANDING_SURPLUS
 HALF_HOUR = 1800
@@ -70,12 +66,12 @@ def test_a_tail_joins_what_it_reaches() -> None:
     assert hours == [("a", 0, 2.5), ("a", 3, 4.5), ("b", 2, 3.5)]
 
 
-def test_the_reserve_by_its_formula(lake: Lake) -> None:
+def test_the_reserve_by_its_formula() -> None:
     fleet = Fleet(15, interval_s=HALF_HOUR)
     gpus = [*fleet.host("h1", H100, 8), *fleet.host("h2", H100, 8)]
     train(fleet, gpus[:3], "ann")
     train(fleet, gpus[3:5], "ann", fleet.daily(10, 14), job="1002")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     numbers = each.evidence.numbers
     assert (numbers["pool_gpus"], numbers["needed_at_once_gpus"], numbers["history_days"]) == (16, 5, 15)
     assert numbers["surplus_gpus"] == 16 - math.ceil(5 * 1.15 * (1 + 1 / 15)) == 9
@@ -90,47 +86,47 @@ def test_the_reserve_by_its_formula(lake: Lake) -> None:
     assert each.gpu_hours == pytest.approx(9 * 15 * 24)
 
 
-def test_a_whole_host_is_named(lake: Lake) -> None:
+def test_a_whole_host_is_named() -> None:
     fleet = Fleet(15, interval_s=HALF_HOUR)
     first, _ = fleet.host("h1", H100, 8), fleet.host("h2", H100, 8)
     train(fleet, first[:2], "ann")
     train(fleet, first[2:], "ann", fleet.between(0, 0.5), job="1002")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert "h2 8" in str(each.evidence.numbers["surplus_blocks"])
     assert each.notes == ("1 host could go as a whole: h2",)
 
 
-def test_production_is_judged_by_a_higher_quantile(lake: Lake) -> None:
+def test_production_is_judged_by_a_higher_quantile() -> None:
     fleet = Fleet(15, interval_s=HALF_HOUR)
     gpus = [*fleet.host("h1", H100, 8, pool="production"), *fleet.host("h2", L40S, 8, pool="train")]
     for eight in (gpus[:8], gpus[8:]):
         train(fleet, eight[:2], "ann")
         train(fleet, eight[2:7], "bob", fleet.every(48, 1), job="1002")  # 3 % of the hours with their half hour after
-    assert [each.subject for each in found(RULE, fleet, lake)] == ["train: NVIDIA L40S"]
+    assert [each.subject for each in found(RULE, fleet)] == ["train: NVIDIA L40S"]
 
 
 @pytest.mark.parametrize(("number", "fires"), [(7, False), (8, True)])
-def test_a_pool_of_less_than_a_host_has_no_reserve(lake: Lake, number: int, *, fires: bool) -> None:
+def test_a_pool_of_less_than_a_host_has_no_reserve(number: int, *, fires: bool) -> None:
     fleet = Fleet(8, interval_s=HALF_HOUR)
     train(fleet, fleet.host("h1", H100, number)[0], "ann")
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
-def test_hours_that_nobody_saw_are_no_history(lake: Lake) -> None:
+def test_hours_that_nobody_saw_are_no_history() -> None:
     fleet = Fleet(10, interval_s=HALF_HOUR)
     first, second = fleet.host("h1", H100, 8), fleet.host("h2", H100, 8)
     train(fleet, first[:2], "ann")
     second[0].host.outage(fleet.between(2, 6))
-    assert found(RULE, fleet, lake) == []
+    assert found(RULE, fleet) == []
 
 
-def test_a_surplus_that_unknown_time_may_hide_is_not_sure(lake: Lake) -> None:
+def test_a_surplus_that_unknown_time_may_hide_is_not_sure() -> None:
     fleet = Fleet(15, interval_s=HALF_HOUR)
     gpus = [gpu for number in range(4) for gpu in fleet.host(f"h{number}", H100, 8)]
     train(fleet, gpus[:20], "ann")
     for gpu in gpus[-3:]:
         gpu.absent(fleet.every(24, 6))
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.evidence.numbers["surplus_gpus"] == 32 - math.ceil(20 * 1.15 * 16 / 15) == 7
     (said,) = [failure for failure in each.confidence.failed if "unobserved" in failure]
     assert said == f"if unobserved time counts as need, only {32 - math.ceil(23 * 1.15 * 16 / 15)} of 7 remain"
@@ -158,7 +154,7 @@ def test_of_a_pool_that_never_changed_next_week_is_this_one() -> None:
     assert next_week(20, [10.0] * 35) == (20 - math.ceil(10 * 1.15 * 29 / 28), 10)
 
 
-def test_a_week_that_took_more_than_was_foreseen_can_come_again() -> None:
+def test_a_week_that_took_more_than_was_foreseen_can_come_found_in() -> None:
     low, high = next_week(40, [10.0] * 20 + [18.0] * 2 + [10.0] * 13)
     # the estimate has seen 18 by now; it was 8 too low once, and is 8 too high where the two days have passed
     assert (low, high) == (40 - 26, 40 - 10)
@@ -184,21 +180,21 @@ def test_next_week_is_inside_in_nine_of_ten_weeks() -> None:
     assert np.mean(held) >= 0.9
 
 
-def test_held_gpus_are_surplus_and_not_free(lake: Lake) -> None:
+def test_held_gpus_are_surplus_and_not_free() -> None:
     fleet = Fleet(8, interval_s=HALF_HOUR)
     gpus = fleet.host("h1", H100, 8)
     train(fleet, gpus[:2], "ann")
     fleet.run(gpus[2:], "bob", mem_gb=5)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert (len(each.gpus), each.reclaimable_gpus, each.evidence.numbers["surplus_free_now_gpus"]) == (5, (), 0)
 
 
-def test_last_weeks_estimate_is_held_against_what_was_needed_since(lake: Lake) -> None:
+def test_last_weeks_estimate_is_held_against_what_was_needed_since() -> None:
     fleet = Fleet(15, interval_s=HALF_HOUR)
     gpus = fleet.host("h1", H100, 8) + fleet.host("h2", H100, 8)
     train(fleet, gpus[:4], "ann")
     train(fleet, gpus[4], "bob", fleet.between(-3, -2), job="1002")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     numbers = each.evidence.numbers
     # eight days were known then
     assert numbers["backtest_enough_gpus"] == math.ceil(4 * 1.15 * (1 + 1 / 8)) == 6
@@ -212,41 +208,41 @@ def test_last_weeks_estimate_is_held_against_what_was_needed_since(lake: Lake) -
 
 
 @pytest.mark.parametrize(("hours", "holds"), [(7.5, True), (8.5, False)])
-def test_an_estimate_that_did_not_hold_says_so(lake: Lake, hours: float, *, holds: bool) -> None:
+def test_an_estimate_that_did_not_hold_says_so(hours: float, *, holds: bool) -> None:
     """5 % of a week is 8.4 hours; half an hour after work still counts as need."""
     fleet = Fleet(15, interval_s=HALF_HOUR)
     gpus = [gpu for number in range(3) for gpu in fleet.host(f"h{number}", H100, 8)]
     train(fleet, gpus[:4], "ann")
     train(fleet, gpus[4:14], "bob", fleet.between(-3, -3 + (hours - 0.5) / 24), job="1002")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     said = [failure for failure in each.confidence.failed if failure.startswith("last week's estimate did not hold")]
     assert bool(said) != holds
     if said:
         assert said[0].endswith("6 GPUs should have been enough, but more were needed at once in 9 of 168 hours since")
 
 
-def test_without_a_week_before_the_last_there_is_no_back_test(lake: Lake) -> None:
+def test_without_a_week_before_the_last_there_is_no_back_test() -> None:
     fleet = Fleet(13, interval_s=HALF_HOUR)
     train(fleet, fleet.host("h1", H100, 8)[:2], "ann")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.evidence.numbers["backtest_hours"] is None
     assert "no back-test: it needs 14 days in which the pool was observed" in evidence(each)
 
 
-def test_a_week_that_nobody_saw_tests_nothing(lake: Lake) -> None:
+def test_a_week_that_nobody_saw_tests_nothing() -> None:
     fleet = Fleet(22, interval_s=HALF_HOUR)
     gpus = fleet.host("h1", H100, 8)
     train(fleet, gpus[:2], "ann")
     gpus[0].host.outage(fleet.between(-4, -3))
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.evidence.numbers["backtest_hours"] is None
 
 
-def test_cards_that_came_within_the_week_are_no_surplus_of_then(lake: Lake) -> None:
+def test_cards_that_came_within_the_week_are_no_surplus_of_then() -> None:
     fleet = Fleet(15, interval_s=HALF_HOUR)
     gpus = fleet.host("h1", H100, 8) + fleet.host("h2", H100, 8)
     train(fleet, gpus[:4], "ann")
     for gpu in gpus[8:]:
         gpu.absent(fleet.between(0, -4))
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert (each.evidence.numbers["pool_gpus"], each.evidence.numbers["backtest_surplus_gpus"]) == (16, 2)

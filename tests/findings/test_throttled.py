@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.findings.one_rule import of_rule, only_of
 from tests.findings.scenarios.builder import H100, Fleet
-
-if TYPE_CHECKING:
-    from fallow.lake import Lake
 
 RULE = "throttled"
 
@@ -24,8 +19,8 @@ def fleet_of(*, util: float = 95.0, power_w: float | None = None, days: float = 
     return fleet
 
 
-def test_heat_in_numbers_and_where_to_look(lake: Lake) -> None:
-    found = only_of(RULE, fleet_of(sw_thermal=0.5), lake)
+def test_heat_in_numbers_and_where_to_look() -> None:
+    found = only_of(RULE, fleet_of(sw_thermal=0.5))
     assert (found.subject, found.gpus, found.host, found.holder) == ("heat", ("GPU-h1-0",), "h1", "ann")
     numbers = found.evidence.numbers
     assert numbers["throttled_share_of_active_time"] == pytest.approx(0.5, abs=0.01)
@@ -38,8 +33,8 @@ def test_heat_in_numbers_and_where_to_look(lake: Lake) -> None:
 
 @pytest.mark.parametrize("cause", ["sw_thermal", "hw_thermal", "sync_boost"])
 @pytest.mark.parametrize(("share", "count"), [(0.09, 0), (0.11, 1)])
-def test_more_than_a_tenth_of_the_active_time(lake: Lake, cause: str, share: float, count: int) -> None:
-    assert len(of_rule(RULE, fleet_of(**{cause: share}), lake)) == count
+def test_more_than_a_tenth_of_the_active_time(cause: str, share: float, count: int) -> None:
+    assert len(of_rule(RULE, fleet_of(**{cause: share}))) == count
 
 
 @pytest.mark.parametrize(
@@ -52,24 +47,22 @@ def test_more_than_a_tenth_of_the_active_time(lake: Lake, cause: str, share: flo
         (600.0, 0.7, ["cap"]),  # clocks 28 % lower
     ],
 )
-def test_a_cap_at_full_load_is_normal_and_a_brake_is_not(
-    lake: Lake, power_w: float, share: float, subjects: list[str]
-) -> None:
-    found = of_rule(RULE, fleet_of(power_w=power_w, power_cap=share), lake)
+def test_a_cap_at_full_load_is_normal_and_a_brake_is_not(power_w: float, share: float, subjects: list[str]) -> None:
+    found = of_rule(RULE, fleet_of(power_w=power_w, power_cap=share))
     assert [each.subject for each in found] == subjects
     assert all(each.confidence.failed for each in found)
 
 
-def test_a_gpu_that_does_not_work_is_not_slowed_down(lake: Lake) -> None:
-    assert of_rule(RULE, fleet_of(util=9.0, sw_thermal=0.5), lake) == []
+def test_a_gpu_that_does_not_work_is_not_slowed_down() -> None:
+    assert of_rule(RULE, fleet_of(util=9.0, sw_thermal=0.5)) == []
 
 
 @pytest.mark.parametrize(("hours", "count"), [(5, 0), (8, 1)])
-def test_some_hours_of_work_are_needed(lake: Lake, hours: int, count: int) -> None:
-    assert len(of_rule(RULE, fleet_of(days=hours / 24, sw_thermal=0.5), lake)) == count
+def test_some_hours_of_work_are_needed(hours: int, count: int) -> None:
+    assert len(of_rule(RULE, fleet_of(days=hours / 24, sw_thermal=0.5))) == count
 
 
-def test_cards_without_the_counters_are_not_judged(lake: Lake) -> None:
+def test_cards_without_the_counters_are_not_judged() -> None:
     fleet = fleet_of(sw_thermal=0.5)
     fleet.gpus[0].override(
         fleet.always,
@@ -83,17 +76,17 @@ def test_cards_without_the_counters_are_not_judged(lake: Lake) -> None:
             )
         ),
     )
-    assert of_rule(RULE, fleet, lake) == []
+    assert of_rule(RULE, fleet) == []
 
 
 @pytest.mark.parametrize(
     ("share", "said"),
     [(0.95, []), (0.5, ["why clocks were held down was measured for 49.8 % of the time, 90 % are needed"])],
 )
-def test_counters_that_were_read_for_some_of_the_time_say_so(lake: Lake, share: float, said: list[str]) -> None:
+def test_counters_that_were_read_for_some_of_the_time_say_so(share: float, said: list[str]) -> None:
     fleet = fleet_of(sw_thermal=0.5, days=2)
     blind = fleet.between(0, 2 * (1 - share))
     for gpu in fleet.gpus:
         gpu.override(blind, **{f"throttled_{cause}_ms": None for cause in gpu.throttled})
-    found = only_of(RULE, fleet, lake)
+    found = only_of(RULE, fleet)
     assert [failure for failure in found.confidence.failed if "clocks were held down" in failure] == said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,47 +13,44 @@ from analytics.tables.finding_list import TOTALS_COLUMNS
 from analytics.tables.table import record
 from analytics.workloads.model import Confidence, Evidence, Finding
 from tests.findings.conftest import FREE, HELD, HOUR, reviewed
+from tests.ledger.recording import Recording
 from tests.ledger.rows import device, fill, processes, samples
 
-if TYPE_CHECKING:
-    from fallow.lake import Lake
 
-
-def shared(lake: Lake) -> tuple[Finding, ...]:
+@pytest.fixture(scope="module")
+def shared() -> tuple[Finding, ...]:
     """Ann held both GPUs for two hours, bob one of them for one hour after."""
     held = [*samples("a", 0, 3 * HOUR, every_s=300, **HELD), *samples("b", 0, 2 * HOUR, every_s=300, **HELD)]
     rows = [*held, *samples("b", 2 * HOUR, 3 * HOUR, every_s=300, **FREE)]
     lists = [row for gpu in "ab" for row in processes(gpu, *range(0, 2 * HOUR, 300), every_s=300, user="ann", pid=1)]
     lists += processes("a", *range(2 * HOUR, 3 * HOUR, 300), every_s=300, user="bob", pid=1)
-    fill(lake, rows, lists, devices=[device("a"), device("b")])
-    return reviewed(lake).findings
+    return reviewed(fill(Recording(), rows, lists, devices=[device("a"), device("b")])).findings
 
 
-def test_a_gpu_counts_once_and_a_rules_hours_add_up(lake: Lake) -> None:
-    found = shared(lake)
-    assert [(each.holder, each.gpu_hours) for each in found] == [("bob", 1.0), ("ann", 4.0)]
-    sums = totals(found)
+def test_a_gpu_counts_once_and_a_rules_hours_add_up(shared: tuple[Finding, ...]) -> None:
+    assert [(each.holder, each.gpu_hours) for each in shared] == [("bob", 1.0), ("ann", 4.0)]
+    sums = totals(shared)
     assert (sums.findings, sums.gpus, sums.gpus_to_take, sums.gpus_to_ask) == (2, 2, 0, 1)
     own = sums.rules["held"]
     assert (own.findings, own.gpus, own.gpus_to_ask, own.gpu_hours) == (2, 2, 1, 5.0)
-    assert own.cost == pytest.approx(sum(each.cost or 0.0 for each in found))
+    assert own.cost == pytest.approx(sum(each.cost or 0.0 for each in shared))
     assert (own.currency, own.unpriced, sums.unpriced) == ("USD", 0, 0)
 
 
-def test_over_all_rules_there_is_no_sum_of_hours_or_money(lake: Lake) -> None:
-    content = record(TOTALS_COLUMNS, totals(shared(lake)))
+def test_over_all_rules_there_is_no_sum_of_hours_or_money(shared: tuple[Finding, ...]) -> None:
+    content = record(TOTALS_COLUMNS, totals(shared))
     assert not {"gpu_hours", "cost"} & set(content)
 
 
-def test_what_has_no_price_is_not_in_the_sum_and_is_counted(lake: Lake) -> None:
+def test_what_has_no_price_is_not_in_the_sum_and_is_counted(site: Recording) -> None:
     lists = processes("a", *range(0, 2 * HOUR, 300), every_s=300)
-    fill(lake, samples("a", 0, 2 * HOUR, every_s=300, **HELD), lists)
-    sums = totals(reviewed(lake).findings)
+    fill(site, samples("a", 0, 2 * HOUR, every_s=300, **HELD), lists)
+    sums = totals(reviewed(site).findings)
     assert (sums.unpriced, sums.rules["held"].cost, sums.rules["held"].currency) == (1, None, None)
 
 
-def test_what_can_be_taken_comes_before_what_costs_more(lake: Lake) -> None:
-    bob, ann = shared(lake)
+def test_what_can_be_taken_comes_before_what_costs_more(shared: tuple[Finding, ...]) -> None:
+    bob, ann = shared
     assert (ann.cost or 0) > (bob.cost or 0)
     assert most_first([ann, bob]) == (bob, ann)
 
@@ -103,8 +99,8 @@ def test_numbers_in_words(name: str, value: float, text: str) -> None:
     assert evidence(finding) == text
 
 
-def test_what_low_confidence_alone_wants_back_is_to_ask_about_and_not_to_take(lake: Lake) -> None:
-    bob, ann = shared(lake)
+def test_what_low_confidence_alone_wants_back_is_to_ask_about_and_not_to_take(shared: tuple[Finding, ...]) -> None:
+    bob, ann = shared
     ann_both = replace(ann, reclaimable_gpus=("a", "b"), confidence=Confidence(()))
     bob_one = replace(bob, reclaimable_gpus=("b", "c"))
     assert bob.confidence.grade == "low"

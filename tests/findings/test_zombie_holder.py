@@ -11,7 +11,7 @@ import pytest
 
 from analytics.rules.zombie_holder import ZOMBIE_HOLDER
 from fallow import schema
-from tests.findings.one_rule import again, found
+from tests.findings.one_rule import found, found_in
 from tests.findings.scenarios.builder import H100, T_END, Fleet, Gpu
 from tests.findings.scenarios.situations import train
 
@@ -38,9 +38,9 @@ def idle(days: float, **columns: Any) -> tuple[Fleet, list[Gpu]]:
     return fleet, [first, second]
 
 
-def test_a_process_whose_parent_went(lake: Lake) -> None:
+def test_a_process_whose_parent_went() -> None:
     fleet, (first, _) = idle(2, parent_pid=orphan(Fleet(3), 2))
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     pid = first.stays[0].columns["pid"]
     assert (each.subject, each.holder, each.gpus, each.reclaimable) == ("parent gone: ann", "ann", (first.uuid,), True)
     assert each.next_command == f"ssh h1 kill {pid}"
@@ -62,24 +62,24 @@ def test_a_process_whose_parent_went(lake: Lake) -> None:
         {"pod": "p", "namespace": "n"},
     ],
 )
-def test_services_and_containers_are_no_orphans(lake: Lake, service: dict[str, str]) -> None:
-    assert found(RULE, idle(2, parent_pid=PARENT_GONE, **service)[0], lake) == []
+def test_services_and_containers_are_no_orphans(service: dict[str, str]) -> None:
+    assert found(RULE, idle(2, parent_pid=PARENT_GONE, **service)[0]) == []
 
 
-def test_what_had_parent_one_from_the_start_may_be_a_daemon(lake: Lake) -> None:
-    assert found(RULE, idle(2, parent_pid=1)[0], lake) == []
+def test_what_had_parent_one_from_the_start_may_be_a_daemon() -> None:
+    assert found(RULE, idle(2, parent_pid=1)[0]) == []
 
 
 @pytest.mark.parametrize(("hours", "fires"), [(23.5, False), (24, True)])
 @pytest.mark.parametrize("columns", [{"parent_pid": PARENT_GONE}, {"arguments": "python3 -m ipykernel_launcher"}])
-def test_a_day_without_a_kernel_is_wanted(lake: Lake, hours: float, columns: dict[str, Any], *, fires: bool) -> None:
-    assert bool(found(RULE, idle(hours / 24, **columns)[0], lake)) == fires
+def test_a_day_without_a_kernel_is_wanted(hours: float, columns: dict[str, Any], *, fires: bool) -> None:
+    assert bool(found(RULE, idle(hours / 24, **columns)[0])) == fires
 
 
-def test_a_job_that_has_ended(lake: Lake) -> None:
+def test_a_job_that_has_ended() -> None:
     fleet, gpus = idle(1.5, slurm_job_id="1001", slurm_account="lab")
     fleet.claim(gpus[:1], "ann", 0, -1, claim_id="1001", account="lab")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert (each.subject, each.job) == ("job ended: ann", "slurm:1001")
     assert (
         each.next_command == f"ssh h1 kill {gpus[0].stays[0].columns['pid']}"
@@ -94,65 +94,65 @@ def test_claims_are_read_once_a_day_for_all_hosts(lake: Lake) -> None:
         (other,) = fleet.host(f"n{number}", H100, 1)
         fleet.claim([other], "bob", 0, claim_id=f"20{number}")
     fleet.claim(gpus[:1], "ann", 0, -1, claim_id="1001")
-    (before,) = found(RULE, fleet, lake)
+    (before,) = found_in(RULE, fleet.write(lake))
     for path in Path(lake.root, "claim").rglob("*.parquet"):
         times = path.stat()
         path.write_bytes(bytes(times.st_size))
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    (after,) = again(RULE, lake)
+    (after,) = found_in(RULE, lake)
     assert after == before
 
 
 @pytest.mark.parametrize(("ended_min", "fires"), [(10, False), (15, True)])
-def test_a_job_is_given_its_epilog(lake: Lake, ended_min: float, *, fires: bool) -> None:
+def test_a_job_is_given_its_epilog(ended_min: float, *, fires: bool) -> None:
     fleet, gpus = idle(1.5, slurm_job_id="1001")
     fleet.claim(gpus[:1], "ann", 0, -ended_min / 1440, claim_id="1001")
-    assert bool(found(RULE, fleet, lake)) == fires
+    assert bool(found(RULE, fleet)) == fires
 
 
 @pytest.mark.parametrize("last_day", [None, 9])
-def test_a_job_that_runs_is_none(lake: Lake, last_day: float | None) -> None:
+def test_a_job_that_runs_is_none(last_day: float | None) -> None:
     fleet, gpus = idle(2, slurm_job_id="1001")
     fleet.claim(gpus[:1], "ann", 0, last_day, claim_id="1001")
-    assert found(RULE, fleet, lake) == []
+    assert found(RULE, fleet) == []
 
 
-def test_a_job_that_no_claim_knows_has_not_ended(lake: Lake) -> None:
-    assert found(RULE, idle(2, slurm_job_id="1001")[0], lake) == []
+def test_a_job_that_no_claim_knows_has_not_ended() -> None:
+    assert found(RULE, idle(2, slurm_job_id="1001")[0]) == []
 
 
-def test_a_notebook_in_a_hub(lake: Lake) -> None:
+def test_a_notebook_in_a_hub() -> None:
     fleet, _ = idle(2, pod="jupyter-ann", namespace="hub", container_id="c1")
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert (each.subject, each.next_command) == ("notebook idle: ann", "kubectl delete pod -n hub jupyter-ann")
     assert each.notes == ("a notebook's unsaved results are lost with its kernel: ask first",)
 
 
-def test_one_process_with_a_purpose_keeps_the_gpu(lake: Lake) -> None:
+def test_one_process_with_a_purpose_keeps_the_gpu() -> None:
     fleet, (first, _) = idle(2, parent_pid=PARENT_GONE)
     fleet.run(first, "eve", fleet.between(-2.5), mem_gb=4)
-    assert found(RULE, fleet, lake) == []
+    assert found(RULE, fleet) == []
 
 
-def test_a_service_beside_it_does_not(lake: Lake) -> None:
+def test_a_service_beside_it_does_not() -> None:
     fleet, (first, _) = idle(2, parent_pid=PARENT_GONE)
     fleet.run(first, "root", mem_gb=0.1, kind="graphics", command="Xorg", parent_pid=1)
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert each.evidence.numbers["process_count"] == 1
 
 
-def test_a_process_that_works_elsewhere_is_not_ended(lake: Lake) -> None:
+def test_a_process_that_works_elsewhere_is_not_ended() -> None:
     fleet = Fleet(3)
     gpus = fleet.host("h1", H100, 2)
     util = [np.where(fleet.between(-2), 0, 90), 90.0]
     fleet.run(gpus, "ann", util=util, mem_gb=40, cpu_util_pct=1.0, one_process=True, parent_pid=orphan(fleet, 2))
-    (each,) = found(RULE, fleet, lake)
+    (each,) = found(RULE, fleet)
     assert (each.gpus, each.reclaimable, "ps" in each.next_command) == ((gpus[0].uuid,), False, True)
     assert "the same processes are also at work on 1 GPU" in each.confidence.failed
 
 
-def test_a_past_window_is_only_looked_at(lake: Lake) -> None:
-    (each,) = found(RULE, idle(2.9, parent_pid=PARENT_GONE)[0], lake, until="2026-11-18")
+def test_a_past_window_is_only_looked_at() -> None:
+    (each,) = found(RULE, idle(2.9, parent_pid=PARENT_GONE)[0], until="2026-11-18")
     assert each.next_command.startswith("ssh h1 nvidia-smi --query-compute-apps")
 
 

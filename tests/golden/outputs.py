@@ -109,7 +109,7 @@ def fields(folder: Path, *, prose: bool = False) -> Iterator[tuple[str, str]]:
         for scenario in scenarios()[family]:
             own = folder / f"{family}-{scenario.name}"
             own.mkdir()
-            scenario.fill(made_lake(own / "lake"))
+            scenario.fleet().write(made_lake(own / "lake"))
             files = {name: own / f"{name}.csv" for name in scenario.lists}
             for name, content in scenario.lists.items():
                 files[name].write_text(content)

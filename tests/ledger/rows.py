@@ -1,15 +1,16 @@
-"""Small lakes from rows: what a test writes down is what lies in the lake, as real Parquet."""
+"""Small lakes from rows: what a test writes down is what lies in the lake as real Parquet, or in a recording."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
 from fallow import parquet, schema
 from fallow.clock import SECOND_MS, utc_day
 from fallow.lake import Lake, LakeFile
+from tests.ledger.recording import Recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from analytics.ledger.build import Ledger
 
 Row = dict[str, Any]
+Site = TypeVar("Site", Lake, Recording)
 T0 = 1_795_132_800_000  # 2026-11-20 00:00 UTC
 GB = 1_000_000_000
 
@@ -62,51 +64,58 @@ def by_day(row: Row) -> object:
 
 
 def write(
-    lake: Lake,
+    site: Lake | Recording,
     table: schema.LakeTable,
     rows: Iterable[Row],
     host: str = "h1",
     split: Callable[[Row], object] = by_day,
 ) -> list[LakeFile]:
-    """Puts the rows into one file per day, or per day and value of `split`, named by their own sequence numbers."""
+    """Puts the rows into one file per day, or per day and value of `split`, named by their own sequence numbers.
+
+    Of a recording there are no files.
+    """
+    if isinstance(site, Recording):
+        site.add(table, host, list(rows))
+        return []
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((utc_day(row["time"]), str(split(row))), []).append(row)
-    first = 1 + max((file.last_seq for file in lake.all_files(table.name, hosts=[host])), default=0)
+    first = 1 + max((file.last_seq for file in site.all_files(table.name, hosts=[host])), default=0)
     files = []
     for number, ((day, _), group) in enumerate(groups.items()):
         file = LakeFile(table.name, day, host, first + number, first + number)
-        files.append(lake.put(file, parquet.encode(table, parquet.table_from_rows(table, group))))
+        files.append(site.put(file, parquet.encode(table, parquet.table_from_rows(table, group))))
     return files
 
 
 def fill(
-    lake: Lake,
+    site: Site,
     gpu: Sequence[Row],
     process: Sequence[Row] = (),
     claims: Sequence[Row] = (),
     *,
     devices: Sequence[Row] = (),
     host: str = "h1",
-) -> Lake:
-    """Writes the rows of each table and returns the lake."""
+) -> Site:
+    """Adds the rows of each table to a lake or a recording, and returns it."""
     for table, rows in (
         (schema.GPU, gpu),
         (schema.PROCESS, process),
         (schema.CLAIM, claims),
         (schema.DEVICE, devices),
     ):
-        write(lake, table, rows, host)
-    return lake
+        write(site, table, rows, host)
+    return site
 
 
 def silent(text: str) -> None:
     raise AssertionError(text)
 
 
-def load(lake: Lake, **settings: Any) -> Ledger:
+def load(site: Lake | Recording, **settings: Any) -> Ledger:
     """The ledger, built or kept; a warning fails the test."""
-    return load_ledger(lake, LedgerSettings(**settings), warn=silent)
+    chosen = LedgerSettings(**settings)
+    return site.ledger(chosen) if isinstance(site, Recording) else load_ledger(site, chosen, warn=silent)
 
 
 def states(lake: Lake, gpu: str | None = None, **settings: Any) -> list[tuple[str, float, float]]:

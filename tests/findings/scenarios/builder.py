@@ -1,10 +1,10 @@
-"""Real lakes from a few lines: a fleet, who is on its GPUs when, and what the GPUs do meanwhile.
+"""Real lakes, or recordings in memory, from a few lines: a fleet, who is on its GPUs when, and what the GPUs do meanwhile.
 
     fleet = Fleet(days=15)                                     # ends at T_END, one row every 5 minutes
     first, second = fleet.host("h1", H100, 2)                  # a list of GPUs; one call for each host
     fleet.run(first, "ann", fleet.between(-4), mem_gb=40)      # holds it for the last 4 days, no kernel runs
     fleet.run(second, "bob", util=fleet.wave(92, period_h=3, on_h=2.5), mem_gb=60, slurm_job_id="77")
-    fleet.write(lake)
+    fleet.write(lake)                                          # or fleet.recording(), which needs no files
 
 *When* is a boolean mask over the grid: `fleet.between`, `fleet.daily`, `fleet.weekdays`, `fleet.every`, `fleet.always`,
 combined with `& | ~`. A *level* is a number or an array over the grid: `fleet.wave`, `fleet.noise`, `np.where(mask, 90, 0)`.
@@ -25,13 +25,14 @@ from fallow.clock import SECOND_MS
 from tests.findings.scenarios.cards import A30, A100_40, A100_80, H100, L4, L40S, T4, V100, SimulatedCard
 from tests.findings.scenarios.grid import T_END, Grid
 from tests.findings.scenarios.parts import Gpu, Host, Level, Mask, Stay
-from tests.findings.scenarios.writing import write_fleet
+from tests.findings.scenarios.writing import record_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fallow.lake import Lake
     from tests.findings.scenarios.parts import Column
+    from tests.ledger.recording import Recording
 
 __all__ = [
     "A30",
@@ -212,8 +213,11 @@ class Fleet(Grid):
 
     def write(self, lake: Lake) -> Lake:
         """Puts everything into the lake, one file per table, host and day, and returns it."""
-        write_fleet(lake, self)
-        return lake
+        return self.recording().write(lake)
+
+    def recording(self) -> Recording:
+        """Everything in memory."""
+        return record_fleet(self)
 
 
 def _work(gpu: Gpu, when: Mask, pct: Column, *, zero: Level | None, sm: Level | None, power_w: Level | None) -> None:

@@ -10,7 +10,6 @@ from tests.findings.scenarios.model import Scenario
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fallow.lake import Lake
     from tests.findings.scenarios.builder import Level, Mask
 
 
@@ -27,14 +26,14 @@ def situation(
 ) -> Scenario:
     """A scenario named like the function that describes its fleet; labels are names of rules with spaces between."""
 
-    def fill(lake: Lake) -> None:
+    def described() -> Fleet:
         fleet = Fleet(days, interval_s=interval_s)
         describe(fleet)
-        fleet.write(lake)
+        return fleet
 
     return Scenario(
         describe.__name__,
-        fill,
+        described,
         frozenset(fires.split()),
         frozenset(may.split()),
         frozenset(look_alike_of.split()),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from analytics.decide.review import review
 from analytics.rules import RULES
-from analytics.window import load_window_ledger, open_inputs
 from tests.findings.scenarios.grid import T_END
-from tests.lakes import made_lake
+from tests.ledger.recording import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,11 +62,9 @@ def scenarios() -> dict[str, tuple[Scenario, ...]]:
     return {name: module.SCENARIOS for name, module in modules.items() if hasattr(module, "SCENARIOS")}
 
 
-def opened(scenario: Scenario, folder: Path) -> tuple[Inputs, WindowLedger]:
-    """The scenario's ledger; its lake and settings are written below the folder."""
-    lake = made_lake(folder / "lake")
-    scenario.fill(lake)
-    settings = {"ledger.workers": "1", **scenario.settings}
+def open_scenario(scenario: Scenario, folder: Path) -> tuple[Inputs, WindowLedger]:
+    """The scenario's ledger; its settings are written to the folder."""
+    settings = dict(scenario.settings)
     for name, content in scenario.lists.items():
         file = folder / f"{name}.csv"
         file.write_text(content, encoding="utf-8")
@@ -76,13 +72,12 @@ def opened(scenario: Scenario, folder: Path) -> tuple[Inputs, WindowLedger]:
     config = folder / "fallow.toml"
     lines = [f"{name} = {json.dumps(value)}" for name, value in sorted(settings.items())]
     config.write_text("\n".join(lines) + "\n", encoding="utf-8")  # dotted keys are sections
-    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=None, config=str(config)))
-    return inputs, load_window_ledger(inputs)
+    return opened(scenario.fleet().recording(), config=str(config))
 
 
 def findings(scenario: Scenario, folder: Path) -> tuple[Finding, ...]:
     """What the commands would say of the scenario."""
-    return review(*opened(scenario, folder), now_ms=T_END).shown
+    return review(*open_scenario(scenario, folder), now_ms=T_END).shown
 
 
 def chosen() -> dict[str, frozenset[str]]:

@@ -18,7 +18,7 @@ from tests.findings.scenarios.suite import (
     chosen,
     errors,
     findings,
-    opened,
+    open_scenario,
     registered,
     scenarios,
 )
@@ -37,7 +37,7 @@ CHOSEN = chosen()
 def test_a_rule_fires_where_it_must_and_not_on_its_look_alikes(name: str, tmp_path: Path) -> None:
     """Each rule by itself, over a ledger that the rules of the situation share."""
     scenario = EVERY[name]
-    inputs, ledger = opened(scenario, tmp_path)
+    inputs, ledger = open_scenario(scenario, tmp_path)
     context = open_context(inputs, ledger, None, T_END)
     tried = [rule for rule in RULES if rule.name in CHOSEN[name]]
     fired = {rule.name for rule in tried if list(rule.find(context))}

@@ -1,4 +1,4 @@
-"""A fleet of a scenario as Parquet in a lake."""
+"""A fleet of a scenario as the rows that its agents would have written."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from fallow import parquet, schema
-from fallow.clock import DAY_MS, SECOND_MS, utc_day
-from fallow.lake import Lake, LakeFile
+from fallow.clock import DAY_MS, SECOND_MS
+from tests.ledger.recording import Recording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,37 +24,23 @@ _REASONS = {"power_cap": 0x4, "sync_boost": 0x10, "sw_thermal": 0x20, "hw_therma
 _MEASURES_NOTHING = ("lost", "missing", "asleep", "reset_required", "wedged", "driver_down", "released", "unknown")
 
 
-def write_fleet(lake: Lake, fleet: Fleet) -> None:
-    """Writes every table of the fleet, one file per table, host and day."""
+def record_fleet(fleet: Fleet) -> Recording:
+    """Every table of the fleet."""
+    recording = Recording()
     for host in fleet.hosts:
         there = [(gpu, place & host.seen) for gpu in fleet.gpus for where, place in gpu.places if where is host]
         there = [(gpu, seen) for gpu, seen in there if seen.any()]
         if there:
-            _put(lake, schema.GPU, host, pa.concat_tables([_gpu_rows(fleet, gpu, seen) for gpu, seen in there]))
+            recording.add(schema.GPU, host.name, pa.concat_tables([_gpu_rows(fleet, gpu, seen) for gpu, seen in there]))
         listed = [rows for gpu, seen in there for rows in _process_rows(fleet, gpu, seen)]
         if listed:
-            _put(lake, schema.PROCESS, host, pa.concat_tables(listed))
-        _put(lake, schema.HOST, host, _host_rows(fleet, host))
-        _put_rows(lake, schema.DEVICE, host, _device_rows(fleet, host, there))
+            recording.add(schema.PROCESS, host.name, pa.concat_tables(listed))
+        recording.add(schema.HOST, host.name, _host_rows(fleet, host))
+        recording.add(schema.DEVICE, host.name, _device_rows(fleet, host, there))
         for (table, name), rows in fleet.extra.items():
             if name == host.name:
-                _put_rows(lake, schema.table(table), host, rows)
-
-
-def _put_rows(lake: Lake, table: schema.LakeTable, host: Host, rows: Sequence[Mapping[str, object]]) -> None:
-    _put(lake, table, host, parquet.table_from_rows(table, rows))
-
-
-def _put(lake: Lake, table: schema.LakeTable, host: Host, data: pa.Table) -> None:
-    """One file a day."""
-    days = np.asarray(data["time"].cast(pa.int64())) // DAY_MS
-    order = np.argsort(days, kind="stable")
-    data, days = data.take(pa.array(order)), days[order]
-    edges = [0, *(np.flatnonzero(np.diff(days)) + 1), len(days)]
-    for number, (first, last) in enumerate(pairwise(edges), 1):
-        if first < last:
-            file = LakeFile(table.name, utc_day(int(days[first]) * DAY_MS), host.name, number, number)
-            lake.put(file, parquet.encode(table, data.slice(first, last - first)))
+                recording.add(schema.table(table), host.name, rows)
+    return recording
 
 
 def _table(table: schema.LakeTable, columns: Mapping[str, object], count: int) -> pa.Table:
