@@ -6,8 +6,8 @@ from dashboard.pages.detail import GPU_PAGE, HOST_PAGE
 from dashboard.pages.film import FILM
 from dashboard.pages.findings import FINDINGS
 from dashboard.pages.page import Page
-from dashboard.pages.recommendations import RECOMMENDATIONS
 from dashboard.pages.purchase import PURCHASE
+from dashboard.pages.recommendations import RECOMMENDATIONS
 from dashboard.pages.report import REPORT
 from dashboard.pages.settings import SETTINGS_PAGE
 from dashboard.pages.table_pages import ALLOCATION, CAPACITY, COMPARE, OVERVIEW, QUALITY, QUEUE, RIGHT_SIZE
