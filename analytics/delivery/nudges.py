@@ -18,13 +18,11 @@ from analytics.delivery.links import AnswerLinks
 from analytics.delivery.model import SENT, UNKNOWN, Brief, BriefLine, Message, MessagePart
 from analytics.delivery.settings import Target, mail_address, mail_target
 from analytics.language.language import Language
-from analytics.language.sentences import tr
 from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.money.owners import Owners
 from analytics.names import JOINER, single_name
-from analytics.render.html.letter import letter_html
-from analytics.render.letter_text import letter_text
-from analytics.tables.letter import Letter, Told, letter_to_operators, letter_to_user
+from analytics.render.tables import VerbAnswer, mail, text
+from analytics.tables.letter import Letter
 from fallow.clock import from_ms
 from fallow.config import Config
 from fallow.errors import ConfigError, UsageError
@@ -144,16 +142,17 @@ _TOLD = (SENT, UNKNOWN, SENDING, ABANDONED)
 
 @dataclass(frozen=True)
 class Nudge:
-    """The nudge to one target: asks, the names that led to it, and by ask how often its findings were nudged before.
-
-    `operators` says that it goes to those who look after the machines, alone.
-    """
+    """The nudge to one target: asks, the names that led to it, and by ask how often its findings were nudged before."""
 
     target: Target
     asks: tuple[Ask, ...]
     names: tuple[str, ...]
     told: Mapping[str, int]
-    operators: bool = False
+
+    @property
+    def operators(self) -> bool:
+        """Whether it goes to those who look after the machines; they are asked apart from users."""
+        return self.asks[0].to_operators
 
 
 @dataclass(frozen=True)
@@ -228,12 +227,15 @@ def choose(asks: Iterable[Ask], contacts: Contacts, operators: Sequence[Target],
     users = {target: [each for each in own if not each[0].to_operators] for target, own in to_tell.items()}
     theirs = {target: [each for each in own if each[0].to_operators] for target, own in to_tell.items()}
     nudges = [
-        _nudge(target, own, past, operators=of_operators)
-        for of_operators, chosen in ((False, users), (True, theirs))
+        _nudge(target, own, past)
+        for chosen in (users, theirs)
         for target, own in sorted(chosen.items(), key=lambda each: each[0].shown)
         if own
     ]
     return Chosen(tuple(nudges), tuple(held_back))
+
+
+_TEXT_COLUMNS = 78
 
 
 def day_of(now_ms: int, zone: tzinfo) -> str:
@@ -241,29 +243,29 @@ def day_of(now_ms: int, zone: tzinfo) -> str:
     return from_ms(now_ms).astimezone(zone).date().isoformat()
 
 
-def _nudge(target: Target, own: Sequence[tuple[Ask, str]], past: Past, *, operators: bool) -> Nudge:
+def _nudge(target: Target, own: Sequence[tuple[Ask, str]], past: Past) -> Nudge:
     told = {ask.key: sum(action.kind == "notify" for action in past.actions.get(ask.key, ())) for ask, _ in own}
     names = tuple(sorted({name for _, name in own if name}))
     first_due = sorted((ask for ask, _ in own), key=lambda ask: ask.about.deadline_ms)
-    return Nudge(target, tuple(first_due), names, told, operators)
+    return Nudge(target, tuple(first_due), names, told)
 
 
 def pack_nudge(
     nudge: Nudge, language: Language, day: str, window_ms: tuple[int, int], links: AnswerLinks | None
 ) -> Message:
     """One message to one target; `day` is that on which it goes out, `window_ms` what was seen of the window of the findings."""
-    told = Told(nudge.names, _links(nudge, language, links), nudge.told, *window_ms)
-    letter = letter_to_operators(nudge.asks, told) if nudge.operators else letter_to_user(nudge.asks, told)
-    html = letter_html(letter, language)
+    letter = Letter(nudge.asks, nudge.names, _links(nudge, language, links), nudge.told, *window_ms)
+    answer = VerbAnswer(letter.subject, letter.about, letter.warning, {}, (letter.table,))
+    html = mail(answer, language)
     in_folder = nudge.target.kind == "folder"
     return Message(
         subject=language.translate(letter.subject),
         language=language.code,
-        text=letter_text(letter, language),
+        text=text(answer, language, _TEXT_COLUMNS).decode(),
         html=html,
         picture=None,
         attachments=(MessagePart(f"fallow-faults-{day}.html", "text/html", html.encode()),) if in_folder else (),
-        brief=_brief(nudge, letter, language),
+        brief=_brief(letter, language),
         week=day,
         scope="",
         since_ms=window_ms[0],
@@ -284,11 +286,10 @@ def _links(nudge: Nudge, language: Language, links: AnswerLinks | None) -> Mappi
     }
 
 
-def _brief(nudge: Nudge, letter: Letter, language: Language) -> Brief:
+def _brief(letter: Letter, language: Language) -> Brief:
     lines = tuple(
-        BriefLine(ask.key, language.translate(each.sentence), language.translate(each.asked))
-        for ask, each in zip(nudge.asks, letter.asks, strict=True)
+        BriefLine(each.key, language.translate(each.sentence), language.translate(each.asked)) for each in letter.asks
     )
-    sentences = tuple(language.translate(each) for each in (letter.banner, letter.intro) if each)
+    sentences = tuple(language.translate(each) for each in (letter.warning, letter.intro) if each)
     title, window = language.translate(letter.subject), language.translate(letter.window)
-    return Brief(title, window, sentences, language.translate(tr("What to look at")), lines, "")
+    return Brief(title, window, sentences, language.translate(letter.table.title), lines, "")

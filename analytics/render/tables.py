@@ -11,6 +11,7 @@ import polars as pl
 
 from analytics.language.language import Language
 from analytics.language.plain_text import PAGE_COLUMNS, wrap
+from analytics.language.sentences import tr
 from analytics.render.html.charts import drawing
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, style_hash, style_sheet
@@ -62,7 +63,7 @@ def text(answer: VerbAnswer, language: Language, width: int = PAGE_COLUMNS) -> b
     """Return plain text of that many columns."""
     spoken = for_text(language)
     about = (line for each in answer.about for line in wrap(spoken.translate(each), width, "", "  "))
-    blocks = ["\n".join(about), "\n".join(wrap(spoken.translate(answer.warning), width))]
+    blocks = ["\n".join(wrap(spoken.translate(answer.warning), width)), "\n".join(about)]
     blocks += [section_text(each, spoken, width) for each in answer.for_people]
     return (visible_lines("\n\n".join(each for each in blocks if each)) + "\n").encode()
 
@@ -93,6 +94,23 @@ def html(answer: VerbAnswer, language: Language) -> bytes:
         version=__version__,
     )  # fmt: skip
     return page.encode()
+
+
+def mail(answer: VerbAnswer, language: Language) -> str:
+    """Return the HTML body of a mail, whose tables list their rows as texts, for screens down to a phone's.
+
+    Styles are inline, since mail programs drop style sheets; the one that there is only adds the dark colours.
+    """
+    return environment().get_template("mail_tables.html").render(
+        mark=lambda cell: marked(cell, language),
+        labelled=lambda label, value: marked(tr("{label}: {value}", label=label, value=value), language),
+        ended=lambda label: marked(tr("{label}:", label=label), language),
+        language=language,
+        title=language.translate(answer.title),
+        about=answer.about,
+        warning=answer.warning,
+        tables=answer.for_people,
+    )  # fmt: skip
 
 
 def json(answer: VerbAnswer) -> bytes:

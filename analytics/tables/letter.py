@@ -1,4 +1,4 @@
-"""The letter to one person about their GPUs, or to the operators about what only they can do: everything that it says, in order."""
+"""The letter to one person about their GPUs, or to the operators about what only they can do: a table with a row for each ask."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from analytics.decide.asks import Ask
 from analytics.decide.lifecycle import RELEASED
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Day, GpuHours, Moment, Quantity, from_cents
+from analytics.language.quantities import Amount, Day, GpuHours, Moment, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.evidence_text import evidence
 from analytics.tables.finding_heading import cost_words, heading
 from analytics.tables.recommendations import deadline_day, saving_words
+from analytics.tables.table import Cell, Column, Fold, Table, ToCopy, column
 from analytics.workloads.commands import acts
-from analytics.workloads.model import Finding
 from analytics.workloads.waste import RELEASE, REPAIR, RIGHT_SIZE, TUNE
 from fallow.clock import DAY_MS, WEEK_MS, utc_day
 
@@ -24,89 +24,143 @@ _GPUS_NAMED = 8
 
 
 @dataclass(frozen=True)
-class LetterLink:
-    """A link by which the reader answers."""
-
-    label: Sentence
-    url: str
-
-
-@dataclass(frozen=True)
-class LetterAsk:
-    """One ask: `command` is to be copied, `answer_commands` are for those who can reach the lake."""
-
-    asked: str
-    due: Sentence
-    sentence: Sentence
-    rows: tuple[tuple[Sentence, str | Quantity], ...]
-    command_label: Sentence
-    command: str
-    command_note: str
-    links: tuple[LetterLink, ...]
-    answer_commands: tuple[str, ...]
-    evidence: tuple[Sentence, ...]
-
-
-@dataclass(frozen=True)
 class Letter:
-    """`banner` stands above everything where a GPU is simulated, and is empty otherwise; `about` are the reader's names."""
+    """What one reader is asked: by themselves, or by `to_operators` those who look after the machines.
 
-    subject: Sentence
-    banner: str
-    about: str
-    intro: Sentence
-    window: Sentence
-    asks: tuple[LetterAsk, ...]
-    answer: Sentence
-    end: Sentence
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a letter is made of beside its asks: the reader's names, and by ask its links and how often it was told before.
-
-    Figures are of `since_ms` to `as_of_ms`, the end of what was seen.
+    Attributes:
+        names: the users by whom the reader is reached; none for operators.
+        links: by ask and verb the address that answers.
+        told: by ask how often it was told before.
+        since_ms: the start of the window of the figures.
+        as_of_ms: the end of what was seen.
     """
 
+    asks: tuple[Ask, ...]
     names: tuple[str, ...]
     links: Mapping[str, Mapping[str, str]]
-    before: Mapping[str, int]
+    told: Mapping[str, int]
     since_ms: int
     as_of_ms: int
+
+    @property
+    def to_operators(self) -> bool:
+        return self.asks[0].to_operators
+
+    @property
+    def subject(self) -> Sentence:
+        subject = _subject_of_operators(self.asks) if self.to_operators else _subject(self.asks)
+        return tr("SIMULATED: {subject}", subject=subject) if self.warning else subject
+
+    @property
+    def warning(self) -> str:
+        """How many of its GPUs are simulated; empty where none is."""
+        gpus = len({gpu for each in self.asks if each.about.simulated for gpu in each.gpus})
+        return tr_many("SIMULATED: {number} GPU in this message does not exist.", "SIMULATED: {number} GPUs in this message do not exist.", gpus) if gpus else ""  # fmt: skip
+
+    @property
+    def about(self) -> tuple[Sentence, ...]:
+        names = SentenceList([plain(name) for name in self.names], ", ")
+        return () if self.to_operators else (tr("About the GPUs of {names}", names=names),)
+
+    @property
+    def intro(self) -> Sentence:
+        """What the asks are about."""
+        actions = {each.action for each in self.asks}
+        if self.to_operators:
+            return _FAULTS if actions == {REPAIR} else _OF_OPERATORS
+        return tr(
+            "{what} {doubt}", what=_INTROS[actions.pop()] if len(actions) == 1 else _INTRO_OF_SEVERAL, doubt=_DOUBT
+        )
 
     @property
     def window(self) -> Sentence:
         return tr("The figures are of {since} to {until}.", since=Moment(self.since_ms), until=Moment(self.as_of_ms))
 
+    @property
+    def table(self) -> Table:
+        """A row for each ask: what is asked, until when, what was found, what to type or to follow. Evidence is folded."""
+        if self.to_operators:
+            notes = _ANSWER_OF_OPERATORS, _END_OF_OPERATORS
+        elif self.links:
+            notes = _ANSWER_BY_LINK, _END
+        else:
+            is_release = {each.action for each in self.asks} == {RELEASE}
+            notes = _ANSWER_BY_MAIL if is_release else _ANSWER_OF_CHANGES, _END
+        behind = {finding.finding_id: finding for each in self.asks for finding in each.about.evidence}
+        return Table(
+            name="asks",
+            title=tr("What to look at"),
+            question="",
+            headline=SentenceList([self.intro, self.window], " "),
+            columns=self._columns,
+            rows=self.asks,
+            folds=tuple(
+                Fold(
+                    key=each.finding_id,
+                    title=heading(each),
+                    facts=(),
+                    # its own time may be more than that of the GPUs asked about, which has the one price
+                    lines=(SentenceList([tr("{hours} GPU-hours", hours=GpuHours(each.gpu_ms)), evidence(each)]),),
+                    command="",
+                )
+                for each in behind.values()
+            ),
+            notes=notes,
+        )
 
-def letter_to_user(asks: Sequence[Ask], told: Told) -> Letter:
-    """To whoever has the GPUs."""
-    names = SentenceList([plain(name) for name in told.names], ", ")
-    return Letter(
-        subject=_marked(asks, _subject(asks)),
-        banner=_banner(asks),
-        about=tr("About the GPUs of {names}", names=names),
-        intro=tr("{what} {doubt}", what=_intro(asks), doubt=_DOUBT),
-        window=told.window,
-        asks=tuple(_letter_ask(each, told) for each in asks),
-        answer=_ANSWER_BY_LINK if told.links else _how_to_answer(asks),
-        end=_END,
-    )
+    @property
+    def _columns(self) -> tuple[Column, ...]:
+        return (
+            column("asked", "", "sentence"),
+            column("due", "", "sentence", _due),
+            column("found", "", "sentence", "sentence"),
+            column("gpus", tr("GPUs"), "words", _gpus),
+            column("wasted", tr("wasted"), "words", _wasted),
+            column("saving", tr("worth a year"), "words", _saving),
+            column("holder", tr("user"), "words", _holder),
+            column("job", tr("job"), "words", _job),
+            column(
+                "since",
+                tr("since"),
+                "moment",
+                lambda ask: "" if ask.about.finding is None else ask.about.finding.since_ms,
+            ),
+            column("confidence", tr("confidence"), "words", _confidence),
+            column("told", tr("told before"), "words", self._times_told),
+            column("released", tr("released"), "words", _broken_release),
+            column("command", "", "words", _command),
+            column("checked", "", "sentence", self._check),
+            column("keep", "", "words", lambda ask: self._link(ask, KEEP)),
+            column("done", "", "words", lambda ask: self._link(ask, DONE)),
+            column("answer", "", "words", _answer_commands),
+        )
+
+    def _times_told(self, ask: Ask) -> Cell:
+        before = self.told.get(ask.key, 0)
+        return tr_many("{number} time", "{number} times", before) if before else ""
+
+    def _link(self, ask: Ask, verb: str) -> Cell:
+        url = self.links.get(ask.key, {}).get(verb)
+        return "" if url is None else ToCopy(_ANSWERS[verb, ask.action == RELEASE], (url,), is_address=True)
+
+    def _check(self, ask: Ask) -> Cell:
+        """What to know before the command is typed."""
+        if ask.action != RELEASE:
+            return ""
+        if acts(ask.about.next_command):
+            moment = Moment(self.as_of_ms)
+            return tr("as of {moment}: look whether it is still the same before you type it", moment=moment)
+        here = tr("fallow knows no command that would end this and nothing else: end it as you started it.")
+        return "" if ask.to_operators else here
 
 
-def letter_to_operators(asks: Sequence[Ask], told: Told) -> Letter:
-    """About faults, cards to give back and work without an owner, to those who look after the machines."""
-    return Letter(
-        subject=_marked(asks, _subject_of_operators(asks)),
-        banner=_banner(asks),
-        about="",
-        intro=_FAULTS if _are_faults(asks) else _OF_OPERATORS,
-        window=told.window,
-        asks=tuple(_letter_ask(each, told) for each in asks),
-        answer=_ANSWER_OF_OPERATORS,
-        end=_END_OF_OPERATORS,
-    )
-
+_ANSWERS = {
+    (KEEP, True): tr("Still needed until ..."),
+    (DONE, True): tr("Released"),
+    (KEEP, False): tr("Leave it as it is until ..."),
+    (DONE, False): tr("Done"),
+}
+"""By verb, and whether idle GPUs are asked back."""
 
 _DOUBT = tr("It may be wrong: you know your work, it does not. fallow itself takes nothing away.")
 _INTROS = {
@@ -137,15 +191,6 @@ _END = tr(
 _END_OF_OPERATORS = tr("You get this because the setting report.operators names this address.")
 
 
-def _intro(asks: Sequence[Ask]) -> Sentence:
-    actions = {each.action for each in asks}
-    return _INTROS[actions.pop()] if len(actions) == 1 else _INTRO_OF_SEVERAL
-
-
-def _how_to_answer(asks: Sequence[Ask]) -> Sentence:
-    return _ANSWER_BY_MAIL if {each.action for each in asks} == {RELEASE} else _ANSWER_OF_CHANGES
-
-
 def _subject(asks: Sequence[Ask]) -> Sentence:
     """At most 70 characters with its mark, in every language."""
     until = deadline_day(min(each.about.deadline_ms for each in asks))
@@ -166,12 +211,8 @@ def _subject(asks: Sequence[Ask]) -> Sentence:
     )  # fmt: skip
 
 
-def _are_faults(asks: Sequence[Ask]) -> bool:
-    return all(each.action == REPAIR for each in asks)
-
-
 def _subject_of_operators(asks: Sequence[Ask]) -> Sentence:
-    if _are_faults(asks):
+    if all(each.action == REPAIR for each in asks):
         return tr_many("{number} fault of GPUs to look at", "{number} faults of GPUs to look at", len(asks))
     day = deadline_day(min(each.about.deadline_ms for each in asks))
     gpus = len({gpu for each in asks for gpu in each.gpus})
@@ -181,108 +222,69 @@ def _subject_of_operators(asks: Sequence[Ask]) -> Sentence:
     )  # fmt: skip
 
 
-def _marked(asks: Sequence[Ask], subject: Sentence) -> Sentence:
-    return tr("SIMULATED: {subject}", subject=subject) if any(each.about.simulated for each in asks) else subject
-
-
-def _banner(asks: Sequence[Ask]) -> str:
-    gpus = len({gpu for each in asks if each.about.simulated for gpu in each.gpus})
-    return tr_many("SIMULATED: {number} GPU in this message does not exist.", "SIMULATED: {number} GPUs in this message do not exist.", gpus) if gpus else ""  # fmt: skip
-
-
-_YOURS = {KEEP: tr("Still needed until ..."), DONE: tr("Released")}
-_WORKS = {KEEP: tr("Leave it as it is until ..."), DONE: tr("Done")}
-
-
-def _letter_ask(ask: Ask, told: Told) -> LetterAsk:
-    labels = _YOURS if ask.action == RELEASE else _WORKS
-    links = told.links.get(ask.key, {})
-    label, note = _about_command(ask, told.as_of_ms)
-    return LetterAsk(
-        asked=ask.asked,
-        due=_due(ask),
-        sentence=ask.sentence,
-        rows=_rows(ask, told.before.get(ask.key, 0)),
-        command_label=label,
-        command=plain(ask.about.next_command, 1000),
-        command_note=note,
-        links=tuple(LetterLink(labels[verb], url) for verb, url in links.items()),
-        answer_commands=_answer_commands(ask),
-        evidence=tuple(_evidence(each) for each in ask.about.evidence),
-    )
-
-
-def _due(ask: Ask) -> Sentence:
+def _due(ask: Ask) -> Cell:
     day = deadline_day(ask.about.deadline_ms)
     if ask.to_operators:
         return tr("Please look at it by the end of {day}.", day=day)
     return tr("Please answer by the end of {day}.", day=day)
 
 
-def _rows(ask: Ask, before: int) -> tuple[tuple[Sentence, str | Quantity], ...]:
-    gpus = [*(plain(gpu) for gpu in ask.gpus[:_GPUS_NAMED]), *(["..."] if len(ask.gpus) > _GPUS_NAMED else [])]
-    failed = ask.about.confidence.failed
-    job = ask.about.evidence[0].job if ask.about.evidence else None
-    grade = tr(ask.about.confidence.grade)
-    sure = tr("{grade} ({why})", grade=grade, why=SentenceList(failed)) if failed else grade
-    return (
-        (tr("GPUs"), SentenceList(gpus, ", ")),
-        *([] if not ask.about.gpu_ms else [(tr("wasted"), _spent(ask, ask.about.gpu_ms))]),
-        *(
-            []
-            if ask.about.saving is None or ask.about.saving.point <= 0
-            else [(tr("worth a year"), saving_words(ask.about.saving, ask.about.currency))]
-        ),
-        *([(tr("user"), plain(ask.holder))] if ask.to_operators and ask.action == RELEASE and ask.holder else []),
-        *([(tr("job"), plain(job))] if job and not ask.to_operators else []),
-        *([] if ask.about.finding is None else [(tr("since"), Moment(ask.about.finding.since_ms))]),
-        (tr("confidence"), sure),
-        *([(tr("told before"), tr_many("{number} time", "{number} times", before))] if before else []),
-        *([(tr("released"), _broken(ask.broken_release_ms))] if ask.broken_release_ms is not None else []),
-    )
+def _gpus(ask: Ask) -> Cell:
+    more = ["..."] if len(ask.gpus) > _GPUS_NAMED else []
+    return SentenceList([*(plain(gpu) for gpu in ask.gpus[:_GPUS_NAMED]), *more], ", ")
 
 
-def _spent(ask: Ask, gpu_ms: float) -> Sentence | SentenceList:
+def _wasted(ask: Ask) -> Cell:
     """The wasted time of the window and its cost; at most that much where point samples alone call it idle."""
-    amount = Amount(from_cents(ask.about.cents), ask.about.currency)
-    cost = cost_words(ask.about.unconfirmed_ms / gpu_ms, amount)
-    return SentenceList(
-        [tr("{hours} GPU-hours", hours=GpuHours(gpu_ms)), *([] if ask.about.cents is None else [cost])], ", "
-    )
+    if not ask.about.gpu_ms:
+        return ""
+    cost = cost_words(ask.about.unconfirmed, Amount(from_cents(ask.about.cents), ask.about.currency))
+    hours = tr("{hours} GPU-hours", hours=GpuHours(ask.about.gpu_ms))
+    return SentenceList([hours, *([] if ask.about.cents is None else [cost])], ", ")
 
 
-def _broken(said_ms: int) -> Sentence:
-    return tr("you said so on {day}; still held", day=Day(said_ms))
+def _saving(ask: Ask) -> Cell:
+    saving = ask.about.saving
+    return "" if saving is None or saving.point <= 0 else saving_words(saving, ask.about.currency)
 
 
-def _about_command(ask: Ask, as_of_ms: int) -> tuple[Sentence, str]:
-    """What the command is for, and what to know before it is typed."""
+def _holder(ask: Ask) -> Cell:
+    return plain(ask.holder) if ask.to_operators and ask.action == RELEASE and ask.holder else ""
+
+
+def _job(ask: Ask) -> Cell:
+    job = ask.about.evidence[0].job if ask.about.evidence and not ask.to_operators else None
+    return plain(job) if job else ""
+
+
+def _confidence(ask: Ask) -> Cell:
+    confidence = ask.about.confidence
+    grade = tr(confidence.grade)
+    return tr("{grade} ({why})", grade=grade, why=SentenceList(confidence.failed)) if confidence.failed else grade
+
+
+def _broken_release(ask: Ask) -> Cell:
+    said_ms = ask.broken_release_ms
+    return "" if said_ms is None else tr("you said so on {day}; still held", day=Day(said_ms))
+
+
+def _command(ask: Ask) -> Cell:
+    command = plain(ask.about.next_command, 1000)
+    if not command:
+        return ""
     if not acts(ask.about.next_command):
-        here = tr("fallow knows no command that would end this and nothing else: end it as you started it.")
-        return tr("to look first"), here if ask.action == RELEASE and not ask.to_operators else ""
-    if ask.action != RELEASE:
-        return tr("in the job script"), ""
-    checked = tr("as of {moment}: look whether it is still the same before you type it", moment=Moment(as_of_ms))
-    return tr("to give back"), checked
+        return ToCopy(tr("to look first"), (command,))
+    return ToCopy(tr("to give back") if ask.action == RELEASE else tr("in the job script"), (command,))
 
 
-def _answer_commands(ask: Ask) -> tuple[str, ...]:
+def _answer_commands(ask: Ask) -> Cell:
+    """For those who can reach the lake."""
     if not ask.finding_ids:
-        return ()
+        return ""
     ids = " ".join(ask.finding_ids)
-    if ask.to_operators:
-        return (f"fallow findings ack {ids} --reason '...'",)
     until = utc_day(ask.about.deadline_ms - DAY_MS + WEEK_MS)
     done = RELEASED if ask.action == RELEASE else "changed"
-    return (
-        f"fallow findings suppress {ids} --until {until} --reason 'still needed'",
-        f"fallow findings ack {ids} --reason {done}",
-    )
-
-
-def _evidence(finding: Finding) -> Sentence:
-    """A finding with its own GPUs and time, which may be more than what is asked for; what is asked for has the one price."""
-    return tr(
-        "{finding_id}: {heading}; {sums}; {evidence}",
-        finding_id=finding.finding_id, heading=heading(finding), sums=tr("{hours} GPU-hours", hours=GpuHours(finding.gpu_ms)), evidence=evidence(finding),
-    )  # fmt: skip
+    keeps = f"fallow findings suppress {ids} --until {until} --reason 'still needed'"
+    settles = f"fallow findings ack {ids} --reason {done}"
+    commands = (f"fallow findings ack {ids} --reason '...'",) if ask.to_operators else (keeps, settles)
+    return ToCopy(tr("Or, where you can reach the lake of fallow"), commands)

@@ -30,6 +30,7 @@ from analytics.language.quantities import (
     Span,
     rounded_span,
 )
+from analytics.language.sentences import tr
 from analytics.tables.chart import Chart, Text, Values
 from fallow.clock import HOUR_MS, SECOND_MS, format_ms
 
@@ -75,6 +76,19 @@ class LinkedCell(Quantity):
         return language.shown(self.text)
 
 
+@dataclass(frozen=True)
+class ToCopy(Quantity):
+    """Commands to type, or addresses to follow, under a label; documents never break them."""
+
+    label: str
+    texts: tuple[str, ...]
+    is_address: bool = False
+
+    def shown(self, language: Language) -> str:
+        """Return all of it on one line."""
+        return language.translate(tr("{label}: {value}", label=self.label, value=" ".join(self.texts)))
+
+
 Cell: TypeAlias = str | Quantity | StateBar | None
 """None is unknown; an empty string says that there is nothing to say."""
 
@@ -85,7 +99,7 @@ class Column:
 
     Attributes:
         key: the name for programs, with its unit: `gpu_hours`, `median_s`, `share`.
-        title: the heading for people.
+        title: the heading for people; without one a document that lists rows as texts gives the cell lines of its own.
         kind: what the values are.
         read: the value of a row: a number in the unit of the kind (`UNITS`), a name, a sentence or a cell that is ready.
             None is unknown.

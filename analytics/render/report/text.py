@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from analytics.glossary import Term
 from analytics.language.language import Language, SentenceList
@@ -12,7 +13,7 @@ from analytics.language.sentences import tr
 from analytics.report.model import Report
 from analytics.tables.facts import facts
 from analytics.tables.report_sections import chapters
-from analytics.tables.table import Cell, Column, Fold, StateBar, Table
+from analytics.tables.table import Cell, Column, Fold, StateBar, Table, ToCopy
 from analytics.tables.wording import asked_for, headline, title
 from fallow.clock import from_ms
 from fallow.outside_text import visible_lines
@@ -114,16 +115,22 @@ def _fold(fold: Fold, language: Language, width: int) -> list[str]:
 
 def _record(heads: Sequence[Column], row: Sequence[Cell], language: Language, width: int) -> list[str]:
     """A row too long for a table: its name, then what is known of it."""
-    first, *others = (written(cell, language) for cell in row)
-    about = [
-        tr("{label}: {value}", label=column.title, value=text)
-        for column, text in zip(heads[1:], others, strict=True)
-        if text
-    ]
-    return [
-        *wrap(first, width, "  - ", "    "),
-        *wrap(language.translate(SentenceList(about)), width, "    ", "    "),
-    ]
+    lines = wrap(written(row[0], language), width, "  - ", "    ")
+    for has_label, cells in groupby(zip(heads[1:], row[1:], strict=True), lambda each: bool(each[0].title)):
+        shown = [(column.title, cell, text) for column, cell in cells if (text := written(cell, language))]
+        if has_label:
+            about = [tr("{label}: {value}", label=title, value=text) for title, _, text in shown]
+            lines += wrap(language.translate(SentenceList(about)), width, "    ", "    ")
+            continue
+        for _, cell, text in shown:
+            lines += _copied(cell, language) if isinstance(cell, ToCopy) else wrap(text, width, "    ", "    ")
+    return lines
+
+
+def _copied(cell: ToCopy, language: Language) -> list[str]:
+    """What is copied keeps its line."""
+    label = cell.label if cell.is_address else tr("{label}:", label=cell.label)
+    return [f"    {language.translate(label)}", *(f"        {each}" for each in cell.texts)]
 
 
 def _table(section: Table, language: Language, width: int) -> list[str]:
