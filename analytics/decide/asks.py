@@ -18,7 +18,6 @@ from analytics.language.language import Sentence
 from analytics.language.sentences import tr
 from analytics.names import JOINER
 from analytics.rules import RULES_BY_NAME
-from analytics.rules.zombie_holder import is_orphan
 from analytics.workloads.commands import acts, monitor_command
 from analytics.workloads.model import Finding, agreeing, gpus_on_hosts, of_gpus
 from analytics.workloads.waste import (
@@ -89,8 +88,7 @@ class Ask:
         is_unsure = about.confidence.grade == "low"
         words: str
         if self.action == REPAIR:
-            fault = _COOL if finding is None or finding.category != "coverage" else _LOOK
-            words = _MEND if about.kind is FAULTY else fault
+            words = _MEND if finding is None else RULES_BY_NAME[finding.rule].advice or _MEND
         elif self.action == RETURN:
             words = _RETURN
         elif self.action == RIGHT_SIZE:
@@ -98,7 +96,7 @@ class Ask:
         elif self.action == TUNE and finding is not None:
             words = RULES_BY_NAME[finding.rule].advice
         elif self.to_operators:
-            words = _WHOSE if is_unsure or finding is None or not is_orphan(finding) else _ORPHANED
+            words = _ORPHANED if about.has_lost_user and not is_unsure else _WHOSE
         else:
             words = _BACK_UNSURE if is_unsure else _BACK
         return agreeing(words, len(self.gpus))
@@ -270,8 +268,6 @@ _BACK_UNSURE = of_gpus(
     "Do you still need them? If not, give them back; if so, say until when.",
 )
 _FIT = tr("See whether a smaller card, a part of one or a shared one would do for this work, or say why not.")
-_COOL = tr("Find out what slows it down: cooling, power supply or a limit that was set.")
-_LOOK = tr("Find out why nobody sees it: the agent, the driver or the host.")
 _MEND = of_gpus(
     "Find out why it is out of order, and repair it.", "Find out why they are out of order, and repair them."
 )

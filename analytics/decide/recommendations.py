@@ -9,7 +9,7 @@ from typing import Literal
 
 from analytics.decide.right_sizing import RightSizing
 from analytics.inventory import NO_POOL
-from analytics.rules.zombie_holder import is_orphan
+from analytics.rules import RULES_BY_NAME
 from analytics.workloads.model import Confidence, Finding
 from analytics.workloads.packing import Packing
 from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable
@@ -115,8 +115,13 @@ class Recommendation:
     @property
     def owner(self) -> str:
         """Who acts: the user, and the operators where there is none or where the work has lost its user."""
-        is_lost = self.finding is not None and is_orphan(self.finding)
-        return OPERATORS if self.holder is None or is_lost or self.action in ("return", "repair") else self.holder
+        of_operators = self.has_lost_user or self.action in ("return", "repair")
+        return OPERATORS if self.holder is None or of_operators else self.holder
+
+    @property
+    def has_lost_user(self) -> bool:
+        """Whether whoever started the work does not work there any more."""
+        return self.finding is not None and RULES_BY_NAME[self.finding.rule].has_lost_user(self.finding)
 
     @property
     def given_to(self) -> str | None:

@@ -65,6 +65,7 @@ BLIND_SPOT = Rule(
     kinds=(waste.INEFFICIENT,),
     precedence=100,
     of_machine=True,
+    advice=tr("Find out why nobody sees it: the agent, the driver or the host."),
     per_host=True,
     history=HistoryNeed(gpu_hours=GPU_HOURS_MIN),
     thresholds={

@@ -72,6 +72,7 @@ THROTTLED = Rule(
     kinds=(waste.INEFFICIENT,),
     precedence=10,
     of_machine=True,
+    advice=tr("Find out what slows it down: cooling, power supply or a limit that was set."),
     per_host=True,
     history=HistoryNeed(ACTIVE_HOURS_MIN * HOUR_MS),
     thresholds={

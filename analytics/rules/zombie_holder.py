@@ -78,12 +78,9 @@ ZOMBIE_HOLDER = Rule(
         label("cpu_util_mean_pct", "mean CPU use {value} %"),
     ),
     find=zombie_holder_findings,
+    # an idle notebook still belongs to its user
+    has_lost_user=lambda finding: finding.evidence.numbers.get("why") != NOTEBOOK,
 )
-
-
-def is_orphan(finding: Finding) -> bool:
-    """Whether its work has lost the user who started it; an idle notebook still belongs to its user."""
-    return finding.rule == ZOMBIE_HOLDER.name and finding.evidence.numbers.get("why") != NOTEBOOK
 
 
 def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.DataFrame) -> Iterator[Finding]:

@@ -308,7 +308,9 @@ class Rule:
     of_pool: bool = False
     """About how many GPUs of a pool are needed: one of them at work does not refute it."""
     advice: str = ""
-    """What the user is asked to change in work that runs; users are not asked about it where this is empty."""
+    """What the user is asked to change in work that runs, or operators to do about a machine. Users are not asked where it is empty."""
+    has_lost_user: Callable[[Finding], bool] = lambda _: False
+    """Whether the work of a finding has lost the user who started it, so that operators end it."""
     labels: tuple[Label, ...] = ()
     """Of the evidence that only this rule has; the others are `evidence_labels.SHARED_LABELS`."""
 
