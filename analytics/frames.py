@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -39,8 +38,7 @@ def read_frame(
 
 def arrow(frame: pl.DataFrame, table: schema.LakeTable) -> pa.Table:
     """The frame with integer-millisecond times as an Arrow table of the schema."""
-    columns: dict[str, Any] = {name: frame[name].to_arrow() for name in table.names}
-    return parquet.table_from_columns(table, columns)
+    return frame.select(table.names).to_arrow().cast(parquet.arrow_schema(table))
 
 
 POLARS: dict[schema.Type, pl.DataType] = {

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from analytics.frames import arrow, digest, read_frame, typed
+from analytics.frames import digest, read_frame, typed
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, Window, utc_day
 from fallow.errors import LakeError, UnusableFileError
@@ -88,7 +88,7 @@ def _write(lake: Lake, of_all: schema.LakeTable, period: str, rows: pl.DataFrame
     is_month = len(period) == len("2026-11")
     date, last_seq = (f"{period}-01", _MONTH_LAST_SEQ) if is_month else (period, 0)
     facts = {"sources": _sources(files)}
-    lake.put(LakeFile(of_all.name, date, ALL_HOSTS, 0, last_seq), parquet.encode(of_all, arrow(rows, of_all), facts))
+    lake.put(LakeFile(of_all.name, date, ALL_HOSTS, 0, last_seq), parquet.encode(of_all, rows, facts))
     if is_month:  # its days would be read twice
         for day in lake.all_files(of_all.name):
             if day.date[:7] == period and day.last_seq != _MONTH_LAST_SEQ:

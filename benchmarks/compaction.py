@@ -74,7 +74,7 @@ def _by_agent(place: Path, how: str) -> Iterator[Figure]:
 
 
 def _by_service(place: Path, how: str) -> Iterator[Figure]:
-    from analytics.lake_care.compact import LakeCompactor as Service
+    from fallow.compaction import LakeCompactor as Service
 
     before = cpu_s()
     Service(Lake.at(str(place)), 10**15, DAY_MS, HOUR_MS).run()

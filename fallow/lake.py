@@ -223,9 +223,11 @@ class Lake:
         """Called right before a file gets its name; LakeError keeps it from that."""
         self._check_mounted()
 
-    def confirm(self, file: LakeFile, data: bytes) -> None:
-        """Asks the store whether it holds the file that was put; LakeError where it does not."""
+    def put_confirmed(self, file: LakeFile, data: bytes) -> LakeFile:
+        """Like `put`, and asks the store whether it holds the file; LakeError where it does not."""
+        written = self.put(file, data)
         self.store.confirm(file.key, data)
+        return written
 
     def read(self, file: LakeFile) -> bytes:
         """The file's content; FileNotFoundError where it is gone, LakeError where it is larger than agents write or unreadable."""

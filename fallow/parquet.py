@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from fallow import parquet_writer
-from fallow.errors import LakeError, UnusableFileError
+from fallow.errors import UnusableFileError
 from fallow.lake import visible
 from fallow.parquet_files import (
     MOST_LISTED,
@@ -27,12 +27,13 @@ from fallow.parquet_files import (
     unusable,
 )
 from fallow.parquet_writer import LIST_ITEM
-from fallow.schema import LakeColumn, LakeTable, Type
+from fallow.schema import LakeTable, Type
 from fallow.stores.model import WHOLE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    import polars as pl
     import pyarrow.parquet as pq
 
     from fallow.lake import LakeFile
@@ -40,14 +41,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "arrow_schema",
-    "arrow_type",
     "check",
     "encode",
     "metadata",
     "open_file",
     "read",
     "small_contents",
-    "table_from_columns",
     "table_from_rows",
 ]
 
@@ -71,61 +70,31 @@ _ARROW = {
 }
 
 
-def arrow_type(column: LakeColumn) -> pa.DataType:
-    return _ARROW[column.type]
-
-
 def arrow_schema(table: LakeTable) -> pa.Schema:
     """The Arrow schema of a table; every field may be null, for Arrow checks nullability only in some of its paths."""
-    return pa.schema([pa.field(column.name, arrow_type(column)) for column in table.columns])
+    return pa.schema([pa.field(column.name, _ARROW[column.type]) for column in table.columns])
 
 
 def table_from_rows(table: LakeTable, rows: Sequence[Mapping[str, object]]) -> pa.Table:
-    """Rows as an Arrow table in the table's schema; a key that a row lacks is null, one that the table lacks is an error."""
-    known = set(table.names)
-    for row in rows:
-        if unknown := set(row) - known:
-            raise LakeError(f"the table '{table.name}' has no column {', '.join(sorted(unknown))}")
-    # Arrow reads integers as epoch milliseconds for a timestamp column
-    return pa.table(
-        [_array([row.get(column.name) for row in rows], column) for column in table.columns], schema=arrow_schema(table)
-    )
+    """Rows as an Arrow table, as `fallow.parquet_writer.arrow_rows` makes it of the agent's: sorted, with null for what does not fit."""
+    return pa.table(parquet_writer.arrow_rows(table, rows)[0]).cast(arrow_schema(table))
 
 
-def _array(values: Sequence[object], column: LakeColumn) -> pa.Array:
-    """The values in the column's type; one that does not fit becomes null, so that it never keeps the others back."""
-    try:
-        return pa.array(values, arrow_type(column))
-    except (pa.ArrowException, OverflowError, ValueError, TypeError):
-        return pa.array([_fitting(value, column) for value in values], arrow_type(column))
+def encode(table: LakeTable, data: pa.Table | pl.DataFrame, metadata: Mapping[str, str] | None = None) -> bytes:
+    """The rows as one Parquet file, sorted by the table's (gpu, time), with schema version and writer in its metadata.
 
-
-def _fitting(value: object, column: LakeColumn) -> object:
-    try:
-        pa.array([value], arrow_type(column))
-    except (pa.ArrowException, OverflowError, ValueError, TypeError):
-        return None
-    return value
-
-
-def table_from_columns(table: LakeTable, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Columns as an Arrow table in the table's schema; integers become timestamps where the schema says so."""
-    return pa.table(
-        [columns[column.name].cast(arrow_type(column)) for column in table.columns], schema=arrow_schema(table)
-    )
-
-
-def encode(table: LakeTable, data: pa.Table, metadata: Mapping[str, str] | None = None) -> bytes:
-    """The data as one Parquet file, sorted by the table's (gpu, time), with schema version and writer in its metadata."""
+    Integers in a column of times are milliseconds since the epoch.
+    """
+    rows = data if isinstance(data, pa.Table) else data.to_arrow()
     by = [name for name in ("gpu", "time") if name in table.names]
-    data = data.select(list(table.names)).cast(arrow_schema(table)).sort_by([(name, "ascending") for name in by])
+    data = rows.select(list(table.names)).cast(arrow_schema(table)).sort_by([(name, "ascending") for name in by])
     return parquet_writer.encode(table, data.cast(_written_schema(table)), metadata)
 
 
 def _written_schema(table: LakeTable) -> pa.Schema:
     """The table's schema with lists whose values are named as Parquet names them."""
     named = [
-        pa.list_(pa.field(LIST_ITEM, kind.value_type)) if pa.types.is_list(kind := arrow_type(column)) else kind
+        pa.list_(pa.field(LIST_ITEM, kind.value_type)) if pa.types.is_list(kind := _ARROW[column.type]) else kind
         for column in table.columns
     ]
     return pa.schema(zip(table.names, named, strict=True))
@@ -145,7 +114,7 @@ def read(
     Raises UnusableFileError where nobody is to be told, SchemaVersionError, and VanishedFileError, each naming the file.
     """
     names = list(table.names if columns is None else columns)
-    schema = pa.schema([pa.field(name, arrow_type(table.column(name))) for name in names])
+    schema = pa.schema([pa.field(name, _ARROW[table.column(name).type]) for name in names])
     if "host" not in table.names:
         schema = schema.append(_HOST)
     read_one = partial(_read_one, table=table, schema=schema)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
@@ -34,7 +33,7 @@ from fallow.host_claims import list_claims
 from fallow.host_identity import HOST_KEY, INSTALL_KEY, listed
 from fallow.lake import ALL_HOSTS
 from fallow.os_user import effective_user
-from fallow.parquet_writer import CHECKSUM_KEY, VERSION_KEY, check_version
+from fallow.parquet_writer import CHECKSUM_KEY, MAGIC, MOST_ROWS, TAIL_BYTES, VERSION_KEY, check_version, has_checksum
 from fallow.stores.model import WHOLE_BYTES
 from fallow.stores.regular_files import NotRegularError, open_regular, read_regular
 
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 2 << 30
 MOST_FOOTER_BYTES = 16 << 20
-MOST_ROWS = 5_000_000
 MOST_COLUMNS = 1_000
 MOST_DECODED_BYTES = 512 << 20
 """Of all columns, as the footer states it; and of all texts, which a footer states once however often they repeat."""
@@ -138,10 +136,6 @@ class Origins:
 
 _Read = TypeVar("_Read")
 
-_MAGIC = b"PAR1"
-_TAIL_BYTES = 4 + len(_MAGIC)
-"""What ends a file: the length of the footer before it, and the magic bytes."""
-
 _REQUESTS = 8
 """Files of an object store that are fetched at a time: each at most a few MB in memory before it is decoded."""
 
@@ -210,8 +204,10 @@ def open_file(file: LakeFile, *, whole: bool = False) -> pq.ParquetFile:
 
 def check(file: LakeFile, content: bytes) -> pq.FileMetaData:
     """The footer of a file that is held whole; raises what `open_file` raises, and nothing for two columns of one name."""
-    facts = _checked(file, pa.BufferReader(content), content[-_TAIL_BYTES:])
-    _check_sum(file, content, (facts.metadata or {}).get(CHECKSUM_KEY.encode()))
+    facts = _checked(file, pa.BufferReader(content), content[-TAIL_BYTES:])
+    stated = (facts.metadata or {}).get(CHECKSUM_KEY.encode())
+    if not has_checksum(content, None if stated is None else stated.decode(errors="replace")):
+        raise broken(file, ValueError("its content does not match its checksum"))
     return facts
 
 
@@ -234,30 +230,18 @@ def _checked(file: LakeFile, readable: BinaryIO | pa.BufferReader, tail: bytes) 
 
 def _tail(source: BinaryIO) -> bytes:
     """The last bytes of a file that is at hand; nothing of a large object, of which every piece is a request."""
-    if not isinstance(source, io.BytesIO | io.FileIO) or source.seek(0, io.SEEK_END) < _TAIL_BYTES:
+    if not isinstance(source, io.BytesIO | io.FileIO) or source.seek(0, io.SEEK_END) < TAIL_BYTES:
         return b""
-    source.seek(-_TAIL_BYTES, io.SEEK_END)
-    tail = source.read(_TAIL_BYTES)
+    source.seek(-TAIL_BYTES, io.SEEK_END)
+    tail = source.read(TAIL_BYTES)
     source.seek(0)
     return tail
 
 
 def _check_footer_size(file: LakeFile, tail: bytes) -> None:
     footer_bytes = int.from_bytes(tail[:4], "little")
-    if tail.endswith(_MAGIC) and MOST_FOOTER_BYTES < footer_bytes < file.size_bytes:
+    if tail.endswith(MAGIC) and MOST_FOOTER_BYTES < footer_bytes < file.size_bytes:
         raise oversized(file, f"{footer_bytes} bytes of footer, at most {MOST_FOOTER_BYTES}")
-
-
-def _check_sum(file: LakeFile, content: bytes, stated: bytes | None) -> None:
-    if stated is None:  # another writer's
-        return
-    footer_bytes = _TAIL_BYTES + int.from_bytes(content[-_TAIL_BYTES : -len(_MAGIC)], "little")
-    try:
-        is_same = int(stated) == zlib.crc32(memoryview(content)[:-footer_bytes])
-    except ValueError as error:
-        raise broken(file, error) from error
-    if not is_same:
-        raise broken(file, ValueError("its content does not match its checksum"))
 
 
 def _is_object(file: LakeFile) -> bool:

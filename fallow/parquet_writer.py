@@ -1,28 +1,36 @@
-"""The one way to write Parquet: on arro3, whose code and memory the agent can carry in its own process.
+"""The one way to write Parquet: rows as an Arrow table of arro3, and Arrow tables as files.
 
-Imports no pyarrow: what it writes, `fallow.parquet` reads.
+The agent can carry arro3's code and memory in its own process. Imports no pyarrow: what this writes, `fallow.parquet` reads.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import zlib
+from collections import Counter
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
+from arro3.core import Array, DataType, Field, Schema, list_array
+from arro3.core import Table as ArrowTable
 from arro3.io import write_parquet
 
 from fallow import __version__
 from fallow.errors import LakeError, SchemaVersionError
 from fallow.host_identity import merged_origin
-from fallow.schema import OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, LakeTable, Type
+from fallow.schema import OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, LakeColumn, LakeTable, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 VERSION_KEY = "fallow_schema_version"
 WRITER_KEY = "fallow_writer"
 CHECKSUM_KEY = "fallow_crc32"
 """CRC-32 of all before the footer, in ten digits: Parquet's own checksums, one a page, are read by few libraries."""
+
+MOST_ROWS = 5_000_000
+"""Of a file of one host: readers refuse a larger one."""
 
 _SMALLER_PAGE_ROWS = 16_000
 """Of 20,000: what is held of a page grows by powers of two."""
@@ -35,7 +43,109 @@ LIST_ITEM = "element"
 
 _LISTS = (Type.INT_LIST, Type.DOUBLE_LIST, Type.STRING_LIST)
 _UNKNOWN_SUM = "0" * 10
-_TAIL_BYTES = 8  # the length of the footer before it, and the magic bytes
+
+MAGIC = b"PAR1"
+TAIL_BYTES = 4 + len(MAGIC)
+"""What ends a file: the length of the footer before it, and the magic bytes."""
+
+
+_PLAIN = {
+    Type.INT16: DataType.int16(),
+    Type.INT32: DataType.int32(),
+    Type.INT64: DataType.int64(),
+    Type.FLOAT: DataType.float32(),
+    Type.DOUBLE: DataType.float64(),
+    Type.BOOL: DataType.bool(),
+    Type.STRING: DataType.string(),
+}
+_ITEMS = {
+    Type.INT_LIST: DataType.int32(),
+    Type.DOUBLE_LIST: DataType.float64(),
+    Type.STRING_LIST: DataType.string(),
+}
+_TIMESTAMP = DataType.timestamp("ms", tz="UTC")
+_WHOLE = (Type.TIMESTAMP, Type.INT16, Type.INT32, Type.INT64)
+_UNFIT = (TypeError, ValueError, OverflowError)  # a text that is no UTF-8 is a ValueError
+
+
+def arrow_rows(table: LakeTable, rows: Iterable[Mapping[str, object]]) -> tuple[ArrowTable, Counter[str]]:
+    """The rows in the table's columns and types, sorted by its (gpu, time), and how many values per column had to become null.
+
+    A key that a row lacks is null; LakeError for one that the table lacks. Timestamps are epoch milliseconds.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in table.names}
+    for row in rows:
+        if unknown := row.keys() - columns.keys():
+            raise LakeError(f"the table '{table.name}' has no column {', '.join(sorted(unknown))}")
+        for name, values in columns.items():
+            values.append(row.get(name))
+    order = _order(columns)
+    misfits: Counter[str] = Counter()
+    arrays = []
+    for column in table.columns:
+        values = columns.pop(column.name)
+        arrays.append(_array([values[at] for at in order], column, misfits))
+    return ArrowTable.from_arrays(arrays, schema=arrow_schema(table)), misfits
+
+
+@functools.cache
+def arrow_schema(table: LakeTable) -> Schema:
+    """The Arrow schema of a table."""
+    return Schema([Field(column.name, arrow_type(column), nullable=True) for column in table.columns])
+
+
+def _order(columns: Mapping[str, Sequence[Any]]) -> list[int]:
+    """The rows' places by GPU and time, those without a GPU last; rows of one moment stay in their order."""
+    times = columns["time"]
+    if (gpus := columns.get("gpu")) is None:
+        return sorted(range(len(times)), key=times.__getitem__)
+    return sorted(range(len(times)), key=lambda at: (gpus[at] is None, gpus[at] or "", times[at]))
+
+
+def arrow_type(column: LakeColumn) -> DataType:
+    if column.type is Type.TIMESTAMP:
+        return _TIMESTAMP
+    if (item := _ITEMS.get(column.type)) is not None:
+        return DataType.list(Field(LIST_ITEM, item, nullable=True))
+    return _PLAIN[column.type]
+
+
+def _array(values: Sequence[Any], column: LakeColumn, misfits: Counter[str]) -> Array:
+    """The values in the column's type; one that does not fit becomes null, so that it never keeps the others back."""
+    try:
+        return _exact(values, column)
+    except _UNFIT:
+        fitting = [_fitting(value, column) for value in values]
+        if lost := fitting.count(None) - values.count(None):
+            misfits[column.name] += lost
+        return _exact(fitting, column)
+
+
+def _fitting(value: Any, column: LakeColumn) -> Any:
+    if column.type in _WHOLE and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    try:
+        _exact([value], column)
+    except _UNFIT:
+        return None
+    return value
+
+
+def _exact(values: Sequence[Any], column: LakeColumn) -> Array:
+    if column.type is Type.TIMESTAMP:
+        return Array(values, type=_PLAIN[Type.INT64]).cast(_TIMESTAMP)
+    if (item := _ITEMS.get(column.type)) is None:
+        return Array(values, type=_PLAIN[column.type])
+    if any(isinstance(value, str) for value in values):  # its characters would pass for a list
+        raise TypeError
+    offsets = accumulate((0 if value is None else len(value) for value in values), initial=0)
+    flat = [each for value in values if value is not None for each in value]
+    return list_array(
+        Array(list(offsets), type=_PLAIN[Type.INT32]),
+        Array(flat, type=item),
+        type=arrow_type(column),
+        mask=Array([value is None for value in values], type=_PLAIN[Type.BOOL]),
+    )
 
 
 class ArrowRows(Protocol):
@@ -72,6 +182,25 @@ def encode(
     return sink.getvalue()
 
 
+def footer_bytes(content: bytes | memoryview) -> int:
+    """How many bytes the footer takes with what ends the file, as a whole file states it."""
+    return TAIL_BYTES + int.from_bytes(content[-TAIL_BYTES : -len(MAGIC)], "little")
+
+
+def is_whole(content: bytes) -> bool:
+    """Whether these bytes begin and end as a Parquet file does."""
+    return content.startswith(MAGIC) and content.endswith(MAGIC) and footer_bytes(content) < len(content)
+
+
+def has_checksum(content: bytes, stated: str | None) -> bool:
+    """Whether all before the footer has the checksum that the file states; a file of another writer states none."""
+    return stated is None or stated == _checksum(memoryview(content)[: -footer_bytes(content)])
+
+
+def _checksum(data: memoryview) -> str:
+    return f"{zlib.crc32(data):010d}"
+
+
 def check_version(file: str, stated: str | None) -> None:
     """SchemaVersionError for a schema version that this fallow does not read; a file of another program states none."""
     version = SCHEMA_VERSION if stated is None else int(stated)
@@ -105,8 +234,8 @@ def _storage(table: LakeTable) -> dict[str, Any]:
 
 def _seal(content: memoryview, facts: Mapping[str, str]) -> None:
     """Puts the checksum of all before the footer into it, and the facts into their order: arro3 takes them in any."""
-    footer_bytes = _TAIL_BYTES + int.from_bytes(content[-_TAIL_BYTES:-4], "little")
-    footer = bytes(content[-footer_bytes:])
+    size = footer_bytes(content)
+    footer = bytes(content[-size:])
     written = {_key_value(key, value) for key, value in facts.items()}
     first = at = min(footer.rfind(each) for each in written)
     while written and first >= 0:
@@ -119,8 +248,8 @@ def _seal(content: memoryview, facts: Mapping[str, str]) -> None:
         raise LakeError(
             "the Parquet writer has not written the file's facts as it should", "install the arro3-io of the lock"
         )
-    final = {**facts, CHECKSUM_KEY: f"{zlib.crc32(content[:-footer_bytes]):010d}"}
-    start = len(content) - footer_bytes
+    final = {**facts, CHECKSUM_KEY: _checksum(content[:-size])}
+    start = len(content) - size
     content[start + first : start + at] = b"".join(_key_value(key, value) for key, value in final.items())
 
 

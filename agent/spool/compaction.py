@@ -1,8 +1,7 @@
 """The agent's own compaction: an hour's files become one, a day's become one, and the small ones go after a grace.
 
-What is merged is read back from the lake and not from the spool: it costs less than reading the rows' JSON again, works after a spool
-is lost, and what replaces a file is made of what the store really holds. A merged file's range covers exactly those that were
-merged, so readers see the one or the others at every moment. What is begun and what is to be deleted is noted in the spool
+What is merged (`fallow.parquet_merging`) is read back from the lake and not from the spool: it costs less than reading the rows' JSON
+again, works after a spool is lost, and what replaces a file is made of what the store really holds. What is begun and what is to be deleted is noted in the spool
 (`CompactionNotes`); a merge that was cut short is done again from the same files under the same name.
 
 Hours are merged only while their day is open, days as a whole: the ranges of two merges, also by `fallow lake compact`, which takes
@@ -18,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent.spool.merging import merged
 from agent.spool.spool import read_fact
 from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS, Clock, SystemClock, floor_ms, parse_day_ms, utc_day
 from fallow.errors import LakeError
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
+from fallow.parquet_merging import covering, merged_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,7 +57,7 @@ class Merge:
         return [LakeFile(self.table, self.date, host, first, last) for first, last in self.sources]
 
     def into(self, host: str) -> LakeFile:
-        return LakeFile(self.table, self.date, host, self.sources[0][0], self.sources[-1][1])
+        return covering(self.files(host))
 
     def is_due(self, now_ms: int, grace_ms: int) -> bool:
         """Whether its files may go; a clock that was far ahead and is put back does not keep them for ever."""
@@ -230,8 +229,7 @@ class OwnFilesCompactor:
         """Stores the merged file and takes note of it; lets go of a merge whose files have gone or cannot be merged."""
         into = merge.into(self.host)
         try:
-            contents = [self.lake.read(each) for each in merge.files(self.host)]
-            data = merged(schema.table(merge.table), contents)
+            data = merged_files(self.lake, merge.files(self.host), in_little_memory=True)
         except FileNotFoundError:  # somebody else has merged them
             self._let_go(merge)
             return
@@ -240,8 +238,7 @@ class OwnFilesCompactor:
             self._let_go(merge)
             return
         self.before_put()
-        self.lake.put(into, data)
-        self.lake.confirm(into, data)
+        self.lake.put_confirmed(into, data)
         self._notes.done(merge, self.clock.now_ms(), zlib.crc32(data))
         self._keep()
 

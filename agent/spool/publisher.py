@@ -19,7 +19,6 @@ from agent.settings import Compaction
 from agent.spool.admission import Admission
 from agent.spool.compaction import OwnFilesCompactor
 from agent.spool.installation import COPIED_UNTIL, begin_run, identity_of, new_installation
-from agent.spool.merging import arrow_rows
 from agent.spool.publisher_arguments import (
     EXIT_DAMAGED,
     EXIT_NAME_TAKEN,
@@ -35,6 +34,7 @@ from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, Clock, SystemClock
 from fallow.errors import FallowError, HostNameTakenError, LakeError, SpoolError, UsageError
 from fallow.host_identity import INSTALL_KEY
 from fallow.lake import Lake, LakeFile
+from fallow.parquet_merging import OpenedFile
 from fallow.schema import table
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Publisher:
 
     def _put(self, stretch: Stretch, batch: int) -> PublishedFile:
         data, _ = self.file_data(stretch, self.host)
-        self._store(_file(stretch, self.host), data)
+        self.lake.put_confirmed(_file(stretch, self.host), data)
         return PublishedFile(
             batch,
             stretch.table,
@@ -184,15 +184,11 @@ class Publisher:
         Counts the values that did not fit their column and had to become null.
         """
         of = table(stretch.table)
-        rows, misfits = arrow_rows(of, (row.body for row in self.spool.rows_of(stretch)))
+        rows, misfits = parquet_writer.arrow_rows(of, (row.body for row in self.spool.rows_of(stretch)))
         for column, lost in misfits.items():
             self.misfits[f"{of.name}.{column}"] += lost
         origin = {"host": host} | replace(self.admission.identity, host=host).metadata()
         return parquet_writer.encode(of, rows, origin), rows.num_rows
-
-    def _store(self, file: LakeFile, data: bytes) -> None:
-        self.lake.put(file, data)
-        self.lake.confirm(file, data)
 
     def repair(self) -> int:
         """Publishes again, under the same names, what the lake has confirmed and then lost; returns how many files."""
@@ -229,7 +225,7 @@ class Publisher:
         data, row_count = self.file_data(each.stretch, each.host)
         if row_count != each.row_count:  # they left the spool meanwhile, to make room
             return False
-        self._store(_file(each.stretch, each.host), data)
+        self.lake.put_confirmed(_file(each.stretch, each.host), data)
         return True
 
     def forget(self) -> None:
@@ -331,15 +327,14 @@ def _check_apart(spool: Spool, settings: AgentSettings) -> None:
 
     They would be doubled, or hidden by a file whose numbers reach over theirs.
     """
-    from agent.spool.merging import facts_and_times  # arro3, which is loaded for publishing anyway
-
     lake, own = Lake.at(settings.lake), identity_of(spool, settings.host).install
     for stretch in spool.stretches_until(spool.newest_seq()):
         first_ms, last_ms = spool.span_ms(stretch)
         for file in lake.files(stretch.table, hosts=[settings.host], dates=[stretch.date]):
             meets = file.first_seq <= stretch.last_seq and stretch.first_seq <= file.last_seq
-            facts, times = facts_and_times(lake.read(file), schema.table(stretch.table))
-            if facts.get(INSTALL_KEY) != own and (meets or any(first_ms <= each <= last_ms for each in times)):
+            opened = OpenedFile(lake.read(file), schema.table(stretch.table), file.key)
+            is_of_then = meets or any(first_ms <= each <= last_ms for each in opened.times())
+            if opened.facts.get(INSTALL_KEY) != own and is_of_then:
                 raise FallowError(
                     f"another agent has published as {settings.host} while rows of {settings.spool} were recorded",
                     "give another --host: under this name they would be there twice, or hidden",

@@ -10,7 +10,7 @@ import polars as pl
 from analytics.allocations.known_runs import on_known_runs, on_seen_gpus
 from analytics.allocations.model import ReadAllocations
 from analytics.allocations.write import imported_files, merge, time_zones, write
-from analytics.frames import arrow, read_frame, typed
+from analytics.frames import read_frame, typed
 from analytics.importers.publish import Published
 from analytics.language.plain_text import count
 from fallow import parquet
@@ -154,10 +154,8 @@ def add_requests(lake: Lake, requests: pl.DataFrame) -> Published:
         taken = max((each.last_seq for each in there if (each.date, each.host) == (date, host)), default=0)
         number = max(taken + 1, _NUMBERS_PER_MS * int(str(rows["as_of"].max())))
         file = LakeFile(REQUEST.name, date, host, number, number)
-        data = parquet.encode(
-            REQUEST, arrow(rows.sort(*_REQUEST_JOB, "time", "as_of"), REQUEST), {"fallow_source": "requests"}
-        )
-        lake.confirm(lake.put(file, data), data)
+        in_order = rows.sort(*_REQUEST_JOB, "time", "as_of")
+        lake.put_confirmed(file, parquet.encode(REQUEST, in_order, {"fallow_source": "requests"}))
     return Published(REQUEST.name, days.height, asked.height - days.height, 0, len(files))
 
 

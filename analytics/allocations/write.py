@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from analytics.allocations.model import ROW_SCHEMA, ReadAllocations, conform
-from analytics.frames import arrow, read_frame
+from analytics.frames import read_frame
 from analytics.importers.kinds import with_progress
 from analytics.importers.publish import Published
 from analytics.importers.times import LATEST_MS
@@ -120,7 +120,7 @@ def _write_day(
     last = max([moments.max(), *(file.last_seq for file in seen)])  # type: ignore[type-var]
     written = lake.put(
         LakeFile("claim", place.date, place.host, int(str(first)), int(str(last))),
-        parquet.encode(CLAIM, arrow(merged, CLAIM), facts),
+        parquet.encode(CLAIM, merged, facts),
     )
     for file in there:
         if file.last_seq < LATEST_MS and file.key != written.key and written.covers(file):
@@ -134,7 +134,7 @@ def _write_new(lake: Lake, new: pl.DataFrame, place: LakeFile, facts: Mapping[st
         return Published("claim", 0, 0, 0, 0)
     first, last = int(str(rows["time"].min())), int(str(rows["time"].max()))
     file = LakeFile("claim", place.date, place.host, first, last)
-    lake.put(file, parquet.encode(CLAIM, arrow(rows, CLAIM), facts))
+    lake.put(file, parquet.encode(CLAIM, rows, facts))
     return Published("claim", rows.height, 0, 0, 1)
 
 

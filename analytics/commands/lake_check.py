@@ -9,12 +9,12 @@ import argparse
 from collections.abc import Iterator
 
 from analytics.commands.table_verb import LakeInputs, LakeVerb, Tables
-from analytics.lake_care.partitions import partitions
 from analytics.lake_care.repair import inspect
 from analytics.lake_care.tables import file_faults, files_left_out, unclaimed_files, unused_files
 from analytics.language.sentences import tr
 from analytics.progress import bar
 from fallow import parquet, schema
+from fallow.compaction import partitions
 from fallow.errors import LakeError, UnusableFileError
 from fallow.lake import Lake, LakeFile
 from fallow.parquet_files import Origins

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 
-from analytics.lake_care.compact import Compacted, LakeCompactor
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
 from analytics.progress import bar
 from fallow.clock import SystemClock, parse_duration_ms
+from fallow.compaction import Compacted, LakeCompactor
 from fallow.errors import LakeError
 from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
 from fallow.output import show
@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
         with bar("ledger") as progress:
             load_ledger(lake, LedgerSettings.from_config(config), progress=progress)
     show(json.dumps(_as_json(done), indent=2) if args.json else _text(done, dry_run=args.dry_run))
-    if done.leftovers.refused:
-        raise LakeError(f"hidden files stay: {done.leftovers.refused}", "run it with credentials that may delete")
+    if done.refused:
+        raise LakeError(f"hidden files stay: {done.refused}", "run it with credentials that may delete")
     return int(bool(done.skipped))
 
 
@@ -49,9 +49,9 @@ def _text(done: Compacted, *, dry_run: bool) -> str:
     lines = [f"not merged: {visible(each)}" for each in done.skipped]
     after = "" if dry_run else f", {format_bytes(done.bytes_before)} -> {format_bytes(done.bytes_after)}"
     lines.append(f"{done.files_before} files {would}merged into {len(done.merged)}{after}")
-    lines.append(f"{len(done.leftovers.removed)} replaced files {would}removed")
-    if done.leftovers.kept:
-        lines.append(f"{len(done.leftovers.kept)} hidden files stay: `fallow lake check` says why")
+    lines.append(f"{len(done.removed)} replaced files {would}removed")
+    if done.kept:
+        lines.append(f"{len(done.kept)} hidden files stay: `fallow lake check` says why")
     return "\n".join(lines)
 
 
@@ -61,7 +61,7 @@ def _as_json(done: Compacted) -> dict[str, object]:
         "files_before": done.files_before,
         "bytes_before": done.bytes_before,
         "bytes_after": done.bytes_after,
-        "removed": [file.key for file in done.leftovers.removed],
-        "kept": [file.key for file in done.leftovers.kept],
+        "removed": [file.key for file in done.removed],
+        "kept": [file.key for file in done.kept],
         "not_merged": done.skipped,
     }

@@ -35,11 +35,10 @@ def file_number(now_ms: int, once: str = "") -> int:
     return now_ms // DAY_MS * DAY_MS * _RANDOM + digits
 
 
-def add_rows(lake: Lake, table: LakeTable, rows: Sequence[dict[str, object]], now_ms: int, number: int) -> None:
-    """All of the rows or none; raises LakeError."""
+def add_rows(lake: Lake, table: LakeTable, rows: Sequence[Mapping[str, object]], now_ms: int, number: int) -> LakeFile:
+    """All of the rows or none, in the file that it returns, and known to be in the lake then; raises LakeError."""
     file = LakeFile(table.name, utc_day(now_ms), socket.gethostname() or "unnamed", number, number)
-    data = parquet.encode(table, parquet.table_from_rows(table, rows))
-    lake.confirm(lake.put(file, data), data)
+    return lake.put_confirmed(file, parquet.encode(table, parquet.table_from_rows(table, rows)))
 
 
 KINDS = ("ack", "suppress", "reopen", "notify", "note")

@@ -6,17 +6,17 @@ Each row is a file with a name that no other writer can choose. All rows about o
 from __future__ import annotations
 
 import secrets
-import socket
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from analytics.decide.actions import add_rows, file_number
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOutcome, Message
 from analytics.frames import read_frame
-from fallow import parquet, schema
+from fallow import schema
 from fallow.actors import Actor
 from fallow.clock import DAY_MS, MINUTE_MS, Clock, utc_day
-from fallow.lake import Lake, LakeFile
+from fallow.lake import Lake
 
 CLAIMED, YIELDED, SENDING = "claimed", "yielded", "sending"
 ABANDONED = "abandoned"
@@ -25,7 +25,6 @@ ABANDONED = "abandoned"
 LEASE_MS = 15 * MINUTE_MS
 """How long a step CLAIMED or SENDING without a later one counts as going on. No channel may take half as long."""
 
-_RANDOM = 10**12
 _ENDS = (SENT, UNKNOWN, FAILED)
 
 
@@ -133,12 +132,7 @@ class Journal:
             "reason": outcome.reason or None if outcome else None,
             "finding_ids": list(message.finding_ids) if message else [],
         }
-        number = now_ms * _RANDOM + secrets.randbelow(_RANDOM)
-        host = socket.gethostname() or "unnamed"
-        file = LakeFile(schema.DELIVERY.name, utc_day(now_ms), host, number, number)
-        data = parquet.encode(schema.DELIVERY, parquet.table_from_rows(schema.DELIVERY, [row]))
-        self._lake.confirm(self._lake.put(file, data), data)
-        self._read.add(file.key)
+        self._read.add(add_rows(self._lake, schema.DELIVERY, [row], now_ms, file_number(now_ms)).key)
         self._keep(row | {"time_ms": now_ms})
 
     def _refresh(self, dates: set[str] | None) -> None:

@@ -7,7 +7,7 @@ only then the old one goes: a reader of visible files sees the old rows or all r
 turns (fallow.leases), for each merges with what the one before left.
 
 What is followed live comes every few minutes. Its files hold an hour, and have the hour's range as their name; rows are merged with the
-files that overlap their hour, and `merge_day` makes one file of a day that is over.
+files that overlap their hour. `analytics.scraped.lake_writer.DayMerging` makes one file of a day that is over.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from analytics.importers.processes import process_rows
 from analytics.importers.times import LATEST_MS
 from analytics.importers.values import conform
 from fallow import parquet
-from fallow.clock import DAY_MS, HOUR_MS, floor_ms, parse_day_ms, utc_day
+from fallow.clock import DAY_MS, HOUR_MS, floor_ms, utc_day
 from fallow.lake import Lake, LakeFile, visible
 from fallow.lake_init import opened_for_writing, require_marker
 from fallow.leases import leased
@@ -131,29 +131,6 @@ def publish(lake: Lake, imported: Imported, *, hourly: bool = False) -> tuple[Pu
         opened_for_writing(lake)
     with leased(lake, f"import-{imported.host}", f"the import of {imported.host}") as mine:
         return _publish_tables(mine, imported, HOUR_MS if hourly else DAY_MS)
-
-
-def merge_day(lake: Lake, table: LakeTable, host: str, date: str, *, grace_ms: int, now_ms: int) -> int:
-    """Makes one file of those that importers left of a day; returns how many it was made of, 0 where there was nothing to do.
-
-    What it replaces stays for the grace, hidden, for readers that have listed it, and goes in a later call. Raises LakeError.
-    """
-    with leased(lake, f"import-{host}", f"the merging of {date} of {host}") as mine:
-        there = _present(mine, table, host, [date])
-        seen = visible(there)
-        shown = {file.key for file in seen}
-        for file in there:
-            replaced_ms = max([each.modified_ms for each in seen if each.covers(file)], default=now_ms)
-            if file.key not in shown and replaced_ms <= now_ms - grace_ms:
-                mine.delete(file)
-        if len(seen) < 2 or seen[-1].last_seq >= LATEST_MS:
-            return 0
-        start_ms = parse_day_ms(date)
-        first = min(start_ms, *(file.first_seq for file in seen))
-        last = max(start_ms + DAY_MS - 1, *(file.last_seq for file in seen))
-        rows = _read(seen, table)
-        mine.put(LakeFile(table.name, date, host, first, last), _encoded(table, merge(table, rows.clear(), rows)))
-        return len(seen)
 
 
 def _publish_tables(lake: Lake, imported: Imported, span_ms: int) -> tuple[Published, ...]:
@@ -265,7 +242,7 @@ def _publish_slot(lake: Lake, slot: _Slot, new: pl.DataFrame, there: list[LakeFi
 
 
 def _encoded(table: LakeTable, rows: pl.DataFrame) -> bytes:
-    return parquet.encode(table, rows.to_arrow(), {"fallow_source": "import"})
+    return parquet.encode(table, rows, {"fallow_source": "import"})
 
 
 def _read(files: list[LakeFile], table: LakeTable) -> pl.DataFrame:

@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analytics.frames import arrow, empty
-from analytics.lake_care.partitions import turn
+from analytics.frames import empty
 from analytics.ledger.build import kept_ledger
 from analytics.ledger.cache import expired_days, facts_of, record_expiry
 from analytics.ledger.day import SOURCES
 from analytics.ledger.settings import LedgerSettings
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, format_ms, utc_day
+from fallow.compaction import turn
 from fallow.config import Config
 from fallow.errors import LakeError
 from fallow.lake import Lake, LakeFile
@@ -203,4 +203,4 @@ def _empty(lake: Lake, file: LakeFile) -> None:
     """The day's file without rows, which says as before what it was made from."""
     table = schema.table(file.table)
     own = {key: value for key, value in facts_of(file).items() if key in ("hosts", "build")}
-    lake.put(file, parquet.encode(table, arrow(empty(table), table), own))
+    lake.put(file, parquet.encode(table, empty(table), own))

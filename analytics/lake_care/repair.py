@@ -16,24 +16,24 @@ from itertools import groupby
 
 import polars as pl
 
-from analytics.lake_care.partitions import (
-    Leftovers,
+from fallow import parquet, schema
+from fallow.compaction import (
+    Compacted,
     Partition,
     content_of,
-    doubled,
-    keyed,
+    counted,
     lacks,
-    old_hidden,
     partitions,
-    put_merged,
-    remove_hidden,
+    remove_replaced,
+    row_hashes,
+    rows_of,
     turn,
-    union,
 )
-from fallow import parquet, schema
 from fallow.errors import BrokenFileError, IrregularFileError, LakeError, OversizedFileError, UnusableFileError
 from fallow.host_identity import INSTALL_KEY
 from fallow.lake import Lake, LakeFile, visible
+from fallow.parquet_merging import covering
+from fallow.parquet_writer import merged_facts
 from fallow.stores import Stored
 
 FAULTS = {
@@ -93,9 +93,11 @@ def _overlaps(each: Partition) -> list[FileFault]:
 def _doubled(each: Partition) -> list[FileFault]:
     files = each.visible
     try:
-        count = doubled(files) if len(files) > 1 else 0
+        contents = [counted(rows_of([file])) for file in files] if len(files) > 1 else []
     except LakeError:  # a file that cannot be used is named by itself
         return []
+    often = pl.concat(contents).group_by("row").agg(pl.col("count").sum() - pl.col("count").max()) if contents else None
+    count = 0 if often is None else int(often["count"].sum())
     return [FileFault("doubled", tuple(files), f"{each.name}: {count} rows are in two files")] if count else []
 
 
@@ -110,7 +112,7 @@ def _two_writers(each: Partition) -> list[FileFault]:
         if len(files) < 2 or each.table not in _OF_MOMENTS:
             return []
         for install, own in files.items():
-            keys[install] = pl.concat([keyed(file) for file in own]).unique()
+            keys[install] = rows_of(own).select(schema.table(each.table).keys).unique()
     except LakeError:  # a file that cannot be used is named by itself
         return []
     every = pl.concat(list(keys.values()))
@@ -209,26 +211,45 @@ class Repairer:
 
     def _unite(self, lake: Lake, problem: FileFault, *, dry_run: bool) -> list[RepairStep]:
         files = problem.files
-        first, last = min(each.first_seq for each in files), max(each.last_seq for each in files)
-        into = LakeFile(files[0].table, files[0].date, files[0].host, first, last)
+        into = covering(files)
         if not dry_run:
-            put_merged(lake, into, union(files), files)
+            _put(lake, into, _union(files), files)
         return [RepairStep("unite", into.key, f"{problem.sentence}: they become {into.key}")]
 
     def _hidden(self, lake: Lake, each: Partition, *, dry_run: bool) -> list[RepairStep]:
         if dry_run:
             going = [
                 hidden
-                for file, own in old_hidden(each, self.now_ms, self.grace_ms)
+                for file, own in each.replaced(self.now_ms, self.grace_ms)
                 if (holder := content_of(file)) is not None
                 for hidden in own
                 if (content := content_of(hidden)) is not None and not lacks(holder, content)
             ]
         else:
-            found = Leftovers()
-            remove_hidden(lake, each, self.now_ms, self.grace_ms, found)
+            found = Compacted()
+            remove_replaced(lake, each, self.now_ms, self.grace_ms, found)
             going = found.removed
         return [RepairStep("remove_hidden", file.key, f"{file.key} is in a wider file") for file in going]
+
+
+def _union(files: Sequence[LakeFile]) -> pl.DataFrame:
+    """The rows of files of which some are in several: each as often as it is in the file that has it most often."""
+    parts = []
+    for file in files:
+        rows = rows_of([file])
+        numbered = rows.with_columns(row_hashes(rows).alias("row"))
+        parts.append(numbered.with_columns(time_of_row=pl.int_range(pl.len()).over("row")))
+    return pl.concat(parts).unique(["row", "time_of_row"], keep="first", maintain_order=True).drop("row", "time_of_row")
+
+
+def _put(lake: Lake, into: LakeFile, rows: pl.DataFrame, sources: Sequence[LakeFile]) -> None:
+    """Stores rows as one file with what its sources say of their origin, and reads it back. LakeError where it is not the same."""
+    facts = merged_facts([parquet.metadata(each) for each in sources])
+    written = lake.put_confirmed(into, parquet.encode(schema.table(into.table), rows, facts))
+    if not counted(rows_of([written])).sort("row").equals(counted(rows).sort("row")):
+        raise BrokenFileError(
+            f"{written.url} does not hold the rows that were merged into it", "run `fallow lake repair`"
+        )
 
 
 def _is_damaged(file: LakeFile) -> bool:

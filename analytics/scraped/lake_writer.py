@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from analytics.allocations.publish import publish_allocations
 from analytics.frames import empty, read_frame
 from analytics.importers.kinds import replaced
 from analytics.importers.model import TRUE_MS, FileReport, Imported
-from analytics.importers.publish import merge_day, publish
+from analytics.importers.publish import publish
 from analytics.scraped.rows.model import HostRows
 from analytics.scraped.samples import Samples
 from analytics.scraped.totals import ReadTotals
@@ -26,9 +26,11 @@ from analytics.scraped.who.allocations import (
 )
 from analytics.scraped.who.label_runs import Given, named_holders
 from fallow.clock import DAY_MS, HOUR_MS, floor_ms, utc_day
-from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile, visible
+from fallow.compaction import Compacted, compact, partitions
+from fallow.lake import AGENT_FIRST_SEQ, Lake
+from fallow.leases import leased
 from fallow.pseudonyms import Pseudonyms
-from fallow.schema import DEVICE, GPU, HOST, LakeTable
+from fallow.schema import DEVICE, GPU, HOST, LakeTable, table
 
 
 @dataclass(frozen=True)
@@ -226,15 +228,14 @@ class DayMerging:
 
     def _run_date(self, date: str, now_ms: int) -> tuple[int, int]:
         """How many were merged, and how many still have files to be merged or deleted."""
-        merged = left = 0
-        for table in (GPU, HOST):
-            by_host: dict[str, list[LakeFile]] = defaultdict(list)
-            for file in self.lake.all_files(table.name, dates=[date]):
-                if file.last_seq < AGENT_FIRST_SEQ:
-                    by_host[file.host].append(file)
-            for host, files in by_host.items():
-                if len(files) > 1 and not self.stopped():
-                    done = merge_day(self.lake, table, host, date, grace_ms=self.grace_ms, now_ms=now_ms)
-                    merged += bool(done)
-                    left += bool(done) or len(visible(files)) < len(files)
-        return merged, left
+        done, left = Compacted(), 0
+        for each in partitions(self.lake, (GPU, HOST), [date], of_imports=True):
+            if len(each.files) > 1 and not self.stopped():
+                # importers of the host wait meanwhile, and what one has written is seen
+                with leased(self.lake, f"import-{each.host}", f"the merging of {date} of {each.host}") as mine:
+                    kind, merged = [table(each.table)], len(done.merged)
+                    for fresh in partitions(mine, kind, [date], hosts=[each.host], of_imports=True):
+                        compact(mine, fresh, now_ms, self.grace_ms, done)
+                        gone = sum(len(hidden) for _, hidden in fresh.replaced(now_ms, self.grace_ms))
+                        left += len(done.merged) > merged or len(fresh.hidden) > gone
+        return len(done.merged), left

@@ -8,9 +8,9 @@ import polars as pl
 
 from analytics.allocations.publish import add_requests
 from analytics.frames import POLARS, typed
-from analytics.lake_care.compact import LakeCompactor
 from analytics.plan.jobs import load_jobs
 from fallow.clock import DAY_MS
+from fallow.compaction import LakeCompactor
 from fallow.lake_init import opened_for_writing
 from fallow.schema import REQUEST
 from tests.allocations.conftest import requested

@@ -71,13 +71,13 @@ def test_a_folder_that_is_a_link_is_not_written_to(lake: Lake, tmp_path: Path, f
 
 def test_only_a_file_that_is_there_whole_is_confirmed(lake: Lake) -> None:
     put = lake.put(a_file(0, 9), b"rows")
-    lake.confirm(put, b"rows")
+    lake.store.confirm(put.key, b"rows")
     Path(put.url).write_bytes(b"ro")
     with pytest.raises(LakeError, match=r"took 4 bytes for .* and holds 2 bytes under that name"):
-        lake.confirm(put, b"rows")
+        lake.store.confirm(put.key, b"rows")
     Path(put.url).unlink()
     with pytest.raises(LakeError, match=r"took 4 bytes for .* and does not hold it"):
-        lake.confirm(put, b"rows")
+        lake.store.confirm(put.key, b"rows")
 
 
 def test_publishing_again_replaces(lake: Lake) -> None:

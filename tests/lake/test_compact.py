@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.lake_care.compact import LakeCompactor
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, SystemClock
+from fallow.compaction import LakeCompactor
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
 from tests.in_process import run_in_process
 from tests.lake.worlds import DAY_0_MS, LATER_MS, numbers, put, put_small, rows
 
 if TYPE_CHECKING:
-    from analytics.lake_care.compact import Compacted
+    from fallow.compaction import Compacted
 
 
 def compact(lake: Lake, now_ms: int = LATER_MS, *, dry_run: bool = False) -> Compacted:
@@ -32,7 +32,7 @@ def test_a_days_files_become_one_and_the_small_ones_go_in_the_run_after_the_grac
     assert (len(lake.files("gpu")), len(lake.all_files("gpu"))) == (2, 50)
     assert numbers(lake) == list(range(288))
     again = compact(lake)
-    assert (again.merged, len(again.leftovers.removed)) == ([], 48)
+    assert (again.merged, len(again.removed)) == ([], 48)
     assert lake.all_files("gpu") == lake.files("gpu")
     assert numbers(lake) == list(range(288))
     assert compact(lake).files_before == 0
@@ -55,13 +55,13 @@ def test_a_day_that_is_not_over_or_not_at_rest_is_left_alone(lake: Lake, now_ms:
 def test_small_files_stay_within_the_grace(lake: Lake) -> None:
     put_small(lake, 3)
     compact(lake)
-    assert compact(lake, SystemClock().now_ms() + 60_000).leftovers.removed == []
+    assert compact(lake, SystemClock().now_ms() + 60_000).removed == []
 
 
 def test_a_hidden_file_with_rows_of_its_own_stays(lake: Lake) -> None:
     put(lake, 0, 9, rows(0, 5))
     put(lake, 3, 5, rows(100, 1))
-    assert [file.first_seq - AGENT_FIRST_SEQ for file in compact(lake).leftovers.kept] == [3]
+    assert [file.first_seq - AGENT_FIRST_SEQ for file in compact(lake).kept] == [3]
     assert len(lake.all_files("gpu")) == 2
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.lake_care.compact import LakeCompactor
 from analytics.lake_care.expire import Retention, carry_out, plan
 from analytics.ledger.build import load_ledger, load_recent
 from analytics.ledger.cache import expired_days, record_expiry
 from analytics.ledger.settings import LedgerSettings
 from fallow import schema
 from fallow.clock import DAY_MS, Window, utc_day
+from fallow.compaction import LakeCompactor
 from fallow.errors import LakeError
 from fallow.lake import AGENT_FIRST_SEQ, Lake
 from tests.in_process import run_in_process

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.lake_care.partitions import partitions
 from analytics.lake_care.repair import Repairer, inspect
 from fallow.clock import SystemClock
+from fallow.compaction import partitions
 from fallow.lake import AGENT_FIRST_SEQ, Lake
 from tests.in_process import run_in_process
 from tests.lake.worlds import LATER_MS, numbers, put, put_small, rows

@@ -37,7 +37,7 @@ def test_what_is_stored_is_listed_confirmed_read_and_removed(s3: S3) -> None:
     assert lake.files("gpu") == [put]
     assert lake.files("gpu", hosts=["gn001"], dates=[DATE]) == [put]
     assert lake.files("process") == []
-    lake.confirm(put, b"rows")
+    lake.store.confirm(put.key, b"rows")
     assert objects.read(put.url) == b"rows"
     assert objects.read(put.url, 1, 3) == b"ow"
     lake.put(a_file(0, 9), b"other rows")
@@ -56,7 +56,7 @@ def test_what_is_stored_is_listed_confirmed_read_and_removed(s3: S3) -> None:
 def test_any_host_name_comes_back(s3: S3, host: str) -> None:
     lake = Lake.at(s3.location)
     put = lake.put(a_file(0, 9, host), b"rows")
-    lake.confirm(put, b"rows")
+    lake.store.confirm(put.key, b"rows")
     assert [file.host for file in lake.files("gpu", hosts=[host], dates=[DATE])] == [host]
     assert objects.read(put.url) == b"rows"
 
@@ -65,12 +65,12 @@ def test_a_store_that_holds_something_else_does_not_confirm(s3: S3) -> None:
     lake = Lake.at(s3.location)
     file = lake.put(a_file(0, 9), b"rows")
     with pytest.raises(LakeError, match=r"took 5 bytes for .* and holds 4 bytes under that name"):
-        lake.confirm(file, b"rows!")
+        lake.store.confirm(file.key, b"rows!")
     with pytest.raises(LakeError, match="the store changed"):
-        lake.confirm(file, b"ROWS")
+        lake.store.confirm(file.key, b"ROWS")
     lake.delete(file)
     with pytest.raises(LakeError, match=r"took 4 bytes for .* and does not hold it"):
-        lake.confirm(file, b"rows")
+        lake.store.confirm(file.key, b"rows")
 
 
 def test_a_large_object_is_read_by_ranges(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_a_broken_connection_is_tried_again_and_then_said(
         assert proxy.connections >= 3, "it was tried again"
         proxy.behave("pass")
         # the same content as before: a try that was given up may still arrive, after one that came later
-        lake.confirm(lake.put(a_file(0, 9), b"rows" * 100), b"rows" * 100)
+        lake.put_confirmed(a_file(0, 9), b"rows" * 100)
 
 
 def test_a_store_that_hangs_is_given_up(local_s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_tls_is_checked_against_the_authorities_that_are_named(
         for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE"):
             local_s3.apply(monkeypatch, **reached, **{name: str(tmp_path / "authority.pem")})
             lake = Lake.at(local_s3.location)
-            lake.confirm(lake.put(a_file(0, 9), b"rows"), b"rows")
+            lake.put_confirmed(a_file(0, 9), b"rows")
             monkeypatch.delenv(name)
         for others in ({}, {"AWS_CA_BUNDLE": str(tmp_path / "stranger.pem")}):
             local_s3.apply(monkeypatch, **reached, **others)

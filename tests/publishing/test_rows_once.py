@@ -18,13 +18,13 @@ from agent.settings import Compaction
 from agent.spool.compaction import OwnFilesCompactor
 from agent.spool.publisher import Publisher
 from agent.spool.spool import Spool
-from analytics.lake_care.compact import LakeCompactor
 from analytics.lake_care.expire import Retention, carry_out, plan
 from analytics.lake_care.repair import Repairer
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, SystemClock, floor_ms, utc_day
+from fallow.compaction import LakeCompactor
 from tests.lakes import made_lake
 from tests.ledger.rows import silent
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.importers.publish import merge_day
 from analytics.mapping.mapping_file import load_exporters
 from analytics.scraped.follower import Follower, FollowSettings, StatusBoard, newest_hour_ms
+from analytics.scraped.lake_writer import DayMerging
 from analytics.scraped.reading import ReadingStoppedError, SiteReader
 from analytics.scraped.server.address import ServerAddress
 from analytics.scraped.server.connection import ServerLimits
@@ -180,7 +180,7 @@ def test_a_day_that_is_over_becomes_one_file_and_its_hours_go_after_the_grace(la
     assert len(lake.all_files("gpu", dates=["2026-11-25"])) == len(SITE)
     seen = [each for each in site.samples if each.time_ms < site.board.status.position_ms]  # type: ignore[operator]
     assert facts_in(lake, DCGM) == facts_of(seen, DCGM)
-    assert merge_day(lake, GPU, "gn001", "2026-11-25", grace_ms=0, now_ms=site.clock.ms) == 0
+    assert DayMerging(lake, 0, 0).run(MIDNIGHT_MS + HOUR_MS, site.clock.ms) == 0
 
 
 @pytest.mark.long

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from agent.spool.merging import arrow_rows
 from fallow import parquet
 from fallow.errors import LakeError
+from fallow.parquet_writer import arrow_rows
 from fallow.schema import DELIVERY, DEVICE, EVENT, GPU, HOST, PROCESS, TABLES, LakeTable
 from tests.core.test_parquet import by_bytes, rows_of
 

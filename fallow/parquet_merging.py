@@ -1,0 +1,219 @@
+"""Files of one table, date and host as one file: the one way in which agents, services and followers merge.
+
+Files are merged GPU by GPU: what is in memory at a time is some GPUs' rows and a batch of each file. The merged file is sorted by
+(gpu, time), rows without a GPU last. It is read back and compared with what went into it before anybody gets it. Its range covers
+exactly the files that it was made of, so that readers see the one or the others at every moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from arro3.core import Array, DataType, RecordBatch, RecordBatchReader
+from arro3.core import Table as ArrowTable
+from arro3.io import read_parquet
+
+from fallow import schema
+from fallow.errors import BrokenFileError
+from fallow.lake import Lake, LakeFile
+from fallow.parquet_writer import (
+    CHECKSUM_KEY,
+    MOST_ROWS,
+    VERSION_KEY,
+    arrow_schema,
+    check_version,
+    encode,
+    has_checksum,
+    is_whole,
+    merged_facts,
+)
+from fallow.schema import LakeTable, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_BATCH_ROWS = 1024
+_LITTLE_BYTES, _MUCH_BYTES = 3_000_000, 256_000_000
+"""What the rows of some GPUs may take: more of them are merged in several passes over the files."""
+
+
+def covering(files: Sequence[LakeFile]) -> LakeFile:
+    """The file that the rows of these files become; its range covers theirs and no other."""
+    first, last_seq = min(files, key=lambda each: each.first_seq), max(each.last_seq for each in files)
+    return LakeFile(first.table, first.date, first.host, first.first_seq, last_seq)
+
+
+def merged_files(lake: Lake, files: Sequence[LakeFile], *, in_little_memory: bool = False) -> bytes:
+    """The rows of some files of the lake as the content of one, with what all of them say in their metadata.
+
+    With `in_little_memory` some megabytes are in use beside the files themselves, and the result is 4 % larger. Raises
+    FileNotFoundError where a file is gone, BrokenFileError for one that cannot be merged, SchemaVersionError for one of another
+    schema version, and LakeError where one cannot be read.
+    """
+    table = schema.table(files[0].table)
+    return _merged(table, [OpenedFile(lake.read(each), table, each.key) for each in files], in_little_memory)
+
+
+@dataclass
+class _Content:
+    """What identifies rows in any order: their number, the sum of their keys' hashes, and the nulls of each column."""
+
+    rows: int = 0
+    keys: int = 0
+    nulls: Counter[str] = field(default_factory=Counter)
+
+    def add(self, batch: RecordBatch, table: LakeTable) -> None:
+        self.rows += batch.num_rows
+        keys = zip(*(_values(batch, name, table) for name in table.keys), strict=True)
+        self.keys = (self.keys + sum(map(hash, keys))) & 0xFFFF_FFFF_FFFF_FFFF
+        for name, column in zip(table.names, batch.columns, strict=True):
+            self.nulls[name] += column.null_count
+
+
+class _Gpu(NamedTuple):
+    """A GPU as it sorts: rows without one come last."""
+
+    is_none: bool
+    name: str
+
+
+def _merged(table: LakeTable, files: Sequence[OpenedFile], in_little_memory: bool) -> bytes:  # noqa: FBT001
+    before, after, gpus, decoded_bytes = _Content(), _Content(), Counter[_Gpu](), 0
+    for file in files:
+        for batch, spans in file.batches():
+            before.add(batch, table)
+            decoded_bytes += batch.nbytes
+            for gpu, start, end in spans:
+                gpus[gpu] += end - start
+    if before.rows > MOST_ROWS:
+        raise _unfit("their merging", f"{before.rows} rows are more than one file may have")
+    with contextlib.suppress(OSError, AttributeError):  # a C library without it
+        ctypes.CDLL(None).malloc_trim(0)
+    most_rows = (_LITTLE_BYTES if in_little_memory else _MUCH_BYTES) * before.rows // max(1, decoded_bytes)
+    stream = RecordBatchReader.from_batches(arrow_schema(table), _sorted(files, _groups(gpus, most_rows), table))
+    facts = merged_facts([file.facts for file in files])
+    try:
+        data = encode(table, stream, facts, in_little_memory=in_little_memory)
+    except Exception as error:  # what a generator raises comes back through Arrow's interface as something else
+        raise _unfit(files[0].name, str(error)) from error
+    for batch, _ in OpenedFile(data, table, files[0].name).batches():
+        after.add(batch, table)
+    if before != after:
+        raise _unfit(files[0].name, f"{before.rows} rows went in, and {after.rows} or others came out")
+    return data
+
+
+def _groups(gpus: Counter[_Gpu], most_rows: int) -> list[list[_Gpu]]:
+    """The GPUs in order, as many at a time as their rows may be."""
+    groups: list[list[_Gpu]] = []
+    room = 0
+    for gpu in sorted(gpus):
+        if not groups or gpus[gpu] > room:
+            groups.append([])
+            room = most_rows
+        groups[-1].append(gpu)
+        room -= gpus[gpu]
+    return groups
+
+
+def _sorted(files: Sequence[OpenedFile], groups: Sequence[Sequence[_Gpu]], table: LakeTable) -> Iterator[RecordBatch]:
+    """All rows by GPU and time; those of one moment stay in the order of the files. Each group takes a pass over the files."""
+    for group in groups:
+        pieces: dict[_Gpu, list[RecordBatch]] = {gpu: [] for gpu in group}
+        for file in files:
+            for batch, spans in file.batches():
+                for gpu, start, end in spans:
+                    if gpu in pieces:  # copied, for a slice would keep the whole batch
+                        pieces[gpu].append(batch.take(Array(range(start, end), type=DataType.int64())))
+        for gpu in group:
+            yield from _by_time(pieces.pop(gpu), table)
+
+
+def _by_time(pieces: Sequence[RecordBatch], table: LakeTable) -> Iterator[RecordBatch]:
+    """One GPU's rows by time."""
+    times = [_times(piece, table) for piece in pieces]
+    order = sorted(range(len(pieces)), key=lambda at: (times[at][0], times[at][-1]))
+    together = [time for at in order for time in times[at]]
+    if all(before <= after for before, after in itertools.pairwise(together)):
+        yield from (pieces[at] for at in order)
+        return
+    # a clock was set back, rows came late, or another writer does not sort
+    (batch,) = ArrowTable.from_batches(list(pieces)).combine_chunks().to_batches()
+    times_of_all = _times(batch, table)
+    yield batch.take(Array(sorted(range(len(times_of_all)), key=times_of_all.__getitem__), type=DataType.int64()))
+
+
+class OpenedFile:
+    """A whole file, whose batches are decoded each time anew: open readers of many files take far more memory than their rows.
+
+    `facts` is what the file says of itself. Raises BrokenFileError and SchemaVersionError.
+    """
+
+    def __init__(self, content: bytes, table: LakeTable, name: str) -> None:
+        self.name, self._content, self._table = name, content, table
+        if not is_whole(content):
+            raise _unfit(name, "it is not whole")
+        self.facts = {key.decode(): value.decode() for key, value in self._opened().schema.metadata.items()}
+        check_version(name, self.facts.get(VERSION_KEY))
+        if not has_checksum(content, self.facts.get(CHECKSUM_KEY)):  # the reader ends badly on noise
+            raise _unfit(name, "its content does not match its checksum")
+
+    def times(self) -> list[int]:
+        """The times of its rows in ms."""
+        return [time for batch, _ in self.batches() for time in _times(batch, self._table)]
+
+    def batches(self) -> Iterator[tuple[RecordBatch, list[tuple[_Gpu, int, int]]]]:
+        """Its rows, and in each batch where those of which GPU are."""
+        for batch in self._conformed():
+            names = batch.column("gpu").to_pylist() if "gpu" in self._table.names else [""] * batch.num_rows
+            spans, start = [], 0
+            for name, own in itertools.groupby(names):
+                end = start + len(list(own))
+                spans.append((_Gpu(name is None, name or ""), start, end))
+                start = end
+            yield batch, spans
+
+    def _conformed(self) -> Iterator[RecordBatch]:
+        """The file's rows in the table's columns and types; those that a file lacks are null."""
+        columns, reader = arrow_schema(self._table), self._opened()
+        there = set(reader.schema.names)
+        if absent := [name for name in self._table.keys if name not in there]:
+            raise _unfit(self.name, f"it lacks the column {', '.join(absent)}")
+        if reader.schema.remove_metadata().equals(columns):
+            yield from reader
+            return
+        for batch in reader:
+            arrays = [
+                batch.column(name).cast(kind)
+                if name in there
+                else Array([None] * batch.num_rows, type=DataType.null()).cast(kind)
+                for name, kind in zip(columns.names, columns.types, strict=True)
+            ]
+            yield RecordBatch.from_arrays(arrays, schema=columns)
+
+    def _opened(self) -> RecordBatchReader:
+        try:
+            return read_parquet(self._content, batch_size=_BATCH_ROWS)
+        except BaseException as error:
+            if isinstance(error, Exception) or type(error).__name__ == "PanicException":  # which is no Exception
+                raise _unfit(self.name, str(error)) from error
+            raise
+
+
+def _times(batch: RecordBatch, table: LakeTable) -> list[int]:
+    return _values(batch, "time", table)
+
+
+def _values(batch: RecordBatch, name: str, table: LakeTable) -> list[int]:
+    """A column's values, times as integers: moments of Python take ten times as long."""
+    column = batch.column(name)
+    return (column.cast(DataType.int64()) if table.column(name).type is Type.TIMESTAMP else column).to_pylist()  # type: ignore[return-value]  # the stub says array
+
+
+def _unfit(name: str, what: str) -> BrokenFileError:
+    return BrokenFileError(f"{name} cannot be merged: {what}", "`fallow lake check` says more")
