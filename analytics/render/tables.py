@@ -79,6 +79,11 @@ def markdown(answer: VerbAnswer, language: Language) -> bytes:
 
 def html(answer: VerbAnswer, language: Language) -> bytes:
     """Return one page without scripts that needs nothing beside itself."""
+    # templates and images are loaded only where a page is made
+    from analytics.render.html.charts import drawing
+    from analytics.render.html.marked import marked
+    from analytics.render.html.page import environment, style_hash, style_sheet
+
     style = style_sheet()
     page = environment().get_template("tables.html").render(
         translate=language.translate,

@@ -10,7 +10,7 @@ import pytest
 from analytics.capacity.off_peak import OffPeak
 from analytics.decide.recommendations import Saving
 from analytics.language.languages import language
-from analytics.render.html import page
+from analytics.render.html.page import page
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.text import TextFormat
 from analytics.report.figures import SurplusInterval

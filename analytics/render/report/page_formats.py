@@ -14,7 +14,7 @@ class HtmlFormat:
 
     def render(self, report: Report, language: Language) -> bytes:
         """The whole page."""
-        from analytics.render.html import page
+        from analytics.render.html.page import page
 
         return page(report, language).encode()
 
@@ -27,7 +27,7 @@ class PdfFormat:
 
     def render(self, report: Report, language: Language) -> bytes:
         """The whole document; raises MissingExtraError."""
-        from analytics.render.html import page
+        from analytics.render.html.page import page
         from analytics.render.pdf import pdf
 
         return pdf(page(report, language))

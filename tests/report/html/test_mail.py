@@ -14,7 +14,7 @@ from PIL import Image
 
 from analytics.language.languages import language
 from analytics.language.sentences import tr
-from analytics.render.html import IMAGE_ID, mail_body
+from analytics.render.html.mail import IMAGE_ID, mail_body
 from analytics.tables.facts import facts
 from analytics.tables.palette import LIGHT
 from analytics.tables.trends import unfinished

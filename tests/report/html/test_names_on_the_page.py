@@ -12,7 +12,8 @@ from analytics.decide.actions import record
 from analytics.decide.recommendations import Saving
 from analytics.language.languages import language
 from analytics.language.plain_text import plain
-from analytics.render.html import mail_body, page
+from analytics.render.html.mail import mail_body
+from analytics.render.html.page import page
 from analytics.workloads.model import Confidence
 from fallow.actors import Actor
 from fallow.clock import DAY_MS

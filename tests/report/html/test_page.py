@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from analytics.language.languages import language
-from analytics.render.html import page
+from analytics.render.html.page import page
 from analytics.report.film import Film
 from analytics.scope import Scope
 from fallow import __version__

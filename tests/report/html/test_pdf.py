@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.language.languages import language
-from analytics.render.html import page
+from analytics.render.html.page import page
 from analytics.render.pdf import pdf
 from fallow.errors import MissingExtraError
 from tests.report.html.reports import report_of
