@@ -1,10 +1,11 @@
-"""A lake of four held GPUs and its pages as several people get them; every test has its own, and may write to it."""
+"""A lake of four held GPUs and its pages as several people get them."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from analytics.window import Inputs, open_inputs
@@ -39,18 +40,15 @@ class Pages:
 
     lake: Lake
     config: Path
+    source: LakeSource
     who: Reader
     trail: Trail = field(default_factory=NoTrail)
     app: Any = field(init=False)
-    source: LakeSource = field(init=False)
 
     def __post_init__(self) -> None:
-        self.source = LakeSource(self.inputs)
+        self.source.forget()
         self.app = build_app(self.source, As(self.who), trail=self.trail)
         self.client = self.app.server.test_client()
-
-    def inputs(self) -> Inputs:
-        return open_inputs(argparse.Namespace(lake=self.lake.root, since=None, until=None, config=str(self.config)))
 
     def view(self, search: str = "?span=all") -> View:
         self.source.forget()
@@ -108,12 +106,23 @@ class Held:
     lake: Lake
     config: Path
 
+    def inputs(self) -> Inputs:
+        return open_inputs(argparse.Namespace(lake=self.lake.root, since=None, until=None, config=str(self.config)))
+
+    @cached_property
+    def source(self) -> LakeSource:
+        """Of all its pages: the lake's rows stay as they are."""
+        return LakeSource(self.inputs)
+
     def pages(self, who: Reader = PLAN, trail: Trail | None = None) -> Pages:
-        return Pages(self.lake, self.config, who, trail or NoTrail())
+        return Pages(self.lake, self.config, self.source, who, trail or NoTrail())
 
     def finding(self, gpu: str) -> Finding:
         """The one that says the GPU is held."""
-        found = self.pages().view().report.review.findings
+        self.source.forget()
+        look = self.source.look(Query.parse("?span=all"), PLAN)
+        assert isinstance(look, View), look
+        found = look.report.review.findings
         return next(each for each in found if each.rule == "held" and each.gpus == (gpu,))
 
 

@@ -36,6 +36,13 @@ def inputs_of(lake: Lake, since: str | None = None, until: str | None = None, co
     return open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=config))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _one_ledger_for_many_looks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        share_results(patched)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def every_refusal_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of tests that are refused a thousand times a minute together."""
@@ -119,9 +126,9 @@ def _held_site(tmp_path_factory: pytest.TempPathFactory) -> Held:
 
 
 @pytest.fixture
-def held(_held_site: Held, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+def held(_held_site: Held) -> Iterator[Held]:
     """Four GPUs that are held; what a test does about the findings is forgotten after it."""
-    share_results(monkeypatch)
     yield _held_site
     for table in ("action", "annotation", "scenario"):
         shutil.rmtree(f"{_held_site.lake.root}/{table}", ignore_errors=True)
+    _held_site.source.forget()

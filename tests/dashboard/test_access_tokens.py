@@ -11,7 +11,6 @@ from dashboard.access.choose import access_of
 from dashboard.access.directory import Directory
 from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
-from dashboard.source import LakeSource
 from fallow import config
 from fallow.actors import TOKEN as TOKEN_KIND
 from fallow.errors import ConfigError
@@ -57,7 +56,7 @@ def _client(held: Held, people: Path) -> FlaskClient:
     settings = {"dashboard.proxy_header": HEADER, "dashboard.proxies": "10.1.0.0/16", "dashboard.people": str(people)}
     settings |= {"dashboard.hosts": "gpus.example.org"}
     access = access_of(config.load(settings, None, {}), address="10.0.0.1", local=False, insecure=False)
-    found: FlaskClient = build_app(LakeSource(held.pages().inputs), access).server.test_client()
+    found: FlaskClient = build_app(held.source, access).server.test_client()
     return found
 
 

@@ -13,11 +13,11 @@ import pytest
 from analytics.tables.recommendations import ACTION_WORDS
 from analytics.workloads.reclaimable import MARGINS
 from dashboard.actions import KINDS
-from fallow.cli import main
 from tests.dashboard.conftest import components, page, words
 from tests.dashboard.planned import LANGUAGE, WEEK, WINDOW, Planned, planned_site
 from tests.dashboard.test_findings_page import by_id
 from tests.dashboard.test_users_page import table
+from tests.in_process import run_in_process
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
@@ -32,11 +32,11 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
     return planned_site(tmp_path_factory.getbasetemp())
 
 
-@pytest.fixture
-def told(planned: Planned, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    capsys.readouterr()
-    assert main(["recommendations", "--json", "--config", planned.config, *WINDOW]) == 0
-    content: dict[str, Any] = json.loads(capsys.readouterr().out)
+@pytest.fixture(scope="module")
+def told(planned: Planned) -> dict[str, Any]:
+    done = run_in_process("recommendations", "--json", "--config", planned.config, *WINDOW)
+    assert done.returncode == 0
+    content: dict[str, Any] = json.loads(done.stdout)
     return content
 
 
