@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -36,31 +35,6 @@ def units_root(root: Path, *names: str) -> Path:
 def analyze(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["systemd-analyze", "--no-pager", f"--root={root}", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
-@dataclass(frozen=True)
-class JudgedUnit:
-    """A unit in a root of its own."""
-
-    name: str
-    root: Path
-
-    @classmethod
-    def installed(cls, name: str, root: Path) -> JudgedUnit:
-        return cls(name, units_root(root, name))
-
-    def analyze(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return analyze(self.root, *arguments, self.name)
-
-    def assert_sound(self) -> None:
-        """Nothing is wrong, the exposure is below two, and a mistake would have been found."""
-        found = self.analyze("verify")
-        assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
-        exposed = self.analyze("security", "--offline=true", "--threshold=20")
-        assert exposed.returncode == 0, exposed.stdout
-        unit = self.root / "etc/systemd/system" / self.name
-        unit.write_text(unit.read_text(encoding="utf-8").replace("KillMode=", "KilMode="), encoding="utf-8")
-        assert "KilMode" in self.analyze("verify").stderr
 
 
 def settings_of(name: str) -> dict[str, list[str]]:
