@@ -12,9 +12,6 @@ import polars as pl
 from analytics.language.language import Language
 from analytics.language.plain_text import PAGE_COLUMNS, wrap
 from analytics.language.sentences import tr
-from analytics.render.html.charts import drawing
-from analytics.render.html.marked import marked
-from analytics.render.html.page import environment, style_hash, style_sheet
 from analytics.render.report.markdown import section_parts
 from analytics.render.report.text import for_text, section_text
 from analytics.render.table_files import as_parquet
@@ -106,6 +103,9 @@ def mail(answer: VerbAnswer, language: Language) -> str:
 
     Styles are inline, since mail programs drop style sheets; the one that there is only adds the dark colours.
     """
+    from analytics.render.html.marked import marked
+    from analytics.render.html.page import environment
+
     return environment().get_template("mail_tables.html").render(
         mark=lambda cell: marked(cell, language),
         labelled=lambda label, value: marked(tr("{label}: {value}", label=label, value=value), language),
