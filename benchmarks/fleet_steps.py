@@ -70,7 +70,8 @@ def report() -> Step:
     """The weekly report of the whole window as HTML."""
     from analytics.language.language import Language
     from analytics.render.html.page import page
-    from analytics.report.model import Asked, build_report
+    from analytics.report.model import Asked
+    from analytics.report.report import build_report
     from analytics.report.weeks import week_of
     from analytics.window import load_window_ledger, open_inputs  # the other steps must not pay for it
 
@@ -101,7 +102,7 @@ def week_report() -> Step:
     """The HTML report of the lake's last week."""
     from analytics.language.language import Language
     from analytics.render.html.page import page
-    from analytics.report.model import build_report
+    from analytics.report.report import build_report
     from analytics.window import REPORT_HISTORY_MS, load_window_ledger  # the other steps must not pay for it
 
     def run(lake: str) -> dict[str, int]:

@@ -199,7 +199,7 @@ def _told(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Actio
 
 def annotations_in_sight(view: View) -> tuple[Annotation, ...]:
     """Those of the window about what the reader looks at, by their moment."""
-    summary = view.report.summary
+    summary = view.report.ledger.summary
     return tuple(each for each in annotations_about(view) if summary.since_ms <= each.at_ms <= summary.until_ms)
 
 

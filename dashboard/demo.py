@@ -23,7 +23,7 @@ from analytics.language.plain_text import PAGE_COLUMNS, wrap
 from analytics.language.quantities import Amount, GpuHours, from_cents
 from analytics.progress import bar
 from analytics.render.report.text import for_text
-from analytics.report.model import Report, build_report
+from analytics.report.report import Report, build_report
 from analytics.simulation import (
     SCHEDULER,
     SimulatedFleet,
@@ -277,7 +277,11 @@ def _report(inputs: Inputs, folder: DemoFolder) -> tuple[Report, list[Path]]:
 
 def _found(report: Report) -> str:
     """What was found: the GPUs, their hours, what of them went unused, and what that is worth."""
-    spent, paid, says = report.summary.totals, from_cents(report.money.accounts.total.paid_cents), for_text(ENGLISH)
+    spent, paid, says = (
+        report.ledger.summary.totals,
+        from_cents(report.money.accounts.total.paid_cents),
+        for_text(ENGLISH),
+    )
     cost = "have no known price" if paid is None else f"cost {says.shown(Amount(paid, report.money.currency))}"
     return (
         f"{says.shown(GpuHours(spent.total_ms))} GPU-hours of {spent.gpus} simulated GPUs {cost}; "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -15,7 +14,8 @@ from analytics.delivery.content import edition_name
 from analytics.render.report import FORMATS
 from analytics.render.table_files import as_csv, as_parquet
 from analytics.render.tables import frame
-from analytics.report.model import Asked, Report, edition_of
+from analytics.report.model import Asked
+from analytics.report.report import Report
 from analytics.report.weeks import Week, parse_week, week_of
 from analytics.tables.accounts import accounts_by
 from analytics.tables.card_fit import workload_sizes
@@ -34,12 +34,12 @@ from fallow.errors import FallowError
 
 def findings(view: View) -> pl.DataFrame:
     """Every finding of the view, suppressed ones with their status: the columns of `fallow findings --all --csv`."""
-    return _with_moment(frame(finding_list(with_notes(view.report, view.report.review.findings))), "since")
+    return _with_moment(frame(finding_list(with_notes(view.report.review, view.report.review.findings))), "since")
 
 
 def recommendations(view: View) -> pl.DataFrame:
     """Every recommendation of the view: the columns of `fallow recommendations --csv`."""
-    return _with_moment(frame(decision_rows(view.recommendations)), "deadline")
+    return _with_moment(frame(decision_rows(view.report.recommendations)), "deadline")
 
 
 def _with_moment(rows: pl.DataFrame, name: str) -> pl.DataFrame:
@@ -60,7 +60,7 @@ def gpus(view: View) -> pl.DataFrame:
 
 def workloads(view: View) -> pl.DataFrame:
     """Every workload of the view: whose it is, its size and activity, its kind, and which cards would do instead."""
-    return workload_sizes(view).select(
+    return workload_sizes(view.report).select(
         *("holder", "account", "job", "model", "host"),
         pl.col("gpus").list.join(" "),
         (pl.col("gpu_ms") / HOUR_MS).alias("gpu_hours"),
@@ -101,7 +101,7 @@ _MOST_WEEKS = 8
 def weeks(view: View) -> list[Week]:
     """The last weeks of which the lake has rows, the newest first, in the reader's time zone."""
     found = [week_of(view.as_of_ms - 1, view.zone)]
-    first_ms = view.report.known.since_ms or 0
+    first_ms = view.report.heading.known.since_ms or 0
     while len(found) < _MOST_WEEKS and found[-1].since_ms > first_ms:
         found.append(found[-1].before())
     return found
@@ -117,9 +117,8 @@ def chosen_week(view: View) -> Week:
 
 def edition(view: View, week: Week) -> Report:
     """The report of the week, of the view's scope; raises EmptyLakeError and its kinds."""
-    asked = Asked(week, view.report.scope, view.zone)
-    made: Report = view.made.of(("edition", asked), lambda: edition_of(view.whole_of(week.window), asked))
-    return made if view.reader.sees_places else replace(made, lake=None)
+    asked = Asked(week, view.report.scope, view.zone, names_lake=view.reader.sees_places)
+    return view.made.of(("edition", asked), lambda: Report(view.whole_of(week.window), asked))  # type: ignore[no-any-return]
 
 
 def report_name(view: View, week: Week, suffix: str) -> str:

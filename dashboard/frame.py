@@ -332,7 +332,9 @@ def _who(view: View, way_out: str) -> list[html.Span]:
 def heading(view: View, name: str) -> list[Any]:
     """The page's name, what its numbers are of, and whether the GPUs are simulated."""
     wanted = {view.translate(label) for label in _FACTS}
-    shown = {label: fact for label, fact in facts(view.report, view.language) if label in wanted}
+    shown = {
+        label: fact for label, fact in facts(view.report.heading, view.report.ledger, view.language) if label in wanted
+    }
     shown[view.translate("data as of")] = view.translate(tr("{moment}", moment=Moment(view.as_of_ms)))
     title = html.Div(
         [
@@ -341,7 +343,7 @@ def heading(view: View, name: str) -> list[Any]:
         ],
         className="heading",
     )
-    simulated = view.report.simulated
+    simulated = view.report.heading.simulated
     return [
         title,
         *([html.P(view.translate(simulated), className="simulated", role="note")] if simulated else []),
@@ -351,7 +353,7 @@ def heading(view: View, name: str) -> list[Any]:
 
 def _beyond(view: View) -> list[html.P]:
     """Where days are asked for that the lake does not reach to, from when to when it does."""
-    query, known = view.query, view.report.known
+    query, known = view.query, view.report.heading.known
     if not query.names_window:
         return []
     asked = query.window(view.as_of_ms, view.zone)

@@ -16,7 +16,7 @@ from flask import Response, request
 from analytics.decide.recommendations import Recommendation, Recommendations
 from analytics.ledger.summary import Totals
 from analytics.money.accounts import Account
-from analytics.report.model import Report
+from analytics.report.report import Report
 from analytics.states import UNUSED
 from analytics.tables.accounts import COST_PARTS
 from analytics.tables.table import record
@@ -142,13 +142,13 @@ def collect(view: View, now_ms: int, *, is_stale: bool) -> ExposedSamples:
     samples.add(DATA_END, view.as_of_ms / SECOND_MS)
     samples.add(DATA_AGE, (now_ms - view.as_of_ms) / SECOND_MS)
     samples.add(STALE, is_stale)
-    samples.add(WINDOW_START, report.seen.since_ms / SECOND_MS)
-    samples.add(WINDOW_END, report.seen.until_ms / SECOND_MS)
-    samples.add(COVERAGE, report.summary.coverage)
-    if report.is_empty:  # figures of nothing that was seen are not 0
+    samples.add(WINDOW_START, report.ledger.seen.since_ms / SECOND_MS)
+    samples.add(WINDOW_END, report.ledger.seen.until_ms / SECOND_MS)
+    samples.add(COVERAGE, report.ledger.summary.coverage)
+    if report.ledger.is_empty:  # figures of nothing that was seen are not 0
         return samples
     _ledger(samples, report)
-    found = view.recommendations
+    found = report.recommendations
     _recommendations(samples, found)
     if found.reclaimable is not None:
         _reclaimable(samples, found.reclaimable)
@@ -156,9 +156,9 @@ def collect(view: View, now_ms: int, *, is_stale: bool) -> ExposedSamples:
 
 
 def _ledger(samples: ExposedSamples, report: Report) -> None:
-    totals: Totals = report.summary.totals
+    totals: Totals = report.ledger.summary.totals
     samples.add(GPUS, totals.gpus)
-    samples.add(SIMULATED, report.simulated_gpus)
+    samples.add(SIMULATED, report.heading.simulated_gpus)
     for state, spent_ms in totals.state_ms.items():
         samples.add(GPU_HOURS, spent_ms / HOUR_MS, label_text({"state": state}))
     for state in UNUSED:

@@ -17,8 +17,9 @@ from analytics.ledger.build import Ledger
 from analytics.ledger.summary import data_end_ms
 from analytics.money.window_money import open_owners, open_prices
 from analytics.report.goals import open_goals
-from analytics.report.model import Asked, Whole, after_actions, edition_of
+from analytics.report.model import Asked, Whole
 from analytics.report.part_tables import all_known
+from analytics.report.report import Report
 from analytics.scope import Scope
 from analytics.window import Inputs, load_whole, load_window_ledger
 from dashboard.access.people import VIEWER, Reader
@@ -139,11 +140,11 @@ class LakeSnapshot:
         if before is None:
             return None
         with window.turn:
-            report = after_actions(before.report, window.whole, before.part)
+            report = before.report.after_actions(window.whole)
+            _decide(report)
         return replace(
             before,
             report=report,
-            whole=window.whole,
             version=self.version,
             made=window.pages,
             whole_of=self._whole_of,
@@ -157,13 +158,11 @@ class LakeSnapshot:
         speaks = self._speaks(query)
         whole = window.whole
         with window.turn:
-            part = whole.part(query.scope)
-            report = edition_of(whole, Asked(None, query.scope, speaks.zone), part)
+            report = Report(whole, Asked(None, query.scope, speaks.zone))
+            _decide(report)
         return View(
             query=query,
             report=report,
-            part=part,
-            whole=whole,
             language=speaks,
             zone=speaks.zone,
             as_of_ms=self._newest_ms,
@@ -202,6 +201,11 @@ class LakeSnapshot:
     def _newest_ms(self) -> int:
         ends = self._ledger.host_ends
         return data_end_ms(ends, SystemClock().now_ms()) if ends else 0
+
+
+def _decide(report: Report) -> None:
+    """Run the rules and decide, which takes long: one thread does it for all pages, which make what else they show."""
+    _ = report.review, report.recommendations
 
 
 def seen_by(query: Query, reader: Reader) -> Query:

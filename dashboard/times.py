@@ -30,7 +30,7 @@ def day_fields(view: View, into: str, first: str, last: str) -> list[Any]:
 
     `into` is what of the address the days go into: `window`, or `against` for those to compare with.
     """
-    known = days_of(view.report.known, view.zone)
+    known = days_of(view.report.heading.known, view.zone)
     said = tr(
         "There are data from {first} to {last}; days are whole, in {zone}.",
         first=Date(known[0]),
@@ -77,7 +77,7 @@ def days_of(window: Window, zone: tzinfo) -> tuple[date, date]:
 
 def shown_days(view: View) -> tuple[date, date]:
     """The days of the window that is shown."""
-    seen = view.report.seen
+    seen = view.report.ledger.seen
     return days_of(Window(seen.since_ms, seen.until_ms), view.zone)
 
 
@@ -88,7 +88,7 @@ _CLOSER, _WIDER, _EARLIER, _LATER = tr("closer"), tr("wider"), tr("earlier"), tr
 
 def visible(view: View) -> tuple[int, int]:
     """Start and end in milliseconds: what the address names of the window, or all of it where that leaves nothing."""
-    since_ms, until_ms = view.report.summary.since_ms, view.report.summary.until_ms
+    since_ms, until_ms = view.report.ledger.summary.since_ms, view.report.ledger.summary.until_ms
     try:
         asked = parse_window(view.query.start or None, view.query.end or None)
     except UsageError:
@@ -100,7 +100,7 @@ def visible(view: View) -> tuple[int, int]:
 
 def is_zoomed(view: View) -> bool:
     """Whether it is less than the window."""
-    return visible(view) != (view.report.summary.since_ms, view.report.summary.until_ms)
+    return visible(view) != (view.report.ledger.summary.since_ms, view.report.ledger.summary.until_ms)
 
 
 def zoom_note(view: View) -> html.Div:
@@ -122,7 +122,7 @@ def zoom_note(view: View) -> html.Div:
 def _ways(view: View) -> dict[str, tuple[int, int]]:
     """What else could be in sight: half of it or twice as much, and the halves of it before and after."""
     start, end = visible(view)
-    since_ms, until_ms = view.report.summary.since_ms, view.report.summary.until_ms
+    since_ms, until_ms = view.report.ledger.summary.since_ms, view.report.ledger.summary.until_ms
     quarter = floor_ms((end - start) // 4, MINUTE_MS)
     found: dict[str, tuple[int, int]] = {}
     if end - start >= 2 * _LEAST_MS:

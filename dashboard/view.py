@@ -9,10 +9,10 @@ from datetime import tzinfo
 from typing import Any, TypeVar
 
 from analytics.decide.annotations import Annotation
-from analytics.decide.recommendations import Recommendations
 from analytics.language.language import Language
 from analytics.language.sentences import tr
-from analytics.report.model import Report, Whole
+from analytics.report.model import Whole
+from analytics.report.report import Report
 from analytics.window import WindowLedger
 from dashboard.access.people import Reader
 from dashboard.makers import Cache
@@ -37,7 +37,7 @@ V = TypeVar("V")
 class View:
     """What one reader sees of one version of the lake. Two views are equal only if they are the same.
 
-    `report` and `part` (the ledger) are of the scope, `whole` is of the whole window. `names` has the pools, models and teams
+    `report` is of the scope. `names` has the pools, models and teams
     that can be chosen. `as_of_ms` is the end of the newest row of the lake, `version` changes with the lake. `made` keeps
     what was made of the views of this version by their `key`, and goes with it. `whole_of` is another window, which may be empty.
     `annotations` are everybody's, of all times.
@@ -46,8 +46,6 @@ class View:
 
     query: Query
     report: Report
-    part: WindowLedger
-    whole: Whole
     language: Language
     zone: tzinfo
     as_of_ms: int
@@ -70,20 +68,14 @@ class View:
         return replace(self.query.on_every_page, lang=""), self.reader.role, self.reader.team
 
     @property
-    def recommendations(self) -> Recommendations:
-        """Those of the scope, made once for all who see the same; what they rest on is made once for all scopes of a window."""
+    def part(self) -> WindowLedger:
+        """The ledger of the scope."""
+        return self.report.part
 
-        def make() -> Recommendations:
-            # one thread makes the decisions, the others wait
-            if self.report.scope.is_personal:
-                self.made.of(
-                    ("decisions for people", self.whole.ledger.window), lambda: self.whole.decisions_for_people
-                )
-            else:
-                self.made.of(("decisions", self.whole.ledger.window), lambda: self.whole.decisions)
-            return self.whole.recommendations(self.report.scope, self.part)
-
-        return self.kept("recommendations", make)
+    @property
+    def whole(self) -> Whole:
+        """The whole window."""
+        return self.report.whole
 
     def kept(self, name: Hashable, make: Callable[[], V]) -> V:
         """What `make` makes, once for all who see the same figures; `name` says what it is."""

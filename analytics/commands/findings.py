@@ -13,12 +13,9 @@ from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.decide.review import Review, is_in_scope, waiting_rules
 from analytics.decide.totals import most_first, totals
 from analytics.language.sentences import tr, tr_many
-from analytics.ledger.summary import Summary
 from analytics.quality.model import named
-from analytics.report.figures import UserFigures
-from analytics.report.ledger_figures import ledger_figures
+from analytics.report.parts import ScopedReview
 from analytics.rules import RULES
-from analytics.scope import Scope
 from analytics.tables.finding_list import (
     FINDING_COLUMNS,
     REVERSALS,
@@ -46,16 +43,12 @@ _NONE = tr("no findings: no rule that has enough history found anything in this 
 
 @dataclass(frozen=True)
 class _Chosen:
-    """What scope and filters leave of a window's findings; the tables of the report read it as they read a report."""
+    """What scope and filters leave of a window's findings: `listed` are those of them that are asked for."""
 
-    review: Review
-    scope: Scope
-    summary: Summary
-    simulated_gpus: int
+    review: ScopedReview
     listed: Sequence[Finding]
     limit: int | None
     is_emptied: bool
-    holders: tuple[UserFigures, ...] = ()
 
     @property
     def shown(self) -> Sequence[Finding]:
@@ -80,8 +73,16 @@ def _chosen(given: VerbInputs, args: argparse.Namespace) -> _Chosen:
     found = whole.review.about(is_left, given.part.inside.stretches)
     listed = most_first(offered(found))
     is_emptied = not listed and bool(offered(whole.review))
-    summary, scope = given.part.summary, given.scope.of_gpus
-    return _Chosen(found, scope, summary, given.simulated_gpus, listed, args.limit, is_emptied)
+    heading = given.report.heading
+    # whoever reads the lake may know who did what, whatever the scope
+    review = ScopedReview(
+        **vars(found),
+        scope=given.scope.of_gpus,
+        people=frozenset(),
+        gpus=heading.gpus,
+        simulated_gpus=heading.simulated_gpus,
+    )
+    return _Chosen(review, listed, args.limit, is_emptied)
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
@@ -90,9 +91,8 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     shown = found.shown
     yield finding_list(found.listed, args.limit, headline=_headline(given, found), notes=tuple(_notes(given, found)))
     yield totals_by_rule(found.listed)
-    figures = ledger_figures(given.whole, given.scope, given.part, given.money)
-    yield idle(figures)
-    yield point_samples(figures)
+    yield idle(given.report.ledger)
+    yield point_samples(given.report.ledger)
     yield finding_folds(shown if args.details else shown[:_IN_FULL], given.whole.inventory)
     if found.review.reversals is not None or found.review.gone:
         yield _gone(found, is_whole=args.gone)
@@ -128,7 +128,7 @@ def _notes(given: VerbInputs, found: _Chosen) -> Iterator[str]:
 
 
 def _gone(found: _Chosen, *, is_whole: bool) -> Table:
-    table = gone(found)
+    table = gone(found.review)
     return replace(table, lines=tuple(closed_by_rule(found.review.gone)), shown=None if is_whole else table.shown)
 
 

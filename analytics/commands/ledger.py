@@ -12,7 +12,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.money.accounts import GROUPS
 from analytics.money.window_money import Money
 from analytics.render.tables import PAGES
-from analytics.report.ledger_figures import LedgerFigures, ledger_figures
+from analytics.report.parts import LedgerFigures
 from analytics.tables.accounts import (
     ACCOUNT_COLUMNS,
     PricedAccount,
@@ -34,7 +34,7 @@ from fallow.output import say
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     """With --by the accounts and the whole that they are parts of, else where the time went and how sure that is."""
-    found, money = ledger_figures(given.whole, given.scope, given.part, given.money), given.money
+    found, money = given.report.ledger, given.report.money
     if args.format not in (None, *PAGES):
         _say_remarks(money)
     yield accounts_by(args.by, money.accounts.by(args.by), money) if args.by else account_total(money)
@@ -42,15 +42,15 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     if not args.by:
         yield idle(found)
         yield point_samples(found)
-    yield prices(found)
+    yield prices(money)
     if not args.by:
-        yield energy(found)
+        yield energy(money)
 
 
 def _about(given: VerbInputs) -> Iterator[str]:
-    found, rows = ledger_figures(given.whole, given.scope, given.part, given.money), given.part.inside.stretches
-    gpus = tr_many("{number} GPU", "{number} GPUs", found.summary.totals.gpus)
-    hosts = tr_many("{number} host", "{number} hosts", rows["host"].n_unique())
+    found, heading = given.report.ledger, given.report.heading
+    gpus = tr_many("{number} GPU", "{number} GPUs", heading.gpus)
+    hosts = tr_many("{number} host", "{number} hosts", heading.hosts)
     fleet = tr("{gpus} on {hosts}", gpus=gpus, hosts=hosts)
     yield tr("{label}: {value}", label=tr("fleet"), value=fleet)
     yield tr("{label}: {value}", label=tr("observed"), value=observed(found))
@@ -82,8 +82,8 @@ GROUPED_COLUMNS = (
 
 
 def _content(given: VerbInputs, args: argparse.Namespace) -> tuple[tuple[Column, ...], object]:
-    _say_remarks(given.money)
-    figures = ledger_figures(given.whole, given.scope, given.part, given.money)
+    _say_remarks(given.report.money)
+    figures = given.report.ledger
     return (LEDGER_COLUMNS, figures) if args.by is None else (GROUPED_COLUMNS, _Grouped(figures, args.by))
 
 
@@ -130,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
     given = open_verb(args, since=_LEDGER.since)
     write_focus(args.focus, given)
     say_left_out(given.whole.inputs.lake, given.whole.ledger)
-    _say_remarks(given.money)
+    _say_remarks(given.report.money)
     if given.warning:
         say(given.warning)
     return 0

@@ -28,7 +28,7 @@ def focus_file(text: str) -> Path:
 
 def write_focus(target: Path, given: VerbInputs) -> None:
     """Writes the file in one step and says what it holds; raises FallowError."""
-    inputs, ledger, money, inventory = given.whole.inputs, given.part, given.money, given.whole.inventory
+    inputs, ledger, money, inventory = given.whole.inputs, given.part, given.report.money, given.whole.inventory
     marker = read_marker(inputs.lake.store)
     account = inputs.lake.root if marker is None else marker.id
     biller = Biller(inputs.settings.text("money.provider"), account, inputs.lake.root)

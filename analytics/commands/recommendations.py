@@ -60,7 +60,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
 
 
 def _about(given: VerbInputs) -> Iterator[str]:
-    prices = whose_prices(given.money.basis, given.money.currency)
+    prices = whose_prices(given.report.money.basis, given.report.money.currency)
     yield tr("{label}: {value}", label=tr("prices"), value=prices)
     yield waiting(waiting_rules(given.whole.review.context))
 
@@ -84,7 +84,7 @@ COLUMNS = (
 
 
 def _content(given: VerbInputs, args: argparse.Namespace) -> tuple[tuple[Column, ...], _Content]:
-    prices = sorted({each.price.origin for each in given.money.basis if each.price is not None})
+    prices = sorted({each.price.origin for each in given.report.money.basis if each.price is not None})
     waits = waiting_rules(given.whole.review.context)
     return COLUMNS, _Content(given.part.summary, tuple(prices), _found(given, args.owner), waits)
 

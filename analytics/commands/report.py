@@ -10,7 +10,7 @@ from analytics.commands.written_file import write_out
 from analytics.render.report import FORMATS
 from analytics.render.report.json_format import report_schema
 from analytics.render.tables import VerbAnswer, document
-from analytics.report.model import Report
+from analytics.report.report import Report
 from analytics.tables.report_sections import chapters
 from analytics.tables.wording import asked_for, headline, title
 from analytics.window import add_common_arguments
@@ -89,13 +89,20 @@ def run(args: argparse.Namespace) -> int:
 
 def _answer(report: Report) -> VerbAnswer:
     """The tables of the report one by one, as every verb has them."""
-    window = {"since": format_ms(report.summary.since_ms), "until": format_ms(report.summary.until_ms)}
+    window = {"since": format_ms(report.part.summary.since_ms), "until": format_ms(report.part.summary.until_ms)}
     return VerbAnswer(
-        title=title(report),
-        about=tuple(each for each in (asked_for(report), headline(report)) if each),
-        warning=report.simulated,
-        facts={"window": window, "simulated_gpus": report.simulated_gpus},
-        tables=() if report.is_empty else tuple(table for _, tables in chapters(report) for table in tables),
+        title=title(report.heading),
+        about=tuple(
+            each
+            for each in (
+                asked_for(report.ledger, report.recommendations, report.review),
+                headline(report.heading, report.ledger),
+            )
+            if each
+        ),
+        warning=report.heading.simulated,
+        facts={"window": window, "simulated_gpus": report.heading.simulated_gpus},
+        tables=() if report.ledger.is_empty else tuple(table for _, tables in chapters(report) for table in tables),
     )
 
 

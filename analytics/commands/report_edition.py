@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from analytics.commands.table_verb import open_settings, open_window
 from analytics.language.language import Language
 from analytics.render.report import FORMATS, Format
-from analytics.report.model import Asked, Report, build_report
+from analytics.report.model import Asked
+from analytics.report.report import Report, build_report
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
 from analytics.window import REPORT_HISTORY_MS, load_window_ledger

@@ -10,8 +10,8 @@ from pathlib import Path
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
+from analytics.report.report import Report
 from analytics.sql.session import answer, check_statement, described, names, write_views
-from analytics.sql.views import SqlBasis
 from analytics.tables.table import Column, JsonType, Kind, Table, column
 from fallow.clock import format_ms, to_ms
 from fallow.errors import UsageError
@@ -38,7 +38,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     """The rows of the statement; without one the tables that it could name."""
-    basis = SqlBasis(given.whole, given.scope, given.part)
+    basis = given.report
     if args.statement is not None:
         yield _result(basis, args.statement)
         return
@@ -48,7 +48,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     yield from _catalogue(basis)
 
 
-def _result(basis: SqlBasis, statement: str) -> Table:
+def _result(basis: Report, statement: str) -> Table:
     found = answer(basis, statement)
     return Table(
         "result",
@@ -108,7 +108,7 @@ def _plain(value: object, json_type: JsonType) -> object:
     return value if isinstance(value, bool | int | str) and json_type in ("array", "object") else str(value)
 
 
-def _catalogue(basis: SqlBasis) -> Tables:
+def _catalogue(basis: Report) -> Tables:
     """The tables for people; for programs also every column with its meaning."""
     found = {name: described(name) for name in names(basis)}
     yield Table(

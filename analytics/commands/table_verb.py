@@ -15,15 +15,14 @@ from functools import cached_property
 from typing import Generic, TypeVar
 
 from analytics.commands.written_file import out_file, write_out
-from analytics.inventory import simulated_text
 from analytics.language.language import Language
 from analytics.language.languages import CODES, language
 from analytics.language.plain_text import PAGE_COLUMNS, page_columns
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
-from analytics.money.window_money import Money
 from analytics.render.tables import FORMATS, PAGES, VerbAnswer, document
-from analytics.report.model import Whole
+from analytics.report.model import Asked, Whole
+from analytics.report.report import Report
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
 from analytics.tables.data_age import data_age
@@ -92,27 +91,29 @@ class VerbInputs(LakeInputs):
     """What a verb's tables are made of.
 
     Attributes:
-        whole: the window of the whole fleet.
-        scope: what is asked for, and `part` the ledger of it.
+        report: the parts of a report on what is asked for.
     """
 
-    whole: Whole
-    scope: Scope
-    part: WindowLedger
+    report: Report
 
-    @cached_property
-    def money(self) -> Money:
-        """The money of the scope."""
-        return self.whole.money if self.scope.is_all else self.whole.money.of(self.part.inside, self.whole.inventory)
+    @property
+    def whole(self) -> Whole:
+        """The window of the whole fleet."""
+        return self.report.whole
 
-    @cached_property
-    def simulated_gpus(self) -> int:
-        """How many of the scope's GPUs are simulated."""
-        return self.whole.inventory.count_simulated(self.part.inside.stretches["gpu"].unique())
+    @property
+    def scope(self) -> Scope:
+        """What is asked for."""
+        return self.report.scope
+
+    @property
+    def part(self) -> WindowLedger:
+        """The ledger of the scope."""
+        return self.report.part
 
     @property
     def warning(self) -> str:
-        return simulated_text(self.simulated_gpus, self.part.summary.totals.gpus)
+        return self.report.heading.simulated
 
     @property
     def window(self) -> dict[str, str]:
@@ -122,7 +123,7 @@ class VerbInputs(LakeInputs):
 
     @property
     def facts(self) -> dict[str, object]:
-        return {"window": self.window, "simulated_gpus": self.simulated_gpus}
+        return {"window": self.window, "simulated_gpus": self.report.heading.simulated_gpus}
 
     @property
     def about(self) -> Iterator[str]:
@@ -278,5 +279,5 @@ def open_verb(args: argparse.Namespace, *, since: str = FOUR_WEEKS, history_ms: 
     given = open_settings(args)
     inputs = open_window(args, since, given.speaks.zone, given.now_ms)
     whole = Whole(inputs, load_window_ledger(inputs, history_ms=history_ms))
-    scope = Scope.of(args)
-    return VerbInputs(given.settings, given.speaks, given.now_ms, whole, scope, whole.part(scope))
+    report = Report(whole, Asked(None, Scope.of(args), given.speaks.zone))
+    return VerbInputs(given.settings, given.speaks, given.now_ms, report)

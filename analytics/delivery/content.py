@@ -11,12 +11,12 @@ from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.sentences import tr, tr_many
 from analytics.render.report import Format
 from analytics.render.report.text import TextFormat
-from analytics.report.model import Report
+from analytics.report.report import Report
 from analytics.report.weeks import Week
 from analytics.scope import Scope
 from analytics.tables.facts import facts
 from analytics.tables.recommendations import a_year, deadline_day, decision, saving_words, who_acts
-from analytics.tables.wording import TITLE, asked_for, headline, scope_parts
+from analytics.tables.wording import TITLE, lead, scope_parts
 
 MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
 
@@ -59,9 +59,9 @@ def pack(
         brief=_brief(report, week, language),
         week=week.label,
         scope=language.translate(SentenceList(scope_parts(report.scope), ", ")),
-        since_ms=report.seen.since_ms,
-        until_ms=report.seen.until_ms,
-        finding_ids=tuple(finding.finding_id for finding in report.findings),
+        since_ms=report.ledger.seen.since_ms,
+        until_ms=report.ledger.seen.until_ms,
+        finding_ids=tuple(finding.finding_id for finding in report.review.shown),
     )
 
 
@@ -82,12 +82,12 @@ def subject(report: Report, week: Week, language: Language) -> str:
 
 
 def _simulated(report: Report) -> str:
-    return tr(", SIMULATED") if report.simulated else ""
+    return tr(", SIMULATED") if report.heading.simulated else ""
 
 
 def _asks(report: Report) -> Iterator[Sentence]:
     """The ask, the shorter one last."""
-    if report.is_empty:
+    if report.ledger.is_empty:
         yield tr("Nothing observed")
         return
     found = report.recommendations
@@ -132,9 +132,7 @@ def _brief(report: Report, week: Week, language: Language) -> Brief:
     return Brief(
         title=language.translate(_title(report, week)),
         window=_window(report, language),
-        sentences=tuple(
-            language.translate(each) for each in (report.simulated, asked_for(report), headline(report)) if each
-        ),
+        sentences=tuple(language.translate(each) for each in lead(report)),
         heading=language.translate(tr("What to do")) if ranked else "",
         lines=tuple(line(each, language) for each in ranked[:_TOP]),
         rest=language.translate(more) if rest > 0 else "",
@@ -143,8 +141,8 @@ def _brief(report: Report, week: Week, language: Language) -> Brief:
 
 def _window(report: Report, language: Language) -> str:
     """The window, its coverage and its silent hosts: the figures below it mean nothing without them."""
-    told = dict(facts(report, language))
-    labels = [language.translate(each) for each in ("observed", *(["silent"] if report.seen.silent else []))]
+    told = dict(facts(report.heading, report.ledger, language))
+    labels = [language.translate(each) for each in ("observed", *(["silent"] if report.ledger.seen.silent else []))]
     beside = [tr("{label}: {value}", label=label, value=told[label]) for label in labels if label in told]
     return language.translate(SentenceList([told[language.translate("window")], *beside]))
 

@@ -10,7 +10,8 @@ from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
 from analytics.report.coverage import Seen
-from analytics.report.model import Report, Whole
+from analytics.report.model import Whole
+from analytics.report.parts import LedgerFigures
 from analytics.report.trends import QUARTER_WEEKS, Figures, figures
 from analytics.report.weeks import day_window, days_between
 from analytics.scope import Scope
@@ -70,13 +71,13 @@ def window_before(window: Window) -> Window:
     return Window(2 * window.since_ms - window.until_ms, window.since_ms)
 
 
-def changes(whole: Whole, report: Report) -> Changes:
-    """The figures of a report, beside those of the same scope in the window before."""
-    scope, seen = report.scope, report.seen
+def changes(whole: Whole, ledger: LedgerFigures) -> Changes:
+    """The figures of a ledger, beside those of the same scope in the window before."""
+    scope, seen = ledger.scope, ledger.seen
     earlier = window_before(Window(seen.since_ms, seen.until_ms))
     inside = whole.inside(earlier, scope)
     looked = whole.seen(earlier, inside, scope)
-    now = named(Figures(report.summary.totals, report.money.accounts.total, seen))
+    now = named(Figures(ledger.summary.totals, ledger.money.accounts.total, seen))
     old: Mapping[str, tuple[str, float | None]] = {}
     if seen.is_whole and looked.is_whole and not inside.stretches.is_empty():
         account = whole.money.of(inside, whole.inventory).accounts.total

@@ -12,7 +12,8 @@ import duckdb
 import polars as pl
 
 from analytics.frames import empty, read_frame
-from analytics.sql.views import DERIVED, SqlBasis
+from analytics.report.report import Report
+from analytics.sql.views import DERIVED
 from fallow import schema
 from fallow.clock import DAY_MS, floor_ms, from_ms, utc_day
 from fallow.errors import FallowError, UsageError
@@ -22,7 +23,7 @@ LAKE = tuple(each for each in schema.TABLES if not each.derived)
 _ALLOWED = ("SELECT", "EXPLAIN")
 
 
-def names(basis: SqlBasis) -> tuple[str, ...]:
+def names(basis: Report) -> tuple[str, ...]:
     """Return the views that a scope has: of a team or a user only those whose rows can be separated from the others."""
     derived = [name for name, view in DERIVED.items() if view.is_personal or not basis.scope.is_personal]
     return (*derived, *(each.name for each in LAKE if not basis.scope.is_personal and each.name not in DERIVED))
@@ -36,7 +37,7 @@ class SqlAnswer:
     rows: tuple[tuple[object, ...], ...]
 
 
-def answer(basis: SqlBasis, statement: str) -> SqlAnswer:
+def answer(basis: Report, statement: str) -> SqlAnswer:
     """Return what one SELECT gives, see `check_statement`; raises UsageError for what DuckDB refuses.
 
     Times of day are those of `report.timezone`.
@@ -62,7 +63,7 @@ def answer(basis: SqlBasis, statement: str) -> SqlAnswer:
     return SqlAnswer(columns, rows)
 
 
-def write_views(basis: SqlBasis, file: Path) -> None:
+def write_views(basis: Report, file: Path) -> None:
     """Write a DuckDB file: derived views as tables of this moment, the lake's tables as views of its files."""
     if file.exists():
         raise FallowError(f"{file} exists", "name a new file, or remove it first")
@@ -112,7 +113,7 @@ def described(name: str) -> tuple[str, dict[str, str]]:
     return table.row, {each.name: each.meaning for each in table.columns} | {"host": "the host of the row"}
 
 
-def make_views(connection: duckdb.DuckDBPyConnection, basis: SqlBasis, wanted: Iterable[str]) -> None:
+def make_views(connection: duckdb.DuckDBPyConnection, basis: Report, wanted: Iterable[str]) -> None:
     """Make tables of derived rows and views of the lake's files, with a comment on each column."""
     for name in wanted:
         if name in DERIVED:
@@ -125,7 +126,7 @@ def make_views(connection: duckdb.DuckDBPyConnection, basis: SqlBasis, wanted: I
             connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS {_literal(meaning)}')
 
 
-def _lake_view(connection: duckdb.DuckDBPyConnection, basis: SqlBasis, table: schema.LakeTable) -> None:
+def _lake_view(connection: duckdb.DuckDBPyConnection, basis: Report, table: schema.LakeTable) -> None:
     """The rows of the window and of the scope's GPUs, as they are in the files."""
     lake, summary = basis.whole.inputs.lake, basis.part.summary
     days = [utc_day(day) for day in range(floor_ms(summary.since_ms, DAY_MS), summary.until_ms, DAY_MS)]

@@ -10,27 +10,15 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.decide.review import is_in_scope, names_others
 from analytics.money.priced_segments import MICROCENTS, UNNAMED, unused_amount
 from analytics.money.window_money import gpus_at, in_force, newest_basis, open_prices
-from analytics.report.model import Whole
-from analytics.scope import Scope
+from analytics.report.report import Report
 from analytics.states import WASTED
 from analytics.tables.finding_list import FINDING_COLUMNS
 from analytics.tables.recommendations import DECISION_COLUMNS
 from analytics.tables.table import record
-from analytics.window import WindowLedger
 from fallow import schema
 from fallow.clock import HOUR_MS
-
-
-@dataclass(frozen=True)
-class SqlBasis:
-    """The whole window, the part of it that is asked for, and that part's ledger."""
-
-    whole: Whole
-    scope: Scope
-    part: WindowLedger
 
 
 @dataclass(frozen=True)
@@ -46,10 +34,10 @@ class DerivedView:
 
     row: str
     columns: Mapping[str, tuple[pl.DataType | type[pl.DataType], str]]
-    make: Callable[[SqlBasis], pl.DataFrame]
+    make: Callable[[Report], pl.DataFrame]
     is_personal: bool = True
 
-    def frame(self, basis: SqlBasis) -> pl.DataFrame:
+    def frame(self, basis: Report) -> pl.DataFrame:
         """Return the rows with exactly the view's columns; times of integer milliseconds become timestamps."""
         rows = self.make(basis)
         return rows.select(
@@ -75,9 +63,8 @@ def _money(microcents: pl.Expr) -> pl.Expr:
     return microcents.cast(pl.Decimal(38, 0)).cast(MONEY) / (100 * MICROCENTS)
 
 
-def _ledger(basis: SqlBasis) -> pl.DataFrame:
-    whole = basis.whole
-    money = whole.money if basis.scope.is_all else whole.money.of(basis.part.inside, whole.inventory)
+def _ledger(basis: Report) -> pl.DataFrame:
+    money = basis.money
     pieces = money.accounts.pieces
     named = {
         name
@@ -99,19 +86,12 @@ def _ledger(basis: SqlBasis) -> pl.DataFrame:
     )
 
 
-def _hourly(basis: SqlBasis) -> pl.DataFrame:
+def _hourly(basis: Report) -> pl.DataFrame:
     gpus = basis.part.inside.stretches["gpu"].unique()
     return basis.part.inside.rollups.hourly().filter(pl.col("gpu").is_in(gpus.implode()))
 
 
-def _findings(basis: SqlBasis) -> pl.DataFrame:
-    whole, scope = basis.whole, basis.scope
-    found = [
-        each
-        for each in whole.review.findings
-        if is_in_scope(each, scope, whole.inventory)
-        and not (scope.is_personal and names_others(each, scope, whole.money.owners))
-    ]
+def _findings(basis: Report) -> pl.DataFrame:
     rows = [
         {
             **record(FINDING_COLUMNS, each),
@@ -119,12 +99,12 @@ def _findings(basis: SqlBasis) -> pl.DataFrame:
             "user": each.holder,
             "start": each.since_ms,
         }
-        for each in found
-    ]  # fmt: skip
+        for each in basis.review.findings
+    ]
     return _frame(rows, FINDINGS)
 
 
-def _recommendations(basis: SqlBasis) -> pl.DataFrame:
+def _recommendations(basis: Report) -> pl.DataFrame:
     rows = [
         {
             **record(DECISION_COLUMNS, each),
@@ -135,12 +115,12 @@ def _recommendations(basis: SqlBasis) -> pl.DataFrame:
             "saving_high": None if each.saving is None else each.saving.high,
             "findings": [found.finding_id for found in each.evidence],
         }
-        for each in basis.whole.recommendations(basis.scope, basis.part).listed
+        for each in basis.recommendations.listed
     ]
     return _frame(rows, RECOMMENDATIONS)
 
 
-def _allocations(basis: SqlBasis) -> pl.DataFrame:
+def _allocations(basis: Report) -> pl.DataFrame:
     claims, gpus = basis.part.inside.rollups.claims, basis.part.inside.stretches["gpu"].unique()
     claims = claims.with_columns(start="time")
     if basis.scope.is_all:
@@ -148,7 +128,7 @@ def _allocations(basis: SqlBasis) -> pl.DataFrame:
     return claims.filter(pl.col("gpu").is_in(gpus.implode()))
 
 
-def _prices(basis: SqlBasis) -> pl.DataFrame:
+def _prices(basis: Report) -> pl.DataFrame:
     whole = basis.whole
     book = open_prices(whole.inputs.settings)
     used = newest_basis(whole.inventory, whole.money.costs)

@@ -8,7 +8,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr
 from analytics.ledger.summary import Totals, ratio
-from analytics.report.model import Report
+from analytics.report.parts import Breakdown
 from analytics.states import OBSERVED
 from analytics.tables.names import place_name
 from analytics.tables.point_samples import sampled_note
@@ -21,9 +21,9 @@ _NAMES = {"pool": tr("pool"), "host": tr("host")}
 _KINDS: dict[str, Kind] = {"pool": "pool", "host": "host"}
 
 
-def pools(report: Report) -> Table | None:
+def pools(breakdown: Breakdown) -> Table | None:
     """A row for each pool, the most GPU time first; None where there is none."""
-    groups = sorted(report.groups["pool"].items(), key=lambda item: -item[1].total_ms)
+    groups = sorted(breakdown.by["pool"].items(), key=lambda item: -item[1].total_ms)
     return totals_section("pool", groups) if groups else None
 
 

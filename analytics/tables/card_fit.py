@@ -12,11 +12,12 @@ import polars as pl
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.tables.basis import PageBasis
+from analytics.report.report import Report
 from analytics.tables.chart import Chart, Dots, Level, Panel, Shape
 from analytics.tables.moves import target_card
 from analytics.tables.table import Table, column
 from analytics.workloads.cards import shelf
+from analytics.workloads.model import Context
 from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about, workload_footprints
 
 _GIB = 2**30
@@ -36,14 +37,14 @@ _WORDS = {
 }
 
 
-def workload_sizes(basis: PageBasis) -> pl.DataFrame:
+def workload_sizes(report: Report) -> pl.DataFrame:
     """The workloads of the scope: `workload_footprints` with `kind` (one of those above) and `instead`, the cards and parts of cards that would do.
 
     `busy_pct` is SM activity, which says how much of a card is busy; where it is missing (`by_sm` is false) the time with any
     kernel, which is never less.
     """
-    found = workload_footprints(basis.whole.review.context, basis.part.inside.stretches)
-    about = findings_about(found, basis.report.findings)
+    found = workload_footprints(report.whole.context, report.part.inside.stretches)
+    about = findings_about(found, report.review.shown)
     instead = [", ".join(target_card(each) for each in own if each.rule != RESERVED) for own in about]
     return found.with_columns(
         kind=pl.Series([_kind({each.rule for each in own}) for own in about], dtype=pl.String),
@@ -60,9 +61,9 @@ def _kind(rules: set[str]) -> str:
     return PREALLOCATED if RESERVED in rules else KEEPS
 
 
-def card_fit(basis: PageBasis) -> Table:
+def card_fit(report: Report) -> Table:
     """A mark per workload: those for which less would do, then those with the most GPU-hours."""
-    found = workload_sizes(basis)
+    found = workload_sizes(report)
     known = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_not_null())
     # those that the page is about are never left out for others
     ordered = known.sort(pl.col("kind").is_in(LESS), descending=True, maintain_order=True)
@@ -93,7 +94,7 @@ def card_fit(basis: PageBasis) -> Table:
             ),
         ),
         rows=tuple(ordered.head(_LISTED).iter_rows(named=True)),
-        chart=_chart(list(ordered.head(_DRAWN).iter_rows(named=True)), card_sizes(basis)),
+        chart=_chart(list(ordered.head(_DRAWN).iter_rows(named=True)), card_sizes(report.whole.context)),
         notes=tuple(_notes(found, known)),
         wide=True,
     )
@@ -195,10 +196,10 @@ def _names(row: dict[str, Any], most: int) -> tuple[str, str, str]:
     )
 
 
-def card_sizes(basis: PageBasis) -> tuple[tuple[float, str], ...]:
+def card_sizes(context: Context) -> tuple[tuple[float, str], ...]:
     """The cards of the fleet by memory in GiB, with their names; those of about the same memory together."""
     found: list[tuple[float, str]] = []
-    offers = shelf(basis.whole.review.context).fleet.values()
+    offers = shelf(context).fleet.values()
     for size, name in sorted({(each.card.memory_bytes / _GIB, each.card.name) for each in offers}):
         if found and size <= found[-1][0] * (1 + _NEAR):
             found[-1] = (found[-1][0], f"{found[-1][1]}, {name}")

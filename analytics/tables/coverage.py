@@ -7,10 +7,8 @@ from datetime import date
 
 from analytics.language.quantities import Date, Number, Quantity, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.ledger.summary import Totals, ratio, totals_by
-from analytics.report.coverage import WHOLLY_OBSERVED
-from analytics.report.model import Report
-from analytics.tables.basis import PageBasis
+from analytics.ledger.summary import Totals, ratio
+from analytics.report.coverage import WHOLLY_OBSERVED, Seen
 from analytics.tables.names import place_name
 from analytics.tables.point_samples import is_sampled
 from analytics.tables.table import LinkedCell, Table, column
@@ -45,25 +43,14 @@ _BY: Mapping[str, tuple[str, str, str, Callable[[str], str | Quantity]]] = {
 """Title, question, heading and how a name is shown, by what is grouped."""
 
 
-def coverage_by_day(basis: PageBasis) -> Table:
-    days = basis.report.groups["day"]
+def coverage_by_day(days: Mapping[str, Totals]) -> Table:
+    """A row for each of the last days."""
     more = tr("and {number} days before", number=Number(len(days) - _SHOWN))
     return _coverage("day", days, tuple(days)[-_SHOWN:], more)
 
 
-def coverage_by_pool(basis: PageBasis) -> Table:
-    return _least_covered("pool", basis.report.groups["pool"])
-
-
-def coverage_by_model(basis: PageBasis) -> Table:
-    return _least_covered("model", basis.report.groups["model"])
-
-
-def coverage_by_host(basis: PageBasis) -> Table:
-    return _least_covered("host", totals_by(basis.part.inside.stretches, "host"))
-
-
-def _least_covered(by: str, groups: Mapping[str, Totals]) -> Table:
+def coverage_by(by: str, groups: Mapping[str, Totals]) -> Table:
+    """A row for each pool, model or host, the least observed first."""
     ordered = sorted(groups, key=lambda name: (groups[name].coverage or 0.0, str(_BY[by][3](name))))
     more = tr("and {number} more, none of them observed less", number=Number(len(groups) - _SHOWN))
     return _coverage(by, groups, tuple(ordered[:_SHOWN]), more)
@@ -114,9 +101,9 @@ def _headline(groups: Sequence[tuple[str | Quantity, Totals]]) -> str:
     return tr("The least: {name}, {share} observed.", name=name, share=Share(least))
 
 
-def silent_hosts(report: Report) -> Table:
+def silent_hosts(seen: Seen) -> Table:
     """Hosts that were not observed to the end, or some of whose GPUs were not."""
-    found = report.seen.silent
+    found = seen.silent
     return Table(
         name="silent",
         title=tr("Silent hosts"),

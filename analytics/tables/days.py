@@ -10,7 +10,7 @@ from analytics.decide.annotations import Annotation
 from analytics.language.quantities import Date, Moment, Quantity, Share, ShortDay, ShortHour
 from analytics.language.sentences import tr
 from analytics.ledger.summary import Totals, ratio
-from analytics.report.model import Report
+from analytics.report.parts import Breakdown
 from analytics.tables.annotations import annotation_lines
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel, stacked
 from analytics.tables.palette import ORDER
@@ -34,10 +34,10 @@ class Bin:
     totals: Totals
 
 
-def days(report: Report, annotations: Sequence[Annotation] = ()) -> Table:
+def days(breakdown: Breakdown, annotations: Sequence[Annotation] = ()) -> Table:
     """A bar for each day, the last ones where there are many; for each hour where the window is short."""
-    bins = bins_of(report)
-    hourly = bool(report.hours)
+    bins = bins_of(breakdown)
+    hourly = bool(breakdown.hours)
     return Table(
         name="days",
         title=tr("Every hour by state") if hourly else tr("Every day by state"),
@@ -50,12 +50,12 @@ def days(report: Report, annotations: Sequence[Annotation] = ()) -> Table:
             column("unused_share", tr("unused"), "share", lambda each: Share(unused_share(each.totals))),
         ),
         rows=tuple(bins),
-        chart=_chart(bins, tuple(_bin_of(report, bins, each) for each in annotations)),
+        chart=_chart(bins, tuple(_bin_of(breakdown, bins, each) for each in annotations)),
         lines=tuple(annotation_lines(annotations)),
         notes=(
             tr(
                 "GPU-hours; days are those of {zone}. Unused is free, reserved and held, of the observed time.",
-                zone=str(report.zone),
+                zone=str(breakdown.zone),
             ),
             *sampled_note(each.totals for each in bins),
         ),
@@ -70,21 +70,21 @@ def _chart(bins: Sequence[Bin], annotations: tuple[int | None, ...]) -> Chart:
     return Chart((panel,), annotations=annotations)
 
 
-def _bin_of(report: Report, bins: Sequence[Bin], annotation: Annotation) -> int | None:
+def _bin_of(breakdown: Breakdown, bins: Sequence[Bin], annotation: Annotation) -> int | None:
     """The place of the bar in whose time an annotation is."""
     at_ms = annotation.at_ms
-    day = Date(from_ms(at_ms).astimezone(report.zone).date())
-    hours = [Moment(start_ms) for start_ms in report.hours if start_ms <= at_ms < start_ms + HOUR_MS]
-    wanted = hours if report.hours else [day]
+    day = Date(from_ms(at_ms).astimezone(breakdown.zone).date())
+    hours = [Moment(start_ms) for start_ms in breakdown.hours if start_ms <= at_ms < start_ms + HOUR_MS]
+    wanted = hours if breakdown.hours else [day]
     return next((place for place, each in enumerate(bins) if each.name in wanted), None)
 
 
-def bins_of(report: Report) -> list[Bin]:
+def bins_of(breakdown: Breakdown) -> list[Bin]:
     """The last days, or hours of a short window; without one into which only the end of a last interval reaches."""
-    if report.hours:
-        found = [Bin(Moment(start_ms), ShortHour(start_ms), totals) for start_ms, totals in report.hours.items()]
+    if breakdown.hours:
+        found = [Bin(Moment(start_ms), ShortHour(start_ms), totals) for start_ms, totals in breakdown.hours.items()]
     else:
-        named = ((date.fromisoformat(name), totals) for name, totals in report.groups["day"].items())
+        named = ((date.fromisoformat(name), totals) for name, totals in breakdown.by["day"].items())
         found = [Bin(Date(day), ShortDay(day), totals) for day, totals in named]
     return ([each for each in found if each.totals.total_ms >= _SHOWS_MS] or found)[-MOST_BARS:]
 

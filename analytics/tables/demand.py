@@ -9,7 +9,7 @@ import polars as pl
 from analytics.capacity.demand import demand, duration
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
-from analytics.tables.basis import PageBasis
+from analytics.report.report import Report
 from analytics.tables.chart import Band, Chart, Level, Line, Mark, Panel, Points
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Column, Table, column
@@ -20,15 +20,15 @@ _NAMES = {"allocated": tr("held, reserved or used"), "working": tr("really worki
 _NO_HOUR = tr("The window has no whole hour that was seen.")
 
 
-def gpus_by_hour(basis: PageBasis) -> pl.DataFrame:
+def gpus_by_hour(report: Report) -> pl.DataFrame:
     """GPUs of the scope in each whole hour of the window: the columns of `analytics.capacity.demand.demand`."""
-    summary = basis.report.summary
-    return demand(basis.part.inside.stretches, summary.since_ms, summary.until_ms)
+    summary = report.part.summary
+    return demand(report.part.inside.stretches, summary.since_ms, summary.until_ms)
 
 
-def demand_curve(basis: PageBasis) -> Table:
+def demand_curve(report: Report) -> Table:
     """Allocated and working GPUs, the busiest hour first."""
-    hours = gpus_by_hour(basis)
+    hours = gpus_by_hour(report)
     there = max(hours["there"].to_list(), default=0.0)
     levels = {name: max(hours[name].to_list(), default=0.0) for name in _NAMES}
 
@@ -56,11 +56,11 @@ def demand_curve(basis: PageBasis) -> Table:
         ),
         rows=_levels(hours),
         chart=_chart(hours, there) if hours.height else None,
-        notes=tuple(_notes(basis, hours)) if hours.height else (),
+        notes=tuple(_notes(report, hours)) if hours.height else (),
     )
 
 
-def _notes(basis: PageBasis, hours: pl.DataFrame) -> Iterator[str]:
+def _notes(report: Report, hours: pl.DataFrame) -> Iterator[str]:
     unseen = hours.filter(hours["unknown"] > 0).height
     yield tr_many("{number} whole hour of the window.", "{number} whole hours of the window.", hours.height)
     if unseen:
@@ -71,10 +71,10 @@ def _notes(basis: PageBasis, hours: pl.DataFrame) -> Iterator[str]:
         )
     else:
         yield tr("Every GPU was seen in all of them.")
-    pool = basis.whole.inventory.pool
-    if basis.report.scope.pool is None and len({pool(gpu) for gpu in basis.part.inside.stretches["gpu"].unique()}) > 1:
+    pool = report.whole.inventory.pool
+    if report.scope.pool is None and len({pool(gpu) for gpu in report.part.inside.stretches["gpu"].unique()}) > 1:
         yield tr("All pools are added up: choose a pool for one of them.")
-    yield from sampled_note([basis.report.summary.totals])
+    yield from sampled_note([report.part.summary.totals])
 
 
 def _chart(hours: pl.DataFrame, there: float) -> Chart:

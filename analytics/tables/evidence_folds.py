@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analytics.decide.recommendations import Recommendation
+from analytics.decide.recommendations import Recommendation, Recommendations
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
-from analytics.report.model import Report
+from analytics.report.parts import ScopedReview
 from analytics.tables.evidence_text import evidence
 from analytics.tables.finding_heading import heading
 from analytics.tables.findings import notes, notified, whose
@@ -24,34 +24,33 @@ _FINDINGS = 2
 _NAMED, _NAMED_UNRANKED = 6, 2
 
 
-def evidence_folds(report: Report) -> Table | None:
+def evidence_folds(found: Recommendations, review: ScopedReview) -> Table | None:
     """A fold for each decision, those that are ranked first; None where there is none."""
-    listed = report.recommendations.listed
-    if not listed:
+    if not found.listed:
         return None
     return Table(
         name="evidence",
         title=tr("Behind each decision"),
         question=tr("What does each decision rest on, and how sure is it?"),
-        headline=tr_many("{number} decision and what it rests on.", "{number} decisions and what they rest on.", len(listed)),
-        folds=tuple(_folds(report)),
+        headline=tr_many("{number} decision and what it rests on.", "{number} decisions and what they rest on.", len(found.listed)),
+        folds=tuple(_folds(found, review)),
         wide=True,
     )  # fmt: skip
 
 
-def _folds(report: Report) -> Iterator[Fold]:
+def _folds(recommendations: Recommendations, review: ScopedReview) -> Iterator[Fold]:
     """The finding that leads each ranked one in full, once; others by name."""
     told: set[str] = set()
-    for place, each in enumerate(report.recommendations.listed):
-        found = _evidence(each, report)
+    for place, each in enumerate(recommendations.listed):
+        found = _evidence(each, review)
         lines: list[str] = []
         for finding in found[:_FINDINGS] if each.ranked and place < _IN_FULL else ():
-            lines.append(_name(finding, report))
+            lines.append(_name(finding, review))
             if finding.finding_id not in told and finding is found[0]:
-                lines += _more(finding, report)
+                lines += _more(finding, review)
             told.add(finding.finding_id)
-        if found and found[0].finding_id not in told and report.review.actions.get(found[0].finding_id):
-            lines += _said(found[0], report)
+        if found and found[0].finding_id not in told and review.actions.get(found[0].finding_id):
+            lines += _said(found[0], review)
         rest = [finding.finding_id for finding in found if finding.finding_id not in told]
         if rest:
             lines.append(tr("findings behind it: {findings}", findings=SentenceList(rest, ", ")))
@@ -64,11 +63,11 @@ def _folds(report: Report) -> Iterator[Fold]:
         )
 
 
-def _evidence(each: Recommendation, report: Report) -> tuple[Finding, ...]:
+def _evidence(each: Recommendation, review: ScopedReview) -> tuple[Finding, ...]:
     """Its findings; an edition for people has those alone that it may name."""
-    if not report.scope.is_personal:
+    if not review.scope.is_personal:
         return each.evidence
-    own = {finding.finding_id for finding in report.review.findings}
+    own = {finding.finding_id for finding in review.findings}
     return tuple(finding for finding in each.evidence if finding.finding_id in own)
 
 
@@ -94,10 +93,10 @@ def _named(gpus: tuple[str, ...], most: int) -> SentenceList:
     return SentenceList([*(plain(gpu, 60) for gpu in gpus[:most]), *more], ", ")
 
 
-def _name(finding: Finding, report: Report) -> Sentence:
+def _name(finding: Finding, review: ScopedReview) -> Sentence:
     """No hours and no cost: those are the decision's, and other findings may be about the same time."""
-    name = tr("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding, report))
-    told = notified(report, finding)
+    name = tr("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding, review))
+    told = notified(review, finding)
     details = [
         whose(finding),
         *([tr("job {name}", name=plain(finding.job, 40))] if finding.job else []),
@@ -109,17 +108,17 @@ def _name(finding: Finding, report: Report) -> Sentence:
     return tr("{what} ({details})", what=name, details=SentenceList(details, ", "))
 
 
-def _more(finding: Finding, report: Report) -> Iterator[str]:
+def _more(finding: Finding, review: ScopedReview) -> Iterator[str]:
     """Its numbers, why it is not surer, and what was said of it."""
     yield evidence(finding)
     if finding.confidence.failed:
         yield tr("not sure because {reasons}", reasons=SentenceList(finding.confidence.failed))
-    yield from _said(finding, report)
+    yield from _said(finding, review)
 
 
-def _said(finding: Finding, report: Report) -> Iterator[str]:
+def _said(finding: Finding, review: ScopedReview) -> Iterator[str]:
     """What was said and done about it; of a suppressed one section `suppressed` says it."""
-    own = notes(report, finding) if finding.status != "suppressed" else ()
+    own = notes(review, finding) if finding.status != "suppressed" else ()
     if own:
         yield tr(
             "notes: {notes}", notes=SentenceList([plain(note, 300) if type(note) is str else note for note in own])

@@ -10,8 +10,8 @@ from analytics.language.quantities import Date, GpuHours, Moment, Number, Share,
 from analytics.language.sentences import tr, tr_many
 from analytics.money.window_money import PriceBasis
 from analytics.report.coverage import Seen, Silent
-from analytics.report.model import Report
-from analytics.tables.basis import LedgerBasis
+from analytics.report.parts import Heading, LedgerFigures
+from analytics.report.weeks import Week
 from analytics.tables.data_age import data_age
 from analytics.tables.point_samples import by_samples, is_sampled
 from fallow.clock import HOUR_MS
@@ -20,48 +20,48 @@ _NAMED = 5
 """Silent hosts that are named; the others are counted."""
 
 
-def facts(report: Report, language: Language) -> list[tuple[str, str]]:
+def facts(heading: Heading, ledger: LedgerFigures, language: Language) -> list[tuple[str, str]]:
     """Window, coverage, thresholds, prices and version, by label; of a window in which nothing was seen only what still holds."""
-    summary, settings = report.summary, report.settings
-    gpus = tr_many("{number} GPU", "{number} GPUs", summary.totals.gpus)
-    hosts = tr_many("{number} host", "{number} hosts", report.hosts)
+    settings, seen, money = heading.settings, ledger.seen, ledger.money
+    gpus = tr_many("{number} GPU", "{number} GPUs", heading.gpus)
+    hosts = tr_many("{number} host", "{number} hosts", heading.hosts)
     found: dict[str, str] = {
-        tr("window"): _window(report),
-        tr("time zone"): str(report.zone),
+        tr("window"): _window(heading, seen),
+        tr("time zone"): str(heading.zone),
         tr("fleet"): tr("{gpus} on {hosts}", gpus=gpus, hosts=hosts),
-        tr("observed"): observed(report),
-        tr("silent"): _silent(report.seen.silent),
+        tr("observed"): observed(ledger, heading.week),
+        tr("silent"): _silent(seen.silent),
         tr("thresholds"): tr(
             "held from {held}, a finding from {finding}; low below {low} %",
-            held=Span(settings.idle_after_ms), finding=Span(report.held_min_ms),
+            held=Span(settings.idle_after_ms), finding=Span(heading.held_min_ms),
             low=Number(settings.low_below_pct),
         ),
-        tr("prices"): whose_prices(report.money.basis, report.money.currency),
-        tr("made by"): f"fallow {report.version}",
+        tr("prices"): whose_prices(money.basis, money.currency),
+        tr("made by"): f"fallow {heading.version}",
     }  # fmt: skip
-    if report.is_empty:
-        silent = ["silent"] if report.seen.silent else []
+    if ledger.is_empty:
+        silent = ["silent"] if seen.silent else []
         found = {label: found[label] for label in ("window", "time zone", *silent, "made by")}
     return [(language.translate(label), language.translate(value)) for label, value in found.items()]
 
 
-def _window(report: Report) -> str:
+def _window(heading: Heading, seen: Seen) -> str:
     """The week, or any other window as far as it has passed; and how old the data are that it counts back from."""
-    until_ms = report.seen.until_ms if report.week is None else report.week.until_ms
-    said = tr("{since} to {until}", since=Moment(report.seen.since_ms), until=Moment(until_ms))
-    age = data_age(report.counted_back_from_ms, report.made_ms)
+    until_ms = seen.until_ms if heading.week is None else heading.week.until_ms
+    said = tr("{since} to {until}", since=Moment(seen.since_ms), until=Moment(until_ms))
+    age = data_age(heading.counted_back_from_ms, heading.made_ms)
     return SentenceList([said, age], "; ") if age else said
 
 
-def observed(report: LedgerBasis) -> str:
-    """How much of the time, and how much of that at moments only."""
-    sampled = [by_samples(report)] if is_sampled(report.summary.totals) else []
-    return SentenceList([_seen(report), *sampled, *outside(report.seen)], "; ")
+def observed(ledger: LedgerFigures, week: Week | None = None) -> str:
+    """How much of the time, and how much of that at moments only; of a week that is not over also up to when."""
+    sampled = [by_samples(ledger.summary)] if is_sampled(ledger.summary.totals) else []
+    return SentenceList([_seen(ledger.seen, week), *sampled, *outside(ledger.seen)], "; ")
 
 
-def _seen(report: LedgerBasis) -> str:
-    share, seen = Share(report.seen.share), report.seen
-    if report.week is None or seen.until_ms >= report.week.until_ms:
+def _seen(seen: Seen, week: Week | None) -> str:
+    share = Share(seen.share)
+    if week is None or seen.until_ms >= week.until_ms:
         return tr("{share} of the time", share=share)
     return tr("{share} of the time up to {moment}", share=share, moment=Moment(seen.until_ms))
 

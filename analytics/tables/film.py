@@ -9,7 +9,6 @@ from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.report.film import Film
-from analytics.report.model import Report
 from analytics.states import IN_USE
 from analytics.tables.chart import Chart, GpuTimeline, Panel
 from analytics.tables.palette import ORDER
@@ -18,9 +17,8 @@ from analytics.tables.table import Column, Table, column
 _LISTED = 12
 
 
-def film(report: Report) -> Table:
+def film(own: Film) -> Table:
     """The strip, with a row for each GPU, the most wasted first."""
-    own = report.film
     rest = len(own.gpus) - _LISTED
 
     def used_ms(place: int) -> int:

@@ -6,7 +6,7 @@ from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Number
 from analytics.language.sentences import tr
-from analytics.tables.basis import FindingsBasis
+from analytics.report.parts import ScopedReview
 from analytics.workloads.confidence import UNCONFIRMED_MAX
 from analytics.workloads.model import Finding, gpus_on_hosts
 
@@ -14,13 +14,13 @@ ENDED = tr("nothing to take back: it has ended")
 """What stands in place of a command."""
 
 
-def heading(finding: Finding, report: FindingsBasis | None = None) -> Sentence:
+def heading(finding: Finding, review: ScopedReview | None = None) -> Sentence:
     """`8 GPUs on node-07 never used since first seen`.
 
     A simulated finding is marked, except in a report whose GPUs are all simulated, which says so above.
     """
     what = tr("{gpus} {sentence}", gpus=gpus_on_hosts(len(finding.gpus), finding.host), sentence=finding.sentence)
-    is_marked = finding.simulated and (report is None or report.simulated_gpus < report.summary.totals.gpus)
+    is_marked = finding.simulated and (review is None or review.simulated_gpus < review.gpus)
     return tr("{sentence} (simulated)", sentence=what) if is_marked else what
 
 

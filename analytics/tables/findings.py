@@ -14,7 +14,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Day, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import Stamp
-from analytics.tables.basis import FindingsBasis
+from analytics.report.parts import ScopedReview
 from analytics.tables.finding_heading import at_most, heading
 from analytics.tables.names import CONFIDENCE, NAME_MOST
 from analytics.tables.table import Column, LinkedCell, Table, column
@@ -31,18 +31,18 @@ def by_cost(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.gpu_ms, each.finding_id))
 
 
-def _became(report: FindingsBasis, finding: Finding) -> str:
+def _became(review: ScopedReview, finding: Finding) -> str:
     """`reversed: last week's was wrong: used again from ...`."""
     if finding.status != "reversed" or not finding.notes:
         return tr(finding.status)
     why = tr("{status}: {why}", status=tr(finding.status), why=finding.notes[-1])
-    again = any(each.finding_id == finding.finding_id for each in report.review.findings)
+    again = any(each.finding_id == finding.finding_id for each in review.findings)
     return tr("{what}; found again this week", what=why) if again else why
 
 
-def notified(report: FindingsBasis, finding: Finding) -> str:
+def notified(review: ScopedReview, finding: Finding) -> str:
     """How often the user was notified, and when last."""
-    sent = [each for each in report.review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
+    sent = [each for each in review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
     if not sent:
         return tr("never")
     return tr_many(
@@ -50,20 +50,20 @@ def notified(report: FindingsBasis, finding: Finding) -> str:
     )
 
 
-def notes(report: FindingsBasis, finding: Finding) -> tuple[str, ...]:
+def notes(review: ScopedReview, finding: Finding) -> tuple[str, ...]:
     """The finding's notes; an edition for people has what others did, and neither who they are nor their words."""
     unnamed = {
         str(action_sentence(action)): action
-        for action in report.review.actions.get(finding.finding_id, ())
-        if not _may_name(report, action)
+        for action in review.actions.get(finding.finding_id, ())
+        if not _may_name(review, action)
     }
     return tuple(_unnamed(unnamed[each]) if each in unnamed else each for each in finding.notes)
 
 
-def _may_name(report: FindingsBasis, action: Action) -> bool:
+def _may_name(review: ScopedReview, action: Action) -> bool:
     """Whether the report may tell who did something: everybody to the fleet's lead, to people only themselves."""
-    is_own = action.actor.kind in (PERSON, LINK) and action.actor.name in {each.name for each in report.holders}
-    return is_own or not report.scope.is_personal
+    is_own = action.actor.kind in (PERSON, LINK) and action.actor.name in review.people
+    return is_own or not review.scope.is_personal
 
 
 def _unnamed(action: Action) -> Sentence:
@@ -72,38 +72,38 @@ def _unnamed(action: Action) -> Sentence:
     return tr("{label}: {value}", label=did.values["moment"], value=did.values["what"])
 
 
-def gone(report: FindingsBasis) -> Table:
+def gone(review: ScopedReview) -> Table:
     """What became of last week's findings, the wrong ones first."""
-    own = sorted(by_cost(report.review.ended), key=lambda each: each.status != "reversed")
+    own = sorted(by_cost(review.ended), key=lambda each: each.status != "reversed")
     return _apart(
-        report,
+        review,
         "gone",
         tr("Closed and reversed since last week"),
         own,
-        column("about", tr("what became of it"), "sentence", lambda each: _became(report, each)),
+        column("about", tr("what became of it"), "sentence", lambda each: _became(review, each)),
         question=tr("How often were last week's findings wrong?"),
-        headline=_reversals(report),
+        headline=_reversals(review),
         terms=tuple(STATUSES[name] for name in ("closed", "unseen", "reversed")) if own else (),
     )
 
 
-def suppressed(report: FindingsBasis) -> Table:
+def suppressed(review: ScopedReview) -> Table:
     """What somebody has hidden, who, until when and why."""
-    own = report.review.suppressed
+    own = review.suppressed
     hidden = tr_many("{number} finding suppressed.", "{number} findings suppressed.", len(own))
     return _apart(
-        report,
+        review,
         "suppressed",
         tr("Suppressed"),
         own,
-        column("about", tr("reason"), "sentence", lambda each: _hidden(report, each)),
+        column("about", tr("reason"), "sentence", lambda each: _hidden(review, each)),
         question=tr("What did somebody hide, until when and why?"),
         headline=hidden if own else tr("Nothing is suppressed."),
     )
 
 
 def _apart(
-    report: FindingsBasis,
+    review: ScopedReview,
     name: str,
     title: str,
     own: Sequence[Finding],
@@ -127,7 +127,7 @@ def _apart(
                 tr("finding"),
                 "finding",
                 lambda each: LinkedCell(
-                    tr("{id}: {sentence}", id=each.finding_id, sentence=heading(each, report)),
+                    tr("{id}: {sentence}", id=each.finding_id, sentence=heading(each, review)),
                     "finding",
                     each.finding_id,
                 ),
@@ -185,11 +185,11 @@ def whose(finding: Finding) -> str:
     return tr("{holder} (team {team})", holder=name, team=plain(finding.team)) if finding.team else name
 
 
-def _hidden(report: FindingsBasis, finding: Finding) -> str:
+def _hidden(review: ScopedReview, finding: Finding) -> str:
     """Why, by whom and until which day; a person's edition does not name others, nor quote them."""
-    last = next(each for each in reversed(report.review.actions[finding.finding_id]) if each.kind == "suppress")
+    last = next(each for each in reversed(review.actions[finding.finding_id]) if each.kind == "suppress")
     until = None if last.expires_ms is None else Day(last.expires_ms - 1)  # an end is the first moment after
-    if not _may_name(report, last):
+    if not _may_name(review, last):
         return tr("no end given") if until is None else tr("until {day}", day=until)
     reason = plain(last.reason, _REASON_MOST) if last.reason else tr("no reason given")
     if until is None:
@@ -197,13 +197,13 @@ def _hidden(report: FindingsBasis, finding: Finding) -> str:
     return tr("{reason} ({actor}, until {day})", reason=reason, actor=last.by, day=until)
 
 
-def _reversals(report: FindingsBasis) -> str:
+def _reversals(review: ScopedReview) -> str:
     """How often last week's findings were wrong; of an edition for people too it is the rate of all of them."""
-    found = report.review.reversals
+    found = review.reversals
     if found is None:
         return tr("There was no week before to compare with.")
     rate = reversals_text(found)
-    return tr("{rate}.", rate=rate if report.scope.is_all else tr("whole fleet, {rate}", rate=rate))
+    return tr("{rate}.", rate=rate if review.scope.is_all else tr("whole fleet, {rate}", rate=rate))
 
 
 def reversals_text(found: Reversals) -> Sentence:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from analytics.capacity.gangs import Gang
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.tables.basis import PageBasis
+from analytics.ledger.summary import Totals
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import least_to_most
 from analytics.tables.point_samples import sampled_note
@@ -27,9 +27,8 @@ _START = column(
 )
 
 
-def gang_staircase(basis: PageBasis) -> Table:
+def gang_staircase(found: tuple[Gang, ...], totals: Totals) -> Table:
     """Per size of a job: how often so many GPUs were free, and how often it could have started."""
-    found = gangs_of(basis)
     return Table(
         name="gangs",
         title=tr("Which jobs could start?"),
@@ -58,7 +57,7 @@ def gang_staircase(basis: PageBasis) -> Table:
                 "Now is the end of the window. A job wants GPUs of one model in one pool: as many as a host has lie on one host, "
                 "more of them on whole free hosts. MIG instances do not count."
             ),
-            *sampled_note([basis.report.summary.totals]),
+            *sampled_note([totals]),
         ),
         wide=True,
     )
@@ -78,11 +77,6 @@ def _chart(found: Sequence[Gang]) -> Chart:
     )
     places = tuple(ChartPlace(str(each.size)) for each in found)
     return Chart((Panel(tr("share of the time"), marks, places, "share", ceiling=1.0),), across=tr("GPUs per job"))
-
-
-def gangs_of(basis: PageBasis) -> tuple[Gang, ...]:
-    """The gangs of the scope's GPUs in its window."""
-    return basis.whole.gangs(basis.report.scope, basis.part)
 
 
 def _headline(found: Sequence[Gang]) -> str:

@@ -10,10 +10,8 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Date, Number, Quantity, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.report.goals import WEEKS_MIN, Course, Goal, GoalProgress
-from analytics.report.model import Report
-from analytics.report.weeks import week_of
-from analytics.tables.basis import PageBasis
-from analytics.tables.table import Cell, Column, Table, column
+from analytics.report.parts import WeekHistory
+from analytics.tables.table import Cell, Column, Table, column, fact
 
 _COURSES: dict[Course, str] = {
     "reached": tr("reached"),
@@ -28,49 +26,17 @@ _COURSES: dict[Course, str] = {
 _SHORT: tuple[Course, ...] = ("reached", "on_course", "off_course", "missed")
 
 
-def goals(report: Report) -> Table | None:
-    """A row for each goal of the edition; None without one."""
-    return _section(report.goals, report.money.currency)
-
-
-def goals_now(basis: PageBasis) -> Table | None:
-    """The same as of the week in which the window ends."""
-    report = basis.report
-    last = week_of(max(report.seen.until_ms - 1, 0), report.zone)
-    return _section(basis.whole.progress(report.scope, last), report.money.currency)
-
-
-def _section(found: Sequence[GoalProgress], currency: str) -> Table | None:
-    if not found:
+def goals(history: WeekHistory | None) -> Table | None:
+    """A row for each goal; None without one."""
+    if history is None or not history.goals:
         return None
-
-    def figure(key: str, title: str) -> Column:
-        return column(key, title, "number", lambda each: _written(each.goal, getattr(each, key), currency))
-
+    found = history.goals
     return Table(
         name="goals",
         title=tr("Goals"),
         question=tr("Are we where we wanted to be?"),
         headline=_headline(found),
-        columns=(
-            column("goal", tr("goal"), "words", lambda each: goal_name(each.goal)),
-            column("course", tr("course"), "sentence", lambda each: _COURSES[each.course], "course"),
-            figure("now", tr("now")),
-            column("level", tr("at most"), "number", lambda each: _written(each.goal, each.goal.level, currency)),
-            column("by", tr("by"), "moment", lambda each: Date(each.goal.by)),
-            figure("four_weeks_before", tr("4 weeks before")),
-            figure("thirteen_weeks_before", tr("13 weeks before")),
-            column("pace", tr("change a week"), "number", lambda each: _change(each.goal, each.pace, currency), "pace"),
-            column(
-                "needed_pace",
-                tr("needed a week"),
-                "number",
-                lambda each: (
-                    "" if each.course in ("reached", "missed") else _change(each.goal, each.needed_pace, currency)
-                ),
-                "needed_pace",
-            ),
-        ),
+        columns=goal_columns(history.currency),
         rows=tuple(found),
         notes=(
             tr(
@@ -78,6 +44,37 @@ def _section(found: Sequence[GoalProgress], currency: str) -> Table | None:
             ),
         ),
         wide=True,
+    )
+
+
+def goal_columns(currency: str = "") -> tuple[Column, ...]:
+    """The columns of `GoalProgress`; those for programs are the same in every currency."""
+
+    def figure(key: str, title: str) -> Column:
+        return column(key, title, "number", lambda each: _written(each.goal, getattr(each, key), currency))
+
+    return (
+        column("goal", tr("goal"), "words", lambda each: goal_name(each.goal)),
+        fact("pool", "pool", "goal.scope.pool"),
+        fact("team", "team", "goal.scope.team"),
+        fact("measure", "words", "goal.measure", about="unused_share, or waste: the cost of a week."),
+        column("course", tr("course"), "sentence", lambda each: _COURSES[each.course], "course"),
+        figure("now", tr("now")),
+        column("level", tr("at most"), "number", lambda each: _written(each.goal, each.goal.level, currency)),
+        column("by", tr("by"), "moment", lambda each: Date(each.goal.by)),
+        figure("four_weeks_before", tr("4 weeks before")),
+        figure("thirteen_weeks_before", tr("13 weeks before")),
+        column("pace", tr("change a week"), "number", lambda each: _change(each.goal, each.pace, currency), "pace"),
+        column(
+            "needed_pace",
+            tr("needed a week"),
+            "number",
+            lambda each: "" if each.course in ("reached", "missed") else _change(each.goal, each.needed_pace, currency),
+            "needed_pace",
+        ),
+        fact("week", "words", "week.label", about="The newest week that was over and observed as a whole."),
+        fact("weeks", "count", about="Weeks between the first and the newest whole one, 13 at most."),
+        fact("weeks_left", "number"),
     )
 
 

@@ -20,7 +20,7 @@ from analytics.quality.checks.files import FILE_SENTENCES
 from analytics.quality.checks.values import SENTENCES
 from analytics.readings import only_during
 from analytics.report.part_tables import listed_processes, wrong_rows
-from analytics.tables.basis import PageBasis
+from analytics.report.report import Report
 from analytics.tables.findings import findings_about
 from analytics.tables.palette import GIVEN
 from analytics.tables.point_samples import is_sampled
@@ -77,7 +77,7 @@ def where_it_went(spans: pl.DataFrame) -> str:
     )  # fmt: skip
 
 
-def who_had_it(_: PageBasis, subject: Subject) -> Table:
+def who_had_it(_: Report, subject: Subject) -> Table:
     """The newest first."""
     found = stays(subject.spans)
     return Table(
@@ -100,14 +100,14 @@ def who_had_it(_: PageBasis, subject: Subject) -> Table:
     )
 
 
-def processes_of(basis: PageBasis, subject: Subject) -> pl.DataFrame:
+def processes_of(report: Report, subject: Subject) -> pl.DataFrame:
     """The processes that were on it in the window, the last seen first: of a part of people only theirs.
 
     `host`, `gpu`, `pid`, `started`, `user`, `command`, `job`, `time` and `end` (of the first and the last list that names it) and
     `mem_used_max_bytes`; null is unknown.
     """
-    since_ms, until_ms = basis.report.summary.since_ms, basis.report.summary.until_ms
-    rows = listed_processes(basis.whole, basis.report.scope, subject.spans).filter(
+    since_ms, until_ms = report.part.summary.since_ms, report.part.summary.until_ms
+    rows = listed_processes(report.whole, report.scope, subject.spans).filter(
         pl.col("gpu").is_in(subject.gpus) & pl.col("host").is_in(subject.hosts),
         (pl.col("end") > since_ms) & (pl.col("time") < until_ms),
     )
@@ -124,8 +124,8 @@ def processes_of(basis: PageBasis, subject: Subject) -> pl.DataFrame:
     )
 
 
-def processes(basis: PageBasis, subject: Subject) -> Table:
-    found = processes_of(basis, subject)
+def processes(report: Report, subject: Subject) -> Table:
+    found = processes_of(report, subject)
     return Table(
         name="processes",
         title=tr("Processes"),
@@ -153,36 +153,36 @@ def processes(basis: PageBasis, subject: Subject) -> Table:
     )
 
 
-def findings_naming(basis: PageBasis, subject: Subject) -> Table:
+def findings_naming(report: Report, subject: Subject) -> Table:
     """The findings that name any of its GPUs."""
-    found = [each for each in basis.report.findings if set(subject.gpus).intersection(each.gpus)]
+    found = [each for each in report.review.shown if set(subject.gpus).intersection(each.gpus)]
     question = tr("What should somebody do about it?")
-    return findings_about(found, basis.report.money.currency, name="findings", title=tr("Findings"), question=question)
+    return findings_about(found, report.money.currency, name="findings", title=tr("Findings"), question=question)
 
 
-def events_of(basis: PageBasis, subject: Subject) -> pl.DataFrame:
+def events_of(report: Report, subject: Subject) -> pl.DataFrame:
     """Events of the window, of the host or of the GPU, the newest first; of a part of the fleet only those in its time.
 
     `time`, `gpu`, `kind`, `code` and `detail`.
     """
-    since_ms, until_ms = basis.report.summary.since_ms, basis.report.summary.until_ms
+    since_ms, until_ms = report.part.summary.since_ms, report.part.summary.until_ms
     dates = [utc_day(day_ms) for day_ms in range(floor_ms(since_ms, DAY_MS), until_ms, DAY_MS)]
-    lake = basis.whole.inputs.lake
+    lake = report.whole.inputs.lake
     files = lake.files("event", hosts=subject.hosts, dates=dates)
     rows = read_frame(files, schema.EVENT, ("time", "gpu", "kind", "code", "detail"), lake.left_out.leave_out)
     rows = rows.filter(pl.col("time") >= since_ms, pl.col("time") < until_ms)
     if not subject.is_host:
         rows = rows.filter(pl.col("gpu") == subject.name)
-    if not basis.report.scope.is_all:
+    if not report.scope.is_all:
         rows = only_during(rows.with_columns(interval_ms=pl.lit(1)), subject.spans)
     return rows.sort("time", descending=True)
 
 
-def events(basis: PageBasis, subject: Subject) -> Table | None:
+def events(report: Report, subject: Subject) -> Table | None:
     """None for a host in an edition for people: what befell it and its other GPUs is nothing of a team's."""
-    if subject.is_host and basis.report.scope.is_personal:
+    if subject.is_host and report.scope.is_personal:
         return None
-    found = events_of(basis, subject)
+    found = events_of(report, subject)
     return Table(
         name="events",
         title=tr("Events"),
@@ -202,9 +202,9 @@ def events(basis: PageBasis, subject: Subject) -> Table | None:
     )
 
 
-def host_remarks(basis: PageBasis, subject: Subject) -> Table | None:
+def host_remarks(report: Report, subject: Subject) -> Table | None:
     """What was wrong with the host's rows; None in an edition for people."""
-    found = wrong_rows(basis.whole, basis.report.scope, subject.name)
+    found = wrong_rows(report.whole, report.scope, subject.name)
     if found is None:
         return None
     counted = Number(int(found["count"].sum()))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 
 from analytics.capacity.off_peak import WEEKS_MIN, HoursOfWeek
 from analytics.language.language import Language, SentenceList
 from analytics.language.quantities import Number, Quantity, Share, WeekHour
 from analytics.language.sentences import tr, tr_many
-from analytics.report.model import Report
+from analytics.ledger.summary import Totals
 from analytics.tables.chart import Cells, Chart, ChartPlace, GridCell, Panel
 from analytics.tables.point_samples import counted_note
 from analytics.tables.table import Cell, Column, Table, column
@@ -31,12 +32,11 @@ HOURS = tuple(ChartPlace(f"{hour:02}:00", f"{hour:02}") for hour in range(24))
 """The rows and columns of a week's grid."""
 
 
-def hour_of_week(found: HoursOfWeek | None, report: Report) -> Table:
+def hour_of_week(found: HoursOfWeek | None, totals: Totals, zone: tzinfo) -> Table:
     """The unused share of each hour of the week; None where there is no time at all."""
     if found is not None and all(share is None for share in found.shares):
         found = None
     shares = () if found is None else found.shares
-    totals = report.summary.totals
 
     def hour_column(hour: int) -> Column:
         def cell(day: int) -> Cell:
@@ -51,7 +51,7 @@ def hour_of_week(found: HoursOfWeek | None, report: Report) -> Table:
         question=tr(
             "When could other work run? Share of the observed GPU time that was free, reserved or held, by hour of the "
             "week; local time, {zone}.",
-            zone=str(report.zone),
+            zone=str(zone),
         ),
         headline=_headline(found) if found is not None else tr("Nothing was observed."),
         columns=(column("day", tr("day"), "words", Weekday), *map(hour_column, range(24))),

@@ -9,7 +9,7 @@ from analytics.glossary import STATES, term
 from analytics.language.quantities import Minutes, Number, Share
 from analytics.language.sentences import tr
 from analytics.ledger.summary import SPELLS, ratio
-from analytics.tables.basis import LedgerBasis
+from analytics.report.parts import LedgerFigures
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Column, Table, column, drawn
@@ -28,11 +28,11 @@ _HELD = tr("held without a kernel, GPU-hours")
 _ZERO = tr("measured at 0 %, whoever holds the GPU, of the observed time")
 
 
-def idle(report: LedgerBasis) -> Table:
+def idle(ledger: LedgerFigures) -> Table:
     """Time held without a kernel, and time at 0 % whoever holds the GPU, by the shortest interval that counts."""
-    totals, zero = report.summary.totals, report.summary.idle
+    totals, zero = ledger.summary.totals, ledger.summary.idle
     held_times = {None: totals.state_ms["held"]} | {
-        60 * minutes: hours * HOUR_MS for minutes, hours in report.sensitivity.items()
+        60 * minutes: hours * HOUR_MS for minutes, hours in ledger.sensitivity.items()
     }
     zero_times = {None: zero.zero_ms} | {SPELLS[name] // SECOND_MS: spent for name, spent in zero.spell_ms.items()}
     held_rows = tuple(CountedIdleTime(tr("held"), *each) for each in held_times.items())
@@ -49,7 +49,7 @@ def idle(report: LedgerBasis) -> Table:
         name="idle",
         title=tr("What counts as idle?"),
         question=tr("How much of the idle time comes in intervals that are long enough to use?"),
-        headline=_headline(report),
+        headline=_headline(ledger),
         columns=(
             column("measure", tr("idle as"), "words"),
             column("at_least_s", tr("in intervals of"), "words", _at_least, "at_least_s", json_type="integer"),
@@ -60,7 +60,7 @@ def idle(report: LedgerBasis) -> Table:
         chart=Chart((held_panel, zero_panel)),
         notes=(
             tr("A threshold is a choice: it can move an idle headline several times over."),
-            *sampled_note([report.summary.totals]),
+            *sampled_note([totals]),
         ),
         terms=(STATES["held"], term("idle interval")),
     )
@@ -73,9 +73,10 @@ def _panel(title: str, state: str, figure: Column, rows: Sequence[CountedIdleTim
     return Panel(title, (bars,), places, lying=True, ceiling=ceiling)
 
 
-def _headline(report: LedgerBasis) -> str:
-    held, idle, observed_ms = report.sensitivity, report.summary.idle, report.summary.totals.observed_ms
-    if not report.summary.totals.state_ms["held"]:
+def _headline(ledger: LedgerFigures) -> str:
+    totals, idle = ledger.summary.totals, ledger.summary.idle
+    held, observed_ms = ledger.sensitivity, totals.observed_ms
+    if not totals.state_ms["held"]:
         shares = (Share(ratio(idle.spell_ms[name], observed_ms)) for name in ("30m", "120m"))
         return tr(
             "No GPU was held without a kernel. At 0 %, whoever holds the GPU: {half} of the observed time in intervals of 30 min and more, {two} in intervals of 120 min and more.",

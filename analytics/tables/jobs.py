@@ -10,10 +10,9 @@ from analytics.language.quantities import Amount, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.names import JOINER
-from analytics.report.model import Report
+from analytics.report.report import Report
 from analytics.scope import Scope
 from analytics.states import IN_USE
-from analytics.tables.basis import PageBasis
 from analytics.tables.findings import findings_about
 from analytics.tables.palette import GIVEN
 from analytics.tables.table import Cell, LinkedCell, StateBar, Table, column
@@ -21,13 +20,13 @@ from analytics.tables.table import Cell, LinkedCell, StateBar, Table, column
 _SHOWN = 100
 
 
-def jobs_of_user(basis: PageBasis, holder: str) -> Table:
+def jobs_of_user(report: Report, holder: str) -> Table:
     """The most GPU time first."""
-    own = basis.whole.narrowed(basis.part.inside, Scope(holder=holder)).stretches
-    found = jobs(own, basis.whole.money.costs)
+    own = report.whole.narrowed(report.part.inside, Scope(holder=holder)).stretches
+    found = jobs(own, report.money.costs)
     rest = found[_SHOWN:]
     longest_ms = max((each.allocated_ms for each in found), default=0.0)
-    currency = basis.report.money.currency
+    currency = report.money.currency
 
     def bar(job: JobUse) -> StateBar:
         return StateBar({state: job.state_ms[state] / longest_ms for state in GIVEN} if longest_ms else {})
@@ -97,7 +96,7 @@ def _gpus(job: JobUse) -> Cell:
 
 
 def findings_about_user(report: Report, holder: str) -> Table:
-    found = [each for each in report.findings if holder in (each.holder or "").split(JOINER)]
+    found = [each for each in report.review.shown if holder in (each.holder or "").split(JOINER)]
     return findings_about(
         found,
         report.money.currency,

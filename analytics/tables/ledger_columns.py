@@ -189,4 +189,4 @@ LEDGER_COLUMNS = (
     record_column("money", _MONEY, about="Money of the window."),
     record_column("energy", _ENERGY, "money", "Energy of the window."),
 )
-"""Of a `LedgerBasis`."""
+"""Of `LedgerFigures`."""

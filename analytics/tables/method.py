@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from analytics.language.quantities import Number, Span
 from analytics.language.sentences import tr, tr_many
-from analytics.report.model import Report
-from analytics.tables.table import Table
+from analytics.quality.model import Remark
+from analytics.report.parts import Heading
+from analytics.tables.table import Table, fact
 
 _FIRST_REMARKS = 4
 
 
-def data_quality(report: Report) -> Table | None:
+def data_quality(quality: Sequence[Remark] | None) -> Table | None:
     """Remarks on the data; None in an edition for people, as they name others."""
-    if report.scope.is_personal:
+    if quality is None:
         return None
-    remarks = tuple(remark.sentence for remark in report.quality)
+    remarks = tuple(remark.sentence for remark in quality)
     return Table(
         name="data-quality",
         title=tr("Data quality"),
@@ -24,14 +26,25 @@ def data_quality(report: Report) -> Table | None:
         headline=tr_many("{number} remark.", "{number} remarks.", len(remarks))
         if remarks
         else tr("Nothing to remark."),
+        columns=_REMARK_COLUMNS,
+        rows=tuple(quality),
         lines=remarks,
         wide=True,
     )
 
 
-def first_remarks(report: Report) -> Table:
+_REMARK_COLUMNS = (
+    fact("kind", "words", nullable=False),
+    fact("sentence", "words", nullable=False),
+    fact("count", "count"),
+    fact("example", "words"),
+)
+"""Of `Remark`; people read the sentences."""
+
+
+def first_remarks(quality: Sequence[Remark] | None) -> Table:
     """The first few remarks, and how many there are; in an edition for people that there are none for it."""
-    question, found = tr("Can these figures be relied on?"), data_quality(report)
+    question, found = tr("Can these figures be relied on?"), data_quality(quality)
     if found is None:
         headline = tr("Remarks on the data of the fleet are not shown for a single team.")
         return Table(name="remarks", title=tr("Data quality"), question=question, headline=headline)
@@ -49,9 +62,9 @@ def first_remarks(report: Report) -> Table:
     )
 
 
-def how_made(report: Report) -> Table:
+def how_made(heading: Heading) -> Table:
     """How each figure is made, with the thresholds in force."""
-    settings = report.settings
+    settings = heading.settings
     return Table(
         name="how-made",
         title=tr("How each figure is made"),
@@ -64,7 +77,7 @@ def how_made(report: Report) -> Table:
                 held=Span(settings.idle_after_ms),
                 low=Number.as_given(settings.low_below_pct),
             ),
-            tr("A held finding counts intervals of at least {least}.", least=Span(report.held_min_ms)),
+            tr("A held finding counts intervals of at least {least}.", least=Span(heading.held_min_ms)),
             tr(
                 "Without a process list, more than {least} GB in use stands for a user.",
                 least=Number.as_given(settings.held_min_bytes / 1e9),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, GpuHours, Number, Share
@@ -10,7 +12,6 @@ from analytics.money.energy import KNOWN_MIN
 from analytics.money.prices import Price
 from analytics.money.window_money import Money, PriceBasis
 from analytics.states import UNUSED
-from analytics.tables.basis import LedgerBasis
 from analytics.tables.names import place_name
 from analytics.tables.table import Table, column
 from analytics.workloads.model import at_most_below
@@ -18,9 +19,11 @@ from analytics.workloads.model import at_most_below
 _LISTED = 12
 
 
-def prices(report: LedgerBasis) -> Table:
-    """A row for each model in each pool, with the date and the source of its price; remarks of the owners' and prices' tables."""
-    money = report.money
+def prices(money: Money, *, for_people: bool = False) -> Table:
+    """A row for each model in each pool, with the date and the source of its price.
+
+    The remarks of the owners' and prices' tables name anybody: an edition for people has none.
+    """
     rest = len(money.basis) - _LISTED
     return Table(
         name="prices",
@@ -38,7 +41,7 @@ def prices(report: LedgerBasis) -> Table:
         rows=tuple(money.basis),
         shown=_LISTED,
         rest=tr("and {number} more", number=Number(rest)),
-        notes=tuple(_notes(money)),
+        notes=tuple(_notes(money, () if for_people else money.remarks)),
         wide=True,
     )
 
@@ -72,7 +75,7 @@ def price_source(price: Price) -> str:
     return price.source + ("" if price.stated is None else f" ({price.stated})")
 
 
-def _notes(money: Money) -> list[str]:
+def _notes(money: Money, remarks: Sequence[str]) -> list[str]:
     """What a reader of the sums has to know of the prices."""
     listed = {gpu for each in money.basis if each.price and each.price.origin == "catalog" for gpu in each.names}
     notes: list[str] = []
@@ -86,12 +89,12 @@ def _notes(money: Money) -> list[str]:
         )
     if money.needs_exchange:
         notes.append(tr("the catalog is in USD: add an exchange line (docs/money.md)"))
-    return [*notes, *money.remarks]
+    return [*notes, *remarks]
 
 
-def energy(report: LedgerBasis) -> Table:
+def energy(money: Money) -> Table:
     """Energy, its price and its carbon dioxide, or why they are not known."""
-    first, *others = energy_sentences(report.money)
+    first, *others = energy_sentences(money)
     return Table(
         name="energy",
         title=tr("Energy and CO2"),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from analytics.decide.recommendations import recommendation_id
+from analytics.decide.recommendations import Recommendations, recommendation_id
 from analytics.decide.right_sizing import Proposal, RightSizing
 from analytics.decide.totals import saving_of
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
-from analytics.report.model import Report
 from analytics.tables.finding_heading import at_most
 from analytics.tables.findings import by_cost
 from analytics.tables.names import place_name
@@ -22,13 +21,13 @@ from analytics.workloads.workloads import SHARED, SPLIT
 _SHOWN = 25
 
 
-def moves(report: Report) -> Table:
+def moves(recommendations: Recommendations, findings: Iterable[Finding]) -> Table:
     """What saves most comes first, then what costs most."""
-    found = by_cost(each for each in report.findings if each.category == "right_size")
+    found = by_cost(each for each in findings if each.category == "right_size")
     found.sort(key=lambda each: -(saving_of(each) or 0.0))  # unknown savings go last, by their cost
     rest = found[_SHOWN:]
-    currency, sizing = report.money.currency, report.right_sizing
-    ranked = {each.recommendation_id for each in report.recommendations.ranked}
+    currency, sizing = recommendations.waste.currency, recommendations.sizing
+    ranked = {each.recommendation_id for each in recommendations.ranked}
     counted = [each for each in sizing.moves if recommendation_id(each) in ranked]
     others = _counted_elsewhere(sizing, found)
     return Table(

@@ -9,41 +9,57 @@ from analytics.capacity.off_peak import WEEKS_MIN, OffPeak
 from analytics.glossary import term
 from analytics.language.quantities import Number, WeekHour
 from analytics.language.sentences import tr, tr_many
-from analytics.report.model import Report
+from analytics.report.parts import Heading, LedgerFigures
 from analytics.tables.chart import Cells, Chart, GridCell, Panel
 from analytics.tables.hour_of_week import HOURS, WEEKDAYS
 from analytics.tables.names import place_name
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Table, column
-from fallow.clock import WEEK_MS
+from analytics.tables.table import Column, Table, column, fact
+from fallow.clock import WEEK_MS, Window
 
 _LISTED = 12
 _DRAWN = 4
 
 
-def off_peak(report: Report) -> Table | None:
+def _hour(key: str, title: str) -> Column:
+    return column(
+        key,
+        title,
+        "moment",
+        lambda window: WeekHour(window.weekday, getattr(window, key)),
+        key,
+        json_type="integer",
+    )
+
+
+OFF_PEAK_COLUMNS = (
+    column("pool", tr("pool"), "pool", lambda window: place_name(window.pool), "pool"),
+    fact("weekday", "count", about="0 is Monday."),
+    _hour("from_hour", tr("from")),
+    _hour("until_hour", tr("until")),
+    column("gpus", tr("GPUs"), "count"),
+    column("weeks", tr("weeks looked at"), "count"),
+)
+"""Of `OffPeak`. For programs hours count from the midnight of the weekday: `until_hour` may lie beyond 24."""
+
+
+def off_peak(windows: Sequence[OffPeak] | None, heading: Heading, ledger: LedgerFigures) -> Table | None:
     """Windows of the week, the most GPU-hours first; None in an edition for people, who have no pools."""
-    if report.scope.is_personal:
+    if windows is None:
         return None
-    found = sorted(report.off_peak, key=lambda window: -window.gpus * (window.until_hour - window.from_hour))
+    found = sorted(windows, key=lambda window: -window.gpus * (window.until_hour - window.from_hour))
     rest = len(found) - _LISTED
     pools = tuple(dict.fromkeys(each.pool for each in found))
     return Table(
         name="off-peak",
         title=tr("Off-peak hours"),
         question=tr("When is there room for work that can wait? From the last weeks, whatever the window."),
-        headline=_headline(report, found),
-        columns=(
-            column("pool", tr("pool"), "pool", lambda window: place_name(window.pool), "pool"),
-            column("from", tr("from"), "moment", lambda window: WeekHour(window.weekday, window.from_hour)),
-            column("until", tr("until"), "moment", lambda window: WeekHour(window.weekday, window.until_hour)),
-            column("gpus", tr("GPUs"), "count"),
-            column("weeks", tr("weeks looked at"), "count"),
-        ),
+        headline=_headline(found, heading.known, ledger.summary.until_ms),
+        columns=OFF_PEAK_COLUMNS,
         rows=tuple(found),
         shown=_LISTED,
         rest=tr_many("and {number} more window", "and {number} more windows", rest),
-        chart=_chart(report.off_peak, pools[:_DRAWN]) if found else None,
+        chart=_chart(windows, pools[:_DRAWN]) if found else None,
         chart_note=tr(
             "The chart shows {shown} of {number} pools, those with the widest windows. The table on the page Capacity lists all.",
             shown=Number(_DRAWN),
@@ -54,10 +70,10 @@ def off_peak(report: Report) -> Table | None:
         notes=(
             tr(
                 "The number is how many GPUs were not needed in nine weeks of ten; hours are those of {zone}.",
-                zone=str(report.zone),
+                zone=str(heading.zone),
             ),
             tr("Hours left blank have no more room than usual, or were not observed enough."),
-            *sampled_note([report.summary.totals]),
+            *sampled_note([ledger.summary.totals]),
         )
         if found
         else (),
@@ -65,7 +81,7 @@ def off_peak(report: Report) -> Table | None:
     )
 
 
-def _headline(report: Report, found: Sequence[OffPeak]) -> str:
+def _headline(found: Sequence[OffPeak], known: Window, until_ms: int) -> str:
     if found:
         widest = found[0]
         return tr(
@@ -75,8 +91,7 @@ def _headline(report: Report, found: Sequence[OffPeak]) -> str:
             since=WeekHour(widest.weekday, widest.from_hour),
             until=WeekHour(widest.weekday, widest.until_hour),
         )
-    first_ms, until_ms = report.known.since_ms, report.summary.until_ms
-    weeks = 0.0 if first_ms is None else max(0, until_ms - first_ms) / WEEK_MS
+    weeks = 0.0 if known.since_ms is None else max(0, until_ms - known.since_ms) / WEEK_MS
     if weeks < WEEKS_MIN:
         return tr(
             "Not known: it takes {least} weeks, and the lake has {weeks} before the end of the window.",

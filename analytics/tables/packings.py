@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from analytics.decide.recommendations import Recommendations
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, Number
 from analytics.language.sentences import tr, tr_many
-from analytics.report.model import Report
 from analytics.tables.names import CONFIDENCE, MODEL, POOL, place_name
 from analytics.tables.recommendations import saving_words
 from analytics.tables.table import Cell, LinkedCell, Table, column, fact, flag, record_column, rows_column
@@ -20,18 +20,18 @@ _LISTED = 25
 _GPU_LETTERS = 16
 
 
-def packing_list(report: Report) -> Table:
+def packing_list(recommendations: Recommendations, *, for_people: bool) -> Table:
     """A row for each pool and model in which cards come free."""
-    sizing = report.right_sizing
+    sizing = recommendations.sizing
     found = sizing.packings
-    worth = {each.recommendation_id: each.saving for each in report.recommendations.listed}
+    worth = {each.recommendation_id: each.saving for each in recommendations.listed}
     return Table(
         name="packings",
         title=tr("What packing would free"),
         question=tr(
             "What would MIG free? Whole cards that small workloads would leave if they lay together on others."
         ),
-        headline=_OF_ALL if report.scope.is_personal else _headline(found),
+        headline=_OF_ALL if for_people else _headline(found),
         columns=(
             POOL,
             MODEL,
@@ -177,14 +177,9 @@ class _PlacedWork:
     work: PackedWork
 
 
-def packed_cards(report: Report) -> Table | None:
+def packed_cards(packings: Sequence[Packing]) -> Table | None:
     """A row for each workload of a packing, card by card; None where there is no packing."""
-    found = [
-        _PlacedWork(card, work)
-        for packing in report.right_sizing.packings
-        for card in packing.cards
-        for work in card.works
-    ]
+    found = [_PlacedWork(card, work) for packing in packings for card in packing.cards for work in card.works]
     if not found:
         return None
     return Table(

@@ -9,8 +9,9 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
 from analytics.ledger.summary import OPEN_FROM, ratio
+from analytics.money.window_money import Money
 from analytics.report.figures import UserFigures
-from analytics.report.model import Report
+from analytics.report.parts import People
 from analytics.states import ALLOCATED_USED_FIRST
 from analytics.tables.names import NAME_MOST, account_name, card_name
 from analytics.tables.point_samples import unconfirmed_note
@@ -32,16 +33,16 @@ RANK_FACTS = (
 """What stands beside a rank by efficiency, of what has an `efficiency_rank`."""
 
 
-def teams(report: Report) -> Table | None:
+def teams(people: People) -> Table | None:
     """None where no team has a name."""
-    if all(person.name is None for person in report.teams):
+    if all(person.name is None for person in people.teams):
         return None
-    return _people(report, "team", tr("What teams were given"), report.teams)
+    return _people("team", tr("What teams were given"), people.teams, people.money)
 
 
-def users(report: Report) -> Table:
+def users(people: People) -> Table:
     """Those of the scope, the most GPU time first."""
-    return _people(report, "holder", tr("What users were given"), report.holders)
+    return _people("holder", tr("What users were given"), people.holders, people.money)
 
 
 def people_columns(
@@ -103,7 +104,7 @@ def people_columns(
     )
 
 
-def _people(report: Report, kind: Kind, title: str, people: Sequence[UserFigures]) -> Table:
+def _people(kind: Kind, title: str, people: Sequence[UserFigures], money: Money) -> Table:
     ordered = sorted(people, key=lambda each: (-each.allocated_ms, each.label))
     rest = ordered[_LISTED:]
     return Table(
@@ -114,8 +115,8 @@ def _people(report: Report, kind: Kind, title: str, people: Sequence[UserFigures
         columns=people_columns(
             kind,
             people,
-            report.money.currency,
-            with_money=report.money.accounts.total.paid_cents is not None,
+            money.currency,
+            with_money=money.accounts.total.paid_cents is not None,
         ),
         rows=tuple(ordered),
         shown=_LISTED,

@@ -8,34 +8,12 @@ from dataclasses import dataclass, replace
 from analytics.language.quantities import Amount, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.moves import Moves, Occupant
-from analytics.plan.room_for_jobs import PoolRoom, RoomCheck, RoomFor, of_pools
-from analytics.tables.basis import PageBasis
+from analytics.plan.room_for_jobs import PoolRoom, RoomCheck, RoomFor
 from analytics.tables.names import least_to_most, model_column, place_name, pool_column
 from analytics.tables.table import Cell, Table, column, fact
 
 _CHECKED_FROM = 10
 """Jobs below which their fate says nothing."""
-
-
-def room_on_page(basis: PageBasis) -> Table | None:
-    """How to make room, on a page; None for people, who have no pools."""
-    return None if basis.report.scope.is_personal else room_for_jobs(_rooms(basis))
-
-
-def moves_on_page(basis: PageBasis) -> Table | None:
-    """Who would be asked and what would move, on a page; None for people, and where there is no way or no need."""
-    if basis.report.scope.is_personal:
-        return None
-    return moves_table(_rooms(basis), basis.whole.money.costs.currency)
-
-
-def fragments_on_page(basis: PageBasis) -> Table | None:
-    """What lies apart, on a page; None for people, and where no GPU was free."""
-    return None if basis.report.scope.is_personal else fragmentation_table(_rooms(basis))
-
-
-def _rooms(basis: PageBasis) -> tuple[PoolRoom, ...]:
-    return of_pools(basis.whole.plan.rooms, basis.report.scope)
 
 
 def room_for_jobs(rooms: Sequence[PoolRoom]) -> Table:

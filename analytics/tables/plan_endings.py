@@ -12,7 +12,6 @@ from analytics.language.quantities import Date, Number, Share, ShortDate
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
-from analytics.report.model import Report
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
 from analytics.tables.names import model_if_several, pool_column
 from analytics.tables.table import Cell, Column, Table, column, fact
@@ -27,9 +26,8 @@ _LISTED, _ROWS_IN_REPORT = 20, 4
 _IN_REPORT = ("day", "name", "gpu_count", "pool", "chance")
 
 
-def endings_in_report(report: Report) -> Table | None:
+def endings_in_report(found: Endings | None) -> Table | None:
     """The next days in a few rows, for those who plan; None where nothing ends, and in an edition for people."""
-    found = report.endings
     if found is None or not found.rows:
         return None
     whole = _table(found.rows, found, for_all=True)

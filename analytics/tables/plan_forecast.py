@@ -17,26 +17,15 @@ from analytics.plan.forecast import (
     Fan,
     ForecastTest,
     PoolOutlook,
-    of_scope,
 )
-from analytics.report.model import Report
-from analytics.tables.basis import PageBasis
 from analytics.tables.chart import Band, Chart, ChartPlace, Level, Line, Panel, Points, Values
 from analytics.tables.names import card_name, model_column, place_name, pool_column
 from analytics.tables.table import Cell, Table, column, fact
 
-_ON_PAGE = 6
 
-
-def orders_ahead(basis: PageBasis) -> Table | None:
-    """Of a page, with its chart; None for people, who have no pools."""
-    scope = basis.report.scope
-    return None if scope.is_personal else order_dates(of_scope(basis.whole.plan.outlooks, scope), _ON_PAGE)
-
-
-def orders_in_report(report: Report) -> Table | None:
+def orders_in_report(outlooks: Sequence[PoolOutlook] | None) -> Table | None:
     """Of a report on a week, which has little room: what it rests on stands on the page. None where there is no pool."""
-    return replace(order_dates(report.outlooks), lines=(), notes=()) if report.outlooks else None
+    return replace(order_dates(outlooks), lines=(), notes=()) if outlooks else None
 
 
 def order_dates(found: Sequence[PoolOutlook], drawn: int = 0) -> Table:

@@ -11,7 +11,7 @@ from analytics.language.quantities import Amount, Bytes, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.fit import MeasuredTokens, measured_tokens
 from analytics.plan.seen_work import PATIENT_TIMES, OldCards, PlacedWork, old_cards, seen_works
-from analytics.tables.basis import PageBasis
+from analytics.report.report import Report
 from analytics.tables.names import NAME_MOST, card_name
 from analytics.tables.plan_fit import amount, decimals
 from analytics.tables.plan_seen import job_words, work_columns
@@ -29,18 +29,18 @@ _KIND_WORDS = {
 }
 
 
-def old_cards_on_page(basis: PageBasis) -> Table | None:
+def old_cards_on_page(report: Report) -> Table | None:
     """The queue for old cards of a scope; None where the fleet has no old cards."""
-    context, stretches = basis.whole.context, basis.part.inside.stretches
-    found = old_cards(context, seen_works(context, stretches), stretches, with_idle=basis.report.scope.is_all)
+    context, stretches = report.whole.context, report.part.inside.stretches
+    found = old_cards(context, seen_works(context, stretches), stretches, with_idle=report.scope.is_all)
     return old_card_queue(found) if found.offers else None
 
 
-def tokens_on_page(basis: PageBasis) -> Table | None:
+def tokens_on_page(report: Report) -> Table | None:
     """What tokens cost; None for people, and where no server counts tokens."""
-    gpus = basis.part.inside.stretches["gpu"].unique()
-    found = () if basis.report.scope.is_personal else measured_tokens(basis.whole.context, gpus)
-    return token_costs(found, basis.whole.money.currency) if found else None
+    gpus = report.part.inside.stretches["gpu"].unique()
+    found = () if report.scope.is_personal else measured_tokens(report.whole.context, gpus)
+    return token_costs(found, report.money.currency) if found else None
 
 
 def old_card_queue(found: OldCards) -> Table:

@@ -12,7 +12,6 @@ from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr
 from analytics.plan.queue_waits import END_STATES, WaitGroup, Waits, goodput, halves, in_all, wait_groups
 from analytics.plan.wait_causes import CAUSES, SHORTAGE
-from analytics.report.model import Report
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import NAME_MOST, least_to_most, place_name
 from analytics.tables.point_samples import counted_note
@@ -51,9 +50,9 @@ _ENDS = {
 }  # fmt: skip
 
 
-def waits_in_report(report: Report) -> Table | None:
+def waits_in_report(waits: Waits | None) -> Table | None:
     """The causes in a few lines; None where no job is known to have asked for GPUs in the window."""
-    return None if report.waits is None or report.waits.rows.is_empty() else wait_causes(report.waits, in_brief=True)
+    return None if waits is None or waits.rows.is_empty() else wait_causes(waits, in_brief=True)
 
 
 def wait_causes(waits: Waits, *, in_brief: bool = False) -> Table:

@@ -13,7 +13,6 @@ from analytics.money.window_money import Money
 from analytics.plan.replay.comparisons import ComparedScenario, Sweep
 from analytics.plan.replay.outcome import FleetUse
 from analytics.plan.replay.replayed_waits import ReplayCheck
-from analytics.report.model import Report
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
 from analytics.tables.names import place_name
 from analytics.tables.plan_replay import outcome_column, site_kwh
@@ -75,11 +74,6 @@ def _scenario_figures(money: Money) -> tuple[Column, ...]:
 
 def _tenths(value: float | None) -> Number | None:
     return None if value is None else Number(value, 1)
-
-
-def scenarios_in_report(report: Report) -> Table | None:
-    """Those that somebody saved, over the jobs of the week."""
-    return scenario_table(report.scenarios, report.money)
 
 
 def saved_scenarios(compared: Sequence[ComparedScenario], money: Money) -> Table:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number, Share, Span, from_cents
 from analytics.language.sentences import tr
-from analytics.ledger.sampled import Bound
-from analytics.ledger.summary import OPEN_FROM, Totals, ratio
+from analytics.ledger.sampled import Bound, IdleFloors
+from analytics.ledger.summary import OPEN_FROM, Summary, Totals, ratio
+from analytics.money.window_money import Money
+from analytics.report.parts import LedgerFigures
 from analytics.states import UNUSED
-from analytics.tables.basis import LedgerBasis
 from analytics.tables.table import Table, column
 from fallow.clock import SECOND_MS
 
@@ -26,29 +27,29 @@ def is_sampled(totals: Totals) -> bool:
     return (totals.sampled or 0.0) >= _SHOWN_FROM
 
 
-def every(report: LedgerBasis) -> Span:
+def every(summary: Summary) -> Span:
     """How far apart the samples are on average."""
-    return Span(max(SECOND_MS, round((report.summary.samples.every_ms or 0.0) / SECOND_MS) * SECOND_MS))
+    return Span(max(SECOND_MS, round((summary.samples.every_ms or 0.0) / SECOND_MS) * SECOND_MS))
 
 
-def by_samples(report: LedgerBasis) -> str:
+def by_samples(summary: Summary) -> str:
     """How much of the observed time was seen at moments only."""
-    share = Share(report.summary.totals.sampled)
-    return tr("{share} of it by point samples, one every {span}", share=share, span=every(report))
+    share = Share(summary.totals.sampled)
+    return tr("{share} of it by point samples, one every {span}", share=share, span=every(summary))
 
 
-def state_share(report: LedgerBasis, state: str) -> str | Share:
+def state_share(summary: Summary, state: str) -> str | Share:
     """A state's share of the observed time, and between which bounds it lies where point samples leave that open."""
-    totals = report.summary.totals
+    totals = summary.totals
     share = Share(totals.share(state))
     if not totals.unconfirmed_ms.get(state) and not (state == "held" and totals.leaves_open):
         return share
-    return tr("{share} ({sampled})", share=share, sampled=between(report, totals.bound(state)))
+    return tr("{share} ({sampled})", share=share, sampled=between(summary, totals.bound(state)))
 
 
-def useful_share(report: LedgerBasis) -> str | Share:
+def useful_share(summary: Summary) -> str | Share:
     """The active share of the observed time, between its bounds where point samples leave it open."""
-    totals = report.summary.totals
+    totals = summary.totals
     if not totals.leaves_open:
         return Share(totals.share("active"))
     low, high = (
@@ -57,13 +58,13 @@ def useful_share(report: LedgerBasis) -> str | Share:
     return tr("{low} to {high}", low=low, high=high)
 
 
-def between(report: LedgerBasis, bound: Bound) -> str:
+def between(summary: Summary, bound: Bound) -> str:
     """The bounds of a share of the observed time, and how it was sampled."""
-    totals = report.summary.totals
+    totals = summary.totals
     low, high = (Share(ratio(each, totals.observed_ms)) for each in (bound.low_ms, bound.high_ms))
     if (totals.sampled or 0.0) < _MOSTLY:
         return tr("partly sampled: between {low} and {high}", low=low, high=high)
-    return tr("sampled every {span}: between {low} and {high}", span=every(report), low=low, high=high)
+    return tr("sampled every {span}: between {low} and {high}", span=every(summary), low=low, high=high)
 
 
 def sampled_note(shown: Iterable[Totals]) -> tuple[str, ...]:
@@ -90,16 +91,16 @@ def counted_note(open_ms: float) -> tuple[str, ...]:
     return (said,) if open_ms else ()
 
 
-def point_samples(report: LedgerBasis) -> Table | None:
+def point_samples(ledger: LedgerFigures) -> Table | None:
     """A row for each state of unused time with its bounds; None where nearly everything was watched."""
-    totals = report.summary.totals
+    summary, totals = ledger.summary, ledger.summary.totals
     if (totals.sampled or 0.0) < OPEN_FROM:
         return None
     return Table(
         name="point-samples",
         title=tr("Point samples"),
         question=tr("How sure is the idle time? A sample at 0 says that the GPU was idle at that moment and no more."),
-        headline=_headline(report),
+        headline=_headline(summary),
         columns=(
             column("state", tr("state"), "state", tr, str),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", totals.state_ms.get),
@@ -108,7 +109,7 @@ def point_samples(report: LedgerBasis) -> Table | None:
             column("share", tr("of observed"), "share", totals.share),
         ),
         rows=UNUSED,
-        lines=(_hidden(report), *_money(report), *_by_power(report), *_idle(report), *_floors(report)),
+        lines=(_hidden(summary), *_money(ledger.money), *_by_power(summary), *_idle(summary), *_floors(ledger.floors)),
         notes=(
             tr(
                 "Confirmed is what the energy counter between the samples, or enough power readings, show to be an idle card of its model; the rest may hide work between the samples."
@@ -118,12 +119,12 @@ def point_samples(report: LedgerBasis) -> Table | None:
     )
 
 
-def _headline(report: LedgerBasis) -> str:
-    totals = report.summary.totals
+def _headline(summary: Summary) -> str:
+    totals = summary.totals
     seen = tr(
         "{share} of the observed time was seen by point samples, one every {span} on average.",
         share=Share(totals.sampled),
-        span=every(report),
+        span=every(summary),
     )
     if not totals.leaves_open:
         return tr("{seen} The idle time among it is confirmed.", seen=seen) if totals.unused_ms else seen
@@ -137,33 +138,33 @@ def _headline(report: LedgerBasis) -> str:
     return tr("{seen} {hours} GPU-hours of idle time are not confirmed by anything else.", seen=seen, hours=hours)
 
 
-def _hidden(report: LedgerBasis) -> str:
+def _hidden(summary: Summary) -> str:
     """How much work could hide between the samples."""
     return tr(
         "A reading sees a sixth of a second for certain: work between two of them, up to {share} of the time, leaves no trace in utilization.",
-        share=Share(report.summary.samples.hidden_ratio),
+        share=Share(summary.samples.hidden_ratio),
     )
 
 
-def _money(report: LedgerBasis) -> Iterator[str]:
-    cents = sum(report.money.accounts.total.open_cents.values())
+def _money(money: Money) -> Iterator[str]:
+    cents = sum(money.accounts.total.open_cents.values())
     if cents:
         yield tr(
             "Not confirmed, and left out of the cost of unused time: {amount}.",
-            amount=Amount(from_cents(cents), report.money.currency),
+            amount=Amount(from_cents(cents), money.currency),
         )
 
 
-def _by_power(report: LedgerBasis) -> Iterator[str]:
-    if by_power_ms := report.summary.samples.by_power_ms:
+def _by_power(summary: Summary) -> Iterator[str]:
+    if by_power_ms := summary.samples.by_power_ms:
         yield tr(
             "Confirmed by power readings alone, unless work keeps step with them: {hours} GPU-hours.",
             hours=GpuHours(by_power_ms),
         )
 
 
-def _idle(report: LedgerBasis) -> Iterator[str]:
-    samples, observed_ms = report.summary.samples, report.summary.totals.observed_ms
+def _idle(summary: Summary) -> Iterator[str]:
+    samples, observed_ms = summary.samples, summary.totals.observed_ms
     yield tr(
         "Without a kernel, for however short a time: between {low} and {high} of the observed time (95 %).",
         low=Share(ratio(samples.idle.low_ms, observed_ms)),
@@ -171,9 +172,8 @@ def _idle(report: LedgerBasis) -> Iterator[str]:
     )
 
 
-def _floors(report: LedgerBasis) -> Iterator[str]:
+def _floors(floors: IdleFloors | None) -> Iterator[str]:
     """What idle cards draw, by model."""
-    floors = report.floors
     models = sorted({*floors.held, *floors.free}) if floors else []
     for model in models:
         floor = floors.of(model) if floors else None

@@ -9,19 +9,19 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
 from analytics.report.coverage import WHOLE_FROM, WHOLLY_OBSERVED, Seen
+from analytics.report.report import Report
 from analytics.scope import Scope
-from analytics.tables.basis import PageBasis
 from analytics.tables.table import LinkedCell, StateBar, Table, column, fact
 
 
-def quotas(basis: PageBasis) -> Table | None:
+def quotas(report: Report) -> Table | None:
     """The widest gap first and unknown ones last; None where no team of the scope has a quota, and for a part of the GPUs."""
-    uses = sorted(quota_uses(basis), key=_by_gap)
+    uses = sorted(quota_uses(report), key=_by_gap)
     if not uses:
         return None
     of = dict(uses)
     longest = max(max(use.quota_gpus, use.most or 0.0) for use in of.values())
-    seen = basis.report.seen
+    seen = report.ledger.seen
     may_be_higher = tr(
         "{share} of the GPU time was observed: the averages and the most may have been higher.", share=Share(seen.share)
     )
@@ -59,14 +59,13 @@ def quotas(basis: PageBasis) -> Table | None:
     )
 
 
-def quota_uses(basis: PageBasis) -> list[tuple[str, QuotaUse]]:
+def quota_uses(report: Report) -> list[tuple[str, QuotaUse]]:
     """The teams of the scope with a quota, by name; none for a part of the GPUs: a quota is for all of them."""
-    report, whole = basis.report, basis.whole
     if not report.scope.of_gpus.is_all:
         return []
-    since_ms, until_ms = report.summary.since_ms, report.summary.until_ms
+    whole, summary = report.whole, report.part.summary
     return [
-        (team.name, against_quota(whole.narrowed(basis.part.inside, Scope(team=team.name)).stretches, team.quota_gpus, since_ms, until_ms))
+        (team.name, against_quota(whole.narrowed(report.part.inside, Scope(team=team.name)).stretches, team.quota_gpus, summary.since_ms, summary.until_ms))
         for team in whole.money.owners.teams().values()
         if team.quota_gpus is not None and report.scope.team in (None, team.name)
     ]  # fmt: skip

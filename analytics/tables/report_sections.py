@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from analytics.language.sentences import tr
-from analytics.report.model import Report
+from analytics.report.report import Report
 from analytics.tables.breakdowns import pools
 from analytics.tables.days import days
 from analytics.tables.evidence_folds import evidence_folds
@@ -24,7 +24,7 @@ from analytics.tables.people import teams, users
 from analytics.tables.plan_endings import endings_in_report
 from analytics.tables.plan_forecast import orders_in_report
 from analytics.tables.plan_queue import waits_in_report
-from analytics.tables.plan_scenarios import scenarios_in_report
+from analytics.tables.plan_scenarios import scenario_table
 from analytics.tables.point_samples import point_samples
 from analytics.tables.recommendations import by_group, recommendations, to_look_at, waste
 from analytics.tables.table import Table
@@ -45,56 +45,75 @@ class Chapter:
     on_paper: bool = True
 
 
-def give_back_now(report: Report) -> Table | None:
-    """What can be given back; None in an edition for people, who have no pools."""
-    found = report.recommendations.reclaimable
-    return None if found is None else give_back(found)
-
-
-def ranked(report: Report) -> Table:
-    """The decisions in a few columns; the rest stands behind each."""
-    return recommendations(report.recommendations, in_brief=True)
-
-
-def unranked(report: Report) -> Table | None:
-    """What is to be looked at."""
-    return to_look_at(report.recommendations)
-
-
-def wasted(report: Report) -> Table:
-    """How the decisions add up to the waste."""
-    return waste(report.recommendations)
-
-
-def by_owner(report: Report) -> Table | None:
-    """What the decisions of each who acts come to; None where there are none."""
-    return by_group(report.recommendations, "owner") if report.recommendations.ranked else None
-
-
-def by_pool(report: Report) -> Table | None:
-    """The same of each pool; None in an edition for people, who have no pools."""
-    return (
-        by_group(report.recommendations, "pool")
-        if report.recommendations.ranked and not report.scope.is_personal
-        else None
-    )
-
-
 REPORT: tuple[Chapter, ...] = (
-    Chapter(tr("Decisions"), (ranked, give_back_now, last_weeks, trends, goals)),
-    Chapter(tr("Behind the decisions"), (evidence_folds,), on_paper=False),
-    Chapter(tr("Totals and what to look at"), (by_owner, by_pool, wasted, unranked)),
-    Chapter(tr("Where the money goes"), (waterfall, days)),
-    Chapter(tr("Who was given GPUs"), (teams, users)),
     Chapter(
-        tr("When and where"),
-        (film, pools, waits_in_report, orders_in_report, endings_in_report, scenarios_in_report),
+        tr("Decisions"),
+        (
+            lambda report: recommendations(report.recommendations, in_brief=True),
+            lambda report: None if (found := report.recommendations.reclaimable) is None else give_back(found),
+            lambda report: last_weeks(report.weeks),
+            lambda report: trends(report.weeks),
+            lambda report: goals(report.weeks),
+        ),
+    ),
+    Chapter(
+        tr("Behind the decisions"),
+        (lambda report: evidence_folds(report.recommendations, report.review),),
         on_paper=False,
     ),
-    Chapter(tr("What became of last week's findings"), (gone, suppressed), on_paper=False),
-    Chapter(tr("What the figures rest on"), (data_quality, point_samples, how_made)),
-    Chapter(tr("Prices and energy"), (prices, energy), on_paper=False),
+    Chapter(
+        tr("Totals and what to look at"),
+        (
+            lambda report: by_group(report.recommendations, "owner") if report.recommendations.ranked else None,
+            lambda report: (
+                by_group(report.recommendations, "pool")
+                if report.recommendations.ranked and not report.scope.is_personal
+                else None
+            ),
+            lambda report: waste(report.recommendations),
+            lambda report: to_look_at(report.recommendations),
+        ),
+    ),
+    Chapter(
+        tr("Where the money goes"),
+        (lambda report: waterfall(report.ledger), lambda report: days(report.breakdown)),
+    ),
+    Chapter(tr("Who was given GPUs"), (lambda report: teams(report.people), lambda report: users(report.people))),
+    Chapter(
+        tr("When and where"),
+        (
+            lambda report: film(report.film),
+            lambda report: pools(report.breakdown),
+            lambda report: waits_in_report(report.waits),
+            lambda report: orders_in_report(report.outlooks) if report.asked.week is not None else None,
+            lambda report: endings_in_report(report.endings),
+            lambda report: scenario_table(report.scenarios, report.money),
+        ),
+        on_paper=False,
+    ),
+    Chapter(
+        tr("What became of last week's findings"),
+        (lambda report: gone(report.review), lambda report: suppressed(report.review)),
+        on_paper=False,
+    ),
+    Chapter(
+        tr("What the figures rest on"),
+        (
+            lambda report: data_quality(report.quality),
+            lambda report: point_samples(report.ledger),
+            lambda report: how_made(report.heading),
+        ),
+    ),
+    Chapter(
+        tr("Prices and energy"),
+        (
+            lambda report: prices(report.money, for_people=report.scope.is_personal),
+            lambda report: energy(report.money),
+        ),
+        on_paper=False,
+    ),
 )
+"""A table is shown where its part has something to say."""
 
 
 def chapters(report: Report) -> Iterator[tuple[Chapter, tuple[Table, ...]]]:

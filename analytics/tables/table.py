@@ -319,8 +319,8 @@ class Table:
 
     @cached_property
     def cells(self) -> tuple[tuple[Cell, ...], ...]:
-        """All rows as people see them, a cell for each of `heads`."""
-        return tuple(tuple(each.cell(row) for each in self.heads) for row in self.rows)
+        """All rows as people see them, a cell for each of `heads`; none where all columns are for programs."""
+        return tuple(tuple(each.cell(row) for each in self.heads) for row in self.rows) if self.heads else ()
 
     @property
     def listed(self) -> tuple[tuple[Cell, ...], ...]:
@@ -330,7 +330,7 @@ class Table:
     @property
     def left_out(self) -> str:
         """What a document says of what it does not list; empty where it lists all."""
-        return self.rest if len(self.listed) < len(self.rows) else ""
+        return self.rest if len(self.listed) < len(self.cells) else ""
 
     def records(self) -> list[dict[str, object]]:
         """All rows as programs read them, by the keys of the columns."""

@@ -8,10 +8,10 @@ from analytics.language.sentences import tr
 from analytics.report.compare import Change
 from analytics.report.coverage import WHOLE_FROM
 from analytics.report.figures import Trend
-from analytics.report.model import Report
+from analytics.report.parts import WeekHistory
 from analytics.report.trends import LATE_MS
 from analytics.states import USED_FIRST
-from analytics.tables.table import Cell, Table, column, fact
+from analytics.tables.table import Cell, Column, Table, column, fact
 from fallow.clock import DAY_MS
 
 _NAMES = {
@@ -30,34 +30,42 @@ _ROWS = ("unused_share", "waste_money", "unused", "unconfirmed_money", "unconfir
 _ONLY_WHERE_ANY = ("unconfirmed_money", "unconfirmed")
 
 
-def trends(report: Report) -> Table | None:
+def trends(history: WeekHistory | None) -> Table | None:
     """A row for each figure; None where the window is no week."""
-    if report.week is None:
+    if history is None:
         return None
-    known = {trend.name: trend for trend in report.trends}
+    known = {trend.name: trend for trend in history.trends}
     return Table(
         name="trends",
         title=tr("Against last week and the four weeks before"),
         question=tr("What has changed?"),
-        headline=_headline(report, known["unused_share"]),
-        columns=(
-            column("figure", tr("figure"), "words", lambda trend: _name(trend, report.money.currency), "name"),
-            fact("unit", "words"),
-            column("now", tr("this week"), "number", lambda trend: figure(trend.unit, trend.now)),
-            column("last_week", tr("last week"), "number", lambda trend: figure(trend.unit, trend.last_week)),
-            column("change", tr("change"), "number", lambda trend: change(report, trend) or None, audience="people"),
-            column(
-                "median_4_weeks", tr("4-week median"), "number", lambda trend: figure(trend.unit, trend.median_4_weeks)
-            ),
-        ),
+        headline=_headline(history, known["unused_share"]),
+        columns=trend_columns(history),
         rows=tuple(known[name] for name in _ROWS if name in known and _is_shown(known[name])),
-        notes=tuple(unfinished(report)),
+        notes=tuple(unfinished(history)),
         wide=True,
     )
 
 
-def _headline(report: Report, unused: Trend) -> str:
-    changed = change(report, unused)
+def trend_columns(history: WeekHistory | None = None) -> tuple[Column, ...]:
+    """The columns of `Trend`; those for programs are the same for every history."""
+    currency = "" if history is None else history.currency
+
+    def changed(trend: Trend) -> str | None:
+        return None if history is None else change(history, trend) or None
+
+    return (
+        column("figure", tr("figure"), "words", lambda trend: _name(trend, currency), "name"),
+        fact("unit", "words", about="gpu_hours, money, share or gpus.", nullable=False),
+        column("now", tr("this week"), "number", lambda trend: figure(trend.unit, trend.now)),
+        column("last_week", tr("last week"), "number", lambda trend: figure(trend.unit, trend.last_week)),
+        column("change", tr("change"), "number", changed, audience="people"),
+        column("median_4_weeks", tr("4-week median"), "number", lambda trend: figure(trend.unit, trend.median_4_weeks)),
+    )
+
+
+def _headline(history: WeekHistory, unused: Trend) -> str:
+    changed = change(history, unused)
     now = Share(unused.now)
     if not changed:
         return tr("Unused: {share} of the observed time; last week is not known.", share=now)
@@ -80,27 +88,27 @@ def figure(unit: str, value: float | None) -> Cell:
     return Share(value) if unit == "share" else Number(value, {"gpu_hours": 1, "money": 2}.get(unit, 0))
 
 
-def change(report: Report, trend: Trend) -> str:
+def change(history: WeekHistory, trend: Trend) -> str:
     """From last week to this; empty where that is not known or would mislead.
 
     A sum grows with the time that was observed: it has a change only where both weeks were observed as a whole.
     """
-    weeks = (report.seen, *report.seen_before[:1])
-    comparable = trend.unit == "share" or (_is_over(report) and all(each.is_whole for each in weeks))
+    weeks = (history.seen, *history.seen_before[:1])
+    comparable = trend.unit == "share" or (_is_over(history) and all(each.is_whole for each in weeks))
     return Change(trend.unit, trend.now, trend.last_week if comparable else None).sentence
 
 
-def unfinished(report: Report) -> list[str]:
+def unfinished(history: WeekHistory | None) -> list[str]:
     """Why sums have no change: this week is not over, or so much of it or of a week before was not observed; else nothing."""
-    if report.week is None:
+    if history is None or history.week is None:
         return []
     notes: list[str] = []
-    if not _is_over(report):
-        days = Number((report.seen.until_ms - report.week.since_ms) / DAY_MS, 1)
+    if not _is_over(history):
+        days = Number((history.seen.until_ms - history.week.since_ms) / DAY_MS, 1)
         notes.append(tr("{days} of this week's 7 days have passed: sums of hours and money have no change.", days=days))
     weeks = [
-        tr("{share} of {week}", share=Share(seen.share), week=report.week.before(number).label)
-        for number, seen in enumerate((report.seen, *report.seen_before))
+        tr("{share} of {week}", share=Share(seen.share), week=history.week.before(number).label)
+        for number, seen in enumerate((history.seen, *history.seen_before))
         if seen.share is not None and not seen.is_whole
     ]
     if weeks:
@@ -113,5 +121,5 @@ def unfinished(report: Report) -> list[str]:
     return notes
 
 
-def _is_over(report: Report) -> bool:
-    return report.week is not None and report.seen.until_ms >= report.week.until_ms - LATE_MS
+def _is_over(history: WeekHistory) -> bool:
+    return history.week is not None and history.seen.until_ms >= history.week.until_ms - LATE_MS

@@ -11,8 +11,8 @@ from analytics.language.quantities import Amount, GpuHours, Number, Share, from_
 from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
 from analytics.report.figures import Step
+from analytics.report.parts import LedgerFigures
 from analytics.states import UNUSED
-from analytics.tables.basis import LedgerBasis
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Table, column
@@ -26,11 +26,11 @@ _WASTE = {
 }
 
 
-def waterfall(report: LedgerBasis) -> Table:
+def waterfall(ledger: LedgerFigures) -> Table:
     """What each state takes away of what was paid, and what is left; an edition for people lacks states that nobody is charged for."""
-    steps = [step for step in report.steps if step.gpu_ms or not report.scope.is_personal]
-    total_ms = sum(step.gpu_ms for step in report.steps)
-    paid = Step("paid", total_ms, report.money.accounts.total.paid_cents)
+    steps = [step for step in ledger.steps if step.gpu_ms or not ledger.scope.is_personal]
+    total_ms = sum(step.gpu_ms for step in ledger.steps)
+    paid = Step("paid", total_ms, ledger.money.accounts.total.paid_cents)
     spent = accumulate(step.gpu_ms for step in steps)
     left_ms = {step.state: total_ms - spent_ms for step, spent_ms in zip(steps, spent, strict=True)}
 
@@ -38,19 +38,20 @@ def waterfall(report: LedgerBasis) -> Table:
         return "" if step is paid or step is steps[-1] else Share(ratio(left_ms[step.state], total_ms))
 
     def observed_share(step: Step) -> Share | str:
-        return "" if step.state in ("paid", "unknown") else Share(report.summary.totals.share(step.state))
+        return "" if step.state in ("paid", "unknown") else Share(ledger.summary.totals.share(step.state))
 
     cost = column(
         "cost",
-        tr("cost, {currency}", currency=report.money.currency),
+        tr("cost, {currency}", currency=ledger.money.currency),
         "money",
         lambda step: Number(from_cents(step.cents), 2),
+        audience="programs" if paid.cents is None else "all",
     )
     return Table(
         name="waterfall",
         title=tr("From paid to useful"),
         question=tr("Where does the money go? GPU-hours, state by state, until the useful ones are left."),
-        headline=_headline(report, total_ms),
+        headline=_headline(ledger, total_ms),
         columns=(
             column("state", tr("state"), "state", lambda step: tr(step.state), "state"),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
@@ -59,45 +60,45 @@ def waterfall(report: LedgerBasis) -> Table:
             ),
             column("left", tr("left"), "share", left),
             column("observed_share", tr("of observed"), "share", observed_share),
-            *(() if paid.cents is None else (cost,)),
+            cost,
         ),
         rows=(paid, *steps),
-        chart=_chart(report, (paid, *steps), left_ms) if total_ms else None,
-        notes=(tr("Shares are of all GPU time, unknown time included."), *sampled_note([report.summary.totals])),
+        chart=_chart(ledger, (paid, *steps), left_ms) if total_ms else None,
+        notes=(tr("Shares are of all GPU time, unknown time included."), *sampled_note([ledger.summary.totals])),
         terms=tuple(STATES[step.state] for step in steps),
     )
 
 
-def _headline(report: LedgerBasis, total_ms: float) -> str:
-    steps = {step.state: step for step in report.steps}
+def _headline(ledger: LedgerFigures, total_ms: float) -> str:
+    steps = {step.state: step for step in ledger.steps}
     if not total_ms:
         return tr("There was no GPU time in this window.")
     useful: Share | str = Share(ratio(steps[_USEFUL].gpu_ms, total_ms))
-    totals = report.summary.totals
+    totals = ledger.summary.totals
     if totals.leaves_open:
         bounds = (Share(ratio(each, total_ms)) for each in (totals.active_bound.low_ms, totals.active_bound.high_ms))
         useful = tr("{low} to {high}", **dict(zip(("low", "high"), bounds, strict=True)))
-    worst = max((_confirmed(report, steps[state]) for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
+    worst = max((_confirmed(ledger, steps[state]) for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
     if not worst.gpu_ms and totals.leaves_open:
         return tr("{share} of the GPU time was useful; what was idle is not confirmed.", share=useful)
     if not worst.gpu_ms:
         return tr("{share} of the GPU time was useful; nothing was idle.", share=useful)
     waste = tr("{waste}, {hours} GPU-hours", waste=_WASTE[worst.state], hours=GpuHours(worst.gpu_ms))
     if worst.cents is not None:
-        waste = tr("{waste}, {money}", waste=waste, money=Amount(from_cents(worst.cents), report.money.currency))
+        waste = tr("{waste}, {money}", waste=waste, money=Amount(from_cents(worst.cents), ledger.money.currency))
     return tr("{share} of the GPU time was useful. Most waste: {waste}.", share=useful, waste=waste)
 
 
-def _confirmed(report: LedgerBasis, step: Step) -> Step:
+def _confirmed(ledger: LedgerFigures, step: Step) -> Step:
     """The step without what point samples alone call idle."""
-    totals = report.summary.totals
+    totals = ledger.summary.totals
     if not totals.leaves_open:
         return step
-    cents = None if step.cents is None else step.cents - report.money.accounts.total.open_cents[step.state]
+    cents = None if step.cents is None else step.cents - ledger.money.accounts.total.open_cents[step.state]
     return replace(step, gpu_ms=max(0.0, step.gpu_ms - totals.unconfirmed_ms.get(step.state, 0)), cents=cents)
 
 
-def _chart(report: LedgerBasis, steps: Sequence[Step], left_ms: Mapping[str, float]) -> Chart:
+def _chart(ledger: LedgerFigures, steps: Sequence[Step], left_ms: Mapping[str, float]) -> Chart:
     """A bar for each step, which ends where the one above it begins; what was paid and what was useful begin at zero."""
     paid = steps[0]
 
@@ -109,7 +110,7 @@ def _chart(report: LedgerBasis, steps: Sequence[Step], left_ms: Mapping[str, flo
             figure=hours
             if step is paid
             else tr("{hours}, {share}", hours=hours, share=Share(ratio(step.gpu_ms, paid.gpu_ms))),
-            detail="" if step.cents is None else Amount(from_cents(step.cents), report.money.currency),
+            detail="" if step.cents is None else Amount(from_cents(step.cents), ledger.money.currency),
         )
 
     bars = Bars(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import tzinfo
 
 from analytics.decide.annotations import Annotation
 from analytics.language.language import SentenceList
@@ -12,12 +10,10 @@ from analytics.language.quantities import Amount, Date, Share
 from analytics.language.sentences import tr
 from analytics.report.compare import Change
 from analytics.report.coverage import WHOLE_FROM
-from analytics.report.goals import Goal, Measure
-from analytics.report.model import Report
+from analytics.report.goals import Measure
+from analytics.report.parts import WeekHistory
 from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, WeekFigures
-from analytics.report.weeks import week_of
 from analytics.tables.annotations import annotation_lines
-from analytics.tables.basis import PageBasis
 from analytics.tables.chart import Chart, ChartPlace, Level, Line, Panel
 from analytics.tables.table import Column, Table, column, drawn, fact, flag
 
@@ -25,57 +21,32 @@ _TITLES = {WEEKS_BEFORE: tr("The last four weeks"), QUARTER_WEEKS: tr("The last 
 _SPANS = {WEEKS_BEFORE: tr("4 weeks before"), QUARTER_WEEKS: tr("13 weeks before")}
 
 
-@dataclass(frozen=True)
-class WeekBasis:
-    """What the figures are in."""
-
-    currency: str
-    zone: tzinfo
-    is_personal: bool
-    goals: tuple[Goal, ...] = ()
-
-
-def last_weeks(report: Report) -> Table | None:
+def last_weeks(history: WeekHistory | None) -> Table | None:
     """The week and the four before it; None where the window is no week."""
-    if report.week is None:
-        return None
-    return week_series(report.weeks, WEEKS_BEFORE, _basis(report, [each.goal for each in report.goals]))
+    return None if history is None else week_series(history, WEEKS_BEFORE)
 
 
-def quarter(basis: PageBasis, annotations: Sequence[Annotation] = ()) -> Table:
-    """The week in which the window ends and the 13 before it, whatever the window's own length, with the annotations in them."""
-    report = basis.report
-    last = week_of(max(report.seen.until_ms - 1, 0), report.zone)
-    return week_series(
-        basis.whole.weeks(report.scope, last),
-        QUARTER_WEEKS,
-        _basis(report, basis.whole.goals(report.scope)),
-        annotations,
-    )
+def quarter(history: WeekHistory, annotations: Sequence[Annotation] = ()) -> Table:
+    """The newest week and the 13 before it, with the annotations in them."""
+    return week_series(history, QUARTER_WEEKS, annotations)
 
 
-def _basis(report: Report, goals: Sequence[Goal]) -> WeekBasis:
-    own = tuple(each for each in goals if each.scope == report.scope)
-    return WeekBasis(report.money.currency, report.zone, report.scope.is_personal, own)
-
-
-def week_series(
-    weeks: Sequence[WeekFigures], before: int, basis: WeekBasis, annotations: Sequence[Annotation] = ()
-) -> Table:
-    """A row for each week, the newest last; `weeks` are the newest first."""
+def week_series(history: WeekHistory, before: int, annotations: Sequence[Annotation] = ()) -> Table:
+    """A row for each week, the newest last."""
+    weeks = history.weeks
     shown = weeks[before::-1]
     placed = {each: place for each in annotations if (place := _week_of(each, shown)) is not None}
     return Table(
         name="weeks",
         title=_TITLES[before],
         question=tr("Is it getting better, week by week?"),
-        headline=_headline(weeks, basis),
-        columns=week_columns(basis.currency),
+        headline=_headline(history),
+        columns=week_columns(history.currency),
         rows=tuple(shown),
-        chart=_chart(shown, basis, tuple(placed.values())) if any(each.figures for each in shown) else None,
+        chart=_chart(shown, history, tuple(placed.values())) if any(each.figures for each in shown) else None,
         lines=tuple(annotation_lines(tuple(placed))),
         chart_note=_marks(shown),
-        notes=(_explained(basis),),
+        notes=(_explained(history),),
     )
 
 
@@ -103,8 +74,9 @@ def _week_of(annotation: Annotation, shown: Sequence[WeekFigures]) -> int | None
     return next((place for place, each in enumerate(shown) if each.week.since_ms <= at_ms < each.week.until_ms), None)
 
 
-def _headline(weeks: Sequence[WeekFigures], basis: WeekBasis) -> str:
+def _headline(history: WeekHistory) -> str:
     """The newest whole week beside those four and 13 weeks before it."""
+    weeks = history.weeks
     at = next((number for number, each in enumerate(weeks) if each.is_whole), None)
     if at is None:
         return tr(
@@ -118,7 +90,7 @@ def _headline(weeks: Sequence[WeekFigures], basis: WeekBasis) -> str:
         return tr("{share} of the observed time went unused in {week}: {against}.", share=Share(newest.unused_share), week=label, against=said)  # fmt: skip
     return tr(
         "Waste cost {amount} in {week}, {share} of the observed time went unused: {against}.",
-        amount=Amount(amount, basis.currency), week=label, share=Share(newest.unused_share), against=said,
+        amount=Amount(amount, history.currency), week=label, share=Share(newest.unused_share), against=said,
     )  # fmt: skip
 
 
@@ -152,20 +124,20 @@ def _marks(shown: Sequence[WeekFigures]) -> str:
     return SentenceList(said, " ") if said else ""
 
 
-def _explained(basis: WeekBasis) -> str:
-    if basis.is_personal:
+def _explained(history: WeekHistory) -> str:
+    if history.scope.is_personal:
         return tr(
             "Waste is reserved and held time and the unused part of low time at its price. Weeks begin on Monday in {zone}.",
-            zone=str(basis.zone),
+            zone=str(history.zone),
         )  # fmt: skip
     return tr(
         "Waste is unavailable, free, reserved and held time and the unused part of low time at its price. Weeks begin on Monday in {zone}.",
-        zone=str(basis.zone),
+        zone=str(history.zone),
     )  # fmt: skip
 
 
-def _chart(shown: Sequence[WeekFigures], basis: WeekBasis, annotations: tuple[int, ...]) -> Chart:
-    figures = {each.key: each for each in week_columns(basis.currency)}
+def _chart(shown: Sequence[WeekFigures], history: WeekHistory, annotations: tuple[int, ...]) -> Chart:
+    figures = {each.key: each for each in week_columns(history.currency)}
     places = tuple(
         ChartPlace(
             tr("{week}, from {day}", week=each.week.label, day=Date(each.week.monday)),
@@ -183,24 +155,27 @@ def _chart(shown: Sequence[WeekFigures], basis: WeekBasis, annotations: tuple[in
     idle = line(tr("GPUs unused"), "held", "idle_gpus")
     panels = (
         Panel(
-            tr("cost a week, {currency}", currency=basis.currency),
-            (*_goals(basis, "waste", waste), waste, paid),
+            tr("cost a week, {currency}", currency=history.currency),
+            (*_goals(history, "waste", waste), waste, paid),
             places,
         ),
         Panel(
-            tr("share of the observed time"), (*_goals(basis, "unused_share", unused), useful, unused), places, "share"
+            tr("share of the observed time"),
+            (*_goals(history, "unused_share", unused), useful, unused),
+            places,
+            "share",
         ),
         Panel(tr("GPUs unused, mean of the week"), (idle,), places),
     )
     return Chart(tuple(panel for panel in panels if panel.ticks), annotations=annotations)
 
 
-def _goals(basis: WeekBasis, measure: Measure, line: Line) -> Iterator[Level]:
+def _goals(history: WeekHistory, measure: Measure, line: Line) -> Iterator[Level]:
     """The levels that the line is to stay below; named above where its newest point does."""
     newest = next((value for value in reversed(line.values) if value is not None), 0.0)
-    for each in basis.goals:
-        if each.measure == measure:
-            level = Share(each.level, 0) if measure == "unused_share" else Amount(each.level, basis.currency)
+    for each in (placed.goal for placed in history.goals):
+        if each.measure == measure and each.scope == history.scope:
+            level = Share(each.level, 0) if measure == "unused_share" else Amount(each.level, history.currency)
             yield Level(
                 tr("goal: {level} by {day}", day=Date(each.by), level=level),
                 "held",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from analytics.decide.review import waiting_rules
+from analytics.decide.recommendations import Recommendations
+from analytics.decide.review import Review, waiting_rules
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Share
 from analytics.language.sentences import tr
-from analytics.ledger.summary import OPEN_FROM
-from analytics.report.model import Report
+from analytics.ledger.summary import OPEN_FROM, Summary
+from analytics.report.parts import Heading, LedgerFigures
+from analytics.report.report import Report
 from analytics.scope import Scope
 from analytics.states import UNUSED
 from analytics.tables.facts import silent_host_names
@@ -20,14 +22,14 @@ from analytics.tables.recommendations import saving_headline
 TITLE = tr("GPU waste report")
 
 
-def title(report: Report) -> SentenceList:
+def title(heading: Heading) -> SentenceList:
     """What it is, the week, and what it is narrowed to: `GPU waste report, 2026-W46, pool train`."""
-    return SentenceList([TITLE, *([report.week.label] if report.week else []), *scope_parts(report.scope)], ", ")
+    return SentenceList([TITLE, *([heading.week.label] if heading.week else []), *scope_parts(heading.scope)], ", ")
 
 
-def page_title(report: Report) -> str:
+def page_title(heading: Heading) -> str:
     """The same for a page that names the scope below."""
-    return TITLE if report.week is None else tr("GPU waste report, {week}", week=report.week.label)
+    return TITLE if heading.week is None else tr("GPU waste report, {week}", week=heading.week.label)
 
 
 def scope_parts(scope: Scope) -> list[Sentence]:
@@ -40,41 +42,41 @@ def scope_parts(scope: Scope) -> list[Sentence]:
     ]
 
 
-def headline(report: Report) -> str:
+def headline(heading: Heading, ledger: LedgerFigures) -> str:
     """The one sentence that a reader takes away."""
-    if report.is_empty:
-        known = report.known
-        if report.fleet_was_seen and report.seen.silent:
+    if ledger.is_empty:
+        known, seen = heading.known, ledger.seen
+        if heading.fleet_was_seen and seen.silent:
             return tr(
                 "Nothing of {scope} was observed in this window. Silent: {hosts}.",
-                scope=SentenceList(scope_parts(report.scope), ", "), hosts=silent_host_names(report.seen.silent),
+                scope=SentenceList(scope_parts(heading.scope), ", "), hosts=silent_host_names(seen.silent),
             )  # fmt: skip
-        if report.fleet_was_seen:
-            return tr("Nothing in this window is of {scope}.", scope=SentenceList(scope_parts(report.scope), ", "))
+        if heading.fleet_was_seen:
+            return tr("Nothing in this window is of {scope}.", scope=SentenceList(scope_parts(heading.scope), ", "))
         return tr(
             "Nothing was observed in this window. The lake has rows from {since} to {until}.",
             since=Moment(known.since_ms or 0), until=Moment(known.until_ms or 0),
         )  # fmt: skip
-    if not report.summary.totals.observed_ms:
+    if not ledger.summary.totals.observed_ms:
         return tr("Nothing was observed in this window.")
-    return _unused(report)
+    return _unused(ledger.summary)
 
 
-def _unused(report: Report) -> str:
+def _unused(summary: Summary) -> str:
     """What went unused of the time that was seen, and by what it was seen where that leaves it open."""
-    spent = report.summary.totals
+    spent = summary.totals
     if spent.leaves_open:
         bound = spent.unused_bound
         return tr(
             "Between {low} and {high} of {observed} GPU-hours went unused: free {free}, reserved {reserved}, held {held}; active {active}.",
             low=GpuHours(bound.low_ms), high=GpuHours(bound.high_ms), observed=GpuHours(spent.observed_ms),
-            active=useful_share(report), **{state: state_share(report, state) for state in UNUSED},
+            active=useful_share(summary), **{state: state_share(summary, state) for state in UNUSED},
         )  # fmt: skip
     if (spent.sampled or 0.0) >= OPEN_FROM:
         return tr(
             "{wasted} of {observed} GPU-hours went unused, {sampled} of them sampled every {span}: {free} free, {reserved} reserved, {held} held; {active} were active.",
             wasted=GpuHours(spent.unused_ms), observed=GpuHours(spent.observed_ms), active=Share(spent.share("active")),
-            sampled=Share(spent.sampled), span=every(report), **{state: Share(spent.share(state)) for state in UNUSED},
+            sampled=Share(spent.sampled), span=every(summary), **{state: Share(spent.share(state)) for state in UNUSED},
         )  # fmt: skip
     return tr(
         "{wasted} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; {active} were active.",
@@ -83,22 +85,29 @@ def _unused(report: Report) -> str:
     )  # fmt: skip
 
 
-def asked_for(report: Report) -> str:
+def asked_for(ledger: LedgerFigures, found: Recommendations, review: Review) -> str:
     """What can be given back and what the decisions save together, as of the end or of the last moment seen.
 
     Behind it the rules that know too little to find anything yet. Nothing where nothing was seen.
     """
-    if report.is_empty:
+    if ledger.is_empty:
         return ""
-    found, last_ms = report.recommendations, report.seen.last_ms
+    last_ms = ledger.seen.last_ms
     back = [] if found.reclaimable is None else [give_back_sentence(found.reclaimable)]
-    is_late = last_ms is not None and not report.seen.to_the_end
+    is_late = last_ms is not None and not ledger.seen.to_the_end
     is_late = is_late and (found.reclaimable is None or found.reclaimable.unseen_since_ms is None)
     stale = [tr("Nothing was seen after {moment}.", moment=Moment(last_ms or 0))] if is_late else []
-    return with_waiting(report, SentenceList([*back, saving_headline(found), *stale], " "))
+    return with_waiting(review, SentenceList([*back, saving_headline(found), *stale], " "))
 
 
-def with_waiting(report: Report, said: str) -> str:
+def lead(report: Report) -> tuple[str, ...]:
+    """What stands before the first figure: that GPUs are simulated, what is asked for, and what went unused."""
+    heading, ledger = report.heading, report.ledger
+    asked = asked_for(ledger, report.recommendations, report.review)
+    return tuple(each for each in (heading.simulated, asked, headline(heading, ledger)) if each)
+
+
+def with_waiting(review: Review, said: str) -> str:
     """The sentence, and behind it the rules that know too little to find anything yet."""
-    more = waiting(waiting_rules(report.review.context))
+    more = waiting(waiting_rules(review.context))
     return SentenceList([said, more], " ") if more else said

@@ -105,7 +105,7 @@ ENDPOINTS = (
         "ledger",
         "GPU-hours by state, idle shares, money and energy of the window: `fallow ledger --json`",
         LEDGER_COLUMNS,
-        lambda view: view.report,
+        lambda view: view.report.ledger,
         has_figures=True,
     ),
     ApiEndpoint(
@@ -129,7 +129,7 @@ ENDPOINTS = (
         "the decisions, those that save most first, with their evidence and risk: `fallow recommendations --json`",
         DECISION_COLUMNS,
         EndpointRows(
-            lambda view, _: view.recommendations.listed,
+            lambda view, _: view.report.recommendations.listed,
             {
                 RECOMMENDATION: lambda item, value: item.recommendation_id == value,
                 FINDING: lambda item, value: value in {each.finding_id for each in item.evidence},
@@ -141,7 +141,7 @@ ENDPOINTS = (
         "recommendations_totals",
         "what the decisions save together, how the waste adds up, and what can be given back of which pool",
         (*SAVINGS, RECLAIMABLE),
-        lambda view: view.recommendations,
+        lambda view: view.report.recommendations,
         has_figures=True,
     ),
     ApiEndpoint(
@@ -149,7 +149,7 @@ ENDPOINTS = (
         "what the rules found, suppressed ones with their status: `fallow findings --all --json`",
         FINDING_COLUMNS,
         EndpointRows(
-            lambda view, _: with_notes(view.report, view.report.review.findings),
+            lambda view, _: with_notes(view.report.review, view.report.review.findings),
             {FINDING: lambda item, value: item.finding_id == value, **_ABOUT_GPUS},
         ),
     ),
@@ -157,7 +157,7 @@ ENDPOINTS = (
         "coverage",
         "how much of the window's GPU time was observed, and which hosts fell silent",
         OBSERVED_COLUMNS,
-        lambda view: view.report.seen,
+        lambda view: view.report.ledger.seen,
     ),
     ApiEndpoint(
         "scopes",

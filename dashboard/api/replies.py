@@ -93,7 +93,7 @@ class Reply:
         own, columns = self.endpoint.content, self.endpoint.columns
         if not isinstance(own, EndpointRows):
             data = record(columns, own(self.view))
-            return about | {"data": known_figures(self.view.report, data) if self.endpoint.has_figures else data}
+            return about | {"data": known_figures(self.view.report.ledger, data) if self.endpoint.has_figures else data}
         asked, version = self.asked, self.view.version
         begin = read_cursor(asked.cursor, version, self._question) if asked.cursor else 0
         end, items = begin + asked.limit, own.wanted(self.view, asked)
@@ -105,14 +105,14 @@ class Reply:
 
 
 ABOUT = (
-    record_column("window", WINDOW_COLUMNS, "view.report.seen", "What was asked for, as far as it has passed."),
+    record_column("window", WINDOW_COLUMNS, "view.report.ledger.seen", "What was asked for, as far as it has passed."),
     fact("as_of", "moment", "view.as_of_ms", about="The end of the newest row of the lake.", nullable=False),
     fact("stale", "words", about="Why the lake could not be read again since then; null where it could."),
     record_column("scope", SCOPE_COLUMNS[:3], "view.report.scope", "Null is everything."),
     fact(
         "coverage",
         "share",
-        "view.report.summary.coverage",
+        "view.report.ledger.summary.coverage",
         about="The observed share of the window's GPU time.",
     ),
     record_column(
@@ -121,9 +121,9 @@ ABOUT = (
             fact("share", "share", "sampled", about="Of the observed time, what only point samples saw."),
             flag("leaves_open", about="Whether that moves a figure by a point or more."),
         ),
-        "view.report.summary.totals",
+        "view.report.ledger.summary.totals",
     ),
-    fact("simulated_gpus", "count", "view.report.simulated_gpus", nullable=False),
+    fact("simulated_gpus", "count", "view.report.heading.simulated_gpus", nullable=False),
 )
 """What every answer says beside its data, read from a `Reply`."""
 

@@ -112,8 +112,12 @@ def film_strip(view: View, colours: Palette) -> html.Section:
     kind = kind_of(view)
     picture = _of_gpus(view, colours) if kind == GPUS else _of_groups(view, colours, kind)
     height_px = _AROUND_PX + picture.rows.height_px
-    given = view.recommendations.reclaimable
-    finding = view.translate(asked_for(view.report) if given is None else give_back_sentence(given))
+    given = view.report.recommendations.reclaimable
+    finding = view.translate(
+        asked_for(view.report.ledger, view.report.recommendations, view.report.review)
+        if given is None
+        else give_back_sentence(given)
+    )
     figure = _figure(view, picture, colours, height_px)
     orders = SORTS if kind == GPUS else SORTS[:2]
     return panel(
@@ -400,7 +404,7 @@ def _written(view: View, asked: Any, text: str, when: str, about: str) -> str:
         return tr("Removed.")
     scope, _, name = about.partition(":")
     added = annotate(view, text, when, (scope, name or None), now_ms)
-    summary = view.report.summary
+    summary = view.report.ledger.summary
     if summary.since_ms <= added.at_ms <= summary.until_ms:
         return tr("Written.")
     return tr("Written; {moment} is not in this window.", moment=Moment(added.at_ms))
@@ -411,7 +415,7 @@ def _hours(view: View) -> HoursOfWeek | None:
 
     def make() -> HoursOfWeek | None:
         spans = all_known(view.whole, view.report.scope).stretches
-        return hours_of_week(spans, view.report.summary.until_ms, view.zone)
+        return hours_of_week(spans, view.report.ledger.summary.until_ms, view.zone)
 
     return view.kept("hours of the week", make)
 
@@ -425,7 +429,7 @@ def _connect(app: Any, source: LakeSource) -> None:
 def _content(view: View, colours: Palette) -> html.Div:
     """The strip, then the hours of the week."""
     files = html.Div(links(view, "gpus"), className="tools")
-    hours = section_panel(view, colours, hour_of_week(_hours(view), view.report))
+    hours = section_panel(view, colours, hour_of_week(_hours(view), view.part.summary.totals, view.zone))
     annotations = annotations_panel(view, *_annotations(view), abouts(view) if view.reader.may(PLANNER) else ())
     panels = [html.Div(film_strip(view, colours), id=_STRIP, className="wide"), annotations, hours]
     return html.Div([files, html.Div([each for each in panels if each is not None], className="panels")])

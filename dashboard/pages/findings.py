@@ -81,7 +81,7 @@ def _cells(view: View, finding: Finding) -> dict[str, Cell | str | Quantity]:
     holder = plain(finding.holder) if finding.holder else tr(finding.without_holder)
     count = sum(each.kind == "notify" for each in view.report.review.actions.get(finding.finding_id, ()))
     return {
-        "finding": heading(finding, view.report),
+        "finding": heading(finding, view.report.review),
         "holder": holder,
         "team": plain(finding.team or ""),
         "host": plain(finding.host),
@@ -93,10 +93,10 @@ def _cells(view: View, finding: Finding) -> dict[str, Cell | str | Quantity]:
             Day(finding.since_ms),
             from_ms(finding.since_ms).astimezone(view.zone).date().isoformat(),
         ),
-        "told": Cell(count, notified(view.report, finding)),
+        "told": Cell(count, notified(view.report.review, finding)),
         "command": plain(finding.next_command, 4000) or ENDED,
         "rule": finding.rule,
-        "rule_means": heading(finding, view.report),
+        "rule_means": heading(finding, view.report.review),
         "confidence_means": CONFIDENCE[finding.confidence.grade].meaning,
         "status_means": STATUSES[finding.status].meaning,
         "finding_id": finding.finding_id,
@@ -134,7 +134,9 @@ def _several(view: View, chosen: Sequence[Finding]) -> list[Any]:
         part=Number(sums.gpus_to_take),
         asked=Number(sums.gpus_to_ask),
     )
-    lines = [html.Li([html.Code(each.finding_id), " ", heading(each, view.report)]) for each in chosen[:_MOST_NAMED]]
+    lines = [
+        html.Li([html.Code(each.finding_id), " ", heading(each, view.report.review)]) for each in chosen[:_MOST_NAMED]
+    ]
     rest = len(chosen) - len(lines)
     more = tr_many("and {number} more finding", "and {number} more findings", rest)
     return [
@@ -149,7 +151,7 @@ def _one(view: View, finding: Finding) -> list[Any]:
     notes = finding.notes[: len(finding.notes) - len(actions)]
     label = tr("next command")
     return [
-        html.H3([heading(finding, view.report), " ", html.Span(finding.finding_id, className="id")]),
+        html.H3([heading(finding, view.report.review), " ", html.Span(finding.finding_id, className="id")]),
         facts_list(_facts(view, finding)),
         html.Div(
             [
@@ -187,7 +189,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
         (tr("energy"), energy if finding.energy_kwh is None else tr("{kwh} kWh", kwh=energy)),
         (tr("since"), words.moment(finding.since_ms)),
         (tr("status"), view.translate(finding.status)),
-        (tr("user notified"), notified(view.report, finding)),
+        (tr("user notified"), notified(view.report.review, finding)),
         (tr("category"), CATEGORY_NAMES[finding.category]),
         (tr("rule"), finding.rule),
         (label_of_wanted(finding), gpu_links(view, finding.reclaimable_gpus)),
@@ -199,7 +201,7 @@ _GRID, _CHOSEN = "findings-grid", "findings-chosen"
 
 
 def _words(view: View) -> str:
-    found, report = totals(view.report.findings), view.report
+    found, report = totals(view.report.review.shown), view.report
     first = (
         tr_many(
             "{number} finding about {gpus}", "{number} findings about {gpus}", found.findings,
@@ -208,11 +210,11 @@ def _words(view: View) -> str:
         if found.findings
         else tr("No findings: no rule that has enough history found anything in this window.")
     )  # fmt: skip
-    given = view.recommendations.reclaimable
+    given = view.report.recommendations.reclaimable
     hidden = len(report.review.suppressed)
     return SentenceList(
         [
-            with_waiting(report, first),
+            with_waiting(report.review, first),
             *([tr_many("{number} suppressed", "{number} suppressed", hidden)] if hidden else []),
             *([give_back_sentence(given)] if given is not None else []),
         ]

@@ -11,7 +11,6 @@ from dash.development.base_component import Component
 
 from analytics.language.language import Language
 from analytics.language.sentences import tr
-from analytics.report.model import Report
 from analytics.tables.palette import Palette
 from analytics.tables.table import Table
 from dashboard.access.people import VIEWER
@@ -117,11 +116,6 @@ class PlacedSection:
             html.P(dcc.Link(words, href=path + search), className="onward") for path, words in self.onward(view).items()
         ]
         return section_panel(view, colours, section, table=self.table, first=self.first, after=after, wide=self.wide)
-
-
-def of_report(made_by: Callable[[Report], Table | None], **places: Any) -> PlacedSection:
-    """A section that the report has as well, or could have; `places` as in PlacedSection."""
-    return PlacedSection(lambda view: made_by(view.report), **places)
 
 
 def panels(view: View, colours: Palette, sections: Iterable[PlacedSection]) -> list[html.Section]:

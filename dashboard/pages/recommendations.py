@@ -196,7 +196,7 @@ def _hosts(view: View, each: Recommendation) -> list[str]:
 
 def _finding(view: View, finding: Finding, told: Confidence) -> list[Any]:
     """The finding, how sure it is, and which of its conditions do not hold, where these are not those of the decision, which are `told`."""
-    name = dcc.Link(heading(finding, view.report), href=address(view, "finding", finding.finding_id))
+    name = dcc.Link(heading(finding, view.report.review), href=address(view, "finding", finding.finding_id))
     grade = view.translate(tr(finding.confidence.grade))
     failed = [
         html.Li(view.translate(condition)) for condition in finding.confidence.failed if finding.confidence != told
@@ -404,7 +404,7 @@ def _connect_looking(app: Any, source: LakeSource) -> None:
         view = view_of(source, search)
         if isinstance(view, Problem):
             return [[html.P(problem_line(source, search, view), className="hint", role="alert")], True]
-        found, wanted = view.recommendations, str(chosen or "")
+        found, wanted = view.report.recommendations, str(chosen or "")
         return [in_words(detail(view, found, wanted), view.language), not _leading(found, wanted)]
 
 
@@ -416,7 +416,7 @@ def _connect_reserve(app: Any, source: LakeSource) -> None:
     )  # fmt: skip
     def slide(place: Any, search: str | None, scheme: str | None) -> Any:
         view = view_of(source, search)
-        given = None if isinstance(view, Problem) else view.recommendations.reclaimable
+        given = None if isinstance(view, Problem) else view.report.recommendations.reclaimable
         if isinstance(view, Problem) or given is None or place not in range(len(MARGINS)):
             return [no_update] * 2
         section = reserve_by_pool(given, MARGINS[place])
@@ -425,7 +425,7 @@ def _connect_reserve(app: Any, source: LakeSource) -> None:
 
 def _after_action(view: View, colours: Palette, chosen: Any, tried: Any) -> list[Any]:
     """The decisions in all places of the page: after an action none of them may show what was before."""
-    found = view.recommendations
+    found = view.report.recommendations
     group = view.query.group if view.query.group in GROUPS else ""
     place = tried if tried in range(len(MARGINS)) else MARGINS.index(MARGIN)
     return [
@@ -439,7 +439,7 @@ def _after_action(view: View, colours: Palette, chosen: Any, tried: Any) -> list
 
 
 def _content(view: View, colours: Palette) -> html.Div:
-    found = view.recommendations
+    found = view.report.recommendations
     place, wanted = MARGINS.index(asked_margin(view.query.reserve)), view.query.recommendation
     is_known = any(each.recommendation_id == wanted for each in found.listed)
     return html.Div(
@@ -481,7 +481,7 @@ def _connect(app: Any, source: LakeSource) -> None:
         source,
         _PREFIX,
         chosen=[State(_CHOSEN, "data"), State(_TRIED, "data")],
-        ids=lambda view, chosen: _leading(view.recommendations, str(chosen or "")),
+        ids=lambda view, chosen: _leading(view.report.recommendations, str(chosen or "")),
         outputs=[
             Output(_GRID, "rowData"),
             Output(_DETAIL, "children", allow_duplicate=True),

@@ -8,6 +8,7 @@ from dash import dcc, html
 
 from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
+from analytics.ledger.summary import totals_by
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.queue_waits import GROUPS, Waits
 from analytics.plan.reallocation import Reallocation
@@ -15,17 +16,15 @@ from analytics.report.compare import compare, days_against, window_against
 from analytics.tables.card_fit import card_fit
 from analytics.tables.compare import comparison, pool_comparison
 from analytics.tables.coverage import (
+    coverage_by,
     coverage_by_day,
-    coverage_by_host,
-    coverage_by_model,
-    coverage_by_pool,
     silent_hosts,
 )
 from analytics.tables.days import days
 from analytics.tables.demand import demand_curve
 from analytics.tables.gangs import gang_staircase
 from analytics.tables.give_back import give_back
-from analytics.tables.goals import goals_now
+from analytics.tables.goals import goals
 from analytics.tables.idle import idle
 from analytics.tables.method import data_quality, first_remarks
 from analytics.tables.moves import moves
@@ -33,9 +32,9 @@ from analytics.tables.off_peak import off_peak
 from analytics.tables.packings import packed_cards, packing_list
 from analytics.tables.palette import Palette
 from analytics.tables.plan_allocation import owner_table, starving_table
-from analytics.tables.plan_defrag import fragments_on_page, moves_on_page, room_on_page
+from analytics.tables.plan_defrag import fragmentation_table, moves_table, room_for_jobs
 from analytics.tables.plan_endings import endings_table
-from analytics.tables.plan_forecast import orders_ahead
+from analytics.tables.plan_forecast import order_dates
 from analytics.tables.plan_old_cards import old_cards_on_page, tokens_on_page
 from analytics.tables.plan_queue import goodput_table, idle_while_waiting, wait_causes, wait_table
 from analytics.tables.plan_reallocation import balance_table, cannot_propose, left_table, proposal_table, unserved_table
@@ -48,7 +47,7 @@ from analytics.tables.weeks import quarter
 from analytics.tables.wording import headline
 from dashboard.actions import annotations_about, annotations_in_sight
 from dashboard.error_panels import error_line
-from dashboard.pages.page import Page, PlacedSection, TablesPage, all_findings, of_report, panels
+from dashboard.pages.page import Page, PlacedSection, TablesPage, all_findings, panels
 from dashboard.render.panel import section_panel
 from dashboard.render.tiles import tiles
 from dashboard.times import day_fields, days_of
@@ -58,7 +57,7 @@ from fallow.errors import ConfigError
 
 
 def _first_decisions(view: View) -> dict[str, str]:
-    found, findings = view.recommendations, len(view.report.findings)
+    found, findings = view.report.recommendations, len(view.report.review.shown)
     decisions = tr_many(
         "{number} decision with its evidence",
         "All {number} decisions with their evidence",
@@ -76,14 +75,14 @@ def _quality_link(view: View) -> dict[str, str]:
     return {"/quality": tr("The quality of the data")} if view.report.quality else {}
 
 
-_FIRST = PlacedSection(lambda view: first_recommendations(view.recommendations), onward=_first_decisions)
+_FIRST = PlacedSection(lambda view: first_recommendations(view.report.recommendations), onward=_first_decisions)
 _OVERVIEW = (
-    of_report(waterfall),
-    PlacedSection(lambda view: days(view.report, annotations_in_sight(view))),
-    PlacedSection(lambda view: quarter(view, annotations_about(view))),
-    of_report(idle),
-    PlacedSection(goals_now),
-    of_report(first_remarks, onward=_quality_link),
+    PlacedSection(lambda view: waterfall(view.report.ledger)),
+    PlacedSection(lambda view: days(view.report.breakdown, annotations_in_sight(view))),
+    PlacedSection(lambda view: quarter(view.report.quarter, annotations_about(view))),
+    PlacedSection(lambda view: idle(view.report.ledger)),
+    PlacedSection(lambda view: goals(view.report.quarter)),
+    PlacedSection(lambda view: first_remarks(view.report.quality), onward=_quality_link),
 )
 
 
@@ -91,7 +90,7 @@ def _overview(view: View, colours: Palette) -> html.Div:
     """Headline and the first decisions, then tiles and charts."""
     return html.Div(
         [
-            html.P(headline(view.report), className="headline"),
+            html.P(headline(view.report.heading, view.report.ledger), className="headline"),
             html.Div(_FIRST.panel(view, colours), className="panels"),
             tiles(view, colours),
             html.Div(panels(view, colours, _OVERVIEW), className="panels"),
@@ -106,12 +105,16 @@ RIGHT_SIZE = Page(
     tr("Right-size"),
     TablesPage(
         (
-            of_report(packing_list),
-            of_report(packed_cards, first=20),
-            PlacedSection(card_fit),
-            of_report(moves, onward=all_findings),
-            PlacedSection(old_cards_on_page),
-            PlacedSection(tokens_on_page),
+            PlacedSection(
+                lambda view: packing_list(view.report.recommendations, for_people=view.report.scope.is_personal)
+            ),
+            PlacedSection(lambda view: packed_cards(view.report.recommendations.sizing.packings), first=20),
+            PlacedSection(lambda view: card_fit(view.report)),
+            PlacedSection(
+                lambda view: moves(view.report.recommendations, view.report.review.shown), onward=all_findings
+            ),
+            PlacedSection(lambda view: old_cards_on_page(view.report)),
+            PlacedSection(lambda view: tokens_on_page(view.report)),
         ),
         export="works",
     ),
@@ -120,24 +123,31 @@ RIGHT_SIZE = Page(
 
 def _give_back(view: View) -> Table | None:
     """The one number of what can be given back; None for people, who have no pools."""
-    given = view.recommendations.reclaimable
+    given = view.report.recommendations.reclaimable
     return None if given is None else give_back(given)
 
+
+_DRAWN = 6
+"""Pools whose forecast the page draws."""
 
 CAPACITY = Page(
     "/capacity",
     tr("Capacity"),
     TablesPage(
         (
-            PlacedSection(goals_now),
-            PlacedSection(demand_curve, wide=True),
+            PlacedSection(lambda view: goals(view.report.quarter)),
+            PlacedSection(lambda view: demand_curve(view.report), wide=True),
             PlacedSection(_give_back, table="below", wide=True),
-            PlacedSection(orders_ahead, table="below", wide=True),
-            PlacedSection(gang_staircase, table="beside"),
-            PlacedSection(room_on_page, wide=True),
-            PlacedSection(moves_on_page, table="below", wide=True),
-            PlacedSection(fragments_on_page),
-            of_report(off_peak, wide=True),
+            PlacedSection(lambda view: order_dates(view.report.outlooks, _DRAWN), table="below", wide=True),
+            PlacedSection(lambda view: gang_staircase(view.report.gangs, view.part.summary.totals), table="beside"),
+            PlacedSection(lambda view: room_for_jobs(view.report.rooms), wide=True),
+            PlacedSection(
+                lambda view: moves_table(view.report.rooms, view.report.money.costs.currency), table="below", wide=True
+            ),
+            PlacedSection(lambda view: fragmentation_table(view.report.rooms)),
+            PlacedSection(
+                lambda view: off_peak(view.report.off_peak, view.report.heading, view.report.ledger), wide=True
+            ),
         ),
         for_people=tr("Capacity is that of GPUs, whoever has them: choose all teams, and a pool or a model."),
     ),
@@ -222,7 +232,10 @@ _CHOICES = {"before": tr("the time just before"), "13w": tr("the same days 13 we
 
 def _compare(view: View, colours: Palette) -> html.Div:
     """The choices, then both windows figure by figure and pool by pool; what is compared with is the address's `against`."""
-    now, chosen = Window(view.report.seen.since_ms, view.report.seen.until_ms), view.query.against or "before"
+    now, chosen = (
+        Window(view.report.ledger.seen.since_ms, view.report.ledger.seen.until_ms),
+        view.query.against or "before",
+    )
     other = window_against(now, chosen, view.zone)
     found = compare(view.whole, view.report.scope, now, other)
     tables = [
@@ -260,9 +273,16 @@ def _compared_with(view: View, chosen: str, other: Window) -> html.Div:
 
 COMPARE = Page("/compare", tr("Compare"), _compare)
 
-_QUALITY = (of_report(data_quality), of_report(point_samples), of_report(silent_hosts))
-_COVERAGE = tuple(
-    PlacedSection(made_by) for made_by in (coverage_by_day, coverage_by_pool, coverage_by_model, coverage_by_host)
+_QUALITY = (
+    PlacedSection(lambda view: data_quality(view.report.quality)),
+    PlacedSection(lambda view: point_samples(view.report.ledger)),
+    PlacedSection(lambda view: silent_hosts(view.report.ledger.seen)),
+)
+_COVERAGE = (
+    PlacedSection(lambda view: coverage_by_day(view.report.breakdown.by["day"])),
+    PlacedSection(lambda view: coverage_by("pool", view.report.breakdown.by["pool"])),
+    PlacedSection(lambda view: coverage_by("model", view.report.breakdown.by["model"])),
+    PlacedSection(lambda view: coverage_by("host", totals_by(view.part.inside.stretches, "host"))),
 )
 
 
@@ -271,12 +291,12 @@ def _quality(view: View, colours: Palette) -> html.Div:
     if view.report.scope.is_personal:
         sentence = tr("The quality of the data is not shown for a single team: it names hosts and people of others.")
         return html.Div(html.P(sentence, className="headline"))
-    seen = view.report.seen
+    seen = view.report.ledger.seen
     observed = tr(
         "{share} of the GPU time of this window was observed, over {gpus} GPUs. The rest counts in no share: {unknown} GPU-hours are unknown, {outside} before a host's first row or after its last.",
         share=Share(seen.share),
         gpus=Number(seen.gpus),
-        unknown=GpuHours(view.report.summary.totals.state_ms["unknown"]),
+        unknown=GpuHours(view.report.ledger.summary.totals.state_ms["unknown"]),
         outside=GpuHours(seen.outside_ms),
     )
     # days are many and pools few: in two columns of their own no card has to be as tall as its neighbour

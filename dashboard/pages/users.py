@@ -18,7 +18,7 @@ from analytics.tables.palette import Palette
 from analytics.tables.people import efficiency, teams, users
 from analytics.tables.quotas import quotas
 from analytics.tables.table import Table
-from dashboard.pages.page import Page, PlacedSection, TablesPage, of_report
+from dashboard.pages.page import Page, PlacedSection, TablesPage
 from dashboard.render.panel import section_panel
 from dashboard.render.tables import address, facts_list
 from dashboard.view import View
@@ -28,11 +28,16 @@ _FIRST = 20
 
 def _teams(view: View) -> Table | None:
     """None where one was chosen."""
-    return teams(view.report) if view.report.scope.team is None else None
+    return teams(view.report.people) if view.report.scope.team is None else None
 
 
 _EVERYBODY = TablesPage(
-    (PlacedSection(_teams), PlacedSection(quotas), of_report(users, first=_FIRST)), export="holders"
+    (
+        PlacedSection(_teams),
+        PlacedSection(lambda view: quotas(view.report)),
+        PlacedSection(lambda view: users(view.report.people), first=_FIRST),
+    ),
+    export="holders",
 )
 
 
@@ -56,14 +61,14 @@ def _no_quotas(view: View) -> list[html.P]:
 
 def _one_holder(view: View, colours: Palette, name: str) -> list[Any]:
     """The panels about one holder, as far as the view's scope has them."""
-    person = next((each for each in view.report.holders if each.name == name), None)
+    person = next((each for each in view.report.people.holders if each.name == name), None)
     if person is None:
         said = tr("{name} was given nothing in this window, or nothing that you can see here.", name=plain(name))
         return [html.P(said, className="headline")]
     link = dcc.Link(tr("All findings"), href="/findings" + view.query.on_every_page.but(holder=name).search)
     return [
         _facts(view, person),
-        section_panel(view, colours, jobs_of_user(view, name)),
+        section_panel(view, colours, jobs_of_user(view.report, name)),
         section_panel(view, colours, findings_about_user(view.report, name), after=[link]),
     ]
 
@@ -87,7 +92,9 @@ def _facts(view: View, person: UserFigures) -> html.Dl:
     quota = view.whole.money.owners.owner("user", person.label)
     if quota is not None and quota.quota_gpus is not None and view.report.scope.of_gpus.is_all:
         own = view.whole.narrowed(view.part.inside, Scope(holder=person.label)).stretches
-        use = against_quota(own, quota.quota_gpus, view.report.summary.since_ms, view.report.summary.until_ms)
+        use = against_quota(
+            own, quota.quota_gpus, view.report.ledger.summary.since_ms, view.report.ledger.summary.until_ms
+        )
         said = tr("{quota} GPUs at once; most {most}", quota=Number(use.quota_gpus), most=Number(use.most, 1))
         shown[tr("quota")] = said
     return facts_list(shown.items())

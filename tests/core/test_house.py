@@ -77,17 +77,15 @@ def test_sets_of_states_stand_in_one_module() -> None:
 
 
 AROUND = {
-    "analytics/report/model.py": "makes the parts, by `narrowed`",
+    "analytics/report/model.py": "narrows for the parts, by `narrowed`",
+    "analytics/report/report.py": "makes the parts, each of what its reader may see",
     "analytics/report/part_tables.py": "the one way past a part, which narrows what it gives",
     "analytics/report/coverage.py": "narrows what it fills in, by the function that it is given",
     "analytics/tables/card_fit.py": "the workloads of rows of the part, and the cards of the fleet, which everybody may know",
-    "analytics/tables/plan_defrag.py": "the room in pools, and nothing for people",
-    "analytics/tables/plan_forecast.py": "what pools need, and nothing for people",
     "analytics/tables/plan_old_cards.py": "the works and servers of rows of the part, and the cards of the fleet, which everybody may know",
     "analytics/tables/report_columns.py": "how long rules wait for data, which is the same for everybody",
     "analytics/tables/wording.py": "how long rules wait for data, which is the same for everybody",
     "dashboard/pages/purchase.py": "the need of pools and what serves it, and nothing for people",
-    "dashboard/view.py": "the window's span, and the decisions for admins, who see everything",
 }
 """Who may read the ledger of everybody around what a reader may see, in a report, a section or on a page."""
 

@@ -32,7 +32,7 @@ __all__ = ["audited"]
 
 
 def marked(held: Held, text: str, scope: str = "all", name: str | None = None, hours: float = 1.0) -> str:
-    since_ms = held.pages().view().report.summary.since_ms
+    since_ms = held.pages().view().report.ledger.summary.since_ms
     at_ms = since_ms + int(hours * HOUR_MS)
     added = add_annotation(held.lake, text, Actor("ann"), at_ms=at_ms, now_ms=at_ms, scope=scope, name=name)
     return added.annotation_id
@@ -91,13 +91,13 @@ def test_a_mark_stands_at_its_moment_in_film_and_days(held: Held) -> None:
     figure = one(page, GRAPH).figure
     assert [shape.x0 for shape in figure.layout.shapes] == [view.annotations[0].at_ms]
     assert "<b>maintenance</b> (ann)" in text_of(page)
-    section = days(view.report, annotations_in_sight(view))
+    section = days(view.report.breakdown, annotations_in_sight(view))
     (bar,) = section.chart.annotations  # type: ignore[union-attr]
-    start_ms = list(view.report.hours)[bar]
+    start_ms = list(view.report.breakdown.hours)[bar]
     assert start_ms <= view.annotations[0].at_ms < start_ms + HOUR_MS
     assert len(section.lines) == 1
-    assert days(view.report).lines == ()
-    trend = quarter(view, annotations_about(view))
+    assert days(view.report.breakdown).lines == ()
+    trend = quarter(view.report.quarter, annotations_about(view))
     assert (trend.chart.annotations, len(trend.lines)) == ((13,), 1)  # type: ignore[union-attr]
     drawn, _ = chart_figure(view, LIGHT, trend.chart)  # type: ignore[arg-type]
     assert [shape.x0 for shape in drawn.layout.shapes] == [drawn.layout.xaxis.categoryarray[13]]
@@ -130,7 +130,9 @@ def test_a_person_who_is_called_as_the_pages_call_strangers_is_recorded_and_show
     names = {PERSON: "everybody", ANONYMOUS: "everybody (without a sign-in)"}
     for kind in names:
         view = held.pages(Reader("everybody", PLANNER, kind=kind)).view()
-        annotate(view, f"by {kind}", from_ms(view.report.summary.since_ms + HOUR_MS).isoformat(), ("all", None), 1)
+        annotate(
+            view, f"by {kind}", from_ms(view.report.ledger.summary.since_ms + HOUR_MS).isoformat(), ("all", None), 1
+        )
     assert {each.text: each.by for each in load_annotations(held.lake)} == {
         f"by {kind}": name for kind, name in names.items()
     }

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 
 from analytics.capacity.off_peak import OffPeak
-from analytics.report.figures import SurplusInterval
 from analytics.tables.demand import gpus_by_hour
-from analytics.tables.gangs import gangs_of
 from analytics.tables.off_peak import off_peak
 from analytics.tables.palette import LIGHT
-from analytics.tables.surplus import surplus
 from dashboard.app import build_app
 from dashboard.render.panel import section_panel
 from dashboard.source import LakeSource
@@ -54,12 +50,12 @@ def test_when_to_order_is_said_of_each_pool_of_the_scope(planned: Planned) -> No
 
 @pytest.mark.long
 def test_demand_is_bounded_by_what_there_is(planned: Planned) -> None:
-    hours = gpus_by_hour(planned.view(WEEK))
+    hours = gpus_by_hour(planned.view(WEEK).report)
     assert hours.height == 7 * 24
     assert (hours["working"] <= hours["allocated"]).all()
     assert (hours["allocated_or_unknown"] <= hours["there"]).all()
-    train = gpus_by_hour(planned.view(WEEK + "&pool=train"))
-    others = [gpus_by_hour(planned.view(f"{WEEK}&pool={pool}")) for pool in planned.view(WEEK).names["pool"]]
+    train = gpus_by_hour(planned.view(WEEK + "&pool=train").report)
+    others = [gpus_by_hour(planned.view(f"{WEEK}&pool={pool}").report) for pool in planned.view(WEEK).names["pool"]]
     assert max(train["there"]) < max(hours["there"]) == sum(max(each["there"]) for each in others)
 
 
@@ -72,7 +68,7 @@ def test_the_curve_falls_over_all_hours(planned: Planned) -> None:
 
 
 def test_gangs_are_those_of_the_ledger(planned: Planned) -> None:
-    gangs = gangs_of(planned.view(WEEK))
+    gangs = planned.view(WEEK).report.gangs
     rows = table(page(planned.client(), "/capacity", WEEK), "gangs-title")[1:]
     assert [row[0] for row in rows] == [str(each.size) for each in gangs]
     assert [each.start_share for each in gangs] == sorted((each.start_share or 0 for each in gangs), reverse=True)
@@ -100,7 +96,7 @@ def test_shares_are_written_as_in_the_table(planned: Planned, lang: str, sign: s
 def test_what_the_off_peak_chart_leaves_out_is_said(planned: Planned) -> None:
     view = planned.view(WEEK)
     found = tuple(OffPeak(f"pool{number}", 5, 7, 30, 2, 4) for number in range(6))
-    shown = drawn(view, off_peak(replace(view.report, off_peak=found)))
+    shown = drawn(view, off_peak(found, view.report.heading, view.report.ledger))
     assert [len(trace["z"]) for trace in figure(shown, "off-peak-chart")["data"]] == [7] * 4
     assert {row[0] for row in table(shown, "off-peak-title")[1:]} == {f"pool{number}" for number in range(6)}
     assert "Hours left blank" in words(shown)
@@ -113,22 +109,6 @@ def test_people_have_no_capacity(planned: Planned) -> None:
     assert not [each for each in components(shown) if each["type"] == "Graph"]
     own = page(planned.client(LANGUAGE), "/capacity", WEEK)
     assert "Capacity is that of GPUs" in words(own)
-
-
-def test_the_mark_is_the_point_and_reaches_from_low_to_high(planned: Planned) -> None:
-    """Other than those of the simulation's week, whose points are their highs."""
-    view = planned.view(WEEK)
-    wide = SurplusInterval("train", "<b>X</b>", 12.0, 1, 3, 7, {1: 3, 2: 2, 4: 0, 8: 0}, 21.0, None)
-    panel = drawn(view, surplus(replace(view.report, reclaimable=(wide,))), table="below")
-    whole, interval, mark = figure(panel, "surplus-chart")["data"]
-    assert (whole["x"], mark["x"], mark["hovertext"]) == ([12.0], [3], ["3 [1, 7]"])
-    assert (interval["base"], interval["x"]) == ([1], [6])
-    [note] = figure(panel, "surplus-chart")["layout"]["annotations"]
-    assert note["text"] == "train, &lt;b&gt;X&lt;/b&gt;  <b>3 [1, 7]</b>"
-    assert table(panel, "surplus-title")[1] == [
-        "train", "<b>X</b>", "12", "1", "3", "7", "3", "2", "0", "0", "not known"
-    ]  # fmt: skip
-    assert "3 GPUs of train can go with the reserve kept (next week, without one: 1 to 7)." in words(panel)
 
 
 def test_free_gpus_that_lie_apart_start_no_gang(lake: Lake) -> None:

@@ -18,6 +18,7 @@ from fallow.cli import main
 from fallow.clock import from_ms
 from fallow.schema import STATES
 from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held
+from tests.report.html.reports import changed
 
 if TYPE_CHECKING:
     from dashboard.access.people import Reader
@@ -132,7 +133,7 @@ def test_texts_alone_get_an_apostrophe() -> None:
 
 def test_an_empty_table_keeps_its_columns_and_their_types(held: Held) -> None:
     view = held.pages().view()
-    nothing = replace(view, report=replace(view.report, review=replace(view.report.review, findings=())))
+    nothing = replace(view, report=changed(view.report, review=replace(view.report.review, findings=())))
     table = EXPORTS["findings"](nothing)
     assert table.height == 0
     assert table.schema == EXPORTS["findings"](view).schema

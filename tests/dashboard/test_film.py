@@ -84,7 +84,7 @@ def test_zooming_in_makes_finer_frames_of_less_time(teams: Teams) -> None:
 def test_a_zoom_that_leaves_nothing_shows_the_window(teams: Teams, start: str, end: str) -> None:
     view = teams.view("?span=all")
     zoomed = replace(view, query=view.query.but(start=start, end=end))
-    assert visible(zoomed) == (view.report.summary.since_ms, view.report.summary.until_ms)
+    assert visible(zoomed) == (view.report.ledger.summary.since_ms, view.report.ledger.summary.until_ms)
     assert not is_zoomed(zoomed)
 
 

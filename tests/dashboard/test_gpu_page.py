@@ -162,7 +162,7 @@ def test_who_had_it_is_the_ledger_s_time(teams: Teams) -> None:
 
 def test_findings_that_name_it_are_listed(teams: Teams) -> None:
     view = teams.view("?span=all")
-    finding = view.report.findings[0]
+    finding = view.report.review.shown[0]
     assert finding.sentence in text_of(content(teams, finding.gpus[0]))
 
 
@@ -185,7 +185,9 @@ def test_an_event_in_somebody_else_s_time_is_not_told(teams: Teams, fleet_lake: 
     everybody, hiro = teams.view("?span=all"), teams.view("?span=all", HIRO)
 
     def told(view: View, those: pl.DataFrame) -> list[int]:
-        return events_of(view, Subject(gpu, is_host=False, spans=those))["time"].to_list() if those.height else []
+        return (
+            events_of(view.report, Subject(gpu, is_host=False, spans=those))["time"].to_list() if those.height else []
+        )
 
     assert at_ms in told(everybody, spans)
     assert at_ms in told(hiro, spans.filter(then))
@@ -219,7 +221,7 @@ def test_the_processes_are_those_of_the_lists(teams: Teams, fleet_lake: Lake) ->
     lists = pl.concat([pl.read_parquet(file.url) for file in fleet_lake.files("process")]).filter(pl.col("gpu") == gpu)
     view = teams.view(f"?span=all&gpu={gpu}")
     found = processes_of(
-        view, Subject(gpu, is_host=False, spans=view.part.inside.stretches.filter(pl.col("gpu") == gpu))
+        view.report, Subject(gpu, is_host=False, spans=view.part.inside.stretches.filter(pl.col("gpu") == gpu))
     )
     wanted = lists.group_by("pid", "started").agg(
         pl.col("mem_used_bytes").max(), pl.col("user").last(), pl.col("time").min().dt.epoch("ms")
@@ -237,9 +239,9 @@ def test_a_team_is_told_of_its_own_processes_only(teams: Teams) -> None:
     gpu = shared_gpu(teams)
     view = teams.view(f"?span=all&gpu={gpu}", HIRO)
     own = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
-    found = processes_of(view, Subject(gpu, is_host=False, spans=own))
+    found = processes_of(view.report, Subject(gpu, is_host=False, spans=own))
     every = processes_of(
-        teams.view("?span=all"), Subject(gpu, is_host=False, spans=teams.spans().filter(pl.col("gpu") == gpu))
+        teams.view("?span=all").report, Subject(gpu, is_host=False, spans=teams.spans().filter(pl.col("gpu") == gpu))
     )
     assert 0 < found.height < every.height
     for row in found.iter_rows(named=True):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 
 from analytics.ledger.usage import stays
-from analytics.report.model import Report
 from analytics.tables.history import findings_naming
 from analytics.tables.palette import LIGHT
 from dashboard.pages.detail import HOST_PAGE, subject_named
@@ -17,6 +17,7 @@ from dashboard.render.strip import WORDS
 from dashboard.series import host_series
 from fallow.clock import HOUR_MS
 from tests.dashboard.teams import ADA, HIRO, Teams, links, one, parts, teams, text_of
+from tests.report.html.reports import changed
 
 if TYPE_CHECKING:
     from dashboard.access.people import Reader
@@ -117,13 +118,13 @@ def test_long_lists_are_folded(teams: Teams) -> None:
     assert f"and {given.height - 10} more" in text_of(folded)
 
 
-def test_of_many_findings_the_first_are_in_sight(teams: Teams, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_findings_the_first_are_in_sight(teams: Teams) -> None:
     view = teams.view("?span=all")
-    [finding, *_] = view.report.findings
+    [finding, *_] = view.report.review.shown
     subject = subject_named(view, "gpu", finding.gpus[0])
     assert subject is not None
-    monkeypatch.setattr(Report, "findings", (finding,) * 13)
-    panel = section_panel(view, LIGHT, findings_naming(view, subject), first=10)
+    many = changed(view.report, review=replace(view.report.review, findings=(finding,) * 13))
+    panel = section_panel(view, LIGHT, findings_naming(many, subject), first=10)
     first, rest = (each for each in parts(panel) if type(each).__name__ == "Table")
     assert [count_rows(first), count_rows(rest)] == [10, 3]
     folded = next(each for each in parts(panel) if type(each).__name__ == "Details")

@@ -235,7 +235,7 @@ def test_a_window_that_went_is_made_again_and_one_that_stayed_is_not(fleet_lake:
     used[0] = 0
     again = _views(source, windows)
     assert not {id(each.report) for each in first} & {id(each.report) for each in again}
-    assert [each.report.summary for each in again] == [each.report.summary for each in first]
+    assert [each.report.ledger.summary for each in again] == [each.report.ledger.summary for each in first]
 
 
 @pytest.fixture

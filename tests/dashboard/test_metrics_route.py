@@ -55,20 +55,20 @@ def collected(view: View, now_ms: int = 0) -> Found:
 
 def test_the_ledger_is_that_of_the_pages(view: View) -> None:
     found = collected(view, now_ms=view.as_of_ms + 90_000)
-    totals, accounts = view.report.summary.totals, view.report.money.accounts
+    totals, accounts = view.report.ledger.summary.totals, view.report.money.accounts
     assert only(found, "fallow_ledger_gpus") == totals.gpus == 10
     assert only(found, "fallow_ledger_gpu_hours") == pytest.approx(totals.total_ms / HOUR_MS)
     assert only(found, "fallow_ledger_gpu_hours", state="held") == totals.state_ms["held"] / HOUR_MS > 0
     assert accounts.total.paid_cents is not None
     assert only(found, "fallow_ledger_cost", currency="USD") == pytest.approx(accounts.total.paid_cents / 100)
-    assert only(found, "fallow_ledger_coverage_ratio") == view.report.summary.coverage
+    assert only(found, "fallow_ledger_coverage_ratio") == view.report.ledger.summary.coverage
     assert only(found, "fallow_data_age_seconds") == 90
     assert only(found, "fallow_data_end_timestamp_seconds") * 1000 == view.as_of_ms
     assert only(found, "fallow_data_stale") == 0
 
 
 def test_decisions_add_up_to_the_waste_and_to_what_they_save(view: View) -> None:
-    found, own = collected(view), view.recommendations
+    found, own = collected(view), view.report.recommendations
     assert only(found, "fallow_recommendations") == len(own.listed) > 3
     assert only(found, "fallow_recommendation_unconfirmed_gpu_hours") == pytest.approx(
         sum(each.unconfirmed_ms for each in own.listed) / HOUR_MS
@@ -104,7 +104,7 @@ def test_a_viewer_of_a_team_gets_that_team_only(held: Held) -> None:
 
 
 def test_a_fleet_of_many_pools_has_an_end_of_series(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = view.recommendations
+    own = view.report.recommendations
     assert own.reclaimable is not None
     pool, listed = own.reclaimable.pools[0], own.listed[0]
     many = replace(

@@ -104,10 +104,15 @@ def test_the_headline_is_the_ledgers(site: Site, asked: Question) -> None:
     )
 
 
+def waterfall_rows(told: Any) -> list[Any]:
+    """The steps, without what was paid."""
+    return list(told["tables"]["waterfall"]["rows"][1:])
+
+
 def figures(site: Site, asked: Question) -> dict[str, tuple[str, list[str]]]:
     """What each tile has to show: its large figure, and the lines below it."""
     told = site.told.report(asked)
-    spent, steps = Spent.of(told["ledger"]["gpu_hours"]), {each["state"]: each["amount"] for each in told["waterfall"]}
+    spent, steps = Spent.of(told["ledger"]["gpu_hours"]), {each["state"]: each["cost"] for each in waterfall_rows(told)}
     paid, seen = told["ledger"]["money"]["paid"], told["observed"]
 
     def tile(*states: str) -> tuple[str, list[str]]:
@@ -187,7 +192,7 @@ def test_the_waterfall_is_the_reports(site: Site, asked: Question) -> None:
     told = site.told.report(asked)
     spent = Spent.of(told["ledger"]["gpu_hours"])
     panel = site.shown("/", asked).panel("waterfall")
-    steps = [each for each in told["waterfall"] if each["gpu_hours"] or not asked.is_personal]
+    steps = [each for each in waterfall_rows(told) if each["gpu_hours"] or not asked.is_personal]
     left_ms, wanted = (
         spent.total_ms,
         [["paid", written(spent.total_ms), "", "", "", f"{told['ledger']['money']['paid']:,.2f}"]],
@@ -198,7 +203,7 @@ def test_the_waterfall_is_the_reports(site: Site, asked: Question) -> None:
         left = "" if each is steps[-1] else share(left_ms, spent.total_ms)
         observed = "" if each["state"] == "unknown" else share(own_ms, spent.observed_ms)
         wanted.append(
-            [each["state"], written(own_ms), share(own_ms, spent.total_ms), left, observed, f"{each['amount']:,.2f}"]
+            [each["state"], written(own_ms), share(own_ms, spent.total_ms), left, observed, f"{each['cost']:,.2f}"]
         )
     assert panel.rows() == wanted
     figure = panel.figure("waterfall-chart")
@@ -212,11 +217,11 @@ def test_the_waterfall_is_the_reports(site: Site, asked: Question) -> None:
         assert set(_FIGURE.findall(label)) <= set(_FIGURE.findall(" ".join(row))), label
     # each bar begins where the next one ends
     assert trace["base"] == pytest.approx([0.0, *(lengths[0] - sum(lengths[1 : at + 2]) for at in range(len(steps)))])
-    useful = next(each for each in told["waterfall"] if each["state"] == "active")
+    useful = next(each for each in waterfall_rows(told) if each["state"] == "active")
     assert panel.finding.startswith(f"{share(ms(useful['gpu_hours']), spent.total_ms)} of the GPU time was useful")
-    worst = max((each for each in told["waterfall"] if each["state"] in UNUSED), key=lambda each: each["amount"])
-    if worst["amount"]:
-        hours, cost = written(ms(worst["gpu_hours"])), money(worst["amount"], "USD")
+    worst = max((each for each in waterfall_rows(told) if each["state"] in UNUSED), key=lambda each: each["cost"])
+    if worst["cost"]:
+        hours, cost = written(ms(worst["gpu_hours"])), money(worst["cost"], "USD")
         assert panel.finding.endswith(f" Most waste: {_WASTE[worst['state']]}, {hours} GPU-hours, {cost}.")
 
 

@@ -54,7 +54,7 @@ def at_once(site: Site, asked: Question) -> pl.DataFrame:
     """The most GPUs at once in each hour, of the same ledger that the page has."""
     found = site.pages.source.look(Query.parse(asked.search()), Reader("root", ADMIN))
     assert isinstance(found, View)
-    return gpus_by_hour(found)
+    return gpus_by_hour(found.report)
 
 
 def reached(levels: Sequence[float], level: float) -> int:

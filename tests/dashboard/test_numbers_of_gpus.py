@@ -71,12 +71,12 @@ def test_the_data_page_counts_as_the_report_does(site: Site, asked: Question) ->
         f"The rest counts in no share: {told['ledger']['gpu_hours']['unknown']:,.1f} GPU-hours are unknown, "
         f"{seen['outside_gpu_hours']:,.1f} before a host's first row or after its last."
     )
-    count = len(told["data_quality"])
+    count = len(told["tables"]["data-quality"]["rows"])
     assert shown.panel("data-quality").finding == (
         f"{count} remark{'s' * (count != 1)}." if count else "Nothing to remark."
     )
     remarks = shown.panel("data-quality").text
-    assert all(each["sentence"] in remarks for each in told["data_quality"])
+    assert all(each["sentence"] in remarks for each in told["tables"]["data-quality"]["rows"])
     silent = shown.panel("silent").rows() if seen["silent"] else []
     assert [row[:3] for row in silent] == [
         [each["host"], str(each["gpus"]), moment(each["since"])] for each in seen["silent"]

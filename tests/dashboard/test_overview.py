@@ -22,6 +22,7 @@ from tests.dashboard.sites import Site, content, make_site
 from tests.in_process import run_in_process
 from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, samples
+from tests.report.html.reports import changed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +89,7 @@ def test_every_tile_says_that_it_is_over_the_window_and_how_it_changed(site: Sit
 
 def test_the_waterfall_goes_from_paid_to_useful(shown: Any, report: Any) -> None:
     trace = by_id(shown, "waterfall-chart")["figure"]["data"][0]
-    steps = report["waterfall"]
+    steps = report["tables"]["waterfall"]["rows"][1:]
     hours = [step["gpu_hours"] for step in steps]
     assert trace["x"] == pytest.approx([sum(hours), *hours])
     # each begins where the next one ends, and the last at nothing
@@ -111,9 +112,10 @@ def test_the_waterfall_goes_from_paid_to_useful(shown: Any, report: Any) -> None
 )
 def test_report_and_page_say_the_same_of_waste_and_of_none(site: Site, code: str, wasted: str, unwasted: str) -> None:
     view = site.view(f"{SEARCH}&lang={code}")
-    useful = tuple(replace(step, gpu_ms=step.gpu_ms * (step.state == "active")) for step in view.report.steps)
-    for report, expected in ((view.report, wasted), (replace(view.report, steps=useful), unwasted)):
-        said = view.language.translate(waterfall(report).headline)
+    useful = tuple(replace(step, gpu_ms=step.gpu_ms * (step.state == "active")) for step in view.report.ledger.steps)
+    unwasted_report = changed(view.report, ledger=replace(view.report.ledger, steps=useful))
+    for report, expected in ((view.report, wasted), (unwasted_report, unwasted)):
+        said = view.language.translate(waterfall(report.ledger).headline)
         assert expected.replace("\N{NO-BREAK SPACE}", " ") in said.replace("\N{NO-BREAK SPACE}", " ")
         assert said in words(content(OVERVIEW, replace(view, report=report)))
         assert escape(said) in page(report, view.language)
@@ -123,7 +125,7 @@ def test_report_and_page_say_the_same_of_waste_and_of_none(site: Site, code: str
 def test_the_states_over_time_add_up_by_hour_or_by_day(site: Site, search: str, bars: int) -> None:
     view = site.view(search)
     traces = by_id(content(OVERVIEW, view), "days-chart")["figure"]["data"]
-    totals = view.report.summary.totals
+    totals = view.report.ledger.summary.totals
     assert {len(trace["x"]) for trace in traces} == {bars}
     for trace in traces:
         assert sum(trace["y"]) == pytest.approx(totals.state_ms[trace["meta"]] / 3_600_000, abs=0.06)
@@ -132,7 +134,10 @@ def test_the_states_over_time_add_up_by_hour_or_by_day(site: Site, search: str, 
 
 def test_the_idle_bars_are_those_of_the_summary(site: Site, shown: Any) -> None:
     report = site.view(SEARCH).report
-    idle, held_ms = record(SUMMARY_COLUMNS, report.summary)["idle"], report.summary.totals.state_ms["held"]
+    idle, held_ms = (
+        record(SUMMARY_COLUMNS, report.ledger.summary)["idle"],
+        report.ledger.summary.totals.state_ms["held"],
+    )
     held, zero = by_id(shown, "idle-chart")["figure"]["data"]
     assert zero["x"] == [idle["share"], *idle["spells"].values()]  # type: ignore[index,call-overload]
     hours = [held_ms / 3_600_000, *report.review.sensitivity.values()]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.language.languages import language
-from analytics.report.model import Asked, Whole, edition_of
+from analytics.report.model import Asked, Whole
+from analytics.report.report import Report
 from analytics.scope import Scope
 from analytics.tables.packings import packed_cards, packing_list
 from analytics.window import load_window_ledger, open_inputs
@@ -17,7 +18,7 @@ from tests.findings.scenarios.situations import train
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
-    from analytics.report.model import Report
+    from analytics.tables.table import Table
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 def of_scope(whole: Whole, **scope: str) -> Report:
-    return edition_of(whole, Asked(scope=Scope(**scope)))
+    return Report(whole, Asked(scope=Scope(**scope)))
+
+
+def packings_of(report: Report) -> Table:
+    return packing_list(report.recommendations, for_people=report.scope.is_personal)
 
 
 @pytest.mark.parametrize(
@@ -49,10 +54,10 @@ def of_scope(whole: Whole, **scope: str) -> Report:
     ],
 )
 def test_the_planners_question_is_answered_in_one_sentence(whole: Whole, code: str, said: str) -> None:
-    section = packing_list(of_scope(whole))
+    section = packings_of(of_scope(whole))
     assert language(code).translate(section.headline) == said
     assert len(section.cells) == 1
-    cards = packed_cards(of_scope(whole))
+    cards = packed_cards(of_scope(whole).recommendations.sizing.packings)
     assert cards is not None
     assert len(cards.cells) == 8
 
@@ -60,14 +65,14 @@ def test_the_planners_question_is_answered_in_one_sentence(whole: Whole, code: s
 def test_people_see_packings_of_their_own_work_only(whole: Whole) -> None:
     """The one packing there is holds work of two teams: it is nobody's alone."""
     report = of_scope(whole, team="vision")
-    assert packing_list(report).rows == ()
-    assert packed_cards(report) is None
-    assert len(packing_list(of_scope(whole, pool="train")).rows) == 1
+    assert packings_of(report).rows == ()
+    assert packed_cards(report.recommendations.sizing.packings) is None
+    assert len(packings_of(of_scope(whole, pool="train")).rows) == 1
 
 
 def test_what_several_ways_would_save_is_counted_once(whole: Whole) -> None:
     report = of_scope(whole)
     paid_cents = report.money.accounts.total.paid_cents
-    assert report.right_sizing.saving is not None
+    assert report.recommendations.sizing.saving is not None
     assert paid_cents is not None
-    assert 0 < report.right_sizing.saving <= paid_cents / 100
+    assert 0 < report.recommendations.sizing.saving <= paid_cents / 100

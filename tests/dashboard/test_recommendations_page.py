@@ -125,7 +125,7 @@ def test_the_chosen_one_has_its_evidence_and_risk(planned: Planned) -> None:
 def test_a_team_sees_nothing_of_others(planned: Planned, told: dict[str, Any]) -> None:
     shown = page(planned.client(LANGUAGE), PATH, WEEK)
     everything = json.dumps(shown)
-    own = {each.name for each in planned.view(WEEK, LANGUAGE).report.holders}
+    own = {each.name for each in planned.view(WEEK, LANGUAGE).report.people.holders}
     others = {each["holder"] for each in told["recommendations"] if each["holder"]} - own
     assert others
     assert not [name for name in others if f'"{name}"' in everything or f" {name} " in everything]

@@ -47,8 +47,10 @@ def points(shown: Any) -> int:
 
 def test_works_of_a_finding_are_its_gpu_hours(planned: Planned) -> None:
     view = planned.view(WEEK)
-    works = workload_sizes(view)
-    named = [each for each in view.report.findings if each.rule in ("memory_oversized", "compute_oversized", "mig_fit")]
+    works = workload_sizes(view.report)
+    named = [
+        each for each in view.report.review.shown if each.rule in ("memory_oversized", "compute_oversized", "mig_fit")
+    ]
     assert named
     for finding in named:
         own = works.filter(
@@ -68,7 +70,7 @@ def test_works_of_a_finding_are_its_gpu_hours(planned: Planned) -> None:
 
 def test_kinds_differ_in_shape(planned: Planned) -> None:
     view = planned.view(WEEK)
-    kinds = set(workload_sizes(view)["kind"])
+    kinds = set(workload_sizes(view.report)["kind"])
     assert KEEPS in kinds
     assert kinds & set(LESS)
     shown = page(planned.client(), "/right-size", WEEK)
@@ -82,7 +84,7 @@ def test_kinds_differ_in_shape(planned: Planned) -> None:
 
 def works_drawn(planned: Planned) -> list[str]:
     """The kinds of the works that can be drawn."""
-    works = workload_sizes(planned.view(WEEK))
+    works = workload_sizes(planned.view(WEEK).report)
     known = pl.col("peak_bytes").is_not_null() & (pl.col("sm_pct").is_not_null() | pl.col("util_pct").is_not_null())
     return works.filter(known)["kind"].to_list()
 
@@ -93,13 +95,13 @@ def test_those_for_which_less_would_do_are_drawn_before_all_others(
     less = sum(each in LESS for each in works_drawn(planned))
     monkeypatch.setattr("analytics.tables.card_fit._DRAWN", less)
     view = planned.view(WEEK)
-    tree = json.loads(json.dumps(section_panel(view, LIGHT, card_fit(view)), cls=PlotlyJSONEncoder))
+    tree = json.loads(json.dumps(section_panel(view, LIGHT, card_fit(view.report)), cls=PlotlyJSONEncoder))
     assert points(tree) == less > 0
     assert {trace["marker"]["color"] for trace in figure(tree)["data"]} == {LIGHT.state["held"]}
 
 
 def test_every_known_work_is_drawn_once(planned: Planned) -> None:
-    works = workload_sizes(planned.view(WEEK))
+    works = workload_sizes(planned.view(WEEK).report)
     known = works.filter(
         pl.col("peak_bytes").is_not_null() & (pl.col("sm_pct").is_not_null() | pl.col("util_pct").is_not_null())
     )
@@ -126,16 +128,16 @@ def test_the_figure_keeps_its_budget(planned: Planned) -> None:
 
 
 def test_cards_of_about_the_same_memory_are_one_line(planned: Planned) -> None:
-    sizes = [size for size, _ in card_sizes(planned.view(WEEK))]
+    sizes = [size for size, _ in card_sizes(planned.view(WEEK).whole.context)]
     assert sizes == sorted(sizes)
     assert all(high > 1.04 * low for low, high in itertools.pairwise(sizes))
 
 
 def test_savings_are_those_of_the_findings(planned: Planned) -> None:
     view = planned.view(WEEK)
-    section = moves(view.report)
+    section = moves(view.report.recommendations, view.report.review.shown)
     text = f"{section.headline} {' '.join(str(cell) for row in section.cells for cell in row)}"
-    found = [each for each in view.report.findings if each.category == "right_size"]
+    found = [each for each in view.report.review.shown if each.category == "right_size"]
     assert f"{len(found)} finding" in text
     for each in found:
         saving = each.evidence.numbers.get("saving")
@@ -146,7 +148,7 @@ def test_savings_are_those_of_the_findings(planned: Planned) -> None:
 def test_a_team_reader_has_their_own_works_only(planned: Planned) -> None:
     view = planned.view(WEEK, LANGUAGE)
     mine = {owner.name for owner in view.whole.money.owners.by_name.values() if owner.team == "language"}
-    shown = set(workload_sizes(view)["holder"])
+    shown = set(workload_sizes(view.report)["holder"])
     assert shown
     assert shown <= mine
     export = planned.client(LANGUAGE).get("/export/works.csv" + WEEK + "&team=vision")
@@ -155,11 +157,11 @@ def test_a_team_reader_has_their_own_works_only(planned: Planned) -> None:
 
 def test_the_queue_for_old_cards_is_of_the_readers_own_work(planned: Planned) -> None:
     every, own = planned.view(WEEK), planned.view(WEEK, LANGUAGE)
-    queue, mine = old_cards_on_page(every), old_cards_on_page(own)
+    queue, mine = old_cards_on_page(every.report), old_cards_on_page(own.report)
     assert queue is not None
     assert mine is not None
     holders = {str(row[0]) for row in queue.cells}
-    assert {str(row[0]) for row in mine.cells} == holders & set(workload_sizes(own)["holder"])
+    assert {str(row[0]) for row in mine.cells} == holders & set(workload_sizes(own.report)["holder"])
     assert "which stood unused" in str(queue.headline)
     assert "unused" not in str(mine.headline)
 
@@ -186,7 +188,7 @@ def test_what_several_hold_is_nobodys_work(lake: Lake) -> None:
     source = LakeSource(lambda: inputs_of(lake))
     view = source.look(Query(), Reader("reader", VIEWER))
     assert isinstance(view, View)
-    works = workload_sizes(view)
+    works = workload_sizes(view.report)
     assert works.select("holder", "gpus").rows() == [("ann", ["a"])]
     assert works["peak_bytes"].to_list() == [20 * GIB]
     assert works["util_pct"].to_list() == [90.0]  # the next whole percent, as the rules take it

@@ -76,7 +76,7 @@ def test_a_new_file_gives_a_new_view_when_the_lake_is_read_again(own_lake: Lake)
     assert viewed(source).report is first.report  # nobody waits for the lake
     source.refresh()
     second = viewed(source)
-    assert second.report.summary.totals.total_ms < first.report.summary.totals.total_ms
+    assert second.report.ledger.summary.totals.total_ms < first.report.ledger.summary.totals.total_ms
     assert source.version() == second.version != version == first.version
 
 
@@ -149,7 +149,7 @@ def test_a_late_answer_is_said_and_comes_by_itself(own_lake: Lake) -> None:
 def test_an_action_shows_at_once_to_whoever_took_it_and_soon_to_others(own_lake: Lake) -> None:
     clock = Hands()
     mine, theirs = LakeSource(lambda: inputs_of(own_lake), clock), LakeSource(lambda: inputs_of(own_lake), clock)
-    finding, version = viewed(mine).report.findings[0], viewed(theirs).version
+    finding, version = viewed(mine).report.review.shown[0], viewed(theirs).version
     record(own_lake, "ack", [finding.finding_id], Actor("ada"), now_ms=UNTIL_MS)
     mine.forget()
     assert status(mine, finding.finding_id) == "acknowledged"
@@ -217,7 +217,7 @@ def test_an_action_that_cannot_be_read_leaves_what_was_read_and_says_so(own_lake
     clock = Hands()
     source = LakeSource(lambda: inputs_of(own_lake), clock)
     first = viewed(source)
-    record(own_lake, "ack", [first.report.findings[0].finding_id], Actor("ada"), now_ms=UNTIL_MS)
+    record(own_lake, "ack", [first.report.review.shown[0].finding_id], Actor("ada"), now_ms=UNTIL_MS)
     (file,) = own_lake.files("action")
     content = Path(file.url).read_bytes()
     Path(file.url).write_bytes(content[:50])
@@ -235,13 +235,13 @@ def test_an_action_that_cannot_be_read_leaves_what_was_read_and_says_so(own_lake
     clock.time_ms += 2_000
     source.refresh()
     assert source.stale_because is None
-    assert viewed(source).report.findings[0].status == "acknowledged"
+    assert viewed(source).report.review.shown[0].status == "acknowledged"
 
 
 def test_a_table_of_the_sites_own_shows_when_it_changes_and_with_a_mistake_in_it_the_one_before_stays(
     own_lake: Lake, tmp_path: Path
 ) -> None:
-    holder = next(each.name for each in whole_view(own_lake).report.holders if each.name)
+    holder = next(each.name for each in whole_view(own_lake).report.people.holders if each.name)
     owners, config = tmp_path / "owners.csv", tmp_path / "fallow.toml"
     config.write_text(f'[money]\nowners = "{owners}"\n')
 
@@ -318,7 +318,7 @@ def viewed(source: LakeSource, query: Query | None = None, reader: Reader = ADA)
 def test_whoever_may_see_one_team_gets_no_other(own_lake: Lake, tmp_path: Path) -> None:
     """Whatever they ask for: what they ask for of it is put aside before anything is read."""
     owners = tmp_path / "owners.csv"
-    holders = [each.name for each in whole_view(own_lake).report.holders if each.name]
+    holders = [each.name for each in whole_view(own_lake).report.people.holders if each.name]
     owners.write_text(
         "kind,name,team\n" + "".join(f"user,{name},team{place % 2}\n" for place, name in enumerate(holders))
     )
@@ -330,7 +330,7 @@ def test_whoever_may_see_one_team_gets_no_other(own_lake: Lake, tmp_path: Path) 
     for asked in (Query(span="all"), Query(span="all", team="team0")):
         found = look(source, asked, reader)
         assert isinstance(found, View)
-        assert {each.name for each in found.report.holders} == mine
+        assert {each.name for each in found.report.people.holders} == mine
         assert found.names["team"] == ("team1",)
         assert found.query.team == "team1"
     nobody = look(source, Query(span="all"), Reader("eve", VIEWER, "no such team"))

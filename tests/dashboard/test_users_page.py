@@ -80,7 +80,7 @@ def test_bars_are_as_long_as_the_time(planned: Planned, told: dict[str, Any]) ->
 
 
 def test_a_quotas_bar_ends_where_the_quota_does(planned: Planned) -> None:
-    uses = dict(quota_uses(planned.view(WEEK)))
+    uses = dict(quota_uses(planned.view(WEEK).report))
     longest = max(max(use.quota_gpus, use.most or 0) for use in uses.values())
     shown = page(planned.client(), "/holders", WEEK)
     rows = table(shown, "quotas-title")[1:]
@@ -129,17 +129,17 @@ def test_a_reader_of_one_team_sees_no_other(planned: Planned) -> None:
 
 def test_quotas_against_what_was_used(planned: Planned) -> None:
     view = planned.view(WEEK)
-    uses = dict(quota_uses(view))
-    given = {each.name: each.allocated_ms for each in view.report.teams}
-    length_ms = view.report.summary.until_ms - view.report.summary.since_ms
+    uses = dict(quota_uses(view.report))
+    given = {each.name: each.allocated_ms for each in view.report.people.teams}
+    length_ms = view.report.ledger.summary.until_ms - view.report.ledger.summary.since_ms
     owners = view.whole.money.owners.teams()
     assert uses.keys() == {name for name, team in owners.items() if team.quota_gpus is not None}
     for name, use in uses.items():
         assert use.quota_gpus == owners[name].quota_gpus
         assert use.allocated_mean == pytest.approx(given.get(name, 0) / length_ms)
     # a quota is for all GPUs: beside a part of them it would look generous
-    assert quota_uses(planned.view(WEEK + "&pool=train")) == []
-    assert [name for name, _ in quota_uses(planned.view(WEEK, LANGUAGE))] == ["language"]
+    assert quota_uses(planned.view(WEEK + "&pool=train").report) == []
+    assert [name for name, _ in quota_uses(planned.view(WEEK, LANGUAGE).report)] == ["language"]
 
 
 def test_who_has_no_name_is_not_left_out(lake: Lake) -> None:
@@ -161,9 +161,9 @@ def test_who_has_no_name_is_not_left_out(lake: Lake) -> None:
 def test_hours_that_nobody_saw_are_no_hours_without_use(planned: Planned) -> None:
     """The same uses over a window of which half was seen: no gap is told, for it may be what was not looked at."""
     view = planned.view(WEEK)
-    uses = quota_uses(view)
-    half = replace(view.report.seen, observed_ms=1.0, unseen_ms=1.0)
-    assert "widest gap" in quota_headline(view.report.seen, uses)
+    uses = quota_uses(view.report)
+    half = replace(view.report.ledger.seen, observed_ms=1.0, unseen_ms=1.0)
+    assert "widest gap" in quota_headline(view.report.ledger.seen, uses)
     told = str(quota_headline(half, uses))
     assert "Only 50.0" in told.replace("\N{NO-BREAK SPACE}", " ")
     assert "gap" not in told

@@ -54,13 +54,13 @@ def told(*arguments: str) -> Any:
 def test_a_span_ends_with_the_data_everywhere(ended: Lake, span: str, days: int) -> None:
     since_ms = ms(END) - days * DAY_MS
     view = view_of(ended, span=span)
-    assert view.report.summary.since_ms == view_of(ended, since=span).report.summary.since_ms == since_ms
+    assert view.report.ledger.summary.since_ms == view_of(ended, since=span).report.ledger.summary.since_ms == since_ms
     flags = ("--lake", ended.root, "--since", span)
     ledger = told("ledger", *flags, "--json")
     findings = told("findings", *flags, "--json")
     report = told("report", *flags, "--format", "json")
     assert {each["window"]["since"] for each in (ledger, findings, report["ledger"])} == {format_ms(since_ms)}
-    hours = view.report.summary.totals.total_ms / HOUR_MS
+    hours = view.report.ledger.summary.totals.total_ms / HOUR_MS
     assert ledger["gpu_hours"]["total"] == report["ledger"]["gpu_hours"]["total"] == hours
 
 
@@ -87,7 +87,7 @@ def test_one_share_is_called_observed(ended: Lake) -> None:
     since = format_ms(ms(END) - 7 * DAY_MS)
     ledger = told("ledger", "--lake", ended.root, "--since", since, "--json")
     report = told("report", "--lake", ended.root, "--since", since, "--format", "json")
-    seen = view_of(ended, since=since).report.seen
+    seen = view_of(ended, since=since).report.ledger.seen
     assert ledger["coverage"] == report["observed"]["share"] == report["ledger"]["coverage"] == seen.share
     assert seen.share == pytest.approx(25 / 28, abs=0.01)
     assert (ledger["known_share"], round(seen.outside_ms / DAY_MS, 1)) == (1.0, 3.0)

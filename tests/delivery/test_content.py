@@ -14,11 +14,11 @@ from analytics.scope import Scope
 from fallow.clock import parse_window
 from tests.lakes import made_lake
 from tests.report.conftest import everything
-from tests.report.html.reports import report_of
+from tests.report.html.reports import changed, report_of
 
 if TYPE_CHECKING:
     from analytics.delivery.model import Message
-    from analytics.report.model import Report
+    from analytics.report.report import Report
     from fallow.lake import Lake
 
 WEEK = "2026-W40"
@@ -35,12 +35,12 @@ def week(lake: Lake) -> Report:
 
 
 def packed(report: Report, code: str = "en") -> Message:
-    assert report.week is not None
-    return pack(report, report.week, language(code), [JsonFormat()], None)
+    assert report.asked.week is not None
+    return pack(report, report.asked.week, language(code), [JsonFormat()], None)
 
 
 def test_a_chat_has_the_observed_share_beside_the_window(week: Report) -> None:
-    share = f"{100 * (week.seen.share or 0):.1f}"
+    share = f"{100 * (week.ledger.seen.share or 0):.1f}"
     outside = "285.0 GPU-hours before a host's first row or after its last are in no sum"
     for code, said in (
         (
@@ -68,13 +68,13 @@ def test_the_subject_asks_in_fewer_than_70_characters(lake: Lake, week: Report) 
     assert f"GPU time worth {round(saving.point):,} USD a year: {WEEK}" in packed(week).subject.replace(
         "\N{NO-BREAK SPACE}", " "
     )
-    simulated = replace(week, simulated_gpus=1)
-    long_name = replace(simulated, scope=Scope(pool="p" * 80))
+    simulated = changed(week, heading=replace(week.heading, simulated_gpus=1))
+    long_name = changed(simulated, asked=replace(week.asked, scope=Scope(pool="p" * 80)))
     for report in (week, simulated, long_name, report_of(lake, "2026-W41")):
         for code in ("en", "fr"):
             said = packed(report, code).subject
             assert len(said) < 70
-            assert ("SIMUL" in said) == bool(report.simulated)
+            assert ("SIMUL" in said) == bool(report.heading.simulated)
 
 
 def test_the_part_of_the_fleet_is_named_in_the_readers_language(lake: Lake) -> None:
@@ -87,5 +87,5 @@ def test_the_part_of_the_fleet_is_named_in_the_readers_language(lake: Lake) -> N
 def test_a_week_in_which_nothing_was_seen_has_no_share(lake: Lake) -> None:
     window = parse_window("2026-W41", "2026-W41")
     empty = report_of(lake, "2026-W41")
-    assert (empty.is_empty, empty.summary.since_ms) == (True, window.since_ms)
+    assert (empty.ledger.is_empty, empty.ledger.summary.since_ms) == (True, window.since_ms)
     assert "observed" not in packed(empty).brief.window

@@ -75,10 +75,14 @@ def test_the_reports_numbers_are_those_of_fallow_ledger_to_the_digit_and_its_sta
         assert told.pop(name) == pytest.approx(printed["ledger"].pop(name), rel=1e-3)
     assert printed["ledger"] == told
     hours = printed["ledger"]["gpu_hours"]
-    assert {step["state"]: step["gpu_hours"] for step in printed["waterfall"]} == {
+    assert {step["state"]: step["gpu_hours"] for step in printed["tables"]["waterfall"]["rows"][1:]} == {
         state: value for state, value in hours.items() if state != "total"
     }
-    assert round(sum(step["amount"] for step in printed["waterfall"]), 2) == printed["ledger"]["money"]["paid"] > 0
+    assert (
+        round(sum(step["cost"] for step in printed["tables"]["waterfall"]["rows"][1:]), 2)
+        == printed["ledger"]["money"]["paid"]
+        > 0
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 
 from analytics.intervals import by_hour
 from analytics.ledger.summary import totals_by, totals_of
-from analytics.report.compare import Change, Changes, changes, window_before
-from analytics.report.model import Asked, Whole, edition_of
+from analytics.report.compare import Change, Changes, window_before
+from analytics.report.model import Asked, Whole
+from analytics.report.report import Report
 from analytics.scope import Scope
 from analytics.window import load_whole, load_window_ledger
 from fallow.clock import DAY_MS, HOUR_MS, Window
@@ -37,7 +38,7 @@ def found(site: Site, ledger: Ledger, days: float, scope: Scope | None = None) -
     """The changes of the last days."""
     inputs = replace(site.inputs(), window=Window(UNTIL_MS - round(days * DAY_MS), None))
     whole = Whole(inputs, load_window_ledger(inputs, whole=ledger))
-    return changes(whole, edition_of(whole, Asked(scope=scope or Scope())))
+    return Report(whole, Asked(scope=scope or Scope())).changes
 
 
 def test_the_window_before_ends_where_the_window_begins() -> None:

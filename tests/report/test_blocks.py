@@ -16,31 +16,26 @@ from analytics.money.accounts import EfficiencyRank
 from analytics.render.html.page import page
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.text import TextFormat, columns, for_text, section_text
-from analytics.report.figures import BackTest, SurplusInterval, UserFigures
+from analytics.report.figures import UserFigures
 from analytics.scope import Scope
 from analytics.tables.off_peak import off_peak
-from analytics.tables.surplus import surplus
 from fallow.actors import Actor
 from fallow.clock import HOUR_MS
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, fill, processes, samples
 from tests.report.conftest import BACK_S, BUSY, DAY, FREE, HELD, everything
-from tests.report.html.reports import report_of
+from tests.report.html.reports import changed, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from analytics.report.model import Report
+    from analytics.report.report import Report
     from analytics.tables.table import Table
     from fallow.lake import Lake
     from tests.report.conftest import Outcome
 
 LONG = "n" * 200
-SPARE = SurplusInterval(
-    "train", "NVIDIA H100 80GB HBM3", 64, 5, 12, 15, {1: 12, 2: 10, 4: 8, 8: 8}, 28.0, BackTest(0, 1, 9, 168, 3)
-)
-NEW = SurplusInterval(LONG, LONG, 1_000, 0, 1, 1_000, {1: 1, 2: 0, 4: 0, 8: 0}, 15.0, None)
 NIGHT = OffPeak("train", 4, 20, 32, 24, 6)
 
 
@@ -88,7 +83,7 @@ def test_a_week_stands_beside_those_before_it(week: Report) -> None:
     assert "active, GPU-hours 72.0 336.0 - -" in rows
     assert "observed share 65.7 % 100.0 % -34.3 points -" in rows
     assert "held, GPU-hours 138.0 0.0 - -" in rows
-    assert "AGAINST LAST WEEK" not in text_of(replace(week, week=None, trends=()))
+    assert "AGAINST LAST WEEK" not in text_of(changed(week, weeks=None))
 
 
 def test_the_steps_lead_from_paid_to_useful(week: Report) -> None:
@@ -107,20 +102,13 @@ def section_lines(section: Table | None, code: str = "en", zone: str = "UTC") ->
     return [line.strip() for line in section_text(section, for_text(language(code, zone))).splitlines()]
 
 
-def test_what_can_be_given_away_has_its_interval_blocks_and_back_test(week: Report) -> None:
-    rows = section_lines(surplus(replace(week, reclaimable=(SPARE, NEW))))
-    assert rows[3].split()[-12:] == ["low", "point", "high", "by", "1", "by", "2", "by", "4", "by", "8", "back-test"]
-    assert " ".join(rows[4].split()).endswith(" 64 5 12 15 12 10 8 8 3 of 168 h")
-    assert " ".join(rows[5].split()).endswith("… 1,000 0 1 1,000 1 0 0 0 not known")
-
-
 def test_off_peak_hours_are_in_the_reports_own_time_zone(week: Report) -> None:
-    paris = replace(week, off_peak=(NIGHT,), zone=ZoneInfo("Europe/Paris"))
-    rows = section_lines(off_peak(paris), zone="Europe/Paris")
+    table = off_peak((NIGHT,), replace(week.heading, zone=ZoneInfo("Europe/Paris")), week.ledger)
+    rows = section_lines(table, zone="Europe/Paris")
     assert rows[1] == "The widest window: 24 GPUs of train, Fri 20:00 to Sat 08:00."
     assert rows[3].split() == ["train", "Fri", "20:00", "Sat", "08:00", "24", "6"]
     assert "hours are those of Europe/Paris." in " ".join(rows)
-    assert section_lines(off_peak(paris), "fr", "Europe/Paris")[3].split()[1:5] == [
+    assert section_lines(table, "fr", "Europe/Paris")[3].split()[1:5] == [
         "ven.",
         "20:00",
         "sam.",
@@ -130,7 +118,8 @@ def test_off_peak_hours_are_in_the_reports_own_time_zone(week: Report) -> None:
 
 def test_people_have_their_rank_beside_their_efficiency(week: Report) -> None:
     people = tuple(person(f"user{number}", 100 - number, number + 1, "vision") for number in range(15))
-    rows = part(text_of(replace(week, holders=people, teams=(person("vision", 100, 2),))), "WHAT USERS WERE GIVEN")
+    of_vision = replace(week.people, holders=people, teams=(person("vision", 100, 2),))
+    rows = part(text_of(changed(week, people=of_vision)), "WHAT USERS WERE GIVEN")
     assert rows[3].split() == [
         "user0", "vision", "100.0", "50.0", "0.0", "25.0", "25.0", "50.0", "%", "1/7", "H100", "SXM", "1,234.56",
     ]  # fmt: skip
@@ -139,7 +128,9 @@ def test_people_have_their_rank_beside_their_efficiency(week: Report) -> None:
         in " ".join(rows)
     )
     assert "and 3 more with 261.0 GPU-hours" in rows
-    assert "WHAT TEAMS WERE GIVEN" not in text_of(replace(week, teams=(person(None, 1, None),)))
+    assert "WHAT TEAMS WERE GIVEN" not in text_of(
+        changed(week, people=replace(week.people, teams=(person(None, 1, None),)))
+    )
 
 
 def test_a_personal_edition_says_nothing_of_capacity(full: Lake) -> None:
@@ -152,7 +143,7 @@ def test_gone_and_suppressed_findings_have_their_reasons(tmp_path: Path) -> None
     lake = everything(made_lake(tmp_path / "lake"))
     first_s, last_s = 14 * DAY - BACK_S, 21 * DAY - BACK_S
     fill(lake, samples("GPU-0", first_s, last_s, **BUSY) + samples("GPU-1", first_s, last_s, **FREE), host="train-01")
-    ids = [finding.finding_id for finding in report_of(lake, "2026-W41").findings]
+    ids = [finding.finding_id for finding in report_of(lake, "2026-W41").review.shown]
     record(
         lake, "suppress", ids, Actor("ops"), now_ms=T0 - BACK_S * 1000, reason="a reserve", expires_ms=T0 + DAY * 1000
     )
@@ -175,7 +166,7 @@ def test_a_finding_that_was_wrong_and_is_found_again_is_listed_as_wrong(tmp_path
     fill(lake, [], lists, host="train-01")
     report = report_of(lake, "2026-W41")
     wrong = {each.finding.finding_id for each in report.review.reversals.findings}  # type: ignore[union-attr]
-    again = wrong & {finding.finding_id for finding in report.findings}
+    again = wrong & {finding.finding_id for finding in report.review.shown}
     assert again
     lines = one_line(part(text_of(report), "CLOSED AND REVERSED"))
     assert any(line.endswith("; found again this week") for line in lines)
@@ -194,8 +185,8 @@ def test_sums_of_a_week_that_is_not_over_are_not_set_against_a_whole_one(tmp_pat
     whole = part(text_of(report), "AGAINST LAST WEEK")
     assert not any("days have passed" in line for line in whole)
     assert any("0.0 %" in line for line in whole if line.startswith("all GPU-hours"))
-    seen = replace(report.seen, until_ms=report.seen.until_ms - 5 * DAY * 1000)
-    running = part(text_of(replace(report, seen=seen)), "AGAINST LAST WEEK")
+    seen = replace(report.ledger.seen, until_ms=report.ledger.seen.until_ms - 5 * DAY * 1000)
+    running = part(text_of(changed(report, weeks=replace(report.weeks, seen=seen))), "AGAINST LAST WEEK")
     assert running[-1] == "2.0 of this week's 7 days have passed: sums of hours and money have no change."
     changes = {line.split("  ")[0]: line for line in running[2:-1]}
     assert "points" in changes["unused share"]
@@ -210,13 +201,10 @@ def one_line(lines: list[str]) -> list[str]:
 @pytest.mark.parametrize("code", ["en", "fr"])
 def test_the_text_stays_within_100_columns_whatever_the_names(week: Report, code: str) -> None:
     people = tuple(person(f"{number}{LONG}", 100_000 - number, number + 1, LONG) for number in range(15))
-    wide = replace(
+    wide = changed(
         week,
-        scope=Scope(pool=LONG),
-        holders=people,
-        teams=people,
-        reclaimable=(NEW, SPARE),
-        off_peak=tuple(replace(NIGHT, pool=LONG, weekday=day) for day in range(7)),
+        heading=replace(week.heading, scope=Scope(pool=LONG)),
+        people=replace(week.people, holders=people, teams=people),
     )
     lines = text_of(wide, code).splitlines()
     assert [line for line in lines if len(line) > 100 and " ssh " not in line] == []
@@ -226,7 +214,7 @@ def test_the_text_stays_within_100_columns_whatever_the_names(week: Report, code
 
 def test_markdown_tables_are_whole_and_names_are_no_markup(week: Report) -> None:
     evil = "a|b](http://x)<script>\n# c"
-    hurt = replace(week, holders=(person(evil, 10, 1, evil),), reclaimable=(replace(SPARE, pool=evil),))
+    hurt = changed(week, people=replace(week.people, holders=(person(evil, 10, 1, evil),)))
     text = MarkdownFormat().render(hurt, language("en")).decode()
     assert "<script>" not in text.replace("\\<script\\>", "")
     rows = [line for line in text.splitlines() if "script" in line and line.startswith("|")]

@@ -41,7 +41,7 @@ def test_figures_for_programs_are_unknown_and_not_zero(full: Lake, report: Calla
     assert content["known"] == {"since": "2026-09-21T00:00:00Z", "until": "2026-10-05T00:00:00Z"}
     ledger, energy = content["ledger"], content["ledger"]["energy"]
     figures = [ledger["gpu_hours"], ledger["money"]["cost"], ledger["idle"], energy["kwh_by_state"], energy["kwh"],
-               content["waterfall"], content["sensitivity"], [each["now"] for each in content["trends"].values() if each["unit"] != "share"]]  # fmt: skip
+               content["sensitivity"], [each["now"] for each in content["trends"].values() if each["unit"] != "share"]]  # fmt: skip
     assert numbers([figures, *(content[name] for name in ("hosts", "simulated_gpus"))]) == []
     assert (ledger["gpus"], ledger["coverage"], ledger["money"]["unpriced_gpu_hours"]) == (None, None, None)
     assert energy["pue"] > 1  # a setting holds whatever was seen
@@ -52,7 +52,7 @@ def test_figures_for_programs_are_unknown_and_not_zero(full: Lake, report: Calla
 def test_the_table_of_figures_is_empty_where_they_are_unknown(full: Lake, report: Callable[..., Outcome]) -> None:
     lines = report(full, "--week", AFTER, "--format", "csv").out.splitlines()
     assert "empty,true" in lines
-    assert {"ledger.gpu_hours.free,", "ledger.gpus,", "trends.total.now,", "waterfall.1.gpu_hours,"} <= set(lines)
+    assert {"ledger.gpu_hours.free,", "ledger.gpus,", "trends.total.now,"} <= set(lines)
     seen = report(full, "--week", "2026-W40", "--format", "csv").out.splitlines()
     assert {"empty,false", "ledger.gpu_hours.active,72.0"} <= set(seen)
 

@@ -13,14 +13,12 @@ from analytics.language.languages import language
 from analytics.render.html.page import page
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.text import TextFormat
-from analytics.report.figures import SurplusInterval
 from analytics.tables.off_peak import off_peak
-from analytics.tables.surplus import surplus
 from analytics.workloads.model import Confidence
-from tests.report.html.reports import report_of
+from tests.report.html.reports import changed, report_of
 
 if TYPE_CHECKING:
-    from analytics.report.model import Report
+    from analytics.report.report import Report
     from fallow.lake import Lake
 
 ENGLISH = language("en")
@@ -43,7 +41,7 @@ def test_every_document_has_the_count_and_the_page_has_each_decision(week: Repor
         week.recommendations.listed[0], saving=Saving(1.0, 2.0, 3.0), action="return", confidence=Confidence(())
     )
     listed = tuple(replace(first, recommendation_id=f"R-{each:010x}") for each in range(number))
-    report = replace(week, recommendations=replace(week.recommendations, listed=listed))
+    report = changed(week, recommendations=replace(week.recommendations, listed=listed))
     for document in as_documents(report):
         assert ("and 8 more in the list of all" in document) == (number == 20)
     html = page(report, ENGLISH)
@@ -54,23 +52,9 @@ def test_every_document_has_the_count_and_the_page_has_each_decision(week: Repor
 def test_the_grid_of_the_week_says_how_many_pools_it_has(week: Report, number: int, drawn: int, said: str) -> None:
     """The pool with the widest window is drawn, whatever its name."""
     narrow = [OffPeak(f"pool{each}", 5, 7, 9, 2, 4) for each in range(number - 1)]
-    report = replace(week, off_peak=(*narrow, OffPeak("wide", 5, 0, 24, 2, 4)))
-    section = off_peak(report)
+    section = off_peak((*narrow, OffPeak("wide", 5, 0, 24, 2, 4)), week.heading, week.ledger)
     assert section is not None
     assert section.chart is not None
     names = [ENGLISH.shown(each.title) for each in section.chart.panels]
     assert (len(names), names[-1]) == (drawn, "wide")
-    assert ENGLISH.translate(section.chart_note).startswith(said)
-
-
-@pytest.mark.parametrize(
-    ("number", "drawn", "said"), [(12, 12, ""), (13, 12, "The chart shows the first 12 of 13 groups")]
-)
-def test_the_intervals_that_are_drawn_are_counted(week: Report, number: int, drawn: int, said: str) -> None:
-    group = SurplusInterval("", "NVIDIA H100", 24.0, 3, 4, 6, {1: 4, 2: 4, 4: 4, 8: 0}, 28.0, None)
-    report = replace(week, reclaimable=tuple(replace(group, pool=f"p{each}") for each in range(number)))
-    section = surplus(report)
-    assert section is not None
-    assert section.chart is not None
-    assert (len(section.rows), len(section.chart.rows)) == (number, drawn)
     assert ENGLISH.translate(section.chart_note).startswith(said)

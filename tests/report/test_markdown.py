@@ -19,7 +19,7 @@ from tests.report.html.reports import report_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from analytics.report.model import Report
+    from analytics.report.report import Report
 
 NOTE = "asked greta on the phone | twice"
 
@@ -27,7 +27,7 @@ NOTE = "asked greta on the phone | twice"
 @pytest.fixture
 def week(tmp_path: Path) -> Report:
     lake = everything(made_lake(tmp_path / "lake"))
-    ids = [finding.finding_id for finding in report_of(lake, "2026-W40").findings]
+    ids = [finding.finding_id for finding in report_of(lake, "2026-W40").review.shown]
     record(lake, "ack", ids, Actor("ops"), now_ms=T0 - BACK_S * 1000 + 1, reason=NOTE)
     return report_of(lake, "2026-W40")
 

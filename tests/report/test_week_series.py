@@ -9,13 +9,17 @@ import pytest
 
 from analytics.language.language import ENGLISH
 from analytics.render.html.charts import drawing
-from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE
+from analytics.report.parts import WeekHistory
+from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, WeekFigures
+from analytics.scope import Scope
 from analytics.tables.chart import ChartPlace, Line, Panel
-from analytics.tables.weeks import WeekBasis, week_series
+from analytics.tables.weeks import week_series
 from tests.money.fleet import Row, stretch
 from tests.report.test_trends import MONDAY_S, WEEK_S, looked_back
 
-BASIS = WeekBasis("USD", UTC, is_personal=False)
+
+def history(weeks: tuple[WeekFigures, ...]) -> WeekHistory:
+    return WeekHistory(None, Scope(), UTC, "USD", weeks[0].seen, weeks, ())
 
 
 def idle_weeks(shares: list[float | None]) -> list[Row]:
@@ -35,7 +39,7 @@ def test_each_week_is_beside_those_four_and_thirteen_weeks_before() -> None:
     assert [weeks[number].unused_share for number in (0, 4, 13)] == pytest.approx([0.3, 0.4, 0.6])
     assert weeks[0].idle_gpus == pytest.approx(0.3)
     assert weeks[0].waste == pytest.approx(0.3 * (weeks[0].paid or 0), abs=0.01)
-    section = week_series(weeks, QUARTER_WEEKS, BASIS)
+    section = week_series(history(weeks), QUARTER_WEEKS)
     assert section.headline.endswith(
         "-25.0 % and -10.0 points against 4 weeks before; -50.0 % and -30.0 points against 13 weeks before.".replace(
             "-", "\N{MINUS SIGN}"
@@ -60,7 +64,7 @@ def test_a_week_that_nobody_saw_is_a_gap_and_one_seen_in_part_is_hollow(seen_sha
     weeks = looked_back(rows, WEEKS_BEFORE)
     assert [each.is_whole for each in weeks] == [True, True, False, True, True]
     assert (weeks[2].figures is None) == (not seen_share)
-    section = week_series(weeks, WEEKS_BEFORE, BASIS)
+    section = week_series(history(weeks), WEEKS_BEFORE)
     middle = section.cells[2]
     assert middle[-1] == ("observed in part" if seen_share else "not observed")
     assert (middle[1] is None) == (not seen_share)

@@ -18,7 +18,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, head
-from analytics.report.model import Report
+from analytics.report.report import Report
 from analytics.tables.days import bins_of
 from analytics.tables.palette import HATCHED, LIGHT, ORDER
 from analytics.tables.recommendations import deadline_day, decision, saving_words, who_acts
@@ -39,15 +39,15 @@ def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
     body = environment().get_template("mail.html").render(
         **head(report, language),
         labelled=lambda label, value: marked(tr("{label}: {value}", label=tr(label), value=tr("{value}", value=value)), language),
-        **({} if report.is_empty else _content(report, language)),
+        **({} if report.ledger.is_empty else _content(report, language)),
     )  # fmt: skip
-    return body, None if report.is_empty else states_image(report)
+    return body, None if report.ledger.is_empty else states_image(report)
 
 
 def _content(report: Report, language: Language) -> dict[str, object]:
     first = report.recommendations.ranked[:DECISIONS]
     return {
-        "unfinished": SentenceList(unfinished(report), " "),
+        "unfinished": SentenceList(unfinished(report.weeks), " "),
         "heads": _heads(report, language),
         "states": list(_states(report, language)),
         "decisions": [_decision(each) for each in first],
@@ -85,8 +85,8 @@ def states_image(report: Report) -> bytes:
     """The states of the whole window as one bar, and below it those of each day as columns; it has no words."""
     image = Image.new("RGB", (_WIDTH * _SCALE, _height(report) * _SCALE), "#ffffff")
     draw = ImageDraw.Draw(image)
-    _bar(draw, report.summary.totals.state_ms)
-    days = [each.totals for each in bins_of(report)]
+    _bar(draw, report.ledger.summary.totals.state_ms)
+    days = [each.totals for each in bins_of(report.breakdown)]
     if len(days) > 1:
         most = max(totals.total_ms for totals in days)
         for place, totals in enumerate(days):
@@ -98,7 +98,7 @@ def states_image(report: Report) -> bytes:
 
 
 def _height(report: Report) -> int:
-    return _BAR + (_GAP + _DAYS if len(bins_of(report)) > 1 else 0)
+    return _BAR + (_GAP + _DAYS if len(bins_of(report.breakdown)) > 1 else 0)
 
 
 def _bar(draw: ImageDraw.ImageDraw, state_ms: Mapping[str, float]) -> None:
@@ -135,7 +135,7 @@ def _heads(report: Report, language: Language) -> list[str]:
 
 def _states(report: Report, language: Language) -> Iterator[tuple[str, str, str, str, str]]:
     """Colour, name, GPU-hours, share and cost of each state, then the sum."""
-    totals, account = report.summary.totals, report.money.accounts.total
+    totals, account = report.ledger.summary.totals, report.money.accounts.total
     priced = account.paid_cents is not None
     for state in ORDER:
         spent = account.state_cents[state] if priced else None

@@ -16,9 +16,9 @@ from analytics.language.language import Language, SentenceList
 from analytics.language.sentences import tr
 from analytics.render.html.charts import drawing
 from analytics.render.html.marked import marked
-from analytics.report.model import Report
+from analytics.report.report import Report
 from analytics.tables.facts import facts
-from analytics.tables.key_figures import key_figures
+from analytics.tables.key_figures import DECISION_FIGURES, key_figures
 from analytics.tables.palette import DARK, HATCHED, LIGHT, Palette
 from analytics.tables.report_sections import chapters
 from analytics.tables.wording import asked_for, headline, page_title
@@ -32,7 +32,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 def page(report: Report, language: Language) -> str:
     """The page; the same report gives the same bytes. Of a window in which nothing was seen only its head."""
     style = style_sheet()
-    made = () if report.is_empty else tuple(chapters(report))
+    made = () if report.ledger.is_empty else tuple(chapters(report))
     return environment().get_template("page.html").render(
         **head(report, language),
         style=style,
@@ -49,18 +49,21 @@ def page(report: Report, language: Language) -> str:
 
 def head(report: Report, language: Language) -> dict[str, Any]:
     """What the page and the body of a mail begin with, and what their templates call."""
+    heading, ledger = report.heading, report.ledger
     return {
         "translate": language.translate,
         "mark": lambda cell: marked(cell, language),
         "language": language,
-        "report": report,
-        "version": report.version,
-        "title": language.translate(page_title(report)),
+        "simulated": heading.simulated,
+        "is_empty": ledger.is_empty,
+        "lake": heading.lake,
+        "version": heading.version,
+        "title": language.translate(page_title(heading)),
         "edition": report.scope.parts(),
-        "facts": facts(report, language),
-        "headline": headline(report),
-        "asked": asked_for(report),
-        "tiles": () if report.is_empty else key_figures(report),
+        "facts": facts(heading, ledger, language),
+        "headline": headline(heading, ledger),
+        "asked": asked_for(ledger, report.recommendations, report.review),
+        "tiles": () if ledger.is_empty else key_figures(report, DECISION_FIGURES).rows,
     }
 
 

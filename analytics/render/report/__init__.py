@@ -10,7 +10,7 @@ from analytics.render.report.json_format import JsonFormat
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.page_formats import HtmlFormat, PdfFormat
 from analytics.render.report.text import TextFormat
-from analytics.report.model import Report
+from analytics.report.report import Report
 
 
 class Format(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from analytics.language.language import Language
 from analytics.render.report.json_format import content
-from analytics.report.model import Report
+from analytics.report.report import Report
 from fallow.csv_text import csv_text
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from analytics.language.language import Language
 from analytics.render.json_schema import ANY_TABLES, DIALECT, Schema, object_schema
-from analytics.report.model import Report
+from analytics.report.parts import LedgerFigures
+from analytics.report.report import Report
+from analytics.tables.method import data_quality
 from analytics.tables.report_columns import REPORT_COLUMNS
 from analytics.tables.report_sections import chapters
 from analytics.tables.table import Table, record, table_json
@@ -39,21 +41,21 @@ def content(report: Report) -> dict[str, object]:
     Of a window in which nothing was seen every figure is null: no GPU-hours were seen, which is not that there were none.
     """
     whole = record(REPORT_COLUMNS, report)
-    figures = known_figures(report, {name: whole[name] for name in _FIGURES})
+    figures = known_figures(report.ledger, {name: whole[name] for name in _FIGURES})
     return whole | figures | {"tables": {each.name: table_json(each) for each in other_tables(report)}}
 
 
 def other_tables(report: Report) -> list[Table]:
-    """Return the tables of the report whose rows are not under a name of their own; none of an empty window."""
-    if report.is_empty:
-        return []
+    """Return the tables of the report whose rows are not under a name of their own; of an empty window the remarks alone."""
+    if report.ledger.is_empty:
+        return [each for each in (data_quality(report.quality),) if each is not None]
     own = {each.key for each in REPORT_COLUMNS}
     return [each for _, made in chapters(report) for each in made if each.columns and each.name not in own]
 
 
-def known_figures(report: Report, figures: dict[str, object]) -> dict[str, object]:
-    """Return figures of the report's window as JSON: where nothing was seen in it, each is null."""
-    return {name: _unknown(value, name) for name, value in figures.items()} if report.is_empty else figures
+def known_figures(ledger: LedgerFigures, figures: dict[str, object]) -> dict[str, object]:
+    """Return figures of a window as JSON: where nothing was seen in it, each is null."""
+    return {name: _unknown(value, name) for name, value in figures.items()} if ledger.is_empty else figures
 
 
 _FIGURES = (
@@ -63,7 +65,6 @@ _FIGURES = (
     "saving_per_year",
     "waste",
     "reclaimable_now",
-    "waterfall",
     "sensitivity",
 )
 """What has figures of the window; trends are made without those that are not known."""

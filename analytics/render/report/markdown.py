@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from analytics.language.language import Language
 from analytics.language.sentences import tr
 from analytics.render.report.text import for_text, written
-from analytics.report.model import Report
+from analytics.report.report import Report
 from analytics.tables.facts import facts
 from analytics.tables.report_sections import chapters
 from analytics.tables.table import Fold, Table
@@ -27,14 +27,20 @@ class MarkdownFormat:
     def render(self, report: Report, language: Language) -> bytes:
         """The whole document."""
         said = for_text(language)
-        told = (tr("{label}: {value}", label=label, value=value) for label, value in facts(report, language))
+        told = (
+            tr("{label}: {value}", label=label, value=value)
+            for label, value in facts(report.heading, report.ledger, language)
+        )
         parts = [
-            f"# {markdown_text(said.translate(title(report)))}",
+            f"# {markdown_text(said.translate(title(report.heading)))}",
             _listed(map(said.translate, told)),
-            f"**{said.translate(report.simulated)}**" if report.simulated else "",
-            _lead(said.translate(asked_for(report)), said.translate(headline(report))),
+            f"**{said.translate(report.heading.simulated)}**" if report.heading.simulated else "",
+            _lead(
+                said.translate(asked_for(report.ledger, report.recommendations, report.review)),
+                said.translate(headline(report.heading, report.ledger)),
+            ),
         ]
-        for chapter, sections in () if report.is_empty else chapters(report):
+        for chapter, sections in () if report.ledger.is_empty else chapters(report):
             parts.append(f"## {said.translate(chapter.title)}")
             parts += [part for section in sections for part in section_parts(section, said)]
         return ("\n\n".join(part for part in parts if part) + "\n").encode()
@@ -59,7 +65,7 @@ def section_parts(section: Table, language: Language) -> Iterator[str]:
 
 
 def _table(section: Table, language: Language) -> str:
-    if not section.rows:
+    if not section.cells:
         return ""
     shown = [place for place, column in enumerate(section.heads) if column.kind != "bar"]
     head = [language.translate(section.heads[place].title) for place in shown]

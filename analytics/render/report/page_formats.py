@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analytics.language.language import Language
-from analytics.report.model import Report
+from analytics.report.report import Report
 
 
 class HtmlFormat:

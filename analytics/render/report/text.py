@@ -10,11 +10,11 @@ from analytics.glossary import Term
 from analytics.language.language import Language, SentenceList
 from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.sentences import tr
-from analytics.report.model import Report
+from analytics.report.report import Report
 from analytics.tables.facts import facts
 from analytics.tables.report_sections import chapters
 from analytics.tables.table import Cell, Column, Fold, StateBar, Table, ToCopy
-from analytics.tables.wording import asked_for, headline, title
+from analytics.tables.wording import lead, title
 from fallow.clock import from_ms
 from fallow.outside_text import visible_lines
 
@@ -36,12 +36,11 @@ class TextFormat:
     def render(self, report: Report, language: Language) -> bytes:
         """The whole document."""
         said = for_text(language)
-        lead = [report.simulated, asked_for(report), headline(report)]
         parts = [
             _head(report, said),
-            "\n".join(line for each in lead if each for line in wrap(said.translate(each), _WIDTH)),
+            "\n".join(line for each in lead(report) for line in wrap(said.translate(each), _WIDTH)),
         ]
-        if not report.is_empty:
+        if not report.ledger.is_empty:
             parts += [section_text(section, said) for _, sections in chapters(report) for section in sections]
         return (visible_lines("\n\n".join(parts)) + "\n").encode()
 
@@ -71,9 +70,9 @@ def written(cell: Cell, language: Language) -> str:
 
 
 def _head(report: Report, language: Language) -> str:
-    told = facts(report, language)
+    told = facts(report.heading, report.ledger, language)
     widest = max(len(label) for label, _ in told)
-    lines = wrap(language.translate(title(report)), _WIDTH)
+    lines = wrap(language.translate(title(report.heading)), _WIDTH)
     for label, value in told:
         lines += wrap(value, _WIDTH, f"  {label:<{widest}}  ", " " * (widest + 4))
     return "\n".join(lines)
@@ -84,7 +83,7 @@ def section_text(section: Table, language: Language, width: int = PAGE_COLUMNS) 
     lines = [*wrap(language.translate(section.title).upper(), width), *_wrapped(section.headline, language, width)]
     if any(column.kind == "sentence" for column in section.heads):
         lines += [line for row in section.listed for line in _record(section.heads, row, language, width)]
-    elif section.rows:
+    elif section.cells:
         lines += _table(section, language, width)
     for each in section.lines:
         lines += wrap(plain(written(each, language), 400), width, "  - ", "    ")

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import argparse
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from analytics.report.model import Asked, Report, build_report
+from analytics.report.model import Asked
+from analytics.report.report import Report, build_report
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope
 from analytics.window import load_window_ledger, open_inputs
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
+
+
+def changed(report: Report, **parts: object) -> Report:
+    """Return the same report with other parts."""
+    other = copy(report)
+    other.__dict__.update(parts)
+    return other
 
 
 def report_of(lake: Lake, week: str | None = None, zone: str = "UTC", scope: Scope | None = None) -> Report:

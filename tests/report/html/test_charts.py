@@ -16,7 +16,6 @@ from analytics.language.languages import language
 from analytics.ledger.summary import Totals
 from analytics.render.html.charts import drawing
 from analytics.render.html.film import MOST_BYTES, MOST_ROWS, png
-from analytics.report.figures import BackTest, SurplusInterval
 from analytics.report.film import NOT_THERE, Film
 from analytics.tables.chart import Bars
 from analytics.tables.days import days
@@ -25,7 +24,6 @@ from analytics.tables.idle import idle
 from analytics.tables.off_peak import off_peak
 from analytics.tables.palette import DARK, HATCHED, LIGHT, ORDER
 from analytics.tables.people import users
-from analytics.tables.surplus import surplus
 from analytics.tables.waterfall import waterfall
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
@@ -34,7 +32,7 @@ from tests.report.html.reports import report_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from analytics.report.model import Report
+    from analytics.report.report import Report
     from analytics.tables.palette import Palette
     from analytics.tables.table import Table
     from fallow.lake import Lake
@@ -60,8 +58,8 @@ def said(section: Table) -> list[list[str]]:
 
 
 def test_the_waterfalls_steps_are_as_long_as_their_hours(week: Report) -> None:
-    steps = mark(waterfall(week))
-    hours = [step.gpu_ms / HOUR_MS for step in week.steps]
+    steps = mark(waterfall(week.ledger))
+    hours = [step.gpu_ms / HOUR_MS for step in week.ledger.steps]
     assert steps.values == pytest.approx([sum(hours), *hours])
     ends = [base + length for base, length in zip(steps.bases, steps.values, strict=True)]
     assert ends[1:-1] == pytest.approx([ends[0], *steps.bases[1:-2]])
@@ -69,90 +67,47 @@ def test_the_waterfalls_steps_are_as_long_as_their_hours(week: Report) -> None:
 
 
 def test_the_waterfall_has_the_ledgers_hours_and_cents(week: Report) -> None:
-    rows = said(waterfall(week))
+    rows = said(waterfall(week.ledger))
     cents = [round(100 * float(row[-1].replace(",", ""))) for row in rows]
     assert cents[0] == week.money.accounts.total.paid_cents == sum(cents[1:])
-    assert [row[1] for row in rows[1:]] == [ENGLISH.hours(step.gpu_ms) for step in week.steps]
+    assert [row[1] for row in rows[1:]] == [ENGLISH.hours(step.gpu_ms) for step in week.ledger.steps]
 
 
 def test_without_waste_the_waterfall_says_so(week: Report) -> None:
-    useful = tuple(replace(step, gpu_ms=step.gpu_ms if step.state == "active" else 0.0) for step in week.steps)
-    assert waterfall(replace(week, steps=useful)).headline == "100.0 % of the GPU time was useful; nothing was idle."
+    useful = tuple(replace(step, gpu_ms=step.gpu_ms if step.state == "active" else 0.0) for step in week.ledger.steps)
+    assert (
+        waterfall(replace(week.ledger, steps=useful)).headline
+        == "100.0 % of the GPU time was useful; nothing was idle."
+    )
 
 
 def test_each_days_column_holds_its_states(week: Report) -> None:
-    chart = days(week).chart
+    chart = days(week.breakdown).chart
     assert chart is not None
     [panel] = chart.panels
     drawn = {each.colour: each.values for each in panel.marks if isinstance(each, Bars)}
     for state, hours in drawn.items():
-        assert hours == pytest.approx([each.state_ms[state] / HOUR_MS for each in week.groups["day"].values()])
-    assert set(drawn) == {state for state in STATES if week.summary.totals.state_ms[state]}
+        assert hours == pytest.approx([each.state_ms[state] / HOUR_MS for each in week.breakdown.by["day"].values()])
+    assert set(drawn) == {state for state in STATES if week.ledger.summary.totals.state_ms[state]}
 
 
 def test_a_short_window_is_shown_by_the_hour(week: Report) -> None:
-    totals = next(iter(week.groups["day"].values()))
-    section = days(replace(week, hours={week.summary.since_ms + hour * HOUR_MS: totals for hour in range(48)}))
+    totals = next(iter(week.breakdown.by["day"].values()))
+    hours = {week.ledger.summary.since_ms + hour * HOUR_MS: totals for hour in range(48)}
+    section = days(replace(week.breakdown, hours=hours))
     assert section.title == "Every hour by state"
     assert len(section.rows) == 48
 
 
 def test_idle_bars_never_grow_with_the_threshold(week: Report) -> None:
-    held, zero = (list(mark(idle(week), panel).values) for panel in (0, 1))
+    held, zero = (list(mark(idle(week.ledger), panel).values) for panel in (0, 1))
     assert held == sorted(held, reverse=True)
     assert zero == sorted(zero, reverse=True)
     assert (len(held), len(zero)) == (4, 5)
 
 
-def test_what_can_go_shows_interval_blocks_and_back_test(week: Report) -> None:
-    spare = SurplusInterval(
-        "train", "NVIDIA H100", 24.0, 3, 4, 6, {1: 4, 2: 4, 4: 4, 8: 0}, 28.0, BackTest(0, 1, 4, 168, 3)
-    )
-    section = surplus(replace(week, reclaimable=(spare, replace(spare, pool="old", back_test=None))))
-    assert section is not None
-    assert section.headline == (
-        "8 GPUs can go with the reserve kept, counted over 2 groups of pool and model, each with its own interval. "
-        "In whole blocks of eight: 0."
-    )
-    assert "4 [3, 6]" in drawing(section, ENGLISH)
-    rows = said(section)
-    assert rows[0] == ["train", "NVIDIA H100", "24", "3", "4", "6", "4", "4", "4", "0", "3 of 168 h"]
-    assert rows[1][-1] == "not known"
-
-
-def test_what_can_go_is_said_with_the_reserve_and_the_interval_of_its_own(week: Report) -> None:
-    def headline(code: str, found: SurplusInterval) -> str:
-        section = surplus(replace(week, reclaimable=(found,)))
-        assert section is not None
-        return " ".join(language(code).translate(section.headline).split())
-
-    spare = SurplusInterval("train", "NVIDIA H100", 24.0, 3, 4, 6, {1: 4, 2: 4, 4: 4, 8: 0}, 28.0, None)
-    for code, wanted in (
-        (
-            "en",
-            "4 GPUs of train can go with the reserve kept (next week, without one: 3 to 6). In whole blocks of eight: 0.",
-        ),
-        (
-            "fr",
-            "4 GPU de train peuvent partir, réserve gardée (la semaine prochaine, sans réserve : de 3 à 6). Par blocs entiers de huit : 0.",
-        ),
-    ):
-        assert headline(code, spare) == wanted
-    one, none = (replace(spare, low=0, point=most, high=most) for most in (1, 0))
-    assert headline("fr", one).startswith("1 GPU de ")
-    assert " peut partir" in headline("fr", one)
-    assert headline("en", none) == "No GPU can go with the reserve kept."
-
-
-def test_without_history_nothing_is_said_to_be_reclaimable(week: Report) -> None:
-    section = surplus(replace(week, reclaimable=()))
-    assert section is not None
-    assert (drawing(section, ENGLISH), section.rows) == ("", ())
-    assert section.headline.startswith("No pool is known to have a surplus")
-
-
 def test_an_off_peak_window_over_the_weeks_end_goes_on_on_monday(week: Report) -> None:
-    section = off_peak(replace(week, off_peak=(OffPeak("train", 6, 20, 30, 12, 4),)))
+    section = off_peak((OffPeak("train", 6, 20, 30, 12, 4),), week.heading, week.ledger)
     assert section is not None
     spans = [(each.row, each.since, each.until, each.value) for each in mark(section).cells]
     assert spans == [(6, 20, 24, 12), (0, 0, 6, 12)]
@@ -161,21 +116,17 @@ def test_an_off_peak_window_over_the_weeks_end_goes_on_on_monday(week: Report) -
 
 
 def test_users_go_by_the_time_that_they_were_given(week: Report) -> None:
-    section = users(week)
-    ranks = {each.name: each.rank_gpu_time for each in week.holders if each.rank_gpu_time is not None}
+    section = users(week.people)
+    ranks = {each.name: each.rank_gpu_time for each in week.people.holders if each.rank_gpu_time is not None}
     listed = [str(row[0]) for row in section.cells if str(row[0]) in ranks]
     assert [ranks[name] for name in listed] == sorted(ranks.values())
-    assert len(section.rows) == len(week.holders)
+    assert len(section.rows) == len(week.people.holders)
 
 
 def strip(codes: NDArray[np.uint8], report: Report) -> Table:
     names = tuple(f"GPU-{row}" for row in range(len(codes)))
-    return film(
-        replace(
-            report,
-            film=Film(names, names, report.summary.since_ms, 1_800_000, codes, report.film.totals[:1] * len(codes)),
-        )
-    )
+    since_ms, totals = report.ledger.summary.since_ms, report.film.totals[:1] * len(codes)
+    return film(Film(names, names, since_ms, 1_800_000, codes, totals))
 
 
 def rgba(state: str) -> tuple[int, int, int, int]:
@@ -189,8 +140,8 @@ def test_the_films_sums_are_those_of_the_ledger(week: Report) -> None:
     spent = dict.fromkeys(STATES, 0) | {"held": 6 * day_ms, "active": day_ms}
     idle = Totals(1, dict.fromkeys(STATES, 0) | {"held": 7 * day_ms})
     codes = np.full((2, 7), STATES.index("held"), np.uint8)
-    own = Film(("GPU-0", "GPU-1"), ("h", "h"), week.summary.since_ms, day_ms, codes, (Totals(1, spent), idle))
-    section = film(replace(week, film=own))
+    own = Film(("GPU-0", "GPU-1"), ("h", "h"), week.ledger.summary.since_ms, day_ms, codes, (Totals(1, spent), idle))
+    section = film(own)
     assert section.headline == "1 GPU of 2 went unused all the time; 92.9 % of what was seen is unused."
     assert [[str(cell) for cell in row[2:]] for row in section.cells] == [
         ["85.7 %", "14.3 %", "0.0 %"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +21,10 @@ from fallow import __version__
 from tests.ledger.rows import fill, samples
 from tests.report.conftest import HOUR
 from tests.report.html.pages import Page
-from tests.report.html.reports import report_of
+from tests.report.html.reports import changed, report_of
 
 if TYPE_CHECKING:
-    from analytics.report.model import Report
+    from analytics.report.report import Report
     from fallow.lake import Lake
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -63,7 +62,7 @@ def test_the_image_is_small_and_shows_the_states_in_their_shares(week: Report) -
     assert picture.size == (2 * int(shown["width"] or 0), 2 * int(shown["height"] or 0))
     blue = tuple(bytes.fromhex(LIGHT.state["active"][1:]))
     active = sum(picture.getpixel((x, 2)) == blue for x in range(picture.width))
-    totals = week.summary.totals
+    totals = week.ledger.summary.totals
     assert active == pytest.approx(picture.width * totals.state_ms["active"] / totals.total_ms, abs=2)
 
 
@@ -73,7 +72,7 @@ def test_the_same_report_gives_the_same_bytes(week: Report) -> None:
 
 def test_every_figure_stands_in_words_for_those_who_see_no_image(week: Report) -> None:
     html, _ = mail_body(week, language("en"))
-    for spent_ms in week.summary.totals.state_ms.values():
+    for spent_ms in week.ledger.summary.totals.state_ms.values():
         assert f"{spent_ms / 3_600_000:,.1f}</td>" in html
 
 
@@ -81,17 +80,19 @@ def test_every_figure_stands_in_words_for_those_who_see_no_image(week: Report) -
 def test_the_body_begins_with_what_a_reader_has_to_know(week: Report, code: str) -> None:
     speaks = language(code, "Europe/Paris")
     words = " ".join(Page(mail_body(week, speaks)[0]).all("body")[0].words.split())
-    for label, value in facts(week, speaks):
+    for label, value in facts(week.heading, week.ledger, speaks):
         said = speaks.translate(tr("{label}: {value}", label=label, value=value))
         assert " ".join(said.split()) in words
-    assert words.index(facts(week, speaks)[0][0]) < words.index(speaks.translate("Where the money goes"))
+    assert words.index(facts(week.heading, week.ledger, speaks)[0][0]) < words.index(
+        speaks.translate("Where the money goes")
+    )
 
 
 def test_the_body_says_that_the_week_is_not_over(week: Report) -> None:
-    note = " ".join(" ".join(unfinished(week)).split())
+    note = " ".join(" ".join(unfinished(week.weeks)).split())
     assert note
     assert note in words_of(week)
-    assert note not in words_of(replace(week, week=None))
+    assert note not in words_of(changed(week, weeks=None))
 
 
 def words_of(report: Report) -> str:

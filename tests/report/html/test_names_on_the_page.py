@@ -21,10 +21,10 @@ from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, ms, processes, samples
 from tests.report.conftest import HELD, HOUR
 from tests.report.html.pages import Page
-from tests.report.html.reports import report_of
+from tests.report.html.reports import changed, report_of
 
 if TYPE_CHECKING:
-    from analytics.report.model import Report
+    from analytics.report.report import Report
 
 NAMES = [
     "<script>alert(1)</script>",
@@ -54,7 +54,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Report:
             lists = processes(gpu, *range(0, 3 * HOUR, 60), every_s=60, user=name, command=name, pod=name)
             rows = samples(gpu, 0, 3 * HOUR, **HELD)
             fill(lake, rows, lists, devices=[device(gpu, model=name, pool=name)], host=host)
-    for each in report_of(lake).findings:
+    for each in report_of(lake).review.shown:
         if each.host.startswith("other"):
             reason = NAMES[int(each.host.removeprefix("other"))]
             record(
@@ -81,7 +81,7 @@ def mail(odd: Report) -> str:
         replace(each, saving=Saving(1.0, 2.0, 3.0), action="release", confidence=Confidence(()))
         for each in odd.recommendations.listed
     )
-    return mail_body(replace(odd, recommendations=replace(odd.recommendations, listed=listed)), language("en"))[0]
+    return mail_body(changed(odd, recommendations=replace(odd.recommendations, listed=listed)), language("en"))[0]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))

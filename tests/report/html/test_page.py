@@ -25,10 +25,10 @@ from fallow import __version__
 from tests.ledger.rows import device, fill, samples
 from tests.report.conftest import BUSY, HOUR
 from tests.report.html.pages import Page
-from tests.report.html.reports import report_of
+from tests.report.html.reports import changed, report_of
 
 if TYPE_CHECKING:
-    from analytics.report.model import Report
+    from analytics.report.report import Report
     from fallow.lake import Lake
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -166,7 +166,7 @@ def test_ids_of_the_page_are_all_different_and_every_pattern_is_there(html: str)
 
 
 def test_the_figures_are_those_of_the_ledger(week: Report, html: str) -> None:
-    for state, spent_ms in week.summary.totals.state_ms.items():
+    for state, spent_ms in week.ledger.summary.totals.state_ms.items():
         assert f">{state}</th><td>{spent_ms / 3_600_000:,.1f}</td>" in html
 
 
@@ -176,12 +176,18 @@ def test_a_thousand_gpus_stay_below_100_kib(week: Report) -> None:
     codes = np.repeat(random.integers(0, 7, (1000, 56), dtype=np.uint8), 6, axis=1)
     gpus = tuple(f"GPU-{number:08x}-0000-0000-0000-000000000000" for number in range(1000))
     hosts = tuple(f"node-{number // 8:04}" for number in range(1000))
-    film = Film(gpus, hosts, week.summary.since_ms, week.film.bin_ms, codes, week.film.totals[:1] * len(gpus))
-    finding = week.findings[0]
+    film = Film(gpus, hosts, week.ledger.summary.since_ms, week.film.bin_ms, codes, week.film.totals[:1] * len(gpus))
+    finding = week.review.shown[0]
     findings = tuple(replace(finding, subject=str(each), cost=float(each), gpus=gpus[:300], reclaimable_gpus=gpus[:300]) for each in range(400))  # fmt: skip
     review = replace(week.review, findings=findings, gone=findings)
-    people = tuple(replace(week.holders[0], name=f"user{each}", label=f"user{each}") for each in range(500))
-    large = replace(week, lake="/srv/lake", film=film, review=review, holders=people, teams=people)
+    people = tuple(replace(week.people.holders[0], name=f"user{each}", label=f"user{each}") for each in range(500))
+    large = changed(
+        week,
+        heading=replace(week.heading, lake="/srv/lake"),
+        film=film,
+        review=review,
+        people=replace(week.people, holders=people, teams=people),
+    )
     assert len(page(large, language("en")).encode()) < 100 * 1024
 
 

@@ -1,0 +1,276 @@
+"""The report on a window of a lake: its parts by subject, each made once, when something first asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+
+import polars as pl
+
+from analytics.capacity.gangs import Gang
+from analytics.capacity.off_peak import OffPeak, off_peak
+from analytics.decide.recommendations import Recommendations
+from analytics.decide.review import is_in_scope, names_others
+from analytics.intervals import by_day, by_hour
+from analytics.ledger.summary import Totals, totals_by
+from analytics.money.accounts import Accounts
+from analytics.money.priced_segments import placed
+from analytics.money.window_money import Money
+from analytics.plan.endings import Endings
+from analytics.plan.forecast import PoolOutlook, of_scope
+from analytics.plan.queue_waits import Waits
+from analytics.plan.replay.comparisons import ComparedScenario
+from analytics.plan.room_for_jobs import PoolRoom, of_pools
+from analytics.plan.scenarios import load_scenarios
+from analytics.quality.model import Remark
+from analytics.report.compare import Changes, changes
+from analytics.report.coverage import Seen
+from analytics.report.figures import SurplusInterval, holders, steps, surplus_intervals, teams
+from analytics.report.film import Film, film
+from analytics.report.model import Asked, Whole
+from analytics.report.parts import Breakdown, Heading, LedgerFigures, People, ScopedReview, WeekHistory
+from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, Figures, WeekFigures, trends
+from analytics.report.weeks import week_of
+from analytics.scope import Scope
+from analytics.window import Inputs, WindowLedger
+from analytics.workloads.model import Finding
+from fallow import __version__
+from fallow.clock import DAY_MS, Window
+
+_HOURLY_UP_TO_MS = 3 * DAY_MS
+"""Up to this length a window is shown hour by hour."""
+
+
+class Report:
+    """One window of one lake, or what a scope leaves of it. Documents, pages, verbs and the API show tables of its parts.
+
+    What it leads its reader to is theirs to see: `part` and every part made of it are narrowed to the scope, and an edition for
+    people names nobody else.
+
+    Attributes:
+        whole: the window of the whole fleet.
+        asked: the week, the scope and the time zone.
+        part: the ledger of the scope.
+    """
+
+    def __init__(self, whole: Whole, asked: Asked | None = None, part: WindowLedger | None = None) -> None:
+        """Raise EmptyLakeError where the scope leaves nothing; a week may be empty. `part` is that of the scope where it is known."""
+        self.whole, self.asked = whole, asked or Asked()
+        self.part = part or whole.part(self.scope, or_empty=self.asked.week is not None)
+
+    @property
+    def scope(self) -> Scope:
+        """What it is narrowed to."""
+        return self.asked.scope
+
+    def after_actions(self, whole: Whole) -> Report:
+        """Return the same report with what people did since, as `whole` has it; its ledger and its plans stay."""
+        after = copy(self)
+        after.whole = whole
+        for name in ("review", "recommendations", "surplus"):
+            after.__dict__.pop(name, None)
+        return after
+
+    @cached_property
+    def heading(self) -> Heading:
+        whole, asked, ledger = self.whole, self.asked, self.whole.ledger
+        gpus = self._spans.select("gpu", "host").unique()
+        return Heading(
+            week=asked.week,
+            scope=asked.scope,
+            zone=asked.zone,
+            lake=whole.inputs.lake.root if asked.names_lake and not asked.scope.is_personal else None,
+            version=__version__,
+            hosts=gpus["host"].n_unique(),
+            gpus=self.part.summary.totals.gpus,
+            simulated_gpus=whole.inventory.count_simulated(gpus["gpu"].unique()),
+            settings=whole.inputs.ledger_settings,
+            held_min_ms=whole.inputs.settings.integer("findings.held_min"),
+            known=Window(ledger.whole.first_ms, max(ledger.whole.host_ends.values())),
+            fleet_was_seen=not ledger.inside.stretches.is_empty(),
+            counted_back_from_ms=ledger.counted_back_from_ms,
+            made_ms=whole.made_ms,
+        )
+
+    @cached_property
+    def money(self) -> Money:
+        """The money of the scope."""
+        return self.whole.money if self.scope.is_all else self.whole.money.of(self.part.inside, self.whole.inventory)
+
+    @cached_property
+    def ledger(self) -> LedgerFigures:
+        part, seen = self.part, self._seen
+        totals, paid = part.summary.totals, self.money.accounts.total
+        return LedgerFigures(
+            self.scope, seen.beside(part.summary), self.money, seen, steps(totals, paid), part.floors, self._spans
+        )
+
+    @cached_property
+    def changes(self) -> Changes:
+        """The figures of the ledger beside those of the window before."""
+        return changes(self.whole, self.ledger)
+
+    @cached_property
+    def breakdown(self) -> Breakdown:
+        zone, summary = self.asked.zone, self.part.summary
+        named = placed(self._spans, self.money.costs, self.whole.inventory)
+        by = {
+            "pool": totals_by(named, "pool"),
+            "model": totals_by(named, "model"),
+            "day": totals_by(by_day(named, zone), "day"),
+            "holder": totals_by(named.filter(pl.col("holder").is_not_null()), "holder"),
+        }
+        is_short = summary.until_ms - summary.since_ms <= _HOURLY_UP_TO_MS
+        return Breakdown(by, _by_hour(self._spans) if is_short else {}, zone)
+
+    @cached_property
+    def people(self) -> People:
+        everybody, own, owners = self._everybody, self.money.accounts, self.money.owners
+        return People(teams(everybody, own), holders(everybody, own, lambda name: owners.team(name, None)), self.money)
+
+    @property
+    def _everybody(self) -> Accounts:
+        """The accounts of all those among whom people rank: everybody, or everybody on the GPUs that are asked for."""
+        whole, gpus = self.whole, self.scope.of_gpus
+        if gpus.is_all:
+            return whole.money.accounts
+        if not self.scope.is_personal:
+            return self.money.accounts
+        return whole.money.of(whole.narrowed(whole.ledger.inside, gpus), whole.inventory).accounts
+
+    @cached_property
+    def film(self) -> Film:
+        """The state of each GPU over time."""
+        return film(self._spans, self.part.summary.since_ms, self.part.summary.until_ms)
+
+    @cached_property
+    def review(self) -> ScopedReview:
+        """The findings; those that also name others are left out uncounted, for their number tells of these."""
+        whole, scope, found = self.whole, self.scope, self.whole.review
+        if not scope.is_all:
+
+            def is_own(each: Finding) -> bool:
+                names_more = scope.is_personal and names_others(each, scope, whole.money.owners)
+                return is_in_scope(each, scope, whole.inventory) and not names_more
+
+            found = found.about(is_own, self._spans)
+        people = frozenset(each.name for each in self.people.holders) if scope.is_personal else frozenset()
+        gpus, simulated = self.heading.gpus, self.heading.simulated_gpus
+        return ScopedReview(**vars(found), scope=scope, people=people, gpus=gpus, simulated_gpus=simulated)
+
+    @cached_property
+    def recommendations(self) -> Recommendations:
+        """What the findings lead to."""
+        return self.whole.recommendations(self.scope, self.part)
+
+    @cached_property
+    def surplus(self) -> tuple[SurplusInterval, ...]:
+        """GPUs of a model in a pool beyond what was needed at once; none for people, who have no pools."""
+        return () if self.scope.is_personal else surplus_intervals(self.review.findings)
+
+    @cached_property
+    def quality(self) -> tuple[Remark, ...] | None:
+        """Remarks on the data of the whole lake; None for people, as they name others."""
+        return None if self.scope.is_personal else self.whole.quality
+
+    @cached_property
+    def off_peak(self) -> tuple[OffPeak, ...] | None:
+        """Hours of the week with room for more work; None for people, who have no pools."""
+        ledger, inventory, scope = self.whole.ledger, self.whole.inventory, self.scope
+        if scope.is_personal:
+            return None
+        pools = {gpu: inventory.pool(gpu) for gpu in ledger.whole.stretches["gpu"].unique()}
+        pools = {gpu: pool for gpu, pool in pools.items() if scope.has_gpu(gpu, inventory)}
+        return off_peak(ledger.whole.stretches, pools, ledger.summary.until_ms, self.asked.zone)
+
+    @cached_property
+    def weeks(self) -> WeekHistory | None:
+        """The week beside those before it; None where the window is no week."""
+        week, seen = self.asked.week, self._seen
+        if week is None:
+            return None
+        # the week itself has the figures that the report has of it
+        now = Figures(self.part.summary.totals, self.money.accounts.total, seen)
+        own = WeekFigures(week, seen, now if seen.observed_ms else None)
+        weeks = (own, *self.whole.weeks(self.scope, week.before(), QUARTER_WEEKS - 1))
+        earlier = weeks[1 : 1 + WEEKS_BEFORE]
+        return replace(
+            self._history,
+            week=week,
+            weeks=weeks,
+            goals=self.whole.progress(self.scope, week),
+            seen_before=tuple(each.seen for each in earlier),
+            trends=trends(now, [each.figures for each in earlier]),
+        )
+
+    @cached_property
+    def quarter(self) -> WeekHistory:
+        """The week in which the window ends and the 13 before it, whatever the window's own length."""
+        last = week_of(max(self._seen.until_ms - 1, 0), self.asked.zone)
+        weeks, goals = self.whole.weeks(self.scope, last), self.whole.progress(self.scope, last)
+        return replace(self._history, weeks=weeks, goals=goals)
+
+    @property
+    def _history(self) -> WeekHistory:
+        return WeekHistory(None, self.scope, self.asked.zone, self.money.currency, self._seen, (), ())
+
+    @cached_property
+    def waits(self) -> Waits | None:
+        """Who waited for GPUs and why; None where the window is no week, and where no job is known to have asked."""
+        plan, was_asked = self.whole.plan, pl.coalesce("eligible", "submitted").is_not_null().any()
+        if self.asked.week is None or not plan.jobs.select(was_asked).item():
+            return None
+        return plan.waits_of(self.scope)
+
+    @cached_property
+    def outlooks(self) -> tuple[PoolOutlook, ...]:
+        """When the pools of the scope are full; none for people, who have no pools."""
+        return () if self.scope.is_personal else of_scope(self.whole.plan.outlooks, self.scope)
+
+    @cached_property
+    def rooms(self) -> tuple[PoolRoom, ...]:
+        """Which jobs on several GPUs could start in the pools of the scope; none for people, who have no pools."""
+        return () if self.scope.is_personal else of_pools(self.whole.plan.rooms, self.scope)
+
+    @cached_property
+    def endings(self) -> Endings | None:
+        """Which GPUs come free; None where the window is no week, and for a part of the fleet."""
+        return self.whole.plan.endings if self._is_of_planners else None
+
+    @cached_property
+    def scenarios(self) -> tuple[ComparedScenario, ...]:
+        """The scenarios that somebody saved, over the jobs of the week; none for a part of the fleet."""
+        saved = load_scenarios(self.whole.inputs.lake) if self._is_of_planners else ()
+        return self.whole.plan.scenarios_of(self.scope, saved)
+
+    @property
+    def _is_of_planners(self) -> bool:
+        return self.asked.week is not None and self.scope.is_all
+
+    @cached_property
+    def gangs(self) -> tuple[Gang, ...]:
+        """Which jobs on several GPUs could start."""
+        return self.whole.gangs(self.scope, self.part)
+
+    @property
+    def _spans(self) -> pl.DataFrame:
+        return self.part.inside.stretches
+
+    @cached_property
+    def _seen(self) -> Seen:
+        return self.whole.seen(self.whole.ledger.window, self.part.inside, self.scope)
+
+
+def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = None) -> Report:
+    """Return the report of the window, or of what the scope leaves of it.
+
+    Raises LakeError and its kinds, EmptyLakeError for nothing; so do the parts, which are made later.
+    """
+    return Report(Whole(inputs, ledger), asked)
+
+
+def _by_hour(spans: pl.DataFrame) -> Mapping[int, Totals]:
+    found = totals_by(by_hour(spans), "hour")
+    return dict(sorted((int(name), totals) for name, totals in found.items()))
