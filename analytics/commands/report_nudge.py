@@ -92,7 +92,8 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     decisions = decide(found, Deadlines.of(inputs.settings, speaks.zone), now_ms)
     asked = asks_of(recommendations_in(decisions, ledger.inside.stretches).listed, _basis(found))
     chosen = choose(_own(asked.asks, args.user), contacts, () if args.user else operators, past, found.context.owners)
-    work = _Work(inputs, journal, speaks, day, _seen_ms(found), AnswerLinks.of(inputs.settings), clock)
+    seen_ms = found.context.since_ms, found.context.until_ms
+    work = _Work(inputs, journal, speaks, day, seen_ms, AnswerLinks.of(inputs.settings), clock)
     if args.folder is not None:
         _write(work, chosen, Path(args.folder))
     if not args.send:
@@ -153,10 +154,6 @@ def _review(inputs: Inputs, ledger: WindowLedger, holder: str | None, now_ms: in
             f"nothing in this lake is of user {plain(holder)}", "the names are those of `fallow ledger --by holder`"
         )
     return review(inputs, ledger, now_ms=now_ms)
-
-
-def _seen_ms(found: Review) -> tuple[int, int]:
-    return found.context.since_ms, found.context.until_ms
 
 
 def _basis(found: Review) -> Basis:

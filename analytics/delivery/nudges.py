@@ -199,7 +199,7 @@ class Past:
 
 def choose(asks: Iterable[Ask], contacts: Contacts, operators: Sequence[Target], past: Past, owners: Owners) -> Chosen:
     """The nudges by target, those to users first; asks keep their order. What operators own goes to them alone."""
-    to_tell: dict[Target, list[tuple[Ask, str]]] = defaultdict(list)
+    to_tell: dict[tuple[bool, Target], list[tuple[Ask, str]]] = defaultdict(list)
     held_back = []
     for ask in asks:
         reached = (
@@ -223,14 +223,10 @@ def choose(asks: Iterable[Ask], contacts: Contacts, operators: Sequence[Target],
             )
             held_back.append((ask, "told lately" if reached else nobody))
         for target, name in fresh.items():
-            to_tell[target].append((ask, name))
-    users = {target: [each for each in own if not each[0].to_operators] for target, own in to_tell.items()}
-    theirs = {target: [each for each in own if each[0].to_operators] for target, own in to_tell.items()}
+            to_tell[ask.to_operators, target].append((ask, name))
     nudges = [
         _nudge(target, own, past)
-        for chosen in (users, theirs)
-        for target, own in sorted(chosen.items(), key=lambda each: each[0].shown)
-        if own
+        for (_, target), own in sorted(to_tell.items(), key=lambda each: (each[0][0], each[0][1].shown))
     ]
     return Chosen(tuple(nudges), tuple(held_back))
 
