@@ -38,18 +38,6 @@ class Annotation:
         """Who wrote it."""
         return actor_words(self.actor)
 
-    def row(self) -> dict[str, object]:
-        """The columns of the `annotation` table but for `kind`, times as integer milliseconds."""
-        return {
-            "time": self.time_ms,
-            "annotation_id": self.annotation_id,
-            "at": self.at_ms,
-            "scope": self.scope,
-            "name": self.name,
-            "text": self.text,
-            **self.actor.columns(),
-        }
-
 
 def add_annotation(
     lake: Lake,
@@ -71,7 +59,17 @@ def add_annotation(
         raise UsageError("it is not said what this is about", "everything, one pool or one team")
     number = file_number(now_ms)
     added = Annotation(at_ms, f"N-{number:x}", scope, name, words, actor, now_ms)
-    add_rows(lake, schema.ANNOTATION, [added.row() | {"kind": _ADD}], now_ms, number)
+    row: dict[str, object] = {
+        "time": now_ms,
+        "annotation_id": added.annotation_id,
+        "kind": _ADD,
+        "at": at_ms,
+        "scope": scope,
+        "name": name,
+        "text": words,
+        **actor.columns(),
+    }
+    add_rows(lake, schema.ANNOTATION, [row], now_ms, number)
     return added
 
 
