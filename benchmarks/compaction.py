@@ -157,7 +157,7 @@ def main() -> None:
         for table in sorted({path.name for path in Path(lake.root).iterdir() if path.is_dir()}):
             for file in lake.files(table, dates=[date]):
                 hour_ms = floor_ms(file.last_seq // 1000, HOUR_MS)
-                notes.small.setdefault(f"{table}/{date}", []).append(Small(file.first_seq, file.last_seq, hour_ms))
+                notes.small.append(Small(table, date, hour_ms, file.first_seq, file.last_seq))
         notes.write(spool)
         most, before_mib, hour_mib = _Most(), pss_mib(), 0.0
         began_s = cpu_s()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +25,7 @@ from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
 from fallow.parquet_merging import covering, merged_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from agent.settings import Compaction
     from agent.spool.spool import Spool
@@ -36,15 +36,16 @@ _REMEMBERED_MS = 30 * DAY_MS
 
 
 class Small(NamedTuple):
-    """A published file of a table and date: its range, and the start of the hour in which it was published."""
+    """A published file: its table and date, the start of the hour in which it was published, and its range."""
 
+    table: str
+    date: str
+    hour_ms: int
     first_seq: int
     last_seq: int
-    hour_ms: int
 
 
-@dataclass(frozen=True)
-class Merge:
+class Merge(NamedTuple):
     """Files that become, or became, one. `done_ms` is when the store had confirmed that, with the CRC-32 of its content."""
 
     table: str
@@ -56,9 +57,6 @@ class Merge:
     def files(self, host: str) -> list[LakeFile]:
         return [LakeFile(self.table, self.date, host, first, last) for first, last in self.sources]
 
-    def into(self, host: str) -> LakeFile:
-        return covering(self.files(host))
-
     def is_due(self, now_ms: int, grace_ms: int) -> bool:
         """Whether its files may go; a clock that was far ahead and is put back does not keep them for ever."""
         return self.done_ms is not None and abs(now_ms - self.done_ms) >= grace_ms
@@ -66,12 +64,12 @@ class Merge:
 
 @dataclass
 class CompactionNotes:
-    """`small` are published files by table and date that no hour has taken, `days` when each day was closed (0: it is open)."""
+    """`small` are published files that no hour has taken, `days` when each day was closed (0: it is open)."""
 
     lake: str
     host: str
     seen_batch: int = 0
-    small: dict[str, list[Small]] = field(default_factory=dict)
+    small: list[Small] = field(default_factory=list)
     days: dict[str, int] = field(default_factory=dict)
     merges: list[Merge] = field(default_factory=list)
 
@@ -81,68 +79,22 @@ class CompactionNotes:
         found = read_fact(spool, _FACT, dict, {})
         try:
             if (found["lake"], found["host"]) == (lake, host):
-                return cls(
-                    lake,
-                    host,
-                    int(found["seen_batch"]),
-                    {key: [Small(*each) for each in own] for key, own in found["small"].items()},
-                    {date: int(closed_ms) for date, closed_ms in found["days"].items()},
-                    [_merge(*each) for each in found["merges"]],
-                )
+                small = [Small(*each) for each in found["small"]]
+                days = {date: int(closed_ms) for date, closed_ms in found["days"].items()}
+                merges = [
+                    Merge(table, date, tuple((int(first), int(last)) for first, last in sources), done_ms, int(crc))
+                    for table, date, sources, done_ms, crc in found["merges"]
+                ]
+                return cls(lake, host, int(found["seen_batch"]), small, days, merges)
         except (LookupError, TypeError, ValueError, AttributeError):
             pass
         return cls(lake, host)
 
     def write(self, spool: Spool) -> None:
         """Notes them; costs no commit where nothing has changed."""
-        merges = [[each.table, each.date, each.sources, each.done_ms, each.crc] for each in self.merges]
-        text = json.dumps(vars(self) | {"merges": merges}, separators=(",", ":"))
+        text = json.dumps(vars(self), separators=(",", ":"))
         if text != spool.noted(_FACT):
             spool.note(_FACT, text)
-
-    def add_published(self, table: str, date: str, small: Small, batch: int) -> None:
-        self.small.setdefault(f"{table}/{date}", []).append(small)
-        self.seen_batch = max(self.seen_batch, batch)
-        self.open_days([date])
-
-    def open_days(self, dates: Iterable[str]) -> None:
-        self.days |= dict.fromkeys(dates, 0)
-
-    def close_day(self, date: str, now_ms: int) -> None:
-        self.days[date] = now_ms
-        self.small = {key: own for key, own in self.small.items() if key.partition("/")[2] != date}
-
-    def forget_old_days(self, now_ms: int) -> None:
-        self.days = {
-            date: closed_ms for date, closed_ms in self.days.items() if now_ms - parse_day_ms(date) < _REMEMBERED_MS
-        }
-
-    def waiting_days(self) -> list[str]:
-        return sorted(date for date, closed_ms in self.days.items() if not closed_ms)
-
-    def hours_before(self, moment_ms: int) -> list[tuple[tuple[str, str], list[list[Small]]]]:
-        """By table and date the files of each hour that is over."""
-        found = []
-        for key, own in self.small.items():
-            table, _, date = key.partition("/")
-            hours = [list(each) for hour_ms, each in groupby(own, lambda small: small.hour_ms) if hour_ms < moment_ms]
-            if hours:
-                found.append(((table, date), hours))
-        return found
-
-    def forget_hours(self, table: str, date: str, hours: Sequence[Sequence[Small]]) -> None:
-        gone = {small for hour in hours for small in hour}
-        key = f"{table}/{date}"
-        self.small[key] = [each for each in self.small[key] if each not in gone]
-        if not self.small[key]:
-            del self.small[key]
-
-    def done(self, merge: Merge, now_ms: int, crc: int) -> None:
-        self.merges[self.merges.index(merge)] = replace(merge, done_ms=now_ms, crc=crc)
-
-
-def _merge(table: str, date: str, sources: Sequence[Sequence[int]], done_ms: int | None, crc: int) -> Merge:
-    return Merge(table, date, tuple((int(first), int(last)) for first, last in sources), done_ms, int(crc))
 
 
 _SPREAD_MS = HOUR_MS
@@ -170,32 +122,36 @@ class OwnFilesCompactor:
         self._take_note_of_published(now_ms)
         for merge in [each for each in self._notes.merges if each.done_ms is None]:
             self._finish(merge)
-        days = self._notes.waiting_days() if self.settings.days else ()
-        for date in [each for each in days if now_ms >= self._day_due_ms(each)]:
+        open_days = sorted(date for date, closed_ms in self._notes.days.items() if not closed_ms)
+        for date in open_days if self.settings.days else ():
+            if now_ms < self._day_due_ms(date):
+                continue
             # one file of each table of a day that is over; tables whose files cannot be merged keep them
             for table in schema.OF_AGENTS:
                 files = [each for each in self._visible(table.name, date) if each.first_seq >= AGENT_FIRST_SEQ]
                 if len(files) > 1:
                     self._merge(files)
-            self._notes.close_day(date, self.clock.now_ms())
+            self._notes.days[date] = self.clock.now_ms()
+            self._notes.small = [each for each in self._notes.small if each.date != date]
             self._keep()
         self._merge_hours(now_ms)
         self._delete_replaced(now_ms)
-        self._notes.forget_old_days(now_ms)
+        known = self._notes.days.items()
+        self._notes.days = {date: closed for date, closed in known if now_ms - parse_day_ms(date) < _REMEMBERED_MS}
         self._keep()
 
     def _take_note_of_published(self, now_ms: int) -> None:
-        if not self._notes.days:  # the first run with this spool: what other ones left
+        notes = self._notes
+        if not notes.days:  # the first run with this spool: what other ones left
             today_ms = floor_ms(now_ms, DAY_MS)
-            self._notes.open_days(utc_day(today_ms - back * DAY_MS) for back in range(self.settings.back_days + 1))
-        published = [
-            each
-            for each in self.spool.published_files()
-            if (each.lake, each.host) == (self.lake.root, self.host) and each.batch > self._notes.seen_batch
-        ]
-        for each in published:
-            small = Small(each.first_seq, each.last_seq, floor_ms(each.published_ms, HOUR_MS))
-            self._notes.add_published(each.table, utc_day(each.day_ms), small, each.batch)
+            notes.days = {utc_day(today_ms - back * DAY_MS): 0 for back in range(self.settings.back_days + 1)}
+        seen_batch = notes.seen_batch
+        for each in self.spool.published_files():
+            if (each.lake, each.host) == (self.lake.root, self.host) and each.batch > seen_batch:
+                date, hour_ms = utc_day(each.day_ms), floor_ms(each.published_ms, HOUR_MS)
+                notes.small.append(Small(each.table, date, hour_ms, each.first_seq, each.last_seq))
+                notes.seen_batch = max(notes.seen_batch, each.batch)
+                notes.days[date] = 0
         self._keep()
 
     def _day_due_ms(self, date: str) -> int:
@@ -205,13 +161,16 @@ class OwnFilesCompactor:
 
     def _merge_hours(self, now_ms: int) -> None:
         """One file of each hour that is over, of days that are not due as a whole before long."""
-        for (table, date), hours in self._notes.hours_before(floor_ms(now_ms, HOUR_MS)):
+        over = {each for each in self._notes.small if each.hour_ms < floor_ms(now_ms, HOUR_MS)}
+        for (table, date), own in groupby(sorted(over), lambda small: (small.table, small.date)):
             if now_ms < self._day_due_ms(date) - HOUR_MS:
                 there = {(each.first_seq, each.last_seq): each for each in self._visible(table, date)}
-                for smalls in hours:
-                    for files in _contiguous(smalls, there):
+                for _, hour in groupby(own, lambda small: small.hour_ms):
+                    for files in _contiguous(list(hour), there):
                         self._merge(files)
-            self._notes.forget_hours(table, date, hours)
+            self._notes.small = [
+                each for each in self._notes.small if (each.table, each.date) != (table, date) or each not in over
+            ]
             self._keep()
 
     def _visible(self, table: str, date: str) -> list[LakeFile]:
@@ -227,7 +186,7 @@ class OwnFilesCompactor:
 
     def _finish(self, merge: Merge) -> None:
         """Stores the merged file and takes note of it; lets go of a merge whose files have gone or cannot be merged."""
-        into = merge.into(self.host)
+        into = covering(merge.files(self.host))
         try:
             data = merged_files(self.lake, merge.files(self.host), in_little_memory=True)
         except FileNotFoundError:  # somebody else has merged them
@@ -239,7 +198,8 @@ class OwnFilesCompactor:
             return
         self.before_put()
         self.lake.put_confirmed(into, data)
-        self._notes.done(merge, self.clock.now_ms(), zlib.crc32(data))
+        done = merge._replace(done_ms=self.clock.now_ms(), crc=zlib.crc32(data))
+        self._notes.merges[self._notes.merges.index(merge)] = done
         self._keep()
 
     def _delete_replaced(self, now_ms: int) -> None:
@@ -252,7 +212,7 @@ class OwnFilesCompactor:
                 self._let_go(merge)
 
     def _is_kept(self, merge: Merge) -> bool:
-        into = merge.into(self.host)
+        into = covering(merge.files(self.host))
         try:
             if zlib.crc32(self.lake.read(into)) == merge.crc:
                 return True
@@ -261,7 +221,7 @@ class OwnFilesCompactor:
             if any(each.covers(into) and each.key != into.key for each in self._visible(merge.table, merge.date)):
                 return False
         self.said.append(f"{into.key} is not what it was: the files that it was made of stay")
-        self._notes.open_days([merge.date])
+        self._notes.days[merge.date] = 0
         return False
 
     def _delete(self, merge: Merge) -> None:
