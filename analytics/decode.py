@@ -15,7 +15,6 @@ from analytics.frames import POLARS
 from fallow import parquet, schema
 from fallow.errors import LakeError
 from fallow.lake import LakeFile
-from fallow.parquet_files import MOST_DECODED_BYTES, decoded_bytes
 from fallow.quarantine import OnUnusable
 
 File = tuple[LakeFile, bytes | None]
@@ -91,14 +90,17 @@ def _together(
         return None
     try:
         footers = [parquet.check(file, content) for (file, _), content in zip(files, contents, strict=True)]
-        if sum(each.num_rows for each in footers) > _MOST_ROWS or sum(map(decoded_bytes, footers)) > MOST_DECODED_BYTES:
+        if (
+            sum(each.num_rows for each in footers) > _MOST_ROWS
+            or sum(map(parquet.decoded_bytes, footers)) > parquet.MOST_DECODED_BYTES
+        ):
             return None
         frame = _decoded(contents, table, columns, gpu)
     except _REFUSED:
         return None
     if (
         sum(frame[name].str.len_bytes().sum() for name in columns if frame[name].dtype == pl.String)
-        > MOST_DECODED_BYTES
+        > parquet.MOST_DECODED_BYTES
     ):
         return None
     # a key without a value may be a column that a file lacks, and such a file has to be named

@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from fallow.host_identity import is_install_id
+from fallow.host_identity import INSTALL_KEY, is_install_id, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from fallow.lake import Lake, LakeFile
     from fallow.stores import Store, Stored
 
 FOLDER = "agents"
@@ -126,3 +127,26 @@ def claim_of(host: str, install: str, found: Any) -> HostClaim | None:
 
 def _text(value: Any) -> str:
     return value[:_MOST_TEXT] if isinstance(value, str) and value.isprintable() else ""
+
+
+class Origins:
+    """Which installations ever claimed each host's name, read once for each host."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._installs: dict[str, frozenset[str]] = {}
+
+    def doubt(self, file: LakeFile, metadata: Mapping[str, str]) -> str:
+        """What is odd about who wrote the file, as a sentence; empty: nothing. Raises LakeError."""
+        strangers = [each for each in listed(metadata.get(INSTALL_KEY, "")) if each not in self._claimed(file.host)]
+        if not strangers:
+            return ""
+        return (
+            f"{file.url} was written by the installation {strangers[0][:40]}, which never claimed the host {file.host}; "
+            "find out who put it there, and move it out of the lake unless it is right"
+        )
+
+    def _claimed(self, host: str) -> frozenset[str]:
+        if host not in self._installs:
+            self._installs[host] = frozenset(list_claims(self._lake.store, host))
+        return self._installs[host]

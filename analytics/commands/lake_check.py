@@ -16,8 +16,8 @@ from analytics.progress import bar
 from fallow import parquet, schema
 from fallow.compaction import partitions
 from fallow.errors import LakeError, UnusableFileError
+from fallow.host_claims import Origins
 from fallow.lake import Lake, LakeFile
-from fallow.parquet_files import Origins
 from fallow.quarantine import LeftOut
 
 

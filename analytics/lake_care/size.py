@@ -10,12 +10,10 @@ from fallow import schema
 from fallow.clock import DAY_MS, utc_day
 from fallow.errors import LakeError
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile, visible
-from fallow.parquet import open_file
-from fallow.parquet_files import each
+from fallow.parquet import map_files, open_file
 
 _FORECAST_DAYS = 7
 _MONTH_DAYS = 365.25 / 12
-_AT_ONCE = 256
 
 
 @dataclass
@@ -58,23 +56,13 @@ def size_of(lake: Lake, now_ms: int, *, count_rows: bool, progress: Callable[[fl
     for number, table in enumerate(schema.TABLES, 1):
         files = lake.all_files(table.name)
         seen = visible(files)
-        rows = _rows(seen) if count_rows else {}
+        rows = dict(zip((file.key for file in seen), map_files(seen, _row_count), strict=True)) if count_rows else {}
         for file in files:
             _add(size, file, rows.get(file.key))
         _add_removable(size, table, files, seen, today)
         progress(number / len(schema.TABLES))
     _forecast(size, now_ms)
     return size
-
-
-def _rows(files: Sequence[LakeFile]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for start in range(0, len(files), _AT_ONCE):
-        for file, rows in zip(
-            files[start : start + _AT_ONCE], each(files[start : start + _AT_ONCE], _row_count), strict=True
-        ):
-            found[file.key] = rows
-    return found
 
 
 def _row_count(file: LakeFile) -> int:
