@@ -25,6 +25,7 @@ from fallow.parquet_writer import (
     CHECKSUM_KEY,
     MOST_ROWS,
     VERSION_KEY,
+    array_of,
     arrow_schema,
     check_version,
     encode,
@@ -184,25 +185,34 @@ class OpenedFile:
         there = set(reader.schema.names)
         if absent := [name for name in self._table.keys if name not in there]:
             raise _unfit(self.name, f"it lacks the column {', '.join(absent)}")
-        if reader.schema.remove_metadata().equals(columns):
-            yield from reader
-            return
-        for batch in reader:
-            arrays = [
-                batch.column(name).cast(kind)
-                if name in there
-                else Array([None] * batch.num_rows, type=DataType.null()).cast(kind)
-                for name, kind in zip(columns.names, columns.types, strict=True)
-            ]
-            yield RecordBatch.from_arrays(arrays, schema=columns)
+        is_ours = reader.schema.remove_metadata().equals(columns)
+        with _named(self.name):
+            for batch in reader:
+                if is_ours:
+                    yield batch
+                    continue
+                arrays = [
+                    batch.column(column.name).cast(kind)
+                    if column.name in there
+                    else array_of([None] * batch.num_rows, column)
+                    for column, kind in zip(self._table.columns, columns.types, strict=True)
+                ]
+                yield RecordBatch.from_arrays(arrays, schema=columns)
 
     def _opened(self) -> RecordBatchReader:
-        try:
+        with _named(self.name):
             return read_parquet(self._content, batch_size=_BATCH_ROWS)
-        except BaseException as error:
-            if isinstance(error, Exception) or type(error).__name__ == "PanicException":  # which is no Exception
-                raise _unfit(self.name, str(error)) from error
-            raise
+
+
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[None]:
+    """BrokenFileError for whatever arro3 raises while it reads a file of this name; its PanicException is no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise _unfit(name, (str(error).splitlines() or [type(error).__name__])[0]) from error
+        raise
 
 
 def _times(batch: RecordBatch, table: LakeTable) -> list[int]:

@@ -113,25 +113,26 @@ def arrow_type(column: LakeColumn) -> DataType:
 def _array(values: Sequence[Any], column: LakeColumn, misfits: Counter[str]) -> Array:
     """The values in the column's type; one that does not fit becomes null, so that it never keeps the others back."""
     try:
-        return _exact(values, column)
+        return array_of(values, column)
     except _UNFIT:
         fitting = [_fitting(value, column) for value in values]
         if lost := fitting.count(None) - values.count(None):
             misfits[column.name] += lost
-        return _exact(fitting, column)
+        return array_of(fitting, column)
 
 
 def _fitting(value: Any, column: LakeColumn) -> Any:
     if column.type in _WHOLE and isinstance(value, float) and value.is_integer():
         value = int(value)
     try:
-        _exact([value], column)
+        array_of([value], column)
     except _UNFIT:
         return None
     return value
 
 
-def _exact(values: Sequence[Any], column: LakeColumn) -> Array:
+def array_of(values: Sequence[Any], column: LakeColumn) -> Array:
+    """The values in the column's type; TypeError, ValueError or OverflowError for one that does not fit."""
     if column.type is Type.TIMESTAMP:
         return Array(values, type=_PLAIN[Type.INT64]).cast(_TIMESTAMP)
     if (item := _ITEMS.get(column.type)) is None:
