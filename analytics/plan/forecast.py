@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta, tzinfo
-from typing import Any, Literal
+from itertools import product
+from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -250,20 +252,17 @@ def rolling_test(values: Days) -> ForecastTest | None:
 
 
 def predicted(method: Method, values: Days, horizon_days: int) -> Fan:
-    """The fan after a series, of which two weeks have to be known.
+    """Return the fan after a series of which two weeks are known.
 
-    `ets` is exponential smoothing with an additive week and a steady trend or none, by the corrected Akaike criterion (Hyndman et
-    al. 2008, doi:10.1007/978-3-540-71918-2), with the bands of that model. `seasonal_naive` is last week again, its bands from the
-    errors of one week ahead, wider with every week (Hyndman & Athanasopoulos, Forecasting: Principles and Practice, 5.5).
+    `ets` is exponential smoothing with an additive week, with a steady trend or without one. `seasonal_naive` is last week again.
     """
-    # of a series without a trend some of the models that are tried divide by zero, and are not taken
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = _MODELS[method]().forecast(filled(values), horizon_days, level=list(LEVELS))
+    mean, deviation = _MODELS[method](filled(values), horizon_days)
+    width = {level: NormalDist().inv_cdf(0.5 + level / 200) * deviation for level in LEVELS}
     return Fan(
         method,
-        _gpus(found["mean"]),
-        {level: _gpus(found[f"lo-{level}"]) for level in LEVELS},
-        {level: _gpus(found[f"hi-{level}"]) for level in LEVELS},
+        _gpus(mean),
+        {level: _gpus(mean - width[level]) for level in LEVELS},
+        {level: _gpus(mean + width[level]) for level in LEVELS},
     )
 
 
@@ -275,19 +274,86 @@ def filled(values: Days) -> Days:
     return found
 
 
-def _ets() -> Any:
-    from statsforecast.models import AutoETS  # takes a second, which only a forecast is worth
+def _last_week_again(values: Days, horizon_days: int) -> tuple[Days, Days]:
+    """Return last week again, and its standard deviation: that of one week ahead, times the root of the weeks ahead.
 
-    return AutoETS(season_length=SEASON_DAYS, model="AZA", damped=False)
-
-
-def _seasonal_naive() -> Any:
-    from statsforecast.models import SeasonalNaive
-
-    return SeasonalNaive(season_length=SEASON_DAYS)
+    Hyndman & Athanasopoulos, Forecasting: Principles and Practice, 5.5.
+    """
+    ahead = np.arange(horizon_days)
+    error = np.sqrt(np.mean((values[SEASON_DAYS:] - values[:-SEASON_DAYS]) ** 2))
+    return values[-SEASON_DAYS:][ahead % SEASON_DAYS], error * np.sqrt(ahead // SEASON_DAYS + 1)
 
 
-_MODELS: Mapping[Method, Callable[[], Any]] = {"ets": _ets, "seasonal_naive": _seasonal_naive}
+_LEVEL_WEIGHTS = (0.01, 0.1, 0.2, 0.35, 0.5, 0.7, 0.95)
+_TREND_WEIGHTS = (0.0, 0.05, 0.2)
+"""As shares of the level's weight."""
+_WEEK_WEIGHTS = (0.0, 0.1, 0.3)
+"""As shares of what the level's weight leaves of 1."""
+
+
+def _smoothed(values: Days, horizon_days: int) -> tuple[Days, Days]:
+    """Return the mean and the standard deviation of ETS(A,N,A) or ETS(A,A,A), whichever has the lower corrected Akaike criterion.
+
+    Hyndman, Koehler, Ord & Snyder 2008, doi:10.1007/978-3-540-71918-2.
+    """
+    _, mean, deviation = min(
+        (_fitted(values, horizon_days, has_trend=each) for each in (False, True)), key=lambda found: found[0]
+    )
+    return mean, deviation
+
+
+def _fitted(values: Days, horizon_days: int, *, has_trend: bool) -> tuple[float, Days, Days]:
+    """Return the criterion, the mean and the standard deviation of the best of all combinations of weights.
+
+    Errors are linear in the first day's level, trend and week. So the recursion runs once for the values and once for each of these,
+    side by side in the last axis, and least squares finds the best of them for every combination.
+    """
+    weights = [
+        (level, trend * level, week * (1 - level))
+        for level, trend, week in product(_LEVEL_WEIGHTS, _TREND_WEIGHTS if has_trend else (0.0,), _WEEK_WEIGHTS)
+    ]
+    by_level, by_trend, by_week = np.array(weights).T[:, :, None]
+    count = 1 + has_trend + SEASON_DAYS - 1
+    value, *unit = np.eye(1 + count)
+    shape = len(weights), 1 + count
+    level, trend = np.tile(unit[0], (shape[0], 1)), np.tile(unit[1] if has_trend else 0 * value, (shape[0], 1))
+    own = unit[1 + has_trend :]
+    week = np.array([np.tile(each, (shape[0], 1)) for each in (*own, -np.sum(own, axis=0))])  # they add up to 0
+    errors = np.empty((len(values), *shape))
+    for day, gpus in enumerate(values):
+        level += trend
+        error = errors[day] = gpus * value - level - week[day % SEASON_DAYS]
+        level += by_level * error
+        trend += by_trend * error
+        week[day % SEASON_DAYS] += by_week * error
+
+    real, per_state = errors[:, :, 0].T, errors[:, :, 1:].transpose(1, 0, 2)
+    turned = per_state.transpose(0, 2, 1)
+    first = -np.linalg.solve(turned @ per_state, turned @ real[:, :, None])
+    squares = np.sum((real + (per_state @ first)[:, :, 0]) ** 2, axis=1)
+    best = int(np.argmin(squares))
+    parts = np.array([1.0, *first[best, :, 0]])
+    free = 2 + has_trend + count + 1  # weights of level, week and trend, first states, variance
+    spare = len(values) - free - 1
+    criterion = len(values) * np.log(max(squares[best], _LEAST_SQUARES)) + 2 * free * (1 + (free + 1) / spare)
+
+    ahead = np.arange(1, horizon_days + 1)
+    mean = (
+        level[best] @ parts
+        + ahead * (trend[best] @ parts)
+        + (week[:, best] @ parts)[(len(values) + ahead - 1) % SEASON_DAYS]
+    )
+    passed_on = by_level[best] + by_trend[best] * ahead + by_week[best] * (ahead % SEASON_DAYS == 0)
+    growth = 1 + np.concatenate([[0.0], np.cumsum(passed_on**2)[:-1]])
+    return criterion, mean, np.sqrt(squares[best] / spare * growth)
+
+
+_MODELS: Mapping[Method, Callable[[Days, int], tuple[Days, Days]]] = {
+    "ets": _smoothed,
+    "seasonal_naive": _last_week_again,
+}
+_LEAST_SQUARES = 1e-9
+"""What arithmetic leaves of an error that is 0."""
 
 
 def _better(errors: Mapping[Method, float]) -> Method:
@@ -299,7 +365,7 @@ def _joined(days: list[Days], known: list[NDArray[np.bool_]]) -> Days:
     return np.concatenate([each[own] for each, own in zip(days, known, strict=True)])
 
 
-def _gpus(values: Any) -> tuple[float, ...]:
+def _gpus(values: Days) -> tuple[float, ...]:
     return tuple(round(max(0.0, float(each)), 2) for each in values)
 
 

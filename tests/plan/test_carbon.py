@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 import pytest
-from scipy.optimize import linprog
 
 from analytics.ledger.rollups import Rollups
 from analytics.money.energy import Grid, GridIntensity
@@ -18,6 +17,7 @@ from analytics.money.window_money import Money
 from analytics.plan.carbon import AskedCarbon, Carbon, CarbonBasis, find_carbon
 from analytics.plan.deferral import GridHours, find_deferral, least_rates, moved_work, with_deferrable
 from analytics.plan.hourly_energy import hourly_energy
+from analytics.solver import one_thread_solver
 from analytics.tables.plan_carbon import carbon_tables
 from fallow import schema
 from fallow.cli import main
@@ -308,15 +308,18 @@ def test_no_plan_saves_more_than_the_bound() -> None:
 
 def _best(start: Any, pieces: tuple[Any, Any], most: Any, rate: Any, reach: int) -> float:
     size, weight = pieces
-    ways = [
-        (piece, hour) for piece, first in enumerate(start) for hour in range(first, min(first + reach + 1, len(most)))
-    ]
-    leaves, takes = np.zeros((len(start), len(ways))), np.zeros((len(most), len(ways)))
-    for place, (piece, hour) in enumerate(ways):
-        leaves[piece, place] = takes[hour, place] = 1
-    cost = [weight[piece] * rate[hour] for piece, hour in ways]
-    found = linprog(cost, A_ub=takes, b_ub=most, A_eq=leaves, b_eq=size)
-    return float(size @ (weight * rate[start]) - found.fun)
+    solver = one_thread_solver()
+    moved = {
+        (piece, hour): solver.addVariable(lb=0, obj=float(weight[piece] * rate[hour]))
+        for piece, first in enumerate(start)
+        for hour in range(first, min(first + reach + 1, len(most)))
+    }
+    for piece, whole in enumerate(size):
+        solver.addConstr(sum(part for (own, _), part in moved.items() if own == piece) == float(whole))
+    for hour in {hour for _, hour in moved}:
+        solver.addConstr(sum(part for (_, then), part in moved.items() if then == hour) <= float(most[hour]))
+    solver.run()
+    return float(size @ (weight * rate[start]) - solver.getObjectiveValue())
 
 
 def test_work_of_unknown_energy_moves_nothing_and_stops_nothing() -> None:
