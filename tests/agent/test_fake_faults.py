@@ -36,19 +36,35 @@ def test_fault_of_one_gpu_leaves_the_others(player: Player, kind: Any, error: st
     assert out == [f"NVMLError_{error}", HEALTHY]
 
 
-@pytest.mark.parametrize(
-    ("kind", "error"),
-    [
-        ("not_supported", "NotSupported"),
-        ("no_permission", "NoPermission"),
-        ("function_not_found", "FunctionNotFound"),
-        ("timeout", "Timeout"),
-    ],
-)
-def test_fault_of_one_function(player: Player, kind: Any, error: str) -> None:
-    out = player.play(failing(Fault(kind, gpu=1, function="nvmlDeviceGetPowerUsage")), ONE_FAULT_PROGRAM)
+ERRORS: dict[Any, tuple[str, str]] = {
+    "not_supported": ("nvmlDeviceGetPowerUsage", "NotSupported"),
+    "no_permission": ("nvmlDeviceGetName", "NoPermission"),
+    "function_not_found": ("nvmlDeviceGetUUID", "FunctionNotFound"),
+    "timeout": ("nvmlDeviceGetSerial", "Timeout"),
+    "insufficient_power": ("nvmlDeviceGetMinorNumber", "InsufficientPower"),
+    "in_use": ("nvmlDeviceGetEccMode", "InUse"),
+    "not_ready": ("nvmlDeviceGetIndex", "NotReady"),
+    "no_data": ("nvmlDeviceGetPersistenceMode", "NoData"),
+    "gpu_not_found": ("nvmlDeviceGetTotalEnergyConsumption", "GpuNotFound"),
+    "operating_system": ("nvmlDeviceGetPciInfo_v3", "OperatingSystem"),
+}
 
-    assert out == [HEALTHY, (f"NVMLError_{error}", 35)]
+
+def test_faults_of_one_function_leave_the_other_gpu_and_the_other_functions(player: Player) -> None:
+    calls = [call for call, _ in ERRORS.values()]
+    healthy, faulty, temperature = player.play(
+        failing(*(Fault(kind, gpu=1, function=call) for kind, (call, _) in ERRORS.items())),
+        f"""
+        nv.nvmlInit()
+        handles = [nv.nvmlDeviceGetHandleByIndex(index) for index in (0, 1)]
+        out = [[str(attempt(getattr(nv, call), handle)) for call in {calls}] for handle in handles]
+        out.append(nv.nvmlDeviceGetTemperature(handles[1], 0))
+        """,
+    )
+
+    assert faulty == [f"NVMLError_{error}" for _, error in ERRORS.values()]
+    assert not [each for each in healthy if each.startswith("NVMLError")]
+    assert temperature == 35
 
 
 def test_fault_by_name_without_version_in_its_time(player: Player) -> None:
@@ -235,17 +251,6 @@ out.append(listed())
     )
 
     assert out == [[UUID], [UUID], [UUID, OTHER_UUID]]
-
-
-@pytest.mark.parametrize(
-    ("kind", "error"),
-    [("insufficient_power", "InsufficientPower"), ("in_use", "InUse"), ("not_ready", "NotReady"), ("no_data", "NoData"),
-     ("gpu_not_found", "GpuNotFound"), ("operating_system", "OperatingSystem")],
-)  # fmt: skip
-def test_rarer_errors(player: Player, kind: Any, error: str) -> None:
-    fault = Fault(kind, gpu=0, function="nvmlDeviceGetHandleByIndex")
-
-    assert player.play(failing(fault), ONE_FAULT_PROGRAM) == [f"NVMLError_{error}", HEALTHY]
 
 
 LISTEN = (
