@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from plotly.utils import PlotlyJSONEncoder
@@ -18,6 +19,7 @@ from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
 from tests.lakes import made_lake
+from tests.made_once import made_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,21 +62,31 @@ class Site:
     def inputs(self) -> Inputs:
         return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(self.config)))
 
+    @cached_property
+    def source(self) -> LakeSource:
+        """Of all its pages: lake and settings stay as they are."""
+        return LakeSource(self.inputs)
+
     def view(self, search: str = "", reader: Reader = ADMINISTRATOR) -> View:
-        found = LakeSource(self.inputs).look(Query.parse(search), reader)
+        self.source.forget()
+        found = self.source.look(Query.parse(search), reader)
         assert isinstance(found, View), found
         return found
 
     def client(self, reader: Reader = ADMINISTRATOR) -> FlaskClient:
         """The whole app, with this person as whoever asks."""
-        client: FlaskClient = build_app(LakeSource(self.inputs), As(reader)).server.test_client()
+        self.source.forget()
+        client: FlaskClient = build_app(self.source, As(reader)).server.test_client()
         return client
 
 
 def make_site(folder: Path, *, days: int = 4, settings: str = "") -> Site:
-    """Ten GPUs, two teams, one price of the site's own; `settings` is more TOML."""
-    lake = made_lake(folder / "lake")
-    write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=days, seed=3))
+    """Ten GPUs, two teams, one price of the site's own; `settings` is more TOML. Sites of as many days have one lake: it is only read."""
+
+    def fill(shared: Path) -> None:
+        write_fleet(made_lake(shared / "lake"), SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=days, seed=3))
+
+    lake = made_lake(made_once(folder.parent, f"site-{days}", fill) / "lake")
     (folder / "owners.csv").write_text(OWNERS)
     (folder / "prices.csv").write_text(PRICES)
     config = folder / "fallow.toml"

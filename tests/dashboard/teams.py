@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +16,11 @@ from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
 from tests.dashboard.conftest import UNTIL_MS, inputs_of
+from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import polars as pl
 
@@ -47,13 +50,19 @@ class Teams:
 @pytest.fixture(scope="module")
 def teams(fleet_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Teams:
     """The ten GPUs of the small lake, with the simulation's own owners file."""
-    folder = tmp_path_factory.mktemp("teams")
+    return teams_of(fleet_lake.root, tmp_path_factory.getbasetemp())
+
+
+@cache
+def teams_of(lake_root: str, base: Path) -> Teams:
+    folder = base / "teams"
+    folder.mkdir()
     (folder / "owners.csv").write_text(
         owners_csv(SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3)), encoding="utf-8"
     )
     settings = folder / "fallow.toml"
     settings.write_text(f"[money]\nowners = {json.dumps(str(folder / 'owners.csv'))}\n", encoding="utf-8")
-    return Teams(LakeSource(lambda: inputs_of(fleet_lake, config=str(settings))))
+    return Teams(LakeSource(lambda: inputs_of(made_lake(lake_root), config=str(settings))))
 
 
 def parts(tree: Any) -> Iterator[Component]:

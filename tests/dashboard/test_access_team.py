@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from analytics.simulation import SimulatedFleet, owners_csv
 from dashboard.access.choose import access_of
 from dashboard.access.people import ADMIN, Reader
 from dashboard.app import build_app
 from dashboard.files import EXPORTS
 from dashboard.pages import PAGES
 from dashboard.query import Query
-from dashboard.source import LakeSource
 from dashboard.view import View
 from fallow import config
-from tests.dashboard.conftest import UNTIL_MS, filled, inputs_of, page, words
+from tests.dashboard.conftest import filled, page, words
+from tests.dashboard.teams import Teams, teams
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient
 
-    from fallow.lake import Lake
+    from dashboard.source import LakeSource
+
+__all__ = ["teams"]
 
 OWN, OTHER = "vision", "robotics"
 OTHERS = ("mei", "nuno", "olga", "pavel", "svc-robotics", "amara", "bjorn", "dmitri", "jonas", "kavya", "rosa", "sven")
@@ -34,14 +35,8 @@ PATHS = tuple(each.path for each in PAGES)
 
 
 @pytest.fixture(scope="module")
-def source(fleet_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> LakeSource:
-    folder = tmp_path_factory.mktemp("site")
-    (folder / "owners.csv").write_text(
-        owners_csv(SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3)), encoding="utf-8"
-    )
-    settings = folder / "fallow.toml"
-    settings.write_text(f"[money]\nowners = {json.dumps(str(folder / 'owners.csv'))}\n", encoding="utf-8")
-    return LakeSource(lambda: inputs_of(fleet_lake, config=str(settings)))
+def source(teams: Teams) -> LakeSource:
+    return teams.source
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +99,12 @@ def test_a_page_by_its_address(viewer: FlaskClient, path: str, search: str) -> N
 @pytest.mark.parametrize("path", PATHS)
 def test_a_page_about_what_others_hold(viewer: FlaskClient, everything: View, path: str) -> None:
     stretches = everything.part.inside.stretches
+    own = stretches.filter(pl.col("holder").is_in(OTHERS).not_())
     for column in ("gpu", "host"):
-        for value in stretches[column].unique().sort().to_list():
+        theirs = stretches.filter(pl.col(column).is_in(own[column].implode()).not_())
+        shared = own.filter(pl.col(column).is_in(stretches.filter(pl.col("holder").is_in(OTHERS))[column].implode()))
+        for value in (theirs[column].min(), shared[column].min()):
+            assert value
             assert named(json.dumps(filled(viewer, path, f"?{column}={value}&team={OTHER}"))) == set()
     about = filled(viewer, path, f"?holder=mei&team={OTHER}")
     assert named(json.dumps(about)) <= {"mei"}  # the name that was asked with, and nothing that goes with it
