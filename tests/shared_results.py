@@ -1,4 +1,4 @@
-"""Ledgers and findings of a lake, computed once for many looks at it.
+"""Ledgers, findings and reports of a lake, computed once for many looks at it.
 
 A test of words, formats or scopes asks for the report of a lake that others have asked about. Here the second load of a ledger
 and the second run of the rules give what the first gave, as long as no file of the lake, no setting and no table of the site
@@ -8,25 +8,28 @@ has changed and the clock shows about the same time.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from analytics.decide import review
 from analytics.ledger import build
+from analytics.report import report
+from analytics.report.model import Asked
 from fallow.clock import MINUTE_MS, SystemClock
 from fallow.errors import LakeError
 from fallow.lake import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
-    import pytest
+    from collections.abc import Callable, Hashable, Iterator
 
     from fallow.stores import Store
 
-_MOST = 8
+_MOST = 24
 """Results that are held at a time."""
 
 _WHAT_PEOPLE_DID = ("action", "annotation", "delivery")
@@ -44,6 +47,21 @@ def share_results(monkeypatch: pytest.MonkeyPatch, *, is_kept: bool = True) -> N
     monkeypatch.setattr("analytics.window.load_ledger", partial(_shared_ledger, is_kept=is_kept))
     for module in ("analytics.report.model", "analytics.decide.review"):
         monkeypatch.setattr(f"{module}.find_in_window", _shared_findings)
+
+
+@contextmanager
+def sharing(*, is_kept: bool = True) -> Iterator[None]:
+    """The same for a whole module of tests, which has every format, language and look of one edition made from one report."""
+    with pytest.MonkeyPatch.context() as patched:
+        share_results(patched, is_kept=is_kept)
+        for module in ("analytics.commands.report_edition", "analytics.report.report"):
+            patched.setattr(f"{module}.build_report", _shared_report)
+        yield
+
+
+def forget_results() -> None:
+    """Has the next look compute anew."""
+    _results.clear()
 
 
 class _ReadOnlyStore:
@@ -73,9 +91,7 @@ def _shared_findings(inputs: Any, ledger: Any, inventory: Any = None, now_ms: in
     now_ms = SystemClock().now_ms() if now_ms is None else now_ms
 
     def key() -> Hashable:
-        settings = sorted((name, str(value)) for name, value in inputs.settings.values.items())
-        tables = tuple(_stamp(value) for _, value in settings if value.startswith("/"))
-        parts = (tuple(settings), tables, repr(inputs.window), ledger.summary.since_ms, ledger.end_ms)
+        parts = (_site(inputs), ledger.summary.since_ms, ledger.end_ms)
         return ("findings", inputs.lake.root, _files(inputs.lake.root), parts, now_ms // (5 * MINUTE_MS))
 
     found = _once(key, lambda: _find(inputs, ledger, inventory, now_ms))
@@ -83,7 +99,25 @@ def _shared_findings(inputs: Any, ledger: Any, inventory: Any = None, now_ms: in
     return replace(found, as_of_ms=now_ms if end_ms is None else min(end_ms, now_ms))
 
 
-_load, _find = build.load_ledger, review.find_in_window
+def _shared_report(inputs: Any, ledger: Any, asked: Any = None) -> Any:
+    asked, now_ms = asked or Asked(), SystemClock().now_ms()
+
+    def key() -> Hashable:
+        history = (ledger.summary.since_ms, ledger.end_ms, ledger.whole.first_ms, ledger.counted_back_from_ms)
+        files = _files(inputs.lake.root, without=("delivery",))
+        return ("report", inputs.lake.root, files, _site(inputs), history, repr(asked), now_ms // (5 * MINUTE_MS))
+
+    return _once(key, lambda: _build(inputs, ledger, asked))
+
+
+_load, _find, _build = build.load_ledger, review.find_in_window, report.build_report
+
+
+def _site(inputs: Any) -> Hashable:
+    """The settings that figures rest on, the tables that they name, and the window."""
+    values = {name: str(value) for name, value in inputs.settings.values.items() if name != "report.language"}
+    tables = tuple(_stamp(value) for _, value in sorted(values.items()) if value.startswith("/"))
+    return (tuple(sorted(values.items())), tables, repr(inputs.window))
 
 
 def _once(key: Callable[[], Hashable], compute: Callable[[], Any]) -> Any:
@@ -98,8 +132,8 @@ def _once(key: Callable[[], Hashable], compute: Callable[[], Any]) -> Any:
     return result
 
 
-def _files(root: str) -> Hashable:
-    tables = [folder for folder in Path(root).glob("*") if folder.name not in _WHAT_PEOPLE_DID]
+def _files(root: str, without: tuple[str, ...] = _WHAT_PEOPLE_DID) -> Hashable:
+    tables = [folder for folder in Path(root).glob("*") if folder.name not in without]
     return tuple(_stamp(path) for folder in sorted(tables) for path in sorted(folder.rglob("*")))
 
 

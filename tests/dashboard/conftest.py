@@ -18,7 +18,7 @@ from dashboard.source import LakeSource
 from fallow.clock import SystemClock
 from tests.dashboard.acting import Held, held_lake
 from tests.lakes import made_lake
-from tests.shared_results import share_results
+from tests.shared_results import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,7 @@ def inputs_of(lake: Lake, since: str | None = None, until: str | None = None, co
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_ledger_for_many_looks() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patched:
-        share_results(patched)
+    with sharing():
         yield
 
 
@@ -65,8 +64,14 @@ def fleet_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="session")
-def client(fleet_lake: Lake) -> FlaskClient:
-    return build_app(LakeSource(lambda: inputs_of(fleet_lake))).server.test_client()  # type: ignore[no-any-return]
+def fleet_source(fleet_lake: Lake) -> LakeSource:
+    """Of all pages over that lake: it stays as it is."""
+    return LakeSource(lambda: inputs_of(fleet_lake))
+
+
+@pytest.fixture(scope="session")
+def client(fleet_source: LakeSource) -> FlaskClient:
+    return build_app(fleet_source).server.test_client()  # type: ignore[no-any-return]
 
 
 def page(client: FlaskClient, path: str = "/", search: str = "", scheme: str = "light") -> Any:

@@ -14,10 +14,8 @@ import requests
 
 from dashboard.access.choose import access_of
 from dashboard.app import build_app
-from dashboard.source import LakeSource
 from fallow import config
 from fallow.errors import ConfigError, UsageError
-from tests.dashboard.conftest import inputs_of
 from tests.dashboard.servers import serving
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from werkzeug.test import TestResponse
 
     from dashboard.access import Access
+    from dashboard.source import LakeSource
     from fallow.lake import Lake
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # nothing is bound
@@ -42,11 +41,11 @@ def chosen(settings: dict[str, str], *, insecure: bool = False, local: bool = Fa
 
 
 @pytest.fixture(scope="module")
-def proxied(fleet_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
+def proxied(fleet_source: LakeSource, tmp_path_factory: pytest.TempPathFactory) -> FlaskClient:
     people = tmp_path_factory.mktemp("people") / "people.csv"
     people.write_text("name,role\nann,admin\nzoë,planner\nmallory,none\n", encoding="utf-8")
     access = chosen(PROXIED | {"dashboard.people": str(people)})
-    client: FlaskClient = build_app(LakeSource(lambda: inputs_of(fleet_lake)), access).server.test_client()
+    client: FlaskClient = build_app(fleet_source, access).server.test_client()
     return client
 
 
@@ -147,9 +146,9 @@ def test_settings_count_on_loopback_too() -> None:
     assert chosen({}, local=True).__class__ is not chosen(PROXIED, local=True).__class__
 
 
-def test_insecure_shows_everybody_the_same_and_still_no_foreign_name(fleet_lake: Lake) -> None:
+def test_insecure_shows_everybody_the_same_and_still_no_foreign_name(fleet_source: LakeSource) -> None:
     access = chosen({}, insecure=True)
-    client = build_app(LakeSource(lambda: inputs_of(fleet_lake)), access).server.test_client()
+    client = build_app(fleet_source, access).server.test_client()
     assert ask(client, "192.0.2.1", {"Host": "10.0.0.7:8050"}).status_code == 200
     assert ask(client, "192.0.2.1", {"Host": "evil.example"}).status_code == 403
 

@@ -107,11 +107,11 @@ def test_a_window_that_the_pages_were_started_with_is_a_choice_and_shown_first(f
     ],
 )
 def test_who_reads_stands_beside_the_pages_and_the_way_out_where_there_is_one(
-    fleet_lake: Lake, person: Reader, way_out: str, said: str | None, leads: list[str]
+    fleet_source: LakeSource, person: Reader, way_out: str, said: str | None, leads: list[str]
 ) -> None:
     who = As(person)
     who.way_out = way_out
-    own = build_app(LakeSource(lambda: inputs_of(fleet_lake)), who).server.test_client()
+    own = build_app(fleet_source, who).server.test_client()
     found = [each for each in components(filled(own)["nav"]["children"]) if each["props"].get("className") == "who"]
     assert [words(each) for each in found] == ([said] if said else [])
     assert [each["props"]["href"] for each in components(found) if "href" in each["props"]] == leads

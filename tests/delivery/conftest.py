@@ -12,7 +12,7 @@ from tests.delivery.hands import Hands
 from tests.delivery.mail_server import Mailbox, mail_server
 from tests.delivery.receiver import Receiver
 from tests.in_process import run_in_process
-from tests.shared_results import share_results
+from tests.shared_results import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from tests.conftest import RunFallow
 
 
-@pytest.fixture(autouse=True)
-def _one_ledger_for_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    share_results(monkeypatch)
+@pytest.fixture(autouse=True, scope="module")
+def _one_ledger_for_many_looks() -> Iterator[None]:
+    with sharing():
+        yield
 
 
 @pytest.fixture(autouse=True)

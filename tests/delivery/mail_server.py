@@ -38,38 +38,19 @@ class Mailbox:
         return [email.message_from_bytes(data, policy=policy.default) for _, data in self.mails]
 
     async def handle_EHLO(
-        self,
-        server: Any,
-        session: Any,
-        envelope: Any,
-        hostname: str,
-        responses: list[str],
+        self, server: Any, session: Any, envelope: Any, hostname: str, responses: list[str]
     ) -> list[str]:
         session.host_name = hostname
         self.greetings += 1
         return responses
 
-    async def handle_MAIL(
-        self,
-        server: Any,
-        session: Any,
-        envelope: Any,
-        address: str,
-        options: list[str],
-    ) -> str:
+    async def handle_MAIL(self, server: Any, session: Any, envelope: Any, address: str, options: list[str]) -> str:
         if answer := await self._instead(server, self.to_sender):
             return answer
         envelope.mail_from = address
         return "250 OK"
 
-    async def handle_RCPT(
-        self,
-        server: Any,
-        session: Any,
-        envelope: Any,
-        address: str,
-        options: list[str],
-    ) -> str:
+    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: list[str]) -> str:
         if answer := await self._instead(server, self.to_recipient.get(address, "")):
             return answer
         envelope.rcpt_tos.append(address)

@@ -25,7 +25,7 @@ from tests.delivery.mail_server import DROP
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.lakes import made_lake
 from tests.ledger.rows import fill, load, ms, processes, samples, snapshot
-from tests.report.conftest import EVERY, HELD
+from tests.report.conftest import EVERY, HELD, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,13 +45,6 @@ def text_of(message: EmailMessage) -> str:
     body = message.get_body(("plain",))
     assert body is not None
     return str(body.get_content())
-
-
-@dataclass
-class Outcome:
-    code: int
-    out: str
-    err: str
 
 
 @dataclass

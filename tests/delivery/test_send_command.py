@@ -14,7 +14,7 @@ from fallow.errors import ConfigError, FallowError, UsageError
 from tests.delivery.hands import Hands, forget_what_was_done
 from tests.lakes import made_lake
 from tests.ledger.rows import load, snapshot
-from tests.report.conftest import everything
+from tests.report.conftest import Outcome, everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,13 +34,6 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     made = everything(made_lake(tmp_path_factory.mktemp("reported") / "lake"))
     load(made)  # the ledger is kept beside it, so that no test builds it again
     return made
-
-
-@dataclass
-class Outcome:
-    code: int
-    out: str
-    err: str
 
 
 @dataclass

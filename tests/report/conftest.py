@@ -11,10 +11,10 @@ from fallow.cli import main
 from tests.in_process import run_in_process
 from tests.lakes import made_lake
 from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples
-from tests.shared_results import share_results
+from tests.shared_results import sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from fallow.lake import Lake
     from tests.conftest import RunFallow
@@ -69,9 +69,10 @@ class Outcome:
     err: str
 
 
-@pytest.fixture(autouse=True)
-def _one_ledger_for_many_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    share_results(monkeypatch, is_kept=False)
+@pytest.fixture(autouse=True, scope="module")
+def _one_ledger_for_many_reports() -> Iterator[None]:
+    with sharing(is_kept=False):
+        yield
 
 
 @pytest.fixture

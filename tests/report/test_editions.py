@@ -90,35 +90,41 @@ def test_an_edition_counts_its_own_idle_hours(lake: Lake, config: Path, report: 
 WORDS = "her results are still on that card"
 
 
-@pytest.mark.parametrize("form", ["text", "md", "html"])
+FORMS = ("text", "md", "html")
+
+
+def of_ann(lake: Lake, config: Path, report: Callable[..., Outcome]) -> list[str]:
+    found = json.loads(report(lake, "--config", str(config), "--format", "json").out)["findings"]
+    return [each["finding_id"] for each in found if each["holder"] == "ann"]
+
+
 @pytest.mark.parametrize("kind", ["suppress", "ack", "comment"])
 def test_what_others_did_and_wrote_has_neither_their_name_nor_their_words(
-    lake: Lake, config: Path, report: Callable[..., Outcome], form: str, kind: str
+    lake: Lake, config: Path, report: Callable[..., Outcome], kind: str
 ) -> None:
-    flags = ("--config", str(config), "--format", form)
-    found = json.loads(report(lake, "--config", str(config), "--format", "json").out)["findings"]
-    anns = [each["finding_id"] for each in found if each["holder"] == "ann"]
+    anns = of_ann(lake, config, report)
     last_ms = int(datetime(2026, 12, 31, tzinfo=UTC).timestamp() + DAY_S) * 1000 if kind == "suppress" else None
     record(lake, kind, anns, Actor("zelda"), now_ms=T0 + DAY_S * 1000, reason=WORDS, expires_ms=last_ms)
-    whole, own = (one_line(report(lake, *flags, *scope).out) for scope in ((), ANN))
-    assert WORDS in whole and "zelda" in whole  # noqa: PT018  # the lead is told
-    assert anns[0] in own
-    assert [each for each in (*OTHERS, WORDS) if each in own] == []
-    if kind == "suppress":
-        day = "31 Dec 2026" if form == "html" else "2026-12-31"
-        assert f"until {day}" in own
-        assert "2027" not in own + whole
+    for form in FORMS:
+        flags = ("--config", str(config), "--format", form)
+        whole, own = (one_line(report(lake, *flags, *scope).out) for scope in ((), ANN))
+        assert WORDS in whole and "zelda" in whole  # noqa: PT018  # the lead is told
+        assert anns[0] in own
+        assert [each for each in (*OTHERS, WORDS) if each in own] == []
+        if kind == "suppress":
+            day = "31 Dec 2026" if form == "html" else "2026-12-31"
+            assert f"until {day}" in own
+            assert "2027" not in own + whole
 
 
-@pytest.mark.parametrize("form", ["text", "md", "html"])
 def test_what_somebody_wrote_about_their_own_stays_in_their_edition(
-    lake: Lake, config: Path, report: Callable[..., Outcome], form: str
+    lake: Lake, config: Path, report: Callable[..., Outcome]
 ) -> None:
-    found = json.loads(report(lake, "--config", str(config), "--format", "json").out)["findings"]
-    anns = [each["finding_id"] for each in found if each["holder"] == "ann"]
+    anns = of_ann(lake, config, report)
     record(lake, "suppress", anns, Actor("ann"), now_ms=T0 + DAY_S * 1000, reason="a demo in January")
-    shown = one_line(report(lake, "--config", str(config), *ANN, "--format", form).out)
-    assert "a demo in January (" in shown.replace("</bdi>", "")
+    for form in FORMS:
+        shown = one_line(report(lake, "--config", str(config), *ANN, "--format", form).out)
+        assert "a demo in January (" in shown.replace("</bdi>", "")
 
 
 def one_line(text: str) -> str:

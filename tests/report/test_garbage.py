@@ -107,16 +107,15 @@ def test_garbage_in_any_table_is_never_a_crash(command: str, tables: dict[str, l
             assert code == 0 or (code == 1 and said.startswith("fallow: ") and said.count("\n") == 1), said
 
 
-OTHERS = [table.name for table in TABLES if table is not schema.GPU]
+OTHERS = [table for table in TABLES if table is not schema.GPU]
 NEVER = [-1, 0, 253_402_300_799_999, 2**62]
 """Before the epoch, a machine without a clock, the end of the calendar and beyond it."""
 
 
-@pytest.mark.parametrize("table", OTHERS)
 @pytest.mark.parametrize("time", NEVER)
-def test_times_that_cannot_be_are_never_a_crash(lake: Lake, table: str, time: int) -> None:
+def test_times_that_cannot_be_are_never_a_crash(lake: Lake, time: int) -> None:
     known: Row = {"gpu": "a", "claim_id": "j", "kind": "clock_stepped", "pid": 1, "interval_ms": 1, "time": time}
-    fill(lake, {table: [{name: value for name, value in known.items() if name in schema.table(table).names}] * 2})
+    fill(lake, {table.name: [{name: known[name] for name in table.names if name in known}] * 2 for table in OTHERS})
     assert run("report", "--lake", lake.root) == (0, "")
 
 
