@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from functools import reduce
 
 import polars as pl
 
-from analytics.intervals import clip, cut
+from analytics.intervals import clip, cut, islands
 from analytics.ledger.settings import DRIVER_WINDOW_MS, SAMPLED_BELOW, LedgerSettings
 from analytics.mig import MIG_PREFIX
 from fallow import schema
@@ -176,22 +175,9 @@ def _as_list(name: str) -> pl.Expr:
     return pl.col(name).str.split(" ").cast(pl.List(pl.Float64)).alias(name)
 
 
-def _same(*names: str) -> pl.Expr:
-    """Whether a row has the same values as the row before it."""
-    return reduce(lambda left, right: left & right, [pl.col(name).eq_missing(pl.col(name).shift(1)) for name in names])
-
-
-def _begins(*names: str) -> pl.Expr:
-    """Whether a row differs from the one before it in any of the columns, or does not follow on from it."""
-    follows = (pl.col("end").shift(1) == pl.col("time")).fill_null(value=False)
-    return ~(_same(*_UNIT, *names) & follows)
-
-
 def _closed(parts: pl.DataFrame) -> pl.DataFrame:
     """Gives each day's last row the time that it really stood for, in `closed_end`, and its sums along with it."""
-    following = pl.when(pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(-1)) for name in _UNIT)).then(
-        pl.col("time").shift(-1)
-    )
+    following = pl.col("time").shift(-1).over(*_UNIT)
     reach = pl.col("end") + pl.col("open_ms").fill_null(0)
     # a clock that was set back makes pieces overlap: each moment counts once
     followed = pl.when(following.is_not_null()).then(pl.min_horizontal(following, reach))
@@ -233,11 +219,10 @@ def _closed(parts: pl.DataFrame) -> pl.DataFrame:
 def _decided(parts: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
     """Turns `zero` into `held` or `busy` by the length of the whole spell, over midnight."""
     idle = pl.col("label").is_in(["held", "zero"])
-    spell = _begins("idle", *_OWNER).cum_sum()
     long = pl.col("spell_ms") >= settings.idle_after_ms
     return (
         parts.with_columns(idle=idle)
-        .with_columns(spell=spell)
+        .with_columns(spell=islands((*_UNIT, "idle", *_OWNER)))
         .with_columns(spell_ms=(pl.col("end") - pl.col("time")).sum().over("spell"))
         .with_columns(
             label=pl.when(pl.col("label") == "zero")
@@ -262,15 +247,12 @@ def _gaps(known: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
             unknown.select(*_UNIT, pl.col("end").alias("time"), "end", "gpu_share"),
         ]
     ).sort(*_UNIT, "time", "end")
-    unit = _same(*_UNIT)
-    begin = unit.fill_null(value=False)
-    before = pl.col("end").cum_max().over(*_UNIT)
+    before = pl.col("end").cum_max().shift(1).over(*_UNIT)
     return (
         bounds.with_columns(before=before)
+        .filter(pl.col("before") < pl.col("time"))
         # what follows says how a split GPU was split: an instance that ended in the gap ended when it began
-        .with_columns(before=pl.when(begin).then(pl.col("before").shift(1)), share=pl.col("gpu_share"))
-        .filter((pl.col("before") < pl.col("time")).fill_null(value=False))
-        .select(*_UNIT, label=pl.lit("unknown"), time="before", end="time", gpu_share="share")
+        .select(*_UNIT, "gpu_share", label=pl.lit("unknown"), time="before", end="time")
     )
 
 
@@ -299,7 +281,7 @@ def _existing(gaps: pl.DataFrame, known: pl.DataFrame, parents: Mapping[tuple[st
 
 def _ledger(pieces: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
     """Groups pieces into stretches, decides low or active, cuts at midnight and gives the table its columns."""
-    grouped = pieces.with_columns(stretch=_begins("label", *_OWNER).cum_sum())
+    grouped = pieces.with_columns(stretch=islands((*_UNIT, "label", *_OWNER)))
     judged = (
         grouped.filter(pl.col("gpu_share") > 0)
         .with_columns(
@@ -403,7 +385,7 @@ def _spells(parts: pl.DataFrame, lengthened: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("end") > pl.col("time"))
         .sort(*_UNIT, "time")
     )
-    named = closed.with_columns(spell=_begins().cum_sum()).with_columns(
+    named = closed.with_columns(spell=islands(_UNIT)).with_columns(
         spell_start=pl.col("time").min().over("spell"), spell_end=pl.col("end").max().over("spell")
     )
     days = cut_at_midnight(named.select(*_UNIT, "time", "end", "spell", "spell_start", "spell_end"))
