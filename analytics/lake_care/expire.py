@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from analytics.frames import empty
-from analytics.ledger.build import kept_ledger
 from analytics.ledger.cache import expired_days, facts_of, record_expiry
+from analytics.ledger.catch_up import KeptLedger
 from analytics.ledger.day import SOURCES
 from analytics.ledger.settings import LedgerSettings
 from fallow import parquet, schema
@@ -149,7 +149,7 @@ def _ready(lake: Lake, settings: LedgerSettings, dates: Collection[str]) -> set[
     if not dates:
         return set()
     ready = set(dates) & expired_days(lake)
-    kept = kept_ledger(lake, settings)
+    kept = KeptLedger.of(lake, settings)
     asked = sorted(set(dates) - ready)
     without = set(asked) - {file.date for file in lake.files(schema.GPU.name, dates=asked)}
     if kept is None:
@@ -202,5 +202,5 @@ def _expire_date(lake: Lake, date: str, expiries: Sequence[Expiry], now_ms: int)
 def _empty(lake: Lake, file: LakeFile) -> None:
     """The day's file without rows, which says as before what it was made from."""
     table = schema.table(file.table)
-    own = {key: value for key, value in facts_of(file).items() if key in ("hosts", "build")}
+    own = {key: value for key, value in facts_of(file).items() if key == "hosts"}
     lake.put(file, parquet.encode(table, empty(table), own))

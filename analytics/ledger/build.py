@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import polars as pl
 
-from analytics.frames import read_frame
 from analytics.inventory import Inventory, load_inventory
-from analytics.ledger import cache as keep
-from analytics.ledger.cache import KeptMeanwhile, Manifest, TurnToKeep, expired_days, files_of, sizes_of
-from analytics.ledger.catch_up import Days, KeptLedger, catch_up, dates_between
-from analytics.ledger.day import SOURCES, HostDay, load_allocations
+from analytics.ledger.cache import Manifest, expired_days, files_of, in_turn, sizes_of
+from analytics.ledger.catch_up import Days, KeptLedger, catch_up
+from analytics.ledger.day import SOURCES, load_allocations
 from analytics.ledger.lifetimes import Earlier, activity, lifetimes
-from analytics.ledger.made_days import MadeDays, host_days, method_of
-from analytics.ledger.rollups import TABLES, Rollups
+from analytics.ledger.made_days import MadeDays, host_days, rollup_files
+from analytics.ledger.rollups import Rollups
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.stitch import counted_once, spells_counted_once, stitch
 from analytics.ledger.unused_files import discarding
@@ -98,58 +96,20 @@ def load_recent(
     of them have changed, they are made again with a few days before them. No file of other days is opened. Spells are those
     of the window alone. Raises LakeError and its kinds.
     """
-    found = kept_ledger(lake.require(), settings)
+    found = KeptLedger.of(lake.require(), settings)
     if found is None:
         return None
-    asked = _Asked(floor_ms(first_ms, DAY_MS), window.since_ms or 0, window.until_ms)
-    days = found.days(asked.dates(found))
-    if _changed(found, days, asked.dates(found)) is not None:
-        with TurnToKeep(lake) as turn:
-            newer = _caught_up(replace(found, lake=turn), asked, workers, progress)
-        if newer is None:
-            return None
-        found, days = replace(newer[0], lake=lake), newer[1]
-    return _read(found, days, asked.dates(found), asked.since_ms) if days else None
+    dates = found.dates(floor_ms(first_ms, DAY_MS), window.until_ms)
+    days = found.days(dates)
 
+    def caught_up(turn: Lake) -> bool:
+        newest = replace(found, lake=turn).again()
+        changed = None if newest is None else newest.first_changed(days, dates)
+        return newest is not None and (changed is None or catch_up(newest, changed, workers, progress))
 
-@dataclass(frozen=True)
-class _Asked:
-    """What is asked for: days from the first, and a window that ends with `until_ms`, None where it is open."""
-
-    first_ms: int
-    since_ms: int
-    until_ms: int | None
-
-    def dates(self, kept: KeptLedger) -> list[str]:
-        """The days from the first up to the day after the window, as far as there can be rows."""
-        newest_ms = kept.newest_ms()
-        end_ms = newest_ms if self.until_ms is None else min(self.until_ms + DAY_MS, newest_ms)
-        return dates_between(self.first_ms, 1 + end_ms)
-
-
-def _changed(kept: KeptLedger, days: Days, dates: Sequence[str]) -> str | None:
-    """The first of these dates that was made of something else than the lake has now."""
-    before = {date: of for date, of in kept.manifest.prints.items() if date in set(dates)}
-    now = kept.prints_of(days)
-    return min((date for date in before.keys() | now.keys() if before.get(date) != now.get(date)), default=None)
-
-
-def _caught_up(
-    kept: KeptLedger, asked: _Asked, workers: int, progress: Callable[[float], None]
-) -> tuple[KeptLedger, dict[str, dict[str, HostDay]]] | None:
-    """The kept ledger with its newest days as they are now, and those asked for; None where all has to be made anew."""
-    found = kept.again()
-    if found is None or found.manifest.method != method_of(kept.settings):
-        return None
-    days = found.days(asked.dates(found))
-    changed = _changed(found, days, asked.dates(found))
-    try:
-        if changed is not None and not catch_up(found, changed, workers, progress):
-            return None
-    except KeptMeanwhile:
-        return _caught_up(kept, asked, workers, progress)
-    newer = found.again()
-    return None if newer is None else (newer, days)
+    is_current = found.first_changed(days, dates) is None
+    kept = found if is_current else found.again() if in_turn(lake, caught_up) else None
+    return None if kept is None or not days else _read(kept, days, dates, window.since_ms or 0)
 
 
 def newest_kept_ms(lake: Lake) -> int | None:
@@ -158,49 +118,24 @@ def newest_kept_ms(lake: Lake) -> int | None:
     return parse_day_ms(max(dates)) if dates else None
 
 
-def kept_ledger(lake: Lake, settings: LedgerSettings) -> KeptLedger | None:
-    """What the lake keeps, if it was made by these settings."""
-    lifetimes = sorted(lake.all_files(schema.GPU_LIFETIME.name))
-    manifest = Manifest.read(lifetimes)
-    if manifest is None or manifest.method != method_of(settings):
-        return None
-    inventory = load_inventory(lake)
-    claims = load_allocations(lake, inventory)
-    return KeptLedger(lake, settings, manifest, lifetimes, inventory, claims, expired_days(lake))
-
-
-def _read(
-    found: KeptLedger, days: Mapping[str, Mapping[str, HostDay]], dates: Sequence[str], since_ms: int
-) -> Ledger | None:
-    """The days of a kept ledger; None where a file is not the one that the manifest names."""
+def _read(kept: KeptLedger, days: Days, dates: Sequence[str], since_ms: int) -> Ledger | None:
+    """Some days of a kept ledger; None where a file is not the one that the manifest names."""
+    lake, manifest = kept.lake, kept.manifest
     # days without samples have time too: what nobody observed, and the last row before them
-    files = files_of(found.lake, dates)
-    if any(sizes_of(files.get(date, {})) != found.manifest.days[date][1] for date in days):
+    files = files_of(lake, dates)
+    if any(date not in manifest.days or sizes_of(files.get(date, {})) != manifest.days[date][1] for date in days):
         return None
-    contents, recent_dates = found.manifest.contents, [date for date in dates if date >= utc_day(since_ms - DAY_MS)]
-    stretches = keep.recent_table(found.lake, schema.LEDGER, dates, contents["ledger"])
-    spells = keep.recent_table(found.lake, schema.SPELL, recent_dates, contents["spell"])
-    if stretches is None or spells is None:
+    rows = manifest.ledger(lake, dates, [date for date in dates if date >= utc_day(since_ms - DAY_MS)])
+    before = [file for file in kept.lifetimes if file.date < min(days)]
+    newest = kept.lifetimes[-1].date
+    known = kept.lifetimes_of(before[-1].date if before else None)
+    known_now = kept.lifetimes_of(newest) if newest > max(days) else None
+    if rows is None or known is None or (newest > max(days) and known_now is None):
         return None
-    rollup_files = {
-        table.name: [own[table.name] for _, own in sorted(files.items()) if table.name in own] for table in TABLES
-    }
-    rollups = Rollups(rollup_files, claims=found.claims.rows, discard=found.lake.delete)
+    earlier = Earlier(known, known_now, before, on_unusable=discarding(lake.delete))
+    rollups = Rollups(rollup_files(files), claims=kept.claims.rows, discard=lake.delete)
     gpu_files = tuple(file for hosts in days.values() for day in hosts.values() for file in day.files["gpu"])
-    earlier = _earlier(found.lake, found.lifetimes, min(days), max(days))
-    return Ledger(stretches, spells, gpu_files, rollups, found.inventory, earlier)
-
-
-def _earlier(lake: Lake, kept: Sequence[LakeFile], first: str, last: str) -> Earlier:
-    damaged = discarding(lake.delete)
-    before = [file for file in kept if file.date < first]
-    read = partial(read_frame, table=schema.GPU_LIFETIME, on_unusable=damaged)
-    return Earlier(
-        rows=read(before[-1:]),
-        newest=read(kept[-1:]) if kept[-1].date > last else None,
-        files=tuple(before),
-        on_unusable=damaged,
-    )
+    return Ledger(*rows, gpu_files, rollups, kept.inventory, earlier)
 
 
 def load_ledger(
@@ -217,11 +152,7 @@ def load_ledger(
     as many as there are CPUs. Raises LakeError and its kinds for a lake that is missing, empty or broken.
     """
     lake.require()
-    with TurnToKeep(lake, warn) as turn:
-        try:
-            return _load(turn, settings, progress, warn, workers)
-        except KeptMeanwhile:
-            return _load(turn, settings, progress, warn, workers)
+    return in_turn(lake, lambda turn: _load(turn, settings, progress, warn, workers), warn)
 
 
 def _load(
@@ -237,25 +168,23 @@ def _load(
     gpu_files = lake.files("gpu") if expired else lake.require_files("gpu")
     files = {"gpu": gpu_files} | {table.name: lake.files(table.name) for table in SOURCES[1:]}
     days = host_days(inventory, claims, files, expired)
-    kept = keep.kept_days(lake)
-    made = MadeDays(lake, kept, settings, warn, expired)
+    made = MadeDays(lake, settings, warn, expired=expired)
     made.build(days, workers, progress)
-    hosts = {host for own in days.values() for host in own} | made.hosts_of_expired()
-    stretches, spells = made.kept_ledger() or _put_together(made, settings, inventory, hosts)
-    made.keep_lifetimes(stretches)
+    now, before = made.manifest, Manifest.read(lake.all_files(schema.GPU_LIFETIME.name))
+    is_of_these = before is not None and (before.method, before.prints) == (now.method, now.prints)
+    kept = before.ledger(lake) if before is not None and is_of_these else None
+    stretches, spells = kept or _put_together(made, settings, inventory)
+    if kept is None or before is None or before.days != now.days or before.files(lake, schema.GPU_LIFETIME) is None:
+        made.keep(stretches, spells)
     used = tuple(file for own in days.values() for day in own.values() for file in day.files["gpu"])
     return Ledger(stretches, spells, used, made.rollups(claims.rows), inventory)
 
 
-def _put_together(
-    made: MadeDays, settings: LedgerSettings, inventory: Inventory, hosts: Collection[str]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The stretches and spells of all parts, kept where the parts are."""
+def _put_together(made: MadeDays, settings: LedgerSettings, inventory: Inventory) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The stretches and spells of all parts."""
     parts, spell_parts = (made.frame(table) for table in (schema.LEDGER_PART, schema.SPELL_PART))
     # of every MIG instance, by host and UUID, the GPU that it is a part of
-    parents = {(host, uuid): each.parent for host in hosts for uuid, each in inventory.instances(host).items()}
+    parents = {(host, uuid): each.parent for host in made.hosts for uuid, each in inventory.instances(host).items()}
     twice, spells_twice = stitch(parts, spell_parts, settings, parents)
     stretches = counted_once(twice)
-    spells = spells_counted_once(spells_twice, stretches)
-    made.keep_ledger(stretches, spells)
-    return stretches, spells
+    return stretches, spells_counted_once(spells_twice, stretches)

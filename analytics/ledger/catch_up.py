@@ -12,18 +12,16 @@ back for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analytics.decode import read_days
-from analytics.inventory import Inventory
-from analytics.ledger import cache as keep
-from analytics.ledger.cache import Manifest, files_of, keep_lifetimes, sizes_of
-from analytics.ledger.day import SOURCES, HostAllocations, HostDay
+from analytics.inventory import Inventory, load_inventory
+from analytics.ledger.cache import Manifest, expired_days, keep_tables
+from analytics.ledger.day import SOURCES, HostAllocations, HostDay, load_allocations
 from analytics.ledger.lifetimes import by_day
-from analytics.ledger.made_days import MadeDays, host_days, method_of, print_of_day, whole_of
+from analytics.ledger.made_days import MadeDays, host_days, method_of, print_of_day, prints_of
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.stitch import on_several_hosts, stitch
 from analytics.mig import MIG_PREFIX
@@ -52,17 +50,18 @@ class Bounds:
 
 @dataclass(frozen=True)
 class KeptRows:
-    """What the lake keeps: rows of `ledger` and of `spell`, and pairs of `host` and `gpu`.
-
-    `stretches` and `spells` are those of the day before `rows_ms`, `replaced` the rows of the ledger from there on. In
-    `seen_before_parts` and `seen_before_rows` are the GPUs that had been seen by then.
-    """
+    """What the lake keeps: rows of `ledger`, `spell` and `gpu_lifetime`."""
 
     stretches: pl.DataFrame
+    """Rows of `ledger` of the day before `rows_ms`."""
     spells: pl.DataFrame
+    """Rows of `spell` of that day."""
     replaced: pl.DataFrame
-    seen_before_parts: pl.DataFrame
-    seen_before_rows: pl.DataFrame
+    """Rows of `ledger` from `rows_ms` on."""
+    lifetimes_before_parts: pl.DataFrame
+    """The GPUs that had been seen by `parts_ms`."""
+    lifetimes: pl.DataFrame
+    """The GPUs that had been seen by `rows_ms`."""
 
 
 RowsSince = Callable[[int], pl.DataFrame | None]
@@ -119,9 +118,9 @@ def _is_settled(parts: pl.DataFrame, kept: KeptRows, bounds: Bounds) -> bool:
     replaced = kept.replaced.filter(time >= bounds.changed_ms)
     was = replaced.group_by(_UNIT).agg(known_was=(pl.col("state") != "unknown").any(), was=pl.lit(value=True))
     units = found.join(was, on=_UNIT, how="full", coalesce=True)
-    for name in ("seen_before_parts", "seen_before_rows"):
-        seen = getattr(kept, name).select(*_UNIT, pl.lit(value=True).alias(name)).unique()
-        units = units.join(seen, on=_UNIT, how="left")
+    seen = {"seen_before_parts": kept.lifetimes_before_parts, "seen_before_rows": kept.lifetimes}
+    for name, rows in seen.items():
+        units = units.join(rows.select(*_UNIT, pl.lit(value=True).alias(name)), on=_UNIT, how="left")
     is_ = {name: pl.col(name).fill_null(value=False) for name in units.columns if name not in _UNIT}
     known_later = is_["known_changed"] | is_["known_was"]
     settled = (
@@ -256,17 +255,36 @@ class KeptLedger:
     lifetimes: Sequence[LakeFile]
     inventory: Inventory
     claims: HostAllocations
-    expired: frozenset[str] = frozenset()
+    expired: frozenset[str]
+
+    @classmethod
+    def of(cls, lake: Lake, settings: LedgerSettings) -> KeptLedger | None:
+        """Return what the lake keeps; None where it was not made by these settings."""
+        lifetimes = lake.all_files(schema.GPU_LIFETIME.name)
+        manifest = Manifest.read(lifetimes)
+        if manifest is None or manifest.method != method_of(settings):
+            return None
+        inventory = load_inventory(lake)
+        claims = load_allocations(lake, inventory)
+        return cls(lake, settings, manifest, lifetimes, inventory, claims, expired_days(lake))
 
     def again(self) -> KeptLedger | None:
-        """The same with the manifest that the lake has by now."""
-        lifetimes = sorted(self.lake.all_files(schema.GPU_LIFETIME.name))
+        """Return the same with the manifest that the lake has by now; None where that is missing or of other settings."""
+        lifetimes = self.lake.all_files(schema.GPU_LIFETIME.name)
         manifest = Manifest.read(lifetimes)
-        return None if manifest is None else replace(self, manifest=manifest, lifetimes=lifetimes)
+        if manifest is None or manifest.method != self.manifest.method:
+            return None
+        return replace(self, manifest=manifest, lifetimes=lifetimes)
 
     def newest_ms(self) -> int:
         """A moment on the last day that may have rows: the one after today, or after the newest that is kept."""
         return max(parse_day_ms(self.lifetimes[-1].date), SystemClock().now_ms()) + DAY_MS
+
+    def dates(self, first_ms: int, until_ms: int | None) -> list[str]:
+        """The days from a midnight up to the day after a window's end, as far as there can be rows."""
+        newest_ms = self.newest_ms()
+        end_ms = newest_ms if until_ms is None else min(until_ms + DAY_MS, newest_ms)
+        return dates_between(first_ms, 1 + end_ms)
 
     def days(self, dates: Sequence[str]) -> dict[str, dict[str, HostDay]]:
         """Some days by date and host, as the lake has them now; expired ones without hosts, for they stay as they are kept."""
@@ -277,20 +295,28 @@ class KeptLedger:
     def prints_of(self, days: Days) -> dict[str, str]:
         """By date a digest of what each day is made from; of an expired one that of the manifest."""
         return {
-            date: self.manifest.prints[date] if date in self.expired else print_of_day(self.settings, hosts)
+            date: self.manifest.prints[date] if date in self.expired else print_of_day(prints_of(hosts, self.settings))
             for date, hosts in days.items()
         }
 
-    def lifetimes_before(self, moment_ms: int) -> pl.DataFrame:
-        """The rows of `gpu_lifetime` of the last day before a midnight; LakeError where they cannot be read."""
-        files = [file for file in self.lifetimes if file.date < utc_day(moment_ms)]
-        return read_days(files[-1:], schema.GPU_LIFETIME, schema.GPU_LIFETIME.names)
+    def first_changed(self, days: Days, dates: Collection[str]) -> str | None:
+        """Return the first of some dates that was made of something else than the lake has now; `days` are those it has."""
+        before = {date: of for date, of in self.manifest.prints.items() if date in set(dates)}
+        now = self.prints_of(days)
+        return min((date for date in before.keys() | now.keys() if before.get(date) != now.get(date)), default=None)
+
+    def lifetimes_of(self, date: str | None) -> pl.DataFrame | None:
+        """The rows of `gpu_lifetime` of a date, of none without one; None where they are not those that the manifest names."""
+        return self.manifest.rows(self.lake, schema.GPU_LIFETIME, [] if date is None else [date])
+
+    def lifetimes_before(self, moment_ms: int) -> pl.DataFrame | None:
+        """The same of the last day before a midnight."""
+        dates = [file.date for file in self.lifetimes if file.date < utc_day(moment_ms)]
+        return self.lifetimes_of(dates[-1] if dates else None)
 
     def rows(self, table: schema.LakeTable, first_ms: int, until_ms: int) -> pl.DataFrame | None:
         """The kept rows of `ledger` or `spell` of the days in a time; None where they are not those that the manifest names."""
-        return keep.verified_rows(
-            self.lake, table, dates_between(first_ms, until_ms), self.manifest.contents[table.name]
-        )
+        return self.manifest.rows(self.lake, table, dates_between(first_ms, until_ms))
 
 
 def dates_between(first_ms: int, until_ms: int) -> list[str]:
@@ -305,12 +331,12 @@ def catch_up(kept: KeptLedger, changed: str, workers: int, progress: Callable[[f
     """
     changed_ms = parse_day_ms(changed)
     until_ms = kept.newest_ms() // DAY_MS * DAY_MS + DAY_MS
-    if kept.settings.idle_after_ms > DAY_MS or not _is_finished(kept):
+    if kept.settings.idle_after_ms > DAY_MS:
         return False
     try:
         for back in _BACK_DAYS:
             bounds = Bounds(changed_ms - 2 * back * DAY_MS, changed_ms - back * DAY_MS, changed_ms)
-            done = _Attempt(kept, bounds, until_ms).run(workers, progress)
+            done = _made_again(kept, bounds, until_ms, workers, progress)
             if done is not None:
                 return done
     except LakeError:
@@ -318,116 +344,76 @@ def catch_up(kept: KeptLedger, changed: str, workers: int, progress: Callable[[f
     return False
 
 
-def _is_finished(kept: KeptLedger) -> bool:
-    """Whether ledger and spells were kept as a whole with the days that the manifest names."""
-    whole = whole_of(kept.settings, kept.manifest.prints)
-    return all(
-        keep.says_whole(kept.lake, table, kept.manifest.contents[table.name], whole)
-        for table in (schema.LEDGER, schema.SPELL)
+def _made_again(
+    kept: KeptLedger, bounds: Bounds, until_ms: int, workers: int, progress: Callable[[float], None]
+) -> bool | None:
+    """Make the changed days again with some days before them, and keep them: whether that is done.
+
+    None where more days before might do it. Raises LakeError where the lake cannot be written.
+    """
+    dates = dates_between(bounds.parts_ms, until_ms)
+    days = kept.days(dates)
+    if not _only_newest_changed(kept, kept.prints_of(days), bounds):
+        return False
+    around = _kept_rows(kept, bounds, until_ms)
+    made = _made_days(kept, days, dates, workers, progress)
+    if around is None or made is None:
+        return False
+    parts = made.frame(schema.LEDGER_PART), made.frame(schema.SPELL_PART)
+    if _is_entangled(around, parts[0]):
+        return False
+    rows_ms = bounds.rows_ms
+    found = restitch(
+        parts,
+        around,
+        bounds,
+        kept.settings,
+        lambda first_ms: kept.rows(schema.LEDGER, first_ms // DAY_MS * DAY_MS, rows_ms),
     )
+    if found is None:
+        return None
+    stretches, spells = found
+    if stretches.is_empty():
+        return False
+    lifetimes = by_day(stretches, around.lifetimes)
+    manifest = replace(kept.manifest, days={**kept.manifest.days, **made.manifest.days})
+    rows = {"ledger": stretches, "spell": spells, "gpu_lifetime": lifetimes}
+    keep_tables(kept.lake, rows, manifest, dates_between(rows_ms, until_ms))
+    return True
 
 
-@dataclass(frozen=True)
-class _Attempt:
-    """One try to make the newest days again with some days before them."""
+def _only_newest_changed(kept: KeptLedger, prints: Mapping[str, str], bounds: Bounds) -> bool:
+    """Whether the days before the changed ones are those of the manifest, and no day has lost all of its files."""
+    first, changed = utc_day(bounds.parts_ms), utc_day(bounds.changed_ms)
+    before = {date: print_ for date, print_ in kept.manifest.prints.items() if date >= first}
+    settled = [{date: of for date, of in each.items() if date < changed} for each in (before, prints)]
+    return settled[0] == settled[1] and before.keys() <= prints.keys()
 
-    kept: KeptLedger
-    bounds: Bounds
-    until_ms: int
 
-    def run(self, workers: int, progress: Callable[[float], None]) -> bool | None:
-        """Whether it is done; None where more days before might do it."""
-        days = self.kept.days(dates_between(self.bounds.parts_ms, self.until_ms))
-        prints = self.kept.prints_of(days)
-        if not self._only_newest_changed(prints):
-            return False
-        around = self._kept_rows()
-        parts = self._parts(days, workers, progress)
-        if around is None or parts is None or _is_entangled(around, parts[0]):
-            return False
-        rows_ms = self.bounds.rows_ms
-        found = restitch(
-            parts,
-            around,
-            self.bounds,
-            self.kept.settings,
-            lambda first_ms: self.kept.rows(schema.LEDGER, first_ms // DAY_MS * DAY_MS, rows_ms),
-        )
-        if found is None:
-            return None
-        return not found[0].is_empty() and self._keep(*found, prints)
+def _kept_rows(kept: KeptLedger, bounds: Bounds, until_ms: int) -> KeptRows | None:
+    rows_ms = bounds.rows_ms
+    stretches = kept.rows(schema.LEDGER, rows_ms - DAY_MS, rows_ms)
+    spells = kept.rows(schema.SPELL, rows_ms - DAY_MS, rows_ms)
+    replaced = kept.rows(schema.LEDGER, rows_ms, until_ms)
+    seen, lifetimes = kept.lifetimes_before(bounds.parts_ms), kept.lifetimes_before(rows_ms)
+    if stretches is None or spells is None or replaced is None or seen is None or lifetimes is None:
+        return None
+    return KeptRows(stretches, spells, replaced, seen, lifetimes)
 
-    def _only_newest_changed(self, prints: Mapping[str, str]) -> bool:
-        """Whether the days before the changed ones are those of the manifest, and no day has lost all of its files."""
-        first, changed = utc_day(self.bounds.parts_ms), utc_day(self.bounds.changed_ms)
-        before = {date: print_ for date, print_ in self.kept.manifest.prints.items() if date >= first}
-        settled = [{date: of for date, of in each.items() if date < changed} for each in (before, prints)]
-        return settled[0] == settled[1] and before.keys() <= prints.keys()
 
-    def _kept_rows(self) -> KeptRows | None:
-        rows_ms = self.bounds.rows_ms
-        stretches = self.kept.rows(schema.LEDGER, rows_ms - DAY_MS, rows_ms)
-        spells = self.kept.rows(schema.SPELL, rows_ms - DAY_MS, rows_ms)
-        replaced = self.kept.rows(schema.LEDGER, rows_ms, self.until_ms)
-        if stretches is None or spells is None or replaced is None:
-            return None
-        seen = [self.kept.lifetimes_before(each).select("host", "gpu") for each in (self.bounds.parts_ms, rows_ms)]
-        return KeptRows(stretches, spells, replaced, *seen)
-
-    def _parts(
-        self, days: Days, workers: int, progress: Callable[[float], None]
-    ) -> tuple[pl.DataFrame, pl.DataFrame] | None:
-        """The parts of the days, built and kept where they are not; None where that cannot be."""
-        dates = dates_between(self.bounds.parts_ms, self.until_ms)
-        expired = self.kept.expired & days.keys()
-        kept = keep.kept_days(self.kept.lake, dates)
-        if not expired <= kept.days.keys():
-            return None
-        made = MadeDays(self.kept.lake, kept, self.kept.settings, lambda _: None, expired)
-        made.build({date: hosts for date, hosts in days.items() if date not in expired}, workers, progress)
-        if not made.is_kept or made.lacks_files:
-            return None
-        return made.frame(schema.LEDGER_PART), made.frame(schema.SPELL_PART)
-
-    def _keep(self, stretches: pl.DataFrame, spells: pl.DataFrame, prints: Mapping[str, str]) -> bool:
-        """Keeps the rows, then the lifetimes, and last the manifest; LakeError where the lake cannot be written."""
-        kept, manifest = self.kept, self.kept.manifest
-        first = utc_day(self.bounds.rows_ms)
-        dates = set(dates_between(self.bounds.rows_ms, self.until_ms))
-        all_prints = manifest.prints | {**prints}
-        whole = whole_of(kept.settings, all_prints)
-        contents, refreshed = {}, set(dates)
-        for table, made in ((schema.LEDGER, stretches), (schema.SPELL, spells)):
-            earlier = {date: of for date, of in manifest.contents[table.name].items() if date < first}
-            rows = self._with_newest(table, made, earlier)
-            if rows is None:
-                return False
-            written = dates | {utc_day(day_ms) for day_ms in rows["time"].unique()}
-            staying = {date: of for date, of in earlier.items() if date not in written}
-            files = kept.lake.all_files(table.name, dates=written)
-            contents[table.name] = keep.keep_table(kept.lake, table, rows, files, whole, earlier=staying)
-            refreshed |= written
-        files_now = files_of(kept.lake, refreshed)
-        days = {date: (of, sizes_of(files_now.get(date, {}))) for date, of in all_prints.items() if date in refreshed}
-        lifetimes = by_day(stretches, kept.lifetimes_before(self.bounds.rows_ms))
-        newer = Manifest(method_of(kept.settings), {**manifest.days, **days}, contents)
-        keep_lifetimes(kept.lake, lifetimes, newer, first)
-        return True
-
-    def _with_newest(
-        self, table: schema.LakeTable, rows: pl.DataFrame, earlier: Mapping[str, str]
-    ) -> pl.DataFrame | None:
-        """The rows, or where there are none those of the newest day before: it says what all days are made from.
-
-        None where they cannot be read.
-        """
-        if not rows.is_empty() or not earlier:
-            return rows
-        return keep.verified_rows(self.kept.lake, table, [max(earlier)], earlier)
+def _made_days(
+    kept: KeptLedger, days: Days, dates: Sequence[str], workers: int, progress: Callable[[float], None]
+) -> MadeDays | None:
+    """The days with their parts, built and kept where they are not; None where that cannot be."""
+    failures: list[str] = []
+    expired = kept.expired & days.keys()
+    made = MadeDays(kept.lake, kept.settings, failures.append, dates=dates, expired=expired)
+    made.build({date: hosts for date, hosts in days.items() if date not in expired}, workers, progress)
+    return None if failures or made.lacks_files else made
 
 
 def _is_entangled(kept: KeptRows, parts: pl.DataFrame) -> bool:
     """Whether what one GPU did depends on another one, or on another host's rows."""
     named = [each.select("host", "gpu") for each in (kept.replaced, parts)]
     is_instance = pl.concat(named).select(pl.col("gpu").str.starts_with(MIG_PREFIX).any()).item()
-    return bool(is_instance) or on_several_hosts(pl.concat([*named, kept.seen_before_rows]))
+    return bool(is_instance) or on_several_hosts(pl.concat([*named, kept.lifetimes.select("host", "gpu")]))

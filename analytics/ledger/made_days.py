@@ -13,13 +13,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
+from itertools import groupby
 
 import polars as pl
 
 from analytics.frames import digest, read_frame
 from analytics.inventory import Inventory
 from analytics.ledger import cache as keep
-from analytics.ledger.cache import Kept, Manifest, files_of, keep_lifetimes, sizes_of
+from analytics.ledger.cache import KeptDay, Manifest, keep_tables, sizes_of
 from analytics.ledger.day import PARTS, SOURCES, HostAllocations, HostDay, build_day
 from analytics.ledger.lifetimes import by_day
 from analytics.ledger.rollups import TABLES, Rollups
@@ -122,22 +123,19 @@ def host_days(
 
 
 def method_of(settings: LedgerSettings) -> str:
+    """Return a digest of what the same samples are made into a ledger by."""
     return digest(METHOD, asdict(settings))
 
 
-def _print(chosen: Mapping[str, object], day: HostDay) -> str:
-    """`chosen` is what the settings say, as a dict."""
-    return digest(METHOD, chosen, day.fingerprint())
-
-
-def whole_of(settings: LedgerSettings, prints: Mapping[str, str]) -> str:
-    """A digest of what a ledger is made from: by date that of its hosts' days."""
-    return digest(method_of(settings), sorted(prints.items()))
-
-
-def print_of_day(settings: LedgerSettings, hosts: Mapping[str, HostDay]) -> str:
+def prints_of(hosts: Mapping[str, HostDay], settings: LedgerSettings) -> dict[str, str]:
+    """Return by host a digest of all that its day is made from."""
     chosen = asdict(settings)
-    return digest(sorted((host, _print(chosen, day)) for host, day in hosts.items()))
+    return {host: digest(METHOD, chosen, day.fingerprint()) for host, day in hosts.items()}
+
+
+def print_of_day(prints: Mapping[str, str]) -> str:
+    """Return one digest of those of a day's hosts."""
+    return digest(sorted(prints.items()))
 
 
 class MadeDays:
@@ -146,187 +144,127 @@ class MadeDays:
     def __init__(
         self,
         lake: Lake,
-        kept: Kept,
         settings: LedgerSettings,
         warn: Callable[[str], None],
+        *,
+        dates: Collection[str] | None = None,
         expired: Collection[str] = frozenset(),
     ) -> None:
-        """`expired` are the dates whose parts stay as they are kept."""
-        self._lake, self._kept, self._settings, self._warn, self._expired = lake, kept, settings, warn, expired
+        """`dates` are the days in question, all by default; of those in `expired` the parts stay as they are kept."""
+        self._lake, self._settings, self._warn, self._expired = lake, settings, warn, expired
+        self._kept = keep.kept_days(lake, dates)
         self._warned = False
         self._damaged = discarding(lake.delete)
         self.lacks_files = False
         """Whether a built day lacks a file that may be readable the next time."""
-        self._building: dict[str, tuple[set[str], list[dict[str, pl.DataFrame]]]] = {}
-        self._files: dict[str, list[LakeFile]] = {table.name: [] for table in PARTS}
-        self._loose: dict[str, list[pl.DataFrame]] = {table.name: [] for table in PARTS}
-        self._prints: dict[tuple[str, str], str] = {}
-        self._contents: dict[str, dict[str, str]] = {}
+        self._files: dict[str, Mapping[str, LakeFile]] = {}
+        self._loose: list[Built] = []
+        self._prints: dict[str, dict[str, str]] = {}
 
     @property
     def is_kept(self) -> bool:
         """Whether the lake holds all days; it does not where one could not be written."""
-        return not self._warned and not any(self._loose.values())
+        return not self._warned and not self._loose
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the days are made from; nothing of the tables that they give together."""
+        prints = {date: print_of_day(each) for date, each in self._prints.items()}
+        days = {date: (of, sizes_of(self._files.get(date, {}))) for date, of in prints.items()}
+        return Manifest(method_of(self._settings), days)
+
+    @property
+    def hosts(self) -> set[str]:
+        """The hosts that have a day."""
+        return {host for prints in self._prints.values() for host in prints}
 
     def build(self, days: Mapping[str, Mapping[str, HostDay]], workers: int, progress: Callable[[float], None]) -> None:
-        """Makes all days, by date and host: what is kept is taken as it is, the rest is built."""
+        """Make all days, by date and host: what is kept is taken as it is, the rest is built."""
         for date in self._expired:
             self._take_expired(date)
-        stale = {date: hosts for date, hosts in days.items() if self.stale(date, hosts)}
-        wanted = [day for date, hosts in sorted(stale.items()) for day in self.changed(date, hosts)]
+        stale: dict[str, list[HostDay]] = {}
+        for date, hosts in sorted(days.items()):
+            prints = self._prints[date] = prints_of(hosts, self._settings)
+            kept = self._kept.get(date)
+            if kept is not None and kept.hosts == prints:
+                self._files[date] = kept.files
+            else:
+                before = {} if kept is None else kept.hosts
+                stale[date] = [day for host, day in sorted(hosts.items()) if before.get(host) != prints[host]]
+        wanted = [day for own in stale.values() for day in own]
         done = 0
-        for batch, frames in build_days(wanted, self._settings, workers):
-            self.add(batch, frames, stale[batch[0].date])
-            done += len(batch)
-            progress(done / len(wanted))
-        self.finish(stale, {*days, *self._expired})
+        for date, batches in groupby(build_days(wanted, self._settings, workers), lambda each: each[0][0].date):
+            frames = []
+            for batch, built in batches:
+                self._mark(batch, built["quality"])
+                frames.append(built)
+                done += len(batch)
+                progress(done / len(wanted))
+            self._close(date, days[date], {day.host for day in stale.pop(date)}, frames)
+        for date in stale:  # of these days only hosts have gone
+            self._close(date, days[date], set(), [])
+        if gone := self._kept.keys() - days.keys() - set(self._expired):
+            self._try(lambda: keep.forget_days(self._lake, gone))
 
     def _take_expired(self, date: str) -> None:
-        """A day that nothing could make again, as it is kept."""
-        if (day := self._kept.days.get(date)) is None:
+        """Take a day that nothing could make again as it is kept."""
+        if (day := self._kept.get(date)) is None:
             self._warn(
                 f"fallow: the ledger lacks {date}: its samples have expired, and its kept files are missing or damaged; "
                 "bring them back from a backup"
             )
             return
-        for table, file in day.files.items():
-            self._files[table].append(file)
-        self._prints.update({(date, host): print_ for host, print_ in day.hosts.items()})
-
-    def hosts_of_expired(self) -> set[str]:
-        return {host for date in self._expired if date in self._kept.days for host in self._kept.days[date].hosts}
-
-    def stale(self, date: str, hosts: Mapping[str, HostDay]) -> bool:
-        """Whether a day has to be made again; a day that has not is taken as it is kept."""
-        day = self._kept.days.get(date)
-        prints = {host: self._print(each) for host, each in hosts.items()}
-        if day is None or day.hosts != prints:
-            return True
-        for table, file in day.files.items():
-            self._files[table].append(file)
-        return False
-
-    def changed(self, date: str, hosts: Mapping[str, HostDay]) -> list[HostDay]:
-        """The hosts of a stale day that have to be built; the others' rows are taken from what is kept."""
-        kept = self._kept.days[date].hosts if date in self._kept.days else {}
-        return [day for host, day in sorted(hosts.items()) if kept.get(host) != self._print(day)]
-
-    def add(self, batch: Sequence[HostDay], frames: dict[str, pl.DataFrame], hosts: Mapping[str, HostDay]) -> None:
-        """Takes some built host-days of one date; the last ones put the date together and keep it."""
-        date = batch[0].date
-        self._mark(batch, frames["quality"])
-        built, parts = self._building.setdefault(date, (set(), []))
-        built.update(day.host for day in batch)
-        parts.append(frames)
-        if len(built) == len(self.changed(date, hosts)):
-            self._close(date, hosts)
+        self._files[date] = day.files
+        self._prints[date] = dict(day.hosts)
 
     def _mark(self, batch: Sequence[HostDay], quality: pl.DataFrame) -> None:
-        """Gives days that lack a file that may be readable again a print that no other command finds."""
+        """Give days that lack a file that may be readable again a print that no other command finds."""
         again = hosts_to_read_again(quality)
         for day in batch:
             if day.host in again:
-                self._prints[day.date, day.host] = secrets.token_hex(8)
+                self._prints[day.date][day.host] = secrets.token_hex(8)
                 self.lacks_files = True
 
-    def finish(self, stale: Mapping[str, Mapping[str, HostDay]], dates: set[str]) -> None:
-        """Puts together dates of which only hosts have gone, and forgets those without any samples."""
-        for date, hosts in stale.items():
-            if not self.changed(date, hosts):
-                self._close(date, hosts)
-        gone = {file.date for table in PARTS for file in self._kept.files[table.name]} - dates
-        if gone:
-            self._try(lambda: keep.forget_days(self._lake, gone, self._kept))
+    def _close(self, date: str, hosts: Mapping[str, HostDay], built: Collection[str], frames: list[Built]) -> None:
+        """Put a date together and keep it: the hosts that were built, and the others' rows as they are kept."""
+        kept, staying = self._kept.get(date), [day for host, day in hosts.items() if host not in built]
+        if kept is not None and staying:
+            frames.append(self._staying(kept, staying))
+        rows = {table.name: pl.concat([each[table.name] for each in frames]) for table in PARTS}
 
-    def _close(self, date: str, hosts: Mapping[str, HostDay]) -> None:
-        built, parts = self._building.pop(date, (set(), []))
-        rows = {table.name: [frames[table.name] for frames in parts] for table in PARTS}
-        staying = [host for host in hosts if host not in built]
-        if date in self._kept.days and staying:
-            for name, frame in self._staying(date, hosts, staying).items():
-                rows[name].append(frame)
-        frames = {name: pl.concat(each) for name, each in rows.items()}
-        prints = {host: self._print(day) for host, day in hosts.items()}
-        written: dict[str, LakeFile] = {}
-        if self._try(lambda: written.update(keep.keep_day(self._lake, date, frames, prints))):
-            for name, file in written.items():
-                self._files[name].append(file)
-        else:
-            for name, frame in frames.items():
-                self._loose[name].append(frame)
+        def write() -> None:
+            self._files[date] = keep.keep_day(self._lake, date, rows, self._prints[date])
 
-    def _staying(self, date: str, hosts: Mapping[str, HostDay], staying: Sequence[str]) -> dict[str, pl.DataFrame]:
-        """The rows of a date's hosts that need not be built; built all the same where another command has replaced them."""
-        files = self._kept.days[date].files
-        mine = pl.col("host").is_in(staying)
+        if not self._try(write):
+            self._loose.append(rows)
+
+    def _staying(self, kept: KeptDay, staying: Sequence[HostDay]) -> Built:
+        """Return the kept rows of hosts that need not be built; built all the same where another command has replaced them."""
+        mine = pl.col("host").is_in([day.host for day in staying])
         frames = {
-            table.name: read_frame([files[table.name]], table, None, self._damaged).filter(mine).select(table.names)
+            table.name: read_frame([kept.files[table.name]], table, None, self._damaged)
+            .filter(mine)
+            .select(table.names)
             for table in PARTS
         }
-        if keep.still_those(self._kept.days[date]):
-            return frames
-        return build_day([hosts[host] for host in staying], self._settings)
+        return frames if keep.hosts_of(kept.files) == kept.hosts else build_day(staying, self._settings)
 
-    def kept_ledger(self) -> tuple[pl.DataFrame, pl.DataFrame] | None:
-        """The stretches and spells as they are kept; None where they were made of anything but these parts."""
-        stretches, spells = (
-            keep.kept_table(table, self._kept.files.get(table.name, ()), self._whole(), self._damaged)
-            for table in (schema.LEDGER, schema.SPELL)
-        )
-        if stretches is None or spells is None:
-            return None
-        self._contents = {"ledger": stretches[1], "spell": spells[1]}
-        return stretches[0], spells[0]
-
-    def keep_ledger(self, stretches: pl.DataFrame, spells: pl.DataFrame) -> None:
-        """Writes the days of the ledger and of the spells that are not those that the lake holds."""
-        if any(self._loose.values()):
-            return  # what it would rest on could not be kept either
-
-        def write(table: schema.LakeTable, frame: pl.DataFrame) -> None:
-            files = self._kept.files.get(table.name, ())
-            self._contents[table.name] = keep.keep_table(self._lake, table, frame, files, self._whole())
-
-        self._try(lambda: write(schema.LEDGER, stretches))
-        self._try(lambda: write(schema.SPELL, spells))
-
-    def keep_lifetimes(self, stretches: pl.DataFrame) -> None:
-        """Writes what is known of each GPU's life, and with it what all days were made from."""
-        if not self.is_kept:
-            return
-        files = files_of(self._lake, None)
-        days = {date: (print_, sizes_of(files.get(date, {}))) for date, print_ in self.prints().items()}
-        manifest = Manifest(method_of(self._settings), days, self._contents)
-        if manifest == Manifest.read(self._lake.all_files(schema.GPU_LIFETIME.name)):
-            return
-        self._try(lambda: keep_lifetimes(self._lake, by_day(stretches), manifest))
-
-    def prints(self) -> dict[str, str]:
-        """By date a digest of what its hosts' days are made of, as `print_of_day` gives it."""
-        of_date: dict[str, list[tuple[str, str]]] = defaultdict(list)
-        for (date, host), print_ in sorted(self._prints.items()):
-            of_date[date].append((host, print_))
-        return {date: digest(each) for date, each in of_date.items()}
-
-    def _whole(self) -> str:
-        return whole_of(self._settings, self.prints())
+    def keep(self, stretches: pl.DataFrame, spells: pl.DataFrame) -> None:
+        """Keep the tables that all days together give; not where a day could not be kept."""
+        if self.is_kept:
+            rows = {"ledger": stretches, "spell": spells, "gpu_lifetime": by_day(stretches)}
+            self._try(lambda: keep_tables(self._lake, rows, self.manifest))
 
     def frame(self, table: schema.LakeTable) -> pl.DataFrame:
-        """All rows of a part table."""
-        rows = read_frame(self._files[table.name], table, None, self._damaged).select(table.names)
-        return pl.concat([rows, *self._loose[table.name]], how="vertical_relaxed")
+        """Return all rows of a table of PARTS."""
+        files = [files[table.name] for _, files in sorted(self._files.items())]
+        rows = read_frame(files, table, None, self._damaged).select(table.names)
+        return pl.concat([rows, *(each[table.name] for each in self._loose)], how="vertical_relaxed")
 
     def rollups(self, claims: pl.DataFrame) -> Rollups:
-        """The tables beside the ledger."""
-        names = [table.name for table in TABLES]
-        files = {name: self._files[name] for name in names}
-        return Rollups(files, {name: self._loose[name] for name in names}, claims=claims, discard=self._lake.delete)
-
-    def _print(self, day: HostDay) -> str:
-        key = (day.date, day.host)
-        if key not in self._prints:
-            self._prints[key] = _print(asdict(self._settings), day)
-        return self._prints[key]
+        """Return the tables beside the ledger."""
+        loose = {table.name: [each[table.name] for each in self._loose] for table in TABLES}
+        return Rollups(rollup_files(self._files), loose, claims=claims, discard=self._lake.delete)
 
     def _try(self, write: Callable[[], None]) -> bool:
         """Whether it could be written; the first failure is said once."""
@@ -338,3 +276,9 @@ class MadeDays:
             self._warn(f"fallow: the ledger is not kept: {error}")
             self._warned = True
         return False
+
+
+def rollup_files(files: Mapping[str, Mapping[str, LakeFile]]) -> dict[str, list[LakeFile]]:
+    """Return the files of the tables beside the ledger, by table, from those by date and table."""
+    dated = [own for _, own in sorted(files.items())]
+    return {table.name: [own[table.name] for own in dated if table.name in own] for table in TABLES}

@@ -141,7 +141,7 @@ def assert_finished_whole(inputs: Inputs) -> None:
     before = snapshot(inputs.lake)
     with counted() as calls:
         load_ledger(inputs.lake, inputs.ledger_settings, warn=silent)
-    assert calls["whole"] == (0 if inputs.lake.all_files("spell") else 1)
+    assert calls["whole"] == 0
     assert snapshot(inputs.lake) == before
 
 

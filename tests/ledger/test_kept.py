@@ -336,7 +336,7 @@ def test_two_commands_with_other_settings_at_once_keep_their_own(lake: Lake, mon
     assert expected[0] != expected[1]
     for file in [file for table in PARTS for file in filled.all_files(table.name)]:
         filled.delete(file)
-    waits_or_is_done, real = threading.Event(), made_days.MadeDays.finish
+    waits_or_is_done, real = threading.Event(), made_days.MadeDays.build
     found: list[dict[str, object]] = [{}, {}]
 
     def run(number: int) -> None:
@@ -346,13 +346,13 @@ def test_two_commands_with_other_settings_at_once_keep_their_own(lake: Lake, mon
 
     second = threading.Thread(target=run, args=(1,))
 
-    def finish(self: made_days.MadeDays, *arguments: Any) -> None:
-        monkeypatch.setattr(made_days.MadeDays, "finish", real)
+    def build_days(self: made_days.MadeDays, *arguments: Any) -> None:
+        monkeypatch.setattr(made_days.MadeDays, "build", real)
         real(self, *arguments)
         second.start()
         assert waits_or_is_done.wait(60)
 
-    monkeypatch.setattr(made_days.MadeDays, "finish", finish)
+    monkeypatch.setattr(made_days.MadeDays, "build", build_days)
     run(0)
     second.join(60)
     assert found == expected
