@@ -22,6 +22,8 @@ Row = dict[str, Any]
 OUT_OF_ORDER = ("lost", "missing", "reset_required", "wedged", "driver_down")
 PERCENTS = ("gpu_util_pct", "gpu_util_max_pct", "sm_active_pct")
 NEVER_NEGATIVE = ("mem_used_bytes", "power_w", "energy_mj")
+CONTEXT_BYTES = 64 * 2**20
+"""What a CUDA context takes at least: with less memory in use, nothing runs on the GPU."""
 USE = (*PERCENTS, "process_count", "mem_used_bytes")
 
 
@@ -183,10 +185,12 @@ def _use(
     if out:
         return Use("unavailable")
     if not (listed or memory or busy):
-        nothing_read = row["process_count"] is None and row.get("mem_used_bytes") is None and row["health"] != "asleep"
+        used_bytes = row.get("mem_used_bytes")
+        is_empty = used_bytes is not None and used_bytes < CONTEXT_BYTES
+        is_unwatched = row["process_count"] is None and not is_empty and row["health"] != "asleep"
         if claiming:
-            return _claimed("reserved", claiming, "claim_unwatched" if nothing_read else "claim")
-        return Use("free", source="unwatched" if nothing_read else None)
+            return _claimed("reserved", claiming, "claim_unwatched" if is_unwatched else "claim")
+        return Use("free", source="unwatched" if is_unwatched else None)
     if claiming and not (listed and users is not None):
         return _claimed("use", claiming)
     if not listed:
