@@ -1,4 +1,4 @@
-"""`fallow agent run|once|status|release|resume|publish`; `install|upgrade|uninstall` are in agent/deployment."""
+"""`fallow agent run|once|status|release|resume|publish`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,11 @@ from fallow.units import format_bytes
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
     from fallow.config import Config
 
 _ANSWER_S = 10.0
 _POLL_S = 0.25
-
-
-_INSTALL_VERBS = ("install", "upgrade", "uninstall")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,65 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument("--json", action="store_true", help="machine-readable")
     release.add_argument("--for", dest="release_for", metavar="TIME", help="use the driver again after this time")
     release.add_argument("--wait", metavar="TIME", default="60s", help="how long to wait for the driver (default 60s)")
-    _add_install_verbs(verb)
-
-
-def _add_install_verbs(verb: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
-    """What they do is in agent/deployment, which no other verb loads."""
-    install = verb(
-        "install", "install the agent on this host", "sudo fallow agent install --from wheels/ --lake /srv/fallow/lake"
-    )
-    upgrade = verb(
-        "upgrade", "go to another version, and back where it does not work", "sudo fallow agent upgrade --from wheels/"
-    )
-    uninstall = verb("uninstall", "remove the agent; settings and spool stay", "sudo fallow agent uninstall")
-    for each in (install, upgrade):
-        each.add_argument(
-            "--from",
-            dest="source",
-            metavar="SOURCE",
-            default="index",
-            help="a wheel, a folder of wheels, or `index`: pip's package index (default)",
-        )
-        each.add_argument(
-            "--version", metavar="VERSION", help="which version, where SOURCE has several (default: the newest)"
-        )
-        each.add_argument(
-            "--python", metavar="PROGRAM", help="the Python to make the environment with (default: this one)"
-        )
-        each.add_argument(
-            "--keep", metavar="N", type=int, default=2, help="how many older versions to keep (default 2)"
-        )
-        each.add_argument(
-            "--wait",
-            metavar="TIME",
-            default="90s",
-            help="how long the new agent may take to close an interval (default 90s)",
-        )
-        each.add_argument("--restart", metavar="COMMAND", help="what restarts the agent where that is not systemd")
-    install.add_argument(
-        "--lake", metavar="PLACE", help="lake.path for the settings that are written where there are none"
-    )
-    upgrade.add_argument("--back", action="store_true", help="go back to the newest other version that is kept")
-    uninstall.add_argument("--purge", action="store_true", help="remove settings, spool and user too")
-    for each in (install, upgrade, uninstall):
-        each.add_argument(
-            "--user", metavar="NAME", default="fallow", help="the user that the agent runs as (default fallow)"
-        )
-        each.add_argument(
-            "--prefix", metavar="DIR", default="/opt/fallow", help="where versions go (default /opt/fallow)"
-        )
-        each.add_argument("--root", metavar="DIR", help="work on the image in this folder, without systemd")
-        each.add_argument("--packaged", action="store_true", help="leave unit, user and settings to a package")
-        each.add_argument("--dry-run", action="store_true", help="only say what would be done")
-        each.add_argument("--json", action="store_true", help="machine-readable")
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.verb in _INSTALL_VERBS:
-        from agent.deployment import command  # nothing that a run needs
-
-        return command.run(args)
     verbs = {"run": _run, "once": _once, "status": _status, "release": _release, "resume": _resume, "publish": _publish}
     return verbs[args.verb](args)
 

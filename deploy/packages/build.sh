@@ -30,27 +30,21 @@ install -m 644 "$wheels"/*.whl "$tree/usr/lib/fallow-agent/wheels"
 install -m 755 deploy/packages/setup "$tree/usr/lib/fallow-agent/setup"
 install -D -m 644 deploy/systemd/fallow-agent.service "$tree/usr/lib/systemd/system/fallow-agent.service"
 install -D -m 644 deploy/systemd/fallow.sysusers.conf "$tree/usr/lib/sysusers.d/fallow.conf"
-install -D -m 644 deploy/fallow.toml "$tree/etc/fallow/fallow.toml"
+install -m 644 deploy/fallow.toml "$tree/usr/lib/fallow-agent/fallow.toml"
+install -m 644 requirements/base.txt "$tree/usr/lib/fallow-agent/requirements.txt"
 install -D -m 644 LICENSE "$tree/usr/share/doc/fallow-agent/copyright"
 ln -s /opt/fallow/bin/fallow "$tree/usr/bin/fallow"
-case $kind in
-deb) upgrade='apt-get install ./fallow-agent_*.deb' remove='apt-get remove fallow-agent' ;;
-rpm) upgrade='dnf install ./fallow-agent-*.rpm' remove='dnf remove fallow-agent' ;;
-esac
-# by this file `fallow agent` knows that the host is the package's
-printf '{"install": "%s", "upgrade": "%s", "uninstall": "%s"}\n' "$upgrade" "$upgrade" "$remove" \
-    >"$tree/usr/lib/fallow-agent/package.json"
 
 if [ "$kind" = deb ]; then
     architecture=$(dpkg --print-architecture)
     install -d "$tree/DEBIAN"
-    cp deploy/packages/deb/* deploy/packages/preinst "$tree/DEBIAN"
+    cp deploy/packages/deb/* "$tree/DEBIAN"
     sed -i -e "s/@VERSION@/$version-1/" -e "s/@ARCHITECTURE@/$architecture/" "$tree/DEBIAN/control"
     # the wheels are compressed already
     dpkg-deb --root-owner-group -Znone --build "$tree" "$folder/fallow-agent_$version-1_$architecture.deb" >/dev/null
     echo "$folder/fallow-agent_$version-1_$architecture.deb"
 else
-    rpmbuild -bb --quiet --define "_topdir $work/rpm" --define "_rpmdir $folder" --define "staged $tree" --define "preinst $PWD/deploy/packages/preinst" \
+    rpmbuild -bb --quiet --define "_topdir $work/rpm" --define "_rpmdir $folder" --define "staged $tree" \
         --define "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" --define "_binary_payload w0.gzdio" \
         --define "version_ $version" --define "release_ 1" deploy/packages/rpm/fallow-agent.spec >&2
     echo "$folder/fallow-agent-$version-1.$(uname -m).rpm"

@@ -47,7 +47,7 @@ pytestmark = pytest.mark.long
 UNSEEN = frozenset(HIDDEN) - {"\n", "\t"} | set("\u3164\u115f\u2800")
 
 OF_THE_HOST = {("agent", "run"), ("agent", "once"), ("agent", "status"), ("agent", "release"), ("agent", "resume"), ("agent", "publish"),
-               ("agent", "install"), ("agent", "upgrade"), ("agent", "uninstall"), ("top",), ("doctor",)}  # fmt: skip
+               ("top",), ("doctor",)}  # fmt: skip
 """They look at this machine: tests/agent and tests/doctor hold them."""
 
 NOT_HERE = {("follow", "otlp"), ("follow", "prometheus"), ("import", "prometheus"), ("import", "gpustat"), ("import", "nvitop"), ("import", "series"), ("allocations", "import", "slurm"),

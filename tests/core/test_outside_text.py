@@ -106,7 +106,6 @@ PRINTING = {
     "agent/top/command.py": "JSON, and a screen that rich draws",
     "agent/doctor/look.py": "what a child tells its parent",
     "agent/attribution/pods.py": "what a child tells its parent",
-    "agent/deployment/check.py": "what a child tells its parent",
     "agent/spool/publisher.py": "what a child tells its parent",
 }
 

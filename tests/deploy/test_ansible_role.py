@@ -22,6 +22,7 @@ from tests.deploy.agent_in_chroot import (
     write_restart,
 )
 from tests.deploy.chroot import reason_for_none
+from tests.deploy.test_package_chroot import build
 from tests.deploy.wheels import other_version, wheelhouse
 
 if TYPE_CHECKING:
@@ -74,10 +75,10 @@ def install_ansible(debian: Chroot, folder: Path) -> None:
     )
 
 
-def play(debian: Chroot, wheels: str, *options: str, **settings: str) -> tuple[int, str]:
+def play(debian: Chroot, package: str, *options: str, **settings: str) -> tuple[int, str]:
     """Runs the role; how much it changed, and what Ansible printed."""
     values = {
-        "fallow_agent_wheels": wheels,
+        "fallow_agent_package": package,
         "fallow_agent_settings": {
             "lake": {"path": LAKE},
             "agent": {"spool": "/var/lib/fallow", "interval": f"{INTERVAL_S}s"} | settings,
@@ -114,26 +115,26 @@ def test_the_role_on_a_fresh_host_again_and_with_changes(debian: Chroot, tmp_pat
         "[gpu]\nlocalhost ansible_connection=local ansible_python_interpreter=/usr/bin/python3\n"
     )
     write_restart(debian)
-    wheels = debian.put(other_version("0.1.1", tmp_path / "one"), "/root")
+    package = debian.put(build("deb", tmp_path, other_version("0.1.1", tmp_path / "one")), "/root")
 
     before = debian.files()
-    play(debian, wheels, "--check")
+    play(debian, package, "--check")
     assert debian.files() == before, "a dry run has changed the host"
-    changed, _ = play(debian, wheels)
+    changed, _ = play(debian, package)
     assert changed > 0
     closes_intervals(debian, "0.1.1")
     make_lake(debian)
     pid = running_pid(debian)
 
-    assert play(debian, wheels)[0] == 0, "a second run changes something"
+    assert play(debian, package)[0] == 0, "a second run changes something"
     assert running_pid(debian) == pid
 
-    changed, printed = play(debian, wheels, pool="train")
+    changed, printed = play(debian, package, pool="train")
     assert changed == 2, printed  # the file, and one reload
     assert printed.count("RUNNING HANDLER") == 1
     assert running_pid(debian) == pid
 
-    newer = debian.put(other_version("0.2.0", tmp_path / "two"), "/root")
+    newer = debian.put(build("deb", tmp_path, other_version("0.2.0", tmp_path / "two")), "/root")
     play(debian, newer, pool="train")
     closes_intervals(debian, "0.2.0")
     assert running_pid(debian) != pid

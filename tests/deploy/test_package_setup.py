@@ -1,8 +1,9 @@
-"""The Python that the packages choose (deploy/packages/setup): the system's first, and one that the service's user can run."""
+"""What the packages do on a host (deploy/packages/setup): the Python that they choose, and one version after another."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -22,7 +23,7 @@ BASE = "/usr/bin/python3"
 """That of the distribution; the one of these tests may lie in root's home."""
 HIDDEN = """exec /usr/bin/python3 -I -c 'import sys; sys.base_prefix = "/root/.pyenv"; exec(sys.argv[1])' "$3\""""
 
-pytestmark = pytest.mark.skipif(
+needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or not (shutil.which("setpriv") and Path(BASE).exists()),
     reason="only root can run a program as another user",
 )
@@ -48,7 +49,7 @@ def put(folder: Path, name: str, *, mode: int = 0o755, begins: str = "") -> str:
 
 def chosen(place: Path, command: tuple[str, ...] = AS_NOBODY) -> subprocess.CompletedProcess[str]:
     """What `find_python` prints where `usr` is the system's folder and `root` comes first in root's PATH."""
-    definitions = SETUP[: SETUP.index("fallow() {")].replace("/usr/bin/", f"{place}/usr/")
+    definitions = SETUP[: SETUP.index("as_user() {")].replace("/usr/bin/", f"{place}/usr/")
     script = f'{definitions}\nfind_python "$@"\n'
     return subprocess.run(
         ["sh", "-c", script, "setup", *command], capture_output=True, text=True, check=False,
@@ -65,12 +66,14 @@ def bare(place: Path) -> Path:
     return place
 
 
+@needs_root
 def test_the_systems_python_comes_before_the_first_of_the_path(bare: Path) -> None:
     put(bare / "root", "python3")
     system = put(bare / "usr", "python3")
     assert chosen(bare).stdout == f"{system}\n"
 
 
+@needs_root
 def test_a_python_that_only_root_can_run_is_passed_over(bare: Path) -> None:
     only_roots = put(bare / "root", "python3", mode=0o700)
     assert chosen(bare, ()).stdout == f"{only_roots}\n"
@@ -78,6 +81,7 @@ def test_a_python_that_only_root_can_run_is_passed_over(bare: Path) -> None:
     assert chosen(bare).stdout == f"{system}\n"
 
 
+@needs_root
 @pytest.mark.parametrize("begins", ["exit 1", HIDDEN])
 def test_a_python_that_does_not_run_gives_way_to_the_next(bare: Path, begins: str) -> None:
     put(bare / "usr", "python3", begins=begins)
@@ -85,9 +89,112 @@ def test_a_python_that_does_not_run_gives_way_to_the_next(bare: Path, begins: st
     assert chosen(bare).stdout == f"{other}\n"
 
 
+@needs_root
 def test_without_one_that_the_user_can_run_the_remedy_is_one_sentence(bare: Path) -> None:
     put(bare / "root", "python3", mode=0o700)
     done = chosen(bare)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
     assert "the user fallow can run no Python 3.10 to 3.13 here; install the system's own" in done.stderr
+
+
+AGENT = """#!/bin/sh
+# An agent that runs once restart-agent has written its version down; one of version 0.9.0 never answers.
+[ "$*" = "agent status --json" ] || exit {code}
+[ "$(cat {running})" = {version} ] && [ {version} != 0.9.0 ] && printf '"version": "%s",\\n"time_ms": 1\\n' {version}
+"""
+STAND_INS = """
+getent() {{ :; }}
+as_user() {{ "$@"; }}
+systemctl() {{ :; }}
+install() {{ :; }}
+find_python() {{ echo {base}; }}
+make_environment() {{ mkdir -p "$2/bin" && cp {agent} "$2/bin/fallow" && ln -s /bin/true "$2/bin/python"; }}
+"""
+
+
+class Host:
+    """A folder that stands for a host, on which programs stand for what makes environments and runs agents."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.running = folder / "running"
+        self.running.write_text("none", encoding="ascii")
+        (folder / "usr/lib/fallow-agent/wheels").mkdir(parents=True)
+        (folder / "usr/lib/fallow-agent/requirements.txt").touch()
+
+    def unpack(self, version: str, status_code: int = 0) -> None:
+        """Puts the wheels of a version in; `status_code` is the exit code of `fallow agent status` without --json."""
+        for wheel in (self.folder / "usr/lib/fallow-agent/wheels").iterdir():
+            wheel.unlink()
+        (self.folder / f"usr/lib/fallow-agent/wheels/fallow-{version}-py3-none-any.whl").write_text(version)
+        agent = AGENT.format(running=self.running, version=version, code=status_code)
+        (self.folder / "agent").write_text(agent, encoding="ascii")
+        (self.folder / "agent").chmod(0o755)
+
+    def setup(self, verb: str) -> subprocess.CompletedProcess[str]:
+        script = re.sub(r"(?<![\\w.])/(usr/lib|opt|var|etc|run)/", lambda found: f"{self.folder}{found[0]}", SETUP)
+        definitions, commands = script.split("\ncase $1 in\n")
+        stand_ins = STAND_INS.format(base=BASE, agent=self.folder / "agent")
+        text = f"{definitions}\n{stand_ins}\ncase $1 in\n{commands}"
+        restart = f"basename $(readlink {self.folder}/opt/fallow/current) | cut -d - -f 1 >{self.running}"
+        return subprocess.run(
+            ["sh", "-c", text, "setup", verb], capture_output=True, text=True, check=False,
+            env={"PATH": os.environ["PATH"], "AGENT_RESTART": restart, "AGENT_WAIT_S": "1"},
+        )  # fmt: skip
+
+    def install(self, version: str, status_code: int = 0) -> subprocess.CompletedProcess[str]:
+        self.unpack(version, status_code)
+        return self.setup("install")
+
+    @property
+    def in_force(self) -> str:
+        return (self.folder / "opt/fallow/current").readlink().name.partition("-")[0]
+
+    @property
+    def versions(self) -> list[str]:
+        return sorted(each.name.partition("-")[0] for each in (self.folder / "opt/fallow/versions").iterdir())
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_a_version_is_put_in_force_once_and_the_one_before_stays_while_it_may_run(host: Host) -> None:
+    (host.folder / "opt/fallow/versions/0.0.9-interrupted").mkdir(parents=True)
+    done = host.install("0.1.0")
+    assert "0.1.0 is in force; set lake.path" in done.stderr
+    assert (host.in_force, host.versions) == ("0.1.0", ["0.1.0"])
+    assert host.running.read_text() == "none", "nobody has started it yet"
+    assert host.setup("install").stderr == "fallow-agent: 0.1.0 is in force already\n"
+    assert "0.2.0 is in force and runs" in host.install("0.2.0").stderr
+    assert (host.in_force, host.versions) == ("0.2.0", ["0.1.0", "0.2.0"])
+    host.install("0.1.0")
+    assert (host.in_force, host.running.read_text().strip()) == ("0.1.0", "0.1.0"), "the way back is the package before"
+
+
+def test_a_version_that_closes_no_interval_gives_way_to_the_one_before(host: Host) -> None:
+    host.install("0.1.0")
+    failed = host.install("0.9.0")
+    assert failed.returncode == 1
+    assert "0.9.0 does not work here: 0.1.0 runs again" in failed.stderr
+    assert (host.in_force, host.versions, host.running.read_text().strip()) == ("0.1.0", ["0.1.0"], "0.1.0")
+
+
+def test_wrong_settings_are_refused_before_the_switch(host: Host) -> None:
+    host.install("0.1.0")
+    refused = host.install("0.2.0", status_code=2)
+    assert refused.returncode == 1
+    assert "0.2.0 cannot run here; the version before stays in force" in refused.stderr
+    assert (host.in_force, host.versions) == ("0.1.0", ["0.1.0"])
+
+
+def test_removal_leaves_settings_and_spool(host: Host) -> None:
+    host.install("0.1.0")
+    spool = host.folder / "var/lib/fallow/spool.sqlite"
+    spool.parent.mkdir(parents=True, exist_ok=True)
+    spool.touch()
+    assert host.setup("remove").returncode == 0
+    assert not (host.folder / "opt/fallow").exists()
+    assert spool.exists()

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.command import add_arguments
-from agent.deployment.host_files import Host
-from agent.deployment.service import drop_in_lines
-from agent.deployment.versions import CheckedEnvironment, Layout
 from fallow import config
 from fallow.clock import SECOND_MS, parse_duration_ms
 from fallow.errors import UsageError
@@ -109,22 +103,14 @@ def test_the_unit_fits_the_example_configuration(settings: dict[str, list[str]])
     assert [f"/var/lib/{name}" for name in settings["StateDirectory"]] == [loaded.text("agent.spool")]
 
 
-def test_the_installer_needs_no_drop_in_for_what_the_unit_says(settings: dict[str, list[str]]) -> None:
-    """Prefix, user, lake and spool are the same in the unit, the sysusers file and `fallow agent install`."""
-    defaults = argparse.ArgumentParser()
-    add_arguments(defaults)
-    given = defaults.parse_args(["install"])
-    [start], [writable], [user] = settings["ExecStart"], settings["ReadWritePaths"], settings["User"]
-    assert start == f"{Layout(Host(), given.prefix).bin}/fallow agent run"
-    assert user == given.user
+def test_the_packages_make_what_the_unit_names(settings: dict[str, list[str]]) -> None:
+    """Place, user and spool are the same in the unit, the sysusers file and the packages' setup."""
+    setup = (SYSTEMD.parent / "packages/setup").read_text(encoding="utf-8")
+    [start], [user] = settings["ExecStart"], settings["User"]
+    [place] = re.findall(r"^place=(.*)$", setup, re.MULTILINE)
+    assert start == f"{place}/bin/fallow agent run"
     assert f"\nu     {user} " in (SYSTEMD / "fallow.sysusers.conf").read_text(encoding="utf-8")
-    usual = CheckedEnvironment("0.1.0", writable.removeprefix("-"), f"/var/lib/{settings['StateDirectory'][0]}", 10_000)
-    assert drop_in_lines(given.prefix, given.user, usual) == []
-    other = replace(usual, lake="/mnt/a lake", spool="/data/spool")
-    assert drop_in_lines("/opt/gpu%", "gpu", other) == [
-        "ExecStart=", "ExecStart=/opt/gpu%%/bin/fallow agent run", "User=gpu", "Group=",
-        'ReadWritePaths=-"/mnt/a lake"', "ReadWritePaths=-/data/spool",
-    ]  # fmt: skip
+    assert f"install -d -o {user} -g {user} -m 750 /var/lib/{settings['StateDirectory'][0]}\n" in setup
 
 
 def test_the_watchdog_outlasts_driver_calls_that_never_return(settings: dict[str, list[str]]) -> None:

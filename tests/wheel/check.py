@@ -27,7 +27,6 @@ from tests.fakes.nvml import Gpu, Process, Scenario, library_folder, ms_ago  # n
 
 PACKAGES = ("agent", "analytics", "dashboard", "fallow")
 LIBRARY = "libnvidia-ml.so.1"
-IN_WHEEL = "agent/deployment/files"
 UUIDS = ("GPU-aaaaaaaa-0000-4000-8000-000000000001", "GPU-aaaaaaaa-0000-4000-8000-000000000002")
 
 
@@ -82,17 +81,11 @@ def code_files() -> set[str]:
     return {path.relative_to(ROOT).as_posix() for path in found if "__pycache__" not in path.parts}
 
 
-def installer_files() -> set[str]:
-    """Where the wheel has what `fallow agent install` writes."""
-    units = [path.relative_to(ROOT / "deploy") for path in (ROOT / "deploy/systemd").rglob("*") if path.is_file()]
-    return {f"{IN_WHEEL}/{name}" for name in ("fallow.toml", "requirements.txt", *(each.as_posix() for each in units))}
-
-
 def check_contents(wheel: Path, sdist: Path) -> None:
     """The wheel holds the four packages, the licence and nothing else; the sdist at least what the wheel is made of."""
     names = set(zipfile.ZipFile(wheel).namelist())
     code = {name for name in names if ".dist-info/" not in name}
-    differing = sorted(code ^ (code_files() | installer_files()))
+    differing = sorted(code ^ code_files())
     expect(not differing, f"wheel and checkout differ in {', '.join(differing)}")
     expect(any(name.endswith(".dist-info/licenses/LICENSE") for name in names), "the wheel lacks the licence")
     bills = {Path(name).name for name in names if ".dist-info/sboms/" in name}
@@ -129,15 +122,6 @@ def check_commands(installed: Installed) -> None:
     expect(done.returncode == 0 and len(json.loads(done.stdout)["tables"]) > 5, "fallow schema --json", done)
     done = installed.run("python", "-c", "import fallow; print(fallow.__file__)")
     expect(done.stdout.startswith(str(installed.environment)), "the checkout is in reach", done)
-
-
-def check_installer(installed: Installed, wheel: Path) -> None:
-    """The installer has all that it writes: it says so for an image in which nothing is yet, and leaves that as it was."""
-    image = installed.work / "image"
-    image.mkdir()
-    done = installed.run("fallow", "agent", "install", "--from", str(wheel), "--root", str(image), "--dry-run")
-    written = all(each in done.stdout for each in ("/etc/fallow/fallow.toml", "fallow-agent.service", "fallow.conf"))
-    expect(done.returncode == 0 and written and not [*image.iterdir()], "fallow agent install --dry-run", done)
 
 
 def check_without_a_driver(installed: Installed) -> None:
@@ -199,7 +183,6 @@ def main() -> None:
         check_contents(wheel, sdist)
         installed = install(wheel, folder)
         check_commands(installed)
-        check_installer(installed, wheel)
         check_without_a_driver(installed)
         check_missing_extra(installed, check_agent(installed))
         print(f"{wheel.name} ({wheel.stat().st_size // 1024} KiB) works, {time.monotonic() - started:.0f} s")
