@@ -83,7 +83,7 @@ def play(debian: Chroot, package: str, *options: str, **settings: str) -> tuple[
             "lake": {"path": LAKE},
             "agent": {"spool": "/var/lib/fallow", "interval": f"{INTERVAL_S}s"} | settings,
         },
-        "fallow_agent_restart_command": "restart-agent",
+        "fallow_agent_restart_command": "/usr/local/bin/restart-agent",
         "fallow_agent_reload_command": "sh -c 'kill -HUP $(cat /run/agent.pid)'",
     }
     debian.at("/root/values.json").write_text(json.dumps(values), encoding="utf-8")
