@@ -10,33 +10,32 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.simulation import SimulatedFleet, labels_csv, plan_fleet, write_fleet
+from analytics.simulation import labels_csv, plan_fleet
 from analytics.simulation.labels import true_spans
-from fallow.clock import DAY_MS, HOUR_MS
+from fallow.clock import HOUR_MS
 from fallow.schema import STATES
 from tests.answers import rows_of
+from tests.findings.conftest import SIMULATED, simulated_lake
 from tests.in_process import run_in_process
-from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Found = dict[str, list[dict[str, Any]]]
-FLEET = SimulatedFleet(gpus=16, days=8, interval_ms=60_000, until_ms=20_777 * DAY_MS)
 
 
 def test_what_a_gpu_did_has_no_gap_and_no_overlap() -> None:
-    plan = plan_fleet(FLEET)
+    plan = plan_fleet(SIMULATED)
     for host in plan.hosts:
         for gpu in host.host.gpus:
-            spans = list(true_spans(FLEET, host, gpu.index))
-            assert (spans[0].start_ms, spans[-1].end_ms) == (FLEET.since_ms, FLEET.until_ms)
+            spans = list(true_spans(SIMULATED, host, gpu.index))
+            assert (spans[0].start_ms, spans[-1].end_ms) == (SIMULATED.since_ms, SIMULATED.until_ms)
             assert all(before.end_ms == after.start_ms for before, after in pairwise(spans))
 
 
 def test_nobody_knows_what_comes_after_the_period() -> None:
-    rows = list(csv.DictReader(io.StringIO(labels_csv(FLEET, 12 * HOUR_MS))))
-    never = next(each for each in plan_fleet(FLEET).planted if each.kind == "never_used")
+    rows = list(csv.DictReader(io.StringIO(labels_csv(SIMULATED, 12 * HOUR_MS))))
+    never = next(each for each in plan_fleet(SIMULATED).planted if each.kind == "never_used")
     own = [(row["since"], row["until"], row["state"], row["takeable"], row["rules"]) for row in rows if row["gpu"] == never.gpus[0]]  # fmt: skip
     assert own == [
         ("2026-11-12T00:00:00Z", "2026-11-19T12:00:00Z", "free", "true", ""),
@@ -49,10 +48,10 @@ def test_nobody_knows_what_comes_after_the_period() -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     folder: Path = tmp_path_factory.mktemp("labelled")
-    write_fleet(made_lake(folder / "lake"), FLEET)
-    (folder / "labels.csv").write_text(labels_csv(FLEET, 12 * HOUR_MS))
+    lake, _ = simulated_lake(tmp_path_factory.getbasetemp())
+    (folder / "labels.csv").write_text(labels_csv(SIMULATED, 12 * HOUR_MS))
     done = run_in_process(
-        "evaluate", "--lake", str(folder / "lake"), "--labels", str(folder / "labels.csv"),
+        "evaluate", "--lake", lake.root, "--labels", str(folder / "labels.csv"),
         "--until", "2026-11-19T12:00Z", "--json", FALLOW_LEDGER_WORKERS="1",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

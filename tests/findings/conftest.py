@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +15,12 @@ from fallow.clock import DAY_MS
 from fallow.lake import Lake
 from tests.lakes import made_lake
 from tests.ledger.recording import Recording, opened
+from tests.made_once import made_once
 from tests.shared_results import share_results
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from analytics.window import WindowLedger
     from analytics.workloads.model import Context, Finding
 
@@ -72,8 +76,21 @@ def _one_ledger_for_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     share_results(monkeypatch, is_kept=False)
 
 
+SIMULATED = SimulatedFleet(gpus=16, days=8, interval_ms=60_000, until_ms=20_777 * DAY_MS)
+"""A small fleet with one of each planted situation; 2026-11-20 is its end."""
+
+
+def simulated_lake(base: Path) -> tuple[Lake, FleetSummary]:
+    """The lake of that fleet, one for all workers of a run, which nobody changes; `base` is where a worker has its files."""
+
+    def fill(folder: Path) -> None:
+        (folder / "summary").write_bytes(pickle.dumps(write_fleet(made_lake(folder / "lake"), SIMULATED)))
+
+    folder = made_once(base, "simulated", fill)
+    return made_lake(folder / "lake"), pickle.loads((folder / "summary").read_bytes())  # noqa: S301  # this run wrote it
+
+
 @pytest.fixture(scope="session")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, FleetSummary]:
-    """A small simulated fleet with one of each planted situation; 2026-11-20 is its end."""
-    lake = made_lake(tmp_path_factory.mktemp("simulated"))
-    return lake, write_fleet(lake, SimulatedFleet(gpus=16, days=8, interval_ms=60_000, until_ms=20_777 * DAY_MS))
+    """The lake of SIMULATED, and what was planted in it."""
+    return simulated_lake(tmp_path_factory.getbasetemp())
