@@ -154,7 +154,7 @@ def test_of_a_pool_that_never_changed_next_week_is_this_one() -> None:
     assert next_week(20, [10.0] * 35) == (20 - math.ceil(10 * 1.15 * 29 / 28), 10)
 
 
-def test_a_week_that_took_more_than_was_foreseen_can_come_found_in() -> None:
+def test_a_week_that_took_more_than_was_foreseen_can_come_again() -> None:
     low, high = next_week(40, [10.0] * 20 + [18.0] * 2 + [10.0] * 13)
     # the estimate has seen 18 by now; it was 8 too low once, and is 8 too high where the two days have passed
     assert (low, high) == (40 - 26, 40 - 10)

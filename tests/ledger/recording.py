@@ -32,7 +32,7 @@ from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake, LakeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from analytics.ledger.settings import LedgerSettings
     from analytics.window import Inputs, WindowLedger
@@ -68,13 +68,17 @@ class Recording:
             self._rows.setdefault((table.name, host), []).append(data)
             self._ledgers, self.lake = {}, _no_lake()
 
+    def tables(self) -> Iterator[tuple[schema.LakeTable, str, pa.Table]]:
+        """The rows of each table and host."""
+        for (name, host), parts in self._rows.items():
+            yield schema.table(name), host, pa.concat_tables(parts)
+
     def write(self, lake: Lake) -> Lake:
         """Writes one file per table, host and day, and returns the lake."""
-        for (name, host), parts in self._rows.items():
-            table, data = schema.table(name), pa.concat_tables(parts)
+        for table, host, data in self.tables():
             days = np.asarray(data["time"].cast(pa.int64())) // DAY_MS
             for number, day in enumerate(np.unique(days).tolist(), 1):
-                file = LakeFile(name, utc_day(day * DAY_MS), host, number, number)
+                file = LakeFile(table.name, utc_day(day * DAY_MS), host, number, number)
                 lake.put(file, parquet.encode(table, data.filter(pa.array(days == day))))
         return lake
 
@@ -129,16 +133,16 @@ class Recording:
             stack.enter_context(patch(name, function))
         return stack
 
-    def _frames(self, table: schema.LakeTable) -> Iterable[tuple[str, pl.DataFrame]]:
-        for (name, host), parts in self._rows.items():
-            if name == table.name:
-                yield host, milliseconds(pa.concat_tables(parts)).with_columns(host=pl.lit(host))
+    def _frames(self, table: schema.LakeTable) -> Iterator[tuple[str, pl.DataFrame]]:
+        for each, host, rows in self.tables():
+            if each == table:
+                yield host, milliseconds(rows).with_columns(host=pl.lit(host))
 
     def _read_small(self, _: Lake, table: schema.LakeTable, columns: Sequence[str]) -> pl.DataFrame:
         frames = [frame for _, frame in self._frames(table)] or [empty(table).with_columns(host=pl.lit(""))]
         return pl.concat(frames).select(*columns, "host")
 
-    def _host_days(self, table: schema.LakeTable) -> Iterable[_DaySamples]:
+    def _host_days(self, table: schema.LakeTable) -> Iterator[_DaySamples]:
         stamps = [column.name for column in table.columns if column.type is schema.Type.TIMESTAMP]
         for host, frame in self._frames(table):
             days = frame.with_columns(day=pl.col("time") // DAY_MS)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from analytics.window import Inputs, WindowLedger
     from analytics.workloads.model import Finding
+    from tests.findings.conftest import Site
     from tests.findings.scenarios.model import Scenario
 
 RULE_NAMES = (
@@ -62,8 +63,8 @@ def scenarios() -> dict[str, tuple[Scenario, ...]]:
     return {name: module.SCENARIOS for name, module in modules.items() if hasattr(module, "SCENARIOS")}
 
 
-def open_scenario(scenario: Scenario, folder: Path) -> tuple[Inputs, WindowLedger]:
-    """The scenario's ledger; its settings are written to the folder."""
+def open_scenario(scenario: Scenario, folder: Path, site: Site | None = None) -> tuple[Inputs, WindowLedger]:
+    """The scenario's ledger, of a lake or a recording of it; its settings are written to the folder."""
     settings = dict(scenario.settings)
     for name, content in scenario.lists.items():
         file = folder / f"{name}.csv"
@@ -72,7 +73,7 @@ def open_scenario(scenario: Scenario, folder: Path) -> tuple[Inputs, WindowLedge
     config = folder / "fallow.toml"
     lines = [f"{name} = {json.dumps(value)}" for name, value in sorted(settings.items())]
     config.write_text("\n".join(lines) + "\n", encoding="utf-8")  # dotted keys are sections
-    return opened(scenario.fleet().recording(), config=str(config))
+    return opened(site or scenario.fleet().recording(), config=str(config))
 
 
 def findings(scenario: Scenario, folder: Path) -> tuple[Finding, ...]:

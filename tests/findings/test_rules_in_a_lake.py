@@ -1,0 +1,106 @@
+"""One case of every rule from its samples through a lake's files to the finding, the same in memory, and what all rules promise."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from analytics.decide.review import run_rules
+from analytics.rules import RULES
+from analytics.tables.evidence_text import LABELS
+from analytics.workloads.context import open_context
+from tests.findings.conftest import context_of
+from tests.findings.scenarios.grid import T_END
+from tests.findings.scenarios.suite import open_scenario, scenarios
+from tests.lakes import made_lake
+from tests.ledger.recording import Recording
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from analytics.workloads.model import Context, Finding, Rule
+    from fallow import schema
+    from tests.findings.scenarios.model import Scenario
+
+NAMES = ("gpu", "parent_gpu", "pool", "user", "account", "slurm_account", "slurm_job_id", "claim_id", "namespace")
+"""Columns whose names get the number of their situation, so that no situation knows of another."""
+
+ALONE = {
+    "low_efficiency": "large_holder_at_a_seventh",
+    "wind_down": "project_that_ended_last_week",
+    "hoarding": "team_that_never_came",
+}
+"""Situations of rules that compare with all others of a site, or need a list of its people."""
+
+SITUATIONS = {each.name: each for those in scenarios().values() for each in those}
+
+
+def smallest(rule: Rule) -> Scenario:
+    """Of the situations without settings in which a rule must fire the one with the fewest days of hosts."""
+    fitting = (each for each in SITUATIONS.values() if rule.name in each.fires)
+    return min((each for each in fitting if not each.settings and not each.lists), key=host_rows)
+
+
+def host_rows(scenario: Scenario) -> int:
+    fleet = scenario.fleet()
+    return len(fleet.hosts) * fleet.rows
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Context, Context]:
+    """What the rules are given of a site with a situation of each of them: read from a lake, and from memory.
+
+    The names of its hosts are ones that a shell would take apart.
+    """
+    site = Recording()
+    chosen_ones = {each.name: each for each in map(smallest, (rule for rule in RULES if rule.name not in ALONE))}
+    for number, scenario in enumerate(chosen_ones.values()):
+        for table, host, rows in scenario.fleet().recording().tables():
+            site.add(table, f"{host} '{number}", numbered(rows, table, number))
+    lake = site.write(made_lake(tmp_path_factory.mktemp("all-rules")))
+    return context_of(lake), context_of(site)
+
+
+def numbered(rows: pa.Table, table: schema.LakeTable, number: int) -> pa.Table:
+    for name in set(NAMES) & set(table.names):
+        values = [value and f"{value}{number}" for value in rows[name].to_pylist()]
+        field = rows.schema.field(name)
+        rows = rows.set_column(rows.schema.get_field_index(name), field, pa.array(values, field.type))
+    return rows
+
+
+def alone(scenario: Scenario, folder: Path) -> tuple[Context, Context]:
+    """The same of a site with one situation and its settings."""
+    site = scenario.fleet().recording()
+    lake = site.write(made_lake(folder / "lake"))
+    in_lake, in_memory = (open_context(*open_scenario(scenario, folder, each), None, T_END) for each in (lake, site))
+    return in_lake, in_memory
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_finds_the_same_in_a_lake_and_in_memory(
+    rule: Rule, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    name = ALONE.get(rule.name)
+    contexts = request.getfixturevalue("together") if name is None else alone(SITUATIONS[name], tmp_path)
+    in_lake, in_memory = (run_rules(context, [rule]) for context in contexts)
+    assert in_lake
+    assert in_memory == in_lake
+    for finding in in_lake:
+        is_well_formed(finding, rule, contexts[0])
+
+
+def is_well_formed(finding: Finding, rule: Rule, context: Context) -> None:
+    assert (finding.rule, finding.category) == (rule.name, rule.category)
+    assert re.fullmatch(r"F-[0-9a-f]{10}", finding.finding_id)
+    assert context.since_ms <= finding.evidence.since_ms <= finding.evidence.until_ms <= context.until_ms
+    assert set(finding.evidence.numbers) <= set(LABELS[rule.name])
+    assert len(set(finding.gpus)) == len(finding.gpus)
+    assert set(finding.reclaimable_gpus) <= set(finding.gpus) <= set(context.inventory.devices)
+    assert finding.next_command.isprintable()
+    words = shlex.split(finding.next_command)
+    assert words[:1] != ["ssh"] or words[1] in context.whole.stretches["host"].unique()
