@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 from tests.findings.conftest import BUSY, FREE, HELD, HOUR
 from tests.in_process import run_in_process
-from tests.ledger.rows import device, fill, processes, samples
+from tests.lakes import made_lake
+from tests.ledger.rows import device, fill, load, processes, samples
 
 if TYPE_CHECKING:
     import subprocess
@@ -31,8 +33,8 @@ def at(hours: float) -> str:
     return f"2026-11-{20 + minutes // 1440}T{minutes // 60 % 24:02}:{minutes % 60:02}Z"
 
 
-@pytest.fixture
-def by_hand(lake: Lake) -> Lake:
+@pytest.fixture(scope="session")
+def kept_by_hand(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Four GPUs of one host over four hours: ann holds 0 and 1 from the second hour on, works on 2, and 3 is free."""
     rows, lists = [], []
     for gpu, index in (("GPU-0", 0), ("GPU-1", 1)):
@@ -42,7 +44,15 @@ def by_hand(lake: Lake) -> Lake:
     lists += processes("GPU-2", *range(0, 4 * HOUR, 60), every_s=60, user="eve", pid=102)
     rows += samples("GPU-3", 0, 4 * HOUR, every_s=60, **FREE)
     devices = [device(f"GPU-{index}", gpu_index=index) for index in range(4)]
-    return fill(lake, rows, lists, devices=devices)
+    lake = fill(made_lake(tmp_path_factory.mktemp("by-hand")), rows, lists, devices=devices)
+    load(lake)
+    return lake
+
+
+@pytest.fixture
+def by_hand(kept_by_hand: Lake, tmp_path: Path) -> Lake:
+    """A copy of that lake with its ledger."""
+    return made_lake(shutil.copytree(kept_by_hand.root, tmp_path / "by-hand"))
 
 
 @pytest.fixture

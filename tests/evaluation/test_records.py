@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +13,12 @@ from fallow.actors import Actor
 from tests.answers import rows_of
 from tests.evaluation.conftest import at
 from tests.findings.conftest import BUSY, DAY, HELD, only
-from tests.ledger.rows import fill, ms, processes, samples, snapshot
+from tests.lakes import made_lake
+from tests.ledger.rows import fill, load, ms, processes, samples, snapshot
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fallow.lake import Lake
     from tests.evaluation.conftest import Evaluate
 
@@ -44,11 +48,21 @@ def test_the_failure_gives_the_counts() -> None:
     ]
 
 
-@pytest.fixture
-def used(lake: Lake) -> Lake:
+@pytest.fixture(scope="module")
+def kept_used(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A GPU that was held for 20 days: what is not known is how long such an interval lasts."""
     rows = samples("GPU-0", 0, DAY, every_s=600, **BUSY) + samples("GPU-0", DAY, 20 * DAY, every_s=600, **HELD)
-    return fill(lake, rows, processes("GPU-0", *range(0, 20 * DAY, 600), every_s=600))
+    lake = fill(
+        made_lake(tmp_path_factory.mktemp("used")), rows, processes("GPU-0", *range(0, 20 * DAY, 600), every_s=600)
+    )
+    load(lake)
+    return lake
+
+
+@pytest.fixture
+def used(kept_used: Lake, tmp_path: Path) -> Lake:
+    """A copy of that lake with its ledger."""
+    return made_lake(shutil.copytree(kept_used.root, tmp_path / "used"))
 
 
 def graded(lake: Lake) -> tuple[str, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from analytics.rules import RULES
 from fallow.cli import main
 from tests.findings.conftest import BUSY, HELD, HOUR
+from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, processes, samples
 
 if TYPE_CHECKING:
@@ -37,12 +39,12 @@ def run(capsys: pytest.CaptureFixture[str], lake: Lake, *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.fixture
-def held(lake: Lake) -> Lake:
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     rows = samples("GPU-1", 0, 2 * HOUR, every_s=60, power_w=70.0, mem_used_bytes=2**34, **HELD)
     rows += samples("GPU-2", 0, 2 * HOUR, every_s=60, **HELD)
     lists = [row for gpu in ("GPU-1", "GPU-2") for row in processes(gpu, *range(0, 2 * HOUR, 60), every_s=60)]
-    return fill(lake, rows, lists)
+    return fill(made_lake(tmp_path_factory.mktemp("held")), rows, lists)
 
 
 def test_json(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,20 +122,27 @@ def test_text(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
         assert each in said, each
 
 
-@pytest.fixture
-def mixed(lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lake:
+@pytest.fixture(scope="module")
+def mixed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ann and bob share a GPU and cy has two; one team is known, one card has a price."""
-    owners, prices = tmp_path / "owners.csv", tmp_path / "prices.csv"
-    owners.write_text("kind,name,team\nuser,cy,vision\n", encoding="utf-8")
-    prices.write_text("model,hourly\nL40S,2\n", encoding="utf-8")
-    monkeypatch.setenv("FALLOW_MONEY_OWNERS", str(owners))
-    monkeypatch.setenv("FALLOW_MONEY_PRICES", str(prices))
+    folder = tmp_path_factory.mktemp("mixed")
+    (folder / "owners.csv").write_text("kind,name,team\nuser,cy,vision\n", encoding="utf-8")
+    (folder / "prices.csv").write_text("model,hourly\nL40S,2\n", encoding="utf-8")
     rows = [row for gpu in "abc" for row in samples(gpu, 0, 2 * HOUR, every_s=60, **HELD)]
     lists = [row for gpu in "bc" for row in processes(gpu, *range(0, 2 * HOUR, 60), every_s=60, user="cy", pid=3)]
     for pid, user in enumerate(("ann", "bob")):
         lists += processes("a", *range(0, 2 * HOUR, 60), every_s=60, user=user, pid=pid + 1)
     models = [device("a", "home-made card"), device("b", "NVIDIA L40S"), device("c", "NVIDIA L40S")]
-    return fill(lake, rows, lists, devices=models)
+    fill(made_lake(folder / "lake"), rows, lists, devices=models)
+    return folder
+
+
+@pytest.fixture
+def mixed(mixed_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """The lake of that folder; who changes it copies it."""
+    monkeypatch.setenv("FALLOW_MONEY_OWNERS", str(mixed_folder / "owners.csv"))
+    monkeypatch.setenv("FALLOW_MONEY_PRICES", str(mixed_folder / "prices.csv"))
+    return made_lake(mixed_folder / "lake")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +198,10 @@ def test_names_that_are_not_in_the_window_are_refused(
     assert f"nothing in this window is of {flags[0].removeprefix('--')} {flags[1]}" in capsys.readouterr().err
 
 
-def test_the_count_of_suppressed_ones_follows_the_filters(mixed: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_count_of_suppressed_ones_follows_the_filters(
+    mixed: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mixed = made_lake(shutil.copytree(mixed.root, tmp_path / "copy"))
     found = json.loads(run(capsys, mixed, "--json"))["findings"]
     cy = next(each["finding_id"] for each in found if each["holder"] == "cy")
     run(capsys, mixed, "suppress", cy, "--reason", "mine")
