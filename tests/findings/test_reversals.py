@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.decide.reversals import Rate
+from analytics.decide.reversals import Rate, reversals
+from analytics.decide.review import run_rules
 from analytics.proportions import wilson
 from analytics.tables.finding_list import RATE_COLUMNS, REVERSALS
 from analytics.tables.findings import reversals_text
 from analytics.tables.table import record
+from analytics.workloads.context import week_before
 from fallow.clock import DAY_MS
-from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, reviewed
+from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, context_of, reviewed
 from tests.ledger.rows import claim, fill, ms, processes, samples
 
 if TYPE_CHECKING:
@@ -34,9 +36,11 @@ def users(gpu: str, first_s: int, last_s: int, user: str = "ann") -> list[dict[s
 def outcome(site: Recording, gpu: list[dict[str, Any]], lists: list[dict[str, Any]], **more: Any) -> Reversals:
     """Of a site of two weeks, in which another GPU was busy throughout."""
     other = rows("z", (0, 2 * WEEK, BUSY))
-    found = reviewed(
-        fill(site, gpu + other, [*lists, *(row | {"pid": 99} for row in users("z", 0, 2 * WEEK, "zoe"))], **more)
-    ).reversals
+    fill(site, gpu + other, [*lists, *(row | {"pid": 99} for row in users("z", 0, 2 * WEEK, "zoe"))], **more)
+    context = context_of(site)
+    before = week_before(context)
+    assert before is not None
+    found = reversals(context, before, run_rules(before))
     assert found is not None
     return found
 
