@@ -46,8 +46,7 @@ _HOURLY_UP_TO_MS = 3 * DAY_MS
 class Report:
     """One window of one lake, or what a scope leaves of it. Documents, pages, verbs and the API show tables of its parts.
 
-    What it leads its reader to is theirs to see: `part` and every part made of it are narrowed to the scope, and an edition for
-    people names nobody else.
+    Every part is narrowed to the scope; a report for a team or a user names no other people.
 
     Attributes:
         whole: the window of the whole fleet.
@@ -55,10 +54,10 @@ class Report:
         part: the ledger of the scope.
     """
 
-    def __init__(self, whole: Whole, asked: Asked | None = None, part: WindowLedger | None = None) -> None:
-        """Raise EmptyLakeError where the scope leaves nothing; a week may be empty. `part` is that of the scope where it is known."""
-        self.whole, self.asked = whole, asked or Asked()
-        self.part = part or whole.part(self.scope, or_empty=self.asked.week is not None)
+    def __init__(self, whole: Whole, asked: Asked) -> None:
+        """Raise EmptyLakeError where the scope leaves nothing of a window that is no week."""
+        self.whole, self.asked = whole, asked
+        self.part: WindowLedger = whole.part(asked.scope, or_empty=asked.week is not None)
 
     @property
     def scope(self) -> Scope:
@@ -268,7 +267,7 @@ def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = Non
 
     Raises LakeError and its kinds, EmptyLakeError for nothing; so do the parts, which are made later.
     """
-    return Report(Whole(inputs, ledger), asked)
+    return Report(Whole(inputs, ledger), asked or Asked())
 
 
 def _by_hour(spans: pl.DataFrame) -> Mapping[int, Totals]:
