@@ -100,12 +100,12 @@ def _unused(hours: pl.DataFrame, zone: tzinfo) -> list[int] | None:
         by_hour.setdefault(hour_of_week(moment_ms, zone), []).append(needed)
     if len(by_hour) < _HOURS:
         return None
-    return [max(0, math.floor(there - _quantile(by_hour[hour]) + 1e-6)) for hour in range(_HOURS)]
-
-
-def _quantile(values: Sequence[float]) -> float:
-    """The least value that nine tenths do not exceed."""
-    return sorted(values)[max(0, math.ceil(round(QUANTILE * len(values), 6)) - 1)]
+    # the least value that nine tenths do not exceed
+    needed_by_hour = {
+        hour: sorted(values)[max(0, math.ceil(round(QUANTILE * len(values), 6)) - 1)]
+        for hour, values in by_hour.items()
+    }
+    return [max(0, math.floor(there - needed_by_hour[hour] + 1e-6)) for hour in range(_HOURS)]
 
 
 def _windows(pool: str, unused: Sequence[int], gpus: float, weeks: int) -> Iterator[OffPeak]:

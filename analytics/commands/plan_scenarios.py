@@ -14,7 +14,6 @@ from analytics.plan.replay.policy import changed_fleet
 from analytics.plan.scenarios import SavedScenario, load_scenarios, remove_scenario, save_scenario
 from analytics.scope import Scope
 from analytics.tables.plan_scenarios import saved_scenarios, scenario_table
-from analytics.tables.table import Table
 from fallow.actors import Actor, command_actor
 from fallow.errors import UsageError
 from fallow.given_file import SETTINGS_BYTES, given_text
@@ -45,7 +44,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     if args.remove is not None:
         say(f"removed {plain(remove_scenario(lake, args.remove, actor, now_ms=given.now_ms).name)}")
     compared = given.whole.plan.scenarios_of(given.scope, load_scenarios(lake))
-    yield scenario_table(compared, given.whole.money) or _nothing()
+    yield scenario_table(compared, given.whole.money)
     yield saved_scenarios(compared, given.whole.money)
 
 
@@ -56,15 +55,6 @@ def _from_file(given: VerbInputs, path: str, name: str | None, actor: Actor) -> 
     base = given.whole.plan.replay_base(Scope())
     changed_fleet(base.fleet, saved_policy(base.policy, saved, given.whole.inputs.settings.text("report.timezone")))
     return saved
-
-
-def _nothing() -> Table:
-    return Table(
-        name="scenarios",
-        title=tr("Scenarios side by side"),
-        question=tr("What would each saved scenario have made of the same jobs?"),
-        headline=tr("No scenario is saved: `fallow plan scenarios --save FILE` saves one, as does the page What if."),
-    )
 
 
 VERB = TableVerb(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -84,28 +85,22 @@ def unknown_models(context: Context) -> tuple[str, ...]:
 def market_offers(context: Context, prices: PriceBook) -> tuple[Offer, ...]:
     """The cards that the fleet does not have, consumer cards included; without a price where nobody states one."""
     own = {offer.card for offer in fleet_offers(context)}
-    offers = []
-    for each in cards():
-        price = None if each in own else prices.hourly(each.name, None)
-        if each not in own:
-            offers.append(
-                Offer(
-                    each,
-                    hourly=None if price is None else float(price.hourly),
-                    origin=None if price is None else price.origin,
-                )
-            )
-    return tuple(offers)
+    found = ((each, prices.hourly(each.name, None)) for each in cards() if each not in own)
+    return tuple(
+        Offer(each) if price is None else Offer(each, hourly=float(price.hourly), origin=price.origin)
+        for each, price in found
+    )
 
 
 @once_per_context
 def host_widths(context: Context) -> Mapping[str, int]:
     """The most cards of each of the fleet's models on one host."""
-    there, per_host = present_gpus(context), dict[tuple[str, str], int]()
-    for device in context.inventory.devices.values():
-        if device.model is not None and device.gpu in there:
-            key = (device.model, device.host)
-            per_host[key] = per_host.get(key, 0) + 1
+    there = present_gpus(context)
+    per_host = Counter(
+        (device.model, device.host)
+        for device in context.inventory.devices.values()
+        if device.model is not None and device.gpu in there
+    )
     widths: dict[str, int] = {}
     for (model, _), number in per_host.items():
         widths[model] = max(number, widths.get(model, 0))

@@ -211,7 +211,7 @@ def _at_limits(context: Context, now: pl.DataFrame, jobs: pl.DataFrame, zone: tz
         named=True
     ):
         limit_ms = row["planned_end"] - row["start"]
-        holder, account = (_joined(row[name]) for name in ("holder", "account"))
+        holder, account = ("+".join(sorted(set(row[name]) - {None})) or None for name in ("holder", "account"))
         yield _Candidate(
             row["work"],
             "time_limit",
@@ -221,10 +221,6 @@ def _at_limits(context: Context, now: pl.DataFrame, jobs: pl.DataFrame, zone: tz
             holder,
             _chance(lengths, (until_ms - row["start"]) / limit_ms, limit_ms),
         )
-
-
-def _joined(names: Sequence[str | None]) -> str | None:
-    return "+".join(sorted({each for each in names if each is not None})) or None
 
 
 def _past_lengths(jobs: pl.DataFrame, until_ms: int) -> list[float]:

@@ -81,17 +81,16 @@ def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tu
     """
     hours = _server_hours(context)
     own = hours if gpus is None else hours.filter(pl.col("gpu").is_in(list(gpus)))
+    is_known = pl.col("energy_ms").cast(pl.Int64).sum() >= KNOWN_MIN * HOUR_MS * pl.len()
     found = own.group_by("model", "card").agg(
         gpu_ms=(pl.col("part") * HOUR_MS).sum(),
         tokens=pl.col("tokens").sum(),
         most_running=pl.col("running_requests_max").max(),
         cost=pl.when(pl.col("rate").is_not_null().all()).then((pl.col("rate") * pl.col("part")).sum()),
-        energy_mj=(pl.col("energy_mj") * pl.col("part")).sum(),
-        known_ms=pl.col("energy_ms").cast(pl.Int64).sum(),
-        hours=pl.len(),
+        kwh=pl.when(is_known).then((pl.col("energy_mj") * pl.col("part")).sum() / MJ_PER_KWH),
     )
-    ordered = found.sort(pl.col("gpu_ms"), "model", "card", descending=[True, False, False])
-    return tuple(_measured(row) for row in ordered.iter_rows(named=True))
+    ordered = found.sort("gpu_ms", "model", "card", descending=[True, False, False])
+    return tuple(MeasuredTokens(*row) for row in ordered.iter_rows())
 
 
 @once_per_context
@@ -119,20 +118,6 @@ def _server_hours(context: Context) -> pl.DataFrame:
     )
     energy = context.rollups.hourly("energy_mj", "energy_ms", since_ms=context.since_ms)
     return rows.join(cards, on="gpu").join(energy, on=("host", "gpu", "time"), how="left")
-
-
-def _measured(row: dict[str, object]) -> MeasuredTokens:
-    numbers = {name: value for name, value in row.items() if isinstance(value, int | float)}
-    is_known = numbers["known_ms"] >= KNOWN_MIN * numbers["hours"] * HOUR_MS
-    return MeasuredTokens(
-        served=str(row["model"]),
-        card=str(row["card"]),
-        gpu_ms=numbers["gpu_ms"],
-        tokens=numbers["tokens"],
-        most_running=numbers.get("most_running"),
-        cost=numbers.get("cost"),
-        kwh=numbers["energy_mj"] / MJ_PER_KWH if is_known else None,
-    )
 
 
 _SAME_SIZE = 0.05

@@ -159,12 +159,14 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
     gated = activation in _GATED or kind.startswith(_GATED_TYPES)
     experts = _first(config, _EXPERTS) or 1
     tied = config.get("tie_word_embeddings")
+    # Falcon's larger models say `multi_query` although they have several, by a layout of their own
+    has_one_kv_head = config.get("multi_query") and not config.get("new_decoder_architecture")
     return ModelShape(
         name=name,
         layers=layers,
         hidden=hidden,
         heads=heads,
-        kv_heads=1 if _has_one_kv_head(config) else _first(config, _KV_HEADS) or heads,
+        kv_heads=1 if has_one_kv_head else _first(config, _KV_HEADS) or heads,
         head_size=_first(config, ("head_dim",)) or hidden // heads,
         mlp=(_first(config, _MLP) or 4 * hidden) // (2 if kind == "qwen" else 1),  # the first Qwen states both halves
         vocabulary=vocabulary,
@@ -175,11 +177,6 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
         shared_mlp=_first(config, ("shared_expert_intermediate_size",)) or 0,
         is_encoder=kind in ENCODERS,
     )
-
-
-def _has_one_kv_head(config: Mapping[str, Any]) -> bool:
-    """Falcon's larger models say `multi_query` although they have several, by a layout of their own."""
-    return bool(config.get("multi_query")) and not config.get("new_decoder_architecture")
 
 
 def _first(config: Mapping[str, Any], names: Sequence[str]) -> int | None:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import polars as pl
 
@@ -28,24 +28,30 @@ Host = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Supply:
-    """GPUs of one host, and of one NVLink island where it is known, that one source frees from a day on.
+class Freed:
+    """How GPUs come free from a day on.
 
     `name` is the job, project or user that ends, empty of idle ones. `team` gives them, several are joined by `+`; None is nobody,
     or not known. `leaves` is the day from which the team has them no more whether or not they are given to anybody: None of
     idle ones that do not end.
     """
 
-    pool: str
-    model: str
-    host: str
-    island: str | None
     free_from: date
     source: SupplySource
     name: str
     team: str | None
     chance: Chance | None
     leaves: date | None
+
+
+@dataclass(frozen=True)
+class Supply(Freed):
+    """GPUs of one host, and of one NVLink island where it is known, that come free in one way."""
+
+    pool: str
+    model: str
+    host: str
+    island: str | None
     gpus: tuple[str, ...]
 
     @property
@@ -101,17 +107,6 @@ class FleetSupply:
         return self.today + timedelta(self.days + 1)
 
 
-class _Freed(NamedTuple):
-    """How one GPU comes free; see Supply."""
-
-    free_from: date
-    source: SupplySource
-    name: str
-    team: str | None
-    chance: Chance | None
-    leaves: date | None
-
-
 def find_supply(context: Context, safe: Reclaimable, calendar: Endings) -> FleetSupply:
     """GPUs that are idle and safe to give back, and what ends; one that is both counts from today.
 
@@ -133,16 +128,16 @@ def find_supply(context: Context, safe: Reclaimable, calendar: Endings) -> Fleet
     )
 
 
-def _freed(context: Context, whole: pl.DataFrame, safe: Reclaimable, calendar: Endings) -> dict[str, _Freed]:
+def _freed(context: Context, whole: pl.DataFrame, safe: Reclaimable, calendar: Endings) -> dict[str, Freed]:
     """By GPU how it comes free."""
-    found: dict[str, _Freed] = {}
+    found: dict[str, Freed] = {}
     for each in calendar.rows:
         after = each.day + timedelta(1)
-        found |= dict.fromkeys(each.gpus, _Freed(after, each.source, each.name, each.team, each.chance, after))
+        found |= dict.fromkeys(each.gpus, Freed(after, each.source, each.name, each.team, each.chance, after))
     idle = whole.filter(pl.col("gpu").is_in(pl.Series(sorted(safe.safe_gpus), dtype=pl.String).implode()))
     for gpu, holder, account in idle.select("gpu", "holder", "account").iter_rows():
         leaves = found[gpu].leaves if gpu in found else None
-        found[gpu] = _Freed(calendar.today, "idle", "", context.owners.team(holder, account), None, leaves)
+        found[gpu] = Freed(calendar.today, "idle", "", context.owners.team(holder, account), None, leaves)
     return found
 
 
@@ -163,18 +158,21 @@ def _supplies(
     context: Context,
     whole: pl.DataFrame,
     hosts: Mapping[Host, SupplyHost],
-    freed: Mapping[str, _Freed],
+    freed: Mapping[str, Freed],
 ) -> tuple[Supply, ...]:
     """What comes free, one for each host, island and way; by host, the first day first."""
     shared = pl.col("holder").str.contains(JOINER, literal=True).fill_null(value=False)
-    groups: dict[tuple[Host, str | None, _Freed], list[str]] = defaultdict(list)
+    groups: dict[tuple[Host, str | None, Freed], list[str]] = defaultdict(list)
     for gpu, host in whole.filter(~shared).select("gpu", "host").iter_rows():
         if gpu in freed:
             device = context.inventory.device(gpu, host)
             place = (context.inventory.pool(gpu), context.inventory.model(gpu), host)
             island = device.nvlink_island if hosts[place].islands else None
             groups[place, island, freed[gpu]].append(gpu)
-    found = (Supply(*place, island, **how._asdict(), gpus=tuple(gpus)) for (place, island, how), gpus in groups.items())
+    found = (
+        Supply(**vars(how), pool=pool, model=model, host=host, island=island, gpus=tuple(gpus))
+        for ((pool, model, host), island, how), gpus in groups.items()
+    )
     return tuple(sorted(found, key=lambda each: (each.pool, each.model, each.host, each.free_from, each.gpus)))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.language import Language
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Quantity
+from analytics.language.quantities import Amount, Number, Quantity
 from analytics.language.sentences import tr
 from analytics.money.cards import card
 from analytics.money.priced_segments import NOT_KNOWN
@@ -67,6 +67,16 @@ def placed(name: str, language: Language) -> str:
 def least_to_most(least: Quantity, most: Quantity) -> Cell:
     """One figure where both are the same, else `2 to 5`."""
     return least if str(least) == str(most) else tr("{least} to {most}", least=least, most=most)
+
+
+def amount(value: float | None, currency: str | None) -> Amount | None:
+    """Money; None is unknown."""
+    return None if value is None else Amount(value, currency)
+
+
+def decimals(value: float | None, digits: int) -> Number | None:
+    """A number with so many decimals; None is unknown."""
+    return None if value is None else Number(value, digits)
 
 
 def has_several_models(places: Collection[tuple[str, str]]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, from_cents, rounded_span
@@ -50,7 +50,12 @@ def owner_table(found: FleetAllocation) -> Table:
             fact("level", "words", "node.level"),
             fact("parents", "words", json_type="array"),
             column("name", tr("name"), "name", _indented, "node.label"),
-            column("quota_gpus", tr("quota"), "number", _quota),
+            column(
+                "quota_gpus",
+                tr("quota"),
+                "number",
+                lambda row: "" if row.node.quota_gpus is None else Number(row.node.quota_gpus),
+            ),
             column("gpus_mean", tr("mean"), "number", lambda row: Number(row.node.mean, 1)),
             column("gpus_most", tr("most"), "number", "node.most"),
             fact("gpu_hours", "gpu_hours", "node.allocated_ms"),
@@ -71,9 +76,15 @@ def owner_table(found: FleetAllocation) -> Table:
 
 
 def _money_columns(found: FleetAllocation) -> tuple[Column, ...]:
-    cost = column("cost", tr("cost"), "money", lambda row: Number(from_cents(row.node.cents)))
+    has_money = any(node.account is not None and node.cents is not None for node in found.tree)
     return (
-        cost if _has_money(found) else replace(cost, audience="programs"),
+        column(
+            "cost",
+            tr("cost"),
+            "money",
+            lambda row: Number(from_cents(row.node.cents)),
+            audience="all" if has_money else "programs",
+        ),
         fact("currency", "words", lambda _: found.currency),
     )
 
@@ -98,14 +109,6 @@ def _median(row: _OwnerRow) -> Cell:
 def _median_s(row: _OwnerRow) -> float | None:
     median_ms = row.node.waited.median_ms
     return None if median_ms is None else median_ms / SECOND_MS
-
-
-def _quota(row: _OwnerRow) -> Cell:
-    return "" if row.node.quota_gpus is None else Number(row.node.quota_gpus)
-
-
-def _has_money(found: FleetAllocation) -> bool:
-    return any(node.account is not None and node.cents is not None for node in found.tree)
 
 
 def _headline(found: FleetAllocation) -> str:

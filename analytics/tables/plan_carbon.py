@@ -17,7 +17,7 @@ from analytics.plan.deferral import Deferral, HourOfDay
 from analytics.plan.hourly_energy import FREE, HELD, PARTS, REST, USED, CarbonSum
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
 from analytics.tables.names import NAME_MOST, account_name, card_name
-from analytics.tables.table import Column, Table, column, drawn, fact, single
+from analytics.tables.table import Column, Table, column, drawn, fact, for_programs, single
 
 _TITLE = tr("Energy and CO2 of use and of parking")
 _QUESTION = tr("How much energy and CO2 do GPUs take while they work, and while nobody uses them?")
@@ -157,8 +157,8 @@ def _team_parts(found: Carbon) -> Table:
         fact("part", "words", lambda row: row[1]),
         *_sum_columns(lambda row: row[0].parts[row[1]]),
     )
-    rows = tuple((team, part) for team in found.teams for part in PARTS)
-    return Table("carbon_team_parts", "", "", "", columns, rows, audience="programs")
+    rows = ((team, part) for team in found.teams for part in PARTS)
+    return for_programs("carbon_team_parts", columns, rows)
 
 
 def _team_sentence(found: Carbon) -> str:

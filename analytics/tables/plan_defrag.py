@@ -10,7 +10,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.plan.moves import Moves, Occupant
 from analytics.plan.room_for_jobs import PoolRoom, RoomCheck, RoomFor
 from analytics.tables.names import least_to_most, model_column, place_name, pool_column
-from analytics.tables.table import Cell, Table, column, fact
+from analytics.tables.table import Cell, Table, column, fact, for_programs
 
 _CHECKED_FROM = 10
 """Jobs below which their fate says nothing."""
@@ -244,4 +244,4 @@ def room_checks(rooms: Sequence[PoolRoom]) -> Table:
         fact("host_gpus_most", "count", "width"),
         *(fact(f"jobs_{count}", "count", f"check.{count}") for count in counts),
     )
-    return Table("room-pools", "", "", "", columns, tuple(rooms), audience="programs")
+    return for_programs("room-pools", columns, rooms)

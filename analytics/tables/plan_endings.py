@@ -8,13 +8,14 @@ from datetime import timedelta
 from math import floor
 from typing import Any
 
+from analytics.language.language import SentenceList
 from analytics.language.quantities import Date, Number, Share, ShortDate
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
 from analytics.tables.names import model_if_several, pool_column
-from analytics.tables.table import Cell, Column, Table, column, fact
+from analytics.tables.table import Cell, Column, Table, column, fact, for_programs
 
 SOURCE_NAMES = {
     "idle": tr("idle now"),
@@ -95,7 +96,7 @@ def endings_check(found: FleetAllocation) -> Table | None:
         fact("gpus_named", "count", lambda source: check.said.get(source, 0)),
         fact("gpus_came_free", "count", lambda source: check.came_free.get(source, 0)),
     )
-    return Table("endings-check", "", "", "", columns, SOURCES, audience="programs")
+    return for_programs("endings-check", columns, SOURCES)
 
 
 def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
@@ -105,7 +106,7 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
     near = [each for each in rows if each.day <= last]
     if not near:
         return tr("Nothing is known to end by {day}.", day=Date(last))
-    parts = [
+    parts = (
         tr(
             "{number} by {source}",
             number=Number(sum(len(each.gpus) for each in near if each.source == source)),
@@ -113,13 +114,10 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
         )
         for source in SOURCES
         if any(each.source == source for each in near)
-    ]
-    said = parts[0]
-    for part in parts[1:]:
-        said = tr("{said}, {part}", said=said, part=part)
+    )
     ends = tr_many("{number} ending frees", "{number} endings free", len(near))
     gpus = tr_many("{number} GPU", "{number} GPUs", sum(len(each.gpus) for each in near))
-    return tr("{ends} {gpus} by {day}: {said}.", ends=ends, gpus=gpus, day=Date(last), said=said)
+    return tr("{ends} {gpus} by {day}: {said}.", ends=ends, gpus=gpus, day=Date(last), said=SentenceList(parts, ", "))
 
 
 def chance_cell(chance: Chance | None) -> Cell:
@@ -159,7 +157,7 @@ def _check_sentence(check: EndingCheck | None) -> str:
     known = () if check is None else [source for source in SOURCES if check.said.get(source)]
     if check is None or not known:
         return tr("What the same would have said a week before is not known, or was nothing.")
-    parts = [
+    parts = (
         tr(
             "{came} of {said} by {source}",
             came=Number(check.came_free[source]),
@@ -167,10 +165,8 @@ def _check_sentence(check: EndingCheck | None) -> str:
             source=SOURCE_NAMES[source],
         )
         for source in known
-    ]
-    listed = parts[0]
-    for part in parts[1:]:
-        listed = tr("{said}, {part}", said=listed, part=part)
+    )
     return tr(
-        "Checked: of the GPUs that the same would have named a week before, these came free: {listed}.", listed=listed
+        "Checked: of the GPUs that the same would have named a week before, these came free: {listed}.",
+        listed=SentenceList(parts, ", "),
     )

@@ -11,7 +11,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.plan.card_options import CardOption
 from analytics.plan.fit import FittedOption, ModelFit
 from analytics.plan.model_needs import ERROR, MemoryNeed, Serving, Training
-from analytics.tables.names import NAME_MOST
+from analytics.tables.names import NAME_MOST, amount, decimals
 from analytics.tables.table import Column, Table, column, fact, single
 
 _UNPRICED = 8
@@ -48,16 +48,6 @@ OPTION_FACTS = (
 def hourly(currency: str | None) -> Column:
     """Return the price of an hour of all cards of an option."""
     return column("hourly", tr("an hour"), "money", lambda row: amount(row.option.hourly, currency))
-
-
-def amount(value: float | None, currency: str | None) -> Amount | None:
-    """Return money; None is unknown."""
-    return None if value is None else Amount(value, currency)
-
-
-def decimals(value: float | None, digits: int) -> Number | None:
-    """Return a number with so many decimals; None is unknown."""
-    return None if value is None else Number(value, digits)
 
 
 def memory_table(found: ModelFit) -> Table:
@@ -149,7 +139,7 @@ def fleet_cards(found: ModelFit, currency: str | None) -> Table:
             fact("measured_model", "name", "measured.served"),
         ),
         rows=found.fleet,
-        lines=tuple(_card_facts(each) for each in _one_per_card(found.fleet)),
+        lines=tuple(map(_card_facts, {each.option.card.name: each.option for each in found.fleet}.values())),
         notes=(*_unknown_notes(found), _bounds_note(found), *_measured_notes(found.fleet)),
         wide=True,
     )
@@ -309,10 +299,6 @@ def _bounds_note(found: ModelFit) -> str:
         return tr("Tokens/s are the most that the peak rate of the format allows; real steps reach a third to a half of it. kWh and cost are of a million tokens at that rate, energy at the power limit.")  # fmt: skip
     return tr("Tokens/s are the most that memory bandwidth and the peak rate of the format allow for all requests together at their full length, prompt/s by that rate alone; real servers stay below, and what cards tell each other "
               "is not in it. kWh and cost are of a million generated tokens at that rate and at the power limit: bounds, not measurements.")  # fmt: skip
-
-
-def _one_per_card(options: Sequence[FittedOption]) -> list[CardOption]:
-    return list({each.option.card.name: each.option for each in options}.values())
 
 
 def _card_facts(option: CardOption) -> str:

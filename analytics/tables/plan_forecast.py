@@ -20,7 +20,7 @@ from analytics.plan.forecast import (
 )
 from analytics.tables.chart import Band, Chart, ChartPlace, Level, Line, Panel, Points, Values
 from analytics.tables.names import card_name, model_column, place_name, pool_column
-from analytics.tables.table import Cell, Table, column, fact
+from analytics.tables.table import Cell, Table, column, fact, for_programs
 
 
 def orders_in_report(outlooks: Sequence[PoolOutlook] | None) -> Table | None:
@@ -300,8 +300,8 @@ def forecast_days(found: Sequence[PoolOutlook]) -> Table:
             for edge in ("low", "high")
         ),
     )
-    rows = tuple(day for pool in found for day in _days(pool))
-    return Table("forecast-days", "", "", "", columns, rows, audience="programs")
+    rows = (day for pool in found for day in _days(pool))
+    return for_programs("forecast-days", columns, rows)
 
 
 def demand_chart(found: Sequence[PoolOutlook], most: int) -> Chart | None:

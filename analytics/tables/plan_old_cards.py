@@ -12,10 +12,9 @@ from analytics.language.sentences import tr, tr_many
 from analytics.plan.fit import MeasuredTokens, measured_tokens
 from analytics.plan.seen_work import PATIENT_TIMES, OldCards, PlacedWork, old_cards, seen_works
 from analytics.report.report import Report
-from analytics.tables.names import NAME_MOST, card_name
-from analytics.tables.plan_fit import amount, decimals
+from analytics.tables.names import NAME_MOST, amount, card_name, decimals
 from analytics.tables.plan_seen import job_words, work_columns
-from analytics.tables.table import Table, column, fact, single
+from analytics.tables.table import Table, column, fact, for_programs, single
 from analytics.workloads.model import joined_by_and
 from analytics.workloads.work_kinds import BATCH, INTERACTIVE, POD, PROCESS, SERVES
 
@@ -103,7 +102,7 @@ def old_card_works(found: OldCards) -> Table:
         fact("older_model", "name", "option.model"),
         fact("times_as_long_at_most", "number", "times"),
     )
-    return Table("old_card_works", "", "", "", columns, found.queue, audience="programs")
+    return for_programs("old_card_works", columns, found.queue)
 
 
 def old_cards_counted(found: OldCards) -> Table:

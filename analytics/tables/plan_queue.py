@@ -15,7 +15,7 @@ from analytics.plan.wait_causes import CAUSES, SHORTAGE
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import NAME_MOST, least_to_most, place_name
 from analytics.tables.point_samples import counted_note
-from analytics.tables.table import Kind, Table, column, fact, single
+from analytics.tables.table import Kind, Table, column, fact, for_programs, single
 from fallow.clock import HOUR_MS
 
 _CAUSES = {
@@ -284,7 +284,5 @@ def counted_jobs(waits: Waits, used: float | None) -> Table:
 def back_test(waits: Waits) -> Table:
     """Return for programs all waits, and those of each half of the window."""
     named = zip(("all", "first_half", "second_half"), (in_all(waits), *halves(waits)), strict=True)
-    rows = tuple(replace(group, name=name) for name, group in named)
-    return Table(
-        "queue-halves", "", "", "", (column("part", "", "words", "name"), *_GROUP_COLUMNS), rows, audience="programs"
-    )
+    rows = (replace(group, name=name) for name, group in named)
+    return for_programs("queue-halves", (column("part", "", "words", "name"), *_GROUP_COLUMNS), rows)

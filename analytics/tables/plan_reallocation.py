@@ -14,7 +14,7 @@ from analytics.plan.reallocation import Reallocation, Reason, ServedRequest, Tea
 from analytics.plan.supply import Supply
 from analytics.tables.names import NAME_MOST, pool_column
 from analytics.tables.plan_endings import SOURCE_NAMES, chance_cell, chance_columns
-from analytics.tables.table import Cell, Column, Table, column, fact, single
+from analytics.tables.table import Column, Table, column, fact, single
 
 _LISTED = 20
 
@@ -66,7 +66,17 @@ def _days_late(row: _Freed) -> int | str:
 def _request_columns(numbers: Literal["all", "programs"]) -> tuple[Column, ...]:
     """Return the columns of a row's request; `numbers` is who sees how many GPUs it asks for, and how urgently."""
     return (
-        column("name", tr("request"), "name", lambda row: _request_name(row.request), "request.name"),
+        column(
+            "name",
+            tr("request"),
+            "name",
+            lambda row: (
+                plain(row.request.name, NAME_MOST)
+                if row.request.name
+                else tr("line {number}", number=Number(row.request.line))
+            ),
+            "request.name",
+        ),
         column("team", tr("team"), "team", "request.team"),
         column("gpus_asked", tr("GPUs"), "count", "request.gpus", audience=numbers),
         column("priority", tr("priority"), "count", "request.priority", audience=numbers),
@@ -112,10 +122,6 @@ def _headline(found: Reallocation) -> str:
     return tr("{said} {later}", said=said, later=later)
 
 
-def _request_name(request: GpuRequest) -> str:
-    return plain(request.name, NAME_MOST) if request.name else tr("line {number}", number=Number(request.line))
-
-
 def _supply_columns(found: Reallocation) -> tuple[Column, ...]:
     """Return the columns of GPUs that come free, without whose they are for a reader of one team."""
     whose = (
@@ -131,17 +137,15 @@ def _supply_columns(found: Reallocation) -> tuple[Column, ...]:
         fact("gpus", "words", "supply.gpus", "array"),
         *(() if found.of_one_team else whose),
         column("source", tr("source"), "words", lambda row: SOURCE_NAMES[row.supply.source], "supply.source"),
-        *chance_columns(_chance_cell, "supply.chance"),
+        *chance_columns(
+            lambda row: "" if row.supply.source == "idle" else chance_cell(row.supply.chance), "supply.chance"
+        ),
     )
 
 
 def _giver(row: _Freed) -> str:
     names = ", ".join(plain(name, NAME_MOST) for name in (row.supply.team, row.supply.name) if name)
     return names or tr("no team")
-
-
-def _chance_cell(row: _Freed) -> Cell:
-    return "" if row.supply.source == "idle" else chance_cell(row.supply.chance)
 
 
 def _notes(found: Reallocation) -> Iterator[str]:

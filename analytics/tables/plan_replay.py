@@ -14,11 +14,10 @@ from analytics.money.window_money import Money
 from analytics.plan.replay.outcome import ComparedWaits, CutUser, FleetUse, ReplayOutcome, Unplaced
 from analytics.plan.replay.replay_base import ReplayBase
 from analytics.plan.replay.station import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
-from analytics.tables.names import NAME_MOST, account_name
+from analytics.tables.names import NAME_MOST, account_name, amount, decimals
 from analytics.tables.plan_replay_check import (
     NOT_BEGUN,
     WAITS,
-    amount,
     compared_waits,
     refusal,
     replay_check,
@@ -199,7 +198,7 @@ def _pool_use(currency: str | None) -> tuple[Column, ...]:
 
 
 def _decimal(value: float | None) -> Number | None:
-    return None if value is None else Number(value, 0 if value == round(value) else 1)
+    return decimals(value, 0 if value is None or value == round(value) else 1)
 
 
 def site_kwh(use: FleetUse, grid: Grid) -> float | None:
@@ -408,7 +407,7 @@ def whom_it_hits(cuts: Sequence[CutUser], currency: str | None) -> Table | None:
             later=Number(later),
         ),
         columns=(
-            column("user", tr("user"), "holder", _user, "user"),
+            column("user", tr("user"), "holder", lambda cut: cut.user or account_name(NOT_KNOWN), "user"),
             column("team", tr("team"), "team"),
             JOBS,
             column("worked_later", tr("worked again later"), "count"),
@@ -424,10 +423,6 @@ def whom_it_hits(cuts: Sequence[CutUser], currency: str | None) -> Table | None:
             ),
         ),
     )
-
-
-def _user(cut: CutUser) -> str:
-    return account_name(NOT_KNOWN) if cut.user is None else cut.user
 
 
 _WHY_NOT = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
-from analytics.language.quantities import Amount, Number, Quantity, Share, Span
+from analytics.language.quantities import Number, Quantity, Share, Span
 from analytics.language.sentences import tr
 from analytics.plan.replay.replayed_waits import JOBS_MIN, CheckedPool, ReplayCheck
 from analytics.tables.names import place_name
@@ -20,11 +20,6 @@ def span(milliseconds: float | None) -> Span | None:
 def words(milliseconds: float | None) -> Quantity | str:
     """The same in a sentence."""
     return span(milliseconds) or tr("(not known)")
-
-
-def amount(value: float | None, currency: str | None) -> Amount | None:
-    """Money; None is unknown."""
-    return None if value is None else Amount(value, currency)
 
 
 MEDIAN_WAIT = column("median_wait_s", tr("half within"), "duration", lambda waits: span(waits.p50_ms))

@@ -14,9 +14,9 @@ from analytics.plan.replay.comparisons import ComparedScenario, Sweep
 from analytics.plan.replay.outcome import FleetUse
 from analytics.plan.replay.replayed_waits import ReplayCheck
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
-from analytics.tables.names import place_name
+from analytics.tables.names import amount, decimals, place_name
 from analytics.tables.plan_replay import outcome_column, site_kwh
-from analytics.tables.plan_replay_check import MEDIAN_WAIT, NOT_BEGUN, P95_WAIT, WAITED, amount, refusal, span
+from analytics.tables.plan_replay_check import MEDIAN_WAIT, NOT_BEGUN, P95_WAIT, WAITED, refusal, span
 from analytics.tables.table import Column, Table, column, column_of, for_programs, rows_column, single
 from fallow.clock import HOUR_MS
 
@@ -28,17 +28,20 @@ def _cost(currency: str | None) -> Column:
     return column("cost", tr("cost"), "money", lambda use: amount(use.total.cost, currency))
 
 
-def scenario_table(compared: Sequence[ComparedScenario], money: Money) -> Table | None:
-    """Saved scenarios side by side, above them today; None where there is none."""
+def scenario_table(compared: Sequence[ComparedScenario], money: Money) -> Table:
+    """Saved scenarios side by side, above them today."""
+    title = tr("Scenarios side by side")
+    question = tr("What would each saved scenario have made of the same jobs?")
     if not compared:
-        return None
+        nothing = tr("No scenario is saved: `fallow plan scenarios --save FILE` saves one, as does the page What if.")
+        return Table(name="scenarios", title=title, question=question, headline=nothing)
     answered = [(plain(each.saved.name), each.outcome) for each in compared if each.outcome is not None]
     rows: list[tuple[str, FleetUse]] = [(tr("as it is today"), answered[0][1].today)] if answered else []
     rows += [(name, outcome.then) for name, outcome in answered]
     return Table(
         name="scenarios",
-        title=tr("Scenarios side by side"),
-        question=tr("What would each saved scenario have made of the same jobs?"),
+        title=title,
+        question=question,
         headline=tr_many("{number} scenario is saved.", "{number} scenarios are saved.", len(compared)),
         columns=(
             column("scenario", tr("scenario"), "words", itemgetter(0)),
@@ -67,13 +70,9 @@ def _scenario_figures(money: Money) -> tuple[Column, ...]:
         column_of("waits", replace(WAITED, title=tr("waited"))),
         _GIVEN_OUT,
         _cost(money.currency),
-        column("site_kwh", tr("kWh"), "number", lambda use: _tenths(site_kwh(use, money.grid))),
+        column("site_kwh", tr("kWh"), "number", lambda use: decimals(site_kwh(use, money.grid), 1)),
         column("jobs_not_run", tr("not run"), "count", "lost"),
     )
-
-
-def _tenths(value: float | None) -> Number | None:
-    return None if value is None else Number(value, 1)
 
 
 def saved_scenarios(compared: Sequence[ComparedScenario], money: Money) -> Table:

@@ -10,8 +10,8 @@ from analytics.language.quantities import Amount, Bytes, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.fit import SeenFit
 from analytics.plan.seen_work import SeenWork
-from analytics.tables.names import NAME_MOST, card_name
-from analytics.tables.plan_fit import CARD, FITS, IN_FLEET, OPTION_FACTS, decimals, hourly, option_words
+from analytics.tables.names import NAME_MOST, card_name, decimals
+from analytics.tables.plan_fit import CARD, FITS, IN_FLEET, OPTION_FACTS, hourly, option_words
 from analytics.tables.table import Column, Table, column, fact
 
 SEEN_MOST = 10

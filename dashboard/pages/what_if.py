@@ -326,8 +326,7 @@ def compared(source: LakeSource, view: View, colours: Palette) -> tuple[list[Any
         return [html.P(tr("Saved scenarios are replayed…"), className="waiting", role="status")], False
     except FallowError as error:
         return [html.P(error_line(view, error), role="alert")], True
-    section = scenario_table(found, view.report.money)
-    return ([] if section is None else [section_panel(view, colours, section, wide=True)]), True
+    return [section_panel(view, colours, scenario_table(found, view.report.money), wide=True)] if found else [], True
 
 
 def _progress(spent_s: float, share: float | None) -> html.Div:

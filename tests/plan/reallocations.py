@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from analytics.money.requests_file import GpuRequest
 from analytics.plan.endings import Chance
-from analytics.plan.supply import FleetSupply, Supply, SupplyHost, SupplySource
+from analytics.plan.supply import FleetSupply, Freed, Supply, SupplyHost, SupplySource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,9 +41,8 @@ def freed(
     leaves = day(after) if source != "idle" else None if ends is None else day(ends)
     known = None if chance is None else Chance(None, chance, None)
     name = "" if source == "idle" else f"{team}'s"
-    return Supply(
-        place.pool, place.model, place.name, island, day(after), source, name, team, known, leaves, ("",) * gpus
-    )
+    freed = Freed(day(after), source, name, team, known, leaves)
+    return Supply(**vars(freed), pool=place.pool, model=place.model, host=place.name, island=island, gpus=("",) * gpus)
 
 
 def fleet(
