@@ -69,14 +69,19 @@ def test_a_job_finds_room_wherever_any_choice_of_hosts_has_it(
         assert room.free == there
 
 
-@settings(max_examples=60)
-@given(FREE, st.lists(st.tuples(ASKED, st.integers(1, 6)), max_size=5), st.data())
+@settings(max_examples=200)
+@given(
+    st.lists(st.integers(1, WIDEST), min_size=1, max_size=3),
+    st.lists(st.tuples(ASKED, st.integers(1, 9)), min_size=2, max_size=6),
+    st.data(),
+)
 def test_a_reservation_begins_at_the_first_moment_with_room_for_as_long_as_it_lasts(
     widths: list[int], jobs: list[tuple[tuple[int, int], int]], data: st.DataObject
 ) -> None:
     """Of GPUs that come free one by one, and reservations that take some of them again."""
-    busy = [(host, data.draw(st.integers(1, 9))) for host, width in enumerate(widths) for _ in range(width)]
-    busy = [each for each in busy if data.draw(st.booleans())]
+    until = st.integers(0, 9)
+    busy = [(host, data.draw(until)) for host, width in enumerate(widths) for _ in range(width)]
+    busy = [each for each in busy if each[1]]
     now_free = [width - sum(host == own for own, _ in busy) for host, width in enumerate(widths)]
     ends = sorted((end, ((host, 1),)) for host, end in busy)
     room = RoomAhead(0, now_free, WIDEST, ends)
