@@ -69,7 +69,7 @@ def test_a_job_finds_room_wherever_any_choice_of_hosts_has_it(
         assert room.free == there
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(1, WIDEST), min_size=1, max_size=3),
     st.lists(st.tuples(ASKED, st.integers(1, 9)), min_size=2, max_size=6),
