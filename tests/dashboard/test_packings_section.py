@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,6 +39,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return Whole(inputs, load_window_ledger(inputs))
 
 
+@cache
 def of_scope(whole: Whole, **scope: str) -> Report:
     return Report(whole, Asked(scope=Scope(**scope)))
 

@@ -14,7 +14,6 @@ from analytics.delivery.editions import site_targets
 from analytics.render.report import FORMATS
 from dashboard.access.people import PLANNER, VIEWER, Reader
 from dashboard.pages.report import REPORT, SendingAnswer, send_tried, try_target
-from dashboard.source import LakeSource
 from fallow import schema
 from fallow.cli import main
 from tests.dashboard.conftest import components, words
@@ -22,10 +21,12 @@ from tests.dashboard.sites import Site, content, make_site
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from flask.testing import FlaskClient
+
+    from dashboard.source import LakeSource
 
 WEEK = "2025-W46"
 """Of which the lake has the last day; 2025-W47 is not over in it."""
@@ -37,13 +38,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return make_site(tmp_path_factory.mktemp("report"))
 
 
+@pytest.fixture(scope="module")
+def _sender(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    folder = tmp_path_factory.mktemp("sender")
+    shutil.copytree(site.lake.root, folder / "lake")
+    config = folder / "fallow.toml"
+    config.write_text(f'[lake]\npath = "{folder}/lake"\n[report]\nto = ["{folder}/one", "{folder}/two"]\n')
+    return Site(made_lake(folder / "lake"), config)
+
+
 @pytest.fixture
-def sender(site: Site, tmp_path: Path) -> Site:
-    """A copy that may be written to, with two folders as targets."""
-    shutil.copytree(site.lake.root, tmp_path / "lake")
-    config = tmp_path / "fallow.toml"
-    config.write_text(f'[lake]\npath = "{tmp_path}/lake"\n[report]\nto = ["{tmp_path}/one", "{tmp_path}/two"]\n')
-    return Site(made_lake(tmp_path / "lake"), config)
+def sender(_sender: Site) -> Iterator[Site]:
+    """A copy that may be written to, with two folders as targets; what was sent is forgotten after each test."""
+    yield _sender
+    for name in ("one", "two", "lake/delivery"):
+        shutil.rmtree(_sender.config.parent / name, ignore_errors=True)
 
 
 def command(site: Site, tmp_path: Path, form: str, *arguments: str) -> bytes:
@@ -146,7 +155,7 @@ def answered(site: Site, person: Reader, ask: Callable[[LakeSource], SendingAnsw
     client: FlaskClient = site.client(person)
     with client.application.test_request_context("/"):
         client.application.preprocess_request()
-        return ask(LakeSource(site.inputs))
+        return ask(site.source)
 
 
 def text(answer: SendingAnswer) -> str:
@@ -176,20 +185,20 @@ def html_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("html_only")
-def test_a_try_sends_nothing_and_a_planner_then_sends(sender: Site, tmp_path: Path) -> None:
-    planner = Reader("bob", PLANNER)
+def test_a_try_sends_nothing_and_a_planner_then_sends(sender: Site) -> None:
+    planner, folder = Reader("bob", PLANNER), sender.config.parent
     targets = [each.shown for each in site_targets(sender.inputs().settings)]
     tried = trying(sender, planner)
     assert tried.tried == {"search": SEARCH, "targets": targets}
     assert text(tried).count("would be sent") == 2
     assert sent(sender) == []
-    assert not (tmp_path / "one").exists()
+    assert not (folder / "one").exists()
     assert "Try it first" in text(sending(sender, planner, tried.tried, f"{SEARCH}&pool=train"))
     assert sent(sender) == []
     assert not sending(sender, planner, tried.tried).tried
     assert {actor for actor, _ in sent(sender)} == {"bob"}
     assert [step for _, step in sent(sender)].count("sent") == 2
-    names = sorted(path.name for path in (tmp_path / "one").rglob("*") if path.is_file())
+    names = sorted(path.name for path in (folder / "one").rglob("*") if path.is_file())
     assert f"fallow-{WEEK}-all-en.html" in names
     again = trying(sender, planner)
     assert not again.tried
@@ -204,11 +213,11 @@ def test_html_and_pdf_would_be_sent(sender: Site) -> None:
 
 
 @pytest.mark.usefixtures("html_only")
-def test_one_target_can_be_chosen(sender: Site, tmp_path: Path) -> None:
-    planner = Reader("bob", PLANNER)
+def test_one_target_can_be_chosen(sender: Site) -> None:
+    planner, folder = Reader("bob", PLANNER), sender.config.parent
     sending(sender, planner, trying(sender, planner, 1).tried)
-    assert not (tmp_path / "one").exists()
-    assert list((tmp_path / "two").rglob("*.html"))
+    assert not (folder / "one").exists()
+    assert list((folder / "two").rglob("*.html"))
 
 
 @pytest.mark.parametrize("number", [7, -1])
@@ -244,9 +253,10 @@ def test_a_week_that_is_not_over_for_now_is_refused(sender: Site) -> None:
 def test_a_planner_of_one_team_sends_that_teams_edition(sender: Site, tmp_path: Path) -> None:
     owners = tmp_path / "owners.csv"
     owners.write_text("kind,name,team\nuser,farid,vision\nuser,hiro,language\n")
-    sender.config.write_text(sender.config.read_text() + f'[money]\nowners = "{owners}"\n')
-    planner, search = Reader("bob", PLANNER, "vision"), f"{SEARCH}&team=language"
-    sending(sender, planner, trying(sender, planner, 0, search).tried, search)
-    [html] = list((tmp_path / "one").rglob("*.html"))
+    config = tmp_path / "fallow.toml"
+    config.write_text(sender.config.read_text() + f'[money]\nowners = "{owners}"\n')
+    planner, search, own = Reader("bob", PLANNER, "vision"), f"{SEARCH}&team=language", Site(sender.lake, config)
+    sending(own, planner, trying(own, planner, 0, search).tried, search)
+    [html] = list((sender.config.parent / "one").rglob("*.html"))
     assert html.name.startswith(f"fallow-{WEEK}-team=vision-en")
     assert "hiro" not in html.read_text()
