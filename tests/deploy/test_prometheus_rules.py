@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from dashboard.view import View
+
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (package prometheus)"),
@@ -76,9 +78,14 @@ def test_every_alert_has_a_severity_and_says_what_is_wrong() -> None:
         assert each["annotations"]["summary"]
 
 
-def test_every_query_is_answered_by_a_prometheus_that_scrapes_both(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def view(tmp_path_factory: pytest.TempPathFactory) -> View:
+    """Sixteen days of ten GPUs: enough for every figure."""
+    return make_site(tmp_path_factory.mktemp("site"), days=16).view()
+
+
+def test_every_query_is_answered_by_a_prometheus_that_scrapes_both(view: View, tmp_path: Path) -> None:
     now_ms = round(time.time() * 1000)
-    view = make_site(tmp_path, days=16).view()
     seen = snapshot(now_ms)
     seen = replace(
         seen,
@@ -99,9 +106,9 @@ def test_every_query_is_answered_by_a_prometheus_that_scrapes_both(tmp_path: Pat
                 assert ask(rule["expr"]), rule
 
 
-def test_prometheus_has_no_other_advice_on_names_than_seconds(tmp_path: Path) -> None:
+def test_prometheus_has_no_other_advice_on_names_than_seconds(view: View) -> None:
     """GPU-hours stay hours, as everywhere."""
-    page = collect_pages(make_site(tmp_path, days=16).view(), 0, is_stale=False).render(TEXT)
+    page = collect_pages(view, 0, is_stale=False).render(TEXT)
     done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False, timeout=60)
     told = (done.stdout + done.stderr).decode().splitlines()
     assert [each for each in told if not each.endswith('use base unit "seconds" instead of "hours"')] == []

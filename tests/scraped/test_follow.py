@@ -22,6 +22,7 @@ from fallow import parquet
 from fallow.clock import HOUR_MS, MINUTE_MS, SystemClock
 from fallow.lake import LakeFile
 from fallow.schema import GPU
+from tests.delivery.hands import Hands
 from tests.in_process import run_in_process
 from tests.scraped.exposed import Exposed
 from tests.scraped.facts import DCGM, facts_in, facts_of
@@ -44,24 +45,11 @@ EVERY_MS = 5 * MINUTE_MS
 SOURCE = ScrapedSource(ServerAddress("http://held:9090"), ServerLimits(), load_exporters(), "", None, "")
 
 
-class HandClock:
-    """Moved by the test."""
-
-    def __init__(self, now_ms: int) -> None:
-        self.ms = now_ms
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic_s(self) -> float:
-        return self.ms / 1000
-
-
 class Site:
     """A server, a lake and the follower between them, whose clock the test moves."""
 
     def __init__(self, lake: Lake, start_ms: int, end_ms: int, first_ms: int = EVERY_MS) -> None:
-        self.lake, self.clock = lake, HandClock(start_ms)
+        self.lake, self.clock = lake, Hands(start_ms)
         self.samples: Sequence[Exposed] = list(site_samples(dcgm, range(start_ms, end_ms, MINUTE_MS), SITE))
         self.server = HeldServer(now_ms=self.clock.now_ms)
         self.server.write(self.samples)
@@ -80,13 +68,13 @@ class Site:
         )  # fmt: skip
 
     def run_until(self, end_ms: int) -> None:
-        while self.clock.ms < end_ms:
-            self.clock.ms += self.follower.round()
+        while self.clock.at_ms < end_ms:
+            self.clock.at_ms += self.follower.round()
 
     @property
     def lag_ms(self) -> int:
         assert self.board.status.position_ms is not None
-        return self.clock.ms - self.board.status.position_ms
+        return self.clock.at_ms - self.board.status.position_ms
 
 
 @pytest.fixture(autouse=True)
@@ -167,7 +155,7 @@ def test_the_interval_of_rows_is_found_though_a_target_begins_and_changes_while_
 @pytest.mark.long
 def test_a_day_that_is_over_becomes_one_file_and_its_hours_go_after_the_grace(lake: Lake) -> None:
     site = Site(lake, MIDNIGHT_MS - 3 * HOUR_MS, MIDNIGHT_MS + HOUR_MS, first_ms=4 * HOUR_MS)
-    site.clock.ms = MIDNIGHT_MS + 5 * MINUTE_MS
+    site.clock.at_ms = MIDNIGHT_MS + 5 * MINUTE_MS
     site.run_until(MIDNIGHT_MS + 6 * MINUTE_MS)
     assert len(lake.files("gpu", dates=["2026-11-25"])) == 3 * len(SITE)
     site.run_until(MIDNIGHT_MS + 30 * MINUTE_MS)
@@ -175,12 +163,12 @@ def test_a_day_that_is_over_becomes_one_file_and_its_hours_go_after_the_grace(la
     assert len(lake.all_files("gpu", dates=["2026-11-25"])) == 4 * len(SITE)
     assert site.board.status.merged_days == len(SITE)
     for file in lake.all_files("gpu", dates=["2026-11-25"]):  # the files' times are this machine's
-        os.utime(file.url, (site.clock.ms / 1000 - 7200,) * 2)
+        os.utime(file.url, (site.clock.at_ms / 1000 - 7200,) * 2)
     site.run_until(MIDNIGHT_MS + 40 * MINUTE_MS)
     assert len(lake.all_files("gpu", dates=["2026-11-25"])) == len(SITE)
     seen = [each for each in site.samples if each.time_ms < site.board.status.position_ms]  # type: ignore[operator]
     assert facts_in(lake, DCGM) == facts_of(seen, DCGM)
-    assert DayMerging(lake, 0, 0).run(MIDNIGHT_MS + HOUR_MS, site.clock.ms) == 0
+    assert DayMerging(lake, 0, 0).run(MIDNIGHT_MS + HOUR_MS, site.clock.at_ms) == 0
 
 
 @pytest.mark.long
@@ -191,7 +179,7 @@ def test_an_import_and_a_follower_may_write_the_same_day(
     site = Site(lake, MIDNIGHT_MS, MIDNIGHT_MS + HOUR_MS)
     site.run_until(MIDNIGHT_MS + 30 * MINUTE_MS)
     monkeypatch.setattr(MetricsServer, "connect", lambda *_: site.server)
-    monkeypatch.setattr(SystemClock, "now_ms", lambda _: site.clock.ms)
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: site.clock.at_ms)
     done = run_in_process(
         "import", "prometheus", "--url", "http://held:9090", "--since", "2026-11-26", "--lake", lake.root, "--restart",
         XDG_STATE_HOME=str(state),
@@ -204,9 +192,9 @@ def test_an_import_and_a_follower_may_write_the_same_day(
 def test_a_host_whose_clock_is_set_skips_nothing(lake: Lake) -> None:
     """It is half an hour ahead for a quarter of an hour; the server's is right."""
     site = Site(lake, MIDNIGHT_MS, MIDNIGHT_MS + 40 * MINUTE_MS)
-    site.server.now_ms = lambda: site.clock.ms + (site.server.offset_ms or 0)
+    site.server.now_ms = lambda: site.clock.at_ms + (site.server.offset_ms or 0)
     for until_minute, ahead_ms in ((10, 0), (25, 30 * MINUTE_MS), (45, 0)):
-        site.clock.ms = site.server.now_ms() + ahead_ms
+        site.clock.at_ms = site.server.now_ms() + ahead_ms
         site.server.offset_ms = -ahead_ms
         site.run_until(MIDNIGHT_MS + until_minute * MINUTE_MS + ahead_ms)
     assert facts_in(lake, DCGM) == facts_of(site.samples, DCGM)

@@ -15,6 +15,7 @@ from analytics.scraped.server.address import ServerAddress
 from analytics.scraped.server.connection import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ScrapedSource
+from tests.delivery.hands import Hands
 from tests.in_process import run_in_process
 from tests.lakes import made_lake
 from tests.scraped.facts import DCGM, facts_in, facts_of
@@ -36,26 +37,10 @@ _LATE_MS = 4 * MINUTE_MS
 _SKEW_MS = 90_000
 
 
-class ManualClock:
-    """Goes on when the test says so."""
-
-    def __init__(self, now_ms: int) -> None:
-        self.now = now_ms
-
-    def now_ms(self) -> int:
-        return self.now
-
-    def monotonic_s(self) -> float:
-        return self.now / 1000
-
-    def sleep(self, seconds: float) -> None:
-        self.now += round(seconds * 1000)
-
-
 class World:
     """A site whose samples get into a server as time goes on; one of its two hosts is four minutes late."""
 
-    def __init__(self, server: MetricsProcess, clock: ManualClock) -> None:
+    def __init__(self, server: MetricsProcess, clock: Hands) -> None:
         self.server, self.clock = server, clock
         self.written: list[Exposed] = []
         self.silent: set[str] = set()
@@ -67,9 +52,9 @@ class World:
         """So many minutes, scraped every 15 s; `then` is called after each."""
         for _ in range(minutes):
             for _ in range(MINUTE_MS // _STEP_MS):
-                self.clock.now += _STEP_MS
+                self.clock.at_ms += _STEP_MS
                 self._queue += self._scraped()
-            self.deliver(self.clock.now)
+            self.deliver(self.clock.at_ms)
             then()
 
     def deliver(self, now_ms: int, late_ms: int = _LATE_MS) -> None:
@@ -81,7 +66,7 @@ class World:
 
     def _scraped(self) -> list[Exposed]:
         """The samples of this moment; where a host went silent, the ends of its series."""
-        samples = list(site_samples(dcgm, [self.clock.now], GPUS[:8]))
+        samples = list(site_samples(dcgm, [self.clock.at_ms], GPUS[:8]))
         ends = [replace(each, value=None) for each in samples if each.label("Hostname") in self.silent - self._ended]
         self._ended = set(self.silent)
         return [each for each in samples if each.label("Hostname") not in self.silent] + ends
@@ -89,7 +74,7 @@ class World:
 
 def test_an_hour_with_outages_has_every_sample_once(server_type: type[MetricsProcess], tmp_path: Path) -> None:
     followed, imported = (made_lake(tmp_path / name, str(uuid.uuid4())) for name in ("followed", "imported"))
-    clock = ManualClock(time.time_ns() // 3_600_000_000_000 * HOUR_MS - 3 * HOUR_MS)
+    clock = Hands(time.time_ns() // 3_600_000_000_000 * HOUR_MS - 3 * HOUR_MS)
     faults: list[Answered] = []
     refused = Answered(502, b"Bad Gateway\n")
 
@@ -97,13 +82,13 @@ def test_an_hour_with_outages_has_every_sample_once(server_type: type[MetricsPro
         return faults[0] if faults else pass_on()
 
     with server_type(tmp_path / "server") as server, Gateway(fault, server.port) as gateway:
-        gateway.now_s = lambda: (clock.now + _SKEW_MS) / 1000
+        gateway.now_s = lambda: (clock.at_ms + _SKEW_MS) / 1000
         world = World(server, clock)
         follower = Followers(gateway.url, followed, clock)
         world.go_on(12, follower.step)
         # the server is away: nothing is scraped, nothing answers
         faults.append(refused)
-        clock.now += 12 * MINUTE_MS
+        clock.at_ms += 12 * MINUTE_MS
         follower.step()
         faults.clear()
         world.go_on(7, follower.step)
@@ -121,8 +106,8 @@ def test_an_hour_with_outages_has_every_sample_once(server_type: type[MetricsPro
         world.go_on(8, follower.step)
         faults.clear()
         world.go_on(16, follower.step)
-        world.deliver(clock.now, 0)
-        clock.now += 11 * MINUTE_MS
+        world.deliver(clock.at_ms, 0)
+        clock.at_ms += 11 * MINUTE_MS
         follower.step()
         kept = [sample for name in DCGM for sample in server.kept(name, "6h")]
         done = run_in_process(
@@ -139,7 +124,7 @@ def test_an_hour_with_outages_has_every_sample_once(server_type: type[MetricsPro
 class Followers:
     """One follower after the other, each going on where the one before was killed."""
 
-    def __init__(self, url: str, lake: Lake, clock: ManualClock) -> None:
+    def __init__(self, url: str, lake: Lake, clock: Hands) -> None:
         limits = ServerLimits(attempts=1, rate=1000)
         self.source = ScrapedSource(ServerAddress(url), limits, load_exporters(()), "", None, "")
         self.lake, self.clock = lake, clock
@@ -149,7 +134,7 @@ class Followers:
 
     def step(self) -> None:
         """A round, if it is time for one."""
-        if self.clock.now < self._due_ms:
+        if self.clock.at_ms < self._due_ms:
             return
         if self._follower is None:
             settings = FollowSettings(5 * MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, HOUR_MS, HOUR_MS)
@@ -157,7 +142,7 @@ class Followers:
             self._follower = Follower(
                 self.source, self.lake, settings, self.clock, board, self.said.append, connect=self._connected
             )
-        self._due_ms = self.clock.now + self._follower.round()
+        self._due_ms = self.clock.at_ms + self._follower.round()
 
     def _connected(self) -> MetricsServer:
         return MetricsServer.connect(self.source.address, self.source.limits, self.clock)
