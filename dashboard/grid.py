@@ -1,7 +1,7 @@
 """Tables that a reader sorts, filters and pages through: AG Grid with the site's colours and the reader's language.
 
-Cells are text and never markup. A cell of another kind has a value, by which it is sorted and filtered, and a text, which is
-shown; both come from the server, so that the browser needs no rule of any language.
+Columns, cells and values are those of a `Table`. Cells are text and never markup. A figure or a moment has a value, by which it is
+sorted and filtered, and a text, which is shown; both come from the server, so that the browser needs no rule of any language.
 
 Filters and order stand in the address, short and readable. `filter=holder:farid,cost.above:100,since.after:2026-11-01` names a
 column, how it is compared, and with what. Parts with a comma between them hold all at once; of several with `|` between them,
@@ -13,8 +13,8 @@ browser writes them and reads them back (assets/filters.js); here they are only 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
@@ -23,9 +23,11 @@ from dash_ag_grid import AgGrid  # type: ignore[import-untyped]
 
 from analytics.language.language import Language
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Quantity
+from analytics.language.quantities import Day, Moment
 from analytics.language.sentences import tr
+from analytics.tables.table import Column, Kind, Table
 from dashboard.query import Query
+from fallow.clock import from_ms
 from fallow.errors import UsageError
 
 _WORDS = {
@@ -102,7 +104,8 @@ def grid_words(language: Language) -> dict[str, str]:
 
 
 TEXT, NUMBER, MOMENT, RANK = "text", "number", "moment", "rank"
-"""Kinds of columns. A moment's value is milliseconds since the epoch; a rank's is the place of its word among the others."""
+"""Kinds of filters. A moment's value is milliseconds since the epoch; a rank's is the place of its word among the others."""
+_FIXED = "\N{NO-BREAK SPACE}"
 
 _ROW_PX, _HIGH_ROW_PX, _HEAD_PX, _FOOT_PX, _BAR_PX = 38, 52, 90, 46, 16
 _ONE = {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True}
@@ -150,73 +153,81 @@ _KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class GridColumn:
-    """One column: the rows' field, its heading, what kind of values it has, and its width.
+_WIDTHS_PX: Mapping[Kind, int] = {"count": 75, "gpu_hours": 100, "money": 120, "moment": 160, "gpu": 150, "grade": 100}
+"""Widths of columns by their kind; others are as wide as `_WIDTH_PX`."""
+_WIDTH_PX = 115
 
-    `explained` is the field whose text the tooltip of a cell shows, where that is not the cell's own.
+
+def _filter_kind(column: Column) -> str:
+    """How a column is sorted and filtered: words whose value for programs is a whole number are sorted by that."""
+    if column.kind == "moment":
+        return MOMENT
+    return NUMBER if column.is_figure else RANK if column.value_type == "integer" else TEXT
+
+
+@dataclass(frozen=True)
+class GridOf:
+    """A table, and what only a grid needs of it.
+
+    Attributes:
+        row_id: the id of a row.
+        widths_px: the widths of columns by key, where they are not those of their kinds.
+        beside: texts of a row that are in no column, by field; those of `{key}_means` are the tooltips of the column's cells.
     """
 
-    field: str
-    name: str
-    kind: str = TEXT
-    width_px: int = 120
-    explained: str = ""
+    table: Table
+    row_id: Callable[[Any], str]
+    widths_px: Mapping[str, int] = field(default_factory=dict)
+    beside: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
 
-    def definition(self, language: Language) -> dict[str, Any]:
-        """As AG Grid takes it."""
-        heading = language.translate(self.name)
+    def definitions(self, language: Language) -> list[dict[str, Any]]:
+        """Return the columns as AG Grid takes them."""
+        return [self._definition(language, each) for each in self.table.heads]
+
+    def _definition(self, language: Language, column: Column) -> dict[str, Any]:
+        key, kind, heading = column.key, _filter_kind(column), language.translate(column.title)
+        own = key if kind in (TEXT, RANK) else f"{key}_text"
         return {
-            "field": self.field,
+            "field": key,
             "headerName": heading,
             "headerTooltip": heading,
-            "width": self.width_px,
-            "tooltipField": self.explained or (self.field if self.kind in (TEXT, RANK) else _text_of(self.field)),
-            **_KINDS[self.kind],
+            "width": self.widths_px.get(key, _WIDTHS_PX.get(column.kind, _WIDTH_PX)),
+            "tooltipField": f"{key}_means" if f"{key}_means" in self.beside else own,
+            **_KINDS[kind],
         }
 
-
-@dataclass(frozen=True)
-class Cell:
-    """A value to sort and filter by, None where it is unknown, and how it is written: a name, a sentence or a quantity.
-
-    A moment has also its `day` on the calendar of the reader's zone (`2026-11-01`), by which it is filtered.
-    """
-
-    value: float | None
-    text: str | Quantity
-    day: str = ""
+    def rows(self, language: Language) -> list[dict[str, Any]]:
+        """Return the rows as AG Grid takes them: texts in the language, beside the values by which they are sorted."""
+        return [
+            {"id": self.row_id(row)}
+            | {name: language.shown(read(row)) for name, read in self.beside.items()}
+            | {name: value for each in self.table.heads for name, value in _fields(language, each, row)}
+            for row in self.table.rows
+        ]
 
 
-Row = tuple[str, "Mapping[str, Cell | str | Quantity]"]
-"""A row's own id, and its cells by field."""
-
-
-def rows_of(language: Language, rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """The rows as AG Grid takes them: texts in the language; of cells that have a value, the text in a field beside it, and the day."""
-    found = []
-    for name, cells in rows:
-        row: dict[str, Any] = {"id": name}
-        for field, cell in cells.items():
-            row[field] = cell.value if isinstance(cell, Cell) else language.shown(cell)
-            if isinstance(cell, Cell):
-                row[_text_of(field)] = language.shown(cell.text)
-                row |= {f"{field}_day": cell.day} if cell.day else {}
-        found.append(row)
-    return found
-
-
-def ranked(rank: float, text: str, field: str) -> dict[str, Cell | str | Quantity]:
-    """The cells of a RANK column: the word, and beside it the place by which it is sorted."""
-    return {field: text, f"{field}_rank": Cell(rank, text)}
+def _fields(language: Language, column: Column, row: object) -> Iterator[tuple[str, object]]:
+    """Yield the fields of one cell. A moment has also its day in the reader's zone (`2026-11-01`), by which it is filtered."""
+    key, kind, cell = column.key, _filter_kind(column), column.cell(row)
+    text = "" if cell is None else language.shown(cell)
+    if kind in (TEXT, RANK):
+        yield key, text
+        if kind == RANK:
+            yield f"{key}_rank", column.value(row)
+        return
+    # a range stands on the second line of a narrow cell
+    yield f"{key}_text", text.replace(" ", _FIXED).replace(f"{_FIXED}(", " (") if " (" in text else text
+    if not isinstance(cell, Moment | Day):
+        yield key, column.value(row)
+        return
+    yield key, cell.moment_ms
+    yield f"{key}_day", from_ms(cell.moment_ms).astimezone(language.zone).date().isoformat()
 
 
 def grid(
     language: Language,
     name: str,
-    label: str,
-    columns: Sequence[GridColumn],
-    rows: Sequence[Row],
+    shown: GridOf,
     *,
     chosen: Sequence[str] | None = None,
     page_rows: int = 10,
@@ -224,19 +235,18 @@ def grid(
     one: bool = False,
     high_rows: bool = False,
 ) -> html.Div:
-    """The table in a frame of its final height, `label` being its accessible name.
+    """Return the table in a frame of its final height; its title is the accessible name.
 
     With `chosen` (ids) rows can be chosen, one by a click or Space and more by their boxes; they stand in `selectedRows`.
     With `one` it is one row at most, without boxes. With `hides` the page's own script says which rows are listed. `high_rows` have two
     lines, onto which long cells wrap.
     """
-    data = rows_of(language, rows)
-    shown = max(1, min(len(data), page_rows))
+    data, label = shown.rows(language), language.translate(shown.table.title)
     row_px = _HIGH_ROW_PX if high_rows else _ROW_PX
-    height_px = _HEAD_PX + row_px * shown + _BAR_PX + _FOOT_PX
+    height_px = _HEAD_PX + row_px * max(1, min(len(data), page_rows)) + _BAR_PX + _FOOT_PX
     table = AgGrid(
         id=name,
-        columnDefs=[each.definition(language) for each in columns],
+        columnDefs=shown.definitions(language),
         rowData=data,
         getRowId="params.data.id",
         defaultColDef={
@@ -294,10 +304,6 @@ def _page_of(data: Sequence[Mapping[str, Any]], chosen: Sequence[str], page_rows
     return place // page_rows or None
 
 
-def _text_of(field: str) -> str:
-    return f"{field}_text"
-
-
 _MOST_PARTS = 2
 """Conditions on one column: so many fields has its filter."""
 
@@ -315,9 +321,9 @@ _PIECE = re.compile(r"(?:[^\\,|]|\\.)*", re.DOTALL)
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?", re.ASCII)
 
 
-def check_address(query: Query, columns: Sequence[GridColumn]) -> None:
+def check_address(query: Query, columns: Sequence[Column]) -> None:
     """Raises UsageError for filters and an order that these columns cannot have, and for what cannot be shown."""
-    kinds = {each.field: each.kind for each in columns}
+    kinds = {each.key: _filter_kind(each) for each in columns}
     if query.show not in ("", "all"):
         raise UsageError(f"'{plain(query.show)}' is nothing to show", "take show=all for suppressed findings too")
     if query.filter:

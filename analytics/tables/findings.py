@@ -15,15 +15,16 @@ from analytics.language.quantities import Amount, Day, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import Stamp
 from analytics.report.parts import ScopedReview
-from analytics.tables.finding_heading import at_most, heading
+from analytics.tables.finding_heading import ENDED, at_most, heading
 from analytics.tables.names import CONFIDENCE, NAME_MOST
 from analytics.tables.table import Column, LinkedCell, Table, column
-from analytics.workloads.model import Finding
+from analytics.workloads.model import CATEGORIES, Finding
 from fallow.actors import LINK, PERSON
 from fallow.clock import HOUR_MS
 
 _LISTED = 4
 _REASON_MOST = 200
+_COMMAND_MOST = 4000
 
 
 def by_cost(findings: Iterable[Finding]) -> list[Finding]:
@@ -152,7 +153,7 @@ def _apart(
     )
 
 
-def findings_about(found: Sequence[Finding], currency: str | None, *, name: str, title: str, question: str) -> Table:
+def findings_about(found: Sequence[Finding], *, name: str, title: str, question: str) -> Table:
     """All of some findings, each in one row."""
     return Table(
         name=name,
@@ -167,16 +168,102 @@ def findings_about(found: Sequence[Finding], currency: str | None, *, name: str,
             ),
             CONFIDENCE,
             column("holder", tr("user"), "holder", lambda each: each.holder or each.without_holder, "holder"),
-            column("since", tr("since"), "moment", "since_ms"),
-            column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus)),
-            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
-            column(
-                "cost", tr("cost"), "money", lambda each: at_most(each.unconfirmed, Amount(each.cost, currency)), "cost"
-            ),
+            _SINCE,
+            *_SIZE,
         ),
         rows=tuple(found),
         wide=True,
     )
+
+
+_SINCE = column("since", tr("since"), "moment", "since_ms")
+_SIZE = (
+    column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus)),
+    column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+    column(
+        "cost", tr("cost"), "money", lambda each: at_most(each.unconfirmed, Amount(each.cost, each.currency)), "cost"
+    ),
+)
+CATEGORY_NAMES = {
+    "reclaim": tr("take back"),
+    "right_size": tr("right-size"),
+    "efficiency": tr("efficiency"),
+    "demand": tr("demand"),
+    "coverage": tr("not observed"),
+}
+"""What a category is for, in two words."""
+_STATUS_ORDER = tuple(STATUSES)
+
+
+def all_findings(review: ScopedReview) -> Table:
+    """Return every finding of the window, suppressed ones too, to sort and to filter.
+
+    The value of a word with an order is its place in that order; the value of the confidence is how many conditions failed.
+    """
+
+    def notices(finding: Finding) -> int:
+        return sum(each.kind == "notify" for each in review.actions.get(finding.finding_id, ()))
+
+    return Table(
+        name="all-findings",
+        title=tr("All findings"),
+        question=tr("What can be taken back, from whom, what to type, and who is on it?"),
+        headline="",
+        columns=(
+            column("finding", tr("finding"), "finding", lambda each: heading(each, review)),
+            column(
+                "confidence",
+                tr("confidence"),
+                "grade",
+                confidence_words,
+                lambda each: len(each.confidence.failed),
+                json_type="integer",
+            ),
+            column("holder", tr("user"), "holder", user_name),
+            column("team", tr("team"), "team", lambda each: plain(each.team or "")),
+            column(
+                "status",
+                tr("status"),
+                "state",
+                lambda each: tr(each.status),
+                lambda each: _STATUS_ORDER.index(each.status),
+                json_type="integer",
+            ),
+            column("host", tr("host"), "host", lambda each: plain(each.host)),
+            *_SIZE,
+            _SINCE,
+            column("notified", tr("user notified"), "count", lambda each: notified(review, each), notices),
+            column(
+                "next_command",
+                tr("next command"),
+                "words",
+                lambda each: plain(each.next_command, _COMMAND_MOST) or ENDED,
+            ),
+            column(
+                "category",
+                tr("category"),
+                "words",
+                lambda each: CATEGORY_NAMES[each.category],
+                lambda each: CATEGORIES.index(each.category),
+                json_type="integer",
+            ),
+            column("rule", tr("rule"), "name"),
+            column("finding_id", tr("id"), "finding"),
+        ),
+        rows=review.findings,
+        wide=True,
+    )
+
+
+def confidence_words(finding: Finding) -> str:
+    """Return `medium, 1 failed`: how sure a finding is, and how many of its conditions do not hold."""
+    grade, failed = tr(finding.confidence.grade), len(finding.confidence.failed)
+    return tr_many("{grade}, {number} failed", "{grade}, {number} failed", failed, grade=grade) if failed else grade
+
+
+def user_name(finding: Finding) -> str:
+    """Return the user's name, or the words for a finding without one."""
+    return plain(finding.holder) if finding.holder else tr(finding.without_holder)
 
 
 def whose(finding: Finding) -> str:

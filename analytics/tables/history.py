@@ -157,7 +157,7 @@ def findings_naming(report: Report, subject: Subject) -> Table:
     """The findings that name any of its GPUs."""
     found = [each for each in report.review.shown if set(subject.gpus).intersection(each.gpus)]
     question = tr("What should somebody do about it?")
-    return findings_about(found, report.money.currency, name="findings", title=tr("Findings"), question=question)
+    return findings_about(found, name="findings", title=tr("Findings"), question=question)
 
 
 def events_of(report: Report, subject: Subject) -> pl.DataFrame:

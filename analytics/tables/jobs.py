@@ -99,7 +99,6 @@ def findings_about_user(report: Report, holder: str) -> Table:
     found = [each for each in report.review.shown if holder in (each.holder or "").split(JOINER)]
     return findings_about(
         found,
-        report.money.currency,
         name="about",
         title=tr("Findings about this user"),
         question=tr("What can be done about it?"),

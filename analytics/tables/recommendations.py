@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
 
 from analytics.decide.actions import Action
 from analytics.decide.recommendations import OPERATORS, GroupBy, Recommendation, Recommendations, Saving, Waste, grouped
+from analytics.decide.reversals import GRADES
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
@@ -22,6 +24,7 @@ from analytics.tables.table import (
     LinkedCell,
     Table,
     column,
+    column_of,
     entries_column,
     fact,
     flag,
@@ -482,26 +485,55 @@ _OWNER = column("owner", tr("who acts"), "words", who_acts, "owner")
 _COST = column(
     "cost", tr("wasted in this window"), "money", cost_cell, lambda each: _amount(each.cents), json_type="number"
 )
-_COLUMNS = (
-    _DECISION,
-    _OWNER,
-    _saving_column(),
-    CONFIDENCE,
-    column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus_now)),
-    POOL,
-    _COST,
-    column(
-        "deadline",
-        tr("deadline"),
-        "moment",
-        lambda each: deadline_day(each.deadline_ms),
-        lambda each: format_ms(each.deadline_ms),
-    ),
-    column("next", tr("next"), "words", _next, "next_command"),
+_GPUS = column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus_now))
+_DEADLINE = column(
+    "deadline",
+    tr("deadline"),
+    "moment",
+    lambda each: deadline_day(each.deadline_ms),
+    lambda each: format_ms(each.deadline_ms),
 )
+_NEXT = column("next", tr("next"), "words", _next, "next_command")
+_COLUMNS = (_DECISION, _OWNER, _saving_column(), CONFIDENCE, _GPUS, POOL, _COST, _DEADLINE, _NEXT)
 _IN_BRIEF = ("recommendation", "owner", "saving", "confidence", "deadline")
 _IN_OVERVIEW = ("recommendation", "owner", "saving", "confidence", "gpus", "pool", "cost")
 _IN_OVERVIEW_FIRST = 6
+
+
+def decisions_to_choose(found: Recommendations, hosts: Callable[[Recommendation], Sequence[str]]) -> Table:
+    """Return every ranked decision, to sort and to filter, on the `hosts` that a function names.
+
+    The saving is sorted by its point, the confidence by the place of its grade.
+    """
+    saving = replace(_saving_column(), kind="money", machine=lambda each: each.saving and each.saving.point)
+    grade = replace(CONFIDENCE, machine=lambda each: GRADES.index(each.confidence.grade), json_type="integer")
+    return replace(
+        recommendations(found, None),
+        columns=(
+            _DECISION,
+            column("action", tr("action"), "words", lambda each: ACTION_WORDS[each.action]),
+            _OWNER,
+            replace(saving, json_type="number"),
+            _DEADLINE,
+            grade,
+            _GPUS,
+            POOL,
+            _COST,
+            _NEXT,
+            column("host", tr("host"), "host", lambda each: plain(JOINER.join(hosts(each)))),
+            column("recommendation_id", tr("id"), "recommendation"),
+        ),
+    )
+
+
+def by_gpu(table: Table) -> Table:
+    """Return a row for each GPU to act on: pairs of a recommendation and the GPU, whose column is the first."""
+    gpu = column("gpu", tr("GPU"), "gpu", lambda row: plain(row[1]))
+    return replace(
+        table,
+        columns=(gpu, *(column_of(itemgetter(0), each) for each in table.columns)),
+        rows=tuple((each, gpu) for each in table.rows for gpu in each.gpus_now),
+    )
 
 
 def decision_rows(found: Recommendations) -> Table:

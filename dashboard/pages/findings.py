@@ -12,19 +12,20 @@ from analytics.decide.totals import totals
 from analytics.glossary import CONFIDENCE, STATUSES
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Day, GpuHours, Number, Quantity
+from analytics.language.quantities import Amount, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.tables.evidence_text import evidence
-from analytics.tables.finding_heading import ENDED, at_most, cost_of, heading, label_of_wanted
-from analytics.tables.findings import notified
+from analytics.tables.finding_heading import ENDED, cost_of, heading, label_of_wanted
+from analytics.tables.findings import CATEGORY_NAMES, all_findings, confidence_words, notified
 from analytics.tables.give_back import give_back_sentence
 from analytics.tables.palette import Palette
+from analytics.tables.table import Column
 from analytics.tables.wording import with_waiting
-from analytics.workloads.model import CATEGORIES, Finding
+from analytics.workloads.model import Finding
 from dashboard.error_panels import in_a_line, problem_line
 from dashboard.files import links
-from dashboard.grid import MOMENT, NUMBER, RANK, TEXT, Cell, GridColumn, Row, check_address, grid, ranked, rows_of
+from dashboard.grid import GridOf, check_address, grid
 from dashboard.pages.chosen import (
     LONGEST,
     action_form,
@@ -39,78 +40,33 @@ from dashboard.render.panel import panel
 from dashboard.render.tables import facts_list
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
-from fallow.clock import from_ms
 from fallow.errors import UsageError
 
-_ORDER = tuple(STATUSES)
-
-CATEGORY_NAMES = {
-    "reclaim": tr("take back"),
-    "right_size": tr("right-size"),
-    "efficiency": tr("efficiency"),
-    "demand": tr("demand"),
-    "coverage": tr("not observed"),
+_WIDTHS_PX = {
+    "finding": 270,
+    "confidence": 165,
+    "notified": 170,
+    "next_command": 320,
+    "category": 130,
+    "rule": 160,
+    "finding_id": 130,
 }
-"""What a category is for, in two words."""
-
-COLUMNS = (
-    GridColumn("finding", tr("finding"), TEXT, 270),
-    GridColumn("confidence", tr("confidence"), RANK, 165, "confidence_means"),
-    GridColumn("holder", tr("user"), TEXT, 110),
-    GridColumn("team", tr("team"), TEXT, 95),
-    GridColumn("status", tr("status"), RANK, 120, "status_means"),
-    GridColumn("host", tr("host"), TEXT, 115),
-    GridColumn("gpus", tr("GPUs"), NUMBER, 75),
-    GridColumn("gpu_hours", tr("GPU-hours"), NUMBER, 100),
-    GridColumn("cost", tr("cost"), NUMBER, 120),
-    GridColumn("since", tr("since"), MOMENT, 118),
-    GridColumn("told", tr("user notified"), NUMBER, 170),
-    GridColumn("command", tr("next command"), TEXT, 320),
-    GridColumn("category", tr("category"), RANK, 130),
-    GridColumn("rule", tr("rule"), TEXT, 160, "rule_means"),
-    GridColumn("finding_id", tr("id"), TEXT, 130),
-)
 
 
-def rows(view: View) -> list[Row]:
+def _shown(view: View) -> GridOf:
     """A row for each finding of the view in the report's order; `standing` is its status as the commands name it."""
-    return [(each.finding_id, _cells(view, each)) for each in view.report.review.findings]
-
-
-def _cells(view: View, finding: Finding) -> dict[str, Cell | str | Quantity]:
-    holder = plain(finding.holder) if finding.holder else tr(finding.without_holder)
-    count = sum(each.kind == "notify" for each in view.report.review.actions.get(finding.finding_id, ()))
-    return {
-        "finding": heading(finding, view.report.review),
-        "holder": holder,
-        "team": plain(finding.team or ""),
-        "host": plain(finding.host),
-        "gpus": Cell(len(finding.gpus), Number(len(finding.gpus))),
-        "gpu_hours": Cell(finding.gpu_hours, GpuHours(finding.gpu_ms)),
-        "cost": Cell(finding.cost, at_most(finding.unconfirmed, Amount(finding.cost, finding.currency))),
-        "since": Cell(
-            finding.since_ms,
-            Day(finding.since_ms),
-            from_ms(finding.since_ms).astimezone(view.zone).date().isoformat(),
-        ),
-        "told": Cell(count, notified(view.report.review, finding)),
-        "command": plain(finding.next_command, 4000) or ENDED,
-        "rule": finding.rule,
-        "rule_means": heading(finding, view.report.review),
-        "confidence_means": CONFIDENCE[finding.confidence.grade].meaning,
-        "status_means": STATUSES[finding.status].meaning,
-        "finding_id": finding.finding_id,
-        "standing": finding.status,
-        **ranked(len(finding.confidence.failed), confidence(finding), "confidence"),
-        **ranked(_ORDER.index(finding.status), tr(finding.status), "status"),
-        **ranked(CATEGORIES.index(finding.category), CATEGORY_NAMES[finding.category], "category"),
-    }
-
-
-def confidence(finding: Finding) -> str:
-    """`medium, 1 failed`: how sure it is, and how many of its conditions do not hold."""
-    grade, failed = tr(finding.confidence.grade), len(finding.confidence.failed)
-    return tr_many("{grade}, {number} failed", "{grade}, {number} failed", failed, grade=grade) if failed else grade
+    review = view.report.review
+    return GridOf(
+        all_findings(review),
+        lambda finding: finding.finding_id,
+        _WIDTHS_PX,
+        {
+            "confidence_means": lambda finding: CONFIDENCE[finding.confidence.grade].meaning,
+            "status_means": lambda finding: STATUSES[finding.status].meaning,
+            "rule_means": lambda finding: heading(finding, review),
+            "standing": lambda finding: finding.status,
+        },
+    )
 
 
 _MOST_NAMED = 32
@@ -174,7 +130,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
     energy = words.number(finding.energy_kwh, 1)
     others = [each for each in finding.gpus if each not in finding.reclaimable_gpus]
     return [
-        (tr("confidence"), confidence(finding)),
+        (tr("confidence"), confidence_words(finding)),
         (
             tr("user"),
             name_links(view, "holder", finding.holder.split(JOINER))
@@ -221,10 +177,10 @@ def _words(view: View) -> str:
     )
 
 
-def _wrong(view: View) -> list[html.P]:
+def _wrong(view: View, columns: Sequence[Column]) -> list[html.P]:
     """What the address asks of the table and cannot have, in a sentence: then the table is as it is without."""
     try:
-        check_address(view.query, COLUMNS)
+        check_address(view.query, columns)
     except UsageError as error:
         said = in_a_line(view.language, error.message, error.hint)
         return [html.P(said, id="findings-wrong", className="simulated", role="alert", lang="en")]
@@ -248,18 +204,19 @@ def _content(view: View, _: Palette) -> html.Div:
     """The table, what can be done about the chosen findings, and the chosen one in full."""
     known = {each.finding_id for each in view.report.review.findings}
     chosen = [view.query.finding] if view.query.finding in known else []
-    title = view.translate(tr("All findings"))
+    shown = _shown(view)
+    table = shown.table
     return html.Div(
         panel(
-            name="all-findings",
-            title=title,
-            question=tr("What can be taken back, from whom, what to type, and who is on it?"),
+            name=table.name,
+            title=table.title,
+            question=table.question,
             finding=html.Span(_words(view), id="findings-words"),
             body=[
                 dcc.Store(id=_CHOSEN, data=chosen),  # their ids: ten thousand whole rows are too much to send
-                *_wrong(view),
+                *_wrong(view, table.columns),
                 _tools(view),
-                grid(view.language, _GRID, title, COLUMNS, rows(view), chosen=chosen, hides=True),
+                grid(view.language, _GRID, shown, chosen=chosen, hides=True),
                 *action_form(view, tr("With the chosen findings"), "", ready=bool(chosen)),
                 html.Div(detail(view, chosen), id="finding-detail", role="region",
                          **{"aria-live": "polite", "aria-label": tr("The chosen finding")}),
@@ -309,7 +266,7 @@ def _connect(app: Any, source: LakeSource) -> None:
             Output("finding-detail", "children", allow_duplicate=True),
             Output("findings-words", "children"),
         ],
-        show=lambda view, _, chosen: [rows_of(view.language, rows(view)), detail(view, _ids(chosen)), _words(view)],
+        show=lambda view, _, chosen: [_shown(view).rows(view.language), detail(view, _ids(chosen)), _words(view)],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
@@ -11,7 +12,7 @@ from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.recommendations import Recommendation, Recommendations
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Moment, Number, Quantity, Share, Span, from_cents
+from analytics.language.quantities import GpuHours, Moment, Number, Share, Span
 from analytics.language.sentences import tr
 from analytics.names import JOINER
 from analytics.tables.finding_heading import heading
@@ -20,10 +21,12 @@ from analytics.tables.names import place_name
 from analytics.tables.palette import Palette, palette
 from analytics.tables.recommendations import (
     ACTION_WORDS,
+    by_gpu,
     by_group,
     cost_cell,
     deadline_day,
     decision,
+    decisions_to_choose,
     put_off,
     recommendations,
     saving_words,
@@ -39,37 +42,20 @@ from analytics.workloads.surplus import MARGIN
 from dashboard.access.people import PLANNER
 from dashboard.error_panels import in_a_line, problem_line
 from dashboard.files import links
-from dashboard.grid import MOMENT, NUMBER, RANK, TEXT, Cell, GridColumn, Row, grid, ranked, rows_of
+from dashboard.grid import GridOf, grid
 from dashboard.pages.chosen import action_form, command_block, connect_action_form, gpu_links, listing, name_links
 from dashboard.pages.page import Page, in_words, slider
 from dashboard.render.panel import panel, section_panel
 from dashboard.render.tables import address, facts_list, section_tables
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
-from fallow.clock import from_ms
 from fallow.errors import UsageError
 
 BY_GPU = "gpu"
 GROUPS = {"": tr("nothing"), BY_GPU: tr("GPU"), "owner": tr("who acts"), "pool": tr("pool")}
 """What the table can be grouped by, as the address names it."""
 
-_COLUMNS = (
-    GridColumn("decision", tr("decision"), TEXT, 230),
-    GridColumn("action", tr("action"), TEXT, 120),
-    GridColumn("owner", tr("who acts"), TEXT, 100),
-    GridColumn("saving", tr("worth a year"), NUMBER, 145),
-    GridColumn("deadline", tr("deadline"), MOMENT, 108),
-    GridColumn("confidence", tr("confidence"), RANK, 98),
-    GridColumn("gpus", tr("GPUs"), NUMBER, 70),
-    GridColumn("pool", tr("pool"), TEXT, 85),
-    GridColumn("cost", tr("wasted in this window"), NUMBER, 125),
-    GridColumn("command", tr("next command"), TEXT, 300),
-    GridColumn("host", tr("host"), TEXT, 130),
-    GridColumn("recommendation_id", tr("id"), TEXT, 125),
-)
-"""Those by which one chooses come first; the chosen one's panel has all of them."""
-_FIRST_OF = {BY_GPU: "gpu", "owner": "owner", "pool": "pool"}
-_GRADES = ("high", "medium", "low")
+_WIDTHS_PX = {"recommendation": 230, "saving": 145, "deadline": 108, "pool": 85, "next": 300, "recommendation_id": 125}
 HEADING = "recommendation-heading"
 """Of the chosen one: on narrow screens the page goes there."""
 _BETWEEN = "/"
@@ -85,61 +71,24 @@ def check_group(group: str) -> str:
     return group
 
 
-def columns(group: str) -> list[GridColumn]:
-    """The columns, that of the group first."""
-    first = _FIRST_OF.get(group, "")
-    listed = [*([GridColumn("gpu", tr("GPU"), TEXT, 150)] if group == BY_GPU else []), *_COLUMNS]
-    return sorted(listed, key=lambda column: column.field != first)
-
-
-def rows(view: View, found: Recommendations, group: str) -> list[Row]:
-    """A row for each ranked one, or for each GPU to act on; those of a group beside one another."""
-    own = [(each, _cells(view, each)) for each in found.ranked]
+def _shown(view: View, found: Recommendations, group: str) -> GridOf:
+    """A row for each ranked one, or for each GPU to act on; those of a group beside one another, and its column first."""
+    table = decisions_to_choose(found, lambda each: _hosts(view, each))
     if group == BY_GPU:
-        return [
-            (f"{each.recommendation_id}{_BETWEEN}{gpu}", {**cells, "gpu": plain(gpu)})
-            for each, cells in own
-            for gpu in each.gpus_now
-        ]
+        return GridOf(by_gpu(table), lambda row: f"{row[0].recommendation_id}{_BETWEEN}{row[1]}", _WIDTHS_PX)
     if group:
-        order = list(dict.fromkeys(getattr(each, group) for each, _ in own))
-        own.sort(key=lambda row: order.index(getattr(row[0], group)))
-    return [(each.recommendation_id, cells) for each, cells in own]
+        order = list(dict.fromkeys(getattr(each, group) for each in table.rows))
+        table = replace(
+            table,
+            columns=tuple(sorted(table.columns, key=lambda column: column.key != group)),
+            rows=tuple(sorted(table.rows, key=lambda each: order.index(getattr(each, group)))),
+        )
+    return GridOf(table, lambda each: each.recommendation_id, _WIDTHS_PX)
 
 
 def recommendation_of_row(row_id: str) -> str:
     """The id of the recommendation that a row is about."""
     return row_id.partition(_BETWEEN)[0]
-
-
-def _cells(view: View, each: Recommendation) -> dict[str, Cell | str | Quantity]:
-    grade, saving, cost = each.confidence.grade, each.saving, from_cents(each.cents)
-    return {
-        "decision": decision(each),
-        "action": ACTION_WORDS[each.action],
-        "owner": who_acts(each),
-        "saving": Cell(
-            None if saving is None else saving.point,
-            "" if saving is None else _range_below(view.translate(saving_words(saving, each.currency))),
-        ),
-        **ranked(_GRADES.index(grade), tr(grade), "confidence"),
-        "gpus": Cell(len(each.gpus_now), Number(len(each.gpus_now))),
-        "pool": place_name(each.pool),
-        "cost": Cell(None if cost is None else float(cost), view.language.shown(cost_cell(each))),
-        "deadline": Cell(
-            each.deadline_ms,
-            deadline_day(each.deadline_ms),
-            from_ms(each.deadline_ms - 1).astimezone(view.zone).date().isoformat(),
-        ),
-        "host": plain(JOINER.join(_hosts(view, each))),
-        "command": plain(each.next_command, 4000),
-        "recommendation_id": each.recommendation_id,
-    }
-
-
-def _range_below(saving: str) -> str:
-    """The same, with one place where a narrow cell can break it: before its range."""
-    return saving.replace(" ", "\N{NO-BREAK SPACE}").replace("\N{NO-BREAK SPACE}(", " (")
 
 
 def detail(view: View, found: Recommendations, recommendation_id: str) -> list[Any]:
@@ -283,11 +232,9 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
         group = check_group(view.query.group)
     except UsageError as error:
         wrong = [html.P(in_a_line(view.language, error.message, error.hint), className="simulated", role="alert")]
-    listed = rows(view, found, group)
-    wanted = view.query.recommendation
-    chosen = [name for name, _ in listed if recommendation_of_row(name) == wanted][:1]
-    title = view.translate(section.title)
-    table = grid(view.language, _GRID, title, columns(group), listed, chosen=chosen, one=True, high_rows=True)
+    shown, wanted = _shown(view, found, group), view.query.recommendation
+    chosen = [name for name in map(shown.row_id, shown.table.rows) if recommendation_of_row(name) == wanted][:1]
+    table = grid(view.language, _GRID, shown, chosen=chosen, one=True, high_rows=True)
     beside = html.Aside(
         [
             html.Div(detail(view, found, wanted), id=_DETAIL, role="region",
@@ -298,7 +245,7 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
     )  # fmt: skip
     return panel(
         name=section.name,
-        title=title,
+        title=section.title,
         question=section.question,
         finding=html.Span(section.headline, id="recommendations-words"),
         body=[
@@ -429,7 +376,7 @@ def _after_action(view: View, colours: Palette, chosen: Any, tried: Any) -> list
     group = view.query.group if view.query.group in GROUPS else ""
     place = tried if tried in range(len(MARGINS)) else MARGINS.index(MARGIN)
     return [
-        rows_of(view.language, rows(view, found, group)),
+        _shown(view, found, group).rows(view.language),
         detail(view, found, str(chosen or "")),
         recommendations(found).headline,
         _sums(view, colours, found, group),

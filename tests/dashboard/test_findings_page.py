@@ -9,8 +9,9 @@ from zoneinfo import ZoneInfo
 
 from analytics.decide.actions import record
 from analytics.language.languages import language
+from analytics.tables.table import Table, column
 from dashboard.access.people import VIEWER, Reader
-from dashboard.grid import _WORDS, GridColumn, Row, grid, grid_words
+from dashboard.grid import _WORDS, GridOf, grid, grid_words
 from fallow.actors import Actor
 from fallow.cli import main
 from fallow.clock import format_ms
@@ -51,7 +52,7 @@ def test_the_rows_are_the_findings_of_the_command(held: Held, capsys: pytest.Cap
         assert (row["gpu_hours"], row["cost"], row["gpus"]) == (each["gpu_hours"], each["cost"], len(each["gpus"]))
         assert (row["holder"], row["team"], row["host"]) == (each["holder"], each["team"] or "", each["host"])
         assert format_ms(row["since"]) == each["since"]
-        assert (row["rule"], row["status"], row["command"]) == (each["rule"], each["status"], each["next_command"])
+        assert (row["rule"], row["status"], row["next_command"]) == (each["rule"], each["status"], each["next_command"])
         assert row["confidence_rank"] == len(each["failed_conditions"])
         assert row["confidence"].startswith(each["confidence"])
 
@@ -65,11 +66,11 @@ def test_an_unknown_cost_is_unknown_and_not_nothing(held: Held) -> None:
 
 def test_every_column_can_be_sorted_and_filtered_and_has_its_values(held: Held) -> None:
     grid = table(shown(held))
-    for column in grid["columnDefs"]:
-        assert column["filter"]
-        assert all(column["field"] in row for row in grid["rowData"])
-        if column.get("valueFormatter"):
-            assert all(isinstance(row[f"{column['field']}_text"], str) for row in grid["rowData"])
+    for each in grid["columnDefs"]:
+        assert each["filter"]
+        assert all(each["field"] in row for row in grid["rowData"])
+        if each.get("valueFormatter"):
+            assert all(isinstance(row[f"{each['field']}_text"], str) for row in grid["rowData"])
     assert grid["defaultColDef"]["sortable"]
     assert grid["dashGridOptions"]["pagination"]
 
@@ -180,9 +181,10 @@ def test_a_viewer_of_a_team_sees_that_team_only(held: Held) -> None:
 
 
 def test_the_grid_opens_at_the_page_of_the_chosen_row() -> None:
-    rows: list[Row] = [(f"r{number}", {"name": f"n{number}"}) for number in range(25)]
+    names = tuple(f"r{number}" for number in range(25))
+    shown = GridOf(Table("g", "rows", "", "", (column("name", "name", "name", ""),), names), str)
     for chosen, place in (("r0", None), ("r9", None), ("r10", 1), ("r24", 2), ("other", None)):
-        made = grid(language("en"), "g", "rows", [GridColumn("name", "name")], rows, chosen=[chosen]).children
+        made = grid(language("en"), "g", shown, chosen=[chosen]).children
         assert made.paginationGoTo == place
         assert [row["id"] for row in made.selectedRows] == [chosen] * (chosen != "other")
 

@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.grid import MOMENT, NUMBER, RANK, GridColumn, check_address
+from analytics.tables.table import column
+from dashboard.grid import check_address
 from dashboard.query import Query
 from fallow.errors import UsageError
 
 COLUMNS = [
-    GridColumn("holder", "holder"),
-    GridColumn("status", "status", RANK),
-    GridColumn("cost", "cost", NUMBER),
-    GridColumn("since", "since", MOMENT),
+    column("holder", "holder", "holder"),
+    column("status", "status", "state", json_type="integer"),
+    column("cost", "cost", "money"),
+    column("since", "since", "moment"),
 ]
 
 

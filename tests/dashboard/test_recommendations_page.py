@@ -74,8 +74,9 @@ def test_the_page_shows_the_numbers_of_the_command(planned: Planned, told: dict[
             each["cost"],
             each["saving_per_year"]["point"],
         )
-        words_of_it = (row["confidence"], row["command"], row["action"])
-        assert words_of_it == (each["confidence"], each["next"] or "", ACTION_WORDS[each["action"]])
+        assert (row["confidence"], row["action"]) == (each["confidence"], ACTION_WORDS[each["action"]])
+        first = "" if each["next_acts"] or not each["next"] else "to look first: "
+        assert row["next"] == first + (each["next"] or "")
     given = told["reclaimable"]
     assert [row[6] for row in table(shown, "give_back-title")[1:]] == [str(each["safe"]) for each in given["pools"]]
     assert f"{given['safe']} safe to give back" in words(shown)
@@ -168,7 +169,19 @@ def test_the_table_is_read_from_what_decides(planned: Planned) -> None:
     shown = page(planned.client(), PATH, f"{WEEK}&lang=fr")
     fields = [each["field"] for each in by_id(shown, "recommendations-grid")["columnDefs"]]
     assert fields == [
-        *("decision", "action", "owner", "saving", "deadline", "confidence", "gpus", "pool", "cost", "command", "host"),
+        *(
+            "recommendation",
+            "action",
+            "owner",
+            "saving",
+            "deadline",
+            "confidence",
+            "gpus",
+            "pool",
+            "cost",
+            "next",
+            "host",
+        ),
         "recommendation_id",
     ]
     view = planned.view(f"{WEEK}&lang=fr")

@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from dashboard.grid import MOMENT, NUMBER, RANK, TEXT, GridColumn, check_address
+from analytics.tables.table import column
+from dashboard.grid import check_address
 from dashboard.query import Query
 from tests.dashboard.browser.findings_table import (
     ALL,
@@ -98,7 +99,7 @@ FILTERS = (
     "team.unknown", "team.known", "cost.above:100", "cost.below:100.5", "cost.most:100", "cost.least:100",
     "gpus:1", "gpus.not:1", "gpus.between:2..8", "cost.known", "since.before:2100-01-01", "since.after:2020-02-29",
     "since.between:2020-01-01..2100-01-01", "since.not:2020-01-01", "status:new|status:standing",
-    "holder.known,holder.without:a", r"command:a\,b", r"command:a\|b\\c", "confidence:medium,gpus.above:1,team:v",
+    "holder.known,holder.without:a", r"next_command:a\,b", r"next_command:a\|b\\c", "confidence:medium,gpus.above:1,team:v",
 )  # fmt: skip
 GO = "search => { history.pushState({}, '', search); dispatchEvent(new PopStateEvent('popstate')); }"
 
@@ -109,10 +110,9 @@ def test_every_filter_has_its_words(surf: Callable[..., Surfer]) -> None:
     rows = page.evaluate(
         "() => {const all = []; dash_ag_grid.getApi('findings-grid').forEachNode((node) => all.push(node.data)); return all; }"
     )
-    columns = [GridColumn(name, name, kind) for name, kind in KINDS.items()]
     page.wait_for_timeout(3_100)  # until then only what a reader does counts as theirs, and this is a program
     for filters in FILTERS:
-        check_address(Query(filter=filters), columns)
+        check_address(Query(filter=filters), COLUMNS)
         page.evaluate(GO, f"?{urlencode({'span': 'all', 'filter': filters})}")
         page.wait_for_function("() => Object.keys(dash_ag_grid.getApi('findings-grid').getFilterModel()).length")
         # what the reader adds is written beside it
@@ -128,10 +128,13 @@ def test_every_filter_has_its_words(surf: Callable[..., Surfer]) -> None:
             assert set(state(page)["ids"]) == {each["id"] for each in rows if LISTS[filters](each)}, filters
 
 
-KINDS = {
-    "holder": TEXT, "team": TEXT, "cost": NUMBER, "gpus": NUMBER, "since": MOMENT, "status": RANK, "command": TEXT,
-    "confidence": RANK,
-}  # fmt: skip
+COLUMNS = (
+    *(column(name, name, "words") for name in ("holder", "team", "next_command")),
+    *(column(name, name, "words", json_type="integer") for name in ("status", "confidence")),
+    column("cost", "cost", "money"),
+    column("gpus", "GPUs", "count"),
+    column("since", "since", "moment"),
+)
 LISTS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "holder:a": lambda row: "a" in row["holder"],
     "holder.begins:a": lambda row: row["holder"].startswith("a"),
