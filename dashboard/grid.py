@@ -153,7 +153,7 @@ _KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-_WIDTHS_PX: Mapping[Kind, int] = {"count": 75, "gpu_hours": 100, "money": 120, "moment": 160, "gpu": 150, "grade": 100}
+_WIDTHS_PX: Mapping[Kind, int] = {"count": 75, "gpu_hours": 100, "money": 120, "moment": 185, "gpu": 150, "grade": 100}
 """Widths of columns by their kind; others are as wide as `_WIDTH_PX`."""
 _WIDTH_PX = 115
 

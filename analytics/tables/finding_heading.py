@@ -24,6 +24,11 @@ def heading(finding: Finding, review: ScopedReview | None = None) -> Sentence:
     return tr("{sentence} (simulated)", sentence=what) if is_marked else what
 
 
+def user_name(finding: Finding, most: int = 80) -> str:
+    """Return the user's name in `most` characters, or the words for a finding without a user."""
+    return plain(finding.holder, most) if finding.holder else tr(finding.without_holder)
+
+
 def label_of_wanted(finding: Finding) -> Sentence:
     """What the GPUs are that a finding wants back: low confidence is a reason to ask, not to take."""
     is_asked = finding.reclaimable and finding.confidence.grade == "low"

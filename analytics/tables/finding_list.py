@@ -13,7 +13,7 @@ from analytics.language.quantities import GpuHours, Number, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import Stamp
 from analytics.tables.evidence_text import evidence
-from analytics.tables.finding_heading import ENDED, at_most, cost_of, heading, label_of_wanted
+from analytics.tables.finding_heading import ENDED, at_most, cost_of, heading, label_of_wanted, user_name
 from analytics.tables.names import CONFIDENCE
 from analytics.tables.table import (
     Cell,
@@ -57,10 +57,6 @@ def _cost(finding: Finding) -> Cell:
     return None if finding.cost is None else at_most(finding.unconfirmed, Number(finding.cost, 2))
 
 
-def _person(finding: Finding) -> str:
-    return plain(finding.holder, 30) if finding.holder else tr(finding.without_holder)
-
-
 def _evidence(finding: Finding) -> dict[str, object]:
     found = finding.evidence
     return {"since": format_ms(found.since_ms), "until": format_ms(found.until_ms), **found.numbers}
@@ -72,7 +68,7 @@ FINDING_COLUMNS = (
     *(fact(key, "words", nullable=False) for key in ("category", "sentence", "status")),
     fact("gpus", "gpu", json_type="array"),
     column("host", tr("host"), "host"),
-    column("holder", tr("user"), "holder", _person, "holder"),
+    column("holder", tr("user"), "holder", lambda each: user_name(each, 30), "holder"),
     *(fact(key, "words") for key in ("team", "job")),
     fact("since", "moment", "since_ms", nullable=False),
     column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
@@ -253,7 +249,7 @@ def _fold(finding: Finding, inventory: Inventory, *, whole: bool) -> Fold:
 
 
 def _facts(finding: Finding, inventory: Inventory, most: int | None) -> Iterator[tuple[str, Cell]]:
-    person: str = plain(finding.holder) if finding.holder else tr(finding.without_holder)
+    person = user_name(finding)
     if finding.team:
         person = tr("{holder} (team {team})", holder=person, team=plain(finding.team))
     yield tr("user"), tr("{holder}, since {moment}", holder=person, moment=Stamp(finding.since_ms))

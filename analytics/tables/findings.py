@@ -15,7 +15,7 @@ from analytics.language.quantities import Amount, Day, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import Stamp
 from analytics.report.parts import ScopedReview
-from analytics.tables.finding_heading import ENDED, at_most, heading
+from analytics.tables.finding_heading import ENDED, at_most, heading, user_name
 from analytics.tables.names import CONFIDENCE, NAME_MOST
 from analytics.tables.table import Column, LinkedCell, Table, column
 from analytics.workloads.model import CATEGORIES, Finding
@@ -261,14 +261,9 @@ def confidence_words(finding: Finding) -> str:
     return tr_many("{grade}, {number} failed", "{grade}, {number} failed", failed, grade=grade) if failed else grade
 
 
-def user_name(finding: Finding) -> str:
-    """Return the user's name, or the words for a finding without one."""
-    return plain(finding.holder) if finding.holder else tr(finding.without_holder)
-
-
 def whose(finding: Finding) -> str:
     """The user, with the team where it is known."""
-    name: str = plain(finding.holder, NAME_MOST) if finding.holder else tr(finding.without_holder)
+    name = user_name(finding, NAME_MOST)
     return tr("{holder} (team {team})", holder=name, team=plain(finding.team)) if finding.team else name
 
 
