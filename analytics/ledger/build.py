@@ -19,7 +19,7 @@ from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.stitch import counted_once, spells_counted_once, stitch
 from analytics.ledger.unused_files import discarding
 from fallow import schema
-from fallow.clock import DAY_MS, Window, floor_ms, parse_day_ms, utc_day
+from fallow.clock import DAY_MS, WEEK_MS, Window, floor_ms, parse_day_ms, utc_day
 from fallow.lake import Lake, LakeFile
 from fallow.output import say_lines
 
@@ -93,8 +93,8 @@ def load_recent(
     """The ledger of a window with a start and of the time before it as it is kept; None where all of it has to be made anew.
 
     Only the days from `first_ms` up to the one after the window are compared with what they were made of; where the newest
-    of them have changed, they are made again with a few days before them. No file of other days is opened. Spells are those
-    of the window alone. Raises LakeError and its kinds.
+    of them have changed, they are made again with a few days before them. No file of other days is opened. Spells begin a
+    week before the window, for what became of the findings of the week before. Raises LakeError and its kinds.
     """
     found = KeptLedger.of(lake.require(), settings)
     if found is None:
@@ -109,7 +109,8 @@ def load_recent(
 
     is_current = found.first_changed(days, dates) is None
     kept = found if is_current else found.again() if in_turn(lake, caught_up) else None
-    return None if kept is None or not days else _read(kept, days, dates, window.since_ms or 0)
+    spells_from_ms = (window.since_ms or 0) - WEEK_MS
+    return None if kept is None or not days else _read(kept, days, dates, spells_from_ms)
 
 
 def newest_kept_ms(lake: Lake) -> int | None:
@@ -118,14 +119,14 @@ def newest_kept_ms(lake: Lake) -> int | None:
     return parse_day_ms(max(dates)) if dates else None
 
 
-def _read(kept: KeptLedger, days: Days, dates: Sequence[str], since_ms: int) -> Ledger | None:
-    """Some days of a kept ledger; None where a file is not the one that the manifest names."""
+def _read(kept: KeptLedger, days: Days, dates: Sequence[str], spells_from_ms: int) -> Ledger | None:
+    """Some days of a kept ledger, with spells from a moment on; None where a file is not the one that the manifest names."""
     lake, manifest = kept.lake, kept.manifest
     # days without samples have time too: what nobody observed, and the last row before them
     files = files_of(lake, dates)
     if any(date not in manifest.days or sizes_of(files.get(date, {})) != manifest.days[date][1] for date in days):
         return None
-    rows = manifest.ledger(lake, dates, [date for date in dates if date >= utc_day(since_ms - DAY_MS)])
+    rows = manifest.ledger(lake, dates, [date for date in dates if date >= utc_day(max(spells_from_ms - DAY_MS, 0))])
     before = [file for file in kept.lifetimes if file.date < min(days)]
     newest = kept.lifetimes[-1].date
     known = kept.lifetimes_of(before[-1].date if before else None)

@@ -14,6 +14,7 @@ from polars.testing import assert_frame_equal
 from analytics.decide.review import review
 from analytics.ledger.build import load_recent
 from analytics.ledger.lifetimes import lifetimes
+from analytics.ledger.summary import known_at
 from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.tables.finding_list import FINDING_COLUMNS
 from analytics.tables.table import record
@@ -77,6 +78,11 @@ def test_days_outside_the_window_and_its_history_are_never_opened(lake: Lake) ->
     for since_ms in (0, UNTIL_MS - 43 * DAY_MS, UNTIL_MS - 3 * DAY_MS):
         days = [each.activity(since_ms).sort("gpu", "time") for each in (built.whole, quick)]
         assert_frame_equal(*days, check_dtypes=False)
+    # findings of the week before are looked at again
+    week = Window(UNTIL_MS - (WINDOW_DAYS + 7) * DAY_MS, UNTIL_MS - 7 * DAY_MS)
+    spells = [known_at(each, week).spells.sort("gpu", "time") for each in (built.whole, quick)]
+    assert not spells[0].is_empty()
+    assert_frame_equal(*spells, check_dtypes=False)
     assert spoil(lake, utc_day(history_ms(lake))) > 8 * (DAYS - 40)
     found = load_window_ledger(inputs)
     assert [record(FINDING_COLUMNS, each) for each in review(inputs, found).shown] == findings
