@@ -54,6 +54,10 @@ class Partition:
         return [each for each in self.files if each.key not in seen]
 
     @property
+    def size_bytes(self) -> int:
+        return sum(each.size_bytes for each in self.visible)
+
+    @property
     def name(self) -> str:
         return f"{self.table}/date={self.date}/host={self.host}"
 
@@ -195,8 +199,8 @@ def compact(lake: Lake, each: Partition, now_ms: int, grace_ms: int, done: Compa
     if not each.is_in_parts():
         return
     files = each.visible
-    if (total := sum(file.size_bytes for file in files)) > _MOST_BYTES:
-        done.skipped.append(f"{each.name}: {total} bytes are more than are merged at a time")
+    if each.size_bytes > _MOST_BYTES:
+        done.skipped.append(f"{each.name}: {each.size_bytes} bytes are more than are merged at a time")
         return
     try:
         content = merged_files(lake, files)
@@ -227,7 +231,7 @@ class LakeCompactor:
             if self.dry_run:
                 for each in own:
                     done.removed += [old for _, hidden in each.replaced(self.now_ms, self.grace_ms) for old in hidden]
-                    if len(each.visible) > 1:
+                    if each.is_in_parts() and each.size_bytes <= _MOST_BYTES:
                         done.add(covering(each.visible), each.visible)
             else:
                 self._compact_date(date, {each.name for each in own}, done)
