@@ -129,18 +129,20 @@ _MESSAGE = column("message", tr("what is wrong"), "sentence", lambda each: plain
 
 def file_faults(found: Sequence[FileFault]) -> Table:
     """Ranges that overlap, rows in two files, and rows that a wider file lacks."""
-    to_repair = sum(each.kind != "two_writers" for each in found)
-    return Table(
-        name="problems",
-        title=tr("Faults between files"),
-        question=tr("Which rows are read twice, or not at all?"),
-        headline=tr_many(
+    headline = tr("There is no fault between files.")
+    if to_repair := sum(each.kind != "two_writers" for each in found):
+        headline = tr_many(
             "{number} fault between files: `fallow lake repair` repairs it once the files are old enough.",
             "{number} faults between files: `fallow lake repair` repairs them once the files are old enough.",
             to_repair,
         )
-        if to_repair
-        else tr("Two installations write rows of the same moments."),
+    elif found:
+        headline = tr("Two installations write rows of the same moments.")
+    return Table(
+        name="problems",
+        title=tr("Faults between files"),
+        question=tr("Which rows are read twice, or not at all?"),
+        headline=headline,
         columns=(
             fact("files", "words", lambda each: [file.key for file in each.files], "array"),
             fact("fault", "words", "kind"),
