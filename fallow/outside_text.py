@@ -64,7 +64,9 @@ def _notation(found: re.Match[str]) -> str:
 
 
 def csv_cell(value: object) -> object:
-    """A text that no spreadsheet runs and in which nothing is hidden; other values are what they are: numbers stay numbers."""
+    """A text that no spreadsheet runs and in which nothing is hidden; numbers stay numbers, and `true` is as JSON has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
     if not isinstance(value, str):
         return value
     # what already looks like the notation is told from it by the sign that begins it

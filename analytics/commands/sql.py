@@ -16,6 +16,7 @@ from analytics.tables.table import Column, JsonType, Kind, Table, column
 from fallow.clock import format_ms, to_ms
 from fallow.errors import UsageError
 from fallow.output import say
+from fallow.outside_text import json_text
 
 _MOST_ROWS = 200
 
@@ -87,7 +88,7 @@ def _column(place: int, name: str, type_name: str) -> Column:
         value = machine(row)
         if isinstance(value, float):
             return Number.as_given(value)
-        return value if value is None or kind == "count" else str(value)
+        return value if value is None or kind == "count" or isinstance(value, str) else json_text(value, None)
 
     return Column(name, name, kind, cell, machine, json_type)
 
@@ -104,7 +105,9 @@ def _plain(value: object, json_type: JsonType) -> object:
     if isinstance(value, dict):
         return {str(key): _plain(each, "object") for key, each in value.items()}
     if isinstance(value, datetime):
-        return format_ms(to_ms(value if value.tzinfo else value.replace(tzinfo=UTC)))
+        value = format_ms(to_ms(value if value.tzinfo else value.replace(tzinfo=UTC)))
+    elif isinstance(value, bytes):
+        value = value.hex()
     return value if isinstance(value, bool | int | str) and json_type in ("array", "object") else str(value)
 
 

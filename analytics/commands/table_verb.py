@@ -156,7 +156,7 @@ class Verb(ABC, Generic[Basis]):
         fails_on: the tables by name whose rows make the exit code 1.
         about: what people read above the tables beside the window; empty sentences are left out.
         content: returns the columns of JSON that is no list of tables, such as one that API and report share, and what
-            they read.
+            they read; `--table` has a table as other verbs do.
     """
 
     title: str
@@ -194,10 +194,8 @@ class Verb(ABC, Generic[Basis]):
         if self.check is not None:
             self.check(args)
         form = args.format or "text"
-        if args.table is not None and form == "json" and self.content is not None:
-            raise UsageError("JSON of this verb has the whole answer", "leave out --table, or take --format csv")
         basis = self.open(args)
-        has_content = form == "json" and self.content is not None
+        has_content = form == "json" and self.content is not None and args.table is None
         tables: tuple[Table, ...] = ()
         if not has_content or self.fails_on:
             tables = tuple(each for each in self.tables(basis, args) if each is not None)

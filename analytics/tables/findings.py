@@ -167,7 +167,7 @@ def findings_about(found: Sequence[Finding], *, name: str, title: str, question:
                 "finding", tr("finding"), "finding", lambda each: LinkedCell(each.sentence, "finding", each.finding_id)
             ),
             CONFIDENCE,
-            column("holder", tr("user"), "holder", lambda each: each.holder or each.without_holder, "holder"),
+            column("holder", tr("user"), "holder", lambda each: each.holder or tr(each.without_holder), "holder"),
             _SINCE,
             *_SIZE,
         ),

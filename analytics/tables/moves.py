@@ -39,7 +39,7 @@ def moves(recommendations: Recommendations, findings: Iterable[Finding]) -> Tabl
             column(
                 "finding", tr("finding"), "finding", lambda each: LinkedCell(each.sentence, "finding", each.finding_id)
             ),
-            column("user", tr("user"), "holder", lambda each: each.holder or each.without_holder, "holder"),
+            column("user", tr("user"), "holder", lambda each: each.holder or tr(each.without_holder), "holder"),
             column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus)),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
             column("card", tr("card"), "name", lambda each: str(each.evidence.numbers.get("model") or "")),
