@@ -87,7 +87,7 @@ REPORT: tuple[Chapter, ...] = (
             lambda report: waits_in_report(report.waits),
             lambda report: orders_in_report(report.outlooks) if report.asked.week is not None else None,
             lambda report: endings_in_report(report.endings),
-            lambda report: scenario_table(report.scenarios, report.money),
+            lambda report: scenario_table(report.scenarios, report.money) if report.scenarios else None,
         ),
         on_paper=False,
     ),

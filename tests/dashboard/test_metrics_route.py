@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from analytics.report.report import Report
 from dashboard.metrics import FAMILIES, MOST_POOLS, OTHER_POOLS, collect
 from dashboard.source import LATE
-from dashboard.view import View
 from fallow.clock import HOUR_MS
 from fallow.exposition import OPEN_METRICS, TEXT
 from tests.dashboard.acting import PLAN, VIEW_ALPHA, Held
@@ -19,6 +19,7 @@ from tests.dashboard.teams import Teams, teams
 
 if TYPE_CHECKING:
     from dashboard.access.people import Reader
+    from dashboard.view import View
 
 __all__ = ["teams"]  # a fixture
 
@@ -115,7 +116,7 @@ def test_a_fleet_of_many_pools_has_an_end_of_series(view: View, monkeypatch: pyt
             pools=tuple(replace(pool, pool=f"pool-{number}", gpus=number, safe=1) for number in range(200)),
         ),
     )
-    monkeypatch.setattr(View, "recommendations", property(lambda _: many))
+    monkeypatch.setattr(Report, "recommendations", property(lambda _: many))
     found = collected(view)
     for family in ("fallow_recommendation_gpu_hours", "fallow_reclaimable_gpus"):
         names = {dict(labels)["pool"] for labels in found[family]}

@@ -83,8 +83,8 @@ def names_in(*forms: str) -> set[str]:
 
 
 def english_of(shown: str) -> list[str]:
-    """The parts of catalogue texts longer than 12 characters that stand in a French document."""
-    flat = " ".join(shown.split()).casefold()
+    """The parts of catalogue texts longer than 12 characters that stand in a French document, outside names of commands."""
+    flat = re.sub(r"fallow [a-z]+", "fallow", " ".join(shown.split()).casefold())
     found = []
     for text, forms in catalogue("fr").forms.items():
         for part in re.split(r"{\w+}", text):

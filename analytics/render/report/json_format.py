@@ -49,7 +49,7 @@ def other_tables(report: Report) -> list[Table]:
     """Return the tables of the report whose rows are not under a name of their own; of an empty window the remarks alone."""
     if report.ledger.is_empty:
         return [each for each in (data_quality(report.quality),) if each is not None]
-    own = {each.key for each in REPORT_COLUMNS if each.value_type == "array"}
+    own = {each.key for each in REPORT_COLUMNS if each.value_type in ("array", "object")}
     return [each for _, made in chapters(report) for each in made if each.columns and each.name not in own]
 
 

@@ -25,6 +25,9 @@ from fallow.lake import Lake
 from fallow.lake_init import require_marker
 from fallow.output import say
 
+_EXPOSED = "whoever reaches this address can say anything of any host; set otlp.token_file"
+_UNENCRYPTED = "the token travels unencrypted: put a proxy with TLS or a collector in front"
+
 
 def _family(name: str, unit: str, meaning: str, kind: str = "counter") -> Family:
     return Family(f"fallow_otlp_{name}", unit, meaning, "follow otlp", kind=kind)
@@ -131,11 +134,7 @@ def run(args: argparse.Namespace) -> int:
         receiver.start()
         say(f"takes OTLP metrics at {receiver.url}{PATH}")
         if not is_of_this_host(host):
-            say(
-                "whoever reaches this address can say anything of any host; set otlp.token_file"
-                if token is None
-                else "the token travels unencrypted: put a proxy with TLS or a collector in front"
-            )
+            say(_EXPOSED if token is None else _UNENCRYPTED)
         while not stop.wait(every_ms / SECOND_MS):
             rounds.run()
         receiver.close()
