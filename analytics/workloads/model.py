@@ -312,7 +312,7 @@ class Rule:
     has_lost_user: Callable[[Finding], bool] = lambda _: False
     """Whether the work of a finding has lost the user who started it, so that operators end it."""
     labels: tuple[Label, ...] = ()
-    """Of the evidence that only this rule has; the others are `evidence_labels.SHARED_LABELS`."""
+    """Of the evidence that only this rule has; the others are `finding_parts.SHARED_LABELS`."""
 
 
 Result = TypeVar("Result")

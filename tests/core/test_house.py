@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PACKAGES = ("fallow", "agent", "analytics", "dashboard")
-LONGEST_FUNCTION = 60
 SETS = {"analytics/states.py", "fallow/schema/__init__.py"}
 
 
@@ -44,16 +43,6 @@ def test_one_class_has_one_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(str(file))
     assert {name: files for name, files in homes.items() if len(files) > 1} == {}
-
-
-def test_no_function_is_longer_than_a_screen() -> None:
-    long = [
-        f"{file}:{node.lineno}: {node.name}"
-        for file, tree in modules().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
-    ]
-    assert long == []
 
 
 def test_tests_that_load_duckdb_end_without_a_report_of_leaks() -> None:
