@@ -86,7 +86,7 @@ def test_csv_says_the_same_as_json(held: Lake, capsys: pytest.CaptureFixture[str
     assert list(row) == COLUMNS
     assert row["gpus"] == "GPU-1 GPU-2"
     assert json.loads(row["evidence"]) == expected["evidence"]
-    assert (float(row["gpu_hours"]), row["cost"], row["reclaimable"]) == (4.0, "", "True")
+    assert (float(row["gpu_hours"]), row["cost"], row["reclaimable"]) == (4.0, "", "true")
     assert row["failed_conditions"] == "; ".join(FAILED)
     assert "\r" not in out
 
