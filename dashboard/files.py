@@ -118,7 +118,7 @@ def chosen_week(view: View) -> Week:
 def edition(view: View, week: Week) -> Report:
     """The report of the week, of the view's scope; raises EmptyLakeError and its kinds."""
     asked = Asked(week, view.report.scope, view.zone, names_lake=view.reader.sees_places)
-    return view.made.of(("edition", asked), lambda: Report(view.whole_of(week.window), asked))  # type: ignore[no-any-return]
+    return view.made.of(("edition", asked), lambda: Report(view.whole_of(week.window), asked).decided())  # type: ignore[no-any-return]
 
 
 def report_name(view: View, week: Week, suffix: str) -> str:

@@ -140,8 +140,7 @@ class LakeSnapshot:
         if before is None:
             return None
         with window.turn:
-            report = before.report.after_actions(window.whole)
-            _decide(report)
+            report = before.report.after_actions(window.whole).decided()
         return replace(
             before,
             report=report,
@@ -158,8 +157,7 @@ class LakeSnapshot:
         speaks = self._speaks(query)
         whole = window.whole
         with window.turn:
-            report = Report(whole, Asked(None, query.scope, speaks.zone))
-            _decide(report)
+            report = Report(whole, Asked(None, query.scope, speaks.zone)).decided()
         return View(
             query=query,
             report=report,
@@ -201,11 +199,6 @@ class LakeSnapshot:
     def _newest_ms(self) -> int:
         ends = self._ledger.host_ends
         return data_end_ms(ends, SystemClock().now_ms()) if ends else 0
-
-
-def _decide(report: Report) -> None:
-    """Run the rules and decide, which takes long: one thread does it for all pages, which make what else they show."""
-    _ = report.review, report.recommendations
 
 
 def seen_by(query: Query, reader: Reader) -> Query:

@@ -36,7 +36,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     """With --by the accounts and the whole that they are parts of, else where the time went and how sure that is."""
     found, money = given.report.ledger, given.report.money
     if args.format not in (None, *PAGES):
-        _say_remarks(money)
+        _say_remarks(given.whole.money)
     yield accounts_by(args.by, money.accounts.by(args.by), money) if args.by else account_total(money)
     yield waterfall(found)
     if not args.by:
@@ -82,7 +82,7 @@ GROUPED_COLUMNS = (
 
 
 def _content(given: VerbInputs, args: argparse.Namespace) -> tuple[tuple[Column, ...], object]:
-    _say_remarks(given.report.money)
+    _say_remarks(given.whole.money)
     figures = given.report.ledger
     return (LEDGER_COLUMNS, figures) if args.by is None else (GROUPED_COLUMNS, _Grouped(figures, args.by))
 
@@ -130,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
     given = open_verb(args, since=_LEDGER.since)
     write_focus(args.focus, given)
     say_left_out(given.whole.inputs.lake, given.whole.ledger)
-    _say_remarks(given.report.money)
+    _say_remarks(given.whole.money)
     if given.warning:
         say(given.warning)
     return 0

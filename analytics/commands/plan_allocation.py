@@ -46,7 +46,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     calendar = given.whole.plan.endings_for(args.days)
-    found = given.whole.plan.allocation(given.scope, given.part, calendar)
+    found = given.whole.plan.allocation(given.scope, given.part, given.report.ledger.seen, calendar)
     proposal = _proposal(given, args, calendar)
     yield from (owner_table(found), starving_table(found), endings_table(found))
     yield from (table(proposal) for table in (proposal_table, unserved_table, balance_table, left_table))

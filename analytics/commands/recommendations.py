@@ -36,7 +36,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 
 def _found(given: VerbInputs, owner: str | None) -> Recommendations:
     """The decisions of the scope, or those that the owner acts on, alone or with others; raises FallowError for none."""
-    found = given.whole.recommendations(given.scope, given.part)
+    found = given.report.recommendations
     if owner is None:
         return found
     own = tuple(each for each in found.listed if owner in each.owner.split(JOINER))

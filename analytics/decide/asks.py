@@ -47,9 +47,9 @@ class Ask:
 
     Attributes:
         key: the same from day to day: the id of the finding that leads, or of the recommendation where none does.
-        about: the recommendation, narrowed to what the person may read. Its `gpus_now` are those asked about. It has waste
-            and a price where they are of these GPUs alone, and no evidence of what several hold together. The command acts
+        about: the recommendation, narrowed to what the person may read. Its `gpus_now` are those asked about, and it has no evidence of what several hold together. The command acts
             on these GPUs or looks at them. Of its `finding` only id, sentence and start are for the reader.
+        is_whole: whether its GPUs are all of the recommendation's, whose waste and cost are then theirs.
         holder: who is asked, where it is not the operators.
         finding_ids: the findings that an answer settles.
         broken_release_ms: when somebody said that the GPUs were released, and they are not.
@@ -57,6 +57,7 @@ class Ask:
 
     key: str
     about: Recommendation
+    is_whole: bool
     holder: str | None
     finding_ids: tuple[str, ...]
     broken_release_ms: int | None
@@ -188,8 +189,6 @@ def _ask(one: Recommendation, holder: str | None, gpus: tuple[str, ...], basis: 
         one,
         gpus_now=gpus,
         host=JOINER.join(sorted({basis.hosts[gpu] for gpu in gpus if gpu in basis.hosts})) or one.host,
-        gpu_ms=one.gpu_ms if is_whole else 0.0,
-        cents=one.cents if is_whole else None,
         saving=one.saving if one.ranked and not is_share else None,
         confidence=without_names(one.confidence) if of_several else one.confidence,
         evidence=() if of_several else evidence,
@@ -200,6 +199,7 @@ def _ask(one: Recommendation, holder: str | None, gpus: tuple[str, ...], basis: 
     return Ask(
         key=f"{key} {holder}" if is_share else key,
         about=about,
+        is_whole=is_whole,
         holder=holder,
         # an answer about a share would settle what others hold too
         finding_ids=() if finding is None or is_share else _settled(evidence, gpus),

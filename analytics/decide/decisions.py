@@ -24,21 +24,11 @@ from analytics.money.priced_segments import AMOUNT, NOT_KNOWN, pieces_of, unused
 from analytics.names import JOINER
 from analytics.rules import RULES_BY_NAME, rules_of_kind
 from analytics.states import IN_USE, WASTED
+from analytics.workloads import waste
 from analytics.workloads.model import Confidence, Context, Finding
 from analytics.workloads.packing import Packing
 from analytics.workloads.pool_need import POOL_MIN_GPUS
 from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable, reclaimable
-from analytics.workloads.waste import (
-    ALLOCATED_IDLE,
-    FAULTY,
-    HELD_IDLE,
-    INEFFICIENT,
-    NEVER_USED,
-    OFF_PEAK,
-    OVERSIZED,
-    SURPLUS,
-    WasteKind,
-)
 from analytics.workloads.window_end import last_rows
 from fallow.clock import HOUR_MS, WEEK_MS
 
@@ -140,7 +130,7 @@ class TimeClaim:
     """What one recommendation claims as one kind: time of these GPUs, of these holders or (None) of whoever."""
 
     recommendation: str
-    kind: WasteKind
+    kind: waste.WasteKind
     gpus: Sequence[str]
     holders: Sequence[str] | None
 
@@ -157,7 +147,7 @@ def claims_of(claims: Iterable[TimeClaim], held_min_ms: int) -> Claims:
     return Claims(pl.DataFrame(rows, schema=_SCHEMA, orient="row"))
 
 
-def holders_of(finding: Finding, kind: WasteKind) -> tuple[str, ...] | None:
+def holders_of(finding: Finding, kind: waste.WasteKind) -> tuple[str, ...] | None:
     """Whose time a finding claims; None for anybody's."""
     if not kind.of_holder:
         return None
@@ -240,14 +230,14 @@ def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None, *, 
     book = _Book(context, if_all_go, found)
     for key, gpus in _faulty(context).items():
         unsure = Confidence((tr("how long it stays out of order is not known"),))
-        book.add(Recommendation(key, FAULTY, None, gpus, book.with_state(gpus, FAULTY.states), unsure))
+        book.add(Recommendation(key, waste.FAULTY, None, gpus, book.with_state(gpus, waste.FAULTY.states), unsure))
     _add_idle(book, review)
     sizing = _sizing(review, book, (() if for_people else None))
     _add_changes(book, review, sizing)
     idle_hours = IdleHours.of(context, deadlines.zone)
     for pool in idle_hours.windows:
         untested = Confidence((tr("whether work would wait for these hours is not known"),))
-        book.add(Recommendation(own_id("off_peak", pool), OFF_PEAK, None, (), (), untested))
+        book.add(Recommendation(own_id("off_peak", pool), waste.OFF_PEAK, None, (), (), untested))
     claims = claims_of(book.claims, context.settings.held_min_ms)
     told_ms = context.until_ms if told_ms is None else told_ms
     return Decisions(review, deadlines, told_ms, book.made, claims, found, idle_hours, sizing, for_people)
@@ -255,12 +245,12 @@ def decide(review: Review, deadlines: Deadlines, told_ms: int | None = None, *, 
 
 def _add_idle(book: _Book, review: Review) -> None:
     """What nobody has, and what somebody has and does not use."""
-    for finding in _of_kind(review.findings, NEVER_USED):
-        book.add_returnable(finding, NEVER_USED)
+    for finding in _of_kind(review.findings, waste.NEVER_USED):
+        book.add_returnable(finding, waste.NEVER_USED)
     book.add_spare(review.findings)
-    for finding in _of_kind(review.findings, SURPLUS):
-        book.add_returnable(finding, SURPLUS)
-    for kind in (ALLOCATED_IDLE, HELD_IDLE):
+    for finding in _of_kind(review.findings, waste.SURPLUS):
+        book.add_returnable(finding, waste.SURPLUS)
+    for kind in (waste.ALLOCATED_IDLE, waste.HELD_IDLE):
         for finding in _of_kind(review.findings, kind):
             book.add_finding(finding, kind)
 
@@ -269,11 +259,11 @@ def _add_changes(book: _Book, review: Review, sizing: RightSizing) -> None:
     """Work that runs, and could run on less or better."""
     for packing in sizing.packings:
         key, gpus = packing.recommendation_id, packing.gpus
-        book.add(Recommendation(key, OVERSIZED, None, gpus, gpus, packing.confidence, packing=packing))
-    for finding in (*sizing.moves, *_of_kind(review.findings, OVERSIZED)):
-        book.add_finding(finding, OVERSIZED, finding.gpus)
-    for finding in _of_kind(review.findings, INEFFICIENT):
-        book.add_finding(finding, INEFFICIENT, finding.gpus)
+        book.add(Recommendation(key, waste.OVERSIZED, None, gpus, gpus, packing.confidence, packing=packing))
+    for finding in (*sizing.moves, *_of_kind(review.findings, waste.OVERSIZED)):
+        book.add_finding(finding, waste.OVERSIZED, finding.gpus)
+    for finding in _of_kind(review.findings, waste.INEFFICIENT):
+        book.add_finding(finding, waste.INEFFICIENT, finding.gpus)
 
 
 class _Book:
@@ -312,7 +302,7 @@ class _Book:
         else:  # of two kinds: allocated here, held there
             self.made[key] = replace(before, gpus_now=(*before.gpus_now, *now))
 
-    def add_finding(self, finding: Finding, kind: WasteKind, now: Sequence[str] | None = None) -> None:
+    def add_finding(self, finding: Finding, kind: waste.WasteKind, now: Sequence[str] | None = None) -> None:
         """Add that of a finding; what somebody put off takes its GPUs, so that no weaker finding asks for them."""
         wanted = self.with_state(finding.reclaimable_gpus, kind.states) if now is None else self._still_of(finding, now)
         if finding.status == "suppressed":
@@ -330,7 +320,7 @@ class _Book:
         theirs = frozenset(finding.holder.split(JOINER))
         return tuple(gpu for gpu in gpus if not theirs.isdisjoint(self._users.get(gpu, theirs)))
 
-    def add_returnable(self, finding: Finding, kind: WasteKind) -> None:
+    def add_returnable(self, finding: Finding, kind: waste.WasteKind) -> None:
         """Add that of a finding about GPUs that nobody has: of those alone that can go, for the others are the reserve."""
         about = tuple(gpu for gpu in finding.reclaimable_gpus if gpu in self._if_all_go.safe_gpus)
         now = tuple(gpu for gpu in self.with_state(about, kind.states) if gpu in self._found.safe_gpus)
@@ -342,17 +332,17 @@ class _Book:
         told = {(each.surplus.pool, each.surplus.model): each for each in findings if each.surplus is not None}
         left = {(each.pool, each.model): each for each in self._found.pools}
         for pool in self._if_all_go.pools:
-            about = self.with_state(pool.safe_gpus, SURPLUS.states)
+            about = self.with_state(pool.safe_gpus, waste.SURPLUS.states)
             if not about:
                 continue
             finding, kept = told.get((pool.pool, pool.model)), left[pool.pool, pool.model]
             key = own_id("surplus", f"{pool.pool}\0{pool.model}") if finding is None else recommendation_id(finding)
             confidence = Confidence((_small(pool),)) if finding is None else finding.confidence
             now = tuple(gpu for gpu in about if gpu in kept.safe_gpus)
-            self.add(Recommendation(key, SURPLUS, finding, about, now, confidence, kept))
+            self.add(Recommendation(key, waste.SURPLUS, finding, about, now, confidence, kept))
 
 
-def _of_kind(findings: Sequence[Finding], kind: WasteKind) -> Iterator[Finding]:
+def _of_kind(findings: Sequence[Finding], kind: waste.WasteKind) -> Iterator[Finding]:
     """Those that may be of a kind, by rule in its order."""
     for rule in rules_of_kind(kind):
         yield from (each for each in findings if each.rule == rule.name)
@@ -360,7 +350,7 @@ def _of_kind(findings: Sequence[Finding], kind: WasteKind) -> Iterator[Finding]:
 
 def _sizing(review: Review, book: _Book, packed: Sequence[Packing] | None) -> RightSizing:
     """Other cards and packings for work on GPUs with which nothing else is to be done, and that nobody wants left as they are."""
-    moves = tuple(_of_kind(review.findings, OVERSIZED))
+    moves = tuple(_of_kind(review.findings, waste.OVERSIZED))
     taken = book.taken.union(*(each.gpus for each in moves if each.status == "suppressed"))
     free = [each for each in moves if taken.isdisjoint(each.gpus)]
     return right_sizing(review.context, free, packed, taken)
@@ -369,7 +359,7 @@ def _sizing(review: Review, book: _Book, packed: Sequence[Packing] | None) -> Ri
 def _faulty(context: Context) -> dict[str, tuple[str, ...]]:
     """By recommendation the GPUs of a host that were out of order for long enough to be repaired."""
     rows = context.inside.stretches.filter(
-        pl.col("state").is_in(FAULTY.states)
+        pl.col("state").is_in(waste.FAULTY.states)
         & (pl.col("stretch_end") - pl.col("stretch_start") >= context.settings.held_min_ms)
     )
     hosts = rows.group_by("host").agg(pl.col("gpu").unique().sort()).sort("host")
@@ -452,7 +442,7 @@ def _time_on_now(decisions: Decisions, stretches: pl.DataFrame) -> dict[str, flo
     rows = stretches.filter(
         pl.col("gpu").is_in(decisions.now["gpu"].implode()) & pl.col("state").is_in((*WASTED, *IN_USE))
     )
-    keys = {key for key, each in decisions.recommendations.items() if each.kind is OVERSIZED}
+    keys = {key for key, each in decisions.recommendations.items() if each.kind is waste.OVERSIZED}
     own = decisions.wasted(rows).join(decisions.now, on=("recommendation", "gpu"))
     counted = (
         pl.when(pl.col("recommendation").is_in(list(keys)))

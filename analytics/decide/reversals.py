@@ -18,13 +18,11 @@ from analytics.proportions import wilson
 from analytics.rules import RULES_BY_NAME
 from analytics.states import UNOCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.confidence import COVERAGE_MIN, good_record
-from analytics.workloads.model import Context, Finding
+from analytics.workloads.model import GRADES, Context, Finding
 from fallow import schema
 from fallow.actors import Actor
 from fallow.clock import WEEK_MS
 from fallow.lake import Lake
-
-GRADES = ("high", "medium", "low")
 
 
 @dataclass(frozen=True)

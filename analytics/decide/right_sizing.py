@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from analytics.decide.totals import saving_of, work_places
-from analytics.workloads.model import Context, Finding
+from analytics.workloads.model import GRADES, Context, Finding
 from analytics.workloads.packing import Packing, packings_without
 
 Proposal: TypeAlias = Finding | Packing
-
-_GRADES = ("high", "medium", "low")
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def proposal_id(proposal: Proposal) -> str:
 def _by_worth(proposals: Iterable[Proposal]) -> list[Proposal]:
     def key(each: Proposal) -> tuple[bool, int, float, str]:
         saving = known_saving(each)
-        return saving is None, _GRADES.index(each.confidence.grade), -(saving or 0.0), proposal_id(each)
+        return saving is None, GRADES.index(each.confidence.grade), -(saving or 0.0), proposal_id(each)
 
     return sorted(proposals, key=key)
 

@@ -20,19 +20,10 @@ from analytics.money.prices import HOURS_PER_YEAR
 from analytics.names import JOINER
 from analytics.rules import RULES_BY_NAME
 from analytics.states import IN_USE, WASTED
+from analytics.workloads import waste
 from analytics.workloads.commands import acts, look_command
 from analytics.workloads.model import Confidence, Context, Finding
 from analytics.workloads.reclaimable import Reclaimable
-from analytics.workloads.waste import (
-    ALLOCATED_IDLE,
-    FAULTY,
-    HELD_IDLE,
-    INEFFICIENT,
-    NEVER_USED,
-    OFF_PEAK,
-    OVERSIZED,
-    SURPLUS,
-)
 from analytics.workloads.window_end import newest_rows
 from fallow.clock import DAY_MS, HOUR_MS
 
@@ -168,17 +159,17 @@ class _Part:
         if not now or not hourly or self.context.until_ms - self.context.whole.first_ms < _YEARLY_FROM_MS:
             return None
         paid = hourly * HOURS_PER_YEAR
-        if whole.kind in (NEVER_USED, SURPLUS):
+        if whole.kind in (waste.NEVER_USED, waste.SURPLUS):
             return self._of_return(whole, now, paid)
-        if whole.kind in (INEFFICIENT, OFF_PEAK):
+        if whole.kind in (waste.INEFFICIENT, waste.OFF_PEAK):
             return None  # what it would take to use them better nobody knows
         wasted, used_ms = self.on_now.get(whole.recommendation_id, (0.0, 0.0))
-        point = (self._right_size(whole, now, used_ms) if whole.kind is OVERSIZED else wasted) * self.per_year
+        point = (self._right_size(whole, now, used_ms) if whole.kind is waste.OVERSIZED else wasted) * self.per_year
         swing = self.decisions.swings.get(whole.recommendation_id)
         if point <= 0 or swing is None:
             return None
         low, mean, high = (min(point * each, paid) for each in swing)
-        return Saving(low, mean, paid if whole.kind is FAULTY else high)  # what is out of order may stay so
+        return Saving(low, mean, paid if whole.kind is waste.FAULTY else high)  # what is out of order may stay so
 
     def _right_size(self, whole: Recommendation, now: Sequence[str], used_ms: float) -> float:
         """What other cards save in the window; of a part of the work its share, of a part of a packing nothing."""
@@ -203,7 +194,7 @@ class _Part:
         deadlines, told_ms = self.decisions.deadlines, self.decisions.told_ms
         if action == "return":
             return deadlines.return_ms(told_ms)
-        if action in ("right-size", "schedule off-peak") or (action == "ask" and whole.kind is INEFFICIENT):
+        if action in ("right-size", "schedule off-peak") or (action == "ask" and whole.kind is waste.INEFFICIENT):
             return deadlines.change_ms(told_ms)
         return deadlines.release_ms(told_ms)
 
@@ -212,8 +203,8 @@ def _action(whole: Recommendation, now: Sequence[str], *, is_seen: bool) -> str:
     """What its kind says; a question first where somebody has the GPUs and it is unsure, or nothing can be done now."""
     if whole.finding is not None and RULES_BY_NAME[whole.finding.rule].of_machine:
         return "repair"
-    of_somebody = whole.kind in (ALLOCATED_IDLE, HELD_IDLE) and (whole.confidence.grade == "low" or not now)
-    of_nobody = whole.kind in (NEVER_USED, SURPLUS) and not is_seen
+    of_somebody = whole.kind in (waste.ALLOCATED_IDLE, waste.HELD_IDLE) and (whole.confidence.grade == "low" or not now)
+    of_nobody = whole.kind in (waste.NEVER_USED, waste.SURPLUS) and not is_seen
     return "ask" if of_somebody or of_nobody else whole.kind.action
 
 
@@ -229,7 +220,7 @@ def _risk(whole: Recommendation) -> Risk:
     outlook, reserve = whole.confidence.outlook, None if whole.spare is None else whole.spare.default
     used = None if outlook is None or outlook.probability is None else 1 - outlook.probability
     within_ms = None if outlook is None or used is None else outlook.horizon_ms
-    if reserve is None or whole.kind not in (NEVER_USED, SURPLUS):
+    if reserve is None or whole.kind not in (waste.NEVER_USED, waste.SURPLUS):
         return Risk(used, within_ms, waits=whole.holder)
     return Risk(used, within_ms, reserve.short_hours, reserve.hours, reserve.short_gpus, whole.holder)
 

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import polars as pl
 
-from analytics.decide.reversals import GRADES
 from analytics.decide.review import found_by_rules
 from analytics.evaluation.labels import STATES_MEANT, Labels
 from analytics.evaluation.verdicts import LabelIndex, Proportion, Verdict, WindowVerdicts, judge_findings, promises
@@ -17,7 +16,7 @@ from analytics.inventory import Inventory
 from analytics.rules import RULES
 from analytics.window import Inputs, WindowLedger, load_window_ledger
 from analytics.workloads.context import open_context
-from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN
+from analytics.workloads.model import GRADES, HIGH_MIN, MEDIUM_MIN
 from fallow.clock import Window, format_ms
 from fallow.errors import UsageError
 

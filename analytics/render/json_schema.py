@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from analytics.tables.table import Column, Kind
+from analytics.workloads.model import GRADES
 
 Schema = dict[str, Any]
 
@@ -18,7 +19,6 @@ _UNITS: dict[Kind, str] = {
     "money": "an amount of money",
 }
 _MOMENT = r"^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?Z)?$"
-_GRADES = ("high", "medium", "low")
 
 
 def object_schema(columns: Iterable[Column], description: str = "") -> Schema:
@@ -55,7 +55,7 @@ def _scalar(column: Column, *, nullable: bool) -> Schema:
         kind = "integer" if column.kind == "count" else "number" if column.is_figure else "string"
     found: Schema = {"type": kind}
     if column.kind == "grade":
-        found |= {"enum": [*_GRADES, *([None] if nullable else ())]}
+        found |= {"enum": [*GRADES, *([None] if nullable else ())]}
     if column.kind == "moment" and kind == "string":
         found |= {"pattern": _MOMENT}
     return _or_null(found, nullable=nullable)

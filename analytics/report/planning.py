@@ -39,6 +39,7 @@ from analytics.plan.replay.replay_jobs import work_needs
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
 from analytics.plan.scenarios import SavedScenario
 from analytics.plan.starving import StarvingPair
+from analytics.report.coverage import Seen
 from analytics.scope import Scope
 from analytics.window import Inputs, WindowLedger
 from analytics.workloads.model import Context
@@ -142,8 +143,10 @@ class Planning:
         """Who starves while who hoards; everybody's."""
         return pairs_of(self.owned, self._money.owners, self._held_min_ms)
 
-    def allocation(self, scope: Scope, part: WindowLedger, calendar: Endings | None = None) -> FleetAllocation:
-        """Who has GPUs, who wants them and which come free, as far as a scope lets its reader know; `part` is `self.part` of it."""
+    def allocation(
+        self, scope: Scope, part: WindowLedger, seen: Seen, calendar: Endings | None = None
+    ) -> FleetAllocation:
+        """Who has GPUs, who wants them and which come free, as far as a scope lets its reader know; `part` and `seen` are the report's."""
         calendar, own = calendar or self.endings, self._of_part(scope, part)
         pools = set(own.accounts.allocated["pool"])
         for_all = not scope.is_personal
@@ -163,7 +166,7 @@ class Planning:
             poolless_ms=poolless_ms(own.waits),
             has_owners=bool(self._money.owners.by_name),
             currency=self._money.currency,
-            seen=part.summary.coverage,
+            seen=seen.share,
             open_ms=self.open_ms(scope, part),
         )
 

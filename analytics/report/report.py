@@ -64,6 +64,11 @@ class Report:
         """What it is narrowed to."""
         return self.asked.scope
 
+    def decided(self) -> Report:
+        """Return this report with the rules run and the recommendations made, for readers that share it: it takes long."""
+        _ = self.review, self.recommendations
+        return self
+
     def after_actions(self, whole: Whole) -> Report:
         """Return the same report with what people did since, as `whole` has it; its ledger and its plans stay."""
         after = copy(self)
@@ -95,8 +100,11 @@ class Report:
 
     @cached_property
     def money(self) -> Money:
-        """The money of the scope."""
-        return self.whole.money if self.scope.is_all else self.whole.money.of(self.part.inside, self.whole.inventory)
+        """The money of the scope; for people without remarks on the site's tables, which name anybody."""
+        if self.scope.is_all:
+            return self.whole.money
+        own = self.whole.money.of(self.part.inside, self.whole.inventory)
+        return replace(own, remarks=()) if self.scope.is_personal else own
 
     @cached_property
     def ledger(self) -> LedgerFigures:

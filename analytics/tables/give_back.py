@@ -13,8 +13,10 @@ from analytics.tables.table import Column, Table, column, entries_column, fact, 
 from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable
 
 
-def give_back(found: Reclaimable) -> Table:
-    """From idle now to safe to give back, in all and by pool and model."""
+def give_back(found: Reclaimable | None) -> Table | None:
+    """From idle now to safe to give back, in all and by pool and model; None for people, who have no pools."""
+    if found is None:
+        return None
     return Table(
         name="give_back",
         title=tr("What can be given back"),

@@ -236,7 +236,7 @@ def _gpus(ask: Ask) -> Cell:
 
 def _wasted(ask: Ask) -> Cell:
     """The wasted time of the window and its cost; at most that much where point samples alone call it idle."""
-    if not ask.about.gpu_ms:
+    if not ask.is_whole or not ask.about.gpu_ms:
         return ""
     cost = cost_words(ask.about.unconfirmed, Amount(from_cents(ask.about.cents), ask.about.currency))
     hours = tr("{hours} GPU-hours", hours=GpuHours(ask.about.gpu_ms))

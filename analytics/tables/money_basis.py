@@ -19,11 +19,8 @@ from analytics.workloads.model import at_most_below
 _LISTED = 12
 
 
-def prices(money: Money, *, for_people: bool = False) -> Table:
-    """A row for each model in each pool, with the date and the source of its price.
-
-    The remarks of the owners' and prices' tables name anybody: an edition for people has none.
-    """
+def prices(money: Money) -> Table:
+    """A row for each model in each pool, with the date and the source of its price."""
     rest = len(money.basis) - _LISTED
     return Table(
         name="prices",
@@ -41,7 +38,7 @@ def prices(money: Money, *, for_people: bool = False) -> Table:
         rows=tuple(money.basis),
         shown=_LISTED,
         rest=tr("and {number} more", number=Number(rest)),
-        notes=tuple(_notes(money, () if for_people else money.remarks)),
+        notes=tuple(_notes(money, money.remarks)),
         wide=True,
     )
 

@@ -23,7 +23,7 @@ from analytics.tables.names import card_name, model_column, place_name, pool_col
 from analytics.tables.table import Cell, Table, column, fact, for_programs
 
 
-def orders_in_report(outlooks: Sequence[PoolOutlook] | None) -> Table | None:
+def orders_in_report(outlooks: Sequence[PoolOutlook]) -> Table | None:
     """Of a report on a week, which has little room: what it rests on stands on the page. None where there is no pool."""
     return replace(order_dates(outlooks), lines=(), notes=()) if outlooks else None
 

@@ -8,7 +8,6 @@ from operator import itemgetter
 
 from analytics.decide.actions import Action
 from analytics.decide.recommendations import OPERATORS, GroupBy, Recommendation, Recommendations, Saving, Waste, grouped
-from analytics.decide.reversals import GRADES
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
@@ -33,6 +32,7 @@ from analytics.tables.table import (
     rows_column,
 )
 from analytics.workloads.commands import acts
+from analytics.workloads.model import GRADES
 from fallow.clock import DAY_MS, HOUR_MS, format_ms
 
 _RANKED_FIRST = 12

@@ -50,7 +50,7 @@ REPORT: tuple[Chapter, ...] = (
         tr("Decisions"),
         (
             lambda report: recommendations(report.recommendations, in_brief=True),
-            lambda report: None if (found := report.recommendations.reclaimable) is None else give_back(found),
+            lambda report: give_back(report.recommendations.reclaimable),
             lambda report: last_weeks(report.weeks),
             lambda report: trends(report.weeks),
             lambda report: goals(report.weeks),
@@ -107,7 +107,7 @@ REPORT: tuple[Chapter, ...] = (
     Chapter(
         tr("Prices and energy"),
         (
-            lambda report: prices(report.money, for_people=report.scope.is_personal),
+            lambda report: prices(report.money),
             lambda report: energy(report.money),
         ),
         on_paper=False,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from analytics.tables.names import MODEL, POOL
 from analytics.tables.table import Column, fact, record_column
-
-BLOCKS = (1, 2, 4, 8)
+from analytics.workloads.surplus import BLOCKS
 
 
 def _blocks(size: int) -> Column:
@@ -18,7 +17,7 @@ SURPLUS_COLUMNS = (
     MODEL,
     fact("gpus", "number"),
     *(fact(name, "count") for name in ("low", "point", "high")),
-    *map(_blocks, BLOCKS),
+    *map(_blocks, reversed(BLOCKS)),
     fact("history_days", "number"),
     record_column(
         "back_test",

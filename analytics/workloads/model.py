@@ -167,6 +167,10 @@ class Outlook:
         return self.probability is None or self.probability < MEDIUM_MIN
 
 
+GRADES = ("high", "medium", "low")
+"""Of confidence, the surest first."""
+
+
 @dataclass(frozen=True)
 class Confidence:
     """How sure: `high` with no failed condition, `medium` with one, `low` with more; each failure in words.
@@ -181,7 +185,7 @@ class Confidence:
     def grade(self) -> str:
         # a promise that is not worth `high` is one of those that failed; one that is not worth `medium` counts twice
         is_doubtful = self.outlook is not None and self.outlook.is_doubtful
-        return ("high", "medium", "low")[min(len(self.failed) + is_doubtful, 2)]
+        return GRADES[min(len(self.failed) + is_doubtful, 2)]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from dash import dcc, html
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount
 from analytics.language.sentences import tr
-from analytics.report.report import Report
 from analytics.tables.history import (
     Subject,
     events,
@@ -43,10 +42,6 @@ _FIRST = 10
 _LETTERS = 14
 _NO_NAME = 8
 """Letters: what is shorter begins too many names."""
-
-
-def _made(made_by: Callable[[Report, Subject], Table | None], subject: Subject, view: View) -> Table | None:
-    return made_by(view.report, subject)
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,11 @@ class _Detail:
             return _nothing(view, self.unknown(plain(asked)))
         ways: Mapping[Any, Onward] = {findings_naming: all_findings}
         sections = (
-            PlacedSection(partial(_made, made, subject), first=_FIRST, onward=ways.get(made, no_way))
+            PlacedSection(
+                partial(lambda made, view: made(view.report, subject), made),
+                first=_FIRST,
+                onward=ways.get(made, no_way),
+            )
             for made in self.history
         )
         known = facts_list(((label, value) for label, value in self.facts(view, subject) if value))

@@ -216,9 +216,10 @@ def _leading(found: Recommendations, wanted: str) -> tuple[str, ...]:
 def _rest(view: View, colours: Palette, found: Recommendations, place: int) -> list[html.Section]:
     """The sections below the decisions: what is put off, what can go, the slider at its `place`, what to look at and the sum."""
     given, left, later = found.reclaimable, to_look_at(found), put_off(found, view.report.review.actions)
+    free = give_back(given)
     return [
         *([section_panel(view, colours, later, first=12, wide=True)] if later is not None else []),
-        *([section_panel(view, colours, give_back(given), table="below", wide=True)] if given is not None else []),
+        *([section_panel(view, colours, free, table="below", wide=True)] if free is not None else []),
         *([what_if_panel(view, colours, given, MARGINS[place])] if given is not None else []),
         *([section_panel(view, colours, left, first=12, wide=True)] if left is not None else []),
         section_panel(view, colours, waste(found), wide=True),

@@ -121,12 +121,6 @@ RIGHT_SIZE = Page(
 )
 
 
-def _give_back(view: View) -> Table | None:
-    """The one number of what can be given back; None for people, who have no pools."""
-    given = view.report.recommendations.reclaimable
-    return None if given is None else give_back(given)
-
-
 _DRAWN = 6
 """Pools whose forecast the page draws."""
 
@@ -137,7 +131,7 @@ CAPACITY = Page(
         (
             PlacedSection(lambda view: goals(view.report.quarter)),
             PlacedSection(lambda view: demand_curve(view.report), wide=True),
-            PlacedSection(_give_back, table="below", wide=True),
+            PlacedSection(lambda view: give_back(view.report.recommendations.reclaimable), table="below", wide=True),
             PlacedSection(lambda view: order_dates(view.report.outlooks, _DRAWN), table="below", wide=True),
             PlacedSection(lambda view: gang_staircase(view.report.gangs, view.part.summary.totals), table="beside"),
             PlacedSection(lambda view: room_for_jobs(view.report.rooms), wide=True),
@@ -189,7 +183,9 @@ QUEUE = Page(
 
 def _allocation(view: View) -> FleetAllocation:
     """Made once for all sections, and for all who see the same."""
-    return view.kept("allocation", lambda: view.whole.plan.allocation(view.report.scope, view.part))
+    return view.kept(
+        "allocation", lambda: view.whole.plan.allocation(view.report.scope, view.part, view.report.ledger.seen)
+    )
 
 
 def _proposal(view: View) -> Reallocation | None:

@@ -28,7 +28,7 @@ def teams(view: View) -> set[str]:
 
 def test_each_row_of_the_tree_and_each_ending_is_there(planned: Planned) -> None:
     view = planned.view()
-    found = view.whole.plan.allocation(view.report.scope, view.part)
+    found = view.whole.plan.allocation(view.report.scope, view.part, view.report.ledger.seen)
     shown = page(planned.client(), "/allocation", WEEK)
     nodes = [node for root in found.tree for team in root.children for node in (team, *team.children)]
     rows = [row for row in table(shown, "allocation-title") if row[0] != "name"]  # those in sight and those folded

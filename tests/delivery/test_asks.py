@@ -51,9 +51,9 @@ def test_only_what_can_be_acted_on_now_is_asked_for() -> None:
     [ask] = asked(recommendation(held, gpus_now=("b",), cents=300, saving=Saving(1, 2, 3))).asks
     assert (ask.gpus, ask.about.host) == (("b",), "h-b")
     # the waste is that of three GPUs, the saving that of the one
-    assert (ask.about.cents, ask.about.gpu_ms, ask.about.saving) == (None, 0.0, Saving(1, 2, 3))
+    assert (ask.is_whole, ask.about.saving) == (False, Saving(1, 2, 3))
     [whole] = asked(recommendation(held, cents=300)).asks
-    assert (whole.about.cents, whole.about.gpu_ms) == (300, 3.6e6)
+    assert (whole.is_whole, whole.about.cents, whole.about.gpu_ms) == (True, 300, 3.6e6)
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_each_of_several_holders_is_asked_about_their_own_and_nothing_is_settled
     one = recommendation(found("held", "abc", holder="ann+bob"), cents=300, saving=Saving(1, 2, 3))
     asks = asked(one, holders={"a": "ann", "b": "bob", "c": "bob"}).asks
     assert [(each.holder, each.gpus) for each in asks] == [("ann", ("a",)), ("bob", ("b", "c"))]
-    assert {(each.about.cents, each.about.saving, each.finding_ids) for each in asks} == {(None, None, ())}
+    assert {(each.is_whole, each.about.saving, each.finding_ids) for each in asks} == {(False, None, ())}
     assert len({each.key for each in asks}) == 2
     [together] = asked(one, holders=dict.fromkeys("abc", "ann+bob")).asks
-    assert (together.holder, together.about.cents) == ("ann+bob", 300)
+    assert (together.holder, together.is_whole, together.about.cents) == ("ann+bob", True, 300)
 
 
 def test_what_no_finding_leads_is_said_in_words_and_settles_nothing() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from jinja2 import Environment, nodes
 
 import analytics
-from analytics.decide.reversals import GRADES
 from analytics.glossary import STATUSES
+from analytics.workloads.model import GRADES
 from fallow.config import SETTINGS
 from fallow.schema import STATES
 
