@@ -1,7 +1,7 @@
 """Files of one table, date and host as one file: the one way in which agents, services and followers merge.
 
 Files are merged GPU by GPU: what is in memory at a time is some GPUs' rows and a batch of each file. The merged file is sorted by
-(gpu, time), rows without a GPU last. It is read back and compared with what went into it before anybody gets it. Its range covers
+(gpu, time), rows without a GPU last. It is read back and compared with what went into it before it is returned. Its range covers
 exactly the files that it was made of, so that readers see the one or the others at every moment.
 """
 
@@ -150,7 +150,7 @@ def _by_time(pieces: Sequence[RecordBatch], table: LakeTable) -> Iterator[Record
 
 
 class OpenedFile:
-    """A whole file, whose batches are decoded each time anew: open readers of many files take far more memory than their rows.
+    """A whole file, whose batches are decoded at each use: open readers of many files take far more memory than their rows.
 
     `facts` is what the file says of itself. Raises BrokenFileError and SchemaVersionError.
     """

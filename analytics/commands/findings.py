@@ -74,7 +74,7 @@ def _chosen(given: VerbInputs, args: argparse.Namespace) -> _Chosen:
     listed = most_first(offered(found))
     is_emptied = not listed and bool(offered(whole.review))
     heading = given.report.heading
-    # whoever reads the lake may know who did what, whatever the scope
+    # who may read the lake may know who did what, in any scope
     review = ScopedReview(
         **vars(found),
         scope=given.scope.of_gpus,

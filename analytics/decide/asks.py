@@ -1,4 +1,4 @@
-"""What people are asked about their GPUs: one ask for each recommendation that somebody can act on.
+"""What people are asked about their GPUs: one ask for each recommendation that a person can act on.
 
 `asks_of` is the one place where asks are made. Which recommendation a GPU belongs to is decided before (`decide.decisions`);
 everything behind it, the mails and the links in them, knows asks alone.
@@ -38,7 +38,7 @@ LEFT_ALONE = ("acknowledged", "suppressed", "closed", "unseen", "reversed")
 """Statuses of what nobody is asked about: somebody has answered for it, or it is over."""
 
 LEAST_TUNED_MS = HOUR_MS
-"""Wasted GPU time from which somebody is asked to change work that runs: an answer takes minutes of theirs."""
+"""Wasted GPU time from which a user is asked to change work that runs: an answer takes minutes of theirs."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Ask:
         is_whole: whether its GPUs are all of the recommendation's, whose waste and cost are then theirs.
         holder: who is asked, where it is not the operators.
         finding_ids: the findings that an answer settles.
-        broken_release_ms: when somebody said that the GPUs were released, and they are not.
+        broken_release_ms: when a user reported the GPUs as released, although they are not.
     """
 
     key: str
@@ -125,7 +125,7 @@ class Basis:
 
 
 def asks_of(recommendations: Sequence[Recommendation], basis: Basis) -> Asks:
-    """One ask for each recommendation and whoever has its GPUs; each GPU is in one recommendation, so it is in one ask."""
+    """One ask for each recommendation and each user of its GPUs; each GPU is in one recommendation, so it is in one ask."""
     asks: list[Ask] = []
     left_out = []
     for each in recommendations:
@@ -208,7 +208,7 @@ def _ask(one: Recommendation, holder: str | None, gpus: tuple[str, ...], basis: 
 
 
 def _own(one: Recommendation) -> tuple[Finding, ...]:
-    """The finding that leads and others of the same holder: nobody reads what others did with their GPUs, or of faults."""
+    """The finding that leads and others of the same holder: no user reads what others did with their GPUs, or of faults."""
     first, *others = one.evidence
     return (
         first,

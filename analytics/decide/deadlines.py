@@ -1,4 +1,4 @@
-"""Until when somebody is to act: the end of a working day of the site. Recommendations, and the asks made of them, have no other."""
+"""Until when to act: the end of a working day of the site. Recommendations, and the asks made of them, have no other."""
 
 from __future__ import annotations
 

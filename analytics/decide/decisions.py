@@ -103,7 +103,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True)
 class Claims:
-    """What every recommendation claims: gpu, state, holder (ANY for whoever), least_ms, place (the lower first) and recommendation."""
+    """What every recommendation claims: gpu, state, holder (ANY for any user), least_ms, place (the lower first) and recommendation."""
 
     frame: pl.DataFrame
 
@@ -127,7 +127,7 @@ class Claims:
 
 @dataclass(frozen=True)
 class TimeClaim:
-    """What one recommendation claims as one kind: time of these GPUs, of these holders or (None) of whoever."""
+    """What one recommendation claims as one kind: time of these GPUs, of these holders or (None) of any."""
 
     recommendation: str
     kind: waste.WasteKind
@@ -303,7 +303,7 @@ class _Book:
             self.made[key] = replace(before, gpus_now=(*before.gpus_now, *now))
 
     def add_finding(self, finding: Finding, kind: waste.WasteKind, now: Sequence[str] | None = None) -> None:
-        """Add that of a finding; what somebody put off takes its GPUs, so that no weaker finding asks for them."""
+        """Add that of a finding; one that was put off keeps its GPUs, so that no weaker finding asks for them."""
         wanted = self.with_state(finding.reclaimable_gpus, kind.states) if now is None else self._still_of(finding, now)
         if finding.status == "suppressed":
             self._taken.update(wanted)
@@ -321,7 +321,7 @@ class _Book:
         return tuple(gpu for gpu in gpus if not theirs.isdisjoint(self._users.get(gpu, theirs)))
 
     def add_returnable(self, finding: Finding, kind: waste.WasteKind) -> None:
-        """Add that of a finding about GPUs that nobody has: of those alone that can go, for the others are the reserve."""
+        """Add that of a finding about GPUs without a user: of those alone that can go, for the others are the reserve."""
         about = tuple(gpu for gpu in finding.reclaimable_gpus if gpu in self._if_all_go.safe_gpus)
         now = tuple(gpu for gpu in self.with_state(about, kind.states) if gpu in self._found.safe_gpus)
         pool = _pool_of(now, self._found)

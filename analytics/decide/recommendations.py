@@ -17,7 +17,7 @@ from analytics.workloads.waste import WasteKind
 from fallow.clock import DAY_MS
 
 OPERATORS = "operators"
-"""Who acts where it is nobody's own GPU."""
+"""Who acts on GPUs without a user."""
 
 _HORIZON_DAYS = {"return": 28, "right-size": 28, "schedule off-peak": 28}
 
@@ -120,7 +120,7 @@ class Recommendation:
 
     @property
     def has_lost_user(self) -> bool:
-        """Whether whoever started the work does not work there any more."""
+        """Whether the user who started the work has left."""
         return self.finding is not None and RULES_BY_NAME[self.finding.rule].has_lost_user(self.finding)
 
     @property
@@ -199,7 +199,7 @@ class Waste:
 class Recommendations:
     """The recommendations of a window, those that are ranked first, what they add up to, and what can be given back.
 
-    `reclaimable` is None of people: free GPUs are nobody's. `sizing` is what is proposed for each work, once.
+    `reclaimable` is None of people: free GPUs have no user. `sizing` is what is proposed for each work, once.
     """
 
     listed: tuple[Recommendation, ...]
@@ -234,7 +234,7 @@ class Recommendations:
 
     @property
     def freed(self) -> Saving | None:
-        """Of that GPU time that others can use: nobody pays less for it until it is used or the GPUs go too."""
+        """Of that GPU time that others can use: the bill stays until the time is used or the GPUs go too."""
         return _sum(each for each in self.ranked if each.action != "return")
 
 

@@ -37,7 +37,7 @@ def recommendations_in(
     """The recommendations in a part of the window's ledger rows, and the waste that they are parts of.
 
     Args:
-        decisions: those of the whole fleet; of those for people nothing is said of free GPUs.
+        decisions: those of the whole fleet; those for people leave free GPUs out.
         stretches: the rows of the part, clipped to the window.
         about: the findings that may be named; all without it.
     """
@@ -162,7 +162,7 @@ class _Part:
         if whole.kind in (waste.NEVER_USED, waste.SURPLUS):
             return self._of_return(whole, now, paid)
         if whole.kind in (waste.INEFFICIENT, waste.OFF_PEAK):
-            return None  # what it would take to use them better nobody knows
+            return None  # how to use them better is not known
         wasted, used_ms = self.on_now.get(whole.recommendation_id, (0.0, 0.0))
         point = (self._right_size(whole, now, used_ms) if whole.kind is waste.OVERSIZED else wasted) * self.per_year
         swing = self.decisions.swings.get(whole.recommendation_id)
@@ -200,7 +200,7 @@ class _Part:
 
 
 def _action(whole: Recommendation, now: Sequence[str], *, is_seen: bool) -> str:
-    """What its kind says; a question first where somebody has the GPUs and it is unsure, or nothing can be done now."""
+    """What its kind says; a question first where a user has the GPUs and it is unsure, or nothing can be done now."""
     if whole.finding is not None and RULES_BY_NAME[whole.finding.rule].of_machine:
         return "repair"
     of_somebody = whole.kind in (waste.ALLOCATED_IDLE, waste.HELD_IDLE) and (whole.confidence.grade == "low" or not now)

@@ -114,7 +114,7 @@ class Whole:
         return decide(self.review, deadlines, for_people=for_people)
 
     def recommendations(self, scope: Scope, part: WindowLedger) -> Recommendations:
-        """The recommendations in what a scope leaves; those of people name nobody else."""
+        """The recommendations in what a scope leaves; those for people name no other people."""
         owners = self.money.owners
         named = [
             each

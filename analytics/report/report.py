@@ -248,7 +248,7 @@ class Report:
 
     @cached_property
     def scenarios(self) -> tuple[ComparedScenario, ...]:
-        """The scenarios that somebody saved, over the jobs of the week; none for a part of the fleet."""
+        """The saved scenarios, over the jobs of the week; none for a part of the fleet."""
         saved = load_scenarios(self.whole.inputs.lake) if self._is_of_planners else ()
         return self.whole.plan.scenarios_of(self.scope, saved)
 

@@ -57,13 +57,13 @@ DECISION_FIGURES = ("wasted", "saving", "releasable", "working")
 """What reports and mails begin with."""
 WINDOW_FIGURES = ("active", "unused", *UNUSED[::-1], "unavailable", "paid", "observed")
 """The tiles of a page, in their order."""
-_OF_NOBODY = ("free", "unavailable")
-"""What an edition for people does not have: nobody is charged for it."""
+_CHARGED_TO_NO_USER = ("free", "unavailable")
+"""What a report for people leaves out: no user is charged for it."""
 
 
 def key_figures(report: Report, keys: Iterable[str]) -> Table:
     """A row for each figure of these keys, as far as the scope has it."""
-    shown = [key for key in keys if not (report.scope.is_personal and key in _OF_NOBODY)]
+    shown = [key for key in keys if not (report.scope.is_personal and key in _CHARGED_TO_NO_USER)]
     return Table(
         name="key-figures",
         title=tr("The window in figures"),
