@@ -8,6 +8,8 @@ import gc
 import os
 import sys
 
+from fallow.process_memory import trim_memory
+
 _WITHOUT_FOLDER = "import sys, runpy; del sys.path[0], sys.argv[0]; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
 
 
@@ -63,9 +65,3 @@ def settle_memory() -> None:
     gc.collect()
     gc.freeze()
     trim_memory()
-
-
-def trim_memory() -> None:
-    """Gives the system back what is free."""
-    with contextlib.suppress(OSError, AttributeError):  # a C library without it
-        ctypes.CDLL(None).malloc_trim(0)

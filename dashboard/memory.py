@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import resource
@@ -16,6 +15,7 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 
+from fallow.process_memory import trim_memory
 from fallow.units import format_bytes
 
 _LOG = logging.getLogger(__name__)
@@ -169,9 +169,7 @@ def give_back() -> None:
     """Has the allocators hand unused memory to the system, which glibc's does by itself only at the end of a heap."""
     gc.collect()
     pa.default_memory_pool().release_unused()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:  # glibc alone has it
-        trim(0)
+    trim_memory()
 
 
 def budget_bytes(setting: int, workers: int, groups: Path = Path("/sys/fs/cgroup")) -> int:

@@ -25,7 +25,6 @@ import pyarrow.parquet as pq
 from fallow import parquet_writer
 from fallow.errors import (
     BrokenFileError,
-    ForeignFileError,
     IrregularFileError,
     LakeError,
     OversizedFileError,
@@ -34,7 +33,7 @@ from fallow.errors import (
     VanishedFileError,
 )
 from fallow.host_identity import HOST_KEY
-from fallow.lake import ALL_HOSTS, visible
+from fallow.lake import visible
 from fallow.os_user import effective_user
 from fallow.parquet_writer import (
     CHECKSUM_KEY,
@@ -43,6 +42,7 @@ from fallow.parquet_writer import (
     MOST_ROWS,
     TAIL_BYTES,
     VERSION_KEY,
+    check_host,
     check_version,
     has_checksum,
 )
@@ -282,9 +282,9 @@ def _checked(file: LakeFile, readable: BinaryIO | pa.BufferReader, tail: bytes) 
     _check_footer_size(file, tail)
     try:
         facts = pq.ParquetFile(readable).metadata
-        said = facts.metadata or {}
-        _check_host(file, said)
-        check_version(file.url, said[key].decode() if (key := VERSION_KEY.encode()) in said else None)
+        stated = {key.decode(): value.decode(errors="replace") for key, value in (facts.metadata or {}).items()}
+        check_host(file, stated.get(HOST_KEY))
+        check_version(file.url, stated.get(VERSION_KEY))
         if contradiction := _contradiction_of(facts):
             raise _broken(file, ValueError(contradiction))
         if excess := _excess_of(facts, all_hosts=not file.host):
@@ -418,13 +418,3 @@ def _excess_of_texts(data: pa.Table, *, all_hosts: bool) -> str:
     )
     most = MOST_DECODED_BYTES * (_ALL_HOSTS if all_hosts else 1)
     return f"{length} bytes of text, at most {most}" if length > most else ""
-
-
-def _check_host(file: LakeFile, metadata: Mapping[bytes, bytes]) -> None:
-    """ForeignFileError where the file says that it is of another host than its folder."""
-    said = metadata.get(HOST_KEY.encode())
-    if said is not None and file.host != ALL_HOSTS and said != file.host.encode():
-        raise ForeignFileError(
-            f"{file.url} says that it is of the host {said.decode(errors='replace')[:80]}, and lies in the folder of {file.host}",
-            "find out who put it there, and move it out of the lake",
-        )

@@ -8,7 +8,6 @@ exactly the files that it was made of, so that readers see the one or the others
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 from collections import Counter
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from arro3.io import read_parquet
 
 from fallow import schema
 from fallow.errors import BrokenFileError
+from fallow.host_identity import HOST_KEY
 from fallow.lake import Lake, LakeFile
 from fallow.parquet_writer import (
     CHECKSUM_KEY,
@@ -27,12 +27,14 @@ from fallow.parquet_writer import (
     VERSION_KEY,
     array_of,
     arrow_schema,
+    check_host,
     check_version,
     encode,
     has_checksum,
     is_whole,
     merged_facts,
 )
+from fallow.process_memory import trim_memory
 from fallow.schema import LakeTable, Type
 
 if TYPE_CHECKING:
@@ -54,10 +56,13 @@ def merged_files(lake: Lake, files: Sequence[LakeFile], *, in_little_memory: boo
 
     With `in_little_memory` some megabytes are in use beside the files themselves, and the result is 4 % larger. Raises
     FileNotFoundError where a file is gone, BrokenFileError for one that cannot be merged, SchemaVersionError for one of another
-    schema version, and LakeError where one cannot be read.
+    schema version, ForeignFileError for one of another host, and LakeError where one cannot be read.
     """
     table = schema.table(files[0].table)
-    return _merged(table, [OpenedFile(lake.read(each), table, each.key) for each in files], in_little_memory)
+    opened = [OpenedFile(lake.read(each), table, each.key) for each in files]
+    for file, each in zip(files, opened, strict=True):
+        check_host(file, each.facts.get(HOST_KEY))
+    return _merged(table, opened, in_little_memory)
 
 
 @dataclass
@@ -93,8 +98,7 @@ def _merged(table: LakeTable, files: Sequence[OpenedFile], in_little_memory: boo
                 gpus[gpu] += end - start
     if before.rows > MOST_ROWS:
         raise _unfit("their merging", f"{before.rows} rows are more than one file may have")
-    with contextlib.suppress(OSError, AttributeError):  # a C library without it
-        ctypes.CDLL(None).malloc_trim(0)
+    trim_memory()
     most_rows = (_LITTLE_BYTES if in_little_memory else _MUCH_BYTES) * before.rows // max(1, decoded_bytes)
     stream = RecordBatchReader.from_batches(arrow_schema(table), _sorted(files, _groups(gpus, most_rows), table))
     facts = merged_facts([file.facts for file in files])
@@ -128,9 +132,12 @@ def _sorted(files: Sequence[OpenedFile], groups: Sequence[Sequence[_Gpu]], table
         pieces: dict[_Gpu, list[RecordBatch]] = {gpu: [] for gpu in group}
         for file in files:
             for batch, spans in file.batches():
+                places: dict[_Gpu, list[int]] = {}
                 for gpu, start, end in spans:
-                    if gpu in pieces:  # copied, for a slice would keep the whole batch
-                        pieces[gpu].append(batch.take(Array(range(start, end), type=DataType.int64())))
+                    if gpu in pieces:
+                        places.setdefault(gpu, []).extend(range(start, end))
+                for gpu, own in places.items():  # copied, for a slice would keep the whole batch
+                    pieces[gpu].append(batch.take(Array(own, type=DataType.int64())))
         for gpu in group:
             yield from _by_time(pieces.pop(gpu), table)
 

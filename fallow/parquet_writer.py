@@ -17,12 +17,14 @@ from arro3.core import Table as ArrowTable
 from arro3.io import write_parquet
 
 from fallow import __version__
-from fallow.errors import LakeError, SchemaVersionError
+from fallow.errors import ForeignFileError, LakeError, SchemaVersionError
 from fallow.host_identity import merged_origin
 from fallow.schema import OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, LakeColumn, LakeTable, Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from fallow.lake import LakeFile
 
 VERSION_KEY = "fallow_schema_version"
 WRITER_KEY = "fallow_writer"
@@ -210,6 +212,15 @@ def check_version(file: str, stated: str | None) -> None:
         raise SchemaVersionError(what, "upgrade fallow here, or read the lake where the newer version runs")
     if version < OLDEST_SCHEMA_VERSION:
         raise SchemaVersionError(what, "make a new lake and import its history again")
+
+
+def check_host(file: LakeFile, stated: str | None) -> None:
+    """ForeignFileError where the file states another host than its folder's; what another program wrote states none."""
+    if stated is not None and file.host and stated != file.host:
+        raise ForeignFileError(
+            f"{file.url or file.key} says that it is of the host {stated[:80]}, and lies in the folder of {file.host}",
+            "find out who put it there, and move it out of the lake",
+        )
 
 
 def merged_facts(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:

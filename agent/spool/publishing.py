@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from agent.own_process import module_command, trim_memory
+from agent.own_process import module_command
 from agent.snapshot import PublishingStatus
 from agent.spool.publisher_arguments import (
     EXIT_DAMAGED,
@@ -27,6 +27,7 @@ from agent.spool.publisher_arguments import (
 )
 from fallow.clock import MINUTE_MS, SECOND_MS, Clock, SystemClock, floor_ms, format_duration
 from fallow.errors import SpoolError
+from fallow.process_memory import trim_memory
 
 if TYPE_CHECKING:
     from agent.rows import EventRow

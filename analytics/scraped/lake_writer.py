@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -27,8 +27,9 @@ from analytics.scraped.who.allocations import (
 from analytics.scraped.who.label_runs import Given, named_holders
 from fallow.clock import DAY_MS, HOUR_MS, floor_ms, utc_day
 from fallow.compaction import Compacted, compact, partitions
-from fallow.lake import AGENT_FIRST_SEQ, Lake
+from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
 from fallow.leases import leased
+from fallow.output import say
 from fallow.pseudonyms import Pseudonyms
 from fallow.schema import DEVICE, GPU, HOST, LakeTable, table
 
@@ -211,18 +212,22 @@ class DayMerging:
     grace_ms: int
     lateness_ms: int
     stopped: Callable[[], bool] = lambda: False
+    say: Callable[[str], None] = say
     _settled: str = ""
     """The newest date up to which nothing is left to do."""
+    _skipped: dict[str, tuple[LakeFile, ...]] = field(default_factory=dict)
+    """Partitions that cannot be merged, with the files that they had: they are tried again once these change."""
 
     def run(self, position_ms: int, now_ms: int) -> int:
         """Merges the days before the position; returns how many days of hosts and tables became one file. Raises LakeError."""
         newest_ms = floor_ms(position_ms - self.lateness_ms, DAY_MS) - DAY_MS
-        merged = 0
+        merged, is_done = 0, True
         for date in (utc_day(newest_ms - back * DAY_MS) for back in range(_BACK_DAYS, -1, -1)):
             if date > self._settled and not self.stopped():
                 count, left = self._run_date(date, now_ms)
                 merged += count
-                if not left and not self.stopped():
+                is_done = is_done and not left and not self.stopped()
+                if is_done:
                     self._settled = date
         return merged
 
@@ -230,12 +235,18 @@ class DayMerging:
         """How many were merged, and how many still have files to be merged or deleted."""
         done, left = Compacted(), 0
         for each in partitions(self.lake, (GPU, HOST), [date], of_imports=True):
-            if len(each.files) > 1 and not self.stopped():
+            if self._skipped.get(each.name) == each.files:
+                left += 1
+            elif len(each.files) > 1 and not self.stopped():
                 # importers of the host wait meanwhile, and what one has written is seen
                 with leased(self.lake, f"import-{each.host}", f"the merging of {date} of {each.host}") as mine:
                     kind, merged = [table(each.table)], len(done.merged)
                     for fresh in partitions(mine, kind, [date], hosts=[each.host], of_imports=True):
                         compact(mine, fresh, now_ms, self.grace_ms, done)
+                        if done.skipped:
+                            self._skipped[fresh.name] = fresh.files
+                            self.say(done.skipped.pop())
+                            left += 1
                         gone = sum(len(hidden) for _, hidden in fresh.replaced(now_ms, self.grace_ms))
                         left += len(done.merged) > merged or len(fresh.hidden) > gone
         return len(done.merged), left

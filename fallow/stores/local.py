@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fallow.errors import LakeError
+from fallow.errors import IrregularFileError, LakeError, UnreadableFileError
 from fallow.os_user import effective_user
 from fallow.stores.model import NOT_PERMITTED, Stored, not_kept, too_large
 from fallow.stores.regular_files import NotRegularError, inside, kind_of, may_read, open_regular, read_regular
@@ -191,11 +191,11 @@ class LocalStore:
         try:
             content = read_regular(f"{self._base}/{key}", self._base, most_bytes)
         except NotRegularError as error:
-            raise LakeError(f"{path} is no regular file: {error}", "move it out of the lake") from error
+            raise IrregularFileError(f"{path} is no regular file: {error}", "move it out of the lake") from error
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise LakeError(
+            raise UnreadableFileError(
                 f"the user {effective_user()} cannot read {path}: {error.strerror}",
                 "give that user permission to read it and its folders",
             ) from error

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from fallow import parquet, parquet_merging, schema
-from fallow.errors import BrokenFileError
+from fallow.errors import BrokenFileError, ForeignFileError
 from fallow.lake import Lake, LakeFile
 from fallow.parquet_merging import covering, merged_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from arro3.core import RecordBatch
 
 Rows = list[dict[str, Any]]
 
@@ -25,8 +30,8 @@ def event(gpu: str | None, time_ms: int) -> dict[str, Any]:
     return {"gpu": gpu, "time": time_ms, "kind": "xid", "detail": f"{gpu} {time_ms}"}
 
 
-def encoded(rows: Rows) -> bytes:
-    return parquet.encode(schema.EVENT, parquet.table_from_rows(schema.EVENT, rows))
+def encoded(rows: Rows, facts: dict[str, str] | None = None) -> bytes:
+    return parquet.encode(schema.EVENT, parquet.table_from_rows(schema.EVENT, rows), facts)
 
 
 def by_another_writer(rows: Rows) -> bytes:
@@ -58,6 +63,33 @@ def test_every_row_is_there_once_by_gpu_and_time(
         assert rows_in(merged_files(lake, files, in_little_memory=in_little_memory)) == expected
     into = covering(files[::-1])
     assert (into.first_seq, into.last_seq) == (1, 3)
+
+
+def test_gpus_that_take_turns_are_taken_out_of_a_batch_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sorted by time alone, as other programs write: a piece for each row would take minutes and gigabytes for a day."""
+    pieces: list[int] = []
+    real = parquet_merging._by_time  # noqa: SLF001  # how many pieces it gets is what is bounded
+
+    def counted(own: Sequence[RecordBatch], table: schema.LakeTable) -> Iterator[RecordBatch]:
+        pieces.append(len(own))
+        return real(own, table)
+
+    monkeypatch.setattr(parquet_merging, "_by_time", counted)
+    turns = [event("ab"[at % 2], at) for at in range(600)]
+    files = [put(lake, 1, by_another_writer(turns)), put(lake, 2, encoded([event("a", 601)]))]
+    expected = [*(("a", f"a {at}") for at in range(0, 600, 2)), ("a", "a 601")]
+    assert rows_in(merged_files(lake, files)) == expected + [("b", f"b {at}") for at in range(1, 600, 2)]
+    assert pieces == [2, 1]
+
+
+def test_a_file_of_another_host_is_named_and_not_mixed_with_the_hosts_own(lake: Lake) -> None:
+    files = [
+        put(lake, number, encoded([event("a", number)], {"fallow_host": host})) for number, host in ((1, "h"), (2, "i"))
+    ]
+    with pytest.raises(
+        ForeignFileError, match=r"2-2\.parquet says that it is of the host i, and lies in the folder of h"
+    ):
+        merged_files(lake, files)
 
 
 def test_no_file_is_made_that_readers_refuse(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from analytics.scraped.lake_writer import DayMerging
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, SystemClock
 from fallow.compaction import LakeCompactor
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
+from fallow.stores.regular_files import read_regular
 from tests.in_process import run_in_process
 from tests.lake.worlds import DAY_0_MS, LATER_MS, numbers, put, put_small, rows
 
@@ -71,6 +74,37 @@ def test_a_damaged_file_keeps_its_day_from_being_merged(lake: Lake) -> None:
     done = compact(lake)
     assert (done.merged, len(done.skipped)) == ([], 1)
     assert len(lake.all_files("gpu")) == 3
+
+
+def test_a_file_that_cannot_be_read_keeps_no_other_day_from_being_merged(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_small(lake, 48)
+    unreadable = lake.files("gpu")[1].key
+
+    def read(path: str, *rest: Any) -> bytes | None:
+        if path.endswith(unreadable):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return read_regular(path, *rest)
+
+    monkeypatch.setattr("fallow.stores.local.read_regular", read)
+    done = compact(lake)
+    assert (len(done.merged), len(done.skipped)) == (1, 1)
+    assert "cannot read" in done.skipped[0]
+
+
+def test_a_follower_says_once_what_it_cannot_merge_and_tries_again_when_it_changes(lake: Lake) -> None:
+    said: list[str] = []
+    merging = DayMerging(lake, 0, 0, say=said.append)
+    for at in range(3):
+        data = parquet.encode(schema.GPU, parquet.table_from_rows(schema.GPU, rows(at, 1)))
+        lake.put(LakeFile("gpu", "2024-10-04", "h", at, at), data if at else b"noise")
+    runs = [merging.run(DAY_0_MS + 2 * DAY_MS, LATER_MS) for _ in range(2)]
+    assert (runs, len(said), "0-0.parquet cannot be merged" in said[0]) == ([0, 0], 1, True)
+    data = parquet.encode(schema.GPU, parquet.table_from_rows(schema.GPU, rows(0, 1)))
+    lake.put(LakeFile("gpu", "2024-10-04", "h", 0, 0), data)
+    assert merging.run(DAY_0_MS + 2 * DAY_MS, LATER_MS) == 1
+    assert numbers(lake) == [0, 1, 2]
 
 
 def test_imports_are_not_merged_with_what_agents_wrote(lake: Lake) -> None:
