@@ -157,6 +157,7 @@ BAND = 80
 """The band that dates are said of."""
 
 Days = NDArray[np.float64]
+Known = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -256,7 +257,8 @@ def predicted(method: Method, values: Days, horizon_days: int) -> Fan:
 
     `ets` is exponential smoothing with an additive week, with a steady trend or without one. `seasonal_naive` is last week again.
     """
-    mean, deviation = _MODELS[method](filled(values), horizon_days)
+    known = np.isfinite(values[int(np.flatnonzero(np.isfinite(values))[0]) :])
+    mean, deviation = _MODELS[method](filled(values), known, horizon_days)
     width = {level: NormalDist().inv_cdf(0.5 + level / 200) * deviation for level in LEVELS}
     return Fan(
         method,
@@ -274,13 +276,14 @@ def filled(values: Days) -> Days:
     return found
 
 
-def _last_week_again(values: Days, horizon_days: int) -> tuple[Days, Days]:
+def _last_week_again(values: Days, known: Known, horizon_days: int) -> tuple[Days, Days]:
     """Return last week again, and its standard deviation: that of one week ahead, times the root of the weeks ahead.
 
+    Only days that were `known` tell an error, each against the last known one of its weekday.
     Hyndman & Athanasopoulos, Forecasting: Principles and Practice, 5.5.
     """
     ahead = np.arange(horizon_days)
-    error = np.sqrt(np.mean((values[SEASON_DAYS:] - values[:-SEASON_DAYS]) ** 2))
+    error = np.sqrt(np.mean((values[SEASON_DAYS:] - values[:-SEASON_DAYS])[known[SEASON_DAYS:]] ** 2))
     return values[-SEASON_DAYS:][ahead % SEASON_DAYS], error * np.sqrt(ahead // SEASON_DAYS + 1)
 
 
@@ -291,18 +294,18 @@ _WEEK_WEIGHTS = (0.0, 0.1, 0.3)
 """As shares of what the level's weight leaves of 1."""
 
 
-def _smoothed(values: Days, horizon_days: int) -> tuple[Days, Days]:
+def _smoothed(values: Days, known: Known, horizon_days: int) -> tuple[Days, Days]:
     """Return the mean and the standard deviation of ETS(A,N,A) or ETS(A,A,A), whichever has the lower corrected Akaike criterion.
 
     Hyndman, Koehler, Ord & Snyder 2008, doi:10.1007/978-3-540-71918-2.
     """
     _, mean, deviation = min(
-        (_fitted(values, horizon_days, has_trend=each) for each in (False, True)), key=lambda found: found[0]
+        (_fitted(values, known, horizon_days, has_trend=each) for each in (False, True)), key=lambda found: found[0]
     )
     return mean, deviation
 
 
-def _fitted(values: Days, horizon_days: int, *, has_trend: bool) -> tuple[float, Days, Days]:
+def _fitted(values: Days, known: Known, horizon_days: int, *, has_trend: bool) -> tuple[float, Days, Days]:
     """Return the criterion, the mean and the standard deviation of the best of all combinations of weights.
 
     Errors are linear in the first day's level, trend and week. So the recursion runs once for the values and once for each of these,
@@ -322,20 +325,22 @@ def _fitted(values: Days, horizon_days: int, *, has_trend: bool) -> tuple[float,
     errors = np.empty((len(values), *shape))
     for day, gpus in enumerate(values):
         level += trend
-        error = errors[day] = gpus * value - level - week[day % SEASON_DAYS]
+        # a day that is not known teaches nothing
+        error = errors[day] = known[day] * (gpus * value - level - week[day % SEASON_DAYS])
         level += by_level * error
         trend += by_trend * error
         week[day % SEASON_DAYS] += by_week * error
 
     real, per_state = errors[:, :, 0].T, errors[:, :, 1:].transpose(1, 0, 2)
     turned = per_state.transpose(0, 2, 1)
-    first = -np.linalg.solve(turned @ per_state, turned @ real[:, :, None])
+    # a weekday that was never known is like the others
+    first = -np.linalg.solve(turned @ per_state + _LEAST_SQUARES * np.eye(count), turned @ real[:, :, None])
     squares = np.sum((real + (per_state @ first)[:, :, 0]) ** 2, axis=1)
     best = int(np.argmin(squares))
     parts = np.array([1.0, *first[best, :, 0]])
     free = 2 + has_trend + count + 1  # weights of level, week and trend, first states, variance
-    spare = len(values) - free - 1
-    criterion = len(values) * np.log(max(squares[best], _LEAST_SQUARES)) + 2 * free * (1 + (free + 1) / spare)
+    spare = int(known.sum()) - free - 1
+    criterion = known.sum() * np.log(max(squares[best], _LEAST_SQUARES)) + 2 * free * (1 + (free + 1) / spare)
 
     ahead = np.arange(1, horizon_days + 1)
     mean = (
@@ -348,7 +353,7 @@ def _fitted(values: Days, horizon_days: int, *, has_trend: bool) -> tuple[float,
     return criterion, mean, np.sqrt(squares[best] / spare * growth)
 
 
-_MODELS: Mapping[Method, Callable[[Days, int], tuple[Days, Days]]] = {
+_MODELS: Mapping[Method, Callable[[Days, Known, int], tuple[Days, Days]]] = {
     "ets": _smoothed,
     "seasonal_naive": _last_week_again,
 }
@@ -360,7 +365,7 @@ def _better(errors: Mapping[Method, float]) -> Method:
     return "ets" if errors["ets"] < errors["seasonal_naive"] else "seasonal_naive"
 
 
-def _joined(days: list[Days], known: list[NDArray[np.bool_]]) -> Days:
+def _joined(days: list[Days], known: list[Known]) -> Days:
     """The known days of all origins in one row."""
     return np.concatenate([each[own] for each, own in zip(days, known, strict=True)])
 

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import numpy as np
 import pytest
 
-from analytics.plan.forecast import LEVELS, DemandSeries, filled, forecast, predicted, rolling_test
+from analytics.plan.forecast import LEVELS, DemandSeries, Method, filled, forecast, predicted, rolling_test
 
 MONDAY = date(2026, 8, 3)
 WEEK = np.array([5.0, 6.0, 6.0, 6.0, 5.0, 1.0, 1.0])
@@ -81,6 +81,21 @@ def test_unknown_days_are_neither_zero_nor_scored() -> None:
 
 def test_gaps_are_filled_from_a_week_before_and_only_from_the_first_known_day_on() -> None:
     assert filled(np.array([GAP, 1, GAP, 3, 4, 5, 6, 7, 8, GAP])).tolist() == [1, 1, 3, 4, 5, 6, 7, 8, 1]
+
+
+@pytest.mark.parametrize("method", ["ets", "seasonal_naive"])
+def test_days_that_nobody_saw_make_no_band_narrower(method: Method) -> None:
+    """Filled days would count as predicted without an error: of 70 % of them every second day lay outside a band of 80 %."""
+    inside = list[float]()
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        days = 20 + random.normal(0, 3, 91)
+        seen = days[:84].copy()
+        seen[random.permutation(84)[:58]] = GAP
+        fan = predicted(method, seen, 7)
+        low, high = np.array(fan.low[80]), np.array(fan.high[80])
+        inside.append(float(np.mean((low <= days[84:]) & (days[84:] <= high))))
+    assert np.mean(inside) > 0.7
 
 
 def test_a_test_sees_nothing_of_the_days_that_it_is_judged_by() -> None:
