@@ -182,12 +182,24 @@ def test_a_version_that_closes_no_interval_gives_way_to_the_one_before(host: Hos
     assert (host.in_force, host.versions, host.running.read_text().strip()) == ("0.1.0", ["0.1.0"], "0.1.0")
 
 
+def test_what_was_killed_before_the_restart_is_ended_by_the_next_run(host: Host) -> None:
+    host.install("0.1.0")
+    host.install("0.2.0")
+    host.running.write_text("0.1.0", encoding="ascii")
+    assert host.setup("install").stderr == "fallow-agent: 0.2.0 is in force already\n"
+    assert host.running.read_text().strip() == "0.2.0"
+
+
 def test_wrong_settings_are_refused_before_the_switch(host: Host) -> None:
     host.install("0.1.0")
     refused = host.install("0.2.0", status_code=2)
     assert refused.returncode == 1
     assert "0.2.0 cannot run here; the version before stays in force" in refused.stderr
     assert (host.in_force, host.versions) == ("0.1.0", ["0.1.0"])
+
+
+def test_a_package_that_never_worked_can_be_removed(host: Host) -> None:
+    assert host.setup("remove").returncode == 0
 
 
 def test_removal_leaves_settings_and_spool(host: Host) -> None:
