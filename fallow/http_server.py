@@ -295,7 +295,10 @@ class HttpServer:
         host, port = self._address
         try:
             family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            self._socket = socket.create_server((str(address[0]), port), family=family, backlog=_BACKLOG)
+            both = str(address[0]) == "::" and socket.has_dualstack_ipv6()
+            self._socket = socket.create_server(
+                (str(address[0]), port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
+            )
         except (OSError, UnicodeError) as error:  # UnicodeError: a name that no resolver can be asked for
             why = getattr(error, "strerror", None) or error
             raise FallowError(f"cannot listen on {host}:{port} for {self._what}: {why}", self._remedy) from error

@@ -1,7 +1,7 @@
 """Writes allocations to the lake; importing the same or an overlapping export again neither doubles nor loses rows.
 
 One file per host and UTC date of the allocations' starts holds all that was imported. Its range is the epoch milliseconds of its
-first and last row; agents number from 10^15 on, so the two never cover each other, and allocations that an agent wrote
+first and last row; agents number from 10^14 on, so the two never cover each other, and allocations that an agent wrote
 stay seen. The merged file gets a range that covers the old one (and so hides it, or replaces it under the same name), and
 only then the old one goes: a reader of visible files sees the old rows or all rows at every moment.
 """

@@ -1,7 +1,7 @@
 """Writes imported rows to the lake; importing again, in parts or in any order, neither doubles nor loses rows.
 
 One file per table, UTC date and host holds all that importers ever brought. Its range is the epoch milliseconds of its
-first and last row; agents number from 10^15 on, so the two never cover each other. New rows are merged with what is
+first and last row; agents number from 10^14 on, so the two never cover each other. New rows are merged with what is
 there, the merged file gets a range that covers the old one (and so hides it, or replaces it under the same name), and
 only then the old one goes: a reader of visible files sees the old rows or all rows at every moment. Imports of one host take
 turns (fallow.leases), for each merges with what the one before left.
