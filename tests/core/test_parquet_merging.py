@@ -61,6 +61,11 @@ def test_every_row_is_there_once_by_gpu_and_time(
     expected = [("a", "a 7"), ("a", "a 9"), *(("b", f"b {at}") for at in range(2, 7)), (None, "None 1")]
     for in_little_memory in (True, False):
         assert rows_in(merged_files(lake, files, in_little_memory=in_little_memory)) == expected
+        merged = put(lake, 4, merged_files(lake, files))
+        read = [parquet.read([each], schema.EVENT).to_pylist() for each in (*files, merged)]
+        by_all = sorted(str(row) for rows in read[:-1] for row in rows)
+        assert sorted(map(str, read[-1])) == by_all
+        lake.delete(merged)
     into = covering(files[::-1])
     assert (into.first_seq, into.last_seq) == (1, 3)
 
@@ -97,6 +102,13 @@ def test_no_file_is_made_that_readers_refuse(lake: Lake, monkeypatch: pytest.Mon
     files = [put(lake, number, encoded([event("a", number)])) for number in range(3)]
     assert len(rows_in(merged_files(lake, files[:2]))) == 2
     with pytest.raises(BrokenFileError, match="3 rows are more than one file may have"):
+        merged_files(lake, files)
+
+
+def test_a_merged_file_that_lacks_a_row_is_not_handed_out(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [put(lake, number, encoded([event("a", number)])) for number in range(2)]
+    monkeypatch.setattr(parquet_merging, "encode", lambda *_, **__: encoded([event("a", 0)]))
+    with pytest.raises(BrokenFileError, match="2 rows went in, and 1 or others came out"):
         merged_files(lake, files)
 
 

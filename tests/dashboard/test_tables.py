@@ -18,7 +18,7 @@ from analytics.tables.palette import LIGHT
 from analytics.tables.report_sections import chapters
 from dashboard.pages import PAGES
 from dashboard.render import panel
-from fallow.outside_text import markdown_text
+from fallow.outside_text import csv_cell, markdown_text
 from tests.core.test_table_verbs import KEY, faults, heads_of, keys_of, tables_schema, unique
 from tests.dashboard.planned import WEEK, Planned, planned_site
 
@@ -83,5 +83,23 @@ def assert_whole(table: Table) -> None:
         head, *rows = csv.reader(io.StringIO(document(answer, "csv", ENGLISH).decode(), newline=""))
         assert frame.columns == head == heads_of(table.columns)
         assert frame.height == len(rows) == len(table.rows)
+        assert [[read(cell) for cell in row] for row in rows] == [
+            [read(csv_cell(cell)) for cell in row] for row in frame.rows()
+        ]
     for form, written in (("text", str.upper), ("md", markdown_text), ("html", str)):
-        assert written(str(table.title)) in html.unescape(document(answer, form, ENGLISH).decode())
+        assert written(str(table.title)) in html.unescape(document(answer, form, ENGLISH).decode()), (table.name, form)
+    if table.listed and table.audience != "programs":
+        shown = html.unescape(document(answer, "md", ENGLISH).decode())
+        assert [
+            each.key
+            for each in table.heads
+            if each.kind != "bar" and markdown_text(ENGLISH.shown(each.title)) not in shown
+        ] == [], table.name
+
+
+def read(cell: object) -> object:
+    """A cell of CSV as a number where it is one."""
+    try:
+        return float(str(cell))
+    except ValueError:
+        return "" if cell is None else str(cell)

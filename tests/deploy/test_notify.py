@@ -114,8 +114,9 @@ def test_the_children_inherit_no_address(ear: Ear, monkeypatch: pytest.MonkeyPat
     "address",
     ["", "/nowhere/at/all", "@nobody-listens-here", "vsock:2:1234", "relative", "/" + "long" * 100, "/with\0zero"],
 )
-def test_nobody_who_listens_is_no_error(address: str) -> None:
+def test_a_missing_listener_is_no_error(address: str) -> None:
     telling = Notifier.from_environment({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1"})
+    assert (telling.address is not None) == address.startswith(("/", "@"))
     telling.ready("up")
     telling.status("fine")
     telling.watchdog()

@@ -107,9 +107,13 @@ STAND_INS = """
 getent() {{ :; }}
 as_user() {{ "$@"; }}
 systemctl() {{ :; }}
-install() {{ :; }}
+sleep() {{ :; }}
+install() {{ echo "$*" >>{folder}/installed; }}
 find_python() {{ echo {base}; }}
-make_environment() {{ mkdir -p "$2/bin" && cp {agent} "$2/bin/fallow" && ln -s /bin/true "$2/bin/python"; }}
+make_environment() {{
+    mkdir -p "$2/bin" && cp {folder}/agent "$2/bin/fallow" && [ ! -e {folder}/no-wheel ] &&
+        ln -s "$([ -e {folder}/no-import ] && echo /bin/false || echo /bin/true)" "$2/bin/python"
+}}
 """
 
 
@@ -135,7 +139,7 @@ class Host:
     def setup(self, verb: str) -> subprocess.CompletedProcess[str]:
         script = re.sub(r"(?<![\\w.])/(usr/lib|opt|var|etc|run)/", lambda found: f"{self.folder}{found[0]}", SETUP)
         definitions, commands = script.split("\ncase $1 in\n")
-        stand_ins = STAND_INS.format(base=BASE, agent=self.folder / "agent")
+        stand_ins = STAND_INS.format(base=BASE, folder=self.folder)
         text = f"{definitions}\n{stand_ins}\ncase $1 in\n{commands}"
         restart = f"basename $(readlink {self.folder}/opt/fallow/current) | cut -d - -f 1 >{self.running}"
         return subprocess.run(
@@ -190,6 +194,16 @@ def test_what_was_killed_before_the_restart_is_ended_by_the_next_run(host: Host)
     assert host.running.read_text().strip() == "0.2.0"
 
 
+@pytest.mark.parametrize("fault", ["no-wheel", "no-import"])
+def test_a_version_that_cannot_be_installed_or_imported_changes_nothing(host: Host, fault: str) -> None:
+    host.install("0.1.0")
+    (host.folder / fault).touch()
+    failed = host.install("0.2.0")
+    assert failed.returncode == 1
+    assert "0.2.0 cannot run here; the version before stays in force" in failed.stderr
+    assert (host.in_force, host.versions) == ("0.1.0", ["0.1.0"])
+
+
 def test_wrong_settings_are_refused_before_the_switch(host: Host) -> None:
     host.install("0.1.0")
     refused = host.install("0.2.0", status_code=2)
@@ -203,10 +217,12 @@ def test_a_package_that_never_worked_can_be_removed(host: Host) -> None:
 
 
 def test_removal_leaves_settings_and_spool(host: Host) -> None:
+    own = [host.folder / "etc/fallow/fallow.toml", host.folder / "var/lib/fallow/spool.sqlite"]
+    for file in own:
+        file.parent.mkdir(parents=True)
+        file.write_text("the site's own", encoding="ascii")
     host.install("0.1.0")
-    spool = host.folder / "var/lib/fallow/spool.sqlite"
-    spool.parent.mkdir(parents=True, exist_ok=True)
-    spool.touch()
+    assert not (host.folder / "installed").exists()
     assert host.setup("remove").returncode == 0
     assert not (host.folder / "opt/fallow").exists()
-    assert spool.exists()
+    assert [file.read_text(encoding="ascii") for file in own] == ["the site's own"] * 2

@@ -47,6 +47,7 @@ def test_figures_for_programs_are_unknown_and_not_zero(full: Lake, report: Calla
     assert energy["pue"] > 1  # a setting holds whatever was seen
     assert content["ledger"]["window"] == {"since": "2026-10-12T00:00:00Z", "until": "2026-10-19T00:00:00Z"}
     assert (content["findings"], content["ended"], content["reversals"]) == ([], [], None)
+    assert list(content["tables"]) == ["data-quality"]
 
 
 def test_the_table_of_figures_is_empty_where_they_are_unknown(full: Lake, report: Callable[..., Outcome]) -> None:
