@@ -84,7 +84,8 @@ def test_a_debian_package_through_its_life(debian: Chroot, tmp_path: Path) -> No
     assert now["missed_at_start"] == 0
 
     # a bad version, with a service manager of the site's own: the old agent runs again
-    debian.variables |= {"AGENT_RESTART": "restart-agent", "AGENT_WAIT_S": "6"}
+    # time for an interval to close on a busy machine
+    debian.variables |= {"AGENT_RESTART": "restart-agent", "AGENT_WAIT_S": "20"}
     bad = debian.put(build("deb", tmp_path, other_version("0.5.0", tmp_path / "0.5.0", DIES)), "/root")
     failed = debian.run("dpkg", "-i", bad, code=1)
     assert "fallow-agent: 0.5.0 does not work here: 0.2.0 runs again" in failed.stderr
