@@ -91,7 +91,7 @@ def test_throttled_time_is_right_or_null_whatever_the_driver(
     host = simulated(Scenario((gpu,), START_MS - 20_000, driver_version=driver)).run(3)
     for row in host.of("GPU-a"):
         read_ms = row["time"] + row["interval_ms"] + row["read_delay_ms"] - host.scenario.start_ms
-        expected = [host.scenario.throttled_ns(0, reason, read_ms) // 10**6 for reason in throttled]
+        expected = [gpu.throttled_ns(reason, read_ms) // 10**6 for reason in throttled]
         shown = [row[f"throttled_{reason}_ms"] for reason in throttled]
         assert shown == pytest.approx(expected if known else [expected[0], None, None, None], abs=1)
     told = [event["detail"].partition(":")[0] for event in host.events("call_unsupported")]

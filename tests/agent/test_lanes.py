@@ -140,9 +140,9 @@ def test_the_inventory_says_what_is_near_what(lanes: MakeLanes, tmp_path: Path) 
     node.parent.mkdir(parents=True)
     node.write_text("1\n")
     host = lanes(
-        Gpu("GPU-a", nvlink_group=0, pcie_group=0),
-        Gpu("GPU-b", nvlink_group=0, pcie_group=1, pci_bus_id="0000:18:00"),
-        Gpu("GPU-c", nvlink_links=0, pcie_group=1, pci_bus_id="0000:19:00"),
+        Gpu("GPU-a", nvlink_group=0),
+        Gpu("GPU-b", nvlink_group=0, pci_bus_id="0000:18:00"),
+        Gpu("GPU-c", pci_bus_id="0000:19:00"),
     )
     a, b, c = (of(host.opened, gpu, "device") for gpu in ("GPU-a", "GPU-b", "GPU-c"))
     assert (a["nvlink_island"], b["nvlink_island"], c["nvlink_island"]) == ("GPU-a", "GPU-a", "GPU-c")

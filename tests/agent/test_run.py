@@ -114,7 +114,7 @@ def test_the_energy_counter_is_exact_at_the_moment_that_it_was_read(minute: Minu
     scenario = host.scenario
     for row, gpu, _, end in truths(scenario, host.rows("gpu")):
         read_ms = round(end * 1000) + row["read_delay_ms"]
-        assert row["energy_mj"] == gpu.energy_mj_at_ms(read_ms), (gpu.uuid, read_ms)
+        assert row["energy_mj"] == gpu.energy_mj(read_ms), (gpu.uuid, read_ms)
 
 
 def test_memory_power_and_temperature_are_those_of_the_moment(minute: Minute) -> None:

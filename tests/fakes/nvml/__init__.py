@@ -1,7 +1,7 @@
 """A fake NVIDIA driver: a real libnvidia-ml.so.1 that plays a scenario, loaded through the real pynvml."""
 
 from tests.fakes.nvml.build import NoCompilerError, library_folder
-from tests.fakes.nvml.devices import GIB, Fabric, Gpu, MigInstance, Platform, Process
+from tests.fakes.nvml.devices import GIB, Gpu, MigInstance, Process
 from tests.fakes.nvml.faults import Fault, Xid
 from tests.fakes.nvml.fleet import standard_fleet
 from tests.fakes.nvml.scenario import RING_SIZE, RingEntry, Scenario, ms_ago
@@ -10,12 +10,10 @@ from tests.fakes.nvml.steps import Steps, constant
 __all__ = [
     "GIB",
     "RING_SIZE",
-    "Fabric",
     "Fault",
     "Gpu",
     "MigInstance",
     "NoCompilerError",
-    "Platform",
     "Process",
     "RingEntry",
     "Scenario",

@@ -241,10 +241,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current,
 
 GPU_NUMBER(nvmlDeviceGetMinorNumber, unsigned, call.gpu->minor)
 GPU_NUMBER(nvmlDeviceGetArchitecture, unsigned, call.gpu->arch)
-GPU_NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, call.gpu->pcie_gen)
-GPU_NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, call.gpu->pcie_gen)
-GPU_NUMBER(nvmlDeviceGetMaxPcieLinkWidth, unsigned, call.gpu->pcie_width)
-GPU_NUMBER(nvmlDeviceGetCurrPcieLinkWidth, unsigned, call.gpu->pcie_width)
 GPU_NUMBER(nvmlDeviceGetPersistenceMode, unsigned, call.gpu->persistence)
 GPU_NUMBER(nvmlDeviceGetPowerUsage, unsigned, steps_at_milli(&call.gpu->power, call.now_us))
 GPU_NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, call.gpu->power_limit_mw)

@@ -39,17 +39,13 @@ GRAPHICS_UTIL, NVLINK_RX, NVLINK_TX = 1, 60, 61
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process with a context on a GPU.
-
-    `mem_bytes` None reads as "not available"; `util` None as busy as the whole GPU.
-    """
+    """A process with a context on a GPU; `mem_bytes` None reads as "not available"."""
 
     pid: int
     start_s: float = 0.0
     end_s: float | None = None
     mem_bytes: int | None = GIB
     kind: ProcessKind = "compute"
-    util: Steps | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +78,13 @@ class MigInstance:
 
 
 @dataclass(frozen=True, slots=True)
-class Platform:
-    """The place of a GPU in its chassis."""
-
-    chassis_serial: str
-    slot: int = 0
-    tray: int = 0
-    module: int = 0
-    host: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Fabric:
-    """The NVLink fabric that spans hosts; `state` is NVML's (0 not supported, 1 not started, 2 in progress, 3 completed)."""
-
-    cluster: str
-    clique: int = 0
-    state: int = 3
-
-
-@dataclass(frozen=True, slots=True)
 class Gpu:
     """One GPU; its index is its place in the scenario.
 
     Mode: `mig_mode` defaults to on where there are MIG instances, `gpm_supported` to whether there are GPM metrics; a
     card with GPM always has metric 1 (its `util`), and 60 and 61 where it has NVLink, unless they are given or `gpm_nan`.
 
-    Ring: `ring_keeps_old` lets an idle GPU's sample ring keep entries older than 10 s; `ring_garbage` adds an entry
-    without a time stamp and one beyond 100 % to every answer.
+    Ring: `ring_garbage` adds an entry without a time stamp and one beyond 100 % to every answer.
 
     Bus: without a `pci_bus_id` it has an address of its own, from 0000:17:00 on.
 
@@ -118,11 +93,10 @@ class Gpu:
     only. `energy_power_w` is what the energy counter sums up where that is not `power_w`.
 
     Errors: `ecc_corrected` and `ecc_uncorrected` count from the scenario's start, the `_offset` ones before it.
-    `resets` are moments at which the GPU's counters begin anew. `throttled` says in which share of the time each reason
-    holds; the bits of `throttle` say it where it is silent. `field_errors` are NVML return codes by field id.
+    `throttled` says in which share of the time each reason holds; the bits of `throttle` say it where it is silent.
+    `field_errors` are NVML return codes by field id.
 
-    Topology: equal `nvlink_group`, `pcie_group` (one switch), `host_bridge` or `numa_node` means that two GPUs share it;
-    None that there is none.
+    GPUs of one `nvlink_group` reach one another by NVLink; None: it has none.
     """
 
     uuid: str
@@ -150,7 +124,6 @@ class Gpu:
     max_mem_clock: int = 2619
     power_limit_w: float = 700.0
     energy_offset_mj: int = 0
-    resets: tuple[float, ...] = ()
     ecc_corrected: Steps = ZERO
     ecc_uncorrected: Steps = ZERO
     ecc_corrected_offset: int = 0
@@ -164,8 +137,6 @@ class Gpu:
     recovery_action: Steps = ZERO
     field_errors: Mapping[int, int] = field(default_factory=dict)
     processes: tuple[Process, ...] = ()
-    process_util_over_100: bool = False
-    process_util_empty: bool = False
     gpm: Mapping[int, Steps] = field(default_factory=dict)
     gpm_nan: tuple[int, ...] = ()
     gpm_supported: bool | None = None
@@ -177,36 +148,23 @@ class Gpu:
     minor: int | None = None
     architecture: int = 9
     compute_capability: tuple[int, int] = (9, 0)
-    pcie_gen: int = 5
-    pcie_width: int = 16
     persistence: bool = True
     ecc: bool = True
     nvlink_group: int | None = None
-    nvlink_links: int = 18
     nvlink_tx_mib_per_s: Steps = ZERO
     nvlink_rx_mib_per_s: Steps = ZERO
-    pcie_group: int | None = None
-    host_bridge: int | None = None
-    numa_node: int | None = 0
-    fabric: Fabric | None = None
-    platform: Platform | None = None
     samples_while_idle: bool = False
     ring_garbage: bool = False
-    ring_keeps_old: bool = False
 
-    def energy_mj(self, t: float) -> int:
-        """The energy counter at t seconds: exact, as the counter itself moves once a millisecond."""
-        return self.energy_mj_at_ms(round(t * 1000))
+    def energy_mj(self, t_ms: int) -> int:
+        """The energy counter at a whole millisecond since the scenario's start: exact, as it moves once a millisecond."""
+        return (
+            self.energy_offset_mj + (self.energy_power_w or self.power_w).integral_milli_us(0, t_ms * 1000) // 1_000_000
+        )
 
-    def energy_mj_at_ms(self, t_ms: int, since_ms: int = 0) -> int:
-        """The energy counter at a whole millisecond since the scenario's start, in the epoch that began at `since_ms`."""
-        milliwatt_us = _climbed(self.energy_power_w or self.power_w, since_ms, t_ms)
-        return (self.energy_offset_mj if since_ms == 0 else 0) + milliwatt_us // 1_000_000
-
-    def throttled_ns_at_ms(self, reason: ThrottleReason, t_ms: int, since_ms: int = 0) -> int:
-        """How long clocks were held down for a reason in the epoch that began at `since_ms`: exact, like the energy."""
-        offset_ns = self.throttled_offset_ns.get(reason, 0) if since_ms == 0 else 0
-        return offset_ns + _climbed(self.throttled_share(reason), since_ms, t_ms)
+    def throttled_ns(self, reason: ThrottleReason, t_ms: int) -> int:
+        """How long clocks were held down for a reason: exact, like the energy."""
+        return self.throttled_offset_ns.get(reason, 0) + self.throttled_share(reason).integral_milli_us(0, t_ms * 1000)
 
     def throttled_share(self, reason: ThrottleReason) -> Steps:
         """The share of the time in which a reason holds."""
@@ -226,8 +184,3 @@ class Gpu:
         if self.nvlink_group is not None:
             derived |= {NVLINK_RX: self.nvlink_rx_mib_per_s, NVLINK_TX: self.nvlink_tx_mib_per_s}
         return {metric: steps for metric, steps in (derived | dict(self.gpm)).items() if metric not in self.gpm_nan}
-
-
-def _climbed(steps: Steps, since_ms: int, t_ms: int) -> int:
-    """What a counter gained from a moment on, in thousandths of its unit times microseconds."""
-    return steps.integral_milli_us(since_ms * 1000, t_ms * 1000) if t_ms > since_ms else 0

@@ -65,7 +65,6 @@ struct process {
     enum process_kind kind;
     int64_t start_ms, end_ms;
     uint64_t mem_bytes;
-    struct steps util; /* no steps: as busy as the whole GPU */
 };
 
 struct process_list {
@@ -110,42 +109,24 @@ struct field_error {
     nvmlReturn_t status;
 };
 
-/* The fabric that spans hosts, and the place in the chassis. */
-struct fabric {
-    bool known;
-    unsigned char cluster[16];
-    unsigned clique, state;
-};
-
-struct platform {
-    bool known;
-    char serial[16];
-    unsigned slot, tray, host, module;
-};
-
 struct gpu {
-    unsigned index, minor, arch, cc_major, cc_minor, max_sm_clock, max_mem_clock, power_limit_mw, pcie_gen, pcie_width,
-        nvlink_links, ring_size;
+    unsigned index, minor, arch, cc_major, cc_minor, max_sm_clock, max_mem_clock, power_limit_mw, ring_size;
     int position; /* in the enumeration of this process' library; -1: it was not there at nvmlInit */
-    int nvlink_group, pcie_group, host_bridge, numa_node; /* -1: none */
+    int nvlink_group; /* -1: none */
     char *uuid, *name, *serial, *pci;
     uint64_t mem_total, mem_reserved, energy_offset_mj, ecc_corrected_offset, ecc_uncorrected_offset,
         throttled_offset_ns[THROTTLE_REASONS];
-    bool samples_while_idle, ring_garbage, ring_keeps_old, gpm_supported, mig_capable, persistence, ecc, row_remap,
-        process_util_over_100, process_util_empty, ring_recorded;
+    bool samples_while_idle, ring_garbage, gpm_supported, mig_capable, persistence, ecc, row_remap, ring_recorded;
     struct steps util, mem_util, mem_used, power, temperature, mem_temperature, sm_clock, mem_clock, throttle, mig_mode;
     struct steps energy_power, rates_util, rates_mem_util, encoder_util, decoder_util;
     struct recording ring_util, ring_mem_util;
     struct steps ecc_corrected, ecc_uncorrected, remapped_corrected, remapped_uncorrected, remap_pending, remap_failed,
-        pcie_replay, recovery_action, nvlink_tx, nvlink_rx, throttled[THROTTLE_REASONS];
-    struct fabric fabric;
-    struct platform platform;
+        pcie_replay, recovery_action, throttled[THROTTLE_REASONS];
     struct process_list processes;
     struct gpm_list gpm;
     struct mig_slot slots[MIG_SLOTS];
-    size_t mig_count, epoch_count, field_error_count;
+    size_t mig_count, field_error_count;
     struct mig *migs;
-    int64_t *epochs_ms; /* driver reloads and GPU resets, in order: counters begin anew */
     struct field_error *field_errors;
 };
 
@@ -225,17 +206,14 @@ nvmlReturn_t copy_text(char *to, unsigned size, const char *text);
 
 /* samples.c: the driver's sample ring. */
 size_t ring_entries(const struct gpu *gpu, int64_t now_us, uint64_t last_seen, int64_t ends[], int64_t starts[]);
-size_t ring_period(int64_t scenario_us);
 unsigned mean_percent(const struct steps *steps, int64_t from_us, int64_t to_us);
 unsigned last_sample_percent(const struct steps *steps, int64_t now_us);
 #define RING_SIZE 72
 #define RECORDED_RING_MAX 1024
 
-/* counters.c: what climbs from zero since the driver was loaded or the GPU was reset. */
+/* counters.c: what climbs. */
 uint64_t energy_mj(const struct gpu *gpu, int64_t now_us);
 uint64_t throttled_ns(const struct gpu *gpu, enum throttle_reason reason, int64_t now_us);
-uint64_t nvlink_kib(const struct gpu *gpu, const struct steps *mib_per_s, int64_t now_us);
-uint64_t ecc_since_load(const struct gpu *gpu, const struct steps *errors, int64_t now_us);
 
 #define BEGIN_SYSTEM()                                  \
     do {                                                \

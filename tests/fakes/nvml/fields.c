@@ -7,14 +7,13 @@ enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 };
 enum {
     ECC_CORRECTED = 3, ECC_UNCORRECTED = 4, ECC_CORRECTED_LIFETIME = 5, ECC_UNCORRECTED_LIFETIME = 6,
     THROTTLED_POWER_CAP = 74, THROTTLED_SYNC_BOOST = 76, MEMORY_TEMPERATURE = 82, TOTAL_ENERGY = 83, PCIE_REPLAY = 94,
-    NVLINK_TX = 138, NVLINK_RX = 139, REMAPPED_CORRECTED = 142, REMAPPED_UNCORRECTED = 143, REMAP_PENDING = 144,
-    REMAP_FAILED = 145, POWER_AVERAGE = 185, POWER_INSTANT = 186, RECOVERY_ACTION = 230, RENUMBERED = 251,
+    REMAPPED_CORRECTED = 142, REMAPPED_UNCORRECTED = 143, REMAP_PENDING = 144,
+    REMAP_FAILED = 145, RECOVERY_ACTION = 230, RENUMBERED = 251,
     RENUMBERED_END = 274
 };
 /* Fields 251 to 273: power smoothing has eighteen numbers, throttled time three and power balancing two, in this order from
  * driver 580.82 on. Drivers 575.51 to 580.65 have the last two groups first, those before have power smoothing alone. */
 enum { SMOOTHING = 18, THROTTLED = 3, BLACKWELL = 10 };
-#define ALL_LINKS 0xFFFFFFFFu
 
 typedef struct {
     unsigned fieldId, scopeId;
@@ -43,8 +42,8 @@ static nvmlReturn_t set64(nvmlFieldValue_t *field, uint64_t value) {
 static nvmlReturn_t read_ecc(const struct gpu *gpu, int64_t now_us, nvmlFieldValue_t *field) {
     if (!gpu->ecc) return NVML_ERROR_NOT_SUPPORTED;
     switch (field->fieldId) {
-        case ECC_CORRECTED: return set64(field, ecc_since_load(gpu, &gpu->ecc_corrected, now_us));
-        case ECC_UNCORRECTED: return set64(field, ecc_since_load(gpu, &gpu->ecc_uncorrected, now_us));
+        case ECC_CORRECTED: return set64(field, (uint64_t)steps_at(&gpu->ecc_corrected, now_us));
+        case ECC_UNCORRECTED: return set64(field, (uint64_t)steps_at(&gpu->ecc_uncorrected, now_us));
         case ECC_CORRECTED_LIFETIME:
             return set64(field, gpu->ecc_corrected_offset + (uint64_t)steps_at(&gpu->ecc_corrected, now_us));
         default: return set64(field, gpu->ecc_uncorrected_offset + (uint64_t)steps_at(&gpu->ecc_uncorrected, now_us));
@@ -59,15 +58,6 @@ static nvmlReturn_t read_remap(const struct gpu *gpu, int64_t now_us, nvmlFieldV
         case REMAP_PENDING: return set32(field, steps_at(&gpu->remap_pending, now_us));
         default: return set32(field, steps_at(&gpu->remap_failed, now_us));
     }
-}
-
-/* The scope names one link, or all of them. */
-static nvmlReturn_t read_nvlink(const struct gpu *gpu, int64_t now_us, nvmlFieldValue_t *field) {
-    if (gpu->nvlink_group < 0 || gpu->nvlink_links == 0) return NVML_ERROR_NOT_SUPPORTED;
-    uint64_t kib = nvlink_kib(gpu, field->fieldId == NVLINK_TX ? &gpu->nvlink_tx : &gpu->nvlink_rx, now_us);
-    if (field->scopeId == ALL_LINKS) return set64(field, kib);
-    REQUIRE(field->scopeId < gpu->nvlink_links);
-    return set64(field, kib / gpu->nvlink_links);
 }
 
 static bool driver_is_before(int major, int minor) {
@@ -101,15 +91,11 @@ static nvmlReturn_t read_field(const struct gpu *gpu, int64_t now_us, nvmlFieldV
         case REMAPPED_UNCORRECTED:
         case REMAP_PENDING:
         case REMAP_FAILED: return read_remap(gpu, now_us, field);
-        case NVLINK_TX:
-        case NVLINK_RX: return read_nvlink(gpu, now_us, field);
         case THROTTLED_POWER_CAP: return set64(field, throttled_ns(gpu, POWER_CAP, now_us));
         case THROTTLED_SYNC_BOOST: return set64(field, throttled_ns(gpu, SYNC_BOOST, now_us));
         case MEMORY_TEMPERATURE: return set32(field, steps_at(&gpu->mem_temperature, now_us));
         case TOTAL_ENERGY: return set64(field, energy_mj(gpu, now_us));
         case PCIE_REPLAY: return set32(field, steps_at(&gpu->pcie_replay, now_us));
-        case POWER_AVERAGE:
-        case POWER_INSTANT: return set32(field, steps_at_milli(&gpu->power, now_us));
         case RECOVERY_ACTION: return set32(field, steps_at(&gpu->recovery_action, now_us));
         default:
             if (field->fieldId < RENUMBERED || field->fieldId >= RENUMBERED_END) return NVML_ERROR_NOT_SUPPORTED;
@@ -137,19 +123,5 @@ EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvm
         field->nvmlReturn = error_of(call.gpu, field->fieldId);
         if (field->nvmlReturn == NVML_SUCCESS) field->nvmlReturn = read_field(call.gpu, call.now_us, field);
     }
-    return NVML_SUCCESS;
-}
-
-/* The repairs by a call of their own, as older collectors ask for them. */
-EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corrected, unsigned *uncorrected,
-                                              unsigned *is_pending, unsigned *has_failed) {
-    struct call call;
-    BEGIN_DEVICE(call, device, WHOLE_GPU);
-    REQUIRE(corrected != NULL && uncorrected != NULL && is_pending != NULL && has_failed != NULL);
-    if (!call.gpu->row_remap) return NVML_ERROR_NOT_SUPPORTED;
-    *corrected = (unsigned)steps_at(&call.gpu->remapped_corrected, call.now_us);
-    *uncorrected = (unsigned)steps_at(&call.gpu->remapped_uncorrected, call.now_us);
-    *is_pending = (unsigned)steps_at(&call.gpu->remap_pending, call.now_us);
-    *has_failed = (unsigned)steps_at(&call.gpu->remap_failed, call.now_us);
     return NVML_SUCCESS;
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
-from tests.fakes.nvml.devices import GIB, Gpu, Platform, Process
+from tests.fakes.nvml.devices import GIB, Gpu, Process
 from tests.fakes.nvml.scenario import Scenario
 from tests.fakes.nvml.steps import Steps, constant
 
@@ -23,8 +23,7 @@ _GPM = {2: 0.8, 3: 0.4, 5: 0.3, 10: 0.5, 11: 0.01, 12: 0.1, 13: 0.05, 20: 12.0, 
 def standard_fleet(start_ms: int, pids: Sequence[int], *, gpm: bool = True) -> Scenario:
     """8 GPUs with 4 processes each, busy in different patterns for 4 hours; fewer than 32 `pids` are used in turn.
 
-    With `gpm` they are H100 that measure everything, without it A100 that do not; all share one NVSwitch, and four each a
-    CPU socket.
+    With `gpm` they are H100 that measure everything, without it A100 that do not; all share one NVSwitch.
     """
     owners = tuple(islice(cycle(pids), PROCESSES))
     return Scenario(
@@ -35,7 +34,6 @@ def standard_fleet(start_ms: int, pids: Sequence[int], *, gpm: bool = True) -> S
 
 def _gpu(index: int, pids: Sequence[int], *, gpm: bool) -> Gpu:
     util = _pattern(index)
-    shares = (1.0, 0.6, 0.3, 0.0)
     return Gpu(
         uuid=f"GPU-0000000{index}-aaaa-bbbb-cccc-00000000000{index}",
         model="NVIDIA H100 80GB HBM3" if gpm else "NVIDIA A100-SXM4-80GB",
@@ -47,19 +45,11 @@ def _gpu(index: int, pids: Sequence[int], *, gpm: bool) -> Gpu:
         power_w=_scaled(util, 5.5, 75),
         temperature_c=_scaled(util, 0.4, 30),
         throttled={"power_cap": _scaled(util, 0.001)},
-        processes=tuple(
-            Process(pid, mem_bytes=(slot + 1) * 4 * GIB, util=_scaled(util, shares[slot]))
-            for slot, pid in enumerate(pids)
-        ),
+        processes=tuple(Process(pid, mem_bytes=(slot + 1) * 4 * GIB) for slot, pid in enumerate(pids)),
         gpm={metric: _scaled(util, factor) for metric, factor in _GPM.items()} if gpm else {},
         nvlink_group=0,
-        nvlink_links=18 if gpm else 12,
         nvlink_tx_mib_per_s=_scaled(util, 900),
         nvlink_rx_mib_per_s=_scaled(util, 890),
-        pcie_group=index // 2,
-        host_bridge=index // 2,
-        numa_node=index // 4,
-        platform=Platform("SN0000000042", slot=1, tray=2, module=index + 1) if gpm else None,
         pci_bus_id=f"0000:{0x10 + index:02x}:00",
         serial=f"165000000000{index}",
         energy_offset_mj=index * 1_000_000_007,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
 from tests.fakes.nvml.devices import THROTTLE_BITS
@@ -15,33 +14,17 @@ if TYPE_CHECKING:
     from tests.fakes.nvml.scenario import Scenario
     from tests.fakes.nvml.steps import Steps
 
-_FLAGS = (
-    "samples_while_idle",
-    "ring_garbage",
-    "ring_keeps_old",
-    "mig_capable",
-    "persistence",
-    "ecc",
-    "row_remap",
-    "process_util_over_100",
-    "process_util_empty",
-)
-_NUMBERS = (
+_FLAGS = ["samples_while_idle", "ring_garbage", "mig_capable", "persistence", "ecc", "row_remap"]
+_NUMBERS = [
     "ring_size",
     "max_sm_clock",
     "max_mem_clock",
-    "pcie_gen",
-    "pcie_width",
-    "nvlink_links",
     "nvlink_group",
-    "pcie_group",
-    "host_bridge",
-    "numa_node",
     "energy_offset_mj",
     "ecc_corrected_offset",
     "ecc_uncorrected_offset",
-)
-_STEPS = (
+]
+_STEPS = [
     "util",
     "mem_util",
     "encoder_util",
@@ -58,7 +41,7 @@ _STEPS = (
     "remap_failed",
     "pcie_replay",
     "recovery_action",
-)
+]
 
 
 def scenario_lines(scenario: Scenario) -> Iterator[str]:
@@ -75,7 +58,6 @@ def scenario_lines(scenario: Scenario) -> Iterator[str]:
         yield f"xid {xid.gpu} {_ms(xid.at_s)} {xid.code}"
     for index, gpu in enumerate(scenario.gpus):
         yield from _gpu_lines(index, gpu)
-        yield from (f"epoch {at_ms}" for at_ms in scenario.epochs_ms(index))
         yield from _activity_lines("", gpu.processes, gpu.gpm_metrics(), gpu.gpm_nan)
         for instance in gpu.mig:
             yield from _mig_lines(gpu, instance)
@@ -112,10 +94,6 @@ def _gpu_lines(index: int, gpu: Gpu) -> Iterator[str]:
     yield from (f"throttled_{reason}_offset_ns {ns}" for reason, ns in gpu.throttled_offset_ns.items())
     yield from _recorded_lines(gpu)
     yield from (f"field_error {field} {code}" for field, code in gpu.field_errors.items())
-    if gpu.fabric is not None:
-        yield f"fabric {uuid.UUID(gpu.fabric.cluster).hex} {gpu.fabric.clique} {gpu.fabric.state}"
-    if (place := gpu.platform) is not None:
-        yield f"platform {place.chassis_serial} {place.slot} {place.tray} {place.host} {place.module}"
 
 
 def _recorded_lines(gpu: Gpu) -> Iterator[str]:
@@ -139,8 +117,6 @@ def _gpu_steps(gpu: Gpu) -> dict[str, Steps]:
         "rates_mem_util": gpu.rates[1] if gpu.rates else gpu.mem_util,
         "temperature": gpu.temperature_c,
         "mem_temperature": gpu.mem_temperature_c,
-        "nvlink_tx": gpu.nvlink_tx_mib_per_s,
-        "nvlink_rx": gpu.nvlink_rx_mib_per_s,
         "mig_mode": constant(1 if gpu.mig else 0) if gpu.mig_mode is None else gpu.mig_mode,
     }  # fmt: skip
 
@@ -160,8 +136,6 @@ def _activity_lines(
     for process in processes:
         span = f"{_ms(process.start_s)} {_ms(process.end_s)}"
         yield f"{prefix}process {process.pid} {process.kind} {span} {_or_dash(process.mem_bytes)}"
-        if process.util is not None:
-            yield f"process_util {_steps(process.util)}"
     for metric, steps in gpm.items():
         yield f"{prefix}gpm {metric} {_steps(steps)}"
     for metric in gpm_nan:

@@ -15,24 +15,20 @@
  *   xid GPU AT CODE                  an event for nvmlEventSetWait, in order of time
  *   gpu UUID                         starts a GPU; the keys below belong to it
  *     name, serial, pci TEXT
- *     minor, arch, cc_major, cc_minor, max_sm_clock, max_mem_clock, power_limit_mw, pcie_gen, pcie_width, nvlink_links N
+ *     minor, arch, cc_major, cc_minor, max_sm_clock, max_mem_clock, power_limit_mw N
  *     ring_size N                    places in the sample ring
- *     nvlink_group, pcie_group, host_bridge, numa_node N or "-" (none)
+ *     nvlink_group N or "-" (none)
  *     mem_total, mem_reserved, energy_offset_mj, ecc_corrected_offset, ecc_uncorrected_offset, throttled_..._offset_ns N
- *     samples_while_idle, ring_garbage, ring_keeps_old, gpm_supported, mig_capable, persistence, ecc, row_remap,
- *     process_util_over_100, process_util_empty 0|1
+ *     samples_while_idle, ring_garbage, gpm_supported, mig_capable, persistence, ecc, row_remap 0|1
  *     ring_recorded 0|1              whether the four below are played instead of rings and rates made from util, mem_util
  *     ring_util, ring_mem_util US:VALUE US:VALUE ...    entries of a real ring; rates_util, rates_mem_util (%) STEPS
  *     util, mem_util, encoder_util, decoder_util (%), mem_used (bytes), power, energy_power (W; what the counter sums up), temperature, mem_temperature (degC), sm_clock, mem_clock (MHz),
  *     throttle (bit mask), mig_mode (0 or 1), ecc_corrected, ecc_uncorrected (errors so far), remapped_corrected,
- *     remapped_uncorrected, remap_pending, remap_failed, pcie_replay, recovery_action, nvlink_tx, nvlink_rx (MiB/s),
+ *     remapped_uncorrected, remap_pending, remap_failed, pcie_replay, recovery_action,
  *     throttled_power_cap, _sync_boost, _sw_thermal, _hw_thermal, _power_brake (share of the time) STEPS
- *     epoch AT                       counters begin anew: a driver reload, a GPU reset; in order of time
  *     field_error FIELD CODE         what nvmlDeviceGetFieldValues says of one field
- *     fabric HEX32 CLIQUE STATE      platform SERIAL SLOT TRAY HOST MODULE
  *     gpm ID STEPS                   gpm_nan ID
  *     process PID KIND START END BYTES    KIND is compute, graphics or mps; BYTES may be "-" (not available)
- *     process_util STEPS             of the process before it (%); without, as busy as the GPU
  *     mig UUID SLOT GI CI GPU_SLICES COMPUTE_SLICES BYTES START END    starts a MIG instance of this GPU
  *       mig_name TEXT, mig_mem_used STEPS, mig_gpm ID STEPS, mig_gpm_nan ID, mig_process (as process)
  */

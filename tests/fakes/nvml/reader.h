@@ -10,7 +10,6 @@ struct reader {
     struct scenario *scenario;
     struct gpu *gpu;
     struct mig *mig;
-    struct process *process; /* the last one read, until the next is appended */
 };
 
 _Noreturn void fail(const struct reader *reader, const char *what);

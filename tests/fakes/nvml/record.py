@@ -16,7 +16,6 @@ import math
 import statistics
 import sys
 import time
-from ctypes import byref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -29,8 +28,7 @@ FORMAT = 1
 MOST_BYTES = 200_000
 RING_EVERY_S = 4.0
 RINGS = (pynvml.NVML_GPU_UTILIZATION_SAMPLES, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES)
-FIELDS = (3, 4, 5, 6, 74, 76, 82, 83, 94, 142, 143, 144, 145, 185, 186, 230, 251, 252, 253, 269, 270, 271)
-ALL_LINKS_FIELDS = (138, 139)
+FIELDS = (3, 4, 5, 6, 74, 76, 82, 83, 94, 142, 143, 144, 145, 230, 251, 252, 253, 269, 270, 271)
 METRICS = (1, 2, 3, 5, 10, 11, 12, 13, 20, 21, 60, 61)
 _MEMBERS = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}
 _NVLINKS = 18
@@ -112,8 +110,7 @@ class Card:
         plain = (
             "nvmlDeviceGetName", "nvmlDeviceGetArchitecture", "nvmlDeviceGetCudaComputeCapability",
             "nvmlDeviceGetMinorNumber", "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetEccMode", "nvmlDeviceGetMigMode",
-            "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth",
-            "nvmlDeviceGetNumaNodeId", "nvmlDeviceGetSupportedEventTypes",
+            "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetSupportedEventTypes",
         )  # fmt: skip
         for name in plain:
             self._ask(name, getattr(pynvml, name), self._handle)
@@ -121,8 +118,6 @@ class Card:
             self._ask(f"nvmlDeviceGetMaxClockInfo({clock})", pynvml.nvmlDeviceGetMaxClockInfo, self._handle, clock)
         self._ask("nvmlDeviceGetPciInfo", lambda: pynvml.nvmlDeviceGetPciInfo(self._handle).busId)
         self._ask("nvlinks", self._active_links)
-        self._ask("nvmlDeviceGetGpuFabricInfoV", self._fabric)
-        self._ask("nvmlDeviceGetPlatformInfo", self._platform)
         self._ask("nvmlGpmQueryDeviceSupport", lambda: pynvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice)
 
     def relations(self, others: list[Card]) -> None:
@@ -131,7 +126,6 @@ class Card:
         for other in others:
             pair = (self._handle, other._handle)  # noqa: SLF001  # the same class
             where = f"({other._index})"  # noqa: SLF001
-            self._ask(f"nvmlDeviceGetTopologyCommonAncestor{where}", pynvml.nvmlDeviceGetTopologyCommonAncestor, *pair)
             self._ask(f"nvmlDeviceGetP2PStatus{where}", pynvml.nvmlDeviceGetP2PStatus, *pair, nvlink)
 
     def readings(self) -> None:
@@ -175,21 +169,10 @@ class Card:
     def _active_links(self) -> int:
         return sum(pynvml.nvmlDeviceGetNvLinkState(self._handle, link) for link in range(_NVLINKS))
 
-    def _fabric(self) -> list[Any]:
-        info = pynvml.c_nvmlGpuFabricInfoV_t()
-        pynvml.nvmlDeviceGetGpuFabricInfoV(self._handle, byref(info))
-        return [int(any(info.clusterUuid)), info.cliqueId, info.state]  # whether there is a cluster, not which
-
-    def _platform(self) -> list[int]:
-        info = pynvml.c_nvmlPlatformInfo_v2_t()
-        pynvml.nvmlDeviceGetPlatformInfo(self._handle, byref(info))
-        return list(bytes(info)[36:41])  # slot, tray, host, peer type, module: the serial stays where it is
-
     def _read_fields(self) -> None:
-        wanted: list[Any] = [*FIELDS, *((field, 0xFFFFFFFF) for field in ALL_LINKS_FIELDS)]
         now_s = self._recorder.now_s
         try:
-            found = pynvml.nvmlDeviceGetFieldValues(self._handle, wanted)
+            found = pynvml.nvmlDeviceGetFieldValues(self._handle, list(FIELDS))
         except pynvml.NVMLError as error:
             self._recorder.note("nvmlDeviceGetFieldValues", self._index, {"error": error.value}, now_s)
             return

@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from agent.nvml.driver import field_numbers, parsed_version
-from tests.fakes.nvml.devices import Fabric, Gpu, Platform, Process, ThrottleReason
+from tests.fakes.nvml.devices import Gpu, Process, ThrottleReason
 from tests.fakes.nvml.faults import Fault, FaultKind
 from tests.fakes.nvml.scenario import Scenario
 from tests.fakes.nvml.steps import Steps, constant
@@ -70,7 +70,7 @@ def _gpu(capture: Capture, index: int) -> Gpu:
         gpm=_gpm(capture, index),
         processes=tuple(_processes(capture, index)),
         **_facts(capture, index),
-        **_links(capture, index),
+        nvlink_group=_nvlink_group(capture, index),
         **_counters(capture, index),
     )
 
@@ -90,39 +90,19 @@ def _facts(capture: Capture, index: int) -> dict[str, Any]:
         "power_limit_w": limit / 1000,
         "max_sm_clock": capture.result("nvmlDeviceGetMaxClockInfo(1)", index, 0),
         "max_mem_clock": capture.result("nvmlDeviceGetMaxClockInfo(2)", index, 0),
-        "pcie_gen": capture.result("nvmlDeviceGetMaxPcieLinkGeneration", index, 0),
-        "pcie_width": capture.result("nvmlDeviceGetMaxPcieLinkWidth", index, 0),
         "pci_bus_id": str(capture.result("nvmlDeviceGetPciInfo", index, "0000:00:00.0")).rpartition(".")[0],
     }
 
 
-def _links(capture: Capture, index: int) -> dict[str, Any]:
-    """Groups are named by the lowest GPU that is near enough."""
+def _nvlink_group(capture: Capture, index: int) -> int | None:
+    """A group is named by its first GPU; None where the GPU has no link."""
     count = capture.about["gpus"]
-
-    def group(call: str, most: int) -> int | None:
-        near = [
-            other
-            for other in range(count)
-            if other != index
-            and (answer := capture.result(f"{call}({max(index, other)})", min(index, other))) is not None
-            and answer <= most
-        ]
-        return min([index, *near]) if near else None
-
-    links = capture.result("nvlinks", index)
-    fabric = capture.result("nvmlDeviceGetGpuFabricInfoV", index)
-    place = capture.result("nvmlDeviceGetPlatformInfo", index)
-    by_nvlink = group("nvmlDeviceGetP2PStatus", 0)
-    return {
-        "pcie_group": group("nvmlDeviceGetTopologyCommonAncestor", 10),
-        "host_bridge": group("nvmlDeviceGetTopologyCommonAncestor", 30),
-        "numa_node": capture.result("nvmlDeviceGetNumaNodeId", index, group("nvmlDeviceGetTopologyCommonAncestor", 40)),
-        "nvlink_group": index if by_nvlink is None and links else by_nvlink,
-        "nvlink_links": links or 0,
-        "fabric": None if fabric is None else Fabric(f"{fabric[0]:032x}", fabric[1], fabric[2]),
-        "platform": None if place is None else Platform("SN0", place[0], place[1], place[4], place[2]),
-    }
+    reached = [
+        other
+        for other in range(count)
+        if other != index and capture.result(f"nvmlDeviceGetP2PStatus({max(index, other)})", min(index, other)) == 0
+    ]
+    return min([index, *reached]) if reached or capture.result("nvlinks", index) else None
 
 
 def _counters(capture: Capture, index: int) -> dict[str, Any]:
@@ -154,8 +134,6 @@ def _counters(capture: Capture, index: int) -> dict[str, Any]:
         "remap_failed": _steps(capture.values("field(145)", index)),
         "pcie_replay": _steps(capture.values("field(94)", index)),
         "recovery_action": _steps(capture.values("field(230)", index)),
-        "nvlink_tx_mib_per_s": _rate(capture.values("field(138)", index), 1000 / 1024)[0] or constant(0),
-        "nvlink_rx_mib_per_s": _rate(capture.values("field(139)", index), 1000 / 1024)[0] or constant(0),
         "field_errors": errors,
     }
 

@@ -12,7 +12,7 @@ typedef struct {
     nvmlValue_t sampleValue;
 } nvmlSample_t;
 
-enum { POWER_SAMPLES = 0, GPU_UTILIZATION_SAMPLES = 1, MEMORY_UTILIZATION_SAMPLES = 2, SM_CLOCK_SAMPLES = 5, MEM_CLOCK_SAMPLES = 6 };
+enum { GPU_UTILIZATION_SAMPLES = 1, MEMORY_UTILIZATION_SAMPLES = 2 };
 enum { UNSIGNED_INT = 1 };
 
 /* 10 s / 72 = 1250000/9 us: kept as a fraction so that 72 periods are exactly 10 s. */
@@ -35,8 +35,6 @@ static bool is_idle(const struct gpu *gpu, int64_t from_us, int64_t to_us) {
     return steps_integral(&gpu->util, from_us, to_us) == 0;
 }
 
-size_t ring_period(int64_t scenario_us) { return (size_t)grid_index(epoch_of(scenario_us)); }
-
 /* UtilizationRates: the last finished period, also when the ring got no entry for it. */
 unsigned last_sample_percent(const struct steps *steps, int64_t now_us) {
     int64_t k = grid_index(epoch_of(now_us));
@@ -48,13 +46,12 @@ static uint64_t stamp_of(int64_t scenario_us) {
 }
 
 /* Fills, oldest first, the ends and the starts (since the scenario's start) of the periods whose entries the ring holds and
- * whose time stamps are beyond `last_seen`: nothing from before the scenario, nothing from idle periods. A ring that keeps
- * old entries goes back until it is full. */
+ * whose time stamps are beyond `last_seen`: nothing from before the scenario, nothing from idle periods. */
 size_t ring_entries(const struct gpu *gpu, int64_t now_us, uint64_t last_seen, int64_t ends[], int64_t starts[]) {
     size_t count = 0;
     int64_t newest = grid_index(epoch_of(now_us));
     int64_t from_us = scenario_of(grid_us(newest));
-    for (int64_t k = newest; count < RING_SIZE && (gpu->ring_keeps_old || k > newest - RING_SIZE); k--) {
+    for (int64_t k = newest; k > newest - RING_SIZE; k--) {
         int64_t to_us = from_us;
         from_us = scenario_of(grid_us(k - 1));
         if (from_us < 0 || stamp_of(to_us) <= last_seen) break;
@@ -75,13 +72,8 @@ size_t ring_entries(const struct gpu *gpu, int64_t now_us, uint64_t last_seen, i
 static nvmlSample_t sample_of(const struct gpu *gpu, unsigned type, int64_t from_us, int64_t to_us) {
     nvmlSample_t sample = {.timeStamp = stamp_of(to_us)};
     sample.sampleValue.ullVal = 0;
-    switch (type) {
-        case POWER_SAMPLES: sample.sampleValue.uiVal = (unsigned)steps_at_milli(&gpu->power, to_us); break;
-        case GPU_UTILIZATION_SAMPLES: sample.sampleValue.uiVal = mean_percent(&gpu->util, from_us, to_us); break;
-        case MEMORY_UTILIZATION_SAMPLES: sample.sampleValue.uiVal = mean_percent(&gpu->mem_util, from_us, to_us); break;
-        case SM_CLOCK_SAMPLES: sample.sampleValue.uiVal = (unsigned)steps_at(&gpu->sm_clock, to_us); break;
-        default: sample.sampleValue.uiVal = (unsigned)steps_at(&gpu->mem_clock, to_us); break;
-    }
+    const struct steps *util = type == GPU_UTILIZATION_SAMPLES ? &gpu->util : &gpu->mem_util;
+    sample.sampleValue.uiVal = mean_percent(util, from_us, to_us);
     return sample;
 }
 
@@ -129,7 +121,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, unsigned type, uns
     BEGIN_DEVICE(call, device, ANY_DEVICE);
     REQUIRE(value_type != NULL && count != NULL && type < 10);
     if (call.mig != NULL || mig_enabled(&call)) return NVML_ERROR_NOT_SUPPORTED;
-    if (type == 3 || type == 4 || type > MEM_CLOCK_SAMPLES) return NVML_ERROR_NOT_SUPPORTED;
+    if (type != GPU_UTILIZATION_SAMPLES && type != MEMORY_UTILIZATION_SAMPLES) return NVML_ERROR_NOT_SUPPORTED;
     *value_type = UNSIGNED_INT;
     if (samples == NULL) {
         *count = call.gpu->ring_size;
@@ -137,7 +129,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, unsigned type, uns
     }
     REQUIRE(*count > 0);
 
-    bool recorded = call.gpu->ring_recorded && (type == GPU_UTILIZATION_SAMPLES || type == MEMORY_UTILIZATION_SAMPLES);
+    bool recorded = call.gpu->ring_recorded;
     nvmlSample_t fresh[RECORDED_RING_MAX];
     unsigned found = recorded ? recorded_samples(call.gpu, type, call.now_us, last_seen, fresh)
                               : made_samples(call.gpu, type, call.now_us, last_seen, fresh);

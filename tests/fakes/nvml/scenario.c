@@ -67,7 +67,6 @@ static void read_gpu(struct reader *reader, char *rest) {
     reader->gpu->index = (unsigned)s->gpu_count - 1;
     reader->gpu->uuid = strdup(word(reader, &rest));
     reader->mig = NULL;
-    reader->process = NULL;
 }
 
 static void read_line(struct reader *reader, char *line) {

@@ -12,7 +12,7 @@ from tests.fakes.nvml.lines import scenario_lines
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.fakes.nvml.devices import Gpu, ThrottleReason
+    from tests.fakes.nvml.devices import Gpu
     from tests.fakes.nvml.faults import Fault, Xid
     from tests.fakes.nvml.steps import Steps
 
@@ -32,17 +32,12 @@ class RingEntry:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What the fake driver plays; `start_ms` (milliseconds since the epoch) may lie in the past.
-
-    `reloads` are moments (seconds since the start) at which the driver is loaded again: every counter that does not live
-    on the card begins anew. What calls answer meanwhile is up to the faults.
-    """
+    """What the fake driver plays; `start_ms` (milliseconds since the epoch) may lie in the past."""
 
     gpus: tuple[Gpu, ...]
     start_ms: int
     faults: tuple[Fault, ...] = ()
     xids: tuple[Xid, ...] = ()
-    reloads: tuple[float, ...] = ()
     driver_version: str = "580.65.06"
     cuda_driver_version: int = 13000
     sample_clock_offset_us: int = 0
@@ -65,23 +60,6 @@ class Scenario:
             "LD_LIBRARY_PATH": str(folder) if not library_path else f"{folder}:{library_path}",
             "FALLOW_FAKE_NVML": str(path),
         }
-
-    def epochs_ms(self, gpu: int) -> tuple[int, ...]:
-        """The moments (milliseconds since the start) at which a GPU's counters begin anew, in order of time."""
-        moments = {round(at_s * 1000) for at_s in (*self.reloads, *self.gpus[gpu].resets)}
-        return tuple(sorted(moments))
-
-    def counters_since_ms(self, gpu: int, t_ms: int) -> int:
-        """When the epoch began that holds at `t_ms`; 0 for the first one, which began before the scenario."""
-        return max((at_ms for at_ms in self.epochs_ms(gpu) if at_ms <= t_ms), default=0)
-
-    def energy_mj(self, gpu: int, t_ms: int) -> int:
-        """The energy counter at a whole millisecond: exact."""
-        return self.gpus[gpu].energy_mj_at_ms(t_ms, self.counters_since_ms(gpu, t_ms))
-
-    def throttled_ns(self, gpu: int, reason: ThrottleReason, t_ms: int) -> int:
-        """The counter of time with clocks held down for a reason, at a whole millisecond: exact."""
-        return self.gpus[gpu].throttled_ns_at_ms(reason, t_ms, self.counters_since_ms(gpu, t_ms))
 
     def ring(self, gpu: int, after_us: int, until_us: int) -> tuple[RingEntry, ...]:
         """The entries with time stamps in (after_us, until_us], in the clock of the samples, oldest first."""

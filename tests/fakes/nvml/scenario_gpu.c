@@ -1,6 +1,5 @@
 /* The lines of a scenario file that describe one GPU and its MIG instances. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +8,6 @@
 static void read_process(struct reader *reader, struct process_list *list, char *rest) {
     static const char *const kinds[] = {"compute", "graphics", "mps"};
     struct process *process = append((void **)&list->items, &list->count, sizeof *process);
-    reader->process = process;
     process->pid = (unsigned)next_number(reader, &rest);
     const char *kind = word(reader, &rest);
     unsigned found = 0;
@@ -43,36 +41,6 @@ static void read_mig(struct reader *reader, char *rest) {
     reader->mig = mig;
 }
 
-static void read_fabric(struct reader *reader, char *rest) {
-    struct fabric *fabric = &reader->gpu->fabric;
-    const char *hex = word(reader, &rest);
-    for (size_t i = 0; i < sizeof fabric->cluster; i++) {
-        if (sscanf(hex + 2 * i, "%2hhx", &fabric->cluster[i]) != 1) fail(reader, "a cluster is 32 hexadecimal digits");
-    }
-    fabric->clique = (unsigned)next_number(reader, &rest);
-    fabric->state = (unsigned)next_number(reader, &rest);
-    fabric->known = true;
-}
-
-static void read_platform(struct reader *reader, char *rest) {
-    struct platform *platform = &reader->gpu->platform;
-    const char *serial = word(reader, &rest);
-    if (strlen(serial) > sizeof platform->serial) fail(reader, "a chassis serial has 16 characters at most");
-    memcpy(platform->serial, serial, strlen(serial));
-    platform->slot = (unsigned)next_number(reader, &rest);
-    platform->tray = (unsigned)next_number(reader, &rest);
-    platform->host = (unsigned)next_number(reader, &rest);
-    platform->module = (unsigned)next_number(reader, &rest);
-    platform->known = true;
-}
-
-static void read_epoch(struct reader *reader, char *rest) {
-    struct gpu *gpu = reader->gpu;
-    int64_t *epoch_ms = append((void **)&gpu->epochs_ms, &gpu->epoch_count, sizeof *epoch_ms);
-    *epoch_ms = next_number(reader, &rest);
-    if (*epoch_ms <= (gpu->epoch_count == 1 ? 0 : epoch_ms[-1])) fail(reader, "epochs are in order of time");
-}
-
 static void read_field_error(struct reader *reader, char *rest) {
     struct gpu *gpu = reader->gpu;
     struct field_error *error = append((void **)&gpu->field_errors, &gpu->field_error_count, sizeof *error);
@@ -92,10 +60,7 @@ static const struct gpu_value {
     GPU_VALUE("minor", NUMBER32, minor), GPU_VALUE("arch", NUMBER32, arch), GPU_VALUE("cc_major", NUMBER32, cc_major),
     GPU_VALUE("cc_minor", NUMBER32, cc_minor), GPU_VALUE("max_sm_clock", NUMBER32, max_sm_clock),
     GPU_VALUE("max_mem_clock", NUMBER32, max_mem_clock), GPU_VALUE("power_limit_mw", NUMBER32, power_limit_mw),
-    GPU_VALUE("pcie_gen", NUMBER32, pcie_gen), GPU_VALUE("pcie_width", NUMBER32, pcie_width),
-    GPU_VALUE("nvlink_links", NUMBER32, nvlink_links), GPU_VALUE("nvlink_group", NUMBER32, nvlink_group),
-    GPU_VALUE("pcie_group", NUMBER32, pcie_group), GPU_VALUE("host_bridge", NUMBER32, host_bridge),
-    GPU_VALUE("numa_node", NUMBER32, numa_node), GPU_VALUE("ring_size", NUMBER32, ring_size),
+    GPU_VALUE("nvlink_group", NUMBER32, nvlink_group), GPU_VALUE("ring_size", NUMBER32, ring_size),
     GPU_VALUE("mem_total", NUMBER64, mem_total), GPU_VALUE("mem_reserved", NUMBER64, mem_reserved),
     GPU_VALUE("energy_offset_mj", NUMBER64, energy_offset_mj),
     GPU_VALUE("ecc_corrected_offset", NUMBER64, ecc_corrected_offset),
@@ -106,10 +71,9 @@ static const struct gpu_value {
     GPU_VALUE("throttled_hw_thermal_offset_ns", NUMBER64, throttled_offset_ns[HW_THERMAL]),
     GPU_VALUE("throttled_power_brake_offset_ns", NUMBER64, throttled_offset_ns[POWER_BRAKE]),
     GPU_VALUE("samples_while_idle", FLAG, samples_while_idle), GPU_VALUE("ring_garbage", FLAG, ring_garbage),
-    GPU_VALUE("ring_keeps_old", FLAG, ring_keeps_old), GPU_VALUE("gpm_supported", FLAG, gpm_supported),
+    GPU_VALUE("gpm_supported", FLAG, gpm_supported),
     GPU_VALUE("mig_capable", FLAG, mig_capable), GPU_VALUE("persistence", FLAG, persistence), GPU_VALUE("ecc", FLAG, ecc),
-    GPU_VALUE("row_remap", FLAG, row_remap), GPU_VALUE("process_util_over_100", FLAG, process_util_over_100),
-    GPU_VALUE("process_util_empty", FLAG, process_util_empty), GPU_VALUE("ring_recorded", FLAG, ring_recorded),
+    GPU_VALUE("row_remap", FLAG, row_remap), GPU_VALUE("ring_recorded", FLAG, ring_recorded),
     GPU_VALUE("ring_util", RECORDING, ring_util), GPU_VALUE("ring_mem_util", RECORDING, ring_mem_util),
     GPU_VALUE("energy_power", STEPS, energy_power), GPU_VALUE("rates_util", STEPS, rates_util),
     GPU_VALUE("rates_mem_util", STEPS, rates_mem_util), GPU_VALUE("encoder_util", STEPS, encoder_util),
@@ -122,8 +86,7 @@ static const struct gpu_value {
     GPU_VALUE("remapped_corrected", STEPS, remapped_corrected),
     GPU_VALUE("remapped_uncorrected", STEPS, remapped_uncorrected), GPU_VALUE("remap_pending", STEPS, remap_pending),
     GPU_VALUE("remap_failed", STEPS, remap_failed), GPU_VALUE("pcie_replay", STEPS, pcie_replay),
-    GPU_VALUE("recovery_action", STEPS, recovery_action), GPU_VALUE("nvlink_tx", STEPS, nvlink_tx),
-    GPU_VALUE("nvlink_rx", STEPS, nvlink_rx), GPU_VALUE("throttled_power_cap", STEPS, throttled[POWER_CAP]),
+    GPU_VALUE("recovery_action", STEPS, recovery_action), GPU_VALUE("throttled_power_cap", STEPS, throttled[POWER_CAP]),
     GPU_VALUE("throttled_sync_boost", STEPS, throttled[SYNC_BOOST]),
     GPU_VALUE("throttled_sw_thermal", STEPS, throttled[SW_THERMAL]),
     GPU_VALUE("throttled_hw_thermal", STEPS, throttled[HW_THERMAL]),
@@ -168,19 +131,10 @@ void read_gpu_line(struct reader *reader, const char *key, char *rest) {
     if (reader->gpu == NULL) fail(reader, "a GPU's key before any gpu");
     if (strcmp(key, "process") == 0) {
         read_process(reader, &reader->gpu->processes, rest);
-    } else if (strcmp(key, "process_util") == 0) {
-        if (reader->process == NULL) fail(reader, "a process_util before any process");
-        reader->process->util = read_steps(reader, rest);
     } else if (strcmp(key, "gpm") == 0) {
         read_gpm(reader, &reader->gpu->gpm, rest, false);
     } else if (strcmp(key, "gpm_nan") == 0) {
         read_gpm(reader, &reader->gpu->gpm, rest, true);
-    } else if (strcmp(key, "fabric") == 0) {
-        read_fabric(reader, rest);
-    } else if (strcmp(key, "platform") == 0) {
-        read_platform(reader, rest);
-    } else if (strcmp(key, "epoch") == 0) {
-        read_epoch(reader, rest);
     } else if (strcmp(key, "field_error") == 0) {
         read_field_error(reader, rest);
     } else if (strcmp(key, "mig") == 0) {

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 MICROSECONDS = 1_000_000
 
@@ -51,15 +51,6 @@ class Steps:
         """The time-weighted mean from t0 to t1 seconds."""
         return self.integral_milli_us(_us(t0), _us(t1)) / (_us(t1) - _us(t0)) / 1000
 
-    def max(self, t0: float, t1: float) -> float:
-        """The largest value that held for any time between t0 and t1 seconds."""
-        return max(milli for _, _, milli in self._pieces(_us(t0), _us(t1))) / 1000
-
-    def zero_ratio(self, t0: float, t1: float) -> float:
-        """The share of the time from t0 to t1 seconds in which the value was 0."""
-        zero_us = sum(end - start for start, end, milli in self._pieces(_us(t0), _us(t1)) if milli == 0)
-        return zero_us / (_us(t1) - _us(t0))
-
     def integral_milli_us(self, from_us: int, to_us: int) -> int:
         """The exact integral, in thousandths of the unit times microseconds."""
         return self._until(to_us) - self._until(from_us)
@@ -75,13 +66,6 @@ class Steps:
         """The integral from the first moment on; negative before it, where the first value holds too."""
         piece = self._piece(t_us)
         return self._before[piece] + self._milli[piece] * (t_us - self._starts_us[piece])
-
-    def _pieces(self, from_us: int, to_us: int) -> Iterator[tuple[int, int, int]]:
-        first, last = self._piece(from_us), self._piece(to_us - 1)
-        for piece in range(first, last + 1):
-            start = from_us if piece == first else self._starts_us[piece]
-            end = to_us if piece == last else self._starts_us[piece + 1]
-            yield start, end, self._milli[piece]
 
 
 def constant(value: float) -> Steps:
