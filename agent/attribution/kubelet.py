@@ -264,11 +264,6 @@ class Kubelet:
             return None
         return self._allocation
 
-    def pods_by_gpu(self, now_ms: int) -> dict[str, list[PodContainer]] | None:
-        """Containers by GPU; None where that is not known just now."""
-        allocation = self.allocation(now_ms)
-        return None if allocation is None else {gpu: list(holders) for gpu, holders in allocation.holders.items()}
-
     def locate(self, sightings: Sequence[Sighting]) -> dict[Placement, PodName]:
         """Pods by placement, as far as they are known."""
         found = {}

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agent.attribution.kubelet import Allocation
-    from agent.attribution.pod_resources import PodContainer
     from agent.attribution.settings import AttributionSettings
     from agent.rows import EventRow, ProcessRow
 
@@ -210,10 +209,6 @@ class ProcessOwners(Collector):
     def take_incidents(self) -> list[EventRow]:
         """What has failed since the last call, each with `kind` and `detail`; once per cause until it works again."""
         return self._failures.take()
-
-    def pods_by_gpu(self) -> dict[str, list[PodContainer]] | None:
-        """Containers by the GPU or MIG instance that Kubernetes gave them; None where that is not known just now."""
-        return self._kubelet.pods_by_gpu(self._now_ms)
 
     def allocation(self, now_ms: int) -> Allocation | None:
         """What Kubernetes gave to whom, by the kubelet's newest answer; None where that is not known just now."""

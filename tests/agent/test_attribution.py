@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.attribution import AttributionSettings, ProcessOwners
-from agent.attribution.lookups import Failures
 from agent.attribution.pods import PodsError, fetch_pods
 from fallow import config
 from fallow.errors import UsageError
@@ -92,25 +91,30 @@ def test_a_process_that_slurm_adopts_later_is_found_in_its_job(proc: FakeProc) -
 SLUID_CGROUP = "0::/system.slice/slurmstepd.scope/s7Q2MMABCD4E00/step_0/user/task_0\n"
 
 
-def _scontrol(folder: Path, printed: str) -> str:
-    script = folder / "scontrol"
-    script.write_text(f"#!/bin/sh\necho '{printed}'\n", encoding="ascii")
-    script.chmod(0o755)
-    return str(script)
-
-
 def test_the_job_of_a_sluid_is_the_environments_else_scontrols(proc: FakeProc, tmp_path: Path) -> None:
-    scontrol = _scontrol(tmp_path, "JobId=77 JobName=x Nice=0 Account=ml QOS=normal")
+    script = tmp_path / "scontrol"
+    script.write_text(
+        '#!/bin/sh\n[ $4 = 42 ] && id=42 || id=77\necho "JobId=$id JobName=x Nice=0 Account=ml QOS=normal"\n',
+        encoding="ascii",
+    )
+    script.chmod(0o755)
     proc.add(7, cgroup=SLUID_CGROUP)
+    proc.add(9, cgroup="0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0\n")
     proc.add(
         8, cgroup=SLUID_CGROUP, environ=b"SLURM_JOB_ID=76\0SLURM_JOB_ACCOUNT=web\0SLURM_JOB_SLUID=s7Q2MMABCD4E00\0"
     )
-    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), scontrol=scontrol))
-    owners.describe([entry(7), entry(8)], NOW)
+    owners = ProcessOwners(AttributionSettings(proc=str(proc.folder), scontrol=str(script)))
+    rows = [entry(7), entry(8), entry(9)]
+    owners.describe(rows, NOW)
     owners.wait(20)
-    found = owners.describe([entry(7), entry(8)], NOW + 1000)
+    found = owners.describe(rows, NOW + 1000)
     told = [(row["slurm_job_id"], row["slurm_step_id"], row["slurm_account"], row["attribution"]) for row in found]
-    assert told == [("77", "0", "ml", "proc+cgroup+scontrol"), ("76", "0", "web", "proc+cgroup+environ")]
+    by_scontrol = "proc+cgroup+scontrol"
+    assert told == [
+        ("77", "0", "ml", by_scontrol),
+        ("76", "0", "web", "proc+cgroup+environ"),
+        ("42", "0", "ml", by_scontrol),
+    ]
     assert owners.take_incidents() == []
 
 
@@ -182,18 +186,6 @@ def test_every_source_is_named(proc: FakeProc, tmp_path: Path) -> None:
         assert (row["pod"], row["container"], row["pod_labels"]) == ("train-0", "worker", '{"team":"vision"}')
         assert row["attribution"] == "proc+cgroup+environ+kubelet"
         assert owners.take_incidents() == []
-        holders = owners.pods_by_gpu()
-        assert holders is not None
-        assert [(each.namespace, each.pod, each.container) for each in holders[GPU]] == [("ml", "train-0", "main")]
-
-
-def test_an_account_that_the_process_does_not_tell_comes_from_scontrol(proc: FakeProc, tmp_path: Path) -> None:
-    script = tmp_path / "scontrol"
-    script.write_text('#!/bin/sh\necho "JobId=$4 JobName=x Nice=0 Account=ml QOS=normal"\n', encoding="ascii")
-    script.chmod(0o755)
-    proc.add(7, cgroup="0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0\n")
-    row = described(ProcessOwners(AttributionSettings(proc=str(proc.folder), scontrol=str(script))), 7)
-    assert (row["slurm_job_id"], row["slurm_account"], row["attribution"]) == ("42", "ml", "proc+cgroup+scontrol")
 
 
 def test_a_title_that_a_program_has_written_over_its_arguments_is_read_without_its_padding(proc: FakeProc) -> None:
@@ -265,23 +257,6 @@ def test_an_address_of_the_kubelet_that_may_hold_a_secret_is_refused_and_not_sho
     with pytest.raises(PodsError) as failed:
         fetch_pods(url, "", "")
     assert "SEKRET" not in str(failed.value)
-
-
-@pytest.mark.parametrize("url", ["https://node", "https://10.0.0.7:10250", "https://[fd00::7]:10250/"])
-def test_plain_addresses_of_the_kubelet_are_taken(url: str) -> None:
-    assert AttributionSettings.from_config(config.load({"kubernetes.kubelet_url": url}, None, {})).kubelet_url == url
-
-
-def test_a_failure_is_news_once_and_again_after_it_worked() -> None:
-    failures = Failures()
-    failures.failed("a", "first")
-    failures.failed("a", "second")
-    failures.failed("b", "other")
-    assert [incident["detail"] for incident in failures.take()] == ["first", "other"]
-    assert failures.take() == []
-    failures.worked("a")
-    failures.failed("a", "third")
-    assert failures.take() == [{"kind": "attribution_failed", "detail": "third"}]
 
 
 def test_what_is_off_is_not_loaded() -> None:

@@ -10,7 +10,6 @@ from agent.attribution import AttributionSettings
 from agent.attribution.kubelet import Kubelet, PodName, Sighting
 from agent.attribution.lookups import Failures
 from agent.attribution.placement import Placement
-from agent.attribution.pod_resources import PodContainer
 from tests.agent.attribution_peers import (
     BEARER,
     PodsEndpoint,
@@ -51,21 +50,6 @@ def asked(kubelet: Kubelet, sightings: list[Sighting], now_ms: int) -> dict[Plac
 @pytest.fixture
 def socket_settings(tmp_path: Path) -> AttributionSettings:
     return AttributionSettings(pod_resources=str(tmp_path / "k.sock"))
-
-
-def test_a_gpu_that_one_pod_was_given_names_the_pod(socket_settings: AttributionSettings, tmp_path: Path) -> None:
-    kubelet = Kubelet(socket_settings, "/proc", Failures())
-    sightings = [seen(ID_1, UID_1, GPU_A), seen(ID_2, UID_2, GPU_B)]
-    with pod_resources_server(tmp_path / "k.sock", lambda _: pod_list(gpu_pod("a", GPU_A), gpu_pod("b", GPU_B))):
-        found = asked(kubelet, sightings, NOW)
-    assert found == {
-        sightings[0].placement: PodName("ml", "a", "main", source="pod_resources"),
-        sightings[1].placement: PodName("ml", "b", "main", source="pod_resources"),
-    }
-    assert kubelet.pods_by_gpu(NOW + 60_000) == {
-        GPU_A: [PodContainer("ml", "a", "main")], GPU_B: [PodContainer("ml", "b", "main")],
-    }  # fmt: skip
-    assert kubelet.pods_by_gpu(NOW + 180_000) is None
 
 
 def test_the_address_names_pods_that_share_a_gpu(endpoint: PodsEndpoint, tmp_path: Path) -> None:
@@ -117,7 +101,7 @@ def test_a_host_without_a_kubelet_asks_nobody(tmp_path: Path) -> None:
     assert not kubelet.on
     assert asked(kubelet, [seen(ID_1, UID_1, GPU_A)], NOW) == {}
     assert failures.take() == []
-    assert kubelet.pods_by_gpu(NOW) is None
+    assert kubelet.allocation(NOW) is None
 
 
 def test_the_kubelet_is_asked_every_thirty_seconds_and_for_what_is_new(
@@ -145,7 +129,7 @@ def test_a_container_that_the_list_never_names_does_not_keep_asking(endpoint: Po
         kubelet_url=endpoint.url, kubelet_token_file=str(endpoint.token_file), kubelet_ca_file=str(endpoint.ca_file)
     )
     kubelet = Kubelet(settings, "/proc", Failures())
-    for step in range(8):
+    for step in range(5):
         asked(kubelet, [seen(ID_1, UID_1, GPU_A)], NOW + step * 40_000)
     assert len(endpoint.asked) == 3
     asked(kubelet, [seen(ID_1, UID_1, GPU_A)], NOW + 700_000)
@@ -156,7 +140,7 @@ def test_a_failing_address_is_told_once(endpoint: PodsEndpoint) -> None:
     settings = AttributionSettings(kubelet_url=endpoint.url, kubelet_token_file=str(endpoint.token_file))
     failures = Failures()
     kubelet = Kubelet(settings, "/proc", failures)
-    for step in range(3):
+    for step in range(2):
         asked(kubelet, [seen(ID_1, UID_1, GPU_A)], NOW + step * 40_000)
     details = [incident["detail"] for incident in failures.take()]
     assert len(details) == 1

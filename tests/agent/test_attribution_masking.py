@@ -131,12 +131,6 @@ def test_parameters_of_addresses(secret: str, name: str) -> None:
     assert_gone(secret, f"next=https%3A%2F%2Fexample.org%3F{name}%3D{secret}")
 
 
-@given(_PLAIN)
-def test_users_that_are_tokens(secret: str) -> None:
-    assert_gone(secret, f"https://{secret}@github.com/a/b")
-    assert_gone(secret, f"root:{secret}@tcp(10.0.0.1:3306)/db")
-
-
 @given(_DENSE)
 def test_short_options_of_known_programs(secret: str) -> None:
     assume(secret[0] not in "-=")
@@ -163,12 +157,6 @@ def test_tokens_that_show_by_their_shape(tail: str, prefix: str) -> None:
     assert_gone(tail, f"{prefix}{tail}")
     assert_gone(tail, "-c", f"login({prefix}{tail})")
     assert_gone(tail, f"--name={prefix}{tail}")
-
-
-@given(st.text(string.ascii_uppercase + string.digits, min_size=16, max_size=16))
-def test_aws_key_ids(tail: str) -> None:
-    assert_gone(tail, f"AKIA{tail}")
-    assert_gone(tail, f"--user=ASIA{tail}")
 
 
 @pytest.mark.parametrize("secret", [

@@ -15,7 +15,7 @@ from agent.attribution.pods import PodsError, fetch_pods, parse_pods
 from tests.agent.attribution_peers import PodsEndpoint, api_pod, pods_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
 NOW = 1_795_000_000_000
@@ -26,55 +26,38 @@ def seen(uid: str | None, *gpus: str, container: str = "c", started_ms: int | No
     return Sighting(Placement("containerd", container, uid), started_ms, frozenset(gpus))
 
 
-def matched(
-    *sightings: Sighting, taken: Sequence[tuple[str, str]] = (), **holders: Sequence[PodContainer]
-) -> dict[str, str]:
-    found = match_by_gpu(sightings, Allocation(holders, NOW), taken)
-    return {uid: pod.pod for uid, pod in found.items()}
+SIDE = PodContainer("ml", "a", "side")
+MATCHES: dict[str, tuple[list[Sighting], dict[str, list[PodContainer]], dict[str, tuple[str, str | None]]]] = {
+    "the only holder, with its container": ([seen("u", "g0")], {"g0": [A]}, {"u": ("a", "main")}),
+    "holders that share a GPU": ([seen("u", "g0"), seen("v", "g0")], {"g0": [A, B]}, {}),
+    "a second GPU tells them apart": (
+        [seen("u", "g0", "g1"), seen("v", "g0")], {"g0": [A, B], "g1": [A]}, {"u": ("a", "main")},
+    ),
+    "a second process tells them apart": (
+        [seen("u", "g0"), seen("u", "g1")], {"g0": [A, B], "g1": [A]}, {"u": ("a", "main")},
+    ),
+    "on a GPU that it was not given": ([seen("u", "g0")], {"g1": [A]}, {}),
+    "on a GPU that another was given": ([seen("u", "g0", "g1")], {"g0": [A], "g1": [B]}, {}),
+    "two that claim one allocation": ([seen("u", "g0"), seen("v", "g0")], {"g0": [A]}, {}),
+    "an allocation from before the pod": ([seen("u", "g0", started_ms=NOW - 500)], {"g0": [A]}, {}),
+    "a start that is not known": ([seen("u", "g0", started_ms=None)], {"g0": [A]}, {}),
+    "a worker that the pod starts later": (
+        [seen("u", "g0"), seen("u", "g0", started_ms=NOW + 9_000)], {"g0": [A]}, {"u": ("a", "main")},
+    ),
+    "containers of one pod": ([seen("u", "g0")], {"g0": [A, SIDE]}, {"u": ("a", None)}),
+    "two containers of one pod": (
+        [seen("u", "g0"), seen("u", "g0", container="d")], {"g0": [A]}, {"u": ("a", None)},
+    ),
+    "a process outside of pods": ([seen(None, "g0")], {"g0": [A]}, {}),
+}  # fmt: skip
 
 
-def test_the_only_holder_is_named_with_its_container() -> None:
-    found = match_by_gpu([seen("u", "g0")], Allocation({"g0": [A]}, NOW), [])
-    assert found == {"u": PodName("ml", "a", "main", source="pod_resources")}
-
-
-def test_holders_that_share_a_gpu_are_not_told_apart() -> None:
-    assert matched(seen("u", "g0"), seen("v", "g0"), g0=[A, B]) == {}
-
-
-def test_a_second_gpu_tells_them_apart() -> None:
-    assert matched(seen("u", "g0", "g1"), seen("v", "g0"), g0=[A, B], g1=[A]) == {"u": "a"}
-    assert matched(seen("u", "g0"), seen("u", "g1"), g0=[A, B], g1=[A]) == {"u": "a"}
-
-
-def test_a_pod_on_a_gpu_that_it_was_not_given_is_nobodys() -> None:
-    assert matched(seen("u", "g0"), g1=[A]) == {}
-    assert matched(seen("u", "g0", "g1"), g0=[A], g1=[B]) == {}
-
-
-def test_two_pods_that_claim_the_same_allocation_are_both_left_open() -> None:
-    # one of them sees all GPUs without having been given any, and nothing here says which
-    assert matched(seen("u", "g0"), seen("v", "g0"), g0=[A]) == {}
-    assert matched(seen("u", "g0"), g0=[A], taken=[("ml", "a")]) == {}
-
-
-def test_an_allocation_from_before_the_pod_says_nothing_of_it() -> None:
-    assert matched(seen("u", "g0", started_ms=NOW - 500), g0=[A]) == {}
-    assert matched(seen("u", "g0", started_ms=None), g0=[A]) == {}
-    # a worker that the pod starts later belongs to it all the same
-    assert matched(seen("u", "g0"), seen("u", "g0", started_ms=NOW + 9_000), g0=[A]) == {"u": "a"}
-
-
-def test_containers_of_one_pod_are_not_told_apart() -> None:
-    side = PodContainer("ml", "a", "side")
-    found = match_by_gpu([seen("u", "g0")], Allocation({"g0": [A, side]}, NOW), [])
-    assert found == {"u": PodName("ml", "a", None, source="pod_resources")}
-    two = [seen("u", "g0", container="c"), seen("u", "g0", container="d")]
-    assert match_by_gpu(two, Allocation({"g0": [A]}, NOW), [])["u"].container is None
-
-
-def test_processes_outside_of_pods_are_left_alone() -> None:
-    assert matched(seen(None, "g0"), g0=[A]) == {}
+@pytest.mark.parametrize("case", MATCHES)
+def test_a_pod_is_named_where_the_allocation_leaves_no_choice(case: str) -> None:
+    sightings, holders, named = MATCHES[case]
+    found = match_by_gpu(sightings, Allocation(holders, NOW), [])
+    assert found == {uid: PodName("ml", pod, name, source="pod_resources") for uid, (pod, name) in named.items()}
+    assert match_by_gpu(sightings, Allocation(holders, NOW), [("ml", "a")]) == {}, "it is known to be another's"
 
 
 _GPUS = st.sampled_from(["g0", "g1", "g2"])

@@ -26,14 +26,6 @@ def test_a_failure_costs_its_own_rows_and_is_counted() -> None:
     assert all(each.wall_s > 0 for each in runs.costs.values())
 
 
-def test_a_reason_is_reported_once() -> None:
-    runs = CollectorRuns()
-    for _ in range(3):
-        runs.run("a", failing, [])
-    assert runs.take_details() == ["the collector a failed, and its columns are unknown: ValueError: first line"]
-    assert runs.take_details() == []
-
-
 def test_collectors_that_fail_for_the_same_reason_are_each_reported() -> None:
     def without_files() -> list[int]:
         raise OSError(errno.EMFILE, "Too many open files")

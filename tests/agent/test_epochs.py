@@ -118,12 +118,6 @@ def test_a_memory_that_is_damaged_begins_anew(damaged: str) -> None:
     assert Epochs(epochs.as_text(), "boot").mark([row(4, 2_000)]) == []
 
 
-def test_a_row_without_counters_belongs_to_no_epoch() -> None:
-    bare = row(0, None)
-    assert Epochs(None, "boot").mark([bare]) == []
-    assert "counters_since" not in bare
-
-
 @given(st.lists(st.tuples(st.integers(0, 10**13), st.sampled_from(["ok", "ok", "ok", "lost"])), max_size=30))
 def test_no_difference_inside_an_epoch_is_negative_or_huge(history: list[tuple[int, str]]) -> None:
     epochs = Epochs(None, "boot")

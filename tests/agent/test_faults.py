@@ -59,12 +59,15 @@ def assert_unharmed(host: SimulatedHost, gpu: str, count: int) -> None:
     assert all(row["gpu_util_pct"] == pytest.approx(60, abs=0.5) for row in rows)
 
 
-@pytest.mark.parametrize("kind", ["lost", "reset_required"])
+@pytest.mark.parametrize("kind", ["lost", "reset_required", "unplug"])
 def test_a_lost_gpu_is_its_own_state_and_nobody_elses(simulated: Simulated, kind: str) -> None:
     host = simulated(two_gpus(Fault(kind, gpu=0, start_s=3.5, end_s=6))).run(12)
+    assert_unharmed(host, "GPU-b", 12)
+    if kind == "unplug":  # a library finds it again when it is loaded anew
+        assert healths(host, "GPU-a") == ["ok", "lost"]
+        return
     assert healths(host, "GPU-a") == ["ok", kind, "ok"]
     assert [row["health"] for row in host.of("GPU-a")].count(kind) == 3
-    assert_unharmed(host, "GPU-b", 12)
     assert host.kinds() == ["agent_start", f"gpu_{kind}", "gpu_ok", "counters_restarted", "agent_stop"]
 
 
@@ -164,16 +167,9 @@ def test_without_a_ring_the_rates_are_read_and_the_coverage_says_how_little_that
     assert all(row["util_source"] == "samples" for row in host.of("GPU-b"))
 
 
-def test_without_any_utilization_it_is_null_and_never_zero(simulated: Simulated) -> None:
-    calls = ("nvmlDeviceGetSamples", "nvmlDeviceGetUtilizationRates")
-    host = simulated(two_gpus(*(Fault("not_supported", gpu=0, function=call) for call in calls))).run(3)
-    for row in host.of("GPU-a"):
-        assert (row["util_source"], row["gpu_util_pct"], row["gpu_util_coverage_ratio"]) == ("none", None, 0)
-        assert row["mem_used_bytes"] is not None
-
-
-def test_a_call_that_fails_again_and_again_degrades_its_gpu(simulated: Simulated) -> None:
-    host = simulated(two_gpus(Fault("unknown", gpu=0, function="nvmlDeviceGetTemperature"))).run(6)
+@pytest.mark.parametrize("kind", ["unknown", "timeout"])
+def test_a_call_that_fails_again_and_again_degrades_its_gpu(simulated: Simulated, kind: str) -> None:
+    host = simulated(two_gpus(Fault(kind, gpu=0, function="nvmlDeviceGetTemperature"))).run(6)
     assert [row["health"] for row in host.of("GPU-a")][-3:] == ["degraded"] * 3
     assert {row["temperature_c"] for row in host.of("GPU-a")} == {None}
     assert_unharmed(host, "GPU-b", 6)
@@ -216,17 +212,11 @@ def test_short_kernels_are_measured_as_short_as_they_are(simulated: Simulated) -
 
 def test_a_slow_driver_costs_coverage_and_never_makes_a_zero(simulated: Simulated) -> None:
     slow = Fault("slow", function="nvmlDeviceGetSamples", start_s=2, end_s=7, delay_s=0.45)
-    host = simulated(two_gpus(slow), agent__call_timeout="1s").run(12, interval="2s")
+    host = simulated(two_gpus(slow), agent__call_timeout="500ms").run(12, interval="2s")
     for row in host.rows("gpu"):
+        assert row["health"] in ("ok", "degraded"), "slow calls are no wedge"
         assert row["gpu_util_pct"] is None or row["gpu_util_pct"] == pytest.approx(60)
         assert not row["gpu_util_zero_ratio"]
-
-
-def test_slow_calls_are_no_wedge(simulated: Simulated) -> None:
-    slow = Fault("slow", function="nvmlDeviceGetTemperature", delay_s=0.4)
-    host = simulated(two_gpus(slow), agent__call_timeout="500ms").run(8, interval="4s")
-    assert_unharmed(host, "GPU-a", 2)
-    assert_unharmed(host, "GPU-b", 2)
 
 
 def test_a_refused_process_list_is_unknown_and_not_nobody(simulated: Simulated) -> None:
@@ -234,13 +224,6 @@ def test_a_refused_process_list_is_unknown_and_not_nobody(simulated: Simulated) 
     mps = (Process(os.getpid(), mem_bytes=GIB, kind="mps"),)
     scenario = Scenario((Gpu("GPU-a", util=constant(0), processes=mps),), START_MS - 20_000, (denied,))
     assert {row["process_count"] for row in simulated(scenario).run(3).rows("gpu")} == {None}
-
-
-def test_a_gpu_lost_from_the_start_is_found_when_it_comes_back(simulated: Simulated) -> None:
-    host = simulated(two_gpus(Fault("lost", gpu=0, end_s=6))).run(16)
-    assert healths(host, "GPU-a")[-1] == "ok"
-    assert_unharmed(host, "GPU-b", 16)
-    assert len(host.events("gpu_lost")) == 1
 
 
 def test_a_gpu_that_is_lost_while_the_worker_is_replaced_stays_in_the_account(simulated: Simulated) -> None:

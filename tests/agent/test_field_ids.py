@@ -87,11 +87,12 @@ def test_throttled_time_is_right_or_null_whatever_the_driver(
     simulated: Callable[..., SimulatedHost], driver: str, *, known: bool
 ) -> None:
     throttled = {"power_cap": constant(0.5), "sw_thermal": constant(0.25), "hw_thermal": constant(0), "power_brake": constant(1)}  # fmt: skip
-    gpu = Gpu("GPU-a", architecture=10, util=constant(60), throttled=throttled)
+    gpu = Gpu("GPU-a", architecture=10, util=constant(60), throttled=throttled, mem_temperature_c=constant(71))
     host = simulated(Scenario((gpu,), START_MS - 20_000, driver_version=driver)).run(3)
     for row in host.of("GPU-a"):
         read_ms = row["time"] + row["interval_ms"] + row["read_delay_ms"] - host.scenario.start_ms
         expected = [gpu.throttled_ns(reason, read_ms) // 10**6 for reason in throttled]
+        assert row["mem_temperature_c"] == 71
         shown = [row[f"throttled_{reason}_ms"] for reason in throttled]
         assert shown == pytest.approx(expected if known else [expected[0], None, None, None], abs=1)
     told = [event["detail"].partition(":")[0] for event in host.events("call_unsupported")]

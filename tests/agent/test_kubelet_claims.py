@@ -72,12 +72,6 @@ def test_a_pod_is_a_claim_from_when_it_is_seen_until_it_is_gone(node: Node) -> N
         ]  # fmt: skip
 
 
-def test_pods_that_share_a_gpu_are_claims_each(node: Node) -> None:
-    node.pods = [gpu_pod("a", f"{GPU_A}::0"), gpu_pod("b", f"{GPU_A}::1")]
-    with pod_resources_server(node.socket, lambda _: pod_list(*node.pods)):
-        assert node.rows(NOW) == [row("a", GPU_A, NOW, 1), row("b", GPU_A, NOW, 1)]
-
-
 def test_a_pod_stays_one_claim_over_a_restart_of_the_agent(node: Node) -> None:
     node.pods = [gpu_pod("a", GPU_A), gpu_pod("b", GPU_B)]
     with pod_resources_server(node.socket, lambda _: pod_list(*node.pods)):

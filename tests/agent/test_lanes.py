@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.agent.lanes import PAST_S, STEP_MS, of
+from tests.agent.lanes import PAST_S, of
 from tests.fakes.nvml import (
     GIB,
     Fault,
@@ -58,15 +58,6 @@ def test_a_gpm_metric_that_is_nan_is_null(lanes: MakeLanes) -> None:
     assert row["gpu_util_pct"] == 60
     assert "sm_active_pct" not in row
     assert "sm_occupancy_pct" not in row
-
-
-def test_where_gpm_fails_the_ring_is_the_source(lanes: MakeLanes) -> None:
-    faults = (Fault("not_supported", gpu=0, function="nvmlGpmSampleGet"),)
-    host = lanes(Gpu("GPU-a", util=constant(60), gpm={2: constant(40)}), faults=faults)
-    host.row()
-    row = of(host.row(), "GPU-a")
-    assert (row["util_source"], row["offset_ms"]) == ("samples", 0)
-    assert row["gpu_util_pct"] == pytest.approx(60, abs=0.5)
 
 
 def test_averages_over_a_longer_gap_are_not_this_intervals(lanes: MakeLanes) -> None:
@@ -183,15 +174,6 @@ def test_an_xid_is_an_event_with_its_number_and_its_own_time(lanes: MakeLanes) -
     (xid,) = [each for answer in answers for each in answer["incidents"] if each["kind"] == "xid"]
     assert (xid["gpu"], xid["code"]) == ("GPU-b", 79)
     assert host.scenario.seconds(xid["time"] / 1000) == pytest.approx(at_s)
-
-
-def test_counters_of_throttling_are_read_with_the_energy(lanes: MakeLanes) -> None:
-    gpu = Gpu("GPU-a", throttled={"power_cap": constant(0.5)}, mem_temperature_c=constant(71))
-    host = lanes(gpu)
-    before, after = (of(host.row(), "GPU-a") for _ in range(2))
-    assert after["throttled_power_cap_ms"] - before["throttled_power_cap_ms"] == STEP_MS / 2
-    assert after["throttled_hw_thermal_ms"] == 0
-    assert after["mem_temperature_c"] == 71
 
 
 def test_a_driver_without_field_values_still_gives_energy(lanes: MakeLanes) -> None:

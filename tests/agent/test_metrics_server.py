@@ -179,14 +179,6 @@ def test_an_address_closes_its_own_connections_and_not_those_of_others(serve: Se
         assert other.recv(4096).startswith(b"HTTP/1.1 200")
 
 
-def test_a_request_has_to_come_soon(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    bound(monkeypatch, head_s=0.1)
-    server = serve()
-    with idle(server) as connection:
-        assert connection.recv(1) == b""
-    wait_until(lambda: server.open_connections == 0)
-
-
 def pair(stack: contextlib.ExitStack) -> socket.socket:
     one, other = socket.socketpair()
     stack.enter_context(other)
@@ -243,27 +235,6 @@ def drip_until_let_go(connection: socket.socket) -> None:
                 return
         time.sleep(0.05)
     pytest.fail("a byte now and then keeps a connection open")
-
-
-@pytest.mark.long
-def test_a_client_that_reads_nothing_is_let_go(
-    serve: Serve, board: SnapshotBoard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bound(monkeypatch, answer_s=15.0)
-    board.publish(snapshot(pool="p" * 20_000_000))  # more than any buffer on the way holds
-    server = serve()
-    with socket.socket() as deaf:
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.settimeout(30)
-        deaf.connect(("127.0.0.1", server.port))
-        deaf.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-        assert deaf.recv(8, socket.MSG_PEEK) == b"HTTP/1.1"  # it is being served
-        wait_until(lambda: server.open_connections == 0)  # and let go
-        received = 0
-        with contextlib.suppress(ConnectionError):
-            while piece := deaf.recv(1 << 16):
-                received += len(piece)
-        assert received < 20_000_000
 
 
 def test_the_token(serve: Serve, tmp_path: Path) -> None:

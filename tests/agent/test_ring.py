@@ -101,12 +101,6 @@ def test_an_idle_answer_after_a_long_pause_says_nothing_of_the_time_before_the_r
     assert found.coverage_ratio == pytest.approx(1 / 3, abs=0.01)
 
 
-def test_nothing_known_is_none_and_never_zero() -> None:
-    found = Timeline().take(START_US, START_US + RING_US)
-    assert (found.mean_pct, found.max_pct, found.zero_ratio) == (None, None, None)
-    assert found.coverage_ratio == 0
-
-
 def test_an_impossible_percentage_is_a_moment_unknown_and_not_zero() -> None:
     timeline = Timeline()
     timeline.begin(START_US)
@@ -172,16 +166,6 @@ def test_a_stale_sample_of_another_clock_stays_in_its_own_time() -> None:
     timeline.add_samples(old, now_us, in_time=False)
     found = timeline.take(now_us - 10_000_000, now_us)
     assert (found.mean_pct, found.coverage_ratio) == (None, 0)
-
-
-def test_a_bare_rate_covers_a_sixth_of_a_second_and_no_more() -> None:
-    timeline = Timeline()
-    timeline.begin(START_US)
-    for second in range(1, 11):
-        timeline.add_rate(50, START_US + second * 1_000_000)
-    found = timeline.take(START_US, START_US + RING_US)
-    assert found.mean_pct == 50
-    assert found.coverage_ratio == pytest.approx(1 / 6, abs=0.001)
 
 
 @pytest.mark.parametrize("offset_us", [-START_US + 5_000_000_000, 3_600_000_000])

@@ -11,19 +11,10 @@ import pytest
 from agent.spool import publisher
 from agent.spool.spool import Spool
 from fallow.errors import SpoolError
-from tests.agent.spooled import MIDNIGHT_MS, ticks, waiting
+from tests.agent.spooled import MIDNIGHT_MS, ticks
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def test_rows_come_back_as_they_went_in(spool: Spool) -> None:
-    spool.append({"gpu": ticks(0, 2), "event": [{"time": 5, "kind": "agent_start", "detail": "é"}]}, {"running": "yes"})
-    rows = waiting(spool)
-    assert [row.table for row in rows] == ["gpu", "gpu", "event"]
-    assert rows[2].body["detail"] == "é"
-    assert spool.noted("running") == "yes"
-    assert spool.noted("other") is None
 
 
 def test_a_row_that_cannot_be_stored_takes_the_whole_commit_with_it(spool: Spool) -> None:
@@ -50,12 +41,6 @@ def test_one_agent_per_spool(spool: Spool, tmp_path: Path) -> None:
     with pytest.raises(SpoolError, match="another agent"):
         other.lock()
     other.close()
-
-
-def test_a_spool_that_is_no_folder_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SpoolError, match="cannot use"):
-        Spool(str(tmp_path / "file"))
 
 
 def test_a_broken_spool_file_is_one_sentence(tmp_path: Path) -> None:
