@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ import pytest
 
 from agent.command import status_text
 from agent.snapshot import PublishingStatus, Snapshot
-from agent.supervise.control import SOCKET_NAME, AgentStatus, Blocked, ControlServer, NoAgentError, ask, count_health
+from agent.supervise.control import SOCKET_NAME, AgentStatus, Blocked, ControlServer, NoAgentError, ask
+from fallow.cli import main
 from fallow.errors import FallowError, SpoolError, UsageError
 from tests.agent.snapshots import snapshot
 from tests.conftest import REPOSITORY, clean_environment
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Listen = Callable[..., ControlServer]
+    Tell = Callable[..., tuple[int, str, str]]
 
 NOW = AgentStatus(
     mode="running", pid=77, host="gn001", version="0.2.0", started_ms=1_795_000_000_000, interval_ms=10_000
@@ -54,21 +56,19 @@ def listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listen]:
 
 
 def test_question_and_answer(listen: Listen, tmp_path: Path) -> None:
-    listen()
-    assert ask(str(tmp_path), "status", 60) == {"verb": "status"}
+    server = listen()
+    mode = (tmp_path / SOCKET_NAME).stat().st_mode
+    assert (stat.S_ISSOCK(mode), stat.S_IMODE(mode)) == (True, 0o600), "nobody else may speak"
     assert ask(str(tmp_path), "release", 60, for_ms=7_200_000) == {"verb": "release", "for_ms": 7_200_000}
+    server.close()
+    assert not (tmp_path / SOCKET_NAME).exists()
+    server.close()  # twice does no harm
 
 
 def test_a_whole_snapshot_comes_through(listen: Listen, tmp_path: Path) -> None:
     seen = snapshot(pool="p" * 3_000_000)  # more than any socket buffer
     listen(lambda *_: seen.as_json())
     assert Snapshot.from_json(ask(str(tmp_path), "snapshot", 60)) == seen
-
-
-def test_only_the_owner_may_speak(listen: Listen, tmp_path: Path) -> None:
-    listen()
-    mode = (tmp_path / SOCKET_NAME).stat().st_mode
-    assert (stat.S_ISSOCK(mode), stat.S_IMODE(mode)) == (True, 0o600)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -85,24 +85,14 @@ def test_another_user_is_told_what_to_do(listen: Listen) -> None:
     assert "sudo" in done.stderr
 
 
-def test_where_no_agent_runs(tmp_path: Path) -> None:
+def test_where_no_agent_runs_and_one_that_replaces_a_killed_ones_socket(listen: Listen, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as killed:  # a socket file that nobody listens on any more
+        killed.bind(str(tmp_path / SOCKET_NAME))
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(NoAgentError, match="no agent runs on the spool"):
             ask(str(folder), "status", 60)
-    with socket.socket(socket.AF_UNIX) as killed:  # a socket file that nobody listens on any more
-        killed.bind(str(tmp_path / SOCKET_NAME))
-    with pytest.raises(NoAgentError):
-        ask(str(tmp_path), "status", 60)
-
-
-def test_the_socket_of_a_killed_agent_is_replaced(listen: Listen, tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as killed:
-        killed.bind(str(tmp_path / SOCKET_NAME))
-    server = listen()
+    listen()
     assert ask(str(tmp_path), "status", 60) == {"verb": "status"}
-    server.close()
-    assert not (tmp_path / SOCKET_NAME).exists()
-    server.close()  # twice does no harm
 
 
 def test_what_is_no_socket_is_left_alone(tmp_path: Path) -> None:
@@ -135,20 +125,13 @@ def test_errors_of_the_handler_are_sentences(listen: Listen, tmp_path: Path) -> 
         ask(str(tmp_path), "halt", 60)
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"\n",
-        b"\xff\xfe\x00\n",
-        b"[1]\n",
-        b'{"no": "verb"}\n',
-        b'{"verb": ["status"]}\n',
-        b"[" * 10_000 + b"\n",
-        b"status",  # and then nothing
-        b"",
-        b"x" * (8 << 20),
-    ],
-)
+GARBAGE = (
+    b"\n", b"\xff\xfe\x00\n", b"[1]\n", b'{"no": "verb"}\n', b'{"verb": ["status"]}\n', b"[" * 10_000 + b"\n",
+    b"status", b"", b"x" * (8 << 20),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sent", GARBAGE, ids=range(len(GARBAGE)))
 def test_garbage_does_no_harm(listen: Listen, tmp_path: Path, sent: bytes) -> None:
     listen()
     with socket.socket(socket.AF_UNIX) as client:
@@ -198,115 +181,82 @@ class Agent:
     """An agent that lets go of its driver when it has been asked about it a few times."""
 
     def __init__(self, blocked: tuple[Blocked, ...] = (), after: int = 2) -> None:
-        self.now = NOW
+        self.now = replace(NOW, blocked=blocked)
         self.heard: list[tuple[str, dict[str, Any]]] = []
-        self._blocked = blocked
         self._left = after
 
     def handle(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
         self.heard.append((verb, arguments))
-        mode, until_ms = self.now.mode, self.now.released_until_ms
         if verb == "release":
-            mode = "releasing"
-            until_ms = None if arguments["for_ms"] is None else 1_795_000_000_000 + arguments["for_ms"]
+            until_ms = None if arguments["for_ms"] is None else NOW.started_ms + arguments["for_ms"]
+            self.now = replace(self.now, mode="releasing", released_until_ms=until_ms)
         elif verb == "resume":
-            mode = "running"
-        elif mode == "releasing":
+            self.now = replace(self.now, mode="running")
+        elif self.now.mode == "releasing":
             self._left -= 1
-            mode = "released" if self._left <= 0 else mode
-        self.now = AgentStatus(**(vars(NOW) | {"mode": mode, "released_until_ms": until_ms, "blocked": self._blocked}))
+            self.now = replace(self.now, mode="released" if self._left <= 0 else "releasing")
         return self.now.as_json()
 
 
-def tr(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    code = (
-        "import argparse, sys\n"
-        "from agent import command\n"
-        "from fallow.errors import FallowError\n"
-        "p = argparse.ArgumentParser()\n"
-        "command.add_arguments(p)\n"
-        "try:\n"
-        "    sys.exit(command.run(p.parse_args(sys.argv[1:])))\n"
-        "except FallowError as error:\n"
-        "    sys.exit(f'fallow: {error}')\n"
-    )
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, *words, "--spool", str(tmp_path)], capture_output=True, text=True,
-        check=False, timeout=60, cwd=REPOSITORY, env=clean_environment(),
-    )  # fmt: skip
+@pytest.fixture
+def tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Tell:
+    """Runs a verb of `fallow agent` on this spool: exit code, output, errors."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(["agent", *words, "--spool", str(tmp_path)])
+        return code, *capsys.readouterr()
+
+    return run
 
 
-def test_release_waits_until_the_driver_is_free(listen: Listen, tmp_path: Path) -> None:
+def test_release_waits_until_the_driver_is_free_and_resume_uses_it_again(listen: Listen, tell: Tell) -> None:
     agent = Agent()
     listen(agent.handle)
-    done = tr(tmp_path, "release", "--for", "2h")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (
+    assert tell("resume") == (0, "The agent on gn001 had not released the driver; nothing has changed.\n", "")
+    agent.heard.clear()
+    free = (
         "The driver is free: the agent on gn001 no longer holds any /dev/nvidia*; `fallow agent resume` uses it again, "
         "and the agent does so on its own at 2026-11-18T13:06:40Z.\n"
     )
+    assert tell("release", "--for", "2h") == (0, free, "")
     assert agent.heard == [("release", {"for_ms": 7_200_000}), ("status", {}), ("status", {})]
+    assert tell("resume") == (0, "The agent on gn001 uses the driver again; its next row is due within 20s.\n", "")
 
 
-def test_release_names_who_blocks(listen: Listen, tmp_path: Path) -> None:
+def test_release_names_who_blocks(listen: Listen, tell: Tell) -> None:
     agent = Agent((Blocked(4242, "GPU-1", 3, "nvmlDeviceGetSamples"), Blocked(4243, None, None, "nvmlInit")))
     listen(agent.handle)
-    done = tr(tmp_path, "release")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(
+    code, output, errors = tell("release")
+    assert (code, output) == (1, "")
+    assert errors.startswith(
         "fallow: the driver is still held on gn001: worker 4242 is stuck in nvmlDeviceGetSamples on GPU 3 (GPU-1); "
         "worker 4243 is stuck in nvmlInit on a GPU that it has not named; "
     )
-    machine = tr(tmp_path, "release", "--json")
-    assert machine.returncode == 1
-    assert AgentStatus.from_json(json.loads(machine.stdout)).blocked == agent.now.blocked
+    code, output, _ = tell("release", "--json")
+    assert (code, AgentStatus.from_json(json.loads(output)).blocked) == (1, agent.now.blocked)
 
 
-def test_release_gives_up_when_told_to(listen: Listen, tmp_path: Path) -> None:
+def test_release_gives_up_when_told_to(listen: Listen, tell: Tell) -> None:
     listen(Agent(after=1_000_000).handle)
-    done = tr(tmp_path, "release", "--wait", "300ms")
-    assert done.returncode == 1
-    assert "has not released the driver within 300ms" in done.stderr
+    code, _, errors = tell("release", "--wait", "300ms")
+    assert code == 1
+    assert "has not released the driver within 300ms" in errors
 
 
-def test_resume(listen: Listen, tmp_path: Path) -> None:
-    agent = Agent(after=1)
-    listen(agent.handle)
-    assert tr(tmp_path, "release").returncode == 0
-    done = tr(tmp_path, "resume")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "The agent on gn001 uses the driver again; its next row is due within 20s.\n"
-    assert [verb for verb, _ in agent.heard][-2:] == ["status", "resume"]
-
-
-def test_resume_of_what_was_not_released(listen: Listen, tmp_path: Path) -> None:
-    listen(Agent().handle)
-    done = tr(tmp_path, "resume")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "The agent on gn001 had not released the driver; nothing has changed.\n"
-
-
-def test_without_an_agent_or_a_spool(tmp_path: Path) -> None:
-    done = tr(tmp_path, "status")
-    assert done.returncode == 1
-    assert (
-        done.stderr
-        == f"fallow: no agent runs on the spool {tmp_path}; check --spool, or start it: `fallow agent run`\n"
-    )
-
-
-def test_status_for_people_and_machines(listen: Listen, tmp_path: Path) -> None:
+def test_status_for_people_and_machines(listen: Listen, tell: Tell, tmp_path: Path) -> None:
+    none = f"fallow: no agent runs on the spool {tmp_path}; check --spool, or start it: `fallow agent run`\n"
+    assert tell("status") == (1, "", none)
     listen(lambda *_: NOW.as_json())
-    assert tr(tmp_path, "status").stdout.startswith("fallow 0.2.0 on gn001, process 77, running\n")
-    assert AgentStatus.from_json(json.loads(tr(tmp_path, "status", "--json").stdout)) == NOW
+    assert tell("status")[1].startswith("fallow 0.2.0 on gn001, process 77, running\n")
+    assert AgentStatus.from_json(json.loads(tell("status", "--json")[1])) == NOW
 
 
 def test_the_whole_status() -> None:
     now_ms = NOW.started_ms + 3_600_000
-    whole = AgentStatus(
-        **(vars(NOW) | {"mode": "released", "time_ms": now_ms - 4_321, "gpus": {"ok": 7, "lost": 1},
-        "released_until_ms": now_ms + 60_000, "blocked": (Blocked(5, "GPU-1", 2, "nvmlX"),),
-        "publishing": PublishingStatus(now_ms - 90_000, now_ms - 30_000, "no route to host", 1234, 3 << 20)})
+    publishing = PublishingStatus(now_ms - 90_000, now_ms - 30_000, "no route to host", 1234, 3 << 20)
+    whole = replace(
+        NOW, mode="released", time_ms=now_ms - 4_321, gpus={"ok": 7, "lost": 1}, released_until_ms=now_ms + 60_000,
+        blocked=(Blocked(5, "GPU-1", 2, "nvmlX"),), publishing=publishing,
     )  # fmt: skip
     assert status_text(whole, now_ms) == (
         "fallow 0.2.0 on gn001, process 77, released until 2026-11-18T12:07:40Z: it holds no /dev/nvidia*\n"
@@ -316,8 +266,3 @@ def test_the_whole_status() -> None:
         "  blocked     worker 5 is stuck in nvmlX on GPU 2 (GPU-1)"
     )
     assert AgentStatus.from_json(json.loads(json.dumps(whole.as_json()))) == whole
-
-
-def test_health_is_counted() -> None:
-    assert count_health(None) == {}
-    assert count_health(snapshot(time.time_ns() // 1_000_000)) == {"ok": 3, "lost": 1}

@@ -21,7 +21,7 @@ from tests.agent.test_metrics_server import ask
 from tests.conftest import run_python
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from agent.snapshot import Snapshot
     from fallow.http_server import HttpServer
@@ -29,30 +29,29 @@ if TYPE_CHECKING:
 NOW_MS = 1_795_000_000_000
 
 
-class Machine:
-    """A clock that tests set, on which boards and statuses age."""
-
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the machine's clocks, on which boards and statuses age."""
     now_s = NOW_MS / 1000
 
-    def board(self, interval_ms: int = 10_000) -> SnapshotBoard:
-        return SnapshotBoard(interval_ms)
+    def put(seconds: float) -> None:
+        nonlocal now_s
+        now_s = NOW_MS / 1000 + seconds
+
+    monkeypatch.setattr("agent.snapshot.time.clock_gettime", lambda _: now_s)
+    monkeypatch.setattr("agent.snapshot.time.time", lambda: now_s)
+    return put
 
 
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    machine = Machine()
-    monkeypatch.setattr("agent.snapshot.time.clock_gettime", lambda _: machine.now_s)
-    monkeypatch.setattr("agent.snapshot.time.time", lambda: machine.now_s)
-    return machine
-
-
-def verdict(machine: Machine, seen: Snapshot | None, age_s: float, interval_ms: int = 10_000) -> tuple[int, str]:
+def verdict(
+    clock: Callable[[float], None], seen: Snapshot | None, age_s: float, interval_ms: int = 10_000
+) -> tuple[int, str]:
     """What is answered so long after the interval's end, or after the start where there is none."""
-    machine.now_s = NOW_MS / 1000
-    board = machine.board(interval_ms)
+    clock(0)
+    board = SnapshotBoard(interval_ms)
     if seen is not None:
         board.publish(seen)
-    machine.now_s += age_s
+    clock(age_s)
     status, answer = judge(board)
     return status, answer["status"]
 
@@ -76,22 +75,26 @@ def of_gpus(*health: str) -> Snapshot:
     ],
     ids=["starting", "ok", "released", "driver", "gpus", "asleep", "unknown", "store"],
 )
-def test_only_a_loop_that_stands_still_fails(machine: Machine, seen: Snapshot | None, status: str) -> None:
-    assert verdict(machine, seen, 1) == (200, status)
-    assert verdict(machine, seen, 119) == (200, status)
-    assert verdict(machine, seen, 121) == (503, "stale")
+def test_only_a_loop_that_stands_still_fails(
+    clock: Callable[[float], None], seen: Snapshot | None, status: str
+) -> None:
+    assert verdict(clock, seen, 1) == (200, status)
+    assert verdict(clock, seen, 119) == (200, status)
+    assert verdict(clock, seen, 121) == (503, "stale")
 
 
 @pytest.mark.parametrize("interval_ms", [1_000, 10_000, 60_000, 300_000])
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "none closed"])
-def test_it_fails_exactly_where_the_command_does(machine: Machine, interval_ms: int, *, closed: bool) -> None:
+def test_it_fails_exactly_where_the_command_does(
+    clock: Callable[[float], None], interval_ms: int, *, closed: bool
+) -> None:
     seen = replace(snapshot(NOW_MS), interval_ms=interval_ms) if closed else None
     status = AgentStatus("running", 1, "gn001", "0.2.0", NOW_MS if seen is None else NOW_MS - 10**6, interval_ms)
     if seen is not None:
         status = replace(status, time_ms=seen.time_ms)
     verdicts = []
     for age_s in (1, 31, 119, 120, 121, 179, 181, 899, 901):
-        fails = verdict(machine, seen, age_s, interval_ms)[0] == 503
+        fails = verdict(clock, seen, age_s, interval_ms)[0] == 503
         assert fails == is_stale(status, NOW_MS + age_s * 1000)
         verdicts.append(fails)
     assert len({*verdicts}) == 2, "each length of an interval has its own limit among these ages"
@@ -119,14 +122,11 @@ def test_its_own_address_shows_nothing_else(health: HttpServer) -> None:
     assert not [name for name in [*names, BUSY, seen.host, seen.pool] if name in said]
 
 
-def test_the_setting_is_named_where_it_is_wrong() -> None:
-    with pytest.raises(ConfigError, match=r"metrics\.health_listen is 'here'"):
-        MetricsSettings.for_health(config.load({"metrics.health_listen": "here"}, environment={}))
-
-
-def test_token_and_certificate_are_those_of_metrics_alone() -> None:
+def test_settings_are_those_of_the_address_alone() -> None:
     loaded = config.load({"metrics.health_listen": ":9478", "metrics.token_file": "/nowhere"}, environment={})
     assert MetricsSettings.for_health(loaded) == MetricsSettings("127.0.0.1", 9478, health_only=True)
+    with pytest.raises(ConfigError, match=r"metrics\.health_listen is 'here'"):
+        MetricsSettings.for_health(config.load({"metrics.health_listen": "here"}, environment={}))
 
 
 def test_health_checks_load_nothing_of_a_scrape() -> None:

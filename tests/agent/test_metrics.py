@@ -17,8 +17,7 @@ from agent.metrics import catalogue
 from agent.metrics.collector import collect
 from agent.snapshot import GpuErrors, IdleClock, PublishingStatus, Snapshot, SnapshotBoard
 from fallow import schema
-from fallow.exposition import OPEN_METRICS, TEXT, ExposedSamples, label_text, negotiate
-from tests.agent.metric_families import FAMILIES
+from fallow.exposition import OPEN_METRICS, TEXT, ExposedSamples, label_text
 from tests.agent.snapshots import (
     BUSY,
     FREE,
@@ -32,6 +31,7 @@ from tests.agent.snapshots import (
     process_row,
     snapshot,
 )
+from tests.deploy.queries import OF_AGENTS
 
 NOW_MS = 1_795_000_000_000
 
@@ -146,6 +146,7 @@ def test_a_gpu_that_is_not_watched_shows_its_state_and_nothing_else(health: str)
 def test_old_values_never_look_live() -> None:
     seen = snapshot(NOW_MS)
     assert value(scrape(seen, 30.0), "fallow_up") == 1
+    assert parsed(scrape(None)) == {("fallow_up", frozenset()): 0.0}, "before the first interval"
     page = scrape(seen, 30.1)
     assert value(page, "fallow_up") == 0
     assert value(page, "fallow_sample_timestamp_seconds", UUID=BUSY) == NOW_MS / 1000
@@ -162,10 +163,6 @@ def test_thinned_sampling_is_not_stale() -> None:
     seen = replace(snapshot(NOW_MS), gpus=(thinned,))
     assert value(scrape(seen, 100), "fallow_up") == 1
     assert value(scrape(seen, 241), "fallow_up") == 0
-
-
-def test_before_the_first_interval_there_is_only_that() -> None:
-    assert parsed(scrape(None)) == {("fallow_up", frozenset()): 0.0}
 
 
 def test_a_model_on_two_gpus_is_counted_once() -> None:
@@ -194,19 +191,6 @@ def test_both_formats_say_the_same() -> None:
     assert "# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter" in scrape(seen)
 
 
-@pytest.mark.parametrize(
-    ("accept", "content_type"),
-    [
-        ("", TEXT),
-        ("*/*", TEXT),
-        ("text/plain;version=0.0.4;q=0.5", TEXT),
-        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", OPEN_METRICS),
-    ],
-)
-def test_the_scraper_chooses_the_format(accept: str, content_type: str) -> None:
-    assert negotiate(accept) == content_type
-
-
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_any_text_can_be_a_label(first: str, second: str) -> None:
     samples = ExposedSamples()
@@ -221,14 +205,9 @@ def test_any_text_can_be_a_label(first: str, second: str) -> None:
 def test_every_family_reads_a_column_that_there_is() -> None:
     columns = {f"{table.name}.{column.name}" for table in schema.TABLES for column in table.columns}
     columns |= {f"errors.{name}" for name in GpuErrors.__annotations__}
-    read = [family for family in FAMILIES if "." in family.source and " " not in family.source]
+    read = [family for family in OF_AGENTS if "." in family.source and " " not in family.source]
     assert len(read) > 60
     assert [family.source for family in read if family.source not in columns] == []
-
-
-def test_every_state_of_the_schema_is_a_state_here() -> None:
-    [health] = [column for column in schema.GPU.columns if column.name == "health"]
-    assert [state for state in catalogue.HEALTH_STATES if state not in health.meaning] == []
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (package prometheus)")

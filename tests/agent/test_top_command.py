@@ -35,18 +35,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def environment(library: Path, tmp_path: Path) -> Callable[[Scenario], dict[str, str]]:
-    """The environment of a host with these GPUs."""
-
-    def make(scenario: Scenario) -> dict[str, str]:
-        return clean_environment(scenario.environment(library, scenario.write(tmp_path / "scenario"))) | {
-            "TERM": "xterm"
-        }
-
-    return make
-
-
-@pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Path]:
     """The spool of an agent that runs and has seen four GPUs."""
 
@@ -66,41 +54,34 @@ def two_gpus(pid: int, **options: object) -> Scenario:
     return Scenario(gpus=(busy, held), start_ms=ms_ago(120), **options)  # type: ignore[arg-type]
 
 
+def environment(host: FakeHost, **more: str) -> dict[str, str]:
+    return host.environment | {"TERM": "xterm", "LANG": "C.UTF-8"} | more
+
+
 def top(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, *arguments]
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False, timeout=60,
-        cwd=REPOSITORY, env=environment,
-    )  # fmt: skip
+        command, capture_output=True, text=True, check=False, timeout=60, cwd=REPOSITORY, env=environment
+    )
 
 
 def test_without_an_agent_it_looks_for_itself(
-    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes]
+    fake_host: MakeHost, sleeper: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    done = top(environment(two_gpus(sleeper.pid)) | {"FALLOW_AGENT_SEES_ALL_PROCESSES": "yes"}, "--once")
+    host = environment(fake_host(two_gpus(sleeper.pid)), FALLOW_AGENT_SEES_ALL_PROCESSES="yes")
+    done = top(host, "--once", "--spool", str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert "\x1b" not in done.stdout
-    assert lines[1] == "driver: means of 1s"
-    assert lines[2] == f"1 of 2 GPUs idle while held, 10.0 GiB held idle: {login_name()} 1 (10.0 GiB)"
+    assert lines[1:3] == ["driver: means of 1s", f"no agent runs on the spool {tmp_path}"]
+    assert lines[3] == f"1 of 2 GPUs idle while held, 10.0 GiB held idle: {login_name()} 1 (10.0 GiB)"
     assert re.search(r"0  active +60 % .* 40 % ", line_of(lines, "0"))
     assert re.search(rf"1  idle +0 % .* 10\.0/80 .*  {login_name()} +>1s$", line_of(lines, "1").rstrip())
     assert re.search(rf"{sleeper.pid}  {login_name()} +sleep +9\.0 ", done.stdout)
 
 
-def test_a_gpu_that_cannot_be_opened_is_shown_by_its_position(
-    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes]
-) -> None:
-    done = top(environment(two_gpus(sleeper.pid, faults=(Fault("lost", gpu=1, start_s=0),))), "--once")
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    assert lines[3].startswith("1 missing")
-    assert re.search(r"1  -? *missing ", line_of(lines, "1"))
-
-
-def test_json_is_one_object_a_line(
-    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes]
-) -> None:
-    done = top(environment(two_gpus(sleeper.pid)), "--once", "--json", "-n", "0.5")
+def test_json_is_one_object_a_line(fake_host: MakeHost, sleeper: subprocess.Popen[bytes]) -> None:
+    done = top(environment(fake_host(two_gpus(sleeper.pid))), "--once", "--json", "-n", "0.5")
     assert (done.returncode, done.stderr) == (0, "")
     [line] = done.stdout.splitlines()
     seen = Snapshot.from_json(json.loads(line))
@@ -109,37 +90,22 @@ def test_json_is_one_object_a_line(
 
 
 def test_a_running_agent_is_asked_and_the_driver_left_alone(agent: Path) -> None:
-    environment = clean_environment() | {"LD_LIBRARY_PATH": "/nonexistent"}
-    done = top(environment, "--once", "--spool", str(agent))
+    nowhere = clean_environment({"LD_LIBRARY_PATH": "/nonexistent"})
+    done = top(nowhere, "--once", "--spool", str(agent))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[1].startswith("agent 0.2.0: means of 10s")
-
-
-def test_an_agent_that_does_not_run_is_remarked_on(
-    environment: Callable[[Scenario], dict[str, str]], sleeper: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    done = top(environment(two_gpus(sleeper.pid)), "--once", "--spool", str(tmp_path))
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[1:3] == ["driver: means of 1s", f"no agent runs on the spool {tmp_path}"]
-
-
-def test_without_a_driver_there_is_one_sentence(tmp_path: Path) -> None:
-    done = top(clean_environment() | {"LD_LIBRARY_PATH": str(tmp_path)}, "--once")
+    done = top(nowhere, "--once")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("fallow: no NVIDIA driver here")
 
 
 @pytest.fixture
 def terminal(agent: Path) -> Iterator[Callable[..., Terminal]]:
+    plain = clean_environment({"TERM": "xterm", "LANG": "C.UTF-8"})
     with contextlib.ExitStack() as opened:
 
-        def start(
-            columns: int = 100, rows: int = 30, environment: dict[str, str] | None = None, *arguments: str
-        ) -> Terminal:
-            made = Terminal(
-                clean_environment() | {"TERM": "xterm", "LANG": "C.UTF-8"} if environment is None else environment,
-                columns, rows, *(arguments or ("--spool", str(agent))),
-            )  # fmt: skip
+        def start(*arguments: str, columns: int = 100, environment: dict[str, str] = plain) -> Terminal:
+            made = Terminal(environment, columns, 30, *(arguments or ("--spool", str(agent))))
             opened.callback(made.close)
             return made
 
@@ -161,29 +127,23 @@ def test_keys_on_a_real_terminal(terminal: Callable[..., Terminal]) -> None:
     assert view.written.rstrip().endswith(LEAVE) or LEAVE in view.written[-40:]
 
 
-@pytest.mark.parametrize("key", [b"\x03", b"Q", b"\x04"])
-def test_every_usual_way_out(terminal: Callable[..., Terminal], key: bytes) -> None:
+@pytest.mark.parametrize("way_out", [b"\x03", b"Q", b"\x04", signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_every_usual_way_out_leaves_the_terminal_as_it_was(
+    terminal: Callable[..., Terminal], way_out: bytes | signal.Signals
+) -> None:
     view = terminal()
     view.await_text("idle while held")
-    view.press(key)
-    assert view.ended() == (0, True)
-    assert LEAVE in view.written
-    assert "Traceback" not in view.written
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_leaves_the_terminal_as_it_was(terminal: Callable[..., Terminal], number: signal.Signals) -> None:
-    view = terminal()
-    view.await_text("idle while held")
-    view.process.send_signal(number)
-    code, as_before = view.ended()
-    assert (code, as_before) == (128 + number, True)
+    if isinstance(way_out, bytes):
+        view.press(way_out)
+    else:
+        view.process.send_signal(way_out)
+    assert view.ended() == (0 if isinstance(way_out, bytes) else 128 + way_out, True)
     assert LEAVE in view.written
     assert "Traceback" not in view.written
 
 
 def test_a_new_size_is_drawn_at_once(terminal: Callable[..., Terminal]) -> None:
-    view = terminal(60, 30)
+    view = terminal(columns=60)
     view.await_text("MEMORY GiB[^A-Z]*USER")
     view.resize(140, 30)
     view.process.send_signal(signal.SIGWINCH)
@@ -208,24 +168,18 @@ def test_suspended_and_taken_up_again(terminal: Callable[..., Terminal]) -> None
 
 def test_no_color_is_respected(terminal: Callable[..., Terminal]) -> None:
     coloured = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")
-    view = terminal(100, 30, clean_environment() | {"TERM": "xterm", "NO_COLOR": "1"})
-    assert not coloured.search(view.await_text("idle while held.*sort: memory"))
-    view.press(b"q")
-    view.ended()
-    view = terminal()
-    assert coloured.search(view.await_text("idle while held.*sort: memory"))
+    for more, has_colours in ({"NO_COLOR": "1"}, False), ({}, True):
+        view = terminal(environment=clean_environment({"TERM": "xterm", **more}))
+        assert bool(coloured.search(view.await_text("idle while held.*sort: memory"))) is has_colours
 
 
 @pytest.mark.long
 def test_a_gpu_that_blocks_does_not_freeze_the_view(
-    terminal: Callable[..., Terminal],
-    environment: Callable[[Scenario], dict[str, str]],
-    sleeper: subprocess.Popen[bytes],
+    terminal: Callable[..., Terminal], fake_host: MakeHost, sleeper: subprocess.Popen[bytes]
 ) -> None:
     hang = Fault("hang", gpu=1, start_s=125)  # some seconds after the view has begun
     settings = {"FALLOW_AGENT_CALL_TIMEOUT": "1s", "FALLOW_AGENT_SEES_ALL_PROCESSES": "yes"}
-    host = environment(two_gpus(sleeper.pid, faults=(hang,))) | settings | {"LANG": "C.UTF-8"}
-    view = terminal(100, 30, host, "-n", "0.5s")
+    view = terminal("-n", "0.5s", environment=environment(fake_host(two_gpus(sleeper.pid, faults=(hang,))), **settings))
     view.await_text("1 of 2 GPUs idle while held")
     view.await_text("active.*wedged")
     view.await_text("0 of 1 watched GPUs idle while held.*1 wedged")
@@ -253,9 +207,9 @@ def test_a_gpu_that_blocks_is_wedged_and_the_others_are_shown(fake_host: MakeHos
 def test_a_gpu_without_a_name_goes_by_its_position(fake_host: MakeHost) -> None:
     host = fake_host(three_gpus(Fault("lost", gpu=1, start_s=0)))
     assert healths(host) == {"GPU-a": "ok", "fakehost/gpu-1": "missing", "GPU-c": "ok"}
-    assert [line.split()[:3] for line in host.once().stdout.splitlines() if "missing" in line] == [
-        ["1", "-", "missing"]
-    ]
+    lines = top(environment(host), "--once").stdout.splitlines()
+    assert lines[3].startswith("1 missing")
+    assert re.search(r"1  -? *missing ", line_of(lines, "1"))
 
 
 def test_a_driver_that_is_not_loaded_is_said_and_not_waited_for(fake_host: MakeHost, tmp_path: Path) -> None:

@@ -9,9 +9,18 @@ from typing import Any
 
 import yaml
 
+from agent.metrics import catalogue
 from dashboard.metrics import FAMILIES as OF_PAGES
-from tests.agent.metric_families import FAMILIES as OF_AGENTS
+from fallow.exposition import Family
 from tests.conftest import REPOSITORY
+
+OF_AGENTS: list[Family] = [
+    each
+    for named in vars(catalogue).values()
+    for each in (named if isinstance(named, tuple) else (named,))
+    if isinstance(each, Family)
+]
+"""Every metric family of the agent, in the order in which a scrape shows them."""
 
 BOARDS = sorted((REPOSITORY / "deploy" / "grafana").glob("*.json"))
 RULES = REPOSITORY / "deploy" / "prometheus" / "fallow.rules.yaml"
