@@ -14,10 +14,10 @@ import pytest
 
 from agent.spool.spool import Spool
 from fallow.lake import Lake
-from tests.agent.lake_rows import rows_of
 from tests.agent.lanes import PAST_S, STEP_MS, Lanes
 from tests.agent.player import Player
 from tests.agent.simulation import START_MS, SimulatedHost
+from tests.agent.spooled import rows_of
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.clock import FakeClock
 from tests.fakes.nvml import Scenario, library_folder

@@ -17,7 +17,7 @@ from agent.spool.publishing import Publishing
 from agent.spool.spool import Spool
 from agent.supervise.supervisor import Supervisor
 from fallow import config
-from tests.agent.lake_rows import rows_of
+from tests.agent.spooled import rows_of
 from tests.fakes.clock import FakeClock
 from tests.publishing.rows import adopted
 

@@ -9,7 +9,6 @@ import sqlite3
 import threading
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
 from agent.supervise.workers import WorkerClient, WorkerHungError
@@ -116,43 +115,6 @@ def test_kill_9_loses_nothing_before_the_current_interval_and_doubles_nothing(
     rows = rows_after(host)
     assert len({(row["gpu"], row["time"]) for row in rows}) == len(rows) > kept
     assert "agent_killed" in kinds(host)
-
-
-@pytest.mark.long
-def test_a_lake_that_cannot_be_written_keeps_the_rows_and_a_later_start_publishes_them(
-    fake_host: MakeHost, tmp_path: Path
-) -> None:
-    host = fake_host(two_gpus())
-    blocked = tmp_path / "lake"
-    blocked.write_text("a file where the lake should be")
-    finished = host.run("--interval", "1s", "--for", "2s")
-    assert finished.returncode == 0
-    assert "rows stay in the spool" in finished.stderr
-    kept = spooled(host, "gpu")
-    assert kept > 0
-    blocked.unlink()
-    assert host.run("--interval", "1s", "--for", "1s").returncode == 0
-    rows = rows_after(host)
-    assert len({(row["gpu"], row["time"]) for row in rows}) == len(rows) > kept
-
-
-def worker_of(agent: subprocess.Popen[bytes]) -> int:
-    """The process id of the agent's NVML worker."""
-    (worker,) = [child.pid for child in psutil.Process(agent.pid).children() if "agent.nvml.worker" in child.cmdline()]
-    return worker
-
-
-@pytest.mark.long
-def test_a_worker_that_dies_is_replaced(running: tuple[FakeHost, subprocess.Popen[bytes]]) -> None:
-    host, agent = running
-    os.kill(worker_of(agent), signal.SIGSEGV)
-    before = known(host, "gpu")
-    wait_until(lambda: known(host, "gpu") >= before + 6)
-    agent.terminate()
-    assert agent.wait(120) == 0
-    rows = rows_after(host)
-    assert "worker_restart" in kinds(host)
-    assert rows[-1]["gpu_util_pct"] == pytest.approx(60, abs=0.5)
 
 
 @pytest.mark.long

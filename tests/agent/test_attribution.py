@@ -24,7 +24,6 @@ from tests.agent.attribution_peers import (
     pod_resources_server,
     pods_server,
 )
-from tests.conftest import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -257,21 +256,3 @@ def test_an_address_of_the_kubelet_that_may_hold_a_secret_is_refused_and_not_sho
     with pytest.raises(PodsError) as failed:
         fetch_pods(url, "", "")
     assert "SEKRET" not in str(failed.value)
-
-
-def test_what_is_off_is_not_loaded() -> None:
-    heavy = [
-        "h2",
-        "ssl",
-        "http.client",
-        "agent.attribution.masking",
-        "agent.attribution.pod_resources",
-        "pyarrow",
-    ]
-    script = (
-        "import os, sys; from agent.attribution import AttributionSettings, ProcessOwners; "
-        "ProcessOwners(AttributionSettings(pod_resources='/nonexistent')).describe([{'pid': os.getpid(), 'gpu': 'g'}], 1_795_000_000_000); "
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
-    done = run_python("-c", script)
-    assert (done.stdout, done.stderr) == ("[]\n", "")

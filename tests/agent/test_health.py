@@ -18,7 +18,6 @@ from fallow import config
 from fallow.errors import ConfigError
 from tests.agent.snapshots import BUSY, HELD, gpu_row, snapshot
 from tests.agent.test_metrics_server import ask
-from tests.conftest import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,23 +126,3 @@ def test_settings_are_those_of_the_address_alone() -> None:
     assert MetricsSettings.for_health(loaded) == MetricsSettings("127.0.0.1", 9478, health_only=True)
     with pytest.raises(ConfigError, match=r"metrics\.health_listen is 'here'"):
         MetricsSettings.for_health(config.load({"metrics.health_listen": "here"}, environment={}))
-
-
-def test_health_checks_load_nothing_of_a_scrape() -> None:
-    code = """
-import sys
-from agent.metrics import MetricsSettings, metrics_server
-from agent.snapshot import SnapshotBoard
-import http.client
-server = metrics_server(MetricsSettings("127.0.0.1", 0, health_only=True), SnapshotBoard(10_000))
-server.start()
-connection = http.client.HTTPConnection("127.0.0.1", server.port)
-connection.request("GET", "/healthz")
-print(connection.getresponse().status, [name for name in sys.modules if name.startswith("agent.metrics.")])
-connection.close()
-server.close()
-"""
-    loaded = run_python("-c", code).stdout
-    assert loaded.startswith("200 ")
-    assert "collector" not in loaded
-    assert "catalogue" not in loaded

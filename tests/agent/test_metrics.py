@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,8 @@ from agent.metrics.collector import collect
 from agent.snapshot import GpuErrors, IdleClock, PublishingStatus, Snapshot, SnapshotBoard
 from fallow import schema
 from fallow.exposition import OPEN_METRICS, TEXT, ExposedSamples, label_text
+from tests.agent.player import UUID
+from tests.agent.simulation import START_MS
 from tests.agent.snapshots import (
     BUSY,
     FREE,
@@ -31,7 +34,13 @@ from tests.agent.snapshots import (
     process_row,
     snapshot,
 )
-from tests.deploy.queries import OF_AGENTS
+from tests.deploy.queries import OF_AGENTS, dcgm_dashboard
+from tests.fakes.nvml import Gpu, Scenario, constant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.agent.simulation import SimulatedHost
 
 NOW_MS = 1_795_000_000_000
 
@@ -277,3 +286,55 @@ def test_idle_clocks_of_gpus_that_are_gone_are_forgotten() -> None:
 def test_devices_that_were_never_seen_keep_their_uuid() -> None:
     seen = replace(snapshot(NOW_MS), devices={HELD: device_row(HELD, 1)})
     assert labels_of(scrape(seen), "DCGM_FI_DEV_GPU_UTIL", UUID=BUSY) == {"UUID": BUSY, "Hostname": "gn001"}
+
+
+WORKING = Gpu(
+    UUID,
+    util=constant(80),
+    mem_used=constant(40 * GIB),
+    encoder_util=constant(7),
+    decoder_util=constant(31),
+    gpm={5: constant(40)},
+)
+
+
+@pytest.fixture
+def page(simulated: Callable[..., SimulatedHost]) -> str:
+    """The page of an agent on the fake driver after some seconds."""
+    seen: list[Snapshot | None] = []
+    host = simulated(Scenario((WORKING,), START_MS))
+    host.at(7.5, lambda supervisor: seen.append(supervisor._board.latest()))  # noqa: SLF001
+    host.run(9)
+    (newest,) = seen
+    assert newest is not None
+    return collect((newest, 1.0)).render(TEXT).decode()
+
+
+def dcgm_samples(page: str, name: str) -> list[Any]:
+    return [
+        sample
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name.removesuffix("_total") == name
+    ]
+
+
+def test_every_panel_and_variable_of_the_dashboard_finds_a_series(page: str) -> None:
+    for title, query in dcgm_dashboard()["panels"].items():
+        [(name, matchers)] = re.findall(r"(DCGM_\w+)\{([^}]*)\}", query)
+        labels = set(re.findall(r"(\w+)=~", matchers)) - {"instance"}  # which Prometheus adds
+        assert any(labels <= sample.labels.keys() for sample in dcgm_samples(page, name)), title
+    for variable in dcgm_dashboard()["variables"]:
+        assert any(variable["label"] in sample.labels for sample in dcgm_samples(page, variable["metric"])), variable
+
+
+def test_the_values_are_dcgms_in_its_units(page: str) -> None:
+    def shown(name: str) -> float:
+        (sample,) = dcgm_samples(page, name)
+        return float(sample.value)
+
+    assert shown("DCGM_FI_DEV_ENC_UTIL") == 7
+    assert shown("DCGM_FI_DEV_DEC_UTIL") == 31
+    assert shown("DCGM_FI_PROF_GR_ENGINE_ACTIVE") == pytest.approx(0.8, abs=0.02)
+    parts = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_FB_FREE")
+    assert sum(map(shown, parts)) == shown("DCGM_FI_DEV_FB_TOTAL") == 80 * 1024

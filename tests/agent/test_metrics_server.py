@@ -24,7 +24,6 @@ from fallow.exposition import OPEN_METRICS, TEXT
 from fallow.http_server import ConnectionBounds, Connections, HttpServer, parse_listen
 from tests.agent.conftest import wait_until
 from tests.agent.snapshots import snapshot
-from tests.conftest import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -408,10 +407,3 @@ def test_closing_leaves_nothing_open(board: SnapshotBoard) -> None:
         ask(server)
         server.close()
     wait_until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before)
-
-
-def test_it_loads_nothing_heavy() -> None:
-    code = "import sys, agent.metrics, agent.supervise.surfaces\nprint(*sys.modules)"
-    loaded = set(run_python("-c", code).stdout.split())
-    assert "agent.metrics.server" in loaded
-    assert loaded.isdisjoint({"prometheus_client", "http.server", "ssl", "hmac", "rich", "pyarrow", "email"})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.spool.spool import Spool
+from agent.nvml.installation import NvidiaDevices
 from agent.supervise.known_gpus import REMEMBERED_MS, KnownGpus, MissingGpus
+from agent.supervise.workers import BURST, EVERY_S, Crashes, RestartBudget
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import totals_of
@@ -254,8 +253,42 @@ def test_status_counts_what_is_missing(simulated: Simulated, tmp_path: Path) -> 
     assert seen[0]["gpus"] == {"ok": 1, "missing": 1}
 
 
-def test_the_spool_remembers_who_is_missing(simulated: Simulated, tmp_path: Path) -> None:
-    bus(tmp_path, 2)
-    simulated(gpus(Fault("unplug", gpu=1), count=2)).run(2)
-    with closing(Spool(str(tmp_path / "spool"))) as spool:
-        assert list(json.loads(spool.noted("gpus_missing") or "")) == [f"{HOST}/pci-0000:11:00.0"]
+def test_wedged_is_worse_than_anything_that_befalls_all() -> None:
+    known = KnownGpus()
+    known.opened([{"gpu": gpu, "gpu_index": index} for index, gpu in enumerate("ab")], ["a", "b"], [], [])
+    known.watch(["a", "b"], [], {})
+    known.set("a", "wedged")
+    known.set_all("driver_down")
+    assert known.down == {"a": "wedged", "b": "driver_down"}
+    assert not known.all_are("wedged")
+
+
+def test_workers_that_end_are_replaced_at_once_and_never_in_a_hot_loop() -> None:
+    budget = RestartBudget()
+    assert [budget.take(100.0) for _ in range(BURST + 2)] == [True] * BURST + [False] * 2
+    taken = [second for second in range(101, 161) if budget.take(float(second))]
+    assert len(taken) == 60 / EVERY_S
+    assert all(budget.take(1e6) for _ in range(BURST)), "a calm hour later all may be taken again"
+    assert not budget.take(1e6)
+
+
+def test_a_crash_long_ago_is_forgotten() -> None:
+    crashes = Crashes()
+    crashes.count("a")
+    for _ in range(100):
+        crashes.survived()
+    assert not crashes.count("a")
+
+
+def test_a_node_that_a_container_is_handed_is_a_change(tmp_path: Path) -> None:
+    """Its /sys shows the cards of the whole host from the start."""
+    dev = tmp_path / "dev"
+    dev.mkdir()
+    for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
+        (dev / name).touch()
+    container = NvidiaDevices(str(tmp_path / "sys"), str(dev))
+    (dev / "tty1").touch()
+    assert not container.changed()
+    (dev / "nvidia1").touch()
+    assert container.changed()
+    assert not container.changed()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +13,10 @@ import pytest
 from agent.spool import publisher
 from agent.spool.installation import settle_installation
 from agent.spool.publisher import Publisher
-from agent.spool.publisher_arguments import PublisherArguments
 from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.errors import LakeError
-from tests.agent.spooled import DAY_MS, MIDNIGHT_MS, ticks, times, waiting
-from tests.conftest import REPOSITORY
+from tests.agent.spooled import MIDNIGHT_MS, ticks, times, waiting
 from tests.publishing.rows import adopted
 
 if TYPE_CHECKING:
@@ -74,39 +70,6 @@ def test_a_new_spool_never_reuses_numbers(tmp_path: Path, lake: Lake) -> None:
     first, second = lake.files("gpu")
     assert first.last_seq < second.first_seq
     assert len(times(lake)) == 2
-
-
-@pytest.mark.long
-def test_a_publisher_killed_at_any_moment_neither_loses_nor_doubles_a_row(spool: Spool, lake: Lake) -> None:
-    days, per_day = 12, 400
-    written = 0
-    for attempt in range(12):
-        # every attempt finds new rows beside those that the one before it may or may not have published
-        spool.append(
-            {"gpu": [row for day in range(days) for row in ticks(written, per_day, MIDNIGHT_MS + day * DAY_MS)]}
-        )
-        written += per_day
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "agent.spool.publisher",
-                PublisherArguments(str(spool.folder), lake.root, "h").as_text(),
-            ],
-            cwd=REPOSITORY,
-            stdout=subprocess.DEVNULL,
-        )
-        if attempt < 11:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.2 + 0.05 * attempt)
-            process.kill()
-        process.wait()
-    rows = parquet.read(lake.files("gpu"), schema.GPU, ["time", "gpu"])
-    found = rows.column("time").cast("int64").to_pylist()
-    assert sorted(found) == sorted(
-        MIDNIGHT_MS + day * DAY_MS + number * 10_000 for day in range(days) for number in range(written)
-    )
-    assert spool.count() == 0
 
 
 def test_a_long_backlog_is_published_in_batches(spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

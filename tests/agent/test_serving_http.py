@@ -14,7 +14,6 @@ import trustme
 from agent.http_client import LARGEST_BYTES, UnreachableError, UnusableError, get, parse_endpoints
 from fallow.errors import UsageError
 from tests.agent.loopback import HOLD, Loopback, chunked, ok, status
-from tests.conftest import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -210,11 +209,3 @@ def test_tls_is_spoken_whoever_signed(tmp_path: Path) -> None:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def test_asking_loads_no_http_library() -> None:
-    code = (
-        "import sys, agent.serving.scraper; "
-        "print([name for name in ('http.client', 'urllib.request', 'ssl', 'email') if name in sys.modules])"
-    )
-    assert run_python("-c", code).stdout == "[]\n"

@@ -79,14 +79,6 @@ def test_wrong_settings_end_the_start(make: Make, tmp_path: Path) -> None:
             make(wrong)
 
 
-def test_a_reload_moves_the_server(make: Make) -> None:
-    before, after = free_port(), free_port()
-    surfaces = make(settings(before))
-    assert surfaces.start() is None
-    surfaces.reload(settings(after))
-    assert (status(before), status(after)) == (0, 200)
-
-
 def test_a_reload_that_fails_leaves_all_as_it_was(make: Make, tmp_path: Path) -> None:
     port = free_port()
     surfaces = make(settings(port))

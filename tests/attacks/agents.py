@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from fallow.lake import Lake
-from tests.agent.lake_rows import rows_of
+from tests.agent.spooled import rows_of
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.nvml import library_folder
 

@@ -12,7 +12,7 @@ import pytest
 
 from fallow.lake import Lake
 from tests.agent.conftest import wait_until
-from tests.agent.lake_rows import rows_of
+from tests.agent.spooled import rows_of
 from tests.deploy.chroot import Chroot
 from tests.fakes.nvml import Gpu, Process, Scenario, constant, ms_ago
 
