@@ -72,13 +72,6 @@ CONTAINERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", CONTAINERS)
-def test_container_forms(form: str) -> None:
-    text, runtime, pod_uid = CONTAINERS[form]
-    found = parse_cgroup(f"{text}\n")
-    assert replace(found, unit=None) == Placement(container_runtime=runtime, container_id=ID, pod_uid=pod_uid)
-
-
 NAMED = {
     "LXC, v2": ("0::/lxc.payload.web", "lxc", "web", None),
     "LXC, v1": ("4:memory:/lxc/web\n1:name=systemd:/lxc/web/init.scope", "lxc", "web", None),
@@ -90,14 +83,6 @@ NAMED = {
     "nspawn, escaped": (r"0::/machine.slice/machine-ml\x2dtrain.scope/payload", "systemd-nspawn", "ml-train", None),
     "nspawn, template": ("0::/machine.slice/systemd-nspawn@web.service/payload", "systemd-nspawn", "web", None),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("form", NAMED)
-def test_containers_that_have_a_name_and_no_id(form: str) -> None:
-    text, runtime, name, unit = NAMED[form]
-    found = parse_cgroup(f"{text}\n")
-    assert found == Placement(container_runtime=runtime, container=name, unit=unit)
-    assert found.known
 
 
 UNITS = {
@@ -118,12 +103,6 @@ UNITS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", UNITS)
-def test_units_of_systemd(form: str) -> None:
-    text, unit = UNITS[form]
-    assert parse_cgroup(f"{text}\n").unit == unit
-
-
 SLUIDS = {
     "v2, by SLUID": ("0::/system.slice/slurmstepd.scope/s7Q2MMABCD4E00/step_0/user/task_0", "0"),
     "v2, by SLUID, several slurmd": (
@@ -134,14 +113,6 @@ SLUIDS = {
 }
 
 
-@pytest.mark.parametrize("form", SLUIDS)
-def test_slurm_names_a_job_by_its_sluid(form: str) -> None:
-    text, step_id = SLUIDS[form]
-    found = parse_cgroup(f"{text}\n")
-    assert found == Placement(slurm_sluid="s7Q2MMABCD4E00", slurm_step_id=step_id)
-    assert found.known
-
-
 UNKNOWN = {
     "0::/system.slice/slurmstepd.scope/next_42/step_0": "Slurm",
     "0::/system.slice/slurmstepd.scope/job_x/step_0": "Slurm",
@@ -150,13 +121,6 @@ UNKNOWN = {
     f"0::{POD_V2}": "Kubernetes",
     f"0::{POD_V2}/newcri-{ID[:12]}.scope": "Kubernetes",
 }
-
-
-@pytest.mark.parametrize("text", UNKNOWN)
-def test_a_form_that_is_not_known_in_a_schedulers_folder_is_not_taken_for_none(text: str) -> None:
-    found = parse_cgroup(text)
-    assert found == Placement(unknown_form=(UNKNOWN[text], text.split(":", 2)[2]))
-    assert not found.known
 
 
 SLURM = {
@@ -178,17 +142,6 @@ SLURM = {
     "v2, other slice": ("0::/hpc.slice/slurmstepd.scope/job_42/step_0/user/task_0", "0"),
     "v2, seen from a container": ("0::/../slurmstepd.scope/job_42/step_0/user/task_0", "0"),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("form", SLURM)
-def test_slurm_forms(form: str) -> None:
-    text, step_id = SLURM[form]
-    assert parse_cgroup(f"{text}\n") == Placement(slurm_job_id="42", slurm_step_id=step_id)
-
-
-def test_a_container_inside_a_slurm_step_has_both() -> None:
-    text = f"0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0/libpod-{ID}.scope\n"
-    assert parse_cgroup(text) == Placement("podman", ID, None, "42", "0")
 
 
 NOBODY = [
@@ -214,10 +167,37 @@ NOBODY = [
 ]
 
 
-@pytest.mark.parametrize("text", NOBODY)
-def test_other_forms_say_nothing(text: str) -> None:
-    assert parse_cgroup(text) == Placement()
-    assert not parse_cgroup(text).known
+FORMS = [
+    *(
+        (text, Placement(container_runtime=runtime, container_id=ID, pod_uid=uid))
+        for text, runtime, uid in CONTAINERS.values()
+    ),
+    *(
+        (text, Placement(container_runtime=runtime, container=name, unit=unit))
+        for text, runtime, name, unit in NAMED.values()
+    ),
+    *((text, Placement(slurm_sluid="s7Q2MMABCD4E00", slurm_step_id=step)) for text, step in SLUIDS.values()),
+    *((text, Placement(slurm_job_id="42", slurm_step_id=step)) for text, step in SLURM.values()),
+    *((text, Placement(unknown_form=(scheduler, text.split(":", 2)[2]))) for text, scheduler in UNKNOWN.items()),
+    *((text, Placement()) for text in NOBODY),
+    (
+        f"0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0/libpod-{ID}.scope",
+        Placement("podman", ID, None, "42", "0"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "placement"), FORMS)
+def test_what_a_path_names_is_found_and_nothing_else(text: str, placement: Placement) -> None:
+    found = parse_cgroup(f"{text}\n")
+    assert replace(found, unit=placement.unit if placement.container_id else found.unit) == placement
+    assert found.known is (placement not in (Placement(), Placement(unknown_form=placement.unknown_form)))
+
+
+@pytest.mark.parametrize("form", UNITS)
+def test_units_of_systemd(form: str) -> None:
+    text, unit = UNITS[form]
+    assert parse_cgroup(f"{text}\n").unit == unit
 
 
 _SEGMENTS = st.sampled_from([

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.logs import JsonFormatter, TextFormatter
-from tests.conftest import REPOSITORY, clean_environment
+from tests.conftest import REPOSITORY, clean_environment, run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,17 +35,14 @@ TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 def lines(form: str, **environment: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, form], capture_output=True, text=True, check=True, timeout=60,
-        cwd=REPOSITORY, env=clean_environment(environment),
-    )  # fmt: skip
-    assert done.stdout == ""
-    assert done.stderr.endswith("\n")
+    done = run_python("-c", PROGRAM, form, **environment)
+    assert (done.returncode, done.stdout, done.stderr[-1]) == (0, "", "\n")
     return done.stderr.splitlines()
 
 
 def test_text_has_the_time_and_the_level() -> None:
-    first, second = lines("text")
+    """Also where a service's child, whose standard error was redirected, inherits the journal's variable."""
+    first, second = lines("text", JOURNAL_STREAM="1:1")
     assert re.fullmatch(TIME + r" warning GPU 3 went\\nastray\\x1b\[31m", first)
     assert re.match(TIME + r" error no luck \[Traceback .*\\n.*ZeroDivisionError: division by zero\]$", second)
 
@@ -59,22 +56,21 @@ def test_json_has_fields() -> None:
 
 
 def test_the_journal_gets_its_severity_and_keeps_its_own_time(tmp_path: Path) -> None:
-    # what systemd does: standard error is a stream whose device and inode stand in the environment
-    stream = tmp_path / "journal"
-    with stream.open("w") as journal:
+    """What systemd does: standard error is a stream whose device and inode stand in the environment."""
+    with (tmp_path / "journal").open("w") as journal:
         found = os.fstat(journal.fileno())
+        environment = clean_environment({"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"})
         subprocess.run(
-            [sys.executable, "-c", PROGRAM, "text"], stderr=journal, check=True, timeout=60, cwd=REPOSITORY,
-            env=clean_environment({"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}),
-        )  # fmt: skip
-    first, second = stream.read_text().splitlines()
+            [sys.executable, "-c", PROGRAM, "text"],
+            stderr=journal,
+            check=True,
+            timeout=60,
+            cwd=REPOSITORY,
+            env=environment,
+        )
+    first, second = (tmp_path / "journal").read_text().splitlines()
     assert first == r"<4>GPU 3 went\nastray\x1b[31m"
     assert second.startswith("<3>no luck [Traceback")
-
-
-def test_a_journal_that_is_somebody_elses_changes_nothing() -> None:
-    # a service's child whose standard error was redirected inherits the variable
-    assert re.match(TIME, lines("text", JOURNAL_STREAM="1:1")[0])
 
 
 @pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter(journald=False), TextFormatter(journald=True)])

@@ -28,7 +28,6 @@ from tests.agent.snapshots import (
     HELD,
     INTERVAL_MS,
     LOST,
-    device_row,
     gpu_row,
     mig_snapshot,
     process_row,
@@ -104,17 +103,6 @@ def test_unknown_is_absent_and_a_measured_zero_is_there() -> None:
     assert values(page, "fallow_gpu_throttled_seconds_total", UUID=HELD) == []
     assert values(page, "fallow_host_pressure_ratio", resource="io") == []
     assert "nan" not in page.lower()
-
-
-def test_the_labels_are_those_of_dcgm() -> None:
-    assert labels_of(scrape(snapshot(NOW_MS)), "DCGM_FI_DEV_GPU_UTIL", UUID=HELD) == {
-        "gpu": "1",
-        "UUID": HELD,
-        "pci_bus_id": "00000000:17:00.0",
-        "device": "nvidia1",
-        "modelName": "NVIDIA H100 80GB HBM3",
-        "Hostname": "gn001",
-    }
 
 
 def test_a_mig_instance_goes_by_its_parent_and_its_own_ids() -> None:
@@ -281,11 +269,6 @@ def test_idle_clocks_of_gpus_that_are_gone_are_forgotten() -> None:
     clock = IdleClock()
     clock.feed([gpu_row(BUSY, INTERVAL_MS, **IDLE), gpu_row(FREE, INTERVAL_MS, **IDLE)])
     assert clock.feed([gpu_row(FREE, 2 * INTERVAL_MS, **IDLE)]) == {FREE: 0}
-
-
-def test_devices_that_were_never_seen_keep_their_uuid() -> None:
-    seen = replace(snapshot(NOW_MS), devices={HELD: device_row(HELD, 1)})
-    assert labels_of(scrape(seen), "DCGM_FI_DEV_GPU_UTIL", UUID=BUSY) == {"UUID": BUSY, "Hostname": "gn001"}
 
 
 WORKING = Gpu(

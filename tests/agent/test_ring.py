@@ -17,14 +17,24 @@ PERIOD_US = 138_889  # the driver's own: 72 samples in ten seconds
 START_US = 1_800_000_000_000_000
 
 
+def begun() -> Timeline:
+    """A timeline that begins at START_US."""
+    timeline = Timeline()
+    timeline.begin(START_US)
+    return timeline
+
+
+@pytest.fixture
+def timeline() -> Timeline:
+    return begun()
+
+
 def entries(values: list[int], start_us: int = START_US) -> list[tuple[int, int]]:
     """Samples of a busy GPU: one per period, stamped at the period's end."""
     return [(start_us + (number + 1) * PERIOD_US, value) for number, value in enumerate(values)]
 
 
-def test_a_busy_ring_covers_every_moment() -> None:
-    timeline = Timeline()
-    timeline.begin(START_US)
+def test_a_busy_ring_covers_every_moment(timeline: Timeline) -> None:
     samples = entries([50] * 36 + [100] * 36)
     timeline.add_samples(samples, samples[-1][0], in_time=True)
     found = timeline.take(START_US, samples[-1][0])
@@ -34,9 +44,9 @@ def test_a_busy_ring_covers_every_moment() -> None:
 
 
 @pytest.mark.parametrize(("samples", "p98_pct"), [(1, 10), (2, 100)])
-def test_two_samples_of_a_ring_show_in_its_percentile_and_one_does_not(samples: int, p98_pct: int) -> None:
-    timeline = Timeline()
-    timeline.begin(START_US)
+def test_two_samples_of_a_ring_show_in_its_percentile_and_one_does_not(
+    timeline: Timeline, samples: int, p98_pct: int
+) -> None:
     ring = entries([10] * (72 - samples) + [100] * samples)
     timeline.add_samples(ring, ring[-1][0], in_time=True)
     found = timeline.take(START_US, ring[-1][0])
@@ -49,10 +59,8 @@ def test_two_samples_of_a_ring_show_in_its_percentile_and_one_does_not(samples: 
     cut=st.floats(0.1, 0.9),
 )
 def test_how_it_is_drained_and_cut_changes_nothing(values: list[int], drains: list[int], cut: float) -> None:
-    samples = entries(values)
+    timeline, samples = begun(), entries(values)
     end_us = samples[-1][0]
-    timeline = Timeline()
-    timeline.begin(START_US)
     left = samples
     for count in itertools.chain(drains, itertools.repeat(1000)):
         part, left = left[:count], left[count:]
@@ -69,10 +77,8 @@ def test_how_it_is_drained_and_cut_changes_nothing(values: list[int], drains: li
     assert second.coverage_ratio == pytest.approx(1, abs=1e-4)
 
 
-def test_entries_that_an_idle_gpu_never_made_are_zero_and_marked() -> None:
+def test_entries_that_an_idle_gpu_never_made_are_zero_and_marked(timeline: Timeline) -> None:
     samples = entries([80] * 10) + entries([80] * 10, START_US + 20 * PERIOD_US)
-    timeline = Timeline()
-    timeline.begin(START_US)
     timeline.add_samples(samples, samples[-1][0], in_time=True)
     found = timeline.take(START_US, START_US + 30 * PERIOD_US)
     assert found.mean_pct == pytest.approx(80 * 20 / 30, abs=0.01)
@@ -81,29 +87,14 @@ def test_entries_that_an_idle_gpu_never_made_are_zero_and_marked() -> None:
     assert found.coverage_ratio == pytest.approx(1, abs=1e-4)
 
 
-def test_a_ring_drained_too_late_leaves_a_gap_that_is_unknown_not_zero() -> None:
-    timeline = Timeline()
-    timeline.begin(START_US)
-    late = entries([60] * 72, START_US + 2 * RING_US)
-    timeline.add_samples(late, late[-1][0], in_time=False)
-    found = timeline.take(START_US, late[-1][0])
-    assert found.mean_pct == pytest.approx(60)
-    assert found.unsampled_ratio == 0
-    assert found.coverage_ratio == pytest.approx(1 / 3, abs=0.001)
-
-
-def test_an_idle_answer_after_a_long_pause_says_nothing_of_the_time_before_the_ring() -> None:
-    timeline = Timeline()
-    timeline.begin(START_US)
+def test_an_idle_answer_after_a_long_pause_says_nothing_of_the_time_before_the_ring(timeline: Timeline) -> None:
     timeline.add_idle(START_US + 3 * RING_US, watched_us=3 * RING_US)
     found = timeline.take(START_US, START_US + 3 * RING_US)
     assert found.mean_pct == 0
     assert found.coverage_ratio == pytest.approx(1 / 3, abs=0.01)
 
 
-def test_an_impossible_percentage_is_a_moment_unknown_and_not_zero() -> None:
-    timeline = Timeline()
-    timeline.begin(START_US)
+def test_an_impossible_percentage_is_a_moment_unknown_and_not_zero(timeline: Timeline) -> None:
     values = [100] * 36
     values[10] = 4_000_000_000
     samples = [(0, 50), *entries(values)]
@@ -114,9 +105,7 @@ def test_an_impossible_percentage_is_a_moment_unknown_and_not_zero() -> None:
 
 
 @pytest.mark.parametrize(("on", "off"), [(1, 6), (1, 17), (2, 5), (1, 3)])
-def test_short_kernels_between_long_pauses_are_not_stretched(on: int, off: int) -> None:
-    timeline = Timeline()
-    timeline.begin(START_US)
+def test_short_kernels_between_long_pauses_are_not_stretched(timeline: Timeline, on: int, off: int) -> None:
     cycles = 120
     samples = [
         (START_US + (cycle * (on + off) + number + 1) * PERIOD_US, 70)
@@ -133,31 +122,8 @@ def test_short_kernels_between_long_pauses_are_not_stretched(on: int, off: int) 
     assert found.coverage_ratio == pytest.approx(1, abs=1e-3)
 
 
-def test_until_the_pace_is_known_a_gap_is_unknown_and_not_zero() -> None:
-    timeline = Timeline()
-    timeline.begin(START_US)
-    samples = [(START_US + second * 1_000_000, 80) for second in range(1, 11)]
-    timeline.add_samples(samples, samples[-1][0], in_time=True)
-    found = timeline.take(START_US, START_US + RING_US)
-    assert (found.mean_pct, found.zero_ratio) == (80, 0)
-    assert found.coverage_ratio == pytest.approx(0.139, abs=0.01)
-
-
-def test_a_driver_with_a_slower_steady_pace_is_believed_after_a_while() -> None:
-    timeline = Timeline()
-    timeline.begin(START_US)
-    samples = [(START_US + second * 1_000_000, 80) for second in range(1, 61)]
-    for first in range(0, 60, 5):
-        timeline.add_samples(samples[first : first + 5], samples[first + 4][0], in_time=True)
-    found = timeline.take(START_US + 40_000_000, START_US + 60_000_000)
-    assert (found.mean_pct, found.zero_ratio) == (80, 0)
-    assert found.coverage_ratio == pytest.approx(1, abs=0.01)
-
-
-def test_a_stale_sample_of_another_clock_stays_in_its_own_time() -> None:
+def test_a_stale_sample_of_another_clock_stays_in_its_own_time(timeline: Timeline) -> None:
     far_us = -START_US + 5_000_000_000
-    timeline = Timeline()
-    timeline.begin(START_US)
     fresh = [(stamp + far_us, value) for stamp, value in entries([50] * 36)]
     timeline.add_samples(fresh, fresh[-1][0] - far_us, in_time=True)
     # fifteen seconds later, after a pause of the whole process, the ring still holds samples from before the idle time
@@ -169,9 +135,7 @@ def test_a_stale_sample_of_another_clock_stays_in_its_own_time() -> None:
 
 
 @pytest.mark.parametrize("offset_us", [-START_US + 5_000_000_000, 3_600_000_000])
-def test_a_driver_that_stamps_with_another_clock_is_brought_home(offset_us: int) -> None:
-    timeline = Timeline()
-    timeline.begin(START_US)
+def test_a_driver_that_stamps_with_another_clock_is_brought_home(timeline: Timeline, offset_us: int) -> None:
     for first in range(0, 144, 24):
         part = [(stamp + offset_us, value) for stamp, value in entries([70] * 144)[first : first + 24]]
         timeline.add_samples(part, part[-1][0] - offset_us + 20_000, in_time=True)
@@ -180,18 +144,14 @@ def test_a_driver_that_stamps_with_another_clock_is_brought_home(offset_us: int)
     assert found.coverage_ratio == pytest.approx(1, abs=0.001)
 
 
-def test_no_moment_counts_twice_when_a_rate_and_samples_overlap() -> None:
-    timeline = Timeline()
-    timeline.begin(START_US)
+def test_no_moment_counts_twice_when_a_rate_and_samples_overlap(timeline: Timeline) -> None:
     timeline.add_idle(START_US + 2_000_000, watched_us=2_000_000)
     timeline.add_samples(entries([100] * 20), START_US + 20 * PERIOD_US, in_time=True)
     found = timeline.take(START_US, START_US + 20 * PERIOD_US)
     assert found.coverage_ratio <= 1
 
 
-def test_a_ring_that_stays_silent_beside_a_busy_rate_leaves_the_time_unknown() -> None:
-    timeline = Timeline()
-    timeline.begin(START_US)
+def test_a_ring_that_stays_silent_beside_a_busy_rate_leaves_the_time_unknown(timeline: Timeline) -> None:
     timeline.add_samples(entries([60] * 10), START_US + 10 * PERIOD_US, in_time=True)
     for drain in range(1, 8):
         timeline.doubt(START_US + drain * 4_000_000)

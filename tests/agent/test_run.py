@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ from tests.lakes import made_lake
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    Minute = tuple[SimulatedHost, subprocess.Popen[bytes]]
 
 SECONDS = 60
 INTERVAL_S = 10
@@ -47,34 +46,35 @@ def fleet(sleeper_pid: int) -> tuple[Gpu, ...]:
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def minute(
-    tmp_path_factory: pytest.TempPathFactory, library: Path
-) -> Iterator[tuple[SimulatedHost, subprocess.Popen[bytes]]]:
+@dataclass(frozen=True)
+class Minute:
     """One run of a minute, shared by the tests that look at it."""
+
+    host: SimulatedHost
+    sleeper: int
+    """The process id of a program that sleeps."""
+
+    @property
+    def rows(self) -> list[tuple[dict[str, Any], Gpu, float, float]]:
+        """Each row with its GPU and its interval in scenario seconds."""
+        return [(row, self.host.gpu(row["gpu"]), *self.host.span_s(row)) for row in self.host.rows("gpu")]
+
+
+@pytest.fixture(scope="module")
+def minute(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Minute]:
     folder = tmp_path_factory.mktemp("minute")
     sleeper = subprocess.Popen(["sleep", "600"])
     scenario = Scenario(fleet(sleeper.pid), start_ms=START_MS - PAST_S * 1000)
     with pytest.MonkeyPatch.context() as patched:
         lake = made_lake(folder / "lake")
         host = SimulatedHost(folder, library, lake, scenario, patched, {"agent.pool": "test"})
-        yield host.run(SECONDS, f"{INTERVAL_S}s"), sleeper
+        yield Minute(host.run(SECONDS, f"{INTERVAL_S}s"), sleeper.pid)
     sleeper.kill()
     sleeper.wait()
 
 
-def truths(scenario: Scenario, rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], Gpu, float, float]]:
-    """Each row with its GPU and its interval in scenario seconds."""
-    gpus = {gpu.uuid: gpu for gpu in scenario.gpus}
-    return [
-        (row, gpus[row["gpu"]], begin, begin + row["interval_ms"] / 1000)
-        for row in rows
-        for begin in [(row["time"] - scenario.start_ms) / 1000]
-    ]
-
-
 def test_every_interval_of_every_gpu_has_one_row(minute: Minute) -> None:
-    host, _ = minute
+    host = minute.host
     scenario = host.scenario
     rows = host.rows("gpu")
     assert len({(row["gpu"], row["time"]) for row in rows}) == len(rows) == len(scenario.gpus) * SECONDS // INTERVAL_S
@@ -85,9 +85,7 @@ def test_every_interval_of_every_gpu_has_one_row(minute: Minute) -> None:
 
 
 def test_utilization_equals_the_scenario_with_every_second_observed(minute: Minute) -> None:
-    host, _ = minute
-    scenario = host.scenario
-    for row, gpu, begin, end in truths(scenario, host.rows("gpu")):
+    for row, gpu, begin, end in minute.rows:
         assert row["gpu_util_pct"] == pytest.approx(gpu.util.mean(begin, end), abs=0.5), (gpu.uuid, begin)
         assert row["mem_util_pct"] == pytest.approx(gpu.mem_util.mean(begin, end), abs=0.5), (gpu.uuid, begin)
         assert row["gpu_util_coverage_ratio"] >= 0.99, (gpu.uuid, begin)
@@ -95,9 +93,8 @@ def test_utilization_equals_the_scenario_with_every_second_observed(minute: Minu
 
 
 def test_the_share_at_zero_is_that_of_the_samples(minute: Minute) -> None:
-    host, _ = minute
-    scenario = host.scenario
-    for row, gpu, begin, end in truths(scenario, host.rows("gpu")):
+    scenario = minute.host.scenario
+    for row, gpu, begin, end in minute.rows:
         begin_us, end_us = (round(second * 1e6) + scenario.start_ms * 1000 for second in (begin, end))
         entries = scenario.ring(scenario.gpus.index(gpu), begin_us, end_us + 200_000)
         busy_us = sum(
@@ -110,17 +107,13 @@ def test_the_share_at_zero_is_that_of_the_samples(minute: Minute) -> None:
 
 
 def test_the_energy_counter_is_exact_at_the_moment_that_it_was_read(minute: Minute) -> None:
-    host, _ = minute
-    scenario = host.scenario
-    for row, gpu, _, end in truths(scenario, host.rows("gpu")):
+    for row, gpu, _, end in minute.rows:
         read_ms = round(end * 1000) + row["read_delay_ms"]
         assert row["energy_mj"] == gpu.energy_mj(read_ms), (gpu.uuid, read_ms)
 
 
 def test_memory_power_and_temperature_are_those_of_the_moment(minute: Minute) -> None:
-    host, _ = minute
-    scenario = host.scenario
-    for row, gpu, _, end in truths(scenario, host.rows("gpu")):
+    for row, gpu, _, end in minute.rows:
         read = end + row["read_delay_ms"] / 1000
         assert row["mem_used_bytes"] == gpu.mem_used.at(read)
         assert row["mem_reserved_bytes"] == gpu.mem_reserved_bytes
@@ -132,17 +125,17 @@ def test_memory_power_and_temperature_are_those_of_the_moment(minute: Minute) ->
 
 
 def test_every_process_is_there_with_its_owner(minute: Minute) -> None:
-    host, sleeper = minute
+    host = minute.host
     scenario = host.scenario
     user = login_name()
     rows = host.rows("process")
     for row in rows:
-        gpu = next(gpu for gpu in scenario.gpus if gpu.uuid == row["gpu"])
+        gpu = host.gpu(row["gpu"])
         told = next(process for process in gpu.processes if process.pid == row["pid"])
         assert (row["mem_used_bytes"], row["kind"], row["user"]) == (told.mem_bytes, told.kind, user)
         assert row["attribution"] == "proc"
         assert row["started"] is not None
-        if row["pid"] == sleeper.pid:
+        if row["pid"] == minute.sleeper:
             assert row["command"] == "sleep"
     assert {(row["gpu"], row["pid"]) for row in rows} == {
         (gpu.uuid, process.pid) for gpu in scenario.gpus for process in gpu.processes
@@ -150,9 +143,7 @@ def test_every_process_is_there_with_its_owner(minute: Minute) -> None:
 
 
 def test_a_process_that_comes_and_goes_is_counted_while_it_is_there(minute: Minute) -> None:
-    host, _ = minute
-    scenario = host.scenario
-    for row, gpu, _, end in truths(scenario, host.rows("gpu")):
+    for row, gpu, _, end in minute.rows:
         read = end + row["read_delay_ms"] / 1000
         there = sum(process.start_s <= read < (process.end_s or 1e9) for process in gpu.processes)
         # memory moves with the process here, so the list is read at once and the count is never stale
@@ -160,13 +151,13 @@ def test_a_process_that_comes_and_goes_is_counted_while_it_is_there(minute: Minu
 
 
 def test_the_run_explains_itself(minute: Minute) -> None:
-    host, _ = minute
+    host = minute.host
     scenario = host.scenario
     assert [row["kind"] for row in host.rows("event")] == ["agent_start", "agent_stop"]
     devices = host.rows("device")
     assert {row["gpu"] for row in devices} == {gpu.uuid for gpu in scenario.gpus}
     for row in devices:
-        gpu = next(gpu for gpu in scenario.gpus if gpu.uuid == row["gpu"])
+        gpu = host.gpu(row["gpu"])
         assert (row["model"], row["mem_total_bytes"], row["pool"]) == (gpu.model, gpu.mem_total_bytes, "test")
         assert (row["driver_version"], row["cuda_driver_version"]) == ("580.65.06", "13.0")
     for row in host.rows("agent"):
@@ -177,8 +168,7 @@ def test_the_run_explains_itself(minute: Minute) -> None:
 
 
 def test_the_ledger_of_the_run_equals_the_scenario(minute: Minute) -> None:
-    host, _ = minute
-    scenario = host.scenario
+    host = minute.host
     # a minute is shorter than the default of five: what counts as held has to be shorter too
     ledger = load_ledger(host.lake, LedgerSettings(idle_after_ms=20_000))
     by_gpu = {gpu: totals.state_ms for gpu, totals in totals_by(ledger.stretches, "gpu").items()}
@@ -189,9 +179,11 @@ def test_the_ledger_of_the_run_equals_the_scenario(minute: Minute) -> None:
     assert by_gpu["GPU-held"]["held"] == whole
     assert by_gpu["GPU-bursts"]["active"] == whole
     assert by_gpu["GPU-garbage"]["active"] == whole
-    changes = next(gpu for gpu in scenario.gpus if gpu.uuid == "GPU-changes")
+    changes = host.gpu("GPU-changes")
     expected = {"free": 0, "active": 0}
-    for row, _, begin, end in truths(scenario, [row for row in host.rows("gpu") if row["gpu"] == changes.uuid]):
+    for row, gpu, begin, end in minute.rows:
+        if gpu is not changes:
+            continue
         in_use = changes.util.mean(begin, end) > 0 or row["process_count"] > 0
         expected["active" if in_use else "free"] += INTERVAL_S * 1000
     # a row that caught the first moments of work alone is `low`

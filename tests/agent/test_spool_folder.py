@@ -57,44 +57,36 @@ def test_ordinary_folders_are_taken(tmp: Path, monkeypatch: pytest.MonkeyPatch) 
     assert works(sticky / "own")
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_link_in_the_place_of_a_file_is_not_followed(tmp: Path, name: str) -> None:
-    treasure = tmp / "treasure"
-    treasure.write_text("of great worth")
-    spool = tmp / "spool"
-    spool.mkdir()
-    (spool / name).symlink_to(treasure)
-    with pytest.raises(UnsafeSpoolError, match=f"{name} cannot be a file of the spool: it is a link"):
-        Spool(str(spool), for_agent=True)
-    assert treasure.read_text() == "of great worth"
+@pytest.fixture
+def treasure(tmp: Path) -> Iterator[Path]:
+    """A file of great worth, which stays as it is."""
+    path = tmp / "treasure"
+    path.write_text("of great worth")
+    yield path
+    assert path.read_text() == "of great worth"
 
 
-@pytest.mark.parametrize("name", FILES[:3])
-def test_a_file_that_has_another_name_elsewhere_is_not_written(tmp: Path, name: str) -> None:
-    treasure = tmp / "treasure"
-    treasure.write_text("of great worth")
-    spool = tmp / "spool"
-    spool.mkdir()
-    (spool / name).hardlink_to(treasure)
-    with pytest.raises(UnsafeSpoolError, match="hard links"):
-        Spool(str(spool), for_agent=True)
-    assert treasure.read_text() == "of great worth"
-
-
-def test_a_pipe_is_not_waited_for(tmp: Path) -> None:
+@pytest.mark.parametrize(
+    ("make", "name", "said"),
+    [
+        *((Path.symlink_to, name, f"{name} cannot be a file of the spool: it is a link") for name in FILES),
+        *((Path.hardlink_to, name, "hard links") for name in FILES[:3]),
+        (lambda path, _: os.mkfifo(path), "agent.lock", "no regular file"),
+    ],
+)
+def test_what_is_no_file_of_this_spool_alone_is_neither_followed_nor_written(
+    tmp: Path, treasure: Path, make: Callable[[Path, Path], None], name: str, said: str
+) -> None:
     (tmp / "spool").mkdir()
-    os.mkfifo(tmp / "spool" / "agent.lock")
-    with pytest.raises(UnsafeSpoolError, match="no regular file"):
-        Spool(str(tmp / "spool"))
+    make(tmp / "spool" / name, treasure)
+    with pytest.raises(UnsafeSpoolError, match=said):
+        Spool(str(tmp / "spool"), for_agent=True)
 
 
 @pytest.mark.parametrize("make", [Path.symlink_to, Path.hardlink_to])
-def test_the_reserve_follows_no_link(tmp: Path, make: Callable[[Path, Path], None]) -> None:
-    treasure = tmp / "treasure"
-    treasure.write_text("of great worth")
+def test_the_reserve_follows_no_link(tmp: Path, treasure: Path, make: Callable[[Path, Path], None]) -> None:
     make(tmp / "ballast", treasure)
     assert not Ballast(tmp).take()
-    assert treasure.read_text() == "of great worth"
     (tmp / "ballast").unlink()
     assert Ballast(tmp).take()
     assert (tmp / "ballast").stat().st_size == BALLAST_BYTES
@@ -140,19 +132,18 @@ def test_a_link_of_somebody_elses_in_tmp_is_refused(tmp: Path) -> None:
 
 
 @AS_ROOT
-def test_the_agent_by_hand_as_root_says_so_and_overwrites_nothing(run_fallow: RunFallow, tmp: Path) -> None:
-    theirs, treasure = tmp / "theirs", tmp / "shadow"
-    treasure.write_text("root:*:")
+def test_the_agent_by_hand_as_root_says_so_and_overwrites_nothing(
+    run_fallow: RunFallow, tmp: Path, treasure: Path
+) -> None:
+    theirs = tmp / "theirs"
     theirs.mkdir()
     for name in ("spool.sqlite", "ballast", "agent.lock"):
         (theirs / name).symlink_to(treasure)
     os.chown(theirs, OTHER, OTHER)
     done = run_fallow("agent", "run", "--lake", str(tmp / "lake"), "--spool", str(theirs))
-    assert done.returncode == 2
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"fallow: {theirs} cannot hold a spool of root's: {theirs} belongs to user {OTHER}")
     assert done.stderr.count("\n") == 1
-    assert treasure.read_text() == "root:*:"
 
 
 _AS_OTHER = """

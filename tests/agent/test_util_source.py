@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from agent.nvml.utilization import rounded_up, with_gpm
+from agent.nvml.utilization import with_gpm
 from tests.agent.lanes import PAST_S, Lanes, of
-from tests.agent.simulation import START_MS
-from tests.fakes.clock import FakeClock
-from tests.fakes.nvml import Fault, Gpu, Scenario, Steps, constant
+from tests.fakes.nvml import Fault, Gpu, Steps, constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from tests.fakes.nvml.faults import FaultKind
 
@@ -132,37 +127,6 @@ def test_no_column_contradicts_another(lanes: MakeLanes, util: Steps) -> None:
             assert all(row["gpu_util_pct"] == row["gpu_util_max_pct"] == 0 for row in settled), "idle is said in full"
 
 
-@st.composite
-def pieces(draw: st.DrawFn) -> Steps:
-    """Work that changes at any millisecond, now and then by very little."""
-    edges = sorted(draw(st.sets(st.integers(25_000, 45_000), min_size=1, max_size=12)))
-    values = st.one_of(
-        st.just(0.0), st.sampled_from((0.001, 0.3, 1.0, 100.0)), st.floats(0, 100).map(lambda pct: round(pct, 3))
-    )
-    return Steps(((0, draw(values)), *((edge / 1000, draw(values)) for edge in edges)))
-
-
-@settings(max_examples=5, suppress_health_check=list(HealthCheck))
-@given(works=st.lists(pieces(), min_size=3, max_size=3))
-def test_no_column_contradicts_another_whatever_runs(
-    library: Path, tmp_path_factory: pytest.TempPathFactory, works: list[Steps]
-) -> None:
-    folder = tmp_path_factory.mktemp("works")
-    every = [(card, util) for card in (*CARDS, *TROUBLED, replace(CARDS[0], ring_is_slow=True)) for util in works]
-    gpus = tuple(gpu(number, card, util) for number, (card, util) in enumerate(every))
-    faults = tuple(fault for number, (card, _) in enumerate(every) for fault in card.faults(number))
-    scenario = Scenario(gpus, START_MS - round(PAST_S * 1000), faults)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("agent.supervise.workers._LONGEST_LOOK_S", 0.01)
-        for name, value in scenario.environment(library, scenario.write(folder / "scenario")).items():
-            patched.setenv(name, value)
-        host = Lanes(scenario, folder / "sys", FakeClock(folder, library, START_MS), STEP_MS)
-        try:
-            play(host, [card for card, _ in every])
-        finally:
-            host.worker.end(2)
-
-
 def calls(lanes: Lanes, gpu_count: int) -> list[float]:
     """Driver calls for each GPU in each of some intervals."""
     return [lanes.row(lists=False)["costs"]["calls"] / gpu_count for _ in range(4)]
@@ -226,7 +190,3 @@ def test_the_ring_counts_where_it_saw_all_and_nothing_denies_it(
     assert row["sm_active_pct"] == 7
     assert row["offset_ms"] == (250 if source == "gpm" else 0)
     assert (row["mem_util_pct"] is None) == (ring.get("util_source") == "rates"), "a few moments are no mean"
-
-
-def test_what_is_not_zero_is_never_rounded_to_it() -> None:
-    assert [rounded_up(value, 2) for value in (0.0, 1e-9, 0.004, 0.016)] == [0.0, 0.01, 0.01, 0.02]
