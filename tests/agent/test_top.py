@@ -17,7 +17,7 @@ from agent.top.screen import Frame, frame_lines
 from agent.top.tables import PLAIN, Glyphs, bar, gib, glyphs, shown, span
 from fallow.errors import UsageError
 from tests.agent.snapshots import BUSY, FREE, GIB, HELD, LOST, device_row, gpu_row, mig_snapshot, process_row, snapshot
-from tests.agent.top_terminal import line_of
+from tests.agent.test_top_command import line_of
 
 if TYPE_CHECKING:
     from agent.snapshot import Snapshot
