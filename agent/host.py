@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import psutil
 
 from agent.collectors import Collector, Interval
+from agent.kernel_files import names_in, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -33,39 +34,31 @@ Transfers = dict[str, tuple[int, int]]
 
 _NVME_PATH = re.compile(r"nvme(\d+)c\d+n(\d+)")
 _REPRESENTOR = re.compile(rb"(c\d+)?pf\d+(vf|sf)\d+")
-_LARGEST_BYTES = 2**20
 _LARGEST_NUMBER = 2**63 - 1
 
 
-def physical_disks(sys: str) -> frozenset[str] | None:
-    """Names of the whole disks; None where sysfs cannot be read."""
+def physical_disks(sys: str) -> frozenset[str]:
+    """Names of the whole disks; none where sysfs cannot be read."""
     return _with_device(f"{sys}/block")
 
 
-def physical_interfaces(sys: str) -> frozenset[str] | None:
-    """Names of the network cards; None where sysfs cannot be read.
+def physical_interfaces(sys: str) -> frozenset[str]:
+    """Names of the network cards; none where sysfs cannot be read.
 
     Left out are cards under an interface that has a device itself and includes their bytes (Azure's netvsc, virtio with
     standby), and the representors of an SR-IOV switch, whose packets pass the card as well.
     """
-    cards = _with_device(f"{sys}/class/net")
-    if cards is None:
-        return None
     folder = f"{sys}/class/net"
     return frozenset(
         card
-        for card in cards
+        for card in _with_device(folder)
         if not os.path.exists(f"{folder}/{card}/master/device")  # noqa: PTH110  # pathlib takes three times as long
         and not _REPRESENTOR.match(read(f"{folder}/{card}/phys_port_name") or b"")
     )
 
 
-def _with_device(folder: str) -> frozenset[str] | None:
-    try:
-        names = os.listdir(folder)  # noqa: PTH208  # pathlib takes three times as long
-    except OSError:
-        return None
-    return frozenset(name for name in names if os.path.exists(f"{folder}/{name}/device"))  # noqa: PTH110  # as above
+def _with_device(folder: str) -> frozenset[str]:
+    return frozenset(name for name in names_in(folder) if os.path.exists(f"{folder}/{name}/device"))  # noqa: PTH110  # as above
 
 
 def disk_transfers(disks: Collection[str]) -> Transfers:
@@ -105,49 +98,17 @@ def interface_transfers(sys: str, interfaces: Collection[str]) -> Transfers | No
     return moved
 
 
-def read(path: str, first_bytes: int | None = None) -> bytes | None:
-    """The whole file, or its first bytes; None where it is missing, denied or switched off (pressure gives EOPNOTSUPP)."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        if first_bytes is not None:
-            return os.read(descriptor, first_bytes)
-        text = b""
-        # the kernel hands these files out a page at a time, so only an empty answer is the end
-        while len(text) < _LARGEST_BYTES and (more := os.read(descriptor, 2**16)):
-            text += more
-    except OSError:
-        return None
-    else:
-        return text
-    finally:
-        os.close(descriptor)
-
-
 def whole(text: bytes | None) -> int | None:
     """The number in a text of digits; None for anything else, and for one that no 64-bit column holds."""
     digits = b"" if text is None else text.strip()
     if not digits.isdigit() or len(digits) > len(str(_LARGEST_NUMBER)):
         return None
-    value = int(digits)
-    return value if value <= _LARGEST_NUMBER else None
+    return _bytes(int(digits))
 
 
 Value = int | float | None
 Result = TypeVar("Result")
 
-_RATES = (
-    "cpu_util_pct",
-    "cpu_pressure_pct",
-    "mem_pressure_pct",
-    "io_pressure_pct",
-    "disk_read_bytes_per_s",
-    "disk_write_bytes_per_s",
-    "net_receive_bytes_per_s",
-    "net_transmit_bytes_per_s",
-)
 _RESOURCES = ("cpu", "memory", "io")
 """What the kernel measures pressure of, as its files are called."""
 _SOME = re.compile(rb"^some .*\btotal=(\d+)$", re.MULTILINE)
@@ -157,16 +118,6 @@ _TIMES = 8  # user nice system idle iowait irq softirq steal; the guests' times 
 _FIND_DEVICES_S = 60.0
 _LONGEST = 1.75
 """Intervals between two looks; beyond it the machine was suspended or intervals were missed, and the mean is not this one's."""
-_LARGEST = 2**63
-
-
-@dataclass(frozen=True)
-class CpuTimes:
-    """Seconds of all CPUs since boot."""
-
-    total: float
-    idle: float
-    """Of the total, without work, also while waiting for I/O; time that a hypervisor took is not idle."""
 
 
 @dataclass(frozen=True)
@@ -174,16 +125,11 @@ class _Look:
     """All counters at one moment."""
 
     at_s: float
-    cpu: CpuTimes | None
+    cpu: tuple[float, float] | None
+    """Seconds of all CPUs since boot, and those without work, also while waiting for I/O; what a hypervisor took is not idle."""
     pressure_us: Mapping[str, int | None]
     disks: Transfers | None
     interfaces: Transfers | None
-
-
-@dataclass(frozen=True)
-class _Memory:
-    total_bytes: int | None
-    used_bytes: int | None
 
 
 def _since_boot_s() -> float:
@@ -203,8 +149,8 @@ class HostMeter(Collector):
         """`proc` and `sys` are where the host's are mounted; the clock may never be put back."""
         self._proc, self._sys, self._clock_s = proc, sys, clock_s
         self._before: _Look | None = None
-        self._disks: frozenset[str] | None = None
-        self._interfaces: frozenset[str] | None = None
+        self._disks: frozenset[str] = frozenset()
+        self._interfaces: frozenset[str] = frozenset()
         self._found_s = float("-inf")
 
     def collect(self, interval: Interval) -> list[HostRow]:
@@ -222,13 +168,14 @@ class HostMeter(Collector):
         psutil.PROCFS_PATH = self._proc
         look = self._look()
         before, self._before = self._before, look
-        memory, swap = _memory(self._proc), _known(psutil.swap_memory)
+        total_bytes, used_bytes = _memory(self._proc)
+        swap = _known(psutil.swap_memory)
         return {
             "time": start_ms,
             "interval_ms": interval_ms,
             "cpu_count": _known(psutil.cpu_count),
-            "mem_used_bytes": memory.used_bytes,
-            "mem_total_bytes": memory.total_bytes,
+            "mem_used_bytes": used_bytes,
+            "mem_total_bytes": total_bytes,
             "swap_used_bytes": None if swap is None else _bytes(swap.used),
             **cast("HostRow", _means(before, look, _LONGEST * interval_ms / 1000)),
         }
@@ -239,13 +186,12 @@ class HostMeter(Collector):
             self._found_s = at_s
             self._disks = physical_disks(self._sys)
             self._interfaces = physical_interfaces(self._sys)
-        disks, interfaces = self._disks, self._interfaces
         return _Look(
             at_s,
             _known(_cpu_times),
             {resource: _pressure_us(self._proc, resource) for resource in _RESOURCES},
-            None if disks is None else _known(lambda: disk_transfers(disks)),
-            None if interfaces is None else interface_transfers(self._sys, interfaces),
+            _known(lambda: disk_transfers(self._disks)) if self._disks else None,
+            interface_transfers(self._sys, self._interfaces),
         )
 
 
@@ -257,26 +203,25 @@ def _known(reading: Callable[[], Result]) -> Result | None:
         return None
 
 
-def _memory(proc: str) -> _Memory:
-    """Memory installed and in use, as far as the kernel tells.
+def _memory(proc: str) -> tuple[int | None, int | None]:
+    """Bytes installed and in use, as far as the kernel tells.
 
     Kernels before 3.14 have no MemAvailable, and some containers' /proc says 0: psutil would put its own estimate there.
     """
     found = dict(_MEMORY.findall(read(f"{proc}/meminfo") or b""))
     total_kib, available_kib = whole(found.get(b"MemTotal")), whole(found.get(b"MemAvailable"))
     if total_kib is None:
-        return _Memory(None, None)
-    used_kib = total_kib - available_kib if available_kib else None
-    return _Memory(_bytes(total_kib * _KIB), None if used_kib is None else _bytes(used_kib * _KIB))
+        return None, None
+    return _bytes(total_kib * _KIB), _bytes((total_kib - available_kib) * _KIB) if available_kib else None
 
 
 def _bytes(size: int) -> int | None:
-    return size if 0 <= size < _LARGEST else None
+    return size if 0 <= size <= _LARGEST_NUMBER else None
 
 
-def _cpu_times() -> CpuTimes:
+def _cpu_times() -> tuple[float, float]:
     times: Any = psutil.cpu_times()
-    return CpuTimes(sum(times[:_TIMES]), times.idle + getattr(times, "iowait", 0.0))
+    return sum(times[:_TIMES]), times.idle + getattr(times, "iowait", 0.0)
 
 
 def _pressure_us(proc: str, resource: str) -> int | None:
@@ -291,7 +236,7 @@ def _pressure_us(proc: str, resource: str) -> int | None:
 def _means(before: _Look | None, now: _Look, longest_s: float) -> dict[str, Value]:
     elapsed_s = 0.0 if before is None else now.at_s - before.at_s
     if before is None or not 0 < elapsed_s <= longest_s:
-        return dict.fromkeys(_RATES)
+        return {}
     read, written = _per_s(before.disks, now.disks, elapsed_s)
     received, sent = _per_s(before.interfaces, now.interfaces, elapsed_s)
     return {
@@ -306,11 +251,11 @@ def _means(before: _Look | None, now: _Look, longest_s: float) -> dict[str, Valu
     }
 
 
-def _busy_pct(before: CpuTimes | None, now: CpuTimes | None) -> float | None:
+def _busy_pct(before: tuple[float, float] | None, now: tuple[float, float] | None) -> float | None:
     """Share of the CPUs' time that was not idle; waiting for I/O is idle, for the CPU could have done something else."""
     if before is None or now is None:
         return None
-    total, idle = now.total - before.total, now.idle - before.idle
+    total, idle = now[0] - before[0], now[1] - before[1]
     if not 0 <= idle <= total < math.inf or total == 0:
         return None
     return round(100 * (total - idle) / total, 1)

@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 
+from agent.kernel_files import PAGE_BYTES
 from fallow.process_memory import trim_memory
 
 _WITHOUT_FOLDER = "import sys, runpy; del sys.path[0], sys.argv[0]; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
@@ -34,7 +35,6 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h of g
 _RETURNED_FROM_BYTES = 32 << 10
 _ARENAS = 2  # one more than the sampling needs: a thread that waits for it would hold up an interval
 
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _statm: list[int] = []
 
 
@@ -42,7 +42,7 @@ def resident_bytes() -> int:
     """Resident memory of this process; the file is kept open, because it is read at every interval."""
     if not _statm:
         _statm.append(os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC))
-    return int(os.pread(_statm[0], 64, 0).split()[1]) * _PAGE_BYTES
+    return int(os.pread(_statm[0], 64, 0).split()[1]) * PAGE_BYTES
 
 
 def bound_memory() -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from agent.attribution.proc import read_stat
+from agent.kernel_files import read_stat
 from benchmarks.measure import Figure
 
 if TYPE_CHECKING:

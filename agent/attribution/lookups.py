@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from agent.attribution.proc import printable, printable_text, read, shares_root
+from agent.attribution.proc import printable, printable_text, shares_root
+from agent.kernel_files import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -20,25 +20,23 @@ from agent.attribution.lookups import (
 )
 from agent.attribution.placement import Placement, parse_cgroup, parse_environ
 from agent.attribution.proc import (
-    PAGE_BYTES,
-    TICKS_PER_S,
-    Stat,
     own_proc,
     printable,
     read_arguments,
     read_cgroup,
     read_environ,
     read_identity,
-    read_stat,
     sees_all_processes,
 )
 from agent.collectors import Collector, Interval
+from agent.kernel_files import PAGE_BYTES, TICKS_PER_S, read_stat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agent.attribution.kubelet import Allocation
     from agent.attribution.settings import AttributionSettings
+    from agent.kernel_files import Stat
     from agent.rows import EventRow, ProcessRow
 
 _LOOK_AGAIN_MS = 300_000  # a process may change its user, and Slurm adopts some into a job after their start

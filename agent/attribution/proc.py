@@ -8,11 +8,11 @@ secrets must not, and decodes all variables where four are wanted.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
+
+from agent.kernel_files import link_target, read
 
 _CONTROL = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029), "\N{REPLACEMENT CHARACTER}")
 
@@ -27,53 +27,9 @@ def printable_text(text: str) -> str:
     return text.encode(errors="replace").decode().translate(_CONTROL)
 
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-_STAT_BYTES = 4096
 _CGROUP_BYTES = 65_536
 _ARGUMENT_BYTES = 8192
 _ENVIRON_BYTES = 1 << 22  # the kernel allows a quarter of the stack limit, which is 2 MiB on common systems
-
-
-@dataclass(frozen=True, slots=True)
-class Stat:
-    """What /proc/PID/stat says: start and CPU in clock ticks since boot, memory in pages (proc(5)).
-
-    `texts` is where the kernel has put the arguments and the environment. Every program lies elsewhere, even the same
-    one started again, and while the kernel is still starting it they are not all there. Empty where that is not shown:
-    without the right to read the environment, and for a process that has ended.
-    """
-
-    command: bytes
-    parent_pid: int
-    cpu_ticks: int
-    start_ticks: int
-    resident_pages: int
-    texts: tuple[bytes, ...] = ()
-
-
-def read_stat(folder: str) -> Stat | None:
-    """The numbers of the process in this folder of /proc; None where it is not shown.
-
-    A command may hold blanks, brackets and line ends, so that only the last `)` ends it.
-    """
-    text = read(f"{folder}/stat", _STAT_BYTES)
-    if text is None:
-        return None
-    opening, closing = text.find(b"("), text.rfind(b")")
-    fields = text[closing + 2 :].split()
-    if opening < 0 or len(fields) < 22:
-        return None
-    texts = tuple(fields[45:49])
-    return Stat(
-        text[opening + 1 : closing],
-        int(fields[1]),
-        int(fields[11]) + int(fields[12]),
-        int(fields[19]),
-        int(fields[21]),
-        texts if any(each != b"0" for each in texts) else (),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,28 +73,9 @@ def read_environ(folder: str) -> bytes | None:
     return read(f"{folder}/environ", _ENVIRON_BYTES)
 
 
-def read(path: str, most: int) -> bytes | None:
-    """Up to so many bytes of a file of /proc; None where it cannot be read."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        text = part = os.read(fd, most)
-        while part and len(text) < most and most > _STAT_BYTES:  # /proc hands long files out page by page
-            part = os.read(fd, most - len(text))
-            text += part
-    except OSError:
-        return None  # the process ended between the two calls
-    finally:
-        os.close(fd)
-    return text
-
-
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """The machine's own PID namespace: PROC_PID_INIT_INO, 0xEFFFFFFC, in the kernel's include/linux/proc_ns.h."""
 
-_STATUS_BYTES = 4096
 _MOUNTS_BYTES = 1 << 20
 
 
@@ -153,7 +90,7 @@ def own_proc(proc: str) -> str | None:
 
 
 def _shows_own_namespace(proc: str) -> bool:
-    text = read(f"{proc}/self/status", _STATUS_BYTES)
+    text = read(f"{proc}/self/status")
     if text is None:
         return False
     start = text.find(b"\nNSpid:")
@@ -168,10 +105,7 @@ def sees_all_processes(setting: str, proc: str | None) -> bool:
     """
     if setting != "auto":
         return setting == "yes"
-    try:
-        return proc is not None and str(Path(proc, "self/ns/pid").readlink()) == INITIAL_PID_NAMESPACE
-    except OSError:
-        return False
+    return proc is not None and link_target(f"{proc}/self/ns/pid") == INITIAL_PID_NAMESPACE
 
 
 def shares_root(proc: str) -> bool:

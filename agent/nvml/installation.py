@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agent.kernel_files import link_target, names_in, read_text
 from agent.own_process import in_container
 from fallow.errors import DriverError
 
@@ -40,22 +41,13 @@ class PciGpu:
 def list_gpus(sys: Path) -> tuple[PciGpu, ...]:
     """NVIDIA's GPUs in the order of their addresses, which is the driver's as well; none where /sys shows no bus."""
     found = []
-    try:
-        folders = sorted((sys / "bus/pci/devices").iterdir())
-    except OSError:
-        return ()
-    for folder in folders:
-        if _text(folder / "vendor") == _NVIDIA and _text(folder / "class").startswith(_CLASSES):
-            ids = tuple(_text(folder / name) for name in ("device", "subsystem_vendor", "subsystem_device"))
-            virtual = (folder / "physfn").is_symlink()
-            found.append(PciGpu(folder.name, _bound_driver(folder), _number(ids[0]), ids, virtual))
+    for address in sorted(names_in(f"{sys}/bus/pci/devices")):
+        folder = f"{sys}/bus/pci/devices/{address}"
+        if read_text(f"{folder}/vendor") == _NVIDIA and read_text(f"{folder}/class").startswith(_CLASSES):
+            ids = tuple(read_text(f"{folder}/{name}") for name in ("device", "subsystem_vendor", "subsystem_device"))
+            driver = link_target(f"{folder}/driver").rpartition("/")[2]
+            found.append(PciGpu(address, driver, _number(ids[0]), ids, virtual=bool(link_target(f"{folder}/physfn"))))
     return tuple(found)
-
-
-def kernel_address(driver_address: str) -> str:
-    """The kernel's way to write the driver's 00000000:17:00.0: it writes four digits of the domain, in small letters."""
-    domain, _, rest = driver_address.lower().partition(":")
-    return f"{domain[-4:]}:{rest}"
 
 
 def driver_address(kernel_address: str) -> str:
@@ -63,25 +55,11 @@ def driver_address(kernel_address: str) -> str:
     return f"{kernel_address.upper():0>16}"
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def _number(text: str) -> int:
     try:
         return int(text, 16)
     except ValueError:
         return 0
-
-
-def _bound_driver(folder: Path) -> str:
-    try:
-        return (folder / "driver").readlink().name
-    except OSError:
-        return ""
 
 
 REVOKED = -1
@@ -178,8 +156,5 @@ class NvidiaDevices:
 
 def _device_names(folder: str) -> frozenset[str]:
     """PCI addresses and nodes such as `nvidia7` in a folder; none where it cannot be read."""
-    try:
-        names = os.listdir(folder)  # noqa: PTH208
-    except OSError:
-        return frozenset()
+    names = names_in(folder)
     return frozenset(name for name in names if name.count(":") == 2 or (name[:6] == "nvidia" and name[6:].isdecimal()))

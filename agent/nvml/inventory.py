@@ -6,12 +6,12 @@ the lowest UUID in it. A GPU whose relations are unknown has no island, which is
 
 from __future__ import annotations
 
-import os
 from itertools import combinations
 from typing import TYPE_CHECKING, cast
 
 import pynvml
 
+from agent.kernel_files import kernel_address, read_text
 from agent.nvml.gpu import GpuGoneError
 
 if TYPE_CHECKING:
@@ -143,31 +143,11 @@ def pci_address(driver: Driver, gpu: DriverGpu) -> str | None:
     return None if pci is None else (pci.busId.decode() if isinstance(pci.busId, bytes) else pci.busId)
 
 
-def sys_folder(sys: str, address: str) -> str:
-    """Where the kernel describes the PCI device; it writes four digits of the domain, the driver eight."""
-    domain, _, rest = address.lower().partition(":")
-    return f"{sys}/bus/pci/devices/{domain[-4:]}:{rest}"
-
-
-def read_text(path: str) -> str | None:
-    """What the kernel's file says, None where it cannot be read; without pathlib, which costs the worker 0.8 MiB."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return os.read(descriptor, 4096).decode("ascii", "replace").strip()
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-
-
 def _numa_node(sys: str, address: str | None) -> int | None:
     if address is None:
         return None
-    text = read_text(f"{sys_folder(sys, address)}/numa_node")
-    if text is None or not text.lstrip("-").isdecimal():
+    text = read_text(f"{sys}/bus/pci/devices/{kernel_address(address)}/numa_node")
+    if not text.lstrip("-").isdecimal():
         return None
     node = int(text)
     return node if node >= 0 else None  # -1: the machine has no such thing

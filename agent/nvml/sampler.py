@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, TypeVar
 import pynvml
 
 from agent.collectors import UNKNOWN, CollectorRuns
+from agent.kernel_files import kernel_address, read_text
 from agent.nvml.gpu import DriverGoneError, DriverGpu, GpuGoneError, Incident
-from agent.nvml.inventory import InventoryCollector, read_text, sys_folder
+from agent.nvml.inventory import InventoryCollector
 from agent.nvml.readings import (
     LIST_AGAIN_BYTES,
     ClockCollector,
@@ -101,7 +102,7 @@ class Watched:
         self._sleep_file = None
         if pci_bus_id is None:
             return
-        power = f"{sys_folder(sys, pci_bus_id)}/power"
+        power = f"{sys}/bus/pci/devices/{kernel_address(pci_bus_id)}/power"
         if read_text(f"{power}/control") == "auto":
             self._sleep_file = f"{power}/runtime_status"
 

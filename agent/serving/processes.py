@@ -6,11 +6,11 @@ starts its router beside them.
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from agent.kernel_files import link_target, names_in, read_stat
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -18,40 +18,26 @@ if TYPE_CHECKING:
 
 _DEEPEST = 64
 _STARTERS = frozenset(
-    {
-        "bash", "sh", "dash", "zsh", "fish", "ksh", "csh", "tcsh", "busybox", "slurm_script", "sudo", "su", "sshd",
-        "tmux: server", "screen", "systemd", "init", "tini", "dumb-init", "docker-init", "catatonit", "pause",
-        "supervisord", "s6-supervise", "runsv", "containerd-shim", "conmon",
-    }
-)  # fmt: skip
+    b"bash|sh|dash|zsh|fish|ksh|csh|tcsh|busybox|slurm_script|sudo|su|sshd|tmux: server|screen|systemd|init|tini|dumb-init"
+    b"|docker-init|catatonit|pause|supervisord|s6-supervise|runsv|containerd-shim|conmon".split(b"|")
+)
 """What starts programs that have nothing to do with one another."""
 
 
-@dataclass(frozen=True)
-class ServerProcess:
-    """One process for ever, also when its number is given to another."""
-
-    pid: int
-    started_ticks: int
-
-
-def identify(proc: str, pid: int) -> ServerProcess | None:
-    fields = _stat(proc, pid)
-    return None if fields is None else ServerProcess(pid, int(fields[19]))
+def start_of(proc: str, pid: int) -> int | None:
+    """With the number it names one process for ever, also when the number is given to another."""
+    stat = read_stat(f"{proc}/{pid}")
+    return None if stat is None else stat.start_ticks
 
 
 def parent(proc: str, pid: int) -> int | None:
-    fields = _stat(proc, pid)
-    return None if fields is None else int(fields[1])
+    stat = read_stat(f"{proc}/{pid}")
+    return None if stat is None else stat.parent_pid
 
 
-def command(proc: str, pid: int) -> str:
-    """The name of its program, cut off after 15 characters; empty where it cannot be seen."""
-    try:
-        with open(f"{proc}/{pid}/comm", "rb") as file:  # noqa: PTH123  # pathlib takes three times as long
-            return file.read().rstrip(b"\n").decode(errors="replace")
-    except OSError:
-        return ""
+def command(proc: str, pid: int) -> bytes:
+    stat = read_stat(f"{proc}/{pid}")
+    return b"" if stat is None else stat.command
 
 
 def lineage(proc: str, pid: int) -> tuple[int, ...]:
@@ -86,18 +72,8 @@ def gpus_of(
     return tuple(sorted(gpu for gpu, pids in gpu_pids.items() if any(above in lines.get(each, ()) for each in pids)))
 
 
-def _stat(proc: str, pid: int) -> list[bytes] | None:
-    """The fields of /proc/PID/stat after the name, which may hold spaces and brackets; None where there is no such process."""
-    try:
-        with open(f"{proc}/{pid}/stat", "rb") as file:  # noqa: PTH123  # pathlib takes three times as long
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return fields if len(fields) > 19 else None
-
-
 _LISTENING = "0A"
-_FORWARDERS = frozenset({"docker-proxy", "rootlessport", "slirp4netns", "pasta", "pasta.avx2"})
+_FORWARDERS = frozenset({b"docker-proxy", b"rootlessport", b"slirp4netns", b"pasta", b"pasta.avx2"})
 """They pass connections on into a container: whatever serves there, it is not they."""
 
 
@@ -110,7 +86,7 @@ def find_listener(proc: str, address: str, port: int, likely: Collection[int]) -
     sockets = {f"socket:[{inode}]" for inode in _inodes(proc, address, port)}
     if not sockets:
         return None
-    for group in (likely, _all_processes(proc)):
+    for group in (likely, [int(name) for name in names_in(proc) if name.isdigit()]):
         holders = {pid for pid in group if _holds(proc, pid, sockets)}
         eldest = sorted(pid for pid in holders if parent(proc, pid) not in holders)
         if eldest:
@@ -118,27 +94,9 @@ def find_listener(proc: str, address: str, port: int, likely: Collection[int]) -
     return None
 
 
-def _all_processes(proc: str) -> Iterable[int]:
-    try:
-        return [int(name) for name in os.listdir(proc) if name.isdigit()]  # noqa: PTH208  # names alone are wanted
-    except OSError:
-        return []
-
-
 def _holds(proc: str, pid: int, sockets: Collection[str]) -> bool:
     folder = f"{proc}/{pid}/fd"
-    try:
-        descriptors = os.listdir(folder)  # noqa: PTH208  # names alone are wanted
-    except OSError:  # another user's, or gone
-        return False
-    return any(_target(f"{folder}/{descriptor}") in sockets for descriptor in descriptors)
-
-
-def _target(link: str) -> str:
-    try:
-        return os.readlink(link)  # noqa: PTH115  # pathlib takes several times as long
-    except OSError:  # closed since
-        return ""
+    return any(link_target(f"{folder}/{descriptor}") in sockets for descriptor in names_in(folder))
 
 
 def _inodes(proc: str, address: str, port: int) -> frozenset[str]:
@@ -163,7 +121,7 @@ def _inodes(proc: str, address: str, port: int) -> frozenset[str]:
 
 def _listening(proc: str, name: str) -> Iterable[tuple[str, str]]:
     try:
-        with open(f"{proc}/net/{name}", encoding="ascii", errors="replace") as lines:  # noqa: PTH123  # as above
+        with open(f"{proc}/net/{name}", encoding="ascii", errors="replace") as lines:  # noqa: PTH123  # pathlib is slow
             next(lines, None)
             return [
                 (fields[1], fields[9]) for line in lines if len(fields := line.split()) > 9 and fields[3] == _LISTENING

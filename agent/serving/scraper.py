@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from agent.http_client import Endpoint
     from agent.rows import EventRow, ServingRow
-    from agent.serving.processes import ServerProcess
     from agent.serving.readings import Engine, Reading
 
 _TIMEOUT_S = 2.0
@@ -63,7 +62,8 @@ class ScrapedServer:
     proc: str
     _before: dict[str | None, Reading] = field(default_factory=dict)
     _before_s: float = 0.0
-    _process: ServerProcess | None = None
+    _process: tuple[int, int] | None = None
+    """Its number and start."""
     _rounds_to_search: int = 0
     _said: set[str] = field(default_factory=set)
     _said_hidden: bool = False
@@ -80,7 +80,7 @@ class ScrapedServer:
             return [self._without_values("unrecognised", str(error))]
         self._said.clear()
         self._find_process(answer.address, holders)
-        pid = None if self._process is None else self._process.pid
+        pid = None if self._process is None else self._process[0]
         known: ServingRow = {"endpoint": self.endpoint.url, "engine": answer.engine.name, "health": "ok", "pid": pid}
         gpus = self._gpus(holders) or (None,)
         return [known | model | {"gpu": gpu} for model in self._difference(answer) for gpu in gpus]
@@ -130,7 +130,7 @@ class ScrapedServer:
     def _find_process(self, address: str, holders: GpuProcesses) -> None:
         """Makes sure that the process is known and the same as before, searching for it no more often than is due."""
         known = self._process
-        if known is not None and processes.identify(self.proc, known.pid) != known:
+        if known is not None and processes.start_of(self.proc, known[0]) != known[1]:
             self._process = None
             self._rounds_to_search = 0
         if self._rounds_to_search > 0:
@@ -138,7 +138,8 @@ class ScrapedServer:
             return
         self._rounds_to_search = _SEARCH_EVERY
         pid = find_listener(self.proc, address, self.endpoint.port, holders.likely())
-        self._process = None if pid is None else processes.identify(self.proc, pid)
+        started = None if pid is None else processes.start_of(self.proc, pid)
+        self._process = None if pid is None or started is None else (pid, started)
         if known is not None and self._process != known:
             self._before = {}  # another server than the one that these counters were of
         if self._process is None and not self._said_hidden:
@@ -148,7 +149,7 @@ class ScrapedServer:
     def _gpus(self, holders: GpuProcesses) -> tuple[str, ...]:
         if self._process is None:
             return ()
-        return processes.gpus_of(self.proc, self._process.pid, holders.gpu_pids, holders.lines)
+        return processes.gpus_of(self.proc, self._process[0], holders.gpu_pids, holders.lines)
 
 
 log = logging.getLogger("fallow.agent")

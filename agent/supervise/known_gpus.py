@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.nvml.installation import PciGpu, driver_address, kernel_address, list_gpus, sees_all_gpus
+from agent.kernel_files import kernel_address
+from agent.nvml.installation import PciGpu, driver_address, list_gpus, sees_all_gpus
 from fallow.clock import DAY_MS, format_ms
 from fallow.gpu_names import at_address, at_position, is_stand_in
 

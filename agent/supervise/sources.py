@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from agent.attribution import AttributionSettings, ProcessOwners
 from agent.attribution.kubelet import PodAllocations
 from agent.collectors import Collector, Interval
 from agent.host import HostMeter
+from agent.kernel_files import read_text
 from agent.spool.backlog import Backlog
 from agent.spool.publishing import Publishing
 from agent.spool.spool import read_fact
@@ -211,7 +211,4 @@ def _serving(loaded: Config) -> tuple[ServingCollector, ...]:
 
 def boot_id(proc: str) -> str:
     """What names this boot of the machine; empty where the kernel does not say."""
-    try:
-        return Path(proc, "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+    return read_text(f"{proc}/sys/kernel/random/boot_id")

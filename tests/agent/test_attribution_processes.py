@@ -17,7 +17,8 @@ import pytest
 
 from agent.attribution import AttributionSettings, ProcessOwners
 from agent.attribution import lookups as names
-from agent.attribution.proc import INITIAL_PID_NAMESPACE, own_proc, read_stat, sees_all_processes, shares_root
+from agent.attribution.proc import INITIAL_PID_NAMESPACE, own_proc, sees_all_processes, shares_root
+from agent.kernel_files import read_stat
 from tests.agent.attribution_peers import NOW, FakeProc, described, entry
 from tests.agent.conftest import login_name, wait_until
 from tests.conftest import REPOSITORY, clean_environment

@@ -172,16 +172,16 @@ def test_programs_started_from_one_shell_are_strangers() -> None:
         assert running.stdout is not None
         stranger = int(running.stdout.readline())
         tree = told(running)
-        assert processes.command("/proc", processes.parent("/proc", tree.pid) or 0) in {"sh", "dash", "bash", "busybox"}
+        shell = processes.parent("/proc", tree.pid) or 0
+        assert processes.command("/proc", shell) in {b"sh", b"dash", b"bash", b"busybox"}
         assert gpus(tree.pid, {"GPU-a": (stranger,)}) == ()
 
 
 def test_a_process_is_another_when_its_number_is_used_again() -> None:
     with listener() as tree:
-        known = processes.identify("/proc", tree.pid)
-        assert known == processes.identify("/proc", tree.pid)
-        assert known != processes.identify("/proc", os.getpid())
-    assert processes.identify("/proc", tree.pid) is None
+        known = processes.start_of("/proc", tree.pid)
+        assert known == processes.start_of("/proc", tree.pid) != processes.start_of("/proc", os.getpid())
+    assert processes.start_of("/proc", tree.pid) is None
 
 
 def test_a_name_with_brackets_and_spaces_is_no_riddle() -> None:
@@ -189,6 +189,6 @@ def test_a_name_with_brackets_and_spaces_is_no_riddle() -> None:
     try:
         Path("/proc/self/comm").write_text("a) R 1 (b", encoding="utf-8")
         assert processes.parent("/proc", os.getpid()) == os.getppid()
-        assert processes.command("/proc", os.getpid()) == "a) R 1 (b"
+        assert processes.command("/proc", os.getpid()) == b"a) R 1 (b"
     finally:
         Path("/proc/self/comm").write_text(before, encoding="utf-8")
