@@ -5,85 +5,71 @@ that GPU's state and nobody else's, and no error ever becomes a number.
 
 Ids of field values depend on the version of the driver: NVIDIA has renumbered some, and an old number means something else.
 A field whose number is not known for a driver is not asked for: its column is null. The numbers were compared in NVIDIA's own
-binding (nvidia-ml-py), release by release, from 11.450.129 (July 2020) to 13.615.71 (25 September 2026); `source` says where a
-change of numbers is told.
+binding (nvidia-ml-py), release by release, from 11.450.129 (July 2020) to 13.615.71 (25 September 2026).
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from agent.nvml.gpu import Announces, CallCosts, DriverGoneError, DriverGpu, GpuGoneError, Incident
+from agent.nvml.gpu import CallCosts, DriverGoneError, DriverGpu, GpuGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-Version = tuple[int, ...]
+    from agent.nvml.gpu import StatusPage
+    from agent.rows import EventRow
+
+Version = tuple[float, ...]
 """A driver's version as numbers: `580.65.06` is (580, 65, 6)."""
 
 NEWEST_CHECKED: Version = (615,)
 """The newest driver branch whose numbers were compared; what changes numbers is not asked of newer ones."""
 
-_ALL: Version = ()
+_ALWAYS = {
+    "ecc_corrected_count": 3,
+    "ecc_uncorrected_count": 4,
+    "ecc_corrected_lifetime_count": 5,
+    "ecc_uncorrected_lifetime_count": 6,
+    "throttled_power_cap_ms": 74,
+    "throttled_sync_boost_ms": 76,
+    "mem_temperature_c": 82,
+    "energy_mj": 83,
+    "pcie_replay_count": 94,
+    "remapped_rows_corrected_count": 142,
+    "remapped_rows_uncorrected_count": 143,
+    "row_remap_pending": 144,
+    "row_remap_failed": 145,
+}
+"""Numbers of fields, by column of the tables: the same in every nvidia-ml-py from 11.450.129 on."""
+
 _AFTER_CHECKED: Version = (NEWEST_CHECKED[0] + 1,)
-
-
-@dataclass(frozen=True)
-class FieldId:
-    """The number of one field in the drivers from `since` on and before `until`, None for all later ones; by column of the tables."""
-
-    column: str
-    number: int
-    since: Version
-    until: Version | None
-    source: str
-
-
-_STABLE = "the same in every nvidia-ml-py from 11.450.129 on"
-_NEW_IN_570 = "new in nvidia-ml-py 12.570.86 (24 January 2025)"
-_FIRST = (
-    "nvidia-ml-py 12.575.51 (6 May 2025) and 13.580.65 (5 August 2025); in 12.570.172, 251 to 253 are power smoothing"
+_RANGES: tuple[tuple[Version, Version, dict[str, int]], ...] = (
+    # new in nvidia-ml-py 12.570.86 (24 January 2025)
+    ((570, 86), (math.inf,), {"recovery_action": 230}),
+    # nvidia-ml-py 12.575.51 (6 May 2025) and 13.580.65 (5 August 2025); in 12.570.172, 251 to 253 are power smoothing.
+    # 580.65.06 is the last that is known to have these, 580.82.07 the first with the next: between them nobody knows
+    (
+        (575, 51),
+        (580, 66),
+        {"throttled_sw_thermal_ms": 251, "throttled_hw_thermal_ms": 252, "throttled_power_brake_ms": 253},
+    ),
+    # NVML API reference, known issues: fields 251 to 273 changed between CUDA 13.0 and 13.0 Update 1 (driver 580.82.07);
+    # nvidia-ml-py 13.580.82 (11 September 2025) to 13.615.71
+    (
+        (580, 82),
+        _AFTER_CHECKED,
+        {"throttled_sw_thermal_ms": 269, "throttled_hw_thermal_ms": 270, "throttled_power_brake_ms": 271},
+    ),
 )
-_MOVED = (
-    "NVML API reference, known issues: fields 251 to 273 changed between CUDA 13.0 and 13.0 Update 1 (driver 580.82.07); "
-    "nvidia-ml-py 13.580.82 (11 September 2025) to 13.615.71"
-)
-
-_FIRST_THROTTLED: Version = (575, 51)
-_LAST_BEFORE_MOVE: Version = (580, 66)
-"""580.65.06 is the last that is known to have the old numbers, 580.82.07 the first with the new ones: between them nobody knows."""
-_MOVE: Version = (580, 82)
-
-FIELD_IDS: tuple[FieldId, ...] = (
-    FieldId("ecc_corrected_count", 3, _ALL, None, _STABLE),
-    FieldId("ecc_uncorrected_count", 4, _ALL, None, _STABLE),
-    FieldId("ecc_corrected_lifetime_count", 5, _ALL, None, _STABLE),
-    FieldId("ecc_uncorrected_lifetime_count", 6, _ALL, None, _STABLE),
-    FieldId("throttled_power_cap_ms", 74, _ALL, None, _STABLE),
-    FieldId("throttled_sync_boost_ms", 76, _ALL, None, _STABLE),
-    FieldId("mem_temperature_c", 82, _ALL, None, _STABLE),
-    FieldId("energy_mj", 83, _ALL, None, _STABLE),
-    FieldId("pcie_replay_count", 94, _ALL, None, _STABLE),
-    FieldId("remapped_rows_corrected_count", 142, _ALL, None, _STABLE),
-    FieldId("remapped_rows_uncorrected_count", 143, _ALL, None, _STABLE),
-    FieldId("row_remap_pending", 144, _ALL, None, _STABLE),
-    FieldId("row_remap_failed", 145, _ALL, None, _STABLE),
-    FieldId("recovery_action", 230, (570, 86), None, _NEW_IN_570),
-    FieldId("throttled_sw_thermal_ms", 251, _FIRST_THROTTLED, _LAST_BEFORE_MOVE, _FIRST),
-    FieldId("throttled_hw_thermal_ms", 252, _FIRST_THROTTLED, _LAST_BEFORE_MOVE, _FIRST),
-    FieldId("throttled_power_brake_ms", 253, _FIRST_THROTTLED, _LAST_BEFORE_MOVE, _FIRST),
-    FieldId("throttled_sw_thermal_ms", 269, _MOVE, _AFTER_CHECKED, _MOVED),
-    FieldId("throttled_hw_thermal_ms", 270, _MOVE, _AFTER_CHECKED, _MOVED),
-    FieldId("throttled_power_brake_ms", 271, _MOVE, _AFTER_CHECKED, _MOVED),
-)
-"""Every field that is read; the ranges of one column never overlap."""
+"""Other numbers, in the drivers from the first version on and before the second."""
 
 
 def parsed_version(text: str | None) -> Version | None:
@@ -96,13 +82,11 @@ def parsed_version(text: str | None) -> Version | None:
 
 def field_numbers(version: Version | None) -> dict[str, int]:
     """The number of each field by column, for a driver of that version; of an unknown one only what never changed."""
-    if version is None:
-        return {each.column: each.number for each in FIELD_IDS if each.since == _ALL and each.until is None}
-    return {
-        each.column: each.number
-        for each in FIELD_IDS
-        if each.since <= version and (each.until is None or version < each.until)
-    }
+    numbers = dict(_ALWAYS)
+    for since, until, found in _RANGES:
+        if version is not None and since <= version < until:
+            numbers |= found
+    return numbers
 
 
 _BUDGET_S = 5.0  # of one GPU in one round of calls
@@ -132,11 +116,11 @@ _DRIVER_GONE = (
 class Driver:
     """The loaded library. Everything in it may block for ever, so it lives in the worker process only."""
 
-    def __init__(self, page: Announces) -> None:
+    def __init__(self, page: StatusPage) -> None:
         self._page = page
         self._rings: RingReader | None = None
         self.costs = CallCosts()
-        self.incidents: list[Incident] = []
+        self.incidents: list[EventRow] = []
         self.trials: set[tuple[str, str]] = set()
         """GPU and name of calls that blocked or ended an earlier worker and that this one has not come back from."""
         self.returned: list[tuple[str, str]] = []
@@ -154,6 +138,10 @@ class Driver:
         """Begins a round of calls: no GPU may take longer than that in all, so that a slow one never hides the others."""
         self.budget_s = budget_s
         self._spent_s.clear()
+
+    def say(self, kind: str, detail: str, gpu: DriverGpu | None = None) -> None:
+        """Notes what is to be written as an event, with the time of the row that it comes with."""
+        self.incidents.append({"kind": kind, "detail": detail, "gpu": None if gpu is None else gpu.uuid})
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
@@ -186,7 +174,7 @@ class Driver:
         if version is None or version[: len(NEWEST_CHECKED)] > NEWEST_CHECKED:
             what = "has no version that is understood" if version is None else "is newer than this fallow knows"
             detail = f"the driver ({text}) {what}: time throttled by heat or the power brake is unknown; upgrade fallow"
-            self.incidents.append(Incident("call_unsupported", detail))
+            self.say("call_unsupported", detail)
 
     @property
     def missing(self) -> list[int]:
@@ -201,7 +189,8 @@ class Driver:
         found = [self._open_one(index, frozenset()) for index in missing]
         self.incidents = said  # it was said once that they cannot be opened
         gpus = [gpu for gpu in found if gpu is not None]
-        self.incidents += [Incident("gpu_ok", f"GPU {gpu.index} can be opened again", gpu.uuid) for gpu in gpus]
+        for gpu in gpus:
+            self.say("gpu_ok", f"GPU {gpu.index} can be opened again", gpu)
         return gpus
 
     def _open_one(self, index: int, skip: frozenset[str]) -> DriverGpu | None:
@@ -212,7 +201,7 @@ class Driver:
             if isinstance(error, pynvml.NVMLError):
                 self._check_driver(error)
             self._missing.append(index)
-            self.incidents.append(Incident("gpu_lost", f"GPU {index} cannot be opened: {error}"))
+            self.say("gpu_lost", f"GPU {index} cannot be opened: {error}")
             return None
         return None if uuid in skip else DriverGpu(handle, uuid, index)
 
@@ -298,7 +287,7 @@ class Driver:
             gpu.off[key] = _OFF[code]
             if key not in gpu.said and not (self._quiet and _OFF[code] == "call_unsupported"):
                 gpu.said.add(key)
-                self.incidents.append(Incident(_OFF[code], f"{key}: {error}", gpu.uuid))
+                self.say(_OFF[code], f"{key}: {error}", gpu)
         else:
             self._strike(gpu, key)
 

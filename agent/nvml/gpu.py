@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     import mmap
 
-    from agent.rows import DeviceRow, EventRow, GpuRow, ProcessRow
+    from agent.rows import AgentRow, DeviceRow, EventRow, GpuRow, ProcessRow
     from agent.snapshot import GpuErrors
 
 STRIKES = 3
@@ -38,18 +38,6 @@ class DriverGoneError(Exception):
         self.code = code
 
 
-class Announces(Protocol):
-    """Told of every call before it is made, so that a call that never returns can be named."""
-
-    def announce(self, uuid: str, call: str) -> None:
-        """Takes the GPU (`#index` before its UUID is known, empty for the driver as a whole) and the call's name."""
-        ...
-
-    def returned(self) -> None:
-        """Takes note that the call has returned."""
-        ...
-
-
 @dataclass
 class CallCosts:
     """What the driver calls since the last look cost."""
@@ -64,17 +52,6 @@ class CallCosts:
         self.busy_s += seconds
         if seconds > self.slowest_s:
             self.slowest_s, self.slowest_call = seconds, call
-
-
-@dataclass
-class Incident:
-    """Something to be written as an event; without a time of its own it gets that of the row it comes with."""
-
-    kind: str
-    detail: str
-    gpu: str | None = None
-    code: int | None = None
-    time_ms: int | None = None
 
 
 @dataclass
@@ -130,7 +107,7 @@ _COUNTER = struct.Struct("=Q")
 class StatusPage:
     """Written by the worker before and after each call, read by the supervisor when no answer comes.
 
-    The counter is odd while a call is being made, so that after a call nothing but the counter has to be written.
+    A call that never returns can so be named. The counter is odd while a call is being made, so that after a call nothing but the counter has to be written.
     """
 
     def __init__(self, memory: mmap.mmap) -> None:
@@ -139,6 +116,7 @@ class StatusPage:
         self._labels: dict[tuple[str, str], bytes] = {}
 
     def announce(self, uuid: str, call: str) -> None:
+        """Takes the GPU (`#index` before its UUID is known, empty for the driver as a whole) and the call's name."""
         label = self._labels.get((uuid, call))
         if label is None:
             label = f"{uuid} {call}".encode()[: PAGE_BYTES - _COUNTER.size - 1] + b"\0"
@@ -162,15 +140,6 @@ class StatusPage:
     def progress(self) -> int:
         """Another number whenever a call has begun or returned."""
         return int(_COUNTER.unpack_from(self._memory)[0])
-
-
-class WorkerCosts(TypedDict):
-    """What the driver calls since the answer before have cost."""
-
-    calls: int
-    busy_s: float
-    slowest_s: float
-    slowest_call: str | None
 
 
 Entries: TypeAlias = Literal["all", "changed", "none"]
@@ -222,10 +191,10 @@ class IntervalAnswer(OpenAnswer):
 
     gpu: list[GpuRow]
     process: list[ProcessRow]
-    costs: WorkerCosts
+    costs: AgentRow
+    """The columns that are this worker's."""
     cpu_s: float
-    """Of this worker since its start."""
-    rss_bytes: int
+    """Since the worker's start."""
 
 
 class LostDriver(TypedDict):

@@ -15,7 +15,7 @@ from agent.kernel_files import kernel_address, read_text
 from agent.nvml.gpu import GpuGoneError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from agent.nvml.driver import Driver
     from agent.nvml.gpu import DriverGpu
@@ -23,37 +23,27 @@ if TYPE_CHECKING:
 
 
 def read_islands(driver: Driver, gpus: Sequence[DriverGpu]) -> dict[str, str]:
-    """NVLink islands by the UUID of each GPU; GPUs that are lost meanwhile have none. Raises DriverGoneError."""
-    return _grouped(gpus, lambda one, other: _linked(driver, one, other))
-
-
-def _linked(driver: Driver, one: DriverGpu, other: DriverGpu) -> bool | None:
-    """Whether two GPUs reach one another over NVLink, directly or through switches."""
-    index = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
-    status = _asked(driver, one, pynvml.nvmlDeviceGetP2PStatus, one.handle, other.handle, index)
-    return None if status is None else bool(status == pynvml.NVML_P2P_STATUS_OK)
-
-
-def _asked(driver: Driver, gpu: DriverGpu, call: Callable[..., int], *args: object) -> int | None:
-    try:
-        answer: int | None = driver.ask_with(gpu, call, *args)
-    except GpuGoneError:
-        return None
-    return answer
-
-
-def _grouped(gpus: Sequence[DriverGpu], together: Callable[[DriverGpu, DriverGpu], bool | None]) -> dict[str, str]:
-    """The lowest UUID reachable from each GPU; a GPU of which no pair is known is left out."""
+    """NVLink islands by the UUID of each GPU; those of which no relation is known have none. Raises DriverGoneError."""
     lowest = {gpu.uuid: gpu.uuid for gpu in gpus}
     known = {gpu.uuid for gpu in gpus} if len(gpus) == 1 else set()
     for one, other in combinations(gpus, 2):
-        answer = together(one, other)
-        if answer is not None:
+        linked = _linked(driver, one, other)
+        if linked is not None:
             known |= {one.uuid, other.uuid}
-        if answer:
+        if linked:
             joined, gone = sorted((lowest[one.uuid], lowest[other.uuid]))
             lowest = {uuid: joined if island == gone else island for uuid, island in lowest.items()}
     return {uuid: island for uuid, island in lowest.items() if uuid in known}
+
+
+def _linked(driver: Driver, one: DriverGpu, other: DriverGpu) -> bool | None:
+    """Whether two GPUs reach one another over NVLink, directly or through switches; None where one is lost meanwhile."""
+    index = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+    try:
+        status = driver.ask_with(one, pynvml.nvmlDeviceGetP2PStatus, one.handle, other.handle, index)
+    except GpuGoneError:
+        return None
+    return None if status is None else bool(status == pynvml.NVML_P2P_STATUS_OK)
 
 
 _SHARED = (
@@ -102,7 +92,8 @@ class InventoryCollector:
         return row
 
     def _device(self, driver: Driver, gpu: DriverGpu) -> DeviceRow:
-        address = pci_address(driver, gpu)
+        pci = driver.ask(gpu, pynvml.nvmlDeviceGetPciInfo)
+        address = None if pci is None else pci.busId.decode() if isinstance(pci.busId, bytes) else pci.busId
         row: DeviceRow = _memory(driver, gpu) | {
             "gpu": gpu.uuid,
             "gpu_index": gpu.index,
@@ -135,12 +126,6 @@ class InventoryCollector:
             }
         )
         return row
-
-
-def pci_address(driver: Driver, gpu: DriverGpu) -> str | None:
-    """The PCI address as the driver writes it, such as 00000000:65:00.0."""
-    pci = driver.ask(gpu, pynvml.nvmlDeviceGetPciInfo)
-    return None if pci is None else (pci.busId.decode() if isinstance(pci.busId, bytes) else pci.busId)
 
 
 def _numa_node(sys: str, address: str | None) -> int | None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol, cast
 import pynvml
 
 from agent.nvml.driver import read_fields
-from agent.nvml.gpu import Incident
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +46,7 @@ class GpuCollector(ABC):
     def collect(self, driver: Driver, gpu: DriverGpu, span: CollectedSpan) -> GpuRow:
         """Columns of the `gpu` table; what cannot be known is left out."""
 
-    def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:  # noqa: B027  # most need none
+    def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> object:  # noqa: B027  # most need none
         """Takes what the driver would soon forget; called between intervals."""
 
     def settle(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:  # noqa: B027  # most need none
@@ -158,28 +157,22 @@ _LISTS: tuple[tuple[str, Callable[..., Any]], ...] = (
 )
 
 
-class ProcessCollector:
-    """Rows of the `process` table as far as the driver knows them."""
+def read_processes(driver: Driver, gpu: DriverGpu) -> list[ProcessRow] | None:
+    """Rows of the `process` table as far as the driver knows them, without their time; None where a list is unknown.
 
-    name = "processes"
-
-    def collect(self, driver: Driver, gpu: DriverGpu) -> list[ProcessRow] | None:
-        """The processes on a GPU without their time; None where a list is unknown.
-
-        Raises GpuGoneError and DriverGoneError.
-        """
-        found: list[ProcessRow] = []
-        for kind, call in _LISTS:
-            processes = driver.ask(gpu, call)
-            if processes is None:
-                if kind != "compute" and driver.unsupported(gpu, call):
-                    continue  # a kind of process that this GPU cannot have
-                return None  # a list that failed or was refused: nobody can say that the GPU is free
-            found.extend(
-                {"gpu": gpu.uuid, "pid": each.pid, "kind": kind, "mem_used_bytes": each.usedGpuMemory}
-                for each in processes
-            )
-        return found
+    Raises GpuGoneError and DriverGoneError.
+    """
+    found: list[ProcessRow] = []
+    for kind, call in _LISTS:
+        processes = driver.ask(gpu, call)
+        if processes is None:
+            if kind != "compute" and driver.unsupported(gpu, call):
+                continue  # a kind of process that this GPU cannot have
+            return None  # a list that failed or was refused: nobody can say that the GPU is free
+        found.extend(
+            {"gpu": gpu.uuid, "pid": each.pid, "kind": kind, "mem_used_bytes": each.usedGpuMemory} for each in processes
+        )
+    return found
 
 
 _COUNTERS = (
@@ -202,44 +195,32 @@ _ACTIONS = {
 }
 
 
-class ErrorCollector:
-    """Error counters of GPUs."""
-
-    name = "errors"
-
-    def collect(self, driver: Driver, gpu: DriverGpu) -> GpuErrors | None:
-        """The counters; None where the GPU tells nothing of the kind. Raises GpuGoneError and DriverGoneError."""
-        fields = read_fields(driver, gpu, _ERROR_FIELDS)
-        if not fields:
-            return None
-        row: dict[str, int | str | None] = {"gpu": gpu.uuid}
-        row |= {column: fields.get(column) for column in _COUNTERS}
-        row |= {column: bool(fields[column]) if column in fields else None for column in _FLAGS}
-        action = fields.get("recovery_action")
-        row["recovery_action"] = None if action is None else _ACTIONS.get(action, str(action))
-        return cast("GpuErrors", row)
+def read_errors(driver: Driver, gpu: DriverGpu) -> GpuErrors | None:
+    """Error counters; None where the GPU tells nothing of the kind. Raises GpuGoneError and DriverGoneError."""
+    fields = read_fields(driver, gpu, _ERROR_FIELDS)
+    if not fields:
+        return None
+    row: dict[str, int | str | None] = {"gpu": gpu.uuid}
+    row |= {column: fields.get(column) for column in _COUNTERS}
+    row |= {column: bool(fields[column]) if column in fields else None for column in _FLAGS}
+    action = fields.get("recovery_action")
+    row["recovery_action"] = None if action is None else _ACTIONS.get(action, str(action))
+    return cast("GpuErrors", row)
 
 
-def incidents_between(before: GpuErrors | None, after: GpuErrors) -> list[Incident]:
+def say_what_changed(driver: Driver, gpu: DriverGpu, before: GpuErrors | None, after: GpuErrors) -> None:
     """What an operator has to know of: new uncorrected errors, a remap that waits or failed, an action asked for.
 
     What is so from the start is said too, except the errors that a card has had before.
     """
     known: GpuErrors = before or {}
-    gpu = after["gpu"]
-    found = []
     errors, errors_before = after["ecc_uncorrected_count"], known.get("ecc_uncorrected_count")
     if errors is not None and errors_before is not None and errors > errors_before:
-        found.append(
-            Incident("ecc_uncorrected", f"{errors - errors_before} more memory errors that were not corrected", gpu)
-        )
+        driver.say("ecc_uncorrected", f"{errors - errors_before} more memory errors that were not corrected", gpu)
     if after["row_remap_pending"] and not known.get("row_remap_pending"):
-        found.append(Incident("row_remap_pending", "a memory row waits to be remapped: reset the GPU", gpu))
+        driver.say("row_remap_pending", "a memory row waits to be remapped: reset the GPU", gpu)
     if after["row_remap_failed"] and not known.get("row_remap_failed"):
-        found.append(
-            Incident("row_remap_failed", "a memory row could not be remapped: the card is to be replaced", gpu)
-        )
+        driver.say("row_remap_failed", "a memory row could not be remapped: the card is to be replaced", gpu)
     action = after["recovery_action"]
     if action is not None and action not in ("none", known.get("recovery_action")):
-        found.append(Incident("recovery_action", f"the driver asks for {action.replace('_', ' ')}", gpu))
-    return found
+        driver.say("recovery_action", f"the driver asks for {action.replace('_', ' ')}", gpu)

@@ -16,20 +16,20 @@ import pynvml
 
 from agent.collectors import UNKNOWN, CollectorRuns
 from agent.kernel_files import kernel_address, read_text
-from agent.nvml.gpu import DriverGoneError, DriverGpu, GpuGoneError, Incident
+from agent.nvml.gpu import DriverGoneError, DriverGpu, GpuGoneError
 from agent.nvml.inventory import InventoryCollector
 from agent.nvml.readings import (
     LIST_AGAIN_BYTES,
     ClockCollector,
     CollectedSpan,
-    ErrorCollector,
     GpuCollector,
     MemoryCollector,
     PowerCollector,
-    ProcessCollector,
     TemperatureCollector,
     VideoCollector,
-    incidents_between,
+    read_errors,
+    read_processes,
+    say_what_changed,
 )
 from agent.nvml.utilization import GpmMeter, UtilizationMeter, with_gpm
 
@@ -171,8 +171,6 @@ class Sampler:
         self.runs = CollectorRuns()
         self._sys = sys
         self._clocks = clocks or (lambda: (time.time_ns() // 1000, time.monotonic_ns() // 1000))
-        self._processes = ProcessCollector()
-        self._errors = ErrorCollector()
         self._inventory = InventoryCollector(sys)
         self.watched = [self._watched(gpu) for gpu in gpus]
         self._rows_until_retry = _LONGEST_BACKOFF
@@ -227,13 +225,13 @@ class Sampler:
         for each in self._reachable():
             try:
                 with self.driver.quietly():
-                    entry = self._run(self._errors.name, partial(self._errors.collect, self.driver, each.gpu), None)
+                    entry = self._run("errors", partial(read_errors, self.driver, each.gpu), None)
             except GpuGoneError as gone:
                 self._lose(each, gone)
                 continue
             if entry is None:
                 continue
-            self.driver.incidents += incidents_between(each.errors, entry)
+            say_what_changed(self.driver, each.gpu, each.errors, entry)
             found.append(entry)
             each.errors = entry
         return found
@@ -374,7 +372,7 @@ class Sampler:
     def _note_reshape(self, each: Watched, added: Sequence[str], removed: Sequence[str]) -> None:
         changes = (("gained", added), ("lost", removed))
         change = " and ".join(f"{verb} {', '.join(uuids)}" for verb, uuids in changes if uuids)
-        self.driver.incidents.append(Incident("mig_changed", f"GPU {each.gpu.index} {change}", each.gpu.uuid))
+        self.driver.say("mig_changed", f"GPU {each.gpu.index} {change}", each.gpu)
 
     def _sample_instance(
         self, sampled: Rows, health: str, each: Watched, span: CollectedSpan, *, found: bool, list_processes: bool
@@ -402,7 +400,7 @@ class Sampler:
         """The process list, if it is due or memory moved; the count stays known until the next list."""
         if not (list_processes or each.wants_list(mem_used_bytes)):
             return []
-        found = self._run(self._processes.name, partial(self._processes.collect, self.driver, each.gpu), None)
+        found = self._run("processes", partial(read_processes, self.driver, each.gpu), None)
         each.listed(found, mem_used_bytes)
         return [{"time": span.start_us // 1000, **process} for process in found or []]
 
@@ -433,7 +431,7 @@ class Sampler:
             calls = ", ".join(sorted({key.partition("(")[0] for key in each.gpu.strikes}))
             why = "nothing of it may be read" if each.blind else f"{calls} failed repeatedly"
             detail += f": {reason or why}"
-        self.driver.incidents.append(Incident(f"gpu_{health}", detail, each.gpu.uuid))
+        self.driver.say(f"gpu_{health}", detail, each.gpu)
         each.health = health
 
 

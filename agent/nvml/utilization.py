@@ -79,12 +79,7 @@ def _alone(gpm: GpuRow) -> GpuRow:
         "gpu_util_unsampled_ratio": None,
     }
     if gpm.get("gpu_util_pct") == 0:  # an average of 0 leaves no room for anything else
-        nothing = {
-            "gpu_util_max_pct": 0,
-            "gpu_util_p98_pct": 0,
-            "gpu_util_zero_ratio": 1.0,
-            "gpu_util_unsampled_ratio": None,
-        }
+        nothing |= {"gpu_util_max_pct": 0, "gpu_util_p98_pct": 0, "gpu_util_zero_ratio": 1.0}
     return nothing | gpm
 
 
@@ -117,21 +112,20 @@ class UtilizationMeter(GpuCollector):
     _spared: bool = False
     """Whether GPM alone told the whole interval before."""
 
-    def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:
-        """Takes what is new; to be called at least every five seconds. Raises GpuGoneError and DriverGoneError."""
-        self._drain(driver, gpu, clocks)
-
     def settle(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:
         """Drains for the end of an interval, so that the ring reaches over it. Raises as `drain` does.
 
         A GPU that has just begun to work has a rate and no sample yet: a period later it has one.
         """
-        if self._drain(driver, gpu, clocks):
+        if self.drain(driver, gpu, clocks):
             time.sleep(1.2 * PERIOD_US / 1_000_000)
-            self._drain(driver, gpu, clocks)
+            self.drain(driver, gpu, clocks)
 
-    def _drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> bool:
-        """One drain; whether the rate says that a sample must be under way."""
+    def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> bool:
+        """Takes what is new; whether the rate says that a sample must be under way.
+
+        To be called at least every five seconds. Raises GpuGoneError and DriverGoneError.
+        """
         asked = clocks()
         samples = driver.ask_ring(gpu, pynvml.NVML_GPU_UTILIZATION_SAMPLES, self.gpu_time.last_seen_us)
         memory = driver.ask_ring(gpu, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES, self.mem_time.last_seen_us)

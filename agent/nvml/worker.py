@@ -16,11 +16,11 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from agent.nvml.binding import pynvml
 from agent.nvml.driver import Driver
-from agent.nvml.gpu import PAGE_BYTES, CallCosts, DriverGoneError, Incident, StatusPage
+from agent.nvml.gpu import PAGE_BYTES, CallCosts, DriverGoneError, StatusPage
 from agent.nvml.sampler import Sampler
 from agent.own_process import bound_memory, resident_bytes, settle_memory
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         OpenAnswer,
         OpenRequest,
         WatchedGpus,
-        WorkerCosts,
     )
     from agent.rows import EventRow
 
@@ -50,7 +49,7 @@ class XidWatch:
 
     def __init__(self, driver: Driver, gpus: Sequence[DriverGpu]) -> None:
         """Raises as `Driver.ask` does."""
-        self._found: list[Incident] = []
+        self._found: list[EventRow] = []
         self._lock = threading.Lock()
         self._uuids: dict[int | None, str] = {}
         self._set = driver.system(pynvml.nvmlEventSetCreate)
@@ -61,7 +60,7 @@ class XidWatch:
         if self._uuids:
             threading.Thread(target=self._wait, name="xid", daemon=True).start()
 
-    def take(self) -> list[Incident]:
+    def take(self) -> list[EventRow]:
         """What came since the last call, with the time at which it was seen."""
         with self._lock:
             found, self._found = self._found, []
@@ -91,11 +90,12 @@ class XidWatch:
                 with self._lock:
                     self._found.append(self._incident(event))
 
-    def _incident(self, event: pynvml.c_nvmlEventData_t) -> Incident:
+    def _incident(self, event: pynvml.c_nvmlEventData_t) -> EventRow:
         number = int(event.eventData)
         where = "" if event.gpuInstanceId == _WHOLE_GPU else f" in GPU instance {event.gpuInstanceId}"
         uuid = self._uuids.get(_address(event.device))
-        return Incident("xid", f"XID {number}{where}", uuid, number, time.time_ns() // 1_000_000)
+        time_ms = time.time_ns() // 1_000_000
+        return {"kind": "xid", "detail": f"XID {number}{where}", "gpu": uuid, "code": number, "time": time_ms}
 
 
 def _address(handle: object) -> int | None:
@@ -129,13 +129,10 @@ class Worker:
     def _incidents(self) -> list[EventRow]:
         incidents, self._driver.incidents = self._driver.incidents, []
         if self._sampler is not None:
-            incidents += [Incident("part_failed", detail) for detail in self._sampler.runs.take_details()]
+            incidents += [{"kind": "part_failed", "detail": detail} for detail in self._sampler.runs.take_details()]
         if self._xids is not None:
             incidents += self._xids.take()
-        return [
-            {"kind": each.kind, "detail": each.detail, "gpu": each.gpu, "code": each.code, "time": each.time_ms}
-            for each in incidents
-        ]
+        return incidents
 
     @property
     def rest_s(self) -> float | None:
@@ -183,9 +180,14 @@ class Worker:
             "process": sampled["process"],
             "device": sampled["device"],
             "errors": sampler.errors() if request["errors"] else [],
-            "costs": cast("WorkerCosts", vars(costs)),
+            "costs": {
+                "worker_rss_bytes": resident_bytes(),
+                "nvml_calls": costs.calls,
+                "nvml_busy_ms": round(costs.busy_s * 1000, 2),
+                "nvml_slowest_ms": round(costs.slowest_s * 1000, 2),
+                "nvml_slowest_call": costs.slowest_call,
+            },
             "cpu_s": time.process_time(),
-            "rss_bytes": resident_bytes(),
             **self._watched(),
             "incidents": self._incidents(),
         }

@@ -261,15 +261,7 @@ class Recorder:
             "sees_all_processes": self._parts.owners.sees_all_processes,
         }
         if answer is not None:
-            costs = answer["costs"]
-            row |= {
-                "worker_cpu_ms": self._fleet.worker_cpu_ms,
-                "worker_rss_bytes": answer["rss_bytes"],
-                "nvml_calls": costs["calls"],
-                "nvml_busy_ms": round(costs["busy_s"] * SECOND_MS, 2),
-                "nvml_slowest_ms": round(costs["slowest_s"] * SECOND_MS, 2),
-                "nvml_slowest_call": costs["slowest_call"],
-            }
+            row |= {"worker_cpu_ms": self._fleet.worker_cpu_ms, **answer["costs"]}
         return row
 
     def _publish_snapshot(self, rows: Rows, end_ms: int) -> None:

@@ -129,7 +129,7 @@ def test_no_column_contradicts_another(lanes: MakeLanes, util: Steps) -> None:
 
 def calls(lanes: Lanes, gpu_count: int) -> list[float]:
     """Driver calls for each GPU in each of some intervals."""
-    return [lanes.row(lists=False)["costs"]["calls"] / gpu_count for _ in range(4)]
+    return [lanes.row(lists=False)["costs"]["nvml_calls"] / gpu_count for _ in range(4)]
 
 
 def test_rates_are_read_every_second_only_where_nothing_better_sees_it(lanes: MakeLanes) -> None:
