@@ -60,11 +60,7 @@ _PLAIN = {
     Type.BOOL: DataType.bool(),
     Type.STRING: DataType.string(),
 }
-_ITEMS = {
-    Type.INT_LIST: DataType.int32(),
-    Type.DOUBLE_LIST: DataType.float64(),
-    Type.STRING_LIST: DataType.string(),
-}
+_ITEMS = {Type.INT_LIST: DataType.int32(), Type.DOUBLE_LIST: DataType.float64(), Type.STRING_LIST: DataType.string()}
 _TIMESTAMP = DataType.timestamp("ms", tz="UTC")
 _WHOLE = (Type.TIMESTAMP, Type.INT16, Type.INT32, Type.INT64)
 _UNFIT = (TypeError, ValueError, OverflowError)  # a text that is no UTF-8 is a ValueError

@@ -79,11 +79,7 @@ def whole_size(size: Size) -> Table:
     """The whole and what a month adds, for programs."""
     return single(
         "whole",
-        (
-            *(column_of("whole", each) for each in _AMOUNT),
-            fact("month_bytes", "number"),
-            fact("month_rows", "number"),
-        ),
+        (*(column_of("whole", each) for each in _AMOUNT), fact("month_bytes", "number"), fact("month_rows", "number")),
         size,
     )
 

@@ -93,12 +93,7 @@ def _hourly(basis: Report) -> pl.DataFrame:
 
 def _findings(basis: Report) -> pl.DataFrame:
     rows = [
-        {
-            **record(FINDING_COLUMNS, each),
-            "id": each.finding_id,
-            "user": each.holder,
-            "start": each.since_ms,
-        }
+        {**record(FINDING_COLUMNS, each), "id": each.finding_id, "user": each.holder, "start": each.since_ms}
         for each in basis.review.findings
     ]
     return _frame(rows, FINDINGS)

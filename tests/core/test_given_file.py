@@ -264,9 +264,7 @@ def test_a_message_repeats_no_more_than_200_characters_of_a_value() -> None:
             assert done.stderr.count("; ") == 1, "the remedy, and what is wrong before it, stay"
 
 
-def test_a_file_of_the_kernel_that_has_nothing_to_say_is_no_file(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_file_of_the_kernel_that_has_nothing_to_say_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     end, other = os.pipe()  # a descriptor without content, as /proc/kmsg is when all is read
     os.set_blocking(end, False)
     monkeypatch.setattr(given_file, "_open", lambda _path: end)

@@ -79,12 +79,7 @@ def test_a_sign_of_life_is_sent_at_once_and_then_every_third_of_the_time(ear: Ea
 
 @pytest.mark.parametrize(
     "watchdog",
-    [
-        {},
-        {"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"},
-        {"WATCHDOG_USEC": "0"},
-        {"WATCHDOG_USEC": "soon"},
-    ],
+    [{}, {"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "soon"}],
     ids=["not asked for", "another process's", "zero", "no number"],
 )
 def test_no_sign_of_life_where_nobody_waits_for_one(ear: Ear, watchdog: dict[str, str]) -> None:

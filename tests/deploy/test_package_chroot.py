@@ -128,10 +128,7 @@ def test_an_rpm_is_installed_upgraded_and_removed(debian: Chroot, tmp_path: Path
         assert done.returncode == 0, done.stderr
         assert debian.run(FALLOW, "--version").stdout == f"fallow {version}\n"
     listed = subprocess.run([*rpm, "-ql", "fallow-agent"], capture_output=True, text=True, check=True).stdout.split()
-    assert {
-        "/usr/lib/systemd/system/fallow-agent.service",
-        "/usr/lib/sysusers.d/fallow.conf",
-    } <= set(listed)
+    assert {"/usr/lib/systemd/system/fallow-agent.service", "/usr/lib/sysusers.d/fallow.conf"} <= set(listed)
     configure(debian)
     closes_intervals(debian, "0.2.0")
     stop(debian)

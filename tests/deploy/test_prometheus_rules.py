@@ -87,10 +87,7 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> View:
 def test_every_query_is_answered_by_a_prometheus_that_scrapes_both(view: View, tmp_path: Path) -> None:
     now_ms = round(time.time() * 1000)
     seen = snapshot(now_ms)
-    seen = replace(
-        seen,
-        host_row=(seen.host_row or {}) | _HOST,
-    )
+    seen = replace(seen, host_row=(seen.host_row or {}) | _HOST)
     pages = {
         "/agent": collect_agent((seen, 1.5)).render(TEXT),
         "/pages": collect_pages(view, now_ms, is_stale=False).render(TEXT),

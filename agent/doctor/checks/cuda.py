@@ -164,10 +164,7 @@ def _known(case: Case, entry: str) -> bool:
     return entry.startswith("MIG-")
 
 
-_HOLD = {
-    "debian": "sudo apt-mark hold 'nvidia-driver*' 'libnvidia-*'",
-    "rhel": "sudo dnf versionlock add 'nvidia-*'",
-}
+_HOLD = {"debian": "sudo apt-mark hold 'nvidia-driver*' 'libnvidia-*'", "rhel": "sudo dnf versionlock add 'nvidia-*'"}
 
 
 def look_at_cards(case: Case) -> Iterator[DoctorFinding]:

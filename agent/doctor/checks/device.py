@@ -107,11 +107,7 @@ def look_at_rights(case: Case) -> Iterator[DoctorFinding]:
         yield skipped("no device nodes to open (see device.nodes)" if not case.driver_absent else NO_DRIVER)
         return
     closed = [node for node in nodes if not user.may_use(node)]
-    facts: Facts = {
-        "user": user.name,
-        "control_errno": case.driver.control_errno,
-        "closed": [str(n) for n in closed],
-    }
+    facts: Facts = {"user": user.name, "control_errno": case.driver.control_errno, "closed": [str(n) for n in closed]}
     if closed:
         yield _closed(user, closed, facts)
     elif case.driver.control_errno == errno.EPERM:

@@ -106,10 +106,7 @@ def look_at_persistence(case: Case) -> Iterator[DoctorFinding]:
         return
     off = [gpu.index for gpu in asked if not gpu.persistence]
     daemon = any(name == "nvidia-persiste" for _, name, _ in case.host.processes())
-    facts: Facts = {
-        "off": [str(index) for index in off],
-        "daemon": daemon,
-    }
+    facts: Facts = {"off": [str(index) for index in off], "daemon": daemon}
     if off:
         yield warning(
             f"persistence mode is off on GPU {', '.join(map(str, off))}: whenever the last program ends, the card is shut "
@@ -144,10 +141,7 @@ def look_at_clock(case: Case) -> Iterator[DoctorFinding]:
             facts,
         )
     elif clock is None:
-        yield skipped(
-            f"it is {shown}; whether the clock is synchronised may not be asked here",
-            facts,
-        )
+        yield skipped(f"it is {shown}; whether the clock is synchronised may not be asked here", facts)
     elif not clock.synchronised:
         yield warning(
             f"it is {shown}, and nothing keeps the clock: rows of several hosts will not line up",
@@ -156,10 +150,7 @@ def look_at_clock(case: Case) -> Iterator[DoctorFinding]:
             facts,
         )
     else:
-        yield ok(
-            f"it is {shown}, synchronised within {clock.max_error_s:.2g} s",
-            facts,
-        )
+        yield ok(f"it is {shown}, synchronised within {clock.max_error_s:.2g} s", facts)
 
 
 _RUNTIMES = ("dockerd", "containerd", "crio", "podman")
