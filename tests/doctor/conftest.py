@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,8 +66,10 @@ class Tree:
 
     def module(self, version: str = DRIVER, *, open_flavour: bool = True) -> Tree:
         name = "NVIDIA UNIX Open Kernel Module for x86_64" if open_flavour else "NVIDIA UNIX x86_64 Kernel Module"
-        self.file("proc/driver/nvidia/version", f"NVRM version: {name}  {version}  Release Build  (u@h)  Mon 1 2026\n"
-                                                "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n")  # fmt: skip
+        banner = (
+            f"NVRM version: {name}  {version}  Release Build  (u@h)  Mon 1 2026\nGCC version:  gcc version 12.2.0\n"
+        )
+        self.file("proc/driver/nvidia/version", banner)
         return self
 
     def card(self, address: str = "0000:17:00.0", *, driver: str = "nvidia", device: int = 0x2330) -> Tree:
@@ -111,10 +115,8 @@ class Tree:
     @property
     def host(self) -> HostFiles:
         self.file("proc/sys/kernel/osrelease", f"{KERNEL}\n")
-        return HostFiles(
-            self.root, self.root / "proc", self.root / "sys", self.root / "dev", self.environment,
-            lambda: self.clock, self.now,
-        )  # fmt: skip
+        folders = (self.root / name for name in ("proc", "sys", "dev"))
+        return HostFiles(self.root, *folders, self.environment, lambda: self.clock, self.now)
 
     def case(self, driver: DriverLook | None = None, **options: Any) -> Case:
         host = self.host
@@ -127,22 +129,39 @@ def findings(check_id: str, case: Case) -> list[DoctorFinding]:
     return list(check.look(case))
 
 
-def finding(check_id: str, case: Case) -> DoctorFinding:
-    """What a check says that says one thing."""
+def says(check_id: str, case: Case, pattern: str) -> DoctorFinding:
+    """The one finding of a check, held against a pattern of its status, sentence, remedy and command."""
     (only,) = findings(check_id, case)
+    text = f"{only.status}: {only.found}\n-> {only.remedy}\n$ {only.next}\n"
+    assert re.match(pattern, text, re.DOTALL), text
     return only
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path / "root")
+class Hosts:
+    """Hosts to build on, each in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._made = folder, count()
+
+    def bare(self) -> Tree:
+        """A host with nothing on it."""
+        return Tree(self._folder / f"root-{next(self._made)}")
+
+    def healthy(self) -> Tree:
+        """A host on which nothing is wrong."""
+        tree = self.bare()
+        tree.environment["HOME"] = "/nonexistent"
+        return tree.module().card().library().library("libcuda").nodes().namespace().distribution()
 
 
 @pytest.fixture
-def healthy(tree: Tree) -> Tree:
-    """A host on which nothing is wrong."""
-    tree.environment["HOME"] = "/nonexistent"
-    return tree.module().card().library().library("libcuda").nodes().namespace().distribution()
+def hosts(tmp_path: Path) -> Hosts:
+    return Hosts(tmp_path)
+
+
+@pytest.fixture
+def healthy(hosts: Hosts) -> Tree:
+    return hosts.healthy()
 
 
 @pytest.fixture(scope="session")

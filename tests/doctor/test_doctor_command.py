@@ -14,9 +14,9 @@ from agent.doctor.checks import CHECKS
 from agent.doctor.command import WIDTH, as_text, examine
 from agent.doctor.host import HostFiles
 from agent.doctor.look import look_at_driver
-from fallow.errors import UsageError
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.nvml import Fault, Gpu, MigInstance, Scenario, constant, ms_ago
+from tests.in_process import run_in_process
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
@@ -71,26 +71,16 @@ def test_the_driver_is_asked_in_a_process_of_its_own(tmp_path: Path, library: Pa
     assert (second.model, second.capability, second.persistence) == ("Tesla V100-SXM2-16GB", (7, 0), True)
 
 
-def test_mig_instances_are_counted(tmp_path: Path, library: Path) -> None:
+def test_what_the_driver_says_of_each_gpu(tmp_path: Path, library: Path) -> None:
     split = Gpu("GPU-a", mig=(MigInstance("MIG-1", 1, slot=0), MigInstance("MIG-2", 2, slot=3)))
-    empty = Gpu("GPU-b", mig_mode=constant(1))
-    gpus = look(tmp_path, library, gpus=(split, empty)).gpus
+    gpus = look(tmp_path, library, gpus=(split, Gpu("GPU-b", mig_mode=constant(1)))).gpus
     assert [(gpu.mig, gpu.mig_instances) for gpu in gpus] == [(True, 2), (True, 0)]
-
-
-def test_refused_and_unsupported_calls_are_told_apart(tmp_path: Path, library: Path) -> None:
-    seen = look(
-        tmp_path, library, Fault("no_permission", gpu=0, function="nvmlDeviceGetProcessUtilization"),
-        Fault("not_supported", gpu=1, function="nvmlDeviceGetTotalEnergyConsumption"),
-    )  # fmt: skip
-    assert seen.gpus[0].denied == ("nvmlDeviceGetProcessUtilization",)
-    assert seen.gpus[1].denied == ()
-    assert "nvmlDeviceGetTotalEnergyConsumption" in seen.gpus[1].unsupported
-
-
-def test_a_lost_gpu_has_an_error_and_the_other_has_none(tmp_path: Path, library: Path) -> None:
-    seen = look(tmp_path, library, Fault("lost", gpu=0))
-    assert [bool(gpu.error) for gpu in seen.gpus] == [True, False]
+    refused = Fault("no_permission", gpu=0, function="nvmlDeviceGetProcessUtilization")
+    lacking = Fault("not_supported", gpu=1, function="nvmlDeviceGetTotalEnergyConsumption")
+    first, second = look(tmp_path, library, refused, lacking).gpus
+    assert (first.denied, second.denied) == (("nvmlDeviceGetProcessUtilization",), ())
+    assert "nvmlDeviceGetTotalEnergyConsumption" in second.unsupported
+    assert [bool(gpu.error) for gpu in look(tmp_path, library, Fault("lost", gpu=0)).gpus] == [True, False]
 
 
 @pytest.mark.parametrize(("kind", "code"), [("mismatch", 18), ("driver_not_loaded", 9)])
@@ -126,9 +116,8 @@ def test_json_has_a_fixed_shape(fake: Path, capsys: pytest.CaptureFixture[str]) 
     assert list(answer) == ["format", "fallow", "host", "time", "counts", "results"]
     assert list(answer["counts"]) == ["ok", "warning", "error", "skipped"]
     assert sum(answer["counts"].values()) == len(answer["results"])
-    assert {result["check"] for result in answer["results"]} == {check.id for check in CHECKS} - {
-        "host.jobs"
-    }  # which says nothing without a scheduler
+    of_schedulers = {"host.jobs"}  # it says nothing without one
+    assert {result["check"] for result in answer["results"]} == {check.id for check in CHECKS} - of_schedulers
     for result in answer["results"]:
         assert list(result) == ["check", "status", "subject", "found", "remedy", "next", "facts"]
         assert result["found"]
@@ -161,19 +150,14 @@ def test_an_address_that_is_refused_is_not_shown(
     assert "SEKRET" not in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--python", "/nope/at/all"), "--python: /nope/at/all is not there"),
-        (("--python", "~no-such-user/venv"), "is not there"),
-        (("--user", "no-such-user"), "there is no user no-such-user"),
-    ],
-)
-def test_what_is_named_and_not_there_is_wrong_use(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
-) -> None:
-    with pytest.raises(UsageError, match=says):
-        run(capsys, *arguments)
+def test_what_is_named_and_not_there_is_wrong_use() -> None:
+    for flag, value, said in (
+        ("--python", "/nope/at/all", "--python: /nope/at/all is not there"),
+        ("--python", "~no-such-user/venv", "is not there"),
+        ("--user", "no-such-user", "there is no user no-such-user"),
+    ):
+        done = run_in_process("doctor", flag, value)
+        assert (done.returncode, said in done.stderr) == (2, True)
 
 
 def test_strict_fails_on_warnings_and_errors_always_do(
@@ -201,23 +185,21 @@ def test_a_check_that_breaks_is_a_finding_and_hides_no_other(tmp_path: Path, lib
 
     machine = host(tmp_path, library, Scenario(TWO, ms_ago(20)))
     results = examine(machine, Options(timeout_s=20), (DoctorCheck("a.x", "", breaks), DoctorCheck("a.y", "", works)))
-    assert [(each.check, each.finding.status) for each in results] == [
-        ("a.x", Status.OK), ("a.x", Status.ERROR), ("a.y", Status.OK),
-    ]  # fmt: skip
+    judged = [(each.check, each.finding.status) for each in results]
+    assert judged == [("a.x", Status.OK), ("a.x", Status.ERROR), ("a.y", Status.OK)]
     assert "on purpose" in results[1].finding.found
 
 
 def test_the_text_as_a_whole() -> None:
-    results = [
-        CheckResult("driver.module", ok("nvidia 580.95.05, open kernel module")),
-        CheckResult("driver.match", skipped("no driver")),
-        CheckResult(
-            "driver.nvml",
-            error("nvmlInit fails with 18: " + "different versions " * 5, "reload it " * 9, "sudo x " * 20),
-        ),
-        CheckResult("driver.gpus", skipped("no driver")),
-        CheckResult("host.clock", warning("nothing keeps the clock", "run chrony", "timedatectl status")),
-    ]
+    failed = error("nvmlInit fails with 18: " + "different versions " * 5, "reload it " * 9, "sudo x " * 20)
+    found = {
+        "driver.module": ok("nvidia 580.95.05, open kernel module"),
+        "driver.match": skipped("no driver"),
+        "driver.nvml": failed,
+        "driver.gpus": skipped("no driver"),
+        "host.clock": warning("nothing keeps the clock", "run chrony", "timedatectl status"),
+    }
+    results = [CheckResult(check, each) for check, each in found.items()]
     text = as_text("title", results, colour=False)
     assert text.splitlines()[:4] == ["title", "", "driver", "  + ok       module: nvidia 580.95.05, open kernel module"]
     assert "  - skipped  match, gpus: no driver" in text.splitlines()
@@ -227,14 +209,11 @@ def test_the_text_as_a_whole() -> None:
     assert "\033[33m! warning \033[0m" in painted
 
 
-def test_ids_are_unique_and_grouped() -> None:
+def test_every_check_is_documented() -> None:
     ids = [check.id for check in CHECKS]
     groups = [name.partition(".")[0] for name in ids]
     assert len(set(ids)) == len(ids)
     assert groups == sorted(groups, key=groups.index), "a group's checks stand together"
-
-
-def test_every_check_is_documented() -> None:
     page = (REPOSITORY / "docs/doctor.md").read_text(encoding="utf-8")
     for check in CHECKS:
         assert f"| `{check.id}` |" in page
