@@ -1,4 +1,4 @@
-"""Attacks on what is written and read: two imports at once, damaged files, bombs, writers that die."""
+"""Attacks on what is read: damaged files of a lake and to import, and bombs."""
 
 from __future__ import annotations
 
@@ -7,43 +7,16 @@ import resource
 import time
 from typing import TYPE_CHECKING
 
-from tests.attacks.dying_writers import try_writers
 from tests.attacks.inputs import Tried, attempt, bombs, mutated_inputs
 from tests.attacks.lake_files import FILE_FAULTS, good_rows, mutated_files, small_lake, victim
-from tests.attacks.model import Outcome
-from tests.attacks.races import races
-from tests.attacks.writers import WRITERS
+from tests.attacks.on_pages import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-_RACES = 100
 _MUTATIONS = int(os.environ.get("FALLOW_ATTACK_MUTATIONS", "1000"))
-_MOMENTS = int(os.environ.get("FALLOW_ATTACK_MOMENTS", "50"))
 _MOST_MIB, MIB = 1024, 2**20
-
-
-def two_imports(folder: Path) -> Outcome:
-    """Samples, allocations and the same file twice, in turn, by two processes that begin at the same moment."""
-    seen = races(_RACES, str(folder))
-    return Outcome(
-        f"{seen.races} races: {seen.lost} of {seen.rows} rows lost, {seen.doubled} doubled, {len(seen.failed)} imports failed",
-        holds=not (seen.lost or seen.doubled or seen.failed),
-    )
-
-
-def dying_writers(folder: Path) -> Outcome:
-    """Every writer killed, or its disk full or broken, at changes of files by chance."""
-    moments, wrong = 0, list[str]()
-    for writer in WRITERS:
-        (own := folder / writer.name).mkdir()
-        seen = try_writers(own, _MOMENTS, writer.name)
-        moments += sum(each for kind, each in seen["tried"][writer.name].items() if kind != "changes")
-        wrong += seen["wrong"]
-    return Outcome(
-        f"{len(WRITERS)} writers, {moments} moments: {len(wrong)} went wrong {wrong[:2] or ''}", holds=not wrong
-    )
 
 
 def bad_files(folder: Path) -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.attacks.attacks import ATTACKS
+from tests.attacks.__main__ import ATTACKS
 from tests.conftest import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/security.md").read_text(encoding="utf-8")

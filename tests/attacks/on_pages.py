@@ -1,4 +1,4 @@
-"""Attacks on the pages: new windows without end, requests that nobody waits for."""
+"""What an attack is; attacks on the pages: new windows without end, requests that nobody waits for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.request import Request
 
@@ -16,14 +17,34 @@ from analytics.simulation import SimulatedFleet, write_fleet
 from benchmarks.served_pages import USER_HEADER, Server, served
 from dashboard.protection import HEALTH
 from fallow.clock import DAY_MS, MINUTE_MS, format_ms, parse_day_ms
-from tests.attacks.model import Outcome
 from tests.attacks.slow_clients import KINDS, slowest_answers
 from tests.conftest import clean_environment
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was measured, and whether that holds the limit."""
+
+    measured: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One way to hurt fallow: what it measured before it was mended, what it may measure, and how to try it again."""
+
+    name: str
+    what: str
+    before: str
+    limit: str
+    run: Callable[[Path], Outcome]
+    """Given a folder of its own."""
+
 
 MIB, DAY_MIN = 2**20, 24 * 60
 _UNTIL_MS = parse_day_ms("2026-11-20")
