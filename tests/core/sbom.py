@@ -1,6 +1,6 @@
 """Writes what fallow is made of, from the locks and the packages' own metadata: requirements/sbom/ (CycloneDX, and licences as a table).
 
-`make sbom` runs it, after `make lock`; test_sbom.py fails where the files are not current. The wheel carries the bills of
+`make sbom` runs it, after `make lock`; test_locks.py fails where the files are not current. The wheel carries the bills of
 materials in its `.dist-info/sboms` (PEP 770), so every package and image that holds it does.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, distribution
 
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType, Property
@@ -21,9 +21,8 @@ from packageurl import PackageURL
 from fallow import __version__
 from fallow.csv_text import csv_text
 from tests.conftest import REPOSITORY
-from tests.core.test_licences import choices
-from tests.core.test_locks import PIN, text_of
 
+PIN = re.compile(r"^([a-z0-9._-]+)==(\S+)( ; .+?)? \\$", re.MULTILINE)
 FOLDER = REPOSITORY / "requirements" / "sbom"
 LOCKS = {"base": "the agent", "all": "every part"}
 """What each lock is installed for."""
@@ -32,6 +31,20 @@ ELSEWHERE = {"brotlicffi": ["MIT"], "colorama": ["BSD-3-Clause"], "tomli": ["MIT
 """Licences of packages that only other Pythons or interpreters get, by their metadata."""
 
 _NAMESPACE = uuid.UUID("0b7d7d5c-3c3f-5b0e-9a37-6f2f5a1c8f10")
+
+
+def text_of(lock: str) -> str:
+    return (REPOSITORY / "requirements" / f"{lock}.txt").read_text(encoding="utf-8")
+
+
+def choices(name: str) -> list[str]:
+    """The licences of a package of which one may be chosen; raises PackageNotFoundError."""
+    package = distribution(name)
+    about = package.metadata
+    if expression := about.get("License-Expression"):
+        return re.split(r"\s+OR\s+(?![^(]*\))", expression)
+    named = [each.split(" :: ")[-1] for each in about.get_all("Classifier") or () if each.startswith("License")]
+    return named or (about.get("License") or package.read_text("licenses/LICENSE") or "").splitlines()[:1]
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,9 @@ CONTRACTS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="ut
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        cwd=folder,
-        env=clean_environment({"PYTHONPATH": str(folder)}),
-    )
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    environment = clean_environment({"PYTHONPATH": str(folder)})
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
 
 
 @pytest.fixture
@@ -52,16 +46,21 @@ def test_what_the_design_allows_passes(skeleton: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("importer", "imported"),
-    [
-        ("fallow", "agent"), ("fallow", "analytics"), ("fallow", "dashboard"), ("agent", "analytics"),
-        ("analytics", "agent"), ("agent", "dashboard"), ("analytics", "dashboard"), ("dashboard", "agent"),
-    ],
-)  # fmt: skip
-def test_every_import_against_the_design_is_found(skeleton: Path, importer: str, imported: str) -> None:
-    # inside a function, as it would be hidden in practice
-    (skeleton / importer / "__init__.py").write_text(f"def f() -> None:\n    import {imported}\n")
+FORBIDDEN = {
+    "fallow": ("agent", "analytics", "dashboard"),
+    "agent": ("analytics", "dashboard"),
+    "analytics": ("agent", "dashboard"),
+    "dashboard": ("agent",),
+}
+
+
+def test_every_import_against_the_design_is_found(skeleton: Path) -> None:
+    for importer, imported in FORBIDDEN.items():
+        # inside a function, as it would be hidden in practice
+        lines = [f"    import {each}\n" for each in imported]
+        (skeleton / importer / "__init__.py").write_text("def f() -> None:\n" + "".join(lines))
     done = lint_imports(skeleton)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"{importer} -> {imported} (l.2)" in done.stdout
+    for importer, imported in FORBIDDEN.items():
+        for line, each in enumerate(imported, 2):
+            assert f"{importer} -> {each} (l.{line})" in done.stdout
