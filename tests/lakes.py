@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fallow.lake import Lake
 from fallow.lake_marker import MARKER_KEY, Marker
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
+NOBODY = 65534
 LAKE_ID = "0d4f7c52-6a0e-4a52-9d36-1e8a1c5f0b77"
 
 
@@ -25,3 +30,20 @@ def made_lake(location: Path | str, lake_id: str = LAKE_ID) -> Lake:
 def holds_nothing(lake: Lake) -> bool:
     """Whether nothing was written into the lake since it was made."""
     return [stored.key for stored in lake.store.list("")] == [MARKER_KEY]
+
+
+@contextmanager
+def folder_of_nobodys() -> Iterator[Path]:
+    """A folder in which this process has no more rights than its owner, also where the tests run as root."""
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as name:
+        if user == 0:
+            os.chown(name, NOBODY, -1)
+            os.seteuid(NOBODY)
+        try:
+            yield Path(name)
+        finally:
+            os.seteuid(user)
+            for found in Path(name).rglob("*"):
+                if found.is_dir():
+                    found.chmod(0o700)

@@ -13,10 +13,8 @@ from fallow.actors import ANONYMOUS, LINK, TOKEN, Actor, command_actor, name_fau
 from fallow.errors import UsageError
 from fallow.os_user import os_user
 
-NAMES = (
-    "ann", "Müller", "jean-luc", "DOMAIN\\ann", "DOMAIN+ann", "ann@example.org", "O'Brien", "O\u2019Brien", "Ann Lee", "svc_gpu$", "somebody",
-    "山田 たろう", "佐々木", "ヨーコ・オノ", "田中Ken", "김철수", "李小龍", "Nguyễn Văn", "Иван Петров", "γιάννης", "نور", "ปรีชา", "राम", "a" * 300,
-)  # fmt: skip
+NAMES = """ann, Müller, jean-luc, DOMAIN\\ann, DOMAIN+ann, ann@example.org, O'Brien, O\u2019Brien, Ann Lee, svc_gpu$, somebody,
+山田 たろう, 佐々木, ヨーコ・オノ, 田中Ken, 김철수, 李小龍, Nguyễn Văn, Иван Петров, γιάννης, نور, ปรีชา, राम"""
 REFUSED = {
     "": "is empty",
     "a" * 301: "is longer than 300 characters",
@@ -46,9 +44,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_real_names_are_taken_as_they_are(name: str) -> None:
-    assert name_fault(name) is None
+def test_real_names_are_taken_as_they_are() -> None:
+    names = [*(each.strip() for each in NAMES.split(",")), "a" * 300]
+    assert [name for name in names if name_fault(name) is not None] == []
 
 
 @pytest.mark.parametrize(("text", "fault"), REFUSED.items(), ids=map(ascii, REFUSED))

@@ -24,17 +24,17 @@ def of_file(tmp_path: Path, text: str) -> Config:
     return load({}, file_with(tmp_path, text), {})
 
 
+def from_environment(**variables: str) -> Config:
+    return load({}, None, variables)
+
+
 def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
     path = file_with(tmp_path, '[agent]\ninterval = "3s"\nprocess_interval = "4s"\npublish_every = "6s"\n')
     environment = {"FALLOW_AGENT_INTERVAL": "2s", "FALLOW_AGENT_PROCESS_INTERVAL": "5s"}
     config = load({"agent.interval": "1s", "agent.process_interval": None}, path, environment)
-    assert [config.integer(f"agent.{key}") for key in ("interval", "process_interval", "publish_every")] == [
-        1_000, 5_000, 6_000,
-    ]  # fmt: skip
-    assert config.integer("agent.call_timeout") == 5_000
-    assert [config.origins[f"agent.{key}"] for key in ("interval", "process_interval", "publish_every", "pool")] == [
-        "flag", "FALLOW_AGENT_PROCESS_INTERVAL", path, "default",
-    ]  # fmt: skip
+    keys = ("agent.interval", "agent.process_interval", "agent.publish_every", "agent.call_timeout")
+    assert [config.integer(key) for key in keys] == [1_000, 5_000, 6_000, 5_000]
+    assert [config.origins[key] for key in keys] == ["flag", "FALLOW_AGENT_PROCESS_INTERVAL", path, "default"]
 
 
 def test_fallow_config_names_the_file_and_the_flag_beats_it(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_no_file_is_needed(environment: dict[str, str]) -> None:
 
 
 def test_numbers_in_the_file_may_stand_without_quotes(tmp_path: Path) -> None:
-    assert of_file(tmp_path, "[ledger]\nlow_below_pct = 12.5\n").number("ledger.low_below_pct") == 12.5
-    assert of_file(tmp_path, "[ledger]\nheld_min_bytes = 1024\n").integer("ledger.held_min_bytes") == 1024
+    config = of_file(tmp_path, "[ledger]\nlow_below_pct = 12.5\nheld_min_bytes = 1024\n")
+    assert (config.number("ledger.low_below_pct"), config.integer("ledger.held_min_bytes")) == (12.5, 1024)
 
 
 @pytest.mark.parametrize(
@@ -80,54 +80,44 @@ def test_what_is_wrong_in_the_file_is_named(tmp_path: Path, text: str, message: 
     assert str(tmp_path / "fallow.toml") in str(error.value)
 
 
-def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_not_there_or_a_folder_is_named(tmp_path: Path) -> None:
     path = tmp_path / "fallow.toml"
     path.write_bytes(b'[lake]\npath = "\xff"\n')
     with pytest.raises(ConfigError, match="it is not UTF-8 text"):
         load({}, str(path), {})
-
-
-def test_a_file_that_is_not_there_or_a_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"cannot read the config file .*gone\.toml: No such file or directory; check the path"
-    ):
-        load({}, None, {"FALLOW_CONFIG": str(tmp_path / "gone.toml")})
+    gone = r"cannot read the config file .*gone\.toml: No such file or directory; check the path"
+    with pytest.raises(ConfigError, match=gone):
+        from_environment(FALLOW_CONFIG=str(tmp_path / "gone.toml"))
     with pytest.raises(ConfigError, match=r"cannot read the config file .*: it is a folder; name a file"):
         load({}, str(tmp_path), {})
 
 
 @pytest.mark.parametrize(
-    ("variable", "hint"),
+    ("variable", "meant"),
     [
-        ("FALLOW_AGENT_INTERVALL", "did you mean FALLOW_AGENT_INTERVAL?"),
-        ("FALLOW_LAKE_PAHT", "did you mean FALLOW_LAKE_PATH?"),
-        ("FALLOW_LEDGER_IDLEAFTER", "did you mean FALLOW_LEDGER_IDLE_AFTER?"),
+        ("FALLOW_AGENT_INTERVALL", "FALLOW_AGENT_INTERVAL"),
+        ("FALLOW_LAKE_PAHT", "FALLOW_LAKE_PATH"),
+        ("FALLOW_LEDGER_IDLEAFTER", "FALLOW_LEDGER_IDLE_AFTER"),
     ],
 )
-def test_a_misspelt_variable_is_named(variable: str, hint: str) -> None:
+def test_a_misspelt_variable_is_named(variable: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=f"the environment sets {variable}, which is not a setting") as error:
-        load({}, None, {variable: "1s"})
-    assert error.value.hint == hint
+        from_environment(**{variable: "1s"})
+    assert error.value.hint == f"did you mean {meant}?"
 
 
-@pytest.mark.parametrize(
-    "variable",
-    [
-        "FALLOW_AGENT_SERVICE_HOST", "FALLOW_AGENT_SERVICE_PORT", "FALLOW_AGENT_SERVICE_PORT_METRICS",
-        "FALLOW_AGENT_PORT", "FALLOW_AGENT_PORT_9400_TCP", "FALLOW_AGENT_PORT_9400_TCP_ADDR", "FALLOW_VERSION",
-    ],
-)  # fmt: skip
-def test_variables_that_others_set_are_passed_over(variable: str) -> None:
-    assert load({}, None, {variable: "tcp://10.0.0.1:9400"}).integer("agent.interval") == 10_000
+OF_KUBERNETES = """SERVICE_HOST SERVICE_PORT SERVICE_PORT_METRICS PORT PORT_9400_TCP PORT_9400_TCP_ADDR"""
 
 
-def test_no_setting_looks_like_a_variable_that_kubernetes_sets() -> None:
+def test_variables_that_others_set_are_passed_over() -> None:
+    variables = [*(f"FALLOW_AGENT_{each}" for each in OF_KUBERNETES.split()), "FALLOW_VERSION"]
+    assert from_environment(**dict.fromkeys(variables, "tcp://10.0.0.1:9400")).integer("agent.interval") == 10_000
     assert not [setting.variable for setting in SETTINGS if setting.variable.endswith(("_PORT", "_SERVICE_HOST"))]
 
 
 def test_a_bad_value_says_which_source_it_is_from() -> None:
     with pytest.raises(ConfigError, match=r"agent\.interval \(from FALLOW_AGENT_INTERVAL\): 'x' is not a duration"):
-        load({}, None, {"FALLOW_AGENT_INTERVAL": "x"})
+        from_environment(FALLOW_AGENT_INTERVAL="x")
     with pytest.raises(UsageError, match="--process-interval: 'x' is not a duration") as error:
         load({"agent.process_interval": "x"}, None, {})
     assert not isinstance(error.value, ConfigError)
@@ -140,18 +130,14 @@ def test_a_setting_that_is_needed_says_the_three_ways_to_give_it() -> None:
     assert load({"lake.path": "/srv/lake"}, None, {}).require("lake.path", "--lake") == "/srv/lake"
 
 
-def test_every_default_parses_and_has_a_meaning() -> None:
-    for setting in SETTINGS:
-        setting.parse(setting.default)
-        assert setting.meaning, setting.name
-    assert len({setting.variable for setting in SETTINGS}) == len(SETTINGS)
-
-
-def test_every_setting_is_documented() -> None:
+def test_every_setting_has_a_default_that_parses_and_stands_in_the_docs() -> None:
     page = CONFIGURATION.read_text(encoding="utf-8")
     assert page == pages.configuration_page(page), "run `make docs`"
     for setting in SETTINGS:
+        setting.parse(setting.default)
+        assert setting.meaning, setting.name
         assert f"| `{setting.key}` | `{setting.variable}` |" in page
+    assert len({setting.variable for setting in SETTINGS}) == len(SETTINGS)
 
 
 def test_the_documented_file_is_valid(tmp_path: Path) -> None:

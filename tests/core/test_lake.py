@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import stat
 import subprocess
 import sys
-import tempfile
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -20,13 +16,9 @@ from hypothesis import strategies as st
 from fallow.errors import EmptyLakeError, LakeError, UsageError
 from fallow.lake import Lake, LakeFile, visible
 from fallow.stores import LocalStore
-from tests.lakes import made_lake
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.lakes import folder_of_nobodys, made_lake
 
 DATE = "2026-11-20"
-NOBODY = 65534
 
 
 def a_file(first: int, last: int, host: str = "gn001", table: str = "gpu", date: str = DATE) -> LakeFile:
@@ -69,7 +61,7 @@ def test_a_folder_that_is_a_link_is_not_written_to(lake: Lake, tmp_path: Path, f
     assert not [path for path in elsewhere.rglob("*") if path.is_file()]
 
 
-def test_only_a_file_that_is_there_whole_is_confirmed(lake: Lake) -> None:
+def test_only_a_file_that_is_there_whole_is_confirmed_and_publishing_again_replaces(lake: Lake) -> None:
     put = lake.put(a_file(0, 9), b"rows")
     lake.store.confirm(put.key, b"rows")
     Path(put.url).write_bytes(b"ro")
@@ -78,13 +70,9 @@ def test_only_a_file_that_is_there_whole_is_confirmed(lake: Lake) -> None:
     Path(put.url).unlink()
     with pytest.raises(LakeError, match=r"took 4 bytes for .* and does not hold it"):
         lake.store.confirm(put.key, b"rows")
-
-
-def test_publishing_again_replaces(lake: Lake) -> None:
-    lake.put(a_file(0, 9), b"rows")
-    lake.put(a_file(0, 9), b"rows!")
-    [file] = lake.files("gpu")
-    assert Path(file.url).read_bytes() == b"rows!"
+    for content in (b"rows", b"rows!"):
+        lake.put(a_file(0, 9), content)
+        assert Path(put.url).read_bytes() == content
 
 
 def test_a_missing_lake_and_an_empty_one_differ(lake: Lake, tmp_path: Path) -> None:
@@ -112,9 +100,8 @@ def test_files_are_chosen_by_host_and_date(lake: Lake) -> None:
     for host in ("gn001", "gn002"):
         for date in ("2026-11-19", "2026-11-20"):
             lake.put(a_file(0, 9, host, date=date), b"rows")
-    assert [(file.host, file.date) for file in lake.files("gpu")] == [
-        ("gn001", "2026-11-19"), ("gn002", "2026-11-19"), ("gn001", "2026-11-20"), ("gn002", "2026-11-20"),
-    ]  # fmt: skip
+    found = [(file.host[-1], file.date[-2:]) for file in lake.files("gpu")]
+    assert found == [("1", "19"), ("2", "19"), ("1", "20"), ("2", "20")]
     assert [file.date for file in lake.files("gpu", hosts=["gn002"])] == ["2026-11-19", "2026-11-20"]
     assert [file.host for file in lake.files("gpu", dates=[DATE])] == ["gn001", "gn002"]
     assert lake.files("gpu", hosts=[]) == []
@@ -127,14 +114,10 @@ def test_a_wider_file_hides_narrower_ones(lake: Lake) -> None:
     assert names(lake.files("gpu", hosts=["gn001"])) == [(0, 19), (20, 29)]
     assert names(lake.files("gpu", hosts=["gn002"])) == [(0, 9)]
     assert len(lake.all_files("gpu")) == 5
-
-
-def test_deleting_the_wider_file_shows_the_narrower_again_and_twice_is_no_error(lake: Lake) -> None:
-    lake.put(a_file(0, 9), b"rows")
-    wide = lake.put(a_file(0, 19), b"rows")
+    wide = a_file(0, 19)
     lake.delete(wide)
-    lake.delete(wide)
-    assert names(lake.files("gpu")) == [(0, 9)]
+    lake.delete(wide)  # twice is no error
+    assert names(lake.files("gpu", hosts=["gn001"])) == [(0, 9), (10, 19), (20, 29)], "the narrower show again"
 
 
 @given(st.sets(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 30), st.integers(0, 30)), max_size=20))
@@ -153,22 +136,21 @@ def test_foreign_files_are_passed_over(lake: Lake) -> None:
     assert lake.files("gpu") == [put]
 
 
-def test_an_unknown_scheme_is_wrong_use() -> None:
+def test_a_file_url_is_a_folder_and_an_unknown_scheme_wrong_use(tmp_path: Path) -> None:
+    assert Lake.at(f"file://{tmp_path}").root == str(tmp_path)
     with pytest.raises(UsageError, match="no store for ftp://"):
         Lake.at("ftp://host/lake")
-
-
-def test_a_file_url_is_a_folder(tmp_path: Path) -> None:
-    assert Lake.at(f"file://{tmp_path}").root == str(tmp_path)
 
 
 def test_a_target_that_cannot_be_written_is_one_sentence(lake: Lake) -> None:
     Path(lake.root, "gpu", f"date={DATE}").mkdir(parents=True)
     Path(lake.root, "gpu", f"date={DATE}", "host=gn001").write_text("a file where the folder should be")
-    with pytest.raises(
-        LakeError, match=r"cannot write .*0-9\.parquet: .* is or lies in a file; move it out of the lake"
-    ):
+    with pytest.raises(LakeError, match=r"cannot write .*0-9\.parquet: .* lies in a file; move it out of the lake"):
         lake.put(a_file(0, 9), b"rows")
+    loop = Path(lake.root, "process")
+    loop.symlink_to(loop)
+    with pytest.raises(LakeError, match=f"{loop} is a link, which is not followed, where the lake has a folder"):
+        lake.files("process")
 
 
 @pytest.mark.parametrize("instead", ["nothing", "a file"])
@@ -176,11 +158,9 @@ def test_a_writer_never_makes_the_lakes_own_folder(tmp_path: Path, instead: str)
     lake = Lake.at(str(tmp_path / "lake"))
     if instead == "a file":
         Path(lake.root).write_text("x")
-    with pytest.raises(LakeError) as failed:
+    remedy = f"mount it, or make one with `fallow lake init --lake {lake.root}`"
+    with pytest.raises(LakeError, match=f"^there is no fallow lake at {lake.root}; {remedy}$"):
         lake.put(a_file(0, 9), b"rows")
-    assert str(failed.value) == (
-        f"there is no fallow lake at {lake.root}; mount it, or make one with `fallow lake init --lake {lake.root}`"
-    )
     assert not Path(lake.root).is_dir()
 
 
@@ -193,34 +173,8 @@ def test_a_writer_stops_when_the_lakes_mount_goes_away(lake: Lake) -> None:
     assert list(Path(lake.root).iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_listed_is_named(lake: Lake) -> None:
-    loop = Path(lake.root, "gpu")
-    loop.symlink_to(loop)
-    with pytest.raises(LakeError, match=f"{loop} is a link, which is not followed, where the lake has a folder"):
-        lake.files("gpu")
-
-
-@contextmanager
-def a_folder_of_nobodys() -> Iterator[Path]:
-    """A folder in which this process has no more rights than its owner, also where the tests run as root."""
-    with tempfile.TemporaryDirectory() as name:
-        user = os.geteuid()
-        folder = Path(name)
-        if user == 0:
-            os.chown(folder, NOBODY, -1)
-            os.seteuid(NOBODY)
-        try:
-            yield folder
-        finally:
-            if user == 0:
-                os.seteuid(user)
-            for found in folder.rglob("*"):
-                if found.is_dir():
-                    found.chmod(0o700)
-
-
 def test_missing_permissions_are_named() -> None:
-    with a_folder_of_nobodys() as folder:
+    with folder_of_nobodys() as folder:
         lake = made_lake(folder / "lake")
         put = lake.put(a_file(0, 9), b"rows")
         partition = Path(put.url).parent
@@ -237,9 +191,8 @@ def test_missing_permissions_are_named() -> None:
             assert left_out.kind == "unreadable"
             assert re.fullmatch(rf"{partition} cannot be listed by the user \S+: Permission denied", left_out.sentence)
         Path(lake.root, "gpu").chmod(0)
-        with pytest.raises(
-            LakeError, match=f"cannot list {lake.root}/gpu: Permission denied for the user .*give that user"
-        ):
+        denied = f"cannot list {lake.root}/gpu: Permission denied for the user .*give that user"
+        with pytest.raises(LakeError, match=denied):
             lake.files("gpu")
         Path(lake.root, "gpu").chmod(0o700)
         partition.chmod(0o700)
@@ -247,30 +200,6 @@ def test_missing_permissions_are_named() -> None:
         with pytest.raises(LakeError, match=r"cannot look at .*Permission denied"):
             Lake.at(f"{lake.root}/inner").require()
         Path(lake.root).chmod(0o700)
-
-
-KILLED_WRITER = """
-import os, signal, sys
-from fallow.lake import Lake, LakeFile
-
-lake = Lake.at(sys.argv[1])
-original = os.fsync
-def die(descriptor):  # the whole file is written and about to become durable
-    os.kill(os.getpid(), signal.SIGKILL) if os.stat(descriptor).st_size >= 1_000_000 else original(descriptor)
-os.fsync = die
-lake.put(LakeFile("gpu", "2026-11-20", "gn001", 0, 9), b"x" * 1_000_000)
-"""
-
-
-def test_a_writer_killed_in_the_middle_leaves_nothing_to_see(lake: Lake) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED_WRITER, lake.root], check=False, timeout=60)
-    assert done.returncode == -signal.SIGKILL
-    left = [path.name for path in Path(lake.root, "gpu").rglob("*") if path.is_file()]
-    assert len(left) == 1
-    assert left[0].endswith(".part")
-    assert lake.files("gpu") == []
-    lake.put(a_file(0, 9), b"rows")
-    assert names(lake.files("gpu")) == [(0, 9)]
 
 
 REPLACING_WRITER = """
@@ -303,17 +232,6 @@ def test_a_reader_sees_the_old_file_or_the_new_one_and_never_a_mixture(lake: Lak
         finally:
             writer.kill()
     assert seen == {b"a", b"b"}
-
-
-def test_a_failed_write_leaves_no_partial_file(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    lake.put(a_file(0, 9), b"rows")
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(LakeError, match="No space left on device"):
-        lake.put(a_file(10, 19), b"rows")
-    assert [path.name for path in Path(lake.root, "gpu").rglob("*") if path.is_file()] == ["0-9.parquet"]
 
 
 def test_listing_ignores_a_file_that_vanishes_meanwhile(lake: Lake) -> None:

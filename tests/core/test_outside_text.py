@@ -43,16 +43,16 @@ HIDDEN = [
 
 
 def test_nothing_hidden_is_displayed() -> None:
-    for shown in (
-        plain(f"a{''.join(HIDDEN)}b", 10**6),
-        visible(f"a{''.join(HIDDEN)}b", 10**6),
-        visible_lines("".join(each for each in HIDDEN if each not in "\t\n")),
-        str(csv_cell("".join(each for each in HIDDEN if each not in "\t\n"))),
-        json_text("".join(each for each in HIDDEN if each not in "\t\n"), None),
-        chart_text("".join(HIDDEN), 10**6),
-        markdown_code("".join(HIDDEN)),
-    ):
-        assert set(shown) & set(HIDDEN) == set()
+    every = "".join(HIDDEN)
+    lines = "".join(each for each in HIDDEN if each not in "\t\n")
+    displayed = [
+        plain(f"a{every}b", 10**6),
+        visible(f"a{every}b", 10**6),
+        chart_text(every, 10**6),
+        markdown_code(every),
+    ]
+    displayed += [visible_lines(lines), str(csv_cell(lines)), json_text(lines, None)]
+    assert [set(shown) & set(HIDDEN) for shown in displayed] == [set()] * 7
 
 
 def test_what_is_hidden_is_told_and_not_lost() -> None:
@@ -93,11 +93,10 @@ def test_a_chat_makes_no_link_of_a_name() -> None:
 
 
 def test_an_error_names_a_file_on_one_line_without_controls(tmp_path: Path) -> None:
-    done = run_in_process(
-        "import", "nvidia-smi", f"{tmp_path}/\x1b]0;owned\x07\n\u202egpu.csv", "--host", "h", "--lake", str(tmp_path)
-    )
-    assert done.returncode == 1
-    assert done.stderr == f"fallow: there is no file {tmp_path}/\\u{{1b}}]0;owned\\u{{7}}\\u{{a}}\\u{{202e}}gpu.csv; check the path\n"  # fmt: skip
+    file = f"{tmp_path}/\x1b]0;owned\x07\n\u202egpu.csv"
+    done = run_in_process("import", "nvidia-smi", file, "--host", "h", "--lake", str(tmp_path))
+    shown = f"{tmp_path}/\\u{{1b}}]0;owned\\u{{7}}\\u{{a}}\\u{{202e}}gpu.csv"
+    assert (done.returncode, done.stderr) == (1, f"fallow: there is no file {shown}; check the path\n")
 
 
 PACKAGES = ("fallow", "agent", "analytics", "dashboard")

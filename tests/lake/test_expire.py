@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,10 +46,10 @@ def as_agents(lake: Lake) -> None:
 def filled(lake: Lake) -> Lake:
     """Six days of two hosts, an hour a file, of one of which nothing is known of the last day."""
     for host, days in (("h1", 6), ("h2", 5)):
-        rows = [row for day in range(days) for hour in (0, 7, 23) for row in
-                samples(f"{host}-gpu", day * DAY_S + hour * 3600, day * DAY_S + hour * 3600 + 1800, every_s=60,
-                        gpu_util_pct=40.0 * (hour == 7), process_count=1)]  # fmt: skip
-        write(lake, schema.GPU, rows, host, lambda row: row["time"] // 3_600_000)
+        for day, hour in product(range(days), (0, 7, 23)):
+            begin_s = day * DAY_S + hour * 3600
+            busy = {"gpu_util_pct": 40.0 * (hour == 7), "process_count": 1}
+            write(lake, schema.GPU, samples(f"{host}-gpu", begin_s, begin_s + 1800, every_s=60, **busy), host)
         write(lake, schema.PROCESS, processes(f"{host}-gpu", *range(0, days * DAY_S, 7200)), host)
     as_agents(lake)
     return lake
@@ -83,9 +84,8 @@ def test_compaction_does_not_change_the_ledger(filled: Lake) -> None:
 def test_samples_go_and_their_ledger_stays(filled: Lake) -> None:
     before = ledger(filled)
     planned = expire(filled)
-    assert [(each.table, sorted(each.files), each.count) for each in planned.expiries] == [
-        ("gpu", GONE, 24), ("process", GONE, 8)
-    ]  # fmt: skip
+    found = [(each.table, sorted(each.files), each.count) for each in planned.expiries]
+    assert found == [("gpu", GONE, 24), ("process", GONE, 8)]
     assert min(file.date for file in filled.files("gpu")) > max(GONE)
     assert expired_days(filled) == set(GONE)
     same(ledger(filled), before)
@@ -160,13 +160,12 @@ def test_an_expiry_that_was_cut_short_is_finished_by_the_next(filled: Lake, monk
 
 def test_hourly_rows_go_and_the_hours_by_state_stay(filled: Lake) -> None:
     before = ledger(filled)
-    assert [(each.table, each.rows > 0) for each in expire(filled, Retention({"hourly": 2 * DAY_MS})).expiries] == [
-        ("hourly", True)
-    ]
+    retention = Retention({"hourly": 2 * DAY_MS})
+    assert [(each.table, each.rows > 0) for each in expire(filled, retention).expiries] == [("hourly", True)]
     found = ledger(filled)
     assert found.stretches.equals(before.stretches)
     assert found.rollups.hourly()["time"].min() == T0 + 4 * DAY_MS
-    assert plan(filled, Retention({"hourly": 2 * DAY_MS}), SETTINGS, NOW_MS).expiries == []
+    assert plan(filled, retention, SETTINGS, NOW_MS).expiries == []
 
 
 def test_the_command_deletes_only_with_yes(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,16 +20,8 @@ LATER_MS = 10**15
 
 def rows(first: int, count: int, gpu: str = "GPU-a") -> list[dict[str, Any]]:
     """Rows of `gpu` ten minutes apart, numbered through their times."""
-    return [
-        {
-            "gpu": gpu,
-            "time": DAY_0_MS + number * STEP_MS,
-            "interval_ms": 10_000,
-            "gpu_util_pct": 1.5,
-            "process_count": 0,
-        }
-        for number in range(first, first + count)
-    ]
+    same = {"gpu": gpu, "interval_ms": 10_000, "gpu_util_pct": 1.5, "process_count": 0}
+    return [same | {"time": DAY_0_MS + number * STEP_MS} for number in range(first, first + count)]
 
 
 def put(
