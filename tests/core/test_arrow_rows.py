@@ -42,56 +42,33 @@ def test_rows_become_what_pyarrow_makes_of_them(table: LakeTable) -> None:
     same()
 
 
+UNFIT = [
+    (GPU, "temperature_c", [70_000, 70.5, "70"]),
+    (GPU, "mem_used_bytes", [2**63]),
+    (GPU, "power_w", ["70", [70]]),
+    (PROCESS, "command", ["tr\udcc3", 7]),
+    (DEVICE, "mig_enabled", [1]),
+    (DELIVERY, "finding_ids", ["GPU-1", ["GPU-1", 7], 7]),
+]
+FIT = [(GPU, "temperature_c", [40, 70.0]), (GPU, "power_w", [70]), (DELIVERY, "finding_ids", [["GPU-1", None]])]
+
+
 @pytest.mark.parametrize(
-    ("table", "column", "value", "kept"),
-    [
-        (GPU, "temperature_c", 70_000, None),
-        (GPU, "temperature_c", 70.0, 70),
-        (GPU, "temperature_c", 70.5, None),
-        (GPU, "temperature_c", "70", None),
-        (GPU, "mem_used_bytes", 2**63, None),
-        (GPU, "power_w", 70, 70.0),
-        (GPU, "power_w", "70", None),
-        (GPU, "power_w", [70], None),
-        (PROCESS, "command", "tr\udcc3", None),
-        (PROCESS, "command", 7, None),
-        (DEVICE, "mig_enabled", 1, None),
-        (DELIVERY, "finding_ids", "GPU-1", None),
-        (DELIVERY, "finding_ids", ["GPU-1", 7], None),
-        (DELIVERY, "finding_ids", ["GPU-1", None], ["GPU-1", None]),
-        (DELIVERY, "finding_ids", 7, None),
-    ],
+    ("table", "column", "values"), UNFIT, ids=lambda value: str(value) if type(value) is str else ""
 )
 def test_a_value_that_does_not_fit_becomes_null_and_is_counted(
-    table: LakeTable, column: str, value: Any, kept: Any
+    table: LakeTable, column: str, values: list[Any]
 ) -> None:
-    rows = [{"time": number, column: each} for number, each in enumerate([None, value])]
+    fit = next((each[2] for each in FIT if each[:2] == (table, column)), [])
+    rows = [{"time": number, column: each} for number, each in enumerate([*fit, None, *values])]
     data, misfits = made(table, rows)
-    assert data[column].to_pylist() == [None, kept]
-    assert misfits == ({column: 1} if kept is None else {})
-
-
-def test_what_fits_stays_beside_what_does_not() -> None:
-    data, misfits = made(
-        GPU, [{"time": n, "gpu": "GPU-1", "temperature_c": each} for n, each in enumerate([40, 9**9, None, 41])]
-    )
-    assert data["temperature_c"].to_pylist() == [40, None, None, 41]
-    assert misfits == {"temperature_c": 1}
+    assert data[column].to_pylist() == [*fit, *[None] * (1 + len(values))]
+    assert misfits == {column: len(values)}
 
 
 def test_rows_are_sorted_by_gpu_and_time_and_those_without_a_gpu_come_last() -> None:
-    rows = [
-        {"time": time, "gpu": gpu, "kind": kind}
-        for time, gpu, kind in (
-            (2, "b", ""),
-            (1, None, "first"),
-            (1, "é", ""),
-            (1, "b", ""),
-            (1, None, "second"),
-            (3, "a", ""),
-        )
-    ]
-    found = made(EVENT, rows)[0]
+    given = [(2, "b", ""), (1, None, "first"), (1, "é", ""), (1, "b", ""), (1, None, "second"), (3, "a", "")]
+    found = made(EVENT, [{"time": time, "gpu": gpu, "kind": kind} for time, gpu, kind in given])[0]
     assert found["gpu"].to_pylist() == ["a", "b", "b", "é", None, None]
     assert found["time"].cast("int64").to_pylist() == [3, 1, 2, 1, 1, 1]
     assert found["kind"].to_pylist()[-2:] == ["first", "second"]

@@ -59,7 +59,7 @@ BY_COMMAND: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "mail.password_file": (SEND, MAIL),
     "mail.ca_file": (SEND, {"mail.server": "127.0.0.1:1", "mail.from": "a@example.org"}),
     "webhook.ca_file": ((*SEND[:-1], "https://127.0.0.1:1/hook"), {}),
-}  # fmt: skip
+}
 """Settings that name a file: a command that reads it, and the settings without which it would not."""
 
 
@@ -68,11 +68,8 @@ def otlp(file: str, name: str) -> None:
 
 
 def pages(file: str, name: str) -> None:
-    oidc = {
-        "dashboard.oidc_issuer": "https://127.0.0.1:1",
-        "dashboard.oidc_client_id": "x",
-        "dashboard.address": "https://a",
-    }
+    oidc = {"issuer": "https://127.0.0.1:1", "client_id": "x"}
+    oidc = {"dashboard.address": "https://a"} | {f"dashboard.oidc_{key}": value for key, value in oidc.items()}
     access_of(config.load({**oidc, name: file}, None, {}), address="127.0.0.1", local=True, insecure=False)
 
 
@@ -117,13 +114,8 @@ ARGUMENTS = {
 BESIDE = {"password_file": ("--user", "a"), "key": ("--certificate", "{log}")}
 """What some arguments for a metrics server need beside them."""
 
-LEFT_OUT = {
-    ("", "--out"),
-    ("ledger", "--focus"),
-    ("sql", "--attach"),
-    ("pseudonym new-key", "file"),
-    ("allocations import slurm", "--scontrol"),
-}
+LEFT_OUT = {("", "--out"), ("ledger", "--focus"), ("sql", "--attach")}
+LEFT_OUT |= {("pseudonym new-key", "file"), ("allocations import slurm", "--scontrol")}
 """By command (empty: of any), files that are written, and one that is read as the files beside it are."""
 
 
@@ -158,8 +150,8 @@ def places(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "key").write_text("0" * 64)
     (tmp_path / "key").chmod(0o600)
     lake = fill(made_lake(tmp_path / "lake"), samples("GPU-a", 0, 600))
-    return {"lake": lake.root, "folder": str(tmp_path), "log": str(tmp_path / "gpu.csv"), "people": str(tmp_path / "people.csv"),
-            "key": str(tmp_path / "key")}  # fmt: skip
+    files = {"log": "gpu.csv", "people": "people.csv", "key": "key"}
+    return {"lake": lake.root, "folder": str(tmp_path)} | {each: str(tmp_path / name) for each, name in files.items()}
 
 
 @pytest.fixture(params=["/dev/zero", "pipe"])
@@ -191,9 +183,7 @@ def test_every_setting_that_names_a_file_refuses_what_is_none(places: dict[str, 
     found = []
     for name, (arguments, others) in BY_COMMAND.items():
         values = {**others, name: no_file}
-        environment = {
-            f"FALLOW_{each}".upper().replace(".", "_"): text.format(**places) for each, text in values.items()
-        }
+        environment = {f"FALLOW_{key}".upper().replace(".", "_"): text.format(**places) for key, text in values.items()}
         # requests are one part of that answer: the others are given
         codes = (0,) if name == "plan.requests" else (1, 2)
         found.append(wrong(run_in_process(*filled(arguments, places), **environment), no_file, codes))

@@ -12,12 +12,12 @@ import hmac
 import http.client
 import json
 import shutil
-import socket
 import subprocess
-import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from tests.publishing.swift import aws_environment, free_ports, wait_until_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -82,10 +82,7 @@ class Ceph:
     def environment(self, name: str) -> dict[str, str]:
         """What has a process use the store as that user."""
         key, secret = self.keys(name)
-        return {
-            "AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": _REGION,
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}", "AWS_ALLOW_HTTP": "true",
-        }  # fmt: skip
+        return aws_environment(self.port, key, secret)
 
     def make_bucket(self, owner: str, bucket: str) -> None:
         self._put(owner, f"/{bucket}")
@@ -98,30 +95,19 @@ class Ceph:
         key, secret = self.keys(user)
         moment = dt.datetime.now(dt.UTC).strftime("%Y%m%dT%H%M%SZ")
         scope = f"{moment[:8]}/{_REGION}/s3/aws4_request"
-        signed = {
-            "host": f"127.0.0.1:{self.port}", "x-amz-content-sha256": hashlib.sha256(body).hexdigest(), "x-amz-date": moment,
-        }  # fmt: skip
+        signed = {"host": f"127.0.0.1:{self.port}", "x-amz-content-sha256": hashlib.sha256(body).hexdigest()}
+        signed["x-amz-date"] = moment
         names = ";".join(signed)
-        request = "\n".join(
-            [
-                "PUT",
-                path,
-                query,
-                *(f"{name}:{value}" for name, value in signed.items()),
-                "",
-                names,
-                signed["x-amz-content-sha256"],
-            ]
-        )
+        lines = [f"{name}:{value}" for name, value in signed.items()]
+        request = "\n".join(["PUT", path, query, *lines, "", names, signed["x-amz-content-sha256"]])
         text = "\n".join(["AWS4-HMAC-SHA256", moment, scope, hashlib.sha256(request.encode()).hexdigest()])
         mac = f"AWS4{secret}".encode()
         for part in (*scope.split("/"), text):
             mac = hmac.new(mac, part.encode(), hashlib.sha256).digest()
         authorization = f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={names}, Signature={mac.hex()}"
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
-            connection.request(
-                "PUT", f"{path}?{query}" if query else path, body, {**signed, "Authorization": authorization}
-            )
+            address = f"{path}?{query}" if query else path
+            connection.request("PUT", address, body, {**signed, "Authorization": authorization})
             answer = connection.getresponse()
             if answer.status not in (200, 204):
                 raise RuntimeError(answer.read().decode(errors="replace"))
@@ -134,7 +120,7 @@ class Ceph:
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Ceph]:
     """A Ceph that keeps everything in memory, and its files in the folder."""
-    monitor, older, port = _free_ports(3)
+    monitor, older, port = free_ports(3)
     address = f"[v2:127.0.0.1:{monitor},v1:127.0.0.1:{older}]"
     conf = ("-c", f"{folder}/ceph.conf")
     for name in ("mon", "osd"):
@@ -151,7 +137,7 @@ def running(folder: Path) -> Iterator[Ceph]:
             _run("ceph-osd", *conf, "-i", "0", "--mkfs", "--osd-uuid", osd)
             daemons.append(_daemon(("ceph-osd", *conf, "-f", "-i", "0"), out))
             daemons.append(_daemon(("radosgw", *conf, "-f", "-n", "client.admin"), out))
-            _wait_until_up(port, folder / "out")
+            wait_until_up(port, folder / "out", _STARTED_S)
             yield Ceph(folder, port)
         finally:
             for daemon in reversed(daemons):
@@ -178,25 +164,3 @@ def _daemon(command: Sequence[str], out: Any) -> subprocess.Popen[bytes]:
 
 def _run(*command: str, said: str = "") -> str:
     return subprocess.run(command, input=said, capture_output=True, text=True, check=True, timeout=_STARTED_S).stdout
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that are free now: Ceph writes them into its map before it listens."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-def _wait_until_up(port: int, log: Path) -> None:
-    deadline = time.monotonic() + _STARTED_S
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise TimeoutError(log.read_text(errors="replace")[-2000:]) from None
-            time.sleep(0.1)
-        else:
-            return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -12,11 +13,16 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
+from agent.spool.spool import Spool
 from fallow.stores import objects
 from tests.publishing import swift
+from tests.publishing.rows import adopted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from fallow.lake import Lake
 
 BUCKET = "fallow-tests"
 
@@ -55,10 +61,7 @@ def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     if lacking := swift.missing():
         pytest.skip(lacking)
     with swift.running(tmp_path_factory.mktemp("swift")) as port:
-        environment = {
-            "AWS_ACCESS_KEY_ID": swift.KEY_ID, "AWS_SECRET_ACCESS_KEY": swift.SECRET, "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true",
-        }  # fmt: skip
+        environment = swift.aws_environment(port)
         make_bucket(environment, BUCKET)
         yield S3(f"s3://{BUCKET}/lake", environment, port)
 
@@ -96,3 +99,10 @@ def local_s3(s3: S3) -> S3:
     if s3.port is None:
         pytest.skip("FALLOW_TEST_S3_URL names a store that no proxy of the tests stands before")
     return s3
+
+
+@pytest.fixture
+def spool(tmp_path: Path, lake: Lake) -> Iterator[Spool]:
+    """The spool of an agent that has published into the lake before."""
+    with closing(Spool(str(tmp_path / "spool"), for_agent=True)) as made:
+        yield adopted(made, lake)

@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,30 @@ from agent.spool.publishing import ProcessRun, Publishing
 from agent.spool.spool import Spool
 from tests.publishing.proxy import FaultyProxy
 from tests.publishing.rows import settings, ticks
-from tests.publishing.small_disk import Filler
 
 EPISODES = ("disk full", "disk nearly full", "store down", "both", "publisher killed")
 TICKS = 12
 ROWS = 60
+
+
+class Filler:
+    """A file that takes all the room that is left."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "filler"
+
+    def fill(self, leave_bytes: int = 0) -> None:
+        """Leaves so many bytes of the disk free, and not one more."""
+        with self._file.open("ab", buffering=0) as file, suppress(OSError):
+            while True:
+                facts = os.statvfs(self._file.parent)
+                left = facts.f_bavail * facts.f_frsize - leave_bytes
+                if left <= 0 or not file.write(b"x" * min(left, 1 << 16)):
+                    return
+
+    def empty(self) -> None:
+        """Gives all of it back."""
+        self._file.unlink(missing_ok=True)
 
 
 class Host:
@@ -133,10 +152,8 @@ def main() -> None:
             host.play(episode)
         host.play_to_the_last()
         host.end()
-        seen: dict[str, Any] = {
-            "played": played, "rows": host.count, "told": host.told, "pressure": host.pressure, "in_memory": host.in_memory,
-            "last": spool.noted("last"), "waiting": spool.count(),
-        }  # fmt: skip
+        seen: dict[str, Any] = {"played": played, "rows": host.count, "told": host.told, "pressure": host.pressure}
+        seen |= {"in_memory": host.in_memory, "last": spool.noted("last"), "waiting": spool.count()}
     print(json.dumps(seen))
 
 

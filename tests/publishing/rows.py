@@ -34,10 +34,22 @@ def numbers(lake: Lake) -> list[int]:
 
 def settings(folder: Path, lake: str, publish_every_ms: int = 1) -> AgentSettings:
     """An agent's settings with its spool in the folder."""
-    return AgentSettings(
-        lake=lake, spool=str(folder / "spool"), host="h", pool="", interval_ms=1000, process_interval_ms=1000,
-        slow_interval_ms=1000, publish_every_ms=publish_every_ms, call_timeout_s=1,
-    )  # fmt: skip
+    intervals = dict.fromkeys(("interval_ms", "process_interval_ms", "slow_interval_ms"), 1000)
+    own = {"lake": lake, "spool": str(folder / "spool"), "host": "h", "pool": "", "call_timeout_s": 1}
+    return AgentSettings(**own, **intervals, publish_every_ms=publish_every_ms)  # type: ignore[arg-type]
+
+
+class Hands:
+    """A clock that a test sets."""
+
+    def __init__(self, s: float = 1_000_000.0, since_ms: int = 0) -> None:
+        self.s, self._since_ms = s, since_ms
+
+    def now_ms(self) -> int:
+        return self._since_ms + int(self.s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.s
 
 
 def adopted(spool: Spool, lake: Lake) -> Spool:

@@ -7,7 +7,6 @@ Swift is one of the stores that knows neither a conditional PUT nor a rename.
 from __future__ import annotations
 
 import getpass
-import http.client
 import shutil
 import socket
 import subprocess
@@ -104,6 +103,12 @@ use = egg:swift#dlo
 """
 
 
+def aws_environment(port: int, key: str = KEY_ID, secret: str = SECRET) -> dict[str, str]:
+    """What has a process use a store on loopback as that user."""
+    keys = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": "us-east-1"}
+    return keys | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true"}
+
+
 def missing() -> str:
     """What has to be installed for a Swift to run here; empty where everything is there."""
     if all(shutil.which(name) for name in ("swift-proxy-server", "swift-object-server", "memcached")):
@@ -115,7 +120,7 @@ def missing() -> str:
 def running(folder: Path, skew_s: int = 900) -> Iterator[int]:
     """A Swift that keeps everything in the folder; yields its S3 port. Requests of another time, by `skew_s`, are refused."""
     python = Path(str(shutil.which("swift-proxy-server"))).read_text().partition("\n")[0].removeprefix("#!").split()[0]
-    ports = _free_ports(len(_SERVERS) + 1)
+    ports = free_ports(len(_SERVERS) + 1)
     _configure(folder, ports, skew_s)
     subprocess.run([python, "-c", _RINGS, folder, *map(str, ports[:3])], check=True, timeout=60)
     memcached = ["memcached", "-u", getpass.getuser(), "-l", "127.0.0.1", "-p", str(ports[-1]), "-m", "16"]
@@ -124,7 +129,7 @@ def running(folder: Path, skew_s: int = 900) -> Iterator[int]:
         processes = [subprocess.Popen(command, stdout=log, stderr=log) for command in commands]
         try:
             for port in ports[:4]:
-                _wait_until_up(port, folder / "log")
+                wait_until_up(port, folder / "log")
             yield ports[3]
         finally:
             for process in processes:
@@ -138,21 +143,13 @@ def _configure(folder: Path, ports: list[int], skew_s: int) -> None:
     (folder / "swift.conf").write_text(_COMMON)
     for kind, port in zip(_SERVERS, ports, strict=False):
         text = _PROXY if kind == "proxy" else _STORAGE
-        (folder / f"{kind}.conf").write_text(
-            text.format(
-                kind=kind,
-                port=port,
-                folder=folder,
-                user=getpass.getuser(),
-                memcached=ports[-1],
-                secret=SECRET,
-                skew_s=skew_s,
-            )
-        )
+        given = {"kind": kind, "port": port, "folder": folder, "user": getpass.getuser()}
+        text = text.format(**given, memcached=ports[-1], secret=SECRET, skew_s=skew_s)
+        (folder / f"{kind}.conf").write_text(text)
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports that are free now: Swift writes them into its rings before it listens."""
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now: the servers write them down before they listen."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -160,17 +157,15 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _wait_until_up(port: int, log: Path) -> None:
-    deadline = time.monotonic() + 60
+def wait_until_up(port: int, log: Path, within_s: float = 60) -> None:
+    """Returns once something listens on the port; raises TimeoutError with the end of the log."""
+    deadline = time.monotonic() + within_s
     while True:
         try:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-            connection.request("GET", "/healthy")
-            connection.getresponse()
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
         except OSError:
             if time.monotonic() > deadline:
                 raise TimeoutError(log.read_text(errors="replace")[-2000:]) from None
             time.sleep(0.05)
         else:
-            connection.close()
             return

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from fallow.errors import LakeError, UsageError
 from fallow.stores import objects, open_store
-from tests.conftest import REPOSITORY, clean_environment
+from tests.conftest import run_python
 from tests.publishing.conftest import forget_clients
 
 SECRET = "hush-hush-nobody-may-read-this"  # noqa: S105  # what must not be seen
@@ -57,13 +54,5 @@ def test_the_other_clouds_fail_as_clearly(
 
 def test_naming_an_object_store_loads_nothing() -> None:
     code = "import sys; from fallow.lake import Lake; print(Lake.at('s3://bucket/x').root, 'obstore' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=REPOSITORY,
-        env=clean_environment(),
-        timeout=60,
-    )
+    done = run_python("-c", code)
     assert done.stdout.split() == ["s3://bucket/x", "False"]

@@ -12,7 +12,7 @@ from agent.spool.backlog import Backlog
 from agent.spool.publisher import Publisher
 from agent.spool.spool import Spool
 from tests.agent.spooled import waiting
-from tests.publishing.rows import MIDNIGHT_MS, numbers, ticks
+from tests.publishing.rows import MIDNIGHT_MS, Hands, numbers, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,16 +26,6 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
     with closing(Spool(str(tmp_path / "spool"), for_agent=True)) as made:
         made._db.execute("PRAGMA busy_timeout=0")  # noqa: SLF001  # another's write is not waited for in a test
         yield made
-
-
-class Seconds:
-    """A monotonic clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.s = 0.0
-
-    def __call__(self) -> float:
-        return self.s
 
 
 @contextmanager
@@ -97,8 +87,8 @@ def test_memory_is_bounded_and_what_is_dropped_is_said(spool: Spool) -> None:
 
 
 def test_pressure_rises_at_once_and_falls_step_by_step(spool: Spool) -> None:
-    hands = Seconds()
-    backlog = Backlog(spool, 1 << 30, memory_bytes=10_000, calm_s=300, monotonic_s=hands)
+    hands = Hands(0.0)
+    backlog = Backlog(spool, 1 << 30, memory_bytes=10_000, calm_s=300, monotonic_s=hands.monotonic_s)
     seen = []
     with locked(spool):
         for number in range(30):
@@ -139,10 +129,8 @@ def test_a_spool_near_its_largest_size_lets_published_rows_go_and_then_asks_for_
     assert spool.live_bytes() <= 400_000
     assert backlog.memory_rows > 0
     [full] = backlog.take_incidents()
-    assert (full["kind"], full["detail"]) == (
-        "disk_full",
-        "the spool has grown to agent.spool_max: rows wait in memory",
-    )
+    told = "the spool has grown to agent.spool_max: rows wait in memory"
+    assert (full["kind"], full["detail"]) == ("disk_full", told)
     while backlog.memory_rows:
         Publisher(spool, lake, "h").publish()
         backlog.append({"gpu": ticks(number, 1)})

@@ -17,7 +17,7 @@ from fallow import parquet_writer
 from fallow.lake_marker import MARKER_KEY
 from fallow.stores import LocalStore
 from tests.agent.spooled import waiting
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, run_python
 from tests.lakes import made_lake
 from tests.publishing.rows import adopted, numbers, settings, ticks
 
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 _DEADLINE_S = 60.0
-
-
-@pytest.fixture
-def spool(tmp_path: Path, lake: Lake) -> Iterator[Spool]:
-    with closing(Spool(str(tmp_path / "spool"), for_agent=True)) as made:
-        yield adopted(made, lake)
 
 
 class HungMount:
@@ -236,11 +230,5 @@ def test_a_process_ends_while_its_publisher_hangs(tmp_path: Path) -> None:
     made_lake(tmp_path / "lake")
     with closing(Spool(str(tmp_path / "spool"))) as spool:
         spool.append({"gpu": ticks(0, 3)})
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
-        cwd=REPOSITORY,
-        capture_output=True,
-        check=True,
-        timeout=_DEADLINE_S,
-    )
-    assert done.stdout == b"5\n"
+    done = run_python("-c", code, str(tmp_path))
+    assert done.stdout == "5\n", done.stderr

@@ -4,44 +4,22 @@ from __future__ import annotations
 
 import shutil
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from agent.spool.publishing import ProcessRun, Publishing
-from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.clock import MINUTE_MS
 from fallow.lake import Lake
 from tests.lakes import made_lake
 from tests.publishing.proxy import FaultyProxy
-from tests.publishing.rows import adopted, numbers, settings, ticks
+from tests.publishing.rows import Hands, adopted, numbers, settings, ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from agent.spool.spool import Spool
     from tests.publishing.conftest import S3
-
-
-@pytest.fixture
-def spool(tmp_path: Path, lake: Lake) -> Iterator[Spool]:
-    with closing(Spool(str(tmp_path / "spool"), for_agent=True)) as made:
-        yield adopted(made, lake)
-
-
-class Hands:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.s = 1_000_000.0
-
-    def now_ms(self) -> int:
-        return int(self.s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.s
 
 
 def run_once(publishing: Publishing, now_s: float) -> None:
@@ -219,10 +197,8 @@ def test_no_secret_is_said_whatever_fails(
 ) -> None:
     secret = "hush-hush-nobody-may-read-this"  # noqa: S105
     said = ""
-    for other in (
-        {"AWS_SECRET_ACCESS_KEY": secret}, {"AWS_ENDPOINT_URL": f"https://u:{secret}@127.0.0.1:1"}, {"AWS_ALLOW_HTTP": ""},
-        {"AWS_ACCESS_KEY_ID": secret, "AWS_SESSION_TOKEN": secret},
-    ):  # fmt: skip
+    others = [{"AWS_ENDPOINT_URL": f"https://u:{secret}@127.0.0.1:1"}, {"AWS_ALLOW_HTTP": ""}]
+    for other in ({}, *others, {"AWS_ACCESS_KEY_ID": secret, "AWS_SESSION_TOKEN": secret}):
         local_s3.apply(monkeypatch, **{"AWS_SECRET_ACCESS_KEY": secret} | other)
         publishing = Publishing(settings(tmp_path, local_s3.location), spool)
         spool.append({"gpu": ticks(0, 3)})

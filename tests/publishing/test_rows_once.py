@@ -158,10 +158,8 @@ def kill() -> None:
 
 ACTS = ("publish", "own", "service", "repair", "expire")
 
-NEVER_MEET = {
-    "publish": ("nothing", "publish", "own"), "own": ("nothing", "publish", "own"), "service": ("nothing", "service"),
-    "repair": ("nothing", "service"), "expire": ("nothing", "service"),
-}  # fmt: skip
+_AGENTS, _SERVICES = ("nothing", "publish", "own"), ("nothing", "service")
+NEVER_MEET = dict.fromkeys(("publish", "own"), _AGENTS) | dict.fromkeys(("service", "repair", "expire"), _SERVICES)
 
 Step = tuple[str, int, str, int]
 
@@ -198,13 +196,10 @@ def play(world: World, todo: list[Step]) -> None:
             world.own()
             world.service()
         world.look()
-    for date in {file.date for file in world.lake.files("gpu")} - {
-        utc_day(world.moment_ms),
-        utc_day(world.moment_ms - DAY_MS),
-    }:
-        assert len(world.lake.all_files("gpu", dates=[date])) == 1, (
-            "what was begun before a kill is finished, and small files go"
-        )
+    over = {file.date for file in world.lake.files("gpu")} - {utc_day(world.moment_ms - each) for each in (0, DAY_MS)}
+    for date in over:
+        left = world.lake.all_files("gpu", dates=[date])
+        assert len(left) == 1, "what was begun before a kill is finished, and small files go"
 
 
 @settings(max_examples=max(3, settings().max_examples // 3))  # each looks a hundred times
