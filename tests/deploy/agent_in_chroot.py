@@ -46,8 +46,8 @@ def debian(tmp_path: Path) -> Iterator[Chroot]:
 
 def status(debian: Chroot) -> dict[str, Any] | None:
     """What the agent inside says of itself; None where none runs."""
-    done = subprocess.run(debian.command(FALLOW, "agent", "status", "--json"), capture_output=True, text=True, check=False,
-                          env=debian.environment())  # fmt: skip
+    command = debian.command(FALLOW, "agent", "status", "--json")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=debian.environment())
     found: dict[str, Any] | None = json.loads(done.stdout) if done.returncode == 0 else None
     return found
 

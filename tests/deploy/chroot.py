@@ -43,8 +43,9 @@ def bare_debian() -> Path:
             # it need not outlive a power cut
             options = ["--quiet", "--variant=minbase", "--include=python3", "--dpkgopt=force-unsafe-io"]
             command = ["mmdebstrap", *options, SUITE, new]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
-            assert done.returncode == 0, done.stderr[-2000:]
+            quiet = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
+        done = subprocess.run(command, timeout=200, env=where, **quiet)  # type: ignore[call-overload]
+        assert done.returncode == 0, done.stderr[-2000:]
             new.rename(archive)
     return archive
 
@@ -75,18 +76,14 @@ class Chroot:
         return [*enter, "chroot", f"--userspec={user}:", str(self.root), *arguments]
 
     def environment(self) -> dict[str, str]:
-        return {
-            "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "LC_ALL": "C.UTF-8",
-            "DEBIAN_FRONTEND": "noninteractive",
-        } | self.variables
+        path = "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        return {"PATH": path, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"} | self.variables
 
     def run(self, *arguments: str, user: str = "root", code: int = 0) -> subprocess.CompletedProcess[str]:
         """Runs a program inside to its end, which has to have this exit code."""
-        done = subprocess.run(
-            self.command(*arguments, user=user), capture_output=True, text=True, check=False, timeout=200,
-            env=self.environment(), stdin=subprocess.DEVNULL,  # that of the tests may be a pipe, which Ansible refuses
-        )  # fmt: skip
+        command, where = self.command(*arguments, user=user), self.environment()
+        # the input of the tests may be a pipe, which Ansible refuses
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=where, stdin=subprocess.DEVNULL)
         assert done.returncode == code, f"{' '.join(arguments)}\n{done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 

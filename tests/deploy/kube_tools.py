@@ -54,15 +54,8 @@ def install() -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as name:
-        options = (
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-input",
-            "--no-deps",
-            "--require-hashes",
-            "--only-binary",
-            ":all:",
-        )
+        options = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-deps", "--require-hashes"]
+        options += ["--only-binary", ":all:"]
         subprocess.run([sys.executable, "-m", "pip", "download", *options, "-r", LOCK, "-d", name], check=True)
         [wheel] = Path(name).glob("*.whl")
         _unpack(wheel)

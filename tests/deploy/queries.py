@@ -36,9 +36,9 @@ METRICS = {
     *re.findall(r"`(fallow_(?:follow|otlp)_\w+)`", _FOLLOWERS),
 }
 
-_WORDS = {
-    "and", "or", "on", "by", "without", "unless", "ignoring", "bool", "offset", "sum", "avg", "count", "max", "min", "topk", "rate", "time", "increase", "last_over_time",
-}  # fmt: skip
+_WORDS = set(
+    "and or on by without unless ignoring bool offset sum avg count max min topk rate time increase last_over_time".split()  # noqa: SIM905  # words
+)
 _CLAUSE = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
 _SELECTOR = re.compile(r"\{[^}]*\}")
 

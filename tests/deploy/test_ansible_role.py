@@ -45,17 +45,8 @@ RECAP = re.compile(r"ok=(\d+)\s+changed=(\d+)\s+unreachable=0\s+failed=0")
 def install_ansible(debian: Chroot, folder: Path) -> None:
     """Ansible in an environment of its own inside, from wheels: nothing in there reaches an index."""
     wheels = folder / "ansible-wheels"
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--only-binary=:all:",
-        "--python-version=3.11",
-        "--dest",
-        wheels,
-    ]
+    download = ["-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version=3.11", "--dest", wheels]
+    command = [sys.executable, *download]
     done = subprocess.run([*command, ANSIBLE], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"no ansible-core from the index: {done.stderr.strip().splitlines()[-1]}")
@@ -63,16 +54,8 @@ def install_ansible(debian: Chroot, folder: Path) -> None:
     [pip] = [path.name for path in wheelhouse().glob("pip-*.whl")]
     debian.run("python3", "-m", "venv", "--without-pip", "/root/control")
     debian.put(wheelhouse() / pip, "/root")
-    debian.run(
-        "/root/control/bin/python",
-        f"/root/{pip}/pip",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--find-links",
-        place,
-        "ansible-core",
-    )
+    install = (f"/root/{pip}/pip", "install", "--quiet", "--no-index", "--find-links", place, "ansible-core")
+    debian.run("/root/control/bin/python", *install)
 
 
 def play(debian: Chroot, package: str, *options: str, **settings: str) -> tuple[int, str]:
@@ -87,15 +70,8 @@ def play(debian: Chroot, package: str, *options: str, **settings: str) -> tuple[
         "fallow_agent_reload_command": "sh -c 'kill -HUP $(cat /run/agent.pid)'",
     }
     debian.at("/root/values.json").write_text(json.dumps(values), encoding="utf-8")
-    command = [
-        "/root/control/bin/ansible-playbook",
-        "-i",
-        "/root/inventory",
-        "-e",
-        "@/root/values.json",
-        "/root/ansible/playbook.yml",
-        *options,
-    ]
+    inputs = ("-i", "/root/inventory", "-e", "@/root/values.json", "/root/ansible/playbook.yml")
+    command = ("/root/control/bin/ansible-playbook", *inputs, *options)
     try:
         done = debian.run(*command)
     except AssertionError as failed:

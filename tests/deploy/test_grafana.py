@@ -39,12 +39,9 @@ def test_sets_of_states_are_those_of_the_code() -> None:
     assert sets == {UNAVAILABLE_HEALTH, UNUSED}
 
 
-@pytest.mark.parametrize(("expression", "names"), [
-    ('sum by (a) (x{b="c{d"}) / rate(y_total[5m]) > 7200', {"x", "y_total"}),
-    ("topk(20, a:b:c) or 0 * count(z) and on (job, UUID) w", {"a:b:c", "z", "w"}),
-])  # fmt: skip
-def test_names_are_told_from_everything_else(expression: str, names: set[str]) -> None:
-    assert metric_names(expression) == names
+def test_names_are_told_from_everything_else() -> None:
+    assert metric_names('sum by (a) (x{b="c{d"}) / rate(y_total[5m]) > 7200') == {"x", "y_total"}
+    assert metric_names("topk(20, a:b:c) or 0 * count(z) and on (job, UUID) w") == {"a:b:c", "z", "w"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -67,15 +67,8 @@ def suite() -> str:
 def base_image(build: Builder, folder: Path) -> None:
     archive = folder / "base.tar"
     unsafe = ("--dpkgopt=force-unsafe-io", "--dpkgopt=path-exclude=/usr/share/man/*")  # it need not outlive a power cut
-    program(
-        "mmdebstrap",
-        "--quiet",
-        "--variant=apt",
-        "--include=python3,python3-venv,python3-pip",
-        *unsafe,
-        suite(),
-        archive,
-    )
+    include = ("--variant=apt", "--include=python3,python3-venv,python3-pip")
+    program("mmdebstrap", "--quiet", *include, *unsafe, suite(), archive)
     container = build("from", "scratch")
     build("add", "--quiet", container, archive, "/")
     build("commit", "--quiet", "--rm", container, BASE)
@@ -96,10 +89,8 @@ def build_context(folder: Path) -> Path:
 def offline_index(folder: Path) -> tuple[str, ...]:
     """Mounts for the build: the locked wheels, and a setting of pip to use nothing else."""
     wheels, setting = folder / "wheels", folder / "pip.conf"
-    program(
-        sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--only-binary", ":all:",
-        "-r", "requirements/base.txt", "-d", wheels,
-    )  # fmt: skip
+    locked = ("--require-hashes", "--only-binary", ":all:", "-r", "requirements/base.txt")
+    program(sys.executable, "-m", "pip", "download", "--quiet", *locked, "-d", wheels)
     setting.write_text("[global]\nno-index = true\nfind-links = /wheels\n", encoding="utf-8")
     return "--volume", f"{wheels}:/wheels:ro", "--volume", f"{setting}:/etc/pip.conf:ro"
 

@@ -38,12 +38,8 @@ pytestmark = [
 ]
 
 
-_HOST = {
-    "mem_used_bytes": 1 << 39,
-    "mem_total_bytes": 1 << 40,
-    "net_receive_bytes_per_s": 7e6,
-    "net_transmit_bytes_per_s": 8e6,
-}
+_HOST = {"mem_used_bytes": 1 << 39, "mem_total_bytes": 1 << 40, "net_receive_bytes_per_s": 7e6}
+_HOST["net_transmit_bytes_per_s"] = 8e6
 """What the snapshot of the agent's own tests leaves open."""
 
 
@@ -136,13 +132,11 @@ def _prometheus(folder: Path, target_port: int) -> Iterator[Any]:
     """A Prometheus that has scraped both; gives what asks it a query."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    jobs = [("fallow", "/agent"), ("fallow-dashboard", "/pages")]
-    config = {
-        "global": {"scrape_interval": "1s"},
-        "scrape_configs": [
-            {"job_name": name, "metrics_path": path, "static_configs": [{"targets": [f"127.0.0.1:{target_port}"]}]} for name, path in jobs
-        ],
-    }  # fmt: skip
+    scrapes = [
+        {"job_name": name, "metrics_path": path, "static_configs": [{"targets": [f"127.0.0.1:{target_port}"]}]}
+        for name, path in (("fallow", "/agent"), ("fallow-dashboard", "/pages"))
+    ]
+    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": scrapes}
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
     flags = ["--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}", "--storage.tsdb.path=tsdb"]
     with subprocess.Popen(
