@@ -365,8 +365,6 @@ class HttpServer:
         try:
             with contextlib.suppress(OSError):  # a client that disconnects or is too slow is dropped
                 self._converse(connection)
-        except Exception:
-            log.exception("%s: a request failed", self._what)
         finally:
             self._connections.end(connection)
             connection.socket.close()
@@ -382,12 +380,22 @@ class HttpServer:
             request = _read_request(connection, deadline_s, self._bounds.body_s)
             admitted.is_served = True
             head_only = request.method == "HEAD"
-            response = self._respond(request)
+            response = self._answer(request)
         except RequestError as error:
             response = text_response(error.status, error.why, error.headers)
         _send_response(connection, response, time.monotonic() + self._bounds.answer_s, head_only=head_only)
         admitted.is_served = False
         _drain(connection)
+
+    def _answer(self, request: Request) -> Response:
+        """What the handler responds; status 500 and an entry in the log where it fails. Raises RequestError."""
+        try:
+            return self._respond(request)
+        except (RequestError, ConnectionError):  # a client that disconnects while its body is read
+            raise
+        except Exception:
+            log.exception("%s: a request failed", self._what)
+            return text_response(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 @dataclass(frozen=True)

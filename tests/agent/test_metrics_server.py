@@ -10,6 +10,7 @@ import socket
 import ssl
 import time
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from agent.snapshot import SnapshotBoard
 from fallow import config
 from fallow.errors import ConfigError, FallowError
 from fallow.exposition import OPEN_METRICS, TEXT
-from fallow.http_server import ConnectionBounds, Connections, HttpServer, parse_listen
+from fallow.http_server import ConnectionBounds, Connections, HttpServer, Request, Response, parse_listen, text_response
 from tests.agent.conftest import wait_until
 from tests.agent.snapshots import snapshot
 
@@ -100,6 +101,23 @@ def test_health_and_the_rest(serve: Serve, board: SnapshotBoard) -> None:
     assert int(headers["content-length"]) > 1000
     status, headers, _ = ask(server, method="POST")
     assert (status, headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_a_handler_that_fails_is_answered_in_a_line_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    def respond(request: Request) -> Response:
+        if request.path == "/full":
+            raise OSError(28, "No space left on device")
+        return text_response(HTTPStatus.OK, str(1 // len(request.path[1:])))
+
+    server = HttpServer(("127.0.0.1", 0), respond, "a test", "none")
+    server.start()
+    with contextlib.closing(server):
+        for path in ("/", "/full"):
+            caplog.clear()
+            status, _, body = ask(server, path)
+            assert (status, body) == (500, b"Internal Server Error\n")
+            assert [each.getMessage() for each in caplog.records] == ["a test: a request failed"]
+        assert ask(server, "/x")[::2] == (200, b"1\n"), "it goes on"
 
 
 @pytest.mark.parametrize(
