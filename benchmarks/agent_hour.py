@@ -23,7 +23,7 @@ from benchmarks.gpu_host import FLEET, GPUS, MIB, gpu_host
 from benchmarks.health_probes import Probes, free_port
 from benchmarks.measure import Figure, machine
 from fallow import parquet, schema
-from tests.deploy.rendered import charted, named
+from tests.deploy.kube_tools import charted, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

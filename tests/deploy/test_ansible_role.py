@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.deploy.agent_in_chroot import (
+from tests.deploy.chroot import (
     INTERVAL_S,
     LAKE,
     closes_intervals,
     debian,
     make_lake,
+    reason_for_none,
     status,
     stop,
     write_restart,
 )
-from tests.deploy.chroot import reason_for_none
 from tests.deploy.test_package_chroot import build
 from tests.deploy.wheels import other_version, wheelhouse
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -23,7 +24,7 @@ from dashboard.command import add_arguments
 from dashboard.protection import HEALTH
 from fallow import __version__, config
 from tests.deploy import kube_tools
-from tests.deploy.rendered import CHART, VERSIONS, Document, RenderError, charted, named, validate
+from tests.deploy.kube_tools import CHART, VERSIONS, Document, RenderError, charted, named, validate
 from tests.in_process import run_in_process
 
 pytestmark = kube_tools.needs("helm")
@@ -76,14 +77,8 @@ VALUES = {
     "everything": EVERYTHING,
     "without-root": on("agent.withoutRoot"),
     "no-agent": on("dashboard") | {"agent": {"enabled": False}},
-    "bare": merged(
-        MINIMAL,
-        {
-            "networkPolicy": {"enabled": False},
-            "priorityClass": {"create": False, "name": ""},
-            "agent": {"runtimeClassName": "", "tolerations": [], "maxUnavailable": 3},
-        },
-    ),
+    "bare": merged(MINIMAL, {"networkPolicy": {"enabled": False}, "priorityClass": {"create": False, "name": ""}})
+    | {"agent": IMAGES["agent"] | {"runtimeClassName": "", "tolerations": [], "maxUnavailable": 3}},
 }
 
 
@@ -93,17 +88,15 @@ def test_kubernetes_accepts_it(tmp_path: Path, values: Document) -> None:
     for version in VERSIONS:
         validate(documents, version)
     cluster_wide = ("PriorityClass", "ClusterRole", "ClusterRoleBinding")
-    assert {each["metadata"].get("namespace") for each in documents if each["kind"] not in cluster_wide} == {
-        "gpu-watch"
-    }
+    own = {each["metadata"].get("namespace") for each in documents if each["kind"] not in cluster_wide}
+    assert own == {"gpu-watch"}
     done = kube_tools.run("helm", "lint", "--strict", CHART, "--values", tmp_path / "values.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_setting_reaches_the_file_as_it_was_meant(tmp_path: Path) -> None:
-    maps = {
-        name: each["data"] for (kind, name), each in named(charted(tmp_path, EVERYTHING)).items() if kind == "ConfigMap"
-    }
+    documents = named(charted(tmp_path, EVERYTHING)).items()
+    maps = {name: each["data"] for (kind, name), each in documents if kind == "ConfigMap"}
     file = tmp_path / "fallow.toml"
     found = {}
     for name, data in maps.items():
@@ -127,14 +120,16 @@ def test_variables_are_filled_in_from_those_before_them(tmp_path: Path) -> None:
     assert "HTTPS_PROXY" in seen
     assert container["image"] == "registry.example.com/fallow-agent@sha256:" + "0" * 64
 
+    assert container["image"] == "registry.example.com/fallow-agent@sha256:" + "0" * 64
+
 
 def test_other_settings_start_the_pods_anew(tmp_path: Path) -> None:
-    def mark(values: Document) -> str:
-        pod = named(charted(tmp_path, values))["DaemonSet", "fallow-agent"]["spec"]["template"]
-        return str(pod["metadata"]["annotations"]["fallow/settings"])
-
     other = merged(MINIMAL, {"settings": {"agent": {"pool": "h100"}}})
-    assert mark(MINIMAL) == mark(MINIMAL) != mark(other)
+    charts = [named(charted(tmp_path, values)) for values in (MINIMAL, MINIMAL, other)]
+    first, again, changed = (
+        template_of(each, "fallow-agent")["metadata"]["annotations"]["fallow/settings"] for each in charts
+    )
+    assert first == again != changed
 
 
 @pytest.mark.parametrize(
@@ -155,13 +150,10 @@ def test_wrong_values_are_refused_by_name(tmp_path: Path, values: Document, said
         charted(tmp_path, values)
 
 
-def test_the_versions_are_those_of_fallow() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
-    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
-
-
 def test_the_schema_knows_every_value() -> None:
     """A value without a line in the schema could be misspelt unnoticed."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
     schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 
     def unknown(values: Any, properties: Document, path: str) -> list[str]:
@@ -259,30 +251,23 @@ def test_rights_in_the_cluster_are_to_read_the_pods_of_a_kubelet_and_only_on_req
     assert template_of(bare, "fallow-agent")["spec"]["automountServiceAccountToken"] is False
 
 
-def test_the_agent_can_write_only_its_spool(chart: Documents) -> None:
+def test_what_the_agent_sees_takes_and_writes(chart: Documents) -> None:
     agent, pod = container_of(chart, "fallow-agent"), template_of(chart, "fallow-agent")["spec"]
     writable = [mount["mountPath"] for mount in agent["volumeMounts"] if not mount.get("readOnly")]
     assert writable == [environment(agent)["FALLOW_AGENT_SPOOL"]]
-    assert {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume} == {
-        "/var/lib/fallow",
-        "/var/lib/kubelet/pod-resources",
-    }
-
-
-def test_the_agent_sees_every_process_and_every_gpu_and_takes_none(chart: Documents) -> None:
-    agent, pod = container_of(chart, "fallow-agent"), template_of(chart, "fallow-agent")["spec"]
-    assert pod["hostPID"] is True
-    assert environment(agent)["NVIDIA_VISIBLE_DEVICES"] == "all"
-    assert all(amounts.keys() == {"cpu", "memory"} for amounts in agent["resources"].values())
+    on_host = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
+    assert set(on_host.values()) == {"/var/lib/fallow", "/var/lib/kubelet/pod-resources"}
+    # a kubelet that restarts is found again
+    [mount] = [mount for mount in agent["volumeMounts"] if mount["name"] == "pod-resources"]
+    socket = Path(config.load({}, None, {}).text("kubernetes.pod_resources"))
+    assert mount["mountPath"] == on_host["pod-resources"] == str(socket.parent)
+    assert (pod["hostPID"], environment(agent)["NVIDIA_VISIBLE_DEVICES"]) == (True, "all")
+    assert all(amounts.keys() == {"cpu", "memory"} for amounts in agent["resources"].values()), "it takes no GPU"
     assert {"key": "nvidia.com/gpu", "operator": "Exists"} in pod["tolerations"]
-
-
-def test_the_agent_leaves_a_node_whose_driver_is_upgraded(chart: Documents) -> None:
-    affinity = template_of(chart, "fallow-agent")["spec"]["affinity"]["nodeAffinity"]
-    for term in affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]:
-        # one that holds is enough, so each has to say it
+    affinity = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    for term in affinity["nodeSelectorTerms"]:  # one that holds is enough, so each has to say it
         [paused] = [each for each in term["matchExpressions"] if each["key"] == "nvidia.com/gpu.deploy.dcgm-exporter"]
-        assert paused["operator"] == "NotIn"
+        assert paused["operator"] == "NotIn", "it leaves a node whose driver is upgraded"
         assert "paused-for-driver-upgrade" in paused["values"]
 
 
@@ -297,18 +282,9 @@ def test_the_agents_probes_start_no_program_and_ask_for_health_alone(chart: Docu
         loaded = config.load({"metrics.health_listen": address.replace("$(POD_IP)", pod_ip)}, None, {})
         settings = MetricsSettings.for_health(loaded)
         assert (settings.host, settings.port) == (pod_ip, port["containerPort"])
-    opened = {
-        each["port"] for rule in chart["NetworkPolicy", "fallow-agent"]["spec"]["ingress"] for each in rule["ports"]
-    }
+    policy = chart["NetworkPolicy", "fallow-agent"]["spec"]
+    opened = {each["port"] for rule in policy["ingress"] for each in rule["ports"]}
     assert not opened & {port["name"], port["containerPort"]}
-
-
-def test_a_kubelet_that_restarts_is_found_again(chart: Documents) -> None:
-    socket = Path(config.load({}, None, {}).text("kubernetes.pod_resources"))
-    agent, pod = container_of(chart, "fallow-agent"), template_of(chart, "fallow-agent")["spec"]
-    [mount] = [mount for mount in agent["volumeMounts"] if mount["name"] == "pod-resources"]
-    [volume] = [volume for volume in pod["volumes"] if volume["name"] == "pod-resources"]
-    assert mount["mountPath"] == volume["hostPath"]["path"] == str(socket.parent)
 
 
 def test_prometheus_finds_the_port_and_the_token_that_the_pods_have(tmp_path: Path) -> None:
@@ -336,14 +312,22 @@ def test_variables_name_settings(chart: Documents) -> None:
         assert {each for each in environment(container_of(chart, name)) if each.startswith("FALLOW_")} <= known
 
 
-def test_the_dashboard_asks_everybody_who_they_are(chart: Documents) -> None:
-    container = container_of(chart, "fallow-dashboard")
+def test_the_dashboard_asks_everybody_who_they_are_and_is_found_and_probed(chart: Documents) -> None:
+    container, template = container_of(chart, "fallow-dashboard"), template_of(chart, "fallow-dashboard")
     name, *flags = container["args"]
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     args = parser.parse_args(flags)
     assert (name, args.insecure) == ("dashboard", False)
     assert [each["containerPort"] for each in container["ports"]] == [args.port, args.health_port]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"] == {"path": HEALTH, "port": "health"}
+    assert container["startupProbe"]["periodSeconds"] * container["startupProbe"]["failureThreshold"] >= 600
+    service = chart["Service", "fallow-dashboard"]["spec"]
+    assert service["selector"].items() <= template["metadata"]["labels"].items()
+    assert service["ports"][0]["targetPort"] == "http"
+    # variables of the Service called fallow-dashboard would look like settings
+    assert template["spec"]["enableServiceLinks"] is False
 
 
 def test_the_dashboards_settings_are_a_sign_in(chart: Documents, tmp_path: Path) -> None:
@@ -359,31 +343,13 @@ def test_the_dashboards_settings_are_a_sign_in(chart: Documents, tmp_path: Path)
     (tmp_path / "etc/fallow-secret/client-secret").write_text("x")
     (tmp_path / "etc/fallow-secret/session-key").write_text("x" * 64)
     settings = tmp_path / "etc/fallow/fallow.toml"
-    settings.write_text(
-        data["fallow.toml"].replace('"/etc/', f'"{tmp_path}/etc/').replace('"/var/', f'"{tmp_path}/var/')
-    )
+    text = data["fallow.toml"].replace('"/etc/', f'"{tmp_path}/etc/').replace('"/var/', f'"{tmp_path}/var/')
+    settings.write_text(text)
     loaded = config.load({}, str(settings), {})
     found = access_of(loaded, address="0.0.0.0", local=False, insecure=False)  # noqa: S104  # not bound
     assert isinstance(found, WithTokens)
     assert isinstance(found.people_access, SignIn)
     assert (tmp_path / mounts["state"][1:] / "sessions.sqlite").is_file()
-
-
-def test_the_dashboards_health_is_asked_where_it_is_answered(chart: Documents) -> None:
-    container = container_of(chart, "fallow-dashboard")
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert container[probe]["httpGet"] == {"path": HEALTH, "port": "health"}
-    patience = container["startupProbe"]["periodSeconds"] * container["startupProbe"]["failureThreshold"]
-    assert patience >= 600
-
-
-def test_the_service_finds_the_dashboards_pods(chart: Documents) -> None:
-    service = chart["Service", "fallow-dashboard"]["spec"]
-    labels = template_of(chart, "fallow-dashboard")["metadata"]["labels"]
-    assert service["selector"].items() <= labels.items()
-    assert service["ports"][0]["targetPort"] == "http"
-    # variables of the Service called fallow-dashboard would look like settings
-    assert template_of(chart, "fallow-dashboard")["spec"]["enableServiceLinks"] is False
 
 
 def test_when_the_report_runs_and_what_is_tried_again(chart: Documents, tmp_path: Path) -> None:
@@ -466,31 +432,21 @@ def test_every_pod_is_closed_both_ways_but_for_what_is_named(chart: Documents, n
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert all(rule["to"] and rule["ports"] for rule in policy["egress"])
     assert all(rule["from"] and rule["ports"] for rule in policy["ingress"])
-    blocks = [
-        peer["ipBlock"]
-        for rule in policy["egress"]
-        for peer in rule["to"]
-        if peer.get("ipBlock", {}).get("cidr") == "0.0.0.0/0"
-    ]
+    peers = [peer.get("ipBlock", {}) for rule in policy["egress"] for peer in rule["to"]]
+    blocks = [each for each in peers if each.get("cidr") == "0.0.0.0/0"]
     # the key that a node hands to its pods is out of reach
     assert [each["except"] for each in blocks] == [["169.254.0.0/16"]]
 
 
 def test_whom_the_policies_let_in(chart: Documents) -> None:
-    let_in = {
-        name: [
-            (peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"], port["port"])
-            for rule in policy_of(chart, name)["ingress"]
-            for peer in rule["from"]
-            for port in rule["ports"]
-        ]
+    let_in = [
+        (name, peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"], port["port"])
         for name in PODS
-    }
-    assert let_in == {
-        "fallow-agent": [("monitoring", 9477)],
-        "fallow-dashboard": [("ingress-nginx", "http")],
-        "fallow-follow": [("monitoring", "metrics")],
-        "fallow-report": [],
-        "fallow-compact": [],
-        "fallow-expire": [],
-    }
+        for rule in policy_of(chart, name)["ingress"]
+        for peer, port in product(rule["from"], rule["ports"])
+    ]
+    assert let_in == [
+        ("fallow-agent", "monitoring", 9477),
+        ("fallow-dashboard", "ingress-nginx", "http"),
+        ("fallow-follow", "monitoring", "metrics"),
+    ]

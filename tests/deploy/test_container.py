@@ -31,23 +31,23 @@ def last_stage() -> dict[str, str]:
     return dict(found[start:])
 
 
-def test_it_does_not_run_as_root_and_says_so_in_numbers() -> None:
-    user, _, group = last_stage()["USER"].partition(":")
-    assert int(user) > 0
-    assert int(group) > 0
-
-
-def test_it_starts_the_agent_without_a_shell_in_between() -> None:
+def test_how_it_runs() -> None:
     stage = last_stage()
+    user, _, group = stage["USER"].partition(":")
+    assert min(int(user), int(group)) > 0, "not root, and in numbers"
     command = json.loads(stage["ENTRYPOINT"]) + json.loads(stage["CMD"])
-    assert command == ["/opt/fallow/bin/fallow", "agent", "run"]
+    assert command == ["/opt/fallow/bin/fallow", "agent", "run"], "without a shell in between"
     assert stage["STOPSIGNAL"] == "SIGTERM"
-
-
-def test_it_asks_the_driver_for_monitoring_alone() -> None:
-    variables = dict(word.split("=", 1) for word in last_stage()["ENV"].split())
-    assert variables["NVIDIA_VISIBLE_DEVICES"] == "all"
-    assert variables["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
+    variables = dict(word.split("=", 1) for word in stage["ENV"].split())
+    asked = (variables["NVIDIA_VISIBLE_DEVICES"], variables["NVIDIA_DRIVER_CAPABILITIES"])
+    assert asked == ("all", "utility"), "the driver for monitoring alone"
+    assert ("ARG", f"VERSION={__version__}") in instructions()
+    labels = {word.partition("=")[0] for word in re.findall(r'[\w.]+="', stage["LABEL"])}
+    wanted = ("title", "description", "version", "licenses", "base.name")
+    assert labels == {f"org.opencontainers.image.{name}" for name in wanted}
+    # the environment that is copied over points at its interpreter
+    images = [argument.split()[0] for name, argument in instructions() if name == "FROM"]
+    assert images == ["${PYTHON}"] * 2
 
 
 def test_nothing_is_fetched_but_pinned_packages() -> None:
@@ -71,19 +71,6 @@ def test_what_it_copies_is_there_and_the_build_may_see_it() -> None:
     assert ("ARG", "LOCK=base") in instructions()
     assert fnmatch.fnmatch("dist/fallow-0.1.0-py3-none-any.whl", "dist/fallow-*.whl")
     assert "dist/fallow-*.whl" in sources
-
-
-def test_its_labels_are_those_of_this_version() -> None:
-    assert ("ARG", f"VERSION={__version__}") in instructions()
-    labels = {word.partition("=")[0] for word in re.findall(r'[\w.]+="', last_stage()["LABEL"])}
-    wanted = ("title", "description", "version", "licenses", "base.name")
-    assert labels == {f"org.opencontainers.image.{name}" for name in wanted}
-
-
-def test_both_stages_have_the_same_python() -> None:
-    # the environment that is copied over points at its interpreter
-    images = [argument.split()[0] for name, argument in instructions() if name == "FROM"]
-    assert images == ["${PYTHON}"] * 2
 
 
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed")

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.deploy.agent_in_chroot import (
+from tests.deploy.chroot import (
     INTERVAL_S,
     LAKE,
     closes_intervals,
     debian,
     gaps,
     make_lake,
+    reason_for_none,
     restart,
     status,
     stop,
     write_restart,
 )
-from tests.deploy.chroot import reason_for_none
 from tests.deploy.wheels import DIES, other_version, wheelhouse
 
 if TYPE_CHECKING:
