@@ -38,11 +38,9 @@ def try_writers(folder: Path, moments: int, *writers: str) -> dict[str, Any]:
     """What the module prints for these writers, in a process that may fail; raises NoCompilerError."""
     faults = FaultyFiles.environment_of(folder / "page", library_folder())
     (folder / "trials").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.attacks.dying_writers", str(folder / "trials"), str(moments), *writers],
-        capture_output=True, text=True, check=False, timeout=580 * len(writers), cwd=REPOSITORY,
-        env=clean_environment({**faults, "POLARS_MAX_THREADS": "1"}),
-    )  # fmt: skip
+    command = [sys.executable, "-m", "tests.attacks.dying_writers", str(folder / "trials"), str(moments), *writers]
+    given = {"cwd": REPOSITORY, "env": clean_environment({**faults, "POLARS_MAX_THREADS": "1"}), "timeout": 580}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **given)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -167,9 +165,8 @@ def main() -> None:
         trial = Trial(writer, folder / writer.name, faults)
         moments = {kind: trial.moments(count if kind == "kill" else count // 4) for kind in FAULTS}
         tried[writer.name] = {"changes": trial.changes} | {kind: len(each) for kind, each in moments.items()}
-        wrong += [
-            f"{writer.name}: {each}" for kind, own in moments.items() for at in own for each in trial.fails(kind, at)
-        ]
+        for kind, own in moments.items():
+            wrong += [f"{writer.name}: {each}" for at in own for each in trial.fails(kind, at)]
     json.dump({"tried": tried, "wrong": wrong}, sys.stdout)
 
 

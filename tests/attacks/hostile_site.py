@@ -54,17 +54,34 @@ def make_site(folder: Path) -> HostileSite:
     fleet = _fleet()
     fleet.write(lake)
     add_annotation(
-        lake, hostile("note"), Actor(hostile_actor()), at_ms=T_END - 86_400_000, now_ms=NOW_MS - 1000, scope=POOL, name=hostile("pool")
-    )  # fmt: skip
+        lake,
+        hostile("note"),
+        Actor(hostile_actor()),
+        at_ms=T_END - 86_400_000,
+        now_ms=NOW_MS - 1000,
+        scope=POOL,
+        name=hostile("pool"),
+    )
     tables = {
-        "owners": [("kind", "name", "team", "organisation"), ("user", hostile("user"), hostile("team"), hostile("organisation")),
-                   ("user", hostile("other"), hostile("team"), hostile("organisation"))],
-        "prices": [("model", "pool", "hourly", "currency", "date", "source"),
-                   (hostile("model"), hostile("pool"), "2.5", "USD", "2026-01-02", hostile("source"))],
-        "offers": [("kind", "provider", "model", "hourly", "date", "source"),
-                   ("on_demand", hostile("provider"), hostile("model"), "1.5", "2026-01-02", hostile("offer"))],
-        "contacts": [("kind", "name", "email"), ("user", hostile("user"), "ann@example.org"), ("user", hostile("other"), "bob@example.org")],
-    }  # fmt: skip
+        "owners": [
+            ("kind", "name", "team", "organisation"),
+            ("user", hostile("user"), hostile("team"), hostile("organisation")),
+            ("user", hostile("other"), hostile("team"), hostile("organisation")),
+        ],
+        "prices": [
+            ("model", "pool", "hourly", "currency", "date", "source"),
+            (hostile("model"), hostile("pool"), "2.5", "USD", "2026-01-02", hostile("source")),
+        ],
+        "offers": [
+            ("kind", "provider", "model", "hourly", "date", "source"),
+            ("on_demand", hostile("provider"), hostile("model"), "1.5", "2026-01-02", hostile("offer")),
+        ],
+        "contacts": [
+            ("kind", "name", "email"),
+            ("user", hostile("user"), "ann@example.org"),
+            ("user", hostile("other"), "bob@example.org"),
+        ],
+    }
     for name, lines in tables.items():
         (folder / f"{name}.csv").write_text(
             "".join(",".join(map(_quoted, line)) + "\n" for line in lines), encoding="utf-8", newline=""
@@ -79,8 +96,9 @@ def make_site(folder: Path) -> HostileSite:
         f"2026-11-20T10:00:00Z,{_quoted(hostile('job host'))},2,{_quoted(hostile('job user'))},{_quoted(hostile('job name'))},,,,\n"
         f",,4,{_quoted(hostile('job user'))},,2026-11-20T10:00:00Z,"
         f"{','.join(_quoted(hostile(each)) for each in ('request', 'state', 'queue'))}\n",
-        encoding="utf-8", newline="",
-    )  # fmt: skip
+        encoding="utf-8",
+        newline="",
+    )
     config = folder / "fallow.toml"
     money = "".join(f"{name} = {json.dumps(str(folder / f'{name}.csv'))}\n" for name in ("owners", "prices", "offers"))
     config.write_text(
@@ -108,8 +126,17 @@ def _fleet() -> Fleet:
     }
     fleet.run(held, user, util=0, mem_gb=40, **names)
     fleet.run(busy, other, util=90, mem_gb=30, slurm_job_id=hostile("job"), slurm_account=hostile("account"))
-    fleet.claim([claimed], user, 1, claim_id=hostile("claim"), name=hostile("job name"), account=hostile("account"),
-                partition=hostile("partition"), qos=hostile("qos"), state=hostile("state"))  # fmt: skip
+    fleet.claim(
+        [claimed],
+        user,
+        1,
+        claim_id=hostile("claim"),
+        name=hostile("job name"),
+        account=hostile("account"),
+        partition=hostile("partition"),
+        qos=hostile("qos"),
+        state=hostile("state"),
+    )
     lost.is_in(fleet.between(-1), "lost")
     fleet.event(held.host, -3, "xid", hostile("event"), gpu=held.uuid, code=79)
     first, second = fleet.host("plain", L4, 2, pool=hostile("pool"))

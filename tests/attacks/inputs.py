@@ -58,20 +58,11 @@ class Tried:
 
 def attempt(runs: dict[str, list[str]], timeout_s: float = 120) -> list[Tried]:
     """Runs commands one after another in one process of bounded memory."""
-    environment = clean_environment({"POLARS_MAX_THREADS": "1", "PYTHONPATH": str(REPOSITORY)})
     command = [sys.executable, "-c", _CHILD, str(MOST_BYTES)]
-    given = json.dumps(list(runs.values()))
+    given = {"input": json.dumps(list(runs.values())), "text": True, "errors": "replace", "timeout": timeout_s}
+    given["env"] = clean_environment({"POLARS_MAX_THREADS": "1", "PYTHONPATH": str(REPOSITORY)})
     try:
-        done = subprocess.run(
-            command,
-            input=given,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-            env=environment,
-        )
+        done = subprocess.run(command, capture_output=True, check=False, **given)  # type: ignore[call-overload]
         said = done.stderr
     except subprocess.TimeoutExpired as error:
         said = (error.stderr or b"").decode(errors="replace")
@@ -142,14 +133,26 @@ SMI = b"timestamp, index, utilization.gpu [%]\n"
 SACCT = b"JobIDRaw|User|Start|End|NodeList|AllocTRES|JobName\n"
 JOB = b"1|ann|2026-11-20T10:00:00|2026-11-20T11:00:00|%s|gres/gpu=8|train\n"
 MB = 2**20
-_NVIDIA_SMI = ("import", "nvidia-smi", "{path}", "--host", "h", "--lake", "{folder}/lake", "--yes")
-_GPUSTAT = ("import", "gpustat", "{path}", "--host", "h", "--lake", "{folder}/lake", "--yes")
-_NVITOP = ("import", "nvitop", "{path}", "--host", "h", "--lake", "{folder}/lake", "--yes")
-_SERIES = ("import", "series", "--time", "time", "--gpu", "gpu", "--column", "gpu_util_pct={path}:value", "--interval", "10s",
-           "--lake", "{folder}/lake", "--yes")  # fmt: skip
-_SLURM = ("allocations", "import", "slurm", "{path}", "--lake", "{folder}/lake")
-_KUBERNETES = ("allocations", "import", "kubernetes", "{path}", "--lake", "{folder}/lake")
-_CSV = ("allocations", "import", "csv", "{path}", "--lake", "{folder}/lake")
+_LAKE = ("--lake", "{folder}/lake")
+_NVIDIA_SMI = ("import", "nvidia-smi", "{path}", "--host", "h", *_LAKE, "--yes")
+_GPUSTAT = ("import", "gpustat", *_NVIDIA_SMI[2:])
+_NVITOP = ("import", "nvitop", *_NVIDIA_SMI[2:])
+_SERIES = (
+    "import",
+    "series",
+    "--time",
+    "time",
+    "--gpu",
+    "gpu",
+    "--column",
+    "gpu_util_pct={path}:value",
+    "--interval",
+    "10s",
+)
+_SERIES = (*_SERIES, *_LAKE, "--yes")
+_SLURM, _KUBERNETES, _CSV = (
+    ("allocations", "import", each, "{path}", *_LAKE) for each in ("slurm", "kubernetes", "csv")
+)
 _LAUGHS = b"".join(
     b'<!ENTITY l%d "%s">' % (depth, b"&l%d;" % (depth - 1) * 10 if depth else b"ha") for depth in range(10)
 )
@@ -188,8 +191,10 @@ BOMBS: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
 }  # fmt: skip
 """Files of some megabytes at most, and the command that is given each."""
 
-_DAMAGE = (b"", b"\n", b", ", b"\0", b"{", b"]", b"}", b"</gpu>", b'"', b"'", b"|", b"\xff\xfe", b"\x1b[2J", b"-", b"9" * 400, b"1e999", b"NaN",
-           "\u202e".encode(), b"&", b"<!ENTITY a 'b'>", b"[1-99999]", b"\r", b"\x1f\x8b", b"\xef\xbb\xbf")  # fmt: skip
+_DAMAGE = b"||\n|, |\0|{|]|}|</gpu>|\"|'|\xff\xfe|\x1b[2J|-|1e999|NaN|&|<!ENTITY a 'b'>|[1-99999]|\r|\x1f\x8b|\xef\xbb\xbf".split(
+    b"|"
+)
+_DAMAGE += [b"9" * 400, "\u202e".encode(), b"|"]
 
 
 def good_files() -> dict[str, tuple[bytes, tuple[str, ...]]]:
@@ -216,21 +221,17 @@ def good_files() -> dict[str, tuple[bytes, tuple[str, ...]]]:
     found = {name: (text.encode(), arguments) for name, (text, arguments) in tables.items()}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "in.parquet")
-        pq.write_table(
-            pa.table(
-                {"time": [1_795_176_000 + 10 * each for each in range(50)], "gpu": ["0"] * 50, "value": [5.0] * 50}
-            ),
-            path,
-        )
+        times = [1_795_176_000 + 10 * each for each in range(50)]
+        pq.write_table(pa.table({"time": times, "gpu": ["0"] * 50, "value": [5.0] * 50}), path)
         found["parquet"] = (path.read_bytes(), _SERIES)
     return found | {"gzip": (gzip.compress(found["nvidia-smi"][0]), _NVIDIA_SMI)}
 
 
 def _json_job(each: int) -> dict[str, object]:
+    same = {"name": "train", "user": "ann", "account": "nlp", "partition": "gpu", "qos": "normal", "nodes": f"n{each}"}
     time = {"submission": 1_795_176_000, "start": 1_795_176_060 + each, "end": 1_795_179_660, "elapsed": 3600}
     tres = {"allocated": [{"type": "gres", "name": "gpu", "count": 8}], "requested": []}
-    return {"job_id": each, "name": "train", "user": "ann", "account": "nlp", "partition": "gpu", "qos": "normal",
-            "state": {"current": ["COMPLETED"]}, "time": time, "nodes": f"n{each}", "tres": tres}  # fmt: skip
+    return same | {"job_id": each, "state": {"current": ["COMPLETED"]}, "time": time, "tres": tres}
 
 
 def mutated_inputs(count: int, seed: int = 1, at_once: int = 100) -> Iterator[Tried]:
@@ -262,8 +263,7 @@ def damaged(good: bytes, rng: random.Random) -> bytes:
 if __name__ == "__main__":
     for each in chain(bombs(), mutated_inputs(int(sys.argv[1]) if sys.argv[1:] else 1000)):
         if each.name in BOMBS or not each.is_held:
-            held = "held" if each.is_held else "NOT HELD"
-            print(
-                f"{held:8} {each.seconds:6.1f} s {each.peak_bytes / 2**20:6.0f} MiB  {each.name}: {each.said[-160:]}",
-                flush=True,
+            held = (
+                f"{'held' if each.is_held else 'NOT HELD':8} {each.seconds:6.1f} s {each.peak_bytes / 2**20:6.0f} MiB"
             )
+            print(f"{held}  {each.name}: {each.said[-160:]}", flush=True)

@@ -116,14 +116,10 @@ def samples(rows: set[int]) -> Imported:
 
 
 def _allocations(rows: set[int]) -> ReadAllocations:
-    frame = pl.DataFrame(
-        [
-            {"host": "h", "scheduler": "slurm", "claim_id": f"{row}", "gpu": "a", "time": MIDNIGHT_MS + 300_000 * row,
-             "end": MIDNIGHT_MS + 300_000 * row + 60_000}
-            for row in rows
-        ],
-        schema=ROW_SCHEMA,
-    )  # fmt: skip
+    same = {"host": "h", "scheduler": "slurm", "gpu": "a"}
+    begun = {row: MIDNIGHT_MS + 300_000 * row for row in rows}
+    found = [same | {"claim_id": f"{row}", "time": at_ms, "end": at_ms + 60_000} for row, at_ms in begun.items()]
+    frame = pl.DataFrame(found, schema=ROW_SCHEMA)
     return ReadAllocations(frame, empty(REQUEST), (), "UTC", None)
 
 

@@ -8,14 +8,21 @@ from tests.attacks.inputs import bombs, mutated_inputs
 
 pytestmark = pytest.mark.long
 
-SOME = ("3 GB of zeros", "250 MB of NUL and letters", "XML a million deep", "JSON of broken documents", "a document of millions of GPUs",
-        "200 million nulls", "lists of 65,536 hosts")  # fmt: skip
+SOME = [
+    "3 GB of zeros",
+    "250 MB of NUL and letters",
+    "XML a million deep",
+    "JSON of broken documents",
+    "a document of millions of GPUs",
+    "200 million nulls",
+    "lists of 65,536 hosts",
+]
 """One of each way; `make attack` tries all."""
 
 
 def test_bombs_are_held() -> None:
     tried = list(bombs(SOME))
-    assert [each.name for each in tried] == list(SOME)
+    assert [each.name for each in tried] == SOME
     assert [each for each in tried if not each.is_held or each.peak_bytes > 2**30] == []
 
 

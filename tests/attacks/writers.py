@@ -177,20 +177,33 @@ def _annotate(place: Path) -> int:
 WRITERS = (
     Writer("store", (), _put_first, lambda place: _put(place, b"new " * 50_000), _put_content),
     Writer(
-        "importer", ("analytics.commands.imports", "fallow.parquet"), lambda place: _import(place, -12, 5),
-        lambda place: _import(place, -8, 7), _imported,
+        "importer",
+        ("analytics.commands.imports", "fallow.parquet"),
+        lambda place: _import(place, -12, 5),
+        lambda place: _import(place, -8, 7),
+        _imported,
     ),
     Writer(
-        "allocations", ("analytics.commands.allocations", "fallow.parquet"),
-        lambda place: _import_claims(place, 10, ""), lambda place: _import_claims(place, 15, "2026-11-22T00:00Z"),
+        "allocations",
+        ("analytics.commands.allocations", "fallow.parquet"),
+        lambda place: _import_claims(place, 10, ""),
+        lambda place: _import_claims(place, 15, "2026-11-22T00:00Z"),
         lambda place: _read(place, ("claim",), ("host", "gpu", "time", "claim_id", "end")),
     ),
     Writer("keeper", ("analytics.commands.ledger", "fallow.parquet"), _fill, _ledger, _kept, is_derived=True),
     Writer(
-        "publisher", ("agent.spool.publisher",), _spool, _publish, lambda place: _read(place, ("gpu",), ("gpu", "time", "gpu_util_pct"))
+        "publisher",
+        ("agent.spool.publisher",),
+        _spool,
+        _publish,
+        lambda place: _read(place, ("gpu",), ("gpu", "time", "gpu_util_pct")),
     ),
     Writer(
-        "annotations", ("analytics.commands.annotations", "fallow.parquet"), lambda place: (place / "lake").mkdir(), _annotate,
-        lambda place: _read(place, ("annotation",), ("text",)), adds=True,
+        "annotations",
+        ("analytics.commands.annotations", "fallow.parquet"),
+        lambda place: (place / "lake").mkdir(),
+        _annotate,
+        lambda place: _read(place, ("annotation",), ("text",)),
+        adds=True,
     ),
-)  # fmt: skip
+)

@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import time
+from dataclasses import fields
 from pathlib import Path
 
 from tests.fleet.days import FleetDays, Size
@@ -46,14 +47,15 @@ def main() -> int:
 
 def _asked() -> tuple[Size, str | None]:
     parser = argparse.ArgumentParser(prog="python -m tests.fleet", description=__doc__, allow_abbrev=False)
-    standard = Size()
-    parser.add_argument("--hosts", type=int, default=standard.hosts)
-    parser.add_argument("--days", type=int, default=standard.days)
-    parser.add_argument("--store", choices=("folder", "s3"), default=standard.store)
-    parser.add_argument("--seed", type=int, default=standard.seed, help="which troubles befall whom, and when")
-    parser.add_argument("--interval-min", type=int, default=standard.interval_min, help="minutes of a row")
-    parser.add_argument("--publish-every", default=standard.publish_every)
-    parser.add_argument("--keep-days", type=int, default=standard.keep_days, help="retention of gpu rows")
+    helps = {
+        "seed": "which troubles befall whom, and when",
+        "interval_min": "minutes of a row",
+        "keep_days": "retention of gpu rows",
+    }
+    for each in fields(Size):
+        choices = ("folder", "s3") if each.name == "store" else None
+        flag, kind = f"--{each.name.replace('_', '-')}", type(each.default)
+        parser.add_argument(flag, type=kind, default=each.default, choices=choices, help=helps.get(each.name))
     parser.add_argument("--folder", help="where everything lies and stays; default: a temporary one that goes")
     asked = vars(parser.parse_args())
     kept = asked.pop("folder")

@@ -102,13 +102,12 @@ class FleetDays:
     def _host(self, number: int) -> FleetHost:
         size = self.size
         # every fifth publishes twice as often: its hours have files to merge whatever the others' have
-        settings = {
-            "FALLOW_LAKE_PATH": self.place.location, "FALLOW_AGENT_INTERVAL": f"{size.interval_min}min",
-            "FALLOW_AGENT_PROCESS_INTERVAL": f"{size.interval_min}min", "FALLOW_AGENT_SLOW_INTERVAL": "1h",
-            "FALLOW_AGENT_PUBLISH_EVERY": f"{size.interval_min}min" if number % 5 == 4 else size.publish_every,
-            "FALLOW_AGENT_CALL_TIMEOUT": "60s", "FALLOW_KUBERNETES_POD_RESOURCES": "", "FALLOW_SLURM_SCONTROL": "",
-            **self.place.environment,
-        }  # fmt: skip
+        interval = f"{size.interval_min}min"
+        agent = {"INTERVAL": interval, "PROCESS_INTERVAL": interval, "SLOW_INTERVAL": "1h", "CALL_TIMEOUT": "60s"}
+        agent["PUBLISH_EVERY"] = interval if number % 5 == 4 else size.publish_every
+        settings = {f"FALLOW_AGENT_{key}": value for key, value in agent.items()}
+        settings |= {"FALLOW_LAKE_PATH": self.place.location, **self.place.environment}
+        settings |= {"FALLOW_KUBERNETES_POD_RESOURCES": "", "FALLOW_SLURM_SCONTROL": ""}
         name = f"h{number + 1:02}"
         host = FleetHost.make(self.folder / name, name, self.clock.now_ms(), size.interval_ms, settings)
         host.clock.follow(self.clock)  # to the microsecond: making it took a while
@@ -270,10 +269,9 @@ class FleetDays:
     def _fallow(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """The command, by the fleet's clock."""
         own = {"FALLOW_LAKE_PATH": self.place.location, **self.clock.environment, **self.place.environment, **settings}
-        done = subprocess.run(
-            [sys.executable, "-m", "fallow", *arguments], env=clean_environment(own), cwd=REPOSITORY, capture_output=True, text=True,
-            check=False, timeout=_SETTLES_WITHIN_S,
-        )  # fmt: skip
+        command = [sys.executable, "-m", "fallow", *arguments]
+        given = {"cwd": REPOSITORY, "env": clean_environment(own), "timeout": _SETTLES_WITHIN_S}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **given)  # type: ignore[call-overload]
         if done.returncode:
             self.say(f"fallow {' '.join(arguments)}: {done.stderr.strip()}")
         self.told[f"fallow {' '.join(arguments[:2])}, exit code {done.returncode}"] += 1

@@ -56,10 +56,9 @@ class FleetHost:
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
-            self.agent = subprocess.Popen(
-                [sys.executable, "-m", "fallow", "agent", "run"], stdout=log, stderr=log, cwd=REPOSITORY, env=self.environment,
-                start_new_session=True,
-            )  # fmt: skip
+            command = [sys.executable, "-m", "fallow", "agent", "run"]
+            given = {"stdout": log, "stderr": log, "cwd": REPOSITORY, "env": self.environment}
+            self.agent = subprocess.Popen(command, start_new_session=True, **given)  # type: ignore[call-overload]
         self.sessions.add(self.agent.pid)
 
     def kill(self) -> None:

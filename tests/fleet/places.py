@@ -92,10 +92,7 @@ def place_of(store: str, folder: Path) -> Iterator[Place]:
         location, environment = os.environ.get("FALLOW_TEST_S3_URL"), dict(os.environ)
         if location is None:
             port = stack.enter_context(swift.running(folder, _SKEW_S))
-            environment = {
-                "AWS_ACCESS_KEY_ID": swift.KEY_ID, "AWS_SECRET_ACCESS_KEY": swift.SECRET, "AWS_REGION": "us-east-1",
-                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true",
-            }  # fmt: skip
+            environment = swift.aws_environment(port)
             make_bucket(environment, BUCKET)
             location = f"s3://{BUCKET}"
         else:

@@ -19,9 +19,8 @@ pytestmark = pytest.mark.long
 def test_every_row_is_there_once_whatever_befalls_the_agents(tmp_path: Path, store: str) -> None:
     if store == "s3" and (lacking := swift.missing()):
         pytest.skip(lacking)
-    days = FleetDays(
-        Size(hosts=4, days=1, store=store, seed=3, publish_every="30min" if store == "folder" else "2h"), tmp_path
-    )
+    size = Size(hosts=4, days=1, store=store, seed=3, publish_every="30min" if store == "folder" else "2h")
+    days = FleetDays(size, tmp_path)
     try:
         judge = days.run()
     finally:

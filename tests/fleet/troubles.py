@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
 
-Kind = Literal[
-    "kill", "kill in tick", "kill worker", "kill worker in tick", "kill publisher", "stop", "clock", "vanish", "come back",
-    "compact", "expire", "read", "sleep",
-]  # fmt: skip
-
-PER_HOST_DAY: dict[Kind, float] = {
-    "kill": 0.15, "kill in tick": 0.15, "kill worker": 0.15, "kill worker in tick": 0.15, "kill publisher": 0.1, "stop": 0.1,
-    "clock": 0.1,
-}  # fmt: skip
+PER_HOST_DAY = {
+    **dict.fromkeys(("kill", "kill in tick", "kill worker", "kill worker in tick"), 0.15),
+    **dict.fromkeys(("kill publisher", "stop", "clock"), 0.1),
+}
 """How often each befalls a host."""
 
-FOR_ALL_PER_DAY: dict[Kind, float] = {"compact": 1.0, "read": 12.0}
+FOR_ALL_PER_DAY = {"compact": 1.0, "read": 12.0}
 _AWAY_PER_DAY = 0.4
 _AWAY_STEPS = (3, 80)
 _DOWN_STEPS = (1, 30)
@@ -31,7 +25,8 @@ _CALM_STEPS = 12
 
 @dataclass(frozen=True)
 class Trouble:
-    kind: Kind
+    kind: str
+    """One of these, or `vanish`, `come back`, `expire`, `sleep`."""
     host: int = -1
     """-1: the whole fleet, or its lake."""
     steps: int = 0

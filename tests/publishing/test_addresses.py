@@ -14,9 +14,17 @@ SECRET = "hush-hush-nobody-may-read-this"  # noqa: S105  # what must not be seen
 
 @pytest.mark.parametrize(
     "location",
-    ["s3://", "s3://b", "s3://two words/x", "s3://bucket/../x", f"s3://key:{SECRET}@bucket/x", f"s3://bucket/x?key={SECRET}",
-     f"s3://{SECRET}:x/y", "ftp://host/x"],
-)  # fmt: skip
+    [
+        "s3://",
+        "s3://b",
+        "s3://two words/x",
+        "s3://bucket/../x",
+        f"s3://key:{SECRET}@bucket/x",
+        f"s3://bucket/x?key={SECRET}",
+        f"s3://{SECRET}:x/y",
+        "ftp://host/x",
+    ],
+)
 def test_an_address_that_is_none_is_wrong_use_and_not_repeated(location: str) -> None:
     with pytest.raises(UsageError) as failed:
         open_store(location)
@@ -31,13 +39,28 @@ def test_slashes_too_many_make_no_other_place() -> None:
 @pytest.mark.parametrize(
     ("location", "variables", "said"),
     [
-        ("gs://bucket/x", {"GOOGLE_SERVICE_ACCOUNT_KEY": f'{{"private_key": "{SECRET}"'}, "does not accept the credentials"),
+        (
+            "gs://bucket/x",
+            {"GOOGLE_SERVICE_ACCOUNT_KEY": f'{{"private_key": "{SECRET}"'},
+            "does not accept the credentials",
+        ),
         ("az://bucket/x", {}, "there are no credentials"),
-        ("az://bucket/x", {"AZURE_STORAGE_ACCOUNT_NAME": "me", "AZURE_STORAGE_ACCOUNT_KEY": f"%%{SECRET}"}, "does not accept the"),
-        ("az://bucket/x", {"AZURE_STORAGE_ACCOUNT_NAME": "me", "AZURE_STORAGE_SAS_KEY": f"sv=1&sig={SECRET}",
-                           "AZURE_STORAGE_ENDPOINT": "https://127.0.0.1:1"}, "the store refuses the connection"),
+        (
+            "az://bucket/x",
+            {"AZURE_STORAGE_ACCOUNT_NAME": "me", "AZURE_STORAGE_ACCOUNT_KEY": f"%%{SECRET}"},
+            "does not accept the",
+        ),
+        (
+            "az://bucket/x",
+            {
+                "AZURE_STORAGE_ACCOUNT_NAME": "me",
+                "AZURE_STORAGE_SAS_KEY": f"sv=1&sig={SECRET}",
+                "AZURE_STORAGE_ENDPOINT": "https://127.0.0.1:1",
+            },
+            "the store refuses the connection",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_other_clouds_fail_as_clearly(
     monkeypatch: pytest.MonkeyPatch, location: str, variables: dict[str, str], said: str
 ) -> None:
