@@ -7,8 +7,6 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from analytics.scraped.lake_writer import DayMerging
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, SystemClock
@@ -19,6 +17,8 @@ from tests.in_process import run_in_process
 from tests.lake.worlds import DAY_0_MS, LATER_MS, numbers, put, put_small, rows
 
 if TYPE_CHECKING:
+    import pytest
+
     from fallow.compaction import Compacted
 
 
@@ -47,16 +47,10 @@ def test_a_dry_run_counts_and_changes_nothing(lake: Lake) -> None:
     assert (len(planned.merged), planned.files_before, len(lake.all_files("gpu"))) == (1, 24, 24)
 
 
-@pytest.mark.parametrize(
-    "now_ms", [DAY_0_MS + DAY_MS + 3_600_000, SystemClock().now_ms()], ids=["not over", "not at rest"]
-)
-def test_a_day_that_is_not_over_or_not_at_rest_is_left_alone(lake: Lake, now_ms: int) -> None:
+def test_a_day_that_is_not_over_or_not_at_rest_and_small_files_within_the_grace_are_left_alone(lake: Lake) -> None:
     put_small(lake, 3)
-    assert compact(lake, now_ms).merged == []
-
-
-def test_small_files_stay_within_the_grace(lake: Lake) -> None:
-    put_small(lake, 3)
+    for now_ms in (DAY_0_MS + DAY_MS + 3_600_000, SystemClock().now_ms()):
+        assert compact(lake, now_ms).merged == []
     compact(lake)
     assert compact(lake, SystemClock().now_ms() + 60_000).removed == []
 
@@ -68,29 +62,24 @@ def test_a_hidden_file_with_rows_of_its_own_stays(lake: Lake) -> None:
     assert len(lake.all_files("gpu")) == 2
 
 
-def test_a_damaged_file_keeps_its_day_from_being_merged(lake: Lake) -> None:
-    put_small(lake, 3)
-    lake.store.put(lake.files("gpu")[1].key, b"noise")
-    done = compact(lake)
-    assert (done.merged, len(done.skipped)) == ([], 1)
-    assert len(lake.all_files("gpu")) == 3
-
-
-def test_a_file_that_cannot_be_read_keeps_no_other_day_from_being_merged(
+def test_a_damaged_or_unreadable_file_keeps_its_own_day_alone_from_being_merged(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_small(lake, 48)
-    unreadable = lake.files("gpu")[1].key
+    file, whole = lake.files("gpu")[1], lake.read(lake.files("gpu")[1])
+    lake.store.put(file.key, b"noise")
+    damaged = compact(lake)
+    assert (len(damaged.merged), len(damaged.skipped), len(lake.files("gpu"))) == (1, 1, 25)
+    lake.store.put(file.key, whole)
 
     def read(path: str, *rest: Any) -> bytes | None:
-        if path.endswith(unreadable):
+        if path.endswith(file.key):
             raise PermissionError(errno.EACCES, "Permission denied")
         return read_regular(path, *rest)
 
     monkeypatch.setattr("fallow.stores.local.read_regular", read)
     done = compact(lake)
-    assert (len(done.merged), len(done.skipped)) == (1, 1)
-    assert "cannot read" in done.skipped[0]
+    assert (done.merged, len(done.skipped), "cannot read" in done.skipped[0]) == ([], 1, True)
 
 
 def test_a_follower_says_once_what_it_cannot_merge_and_tries_again_when_it_changes(lake: Lake) -> None:

@@ -132,18 +132,17 @@ def test_a_mount_that_is_away_is_no_lake(start: Callable[..., Agent], lake: Lake
     agent.check()
 
 
-def test_the_setting_pins_the_lake_from_the_first_time(start: Callable[..., Agent], lake: Lake) -> None:
+def test_the_setting_pins_the_lake_and_a_marker_that_says_nothing_stops_publishing(
+    start: Callable[..., Agent], lake: Lake
+) -> None:
     agent = start("a")
     agent.lake_id = OTHER_ID
     with pytest.raises(NoLakeError, match=f"lake.id is {OTHER_ID}"):
         agent.check()
     assert not Path(lake.root, "agents").exists()
-
-
-def test_a_marker_that_says_nothing_stops_publishing(start: Callable[..., Agent], lake: Lake) -> None:
     Path(lake.root, MARKER_KEY).write_text("{}")
     with pytest.raises(LakeError, match="is no marker of a lake; put it back from a backup"):
-        start("a").check()
+        agent.check()
 
 
 def test_the_first_of_two_keeps_the_name_and_both_say_so(start: Callable[..., Agent], hands: Hands) -> None:
@@ -180,14 +179,6 @@ def test_the_later_one_takes_over_where_the_first_falls_silent(start: Callable[.
     assert (second.may, first.may) == (True, False)
 
 
-def test_a_clean_stop_gives_the_name_back_at_once(start: Callable[..., Agent]) -> None:
-    first, second = start("a"), start("b")
-    assert (first.may, second.may) == (True, False)
-    first.admission.leave()
-    assert second.may
-    assert not start("a").may
-
-
 def test_a_killed_agent_goes_on_at_once(start: Callable[..., Agent], hands: Hands) -> None:
     start("a").check()
     hands.s += 5
@@ -215,39 +206,23 @@ def test_after_a_reboot_the_clock_begins_anew(start: Callable[..., Agent], hands
     assert not start("new", boot="another").may
 
 
-def test_of_two_that_want_the_name_at_once_the_earlier_gets_it(
-    start: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("began_ms", [(1, 2), (2, 1)], ids=["the earlier asks first", "the later asks first"])
+def test_of_two_that_want_the_name_at_once_the_earlier_gets_it_once_the_later_has_yielded(
+    start: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch, began_ms: tuple[int, int]
 ) -> None:
-    first, second = start("a"), start("b")
-    put = type(first.lake.store).put
+    asks, other = (start(name, started_ms=each) for name, each in zip("ab", began_ms, strict=True))
+    put, answers = type(asks.lake.store).put, list[bool]()
 
     def put_and_let_the_other_ask(_store: object, key: str, data: bytes, *rest: Callable[[], None]) -> None:
-        put(first.lake.store, key, data, *rest)  # type: ignore[arg-type]
+        put(asks.lake.store, key, data, *rest)  # type: ignore[arg-type]
         monkeypatch.undo()
-        assert not second.may, "it sees the earlier one's wish"
+        answers.append(other.may)  # it sees the other one's wish
 
-    monkeypatch.setattr(type(first.lake.store), "put", put_and_let_the_other_ask)
-    assert first.may
-    assert not second.may
-
-
-def test_of_two_that_want_the_name_the_earlier_waits_until_the_later_has_yielded(
-    start: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    later, earlier = start("a", started_ms=2), start("b", started_ms=1)
-    put = type(later.lake.store).put
-    answers: list[bool] = []
-
-    def put_and_let_the_other_ask(_store: object, key: str, data: bytes, *rest: Callable[[], None]) -> None:
-        put(later.lake.store, key, data, *rest)  # type: ignore[arg-type]
-        monkeypatch.undo()
-        answers.append(earlier.may)
-
-    monkeypatch.setattr(type(later.lake.store), "put", put_and_let_the_other_ask)
-    answers.append(later.may)
-    assert answers == [False, False], "nobody publishes before it is settled"
-    assert earlier.may
-    assert not later.may
+    monkeypatch.setattr(type(asks.lake.store), "put", put_and_let_the_other_ask)
+    answers.append(asks.may)
+    assert answers == [False, began_ms == (1, 2)], "nobody before it is settled"
+    earlier, later = (asks, other) if began_ms == (1, 2) else (other, asks)
+    assert (earlier.may, later.may) == (True, False)
 
 
 def test_a_spool_of_another_machine_is_another_installation(tmp_path: Path, start: Callable[..., Agent]) -> None:
@@ -300,14 +275,6 @@ def test_rows_of_the_time_of_another_agent_are_kept_apart(
     assert kinds["h2"] == ["host_name_taken", "lake_adopted", "lake_adopted"]
 
 
-@pytest.mark.parametrize("spool", ["nothing", "empty"])
-def test_what_is_no_spool_is_not_published(tmp_path: Path, lake: Lake, spool: str) -> None:
-    if spool == "empty":
-        (tmp_path / spool).mkdir()
-    done = run_in_process("agent", "publish", "--spool", str(tmp_path / spool), "--lake", lake.root, "--host", "h2")
-    assert (done.returncode, "there is no spool in" in done.stderr) == (2, True)
-
-
 def test_rows_of_a_host_that_still_publishes_are_not_published_beside_it(start: Callable[..., Agent]) -> None:
     first, second = start("a"), start("b")
     first.check()
@@ -316,6 +283,9 @@ def test_rows_of_a_host_that_still_publishes_are_not_published_beside_it(start: 
         "agent", "publish", "--spool", str(second.spool.folder), "--lake", first.lake.root, "--host", "h"
     )
     assert (done.returncode, "another agent publishes as h" in done.stderr) == (1, True)
+    for none in (first.spool.folder / "nothing", first.spool.folder.parent):
+        done = run_in_process("agent", "publish", "--spool", str(none), "--lake", first.lake.root, "--host", "h2")
+        assert (done.returncode, "there is no spool in" in done.stderr) == (2, True)
 
 
 def test_an_agent_that_ends_takes_over_no_name(start: Callable[..., Agent]) -> None:
@@ -327,7 +297,8 @@ def test_an_agent_that_ends_takes_over_no_name(start: Callable[..., Agent]) -> N
     assert outcome_of(last).exit_code == EXIT_NAME_TAKEN
     assert numbers(first.lake) == []
     assert {claim.state for claim in read_claims(first.lake.store, "h")} == {"left"}
-    assert start("b").may
+    assert start("b").may, "a clean stop gives the name back at once"
+    assert not start("a").may
 
 
 def test_an_image_of_another_host_leaves_its_rows_aside(tmp_path: Path) -> None:

@@ -97,16 +97,8 @@ def test_other_settings_are_followed_at_once(spool: Spool, tmp_path: Path) -> No
     run_once(publishing, hands.s)
     assert numbers(other) == [0, 1, 2]
     assert [incident["kind"] for incident in publishing.take_incidents()] == ["store_down", "store_up"]
-
-
-def test_the_end_of_the_run_publishes_what_is_there(spool: Spool, lake: Lake, tmp_path: Path) -> None:
-    publishing = Publishing(settings(tmp_path, lake.root, 60 * MINUTE_MS), spool)
-    spool.append({"gpu": ticks(0, 3)})
-    publishing.start_if_due(0)
     spool.append({"gpu": ticks(3, 3)})
-    assert publishing.finish(60)
-    assert numbers(lake) == list(range(6))
-    assert publishing.finish(60)
+    assert [publishing.finish(60), numbers(other), publishing.finish(60)] == [True, list(range(6)), True], "at the end"
 
 
 @pytest.mark.long

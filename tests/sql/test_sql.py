@@ -88,10 +88,12 @@ def test_what_teams_pay_is_what_accounts_say(asked: Callable[..., str], query: C
 
 def test_held_hours_and_observed_time_are_the_ledgers(asked: Callable[..., str], query: Callable[..., Rows]) -> None:
     ledger = json.loads(asked("ledger", "--json"))
-    held = query("select sum(gpu_hours) as hours from ledger where state = 'held'")[0]["hours"]
-    assert held == pytest.approx(ledger["gpu_hours"]["held"])
-    whole = query("select sum(gpu_hours) filter (state != 'unknown') / sum(gpu_hours) as share from ledger")[0]["share"]
-    assert whole == pytest.approx(ledger["coverage"])
+    sums = "sum(gpu_hours) filter (state = 'held') as held, sum(gpu_hours) filter (state != 'unknown') / sum(gpu_hours) as share"
+    [row] = query(f"select {sums} from ledger")  # noqa: S608
+    assert (row["held"], row["share"]) == (
+        pytest.approx(ledger["gpu_hours"]["held"]),
+        pytest.approx(ledger["coverage"]),
+    )
 
 
 def test_recommendations_and_findings_are_those_of_the_commands(
@@ -99,9 +101,8 @@ def test_recommendations_and_findings_are_those_of_the_commands(
 ) -> None:
     found = json.loads(asked("recommendations", "--json"))["recommendations"]
     rows = query("select id, cost, saving, gpus from recommendations")
-    assert [(row["id"], row["cost"], row["gpus"]) for row in rows] == [
-        (each["id"], each["cost"], each["gpus"]) for each in found
-    ]
+    told = [(each["id"], each["cost"], each["gpus"]) for each in found]
+    assert [(row["id"], row["cost"], row["gpus"]) for row in rows] == told
     findings = json.loads(asked("findings", "--json", "--all"))["findings"]
     known = {row["id"]: row["gpu_hours"] for row in query("select id, gpu_hours from findings")}
     assert known == {each["finding_id"]: each["gpu_hours"] for each in findings}
@@ -109,41 +110,26 @@ def test_recommendations_and_findings_are_those_of_the_commands(
 
 @pytest.mark.parametrize(("question", "statement"), QUESTIONS, ids=[question for question, _ in QUESTIONS])
 def test_every_question_of_the_page_has_an_answer(query: Callable[..., Rows], question: str, statement: str) -> None:
+    assert len(QUESTIONS) == 10
     assert query(statement) or "errors" in question
 
 
-def test_the_page_has_ten_questions() -> None:
-    assert len(QUESTIONS) == 10
+REFUSED = """copy ledger to 'out.csv'; create table mine as select 1; attach 'other.duckdb'; set memory_limit = '1GB'
+insert into ledger select * from ledger; selec 1; install httpfs; select * from nothing; select * from glob('/*')
+select * from read_csv('/etc/passwd'); select cast(state as int) from ledger; select gpu, gpu from ledger
+select 1 // nothing from ledger"""
+STATEMENTS = [*(each.strip() for each in re.split("[;\n]", REFUSED)), "select 1; select 2"]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "copy ledger to 'out.csv'", "create table mine as select 1", "attach 'other.duckdb'", "select 1; select 2",
-        "set memory_limit = '1GB'", "insert into ledger select * from ledger", "selec 1", "install httpfs",
-        "select * from read_csv('/etc/passwd')", "select * from nothing", "select * from glob('/*')",
-    ],
-)  # fmt: skip
-def test_nothing_but_a_select_of_the_tables_is_run(
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_nothing_but_a_select_of_the_tables_is_run_and_what_fails_is_one_sentence(
     site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, statement: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["sql", statement, "--config", str(site)]) == 2
     printed = capsys.readouterr()
-    assert printed.out == ""
-    assert len(printed.err.splitlines()) == 1
+    assert (printed.out, len(printed.err.splitlines())) == ("", 1)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "statement",
-    ["select cast(state as int) from ledger", "select gpu, gpu from ledger", "select 1 // nothing from ledger"],
-)
-def test_what_fails_while_it_runs_is_one_sentence(
-    site: Path, capsys: pytest.CaptureFixture[str], statement: str
-) -> None:
-    assert main(["sql", statement, "--config", str(site)]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_every_type_can_be_written(query: Callable[..., Rows], asked: Callable[..., str], tmp_path: Path) -> None:
@@ -207,9 +193,8 @@ def test_an_attached_file_has_the_tables_with_their_comments(
     asked("sql", "--attach", str(file))
     statement = "select state, sum(cost) as cost from ledger group by state order by state"
     with duckdb.connect(str(file), read_only=True) as connection:
-        assert [(row["state"], row["cost"]) for row in query(statement)] == [
-            (state, float(cost)) for state, cost in connection.execute(statement).fetchall()
-        ]
+        own = [(state, float(cost)) for state, cost in connection.execute(statement).fetchall()]
+        assert [(row["state"], row["cost"]) for row in query(statement)] == own
         assert connection.execute("select count(*) from gpu").fetchall()[0][0] > 1000
         bare = "select table_name from duckdb_columns() where comment is null and not internal"
         assert [name for (name,) in connection.execute(bare).fetchall() if not name.endswith(" rows")] == []
