@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from agent.doctor.host import Version, shown, version
@@ -46,14 +47,10 @@ class DoctorFinding:
     found: str
     remedy: str = ""
     next: str = ""
-    subject: str = ""
     facts: Facts = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    check: str
-    finding: DoctorFinding
+    subject: str = ""
+    check: str = ""
+    """The id of the check, once it has looked."""
 
     @property
     def group(self) -> str:
@@ -64,27 +61,18 @@ class CheckResult:
         return self.check.partition(".")[2]
 
     def as_json(self) -> dict[str, object]:
-        """The result with all its keys, in the order of docs/doctor.md."""
-        values = asdict(self.finding)
-        order = ("status", "subject", "found", "remedy", "next", "facts")
-        return {"check": self.check} | {name: values[name] for name in order}
+        """The finding with all its keys, in the order of docs/doctor.md."""
+        order = ("check", "status", "subject", "found", "remedy", "next", "facts")
+        return {name: getattr(self, name) for name in order}
 
 
-def ok(found: str, facts: Facts | None = None, *, subject: str = "") -> DoctorFinding:
-    return DoctorFinding(Status.OK, found, subject=subject, facts=facts or {})
+def _told(status: Status, found: str, facts: Facts | None = None, *, subject: str = "") -> DoctorFinding:
+    return DoctorFinding(status, found, facts=facts or {}, subject=subject)
 
 
-def skipped(why: str, facts: Facts | None = None, *, subject: str = "") -> DoctorFinding:
-    """Does not apply here, or cannot be judged; `why` says the reason."""
-    return DoctorFinding(Status.SKIPPED, why, subject=subject, facts=facts or {})
-
-
-def warning(found: str, remedy: str, command: str, facts: Facts | None = None, *, subject: str = "") -> DoctorFinding:
-    return DoctorFinding(Status.WARNING, found, remedy, command, subject, facts or {})
-
-
-def error(found: str, remedy: str, command: str, facts: Facts | None = None, *, subject: str = "") -> DoctorFinding:
-    return DoctorFinding(Status.ERROR, found, remedy, command, subject, facts or {})
+ok, skipped = partial(_told, Status.OK), partial(_told, Status.SKIPPED)
+"""`skipped` does not apply here, or cannot be judged; its sentence says the reason."""
+warning, error = partial(DoctorFinding, Status.WARNING), partial(DoctorFinding, Status.ERROR)
 
 
 _NOT_LOADED, _LIBRARY_NOT_FOUND = 9, 12

@@ -8,11 +8,12 @@ import socket
 import sys
 import textwrap
 from collections import Counter
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.doctor.case import Case, CheckResult, DoctorCheck, DoctorFinding, Options, Status, error
+from agent.doctor.case import Case, DoctorCheck, DoctorFinding, Options, Status, error
 from agent.doctor.checks import CHECKS
 from agent.doctor.host import HostFiles, exists, find_user, read_kernel
 from agent.doctor.look import look_at_driver
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def examine(host: HostFiles, options: Options, checks: tuple[DoctorCheck, ...] = CHECKS) -> list[CheckResult]:
+def examine(host: HostFiles, options: Options, checks: tuple[DoctorCheck, ...] = CHECKS) -> list[DoctorFinding]:
     """Every check's findings, in the order of the checks; the driver is asked once."""
     case = Case(host, read_kernel(host), look_at_driver(host, options.timeout_s), options)
-    return [CheckResult(check.id, finding) for check in checks for finding in _findings(check, case)]
+    return [replace(finding, check=check.id) for check in checks for finding in _findings(check, case)]
 
 
 def _findings(check: DoctorCheck, case: Case) -> Iterator[DoctorFinding]:
@@ -41,9 +42,9 @@ def _findings(check: DoctorCheck, case: Case) -> Iterator[DoctorFinding]:
         )
 
 
-def counts(results: list[CheckResult]) -> dict[Status, int]:
+def counts(results: list[DoctorFinding]) -> dict[Status, int]:
     """How many findings of each status, all four always there."""
-    counted = Counter(result.finding.status for result in results)
+    counted = Counter(result.status for result in results)
     return {status: counted[status] for status in Status}
 
 
@@ -53,7 +54,7 @@ _SYMBOLS = {Status.OK: "+", Status.WARNING: "!", Status.ERROR: "x", Status.SKIPP
 _COLOURS = {Status.OK: "32", Status.WARNING: "33", Status.ERROR: "31;1", Status.SKIPPED: "2"}
 
 
-def as_text(title: str, results: list[CheckResult], *, colour: bool) -> str:
+def as_text(title: str, results: list[DoctorFinding], *, colour: bool) -> str:
     """Groups of findings, each with its remedy and the command to type, and one line that counts them."""
     lines = [title]
     for group, members in groupby(results, key=lambda result: result.group):
@@ -63,22 +64,21 @@ def as_text(title: str, results: list[CheckResult], *, colour: bool) -> str:
     return "\n".join([*lines, "", _summary(results, colour=colour)])
 
 
-def _merged(results: list[CheckResult]) -> Iterator[CheckResult]:
+def _merged(results: list[DoctorFinding]) -> Iterator[DoctorFinding]:
     """The results, with those that are skipped for one and the same reason as one line at the end of their group."""
     skipped: dict[str, list[str]] = {}
     for result in results:
-        if result.finding.status is Status.SKIPPED:
-            skipped.setdefault(result.finding.found, []).append(result.name)
+        if result.status is Status.SKIPPED:
+            skipped.setdefault(result.found, []).append(result.name)
         else:
             yield result
     for why, names in skipped.items():
-        yield CheckResult(f".{', '.join(dict.fromkeys(names))}", DoctorFinding(Status.SKIPPED, why))
+        yield DoctorFinding(Status.SKIPPED, why, check=f".{', '.join(dict.fromkeys(names))}")
 
 
-def _finding(result: CheckResult, *, colour: bool) -> Iterator[str]:
-    finding = result.finding
+def _finding(finding: DoctorFinding, *, colour: bool) -> Iterator[str]:
     mark = f"{_SYMBOLS[finding.status]} {finding.status.value:<8}"
-    text = f"{result.name}: {finding.found}"
+    text = f"{finding.name}: {finding.found}"
     first, *more = textwrap.wrap(text, WIDTH - len(_INDENT), break_long_words=False, break_on_hyphens=False)
     yield f"  {_painted(mark, finding.status, colour=colour)} {first}"
     yield from (f"{_INDENT}{line}" for line in more)
@@ -95,27 +95,16 @@ def _finding(result: CheckResult, *, colour: bool) -> Iterator[str]:
         yield f"{_INDENT}$ {finding.next}"  # never wrapped: it is there to be copied
 
 
-def _summary(results: list[CheckResult], *, colour: bool) -> str:
+def _summary(results: list[DoctorFinding], *, colour: bool) -> str:
     counted = counts(results)
-    words = {
-        Status.ERROR: _many(counted[Status.ERROR], "error"),
-        Status.WARNING: _many(counted[Status.WARNING], "warning"),
-        Status.OK: f"{counted[Status.OK]} ok",
-        Status.SKIPPED: f"{counted[Status.SKIPPED]} skipped",
-    }
-    return ", ".join(
-        _painted(text, status, colour=colour and counted[status] > 0) for status, text in words.items()
-    ) + _first_of_all(results)
-
-
-def _first_of_all(results: list[CheckResult]) -> str:
-    """Errors stand in the order in which one explains the next."""
-    first = next((result.check for result in results if result.finding.status is Status.ERROR), "")
-    return f"; begin with {first}" if first else ""
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    words = {status: f"{count} {status}" for status, count in counted.items()}
+    for status in (Status.ERROR, Status.WARNING):
+        words[status] += "" if counted[status] == 1 else "s"
+    order = (Status.ERROR, Status.WARNING, Status.OK, Status.SKIPPED)
+    text = ", ".join(_painted(words[each], each, colour=colour and counted[each] > 0) for each in order)
+    # errors stand in the order in which one explains the next
+    first = next((result.check for result in results if result.status is Status.ERROR), "")
+    return f"{text}; begin with {first}" if first else text
 
 
 def _painted(text: str, status: Status, *, colour: bool) -> str:
@@ -182,12 +171,12 @@ def _environment(text: str) -> str:
     return str(path)
 
 
-def _as_text(name: str, host: HostFiles, results: list[CheckResult]) -> str:
+def _as_text(name: str, host: HostFiles, results: list[DoctorFinding]) -> str:
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     return as_text(f"fallow doctor {__version__} on {name}, {host.now:%Y-%m-%d %H:%M} UTC", results, colour=colour)
 
 
-def _as_json(name: str, host: HostFiles, results: list[CheckResult]) -> str:
+def _as_json(name: str, host: HostFiles, results: list[DoctorFinding]) -> str:
     answer = {
         "format": FORMAT,
         "fallow": __version__,

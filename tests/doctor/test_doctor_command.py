@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from agent.doctor import command
-from agent.doctor.case import CheckResult, DoctorCheck, DoctorFinding, Options, Status, error, ok, skipped, warning
+from agent.doctor.case import DoctorCheck, DoctorFinding, Options, Status, error, ok, skipped, warning
 from agent.doctor.checks import CHECKS
 from agent.doctor.command import WIDTH, as_text, examine
 from agent.doctor.host import HostFiles
@@ -164,7 +165,7 @@ def test_strict_fails_on_warnings_and_errors_always_do(
     fake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def says(*found: DoctorFinding) -> None:
-        results = [CheckResult("driver.module", each) for each in found]
+        results = [replace(each, check="driver.module") for each in found]
         monkeypatch.setattr(command, "examine", lambda _host, _options: results)
 
     says(ok("fine"), warning("odd", "look", "ls"), skipped("no"))
@@ -185,9 +186,9 @@ def test_a_check_that_breaks_is_a_finding_and_hides_no_other(tmp_path: Path, lib
 
     machine = host(tmp_path, library, Scenario(TWO, ms_ago(20)))
     results = examine(machine, Options(timeout_s=20), (DoctorCheck("a.x", "", breaks), DoctorCheck("a.y", "", works)))
-    judged = [(each.check, each.finding.status) for each in results]
+    judged = [(each.check, each.status) for each in results]
     assert judged == [("a.x", Status.OK), ("a.x", Status.ERROR), ("a.y", Status.OK)]
-    assert "on purpose" in results[1].finding.found
+    assert "on purpose" in results[1].found
 
 
 def test_the_text_as_a_whole() -> None:
@@ -199,7 +200,7 @@ def test_the_text_as_a_whole() -> None:
         "driver.gpus": skipped("no driver"),
         "host.clock": warning("nothing keeps the clock", "run chrony", "timedatectl status"),
     }
-    results = [CheckResult(check, each) for check, each in found.items()]
+    results = [replace(each, check=check) for check, each in found.items()]
     text = as_text("title", results, colour=False)
     assert text.splitlines()[:4] == ["title", "", "driver", "  + ok       module: nvidia 580.95.05, open kernel module"]
     assert "  - skipped  match, gpus: no driver" in text.splitlines()
