@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
+from analytics.allocations.model import ROW_SCHEMA
 from analytics.frames import read_frame
-from fallow import schema
+from fallow import parquet, schema
 from fallow.cli import main
+from fallow.lake import AGENT_FIRST_SEQ, LakeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import polars as pl
-
     from fallow.lake import Lake
 
 
@@ -33,6 +33,10 @@ class Outcome:
         found: dict[str, Any] = json.loads(self.out)
         return found
 
+    def said(self, *names: str) -> tuple[Any, ...]:
+        """These values of the answer."""
+        return tuple(self.json[name] for name in names)
+
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows of a table of the answer."""
         found: list[dict[str, Any]] = self.json["tables"][table]["rows"]
@@ -43,16 +47,26 @@ class Outcome:
         return self.counts_of("claim")
 
     def counts_of(self, name: str) -> tuple[int, int, int]:
-        (table,) = [each for each in self.json["tables"] if each["table"] == name]
+        (table,) = (each for each in self.json["tables"] if each["table"] == name)
         return table["new"], table["already_there"], table["replaced"]
+
+    @property
+    def notes(self) -> list[str]:
+        """What is said of the first file."""
+        found: list[str] = self.json["files"][0]["notes"]
+        return found
 
     @property
     def dropped(self) -> dict[str, int]:
         return {each["reason"]: each["count"] for file in self.json["files"] for each in file["dropped"]}
 
 
+Claims = Callable[..., Outcome]
+File = Callable[..., Path]
+
+
 @pytest.fixture
-def claims(lake: Lake, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+def claims(lake: Lake, capsys: pytest.CaptureFixture[str]) -> Claims:
     """`fallow allocations ...` on the lake; with `--json` where the text is not what is looked at."""
 
     def run(*arguments: object, as_json: bool = True) -> Outcome:
@@ -64,7 +78,7 @@ def claims(lake: Lake, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outc
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Callable[..., Path]:
+def file(tmp_path: Path) -> File:
     """Writes a file and returns where it lies."""
 
     def write(text: str, name: str = "claims.txt") -> Path:
@@ -87,3 +101,23 @@ def requested(lake: Lake) -> list[dict[str, Any]]:
 
 def _filled(rows: pl.DataFrame) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if value is not None} for row in rows.to_dicts()]
+
+
+Row = dict[str, Any]
+
+
+def claim(gpu: str | None, start: int, end: int | None, claim_id: str = "1", **more: object) -> Row:
+    """A row of Slurm's, user and account named after the claim."""
+    own = {"claim_id": claim_id, "scheduler": "slurm", "user": f"u{claim_id}", "account": f"a{claim_id}"}
+    return {"host": "h1", "gpu": gpu, "time": start, "end": end, **own, **more}
+
+
+def frame(*rows: Row) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=ROW_SCHEMA)
+
+
+def agent_wrote(lake: Lake, host: str, *rows: Row, date: str = "2026-11-20") -> None:
+    """A file of an agent's claims, beside what importers write."""
+    own = [{name: value for name, value in row.items() if name != "host"} for row in rows]
+    data = parquet.encode(schema.CLAIM, parquet.table_from_rows(schema.CLAIM, own))
+    lake.put(LakeFile("claim", date, host, AGENT_FIRST_SEQ + 1, AGENT_FIRST_SEQ + 1), data)

@@ -1,8 +1,7 @@
-"""Claims from a site's own table."""
+"""Claims from a site's own table, and claims that come again at other times, because they were read in another zone."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,15 +9,13 @@ import pytest
 from analytics.allocations.csv_file import COLUMNS
 from fallow import schema
 from fallow.pseudonyms import Pseudonyms
-from tests.allocations.conftest import requested, stored
+from tests.allocations.conftest import agent_wrote, claim, requested, stored
 from tests.lakes import holds_nothing
 from tests.ledger.rows import device, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fallow.lake import Lake
-    from tests.allocations.conftest import Outcome
+    from tests.allocations.conftest import Claims, File
 
 START = 1_795_168_800_000  # 2026-11-20 10:00 UTC
 HOUR = 3_600_000
@@ -31,7 +28,7 @@ def table(*lines: str) -> str:
     return "\n".join(rows) + "\n"
 
 
-def test_every_column(claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake) -> None:
+def test_every_column(claims: Claims, file: File, lake: Lake) -> None:
     write(lake, schema.DEVICE, [device("GPU-a")], "gn1.example")
     workshop = "start=2026-11-20T10:00Z|user=ann|account=ml|claim_id=r1|name=Workshop|partition=train|qos=high"
     text = table(
@@ -61,9 +58,7 @@ def test_every_column(claims: Callable[..., Outcome], file: Callable[..., Path],
     assert claims("import", "csv", file(text), "--time-zone", "Europe/Paris").counts == (0, 3, 0)
 
 
-def test_a_line_without_a_start_is_a_request(
-    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
-) -> None:
+def test_a_line_without_a_start_is_a_request(claims: Claims, file: File, lake: Lake) -> None:
     text = table(
         "submitted=2026-11-20T10:00Z|gpu_count=16|claim_id=r1|user=ann|time_limit=7d|priority=5|gpu_model=h100|state=queued",
         "submitted=2026-11-20T11:00Z|gpu_count=4|claim_id=r2|end=2026-11-20T12:00Z",
@@ -83,24 +78,25 @@ def test_a_line_without_a_start_is_a_request(
     assert claims("import", "csv", file(text)).counts_of("request") == (0, 3, 0)
 
 
-def test_users_of_requests_are_pseudonyms_too(
-    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
-) -> None:
-    key = str(file("0123456789abcdef" * 4 + "\n", "key"))
-    Path(key).chmod(0o600)
+def test_users_of_requests_are_pseudonyms_too(claims: Claims, file: File, lake: Lake) -> None:
+    key = file("0123456789abcdef" * 4 + "\n", "key")
+    key.chmod(0o600)
     text = table("submitted=2026-11-20T10:00Z|gpu_count=16|claim_id=r1|user=ann")
     assert claims("import", "csv", file(text), "--pseudonym-key", key).counts_of("request") == (1, 0, 0)
-    [row] = requested(lake)
-    assert row["user"] == Pseudonyms.load(key).of("ann")
+    assert [row["user"] for row in requested(lake)] == [Pseudonyms.load(str(key)).of("ann")]
 
 
-def test_a_row_that_came_again_with_its_end_replaces(
-    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
-) -> None:
+def test_a_row_that_came_again_with_its_end_replaces(claims: Claims, file: File, lake: Lake) -> None:
     for end, counts in (("", (1, 0, 0)), ("2026-11-20T11:00Z", (0, 0, 1)), ("2026-11-20T12:00Z", (0, 0, 1))):
         text = f"start;end;gpu;host;claim_id\n2026-11-20T10:00Z;{end};GPU-a;h1;r1\n"
         assert claims("import", "csv", file(text)).counts == counts
     assert [row["end"] - START for row in stored(lake)] == [2 * HOUR]
+
+
+REQUEST, LATER = "submitted,gpu_count,claim_id", "line 2: a request (it has no start) needs gpu_count and claim_id"
+COUNT = "line 2: gpu_count is not a whole number from 1 to 10,000"
+YEARS = "is not in the years 2000 to 9999"
+QUOTE = "a double quote opens a field, and"
 
 
 @pytest.mark.parametrize(
@@ -110,92 +106,65 @@ def test_a_row_that_came_again_with_its_end_replaces(
         ("start,start,gpu\n", "names a column twice"),
         ("start,host\n", "lacks the columns of an allocation; it needs start, and gpu, or host and gpu_count"),
         ("gpu,host\n", "lacks the columns of an allocation"),
-        (
-            "submitted,gpu_count,claim_id\n2026-11-20,,r\n",
-            "line 2: a request (it has no start) needs gpu_count and claim_id",
-        ),
-        (
-            "submitted,gpu_count,claim_id\n2026-11-20,2,\n",
-            "line 2: a request (it has no start) needs gpu_count and claim_id",
-        ),
-        ("submitted,gpu_count,claim_id,gpu\n2026-11-20,2,r,a\n", "line 2: a request (it has no start) needs"),
-        ("submitted,gpu_count,claim_id\n2026-11-20,0,r\n", "line 2: gpu_count is not a whole number from 1 to 10,000"),
-        ("submitted,gpu_count,claim_id\n,2,r\n", "line 2: no start"),
-        (
-            "submitted,gpu_count,claim_id,end\n2026-11-20,2,r,2026-11-19\n",
-            "line 2: it is withdrawn before it was submitted",
-        ),
-        ("submitted,gpu_count,claim_id,as_of\n2026-11-20,2,r,2026-11-19\n", "line 2: as_of is before it was submitted"),
+        (f"{REQUEST}\n2026-11-20,,r\n", LATER),
+        (f"{REQUEST}\n2026-11-20,2,\n", LATER),
+        (f"{REQUEST},gpu\n2026-11-20,2,r,a\n", LATER),
+        (f"{REQUEST}\n2026-11-20,0,r\n", COUNT),
+        (f"{REQUEST}\n,2,r\n", "line 2: no start"),
+        (f"{REQUEST},end\n2026-11-20,2,r,2026-11-19\n", "line 2: it is withdrawn before it was submitted"),
+        (f"{REQUEST},as_of\n2026-11-20,2,r,2026-11-19\n", "line 2: as_of is before it was submitted"),
         ("start,gpu,host,priority\n2026-11-20,a,h,high\n", "line 2: priority is not a whole number"),
         ("start,gpu,host,time_limit\n2026-11-20,a,h,7\n", "line 2: time_limit is not a duration such as 36h or 7d"),
         ("start,gpu\n1,2,3\n", "line 2: 3 fields where the header names 2"),
-        ("start,gpu,host\nsoon,a,h\n", "line 2: start is not a time"),
         ("start,gpu,host\n,a,h\n", "line 2: no start"),
         ("start,end,gpu,host\n2026-11-20T10:00,2026-11-20T09:00,a,h\n", "line 2: it ends before it starts"),
         ("start,gpu,host,gpu_count\n2026-11-20,,h,\n", "line 2: neither gpu, nor host and gpu_count"),
-        ("start,host,gpu_count\n2026-11-20,h,0\n", "line 2: gpu_count is not a whole number from 1 to 10,000"),
-        ("start,host,gpu_count\n2026-11-20,h,two\n", "line 2: gpu_count is not a whole number from 1 to 10,000"),
-        ("start,host,gpu_count\n2026-11-20,h,9999999999\n", "line 2: gpu_count is not a whole number from 1 to 10,000"),
+        ("start,host,gpu_count\n2026-11-20,h,two\n", COUNT),
+        ("start,host,gpu_count\n2026-11-20,h,9999999999\n", COUNT),
         ("start,gpu,host,gpu_count\n2026-11-20,a,h,1\n", "line 2: both gpu and gpu_count"),
-        ("start,gpu,host\n1900-01-01,a,h\n", "line 2: start is not in the years 2000 to 9999"),
-        ("start,gpu,host\n0001-01-01T00:00Z,a,h\n", "line 2: start is not in the years 2000 to 9999"),
-        ("start,gpu,host\n100000000,a,h\n", "line 2: start is not in the years 2000 to 9999"),
+        ("start,gpu,host\n0001-01-01T00:00Z,a,h\n", f"line 2: start {YEARS}"),
+        ("start,gpu,host\n100000000,a,h\n", f"line 2: start {YEARS}"),
         ("start,gpu,host\n9999-12-31,a,h\n", "line 2: start is after the year 5137"),
-        ("start,end,gpu,host\n2026-11-20,9999-12-31T23:59-08:00,a,h\n", "line 2: end is not in the years 2000 to 9999"),
-        ("start,gpu,submitted,host\n2026-11-20,a,1999-12-31,h\n", "line 2: submitted is not in the years 2000 to 9999"),
-        (
-            'start,gpu,host,name\n2026-11-20,a,h,x\n2026-11-21,a,h,"x\n2026-11-22,a,h,x\n',
-            "line 3: a double quote opens a field, and it has no closing one; close it, and write",
-        ),
-        (
-            'start,gpu,host,name\n2026-11-20,a,h,"' + "x" * 200_000 + "\n",
-            "line 2: a double quote opens a field, and it has",
-        ),
-        ('start,gpu,host,name\n2026-11-20,a,h,"x" y\n', "line 2: a double quote opens a field, and behind it"),
-        (
-            "start,host,gpu_count,user\n2026-11-20,h,1,ann\n2026-11-20,h,1,bob\n2026-11-20,h,2,ann\n",
-            "lines 2 and 4 have the same user (or account), host and start, and no claim_id; give each a claim_id",
-        ),
+        ("start,end,gpu,host\n2026-11-20,9999-12-31T23:59-08:00,a,h\n", f"line 2: end {YEARS}"),
+        ("start,gpu,submitted,host\n2026-11-20,a,1999-12-31,h\n", f"line 2: submitted {YEARS}"),
+        ('start,gpu,host,name\n2026-11-20,a,h,x\n2026-11-21,a,h,"x\n2026-11-22,a,h,x\n',
+         f"line 3: {QUOTE} it has no closing one; close it, and write"),
+        ('start,gpu,host,name\n2026-11-20,a,h,"' + "x" * 200_000 + "\n", f"line 2: {QUOTE} it has"),
+        ('start,gpu,host,name\n2026-11-20,a,h,"x" y\n', f"line 2: {QUOTE} behind it"),
+        ("start,host,gpu_count,user\n2026-11-20,h,1,ann\n2026-11-20,h,1,bob\n2026-11-20,h,2,ann\n",
+         "lines 2 and 4 have the same user (or account), host and start, and no claim_id; give each a claim_id"),
         ("\n\n \nstart,gpu,host\nx,a,h\n", "line 5: start is not a time"),
         ("start,gpu\n2026-11-20,GPU-a\n", "line 2: the lake does not know on which host the gpu is"),
-        (
-            "start,gpu,host\n2026-11-20,a,h\n\nx,a,h\ny,a,h\n",
-            "line 4: start is not a time, or one that the zone skips; line 5",
-        ),
+        ("start,gpu,host\n2026-11-20,a,h\n\nx,a,h\ny,a,h\n",
+         "line 4: start is not a time, or one that the zone skips; line 5"),
         ('start,gpu,host\n2026-11-20,"a\nb",h\nx,a,h\n', "line 4: start is not a time"),
     ],
-)
+)  # fmt: skip
 def test_bad_rows_are_named_by_their_line_and_nothing_is_written(
-    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake, text: str, said: str
+    claims: Claims, file: File, lake: Lake, text: str, said: str
 ) -> None:
-    good = file("start,gpu,host\n2026-11-20,a,h\n", "good.csv")
-    done = claims("import", "csv", good, file(text))
+    done = claims("import", "csv", file("start,gpu,host\n2026-11-20,a,h\n", "good.csv"), file(text))
     assert (done.code, done.out) == (1, "")
     assert said in done.err
     assert holds_nothing(lake)
 
 
-def test_a_table_without_rows_is_no_error(claims: Callable[..., Outcome], file: Callable[..., Path]) -> None:
+def test_a_table_without_rows_is_no_error_and_an_end_in_the_year_9999_is_an_end(claims: Claims, file: File) -> None:
     assert claims("import", "csv", file("start,gpu,host\n")).counts == (0, 0, 0)
+    done = claims("import", "csv", file("start,end,gpu,host\n2026-11-20,9999-12-31,a,h\n"))
+    assert (done.counts, done.json["running"]) == ((1, 0, 0), 0)
+    assert claims("list").rows("allocations")[0]["end"] == "9999-12-31T00:00:00Z"
 
 
-def test_a_plus_in_a_name_becomes_a_backslash(
-    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
-) -> None:
+def test_a_plus_in_a_name_becomes_a_backslash(claims: Claims, file: File, lake: Lake) -> None:
     claims("import", "csv", file("start,gpu,host,user,account\n2026-11-20 10:00,GPU-x,gn3,CORP+ann,r+d\n"))
     (row,) = stored(lake)
     assert (row["user"], row["account"]) == ("CORP\\ann", "r\\d")
     assert row["claim_id"] == "CORP\\ann@2026-11-20T10:00:00Z"
 
 
-def test_an_end_in_the_year_9999_is_an_end(claims: Callable[..., Outcome], file: Callable[..., Path]) -> None:
-    done = claims("import", "csv", file("start,end,gpu,host\n2026-11-20,9999-12-31,a,h\n"))
-    assert (done.counts, done.json["running"]) == ((1, 0, 0), 0)
-    assert claims("list").rows("allocations")[0]["end"] == "9999-12-31T00:00:00Z"
-
-
 def test_a_later_line_of_the_same_claim_counts_and_the_earlier_one_is_counted(
-    claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake
+    claims: Claims, file: File, lake: Lake
 ) -> None:
     text = "start,end,host,gpu_count,claim_id\n2026-11-20,,h,2,r1\n2026-11-20,2026-11-21,h,3,r1\n"
     done = claims("import", "csv", file(text))
@@ -204,13 +173,115 @@ def test_a_later_line_of_the_same_claim_counts_and_the_earlier_one_is_counted(
     assert (row["host_gpu_count"], row["gpu_count"], "end" in row) == (3, 3, True)
 
 
-def test_the_lake_knows_where_a_gpu_is(claims: Callable[..., Outcome], file: Callable[..., Path], lake: Lake) -> None:
+def test_the_lake_knows_where_a_gpu_is(claims: Claims, file: File, lake: Lake) -> None:
     write(lake, schema.DEVICE, [device("GPU-a"), device("GPU-b")], "gn1.example")
-    text = "start,gpu,host\n2026-11-20,GPU-a,gn2\n2026-11-20,GPU-b,gn1\n2026-11-20,GPU-x,gn2\n"
-    done = claims("import", "csv", file(text))
-    assert {row["gpu"]: row["host"] for row in stored(lake)} == {
-        "GPU-a": "gn1.example", "GPU-b": "gn1.example", "GPU-x": "gn2",
-    }  # fmt: skip
-    assert done.json["files"][0]["notes"] == [
+    done = claims("import", "csv", file("start,gpu,host\n" + "".join(
+        f"2026-11-20,{gpu},{host}\n" for gpu, host in (("GPU-a", "gn2"), ("GPU-b", "gn1"), ("GPU-x", "gn2"))
+    )))  # fmt: skip
+    known = dict.fromkeys(("GPU-a", "GPU-b"), "gn1.example") | {"GPU-x": "gn2"}
+    assert {row["gpu"]: row["host"] for row in stored(lake)} == known
+    assert done.notes == [
         "1 line names another host than the lake has its GPU on, and the lake's counts: line 2 names gn2, it is on gn1.example"
     ]
+
+
+# the same claims at other times, because they were read in another zone
+HEAD = "JobIDRaw|Submit|Start|End|NodeList|AllocTRES\n"
+JOBS = (
+    "1|2026-11-20T09:00:00|2026-11-20T10:00:00|2026-11-20T11:00:00|n1|gres/gpu=1\n"
+    "2|2026-11-20T09:00:00|2026-11-20T00:10:00|2026-11-20T00:50:00|n1|gres/gpu=1\n"
+    "3|2026-11-20T09:00:00|2026-11-20T12:00:00|Unknown|n2|gres/gpu=1\n"
+)
+NOON = START + 2 * HOUR
+PARIS = ("--time-zone", "Europe/Paris")
+
+
+def starts(lake: Lake) -> dict[str, int]:
+    rows = stored(lake)
+    assert len({row["claim_id"] for row in rows}) == len(rows), "each is there once"
+    return {row["claim_id"]: row["time"] - NOON for row in rows}
+
+
+def test_the_same_jobs_in_another_zone_are_refused(claims: Claims, file: File, lake: Lake) -> None:
+    jobs = file(HEAD + JOBS, "jobs.txt")
+    assert claims("import", "slurm", jobs).counts == (3, 0, 0)
+    before = stored(lake)
+    done = claims("import", "slurm", jobs, *PARIS)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        f"fallow: {jobs}: 3 jobs are in the lake already, 1 h apart: they were imported with another --time-zone; "
+        "nothing was imported; --replace puts these in their place\n"
+    )
+    assert stored(lake) == before
+    assert claims("import", "slurm", jobs).counts == (0, 3, 0), "in the same zone they are there already"
+
+
+@pytest.mark.parametrize(("zones", "shift"), [(((), PARIS), -HOUR), ((PARIS, ()), 0)])
+def test_replace_puts_them_in_their_place_also_over_midnight(
+    claims: Claims, file: File, lake: Lake, zones: tuple[tuple[str, ...], ...], shift: int
+) -> None:
+    first, second = zones
+    jobs = file(HEAD + JOBS, "jobs.txt")
+    claims("import", "slurm", jobs, *first)
+    done = claims("import", "slurm", jobs, *second, "--replace")
+    assert done.json["notes"] == ["3 jobs are in the lake already, 1 h apart: these are in their place now"]
+    assert starts(lake) == {"1": shift - 2 * HOUR, "2": shift - 12 * HOUR + 600_000, "3": shift}
+    assert claims("import", "slurm", jobs, *second).counts == (0, 3, 0)
+
+
+def test_a_lake_that_has_them_twice_is_mended(claims: Claims, file: File, lake: Lake) -> None:
+    twice = HEAD + JOBS + "1|2026-11-20T08:00:00|2026-11-20T09:00:00|2026-11-20T10:00:00|n1|gres/gpu=1\n"
+    claims("import", "slurm", file(twice))
+    assert len(stored(lake)) == 4
+    claims("import", "slurm", file(HEAD + JOBS), *PARIS, "--replace")
+    assert starts(lake) == {"1": -3 * HOUR, "2": -13 * HOUR + 600_000, "3": -HOUR}
+
+
+def test_what_the_lake_knows_of_their_gpus_stays(claims: Claims, file: File, lake: Lake) -> None:
+    claims("import", "csv", file("start,end,gpu,host,claim_id\n2026-11-20T10:00,2026-11-20T11:00,GPU-a,n1,7\n"))
+    counted = file("start,end,host,gpu_count,claim_id\n2026-11-20T10:00,2026-11-20T11:00,n1,1,7\n")
+    claims("import", "csv", counted, *PARIS, "--replace")
+    (row,) = stored(lake)
+    assert (row["gpu"], row["time"] - NOON, row["end"] - NOON) == ("GPU-a", -3 * HOUR, -2 * HOUR)
+
+
+def test_jobs_over_the_end_of_summer_time_move_too(claims: Claims, file: File, lake: Lake) -> None:
+    jobs = file(
+        HEAD + "1|2026-10-24T09:00:00|2026-10-24T10:00:00|2026-10-24T11:00:00|n1|gres/gpu=1\n"
+        "2|2026-10-24T09:00:00|2026-10-24T10:00:00|2026-10-26T10:00:00|n1|gres/gpu=1\n"
+        "3|2026-10-26T09:00:00|2026-10-26T10:00:00|2026-10-26T11:00:00|n1|gres/gpu=1\n"
+    )
+    claims("import", "slurm", jobs)
+    assert "3 jobs are in the lake already, 1 h or 2 h apart" in claims("import", "slurm", jobs, *PARIS).err
+    claims("import", "slurm", jobs, *PARIS, "--replace")
+    assert len(stored(lake)) == 3
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        "1|2026-11-20T11:00:00|2026-11-20T12:00:00|2026-11-20T14:30:00|n1|gres/gpu=1\n",  # requeued, and lasted longer
+        "1|2026-11-20T09:00:00|2026-11-20T12:00:00|2026-11-20T13:00:00|n1|gres/gpu=1\n",  # submitted once
+        "1|2026-11-20T11:07:00|2026-11-20T12:07:00|2026-11-20T13:07:00|n1|gres/gpu=1\n",  # no zones are so far apart
+        "1|2026-11-20T11:00:00|2026-11-20T12:00:00|2026-11-20T13:00:00|n2|gres/gpu=1\n",  # elsewhere
+    ],
+)
+def test_a_job_that_began_again_is_another_claim(claims: Claims, file: File, lake: Lake, again: str) -> None:
+    claims("import", "slurm", file(HEAD + JOBS))
+    claims("import", "slurm", file(HEAD + again), *PARIS)
+    assert len(stored(lake)) == 4
+
+
+def test_a_table_may_name_one_reservation_twice_a_day(claims: Claims, file: File, lake: Lake) -> None:
+    head = "start,end,host,gpu_count,user\n"
+    for hour in (8, 12, 16):
+        claims("import", "csv", file(f"{head}2026-11-20T{hour:02d}:00,2026-11-20T{hour + 2:02d}:00,n1,1,ann\n"), *PARIS)
+    assert len(stored(lake)) == 3
+    moved = claims("import", "csv", file(f"{head}2026-11-20T08:00,2026-11-20T10:00,n1,1,ann\n"))
+    assert "1 allocation is in the lake already, 1 h apart: it was imported with another --time-zone" in moved.err
+
+
+def test_claims_of_agents_are_left_alone(claims: Claims, file: File, lake: Lake) -> None:
+    agent_wrote(lake, "n1", claim("a", NOON - 2 * HOUR, NOON - HOUR))
+    claims("import", "slurm", file(HEAD + JOBS), *PARIS, "--replace")
+    assert len(stored(lake)) == 4

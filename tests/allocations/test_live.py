@@ -1,7 +1,8 @@
-"""Asking Slurm itself: small programs stand for its commands; a real cluster does where its packages are installed."""
+"""Asking Slurm itself, and what somebody saved of scontrol: small programs stand for its commands, or a real cluster."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,10 @@ from tests.lakes import holds_nothing
 from tests.ledger.rows import T0, device, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from fallow.lake import Lake
-    from tests.allocations.conftest import Outcome
+    from tests.allocations.conftest import Claims, File
 
 HEAD = "JobIDRaw|JobID|Start|End|NodeList|AllocTRES|JobName"
 RUNS = "2|2|1795235624|Unknown|gn1|gres/gpu=2|run"
@@ -74,38 +75,26 @@ def inventory(lake: Lake, host: str = "gn1", numbers: tuple[int, ...] = (0, 1, 2
     write(lake, schema.DEVICE, rows, host)
 
 
-def test_a_running_job_is_on_the_gpus_that_scontrol_names(
-    claims: Callable[..., Outcome], commands: Commands, lake: Lake
+def test_a_running_job_is_on_the_gpus_that_scontrol_names_and_they_stay_known_when_it_ends(
+    claims: Claims, commands: Commands, lake: Lake
 ) -> None:
     inventory(lake, "gn1.example")
     done = claims("import", "slurm", "--live", "--since", "2026-11-20")
     assert (done.counts, done.json["notes"]) == ((2, 0, 0), [])
     found = stored(lake)
-    assert [(row["host"], row["gpu"], row["gpu_count"]) for row in found] == [
-        ("gn1.example", "GPU-0", 2), ("gn1.example", "GPU-2", 2),
-    ]  # fmt: skip
-    assert all("host_gpu_count" not in row for row in found)
+    told = [(row["host"], row["gpu"], row["gpu_count"], row.get("host_gpu_count")) for row in found]
+    assert told == [("gn1.example", gpu, 2, None) for gpu in ("GPU-0", "GPU-2")]
     (asked,) = commands.calls("sacct")
     assert asked.startswith("UTC %s --allusers --allocations --duplicates --parsable2 --format=")
     assert asked.endswith(" --starttime=2026-11-20T00:00:00")
     assert commands.calls("scontrol") == ["UTC %s show job --details"]
-
-
-def test_when_it_ends_its_gpus_stay_known(claims: Callable[..., Outcome], commands: Commands, lake: Lake) -> None:
-    inventory(lake)
-    assert claims("import", "slurm", "--live").counts == (2, 0, 0)
     assert claims("import", "slurm", "--live").counts == (0, 2, 0)
     commands.translate("sacct", f"{HEAD}\n{RUNS.replace('Unknown', '1795239224')}\n")
     assert claims("import", "slurm", "--live").counts == (0, 0, 2)
-    assert [(row["gpu"], row["end"] - row["time"]) for row in stored(lake)] == [
-        ("GPU-0", 3_600_000),
-        ("GPU-2", 3_600_000),
-    ]
+    assert [(row["gpu"], row["end"] - row["time"]) for row in stored(lake)] == [("GPU-0", 3_600_000), ("GPU-2", 3_600_000)]  # fmt: skip
 
 
-def test_a_count_from_a_file_gives_way_to_the_gpus(
-    claims: Callable[..., Outcome], commands: Commands, file: Callable[..., Path], lake: Lake
-) -> None:
+def test_a_count_from_a_file_gives_way_to_the_gpus(claims: Claims, commands: Commands, file: File, lake: Lake) -> None:
     inventory(lake)
     claims("import", "slurm", file((commands.folder / "sacct.out").read_text(encoding="utf-8")))
     assert [row["host_gpu_count"] for row in stored(lake)] == [2]
@@ -125,7 +114,7 @@ def test_a_count_from_a_file_gives_way_to_the_gpus(
     ],
 )
 def test_what_scontrol_does_not_settle_stays_a_count(
-    claims: Callable[..., Outcome], commands: Commands, lake: Lake, numbers: tuple[int, ...], shown: str
+    claims: Claims, commands: Commands, lake: Lake, numbers: tuple[int, ...], shown: str
 ) -> None:
     inventory(lake, numbers=numbers)
     commands.translate("scontrol", shown)
@@ -137,7 +126,7 @@ def test_what_scontrol_does_not_settle_stays_a_count(
 
 @pytest.mark.parametrize(("host", "gpus"), [("other", ["GPU-0", "GPU-2"]), ("gn1", [None])])
 def test_a_bad_file_of_the_inventory_costs_its_own_hosts_positions_alone(
-    claims: Callable[..., Outcome], commands: Commands, lake: Lake, host: str, gpus: list[str | None]
+    claims: Claims, commands: Commands, lake: Lake, host: str, gpus: list[str | None]
 ) -> None:
     """With a GPU missing, the others of its host would stand in wrong places."""
     del commands
@@ -150,9 +139,7 @@ def test_a_bad_file_of_the_inventory_costs_its_own_hosts_positions_alone(
     assert f"one file of the lake is left out: {bad.url} is not a whole Parquet file" in done.err
 
 
-def test_a_scontrol_that_fails_costs_the_positions_alone(
-    claims: Callable[..., Outcome], commands: Commands, lake: Lake
-) -> None:
+def test_a_scontrol_that_fails_costs_the_positions_alone(claims: Claims, commands: Commands, lake: Lake) -> None:
     commands.translate("scontrol", "", code=1, stderr="slurm_load_jobs error: Unable to contact slurm controller\n")
     done = claims("import", "slurm", "--live")
     assert "Unable to contact slurm controller" in done.json["notes"][0]
@@ -162,21 +149,16 @@ def test_a_scontrol_that_fails_costs_the_positions_alone(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (
-            ["--sacct", "/nowhere/sacct"],
-            "cannot run sacct: there is no command /nowhere/sacct here; run this where",
-        ),
+        (["--sacct", "/nowhere/sacct"], "cannot run sacct: there is no command /nowhere/sacct here; run this where"),
         ([], "sacct said: sacct: error: Unable to connect to slurmdbd"),
     ],
 )
 def test_no_slurm_is_told_with_the_remedy(
-    claims: Callable[..., Outcome], commands: Commands, lake: Lake, arguments: list[str], said: str
+    claims: Claims, commands: Commands, lake: Lake, arguments: list[str], said: str
 ) -> None:
     commands.translate("sacct", "", code=1, stderr="sacct: error: Unable to connect to slurmdbd\n")
     done = claims("import", "slurm", "--live", *arguments)
-    assert (done.code, done.out) == (1, "")
-    assert said in done.err
-    assert holds_nothing(lake)
+    assert (done.code, done.out, said in done.err, holds_nothing(lake)) == (1, "", True, True), done.err
 
 
 @pytest.mark.parametrize(
@@ -185,21 +167,18 @@ def test_no_slurm_is_told_with_the_remedy(
         ("gpu:h100:8(IDX:0-7)", [tuple(range(8))]),
         ("gpu:1(IDX:3)", [(3,)]),
         ("gpu:h100:2(IDX:0-1),gpu:a100:1(IDX:4)", [(0, 1, 4)]),
-        ("gpu:a100_1g.5gb:1(IDX:4)", []),
         ("nic:1(IDX:0)", []),
         ("gpu:0(IDX:)", []),
     ],
 )
 def test_positions_in_gres_strings(gres: str, found: list[Any]) -> None:
-    text = SHOWN.replace("gpu:h100:2(IDX:0,2)", gres)
-    assert [each.positions for each in job_gpus(text)] == found
+    assert [each.positions for each in job_gpus(SHOWN.replace("gpu:h100:2(IDX:0,2)", gres))] == found
 
 
 def test_a_job_on_several_nodes_and_a_name_that_looks_like_an_answer() -> None:
-    text = SHOWN.replace("JobName=run", "JobName=x Nodes=gn9 CPU_IDs=1 Mem=0 GRES=gpu:1(IDX:0)").replace(
-        "gn1", "gn[1-2]"
-    )
-    assert list(job_gpus(text)) == [JobGpus("2", "gn1", (0, 2)), JobGpus("2", "gn2", (0, 2))]
+    odd = SHOWN.replace("JobName=run", "JobName=x Nodes=gn9 CPU_IDs=1 Mem=0 GRES=gpu:1(IDX:0)")
+    found = list(job_gpus(odd.replace("gn1", "gn[1-2]")))
+    assert found == [JobGpus("2", "gn1", (0, 2)), JobGpus("2", "gn2", (0, 2))]
 
 
 @pytest.fixture
@@ -214,11 +193,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.mark.long
 def test_a_real_cluster(
-    claims: Callable[..., Outcome],
-    file: Callable[..., Path],
-    cluster: Cluster,
-    monkeypatch: pytest.MonkeyPatch,
-    lake: Lake,
+    claims: Claims, file: File, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, lake: Lake
 ) -> None:
     cluster.wrapper("sacct")
     monkeypatch.setenv("FALLOW_SLURM_SCONTROL", str(cluster.wrapper("scontrol")))
@@ -260,7 +235,7 @@ def test_a_real_cluster(
 
 @pytest.mark.long
 def test_a_real_cluster_whose_jobs_wait(
-    claims: Callable[..., Outcome], cluster: Cluster, monkeypatch: pytest.MonkeyPatch, lake: Lake
+    claims: Claims, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, lake: Lake
 ) -> None:
     cluster.wrapper("sacct")
     monkeypatch.setenv("FALLOW_SLURM_SCONTROL", str(cluster.wrapper("scontrol")))
@@ -288,3 +263,93 @@ def test_a_real_cluster_whose_jobs_wait(
     assert jobs.filter(pl.col("start").is_null(), pl.col("withdrawn").is_null())["job"].to_list() == ["3"] * 38
     # two of the 40 tasks run, and their first is no longer asked for
     assert sorted(jobs.filter(pl.col("start").is_not_null())["gpus"].to_list()) == [1, 1, 2, 4]
+
+
+AT = T0 // 1000
+
+EXPORT = f"""JobIDRaw|JobID|State|Submit|Start|End|NodeList|AllocTRES
+7|7_1|COMPLETED|{AT - 60}|{AT}|{AT + 600}|gn[1-2]|gres/gpu=4
+8|7_2|COMPLETED|{AT - 60}|{AT + 100}|{AT + 700}|gn1|gres/gpu=1
+9|9|REQUEUED|{AT - 60}|{AT}|{AT + 100}|gn2|gres/gpu=1
+9|9|COMPLETED|{AT + 100}|{AT + 200}|{AT + 900}|gn2|gres/gpu=1
+"""
+"""An array of two tasks, whose tasks have ids of their own, and a run of job 9 that was requeued."""
+SAVED = """JobId=7 ArrayJobId=7 ArrayTaskId=1 JobName=a
+   StartTime=2026-11-20T01:00:00 EndTime=2026-11-20T02:00:00 Deadline=N/A
+     Nodes=gn[1-2] CPU_IDs=0-1 Mem=0 GRES=gpu:h100:2(IDX:0-1)
+
+JobId=8 ArrayJobId=7 ArrayTaskId=2 JobName=a
+   StartTime=2026-11-20T01:01:40 EndTime=2026-11-20T02:00:00 Deadline=N/A
+     Nodes=gn1 CPU_IDs=0-1 Mem=0 GRES=gpu:h100:1(IDX:3)
+
+JobId=9 JobName=b
+   StartTime=2026-11-20T01:03:20 EndTime=2026-11-20T02:00:00 Deadline=N/A
+     Nodes=gn2 CPU_IDs=0-1 Mem=0 GRES=gpu:h100:1(IDX:3)
+
+"""
+ON_GPUS = {("7", host, f"GPU-{host}-{at}") for host in ("gn1", "gn2") for at in (0, 1)}
+ON_GPUS |= {("8", "gn1", "GPU-gn1-3"), ("9", "gn2", "GPU-gn2-3"), ("9", "gn2", None)}
+
+
+def told_inventory(lake: Lake, *hosts: str) -> None:
+    """As exporters' labels tell of it: the number of the device node (`device="nvidia3"`), or NVML's index alone (`gpu="3"`)."""
+    for host, number in zip(hosts, ("minor_number", "gpu_index"), strict=False):
+        rows = [device(f"GPU-{host}-{at}", source="scraped", **{number: at}) for at in range(4)]
+        write(lake, schema.DEVICE, rows, host)
+
+
+def as_json(*, nested: bool) -> str:
+    """SAVED as `scontrol show job --json` gives it: times are nested since Slurm 23.02."""
+
+    def job(number: int, nodes: str, start: int, details: list[str]) -> Any:
+        time = {"set": True, "infinite": False, "number": start} if nested else start
+        return {"job_id": number, "nodes": nodes, "start_time": time, "gres_detail": details, "job_state": ["RUNNING"]}
+
+    jobs = [
+        job(7, "gn[1-2]", AT, ["gpu:h100:2(IDX:0-1)"] * 2), job(8, "gn1", AT + 100, ["gpu:h100:1(IDX:3)"]),
+        job(9, "gn2", AT + 200, ["gpu:h100:1(IDX:3)"]), job(10, "", 0, []),
+    ]  # fmt: skip
+    return json.dumps({"jobs": jobs, "errors": []})
+
+
+@pytest.mark.parametrize(
+    ("text", "zone"), [(SAVED, "Europe/Paris"), (as_json(nested=False), "UTC"), (as_json(nested=True), "UTC")]
+)
+def test_a_saved_snapshot_names_the_gpus_of_the_runs_that_it_shows(
+    claims: Claims, file: File, lake: Lake, text: str, zone: str
+) -> None:
+    told_inventory(lake, "gn1", "gn2")
+    jobs, saved = file(EXPORT), file(text, "scontrol.txt")
+    claims("import", "slurm", jobs)
+    done = claims("import", "slurm", jobs, "--scontrol", saved, "--time-zone", zone)
+    assert done.json["notes"] == []
+    assert {(row["claim_id"], row["host"], row.get("gpu")) for row in stored(lake)} == ON_GPUS
+    assert claims("import", "slurm", jobs, "--scontrol", saved, "--time-zone", zone).counts == (0, 7, 0)
+
+
+def test_hosts_without_an_inventory_and_jobs_without_indices_are_said(claims: Claims, file: File, lake: Lake) -> None:
+    told_inventory(lake, "gn1")
+    jobs = file(EXPORT)
+    done = claims("import", "slurm", jobs, "--scontrol", file(SAVED, "s.txt"), "--time-zone", "Europe/Paris")
+    said = "the inventory of 1 hosts is not in the lake, so which GPUs jobs have there is not known: gn2"
+    assert done.json["notes"] == [said]
+    assert sum("gpu" in row for row in stored(lake)) == 3
+    plain = file("JobId=7 JobName=a\n   StartTime=2026-11-20T01:00:00 EndTime=Unknown\n", "p.txt")
+    assert "names no GPU of any job" in claims("import", "slurm", jobs, "--scontrol", plain).json["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("JobIDRaw|Start\n", "is not what scontrol shows of jobs; save it while they run"),
+        (SAVED.replace("gn[1-2]", "gn[2-1]"), "is not what scontrol shows of jobs: '2-1' is not a range of numbers"),
+        (SAVED.replace("IDX:0-1", "IDX:0-99999999"), "'0-99999999' is not a range of numbers"),
+        (as_json(nested=True)[:-40], "is not the JSON of scontrol"),
+        (as_json(nested=True).replace('"gn[1-2]"', '"gn1"'), "is not the JSON of scontrol"),
+    ],
+)
+def test_what_is_no_snapshot_is_refused_with_the_remedy(
+    claims: Claims, file: File, lake: Lake, text: str, said: str
+) -> None:
+    done = claims("import", "slurm", file(EXPORT), "--scontrol", file(text, "s.txt"))
+    assert (done.code, said in done.err, holds_nothing(lake)) == (1, True, True), done.err

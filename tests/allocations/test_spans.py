@@ -19,10 +19,10 @@ from analytics.allocations.spans import (
     overlapping_allocations,
     place,
 )
-from tests.allocations.rows import Row, claim, frame
+from tests.allocations.conftest import claim, frame
 
 
-def spans(*rows: Row) -> list[tuple[Any, ...]]:
+def spans(*rows: dict[str, Any]) -> list[tuple[Any, ...]]:
     return flatten(frame(*rows)).select("gpu", "start", "end", "holder").rows()
 
 
@@ -44,29 +44,26 @@ def test_claims_that_overlap_name_everybody_in_every_column() -> None:
     ]
 
 
-def test_a_claim_that_came_again_with_its_end_has_ended() -> None:
-    assert spans(claim("a", 0, None), claim("a", 0, 30)) == [("a", 0, 30, "u1")]
-
-
-def test_a_claim_that_nothing_ends_runs_on_until_its_limit() -> None:
-    assert spans(claim("a", 0, None)) == [("a", 0, FOREVER_MS, "u1")]
-    assert spans(claim("a", 0, None, planned_end=70)) == [("a", 0, 70, "u1")]
-
-
-def test_a_claim_that_begins_again_on_its_host_ended_there_before() -> None:
-    """A requeued job, whose first end nobody told, may get another GPU; a reservation may grow."""
-    assert spans(claim("a", 0, None), claim("b", 50, None)) == [("a", 0, 50, "u1"), ("b", 50, FOREVER_MS, "u1")]
-    assert spans(claim("a", 0, None), claim("b", 50, None, host="h2"))[0] == ("a", 0, FOREVER_MS, "u1")
-    kept = spans(claim("a", 0, None, scheduler="csv"), claim("b", 50, None, scheduler="csv"))
-    assert kept == [("a", 0, FOREVER_MS, "u1"), ("b", 50, FOREVER_MS, "u1")]
-
-
-def test_a_claim_that_ends_as_it_begins_is_none() -> None:
-    assert spans(claim("a", 50, 50), claim("a", 60, 40, "2")) == []
-
-
-def test_users_that_nobody_knows_leave_a_claim_that_nobody_is_known_of() -> None:
-    assert spans(claim("a", 0, 10, user=None)) == [("a", 0, 10, None)]
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([claim("a", 0, None), claim("a", 0, 30)], [("a", 0, 30, "u1")]),
+        ([claim("a", 0, None)], [("a", 0, FOREVER_MS, "u1")]),
+        ([claim("a", 0, None, planned_end=70)], [("a", 0, 70, "u1")]),
+        # a requeued job, whose first end nobody told, may get another GPU; a reservation may grow
+        ([claim("a", 0, None), claim("b", 50, None)], [("a", 0, 50, "u1"), ("b", 50, FOREVER_MS, "u1")]),
+        ([claim("a", 0, None), claim("b", 50, None, host="h2")],
+         [("a", 0, FOREVER_MS, "u1"), ("b", 50, FOREVER_MS, "u1")]),
+        ([claim("a", 0, None, scheduler="csv"), claim("b", 50, None, scheduler="csv")],
+         [("a", 0, FOREVER_MS, "u1"), ("b", 50, FOREVER_MS, "u1")]),
+        ([claim("a", 50, 50), claim("a", 60, 40, "2")], []),
+        ([claim("a", 0, 10, user=None)], [("a", 0, 10, None)]),
+    ],
+    ids=["came again with its end", "runs on", "until its limit", "begins again on its host", "on another host",
+         "a reservation grows", "ends as it begins", "nobody knows its user"],
+)  # fmt: skip
+def test_where_a_claim_ends(rows: list[dict[str, Any]], expected: list[tuple[Any, ...]]) -> None:
+    assert spans(*rows) == expected
 
 
 EVENTS = st.lists(
@@ -75,8 +72,10 @@ EVENTS = st.lists(
 )
 
 
-@given(EVENTS)
-def test_every_moment_has_the_holders_of_its_claims(events: list[tuple[str, int, int, str | None]]) -> None:
+@given(EVENTS, st.randoms(use_true_random=False))
+def test_every_moment_has_the_holders_of_its_claims_in_any_order(
+    events: list[tuple[str, int, int, str | None]], random: Any
+) -> None:
     rows = [claim(gpu, start, end, f"j{number}", user=user) for number, (gpu, start, end, user) in enumerate(events)]
     found = flatten(frame(*rows))
     for gpu in "ab":
@@ -85,19 +84,13 @@ def test_every_moment_has_the_holders_of_its_claims(events: list[tuple[str, int,
         for moment in range(31):
             covering = [row for row in rows if row["gpu"] == gpu and row["time"] <= moment < row["end"]]
             here = mine.filter((pl.col("start") <= moment) & (pl.col("end") > moment))
-            assert here["claim_id"].to_list() == (
-                ["+".join(sorted(row["claim_id"] for row in covering))] if covering else []
-            )
+            ids = "+".join(sorted(row["claim_id"] for row in covering))
+            assert here["claim_id"].to_list() == ([ids] if covering else [])
             users = "+".join(sorted({row["user"] for row in covering} - {None})) or None
             assert here["holder"].to_list() == ([users] if covering else [])
-
-
-@given(EVENTS, st.randoms(use_true_random=False))
-def test_order_and_duplicates_change_nothing(events: list[tuple[str, int, int, str | None]], random: Any) -> None:
-    rows = [claim(gpu, start, end, f"j{number}", user=user) for number, (gpu, start, end, user) in enumerate(events)]
     again = rows + random.sample(rows, len(rows) // 2)
     random.shuffle(again)
-    assert flatten(frame(*again)).equals(flatten(frame(*rows)))
+    assert flatten(frame(*again)).equals(found)
 
 
 def test_a_claim_on_the_whole_host_is_on_each_of_its_gpus() -> None:
@@ -112,12 +105,7 @@ def test_a_claim_on_the_whole_host_is_on_each_of_its_gpus() -> None:
         (1, [("b", "h1", 10, 20, "slurm:1")], ["b"], []),
         (2, [("b", "h1", 10, 20, "slurm:1")], ["b"], [1]),
         (1, [("b", "h1", 10, 20, "slurm:1+slurm:7")], ["b"], []),
-        (
-            1,
-            [("a", "h1", 0, 5, "slurm:1"), ("b", "h1", 0, 50, "slurm:1")],
-            ["b"],
-            [],
-        ),  # it has one, whatever it touched
+        (1, [("a", "h1", 0, 5, "slurm:1"), ("b", "h1", 0, 50, "slurm:1")], ["b"], []),  # whatever it touched
         (None, [("b", "h1", 10, 20, "slurm:1")], ["b"], []),
         (1, [("b", "h1", 100, 120, "slurm:1")], [], [1]),  # after it: an id that was used again
         (1, [("b", "h2", 10, 20, "slurm:1")], [], [1]),
@@ -157,22 +145,14 @@ def test_what_is_placed_later_joins_the_spans_without_naming_anybody_twice() -> 
 
 
 def test_a_count_beside_named_gpus_is_what_else_there_is() -> None:
-    both = frame(
-        claim("a", 0, 50), claim(None, 0, 50, host_gpu_count=3), claim("b", 0, 50, "2"), claim(None, 0, 50, "2")
-    )
-    assert allocation_spans(both, {}).unplaced.select("claim_id", "gpu_count_on_host").rows() == [("1", 2)]
+    named, others = [claim("a", 0, 50), claim("b", 0, 50, "2")], claim(None, 0, 50, host_gpu_count=3)
+    found = allocation_spans(frame(*named, others, claim(None, 0, 50, "2")), {}).unplaced
+    assert found.select("claim_id", "gpu_count_on_host").rows() == [("1", 2)]
 
 
 def test_two_claims_on_one_gpu_are_told_and_one_claim_twice_is_not() -> None:
-    found = overlapping_allocations(
-        frame(
-            claim("a", 0, 60, "1"),
-            claim("a", 30, 90, "2"),
-            claim("b", 0, 60, "1"),
-            claim("b", 20, 60, "1"),
-            claim("c", 0, 9),
-        )
-    )
+    two, twice = [claim("a", 0, 60), claim("a", 30, 90, "2")], [claim("b", 0, 60), claim("b", 20, 60)]
+    found = overlapping_allocations(frame(*two, *twice, claim("c", 0, 9)))
     assert found.rows() == [("a", "h1", 30, 60, "slurm:1+slurm:2")]
     assert found.columns == ["gpu", "host", "time", "end", "claims"]
 
@@ -181,7 +161,6 @@ def test_a_plus_in_a_name_is_not_two_names() -> None:
     rows = (claim("a", 0, 50, user="CORP+ann", account="r+d"), claim("a", 0, 50, "2", user="bob", account=None))
     (found,) = flatten(frame(*rows)).to_dicts()
     assert (found["holder"], found["account"]) == ("CORP\\ann+bob", "r\\d")
-    late = place(
-        allocation_spans(frame(claim(None, 0, 50, "3", user="CORP+eve", host_gpu_count=1)), {}).unplaced, {"h1": ["a"]}
-    ).placed
-    assert merged_spans(flatten(frame(*rows)), late)["holder"].to_list() == ["CORP\\ann+CORP\\eve+bob"]
+    late = allocation_spans(frame(claim(None, 0, 50, "3", user="CORP+eve", host_gpu_count=1)), {}).unplaced
+    known = merged_spans(flatten(frame(*rows)), place(late, {"h1": ["a"]}).placed)
+    assert known["holder"].to_list() == ["CORP\\ann+CORP\\eve+bob"]

@@ -5,33 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-import pytest
 
 from analytics.allocations.measured import allocations_without_telemetry, telemetry_without_allocations
 from fallow import schema
-from tests.allocations.rows import claim, frame
+from tests.allocations.conftest import claim, frame
 from tests.ledger.rows import claim as lake_claim
 from tests.ledger.rows import fill, processes, samples, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fallow.lake import Lake
-    from tests.allocations.conftest import Outcome
+    from tests.allocations.conftest import Claims
 
 HOUR_S = 3600
 
 
 def stretch(gpu: str, start: int, end: int, state: str = "active", **more: object) -> dict[str, Any]:
-    return {
-        "host": "h1",
-        "gpu": gpu,
-        "time": start,
-        "end": end,
-        "state": state,
-        "gpu_share": 1.0,
-        "holder": "ann",
-    } | more
+    own = {"host": "h1", "gpu": gpu, "time": start, "end": end, "state": state}
+    return {**own, "gpu_share": 1.0, "holder": "ann", **more}
 
 
 def unclaimed(stretches: list[dict[str, Any]], *claims: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -39,21 +29,18 @@ def unclaimed(stretches: list[dict[str, Any]], *claims: dict[str, Any]) -> list[
     return found.select("gpu", "time", "unclaimed_ms").rows()
 
 
-def unseen(
-    *claims: dict[str, Any], gpus: tuple[str, ...] = ("a",), hosts: tuple[str, ...] = ("h1",)
-) -> list[tuple[Any, ...]]:
-    found = allocations_without_telemetry(frame(*claims), gpus, hosts, since_ms=100, until_ms=1000)
+def unseen(*claims: dict[str, Any]) -> list[tuple[Any, ...]]:
+    found = allocations_without_telemetry(frame(*claims), ("a",), ("h1",), since_ms=100, until_ms=1000)
     return found.select("host", "gpu", "gpu_count", "gpu_ms", "why").rows()
 
 
 def test_claims_on_what_never_reported_with_their_time_inside_the_window() -> None:
+    gpu, host = "the GPU never reported", "the host never reported"
     assert unseen(claim("a", 0, 500)) == []
-    assert unseen(claim("b", 0, 500)) == [("h1", "b", 1, 400, "the GPU never reported")]
-    assert unseen(claim("b", 900, None)) == [("h1", "b", 1, 100, "the GPU never reported")]
-    assert unseen(claim(None, 0, 500, host_gpu_count=4, host="h2")) == [
-        ("h2", None, 4, 1600, "the host never reported")
-    ]
-    assert unseen(claim(None, 0, 500, host="h2")) == [("h2", None, None, None, "the host never reported")]
+    assert unseen(claim("b", 0, 500)) == [("h1", "b", 1, 400, gpu)]
+    assert unseen(claim("b", 900, None)) == [("h1", "b", 1, 100, gpu)]
+    assert unseen(claim(None, 0, 500, host_gpu_count=4, host="h2")) == [("h2", None, 4, 1600, host)]
+    assert unseen(claim(None, 0, 500, host="h2")) == [("h2", None, None, None, host)]
     assert unseen(claim(None, 0, 500, host_gpu_count=4)) == []
     assert unseen(claim("b", 0, 50), claim("b", 1000, 2000, "2")) == []
 
@@ -66,11 +53,8 @@ def test_work_beside_claims_is_unclaimed_for_as_long_as_it_is() -> None:
     assert unclaimed([stretch("b", 20, 200, gpu_share=0.5)], *covering) == [("b", 20, 90)]
     several = [stretch("a", 300, 310), stretch("b", 0, 5, "held"), stretch("a", 155, 165, "low")]
     assert unclaimed(several, *covering) == [("a", 300, 10), ("b", 0, 5), ("a", 155, 5)]
-
-
-@pytest.mark.parametrize("state", ["free", "reserved", "unknown", "unavailable"])
-def test_time_in_which_nobody_has_the_gpu_needs_no_claim(state: str) -> None:
-    assert unclaimed([stretch("b", 20, 200, state)], claim("a", 0, 1000)) == []
+    for state in ("free", "reserved", "unknown", "unavailable"):  # nobody has the GPU
+        assert unclaimed([stretch("b", 20, 200, state)], claim("a", 0, 1000)) == []
 
 
 def test_only_hosts_and_times_that_claims_are_known_of_count() -> None:
@@ -78,17 +62,12 @@ def test_only_hosts_and_times_that_claims_are_known_of_count() -> None:
     assert unclaimed([stretch("a", 20, 200, host="h2")], claim("b", 0, 1000)) == []
     assert unclaimed([stretch("a", 0, 500)], claim("b", 100, 200)) == [("a", 0, 100)]
     assert unclaimed([stretch("a", 300, 500)], claim("b", 100, 200)) == []
+    # a claim that nobody can place may be on any GPU of its host
+    both, counted = [stretch("a", 0, 100), stretch("b", 0, 100)], claim(None, 0, 80, "2", host_gpu_count=1)
+    assert unclaimed(both, claim("z", 0, 100), counted) == [("a", 0, 20), ("b", 0, 20)]
 
 
-def test_a_claim_that_nobody_can_place_may_be_on_any_gpu_of_its_host() -> None:
-    stretches = [stretch("a", 0, 100), stretch("b", 0, 100)]
-    assert unclaimed(stretches, claim("z", 0, 100), claim(None, 0, 80, "2", host_gpu_count=1)) == [
-        ("a", 0, 20),
-        ("b", 0, 20),
-    ]
-
-
-def test_the_check_of_a_lake_in_words_and_as_json(claims: Callable[..., Outcome], lake: Lake) -> None:
+def test_the_check_of_a_lake_in_words_and_as_json(claims: Claims, lake: Lake) -> None:
     busy = {"gpu_util_pct": 90.0, "process_count": 1, "mem_used_bytes": 10**9}
     lists = processes("a", *range(0, 2 * HOUR_S, 30), user="ann", slurm_job_id="j1")
     rows = samples("a", 0, 2 * HOUR_S, **busy) + samples("b", 0, 2 * HOUR_S, **busy)
@@ -114,21 +93,15 @@ def test_the_check_of_a_lake_in_words_and_as_json(claims: Callable[..., Outcome]
     assert "Allocated by a count alone, on GPUs that are not known: 1.0 GPU-hours." in text
 
 
-def test_two_claims_on_one_gpu_are_in_the_check(claims: Callable[..., Outcome], lake: Lake) -> None:
+def test_two_claims_on_one_gpu_are_in_the_check(claims: Claims, lake: Lake) -> None:
     fill(lake, samples("a", 0, HOUR_S), claims=[lake_claim("a", 0, 600), lake_claim("a", 300, 900, claim_id="j2")])
     (found,) = claims("list", "--check").rows("overlapping")
     assert (found["gpu"], found["claims"]) == ("a", "claim:j1+claim:j2")
-    assert (
-        "1 GPU is allocated to several at once: it is shared, or a record is wrong."
-        in claims("list", "--check", as_json=False).out
-    )
+    said = "1 GPU is allocated to several at once: it is shared, or a record is wrong."
+    assert said in claims("list", "--check", as_json=False).out
 
 
-def test_the_names_of_the_columns_are_the_ledgers() -> None:
-    assert {"host", "gpu", "time", "end", "state", "gpu_share", "holder"} <= set(schema.LEDGER.names)
-
-
-def test_claims_that_cannot_be_so_are_named(claims: Callable[..., Outcome], lake: Lake) -> None:
+def test_claims_that_cannot_be_so_are_named(claims: Claims, lake: Lake) -> None:
     fill(lake, samples("a", 0, HOUR_S))
     for number, (host, gpus) in enumerate((("h1", 64), ("h01", 1), ("h2", 1))):
         row = lake_claim(None, 0, HOUR_S, "bob", f"j{number}") | {"host_gpu_count": gpus}
