@@ -7,7 +7,7 @@ import polars as pl
 from analytics.frames import POLARS
 from analytics.plan.jobs import JOB_SCHEMA, LATE_MS, ended_by_limit, jobs_of
 from fallow.schema import REQUEST
-from tests.allocations.rows import Row, claim, frame
+from tests.allocations.conftest import Row, claim, frame
 
 
 def request(claim_id: str, submitted: int, as_of: int, **more: object) -> Row:
