@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from fallow.cli import main
-from tests.importers.conftest import at, query
+from tests.importers.conftest import NOON, at, query
 
 TICKS, GPUS, STEP_S = 40, 4, 10
-NOON = 1_795_176_000
+
 Values = dict[str, float]
 
 
@@ -30,7 +30,7 @@ def truth(tick: int, gpu: int) -> Values:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A file: header, lines, delimiter, the flags, and the factor that each quantity is off by."""
+    """A file: header, lines, delimiter, the flags, and how many of its last characters are lost."""
 
     names: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -39,43 +39,33 @@ class Mutant:
     end: int = 0
 
     def text(self) -> str:
-        lines = [self.names, *self.rows]
-        text = "".join(self.delimiter.join(line) + "\n" for line in lines)
+        text = "".join(self.delimiter.join(line) + "\n" for line in (self.names, *self.rows))
         return text[: len(text) - self.end]
 
-
-def column(mutant: Mutant, name: str) -> int:
-    return next((at for at, each in enumerate(mutant.names) if each.startswith(name)), -1)
+    def place(self, name: str) -> int:
+        """Of the first column whose name begins so; -1 where there is none."""
+        return next((at for at, each in enumerate(self.names) if each.startswith(name)), -1)
 
 
 def scaled(mutant: Mutant, name: str, factor: float) -> Mutant:
     """The same quantity in a unit that nothing declares."""
-    place = column(mutant, name)
-    if place < 0:
-        return mutant
 
     def other(cell: str) -> str:
-        number, _, unit = cell.strip().partition(" ")
+        number, space, unit = cell.strip().partition(" ")
         try:
-            return f"{float(number) * factor:.17g}" + (f" {unit}" if unit else "")
+            return f"{float(number) * factor:.17g}{space}{unit}"
         except ValueError:
             return cell
 
-    rows = tuple(
-        (*row[:place], other(row[place]), *row[place + 1 :]) if place < len(row) else row for row in mutant.rows
-    )
-    return replace(mutant, rows=rows)
+    place = mutant.place(name)
+    rows = (tuple(other(cell) if at == place else cell for at, cell in enumerate(row)) for row in mutant.rows)
+    return replace(mutant, rows=tuple(rows))
 
 
 def without(mutant: Mutant, name: str) -> Mutant:
-    place = column(mutant, name)
-    if place < 0:
-        return mutant
-    return replace(
-        mutant,
-        names=(*mutant.names[:place], *mutant.names[place + 1 :]),
-        rows=tuple((*row[:place], *row[place + 1 :]) for row in mutant.rows),
-    )
+    place = mutant.place(name)
+    lines = [tuple(cell for at, cell in enumerate(row) if at != place) for row in (mutant.names, *mutant.rows)]
+    return replace(mutant, names=lines[0], rows=tuple(lines[1:]))
 
 
 def shuffled(mutant: Mutant, seed: int) -> Mutant:
@@ -84,23 +74,16 @@ def shuffled(mutant: Mutant, seed: int) -> Mutant:
     return replace(mutant, rows=tuple(rows))
 
 
-def cut(mutant: Mutant, start: int, length: int) -> Mutant:
-    return replace(mutant, rows=mutant.rows[:start] + mutant.rows[start + length :])
-
-
-def doubled(mutant: Mutant, start: int, length: int) -> Mutant:
-    return replace(mutant, rows=mutant.rows[: start + length] + mutant.rows[start:])
-
-
 KINDS: dict[str, Callable[..., Mutant]] = {
     "scaled": scaled,
-    "cut": cut,
-    "doubled": doubled,
+    "cut": lambda mutant, at, length: replace(mutant, rows=mutant.rows[:at] + mutant.rows[at + length :]),
+    "doubled": lambda mutant, at, length: replace(mutant, rows=mutant.rows[: at + length] + mutant.rows[at:]),
     "shuffled": shuffled,
     "without": without,
-    "end": lambda mutant, end: replace(mutant, end=end),
-    "delimiter": lambda mutant, delimiter: replace(mutant, delimiter=delimiter),
-    "interval": lambda mutant, interval: replace(mutant, interval=interval),
+    **{
+        name: lambda mutant, value, name=name: replace(mutant, **{name: value})
+        for name in ("end", "delimiter", "interval")
+    },
 }
 Mutation = tuple[object, ...]
 """A kind and its arguments."""
@@ -126,28 +109,35 @@ def mutate(base: Mutant, mutations: list[Mutation]) -> Mutant:
     return base
 
 
+EVERY = [(tick, gpu, truth(tick, gpu)) for tick in range(TICKS) for gpu in range(GPUS)]
+
+
 def smi(*, indexed: bool) -> Mutant:
-    rows = []
-    for tick in range(TICKS):
-        for gpu in range(GPUS):
-            value = truth(tick, gpu)
-            rows.append((
-                at(STEP_S * tick + 0.003 * gpu), *([f" {gpu}"] if indexed else []), f" {value['util']} %", f" {value['mem']} MiB",
-                " 81559 MiB", f" {value['power']}.00 W",
-            ))  # fmt: skip
-    index = ("index",) if indexed else ()
-    names = ("timestamp", *index, "utilization.gpu [%]", "memory.used [MiB]", "memory.total [MiB]", "power.draw [W]")
-    return Mutant(names, tuple(rows))
+    names = ("timestamp", "index", "utilization.gpu [%]", "memory.used [MiB]", "memory.total [MiB]", "power.draw [W]")
+    values = " {util} %", " {mem} MiB", " 81559 MiB", " {power}.00 W"
+    rows = (
+        (at(STEP_S * tick + 0.003 * gpu), f" {gpu}", *(each.format(**value) for each in values))
+        for tick, gpu, value in EVERY
+    )
+    mutant = Mutant(names, tuple(rows))
+    return mutant if indexed else without(mutant, "index")
 
 
 def series() -> Mutant:
-    rows = []
-    for tick in range(TICKS):
-        for gpu in range(GPUS):
-            value = truth(tick, gpu)
-            memory = int(value["mem"]) * 2**20
-            rows.append((str(NOON + STEP_S * tick), str(gpu), str(value["util"]), str(memory), str(value["power"])))
+    rows = (
+        (str(NOON + STEP_S * tick), str(gpu), str(value["util"]), str(int(value["mem"]) * 2**20), str(value["power"]))
+        for tick, gpu, value in EVERY
+    )
     return Mutant(("time", "gpu", "util", "mem", "power"), tuple(rows))
+
+
+def summary_of(*arguments: str) -> dict:
+    """What an import prints; nothing where it is refused, in one sentence."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(["import", *arguments, "--host", "h", "--json"])
+    assert not code or err.getvalue().count("\n") == 1, err.getvalue()
+    return {} if code else json.loads(out.getvalue())
 
 
 def imported(mutant: Mutant, *arguments: str) -> tuple[dict, list[tuple]]:
@@ -156,36 +146,34 @@ def imported(mutant: Mutant, *arguments: str) -> tuple[dict, list[tuple]]:
         path, lake = Path(folder, "in.csv"), f"{folder}/lake"
         path.write_text(mutant.text())
         interval = ["--interval", mutant.interval] if mutant.interval else []
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main([
-                "import", *(each.format(path=path) for each in arguments), *interval, "--host", "h", "--lake", lake, "--json"
-            ])  # fmt: skip
-        if code:
-            assert err.getvalue().count("\n") == 1, err.getvalue()
+        summary = summary_of(*(each.format(path=path) for each in arguments), *interval, "--lake", lake)
+        if not summary:
             assert not Path(lake).exists()
             return {}, []
-        rows = query(
+        return summary, query(
             lake,
             "select split_part(gpu, '/', 2)::int, floor((epoch_ms(time) + offset_ms) / 10000)::bigint, gpu_util_pct, "
             "mem_used_bytes, round(power_w) from lake",
         )
-        return json.loads(out.getvalue()), rows
 
 
-def check(summary: dict, rows: list[tuple], start: int, *, hours_known: bool = True) -> None:
-    """Every row is accounted for, and every value is the GPU's own at that time, in the lake's unit."""
-    if not summary:
-        return
+def check_counts(summary: dict) -> None:
+    """Every row is accounted for."""
     counts = summary["rows"]
     assert counts["read"] == counts["dropped"] + counts["merged"] + counts["kept"]
     for file in summary["files"]:
         left_out = sum(each["count"] for each in file["dropped"])
         assert file["lines_read"] == file["rows_kept"] + left_out + file["not_samples"]
+
+
+def check(summary: dict, rows: list[tuple], start: int) -> None:
+    """Every row is accounted for, and every value is the GPU's own at that time, in the lake's unit."""
+    if not summary:
+        return
+    check_counts(summary)
     written = next(each for each in summary["tables"] if each["table"] == "gpu")
-    assert written["new"] == counts["kept"] == len(rows)
-    if hours_known:
-        assert summary["overview"]["gpu_hours"] <= 1.6 * GPUS * TICKS * STEP_S / 3600
+    assert written["new"] == summary["rows"]["kept"] == len(rows)
+    assert summary["overview"]["gpu_hours"] <= 1.6 * GPUS * TICKS * STEP_S / 3600
     for gpu, slot, util, memory, power in rows:
         value = truth(slot - start // STEP_S, gpu)
         assert util in (None, value["util"])
@@ -212,14 +200,9 @@ def test_mutated_logs_of_nvidia_smi(indexed: bool, mutations: list[Mutation]) ->
 def test_mutated_series(mutations: list[Mutation], card: bool) -> None:  # noqa: FBT001
     mutant = mutate(series(), mutations)
     named = {"gpu_util_pct": "util", "mem_used_bytes": "mem", "power_w": "power"}
-    flags = [
-        flag
-        for name, source in named.items()
-        if source in mutant.names
-        for flag in ("--column", f"{name}={{path}}:{source}")
-    ]
+    columns = [f"--column={name}={{path}}:{source}" for name, source in named.items() if source in mutant.names]
     card_flags = ["--mem-total", "80GiB"] if card else []
-    check(*imported(mutant, "series", "--time", "time", "--gpu", "gpu", *flags, *card_flags), NOON)
+    check(*imported(mutant, "series", "--time", "time", "--gpu", "gpu", *columns, *card_flags), NOON)
 
 
 DMON = "#Date       Time        gpu    pwr     sm     fb\n#YYYYMMDD   HH:MM:SS    Idx      W      %     MB\n" + "".join(
@@ -265,38 +248,29 @@ DAMAGE = st.lists(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("nvidia-smi", DMON),
-        ("nvidia-smi", PMON),
-        ("nvidia-smi", APPS),
-        ("nvidia-smi", XML),
-        ("gpustat", GPUSTAT),
-        ("nvitop", NVITOP),
-        ("nvitop", NVITOP_CSV),
-    ],
-)
+FORMATS = {
+    "dmon": ("nvidia-smi", DMON),
+    "pmon": ("nvidia-smi", PMON),
+    "apps": ("nvidia-smi", APPS),
+    "xml": ("nvidia-smi", XML),
+    "gpustat": ("gpustat", GPUSTAT),
+    "nvitop": ("nvitop", NVITOP),
+    "nvitop-csv": ("nvitop", NVITOP_CSV),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
 @FUZZ
 @given(damage=DAMAGE)
-def test_damaged_files_of_other_formats(kind: str, text: str, damage: list[tuple[int, int, str]]) -> None:
+def test_damaged_files_of_other_formats(name: str, damage: list[tuple[int, int, str]]) -> None:
+    kind, text = FORMATS[name]
     for start, length, instead in damage:
         text = text[:start] + instead + text[start + length :]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "in")
         path.write_text(text)
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main(["import", kind, str(path), "--host", "h", "--lake", f"{folder}/lake", "--json", "--yes"])
-        if code:
-            assert err.getvalue().count("\n") == 1
-            return
-        summary = json.loads(out.getvalue())
-        counts = summary["rows"]
-        assert counts["read"] == counts["dropped"] + counts["merged"] + counts["kept"]
-        for file in summary["files"]:
-            left_out = sum(each["count"] for each in file["dropped"])
-            assert file["lines_read"] == file["rows_kept"] + left_out + file["not_samples"]
+        if summary := summary_of(kind, str(path), "--lake", f"{folder}/lake", "--yes"):
+            check_counts(summary)
 
 
 def test_the_unmutated_files_are_published() -> None:

@@ -8,30 +8,28 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fallow.pseudonyms import Pseudonyms
-from tests.importers.conftest import files, query
+from tests.importers.conftest import query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.importers.conftest import Outcome, Run
 
 
 def document(second: int, host: str = "gn001", **changes: object) -> dict[str, object]:
-    gpus = [
-        {
-            "index": gpu, "uuid": f"GPU-{gpu}", "name": "NVIDIA H100 80GB HBM3", "temperature.gpu": 45, "fan.speed": None,
-            "utilization.gpu": 43, "utilization.enc": 0, "utilization.dec": 0, "power.draw": 345, "enforced.power.limit": 700,
-            "memory.used": 1024, "memory.total": 81559, "processes": [{"username": "a", "pid": 1, "gpu_memory_usage": 9}],
-        } | changes
-        for gpu in range(2)
-    ]  # fmt: skip
-    return {
-        "hostname": host, "driver_version": "550.54.15", "query_time": f"2026-11-20T10:00:{second:02}.123456", "gpus": gpus
+    gpu = {
+        "name": "NVIDIA H100 80GB HBM3", "temperature.gpu": 45, "fan.speed": None, "utilization.gpu": 43,
+        "utilization.enc": 0, "utilization.dec": 0, "power.draw": 345, "enforced.power.limit": 700, "memory.used": 1024,
+        "memory.total": 81559, "processes": [{"username": "a", "pid": 1, "gpu_memory_usage": 9}], **changes,
     }  # fmt: skip
+    gpus = [{"index": at, "uuid": f"GPU-{at}", **gpu} for at in range(2)]
+    about = {"hostname": host, "driver_version": "550.54.15", "query_time": f"2026-11-20T10:00:{second:02}.123456"}
+    return {**about, "gpus": gpus}
 
 
 @pytest.fixture
-def gpustat(fallow_import: Callable, tmp_path: Path) -> Callable:
-    def run(text: str, *flags: str) -> object:
+def gpustat(fallow_import: Run, tmp_path: Path) -> Run:
+    def run(text: str, *flags: str) -> Outcome:
         path = tmp_path / "gpustat.json"
         path.write_text(text)
         return fallow_import("gpustat", path, *flags)
@@ -39,26 +37,22 @@ def gpustat(fallow_import: Callable, tmp_path: Path) -> Callable:
     return run
 
 
-@pytest.mark.parametrize("ends", [("", "\n", "\n"), ("[", ",\n", "]\n"), ("", ",", ",\n")])
-@pytest.mark.parametrize("indent", [None, 4])
-def test_documents_one_after_another(
-    gpustat: Callable, place: str, ends: tuple[str, str, str], indent: int | None
-) -> None:
+@pytest.mark.parametrize(
+    ("ends", "indent"), [(("", "\n", "\n"), None), (("[", ",\n", "]\n"), None), (("", ",", ",\n"), 4)]
+)
+def test_documents_one_after_another(gpustat: Run, place: str, ends: tuple[str, str, str], indent: int | None) -> None:
     first, between, last = ends
     done = gpustat(first + between.join(json.dumps(document(10 * tick), indent=indent) for tick in range(3)) + last)
     assert done.summary["host"] == "gn001"
     assert done.summary["rows"] == {"read": 6, "dropped": 0, "merged": 0, "kept": 6}
-    assert query(
-        place,
-        "select gpu, strftime(time, '%H:%M:%S'), offset_ms, gpu_util_pct, mem_used_bytes, round(power_w), temperature_c, host "
-        "from lake order by time, gpu limit 1",
-    ) == [("GPU-0", "10:00:00", 123, 43, 2**30, 345, 45, "gn001")]
-    assert query(place, "select gpu_index, model, mem_total_bytes, power_limit_w from lake order by 1", "device")[1] == (
-        1, "NVIDIA H100 80GB HBM3", 81_559 * 2**20, 700,
-    )  # fmt: skip
+    values = "gpu_util_pct, mem_used_bytes, round(power_w), temperature_c, host from lake order by time, gpu limit 1"
+    rows = query(place, f"select gpu, strftime(time, '%H:%M:%S'), offset_ms, {values}")
+    assert rows == [("GPU-0", "10:00:00", 123, 43, 2**30, 345, 45, "gn001")]
+    cards = query(place, "select gpu_index, model, mem_total_bytes, power_limit_w from lake order by 1", "device")
+    assert cards[1] == (1, "NVIDIA H100 80GB HBM3", 81_559 * 2**20, 700)
 
 
-def test_damage_and_missing_values_are_counted(gpustat: Callable, place: str) -> None:
+def test_damage_and_missing_values_are_counted(gpustat: Run, place: str) -> None:
     texts = [json.dumps(document(0)), json.dumps(document(10))[:200], json.dumps(document(20, **{"power.draw": None}))]
     done = gpustat("\n".join(texts) + "\n")
     assert done.dropped() == {"in a document that is cut off or damaged": 1}
@@ -66,33 +60,26 @@ def test_damage_and_missing_values_are_counted(gpustat: Callable, place: str) ->
     assert query(place, "select count(*), count(power_w) from lake") == [(4, 2)]
 
 
-def test_hosts_are_kept_apart(gpustat: Callable, place: str) -> None:
+def test_hosts_are_kept_apart(gpustat: Run, place: str) -> None:
     text = "".join(json.dumps(document(second, host)) + "\n" for second in (0, 10) for host in ("gn001", "gn002"))
-    assert (gpustat(text).code, files(place)) == (1, [])
-    done = gpustat(text, "--host", "gn002")
-    assert done.dropped() == {"of another host than --host": 4}
+    gpustat(text).refused()
+    gpustat(json.dumps(document(0)), "--host", "gn003").refused("is of the host gn001, not of gn003")
+    assert gpustat(text, "--host", "gn002").dropped() == {"of another host than --host": 4}
     assert query(place, "select distinct host from lake") == [("gn002",)]
-    other = gpustat(json.dumps(document(0)), "--host", "gn003")
-    assert (other.code, "is of the host gn001, not of gn003" in other.err) == (1, True)
 
 
 @pytest.mark.parametrize(
     "text", ["[]", "{}", "prose", '{"gpus": []}', '{"gpus": [1], "query_time": 5, "hostname": "h"}', "[" * 9999]
 )
-def test_what_is_not_gpustats_is_refused(gpustat: Callable, place: str, text: str) -> None:
-    done = gpustat(text)
-    assert (done.code, files(place)) in ((1, []), (2, []))
-    assert done.err.count("\n") == 1
+def test_what_is_not_gpustats_is_refused(gpustat: Run, text: str) -> None:
+    gpustat(text).refused(code=2 if text == '{"gpus": []}' else 1)
 
 
-def test_users_by_pseudonyms(gpustat: Callable, place: str, tmp_path: Path) -> None:
+def test_users_by_pseudonyms(gpustat: Run, place: str, tmp_path: Path) -> None:
     key = tmp_path / "pseudonym.key"
     key.write_text("7" * 64)
     key.chmod(0o640)
-    processes = [
-        {"username": "ann", "pid": 1, "gpu_memory_usage": 9},
-        {"username": None, "pid": 2, "gpu_memory_usage": 9},
-    ]
+    processes = [{"username": user, "pid": pid, "gpu_memory_usage": 9} for pid, user in ((1, "ann"), (2, None))]
     text = "".join(json.dumps(document(10 * tick, processes=processes)) + "\n" for tick in range(3))
     done = gpustat(text, "--pseudonym-key", str(key))
     assert done.summary["overview"]["users"] == 1

@@ -12,11 +12,12 @@ import pytest
 from analytics.importers.records import read_documents
 from analytics.importers.source import InputLimits
 from fallow.errors import InputError
-from tests.importers.conftest import LIMITS
+from tests.importers.conftest import LIMITS, NOON
 from tests.in_process import run_in_process
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from subprocess import CompletedProcess
 
 HEAD = b"timestamp, index, utilization.gpu [%]\n"
 ROW = b"2026/11/20 10:00:%02d.000, 0, 5 %%\n"
@@ -60,34 +61,40 @@ def test_a_table_of_parquet_is_counted_as_it_would_be_written_out(
     tmp_path: Path, rows: int, text: str, setting: str
 ) -> None:
     path = tmp_path / "in.parquet"
-    pl.DataFrame(
-        {"time": range(1_795_176_000, 1_795_176_000 + rows), "gpu": [text] * rows, "v": [5.0] * rows}
-    ).write_parquet(path)
+    pl.DataFrame({"time": range(NOON, NOON + rows), "gpu": [text] * rows, "v": [5.0] * rows}).write_parquet(path)
     done = run_in_process(*SERIES, "--column", f"gpu_util_pct={path}:v", "--lake", str(tmp_path / "lake"), **SMALL)
     assert (done.returncode, f"raise {setting}" in done.stderr) == (1, True), done.stderr
 
 
-def test_a_list_of_hosts_counts_as_what_it_names(tmp_path: Path) -> None:
+def slurm(tmp_path: Path, text: str, *flags: str, **limits: str) -> CompletedProcess[str]:
     path = tmp_path / "jobs"
-    path.write_text(
-        "JobIDRaw|User|Start|End|NodeList|AllocTRES\n"
-        "1|ann|2026-11-20T10:00:00|2026-11-20T11:00:00|n[1-61]|gres/gpu=61\n"
-    )  # fmt: skip
-    done = run_in_process("allocations", "import", "slurm", str(path), "--lake", str(tmp_path / "lake"), **SMALL)
+    path.write_text(text)
+    return run_in_process(
+        "allocations", "import", "slurm", str(path), "--lake", str(tmp_path / "lake"), *flags, **limits
+    )
+
+
+def of_nodes(nodes: str, limit: str = "60") -> str:
+    times = "2026-11-20T10:00:00|2026-11-20T11:00:00"
+    return f"JobIDRaw|User|Start|End|NodeList|AllocTRES|Timelimit\n1|ann|{times}|{nodes}|gres/gpu=8|{limit}\n"
+
+
+def test_a_list_of_hosts_counts_as_what_it_names_and_may_be_none(tmp_path: Path) -> None:
+    done = slurm(tmp_path, of_nodes("n[1-61]"), **SMALL)
     assert (done.returncode, "raise import.max_rows" in done.stderr) == (1, True), done.stderr
+    for nodes in ("n" + "[1]" * 5000, f"n[1-{'9' * 5000}]"):
+        done = slurm(tmp_path, of_nodes(nodes, f"{'9' * 5000}-00:00:00"))
+        assert (done.returncode, done.stderr.count("\n"), len(done.stderr) < 400) == (1, 1, True), done.stderr
 
 
 def test_jobs_of_sacct_are_read_one_by_one_and_what_is_around_them_is_checked(tmp_path: Path) -> None:
-    job = {"job_id": 1, "state": {"current": "RUNNING"}, "time": {"start": 1_795_176_000, "end": 0}, "nodes": "n1",
+    job = {"state": {"current": "RUNNING"}, "time": {"start": NOON, "end": 0}, "nodes": "n1",
            "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 8}]}}  # fmt: skip
     whole = json.dumps({"meta": {"a": [1]}, "jobs": [job | {"job_id": each} for each in range(9)], "errors": []})
-    path, lake = tmp_path / "jobs", str(tmp_path / "lake")
-    for text, code in ((whole[:-3], 1), (whole.replace("RUNNING", '"RUN"', 1), 1), (whole, 0)):
-        path.write_text(text)
-        done = run_in_process("allocations", "import", "slurm", str(path), "--lake", lake, "--json", **SMALL)
-        assert done.returncode == code, done.stderr
-        assert code == 0 or "is not the JSON of sacct" in done.stderr
-    assert json.loads(done.stdout)["claims"] == 9
+    for text in (whole[:-3], whole.replace("RUNNING", '"RUN"', 1)):
+        done = slurm(tmp_path, text, **SMALL)
+        assert (done.returncode, "is not the JSON of sacct" in done.stderr) == (1, True), done.stderr
+    assert json.loads(slurm(tmp_path, whole, "--json", **SMALL).stdout)["claims"] == 9
 
 
 def test_documents_come_one_by_one() -> None:
@@ -98,14 +105,3 @@ def test_documents_come_one_by_one() -> None:
         list(read_documents("f", text.encode(), InputLimits(2**20, 2**14, 10)))
     with pytest.raises(InputError, match="damaged in more than"):
         list(read_documents("f", b'\n{"a":' * 10_001, LIMITS))
-
-
-def test_numbers_and_brackets_without_end_are_no_list_of_hosts(tmp_path: Path) -> None:
-    path = tmp_path / "jobs"
-    for nodes in ("n" + "[1]" * 5000, f"n[1-{'9' * 5000}]"):
-        path.write_text(
-            "JobIDRaw|User|Start|End|NodeList|AllocTRES|Timelimit\n"
-            f"1|ann|2026-11-20T10:00:00|2026-11-20T11:00:00|{nodes}|gres/gpu=8|{'9' * 5000}-00:00:00\n"
-        )
-        done = run_in_process("allocations", "import", "slurm", str(path), "--lake", str(tmp_path / "lake"))
-        assert (done.returncode, done.stderr.count("\n"), len(done.stderr) < 400) == (1, 1, True), done.stderr

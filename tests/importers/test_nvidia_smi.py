@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
+import re
+import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,12 +15,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analytics.importers.nvidia_smi import NvidiaSmiSettings, read_file
+from analytics.importers.nvidia_smi_lines import RECORD
+from fallow.cli import main
 from fallow.errors import FallowError
-from tests.importers.conftest import LIMITS, START, at, files, query
+from tests.conftest import REPOSITORY
+from tests.importers.conftest import LIMITS, START, at, query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.importers.conftest import Run
 
 FULL = (
     "timestamp, index, uuid, name, pci.bus_id, driver_version, pstate, memory.total [MiB], memory.used [MiB], "
@@ -26,7 +33,7 @@ FULL = (
 )
 
 
-def test_every_field_reaches_its_column(smi: Callable, place: str) -> None:
+def test_every_field_reaches_its_column(smi: Run, place: str) -> None:
     row = (
         "{time}, 3, GPU-abc, NVIDIA H100 80GB HBM3, 00000000:3B:00.0, 550.54.15, P0, 81559 MiB, 1024 MiB, 43 %, 7 %, "
         "345.67 W, 700.00 W, 1980 MHz, 2619 MHz, 45, 0x0000000000000004\n"
@@ -42,24 +49,10 @@ def test_every_field_reaches_its_column(smi: Callable, place: str) -> None:
         ("GPU-abc", clock, offset, 10_000, "ok", "import", 43, 7, 2**30, 345.67, 45, 1980, 2619, 4)
         for clock, offset in (("10:00:00", 250), ("10:00:10", 257))
     ]
-    assert query(
-        place,
-        "select gpu, gpu_index, model, mem_total_bytes, power_limit_w, pci_bus_id, driver_version, source, "
-        "strftime(time, '%H:%M:%S') from lake",
-        "device",
-    ) == [
-        (
-            "GPU-abc",
-            3,
-            "NVIDIA H100 80GB HBM3",
-            81_559 * 2**20,
-            700,
-            "00000000:3B:00.0",
-            "550.54.15",
-            "import",
-            "10:00:00",
-        )
-    ]
+    sql = "select gpu, gpu_index, model, mem_total_bytes, power_limit_w, pci_bus_id, driver_version, source from lake"
+    card = ("NVIDIA H100 80GB HBM3", 81_559 * 2**20, 700, "00000000:3B:00.0", "550.54.15")
+    assert query(place, sql, "device") == [("GPU-abc", 3, *card, "import")]
+    assert query(place, "select strftime(time, '%H:%M:%S') from lake", "device") == [("10:00:00",)]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +71,7 @@ def test_every_field_reaches_its_column(smi: Callable, place: str) -> None:
         ),
     ],
 )
-def test_fields_in_any_order_with_and_without_units(smi: Callable, place: str, text: str) -> None:
+def test_fields_in_any_order_with_and_without_units(smi: Run, place: str, text: str) -> None:
     done = smi(text.format(at(0), at(10)))
     assert done.code == 0, done.err
     assert query(place, "select gpu, gpu_util_pct, mem_used_bytes from lake order by time") == [
@@ -88,53 +81,33 @@ def test_fields_in_any_order_with_and_without_units(smi: Callable, place: str, t
 
 
 @pytest.mark.parametrize(
-    "header",
-    [
-        "Zeitstempel, Index, Leistung [W]",
-        "horodatage, indice, puissance [W]",
-        "时间, 编号, 功率",
-        "timestamp, index, power.draw [W]",
-    ],
+    "header", ["Zeitstempel, Index, Leistung [W]", "时间, 编号, 功率", "timestamp, index, power.draw [W]"]
 )
-def test_fields_name_the_columns_below_a_header_that_does_not(smi: Callable, place: str, header: str) -> None:
+def test_fields_name_the_columns_below_a_header_that_does_not(smi: Run, place: str, header: str) -> None:
     text = f"{header}\n" + "".join(f"{at(10 * tick)}, 0, 350000\n" for tick in range(4))
     done = smi(text, flags=("--fields", "timestamp,index,power.draw [mW]"))
     assert done.summary["rows"]["kept"] == 4
     assert query(place, "select distinct power_w from lake") == [(350.0,)]
 
 
-def test_files_without_a_header_need_fields(smi: Callable, place: str) -> None:
+def test_files_without_a_header_need_fields(smi: Run) -> None:
     text = f"{at(0)}, 0, 5 %\n{at(10)}, 0, 6 %\n"
-    failed = smi(text)
-    assert (failed.code, files(place)) == (2, [])
-    assert "--fields timestamp,index" in failed.err
+    smi(text).refused("--fields timestamp,index", code=2)
+    smi(text, flags=("--fields", "timestamp,index,utilisation.gpu")).refused("did you mean utilization.gpu", code=2)
+    smi(text, flags=("--fields", "index,utilization.gpu")).refused(code=2)
     assert smi(text, flags=("--fields", "timestamp,index,utilization.gpu")).published["gpu"] == (2, 0, 0)
-    assert "did you mean utilization.gpu" in smi(text, flags=("--fields", "timestamp,index,utilisation.gpu")).err
-    assert smi(text, flags=("--fields", "index,utilization.gpu")).code == 2
 
 
-def test_what_nvidia_smi_does_not_know_is_null_and_never_zero(smi: Callable, place: str) -> None:
-    unknown = [
-        "[N/A]",
-        "[Not Supported]",
-        "[Unknown Error]",
-        "ERR!",
-        "N/A",
-        "",
-        "[Insufficient Permissions]",
-        "12q %",
-        "101 %",
-    ]
-    lines = [f"{at(10 * number)}, 0, {value}, 5 W" for number, value in enumerate(unknown)]
+def test_what_nvidia_smi_does_not_know_is_null_and_never_zero(smi: Run, place: str) -> None:
+    said = ["[N/A]", "[Not Supported]", "[Unknown Error]", "ERR!", "N/A", "[Insufficient Permissions]"]
+    reasons = {"": "empty", "12q %": "not a number", "101 %": "outside 0..100: value dropped"}
+    lines = [f"{at(10 * number)}, 0, {value}, 5 W" for number, value in enumerate([*said, *reasons])]
     done = smi("timestamp, index, utilization.gpu [%], power.draw [W]\n" + "\n".join(lines) + "\n")
     assert query(place, "select count(*), count(gpu_util_pct), count(power_w) from lake") == [(9, 0, 9)]
-    assert {reason: count for (column, reason), count in done.nulled().items() if column == "gpu_util_pct"} == {
-        "[N/A]": 1, "[Not Supported]": 1, "[Unknown Error]": 1, "ERR!": 1, "N/A": 1, "empty": 1,
-        "[Insufficient Permissions]": 1, "not a number": 1, "outside 0..100: value dropped": 1,
-    }  # fmt: skip
+    assert done.nulled() == {("gpu_util_pct", reason): 1 for reason in (*said, *reasons.values())}
 
 
-def test_a_lost_gpu_sets_health_and_messages_are_no_samples(smi: Callable, place: str) -> None:
+def test_a_lost_gpu_sets_health_and_messages_are_no_samples(smi: Run, place: str) -> None:
     done = smi(
         "timestamp, index, uuid, utilization.gpu [%]\n"
         f"{at(0)}, 0, GPU-a, 5 %\n"
@@ -151,7 +124,7 @@ def test_a_lost_gpu_sets_health_and_messages_are_no_samples(smi: Callable, place
     assert done.dropped() == {"a message of nvidia-smi, not a sample": 2}
 
 
-def test_a_killed_run_leaves_half_a_line_before_the_next_header(smi: Callable, place: str) -> None:
+def test_a_killed_run_leaves_half_a_line_before_the_next_header(smi: Run, place: str) -> None:
     head = "timestamp, index, utilization.gpu [%]\n"
     done = smi(
         f"{head}{at(0)}, 0, 5 %\n{at(10)}, 0, 4{head}{at(20)}, 0, 6 %\n{at(30)}, 0, 7{at(40)}, 0, 8 %\n{at(50)}, 0, 9 %\n"
@@ -161,25 +134,28 @@ def test_a_killed_run_leaves_half_a_line_before_the_next_header(smi: Callable, p
 
 
 @pytest.mark.parametrize(("ending", "kept"), [("6 %", 6), ("6", None), ("[N/A]", None)])
-def test_a_last_value_without_line_end_is_doubted(smi: Callable, place: str, ending: str, kept: int | None) -> None:
+def test_a_last_value_without_line_end_is_doubted(smi: Run, place: str, ending: str, kept: int | None) -> None:
     smi(f"timestamp, index, utilization.gpu [%]\n{at(0)}, 0, 5 %\n{at(10)}, 0, {ending}")
     assert query(place, "select gpu_util_pct from lake order by time") == [(5,), (kept,)]
 
 
-def test_a_last_name_without_line_end_is_doubted(smi: Callable, place: str) -> None:
+def test_a_last_name_without_line_end_is_doubted(smi: Run, place: str) -> None:
     done = smi(f"timestamp, utilization.gpu [%], index\n{at(0)}, 5 %, 10\n{at(10)}, 5 %, 10\n{at(20)}, 6 %, 1")
     assert query(place, "select distinct gpu from lake") == [("gn001/10",)]
     assert done.dropped() == {"last line cut off": 1}
 
 
-def test_a_damaged_header_costs_only_its_own_lines(smi: Callable, place: str) -> None:
+def test_a_damaged_header_costs_only_its_own_lines(smi: Run, place: str) -> None:
     good = "timestamp, index, utilization.gpu [%]\n"
     done = smi(f"{good}{at(0)}, 0, 5 %\n{good[4:]}{at(10)}, 0, 6 %\n{good}{at(20)}, 0, 7 %\n")
     assert query(place, "select gpu_util_pct from lake order by time") == [(5,), (7,)]
     assert done.dropped() == {"below a header line that names no timestamp": 1}
+    smi(f"timestamp, index, utilization.gpu [%]\n{at(100)}, 0, 5 %\n{at(109.9)}, 0, 6 %\n", flags=("--interval", "10s"))
+    moments = query(place, "select offset_ms, gpu_util_pct from lake where minute(time) = 1 order by 1")
+    assert moments == [(0, 5), (9900, 6)], "two samples in one slot are both kept"
 
 
-def test_windows_bytes_gzip_and_several_files(smi: Callable, place: str) -> None:
+def test_windows_bytes_gzip_and_several_files(smi: Run, place: str) -> None:
     head = "timestamp, index, name, utilization.gpu [%]\n"
     one = f"{head}{at(0)}, 0, GeForce\xae, 5 %\n{at(10)}, 0, GeForce\xae, 6 %\n".encode("cp1252")
     two = gzip.compress(f"{head}{at(10)}, 0, GeForce®, 6 %\n{at(20)}, 0, GeForce®, 7 %\n".encode())
@@ -189,27 +165,20 @@ def test_windows_bytes_gzip_and_several_files(smi: Callable, place: str) -> None
     assert query(place, "select model from lake", "device") == [("GeForce®",)]
 
 
-def test_two_samples_in_one_slot_are_both_kept(smi: Callable, place: str) -> None:
-    smi(f"timestamp, index, utilization.gpu [%]\n{at(0)}, 0, 5 %\n{at(9.9)}, 0, 6 %\n", flags=("--interval", "10s"))
-    assert query(place, "select offset_ms, gpu_util_pct from lake order by 1") == [(0, 5), (9900, 6)]
-
-
 @pytest.mark.parametrize(
     ("text", "code"),
     [
         ("", 1), ("index, utilization.gpu [%]\n0, 5 %\n", 1), ("timestamp, index, utilization.gpu [%]\n", 1),
-        ("timestamp, index\nnonsense\n", 1), ("some, other, csv\n1, 2, 3\n", 2), ("PAR1xxxx", 1), ("No devices were found\n", 2),
+        ("timestamp, index\nnonsense\n", 1), ("some, other, csv\n1, 2, 3\n", 2), ("PAR1xxxx", 1),
+        ("No devices were found\n", 2),
     ],
 )  # fmt: skip
-def test_a_useless_file_is_named_and_nothing_is_written(smi: Callable, place: str, text: str, code: int) -> None:
+def test_a_useless_file_is_named_and_nothing_is_written(smi: Run, text: str, code: int) -> None:
     good = f"timestamp, index, utilization.gpu [%]\n{at(0)}, 0, 5 %\n{at(10)}, 0, 5 %\n"
-    done = smi(good, text)
-    assert (done.code, files(place)) == (code, [])
-    assert "1.csv" in done.err
-    assert done.err.count("\n") == 1
+    smi(good, text).refused("1.csv", code=code)
 
 
-def test_the_summary_for_people(smi: Callable) -> None:
+def test_the_summary_for_people(smi: Run) -> None:
     text = f"timestamp, index, utilization.gpu [%]\n{at(0)}, 0, 5 %\n{at(10)}, 0, [N/A]\n{at(20)}, 0\n"
     done = smi(text, as_json=False)
     lines = done.out.splitlines()
@@ -245,10 +214,7 @@ DAMAGE = st.lists(
 )  # fmt: skip
 
 
-@settings(
-    max_examples=150,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(damage=DAMAGE)
 def test_damage_never_ends_in_a_traceback_or_an_impossible_value(tmp_path: Path, damage: list) -> None:
     text = WHOLE
@@ -261,3 +227,45 @@ def test_damage_never_ends_in_a_traceback_or_an_impossible_value(tmp_path: Path,
         assert report.rows_kept == frame.height
         for name, top in (("gpu_util_pct", 100), ("mem_used_bytes", 2**63 - 1), ("power_w", 1e38)):
             assert name not in frame.columns or frame[name].drop_nulls().is_between(0, top).all()
+
+
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+PRINTED = {
+    "timestamp": ("timestamp", "{time}"), "index": ("index", "0"), "name": ("name", "NVIDIA H100 80GB HBM3"),
+    "uuid": ("uuid", "GPU-7d0c64a1-0000-4000-8000-000000000001"), "memory.total": ("memory.total [MiB]", "81559 MiB"),
+    "memory.used": ("memory.used [MiB]", "20480 MiB"), "utilization.gpu": ("utilization.gpu [%]", "{percent} %"),
+    "power.draw": ("power.draw [W]", "400.00 W"),
+}  # fmt: skip
+"""What the driver prints for each field with --format=csv: the header and a value."""
+
+
+def printed(fields: list[str], rows: int) -> str:
+    """The file: a header, and a row every ten seconds."""
+    lines = [", ".join(PRINTED[field][0] for field in fields)]
+    values = ", ".join(PRINTED[field][1] for field in fields)
+    lines += [values.format(time=at(10 * row), percent=80 + row % 20) for row in range(rows)]
+    return "\n".join([*lines, ""])
+
+
+def test_the_readme_records_and_imports_what_a_ledger_with_cost_and_energy_needs(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    [(fields, file)] = re.findall(r"^nvidia-smi --query-gpu=(\S+) --format=csv -l 10 > (\S+)$", README, re.MULTILINE)
+    (tmp_path / file).write_text(printed(fields.split(","), 360), encoding="utf-8")
+    [command] = re.findall(r"^\.venv/bin/fallow (import nvidia-smi .*)$", README, re.MULTILINE)
+    assert main(shlex.split(command.replace("/srv/lake", place))) == 0
+    capsys.readouterr()
+    assert main(["ledger", "--lake", place, "--json"]) == 0
+    ledger = json.loads(capsys.readouterr().out)
+    assert ledger["gpu_hours"]["total"] == pytest.approx(1)
+    assert ledger["money"]["paid"] > 0
+    assert ledger["money"]["unpriced_gpu_hours"] == 0
+    assert ledger["energy"]["kwh"] == pytest.approx(0.4, rel=0.01)
+
+
+def test_the_command_is_the_same_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", "nvidia-smi", "--help"]) == 0
+    importing = (REPOSITORY / "docs/importing.md").read_text(encoding="utf-8")
+    for text in (README, importing, capsys.readouterr().out):
+        assert [line.removeprefix("example: ") for line in text.splitlines() if "-l 10 >" in line] == [RECORD]

@@ -73,35 +73,31 @@ def test_one_file_holds_all_of_a_host_and_day(place: str) -> None:
 def test_new_values_win_unless_they_are_null(place: str) -> None:
     put(place, [("a", MIDNIGHT, {"gpu_util_pct": 5.0, "health": "lost", "temperature_c": None})])
     put(place, [("a", MIDNIGHT, {"gpu_util_pct": None, "temperature_c": 40, "power_w": 0.0})])
-    assert query(place, "select gpu_util_pct, health, temperature_c, power_w, util_source from lake") == [
-        (5, "lost", 40, 0, "import")
-    ]
+    found = query(place, "select gpu_util_pct, health, temperature_c, power_w, util_source from lake")
+    assert found == [(5, "lost", 40, 0, "import")]
+
+
+def written(place: str, first_seq: int, last_seq: int, *rows: dict[str, object]) -> LakeFile:
+    """A file of an agent's, or one that was compacted."""
+    file, own = LakeFile("gpu", "2026-11-20", "h", first_seq, last_seq), {"interval_ms": 10_000, "offset_ms": 0}
+    made_lake(place).put(file, parquet.encode(GPU, parquet.table_from_rows(GPU, [own | row for row in rows])))
+    return file
 
 
 def test_the_agents_files_are_left_alone(place: str) -> None:
-    lake = made_lake(place)
-    agents = LakeFile("gpu", "2026-11-20", "h", 10**15, 10**15 + 5)
-    row = {"time": MIDNIGHT, "gpu": "a", "interval_ms": 10_000, "offset_ms": 0, "gpu_util_pct": 99.0}
-    lake.put(agents, parquet.encode(GPU, parquet.table_from_rows(GPU, [row])))
+    agents = written(place, 10**15, 10**15 + 5, {"time": MIDNIGHT, "gpu": "a", "gpu_util_pct": 99.0})
     assert put(place, some(2)).new == 2
     assert agents.key in files(place)
     assert query(place, "select count(*) from lake") == [(3,)]
 
 
 def test_a_compacted_file_that_took_an_import_in_is_merged_with(place: str) -> None:
-    lake = made_lake(place)
-    compacted = LakeFile("gpu", "2026-11-20", "h", MIDNIGHT, 10**15 + 5)
-    rows = [
-        {"time": MIDNIGHT + 10_000, "gpu": gpu, "interval_ms": 10_000, "offset_ms": 0, "gpu_util_pct": 9.0}
-        for gpu in "ab"
-    ]
-    lake.put(compacted, parquet.encode(GPU, parquet.table_from_rows(GPU, rows)))
+    rows = ({"time": MIDNIGHT + 10_000, "gpu": gpu, "gpu_util_pct": 9.0} for gpu in "ab")
+    compacted = written(place, MIDNIGHT, 10**15 + 5, *rows)
     assert put(place, some(3)) == Published("gpu", 2, 0, 1, 1)
     assert files(place)[0] == compacted.key
-    assert query(place, "select gpu, gpu_util_pct, util_source from lake order by gpu, time") == [
-        *[("a", 5, "import")] * 3,
-        ("b", 9, None),
-    ]
+    found = query(place, "select gpu, gpu_util_pct, util_source from lake order by gpu, time")
+    assert found == [*[("a", 5, "import")] * 3, ("b", 9, None)]
 
 
 def test_another_interval_moves_rows_and_doubles_none(place: str) -> None:
@@ -176,20 +172,10 @@ def test_a_crash_at_any_moment_loses_nothing_and_doubles_nothing(tmp_path: Path)
     assert crashes >= 6
 
 
-VALUES = st.fixed_dictionaries(
-    {},
-    optional={
-        "gpu_util_pct": st.floats(0, 100, width=32),
-        "mem_used_bytes": st.integers(0, 2**40),
-        "health": st.sampled_from(["lost", "degraded"]),
-    },
-)
-SAMPLES = st.dictionaries(
-    st.tuples(st.sampled_from("abc"), st.integers(MIDNIGHT - 60_000, MIDNIGHT + 60_000)),
-    VALUES,
-    min_size=1,
-    max_size=30,
-)
+HEALTH = st.sampled_from(["lost", "degraded"])
+KNOWN = {"gpu_util_pct": st.floats(0, 100, width=32), "mem_used_bytes": st.integers(0, 2**40), "health": HEALTH}
+MOMENTS = st.tuples(st.sampled_from("abc"), st.integers(MIDNIGHT - 60_000, MIDNIGHT + 60_000))
+SAMPLES = st.dictionaries(MOMENTS, st.fixed_dictionaries({}, optional=KNOWN), min_size=1, max_size=30)
 
 
 @settings(max_examples=12)

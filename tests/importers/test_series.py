@@ -9,30 +9,16 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.importers.conftest import files, query
+from tests.importers.conftest import KEYS, NOON, query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-NOON = 1_795_176_000  # 2026-11-20T12:00:00Z
-KEYS = ("series", "--time", "t", "--gpu", "g")
-
-
-@pytest.fixture
-def one(fallow_import: Callable, tmp_path: Path) -> Callable:
-    """Imports one CSV text into one column and returns the outcome."""
-
-    def run(text: str | bytes, *more: str, column: str = "gpu_util_pct", interval: str = "10s") -> object:
-        path = tmp_path / "in.csv"
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return fallow_import(*KEYS, "--interval", interval, "--column", f"{column}={path}:v", *more)
-
-    return run
+    from tests.importers.conftest import Run
 
 
 def test_files_are_joined_and_nothing_is_lost_for_lack_of_a_partner(
-    fallow_import: Callable, place: str, tmp_path: Path
+    fallow_import: Run, place: str, tmp_path: Path
 ) -> None:
     util, memory = tmp_path / "util.parquet", tmp_path / "memory.csv"  # names say nothing: the bytes do
     util.write_bytes(gzip.compress(f"t,g,v\n{NOON},a,50\n{NOON + 10},a,60\n{NOON},b,0\n".encode()))
@@ -67,7 +53,7 @@ def test_files_are_joined_and_nothing_is_lost_for_lack_of_a_partner(
         "2026-11-20T07:00:00-0500", "2026-11-20T12:00:00.000000",
     ],
 )  # fmt: skip
-def test_a_time_is_read_as_it_is_written(one: Callable, place: str, written: str) -> None:
+def test_a_time_is_read_as_it_is_written(one: Run, place: str, written: str) -> None:
     assert one(f"t,g,v\n{written},a,1\n").code == 0
     assert query(place, "select epoch_ms(time), offset_ms from lake") == [(NOON * 1000, 0)]
 
@@ -80,46 +66,34 @@ def test_a_time_is_read_as_it_is_written(one: Callable, place: str, written: str
         pl.Series([datetime(2026, 11, 20, 12, tzinfo=UTC)]).dt.convert_time_zone("Asia/Tokyo"),
     ],
 )  # fmt: skip
-def test_parquet_times(fallow_import: Callable, place: str, tmp_path: Path, times: pl.Series) -> None:
-    path = tmp_path / "x"
-    pl.DataFrame({"t": times, "g": [7], "v": [1.5]}).write_parquet(path)
-    assert fallow_import(*KEYS, "--interval", "10s", "--column", f"gpu_util_pct={path}:v", "--host", "h").code == 0
+def test_parquet_times(one: Run, place: str, times: pl.Series) -> None:
+    assert one(pl.DataFrame({"t": times, "g": [7], "v": [1.5]}), "--host", "h").code == 0
     assert query(place, "select epoch_ms(time), gpu, gpu_util_pct from lake") == [(NOON * 1000, "h/7", 1.5)]
 
 
-def test_local_times_and_the_grid(one: Callable, place: str) -> None:
+def test_local_times_and_the_grid(one: Run, place: str) -> None:
     done = one("t,g,v\n2026-11-20T13:00:03.250,a,1\n2026-11-20T13:00:09,a,2\n", "--tz", "Europe/Paris")
     assert done.summary["timezone"] == "Europe/Paris (given) for times without an offset"
-    assert query(place, "select epoch_ms(time), offset_ms, gpu_util_pct from lake order by all") == [
-        (NOON * 1000, 3250, 1),
-        (NOON * 1000, 9000, 2),
-    ]
+    found = query(place, "select epoch_ms(time), offset_ms, gpu_util_pct from lake order by all")
+    assert found == [(NOON * 1000, 3250, 1), (NOON * 1000, 9000, 2)]
 
 
-def test_local_times_in_the_repeated_hour_among_others(one: Callable, place: str) -> None:
+def test_local_times_in_the_repeated_hour_among_others(one: Run, place: str) -> None:
     text = "t,g,v\n2026-10-25T02:30:00+01:00,a,1\n2026-10-25T02:40:00,a,2\nsoon,a,3\n2026-10-25T03:00:00,a,4\n"
-    assert (one(text, "--tz", "Europe/Paris").code, files(place)) == (1, [])  # which pass it is, is a guess
+    one(text, "--tz", "Europe/Paris").refused()  # which pass it is, is a guess
     done = one(text, "--tz", "Europe/Paris", "--yes")
-    assert query(place, "select strftime(time, '%H:%M') from lake order by time") == [
-        ("01:30",),
-        ("01:40",),
-        ("02:00",),
-    ]
-    assert "1 rows of 2026-10-25 02:40-02:40" in done.summary["files"][0]["notes"][0]
+    found = query(place, "select strftime(time, '%H:%M') from lake order by time")
+    assert found == [("01:30",), ("01:40",), ("02:00",)]
+    assert "1 rows of 2026-10-25 02:40-02:40" in done.notes[0]
 
 
-def test_ugly_values_become_null_with_their_reason(one: Callable, place: str) -> None:
-    values = ["0", "100", "100.5", "-1", "nan", "inf", "x", "", '" 42 "']
+def test_ugly_values_become_null_with_their_reason(one: Run, place: str) -> None:
+    values = ["0", "100", '" 42 "', "100.5", "-1", "nan", "inf", "x", ""]
     done = one("t,g,v\n" + "".join(f"{NOON + 10 * at},a,{value}\n" for at, value in enumerate(values)))
-    assert [row[0] for row in query(place, "select gpu_util_pct from lake order by time")] == [
-        0, 100, None, None, None, None, None, None, 42,
-    ]  # fmt: skip
-    assert done.nulled() == {
-        ("gpu_util_pct", "outside 0..100: value dropped"): 2,
-        ("gpu_util_pct", "NaN"): 1,
-        ("gpu_util_pct", "infinite"): 1,
-        ("gpu_util_pct", "not a number"): 1,
-    }
+    found = [row[0] for row in query(place, "select gpu_util_pct from lake order by time")]
+    assert found == [0, 100, 42, None, None, None, None, None, None]
+    reasons = {"outside 0..100: value dropped": 2, "NaN": 1, "infinite": 1, "not a number": 1}
+    assert done.nulled() == {("gpu_util_pct", reason): count for reason, count in reasons.items()}
 
 
 @pytest.mark.parametrize(
@@ -127,29 +101,23 @@ def test_ugly_values_become_null_with_their_reason(one: Callable, place: str) ->
     [
         ("energy_mj", "9007199254740993", 2**53 + 1), ("mem_used_bytes", "21619802112.0", 21_619_802_112),
         ("mem_used_bytes", "-5", None), ("temperature_c", "-5", -5), ("temperature_c", "40000", None),
-        ("power_w", "-0.1", None), ("gpu_util_zero_ratio", "1.1", None), ("energy_mj", "1e30", None),
+        ("gpu_util_zero_ratio", "1.1", None), ("energy_mj", "1e30", None),
         ("health", "lost", "lost"), ("health", "fine", None), ("sm_clock_mhz", "1410.6", 1411),
     ],
 )  # fmt: skip
-def test_each_column_keeps_what_it_can_be(one: Callable, place: str, column: str, value: str, stored: object) -> None:
+def test_each_column_keeps_what_it_can_be(one: Run, place: str, column: str, value: str, stored: object) -> None:
     assert one(f"t,g,v\n{NOON},a,{value}\n", column=column).code == 0
     assert query(place, f"from lake select {column}") == [(stored,)]
 
 
-def test_rows_without_time_or_gpu_and_repeated_keys(one: Callable, place: str) -> None:
+def test_rows_without_time_or_gpu_and_repeated_keys(one: Run, place: str) -> None:
     done = one(f"t,g,v\n,a,1\nsoon,a,1\n{NOON},,1\n-5,a,1\n{NOON},a,\n{NOON},a,3\n{NOON},a,4\n\n{NOON},b\n{NOON},bb")
     assert query(place, "select gpu, gpu_util_pct from lake order by gpu") == [("import/a", 3), ("import/b", None)]
-    assert done.dropped() == {
-        "no time": 1,
-        "time unreadable": 1,
-        "no GPU": 1,
-        "time before 1970": 1,
-        "same GPU and time again: first non-null value kept": 2,
-        "last line cut off": 1,
-    }
+    once = dict.fromkeys(("no time", "time unreadable", "no GPU", "time before 1970", "last line cut off"), 1)
+    assert done.dropped() == once | {"same GPU and time again: first non-null value kept": 2}
 
 
-def test_a_last_value_without_line_end_is_doubted(one: Callable, place: str) -> None:
+def test_a_last_value_without_line_end_is_doubted(one: Run, place: str) -> None:
     done = one(f"t,g,v\n{NOON},a,45\n{NOON + 10},a,45")
     assert query(place, "select gpu_util_pct from lake order by time") == [(45,), (None,)]
     assert done.nulled() == {("gpu_util_pct", "last line has no end: value may be cut off"): 1}
@@ -163,56 +131,41 @@ def test_a_last_value_without_line_end_is_doubted(one: Callable, place: str) -> 
         b't, g ,"v"\n1795176000, GPU-\xe9 , 5\n',
     ],
 )  # fmt: skip
-def test_encodings_and_separators(one: Callable, place: str, text: bytes) -> None:
+def test_encodings_and_separators(one: Run, place: str, text: bytes) -> None:
     done = one(text)
     assert done.code == 0, done.err
     assert query(place, "select gpu, gpu_util_pct from lake") == [("GPU-é", 5)]
 
 
-def test_a_gzip_stream_that_ends_early_is_read_as_far_as_it_goes(one: Callable, place: str) -> None:
+def test_a_gzip_stream_that_ends_early_is_read_as_far_as_it_goes(one: Run, place: str) -> None:
     rows = "".join(f"{NOON + 10 * at},a,{at * 7919 % 100}.{at * 104729 % 1000}\n" for at in range(5000))
     done = one(gzip.compress(f"t,g,v\n{rows}".encode())[:-3000])
-    assert "ends early" in done.summary["files"][0]["notes"][0]
+    assert "ends early" in done.notes[0]
     assert 0 < query(place, "select count(*) from lake")[0][0] < 5000
 
 
-def test_the_interval_is_inferred_per_gpu(fallow_import: Callable, place: str, tmp_path: Path) -> None:
-    path = tmp_path / "in.csv"
+def test_the_interval_is_inferred_per_gpu(one: Run, place: str) -> None:
     rows = [(NOON + 10.003 * at, "a") for at in range(20)] + [(NOON + 60 * at, "b") for at in range(3)] + [(NOON, "c")]
-    path.write_text("t,g,v\n" + "".join(f"{moment},{gpu},1\n" for moment, gpu in rows))
-    done = fallow_import(*KEYS, "--column", f"gpu_util_pct={path}:v")
+    done = one("t,g,v\n" + "".join(f"{moment},{gpu},1\n" for moment, gpu in rows), interval="")
     assert done.summary["interval"].startswith("10s, 1min (inferred")
-    assert query(place, "select distinct gpu, interval_ms from lake order by 1")[:2] == [
-        ("import/a", 10_000),
-        ("import/b", 60_000),
-    ]
-    path.write_text(f"t,g,v\n{NOON},a,1\n")
-    failed = fallow_import(*KEYS, "--column", f"gpu_util_pct={path}:v")
-    assert failed.code == 1
-    assert "--interval" in failed.err
+    found = query(place, "select distinct gpu, interval_ms from lake order by 1")
+    assert found[:2] == [("import/a", 10_000), ("import/b", 60_000)]
+    failed = one(f"t,g,v\n{NOON},a,1\n", interval="")
+    assert (failed.code, "--interval" in failed.err) == (1, True)
 
 
 @pytest.mark.parametrize(
-    ("flag", "outcome"),
+    ("flag", "code", "said"),
     [
-        ("gpu_util={path}:v", (2, "did you mean gpu_util_pct?")), ("time={path}:v", (2, "--time")),
-        ("interval_ms={path}:v", (2, "--interval")), ("gpu_util_pct", (2, "NAME=FILE:COLUMN")),
-        ("gpu_util_pct={path}:vv", (1, "did you mean 'v'?")),
-        ("gpu_util_pct={path}.gone:v", (1, "there is no file")), ("gpu_util_pct={folder}:v", (1, "is a folder")),
+        ("gpu_util={path}:v", 2, "did you mean gpu_util_pct?"), ("time={path}:v", 2, "--time"),
+        ("interval_ms={path}:v", 2, "--interval"), ("gpu_util_pct", 2, "NAME=FILE:COLUMN"),
+        ("gpu_util_pct={path}:vv", 1, "did you mean 'v'?"), ("gpu_util_pct={path}.gone:v", 1, "there is no file"),
+        ("gpu_util_pct={folder}:v", 1, "is a folder"),
     ],
 )  # fmt: skip
-def test_wrong_columns(
-    fallow_import: Callable, place: str, tmp_path: Path, flag: str, outcome: tuple[int, str]
-) -> None:
-    path = tmp_path / "in.csv"
-    path.write_text(f"t,g,v\n{NOON},a,1\n")
-    done = fallow_import(
-        *KEYS, "--interval", "10s", "--column", f"temperature_c={path}:v",
-        "--column", flag.format(path=path, folder=tmp_path),
-    )  # fmt: skip
-    assert (done.code, files(place)) == (outcome[0], [])
-    assert outcome[1] in done.err
-    assert done.err.count("\n") == 1
+def test_wrong_columns(one: Run, tmp_path: Path, flag: str, code: int, said: str) -> None:
+    wrong = flag.format(path=tmp_path / "in.csv", folder=tmp_path)
+    one(f"t,g,v\n{NOON},a,1\n", "--column", wrong, column="temperature_c").refused(said, code=code)
 
 
 @pytest.mark.parametrize(
@@ -222,38 +175,24 @@ def test_wrong_columns(
         bytes(range(256)) * 20, gzip.compress(b"", mtime=0), b"one line of prose", b'{"t": 1}',
     ],
 )  # fmt: skip
-def test_a_useless_file_is_named_and_nothing_is_written(
-    fallow_import: Callable, place: str, tmp_path: Path, content: bytes
-) -> None:
-    good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
-    good.write_text(f"t,g,v\n{NOON},a,1\n")
+def test_a_useless_file_is_named_and_nothing_is_written(one: Run, tmp_path: Path, content: bytes) -> None:
+    bad = tmp_path / "bad.csv"
     bad.write_bytes(content)
-    done = fallow_import(
-        *KEYS, "--interval", "10s", "--column", f"gpu_util_pct={good}:v", "--column", f"mem_used_bytes={bad}:v"
-    )
-    assert (done.code, files(place)) == (1, [])
-    assert str(bad) in done.err
-    assert done.err.count("\n") == 1
+    one(f"t,g,v\n{NOON},a,1\n", "--column", f"mem_used_bytes={bad}:v").refused(str(bad))
 
 
-def test_flags_that_are_wrong(one: Callable) -> None:
+def test_flags_that_are_wrong(one: Run) -> None:
     text = f"t,g,v\n{NOON},a,1\n"
     assert one(text, "--tz", "Europe/Pari").err.endswith("did you mean Europe/Paris?\n")
-    assert one(text, "--host", " ").code == 2
-    assert one(text, interval="10").code == 2
-    assert one(text, interval="2d").code == 2
-    assert one(text, "--mem-total", "big").code == 2
+    for flags in (("--host", " "), ("--interval", "10"), ("--interval", "2d"), ("--mem-total", "big")):
+        one(text, *flags).refused(code=2)
 
 
-def test_lists_are_no_numbers(fallow_import: Callable, tmp_path: Path) -> None:
-    path = tmp_path / "x.parquet"
-    pl.DataFrame({"t": [NOON], "g": ["a"], "v": [[1]]}).write_parquet(path)
-    done = fallow_import(*KEYS, "--interval", "10s", "--column", f"gpu_util_pct={path}:v")
-    assert done.code == 1
-    assert "List" in done.err
+def test_lists_are_no_numbers(one: Run) -> None:
+    one(pl.DataFrame({"t": [NOON], "g": ["a"], "v": [[1]]})).refused("List")
 
 
-def test_every_line_that_is_left_out_is_counted(one: Callable, place: str) -> None:
+def test_every_line_that_is_left_out_is_counted(one: Run, place: str) -> None:
     """A decimal comma, two lines in one, an empty row, a header in the middle, a line without an end."""
     good = "".join(f"{NOON + 10 * at},a,{at}\n" for at in range(40))
     ugly = f"{NOON},a,1,5\n{NOON},a,{NOON},a,7\n,,\n\n  \nt,g,v\n{NOON + 500},a,9,\n"
