@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from tests.scraped.servers import wait_until
+from tests.scraped.site import GPUS, MEM_MIB, MIB, MODEL
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tests.scraped.site import SiteGpu
 
 NOW_MS = 1_795_132_800_000  # 2026-11-20 00:00 UTC
 NS = 1_000_000
@@ -57,3 +64,37 @@ def as_json(metrics: Sequence[dict[str, Any]], **resource: str) -> dict[str, Any
 
 def request(*metrics: dict[str, Any], **resource: str) -> ExportMetricsServiceRequest:
     return json_format.ParseDict(as_json(metrics, **resource), ExportMetricsServiceRequest())
+
+
+def push_site(address: str, times_ms: Iterable[int]) -> None:
+    """Waits until somebody takes metrics there."""
+    wait_until(lambda: _post(address, {"resourceMetrics": []}), lambda: f"nobody takes metrics at {address}")
+    for time_ms in times_ms:
+        for host in dict.fromkeys(gpu.host for gpu in GPUS):
+            assert _post(address, as_json(_metrics(host, time_ms), host__name=host))
+
+
+def _metrics(host: str, time_ms: int) -> list[dict[str, Any]]:
+    now = {gpu: gpu.at(time_ms) for gpu in GPUS if gpu.host == host}
+    return [
+        _gauge("hw.gpu.utilization", "1", {gpu: each.util_pct / 100 for gpu, each in now.items()}, time_ms),
+        _gauge("hw.gpu.memory.usage", "By", {gpu: each.mem_mib * MIB for gpu, each in now.items()}, time_ms),
+        _gauge("hw.gpu.memory.limit", "By", dict.fromkeys(now, MEM_MIB * MIB), time_ms),
+    ]
+
+
+def _gauge(name: str, unit: str, values: dict[SiteGpu, float], time_ms: int) -> dict[str, Any]:
+    points = (point(value, time_ms, hw__id=gpu.uuid, hw__model=MODEL) for gpu, value in values.items())
+    return gauge(name, unit, *points)
+
+
+def _post(address: str, content: dict[str, Any]) -> bool:
+    """Whether it was taken."""
+    request = urllib.request.Request(  # loopback
+        f"http://{address}/v1/metrics", json.dumps(content).encode(), {"Content-Type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+            return bool(answer.status == 200)
+    except OSError:
+        return False

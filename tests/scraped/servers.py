@@ -1,4 +1,4 @@
-"""Real Prometheus and VictoriaMetrics from Debian's packages, on loopback, each in a folder of its own.
+"""Real Prometheus and VictoriaMetrics from Debian's packages, and exporters for them, on loopback, each in a folder of its own.
 
 Both scrape what they are told to, and take samples of any time by remote-write: days of history at once, or as a test's clock goes on.
 """
@@ -11,21 +11,31 @@ import json
 import shutil
 import signal
 import socket
+import struct
 import subprocess
+import sys
+import threading
 import time
 import urllib.request
-from dataclasses import dataclass, field
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 
+import cramjam
+
 from tests.conftest import clean_environment
-from tests.scraped.exposed import Exposed
-from tests.scraped.remote_write import written_request
+from tests.fakes.nvml import library_folder
+from tests.scraped.exposed import Exposed, page_of, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+
+    from tests.fakes.nvml import Scenario
 
 _UP_WITHIN_S = 60.0
 _BATCH = 50_000
@@ -218,3 +228,161 @@ def wait_until(true: Callable[[], bool], why_not: Callable[[], str]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(why_not())
         time.sleep(0.02)
+
+
+_STALE = struct.pack("<Q", 0x7FF0000000000002)
+"""The NaN that Prometheus ends a series with."""
+_VARINT, _DOUBLE, _BYTES = 0, 1, 2
+
+
+def written_request(samples: Iterable[Exposed]) -> bytes:
+    """The body of a request with these samples, packed as it travels."""
+    series: dict[tuple[str, tuple[tuple[str, str], ...]], list[bytes]] = defaultdict(list)
+    times: dict[int, bytes] = {}
+    for sample in samples:
+        if (at := times.get(sample.time_ms)) is None:
+            at = times[sample.time_ms] = _key(2, _VARINT) + _varint(sample.time_ms)
+        value = _STALE if sample.value is None else _PACK(sample.value)
+        series[sample.name, sample.labels].append(_field(2, _VALUE + value + at))
+    messages = [
+        b"".join([_labels((("__name__", name), *labels)), *written]) for (name, labels), written in series.items()
+    ]
+    return bytes(cramjam.snappy.compress_raw(b"".join(_field(1, message) for message in messages)))
+
+
+def _labels(pairs: Iterable[tuple[str, str]]) -> bytes:
+    return b"".join(_field(1, _field(1, name.encode()) + _field(2, value.encode())) for name, value in sorted(pairs))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _key(number, _BYTES) + _varint(len(content)) + content
+
+
+def _key(number: int, kind: int) -> bytes:
+    return _varint(number << 3 | kind)
+
+
+def _varint(number: int) -> bytes:
+    """Seven bits a byte, the lowest first."""
+    if number <= 0x7F:
+        return bytes((number,))
+    pieces = bytearray()
+    while number > 0x7F:
+        pieces.append(number & 0x7F | 0x80)
+        number >>= 7
+    pieces.append(number)
+    return bytes(pieces)
+
+
+_PACK = struct.Struct("<d").pack
+_VALUE = _key(1, _DOUBLE)
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """One scrape that was answered whole: when (epoch, ms), and with which samples."""
+
+    at_ms: int
+    samples: tuple[Exposed, ...]
+
+
+class Replayer:
+    """Serves `/metrics` on loopback; `pages` gives the text of the n-th page that is answered."""
+
+    def __init__(self, pages: Callable[[int], str]) -> None:
+        self.exposures: list[Exposure] = []
+        self.scrapes = 0
+        """How often it was asked, also while it was away."""
+        self._away = False
+        self._pages = pages
+        self._turn = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.target = f"127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Scrapes are cut off without an answer."""
+        with self._turn:
+            self._away = True
+        yield
+        with self._turn:
+            self._away = False
+
+    def wait_for(self, scrapes: int) -> None:
+        """Returns when it was asked so many times more."""
+        until = self.scrapes + scrapes
+        wait_until(lambda: self.scrapes >= until, lambda: "nobody scrapes")
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        """One scrape at a time, so that exposures have an order."""
+        with self._turn:
+            self.scrapes += 1
+            at_ms = time.time_ns() // 1_000_000
+            if self._away:
+                request.close_connection = True
+                return
+            page = self._pages(len(self.exposures))
+            request.send_response(200)
+            request.send_header("Content-Type", "text/plain; version=0.0.4")
+            request.send_header("Content-Length", str(len(page.encode())))
+            request.end_headers()
+            request.wfile.write(page.encode())
+            self.exposures.append(Exposure(at_ms, parsed(page)))
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        answer = self.answer
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                answer(self)
+
+            def log_message(self, *_: object) -> None:
+                """Scrapes are kept, not told."""
+
+        return Handler
+
+
+def replayed(
+    page: str, script: Callable[[Exposed, int], float | None], relabel: Mapping[str, str] | None = None
+) -> Callable[[int], str]:
+    """A recorded page with the script's values (None leaves a sample out), under other labels where `relabel` has some."""
+    recorded = [sample.labelled(**(relabel or {})) for sample in parsed(page)]
+    return lambda number: page_of(replace(sample, value=script(sample, number)) for sample in recorded)
+
+
+@contextmanager
+def nvitop_exporter(scenario: Scenario, folder: Path, interval_s: float = 0.5) -> Iterator[str]:
+    """Yields the target (`host:port`) to scrape; it looks at the driver every `interval_s`, whoever scrapes it."""
+    target = f"127.0.0.1:{(port := free_port())}"
+    played = scenario.environment(library_folder(), scenario.write(folder / "scenario"))
+    command = [
+        str(Path(sys.executable).with_name("nvitop-exporter")), "--bind-address", "127.0.0.1", "--port", str(port),
+        "--interval", str(interval_s),
+    ]  # fmt: skip
+    with (folder / "nvitop.log").open("wb") as log:
+        program = subprocess.Popen(command, env=clean_environment(played), stdout=log, stderr=log)
+        try:
+            wait_until(lambda: b"gpu_utilization" in scraped(target), (folder / "nvitop.log").read_text)
+            yield target
+        finally:
+            program.kill()
+            program.wait()
+
+
+def scraped(target: str) -> bytes:
+    """The page as a server gets it; empty while nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://{target}/metrics", timeout=30) as answer:
+            page: bytes = answer.read()
+    except OSError:
+        return b""
+    return page

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 import urllib.request
+import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,20 +28,25 @@ from fallow import parquet
 from fallow.clock import HOUR_MS, MINUTE_MS, SystemClock
 from fallow.lake import LakeFile
 from fallow.schema import GPU
+from tests.conftest import REPOSITORY, clean_environment
 from tests.delivery.hands import Hands
 from tests.in_process import run_in_process
-from tests.scraped.exposed import Exposed
-from tests.scraped.facts import DCGM, facts_in, facts_of
+from tests.lakes import made_lake
+from tests.scraped.exposed import DCGM, Exposed, facts_in, facts_of
+from tests.scraped.gateway import Answered, Gateway
 from tests.scraped.held_server import HeldServer
+from tests.scraped.servers import wait_until
 from tests.scraped.site import GPUS, dcgm, labels_of, site_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from analytics.scraped.samples import Labels
     from fallow.http_server import HttpServer
     from fallow.lake import Lake
+    from tests.scraped.gateway import Asked
+    from tests.scraped.servers import MetricsProcess
 
 MIDNIGHT_MS = 1_795_651_200_000  # 2026-11-26T00:00Z
 SITE = GPUS[3:5]
@@ -253,3 +264,157 @@ def asked(page: HttpServer, path: str) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{page.port}{path}") as answer:
         content: bytes = answer.read()
     return content.decode()
+
+
+_STEP_MS = 15_000
+_LATE_MS = 4 * MINUTE_MS
+_SKEW_MS = 90_000
+
+
+class World:
+    """A site whose samples get into a server as time goes on; one of its two hosts is four minutes late."""
+
+    def __init__(self, server: MetricsProcess, clock: Hands) -> None:
+        self.server, self.clock = server, clock
+        self.written: list[Exposed] = []
+        self.silent: set[str] = set()
+        """Hosts that cannot be scraped."""
+        self._queue: list[Exposed] = []
+        self._ended: set[str] = set()
+
+    def go_on(self, minutes: int, then: Callable[[], object] = lambda: None) -> None:
+        """So many minutes, scraped every 15 s; `then` is called after each."""
+        for _ in range(minutes):
+            for _ in range(MINUTE_MS // _STEP_MS):
+                self.clock.at_ms += _STEP_MS
+                self._queue += self._scraped()
+            self.deliver(self.clock.at_ms)
+            then()
+
+    def deliver(self, now_ms: int, late_ms: int = _LATE_MS) -> None:
+        """What has arrived by then."""
+        due = [each for each in self._queue if each.label("Hostname") == "gn001" or each.time_ms <= now_ms - late_ms]
+        self._queue = [each for each in self._queue if each not in due]
+        self.server.write(due)
+        self.written += due
+
+    def _scraped(self) -> list[Exposed]:
+        """The samples of this moment; where a host went silent, the ends of its series."""
+        samples = list(site_samples(dcgm, [self.clock.at_ms], GPUS[:8]))
+        ends = [replace(each, value=None) for each in samples if each.label("Hostname") in self.silent - self._ended]
+        self._ended = set(self.silent)
+        return [each for each in samples if each.label("Hostname") not in self.silent] + ends
+
+
+@pytest.mark.long
+def test_an_hour_with_outages_has_every_sample_once(server_type: type[MetricsProcess], tmp_path: Path) -> None:
+    followed, imported = (made_lake(tmp_path / name, str(uuid.uuid4())) for name in ("followed", "imported"))
+    clock = Hands(time.time_ns() // 3_600_000_000_000 * HOUR_MS - 3 * HOUR_MS)
+    faults: list[Answered] = []
+    refused = Answered(502, b"Bad Gateway\n")
+
+    def fault(_: Asked, pass_on: Callable[[], Answered]) -> Answered:
+        return faults[0] if faults else pass_on()
+
+    with server_type(tmp_path / "server") as server, Gateway(fault, server.port) as gateway:
+        gateway.now_s = lambda: (clock.at_ms + _SKEW_MS) / 1000
+        world = World(server, clock)
+        follower = Followers(gateway.url, followed, clock)
+        world.go_on(12, follower.step)
+        # the server is away: nothing is scraped, nothing answers
+        faults.append(refused)
+        clock.at_ms += 12 * MINUTE_MS
+        follower.step()
+        faults.clear()
+        world.go_on(7, follower.step)
+        # the target of one host is down, then killed and started again
+        world.silent.add("gn002")
+        world.go_on(6, follower.step)
+        world.silent.clear()
+        follower.kill()
+        world.go_on(9)
+        world.go_on(3, follower.step)
+        # the server is restarted, and for a while only scraping goes on
+        server.stop()
+        server.start()
+        faults.append(refused)
+        world.go_on(8, follower.step)
+        faults.clear()
+        world.go_on(16, follower.step)
+        world.deliver(clock.at_ms, 0)
+        clock.at_ms += 11 * MINUTE_MS
+        follower.step()
+        kept = [sample for name in DCGM for sample in server.kept(name, "6h")]
+        done = run_in_process(
+            "import", "prometheus", "--url", server.url, "--since", "1d", "--lake", imported.root, "--yes"
+        )
+    assert done.returncode == 0, done.stderr
+    written = [each for each in world.written if each.value is not None]
+    assert facts_of(kept, DCGM) == facts_of(written, DCGM)
+    assert sum("502" in each for each in follower.said) == 2, "one sentence for each outage"
+    assert facts_in(followed, DCGM) == facts_of(written, DCGM)
+    assert facts_in(imported, DCGM) == facts_of(written, DCGM)
+
+
+class Followers:
+    """One follower after the other, each going on where the one before was killed."""
+
+    def __init__(self, url: str, lake: Lake, clock: Hands) -> None:
+        limits = ServerLimits(attempts=1, rate=1000)
+        self.source = ScrapedSource(ServerAddress(url), limits, load_exporters(()), "", None, "")
+        self.lake, self.clock = lake, clock
+        self.said: list[str] = []
+        self._follower: Follower | None = None
+        self._due_ms = 0
+
+    def step(self) -> None:
+        """A round, if it is time for one."""
+        if self.clock.at_ms < self._due_ms:
+            return
+        if self._follower is None:
+            settings = FollowSettings(5 * MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, HOUR_MS, HOUR_MS)
+            board = StatusBoard(self.clock, settings.every_ms)
+            self._follower = Follower(
+                self.source, self.lake, settings, self.clock, board, self.said.append, connect=self._connected
+            )
+        self._due_ms = self.clock.at_ms + self._follower.round()
+
+    def _connected(self) -> MetricsServer:
+        return MetricsServer.connect(self.source.address, self.source.limits, self.clock)
+
+    def kill(self) -> None:
+        """The next step is that of a new process, which knows only what is on the disk."""
+        self._follower = None
+        self._due_ms = 0
+
+
+@pytest.mark.long
+def test_killed_again_and_again_it_has_every_sample_once_and_ends_when_asked(
+    server_type: type[MetricsProcess], lake: Lake, tmp_path: Path
+) -> None:
+    now_ms = time.time_ns() // 10**6
+    samples = list(site_samples(dcgm, range(now_ms - 150 * MINUTE_MS, now_ms, MINUTE_MS), SITE))
+    with server_type(tmp_path / "server") as server:
+        server.write(samples)
+        for patience_s in (2.0, 3.0, 2.5, 3.5):
+            with followed(server, lake, tmp_path) as process:
+                time.sleep(patience_s)  # it is killed wherever it is then
+                process.send_signal(signal.SIGKILL)
+        process = followed(server, lake, tmp_path)
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert said.startswith("fallow: follows ")
+        wait_until(lambda: len(facts_in(lake, DCGM)) >= len(facts_of(samples, DCGM)), lambda: "not caught up")
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=90)
+    assert process.returncode == 0, said
+    assert said.splitlines()[-1] == f"fallow: stopped following {server.url}; the next start goes on from here"
+    assert facts_in(lake, DCGM) == facts_of(samples, DCGM)
+
+
+def followed(server: MetricsProcess, lake: Lake, tmp_path: Path) -> subprocess.Popen[str]:
+    arguments = ("--url", server.url, "--lake", lake.root, "--since", "3h", "--every", "1s", "--listen", "")
+    return subprocess.Popen(
+        [sys.executable, "-m", "fallow", "follow", "prometheus", *arguments],
+        env=clean_environment({"XDG_STATE_HOME": str(tmp_path)}), cwd=REPOSITORY, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip

@@ -20,7 +20,7 @@ from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SystemClock, format_ms
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
 from tests.conftest import run_python
 from tests.in_process import run_in_process
-from tests.scraped.facts import DCGM, facts_in, facts_of
+from tests.scraped.exposed import DCGM, facts_in, facts_of
 from tests.scraped.held_server import HeldServer
 from tests.scraped.site import GPUS, dcgm, dcgm_of_pods, site_samples
 

@@ -9,10 +9,8 @@ import pytest
 
 from tests.fakes.nvml import ms_ago, standard_fleet
 from tests.in_process import run_in_process
-from tests.scraped.facts import DCGM, NVITOP, facts_in, facts_of
-from tests.scraped.nvitop import nvitop_exporter, scraped
-from tests.scraped.replayer import Replayer, replayed
-from tests.scraped.servers import ScrapeJob
+from tests.scraped.exposed import DCGM, NVITOP, facts_in, facts_of
+from tests.scraped.servers import Replayer, ScrapeJob, nvitop_exporter, replayed, scraped
 
 if TYPE_CHECKING:
     from fallow.lake import Lake

@@ -8,6 +8,10 @@ import pytest
 
 from analytics.scraped.rows.model import RowSettings
 from analytics.scraped.rows.scraped_rows import host_rows
+from benchmarks.scraped_lakes import Scraping
+from benchmarks.scraped_week import PAGE, as_json, page, weeks_seen
+from fallow.clock import DAY_MS, SECOND_MS
+from fallow.schema import CLAIM, GPU
 from tests.ledger.rows import GB, T0, claim, held_by, load, samples, states
 from tests.ledger.rows import write as write_rows
 from tests.scraped.scraped_series import (
@@ -15,8 +19,10 @@ from tests.scraped.scraped_series import (
     ENGINE,
     EXPORTERS,
     MEMORY,
+    POWER,
     UTIL,
     Series,
+    columns,
     dcgm,
     lake_with,
     one_host,
@@ -26,9 +32,9 @@ from tests.scraped.scraped_series import (
 )
 
 if TYPE_CHECKING:
-    from fallow.lake import Lake
+    from pathlib import Path
 
-from fallow.schema import CLAIM, GPU
+    from fallow.lake import Lake
 
 HALF_HOUR = 60
 MIB_OF_GB = GB / 2**20
@@ -118,3 +124,62 @@ def test_time_after_a_series_has_ended_is_unknown_from_its_marker_on(lake: Lake)
         ("active", midnight - 255, midnight), ("active", midnight, midnight + 15), ("unknown", midnight + 15, midnight + 75),
         ("active", midnight + 75, midnight + 375),
     ]  # fmt: skip
+
+
+LARGE, SMALL = (
+    {"GPU_I_ID": "1", "GPU_I_PROFILE": "3g.40gb", "pod": "serve", "namespace": "nlp"},
+    {"GPU_I_ID": "9", "GPU_I_PROFILE": "1g.10gb"},
+)
+
+
+def instance(number: int) -> str:
+    return f"MIG-{uuid(0)}/{number}"
+
+
+def split_card(scrapes: int) -> list[Series]:
+    return [
+        dcgm(ENGINE, [0.5] * scrapes, **LARGE), dcgm(ENGINE, [0] * scrapes, **SMALL),
+        dcgm(MEMORY, [20_000] * scrapes, **LARGE), dcgm(MEMORY, [10] * scrapes, **SMALL),
+        dcgm(POWER, [300] * scrapes, **LARGE), dcgm(POWER, [300] * scrapes, **SMALL),
+    ]  # fmt: skip
+
+
+def test_an_instance_is_named_by_its_gpu_and_its_number_and_power_stays_with_the_gpu() -> None:
+    found = one_host(*split_card(2))
+    assert columns(found, "gpu_util_pct", "mem_used_bytes", "power_w", gpu=instance(1)) == [
+        (0, 50, 20_000 * 2**20, None), (30, 50, 20_000 * 2**20, None),
+    ]  # fmt: skip
+    assert columns(found, "gpu_util_pct", "mem_used_bytes", "power_w") == [(0, None, None, 300), (30, None, None, 300)]
+    assert found.device.select("gpu", "parent_gpu", "mig_profile", "mig_gpu_slices", "gpu_instance_id", "mig_enabled", "gpu_index").rows() == [
+        (uuid(0), None, None, None, None, True, 0), (instance(1), uuid(0), "3g.40gb", 3, 1, None, None), (instance(9), uuid(0), "1g.10gb", 1, 9, None, None),
+    ]  # fmt: skip
+    assert found.given.select("gpu", "pod").rows() == [(instance(1), "serve")]
+
+
+@pytest.mark.parametrize("parent_told", [True, False], ids=["with power", "without a series of the GPU"])
+def test_the_ledger_has_each_instance_by_its_share_and_the_rest_as_free(lake: Lake, *, parent_told: bool) -> None:
+    found = one_host(*split_card(20)[: 6 if parent_told else 4])
+    stretches = load(lake_with(lake, found)).stretches.sort("gpu")
+    assert [(row["gpu"], row["state"], round(row["gpu_share"] * 7), (row["end"] - row["time"]) / 1000, row["holder_source"])
+            for row in stretches.iter_rows(named=True)] == [
+        (uuid(0), "free", 3, 600, None), (instance(1), "active", 3, 600, "memory"), (instance(9), "free", 1, 600, None),
+    ]  # fmt: skip
+
+
+def test_the_docs_have_the_stored_figures() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text
+
+
+@pytest.mark.long
+def test_the_truth_of_a_day_lies_inside_what_is_said_of_it(tmp_path: Path) -> None:
+    """In GPU-hours: what is seen at moments has a range that holds the truth, and every finding that the agent has not is of low confidence."""
+    truth, agent, scraped = weeks_seen(tmp_path, DAY_MS, [Scraping(30 * SECOND_MS)])
+    for seen in (agent, scraped):
+        low, high = seen.held_between
+        assert low <= truth.held <= high
+        assert seen.unoccupied == pytest.approx(truth.unoccupied, abs=0.2)
+    assert (agent.at_moments, scraped.at_moments) == (0, pytest.approx(1, abs=0.01))
+    held = as_json(scraped, agent)["findings"]["held"]
+    assert (held["lost"], held["more"]) == (0, held["more_low"])
+    assert held["same"] > 0

@@ -17,8 +17,7 @@ from analytics.scraped.server.connection import ServerConnection, ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.server.ways import ExportLines, ReadRequest, ReadResponse, RemoteRead
 from fallow.errors import InputError
-from tests.scraped.evaluator import Evaluator
-from tests.scraped.gateway import Answered, Gateway
+from tests.scraped.gateway import Answered, Evaluator, Gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import REPOSITORY, clean_environment
-from tests.scraped.pushed import push_site
+from tests.scraped.otlp_requests import push_site
 from tests.scraped.servers import PrometheusProcess, VictoriaProcess, free_port, missing, wait_until
 from tests.scraped.site import (
     GPUS,

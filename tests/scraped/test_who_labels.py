@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analytics.allocations.model import KnownHosts
+from analytics.allocations.publish import publish_allocations
 from analytics.scraped.who.allocations import OpenAllocations, WindowAllocations, allocations_of
+from analytics.scraped.who.label_runs import Given
 from tests.allocations.conftest import stored
+from tests.lakes import made_lake
 from tests.ledger.rows import T0, ms
 from tests.scraped.scraped_series import UTIL, dcgm, rows_of, uuid
-from tests.scraped.who_rows import bring, given, host_rows, spans
+from tests.scraped.who_rows import STEP_S, bring, host_rows, spans
+from tests.scraped.who_rows import given as given_of
 
 if TYPE_CHECKING:
     from analytics.scraped.rows.model import HostRows
@@ -19,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def one(*hosts: HostRows, until_s: float) -> WindowAllocations:
-    return allocations_of(given(*hosts), None, OpenAllocations.none(), as_of_ms=ms(until_s), hosts=KnownHosts())
+    return allocations_of(given_of(*hosts), None, OpenAllocations.none(), as_of_ms=ms(until_s), hosts=KnownHosts())
 
 
 def test_a_run_lasts_from_its_first_sample_to_the_one_that_does_not_name_it(lake: Lake) -> None:
@@ -73,7 +81,7 @@ def test_windows_join_and_an_open_run_is_written_once(lake: Lake, *, restarted: 
     runs, ends = host_rows("h1", 0, 60, G0=["nlp/a"]), host_rows("h1", 120, 240, G0=["nlp/a", "nlp/a", None, None])
     left = bring(lake, (60, [runs]))
     found = allocations_of(
-        given(host_rows("h1", 60, 120, G0=["nlp/a"])), None, left, as_of_ms=ms(120), hosts=KnownHosts()
+        given_of(host_rows("h1", 60, 120, G0=["nlp/a"])), None, left, as_of_ms=ms(120), hosts=KnownHosts()
     )
     assert found.read.rows.is_empty()
     bring(lake, (240, [ends]), before=None if restarted else found.open)
@@ -85,7 +93,7 @@ def test_windows_that_overlap_tell_an_open_run_once_and_a_closed_one_alike(lake:
     left, written = OpenAllocations.none(), []
     for last in (6, 7, 8, 10):
         part = host_rows("h1", 30 * (last - 6), 30 * last, G0=named[last - 6 : last])
-        found = allocations_of(given(part), None, left, as_of_ms=ms(30 * last), hosts=KnownHosts())
+        found = allocations_of(given_of(part), None, left, as_of_ms=ms(30 * last), hosts=KnownHosts())
         written.append(found.read.rows["claim_id"].to_list())
         left = bring(lake, (30 * last, [part]), before=left)
     assert written == [["nlp/a", "nlp/b"], ["nlp/a"], ["nlp/a"], []]
@@ -139,3 +147,28 @@ def test_who_has_no_id_is_said_and_is_no_row() -> None:
     assert found.notes == (
         "of 2 GPUs labels name a pod without its namespace, or a user without pod or job: that is no allocation, and is not kept",
     )
+
+
+SAMPLES = 14
+NAMED = st.lists(
+    st.tuples(st.sampled_from([None, "-", "nlp/a", "nlp/b", "slurm:7"]), st.integers(1, 5)), min_size=SAMPLES
+)
+
+
+@given(NAMED, st.sets(st.integers(1, SAMPLES - 1), max_size=3))
+def test_windows_are_one_however_they_are_cut(drawn: list[tuple[str | None, int]], cuts: set[int]) -> None:
+    """Two GPUs of the same pods, with scrapes that fail and holders that come again, also in the middle of a window."""
+    named = [who for who, times in drawn for _ in range(times)][:SAMPLES]
+    with tempfile.TemporaryDirectory() as folder:
+        once, often, parted = (made_lake(Path(folder) / name) for name in ("once", "often", "parted"))
+        bring(once, (STEP_S * SAMPLES, [host_rows("h1", 0, STEP_S * SAMPLES, G0=named, G1=named)]))
+        left, parts = None, []
+        for first, last in zip([0, *sorted(cuts)], [*sorted(cuts), SAMPLES], strict=True):
+            part = host_rows("h1", STEP_S * first, STEP_S * last, G0=named[first:last], G1=named[first:last])
+            left = bring(often, (STEP_S * last, [part]), before=left)
+            parts.append(given_of(part))
+        found = allocations_of(
+            Given.joined(parts), None, OpenAllocations.none(), as_of_ms=ms(STEP_S * SAMPLES), hosts=KnownHosts()
+        )
+        publish_allocations(parted, found.read, replace=False)
+        assert spans(often) == spans(once) == spans(parted)
