@@ -20,7 +20,6 @@ import urllib.request
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -31,6 +30,7 @@ import cramjam
 from tests.conftest import clean_environment
 from tests.fakes.nvml import library_folder
 from tests.scraped.exposed import Exposed, page_of, parsed
+from tests.scraped.gateway import Answered, Gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -286,31 +286,20 @@ class Exposure:
     samples: tuple[Exposed, ...]
 
 
-class Replayer:
+class Replayer(Gateway):
     """Serves `/metrics` on loopback; `pages` gives the text of the n-th page that is answered."""
 
     def __init__(self, pages: Callable[[int], str]) -> None:
+        super().__init__(self._answer)
         self.exposures: list[Exposure] = []
-        self.scrapes = 0
-        """How often it was asked, also while it was away."""
+        self.target = self.url.removeprefix("http://")
         self._away = False
         self._pages = pages
         self._turn = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self.target = f"127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Scrapes are cut off without an answer."""
+        """Scrapes fail."""
         with self._turn:
             self._away = True
         yield
@@ -318,37 +307,18 @@ class Replayer:
             self._away = False
 
     def wait_for(self, scrapes: int) -> None:
-        """Returns when it was asked so many times more."""
-        until = self.scrapes + scrapes
-        wait_until(lambda: self.scrapes >= until, lambda: "nobody scrapes")
+        """Returns when it was asked so many times more, also while it was away."""
+        until = len(self.asked) + scrapes
+        wait_until(lambda: len(self.asked) >= until, lambda: "nobody scrapes")
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
+    def _answer(self, *_: object) -> Answered:
         """One scrape at a time, so that exposures have an order."""
         with self._turn:
-            self.scrapes += 1
-            at_ms = time.time_ns() // 1_000_000
             if self._away:
-                request.close_connection = True
-                return
+                return Answered(503)
             page = self._pages(len(self.exposures))
-            request.send_response(200)
-            request.send_header("Content-Type", "text/plain; version=0.0.4")
-            request.send_header("Content-Length", str(len(page.encode())))
-            request.end_headers()
-            request.wfile.write(page.encode())
-            self.exposures.append(Exposure(at_ms, parsed(page)))
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        answer = self.answer
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                answer(self)
-
-            def log_message(self, *_: object) -> None:
-                """Scrapes are kept, not told."""
-
-        return Handler
+            self.exposures.append(Exposure(time.time_ns() // 1_000_000, parsed(page)))
+            return Answered(200, page.encode(), {"Content-Type": "text/plain; version=0.0.4"})
 
 
 def replayed(

@@ -22,25 +22,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.metrics.catalogue import Family
-    from analytics.mapping.model import Exporter, MappedMetric
+    from analytics.mapping.model import Exporter
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Callable[..., tuple[Exporter, ...]]:
-    def load(content: str, name: str = "ours.toml") -> tuple[Exporter, ...]:
-        path = tmp_path / name
+    def load(content: str) -> tuple[Exporter, ...]:
+        path = tmp_path / "ours.toml"
         path.write_text(content, encoding="utf-8")
         return load_exporters([path])
 
     return load
 
 
-def exporter(name: str, exporters: tuple[Exporter, ...] = ()) -> Exporter:
-    return next(each for each in exporters or built_in() if each.name == name)
-
-
-def metric(name: str, of: str) -> MappedMetric:
-    return exporter(of).by_metric[name][0]
+def exporter(name: str) -> Exporter:
+    return next(each for each in built_in() if each.name == name)
 
 
 @pytest.mark.parametrize("one", built_in(), ids=lambda one: one.name)
@@ -56,31 +52,28 @@ def test_what_comes_with_fallow_says_where_it_was_looked_up_and_what_its_values_
             assert mapped.covers_s, mapped.metric
 
 
-@pytest.mark.parametrize(
-    ("of", "name", "factor"),
-    [
-        ("dcgm-exporter", "DCGM_FI_PROF_SM_ACTIVE", 100),
-        ("dcgm-exporter", "DCGM_FI_DEV_FB_USED", 2**20),
-        ("nvidia_gpu_exporter", "nvidia_smi_clocks_current_sm_clock_hz", 1e-6),
-        ("nvidia_gpu_exporter", "nvidia_smi_energy_joules_total", 1e3),
-        ("nvidia_gpu_exporter", "nvidia_smi_clocks_event_reasons_counters_sw_power_cap_seconds", 1e3),
-        ("nvidia_gpu_prometheus_exporter", "nvidia_gpu_power_usage_milliwatts", 1e-3),
-        ("nvidia_gpu_prometheus_exporter", "nvidia_gpu_sm_util_percent", 100),
-        ("amd-device-metrics-exporter", "gpu_energy_consumed", 1e-3),
-        ("node-exporter", "node_cpu_seconds_total", 100),
-        ("nvitop-exporter", "host_disk_io_read_data_MiB", 2**20),
-    ],
-)
-def test_units_become_those_of_the_columns(of: str, name: str, factor: float) -> None:
-    assert metric(name, of).factor == pytest.approx(factor)
+FACTORS = {
+    "dcgm-exporter": {"DCGM_FI_PROF_SM_ACTIVE": 100, "DCGM_FI_DEV_FB_USED": 2**20},
+    "nvidia_gpu_exporter": {
+        "nvidia_smi_clocks_current_sm_clock_hz": 1e-6, "nvidia_smi_energy_joules_total": 1e3,
+        "nvidia_smi_clocks_event_reasons_counters_sw_power_cap_seconds": 1e3,
+    },
+    "nvidia_gpu_prometheus_exporter": {"nvidia_gpu_power_usage_milliwatts": 1e-3, "nvidia_gpu_sm_util_percent": 100},
+    "amd-device-metrics-exporter": {"gpu_energy_consumed": 1e-3},
+    "node-exporter": {"node_cpu_seconds_total": 100},
+    "nvitop-exporter": {"host_disk_io_read_data_MiB": 2**20},
+}  # fmt: skip
 
 
-def test_every_metric_that_is_wanted_has_one_name() -> None:
+@pytest.mark.parametrize("name", FACTORS)
+def test_units_become_those_of_the_columns(name: str) -> None:
+    by_metric = exporter(name).by_metric
+    assert {metric: by_metric[metric][0].factor for metric in FACTORS[name]} == pytest.approx(FACTORS[name])
+
+
+def test_the_metrics_that_are_wanted() -> None:
     names = metric_names(built_in())
     assert {"DCGM_FI_DEV_GPU_UTIL", "fallow_up", "kube_pod_owner", "node_memory_SwapFree_bytes"} <= names
-
-
-def test_what_is_said_of_kubernetes_is_what_allocations_are_made_of() -> None:
     assert metric_names([exporter("kube-state-metrics"), exporter("kueue")]) == set(KUBE_METRICS)
 
 
@@ -88,38 +81,27 @@ BY_ITSELF = {"gpu_util_coverage_ratio", "gpu_util_unsampled_ratio", "counters_si
 """What the reader of the samples finds out, and what an agent alone can tell."""
 
 
-@pytest.mark.parametrize(
-    "family",
-    [each for each in (*GPU, *DEVICE, *HOST) if each.column not in BY_ITSELF],
-    ids=lambda family: family.column,
-)
+FAMILIES = [each for each in (*GPU, *DEVICE, *HOST) if each.column not in BY_ITSELF]
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.column)
 def test_what_the_agent_shows_is_read_back_in_the_columns_unit(family: Family) -> None:
-    (read,) = (
-        mapped
-        for mapped in exporter("fallow").by_metric[family.name]
-        if family.label is None or mapped.only == (family.label,)
-    )
+    named = exporter("fallow").by_metric[family.name]
+    (read,) = (each for each in named if family.label is None or each.only == (family.label,))
     assert f"{read.table}.{read.column}" == family.source
     assert read.factor == pytest.approx(1 / family.factor)
 
 
 def test_a_file_that_extends_takes_the_place_of_its_base(site: Callable[..., tuple[Exporter, ...]]) -> None:
     exporters = site(
-        """
-        extend = "dcgm-exporter"
-        collect_interval_s = 1
-        metrics = [{ name = "site_gpu_util", to = "gpu.gpu_util_pct", unit = "ratio", kind = "average", covers_s = 60 }]
-        [labels]
-        host = ["machine"]
-        [labels.holder]
-        slurm_job = ["jobid"]
-        """
+        'extend = "dcgm-exporter"\ncollect_interval_s = 1\n[labels]\nhost = ["machine"]\n[labels.holder]\n'
+        'slurm_job = ["jobid"]\n[[metrics]]\nname = "site_gpu_util"\nto = "gpu.gpu_util_pct"\nunit = "ratio"\n'
+        'kind = "average"\ncovers_s = 60\n'
     )
     ours = exporters[0]
     assert [each.name for each in exporters].count("dcgm-exporter") == 0
     assert (ours.name, ours.host, ours.gpu) == ("ours", ("machine",), ("UUID", "uuid", "gpu_uuid"))
-    assert dict(ours.holder)["slurm_job"] == ("jobid",)
-    assert dict(ours.holder)["pod"][0] == "exported_pod"
+    assert (dict(ours.holder)["slurm_job"], dict(ours.holder)["pod"][0]) == (("jobid",), "exported_pod")
     assert ours.metrics[0].metric == "site_gpu_util"
     assert (ours.metrics[0].covers_s, ours.by_metric["DCGM_FI_PROF_SM_ACTIVE"][0].covers_s) == (60, 1)
 
@@ -130,79 +112,55 @@ def test_a_prefix_stands_before_every_name(site: Callable[..., tuple[Exporter, .
     assert ours.combined[0].subtract == ("site_node_memory_MemAvailable_bytes",)
 
 
-UTIL = 'metrics = [{ name = "a", to = "gpu.gpu_util_pct", unit = "%", kind = "reading" }'
+UTIL = 'metrics = [{ name = "a", to = "gpu.gpu_util_pct", unit = "%", kind = "reading" }]'
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ("metrics = [", "is not TOML: "),
-        ('metric = "a"', "ours.toml: there is no key 'metric'; did you mean 'metrics'?"),
-        ('extend = "dcgm"', "there is no exporter 'dcgm' to extend; use amd-device-metrics-exporter, dcgm-exporter, "),
-        (
-            UTIL.replace("gpu.gpu_util_pct", "gpu.gpu_utl_pct") + "]",
-            "ours.toml, metric a: there is no column 'gpu.gpu_utl_pct'; did you mean 'gpu.gpu_util_pct'?",
-        ),
-        (
-            UTIL.replace('"%"', '"MiB"') + "]",
-            "metric a: MiB cannot be converted to gpu.gpu_util_pct, which is in %; give it the unit % or ratio",
-        ),
-        (
-            UTIL.replace(', unit = "%"', "") + "]",
-            "metric a: no unit cannot be converted to gpu.gpu_util_pct, which is in %; give it the unit % or ratio",
-        ),
-        (UTIL.replace('"%"', '"percent"') + "]", "there is no unit 'percent'; "),
-        (
-            UTIL.replace("reading", "gauge") + "]",
-            "there is no kind 'gauge'; use reading, average, counter, info or count",
-        ),
-        (
-            UTIL + ', { name = "a", to = "gpu.sm_active_pct", unit = "%", kind = "reading" }]',
-            "ours.toml: the metric a is there twice; keep one of the two lines",
-        ),
-        (UTIL.replace(" }", ", covers = 3 }") + "]", "there is no key 'covers'; did you mean 'covers_s'?"),
-        (UTIL.replace(" }", ", covers_s = -3 }") + "]", "covers_s is -3; write how many seconds a value describes"),
-        (UTIL.replace(" }", ', only = { x = "(" } }') + "]", "only.x is no regular expression: "),
-        (
-            UTIL.replace("gpu.gpu_util_pct", "gpu.health") + "]",
-            "gpu.health is not filled from a metric's value; leave ",
-        ),
-        (
-            UTIL.replace("gpu.gpu_util_pct", "gpu.interval_ms") + "]",
-            "gpu.interval_ms is not filled from a metric's value",
-        ),
-        ("metrics = [{ to = 'gpu.power_w' }]", "give each metric a name, "),
-        ("[labels]\nuuid = ['a']", "ours.toml, labels: there is no key 'uuid'; "),
-        ("[labels.holder]\njob = ['a']", "labels.holder: there is no column 'job'; use namespace, pod, container, "),
-        ("labels = { gpu = 'uuid' }", "gpu is 'uuid'; write a list"),
-        ("unknown = [1]", "unknown has 1; write pairs of numbers"),
-        (
-            "combined = [{ to = 'gpu.mem_used_bytes', unit = 'MiB', add = ['b'] }]",
-            'b is not among the metrics; add { name = "b" } to them',
-        ),
-        (
-            "collect_interval_s = 'often'",
-            "collect_interval_s is 'often'; write how many seconds lie between two values",
-        ),
-    ],
-)
-def test_what_is_wrong_in_a_file_is_one_sentence(
-    site: Callable[..., tuple[Exporter, ...]], content: str, sentence: str
-) -> None:
+IN_PERCENT = "cannot be converted to gpu.gpu_util_pct, which is in %; give it the unit % or ratio"
+BAD_METRICS = {
+    ("gpu.gpu_util_pct", "gpu.gpu_utl_pct"): "ours.toml, metric a: there is no column 'gpu.gpu_utl_pct'; did you mean ",
+    ('"%"', '"MiB"'): f"metric a: MiB {IN_PERCENT}",
+    (', unit = "%"', ""): f"metric a: no unit {IN_PERCENT}",
+    ('"%"', '"percent"'): "there is no unit 'percent'; ",
+    ("reading", "gauge"): "there is no kind 'gauge'; use reading, average, counter, info or count",
+    ("}", '}, { name = "a", to = "gpu.sm_active_pct", unit = "%", kind = "reading" }'): (
+        "ours.toml: the metric a is there twice; keep one of the two lines"
+    ),
+    (" }", ", covers = 3 }"): "there is no key 'covers'; did you mean 'covers_s'?",
+    (" }", ", covers_s = -3 }"): "covers_s is -3; write how many seconds a value describes",
+    (" }", ', only = { x = "(" } }'): "only.x is no regular expression: ",
+    ("gpu.gpu_util_pct", "gpu.health"): "gpu.health is not filled from a metric's value; leave ",
+    ("gpu.gpu_util_pct", "gpu.interval_ms"): "gpu.interval_ms is not filled from a metric's value",
+}
+"""What is put in place of what in UTIL."""
+
+BAD_FILES = {
+    "metrics = [": "is not TOML: ",
+    'metric = "a"': "ours.toml: there is no key 'metric'; did you mean 'metrics'?",
+    'extend = "dcgm"': "there is no exporter 'dcgm' to extend; use amd-device-metrics-exporter, dcgm-exporter, ",
+    "metrics = [{ to = 'gpu.power_w' }]": "give each metric a name, ",
+    "[labels]\nuuid = ['a']": "ours.toml, labels: there is no key 'uuid'; ",
+    "[labels.holder]\njob = ['a']": "labels.holder: there is no column 'job'; use namespace, pod, container, ",
+    "labels = { gpu = 'uuid' }": "gpu is 'uuid'; write a list",
+    "unknown = [1]": "unknown has 1; write pairs of numbers",
+    "combined = [{ to = 'gpu.mem_used_bytes', unit = 'MiB', add = ['b'] }]": (
+        'b is not among the metrics; add { name = "b" } to them'
+    ),
+    "collect_interval_s = 'often'": "collect_interval_s is 'often'; write how many seconds lie between two values",
+} | {UTIL.replace(*change): sentence for change, sentence in BAD_METRICS.items()}
+
+
+@pytest.mark.parametrize("content", BAD_FILES)
+def test_what_is_wrong_in_a_file_is_one_sentence(site: Callable[..., tuple[Exporter, ...]], content: str) -> None:
     with pytest.raises(ConfigError) as raised:
         site(content)
-    assert sentence in str(raised.value)
+    assert BAD_FILES[content] in str(raised.value)
     assert "\n" not in raised.value.message.partition("TOML")[0]
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"cannot read the mapping .*none.toml: No such file or directory; check the path"
-    ):
+def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
+    missing = r"cannot read the mapping .*none.toml: No such file or directory; check the path"
+    with pytest.raises(ConfigError, match=missing):
         load_exporters([tmp_path / "none.toml"])
-
-
-def test_two_files_over_the_same_exporter(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.toml").write_text('extend = "node-exporter"\n', encoding="utf-8")
     with pytest.raises(ConfigError, match="two mappings extend node-exporter; put both into one file"):
@@ -226,10 +184,8 @@ def test_a_recorded_page_is_understood_wholly(page: str) -> None:
 
 
 def test_every_exporter_has_a_page() -> None:
-    of_pages = {each.name for each in built_in()} - {
-        "fallow",
-        "otel",
-    }  # ours is of the agent's tests, the other is no page
+    # ours is of the agent's tests, the other is no page
+    of_pages = {each.name for each in built_in()} - {"fallow", "otel"}
     assert of_pages == {page.removesuffix("-slurm") for page in PAGES}
 
 
@@ -252,20 +208,18 @@ def test_what_is_missing(page: str, gpus: int, missing: list[str]) -> None:
 
 
 def test_what_some_gpus_lack_says_how_many_and_which_metric_would_tell() -> None:
-    labels = [
-        each for each in recorded_labels("dcgm-exporter") if not ("FB_" in each["__name__"] and each["gpu"] == "0")
-    ]
+    every = recorded_labels("dcgm-exporter")
+    labels = [each for each in every if not ("FB_" in each["__name__"] and each["gpu"] == "0")]
     lacking = next(each for each in recognised(labels, EXPORTERS).missing if each.absence.name == "memory in use")
     assert (lacking.gpus, lacking.would_tell) == (1, ("DCGM_FI_DEV_FB_USED",))
 
 
 def test_a_gpu_without_utilization_is_said_first() -> None:
-    labels = [{"__name__": "DCGM_FI_DEV_GPU_TEMP", "UUID": "GPU-1", "gpu": "0"}]
-    text = check_text(recognised(labels, EXPORTERS))
-    assert "utilization: nothing can be called busy or idle: all of the time is unknown." in " ".join(text.split())
-    assert [each.absence.name for each in recognised(labels, EXPORTERS).missing][:4] == [
-        "utilization", "memory in use", "who holds it", "power",
-    ]  # fmt: skip
+    found = recognised([{"__name__": "DCGM_FI_DEV_GPU_TEMP", "UUID": "GPU-1", "gpu": "0"}], EXPORTERS)
+    said = "utilization: nothing can be called busy or idle: all of the time is unknown."
+    assert said in " ".join(check_text(found).split())
+    lacking = [each.absence.name for each in found.missing]
+    assert lacking[:4] == ["utilization", "memory in use", "who holds it", "power"]
 
 
 def test_what_no_exporter_has_is_not_understood() -> None:
@@ -288,14 +242,8 @@ def test_the_same_for_machines() -> None:
     (found,) = content["exporters"]
     column = next(each for each in found["columns"] if each["column"] == "gpu.gpu_util_pct")
     assert (found["gpus"], found["hosts"]) == (5, 1)
-    assert column == {
-        "column": "gpu.gpu_util_pct",
-        "metrics": ["nvidia_gpu_graphics_util_percent"],
-        "unit": "ratio",
-        "kind": "average",
-        "covers_s": "since the scrape before",
-        "series": 1,
-    }
+    read = {"column": "gpu.gpu_util_pct", "metrics": ["nvidia_gpu_graphics_util_percent"], "unit": "ratio"}
+    assert column == read | {"kind": "average", "covers_s": "since the scrape before", "series": 1}
 
 
 def test_the_agents_own_page_is_not_taken_for_dcgm_exporter() -> None:
@@ -345,20 +293,12 @@ def test_gpus_and_instances_by_their_labels() -> None:
     assert (own.uuid, own.parent) == ("MIG-7", "GPU-1")
 
 
-@pytest.mark.parametrize(
-    ("instance", "host"),
-    [
-        ("gn007:9400", "gn007"),
-        ("10.0.0.7:9400", "10.0.0.7"),
-        ("[fd00::7]:9400", "fd00::7"),
-        ("gke-ml-h100-1a2b:metrics", "gke-ml-h100-1a2b"),
-        ("gn007", "gn007"),
-        ("fd00::7", "fd00::7"),
-        ("", ""),
-    ],
-)
-def test_a_host_without_a_label_is_its_address_without_the_port(instance: str, host: str) -> None:
-    assert host_of({"instance": instance}, DCGM) == host
+def test_a_host_without_a_label_is_its_address_without_the_port() -> None:
+    hosts = {
+        "gn007:9400": "gn007", "10.0.0.7:9400": "10.0.0.7", "[fd00::7]:9400": "fd00::7", "gn007": "gn007",
+        "gke-ml-h100-1a2b:metrics": "gke-ml-h100-1a2b", "fd00::7": "fd00::7", "": "",
+    }  # fmt: skip
+    assert {instance: host_of({"instance": instance}, DCGM) for instance in hosts} == hosts
 
 
 def test_the_docs_are_current() -> None:

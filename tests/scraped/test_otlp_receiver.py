@@ -11,7 +11,7 @@ import os
 import socket
 import urllib.error
 import urllib.request
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from http import HTTPStatus
 from http.client import HTTPConnection
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from fallow.http_server import HttpServer
+
 POWER = gauge("hw.power", "W", point(300.0, hw__id="GPU-1", hw__type="gpu"))
 MOST = 4096
 
@@ -50,12 +52,24 @@ def intake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Intake]:
     spool.close()
 
 
-@pytest.fixture
-def url(intake: Intake) -> Iterator[str]:
+@contextmanager
+def receiving(intake: Intake) -> Iterator[HttpServer]:
     receiver = otlp_receiver(("127.0.0.1", 0), intake)
     receiver.start()
-    yield f"{receiver.url}{PATH}"
-    receiver.close()
+    try:
+        yield receiver
+    finally:
+        receiver.close()
+
+
+@pytest.fixture
+def url(intake: Intake) -> Iterator[str]:
+    with receiving(intake) as receiver:
+        yield f"{receiver.url}{PATH}"
+
+
+def connected(url: str) -> HTTPConnection:
+    return HTTPConnection(url.split("/")[2], timeout=20)
 
 
 def post(url: str, body: bytes, kind: str = PROTOBUF, **headers: str) -> tuple[int, bytes, Any]:
@@ -85,16 +99,17 @@ def test_protobuf_json_and_gzip_say_the_same_and_are_kept(url: str, intake: Inta
 def test_a_part_is_taken_and_the_answer_and_the_log_say_what_was_not(
     url: str, intake: Intake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = gauge("hw.gpu.utilization", "%", point(50.0, hw__id="GPU-1"))
+    wrong, reason = (
+        gauge("hw.gpu.utilization", "%", point(50.0, hw__id="GPU-1")),
+        "hw.gpu.utilization is in %, not in 1",
+    )
     post(url, request(wrong).SerializeToString())
     status, answer, _ = post(url, request(POWER, wrong).SerializeToString())
     told = ExportMetricsServiceResponse.FromString(answer).partial_success
-    assert (status, told.rejected_data_points, told.error_message) == (200, 1, "hw.gpu.utilization is in %, not in 1")
+    assert (status, told.rejected_data_points, told.error_message) == (200, 1, reason)
     assert kept(intake) == [request(POWER)]
     assert (intake.tally.points, intake.tally.rejected) == (1, 2)
-    assert capsys.readouterr().err.splitlines() == ["fallow: rejects points: hw.gpu.utilization is in %, not in 1"], (
-        "once"
-    )
+    assert capsys.readouterr().err.splitlines() == [f"fallow: rejects points: {reason}"], "once"
 
 
 def test_metrics_of_others_take_no_room(url: str, intake: Intake) -> None:
@@ -127,11 +142,9 @@ def test_what_cannot_be_taken_is_answered_with_the_reason(
 
 def test_other_paths_and_methods_are_refused(url: str) -> None:
     assert post(url.replace("metrics", "traces"), b"")[0] == 404
-    host, _, port = url.split("/")[2].partition(":")
-    connection = HTTPConnection(host, int(port), timeout=20)
-    connection.request("GET", "/v1/metrics")
-    assert connection.getresponse().status == HTTPStatus.METHOD_NOT_ALLOWED
-    connection.close()
+    with contextlib.closing(connected(url)) as connection:
+        connection.request("GET", "/v1/metrics")
+        assert connection.getresponse().status == HTTPStatus.METHOD_NOT_ALLOWED
 
 
 def test_a_full_spool_sends_the_sender_away_for_a_while(url: str, intake: Intake) -> None:
@@ -148,42 +161,33 @@ def test_a_full_spool_sends_the_sender_away_for_a_while(url: str, intake: Intake
 def test_a_token_is_asked_for(intake: Intake, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n", encoding="ascii")
     (tmp_path / "token").chmod(0o600)
-    token = Token(str(tmp_path / "token"), "otlp.token_file")
-    guarded = Intake(intake.spool, intake.wanted, MOST, intake.clock, token)
-    receiver = otlp_receiver(("127.0.0.1", 0), guarded)
-    receiver.start()
-    url, body = f"{receiver.url}{PATH}", request(POWER).SerializeToString()
-    assert [post(url, body, Authorization=each)[0] for each in ("", "Bearer wrong", "Bearer secret")] == [401, 401, 200]
-    receiver.close()
+    token, body = Token(str(tmp_path / "token"), "otlp.token_file"), request(POWER).SerializeToString()
+    with receiving(Intake(intake.spool, intake.wanted, MOST, intake.clock, token)) as receiver:
+        given = ("", "Bearer wrong", "Bearer secret")
+        found = [post(f"{receiver.url}{PATH}", body, Authorization=each)[0] for each in given]
+    assert found == [401, 401, 200]
 
 
 def test_a_body_may_come_in_chunks(url: str, intake: Intake) -> None:
-    body = request(POWER).SerializeToString()
-    host, _, port = url.split("/")[2].partition(":")
-    connection = HTTPConnection(host, int(port), timeout=20)
-    connection.request(
-        "POST", "/v1/metrics", iter([body[:20], body[20:]]), {"Content-Type": PROTOBUF}, encode_chunked=True
-    )
-    assert connection.getresponse().status == 200
-    connection.close()
+    body, kind = request(POWER).SerializeToString(), {"Content-Type": PROTOBUF}
+    with contextlib.closing(connected(url)) as connection:
+        connection.request("POST", "/v1/metrics", iter([body[:20], body[20:]]), kind, encode_chunked=True)
+        assert connection.getresponse().status == 200
     assert kept(intake) == [request(POWER)]
 
 
 @pytest.mark.parametrize("length", ["Content-Length: 100", "Transfer-Encoding: chunked"])
 def test_a_sender_that_trickles_is_cut_off(intake: Intake, monkeypatch: pytest.MonkeyPatch, length: str) -> None:
     monkeypatch.setattr("analytics.scraped.otlp.receiver.BOUNDS", replace(BOUNDS, body_s=0.3))
-    receiver = otlp_receiver(("127.0.0.1", 0), intake)
-    receiver.start()
-    with socket.create_connection(("127.0.0.1", receiver.port), 20) as sender:
+    answer = b""
+    with receiving(intake) as receiver, socket.create_connection(("127.0.0.1", receiver.port), 20) as sender:
         sender.sendall(f"POST {PATH} HTTP/1.1\r\nContent-Type: {JSON}\r\n{length}\r\n\r\n".encode())
         sender.settimeout(0.05)
-        answer = b""
         for _ in range(100):
             with contextlib.suppress(TimeoutError):
                 if answer := sender.recv(4096):
                     break
             sender.sendall(b"0")
-    receiver.close()
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
@@ -220,16 +224,13 @@ def test_a_length_that_is_none_is_refused(headers: dict[str, str], body: bytes, 
 
 def test_connections_that_say_nothing_keep_nobody_out(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analytics.scraped.otlp.receiver.BOUNDS", replace(BOUNDS, connections=3))
-    receiver = otlp_receiver(("127.0.0.1", 0), intake)
-    receiver.start()
-    host, _, port = receiver.url.split("/")[2].partition(":")
-    with ExitStack() as opened:
-        silent = [opened.enter_context(socket.create_connection((host, int(port)), 20)) for _ in range(3)]
+    with receiving(intake) as receiver, ExitStack() as opened:
+        there = ("127.0.0.1", receiver.port)
+        silent = [opened.enter_context(socket.create_connection(there, 20)) for _ in range(3)]
         silent[0].sendall(b"POST /v1/metrics HTTP/1.1\r\nContent-")
         for _ in range(2):
             assert post(f"{receiver.url}{PATH}", request(POWER).SerializeToString())[0] == 200
         assert silent[0].recv(1) == b"", "it has waited longest"
-        receiver.close()
     assert len(kept(intake)) == 2
 
 
@@ -289,11 +290,8 @@ def test_what_was_answered_is_there_after_a_crash_and_what_was_cut_off_is_not(tm
 
 
 def test_an_address_that_is_taken_is_one_sentence(intake: Intake) -> None:
-    receiver = otlp_receiver(("127.0.0.1", 0), intake)
-    receiver.start()
-    with pytest.raises(FallowError, match="cannot listen on"):
+    with receiving(intake) as receiver, pytest.raises(FallowError, match="cannot listen on"):
         otlp_receiver(("127.0.0.1", receiver.port), intake).start()
-    receiver.close()
 
 
 GPU: dict[str, Any] = {"hw__id": "GPU-1", "hw__type": "gpu"}
@@ -321,58 +319,38 @@ def values(points: Iterable[Point]) -> list[tuple[float, float | None]]:
     ],
 )
 def test_the_id_says_which_gpu(attributes: dict[str, Any], labels: dict[str, str]) -> None:
-    (found,) = points_of(
-        request(gauge("hw.gpu.utilization", "1", point(0.5, **attributes)), host__name="gn001", service__name="c")
-    )
-    assert labels.items() <= found.labels.items()
-    assert (found.labels["__name__"], found.labels["instance"], found.labels["job"]) == (
-        "hw.gpu.utilization",
-        "gn001",
-        "c",
-    )
+    sent = gauge("hw.gpu.utilization", "1", point(0.5, **attributes))
+    (found,) = points_of(request(sent, host__name="gn001", service__name="c"))
+    target = {"__name__": "hw.gpu.utilization", "instance": "gn001", "job": "c"}
+    assert (labels | target).items() <= found.labels.items()
     assert (found.value, found.time_ms, found.start_ms) == (0.5, NOW_MS, 0)
 
 
 def test_only_hardware_that_is_a_gpu_counts() -> None:
+    die, inlet = point(61.0, hw__id="t0", hw__parent="GPU-1"), point(20.0, hw__id="inlet", hw__parent="board")
     asked = request(
         gauge("hw.power", "W", point(300.0, **GPU), point(90.0, hw__id="psu0", hw__type="power_supply")),
-        gauge(
-            "hw.temperature",
-            "Cel",
-            point(61.0, hw__id="t0", hw__parent="GPU-1"),
-            point(20.0, hw__id="inlet", hw__parent="board"),
-        ),
+        gauge("hw.temperature", "Cel", die, inlet),
         gauge("system.cpu.utilization", "1", point(0.1)),
     )
     found = sort_out(asked, WANTED, NOW_MS)
     assert (found.points, found.ignored, found.rejected.total()) == (2, 3, 0)
-    assert [(each.labels["__name__"], each.labels["uuid"], each.value) for each in points_of(found.request)] == [
-        ("hw.power", "GPU-1", 300.0), ("hw.temperature", "GPU-1", 61.0)
-    ]  # fmt: skip
+    kept = [(each.labels["__name__"], each.labels["uuid"], each.value) for each in points_of(found.request)]
+    assert kept == [("hw.power", "GPU-1", 300.0), ("hw.temperature", "GPU-1", 61.0)]
 
 
 def test_what_would_be_read_wrongly_is_rejected_and_the_rest_is_taken() -> None:
+    times = (NOW_MS + 2 * 86_400_000, 0, NOW_MS, 86_400_000)
     asked = request(
         gauge("hw.gpu.utilization", "%", point(50.0, **GPU)),
-        gauge(
-            "hw.power",
-            "W",
-            point(300.0, NOW_MS + 2 * 86_400_000, **GPU),
-            point(301.0, 0, **GPU),
-            point(302.0, **GPU),
-            point(1.0, 86_400_000, **GPU),
-        ),
+        gauge("hw.power", "W", *(point(300.0, at_ms, **GPU) for at_ms in times)),
         {"name": "hw.energy", "histogram": {"dataPoints": [{"timeUnixNano": "1"}]}},
     )
     found = sort_out(asked, WANTED, NOW_MS)
     assert found.points == 1
-    assert sorted(found.rejected.items()) == [
-        ("a point of hw.power has no time", 1),
-        ("a point of hw.power is more than a day in the future", 1),
-        ("a point of hw.power is more than a month old", 1),
-        ("hw.energy comes as histogram, not as gauge or sum", 1),
-        ("hw.gpu.utilization is in %, not in 1", 1),
-    ]
+    of_time = ("has no time", "is more than a day in the future", "is more than a month old")
+    wrong = ("hw.energy comes as histogram, not as gauge or sum", "hw.gpu.utilization is in %, not in 1")
+    assert found.rejected == dict.fromkeys([f"a point of hw.power {each}" for each in of_time] + [*wrong], 1)
 
 
 def test_a_host_has_to_be_named_and_the_sending_pod_is_nobody() -> None:
@@ -380,51 +358,40 @@ def test_a_host_has_to_be_named_and_the_sending_pod_is_nobody() -> None:
     for resource in ({"service__instance__id": "5f0c"}, {"service__instance__id": "5f0c", "host__name": ""}):
         nameless = sort_out(request(power, **resource), WANTED, NOW_MS)
         assert dict(nameless.rejected) == {"hw.power names no host: the resource needs host.name": 1}
-    (found,) = points_of(
-        request(gauge("hw.power", "W", point(1.0, **GPU)), k8s__node__name="n1", k8s__pod__name="collector")
-    )
-    assert found.labels["k8s.node.name"] == "n1"
-    assert "k8s.pod.name" not in found.labels
+    (found,) = points_of(request(power, k8s__node__name="n1", k8s__pod__name="collector"))
+    assert (found.labels["k8s.node.name"], found.labels.get("k8s.pod.name")) == ("n1", None)
 
 
 def test_deltas_add_up_and_go_on_in_the_next_window() -> None:
     sums: dict[SeriesKey, DeltaSum] = {}
-    assert values(climbed([pt(7.0, 20, 10, delta=True), pt(5.0, 10, 0.001, delta=True)], sums)) == [
-        (10.0, 5.0),
-        (20.0, 12.0),
-    ]
+    first = climbed([pt(7.0, 20, 10, delta=True), pt(5.0, 10, 0.001, delta=True)], sums)
+    assert values(first) == [(10.0, 5.0), (20.0, 12.0)]
     late, next_one = pt(9.0, 15, 10, delta=True), pt(1.0, 30, 20, delta=True)
     found = window_samples(climbed([next_one, late], sums))
     assert found.samples.frame["value"].to_list() == [13.0]
     assert found.starts["start_ms"].to_list() == [NOW_MS + 1], "the sum is that of all windows"
 
 
-def test_points_come_in_any_order_and_twice() -> None:
-    assert values([pt(30.0, 20), pt(10.0, 0), pt(20.0, 10), pt(10.0, 0)]) == [(0.0, 10.0), (10.0, 20.0), (20.0, 30.0)]
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        ([pt(30.0, 20), pt(10.0, 0), pt(20.0, 10), pt(10.0, 0)], [(0.0, 10.0), (10.0, 20.0), (20.0, 30.0)]),
+        ([pt(10.0, 0), pt(None, 10)], [(0.0, 10.0), (10.0, None)]),
+        ([pt(1.0, 0, name="hw.power"), pt(2.0, 0.012), pt(3.0, 10.4, name="hw.power"), pt(4.0, 10.41)],
+         [(0.0, 1.0), (10.4, 3.0), (0.0, 2.0), (10.4, 4.0)]),
+    ],
+    ids=["in any order and twice", "a series ends where it says so", "the instruments of one push get one time"],
+)  # fmt: skip
+def test_points_become_samples(points: list[Point], expected: list[tuple[float, float | None]]) -> None:
+    assert values(points) == expected
 
 
-def test_a_series_ends_where_it_says_so() -> None:
-    assert values([pt(10.0, 0), pt(None, 10)]) == [(0.0, 10.0), (10.0, None)]
-
-
-def test_a_sum_says_since_when_it_counts() -> None:
+def test_a_sum_says_since_when_it_counts_and_is_as_it_was_sent() -> None:
     about = {"uuid": "GPU-1", "host.name": "gn001"}
-    points = [
-        Point({**each.labels, **about}, each.time_ms, each.value, each.start_ms)
-        for each in (pt(10.0, 10, 1), pt(20.0, 20, 15))
-    ]
+    sums = (pt(10.0, 10, 1), pt(20.0, 20, 15))
+    points = [Point({**each.labels, **about}, each.time_ms, each.value, each.start_ms) for each in sums]
     found = window_samples(points).counters_since(load_exporters())
-    assert found.sort("true_ms").rows() == [
-        ("gn001", "GPU-1", NOW_MS + 10_000, NOW_MS + 1000), ("gn001", "GPU-1", NOW_MS + 20_000, NOW_MS + 15_000)
-    ]  # fmt: skip
-
-
-def test_the_instruments_of_one_push_get_one_time() -> None:
-    both = [pt(1.0, 0, name="hw.power"), pt(2.0, 0.012), pt(3.0, 10.4, name="hw.power"), pt(4.0, 10.41)]
-    assert values(both) == [(0.0, 1.0), (10.4, 3.0), (0.0, 2.0), (10.4, 4.0)]
-
-
-def test_a_sum_that_never_resets_is_as_it_was_sent() -> None:
-    energy = climbing("hw.energy", "J", point(1e6, start_ms=NOW_MS - 1000, **GPU))
-    (found,) = points_of(request(energy))
-    assert (found.value, found.start_ms, found.is_delta) == (1e6, NOW_MS - 1000, False)
+    times = [(NOW_MS + 10_000, NOW_MS + 1000), (NOW_MS + 20_000, NOW_MS + 15_000)]
+    assert found.sort("true_ms").rows() == [("gn001", "GPU-1", *each) for each in times]
+    (sent,) = points_of(request(climbing("hw.energy", "J", point(1e6, start_ms=NOW_MS - 1000, **GPU))))
+    assert (sent.value, sent.start_ms, sent.is_delta) == (1e6, NOW_MS - 1000, False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -20,10 +21,12 @@ from fallow.errors import InputError
 from tests.scraped.gateway import Answered, Evaluator, Gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterator
 
     from analytics.scraped.samples import Samples
     from tests.scraped.gateway import Asked
+
+    Fault = Callable[[Asked, Callable[[], Answered]], Answered]
 
 QUICK = ServerLimits(rate=1e6, attempts=1, piece_samples=100)
 ADDRESS = ServerAddress("http://127.0.0.1:8428")
@@ -34,12 +37,15 @@ def a_series(count: int, offset_ms: int = 0) -> list[tuple[int, str]]:
     return [(START_MS + offset_ms + 15_000 * number, str(number % 101)) for number in range(count)]
 
 
-def triples(pieces: Iterable[Samples]) -> list[tuple[str, int, float | None]]:
-    return [
-        (piece.labels[series]["gpu"], time_ms, value)
-        for piece in pieces
-        for series, time_ms, value in piece.frame.iter_rows()
-    ]
+@contextmanager
+def reached(evaluator: Fault, limits: ServerLimits = QUICK) -> Iterator[tuple[MetricsServer, Gateway]]:
+    with Gateway(evaluator) as gateway, MetricsServer.connect(ServerAddress(gateway.url), limits) as server:
+        yield server, gateway
+
+
+def triples(*pieces: Samples) -> list[tuple[str, int, float | None]]:
+    rows = ((piece.labels[series]["gpu"], *row) for piece in pieces for series, *row in piece.frame.iter_rows())
+    return [*rows]  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("left_open", [True, False])
@@ -48,28 +54,25 @@ def test_every_sample_comes_once_over_windows_of_any_size(*, left_open: bool, mo
     series = {"0": a_series(900), "1": a_series(400, 7), "2": a_series(1)}
     evaluator = Evaluator(series, left_open, most_samples)
     until_ms = START_MS + 15_000 * 850
-    with Gateway(evaluator) as gateway, MetricsServer.connect(ServerAddress(gateway.url), QUICK) as server:
+    with reached(evaluator) as (server, _):
         assert server.way == "range vectors"
-        got = triples(server.samples("util", START_MS, until_ms))
+        got = triples(*server.samples("util", START_MS, until_ms))
     truth = [(gpu, at, float(value)) for gpu, all_ in series.items() for at, value in all_ if at < until_ms]
     assert sorted(got) == sorted(truth)
     assert max(evaluator.asked_ms) < 15_000 * 850, "in pieces"
 
 
 def test_a_second_that_is_too_much_is_refused_with_the_servers_words() -> None:
-    crowd = {str(gpu): a_series(1) for gpu in range(50)}
-    with (
-        Gateway(Evaluator(crowd, most_samples=20)) as gateway,
-        MetricsServer.connect(ServerAddress(gateway.url), QUICK) as server,
-        pytest.raises(InputError, match=r"would load too many samples .*; narrow what is read with --match"),
-    ):
+    crowd = Evaluator({str(gpu): a_series(1) for gpu in range(50)}, most_samples=20)
+    refused = pytest.raises(InputError, match=r"would load too many samples .*; narrow what is read with --match")
+    with reached(crowd) as (server, _), refused:
         list(server.samples("util", START_MS, START_MS + 60_000))
 
 
 def test_pieces_stay_small_where_samples_become_dense_and_grow_where_there_are_none() -> None:
     late_ms = START_MS + 86_400_000
     evaluator = Evaluator({"0": [(late_ms + 10 * number, "1") for number in range(5000)]})
-    with Gateway(evaluator) as gateway, MetricsServer.connect(ServerAddress(gateway.url), QUICK) as server:
+    with reached(evaluator) as (server, _):
         pieces = list(server.samples("util", START_MS, late_ms + 3_600_000))
     assert sum(piece.frame.height for piece in pieces) == 5000
     assert len(evaluator.asked_ms) < 100
@@ -77,49 +80,42 @@ def test_pieces_stay_small_where_samples_become_dense_and_grow_where_there_are_n
 
 def test_what_the_exporter_said_and_the_end_of_a_series_are_told_apart() -> None:
     values = {"0": [(START_MS, "NaN"), (START_MS + 1, "+Inf"), (START_MS + 2, "0")]}
-    with Gateway(Evaluator(values)) as gateway, MetricsServer.connect(ServerAddress(gateway.url), QUICK) as server:
+    with reached(Evaluator(values)) as (server, _):
         [piece] = server.samples("util", START_MS, START_MS + 10)
     said = piece.frame["value"].to_list()
     assert math.isnan(said[0])
     assert said[1:] == [math.inf, 0.0]
-    assert piece.frame["value"].null_count() == 0
 
 
-def test_warnings_are_kept_once_and_pass() -> None:
-    evaluator = Evaluator({"0": a_series(5)}, warnings=("store a is slow\x1b[2J",))
-    with Gateway(evaluator) as gateway, MetricsServer.connect(ServerAddress(gateway.url), QUICK) as server:
-        list(server.samples("util", START_MS, START_MS + 10))
-        server.series("util", START_MS, START_MS + 10)
-        [warning] = server.warnings
-    assert "store a is slow" in warning
-    assert "\x1b" not in warning
-
-
-def test_raw_samples_are_asked_for_and_never_steps() -> None:
-    with (
-        Gateway(Evaluator({"0": a_series(5)})) as gateway,
-        MetricsServer.connect(ServerAddress(gateway.url), QUICK) as server,
-    ):
+def test_raw_samples_are_asked_for_and_never_steps_and_warnings_are_kept_once() -> None:
+    with reached(Evaluator({"0": a_series(5)}, warnings=("store a is slow\x1b[2J",))) as (server, gateway):
         list(server.samples("util", START_MS, START_MS + 10))
         body = gateway.asked[-1].body
+        server.series("util", START_MS, START_MS + 10)
+        [warning] = server.warnings
+    assert ("store a is slow" in warning, "\x1b" in warning) == (True, False)
     assert all(each in body for each in (b"max_source_resolution=0s", b"partial_response=false", b"dedup=true"))
     assert {asked.path for asked in gateway.asked}.isdisjoint({"/api/v1/query_range"})
 
 
-def test_more_series_than_fallow_reads_and_one_with_a_million_labels() -> None:
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        (ServerLimits(rate=1e6, most_series=20), "more than 20 series answer to util; narrow them with --match"),
+        (ServerLimits(rate=1e6, most_labels=1), r"a series of util has 2 labels.*; leave it out with --match"),
+    ],
+)
+def test_more_series_or_labels_than_fallow_reads(limits: ServerLimits, says: str) -> None:
     crowd = Evaluator({str(gpu): () for gpu in range(30)})
-    with Gateway(crowd) as gateway:
-        few = MetricsServer.connect(ServerAddress(gateway.url), ServerLimits(rate=1e6, most_series=20))
-        with few, pytest.raises(InputError, match="more than 20 series answer to util; narrow them with --match"):
-            few.series("util", 0, 1)
-        bare = MetricsServer.connect(ServerAddress(gateway.url), ServerLimits(rate=1e6, most_labels=1))
-        with bare, pytest.raises(InputError, match=r"a series of util has 2 labels.*; leave it out with --match"):
-            bare.series("util", 0, 1)
+    with reached(crowd, limits) as (server, _), pytest.raises(InputError, match=says):
+        server.series("util", 0, 1)
 
 
-def reading(answered: Callable[[Asked], Answered]) -> tuple[Gateway, ServerConnection]:
-    gateway = Gateway(lambda asked, _: answered(asked))
-    return gateway, ServerConnection(ServerAddress(gateway.url), QUICK)
+@contextmanager
+def reading(body: bytes) -> Iterator[tuple[ServerConnection, Gateway]]:
+    """A connection that is always answered so."""
+    with Gateway(lambda *_: Answered(200, body)) as gateway, ServerConnection(ServerAddress(gateway.url), QUICK) as to:
+        yield to, gateway
 
 
 def test_old_and_new_infinities_of_victoriametrics_and_its_ends_of_series() -> None:
@@ -129,10 +125,9 @@ def test_old_and_new_infinities_of_victoriametrics_and_its_ends_of_series() -> N
         b'{"metric":{"gpu":"1","__name__":"util"},"values":[3],"timestamps":[5]}\n'
         b'{"metric":{"__name__":"util","gpu":"2"},"values":[NaN,2,null],"timestamps":[5,6,7]}\n'
     )
-    gateway, connection = reading(lambda _: Answered(200, lines))
-    with gateway, connection:
+    with reading(lines) as (connection, _):
         export = ExportLines(connection)
-        got = triples([export.parse(export.fetch("util", 0, 100), 0, 100)])
+        got = triples(export.parse(export.fetch("util", 0, 100), 0, 100))
     one, none = [(5, 3.0), (10, 1.0), (20, None)], [(5, math.inf), (6, -math.inf), (7, math.inf), (8, 0.0)]
     two = [(5, None), (6, 2.0), (7, None)]
     assert got == [(gpu, *each) for gpu, samples in (("1", one), ("0", none), ("2", two)) for each in samples]
@@ -143,8 +138,7 @@ def test_old_and_new_infinities_of_victoriametrics_and_its_ends_of_series() -> N
 )
 def test_an_export_that_ends_in_an_error_is_no_answer(tail: bytes) -> None:
     line = b'{"metric":{"gpu":"0"},"values":[1],"timestamps":[1]}\n'
-    gateway, connection = reading(lambda _: Answered(200, line + tail))
-    with gateway, connection, pytest.raises(InputError, match="is cut off or garbled"):
+    with ServerConnection(ADDRESS, QUICK) as connection, pytest.raises(InputError, match="is cut off or garbled"):
         ExportLines(connection).parse(line + tail, 0, 10)
 
 
@@ -173,15 +167,13 @@ def remote_answer(series: dict[str, list[tuple[int, bytes]]], **more: str) -> by
 def test_remote_read_tells_a_staleness_marker_from_an_exporters_nan_and_drops_what_the_server_adds() -> None:
     stale, nan = struct.pack("<Q", 0x7FF0000000000002), struct.pack("<d", math.nan)
     body = remote_answer({"0": [(5, struct.pack("<d", 0.0)), (6, nan), (7, stale), (8, stale)]}, cluster="x")
-    gateway, connection = reading(lambda _: Answered(200, body))
-    with gateway, connection:
+    with reading(body) as (connection, gateway):
         read = RemoteRead(connection, frozenset({"cluster"}))
         piece = read.parse(read.fetch('util{cluster="x",pod="",job="a"}', 5, 8), 5, 8)
         [query] = ReadRequest.FromString(bytes(cramjam.snappy.decompress_raw(gateway.asked[0].body))).queries
     assert piece.labels == ({"__name__": "util", "gpu": "0"},)
     zero, said, ended = piece.frame["value"].to_list()
-    assert (zero, ended) == (0.0, None)
-    assert math.isnan(said)
+    assert (zero, math.isnan(said), ended) == (0.0, True, None)
     assert (query.start_timestamp_ms, query.end_timestamp_ms) == (5, 7)
     asked = [(each.name, each.type, each.value) for each in query.matchers]
     assert asked == [("__name__", 0, "util"), ("cluster", 2, "x"), ("pod", 2, ""), ("job", 0, "a")]
@@ -195,13 +187,12 @@ def test_a_label_that_is_no_utf8_is_one_label_and_not_the_end_of_reading() -> No
         b'{"metric":{"gpu":"0","user":"Ren\xe9"},"values":[1],"timestamps":[5]}\n'
         b'{"metric":{"gpu":"1","user":"Ren\xe9"},"values":[NaN,1],"timestamps":[5,6]}\n'
     )
-    listed = b'{"status":"success","data":[{"user":"Ren\xe9"}]}'
-    gateway, connection = reading(lambda _: Answered(404))
-    with gateway, connection:
+    with ServerConnection(ADDRESS, QUICK) as connection:
         read, exported = RemoteRead(connection).parse(body, 5, 7), ExportLines(connection).parse(lines, 5, 7)
-    assert triples([read]) == [("0", 5, 1.0), ("1", 6, 1.0)]
-    assert triples([exported]) == [("0", 5, 1.0), ("1", 5, None), ("1", 6, 1.0)]
+    assert triples(read) == [("0", 5, 1.0), ("1", 6, 1.0)]
+    assert triples(exported) == [("0", 5, 1.0), ("1", 5, None), ("1", 6, 1.0)]
     assert {each["user"] for each in (*read.labels, *exported.labels)} == {"Ren\ufffd"}
+    listed = b'{"status":"success","data":[{"user":"Ren\xe9"}]}'
     assert api_data(listed, ADDRESS, lambda _: None) == [{"user": "Ren\ufffd"}]
 
 
@@ -214,8 +205,7 @@ def test_a_label_that_is_no_utf8_is_one_label_and_not_the_end_of_reading() -> No
     ],
 )
 def test_remote_read_that_unpacks_to_nothing_of_use(body: bytes, says: str) -> None:
-    gateway, connection = reading(lambda _: Answered(200, bytes(body)))
-    with gateway, connection, pytest.raises(InputError, match=says):
+    with ServerConnection(ADDRESS, QUICK) as connection, pytest.raises(InputError, match=says):
         RemoteRead(connection).parse(bytes(body), 0, 10)
 
 
@@ -242,5 +232,5 @@ def test_remote_read_is_taken_where_its_labels_are_those_of_the_api(build: str, 
             return Answered(200, bytes(cramjam.snappy.compress_raw(b"")), {"Content-Type": "application/x-protobuf"})
         return Answered(200, gets[asked.path].encode()) if gets.get(asked.path) else evaluator(asked, passed)
 
-    with Gateway(server) as gateway, MetricsServer.connect(ServerAddress(gateway.url), QUICK) as connected:
+    with reached(server) as (connected, _):
         assert connected.way == way

@@ -59,14 +59,13 @@ def test_a_gap_ends_a_run_only_where_somebody_looked(
 
 
 @pytest.mark.parametrize("cut", [90, 120, 300])
-def test_a_pod_that_comes_back_soon_on_another_gpu_did_not_have_it_before(cut: float, lake: Lake) -> None:
+def test_a_pod_that_comes_back_soon_on_another_gpu_did_not_have_it_before(cut: int, lake: Lake) -> None:
     """A StatefulSet's."""
     named = {"G0": [*["nlp/a-0"] * 3, *[None] * 7], "G1": [*[None] * 4, *["nlp/a-0"] * 6]}
-    count = int(cut // 30)
-    parts = [{gpu: each[:count] for gpu, each in named.items()}, {gpu: each[count:] for gpu, each in named.items()}]
-    left = bring(lake, (cut, [host_rows("h1", 0, cut, **parts[0])]))
-    if cut < 300:
-        bring(lake, (300, [host_rows("h1", cut, 300, **parts[1])]), before=left)
+    left = None
+    for since, until in ((0, cut), (cut, 300))[: 1 + (cut < 300)]:
+        part = {gpu: each[since // 30 : until // 30] for gpu, each in named.items()}
+        left = bring(lake, (until, [host_rows("h1", since, until, **part)]), before=left)
     assert spans(lake) == [("nlp/a-0", "G0", 0, 90), ("nlp/a-0", "G1", 120, None)]
 
 
@@ -78,12 +77,11 @@ def test_a_run_ends_with_a_scrape_that_comes_early_also_where_the_next_window_ha
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_windows_join_and_an_open_run_is_written_once(lake: Lake, *, restarted: bool) -> None:
-    runs, ends = host_rows("h1", 0, 60, G0=["nlp/a"]), host_rows("h1", 120, 240, G0=["nlp/a", "nlp/a", None, None])
-    left = bring(lake, (60, [runs]))
-    found = allocations_of(
-        given_of(host_rows("h1", 60, 120, G0=["nlp/a"])), None, left, as_of_ms=ms(120), hosts=KnownHosts()
-    )
+    left = bring(lake, (60, [host_rows("h1", 0, 60, G0=["nlp/a"])]))
+    goes_on = given_of(host_rows("h1", 60, 120, G0=["nlp/a"]))
+    found = allocations_of(goes_on, None, left, as_of_ms=ms(120), hosts=KnownHosts())
     assert found.read.rows.is_empty()
+    ends = host_rows("h1", 120, 240, G0=["nlp/a", "nlp/a", None, None])
     bring(lake, (240, [ends]), before=None if restarted else found.open)
     assert spans(lake) == [("nlp/a", "G0", 0, 180)]
 
@@ -100,18 +98,17 @@ def test_windows_that_overlap_tell_an_open_run_once_and_a_closed_one_alike(lake:
     assert spans(lake) == [("nlp/a", "G0", 30, 90), ("nlp/b", "G0", 150, None)]
 
 
-def test_what_left_between_two_windows_ended_there(lake: Lake) -> None:
+@pytest.mark.parametrize(("restarted", "end"), [(False, 60), (True, 90)])
+def test_what_left_between_two_windows_ended_there(lake: Lake, *, restarted: bool, end: int) -> None:
     """After a restart nobody knows its last sample: it ends with the first that does not name it."""
     left = bring(lake, (60, [host_rows("h1", 0, 60, G0=["nlp/a"], G1=["slurm:7"])]))
     later = host_rows("h1", 90, 150, G0=["nlp/b"], G1=["slurm:8"])
-    bring(lake, (150, [later]), before=left)
-    assert spans(lake) == [("7", "G1", 0, 60), ("8", "G1", 90, None), ("nlp/a", "G0", 0, 60), ("nlp/b", "G0", 90, None)]
-
-
-def test_after_a_restart_it_ends_with_the_first_sample_that_does_not_name_it(lake: Lake) -> None:
-    bring(lake, (60, [host_rows("h1", 0, 60, G0=["nlp/a"])]))
-    bring(lake, (150, [host_rows("h1", 90, 150, G0=["nlp/b"])]))
-    assert spans(lake) == [("nlp/a", "G0", 0, 90), ("nlp/b", "G0", 90, None)]
+    bring(lake, (150, [later]), before=None if restarted else left)
+    ended, open_ones = (
+        [("7", "G1", 0, end), ("nlp/a", "G0", 0, end)],
+        [("8", "G1", 90, None), ("nlp/b", "G0", 90, None)],
+    )
+    assert sorted(spans(lake)) == sorted(ended + open_ones)
 
 
 def test_a_gpu_that_nobody_sees_for_a_day_has_given_its_pod_back(lake: Lake) -> None:
@@ -125,17 +122,18 @@ def test_a_gpu_that_nobody_sees_for_a_day_has_given_its_pod_back(lake: Lake) -> 
 
 def test_of_series_as_exporters_give_them(lake: Lake) -> None:
     """dcgm-exporter's pods and jobs, Princeton's jobs by value; where the target was down, its series end and nobody left."""
-    idle, first, second = [0.0] * 10, [0.0, 0.0, 0.0, None], [0.0, 0.0, None]
+    target = {"uuid": uuid(2), "minor_number": "2", "instance": "gn02:9445", "job": "princeton"}
+    held = {"duty_cycle": [0.0] * 10, "jobId": [8.0] * 6 + [0.0] * 4, "jobUid": [1001.0] * 6 + [0.0] * 4}
     scraped = rows_of(
-        dcgm(UTIL, first, pod="a", namespace="nlp"),
-        dcgm(UTIL, second, pod="a", namespace="nlp", start_s=600),
+        dcgm(UTIL, [0.0, 0.0, 0.0, None], pod="a", namespace="nlp"),
+        dcgm(UTIL, [0.0, 0.0, None], pod="a", namespace="nlp", start_s=600),
         dcgm(UTIL, [0.0] * 2, start_s=660),
-        dcgm(UTIL, idle, gpu=1, hpc_job="7"),
-        ({"__name__": "nvidia_gpu_duty_cycle", "uuid": uuid(2), "minor_number": "2", "instance": "gn02:9445", "job": "princeton"},
-         [(ms(30 * number), 0.0) for number in range(10)]),
-        *(({"__name__": f"nvidia_gpu_job{what}", "uuid": uuid(2), "minor_number": "2", "instance": "gn02:9445", "job": "princeton"},
-           [(ms(30 * number), float(value) if number < 6 else 0.0) for number in range(10)]) for what, value in (("Id", 8), ("Uid", 1001))),
-    )  # fmt: skip
+        dcgm(UTIL, [0.0] * 10, gpu=1, hpc_job="7"),
+        *(
+            ({"__name__": f"nvidia_gpu_{name}", **target}, [(ms(30 * at), value) for at, value in enumerate(values)])
+            for name, values in held.items()
+        ),
+    )
     bring(lake, (900, list(scraped.values())))
     assert spans(lake) == [("7", uuid(1), 0, None), ("8", uuid(2), 0, 180), ("nlp/a", uuid(0), 0, 660)]
     assert [row.get("user") for row in stored(lake)] == [None, "1001", None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,80 +51,90 @@ def test_a_pod_is_its_owners_from_its_placement_to_its_end(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "more", "owner"),
+    ("pod_owner", "job_owner", "owner"),
     [
-        ("Job", "fit", [("kube_job_owner", {"job_name": "fit", "owner_kind": "CronJob", "owner_name": "nightly"})], "CronJob/nightly"),
-        ("Job", "fit", [("kube_job_owner", {"job_name": "fit", "owner_kind": "<none>", "owner_name": "<none>"})], "Job/fit"),
-        ("RayCluster", "ray", [], "RayCluster/ray"),
-        ("StatefulSet", "notebook-ann", [], "StatefulSet/notebook-ann"),
-        ("<none>", "<none>", [], "a"),
+        ("Job/fit", "CronJob/nightly", "CronJob/nightly"),
+        ("Job/fit", "<none>/<none>", "Job/fit"),
+        ("RayCluster/ray", "", "RayCluster/ray"),
+        ("StatefulSet/notebook-ann", "", "StatefulSet/notebook-ann"),
+        ("<none>/<none>", "", "a"),
     ],
-)  # fmt: skip
-def test_whose_a_pod_is(kind: str, name: str, more: list[tuple[str, dict[str, str]]], owner: str, lake: Lake) -> None:
-    pod = KubePod("nlp", "a", created=0, placed=10, owner=(kind, name))
-    above = [({"__name__": metric, "namespace": "nlp", **labels}, {0.0: 1.0}) for metric, labels in more]
-    bring(lake, (240, [host_rows("h1", 0, 240, G0=["nlp/a"])]), series=kube(*pod.series(0, 240), *above))
+)
+def test_whose_a_pod_is(pod_owner: str, job_owner: str, owner: str, lake: Lake) -> None:
+    series = KubePod("nlp", "a", created=0, placed=10, owner=tuple(pod_owner.split("/"))).series(0, 240)  # type: ignore[arg-type]  # two
+    if job_owner:
+        kind, name = job_owner.split("/")
+        of_job = {"__name__": "kube_job_owner", "namespace": "nlp", "job_name": "fit"}
+        series.append((of_job | {"owner_kind": kind, "owner_name": name}, {0.0: 1.0}))
+    bring(lake, (240, [host_rows("h1", 0, 240, G0=["nlp/a"])]), series=kube(*series))
     assert [row["name"] for row in stored(lake)] == [owner]
 
 
 def test_a_job_of_kubernetes_has_its_limit_and_waited_since_it_was_made(lake: Lake) -> None:
     pod = KubePod("nlp", "fit-1", created=50, placed=100, gpus=2, owner=("Job", "fit"))
-    job = {"namespace": "nlp", "job_name": "fit"}
-    facts = [({"__name__": "kube_job_created", **job}, {0.0: AT + 10}),
-             ({"__name__": "kube_job_spec_active_deadline_seconds", **job}, {0.0: 3600.0})]  # fmt: skip
+    said = {"kube_job_created": AT + 10, "kube_job_spec_active_deadline_seconds": 3600.0}
+    facts = [({"__name__": name, "namespace": "nlp", "job_name": "fit"}, {0.0: value}) for name, value in said.items()]
     bring(lake, (240, [host_rows("h1", 120, 240, G0=["nlp/fit-1"])]), series=kube(*pod.series(60, 240), *facts))
     (found,) = stored(lake)
-    assert (found["submitted"], found["eligible"], found["time"], found["time_limit_s"], found["planned_end"]) == (
-        ms(10), ms(50), ms(100), 3600, ms(3700),
-    )  # fmt: skip
+    times = {"submitted": ms(10), "eligible": ms(50), "time": ms(100), "planned_end": ms(3700)}
+    assert found.items() >= (times | {"time_limit_s": 3600}).items()
+
+
+OLD, NEW = (partial(KubePod, "nlp", "web-0", uid=uid) for uid in ("u1", "u2"))
+"""A StatefulSet's pod, made again under its name: the label never changes, the UID does."""
+
+
+def told(*pods: KubePod, since: float = 0, until: float = 300) -> list[Any]:
+    return [each for pod in pods for each in pod.series(since, until)]
+
+
+def label(text: str) -> list[str | None]:
+    """`..ww`: whom each sample names, web-0 or nobody."""
+    return ["nlp/web-0" if char == "w" else None for char in text]
+
+
+@pytest.mark.parametrize(
+    ("series", "named", "expected"),
+    [
+        (told(OLD(created=0, placed=5, ended=95, gone=100), NEW(created=100, placed=115)),
+         {"G0": "www.......", "G1": "....wwwwww"}, [("G0", 5, 90), ("G1", 115, None)]),
+        # deleted without a completion, and kube-state-metrics, which told of others, is silent when the next one comes
+        (told(OLD(created=0, placed=5, gone=60)) + told(KubePod("nlp", "b", 0, 5, node="h2"), until=330),
+         {"G0": "ww..............", "G1": "............wwww"}, [("G0", 5, 60), ("G1", 360, None)]),
+        (told(OLD(created=20, placed=25, ended=50, gone=95), NEW(created=60, placed=70)), {"G0": ".wwwwwwwww"},
+         [("G0", 25, 50), ("G0", 70, None)]),
+        # samples of kube-state-metrics may be rare, and pods short
+        (told(NEW(created=200, placed=210), since=240), {"G0": "ww.....www"}, [("G0", 0, 60), ("G0", 210, None)]),
+        (told(OLD(created=0, placed=5, ended=35), until=90), {"G0": "w......www"}, [("G0", 5, 30), ("G0", 210, None)]),
+    ],
+    ids=["comes back soon on another GPU", "comes back and nobody tells of it yet", "two short pods of one name",
+         "a run before what is known of its pods", "long after one of its name, and nobody tells of it"],
+)  # fmt: skip
+def test_a_pod_of_the_same_name_is_another_run(
+    series: list[Any], named: dict[str, str], expected: list[Any], lake: Lake
+) -> None:
+    until = 30 * len(named["G0"])
+    rows = host_rows("h1", 0, until, **{gpu: label(text) for gpu, text in named.items()})
+    bring(lake, (until, [rows]), series=kube(*series))
+    assert [row[1:] for row in spans(lake) if row[0] == "nlp/web-0"] == expected
 
 
 def test_pods_of_one_deployment_are_allocations_of_one_owner(lake: Lake) -> None:
     first = KubePod("nlp", "web-1", created=-10, placed=0, owner=("ReplicaSet", "web-5d"), gone=120)
     second = KubePod("nlp", "web-2", created=110, placed=115, owner=("ReplicaSet", "web-5d"))
-    samples = kube(*first.series(0, 300), *second.series(120, 300))
-    bring(lake, (300, [host_rows("h1", 0, 300, G0=[*["nlp/web-1"] * 4, *["nlp/web-2"] * 6])]), series=samples)
+    named = host_rows("h1", 0, 300, G0=[*["nlp/web-1"] * 4, *["nlp/web-2"] * 6])
+    bring(lake, (300, [named]), series=kube(*told(first, second)))
     assert spans(lake) == [("nlp/web-1", "G0", 0, 120), ("nlp/web-2", "G0", 115, None)]
     assert {row["name"] for row in stored(lake)} == {"ReplicaSet/web-5d"}
 
 
 def test_a_pod_that_is_made_again_under_its_name_is_another_run(lake: Lake) -> None:
-    """A StatefulSet's: the label never changes, the UID does."""
-    first = KubePod("nlp", "web-0", created=-100, placed=-60, ended=35, uid="u1", gone=90)
-    second = KubePod("nlp", "web-0", created=100, placed=110, uid="u2")
-    samples = kube(*first.series(0, 300), *second.series(120, 300))
-    left = bring(lake, (300, [host_rows("h1", 0, 300, G0=["nlp/web-0"])]), series=samples)
+    first, second = OLD(created=-100, placed=-60, ended=35, gone=90), NEW(created=100, placed=110)
+    left = bring(lake, (300, [host_rows("h1", 0, 300, G0=["nlp/web-0"])]), series=kube(*told(first, second)))
     assert spans(lake) == [("nlp/web-0", "G0", -60, 35), ("nlp/web-0", "G0", 110, None)]
-    over = host_rows("h1", 300, 420, G0=["nlp/web-0", None, None, None])
+    over = host_rows("h1", 300, 420, G0=label("w..."))
     bring(lake, (420, [over]), before=left, series=kube(*second.series(300, 330)))
     assert spans(lake) == [("nlp/web-0", "G0", -60, 35), ("nlp/web-0", "G0", 110, 330)]
-
-
-def test_a_pod_that_comes_back_soon_on_another_gpu_begins_there_when_it_was_placed(lake: Lake) -> None:
-    first = KubePod("nlp", "web-0", created=0, placed=5, ended=95, uid="u1", gone=100)
-    second = KubePod("nlp", "web-0", created=100, placed=115, uid="u2")
-    both = {"G0": [*["nlp/web-0"] * 3, *[None] * 7], "G1": [*[None] * 4, *["nlp/web-0"] * 6]}
-    bring(lake, (300, [host_rows("h1", 0, 300, **both)]), series=kube(*first.series(0, 300), *second.series(0, 300)))
-    assert spans(lake) == [("nlp/web-0", "G0", 5, 90), ("nlp/web-0", "G1", 115, None)]
-
-
-def test_a_pod_that_nobody_tells_of_yet_has_no_start_of_the_one_before(lake: Lake) -> None:
-    """Deleted without a completion, and kube-state-metrics, which told of others since, is silent when the next one comes."""
-    first, other = (
-        KubePod("nlp", "web-0", created=0, placed=5, gone=60),
-        KubePod("nlp", "b", created=0, placed=5, node="h2"),
-    )
-    both = {"G0": [*["nlp/web-0"] * 2, *[None] * 14], "G1": [*[None] * 12, *["nlp/web-0"] * 4]}
-    bring(lake, (480, [host_rows("h1", 0, 480, **both)]), series=kube(*first.series(0, 480), *other.series(0, 330)))
-    assert spans(lake) == [("nlp/b", None, 5, None), ("nlp/web-0", "G0", 5, 60), ("nlp/web-0", "G1", 360, None)]
-
-
-def test_two_short_pods_of_one_name_are_two_runs(lake: Lake) -> None:
-    first = KubePod("nlp", "web-0", created=20, placed=25, ended=50, uid="u1", gone=95)
-    second = KubePod("nlp", "web-0", created=60, placed=70, uid="u2")
-    named = host_rows("h1", 0, 300, G0=[None, *["nlp/web-0"] * 9])
-    bring(lake, (300, [named]), series=kube(*first.series(0, 300), *second.series(0, 300)))
-    assert spans(lake) == [("nlp/web-0", "G0", 25, 50), ("nlp/web-0", "G0", 70, None)]
 
 
 def test_a_run_begins_when_its_pod_was_placed_also_where_that_is_told_a_window_later(lake: Lake) -> None:
@@ -143,21 +154,6 @@ def test_a_pod_whose_series_end_within_a_step_is_told_of() -> None:
     found = kube_samples(server, "", at, at + 5 * MINUTE_MS)  # type: ignore[arg-type]
     assert found is not None
     assert found.frame["value"].to_list() == [1.0]
-
-
-def test_a_run_before_what_is_known_of_its_pods_stays(lake: Lake) -> None:
-    """Samples of kube-state-metrics may be rare, and pods short."""
-    second = KubePod("nlp", "web-0", created=200, placed=210)
-    named = [*["nlp/web-0"] * 2, *[None] * 5, *["nlp/web-0"] * 3]
-    bring(lake, (300, [host_rows("h1", 0, 300, G0=named)]), series=kube(*second.series(240, 300)))
-    assert spans(lake) == [("nlp/web-0", "G0", 0, 60), ("nlp/web-0", "G0", 210, None)]
-
-
-def test_a_pod_that_comes_long_after_one_of_its_name_was_over_is_there_though_nobody_tells_of_it(lake: Lake) -> None:
-    first = KubePod("nlp", "web-0", created=0, placed=5, ended=35, uid="u1")
-    named = host_rows("h1", 0, 300, G0=["nlp/web-0", *[None] * 6, *["nlp/web-0"] * 3])
-    bring(lake, (300, [named]), series=kube(*first.series(0, 90)))
-    assert spans(lake) == [("nlp/web-0", "G0", 5, 30), ("nlp/web-0", "G0", 210, None)]
 
 
 def test_a_label_that_outlives_its_pod_holds_nothing(lake: Lake) -> None:
@@ -181,27 +177,21 @@ def test_a_pod_that_no_label_names_is_there_by_its_number_until_one_does(lake: L
 
 
 @pytest.mark.parametrize("cut", [150, 300])
-def test_a_pod_that_no_label_named_is_counted_though_another_one_of_its_name_is_named(cut: float, lake: Lake) -> None:
-    first = KubePod("nlp", "web-0", created=0, placed=31, ended=59, uid="u1", gone=120)
-    second = KubePod("nlp", "web-0", created=120, placed=170, uid="u2")
-    left = None
-    for since, until in ((0, cut), (cut, 300)):
-        if since < until:
-            named = host_rows(
-                "h1", since, until, G0=[(at >= 180 and "nlp/web-0") or None for at in range(int(since), int(until), 30)]
-            )
-            series = kube(*first.series(since, until), *second.series(max(since, 120), until))
-            left = bring(lake, (until, [named]), before=left, series=series)
+def test_a_pod_that_no_label_named_is_counted_though_another_one_of_its_name_is_named(cut: int, lake: Lake) -> None:
+    first, second = OLD(created=0, placed=31, ended=59, gone=120), NEW(created=120, placed=170)
+    named, left = label("......wwww"), None
+    for since, until in ((0, cut), (cut, 300))[: 300 // cut]:
+        rows = host_rows("h1", since, until, G0=named[since // 30 : until // 30])
+        series = kube(*first.series(since, until), *second.series(max(since, 120), until))
+        left = bring(lake, (until, [rows]), before=left, series=series)
     assert spans(lake) == [("nlp/web-0", None, 31, 59), ("nlp/web-0", "G0", 170, None)]
 
 
 def test_a_counted_pod_that_is_told_of_no_more_is_over(lake: Lake) -> None:
-    other = KubePod("nlp", "b", created=0, placed=5, node="h1")
-    pod = KubePod("nlp", "a", created=0, placed=10, node="h1")
-    left = bring(lake, (60, []), series=kube(*pod.series(0, 60), *other.series(0, 60)))
-    again = allocations_of(
-        given(), kube(*pod.series(60, 120), *other.series(60, 120)), left, as_of_ms=ms(120), hosts=KnownHosts()
-    )
+    other, pod = (KubePod("nlp", name, created=0, placed=at, node="h1") for name, at in (("b", 5), ("a", 10)))
+    left = bring(lake, (60, []), series=kube(*told(pod, other, until=60)))
+    series = kube(*told(pod, other, since=60, until=120))
+    again = allocations_of(given(), series, left, as_of_ms=ms(120), hosts=KnownHosts())
     assert again.read.rows.is_empty()
     bring(lake, (180, []), before=again.open, series=kube(*other.series(120, 180)))
     assert spans(lake) == [("nlp/a", None, 10, 120), ("nlp/b", None, 5, None)]
@@ -209,11 +199,8 @@ def test_a_counted_pod_that_is_told_of_no_more_is_over(lake: Lake) -> None:
 
 def test_one_sample_a_window_and_another_target_scraped_later_make_no_pod_gone(lake: Lake) -> None:
     pod, waits = KubePod("nlp", "a", created=0, placed=0, node="h1"), KubePod("nlp", "b", created=0)
-    queue = (
-        {"__name__": "kueue_pending_workloads", "cluster_queue": "cq", "status": "active", "instance": "kueue"},
-        {29.0: 1.0},
-    )
-    bring(lake, (30, []), series=kube(*pod.series(0, 30), *waits.series(0, 30), queue))
+    queue = {"__name__": "kueue_pending_workloads", "cluster_queue": "cq", "status": "active", "instance": "kueue"}
+    bring(lake, (30, []), series=kube(*told(pod, waits, until=30), (queue, {29.0: 1.0})))
     assert spans(lake) == [("nlp/a", None, 0, None)]
     assert "withdrawn" not in requested(lake)[0]
 
@@ -248,12 +235,11 @@ def test_containers_and_instances_are_counted_as_the_scheduler_does(lake: Lake) 
 
 
 def test_labels_that_the_server_renamed_are_the_exporters(lake: Lake) -> None:
-    pod = KubePod("nlp", "a", created=0, placed=10, node="h1")
+    pod, own = KubePod("nlp", "a", created=0, placed=10, node="h1"), {"namespace": "monitoring", "pod": "ksm-0"}
     renamed = [
-        ({("exported_" + key if key in ("namespace", "pod") else key): value for key, value in labels.items()}
-         | {"namespace": "monitoring", "pod": "ksm-0"}, values)
+        ({(f"exported_{key}" if key in own else key): value for key, value in labels.items()} | own, values)
         for labels, values in pod.series(0, 60)
-    ]  # fmt: skip
+    ]
     bring(lake, (60, []), series=kube(*renamed))
     assert spans(lake) == [("nlp/a", None, 10, None)]
 
@@ -297,30 +283,19 @@ HOUR = 3600
 def scraped(lake: Lake) -> None:
     """Four hours of two GPUs: a Job with a limit of a day on G0, since a wait of 20 min, and a pod that waits for two GPUs from hour 1 on."""
     write(lake, schema.DEVICE, [device(gpu, source="scraped") for gpu in ("G0", "G1")])
-    rows = [
-        row
-        for gpu in ("G0", "G1")
-        for row in samples(gpu, 0, 4 * HOUR, every_s=30, process_count=None, gpu_util_pct=80.0 if gpu == "G0" else 0.0,
-                           gpu_util_coverage_ratio=0.005, mem_used_bytes=10**9 if gpu == "G0" else 0)
-    ]  # fmt: skip
+    sampled = partial(
+        samples, first_s=0, last_s=4 * HOUR, every_s=30, process_count=None, gpu_util_coverage_ratio=0.005
+    )
+    rows = sampled("G0", gpu_util_pct=80.0, mem_used_bytes=10**9) + sampled("G1", gpu_util_pct=0.0, mem_used_bytes=0)
     write(lake, schema.GPU, rows)
     runs = KubePod("nlp", "fit-1", created=600, placed=1800, owner=("Job", "fit"))
-    waits = KubePod("nlp", "big", created=HOUR, gpus=2)
-    limit = (
-        {"__name__": "kube_job_spec_active_deadline_seconds", "namespace": "nlp", "job_name": "fit"},
-        {0.0: 86_400.0},
-    )
-    left = None
-    for hour in range(4):
-        since = hour * HOUR
-        named = [None] * 60 + ["nlp/fit-1"] * 60 if hour == 0 else ["nlp/fit-1"]
-        series = kube(*runs.series(max(since, 1800), since + HOUR), *waits.series(since, since + HOUR), limit)
-        left = bring(
-            lake,
-            (since + HOUR, [host_rows("h1", since, since + HOUR, G0=named, G1=[None])]),
-            before=left,
-            series=series,
-        )
+    waits, left = KubePod("nlp", "big", created=HOUR, gpus=2), None
+    limit = {"__name__": "kube_job_spec_active_deadline_seconds", "namespace": "nlp", "job_name": "fit"}
+    for since in range(0, 4 * HOUR, HOUR):
+        named = [None] * 60 + ["nlp/fit-1"] * 60 if since == 0 else ["nlp/fit-1"]
+        told_now = [*runs.series(max(since, 1800), since + HOUR), *waits.series(since, since + HOUR)]
+        hosts = [host_rows("h1", since, since + HOUR, G0=named, G1=[None])]
+        left = bring(lake, (since + HOUR, hosts), before=left, series=kube(*told_now, (limit, {0.0: 86_400.0})))
 
 
 def test_waits_and_planned_ends_of_scraped_pods_are_those_of_the_plans(
