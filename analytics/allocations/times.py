@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.importers.times import parse_local
+from analytics.importers.times import both_passes, split_times
 
 EARLIEST_MS = 946_684_800_000
 """2000: an older allocation of a GPU is a mistake."""
@@ -14,9 +14,6 @@ END_OF_YEAR_9999_MS = 253_402_300_800_000
 
 UNKNOWN = ("", "unknown", "none", "n/a", "invalid", "null")
 """How sources write that there is no such time."""
-
-_WITH_OFFSET = r"(\d:\d{2}(?:\.\d+)?)\s*(Z|z|[+-]\d{2}:?\d{2})$"
-_NUMBER = r"^\d{9,13}$"
 
 
 @dataclass(frozen=True)
@@ -48,28 +45,11 @@ def read_moments(text: pl.Series, zone: str) -> Moments:
     """
     plain = text.cast(pl.String).fill_null("").str.strip_chars()
     absent = plain.str.to_lowercase().is_in(UNKNOWN)
-    number = plain.str.contains(_NUMBER)
-    epoch = plain.set(~number, None).cast(pl.Int64)
-    epoch = (epoch * 1000).zip_with((epoch < 10**12).fill_null(value=True), epoch)
-    offset = plain.str.extract(_WITH_OFFSET, 2)
-    local = parse_local(plain.str.replace(_WITH_OFFSET, "$1").set(absent | number, None))
-    utc = local.dt.epoch("ms") - _offset_ms(offset)
-    first, second = (
-        epoch.zip_with(number, utc.zip_with(offset.is_not_null(), passed))
-        for passed in (
-            local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").dt.epoch("ms"),
-            local.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null").dt.epoch("ms"),
-        )
-    )
+    local, sure_ms = split_times(plain)
+    first, second = (sure_ms.zip_with(sure_ms.is_not_null(), passed) for passed in both_passes(local, zone))
     inside = (first >= EARLIEST_MS) & (second < END_OF_YEAR_9999_MS)
     outside = ~inside.fill_null(value=True)
     return Moments(first.set(outside, None), second.set(outside, None), absent, outside)
-
-
-def _offset_ms(offset: pl.Series) -> pl.Series:
-    """`+05:30` as milliseconds; 0 for Z."""
-    signed = offset.str.replace(":", "").str.strip_prefix("+").cast(pl.Int64, strict=False).fill_null(0)  # 530
-    return (signed.abs() // 100 * 60 + signed.abs() % 100) * signed.sign() * 60_000
 
 
 def start_and_end(start: Moments, end: Moments, elapsed_ms: pl.Series | None = None) -> tuple[pl.Series, pl.Series]:

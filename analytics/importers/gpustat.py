@@ -94,7 +94,7 @@ class Gpustat:
                 f"the files are of the hosts {', '.join(hosts)}", "import those of each host by themselves"
             )
         settings = replace(settings, host=given or check_host(hosts[0] if hosts else ""))
-        read = [usable_rows(file.path, rows, settings, file.tally) for file, rows in found]
+        read = [usable_rows(file.path, rows, settings, file.tally, _TOOL) for file, rows in found]
         return together(read, settings, zone_given=args.tz is not None)
 
 

@@ -13,7 +13,7 @@ import polars as pl
 from analytics.importers.kinds import add_recording_flags, with_progress
 from analytics.importers.model import PROCESSES, FileReport, Imported, Tally, check_host, contradictions, daily_devices
 from analytics.importers.nvidia_smi_forms import XML, is_xml, kind_of_table, table_as_csv, xml_samples
-from analytics.importers.nvidia_smi_lines import QUANTITIES, RECORD, check_fields, parse_lines
+from analytics.importers.nvidia_smi_lines import QUANTITIES, RECORD, TOOL, check_fields, parse_lines
 from analytics.importers.plausibility import check_recording
 from analytics.importers.processes import beside_samples, counted
 from analytics.importers.source import InputLimits, open_source
@@ -21,15 +21,16 @@ from analytics.importers.ticks import MOST_GPUS, place
 from analytics.importers.times import (
     IN_THE_FUTURE,
     NVIDIA_SMI_BEGAN_MS,
+    UTC_OF_FILES,
     check_zone,
     drop_impossible,
     given_interval_ms,
-    localise,
+    moments,
     on_grid,
     steps_back,
 )
-from analytics.importers.tool_rows import rows_of_documents
-from analytics.mapping.model import MappedMetric
+from analytics.importers.tool_rows import NO_TIME, quantities_of, rows_of_documents
+from analytics.mapping.model import Exporter, MappedMetric
 from fallow.errors import InputError, UsageError
 
 
@@ -56,7 +57,7 @@ def check_count(rows: pl.DataFrame, host: str) -> None:
     if count > MOST_GPUS:
         raise InputError(
             f"{count:,} GPUs on the one host {host}, and no host has more than {MOST_GPUS}",
-            "import each host's files by themselves with its --host, and query index or uuid",
+            "import each host's files by themselves with its --host",
         )
 
 
@@ -112,6 +113,7 @@ def together(
     read: Sequence[tuple[pl.DataFrame, FileReport]], settings: NvidiaSmiSettings, *, zone_given: bool
 ) -> Imported:
     """All files of one host as one import."""
+    local = any(frame["local"].is_not_null().any() for frame, _ in read)
     frame, notes, odd = _merge([frame for frame, _ in read], settings.host)
     merged = sum(report.rows_kept for _, report in read) - frame.height
     frame, interval = on_grid(frame, settings.interval_ms)
@@ -121,7 +123,7 @@ def together(
         daily_devices(frame),
         tuple(report for _, report in read),
         interval,
-        f"{settings.zone} ({'given' if zone_given else 'assumed'})",
+        f"{settings.zone} ({'given' if zone_given else 'assumed'})" if local else UTC_OF_FILES,
         notes,
         settings.interval_ms,
         merged,
@@ -139,7 +141,7 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
     if is_xml(source.text):
         rows = rows_of_documents(xml_samples(path, source.text, settings.limits, tally), XML, tally)
         tally.notes.append("read as documents of nvidia-smi -q -x")
-        return usable_rows(path, rows, settings, tally)
+        return usable_rows(path, rows, settings, tally, XML)
     if (kind := kind_of_table(source.text)) is not None:
         tally.notes.append(f"read as a table of nvidia-smi {kind}")
         source = replace(source, text=table_as_csv(path, source.text, settings.day))
@@ -150,11 +152,17 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
 
 
 def usable_rows(
-    path: str, rows: pl.DataFrame, settings: NvidiaSmiSettings, tally: Tally, *, cut_off: bool = False
+    path: str,
+    rows: pl.DataFrame,
+    settings: NvidiaSmiSettings,
+    tally: Tally,
+    tool: Exporter = TOOL,
+    *,
+    cut_off: bool = False,
 ) -> tuple[pl.DataFrame, FileReport]:
-    """The rows with their time in UTC and with what names their GPU, and their account; raises InputError, UsageError."""
+    """A tool's rows with their time in UTC and with what names their GPU, and their account; raises InputError, UsageError."""
     lines = rows.height + tally.dropped.total() + tally.not_samples
-    times = localise(rows["local"], settings.zone)
+    times = moments(rows["local"], rows["sure_ms"], settings.zone)
     if times.skipped is not None:
         raise InputError(
             f"{path}: line {rows['nr'][times.skipped] + 1} has the time {rows['local'][times.skipped]}, which "
@@ -169,20 +177,24 @@ def usable_rows(
         rows = placed.filter(pl.any_horizontal(pl.col("uuid", "index", "pci_bus_id", "position").is_not_null()))
         tally.drop("nothing names the GPU", placed.height - rows.height)
     if rows.is_empty():
+        hints = {
+            IN_THE_FUTURE: "set the host's clock right, or name its zone with --tz: what lies more than a day ahead is never read",
+            NO_TIME: f"give times as {tool.title} writes them, with an offset (RFC 3339), or as seconds since the epoch",
+        }
+        only = next(iter(tally.dropped), "") if len(tally.dropped) == 1 else ""
         raise InputError(
-            f"{path} has no usable row{tally.reasons}",
-            "set the host's clock right, or name its zone with --tz: what lies more than a day ahead is never read"
-            if set(tally.dropped) == {IN_THE_FUTURE}
-            else "check that nvidia-smi wrote it",
+            f"{path} has no usable row{tally.reasons}", hints.get(only, f"check that {tool.title} wrote it")
         )
-    declare = {column: partial(_declare, metrics[0]) for column, metrics in QUANTITIES.items()}
+    declare = {column: partial(_declare, tool, metrics[0]) for column, metrics in quantities_of(tool).items()}
     check_recording(path, rows, declare, _look_at_memory, tally)
     return rows, tally.report(path, lines, rows.height)
 
 
-def _declare(metric: MappedMetric, unit: str) -> str:
+def _declare(tool: Exporter, metric: MappedMetric, unit: str) -> str:
     if unit == "ratio":
-        return "nvidia-smi writes percent: give the file as it was written, or import it with `fallow import series --unit ratio`"
+        return f"{tool.title} writes percent: give the file as it was written, or import it with `fallow import series --unit ratio`"
+    if tool is not TOOL:
+        return f"{f'it looks like {unit}, and ' if unit else ''}{tool.title} writes another unit: give the file as it was written"
     shown = unit or metric.unit.removeprefix("deg")
     other = ", or with [W] where the header says mW" if unit == "kW" else ""
     return f"its header names the wrong unit, or none: name all columns with --fields, this one as '{metric.metric} [{shown}]'{other}"

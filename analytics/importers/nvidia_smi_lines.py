@@ -68,11 +68,12 @@ SCHEMA: dict[str, pl.DataType] = {
     "nr": pl.UInt32(),
     "block": pl.UInt32(),
     "local": pl.Datetime("ms"),
+    "sure_ms": pl.Int64(),
     "health": pl.String(),
     "nameless": pl.Boolean(),
     **{name: pl.String() for name in (*TEXTS, COUNT)},
 }
-"""Columns that every parsed frame starts with: line, run of nvidia-smi, host's time, health, whether no column names the GPU, what names the GPU."""
+"""Columns that every parsed frame starts with: line, run of nvidia-smi, host's time or moment, health, whether no column names the GPU, what names the GPU."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ def _part_joined(lines: pl.DataFrame, tally: Tally) -> tuple[pl.DataFrame, int]:
 
     The lines, and how many of their headers stood behind such a line, which is counted as dropped.
     """
-    joined = pl.col("is_header") & pl.col("line").str.contains(r"^\d{4}[/-]\d\d[/-]\d\d ")
+    joined = pl.col("is_header") & pl.col("line").str.contains(r"^(\d{4}[/-]\d\d[/-]\d\d[ T]|\d{9,13}[.,])")
     tally.drop(CUT_OFF, lines.filter(joined).height)
     parted = lines.with_columns(
         joined=joined, line=pl.when(joined).then(pl.col("line").str.extract(HEADER_WITHIN, 1)).otherwise("line")

@@ -31,7 +31,7 @@ from analytics.importers.plausibility import check_recording
 from analytics.importers.processes import LISTS, ImportedProcess, counted, readable_pid
 from analytics.importers.records import CUT_OFF, number, read_documents
 from analytics.importers.source import ImportSource, InputLimits, open_source
-from analytics.importers.times import NVIDIA_SMI_BEGAN_MS, drop_impossible, given_interval_ms, on_grid
+from analytics.importers.times import NVIDIA_SMI_BEGAN_MS, UTC_OF_FILES, drop_impossible, given_interval_ms, on_grid
 from analytics.importers.values import BYTES, clean, unit_of
 from analytics.mapping.mapping_file import lake_column, tool
 from fallow.errors import InputError
@@ -194,7 +194,7 @@ class Nvitop:
             daily_devices(frame),
             reports,
             interval,
-            "UTC (the files' own)",
+            UTC_OF_FILES,
             notes,
             interval_ms,
             rows.height - once.height,

@@ -14,7 +14,15 @@ from analytics.importers.kinds import with_progress
 from analytics.importers.model import KEYS, FileReport, Imported, Tally, check_host, daily_devices, scoped, unique_keys
 from analytics.importers.plausibility import Claim, card_bytes, check_values
 from analytics.importers.source import InputLimits, read_columns
-from analytics.importers.times import check_zone, drop_impossible, given_interval_ms, on_grid, read_times, steps_back
+from analytics.importers.times import (
+    UTC_OF_FILES,
+    check_zone,
+    drop_impossible,
+    given_interval_ms,
+    on_grid,
+    read_times,
+    steps_back,
+)
 from analytics.importers.values import ReadUnit, clean, in_lake_unit, named_otherwise, parse_units, unit_of, units_of
 from fallow.errors import InputError, UsageError
 from fallow.schema import GPU
@@ -125,7 +133,7 @@ class ImportedSeries:
         )
         local = any(part.local for part in parts)
         origin = "assumed" if args.tz is None else "given"
-        timezone = f"{settings.zone} ({origin}) for times without an offset" if local else "UTC (the files' own)"
+        timezone = f"{settings.zone} ({origin}) for times without an offset" if local else UTC_OF_FILES
         names = frame["gpu"].unique()
         return Imported(
             settings.host,

@@ -16,7 +16,11 @@ from fallow.lake import AGENT_FIRST_SEQ
 LATEST_MS = AGENT_FIRST_SEQ
 """Imports end below this (the year 5138), so that their sequence numbers never meet an agent's."""
 
-_OFFSET = r"(Z|z|UTC|[+-]\d{2}:?\d{2})$"
+UTC_OF_FILES = "UTC (the files' own)"
+"""The time zone of an import whose times all say their moment."""
+
+_WITH_OFFSET = r"(\d:\d{2}(?:\.\d+)?)\s*(Z|z|UTC|[+-]\d{2}:?\d{2})$"
+_EPOCH = r"^\d{9,13}(?:\.\d+)?$"
 _FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 _NAIVE = pl.Datetime("ms")
 _HOUR_BACK_MS = (50 * MINUTE_MS, 60 * MINUTE_MS)
@@ -66,10 +70,10 @@ def read_times(values: pl.Series, zone: str) -> Times:
     """
     if isinstance(values.dtype, pl.Datetime):
         if values.dtype.time_zone is None:
-            return _local(values.cast(_NAIVE), zone)
+            return localise(values.cast(_NAIVE), zone)
         return Times(values.dt.convert_time_zone("UTC").dt.epoch("ms"))
     if values.dtype == pl.Date:
-        return _local(values.cast(_NAIVE), zone)
+        return localise(values.cast(_NAIVE), zone)
     if values.dtype.is_numeric():
         return Times(_from_numbers(values))
     text = values.cast(pl.String).str.strip_chars()
@@ -78,11 +82,7 @@ def read_times(values: pl.Series, zone: str) -> Times:
         whole = text.cast(pl.Int64, strict=False)
         exact = whole.null_count() == numbers.null_count()
         return Times(_from_numbers(whole if exact else numbers))
-    return _from_iso(text, zone)
-
-
-def _local(local: pl.Series, zone: str) -> Times:
-    return localise(local, zone)
+    return moments(*split_times(text), zone)
 
 
 def _from_numbers(values: pl.Series) -> pl.Series:
@@ -98,20 +98,31 @@ def _from_numbers(values: pl.Series) -> pl.Series:
     return scaled.zip_with(scaled.abs() < 2.0**62, pl.Series([None], dtype=pl.Float64)).cast(pl.Int64)
 
 
-def _from_iso(text: pl.Series, zone: str) -> Times:
-    offset = text.str.extract(r":\d{2}(?:\.\d+)?\s*" + _OFFSET, 1)
-    local = parse_local(text.str.replace(_OFFSET, ""))
-    signed = offset.str.replace_all(":", "").cast(pl.Int64, strict=False)  # +0530 -> 530
+def moments(local: pl.Series, sure_ms: pl.Series, zone: str) -> Times:
+    """The moments of what `split_times` gives."""
+    if local.null_count() == len(local):
+        return Times(sure_ms)
+    localised = localise(local, zone)
+    return replace(localised, ms=localised.ms.zip_with(local.is_not_null(), sure_ms))
+
+
+def split_times(text: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Texts as local times without a zone (naive), and as moments in milliseconds: one of them is null, both where there is no time.
+
+    A moment is a time with an offset (`2026-11-20T10:00:00Z`), or a number of epoch seconds, or milliseconds from 13 digits on.
+    """
+    text = text.str.strip_chars()
+    number = text.set(~text.str.contains(_EPOCH), None).cast(pl.Float64)
+    epoch = number.zip_with(number >= 10**12, number * SECOND_MS).round().cast(pl.Int64)
+    offset = text.str.extract(_WITH_OFFSET, 2)
+    local = _parse_local(text.set(number.is_not_null(), None).str.replace(_WITH_OFFSET, "$1"))
+    signed = offset.str.replace(":", "").str.strip_prefix("+").cast(pl.Int64, strict=False).fill_null(0)  # 530
     minutes = (signed.abs() // 100 * 60 + signed.abs() % 100) * signed.sign()
-    with_offset = local.dt.epoch("ms") - minutes.fill_null(0) * 60_000
-    naive = offset.is_null()
-    if not (naive & local.is_not_null()).any():
-        return Times(with_offset.zip_with(~naive, pl.Series([None], dtype=pl.Int64)))
-    localised = localise(local.zip_with(naive, pl.Series([None], dtype=_NAIVE)), zone)
-    return replace(localised, ms=localised.ms.zip_with(naive, with_offset))
+    with_offset = (local.dt.epoch("ms") - minutes * MINUTE_MS).set(offset.is_null(), None)
+    return local.set(offset.is_not_null(), None), epoch.zip_with(number.is_not_null(), with_offset)
 
 
-def parse_local(text: pl.Series) -> pl.Series:
+def _parse_local(text: pl.Series) -> pl.Series:
     """Times without a zone such as `2026/11/20 10:00:00.123`, as naive milliseconds; null where unreadable."""
     tidy = text.str.strip_chars().str.replace_all("/", "-", literal=True).str.replace("T", " ", literal=True)
     local = tidy.str.to_datetime(_FORMATS[0], time_unit="ms", strict=False)
@@ -128,6 +139,13 @@ def parse_local(text: pl.Series) -> pl.Series:
     return local
 
 
+def both_passes(local: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
+    """The zone's local times in milliseconds, as first and as second pass through an hour that it repeats; null where it skips them."""
+    first = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+    second = local.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null")
+    return first.dt.epoch("ms"), second.dt.epoch("ms")
+
+
 def localise(local: pl.Series, zone: str) -> Times:
     """The zone's local times, in file order; null, and the first one named, where the zone skips that time.
 
@@ -135,8 +153,7 @@ def localise(local: pl.Series, zone: str) -> Times:
     back is the first pass, what follows it the second. Without a step the nearer neighbour outside the hour decides
     (before it: first pass; after it: second), and the first pass where there is none: that is odd.
     """
-    first = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null").dt.epoch("ms")
-    second = local.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null").dt.epoch("ms")
+    first, second = both_passes(local, zone)
     gone = (first.is_null() & local.is_not_null()).arg_true()
     skipped = None if gone.is_empty() else int(gone[0])
     where = (first != second).fill_null(value=False)

@@ -9,12 +9,13 @@ import polars as pl
 from analytics.importers.model import PROCESSES, Tally
 from analytics.importers.processes import KINDS, LISTS, NO_PROCESS, command_names, one_process_lists
 from analytics.importers.records import frame_of
-from analytics.importers.times import parse_local
+from analytics.importers.times import split_times
 from analytics.importers.values import clean, find_unit, units_of
 from analytics.mapping.mapping_file import lake_column
 from analytics.mapping.model import Exporter, MappedMetric
 
 TIMESTAMP = "timestamp"
+NO_TIME = "timestamp unreadable"
 COUNT = "count"
 """nvidia-smi's field of how many GPUs the host has: a text of rows that is no column of the lake."""
 
@@ -46,7 +47,7 @@ def quantities_of(tool: Exporter) -> Mapping[str, list[MappedMetric]]:
 def rows_of_cells(
     lines: pl.DataFrame, cells: pl.DataFrame, tool: Exporter, units: Mapping[str, str], tally: Tally
 ) -> pl.DataFrame:
-    """The rows of text cells: nr, block, local (the host's time), health, nameless, TEXTS and columns of the lake.
+    """The rows of text cells: nr, block, local (the host's time), sure_ms (where the cell says the moment), health, nameless, TEXTS and columns of the lake.
 
     Args:
         lines: nr, block and the whole line of each row; `processes` where their lists are known.
@@ -55,10 +56,10 @@ def rows_of_cells(
         units: units that a header names; the mapping's where it names none.
         tally: counts what is dropped.
     """
-    local = parse_local(cells[TIMESTAMP])
-    readable = local.is_not_null()
-    tally.drop("timestamp unreadable", int((~readable).sum()))
-    lines, cells, local = lines.filter(readable), cells.filter(readable), local.filter(readable)
+    local, sure_ms = split_times(cells[TIMESTAMP])
+    readable = local.is_not_null() | sure_ms.is_not_null()
+    tally.drop(NO_TIME, int((~readable).sum()))
+    lines, cells, local, sure_ms = (each.filter(readable) for each in (lines, cells, local, sure_ms))
     texts = {
         column: next((name for name in names if name in cells.columns), None)
         for column, names in [*texts_of(tool).items(), (COUNT, (COUNT,))]
@@ -85,6 +86,7 @@ def rows_of_cells(
     return lines.select(
         pl.col("nr", "block").cast(pl.UInt32),
         local=local,
+        sure_ms=sure_ms,
         health=health.cast(pl.String),
         nameless=pl.lit(all(texts[column] is None for column in _NAMES_A_GPU)),
         **{PROCESSES: PROCESSES} if PROCESSES in lines.columns else {},

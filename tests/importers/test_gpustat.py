@@ -75,6 +75,20 @@ def test_what_is_not_gpustats_is_refused(gpustat: Run, text: str) -> None:
     gpustat(text).refused(code=2 if text == '{"gpus": []}' else 1)
 
 
+@pytest.mark.parametrize("moment", ["2026-11-20T10:00:{:02}.123+00:00", "17951688{:02}.123"])
+def test_times_that_say_their_moment_are_read(gpustat: Run, place: str, moment: str) -> None:
+    documents = [document(0) | {"query_time": moment.format(second)} for second in (0, 10, 20)]
+    done = gpustat("\n".join(map(json.dumps, documents)), "--tz", "Europe/Paris")
+    assert (done.dropped(), done.summary["timezone"]) == ({}, "UTC (the files' own)")
+    assert query(place, "select distinct epoch_ms(time) + offset_ms from lake order by 1 limit 1") == [(1795168800123,)]
+
+
+def test_a_hint_names_the_tool_of_the_file(gpustat: Run) -> None:
+    gpustat(json.dumps(document(0) | {"query_time": "yesterday"})).refused("give times as gpustat --json writes them")
+    hot = (json.dumps(document(second, **{"temperature.gpu": 400})) for second in range(0, 50, 10))
+    gpustat("\n".join(hot)).refused("gpustat --json writes another unit")
+
+
 def test_users_by_pseudonyms(gpustat: Run, place: str, tmp_path: Path) -> None:
     key = tmp_path / "pseudonym.key"
     key.write_text("7" * 64)

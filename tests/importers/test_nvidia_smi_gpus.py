@@ -124,6 +124,26 @@ def test_the_skipped_hour_is_refused_with_its_line(smi: Run) -> None:
     assert smi(text, flags=("--timezone", "UTC", "--interval", "1h")).published["gpu"] == (2, 0, 0)
 
 
+def test_times_that_say_their_moment_need_no_zone(smi: Run, place: str) -> None:
+    sure = [
+        "2026-11-20T10:00:00Z",
+        "2026/11/20 12:30:10 +02:30",
+        "2026-11-20 10:00:20 UTC",
+        "1795168830",
+        "1795168840500",
+    ]
+    text = INDEXED + "".join(
+        f"{moment}, 0, {number} %\n" for number, moment in enumerate([*sure, "2026/11/20 11:00:50"])
+    )
+    done = smi(text, flags=("--tz", "Europe/Paris"))
+    assert (done.dropped(), done.summary["timezone"]) == ({}, "Europe/Paris (given)")
+    assert query(place, "select epoch_ms(time) + offset_ms - 1795168800000, gpu_util_pct from lake order by 1") == [
+        (10_000 * number + 500 * (number == 4), number) for number in range(6)
+    ]
+    done = smi("\n".join(text.splitlines()[:-1]) + "\n", flags=("--tz", "Europe/Paris"))
+    assert (done.summary["timezone"], done.published["gpu"]) == ("UTC (the files' own)", (0, 5, 0))
+
+
 def test_times_that_are_none_are_dropped_by_their_reason(smi: Run, place: str) -> None:
     good = f"{INDEXED}{at(0)}, 0, 5 %\n{at(10)}, 0, 6 %\n"
     done = smi(f"{good}2026/03/40, 0, 5 %\n1999/01/01 00:00:00, 0, 5 %\n2199/01/01 00:00:00, 0, 5 %\n")
