@@ -92,9 +92,7 @@ def find_waits(
     runs = pl.col("start") < window[1], pl.col("end").is_null() | (pl.col("end") > window[0])
     idle = idle_pools(placed, claimed, memory_gib, window, held_min_ms)
     rows = _caused(
-        there.filter(IS_COUNTED),
-        idle,
-        WaiterOptions(idle.pools, blocks(known, claimed), AskedModels.of(known)),
+        there.filter(IS_COUNTED), idle, WaiterOptions(idle.pools, blocks(known, claimed), AskedModels.of(known))
     )
     return Waits(
         rows=rows.select(*_COLUMNS, *TIME_OF.values()),

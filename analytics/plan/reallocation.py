@@ -89,8 +89,7 @@ class Reallocation:
             self,
             served=tuple(
                 replace(
-                    each,
-                    grants=tuple(g if g.team == team else replace(g, team=None, name="") for g in each.grants),
+                    each, grants=tuple(g if g.team == team else replace(g, team=None, name="") for g in each.grants)
                 )
                 for each in self.served
                 if each.request.team == team

@@ -83,10 +83,7 @@ def load_scenarios(lake: Lake) -> tuple[SavedScenario, ...]:
     files = lake.files(schema.SCENARIO.name)
     frame = read_frame(files, schema.SCENARIO, None, lake.left_out.leave_out).sort("time", maintain_order=True)
     newest = {
-        row["name"]: (
-            row["kind"],
-            SavedScenario(row["name"], row["policy"] or "", actor_of(row), row["time"]),
-        )
+        row["name"]: (row["kind"], SavedScenario(row["name"], row["policy"] or "", actor_of(row), row["time"]))
         for row in frame.iter_rows(named=True)
     }
     return tuple(scenario for _, (kind, scenario) in sorted(newest.items()) if kind == _SAVE)

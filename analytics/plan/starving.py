@@ -42,11 +42,7 @@ class StarvingPair:
 
 
 def starving_pairs(
-    waits: pl.DataFrame,
-    allocated: pl.DataFrame,
-    quotas: Mapping[str, float],
-    window: tuple[int, int],
-    held_min_ms: int,
+    waits: pl.DataFrame, allocated: pl.DataFrame, quotas: Mapping[str, float], window: tuple[int, int], held_min_ms: int
 ) -> tuple[StarvingPair, ...]:
     """The pairs, the most GPU time first.
 

@@ -155,10 +155,7 @@ def _narrower(islands: Sequence[str | None]) -> Mapping[str, int]:
 
 
 def _supplies(
-    context: Context,
-    whole: pl.DataFrame,
-    hosts: Mapping[Host, SupplyHost],
-    freed: Mapping[str, Freed],
+    context: Context, whole: pl.DataFrame, hosts: Mapping[Host, SupplyHost], freed: Mapping[str, Freed]
 ) -> tuple[Supply, ...]:
     """What comes free, one for each host, island and way; by host, the first day first."""
     shared = pl.col("holder").str.contains(JOINER, literal=True).fill_null(value=False)

@@ -55,11 +55,7 @@ _LIGHT = replace(
     mem_ratio=Knots((0.0, 1.0), (0.17, 0.19)),
     bursty_ratio=0.03,
 )
-_SPINNING = replace(
-    TUNED,
-    level_pct=Knots((0.0, 1.0), (96.0, 100.0)),
-    intensity_ratio=Knots((0.0, 1.0), (0.04, 0.12)),
-)
+_SPINNING = replace(TUNED, level_pct=Knots((0.0, 1.0), (96.0, 100.0)), intensity_ratio=Knots((0.0, 1.0), (0.04, 0.12)))
 _RESERVING = replace(BUSY_SERVING, mem_ratio=Knots((0.0, 1.0), (0.912, 0.912)), startup_s=90.0)
 
 

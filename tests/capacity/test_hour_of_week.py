@@ -19,9 +19,7 @@ PARIS, KOLKATA = ZoneInfo("Europe/Paris"), ZoneInfo("Asia/Kolkata")
 
 def rows(*spans: tuple[int, int, str, float]) -> pl.DataFrame:
     return pl.DataFrame(
-        spans,
-        schema={"time": pl.Int64, "end": pl.Int64, "state": pl.String, "gpu_share": pl.Float64},
-        orient="row",
+        spans, schema={"time": pl.Int64, "end": pl.Int64, "state": pl.String, "gpu_share": pl.Float64}, orient="row"
     )
 
 

@@ -59,9 +59,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     return rows_of(done.stdout)
 
 
-def test_the_ledger_agrees_with_the_plan_but_for_what_rows_of_a_minute_blur(
-    found: Found,
-) -> None:
+def test_the_ledger_agrees_with_the_plan_but_for_what_rows_of_a_minute_blur(found: Found) -> None:
     (whole,) = found["evaluation"]
     assert whole["labelled_gpu_hours"] == whole["gpu_hours"] == pytest.approx(16 * 180)
     assert 0.97 < whole["agreed_share"] <= 1
@@ -70,9 +68,7 @@ def test_the_ledger_agrees_with_the_plan_but_for_what_rows_of_a_minute_blur(
     assert (by_label["free"]["active_gpu_hours"] or 0.0) < 0.5
 
 
-def test_the_planted_situations_are_found_and_their_gpus_could_be_taken(
-    found: Found,
-) -> None:
+def test_the_planted_situations_are_found_and_their_gpus_could_be_taken(found: Found) -> None:
     rules = {str(each["rule"]): each for each in found["rules"]}
     for name in ("held", "never_used", "reserved_unused"):
         assert rules[name]["recall_share"] == 1.0, name

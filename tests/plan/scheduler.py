@@ -169,13 +169,7 @@ def waited_hours(tasks: Sequence[Task], starts: Mapping[str, Start]) -> float:
 
 
 def workload(
-    seed: int,
-    partition: str,
-    *,
-    count: int,
-    every_min: float,
-    sizes: Sequence[int],
-    run_h: tuple[float, float],
+    seed: int, partition: str, *, count: int, every_min: float, sizes: Sequence[int], run_h: tuple[float, float]
 ) -> list[Task]:
     """Jobs that come at random, in whole minutes, with limits as long as they run."""
     rng, at, found = random.Random(seed), 0.0, []  # noqa: S311  # no secret

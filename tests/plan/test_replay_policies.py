@@ -84,9 +84,7 @@ def test_the_fullest_host_is_filled_so_that_others_stay_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "begins"),
-    [(2, 2), (3, 2), (4, 6)],
-    ids=["done before", "done just then", "would delay it"],
+    ("limit", "begins"), [(2, 2), (3, 2), (4, 6)], ids=["done before", "done just then", "would delay it"]
 )
 def test_backfill_starts_those_early_that_are_done_before_the_first_begins(limit: float, begins: float) -> None:
     """The second waits for the end of the first one's limit, 5 h; the third comes at 2 h and needs a GPU that is free."""
@@ -326,13 +324,7 @@ def test_jobs_take_turns_where_their_needs_fit_together() -> None:
     small = {"mem_bytes": 30 * GB, "sm_pct": 20.0}
     jobs = [job(0, 1, **small), job(0, 1, **small), job(0, 1, **small), job(0, 1, 2), job(0.5, 1, **small)]
     found = replay(replay_jobs(jobs), fleet, ReplayPolicy(share=4))
-    assert in_hours(found.runs["begin"]) == [
-        0,
-        0,
-        0,
-        1,
-        2,
-    ]  # two fit in 72 GB; in order, the last one waits
+    assert in_hours(found.runs["begin"]) == [0, 0, 0, 1, 2]  # two fit in 72 GB; in order, the last one waits
     assert found.holds.filter(pl.col("number") < 3).select("host", "gpus").rows() == [(0, 0.25)] * 3
     assert times([job(0, 1, mem_bytes=1, sm_pct=50.0)] * 2, ReplayFleet((HostGroup("p", "m", 1, 1, 80 * GB),)), ReplayPolicy(share=2)) == [
         (0, 1), (1, 2),

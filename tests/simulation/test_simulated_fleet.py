@@ -86,11 +86,7 @@ def test_everything_says_that_it_is_simulated(
     lake, _ = written
     for name in WRITTEN:
         assert all(metadata(file)["simulated"] == "true" for file in lake.files(name))
-    for name, column in (
-        ("gpu", "util_source"),
-        ("process", "attribution"),
-        ("device", "source"),
-    ):
+    for name, column in (("gpu", "util_source"), ("process", "attribution"), ("device", "source")):
         assert rows[name][column].unique().to_list() == ["simulated"]
     assert all(host.startswith("sim-") for host in rows["gpu"]["host"].unique())
 

@@ -119,8 +119,7 @@ def changed_fleet(fleet: ReplayFleet, policy: ReplayPolicy) -> ReplayFleet:
         names = (*sorted({group.pool for group in known}), *sorted({group.model for group in known}))
         if policy.small_work.to not in names:
             raise UsageError(
-                f"small work goes to {policy.small_work.to}, which is no pool or model",
-                f"there are {', '.join(names)}",
+                f"small work goes to {policy.small_work.to}, which is no pool or model", f"there are {', '.join(names)}"
             )
     return ReplayFleet(tuple(groups))
 
