@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -57,12 +58,7 @@ def promised(found: Found) -> tuple[int, int]:
 
 def test_one_rule_right_and_one_wrong(evaluate: Evaluate) -> None:
     """0 and 1 are found as held; 0 ought to be found and could be taken back, 1 ought not to, and 2 ought to and is not found."""
-    found = judged(
-        evaluate,
-        f"GPU-0,{ALL},,true,held,,",
-        f"h1/1,{ALL},,,,held,",
-        f"GPU-2,{ALL},,,held,,",
-    )  # fmt: skip
+    found = judged(evaluate, f"GPU-0,{ALL},,true,held,,", f"h1/1,{ALL},,,,held,", f"GPU-2,{ALL},,,held,,")
     held = rule(found)
     assert held["findings"] == 2
     assert counts(held, "precision") == (1, 2)
@@ -78,10 +74,9 @@ def test_a_finding_is_wrong_where_its_gpu_could_not_be_taken_back(evaluate: Eval
     assert counts(rule(found), "precision") == (1, 2)
     assert promised(found) == (1, 2)
     assert counts(row(found, "takeable", "confidence", "low"), "takeable") == (1, 2)
-    assert row(found, "takeable", "confidence", "high") == {
-        "confidence": "high", "gpus": 0,
-        "takeable_right": 0, "takeable_judged": 0, "takeable_share": None, "takeable_interval_90": None,
-    }  # fmt: skip
+    high = row(found, "takeable", "confidence", "high")
+    assert (high["gpus"], counts(high, "takeable")) == (0, (0, 0))
+    assert high["takeable_share"] is high["takeable_interval_90"] is None
     assert counts(found["evaluation"][0], "takeable_recall") == (1, 2), "a free GPU that no finding names"
     (kept,) = found["reliability"]
     assert (kept["probability"], *counts(kept, "takeable")) == ([0.2, 0.4], 1, 2)
@@ -97,17 +92,17 @@ def test_what_no_label_speaks_of_is_neither_right_nor_wrong(evaluate: Evaluate) 
         assert own[f"{proportion}_share"] is own[f"{proportion}_interval_90"] is None
 
 
-def test_a_label_of_an_hour_denies_nothing_about_the_others(evaluate: Evaluate) -> None:
-    # the finding is about hours 1 to 4: a fifth of them is not enough, nine tenths are
-    assert counts(rule(judged(evaluate, f"GPU-0,{at(1)},{at(1.6)},,,,held,")), "precision") == (0, 0)
-    assert counts(rule(judged(evaluate, f"GPU-0,{at(1)},{at(3.8)},,,,held,")), "precision") == (0, 1)
-
-
-def test_others_are_all_rules_that_the_line_does_not_name(evaluate: Evaluate) -> None:
-    assert counts(rule(judged(evaluate, f"GPU-0,{ALL},,,never_used,others,")), "precision") == (0, 1)
-    found = judged(evaluate, f"GPU-0,{ALL},,,held,others,", f"GPU-1,{ALL},,,,others,")
-    assert counts(rule(found), "precision") == (1, 2)
-    assert [each["rule"] for each in found["rules"]] == ["held"]
+@pytest.mark.parametrize(
+    ("lines", "right", "of"),
+    [
+        pytest.param([f"GPU-0,{at(1)},{at(1.6)},,,,held,"], 0, 0, id="a fifth of its hours 1 to 4 is not enough"),
+        pytest.param([f"GPU-0,{at(1)},{at(3.8)},,,,held,"], 0, 1, id="nine tenths of them are"),
+        pytest.param([f"GPU-0,{ALL},,,never_used,others,"], 0, 1, id="others are all that the line does not name"),
+        pytest.param([f"GPU-0,{ALL},,,held,others,", f"GPU-1,{ALL},,,,others,"], 1, 2, id="and not those it names"),
+    ],
+)
+def test_which_label_speaks_of_a_finding(evaluate: Evaluate, lines: list[str], right: int, of: int) -> None:
+    assert counts(rule(judged(evaluate, *lines)), "precision") == (right, of)
 
 
 def test_the_label_of_the_windows_last_moment_says_whether_a_gpu_could_be_taken(evaluate: Evaluate) -> None:
@@ -118,16 +113,14 @@ def test_the_label_of_the_windows_last_moment_says_whether_a_gpu_could_be_taken(
 
 def test_states_in_gpu_hours(evaluate: Evaluate) -> None:
     """0 is active for an hour and held for three; the labels agree in 1 + 2 of 4 hours, and for 1 of 2 hours of GPU 3."""
-    found = judged(
-        evaluate,
-        f"GPU-0,{at(0)},{at(1)},used,,,,", f"GPU-0,{at(1)},{at(3)},unused,,,,", f"GPU-0,{at(3)},{at(4)},active,,,,",
-        f"GPU-3,{at(0)},{at(1)},free,,,,", f"GPU-3,{at(1)},{at(2)},reserved,,,,", f"GPU-3,{at(2)},{at(4)},,true,,,",
-    )  # fmt: skip
-    hours = {(own["label"], state): own[f"{state}_gpu_hours"] for own in found["states"] for state in STATES}
+    said = ["0 0 1 used,", "0 1 3 unused,", "0 3 4 active,", "3 0 1 free,", "3 1 2 reserved,", "3 2 4 ,true"]
+    spans = [each.split(" ") for each in said]
+    found = judged(evaluate, *(f"GPU-{gpu},{at(int(a))},{at(int(b))},{what},,," for gpu, a, b, what in spans))
+    hours = {f"{own['label']} {state}": own[f"{state}_gpu_hours"] for own in found["states"] for state in STATES}
     assert {pair: spent for pair, spent in hours.items() if spent is not None} == {
-        ("free", "free"): 1.0, ("reserved", "free"): 1.0, ("active", "held"): 1.0,
-        ("unused", "held"): 2.0, ("used", "active"): 1.0,
-    }  # fmt: skip
+        **dict.fromkeys(("free free", "reserved free", "active held", "used active"), 1.0),
+        "unused held": 2.0,
+    }
     (whole,) = found["evaluation"]
     assert (whole["gpu_hours"], whole["labelled_gpu_hours"], whole["judged_gpu_hours"]) == (16.0, 6.0, 6.0)
     assert (whole["agreed_gpu_hours"], whole["agreed_share"]) == (4.0, pytest.approx(4 / 6))
@@ -156,15 +149,13 @@ def test_windows_one_after_another(lake: Lake, tmp_path: Path) -> None:
     rows = [row for first, last, how in days for row in samples("GPU-0", first * DAY, last * DAY, every_s=600, **how)]
     fill(lake, rows, processes("GPU-0", *range(DAY // 2, 4 * DAY, 600), every_s=600))
     labels = tmp_path / "labels.csv"
-    labels.write_text(
-        f"gpu,since,until,takeable,not_rules\nGPU-0,{at(12)},{at(72)},false,\nGPU-0,{at(72)},{at(96)},true,\n"
-    )
-    done = run_in_process("evaluate", "--lake", lake.root, "--labels", str(labels), "--every", "1d", "--json")
-    found = rows_of(done.stdout)
+    labels.write_text(f"gpu,since,until,takeable\nGPU-0,{at(12)},{at(72)},false\nGPU-0,{at(72)},{at(96)},true\n")
+    asked = ("evaluate", "--lake", lake.root, "--labels", str(labels), "--every")
+    found = rows_of(run_in_process(*asked, "1d", "--json").stdout)
     assert found["evaluation"][0]["windows"] == 3
     assert (rule(found)["findings"], counts(rule(found), "precision")) == (2, (1, 2))
     assert promised(found) == (1, 2)
-    done = run_in_process("evaluate", "--lake", lake.root, "--labels", str(labels), "--every", "7d")
+    done = run_in_process(*asked, "7d")
     assert done.returncode == 2
     assert "is shorter than --every; give a shorter --every, or an earlier --since" in done.stderr
 
@@ -211,13 +202,12 @@ def test_labels_judge_no_part_of_the_fleet(evaluate: Evaluate) -> None:
 def test_a_probability_is_of_the_class_that_it_is_the_upper_end_of() -> None:
     """0.8 is one of 0.6 to 0.8, and 1 of the last: both ends of (0, 1] are in one class each."""
     said = [(0.8, True), (0.81, False), (0.95, True), (1.0, True)]
+    findings = [SimpleNamespace(confidence=grade([], outlook=Outlook(share, 1, 1))) for share, _ in said]
     verdicts = [
-        SimpleNamespace(
-            finding=SimpleNamespace(confidence=grade([], outlook=Outlook(share, 1, 1))), takeable={"a": right}
-        )
-        for share, right in said
+        SimpleNamespace(finding=own, takeable={"a": right}) for own, (_, right) in zip(findings, said, strict=True)
     ]
     windows: Any = [SimpleNamespace(verdicts=verdicts)]
+    edges, right = [0.6, 0.8, 0.9, 0.95, 1.0], [1, 0, 1, 1]
     assert [(each.low, each.high, each.takeable) for each in reliability(windows)] == [
-        (0.6, 0.8, Proportion(1, 1)), (0.8, 0.9, Proportion(0, 1)), (0.9, 0.95, Proportion(1, 1)), (0.95, 1.0, Proportion(1, 1)),
-    ]  # fmt: skip
+        (low, high, Proportion(number, 1)) for (low, high), number in zip(pairwise(edges), right, strict=True)
+    ]

@@ -26,19 +26,21 @@ if TYPE_CHECKING:
 def save(
     lake: Lake, right: int, until_s: float, grade: str = "medium", rule: str = "held", *, later_ms: int = 0
 ) -> None:
-    record = RuleRecord(rule, grade, 50, 40, right)
-    save_records(
-        lake, [record], since_ms=ms(-86_400), until_ms=ms(until_s), labels_sha256="0", actor=Actor("ann"), now_ms=ms(0) + later_ms
-    )  # fmt: skip
+    span = {"since_ms": ms(-86_400), "until_ms": ms(until_s), "now_ms": ms(0) + later_ms}
+    save_records(lake, [RuleRecord(rule, grade, 50, 40, right)], labels_sha256="0", actor=Actor("ann"), **span)
 
 
 @pytest.mark.parametrize(
-    ("grade", "judged", "right", "failures"),
-    [("high", 40, 38, 0), ("high", 40, 37, 1), ("high", 40, 32, 1), ("high", 40, 31, 2), ("high", 9, 0, 0), ("high", 10, 7, 2),
-     ("medium", 40, 32, 0), ("medium", 40, 31, 1), ("low", 40, 0, 0), ("high", 0, 0, 0)],
-)  # fmt: skip
-def test_below_95_percent_high_is_medium_and_below_80_low(grade: str, judged: int, right: int, failures: int) -> None:
-    assert len(good_record(grade, judged, right)) == failures
+    ("grade", "failures"),
+    [
+        ("high", {(40, 38): 0, (40, 37): 1, (40, 32): 1, (40, 31): 2, (9, 0): 0, (10, 7): 2, (0, 0): 0}),
+        ("medium", {(40, 32): 0, (40, 31): 1}),
+        ("low", {(40, 0): 0}),
+    ],
+)
+def test_below_95_percent_high_is_medium_and_below_80_low(grade: str, failures: dict[tuple[int, int], int]) -> None:
+    """So many failures by how many findings have a label, and how many of them were right."""
+    assert {counts: len(good_record(grade, *counts)) for counts in failures} == failures
 
 
 def test_the_failure_gives_the_counts() -> None:
@@ -89,9 +91,8 @@ def test_the_newest_record_counts_and_others_keep_theirs(used: Lake) -> None:
     save(used, 40, until_s=-3600, later_ms=2)
     assert graded(used) == ("medium", [])
     known = load_records(used, ms(1))
-    assert {of: each.right for of, each in known.items()} == {
-        ("held", "medium"): 40, ("held", "high"): 20, ("never_used", "medium"): 25,
-    }  # fmt: skip
+    right = {("held", "medium"): 40, ("held", "high"): 20, ("never_used", "medium"): 25}
+    assert {of: each.right for of, each in known.items()} == right
 
 
 def test_saving_is_asked_for(by_hand: Lake, evaluate: Evaluate) -> None:

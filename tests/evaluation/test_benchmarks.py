@@ -1,0 +1,180 @@
+"""What the benchmarks of judging rest on: the judged fleet, labels that a trace gives by itself, models of idle intervals."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analytics.rules import RULES
+from analytics.workloads.persistence import ANYBODY
+from benchmarks.idle_moments import Moment, Plan, moments
+from benchmarks.judged_fleet import PAGE, judge, page, summed
+from benchmarks.judged_labels import labels_of
+from benchmarks.judged_rows import hosts_of
+from benchmarks.judged_situations import SITUATIONS, fleet_of, half_used_gang, never_used, orphan
+from benchmarks.labelled_trace import STEP_S, write_labels
+from benchmarks.persistence_models import BY_AGE, BY_KIND, PRESENT, answers, score, scores
+from benchmarks.survival_libraries import Landmarks, installed
+from fallow.clock import HOUR_MS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_every_rule_has_true_cases_and_as_many_look_alikes() -> None:
+    fleet = fleet_of(1, [(build, 1) for build, _ in SITUATIONS])
+    yes, no = Counter[str](), Counter[str]()
+    for label in labels_of(fleet, [f"GPU-{number}" for number in range(len(fleet))], hosts_of(fleet)):
+        assert label.since < label.until
+        yes.update(filter(None, label.rules.split("+")))
+        no.update(filter(None, label.not_rules.split("+")))
+    assert set(no) == set(yes) == {rule.name for rule in RULES} - {"standing_surplus"}
+    assert {rule for rule in yes if no[rule] < yes[rule]} == set()
+
+
+@pytest.mark.long
+def test_a_tiny_judged_fleet_goes_all_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FALLOW_LEDGER_WORKERS", "1")
+    found = summed([judge(1, tmp_path, ((half_used_gang, 1), (orphan, 1), (never_used, 1)))])
+    assert all(found["rules"][rule]["precision"]["right"] for rule in ("partial_use", "zombie_holder", "never_used"))
+    assert found["states_agreed_ratio"] == pytest.approx(1, abs=0.01)
+
+
+def test_the_page_has_the_stored_figures_of_the_judged_fleet() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text
+
+
+BEGIN_S, HOUR = 1_662_858_720, 3600 / STEP_S
+USED, PAUSE = [(step, 5) for step in range(105, 200)], [(step, 0) for step in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels"),
+    [
+        pytest.param(
+            [(0, 5), *((step, 0) for step in range(1, 101)), (101, 5), (102, 0), (103, 0), (104, 5), *USED],
+            [
+                (0, 1, "used", "false"),
+                (1, 101 - HOUR, "unused", "true"),
+                (101 - HOUR, 101, "unused", "false"),
+                (101, 102, "used", "false"),
+                (102, 104, "", "false"),  # shorter than five minutes
+                (104, 200, "used", "false"),
+            ],
+            id="a pause is takeable until an hour before it ends",
+        ),
+        pytest.param(
+            [*PAUSE, (100, 5)],
+            [
+                (0, 100 - HOUR, "unused", "true"),
+                (100 - HOUR, 101 - HOUR, "unused", "false"),
+                (101 - HOUR, 100, "unused", ""),
+                (100, 101, "used", "false"),
+            ],
+            id="of an hour that was not recorded nothing is known",
+        ),
+        pytest.param(
+            [*PAUSE, (102, 0), (107, 5)],
+            [
+                (0, 103 - HOUR, "unused", "true"),
+                (103 - HOUR, 103, "unused", ""),
+                (107, 108, "used", "false"),
+            ],
+            id="else a use behind a gap would be seen, and its absence would not",
+        ),
+    ],
+)
+def test_labels_of_a_trace(
+    tmp_path: Path, rows: list[tuple[int, int]], labels: list[tuple[float, float, str, str]]
+) -> None:
+    """Rows of one pod are (step, duty cycle); labels (first step, end, state, takeable)."""
+    trace, written = tmp_path / "duty.csv", tmp_path / "labels.csv"
+    lines = "".join(f"{BEGIN_S + STEP_S * step}.0,pod,{duty}\n" for step, duty in rows)
+    trace.write_text("timestamp_anon,container_ip,value\n" + lines)
+    write_labels(trace, written, 1)
+    found = list(csv.DictReader(written.read_text().splitlines()))
+    assert {row["gpu"] for row in found} == {"trace/pod"}
+
+    def step(moment: str) -> float:
+        return (datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() - BEGIN_S) / STEP_S
+
+    assert [(step(row["since"]), step(row["until"]), row["state"], row["takeable"]) for row in found] == labels
+
+
+SPANS = """
+a 0 2 active ann | a 2 9 held ann | a 9 30 active ann
+b 0 2 active ann | b 2 6 held ann | b 6 7 free - | b 7 30 active bob
+c 0 3 low eve | c 3 6 free - | c 6 8 unknown - | c 8 30 free -
+d 0 6 active eve | e 0 4.5 active eve | e 4.5 30 free -
+"""
+"""GPU, hours, state, user. Ann leaves a at 2 h and is back at 9 h; bob uses b, which ann left, from 7 h on; nobody saw c
+from 6 h to 8 h; at 5 h d is in use, and e has been idle for too short a time."""
+PLAN = Plan(5 * HOUR_MS, 5 * HOUR_MS, HOUR_MS, HOUR_MS, HOUR_MS, (HOUR_MS, 3 * HOUR_MS, 12 * HOUR_MS))
+
+
+@pytest.fixture
+def moment() -> Moment:
+    rows = [span.split() for line in SPANS.strip().splitlines() for span in line.split(" | ")]
+    text = pl.DataFrame(rows, schema=["gpu", "time", "end", "state", "holder"], orient="row")
+    ms = (pl.col("time", "end").cast(pl.Float64) * HOUR_MS).cast(pl.Int64)
+    stretches = text.with_columns(ms, holder=pl.col("holder").replace("-", None))
+    kinds = pl.DataFrame({"gpu": ["a"], "time": [2 * HOUR_MS], "kind": ["slurm"]})
+    (found,) = moments(stretches, kinds, PLAN)
+    return found
+
+
+def test_what_is_asked_at_a_moment_and_what_became_of_it(moment: Moment) -> None:
+    """Of a GPU with ann's processes, whether she uses it; of others, whether anybody does; nothing of what nobody saw."""
+    assert moment.cases.sort("gpu").rows() == [
+        ("a", 3 * HOUR_MS, "ann", 1.0, 1.0, 0.0),
+        ("b", 3 * HOUR_MS, "ann", 1.0, 1.0, 1.0),
+        ("c", 2 * HOUR_MS, ANYBODY, 1.0, None, None),
+    ]
+    assert dict(moment.spells.select("gpu", "kind").iter_rows()) == {"a": "slurm", "b": "", "c": "", "e": ""}
+
+
+def test_every_model_answers_every_question_that_can_be_judged(moment: Moment) -> None:
+    found = list(answers(moment, PLAN.horizons_ms, PLAN.landmarks_ms))
+    models = {PRESENT, BY_AGE, BY_KIND, *installed()}
+    assert len(found) == 7 * len(models)
+    assert {model for model, *_ in found} == models
+    assert all(0 <= promised <= 1 for _, _, promised, _ in found)
+    assert scores([([moment], PLAN)])["12h"][PRESENT]["cases"] == 2
+
+
+def test_a_library_is_taught_by_what_was_known_at_each_landmark() -> None:
+    """One interval of 10 h that use ended and one that runs, asked about every 4 h; a rest is known once its interval ended."""
+    spells = pl.DataFrame(
+        [
+            ("a", 0, 10 * HOUR_MS, True, "ann", "slurm"),
+            ("a", 12 * HOUR_MS, 8 * HOUR_MS, False, "ann", "slurm"),
+            ("b", -HOUR_MS, 3 * HOUR_MS, True, None, ""),
+        ],
+        schema=["gpu", "time", "length_ms", "ended", "asked", "kind"],
+        orient="row",
+    )
+    landmarks = Landmarks(spells, "ended", 20 * HOUR_MS, 4 * HOUR_MS)
+    rows, rest_ms, ended = landmarks.to_learn()
+    # at 4, 8 and 16 h; at 12 h the interval has only begun, and b's user is not known
+    assert (rest_ms / HOUR_MS).tolist() == [6, 2, 4]
+    assert ended.tolist() == [1, 1, 0]
+    assert np.exp(rows[:, 0]).tolist() == pytest.approx([4, 8, 4])
+    assert rows[:, 2].tolist() == pytest.approx([0, 0, math.log(2)])
+    assert {gpu: round(math.exp(row[0])) for gpu, row in landmarks.to_ask().items()} == {"a": 8}
+
+
+def test_scores_are_those_of_the_book() -> None:
+    found = score(np.array([0.96, 1.0, 0.9, 0.25]), np.array([1.0, 0.0, 1.0, 0.0]))
+    assert found["brier"] == pytest.approx((0.04**2 + 1 + 0.1**2 + 0.25**2) / 4, abs=1e-4)
+    logs = math.log(0.96) + math.log(0.001) + math.log(0.9) + math.log(0.75)
+    assert found["log_loss"] == pytest.approx(-logs / 4, abs=1e-4)
+    assert found["high"] == {"gpus": 2, "promised_ratio": 0.98, "kept_ratio": 0.5}
+    assert found["medium"] == {"gpus": 1, "promised_ratio": 0.9, "kept_ratio": 1.0}
