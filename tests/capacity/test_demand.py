@@ -62,22 +62,18 @@ def test_against_a_count_of_every_minute(seed: int) -> None:
     minute, length = 60_000, 300
     rows: list[Row] = []
     for gpu in range(6):
-        cuts = sorted({0, length, *rng.sample(range(1, length), 7)})
-        rows += [
-            (str(gpu), start * minute, end * minute, rng.choice(STATES), rng.choice((1.0, 1.0, 0.5)))
-            for start, end in itertools.pairwise(cuts)
-        ]
+        for start, end in itertools.pairwise(sorted({0, length, *rng.sample(range(1, length), 7)})):
+            share = rng.choice((1.0, 1.0, 0.5))
+            rows.append((str(gpu), start * minute, end * minute, rng.choice(STATES), share))
     found = demand(frame(rows), 0, length * minute)
+    counted = {
+        "there": STATES,
+        "working": ("active", "low"),
+        "allocated": ("active", "low", "held", "reserved"),
+        "allocated_or_unknown": ("active", "low", "held", "reserved", "unknown"),
+    }
     for hour, row in enumerate(found.iter_rows(named=True)):
-        moments = range(hour * 60, hour * 60 + 60)
-
-        def most(*states: str, moments: range = moments) -> float:
-            return max(
-                sum(share for _, start, end, state, share in rows if start <= at * minute < end and state in states)
-                for at in moments
-            )
-
-        assert row["there"] == most(*STATES)
-        assert row["working"] == most("active", "low")
-        assert row["allocated"] == most("active", "low", "held", "reserved")
-        assert row["allocated_or_unknown"] == most("active", "low", "held", "reserved", "unknown")
+        moments = range(hour * 60 * minute, (hour + 1) * 60 * minute, minute)
+        at_once = [[(share, state) for _, a, b, state, share in rows if a <= at < b] for at in moments]
+        for name, states in counted.items():
+            assert row[name] == max(sum(share for share, state in now if state in states) for now in at_once)

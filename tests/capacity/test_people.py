@@ -7,19 +7,13 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from analytics.capacity.user_jobs import against_quota, jobs
+from analytics.capacity.user_jobs import QuotaUse, against_quota, jobs
 from analytics.money.costs import Costs
 from analytics.money.prices import PriceBook
 from analytics.scope import Scope, narrowed
-from tests.money.fleet import COLUMNS, T0, Row, inventory, ledger, owners, stretch
+from tests.money.fleet import COLUMNS, T0, inventory, ledger, owners, stretch
 
-HOUR_S = 3600
-HOUR_MS = 3_600_000
-
-
-def frame(rows: list[Row]) -> pl.DataFrame:
-    schema = {**COLUMNS, "job": pl.String}
-    return pl.DataFrame(rows, schema=schema)
+HOUR_S, HOUR_MS = 3600, 3_600_000
 
 
 ROWS = [
@@ -33,12 +27,13 @@ ROWS = [
 ]
 
 
+FRAME = pl.DataFrame(ROWS, schema=COLUMNS | {"job": pl.String})
+
+
 def test_jobs_of_a_holder() -> None:
-    rows = frame(ROWS)
-    whole, costs = ledger(ROWS[:0]), Costs(PriceBook.load(None, "USD"), inventory(ROWS))
-    whole = replace(
-        whole, stretches=rows, spells=pl.DataFrame(schema={"gpu": pl.String, "time": pl.Int64, "end": pl.Int64})
-    )
+    costs = Costs(PriceBook.load(None, "USD"), inventory(ROWS))
+    spells = pl.DataFrame(schema={"gpu": pl.String, "time": pl.Int64, "end": pl.Int64})
+    whole = replace(ledger(ROWS[:0]), stretches=FRAME, spells=spells)
     own = narrowed(whole, Scope(holder="ann"), costs, inventory(ROWS), owners())
     first, none, shared = jobs(own.stretches, costs)
     assert (first.name, first.gpus, first.allocated_ms) == ("slurm:1", ("a1", "a2"), 4 * HOUR_MS)
@@ -50,16 +45,14 @@ def test_jobs_of_a_holder() -> None:
     assert (shared.name, shared.shared, shared.allocated_ms) == (None, True, HOUR_MS / 2)
 
 
-def test_a_quota() -> None:
-    use = against_quota(frame(ROWS), 3, T0, T0 + 4 * HOUR_MS)
-    assert use.most == 5
-    assert (use.hours, use.hours_above) == (4, 1)
-    assert use.allocated_mean == pytest.approx(8 / 4)
-    assert use.working_mean == pytest.approx(6 / 4)
-
-
-def test_a_quota_of_which_nothing_was_used() -> None:
-    use = against_quota(frame([]), 3, T0, T0 + 4 * HOUR_MS)
-    assert (use.most, use.hours, use.hours_above, use.allocated_mean) == (0, 4, 0, 0)
-    assert against_quota(frame([]), 3, T0, T0).most is None
-    assert against_quota(frame([]), 3, T0, T0).allocated_mean is None
+@pytest.mark.parametrize(
+    ("rows", "use"),
+    [
+        (FRAME, QuotaUse(3, 8 / 4, 6 / 4, most=5, hours=4, hours_above=1)),
+        (FRAME.clear(), QuotaUse(3, 0, 0, most=0, hours=4, hours_above=0)),
+        (FRAME.clear(), QuotaUse(3, None, None, most=None, hours=0, hours_above=0)),
+    ],
+    ids=["used", "unused", "no time"],
+)
+def test_a_quota(rows: pl.DataFrame, use: QuotaUse) -> None:
+    assert against_quota(rows, 3, T0, T0 + use.hours * HOUR_MS) == use
