@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -20,9 +21,9 @@ from analytics.plan.hourly_energy import hourly_energy
 from analytics.solver import one_thread_solver
 from analytics.tables.plan_carbon import carbon_tables
 from fallow import schema
-from fallow.cli import main
 from fallow.clock import HOUR_MS
 from tests.answers import rows_of
+from tests.in_process import run_in_process
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, device, fill, processes, samples
 from tests.money.fleet import accounts, owners, stretch
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
 
     from fallow.lake import Lake
 
-GRID = "time,intensity\n" + "".join(
-    f"2026-11-20T{hour:02d}:00Z,{'' if g is None else g}\n" for hour, g in enumerate((100, 200, 300, None, 500, 600, 50, 50))
-)  # fmt: skip
+INTENSITY = ("100", "200", "300", "", "500", "600", "50", "50")
+GRID = "time,intensity\n" + "".join(f"2026-11-20T0{hour}:00Z,{g}\n" for hour, g in enumerate(INTENSITY))
 HOUR_S = 3600.0
 W = {"active": 400.0, "held": 126.0, "free": 80.0}
 
@@ -56,72 +56,75 @@ def listed(gpu: str, since: float, until: float, **values: object) -> list[dict[
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """Eight hours: ann works for two, holds for two and leaves; bob, whom no table names, works from 5 to 6; a third GPU is free."""
-    gpu = [*spent("a", (2, "active"), (4, "held"), (8, "free")), *spent("b", (5, "free"), (6, "active"), (8, "free")), *spent("c", (8, "free"))]  # fmt: skip
-    job = {"slurm_job_id": "7", "user": "bob"}
-    process = [*listed("a", 0, 4), *listed("b", 5, 6, **job)]
-    return fill(made_lake(tmp_path / "lake"), gpu, process, devices=[device(name) for name in "abc"])
+    """Eight hours: ann works for two and holds for two; bob, whom no table names, works from 5 to 6; a third GPU is free."""
+    gpu = spent("a", (2, "active"), (4, "held"), (8, "free")) + spent("b", (5, "free"), (6, "active"), (8, "free"))
+    process = listed("a", 0, 4) + listed("b", 5, 6, slurm_job_id="7", user="bob")
+    lake = made_lake(tmp_path / "lake")
+    return fill(lake, gpu + spent("c", (8, "free")), process, devices=[device(name) for name in "abc"])
 
 
 @pytest.fixture
-def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The grid's file; ann is of vision, PUE is 1.5."""
     (tmp_path / "owners.csv").write_text("kind,name,team\nuser,ann,vision\n", encoding="utf-8")
     (tmp_path / "grid.csv").write_text(GRID, encoding="utf-8")
     monkeypatch.setenv("FALLOW_MONEY_OWNERS", str(tmp_path / "owners.csv"))
     monkeypatch.setenv("FALLOW_MONEY_PUE", "1.5")
-    return tmp_path
+    return tmp_path / "grid.csv"
 
 
-def answer(lake: Lake, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, list[dict[str, Any]]]:
-    capsys.readouterr()
-    assert main(["plan", "carbon", "--lake", lake.root, "--json", *flags]) == 0
-    return rows_of(capsys.readouterr().out)
+Answer = dict[str, list[dict[str, Any]]]
 
 
-def parts_of(found: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+def answer(lake: Lake, *flags: str, grid: Path | str | None = None) -> Answer:
+    rated = () if grid is None else ("--intensity", str(grid))
+    done = run_in_process("plan", "carbon", "--lake", lake.root, "--json", *rated, *flags, **dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    return rows_of(done.stdout)
+
+
+def said(lake: Lake, *flags: str) -> str:
+    done = run_in_process("plan", "carbon", "--lake", lake.root, *flags, **dict(os.environ))
+    assert (done.returncode == 2) == bool(done.stderr)
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def parts_of(found: Answer) -> dict[str, dict[str, Any]]:
     """The figures of each part of the GPU time, and of `all`."""
     return {each["part"]: each for each in found["carbon"]}
 
 
-def test_sums_by_hand(lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))
+def test_sums_by_hand(lake: Lake, grid: Path) -> None:
+    found = answer(lake, grid=grid)
     parts = parts_of(found)
-    joules = {name: each["kwh"] * 3.6e6 for name, each in parts.items() if name != "all"}
-    hour = 3600
-    assert joules == {
-        "used": pytest.approx(3 * 400 * hour, abs=0.5),
-        "held": pytest.approx(2 * 126 * hour, abs=0.5),
-        "free": pytest.approx((4 + 7 + 8) * 80 * hour, abs=0.5),
-    }
     # g/kWh by the hour: 100 200 300 ? 500 600 50 50, of which the fourth is in no file
     every = 100 + 200 + 300 + 500 + 600 + 50 + 50
-    grams = {
-        "used": 0.4 * (100 + 200 + 600),
-        "held": 0.126 * 300,
-        "free": 0.08 * ((500 + 600 + 50 + 50) + (every - 600) + every),
-    }
-    for part, expected in grams.items():
-        assert parts[part]["co2_kg"] == pytest.approx(expected * 1.5 / 1000)
+    watt_hours = {"used": 3 * 400, "held": 2 * 126, "free": (4 + 7 + 8) * 80}
+    grams = {"used": 0.4 * (100 + 200 + 600), "held": 0.126 * 300, "free": 0.08 * (3 * every - 600 - 600)}
+    assert {name: each["kwh"] for name, each in parts.items() if name != "all"} == pytest.approx(
+        {name: wh / 1000 for name, wh in watt_hours.items()}, rel=1e-6
+    )
+    assert {part: parts[part]["co2_kg"] for part in grams} == pytest.approx(
+        {part: g * 1.5 / 1000 for part, g in grams.items()}
+    )
     assert parts["held"]["rated_share"] == pytest.approx(0.5)
     assert parts["all"]["known_share"] == 1
     (basis,) = found["carbon_basis"]
     assert (basis["intensity_source"], basis["intensity_is_hourly"]) == ("grid.csv (intensity)", True)
     assert (basis["mean_g_per_kwh"], basis["hours"], basis["known_hours"]) == (pytest.approx(every / 7), 8, 7)
     assert (basis["pue"], basis["counter_share"]) == (1.5, 0)
-    assert {each["team"]: each["kwh"] for each in found["carbon_team_parts"] if each["part"] == "used"} == {
-        "vision": pytest.approx(0.8),
-        "(no team)": pytest.approx(0.4),
-        "(nobody)": 0,
-    }
+    used = {each["team"]: each["kwh"] for each in found["carbon_team_parts"] if each["part"] == "used"}
+    assert used == pytest.approx({"vision": 0.8, "(no team)": 0.4, "(nobody)": 0})
+    # holding a card costs what it draws beyond a free one; of the other hour nothing is known
+    [one] = found["parking_power"]
+    assert (one["free_w"], one["held_w"]) == (pytest.approx(80), pytest.approx(126))
+    assert (one["extra_kwh"], one["extra_co2_kg"]) == pytest.approx((2 * 46 / 1000, 0.046 * 300 * 1.5 / 1000))
+    assert (one["year_kwh"], one["year_cost"]) == pytest.approx((46 * 8.766 * 1.5, 46 * 8.766 * 1.5 * 0.12))
 
 
-def test_parts_and_teams_add_up_to_the_ledgers_own_energy(
-    lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))
-    main(["ledger", "--lake", lake.root, "--json"])
-    ledger = json.loads(capsys.readouterr().out)["energy"]
+def test_parts_and_teams_add_up_to_the_ledgers_own_energy(lake: Lake, grid: Path) -> None:
+    found = answer(lake, grid=grid)
+    ledger = json.loads(run_in_process("ledger", "--lake", lake.root, "--json").stdout)["energy"]
     *parts, whole = found["carbon"]
     *teams, all_teams = found["carbon_teams"]
     assert (whole["part"], all_teams["team"]) == ("all", "(all)")
@@ -131,103 +134,87 @@ def test_parts_and_teams_add_up_to_the_ledgers_own_energy(
     assert whole["kwh"] * 3.6e6 == pytest.approx(ledger["kwh"] * 3.6e6, abs=0.01)
 
 
-def test_a_night_that_draws_less_is_rated_as_it_was(
-    tmp_path: Path, tables: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_night_that_draws_less_is_rated_as_it_was(tmp_path: Path, grid: Path) -> None:
     """One stretch of work over three hours: 100, 300 and 200 W, as the rows of each hour say."""
-    rows = [row for hour, watts in enumerate((100.0, 300.0, 200.0)) for row in samples("a", hour * HOUR_S, (hour + 1) * HOUR_S, every_s=60, power_w=watts, gpu_util_pct=90.0, process_count=1)]  # fmt: skip
+    work = {"every_s": 60, "gpu_util_pct": 90.0, "process_count": 1}
+    spans = [(hour * HOUR_S, (hour + 1) * HOUR_S, watts) for hour, watts in enumerate((100.0, 300.0, 200.0))]
+    rows = [row for begin, end, watts in spans for row in samples("a", begin, end, power_w=watts, **work)]
     lake = fill(made_lake(tmp_path / "night"), rows, listed("a", 0, 3), devices=[device("a")])
-    found = parts_of(answer(lake, capsys, "--intensity", str(tables / "grid.csv")))["used"]
+    found = parts_of(answer(lake, grid=grid))["used"]
     assert found["co2_kg"] == pytest.approx((0.1 * 100 + 0.3 * 200 + 0.2 * 300) * 1.5 / 1000)
-    assert found["kwh"] * 3.6e6 == pytest.approx(600 * 3600, abs=0.5)
+    assert found["kwh"] == pytest.approx(0.6, rel=1e-6)
 
 
-def test_holding_a_card_costs_what_it_draws_beyond_a_free_one(
-    lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    [one] = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))["parking_power"]
-    assert (one["free_w"], one["held_w"]) == (pytest.approx(80), pytest.approx(126))
-    assert one["extra_kwh"] == pytest.approx(2 * 46 / 1000)
-    assert one["extra_co2_kg"] == pytest.approx(0.046 * 300 * 1.5 / 1000)  # of the other hour nothing is known
-    assert one["year_kwh"] == pytest.approx(46 * 8.766 * 1.5)
-    assert one["year_cost"] == pytest.approx(46 * 8.766 * 1.5 * 0.12)
-
-
-def test_what_can_wait_moves_to_the_cleanest_hour_within_reach(
-    lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_can_wait_moves_to_the_cleanest_hour_within_reach(lake: Lake, grid: Path) -> None:
     """Bob's job ran in the dirtiest hour: one hour later the grid is twelve times cleaner, and GPUs are free."""
-    flags = ("--intensity", str(tables / "grid.csv"))
-    found = answer(lake, capsys, *flags, "--shift", "1h")
+    found = answer(lake, "--shift", "1h", grid=grid)
     (one,), hours = found["deferral"], found["better_hours"]
-    assert (one["most_hours"], one["work_kwh"]) == (1, pytest.approx(0.4))
-    assert one["moved_kwh"] == pytest.approx(0.4)
+    assert (one["most_hours"], one["work_kwh"], one["moved_kwh"]) == (1, pytest.approx(0.4), pytest.approx(0.4))
     expected = pytest.approx((0.4 - 0.08) * (600 - 50) * 1.5 / 1000, rel=1e-4)
     assert (one["saved_kg"], one["saved_kg_at_most"]) == (expected, expected)
-    before, after = (sum(each[name] for each in hours) for name in ("kwh", "best_kwh"))
-    assert before * 3.6e6 == pytest.approx(after * 3.6e6, abs=0.01)
-    assert hours[5] == {"hour": 5, "g_per_kwh": 600, "free_gpus": pytest.approx(2), "kwh": pytest.approx(0.4), "best_kwh": pytest.approx(0)}  # fmt: skip
+    assert sum(each["kwh"] for each in hours) == pytest.approx(sum(each["best_kwh"] for each in hours), abs=2e-9)
+    dirty = {"hour": 5, "g_per_kwh": 600, "free_gpus": 2, "kwh": 0.4, "best_kwh": 0}
+    assert hours[5] == pytest.approx(dirty)
 
 
-def test_without_hours_nothing_is_said_of_other_hours(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(lake, capsys)
+def test_without_hours_nothing_is_said_of_other_hours(lake: Lake) -> None:
+    found = answer(lake)
     assert "deferral" not in found
     assert found["better_hours"] == []
     assert found["carbon_basis"][0]["mean_g_per_kwh"] == 445
     whole = parts_of(found)["all"]
     assert whole["co2_kg"] == pytest.approx(whole["kwh"] * 1.54 * 0.445)
-    flat = parts_of(answer(lake, capsys, "--intensity", "50"))["all"]
+    flat = parts_of(answer(lake, grid="50"))["all"]
     assert flat["co2_kg"] == pytest.approx(whole["kwh"] * 1.54 * 0.05)
-    main(["plan", "carbon", "--lake", lake.root])
-    assert "name a file by --intensity" in capsys.readouterr().out
+    assert "name a file by --intensity" in said(lake)
 
 
-def test_a_team_sees_its_own_alone(lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(lake, capsys, "--team", "vision", "--intensity", str(tables / "grid.csv"))
+def test_a_team_sees_its_own_alone(lake: Lake, grid: Path) -> None:
+    found = answer(lake, "--team", "vision", grid=grid)
     assert [each["team"] for each in found["carbon_teams"]] == ["vision", "(all)"]
     assert not {"parking_power", "better_hours", "deferral"} & found.keys()
     assert parts_of(found)["all"]["kwh"] == pytest.approx(0.8 + 2 * 0.126)
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "reason"),
     [
         (("--shift", "90m"), "whole hours up to 48h"),
         (("--shift", "3d"), "whole hours up to 48h"),
         (("--intensity", "/none.csv"), "No such file"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_sentence(
-    lake: Lake, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], said: str
-) -> None:
-    assert main(["plan", "carbon", "--lake", lake.root, *flags]) == 2
-    assert said in capsys.readouterr().err
+def test_what_cannot_be_is_said_in_one_sentence(lake: Lake, flags: tuple[str, ...], reason: str) -> None:
+    assert reason in said(lake, *flags)
 
 
-def test_a_file_of_other_days_leaves_the_energy(lake: Lake, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tables / "old.csv").write_text(GRID.replace("2026", "2020"), encoding="utf-8")
-    whole = parts_of(answer(lake, capsys, "--intensity", str(tables / "old.csv")))["all"]
+def test_a_file_of_other_days_leaves_the_energy(lake: Lake, grid: Path) -> None:
+    old = grid.with_name("old.csv")
+    old.write_text(GRID.replace("2026", "2020"), encoding="utf-8")
+    whole = parts_of(answer(lake, grid=old))["all"]
     assert (whole["co2_kg"], whole["rated_share"]) == (None, 0)
     assert whole["kwh"] == pytest.approx(1.2 + 0.252 + 1.52)
-    main(["plan", "carbon", "--lake", lake.root, "--intensity", str(tables / "old.csv")])
-    out = capsys.readouterr().out
+    out = said(lake, "--intensity", str(old))
     assert "no hour of it has a known intensity" in out
     assert "has none of the window's 8 hours" in out
 
 
-def carbon(rows: list[dict[str, Any]], intensity: GridIntensity, hourly: list[dict[str, Any]] | None = None, **parents: str) -> Carbon:  # fmt: skip
-    """Of ledger rows, without a lake."""
+def rollups(*hourly: dict[str, Any]) -> Rollups:
+    return Rollups({}, {schema.HOURLY.name: [pl.DataFrame(hourly, schema=HOURLY)]})
+
+
+def carbon(rows: list[dict[str, Any]], *hourly: dict[str, Any], **parents: str) -> Carbon:
+    """Of ledger rows, without a lake, on a grid that gets dirtier."""
     made = accounts(rows, owners(ann="vision", eve="speech"), **parents)
-    frame = pl.DataFrame(hourly or [], schema=HOURLY)
-    rollups = Rollups({}, {schema.HOURLY.name: [frame]})
     money = Money(made, (), Grid(1.0, None, 0.0), None, owners(ann="vision"))  # type: ignore[arg-type]  # no cost is asked for
-    basis = CarbonBasis(rollups, None, AskedCarbon(intensity, ZoneInfo("UTC")), T0, T0 + 4 * HOUR_MS)
+    basis = CarbonBasis(rollups(*hourly), None, AskedCarbon(RISING, ZoneInfo("UTC")), T0, T0 + 4 * HOUR_MS)
     return find_carbon(money, basis, for_people=False)
 
 
 HOURLY = {"time": pl.Int64, "host": pl.String, "gpu": pl.String, "energy_mj": pl.Float64, "energy_ms": pl.Int64}
 RISING = GridIntensity("", None, pl.DataFrame({"hour": [T0, T0 + HOUR_MS], "g_per_kwh": [100.0, 300.0]}))
 KWH = 3.6e9
+SPENT = {"energy_mj": KWH, "energy_ms": HOUR_MS}
 
 
 def test_the_hours_of_a_stretch_weigh_as_their_own_energy() -> None:
@@ -237,22 +224,23 @@ def test_the_hours_of_a_stretch_weigh_as_their_own_energy() -> None:
         {"time": T0 + place * HOUR_MS, "host": "h-1", "gpu": "a1", "energy_mj": kwh * KWH, "energy_ms": HOUR_MS}
         for place, kwh in enumerate((0.5, 1.5))
     ]
-    assert carbon(rows, RISING).total.co2_g == pytest.approx(100 + 300)
-    told = carbon(rows, RISING, hourly).total
+    assert carbon(rows).total.co2_g == pytest.approx(100 + 300)
+    told = carbon(rows, *hourly).total
     assert told.co2_g == pytest.approx(0.5 * 100 + 1.5 * 300)
     assert told.energy.millijoules == pytest.approx(2 * KWH)
-    assert carbon(rows, RISING, hourly[:1]).total.co2_g == pytest.approx(100 + 300)  # of one hour nothing is known
+    assert carbon(rows, hourly[0]).total.co2_g == pytest.approx(100 + 300)  # of one hour nothing is known
 
 
 def test_what_several_use_is_shared_and_a_split_gpu_is_nobodys() -> None:
     rows = [
-        stretch("a1", 0, 3600, "active", holder="ann+eve", holder_shares=[0.75, 0.25], energy_mj=KWH, energy_ms=3_600_000),
-        stretch("b2", 0, 3600, "free", gpu_share=4 / 7, energy_mj=KWH, energy_ms=3_600_000),
+        stretch("a1", 0, 3600, "active", holder="ann+eve", holder_shares=[0.75, 0.25], **SPENT),
+        stretch("b2", 0, 3600, "free", gpu_share=4 / 7, **SPENT),
         stretch("MIG-1", 0, 3600, "active", gpu_share=3 / 7, holder="ann"),
-    ]  # fmt: skip
-    found = carbon(rows, RISING, MIG_1="b2")
+    ]
+    found = carbon(rows, MIG_1="b2")
     teams = {each.label: each.total for each in found.teams}
-    assert {label: each.co2_g for label, each in teams.items()} == pytest.approx({"vision": 75, "speech": 25, "(nobody)": 100})  # fmt: skip
+    grams = {label: each.co2_g for label, each in teams.items()}
+    assert grams == pytest.approx({"vision": 75, "speech": 25, "(nobody)": 100})
     assert found.parts["rest"].kwh == pytest.approx(1.0)
     assert found.parts["free"].energy.total_ms == 0
     assert teams["vision"].energy.known_share == pytest.approx(0.75 / (0.75 + 3 / 7))
@@ -260,7 +248,7 @@ def test_what_several_use_is_shared_and_a_split_gpu_is_nobodys() -> None:
 
 
 def test_unknown_energy_is_no_zero() -> None:
-    found = carbon([stretch("a1", 0, 3600, "active", holder="ann")], RISING)
+    found = carbon([stretch("a1", 0, 3600, "active", holder="ann")])
     assert (found.total.kwh, found.total.co2_kg, found.total.energy.known_share) == (None, None, 0)
     assert found.parking == ()
     texts = [str(table.headline) for table in carbon_tables(found) if table is not None]
@@ -268,17 +256,21 @@ def test_unknown_energy_is_no_zero() -> None:
     assert texts[2] == "No model was seen both free and held without use for an hour of known energy."
 
 
-def test_moves_are_the_best_there_are() -> None:
-    """Two hours of work, one free GPU-hour in the cleanest hour: the hungrier work gets it; reach and unknown hours hold."""
-    none = float("nan")
-    work, weight, rate = np.array([1.0, 1, 0, 0]), np.array([1.0, 3, 0, 0]), np.array([500.0, 400, 300, 100])
-    moved = moved_work(work, weight, np.array([0.0, 0, 1, 1]), rate, 3).moved
-    assert np.argmax(moved, axis=1)[:2].tolist() == [2, 2]  # hours 0 and 1 to hours 2 and 3
+@pytest.mark.parametrize(
+    ("rate", "reach", "moved_to"),
+    [
+        ((500.0, 400, 300, 100), 3, [2, 2]),
+        ((500.0, 400, 300, 100), 1, [1, 1]),  # the second leaves, and the first takes its place
+        ((500.0, np.nan, np.nan, 100), 2, [0, 0]),
+    ],
+    ids=["the hungrier work gets the cleanest hour", "reach holds", "unknown hours hold"],
+)
+def test_moves_are_the_best_there_are(rate: tuple[float, ...], reach: int, moved_to: list[int]) -> None:
+    """Two hours of work, one free GPU-hour in each of the two after them; by how many hours each moves."""
+    work, weight, room = np.array([1.0, 1, 0, 0]), np.array([1.0, 3, 0, 0]), np.array([0.0, 0, 1, 1])
+    moved = moved_work(work, weight, room, np.array(rate), reach).moved
+    assert np.argmax(moved, axis=1)[:2].tolist() == moved_to
     assert moved.sum(axis=1).tolist() == pytest.approx([1, 1, 0, 0])
-    near = moved_work(work, weight, np.array([0.0, 0, 1, 1]), rate, 1).moved
-    assert np.argmax(near, axis=1)[:2].tolist() == [1, 1]  # the second leaves, and the first takes its place
-    unknown = moved_work(work, weight, np.array([0.0, 0, 1, 1]), np.array([500.0, none, none, 100]), 2).moved
-    assert np.argmax(unknown, axis=1)[:2].tolist() == [0, 0]
 
 
 def test_no_plan_saves_more_than_the_bound() -> None:
@@ -287,20 +279,16 @@ def test_no_plan_saves_more_than_the_bound() -> None:
     for _ in range(20):
         hours, reach, pieces = 12, 4, 30
         start, weight = numbers.integers(0, hours, pieces), numbers.uniform(50, 600, pieces)
-        size, room, rate = (
-            numbers.uniform(0.1, 1, pieces),
-            numbers.uniform(0, 1, hours),
-            numbers.uniform(50, 600, hours),
-        )
+        size, room = numbers.uniform(0.1, 1, pieces), numbers.uniform(0, 1, hours)
+        rate = numbers.uniform(50, 600, hours)
         work = np.bincount(start, size, hours)
         mean = np.divide(np.bincount(start, size * weight, hours), work, out=np.zeros(hours), where=work > 0)
         later = moved_work(work, mean, room, rate, reach)
         best = _best(start, (size, weight), work + room, rate, reach)
-        alike = sum(later.moved[hour, delay] * mean[hour] * (rate[hour] - rate[hour + delay]) for hour in range(hours) for delay in range(min(reach + 1, hours - hour)))  # fmt: skip
-        bound = (
-            size @ (weight * rate[start] - least_rates(start, weight, rate, later.prices, reach))
-            + (work + room) @ later.prices
-        )
+        moves = [(hour, delay) for hour in range(hours) for delay in range(min(reach + 1, hours - hour))]
+        alike = sum(later.moved[hour, by] * mean[hour] * (rate[hour] - rate[hour + by]) for hour, by in moves)
+        saved = weight * rate[start] - least_rates(start, weight, rate, later.prices, reach)
+        bound = size @ saved + (work + room) @ later.prices
         assert alike <= best + 1e-3
         assert best <= bound + 1e-6
         assert bound <= 1.5 * best
@@ -323,27 +311,22 @@ def _best(start: Any, pieces: tuple[Any, Any], most: Any, rate: Any, reach: int)
 
 
 def test_work_of_unknown_energy_moves_nothing_and_stops_nothing() -> None:
-    rows = [
-        stretch("a1", 0, 3600, "active", holder="ann"),
-        stretch("a1", 3600, 7200, "active", holder="ann", energy_mj=KWH, energy_ms=3_600_000),
-    ]
+    work = {"state": "active", "holder": "ann"}
+    rows = [stretch("a1", 0, 3600, **work), stretch("a1", 3600, 7200, **work, **SPENT)]
     pieces = accounts(rows).pieces.with_columns(is_deferrable=pl.lit(value=True))
     hours = pl.DataFrame({"hour": [T0, T0 + HOUR_MS], "g_per_kwh": [300.0, 100.0]})
-    grid = GridIntensity("", None, hours)
-    found = find_deferral(
-        hourly_energy(pieces, Rollups({}, {schema.HOURLY.name: [pl.DataFrame(schema=HOURLY)]}), grid, 1.0),
-        GridHours(hours, ZoneInfo("UTC"), 1.0), {}, 1,
-    )  # fmt: skip
+    energy = hourly_energy(pieces, rollups(), GridIntensity("", None, hours), 1.0)
+    found = find_deferral(energy, GridHours(hours, ZoneInfo("UTC"), 1.0), {}, 1)
     assert (found.saved_g, found.moved_mj) == (0, 0)
     assert found.most_saved_g == pytest.approx(0, abs=1e-6)
     assert found.work.energy.known_share == 0.5
 
 
 def test_hours_of_the_day_are_those_of_the_clocks_on_the_wall(
-    lake: Lake, tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lake: Lake, grid: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FALLOW_REPORT_TIMEZONE", "Europe/Paris")
-    hours = answer(lake, capsys, "--intensity", str(tables / "grid.csv"))["better_hours"]
+    hours = answer(lake, grid=grid)["better_hours"]
     assert {each["hour"]: each["kwh"] for each in hours}[6] == pytest.approx(0.4)
     first = 1_792_879_200_000  # 2026-10-24 22:00 UTC, midnight in Paris; the hour after two comes twice
     hours = pl.DataFrame({"hour": [first + place * HOUR_MS for place in range(25)], "g_per_kwh": map(float, range(25))})
@@ -355,10 +338,9 @@ def test_hours_of_the_day_are_those_of_the_clocks_on_the_wall(
 
 def test_which_work_can_wait() -> None:
     best = Owners({("account", "late"): Owner("account", "late", "t", priority_class="best-effort")})
-    jobs = pl.DataFrame(
-        [{"job": "1", "name": "train"}, {"job": "2", "name": "Jupyter"}, {"job": "3", "partition": "prod"}, {"job": "4"}],
-        schema=dict.fromkeys(("job", "name", "partition", "qos"), pl.String),
-    )  # fmt: skip
-    cases = {"slurm:1": True, "slurm:2": False, "slurm:3": False, "slurm:4": True, "slurm:9": True, "slurm:1+slurm:4": False, "pod:a/b": False, None: False}  # fmt: skip
-    rows = pl.DataFrame({"job": [*cases, "pod:a/c"], "holder": "ann", "account": [*[None] * len(cases), "late"]})
-    assert with_deferrable(rows, jobs, best)["is_deferrable"].to_list() == [*cases.values(), True]
+    known = [("1", "train", None, None), ("2", "Jupyter", None, None), ("3", None, "prod", None), ("4",) + (None,) * 3]
+    jobs = pl.DataFrame(known, schema=dict.fromkeys(("job", "name", "partition", "qos"), pl.String), orient="row")
+    waits = ["slurm:1", "slurm:4", "slurm:9"]
+    stays = ["slurm:2", "slurm:3", "slurm:1+slurm:4", "pod:a/b", None]
+    rows = pl.DataFrame({"job": [*waits, *stays, "pod:a/c"], "holder": "ann", "account": [*[None] * 8, "late"]})
+    assert with_deferrable(rows, jobs, best)["is_deferrable"].to_list() == [True] * 3 + [False] * 5 + [True]
