@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -22,11 +21,11 @@ from analytics.solver import one_thread_solver
 from analytics.tables.plan_carbon import carbon_tables
 from fallow import schema
 from fallow.clock import HOUR_MS
-from tests.answers import rows_of
 from tests.in_process import run_in_process
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, device, fill, processes, samples
 from tests.money.fleet import accounts, owners, stretch
+from tests.plan.asked import Answer, answer, text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,20 +72,8 @@ def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "grid.csv"
 
 
-Answer = dict[str, list[dict[str, Any]]]
-
-
-def answer(lake: Lake, *flags: str, grid: Path | str | None = None) -> Answer:
-    rated = () if grid is None else ("--intensity", str(grid))
-    done = run_in_process("plan", "carbon", "--lake", lake.root, "--json", *rated, *flags, **dict(os.environ))
-    assert done.returncode == 0, done.stderr
-    return rows_of(done.stdout)
-
-
-def said(lake: Lake, *flags: str) -> str:
-    done = run_in_process("plan", "carbon", "--lake", lake.root, *flags, **dict(os.environ))
-    assert (done.returncode == 2) == bool(done.stderr)
-    return " ".join((done.stdout + done.stderr).split())
+def rated(lake: Lake, grid: Path | str, *flags: str) -> Answer:
+    return answer(lake, "carbon", "--intensity", str(grid), *flags)
 
 
 def parts_of(found: Answer) -> dict[str, dict[str, Any]]:
@@ -95,7 +82,7 @@ def parts_of(found: Answer) -> dict[str, dict[str, Any]]:
 
 
 def test_sums_by_hand(lake: Lake, grid: Path) -> None:
-    found = answer(lake, grid=grid)
+    found = rated(lake, grid)
     parts = parts_of(found)
     # g/kWh by the hour: 100 200 300 ? 500 600 50 50, of which the fourth is in no file
     every = 100 + 200 + 300 + 500 + 600 + 50 + 50
@@ -123,7 +110,7 @@ def test_sums_by_hand(lake: Lake, grid: Path) -> None:
 
 
 def test_parts_and_teams_add_up_to_the_ledgers_own_energy(lake: Lake, grid: Path) -> None:
-    found = answer(lake, grid=grid)
+    found = rated(lake, grid)
     ledger = json.loads(run_in_process("ledger", "--lake", lake.root, "--json").stdout)["energy"]
     *parts, whole = found["carbon"]
     *teams, all_teams = found["carbon_teams"]
@@ -140,14 +127,14 @@ def test_a_night_that_draws_less_is_rated_as_it_was(tmp_path: Path, grid: Path) 
     spans = [(hour * HOUR_S, (hour + 1) * HOUR_S, watts) for hour, watts in enumerate((100.0, 300.0, 200.0))]
     rows = [row for begin, end, watts in spans for row in samples("a", begin, end, power_w=watts, **work)]
     lake = fill(made_lake(tmp_path / "night"), rows, listed("a", 0, 3), devices=[device("a")])
-    found = parts_of(answer(lake, grid=grid))["used"]
+    found = parts_of(rated(lake, grid))["used"]
     assert found["co2_kg"] == pytest.approx((0.1 * 100 + 0.3 * 200 + 0.2 * 300) * 1.5 / 1000)
     assert found["kwh"] == pytest.approx(0.6, rel=1e-6)
 
 
 def test_what_can_wait_moves_to_the_cleanest_hour_within_reach(lake: Lake, grid: Path) -> None:
     """Bob's job ran in the dirtiest hour: one hour later the grid is twelve times cleaner, and GPUs are free."""
-    found = answer(lake, "--shift", "1h", grid=grid)
+    found = rated(lake, grid, "--shift", "1h")
     (one,), hours = found["deferral"], found["better_hours"]
     assert (one["most_hours"], one["work_kwh"], one["moved_kwh"]) == (1, pytest.approx(0.4), pytest.approx(0.4))
     expected = pytest.approx((0.4 - 0.08) * (600 - 50) * 1.5 / 1000, rel=1e-4)
@@ -158,43 +145,31 @@ def test_what_can_wait_moves_to_the_cleanest_hour_within_reach(lake: Lake, grid:
 
 
 def test_without_hours_nothing_is_said_of_other_hours(lake: Lake) -> None:
-    found = answer(lake)
+    found = answer(lake, "carbon")
     assert "deferral" not in found
     assert found["better_hours"] == []
     assert found["carbon_basis"][0]["mean_g_per_kwh"] == 445
     whole = parts_of(found)["all"]
     assert whole["co2_kg"] == pytest.approx(whole["kwh"] * 1.54 * 0.445)
-    flat = parts_of(answer(lake, grid="50"))["all"]
+    flat = parts_of(rated(lake, "50"))["all"]
     assert flat["co2_kg"] == pytest.approx(whole["kwh"] * 1.54 * 0.05)
-    assert "name a file by --intensity" in said(lake)
+    assert "name a file by --intensity" in text(lake, "carbon")
 
 
 def test_a_team_sees_its_own_alone(lake: Lake, grid: Path) -> None:
-    found = answer(lake, "--team", "vision", grid=grid)
+    found = rated(lake, grid, "--team", "vision")
     assert [each["team"] for each in found["carbon_teams"]] == ["vision", "(all)"]
     assert not {"parking_power", "better_hours", "deferral"} & found.keys()
     assert parts_of(found)["all"]["kwh"] == pytest.approx(0.8 + 2 * 0.126)
 
 
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
-        (("--shift", "90m"), "whole hours up to 48h"),
-        (("--shift", "3d"), "whole hours up to 48h"),
-        (("--intensity", "/none.csv"), "No such file"),
-    ],
-)
-def test_what_cannot_be_is_said_in_one_sentence(lake: Lake, flags: tuple[str, ...], reason: str) -> None:
-    assert reason in said(lake, *flags)
-
-
 def test_a_file_of_other_days_leaves_the_energy(lake: Lake, grid: Path) -> None:
     old = grid.with_name("old.csv")
     old.write_text(GRID.replace("2026", "2020"), encoding="utf-8")
-    whole = parts_of(answer(lake, grid=old))["all"]
+    whole = parts_of(rated(lake, old))["all"]
     assert (whole["co2_kg"], whole["rated_share"]) == (None, 0)
     assert whole["kwh"] == pytest.approx(1.2 + 0.252 + 1.52)
-    out = said(lake, "--intensity", str(old))
+    out = text(lake, "carbon", "--intensity", str(old))
     assert "no hour of it has a known intensity" in out
     assert "has none of the window's 8 hours" in out
 
@@ -326,7 +301,7 @@ def test_hours_of_the_day_are_those_of_the_clocks_on_the_wall(
     lake: Lake, grid: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FALLOW_REPORT_TIMEZONE", "Europe/Paris")
-    hours = answer(lake, grid=grid)["better_hours"]
+    hours = rated(lake, grid)["better_hours"]
     assert {each["hour"]: each["kwh"] for each in hours}[6] == pytest.approx(0.4)
     first = 1_792_879_200_000  # 2026-10-24 22:00 UTC, midnight in Paris; the hour after two comes twice
     hours = pl.DataFrame({"hour": [first + place * HOUR_MS for place in range(25)], "g_per_kwh": map(float, range(25))})

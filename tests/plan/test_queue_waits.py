@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from analytics.plan.jobs import JOB_SCHEMA
 from analytics.plan.queue_waits import Waits, find_waits, goodput, halves, in_all, wait_groups
-from fallow.cli import main
 from fallow.clock import HOUR_MS
-from tests.answers import rows_of
-from tests.lakes import made_lake
-from tests.ledger.rows import device, fill, samples
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 MODELS = {"A": "H100", "B": "H100", "C": "L40S"}
 MEMORY_GIB = {"H100": 80, "L40S": 48, "A100": 80}
@@ -251,26 +242,3 @@ def test_goodput_counts_what_ran_and_never_takes_an_unknown_end_for_a_good_one()
     spent = {state: round(time / HOUR_MS) for state, time in found.gpu_ms.items() if time}
     assert spent == {"completed": 1, "cancelled": 2, "timed out": 3, "unknown": 9, "running": 20}
     assert found.completed_share == 1 / 6
-
-
-def test_without_jobs_the_command_says_what_is_missing_and_what_stood_idle(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lake = fill(made_lake(tmp_path / "lake"), samples("G0", 0, 3600), devices=[device("G0")])
-    assert main(["plan", "queue", "--lake", lake.root, "--json"]) == 0
-    answer = rows_of(capsys.readouterr().out)
-    assert [(each["jobs"], each["shortage_share"]) for each in answer["queue-halves"]] == [(0, [None, None])] * 3
-    assert answer["queue-halves"][0]["hours_by_cause"]["order"] == 0
-    assert [(each["free_gpu_hours"], each["unused_gpu_hours"]) for each in answer["idle-while-waiting"]] == [(1.0, 0)]
-    assert main(["plan", "queue", "--lake", lake.root]) == 0
-    text = capsys.readouterr().out
-    assert "fallow allocations import slurm" in text.replace("\n  ", " ")
-
-
-def test_of_one_pool_only_its_own_gpus_stood_idle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lake = made_lake(tmp_path / "lake")
-    for gpu, pool in (("G0", "train"), ("G1", "serving")):
-        fill(lake, samples(gpu, 0, 3600), devices=[device(gpu, pool=pool)])
-    assert main(["plan", "queue", "--lake", lake.root, "--json", "--pool", "serving"]) == 0
-    idle = rows_of(capsys.readouterr().out)["idle-while-waiting"]
-    assert [(each["pool"], each["free_gpu_hours"]) for each in idle] == [("serving", 1.0)]

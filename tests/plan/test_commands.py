@@ -1,0 +1,98 @@
+"""`fallow plan` on a small lake: wrong use is one sentence, and what is missing keeps nothing else from being answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lakes import made_lake
+from tests.ledger.rows import device, fill, processes, samples
+from tests.plan.asked import answer, refusal, text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fallow.lake import Lake
+
+
+@pytest.fixture(scope="module")
+def two_pools(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Two pools of a GPU each, of which one works for its second hour; nobody asked for anything."""
+    made = made_lake(tmp_path_factory.mktemp("pools") / "lake")
+    working = samples("G0", 3600, 7200, gpu_util_pct=90, process_count=1)
+    listed = processes("G0", *range(3600, 7200, 30))
+    fill(made, samples("G0", 0, 3600) + working, listed, devices=[device("G0", pool="train")])
+    return fill(made, samples("G1", 0, 7200), devices=[device("G1", pool="spare")])
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("allocation --days 0", "--days"),
+        ("allocation --table unserved", "there is no table 'unserved' in this answer"),
+        ("allocation --team nobody", "nobody"),
+        ("carbon --intensity /none.csv", "No such file"),
+        ("carbon --shift 3d", "whole hours up to 48h"),
+        ("carbon --shift 90m", "whole hours up to 48h"),
+        ("fit --config-json nowhere.json", "config.json nowhere.json: No such file"),
+        ("fit --context 100", "--context needs a model"),
+        ("fit --params 8B --batch 2", "--batch is about training"),
+        ("fit --params 8B --requests 0", "--requests 0 is out of range"),
+        ("fit --params 8B --train lora --bits 4", "--bits is about serving"),
+        ("fit --params many", "--params many is no size of a model"),
+        ("fit --seen light --bits 4", "--bits needs a model"),
+        ("fit --train lora", "--train needs a model"),
+        ("forecast --horizon 3y", "'3y' is not a duration"),
+        ("forecast --horizon 60w", "--horizon 60w is more than a year ahead; give 52w or less"),
+        ("forecast --lead-time nowhere=4w", "names the pool nowhere, which has no GPU here; there are spare, train"),
+        ("forecast --lead-time soon", "'soon' is not a duration"),
+        ("forecast --pool nowhere", "nothing in this window is of pool nowhere"),
+        ("forecast --team vision", "a forecast is of a pool's GPUs, not of a team's or a user's"),
+        ("forecast --user bob", "a forecast is of a pool's GPUs, not of a team's or a user's"),
+        ("purchase --spot-share 1.5", "--spot-share 1.5 is no share; give a number from 0 to 1"),
+        ("purchase --user ann", "GPUs are bought and rented for pools; leave out --user"),
+        ("replay --gpus 1..9", "of which pool"),
+        ("replay --gpus 9..3", "smaller number first"),
+        ("replay --gpus many", "no number of GPUs"),
+        ("replay --gpus old=1..9", "there are spare, train"),
+        ("replay --gpus train=1..9 --gpus spare=1..9", "one range"),
+        ("replay --gpus train=1..9999", "larger steps"),
+        ("replay --merge train,old", "old"),
+        ("replay --off-peak night", "span of hours"),
+        ("replay --user ann", "everybody's jobs"),
+    ],
+    ids=lambda value: value if " -" in value else "",
+)
+def test_wrong_use_is_one_sentence(two_pools: Lake, asked: str, said: str) -> None:
+    assert said in refusal(two_pools, *asked.split())
+
+
+def test_without_a_queue_a_replay_says_what_is_missing_and_answers_the_rest(two_pools: Lake) -> None:
+    found = answer(two_pools, "replay", "--merge", "train,spare")
+    [outcome], [basis] = found["replay_outcome"], found["replay_basis"]
+    assert outcome["then_p95_wait_s"] is None
+    assert "fallow allocations import slurm" in basis["refused"]
+    assert [each["pool"] for each in outcome["today_pools"]] == ["spare", "train"]
+    assert [each["pool"] for each in outcome["then_pools"]] == ["train"]
+    assert outcome["today_gpus"] == outcome["then_gpus"] == 2
+    assert "Waits are not answered" in text(two_pools, "replay", "--gpus", "train=0..2")
+
+
+def test_flags_win_over_the_scenario(two_pools: Lake, tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text("gpus = {spare = 3}\n", encoding="utf-8")
+    for flags, gpus in (((), 4), (("--gpus", "spare=0"), 1)):
+        [outcome] = answer(two_pools, "replay", "--scenario", str(scenario), *flags)["replay_outcome"]
+        assert outcome["then_gpus"] == gpus
+
+
+def test_without_jobs_the_queue_says_what_is_missing_and_what_stood_idle(two_pools: Lake) -> None:
+    found = answer(two_pools, "queue")
+    assert [(each["jobs"], each["shortage_share"]) for each in found["queue-halves"]] == [(0, [None, None])] * 3
+    assert found["queue-halves"][0]["hours_by_cause"]["order"] == 0
+    idle = {each["pool"]: (each["free_gpu_hours"], each["unused_gpu_hours"]) for each in found["idle-while-waiting"]}
+    assert idle == {"spare": (2.0, 0), "train": (1.0, 0)}
+    assert "fallow allocations import slurm" in text(two_pools, "queue")
+    [only] = answer(two_pools, "queue", "--pool", "spare")["idle-while-waiting"]
+    assert (only["pool"], only["free_gpu_hours"]) == ("spare", 2.0)
