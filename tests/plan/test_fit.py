@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from analytics.plan.card_options import CardOption, card_options, times_as_long
 from analytics.plan.fit import measured_tokens
+from analytics.plan.model_needs import MemoryNeed
 from analytics.plan.seen_work import OldCards, old_cards, seen_works
-from fallow.cli import main
-from tests.answers import rows_of
+from analytics.workloads.cards import Demand, Offer
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, V100, Fleet
 from tests.findings.scenarios.situations import serve, train
 from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, samples
-from tests.plan.test_model_shape import LLAMA
+from tests.plan.asked import answer, text
+from tests.plan.test_model_needs import LLAMA, known
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fallow.lake import Lake
 
-DAYS = 2.0
+DAYS, GIB = 2.0, 2**30
 SERVED = "meta-llama/Llama-3.1-8B-Instruct"
 
 
@@ -45,33 +47,24 @@ def fleet_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return fleet.write(made_lake(tmp_path_factory.mktemp("fit") / "lake"))
 
 
-def answer(lake: Lake, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, list[dict[str, Any]]]:
-    assert main(["plan", "fit", "--lake", lake.root, "--json", *flags]) == 0
-    return rows_of(capsys.readouterr().out)
-
-
 def queue(lake: Lake, **since: str) -> OldCards:
     context = context_of(lake, **since)
     stretches = context.inside.stretches
     return old_cards(context, seen_works(context, stretches), stretches, with_idle=True)
 
 
-def test_a_config_gives_the_need_and_the_cheapest_cards_first(
-    fleet_lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_config_gives_the_need_and_the_cheapest_cards_first(fleet_lake: Lake, tmp_path: Path) -> None:
     config = tmp_path / "Llama-3.1-8B" / "config.json"
     config.parent.mkdir()
     config.write_text(json.dumps(LLAMA))
-    found = answer(fleet_lake, capsys, "--config-json", str(config), "--requests", "1")
+    found = answer(fleet_lake, "fit", "--config-json", str(config), "--requests", "1")
     (model,), fleet = found["fit_model"], found["fit_fleet"]
     assert (model["name"], model["is_typical_layout"], model["work"]["bits"]) == ("Llama-3.1-8B", False, 16)
     assert model["parameters"] == pytest.approx(8.03e9, rel=0.001)
     *parts, together, sure = found["memory"]
     assert together.keys() == {"part", "bits_16_bytes", "bits_8_bytes", "bits_4_bytes"}
-    assert (
-        model["need_bytes"] == together["bits_16_bytes"] == pytest.approx(sum(each["bits_16_bytes"] for each in parts))
-    )
-    assert model["sure_bytes"] == sure["bits_16_bytes"]
+    assert together["bits_16_bytes"] == pytest.approx(sum(each["bits_16_bytes"] for each in parts))
+    assert (model["need_bytes"], model["sure_bytes"]) == (together["bits_16_bytes"], sure["bits_16_bytes"])
     priced = [each for each in fleet if each["fits"] == "yes" and each["hourly"] is not None]
     assert [each["hourly"] for each in priced] == sorted(each["hourly"] for each in priced)
     assert {each["card"] for each in fleet} == {"H100 SXM", "L40S", "V100 SXM2 32GB"}
@@ -82,21 +75,19 @@ def test_a_config_gives_the_need_and_the_cheapest_cards_first(
     assert next(each for each in fleet if each["card"] == "H100 SXM")["measured_model"] is None
 
 
-def test_a_model_too_large_for_one_card_is_split_within_a_host(
-    fleet_lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = answer(fleet_lake, capsys, "--params", "70B")
+def test_a_model_too_large_for_one_card_is_split_within_a_host(fleet_lake: Lake) -> None:
+    found = answer(fleet_lake, "fit", "--params", "70B")
     assert found["fit_model"][0]["is_typical_layout"]
     assert [(each["card"], each["count"], each["link"], each["fits"]) for each in found["fit_fleet"]] == [
         ("H100 SXM", 2, "NVLink", "perhaps")
     ]
-    trained = answer(fleet_lake, capsys, "--params", "70B", "--train", "full")
+    trained = answer(fleet_lake, "fit", "--params", "70B", "--train", "full")
     assert trained["fit_fleet"] == []
     assert list(trained["memory"][0]) == ["part", "full_bytes", "lora_bytes", "qlora_bytes"]
 
 
-def test_what_was_seen_says_its_need_with_its_interval(fleet_lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(fleet_lake, capsys, "--seen", "light/1")
+def test_what_was_seen_says_its_need_with_its_interval(fleet_lake: Lake) -> None:
+    found = answer(fleet_lake, "fit", "--seen", "light/1")
     (light,) = found["seen"]
     assert (light["job"], light["kind"], light["peak_bytes"]) == ("slurm:1", "batch job", 8 * GB)
     assert light["usual_bytes"] <= light["need_bytes"] == 8 * GB < light["sure_bytes"] == 10 * GB
@@ -105,11 +96,11 @@ def test_what_was_seen_says_its_need_with_its_interval(fleet_lake: Lake, capsys:
     assert times["H100 SXM"] == 1.0
     assert times["V100 SXM2 32GB"] == pytest.approx(1.0)
     assert sum(not each["in_fleet"] for each in cards) > 8, "people see eight"
-    (server,) = answer(fleet_lake, capsys, "--seen", "serving")["seen"]
+    (server,) = answer(fleet_lake, "fit", "--seen", "serving")["seen"]
     assert server["is_reserved"]
     assert 16e9 < server["need_bytes"] < server["peak_bytes"], "weights of 8B and a quarter of the rest"
-    assert answer(fleet_lake, capsys, "--seen", "nobody")["seen"] == []
-    assert answer(fleet_lake, capsys, "--seen", "light/2")["seen"] == []
+    assert answer(fleet_lake, "fit", "--seen", "nobody")["seen"] == []
+    assert answer(fleet_lake, "fit", "--seen", "light/2")["seen"] == []
 
 
 def test_light_work_and_notebooks_are_in_the_queue_for_old_cards(fleet_lake: Lake) -> None:
@@ -118,9 +109,8 @@ def test_light_work_and_notebooks_are_in_the_queue_for_old_cards(fleet_lake: Lak
         ("light", "batch job", "V100 SXM2 32GB"),
         ("writer", "notebook", "V100 SXM2 32GB"),
     ]
-    assert all(each.times == 1.0 for each in found.queue), (
-        "`heavy` would take eight times as long, `linked` more memory"
-    )
+    # `heavy` would take eight times as long, `linked` more memory
+    assert all(each.times == 1.0 for each in found.queue)
     assert [offer.card.name for offer in found.offers] == ["V100 SXM2 32GB"]
     assert found.idle_ms == pytest.approx(2 * DAYS * 86_400_000, rel=0.01), "both stood free"
 
@@ -136,7 +126,7 @@ def test_batch_jobs_may_take_twice_as_long_and_notebooks_no_longer(lake: Lake) -
     assert 1.5 < only.times < 2.0
 
 
-def test_beside_a_cheaper_new_card_none_is_old(lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_beside_a_cheaper_new_card_none_is_old(lake: Lake, tmp_path: Path) -> None:
     """By list prices an A100 costs half as much as an H100; here it costs twice as much."""
     fleet = Fleet(DAYS)
     fleet.host("a1", A100_80, 1)
@@ -146,8 +136,8 @@ def test_beside_a_cheaper_new_card_none_is_old(lake: Lake, tmp_path: Path, capsy
     prices, config = tmp_path / "prices.csv", tmp_path / "fallow.toml"
     prices.write_text(f"model,hourly\n{A100_80.model},2\n{H100.model},1\n")
     config.write_text(f'[money]\nprices = "{prices}"\n')
-    assert answer(lake, capsys)["old_cards_counted"][0]["models"] == [A100_80.model]
-    assert answer(lake, capsys, "--config", str(config))["old_cards_counted"][0]["models"] == []
+    assert answer(lake, "fit")["old_cards_counted"][0]["models"] == [A100_80.model]
+    assert answer(lake, "fit", "--config", str(config))["old_cards_counted"][0]["models"] == []
 
 
 def test_tokens_cost_what_their_hours_cost_waiting_included(fleet_lake: Lake) -> None:
@@ -160,78 +150,96 @@ def test_tokens_cost_what_their_hours_cost_waiting_included(fleet_lake: Lake) ->
     assert found.kwh > 1
 
 
-def test_nothing_is_known_without_servers_old_cards_or_work(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_known_without_servers_old_cards_or_work(lake: Lake) -> None:
     fleet = Fleet(1)
     fleet.host("h1", L40S, 1)
     fleet.write(lake)
-    assert main(["plan", "fit", "--lake", lake.root, "--seen", "ann"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = text(lake, "fit", "--seen", "ann")
     assert "No work of an hour or more by ann was seen on whole cards in this window." in said
-    assert main(["plan", "fit", "--lake", lake.root]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = text(lake, "fit")
     assert "No card of this fleet is older and slower than another one." in said
     assert "TOKENS" not in said
 
 
-def test_cards_without_a_price_or_in_no_table_are_said_so(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cards_without_a_price_or_in_no_table_are_said_so(lake: Lake) -> None:
     rows = [row for gpu in ("a", "x") for row in samples(gpu, 0, 7200)]
     fill(lake, rows, devices=[device("a", model="NVIDIA A30"), device("x", model="NVIDIA X9000")])
-    assert main(["plan", "fit", "--lake", lake.root, "--params", "3B"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = text(lake, "fit", "--params", "3B")
     assert "A30 holds it (10.7 GiB on each card); no price of any that does is known." in said
     assert "Not in the table of cards, and left out: NVIDIA X9000." in said
 
 
-def test_what_a_config_lacks_is_said_and_the_rest_answered(
-    fleet_lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_config_lacks_is_said_and_the_rest_answered(fleet_lake: Lake, tmp_path: Path) -> None:
     config = tmp_path / "odd.json"
     for content, says in (
         ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "odd.json does not say vocab_size"),
         (LLAMA | {"kv_lora_rank": 512}, "odd.json keeps its keys and values compressed"),
     ):
         config.write_text(json.dumps(content))
-        assert main(["plan", "fit", "--lake", fleet_lake.root, "--config-json", str(config)]) == 0
-        said = " ".join(capsys.readouterr().out.split())
+        said = text(fleet_lake, "fit", "--config-json", str(config))
         assert says in said
         assert "WHAT OLD CARDS COULD TAKE" in said
-    (missing,) = answer(fleet_lake, capsys, "--config-json", str(config))["missing_model"]
+    (missing,) = answer(fleet_lake, "fit", "--config-json", str(config))["missing_model"]
     assert missing == {"name": "odd.json", "missing_keys": [], "is_compressed": True}
 
 
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        (("--params", "many"), "--params many is no size of a model"),
-        (("--params", "8B", "--batch", "2"), "--batch is about training"),
-        (("--params", "8B", "--train", "lora", "--bits", "4"), "--bits is about serving"),
-        (("--train", "lora"), "--train needs a model"),
-        (("--context", "100"), "--context needs a model"),
-        (("--seen", "light", "--bits", "4"), "--bits needs a model"),
-        (("--params", "8B", "--requests", "0"), "--requests 0 is out of range"),
-        (("--config-json", "nowhere.json"), "config.json nowhere.json: No such file"),
-    ],
-)
-def test_flags_that_do_not_go_together_are_refused(
-    fleet_lake: Lake, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], says: str
-) -> None:
-    assert main(["plan", "fit", "--lake", fleet_lake.root, *flags]) == 2
-    assert says in capsys.readouterr().err
-
-
-def test_a_reader_of_one_user_sees_no_work_of_others(fleet_lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(fleet_lake, capsys, "--user", "light")
+def test_a_reader_of_one_user_sees_no_work_of_others(fleet_lake: Lake) -> None:
+    found = answer(fleet_lake, "fit", "--user", "light")
     assert {each["user"] for each in found["old_card_works"]} == {"light"}
     assert found["old_cards_counted"][0]["unused_gpu_hours"] is None
     assert "tokens" not in found
-    fitted = answer(fleet_lake, capsys, "--user", "light", "--params", "8B")
+    fitted = answer(fleet_lake, "fit", "--user", "light", "--params", "8B")
     assert {each["measured_model"] for each in fitted["fit_fleet"]} == {None}
 
 
-@pytest.mark.parametrize("size", ["1M", "30M"])
-def test_a_model_smaller_than_its_layouts_vocabulary_is_answered(
-    fleet_lake: Lake, capsys: pytest.CaptureFixture[str], size: str
-) -> None:
-    assert main(["plan", "fit", "--lake", fleet_lake.root, "--params", size]) == 0
-    assert f"A model of 0.0{'01' if size == '1M' else '30'} billion" in capsys.readouterr().out
-    assert answer(fleet_lake, capsys, "--user", "light", "--seen", "heavy")["seen"] == []
+def test_a_model_smaller_than_its_layouts_vocabulary_is_answered(fleet_lake: Lake) -> None:
+    for size, billions in (("1M", "0.001"), ("30M", "0.030")):
+        assert f"A model of {billions} billion" in text(fleet_lake, "fit", "--params", size)
+    assert answer(fleet_lake, "fit", "--user", "light", "--seen", "heavy")["seen"] == []
+
+
+def offer(name: str, hourly: float | None = 1.0, there: int = 8) -> Offer:
+    """A card of the fleet; with `there` 0 one of the market."""
+    return Offer(known(name), name if there else None, there, hourly, None if hourly is None else "site")
+
+
+def options(gib: float, *offers: Offer, counts: tuple[int, ...] = (1, 2, 4, 8)) -> list[tuple[str, int, str, bool]]:
+    def need(cards: int) -> MemoryNeed:
+        return MemoryNeed((("all", gib * GIB / cards),), 1.15 * gib * GIB / cards)
+
+    found = card_options(offers, need, lambda _: counts)
+    return [(each.card.name, each.count, each.part.profile.name if each.part else "", each.is_tight) for each in found]
+
+
+def test_the_smallest_part_and_the_whole_card_of_the_fleet() -> None:
+    a100 = "A100 SXM 80GB"
+    assert options(7, offer(a100)) == [(a100, 1, "1g.10gb", False), (a100, 1, "", False)]
+    assert options(8, offer(a100))[-1] == (a100, 1, "1g.10gb", True)  # it fits, but not with the error
+    assert options(30, offer(a100))[0][2] == "3g.40gb"
+    assert [part for _, _, part, _ in options(8, offer(a100, there=0))] == [""]  # no part is rented
+    part, whole = card_options((offer(a100, 7.0),), lambda _: MemoryNeed((), 0.0), lambda _: (1,))
+    assert (part.hourly, whole.hourly, part.sm_share, part.memory_share) == pytest.approx((1.0, 7.0, 1 / 7, 1 / 8))
+
+
+def test_large_needs_are_split_over_as_few_cards_as_hold_them() -> None:
+    assert options(140, offer("L40S"), offer("H100 SXM")) == [("L40S", 4, "", False), ("H100 SXM", 2, "", True)]
+    assert options(140, offer("L40S"), counts=(1, 2)) == []
+    cards = (("H100 SXM", 2), ("L40S", 4), ("T4", 1))
+    links = [CardOption(known(name), count, MemoryNeed((), 0.0)).link for name, count in cards]
+    assert links == ["NVLink", "PCIe", None]
+
+
+def test_sure_ones_come_before_cheap_ones_and_priced_ones_before_others() -> None:
+    sure, tight, unpriced = offer("L40S", 2.0), offer("RTX 4090", 0.5), offer("A40", None)
+    assert [name for name, *_ in options(22, unpriced, tight, sure)] == ["L40S", "A40", "GeForce RTX 4090"]
+
+
+@pytest.mark.parametrize(
+    ("busy", "bandwidth", "expected"),
+    [(1.0, 0.0, 989.4 / 125), (0.0, 0.9, 0.9 * 3350 / 900), (0.1, 0.1, 1.0), (0.2, 0.0, 0.2 * 989.4 / 125)],
+)
+def test_work_is_slowed_down_by_what_it_uses(busy: float, bandwidth: float, expected: float) -> None:
+    need = MemoryNeed((), 0.0)
+    slower, unknown = (CardOption(known(name), 1, need) for name in ("V100 SXM2 32GB", "P40"))
+    assert times_as_long(Demand(0, busy, bandwidth), known("H100 SXM"), slower) == pytest.approx(expected)
+    assert times_as_long(Demand(0, busy, bandwidth), known("H100 SXM"), unknown) is None
