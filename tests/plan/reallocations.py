@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import replace
 from datetime import date, timedelta
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analytics.money.requests_file import GpuRequest
 from analytics.plan.endings import Chance
-from analytics.plan.supply import FleetSupply, Freed, Supply, SupplyHost, SupplySource
+from analytics.plan.supply import FleetSupply, Freed, Supply, SupplyHost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,15 +34,15 @@ def host(name: str, width: int, model: str = H100, islands: Mapping[str, int] | 
 
 
 def freed(
-    place: SupplyHost, gpus: int, after: int, team: str | None = None, chance: float | None = None, *,
-    source: SupplySource = "project_end", island: str | None = None, ends: int | None = None,
-) -> Supply:  # fmt: skip
+    place: SupplyHost, gpus: int, after: int, team: str | None = None, chance: float | None = None, **more: Any
+) -> Supply:
     """So many GPUs of a host that are free after so many days; idle ones that end as well do so after `ends`."""
+    source, ends = more.get("source", "project_end"), more.get("ends")
     leaves = day(after) if source != "idle" else None if ends is None else day(ends)
     known = None if chance is None else Chance(None, chance, None)
-    name = "" if source == "idle" else f"{team}'s"
-    freed = Freed(day(after), source, name, team, known, leaves)
-    return Supply(**vars(freed), pool=place.pool, model=place.model, host=place.name, island=island, gpus=("",) * gpus)
+    freed = Freed(day(after), source, "" if source == "idle" else f"{team}'s", team, known, leaves)
+    where = {"pool": place.pool, "model": place.model, "host": place.name, "island": more.get("island")}
+    return Supply(**vars(freed), **where, gpus=("",) * gpus)
 
 
 def fleet(
@@ -57,10 +57,9 @@ def fleet(
     return FleetSupply(named, tuple(hosts), models, allocated or {}, TODAY, 14)
 
 
-def asks(
-    team: str, gpus: int, first: int = 0, last: int = 10, *,
-    priority: int = 1, card: str | None = "H100", memory: float | None = None,
-) -> GpuRequest:  # fmt: skip
+def asks(team: str, gpus: int, first: int = 0, last: int = 10, **more: Any) -> GpuRequest:
+    """With priority 1, for an H100, unless told."""
+    card, memory, priority = more.get("card", "H100"), more.get("memory"), more.get("priority", 1)
     return GpuRequest(2, None, team, gpus, card, memory, day(first), day(last), priority)
 
 
@@ -176,12 +175,15 @@ def over_quota(
 def answer_of(supply: FleetSupply, requests: Sequence[GpuRequest], found: Reallocation) -> Answer:
     """A proposal in the form of the exhaustive search; GPUs are looked up by name."""
     home = {gpu: number for number, each in enumerate(supply.supplies) for gpu in each.gpus}
-    served = {id(each.request): each for each in found.served}
-    return [
-        None if (each := served.get(id(request))) is None
-        else (each.given, each.start, dict(Counter(home[gpu] for grant in each.grants for gpu in grant.gpus)))
-        for request in requests
-    ]  # fmt: skip
+    answers = {
+        id(each.request): (
+            each.given,
+            each.start,
+            dict(Counter(home[gpu] for grant in each.grants for gpu in grant.gpus)),
+        )
+        for each in found.served
+    }
+    return [answers.get(id(request)) for request in requests]
 
 
 def broken(

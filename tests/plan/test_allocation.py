@@ -158,7 +158,8 @@ def test_without_allocations_projects_are_answered_and_a_week_before_is_checked(
     assert [(each["gpus_named"], each["gpus_came_free"]) for each in check] == [(0, 0)] * 3
 
 
-def test_new_cards_are_beside_those_that_came_before(tables: Path) -> None:
+@pytest.mark.usefixtures("tables")
+def test_new_cards_are_beside_those_that_came_before() -> None:
     fleet = Fleet(24, interval_s=1800)
     train(fleet, fleet.host("h1", H100, 2), "ann")
     for name, came, used in (("h2", 15, 12), ("h3", 10, 0), ("h4", 5, 0)):
@@ -167,7 +168,7 @@ def test_new_cards_are_beside_those_that_came_before(tables: Path) -> None:
             train(fleet, gpus, "bob", fleet.between(-used), job=name)
         for gpu in gpus:
             gpu.absent(fleet.between(0, -came))
-    last, newest, earlier = arrivals(context_of(fleet.write(made_lake(tables / "lake"))))
+    last, newest, earlier = arrivals(context_of(fleet.recording()))
     assert (earlier.host, earlier.unused, earlier.first_use_days, earlier.ramp_days) == ("h2", 0, 3, 3)
     assert (earlier.earlier_days, earlier.earlier) == (None, 0)
     assert (newest.host, newest.unused, newest.first_use_days, newest.ramp_days) == ("h3", 2, None, None)

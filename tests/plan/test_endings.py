@@ -1,4 +1,4 @@
-"""What comes free: each source, the surest one for a GPU, its chance, and the check against a week before."""
+"""What comes free: each source, the surest one for a GPU, its chance, the check against a week before; what can be given."""
 
 from __future__ import annotations
 
@@ -6,33 +6,46 @@ from datetime import UTC, date
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pytest
 
+from analytics.frames import empty, milliseconds
 from analytics.plan.endings import Endings, find_endings
-from analytics.plan.jobs import load_jobs
+from analytics.plan.jobs import jobs_of
+from analytics.plan.supply import FleetSupply, find_supply
 from analytics.scope import Scope
 from analytics.tables.names import has_several_models
+from analytics.workloads.reclaimable import reclaimable
+from fallow.clock import DAY_MS, HOUR_MS
+from fallow.schema import CLAIM, REQUEST
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import H100, T_END, Fleet
 from tests.findings.scenarios.situations import train
-from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fallow.lake import Lake
-
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
-TODAY = date(2026, 11, 20)
+TODAY, AFTER = date(2026, 11, 20), date(2026, 11, 26)
 
 
 def fleet_of(days: float = 19) -> Fleet:
     return Fleet(days, interval_s=1800)
 
 
-def endings(fleet: Fleet, lake: Lake, days: int = 14) -> Endings:
-    fleet.write(lake)
-    return find_endings(context_of(lake), load_jobs(lake), days, UTC)
+def found_in(fleet: Fleet) -> tuple[Endings, FleetSupply]:
+    """Endings within two weeks, and what can be given."""
+    site = fleet.recording()
+    context = context_of(site)
+    claims = [
+        milliseconds(rows).with_columns(host=pl.lit(host)) for table, host, rows in site.tables() if table == CLAIM
+    ]
+    none = [empty(table).with_columns(host=pl.lit("")) for table in (CLAIM, REQUEST)]
+    endings = find_endings(context, jobs_of(pl.concat(claims or none[:1]), none[1]), 14, UTC)
+    return endings, find_supply(context, reclaimable(context), endings)
+
+
+def endings(fleet: Fleet) -> Endings:
+    return found_in(fleet)[0]
 
 
 def owners(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
@@ -45,24 +58,20 @@ def past(fleet: Fleet, number: int, hours: float) -> None:
     """Jobs with a limit of ten hours that ran for so many."""
     host = fleet.host(f"past-{hours}", H100, 1)
     for place in range(number):
-        begin = -18 + place
-        fleet.claim(
-            host, "old", begin, begin + hours / 24, claim_id=f"{hours}-{place}",
-            planned_end=fleet.moment(begin) + 10 * HOUR_MS,
-        )  # fmt: skip
+        begin, limit = -18 + place, fleet.moment(-18 + place) + 10 * HOUR_MS
+        fleet.claim(host, "old", begin, begin + hours / 24, claim_id=f"{hours}-{place}", planned_end=limit)
 
 
-def test_a_limit_ends_as_often_as_those_that_had_run_as_long(tmp_path: Path) -> None:
+def test_a_limit_ends_as_often_as_those_that_had_run_as_long() -> None:
     """Eight that had run for half of their limit ended by it, two ran on; what ended sooner says nothing of them."""
     fleet = fleet_of()
     for number, hours in ((8, 9), (2, 12), (5, 2)):
         past(fleet, number, hours)
     gpus = fleet.host("h1", H100, 3, nvlink_island="i1")
-    train(fleet, gpus[:2], "ann", fleet.between(-2), job="7")
-    fleet.claim(gpus[:2], "ann", -2, claim_id="7", planned_end=T_END + 2 * DAY_MS)
-    train(fleet, gpus[2:], "bob", fleet.between(-2), job="8")
-    fleet.claim(gpus[2:], "bob", -2, claim_id="8", planned_end=T_END + 20 * DAY_MS)
-    found = endings(fleet, made_lake(tmp_path / "lake"))
+    for own, user, job, days in ((gpus[:2], "ann", "7", 2), (gpus[2:], "bob", "8", 20)):
+        train(fleet, own, user, fleet.between(-2), job=job)
+        fleet.claim(own, user, -2, claim_id=job, planned_end=T_END + days * DAY_MS)
+    found = endings(fleet)
     (each,) = found.rows
     assert (each.name, each.source, each.day, each.holder) == ("slurm:7", "time_limit", date(2026, 11, 22), "ann")
     assert (each.pool, each.hosts, each.islands) == ("train", ("h1",), ("i1",))
@@ -71,8 +80,7 @@ def test_a_limit_ends_as_often_as_those_that_had_run_as_long(tmp_path: Path) -> 
     assert each.chance.point == pytest.approx(0.8)
     assert each.chance.low == pytest.approx(0.5412, abs=1e-3)  # Wilson, 8 of 10 at 90 %
     assert (found.running, found.with_limit) == (2, 2)
-    assert found.within(1) == ()
-    assert found.of_scope(Scope(holder="bob")) == ()
+    assert found.within(1) == found.of_scope(Scope(holder="bob")) == ()
 
 
 def test_a_gpu_is_in_one_ending_that_of_the_surest_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,28 +95,25 @@ def test_a_gpu_is_in_one_ending_that_of_the_surest_source(tmp_path: Path, monkey
     # two users share the last one: nothing is said of it
     train(fleet, gpus[3:], "ann", job="9")
     train(fleet, gpus[3:], "eve", job="10")
-    found = endings(fleet, made_lake(tmp_path / "lake"))
-    said = [(each.name, each.source, each.day, len(each.gpus), each.team) for each in found.rows]
-    assert ("slurm:8", "time_limit", date(2026, 11, 21), 1, "maps") in said
-    assert ("atlas", "project_end", date(2026, 11, 25), 2, "maps") in said
-    assert [name for name, *_ in said] == ["slurm:8", "atlas"]
+    found = endings(fleet)
+    assert [(each.name, each.source, each.day, len(each.gpus), each.team) for each in found.rows] == [
+        ("slurm:8", "time_limit", date(2026, 11, 21), 1, "maps"),
+        ("atlas", "project_end", date(2026, 11, 25), 2, "maps"),
+    ]
     assert len({gpu for each in found.rows for gpu in each.gpus}) == 3
 
 
-def test_faded_work_is_there_and_the_check_tells_who_came_back(tmp_path: Path) -> None:
+def test_faded_work_is_there_and_the_check_tells_who_came_back() -> None:
     """Both had faded a week before the end; Bob computes again since."""
     fleet = fleet_of(30)
-    names = ("ann", "bob")
     gpus = fleet.host("h1", H100, 2)
     work = fleet.daily(8, 16) & fleet.between(0, -12)
-    for name, gpu in zip(names, gpus, strict=True):
-        back = fleet.between(-3) if name == "bob" else fleet.between(0, 0)
+    for gpu, name, back in zip(gpus, ("ann", "bob"), (fleet.between(0, 0), fleet.between(-3)), strict=True):
         fleet.run([gpu], name, util=np.where(work | back, 90.0, 0.0), mem_gb=60)
     train(fleet, fleet.host("h2", H100, 1), "eve")
-    found = endings(fleet, made_lake(tmp_path / "lake"))
-    assert [(each.name, each.source, each.day, each.gpus) for each in found.rows] == [
-        ("ann", "fading", TODAY, (gpus[0].uuid,))
-    ]
+    found = endings(fleet)
+    (ann,) = found.rows
+    assert (ann.name, ann.source, ann.day, ann.gpus) == ("ann", "fading", TODAY, (gpus[0].uuid,))
     assert found.check is not None
     assert (found.check.said, found.check.came_free) == ({"fading": 2}, {"fading": 1})
 
@@ -120,11 +125,40 @@ def test_a_project_that_goes_on_after_its_end_has_not_let_go(tmp_path: Path, mon
     gpus = fleet.host("h1", H100, 2)
     train(fleet, gpus[:1], "ann")
     train(fleet, gpus[1:], "bob", fleet.between(-18, -3))
-    found = endings(fleet, made_lake(tmp_path / "lake"))
-    assert found.check is not None
-    assert (found.check.said, found.check.came_free) == ({"project_end": 2}, {"project_end": 1})
+    check = endings(fleet).check
+    assert check is not None
+    assert (check.said, check.came_free) == ({"project_end": 2}, {"project_end": 1})
 
 
 def test_a_model_is_named_where_a_pool_has_several() -> None:
     assert has_several_models([("train", "H100"), ("train", "A100"), ("serving", "L40S")])
     assert not has_several_models([("train", "H100"), ("train", "H100"), ("serving", "L40S")])
+
+
+def test_each_gpu_can_be_given_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ann's project ends on the 25th; of two that she leaves idle one can go before. Nobody ever had four; two users share one."""
+    owners(tmp_path, monkeypatch, "user,ann,maps,atlas,2026-11-25", "user,bob,speech,,")
+    fleet = fleet_of()
+    gpus = [*fleet.host("h1", H100, 4, nvlink_island="i1"), *fleet.host("h2", H100, 4)]
+    for number, gpu in enumerate(gpus[:4]):
+        gpu.device["nvlink_island"] = f"i{number // 2}"
+    train(fleet, gpus[:2], "ann", job="7")
+    fleet.run(gpus[2:4], "ann", mem_gb=40)
+    shared, parts = fleet.host("h3", H100, 2)
+    for user in ("ann", "bob"):
+        train(fleet, [shared], user)
+    train(fleet, fleet.split(parts, "3g.40gb", "3g.40gb"), "ann")
+    _, found = found_in(fleet)
+    names = ("host", "island", "source", "name", "team", "free_from", "leaves")
+    assert [(*(getattr(each, name) for name in names), len(each.gpus)) for each in found.supplies] == [
+        ("h1", "i1", "idle", "", "maps", TODAY, AFTER, 1),  # of six idle ones the reserve keeps one
+        ("h1", "i0", "project_end", "atlas", "maps", AFTER, AFTER, 2),
+        ("h1", "i1", "project_end", "atlas", "maps", AFTER, AFTER, 1),
+        ("h2", None, "idle", "", None, TODAY, None, 4),
+    ]
+    named = [gpu for each in found.supplies for gpu in each.gpus]
+    assert len(named) == len(set(named))
+    widths = {each.name: (each.width, each.islands) for each in found.hosts}
+    assert widths == {"h1": (4, {"i0": 2, "i1": 2}), "h2": (4, {}), "h3": (1, {})}
+    assert found.allocated == {"maps": pytest.approx(4 + 0.5 + 6 / 7), "speech": 0.5}
+    assert found.models == {H100.model: 80}

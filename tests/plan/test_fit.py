@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fallow.lake import Lake
+    from tests.ledger.recording import Recording
 
 DAYS, GIB = 2.0, 2**30
 SERVED = "meta-llama/Llama-3.1-8B-Instruct"
@@ -47,8 +48,8 @@ def fleet_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return fleet.write(made_lake(tmp_path_factory.mktemp("fit") / "lake"))
 
 
-def queue(lake: Lake, **since: str) -> OldCards:
-    context = context_of(lake, **since)
+def queue(site: Lake | Recording) -> OldCards:
+    context = context_of(site)
     stretches = context.inside.stretches
     return old_cards(context, seen_works(context, stretches), stretches, with_idle=True)
 
@@ -115,13 +116,13 @@ def test_light_work_and_notebooks_are_in_the_queue_for_old_cards(fleet_lake: Lak
     assert found.idle_ms == pytest.approx(2 * DAYS * 86_400_000, rel=0.01), "both stood free"
 
 
-def test_batch_jobs_may_take_twice_as_long_and_notebooks_no_longer(lake: Lake) -> None:
+def test_batch_jobs_may_take_twice_as_long_and_notebooks_no_longer() -> None:
     fleet = Fleet(DAYS)
     fleet.host("a1", A100_80, 2)
     first, second = fleet.host("h1", H100, 2)
     train(fleet, first, "batch", util=95.0, sm=50.0, mem_gb=8, job="1")
     fleet.run(second, "notebook", util=95.0, sm=50.0, mem_gb=8, command="jupyter-lab")
-    (only,) = queue(fleet.write(lake)).queue
+    (only,) = queue(fleet.recording()).queue
     assert only.work.holder == "batch"
     assert 1.5 < only.times < 2.0
 
