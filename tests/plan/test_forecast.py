@@ -1,13 +1,31 @@
-"""Forecasts of a daily series: which method, how far off, what lies in its bands, and what of it was really out of sample."""
+"""Forecasts of a daily series: which method, how far off, what lies in its bands; when a pool is full; the fan as it is drawn."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 
 import numpy as np
 import pytest
 
-from analytics.plan.forecast import LEVELS, DemandSeries, Method, filled, forecast, predicted, rolling_test
+from analytics.plan.forecast import (
+    LEVELS,
+    Crossing,
+    DemandSeries,
+    Fan,
+    Method,
+    crossing,
+    filled,
+    forecast,
+    of_scope,
+    outlooks,
+    predicted,
+    rolling_test,
+)
+from analytics.scope import Scope
+from analytics.tables.chart import Band, Chart, ChartPlace, Line, Panel, signs
+from analytics.tables.plan_forecast import demand_chart, forecast_sentence, order_dates
+from tests.drawn_charts import as_table, assert_drawn
 
 MONDAY = date(2026, 8, 3)
 WEEK = np.array([5.0, 6.0, 6.0, 6.0, 5.0, 1.0, 1.0])
@@ -60,7 +78,7 @@ def test_too_little_history_says_from_when_on_there_is_more(
     days: int, method: str | None, more_after: int | None
 ) -> None:
     found = forecast(series(growing(4)[:days]), 7)
-    assert (None if found.fan is None else found.fan.method) == method
+    assert getattr(found.fan, "method", None) == method
     assert found.more_from == (None if more_after is None else MONDAY + timedelta(days + more_after))
     assert (found.test is None) == (days < 28)
 
@@ -83,18 +101,20 @@ def test_gaps_are_filled_from_a_week_before_and_only_from_the_first_known_day_on
     assert filled(np.array([GAP, 1, GAP, 3, 4, 5, 6, 7, 8, GAP])).tolist() == [1, 1, 3, 4, 5, 6, 7, 8, 1]
 
 
+def share_inside(fan: Fan, level: int, days: np.ndarray) -> float:
+    return float(np.mean((np.array(fan.low[level]) <= days) & (days <= np.array(fan.high[level]))))
+
+
 @pytest.mark.parametrize("method", ["ets", "seasonal_naive"])
 def test_days_that_nobody_saw_make_no_band_narrower(method: Method) -> None:
-    """Filled days would count as predicted without an error: of 70 % of them every second day lay outside a band of 80 %."""
+    """Filled days would count as predicted without an error: with 70 % of them, half of the days lay outside 80 %."""
     inside = list[float]()
     for seed in range(40):
         random = np.random.default_rng(seed)
         days = 20 + random.normal(0, 3, 91)
         seen = days[:84].copy()
         seen[random.permutation(84)[:58]] = GAP
-        fan = predicted(method, seen, 7)
-        low, high = np.array(fan.low[80]), np.array(fan.high[80])
-        inside.append(float(np.mean((low <= days[84:]) & (days[84:] <= high))))
+        inside.append(share_inside(predicted(method, seen, 7), 80, days[84:]))
     assert np.mean(inside) > 0.7
 
 
@@ -116,8 +136,7 @@ def test_as_many_days_lie_in_a_band_as_it_says() -> None:
         days = 20 + np.tile(WEEK, 13) + np.random.default_rng(seed).normal(0, 3, 91)
         fan = predicted("ets", days[:84], 7)
         for level in LEVELS:
-            low, high = np.array(fan.low[level]), np.array(fan.high[level])
-            inside[level].append(float(np.mean((low <= days[84:]) & (days[84:] <= high))))
+            inside[level].append(share_inside(fan, level, days[84:]))
     assert [round(float(np.mean(inside[level])), 1) for level in LEVELS] == pytest.approx([0.5, 0.8, 0.9], abs=0.11)
 
 
@@ -129,3 +148,136 @@ def test_nobody_needs_less_than_nothing_and_the_same_days_give_the_same_fan() ->
     for inner, outer in ((50, 80), (80, 95)):
         assert all(a >= b for a, b in zip(fan.low[inner], fan.low[outer], strict=True))
         assert all(a <= b for a, b in zip(fan.high[inner], fan.high[outer], strict=True))
+
+
+NEXT = MONDAY + timedelta(7)
+
+
+def fan(low: list[float], middle: list[float], high: list[float]) -> Fan:
+    return Fan("ets", tuple(middle), dict.fromkeys(LEVELS, tuple(low)), dict.fromkeys(LEVELS, tuple(high)))
+
+
+def test_a_pool_is_full_where_less_than_half_a_gpu_is_left() -> None:
+    week = series(np.full(7, 4.0), capacity=8)
+    found = fan([5, 5, 6, 7], [6, 7.4, 7.6, 8], [7.5, 7.6, 9, 9])
+    assert crossing(found, week, 0) == Crossing(NEXT + timedelta(1), NEXT + timedelta(2), None)
+    assert crossing(found, week, 1) == Crossing(NEXT + timedelta(2), None, None)
+    assert crossing(found, week, 5) == Crossing(None, None, None)
+
+
+def test_growth_reaches_capacity_on_the_day_on_which_it_does() -> None:
+    real = growing(20)
+    full_on = MONDAY + timedelta(int(np.argmax(real > 59.5)))
+    [pool] = outlooks([series(growing(10), capacity=60)], 91, 14)
+    assert pool.full is not None
+    assert pool.full.likely is not None
+    assert abs((pool.full.likely - full_on).days) <= 7
+    assert pool.order_by(pool.full.likely) == pool.full.likely - timedelta(14)
+    assert pool.days_late(pool.full.likely) == 0
+    assert pool.full_after_return is None
+    [late] = outlooks([series(growing(10), capacity=60)], 91, 84)
+    assert late.days_late(pool.full.likely) == 84 - (pool.full.likely - pool.series.next_day).days > 0
+
+
+def test_giving_back_first_moves_the_day() -> None:
+    [pool] = outlooks([series(growing(10), capacity=60, idle=8)], 91, 84)
+    [without] = outlooks([series(growing(10), capacity=60)], 91, 84)
+    assert pool.full == without.full
+    before, after = (getattr(each, "likely", None) for each in (pool.full, pool.full_after_return))
+    assert before is not None
+    assert after is not None
+    assert 10 <= (after - before).days <= 22  # half a GPU a day
+    said = str(forecast_sentence([pool]))
+    waste = "Waste before shortage: 8 GPUs of train that somebody has stand idle and are safe to give back."
+    assert said.startswith(waste)
+    assert "puts off the day on which it is full from" in said
+    assert said.endswith(f"{pool.days_late(after)} days ago.")  # what is ordered is for the later day
+    [enough] = outlooks([series(growing(10), capacity=60, idle=60)], 91, 84)
+    assert str(forecast_sentence([enough])).endswith("beyond 10 Jan 2027.")
+
+
+def test_who_has_to_order_first_stands_first_and_each_pool_may_have_its_own_lead_time() -> None:
+    free, soon = series(growing(10, per_day=0)), growing(10)
+    own = {"new": series(growing(1)), "free": free, "b": series(soon, 65), "a": series(soon, 60)}
+    pools = [replace(each, pool=pool) for pool, each in own.items()]
+    found = outlooks(pools, 91, 7)
+    assert [each.series.pool for each in found] == ["a", "b", "free", "new"]
+    assert [each.series.pool for each in outlooks(pools, 91, 7, {"b": 84})] == ["b", "a", "free", "new"]
+    assert [each.series.pool for each in of_scope(found, Scope(pool="b"))] == ["b"]
+    assert of_scope(found, Scope(model="A100")) == ()
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (series(np.full(28, 8.0), 8), "All 8 GPUs of train are given now"),
+        (series(np.array([8.0, *[2.0] * 6] * 4), 8), "are likely to be given on"),  # on one day of each week
+        (series(growing(10), 60), "are likely to be given on"),
+        (series(growing(10, per_day=0), 100), "No pool is likely to be full by"),
+        (series(growing(10, per_day=0, noise=2.0), 19), "train may be from"),
+        (series(growing(1)), "there is one from 17 Aug 2026 on"),
+    ],
+)
+def test_the_headline_says_how_it_stands(own: DemandSeries, said: str) -> None:
+    section = order_dates(outlooks([own], 91, 84))
+    assert said in str(section.headline)
+    assert len(section.cells) == len(section.lines) == len(section.records()) == 1
+
+
+def test_the_table_without_a_pool_and_of_one_that_was_full() -> None:
+    none = order_dates([])
+    assert str(none.headline) == "No pool has a GPU at the end of the window."
+    assert (none.rows, none.notes, none.chart) == ((), (), None)
+    full = order_dates(outlooks([series(np.full(28, 8.0), 8)], 91, 84))
+    assert "train was full on 28 of 28 days: what waited then" in " ".join(map(str, full.notes))
+
+
+def test_days_go_on_after_the_series() -> None:
+    own = series(np.full(7, 1.0))
+    assert (own.day(0), own.next_day, own.latest) == (MONDAY, date(2026, 8, 10), 1.0)
+    assert series(np.full(7, np.nan)).latest is None
+
+
+@pytest.fixture
+def chart() -> Chart:
+    gpus = growing(6, noise=1.0)
+    gpus[20] = GAP
+    found = demand_chart(outlooks([series(gpus, capacity=40)], 28, 84), 6)
+    assert found is not None
+    return found
+
+
+def test_days_that_were_and_days_to_come_stand_on_one_axis(chart: Chart) -> None:
+    [panel] = chart.panels
+    measured, ahead = (each for each in panel.marks if isinstance(each, Line))
+    assert len(panel.places) == len(measured.values) == len(ahead.values) == 42 + 28
+    assert measured.values[20] is None
+    assert all(each is None for each in (*measured.values[42:], *ahead.values[:42]))
+    assert not panel.is_dotted
+    bands = [each for each in panel.marks if isinstance(each, Band)]
+    widths = [[high - low for (_, low), (_, high) in zip(each.low, each.high, strict=True)] for each in bands]
+    assert [len(each) for each in widths] == [28, 28, 28]
+    assert [at for at, _ in bands[0].low] == list(range(42, 70))
+    assert np.all(np.diff(np.array(widths), axis=0) <= 0)  # the wider ones below
+    assert panel.ticks[-1] >= max(high for _, high in bands[0].high)
+    assert str(panel.places[0].short) == "3 Aug"
+    assert_drawn(as_table(chart))
+
+
+def test_a_band_alone_makes_the_axis() -> None:
+    band = Band("", "held", ((1, 1.0), (2, 2.0)), ((1, 3.0), (2, 40.0)))
+    places = tuple(ChartPlace(name) for name in "abc")
+    assert Panel("", (band, Line("", "held", (None,) * 3)), places).ticks == (0.0, 20.0, 40.0)
+
+
+def test_without_a_forecast_there_is_no_chart() -> None:
+    assert demand_chart(outlooks([series(growing(1))], 28, 84), 6) is None
+    assert demand_chart(outlooks([series(growing(6))], 28, 84), 0) is None
+
+
+def test_the_legend_names_each_line_once_whatever_the_number_of_panels() -> None:
+    found = demand_chart(outlooks([series(growing(6)), series(growing(7))], 28, 84), 6)
+    assert found is not None
+    assert len(found.panels) == 2
+    words = [str(words) for _, _, words in signs(found)]
+    assert words == ["95 % band, 80 % band, 50 % band", "allocated or in use", "forecast"]
