@@ -2,7 +2,7 @@
 
 Screening curves (Stoft, Power System Economics, 2002, part 2-2), as power plants are chosen for a load duration curve: what an option
 costs is a line over the hours for which a GPU is used, so for each GPU of the curve the cheapest option is found on its own. That this
-is the optimum of the linear program over all hours at once is a test, not a hope: tests/plan/test_purchase_mix.py.
+is the optimum of the linear program over all hours at once is a test, not a hope: tests/plan/test_purchase.py.
 """
 
 from __future__ import annotations
