@@ -92,6 +92,7 @@ def test_nothing_said_is_the_policy_of_today() -> None:
         ({"idle_timeout_h": float("nan")}, "idle_timeout_h is not a number"),
         ({"limit_to_need": "yes"}, "limit_to_need is neither true nor false"),
         ({"small_work_kinds": ["test"]}, "sets small_work_kinds, but not where they go"),
+        ({"small_work_to": "q", "small_work_kinds": ["tests"]}, "none of batch, test, notebook, serving"),
         ({"share": 2, "mig": True}, "sets both mig and share"),
         ({"priorities": {"values": ["a"]}}, "priorities does not say by what"),
         ({"priorities": {"by": "kind"}}, "priorities by kind needs values"),
