@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from analytics.plan.wait_causes import CAUSES
 from benchmarks.measure import Figure
-from tests.plan.planted_waits import planted, worst
+from tests.plan.scheduler import planted, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -48,11 +48,10 @@ def simulated_base(cluster: Cluster, tasks: Sequence[Task]) -> ReplayBase:
 
 def job_row(who: str, start_h: float | None, end_h: float | None, **facts: object) -> dict[str, object]:
     """What the queue says of a job on one GPU of host a, which asked when it began; `facts` say what is otherwise."""
-    ms = [None if hours is None else round(hours * HOUR_MS) for hours in (start_h, end_h)]
-    return {
-        "scheduler": "slurm", "job": who, "user": who, "partition": "p", "submitted": ms[0], "start": ms[0], "end": ms[1],
-        "time_limit_ms": 24 * HOUR_MS, "gpus": 1, "host_count": 1, "hosts": ["a"],
-    } | facts  # fmt: skip
+    start, end = (None if hours is None else round(hours * HOUR_MS) for hours in (start_h, end_h))
+    times = {"submitted": start, "start": start, "end": end, "time_limit_ms": 24 * HOUR_MS}
+    size = {"gpus": 1, "host_count": 1, "hosts": ["a"]}
+    return {"scheduler": "slurm", "job": who, "user": who, "partition": "p"} | times | size | facts
 
 
 def jobs_frame(*rows: dict[str, object]) -> pl.DataFrame:
@@ -60,30 +59,20 @@ def jobs_frame(*rows: dict[str, object]) -> pl.DataFrame:
 
 
 def gpu_rows(until_h: float, gpus: Mapping[str, Sequence[tuple[float, float, str, str | None]]]) -> pl.DataFrame:
-    """The ledger's rows of GPUs called `host/number`: hours from and until, state, and the job or (without a colon) the user; free in between."""
+    """The ledger's rows of GPUs called `host/number`: hours from and until, state, and the job or (without a colon) the user.
+
+    In between they are free.
+    """
     rows = []
     for gpu, spans in gpus.items():
-        at, filled = 0.0, []
+        at = 0.0
         for since, until, state, whose in [*spans, (until_h, until_h, "", None)]:
-            filled += [(at, since, "free", None), (since, until, state, whose)]
-            at = until
-        for since, until, state, whose in filled:
             job, holder = (whose, whose.split(":")[1]) if whose and ":" in whose else (None, whose)
-            rows.append((gpu.split("/")[0], gpu, round(since * HOUR_MS), round(until * HOUR_MS), state, job, holder))
-    schema = {
-        "host": pl.String,
-        "gpu": pl.String,
-        "time": pl.Int64,
-        "end": pl.Int64,
-        "state": pl.String,
-        "job": pl.String,
-        "holder": pl.String,
-    }
-    found = pl.DataFrame(rows, schema=schema, orient="row").filter(pl.col("time") < pl.col("end"))
-    return found.with_columns(
-        pool=pl.lit("P"),
-        model=pl.lit("H100"),
-        account=pl.lit(None, pl.String),
-        instance=pl.lit(value=False),
-        gpu_share=pl.lit(1.0),
-    )
+            rows += [(gpu, at, since, "free", None, None), (gpu, since, until, state, job, holder)]
+            at = until
+    names = {"gpu": pl.String, "time": pl.Float64, "end": pl.Float64}
+    names |= dict.fromkeys(("state", "job", "holder"), pl.String)
+    found = pl.DataFrame(rows, schema=names, orient="row").filter(pl.col("time") < pl.col("end"))
+    place = {"pool": pl.lit("P"), "model": pl.lit("H100"), "host": pl.col("gpu").str.split("/").list.first()}
+    whole = {"account": pl.lit(None, pl.String), "instance": pl.lit(value=False), "gpu_share": pl.lit(1.0)}
+    return found.with_columns((pl.col("time", "end") * HOUR_MS).round().cast(pl.Int64), **place, **whole)

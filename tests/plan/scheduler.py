@@ -1,8 +1,9 @@
-"""A simulated cluster with known policies: what its queue does to jobs, as jobs and ledger rows that analytics read.
+"""A simulated cluster with known policies, as jobs and ledger rows that analytics read, and faults planted in it.
 
 Jobs want their GPUs on one host, or on whole hosts where they are larger. A partition is the hosts that its jobs may use. A
 scheduler of kind `fifo` starts the jobs of a partition strictly in order; `backfill` lets later ones go first where, by the time limits,
-that delays nobody who came before (conservative backfill, as Slurm's planning does).
+that delays nobody who came before (conservative backfill, as Slurm's planning does). The hours that a planted fault costs are
+those that jobs wait with it less those without it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from analytics.plan.jobs import JOB_SCHEMA
+from analytics.plan.queue_waits import TIME_OF, find_waits
+from analytics.plan.wait_causes import CAUSES, SHORTAGE
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 WIDTH = 8
@@ -36,16 +39,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Hosts of 8 GPUs by pool, the hosts of each partition, and how many GPUs of a host somebody holds without any use.
-
-    Where `keeps_shape` is False, jobs take GPUs wherever they lie: a cluster in which nothing is ever scattered.
-    """
+    """Hosts of 8 GPUs by pool, the hosts of each partition, and how many GPUs of a host somebody holds without any use."""
 
     pools: Mapping[str, Sequence[str]]
     partitions: Mapping[str, Sequence[str]]
     held: Mapping[str, int] = field(default_factory=dict)
     policy: str = "backfill"
-    keeps_shape: bool = True
 
     @property
     def hosts(self) -> list[str]:
@@ -66,24 +65,11 @@ Free = dict[str, int]
 def fit(cluster: Cluster, free: Mapping[str, int], task: Task) -> dict[str, int] | None:
     """The fullest host that has room, or whole hosts; None where it does not fit."""
     gpus, hosts = task.gpus, cluster.partitions[task.partition]
-    if not cluster.keeps_shape:
-        return anywhere(free, gpus, hosts)
     if gpus <= WIDTH:
         fitting = [host for host in hosts if free[host] >= gpus]
         return {min(fitting, key=lambda host: free[host]): gpus} if fitting else None
     whole = [host for host in hosts if free[host] == WIDTH]
     return dict.fromkeys(whole[: gpus // WIDTH], WIDTH) if len(whole) * WIDTH >= gpus else None
-
-
-def anywhere(free: Mapping[str, int], gpus: int, hosts: Sequence[str]) -> dict[str, int] | None:
-    """The GPUs of the fullest hosts; None where there are too few."""
-    place: dict[str, int] = {}
-    for host in sorted((host for host in hosts if free[host]), key=lambda host: free[host]):
-        place[host] = min(free[host], gpus)
-        gpus -= place[host]
-        if not gpus:
-            return place
-    return None
 
 
 def simulate(cluster: Cluster, tasks: Sequence[Task]) -> dict[str, Start]:
@@ -175,12 +161,8 @@ def workload(
     rng, at, found = random.Random(seed), 0.0, []  # noqa: S311  # no secret
     for number in range(count):
         at += rng.expovariate(1 / (every_min * MINUTE_MS))
-        run = round(rng.uniform(*run_h) * 60) * MINUTE_MS
-        found.append(
-            Task(
-                f"{partition}-{seed}-{number}", int(at // MINUTE_MS) * MINUTE_MS, rng.choice(sizes), run, run, partition
-            )
-        )
+        run, asked = round(rng.uniform(*run_h) * 60) * MINUTE_MS, int(at // MINUTE_MS) * MINUTE_MS
+        found.append(Task(f"{partition}-{seed}-{number}", asked, rng.choice(sizes), run, run, partition))
     return found
 
 
@@ -191,47 +173,123 @@ def with_limits(tasks: Sequence[Task], up_to: int, limit: int) -> list[Task]:
 
 def recorded_jobs(tasks: Sequence[Task], starts: Mapping[str, Start]) -> pl.DataFrame:
     """What the queue's records say, with JOB_SCHEMA."""
-    rows = [
-        {
-            "scheduler": "slurm", "job": task.name, "user": f"user-{task.partition}", "partition": task.partition,
-            "state": "COMPLETED", "submitted": task.asked, "eligible": task.asked, "start": starts[task.name].at,
-            "end": starts[task.name].at + task.run, "time_limit_ms": task.limit, "priority": task.priority, "gpus": task.gpus,
-            "host_count": len(starts[task.name].gpus), "hosts": sorted(starts[task.name].gpus),
-        }
-        for task in tasks
-    ]  # fmt: skip
+    rows = []
+    for task in tasks:
+        start = starts[task.name]
+        who = {"scheduler": "slurm", "job": task.name, "user": f"user-{task.partition}", "partition": task.partition}
+        times = {"submitted": task.asked, "eligible": task.asked, "start": start.at, "end": start.at + task.run}
+        asked = {"time_limit_ms": task.limit, "priority": task.priority, "gpus": task.gpus, "state": "COMPLETED"}
+        rows.append(who | times | asked | {"host_count": len(start.gpus), "hosts": sorted(start.gpus)})
     return pl.DataFrame(rows, schema=JOB_SCHEMA)
 
 
 def ledger_rows(cluster: Cluster, tasks: Sequence[Task], starts: Mapping[str, Start], until: int) -> pl.DataFrame:
     """What the ledger says of every GPU from 0 to `until`: held, active or free, with the pool."""
     busy: dict[tuple[str, int], list[tuple[int, int, str]]] = {
-        (host, number): [] for host in cluster.hosts for number in range(WIDTH)
+        (host, number): [] for host in cluster.hosts for number in range(cluster.held.get(host, 0), WIDTH)
     }
     for task in sorted(tasks, key=lambda task: starts[task.name].at):
         start = starts[task.name]
         for host, gpus in start.gpus.items():
-            open_ones = [
-                number
-                for number in range(cluster.held.get(host, 0), WIDTH)
-                if not busy[host, number] or busy[host, number][-1][1] <= start.at
+            own = [
+                spans for (name, _), spans in busy.items() if name == host and (not spans or spans[-1][1] <= start.at)
             ]
-            for number in open_ones[:gpus]:
-                busy[host, number].append((start.at, start.at + task.run, f"slurm:{task.name}"))
+            for spans in own[:gpus]:
+                spans.append((start.at, start.at + task.run, f"slurm:{task.name}"))
+    pieces: list[tuple[str, int, int, int, str, str | None]] = [
+        (host, number, 0, until, "held", "slurm:notebook")
+        for host, held in cluster.held.items()
+        for number in range(held)
+    ]
+    for gpu, spans in busy.items():
+        at = 0
+        for begin_ms, end_ms, job in spans:
+            pieces += [(*gpu, at, begin_ms, "free", None), (*gpu, begin_ms, end_ms, "active", job)]
+            at = end_ms
+        pieces.append((*gpu, at, until, "free", None))
     pool_of = {host: pool for pool, own in cluster.pools.items() for host in own}
-    rows = []
-    for (host, number), spans in busy.items():
-        if number < cluster.held.get(host, 0):
-            pieces = [(0, until, "held", "slurm:notebook")]
-        else:
-            pieces, at = [], 0
-            for begin_ms, end_ms, job in spans:
-                pieces += [(at, begin_ms, "free", None), (begin_ms, end_ms, "active", job)]
-                at = end_ms
-            pieces.append((at, until, "free", None))
-        rows += [
-            {"pool": pool_of[host], "host": host, "gpu": f"{host}/{number}", "time": a, "end": b, "state": state, "job": job, "holder": None,
-             "stretch_start": a, "stretch_end": b, "gpu_share": 1.0}
-            for a, b, state, job in pieces if a < b
-        ]  # fmt: skip
-    return pl.DataFrame(rows, schema_overrides={"holder": pl.String})
+    rows = pl.DataFrame(pieces, schema=["host", "number", "time", "end", "state", "job"], orient="row")
+    return rows.filter(pl.col("time") < pl.col("end")).select(
+        "host",
+        "time",
+        "end",
+        "state",
+        "job",
+        pool=pl.col("host").replace_strict(pool_of),
+        gpu=pl.format("{}/{}", "host", "number"),
+        holder=pl.lit(None, pl.String),
+        gpu_share=pl.lit(1.0),
+        stretch_start="time",
+        stretch_end="end",
+    )
+
+
+A, B = tuple(f"a{n}" for n in range(8)), tuple(f"b{n}" for n in range(8))
+LARGE, SMALL = "H100", "A100"
+MEMORY_GIB = {LARGE: 80, SMALL: 40}
+TWO_POOLS = Cluster({"A": A, "B": B}, {"a": A, "b": B})
+SIZES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One situation: `lifted` has what is left of it when one fault after the other is taken away, each by the cause of its hours."""
+
+    name: str
+    cluster: Cluster
+    tasks: Sequence[Task]
+    lifted: Sequence[tuple[str, Cluster, Sequence[Task]]] = ()
+    other: str = SMALL
+
+    def true_hours(self) -> dict[str, float]:
+        """Hours of each cause: those waited with a fault less those waited without it; what is left is shortage."""
+        left, found = waited_hours(self.tasks, simulate(self.cluster, self.tasks)), {}
+        for cause, cluster, tasks in self.lifted:
+            less = waited_hours(tasks, simulate(cluster, tasks))
+            found[cause], left = left - less, less
+        return dict.fromkeys(CAUSES, 0.0) | found | {SHORTAGE: left}
+
+    def found_hours(self) -> dict[str, float]:
+        """Hours of each cause as `plan queue` says them, from the records and the ledger alone."""
+        starts = simulate(self.cluster, self.tasks)
+        until = max(starts[task.name].at + task.run for task in self.tasks)
+        models = pl.col("pool").replace_strict({"A": LARGE, "B": self.other})
+        ledger = ledger_rows(self.cluster, self.tasks, starts, until).with_columns(model=models)
+        waits = find_waits(recorded_jobs(self.tasks, starts), ledger, MEMORY_GIB, (0, until), held_min_ms=HOUR_MS)
+        return {cause: waits.rows[column].sum() / HOUR_MS for cause, column in TIME_OF.items()}
+
+
+def planted(seed: int) -> Sequence[Planted]:
+    """One of each fault, and two of them together."""
+    many = workload(seed, "a", count=200, every_min=12, sizes=SIZES, run_h=(1, 6))
+    fewer = workload(seed, "a", count=200, every_min=16, sizes=SIZES, run_h=(1, 6))
+    light = workload(seed + 100, "b", count=40, every_min=60, sizes=SIZES, run_h=(1, 6))
+    wide = workload(seed, "a", count=150, every_min=240, sizes=(32, 64), run_h=(2, 6))
+    right = [replace(each, priority=1) for each in wide] + workload(
+        seed + 50, "a", count=400, every_min=90, sizes=(1, 2, 4), run_h=(0.3, 1)
+    )
+    long = with_limits(right, 4, 48 * HOUR_MS)
+    fenced, open_pool = Cluster({"A": A + B}, {"a": A, "b": B}), Cluster({"A": A + B}, {"a": A + B, "b": A + B})
+    everywhere = replace(TWO_POOLS, partitions={"a": A + B, "b": B})
+    held, both = replace(TWO_POOLS, held={"a5": 8, "a6": 8, "a7": 8}), replace(TWO_POOLS, held={"a7": 8, "b7": 8})
+    opened = replace(both, partitions=everywhere.partitions)
+    return (
+        Planted("a real shortage", TWO_POOLS, many + light),
+        Planted("a wrong pool", TWO_POOLS, many + light, (("pool", everywhere, many + light),), LARGE),
+        Planted("a fenced block", fenced, many + light, (("block", open_pool, many + light),)),
+        Planted("over-long limits", TWO_POOLS, long, (("limits", TWO_POOLS, right),)),
+        Planted("held without use", held, fewer + light, (("unused", TWO_POOLS, fewer + light),)),
+        Planted("strict order", replace(TWO_POOLS, policy="fifo"), right, (("order", TWO_POOLS, right),)),
+        Planted(
+            "a wrong pool and held",
+            both,
+            many + light,
+            (("pool", opened, many + light), ("unused", everywhere, many + light)),
+            LARGE,
+        ),
+    )
+
+
+def worst(true: Mapping[str, float], found: Mapping[str, float]) -> float:
+    """By how much the hours of any cause are off, as a share of all hours waited."""
+    return max(abs(found[cause] - true[cause]) for cause in CAUSES) / sum(true.values())

@@ -1,14 +1,17 @@
-"""Waits: which are counted, and why each lasted, moment by moment."""
+"""Waits: which are counted, and why each lasted, moment by moment; the hours that a planted fault costs are found again."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import polars as pl
+import pytest
 
 from analytics.plan.jobs import JOB_SCHEMA
 from analytics.plan.queue_waits import Waits, find_waits, goodput, halves, in_all, wait_groups
+from analytics.plan.wait_causes import CAUSES
 from fallow.clock import HOUR_MS
+from tests.plan.scheduler import Planted, planted, worst
 
 MODELS = {"A": "H100", "B": "H100", "C": "L40S"}
 MEMORY_GIB = {"H100": 80, "L40S": 48, "A100": 80}
@@ -242,3 +245,18 @@ def test_goodput_counts_what_ran_and_never_takes_an_unknown_end_for_a_good_one()
     spent = {state: round(time / HOUR_MS) for state, time in found.gpu_ms.items() if time}
     assert spent == {"completed": 1, "cancelled": 2, "timed out": 3, "unknown": 9, "running": 20}
     assert found.completed_share == 1 / 6
+
+
+LONG = ("a fenced block", "a wrong pool and held")
+PLANTED = [
+    pytest.param(each, id=each.name, marks=[pytest.mark.long] if each.name in LONG else []) for each in planted(seed=2)
+]
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_planted_hours_are_found(case: Planted) -> None:
+    true, found = case.true_hours(), case.found_hours()
+    assert sum(found.values()) == pytest.approx(sum(true.values()), abs=1e-6)
+    assert worst(true, found) < 0.05
+    lifted = [cause for cause, _, _ in case.lifted]
+    assert all(found[cause] < 0.05 * sum(true.values()) for cause in CAUSES if cause not in (*lifted, "shortage"))

@@ -12,16 +12,9 @@ DAY_H = 24.0
 
 
 def rebuilt(jobs: pl.DataFrame, rows: pl.DataFrame, needs: pl.DataFrame | None = None) -> RebuiltJobs:
-    none = pl.DataFrame(schema=WORK_NEEDS)
-    window = (0, round(DAY_H * HOUR_MS))
-    return rebuilt_jobs(
-        jobs,
-        rows,
-        none if needs is None else needs,
-        window=window,
-        team_of=lambda user, _: user,
-        places={("P", "H100")},
-    )
+    needs = pl.DataFrame(schema=WORK_NEEDS) if needs is None else needs
+    places = {("P", "H100")}
+    return rebuilt_jobs(jobs, rows, needs, window=(0, 24 * HOUR_MS), team_of=lambda user, _: user, places=places)
 
 
 def hours(found: RebuiltJobs, name: str, column: str) -> float | None:
@@ -58,10 +51,9 @@ def test_jobs_that_wait_at_the_end_are_replayed_and_those_that_gave_up_are_count
 
 def test_idle_spells_are_those_in_which_no_gpu_of_the_job_worked() -> None:
     job = "slurm:ada"
-    rows = gpu_rows(DAY_H, {
-        "a/0": [(2, 4, "active", job), (4, 10, "held", job), (10, 11, "low", job), (11, 14, "held", job)],
-        "a/1": [(2, 5, "low", job), (5, 8, "reserved", job), (8, 9, "unknown", None), (9, 14, "held", job)],
-    })  # fmt: skip
+    first = [(2, 4, "active", job), (4, 10, "held", job), (10, 11, "low", job), (11, 14, "held", job)]
+    second = [(2, 5, "low", job), (5, 8, "reserved", job), (8, 9, "unknown", None), (9, 14, "held", job)]
+    rows = gpu_rows(DAY_H, {"a/0": first, "a/1": second})
     found = rebuilt(jobs_frame(job_row("ada", 2, 14, gpus=2)), rows)
     spells = [(each["begin"] / HOUR_MS, each["end"] / HOUR_MS) for each in found.jobs["idle_spells"].item()]
     assert spells == [(3, 6), (7, 8), (9, 12)]
@@ -71,13 +63,13 @@ def test_idle_spells_are_those_in_which_no_gpu_of_the_job_worked() -> None:
 
 
 def test_use_without_a_job_is_one_job_where_it_came_and_went_together() -> None:
-    rows = gpu_rows(DAY_H, {
+    use = {
         "a/0": [(2, 6, "active", "ada"), (6, 9, "held", "ada")],
         "a/1": [(2.05, 9.05, "active", "ada")],
         "a/2": [(2, 4, "active", "ada"), (5, 6, "active", "pod:x")],
         "b/0": [(2, 9, "active", "bo")],
-    })  # fmt: skip
-    found = rebuilt(jobs_frame(), rows)
+    }
+    found = rebuilt(jobs_frame(), gpu_rows(DAY_H, use))
     kept = found.jobs.sort("started", "gpus", "user", descending=[False, True, False])
     assert kept.select("user", "gpus").rows() == [("ada", 2), ("ada", 1), ("bo", 1), ("x", 1)]
     assert kept["asked"].null_count() == 4
@@ -94,22 +86,16 @@ def test_use_by_somebody_whose_job_has_gpus_of_that_host_is_not_counted_twice() 
 def test_needs_are_the_most_over_a_jobs_gpus_and_unknown_where_one_is() -> None:
     job = "slurm:ada"
     rows = gpu_rows(DAY_H, {"a/0": [(2, 6, "active", job)], "a/1": [(2, 6, "active", job)]})
-    needs = pl.DataFrame(
-        [("a", "a/0", "ada", None, job, 5, 20.0), ("a", "a/1", "ada", None, job, 9, None)],
-        schema=WORK_NEEDS,
-        orient="row",
-    )
+    known = [("a", "a/0", "ada", None, job, 5, 20.0), ("a", "a/1", "ada", None, job, 9, None)]
+    needs = pl.DataFrame(known, schema=WORK_NEEDS, orient="row")
     found = rebuilt(jobs_frame(job_row("ada", 2, 6, gpus=2)), rows, needs)
     assert found.jobs.select("mem_bytes", "sm_pct").row(0) == (9, None)
 
 
 def test_kinds_are_told_by_the_queue() -> None:
-    jobs = jobs_frame(
-        job_row("ada", 2, 6), job_row("bo", 2, 2.5), job_row("cy", 2, 6, name="jupyter-1"), job_row("di", 2, 20),
-        job_row("ed", 2, 6, scheduler="kubernetes", time_limit_ms=None),
-    )  # fmt: skip
-    found = rebuilt(jobs, gpu_rows(DAY_H, {"a/0": [], "a/1": []}))
-    assert dict(found.jobs.select("user", "kind").iter_rows()) == {
-        "ada": "batch", "bo": "test", "cy": "notebook", "di": "batch", "ed": "serving",
-    }  # fmt: skip
+    jobs = [job_row("ada", 2, 6), job_row("bo", 2, 2.5), job_row("cy", 2, 6, name="jupyter-1"), job_row("di", 2, 20)]
+    jobs.append(job_row("ed", 2, 6, scheduler="kubernetes", time_limit_ms=None))
+    found = rebuilt(jobs_frame(*jobs), gpu_rows(DAY_H, {"a/0": [], "a/1": []}))
+    kinds = {"ada": "batch", "bo": "test", "cy": "notebook", "di": "batch", "ed": "serving"}
+    assert dict(found.jobs.select("user", "kind").iter_rows()) == kinds
     assert found.jobs.filter("is_deferrable")["user"].to_list() == ["ada"]  # di is not done by the morning

@@ -1,25 +1,31 @@
-"""Planted waste found again by replay: a fence between two pools, work that was left standing, GPUs that are too many."""
+"""A replay of what a simulated scheduler did: waste found again, waits predicted, and where it says that it cannot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 
 from analytics.money.energy import Grid
-from analytics.plan.replay.comparisons import knee, sweep
+from analytics.plan.purchase import InternalPrices
+from analytics.plan.replay.comparisons import ShiftedWork, knee, shifted_work, sweep
 from analytics.plan.replay.engine import replay
 from analytics.plan.replay.outcome import fleet_use
-from analytics.plan.replay.policy import Priorities
+from analytics.plan.replay.policy import OffPeakHours, Priorities
 from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
 from analytics.tables.plan_replay import replay_answer
 from analytics.tables.plan_scenarios import replay_sweep
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
-from tests.plan.replays import base_of, gpu_rows, job_row, jobs_frame, simulated_base
-from tests.plan.scheduler import Cluster, Task
+from tests.plan.replays import base_of, gpu_rows, job_row, jobs_frame, placed_rows, simulated_base
+from tests.plan.scheduler import Cluster, Planted, Task, planted, recorded_jobs, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from analytics.plan.replay.replayed_waits import CheckedWaits
 
 PERIODS = 50
 FENCED = Cluster({"A": ("a0",), "B": ("b0",)}, {"a": ("a0",), "b": ("b0",)})
@@ -68,12 +74,10 @@ def left_standing() -> ReplayBase:
     """A user ada leaves 4 GPUs for 7 of 10 hours, bo one for 3 hours and then works on it for 1, cy works all the time."""
     jobs = [job_row("ada", 1, 11, gpus=4), job_row("bo", 2, 7), job_row("cy", 2, 12)]
     ada = [(1, 4, "active", "slurm:ada"), (4, 11, "held", "slurm:ada")]
-    rows = gpu_rows(20, {
-        **{f"a/{number}": ada for number in range(4)},
-        "a/4": [(2, 3, "active", "slurm:bo"), (3, 6, "held", "slurm:bo"), (6, 7, "active", "slurm:bo")],
-        "a/5": [(2, 12, "active", "slurm:cy")],
-    })  # fmt: skip
-    return base_of(jobs_frame(*jobs), rows, round(20 * HOUR_MS))
+    bo = [(2, 3, "active", "slurm:bo"), (3, 6, "held", "slurm:bo"), (6, 7, "active", "slurm:bo")]
+    use = dict.fromkeys((f"a/{number}" for number in range(4)), ada) | {"a/4": bo}
+    rows = gpu_rows(20, use | {"a/5": [(2, 12, "active", "slurm:cy")]})
+    return base_of(jobs_frame(*jobs), rows, 20 * HOUR_MS)
 
 
 def test_an_idle_timeout_frees_what_was_left_standing_and_names_whom_it_hits() -> None:
@@ -172,3 +176,93 @@ def test_a_sweep_in_which_nothing_waits_has_no_chart() -> None:
     found = sweep(base, base.policy, "A", range(8, 10))
     assert [each.outcome.then.waits and each.outcome.then.waits.most_ms for each in found.points] == [0, 0]
     assert replay_sweep(found, base.check, "USD").chart is None
+
+
+NIGHT = OffPeakHours(20 * 60, 8 * 60)
+
+
+def shifted(*prices: InternalPrices) -> ShiftedWork:
+    """Two jobs that can wait, one that nobody would put off; from 11:00 on the second day, one runs beyond the window."""
+    jobs = jobs_frame(job_row("early", 10, 14), job_row("late", 35, 47), job_row("served", 9, 40, partition="serving"))
+    batch = [(10, 14, "active", "slurm:early"), (35, 47, "active", "slurm:late")]
+    placed = gpu_rows(48, {"a/0": batch, "a/1": [(9, 40, "active", "slurm:served")]})
+    return shifted_work(base_of(jobs, placed, 48 * HOUR_MS), NIGHT, prices)
+
+
+def test_gpu_hours_move_into_the_night() -> None:
+    found = shifted()
+    today = [today / HOUR_MS for today, _ in found.by_hour]
+    then = [then / HOUR_MS for _, then in found.by_hour]
+    assert (found.jobs, found.postponed) == (2, 2)
+    assert today == [0] * 10 + [1] + [2] * 3 + [1] * 9 + [0]
+    assert then == [0] * 20 + [2] * 4
+    assert [each / HOUR_MS for each in found.peak_ms()] == [13, 0]
+    assert found.paid is None
+
+
+def test_what_is_paid_is_by_the_hour() -> None:
+    hourly = tuple(0.25 if hour >= 20 else 1.5 for hour in range(24))
+    free = tuple(0.0 for _ in range(24))
+    prices = InternalPrices("P", "H100", hourly, {"urgent": free, "normal": free, "deferrable": hourly}, 2.0)
+    assert shifted(prices).paid == pytest.approx((2 * (13 * 1.5 + 3 * 0.25) / 16, 2 * 0.25))
+    unknown = InternalPrices("P", "H100", hourly, {"urgent": free, "normal": free, "deferrable": hourly}, None)
+    assert shifted(unknown).paid is None
+
+
+CASES = {case.name: case for case in planted(seed=2)}
+LONG = ("a wrong pool", "held without use", "a wrong pool and held")
+PARAMETERS = [
+    pytest.param(case, id=name, marks=[pytest.mark.long] if name in LONG else []) for name, case in CASES.items()
+]
+
+
+def relative_error(waits: CheckedWaits) -> float:
+    """Of the median and the nineteen of twenty, without the grace that short waits have."""
+    seen, then = waits.observed, waits.replayed
+    pairs = ((seen.p50_ms, then.p50_ms), (seen.p95_ms, then.p95_ms))
+    return max(abs((after or 0) - before) / before for before, after in pairs if before)
+
+
+@pytest.mark.parametrize("case", PARAMETERS)
+@pytest.mark.parametrize("order", ["fifo", "backfill"])
+def test_waits_of_a_queue_are_predicted(case: Planted, order: str) -> None:
+    base = simulated_base(replace(case.cluster, policy=order), case.tasks)
+    assert base.policy.order in ({order} if order == "fifo" else {"backfill", "conservative"})
+    assert base.check.has_waits
+    assert relative_error(base.check.waits) < 0.10
+    if order == "fifo":
+        assert base.check.use.error == pytest.approx(0, abs=0.02)
+        assert not base.delays
+
+
+def held_back(delay_ms: int) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+    """Jobs of a queue in which every start comes later than GPUs would have it."""
+    case = CASES["a real shortage"]
+    starts = simulate(replace(case.cluster, policy="fifo"), case.tasks)
+    until = max(starts[task.name].at + task.run for task in case.tasks)
+    rows = placed_rows(case.cluster, case.tasks, starts, until)
+    earlier = [(pl.col(name) - delay_ms).alias(name) for name in ("submitted", "eligible")]
+    return recorded_jobs(case.tasks, starts).with_columns(earlier), rows, until
+
+
+def test_what_else_holds_jobs_is_learnt_from_the_first_half_and_tried_on_the_second() -> None:
+    base = base_of(*held_back(6 * HOUR_MS))
+    assert base.delays
+    assert base.check.has_waits
+    assert base.check.waits.error is not None
+    assert base.check.waits.error < 0.25
+    assert base_of(*held_back(60_000)).delays == {}
+
+
+def test_beyond_the_stated_error_waits_are_not_told_and_the_rest_is() -> None:
+    jobs, rows, until = held_back(0)
+    late = (pl.col("submitted") > until // 2).fill_null(value=False)
+    changed = [
+        (pl.col(name) - pl.when(late).then(50 * HOUR_MS).otherwise(0)).alias(name) for name in ("submitted", "eligible")
+    ]
+    base = base_of(jobs.with_columns(changed), rows, until)
+    assert base.check.has_use
+    assert not base.check.has_waits
+    outcome = scenario_outcome(base, base.policy)
+    assert outcome.waits is None
+    assert outcome.today.total.utilization is not None
