@@ -18,14 +18,12 @@ from fallow.clock import HOUR_MS
 if TYPE_CHECKING:
     from analytics.plan.replay.policy import ReplayPolicy
 
-_USUAL = {
-    "job": "j", "user": "ann", "pool": "p", "model": "m", "gpus": 1, "hosts": 1, "asked": 0, "ran_ms": HOUR_MS,
-    "is_deferrable": False, "before_window": False,
-}  # fmt: skip
+_USUAL = {"job": "j", "user": "ann", "pool": "p", "model": "m", "gpus": 1, "hosts": 1, "asked": 0, "ran_ms": HOUR_MS}
+_USUAL |= {"is_deferrable": False, "before_window": False}
 
 
 def replay_jobs(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
-    """Jobs with REPLAY_JOB_SCHEMA, numbered from 0: on one GPU of a pool `p`, at 0, for an hour, unless they say otherwise."""
+    """Jobs with REPLAY_JOB_SCHEMA, numbered from 0: on one GPU of pool `p`, at 0, for an hour, unless they say otherwise."""
     named = [{"number": number} | _USUAL | row for number, row in enumerate(rows)]
     return pl.DataFrame(named, schema=REPLAY_JOB_SCHEMA)
 
@@ -92,11 +90,8 @@ def observed(classes: Sequence[RandomClass], gpus: int, policy: ReplayPolicy, jo
         stayed=(pl.col("end") - pl.col("arrived")).mean() / HOUR_MS,
     )
     busy_ms, span_ms = later["held_ms"].sum(), runs["arrived"].max() - later["arrived"].min()
-    return Observed(
-        busy_ms / (gpus * span_ms),
-        dict(means.select("kind", "waited").iter_rows()),
-        dict(means.select("kind", "stayed").iter_rows()),
-    )
+    waited, stayed = (dict(means.select("kind", name).iter_rows()) for name in ("waited", "stayed"))
+    return Observed(busy_ms / (gpus * span_ms), waited, stayed)
 
 
 def erlang_c(servers: int, load: float) -> float:
@@ -122,12 +117,9 @@ def crommelin_hours(servers: int, load: float) -> float:
 
 def _poisson_from(least: int, mean: float) -> float:
     """The chance of at least so many."""
-    logs = (
-        np.arange(least, least + 400) * math.log(mean)
-        - mean
-        - np.cumsum(np.log(np.arange(1, least + 400)))[least - 1 :]
-    )
-    return float(np.exp(logs).sum())
+    numbers = np.arange(1, least + 400)
+    logs = numbers * math.log(mean) - mean - np.cumsum(np.log(numbers))
+    return float(np.exp(logs[least - 1 :]).sum())
 
 
 def hours_by_rank(classes: Sequence[RandomClass], servers: int) -> dict[str, float]:

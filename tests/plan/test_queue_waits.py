@@ -21,17 +21,12 @@ UNTIL = 24
 def job(
     name: str, asked: float | None, start: float | None, end: float | None, gpus: int | None = 1, **more: Any
 ) -> dict[str, Any]:
-    hours = {
-        "submitted": asked,
-        "start": start,
-        "end": end,
-        "time_limit_ms": more.pop("limit", None),
-        "withdrawn": more.pop("withdrawn", None),
-    }
+    hours = {"submitted": asked, "start": start, "end": end, "time_limit_ms": more.pop("limit", None)}
+    hours["withdrawn"] = more.pop("withdrawn", None)
     times = {name: None if value is None else round(value * HOUR_MS) for name, value in hours.items()}
-    host = more.pop("host", "a1")
-    return {"scheduler": "slurm", "job": name, "user": name, "partition": "p", "gpus": gpus, "host_count": 1 if start is not None else None,
-            "hosts": [host] if start is not None else []} | times | more  # fmt: skip
+    hosts = [] if start is None else [more.pop("host", "a1")]
+    who = {"scheduler": "slurm", "job": name, "user": name, "partition": "p", "gpus": gpus}
+    return who | {"host_count": len(hosts) or None, "hosts": hosts} | times | more
 
 
 def ledger(**hosts: list[tuple[float, str]]) -> pl.DataFrame:
@@ -40,17 +35,17 @@ def ledger(**hosts: list[tuple[float, str]]) -> pl.DataFrame:
     for name, spans in hosts.items():
         host, at = name.rsplit("_", 1)[0], 0.0
         for end, state in spans:
-            begin, at = at, end
-            times = {"time": round(begin * HOUR_MS), "end": round(end * HOUR_MS)}
-            rows.append({"pool": host[0].upper(), "model": MODELS[host[0].upper()], "host": host, "gpu": name, "state": state, "job": None, "holder": None, "gpu_share": 1.0,
-                         "stretch_start": times["time"], "stretch_end": times["end"], **times})  # fmt: skip
-    return pl.DataFrame(rows, schema_overrides={"job": pl.String, "holder": pl.String})
+            rows.append((host[0].upper(), MODELS[host[0].upper()], host, name, state, at * HOUR_MS, end * HOUR_MS))
+            at = end
+    names = ["pool", "model", "host", "gpu", "state", "time", "end"]
+    found = pl.DataFrame(rows, schema=names, orient="row").with_columns(pl.col("time", "end").cast(pl.Int64))
+    nobody = dict.fromkeys(("job", "holder"), pl.lit(None, pl.String))
+    return found.with_columns(gpu_share=pl.lit(1.0), stretch_start="time", stretch_end="end", **nobody)
 
 
 def waits(jobs: list[dict[str, Any]], rows: pl.DataFrame) -> Waits:
-    return find_waits(
-        pl.DataFrame(jobs, schema=JOB_SCHEMA), rows, MEMORY_GIB, (0, UNTIL * HOUR_MS), held_min_ms=HOUR_MS
-    )
+    frame = pl.DataFrame(jobs, schema=JOB_SCHEMA)
+    return find_waits(frame, rows, MEMORY_GIB, (0, UNTIL * HOUR_MS), held_min_ms=HOUR_MS)
 
 
 def hours(found: Waits) -> dict[str, float]:
@@ -73,16 +68,13 @@ def test_waits_are_cut_to_the_window_and_what_nobody_told_is_left_out() -> None:
         job("wants another first", 1, None, None, hosts=[], reason="Dependency"),
     ]
     found = waits(jobs, ledger(a1_0=BUSY))
-    spans = {
-        name: (begin / HOUR_MS, until / HOUR_MS, is_open)
-        for name, begin, until, is_open in found.rows.select("job", "begin", "until", "is_open").iter_rows()
-    }
-    assert spans == {
-        "before": (0, 2, False),
-        "at once": (3, 3, False),
-        "waits": (20, 24, True),
-        "gave up": (1, 4, False),
-    }
+    spans = found.rows.select("job", pl.col("begin", "until") // HOUR_MS, "is_open").sort("job").rows()
+    assert spans == [
+        ("at once", 3, 3, False),
+        ("before", 0, 2, False),
+        ("gave up", 1, 4, False),
+        ("waits", 20, 24, True),
+    ]
     assert found.left_out["is_unasked"].to_list().count(True) == 2
     assert found.left_out.height == 3
     # what ran counts, whenever it asked
@@ -142,9 +134,8 @@ def test_a_job_that_began_after_the_window_counts_as_one_that_never_did() -> Non
 
 def test_a_block_that_its_partition_never_uses_and_gpus_held_without_use() -> None:
     jobs = [job("x", 0, 6, 8), job("y", 1, 1, 2, host="a2", partition="q")]
-    free_block = ledger(
-        a1_0=[(6, "active"), (8, "active"), (UNTIL, "free")], a2_0=[(1, "free"), (2, "active"), (UNTIL, "free")]
-    )
+    other = [(1, "free"), (2, "active"), (UNTIL, "free")]
+    free_block = ledger(a1_0=[(8, "active"), (UNTIL, "free")], a2_0=other)
     assert hours(waits(jobs, free_block)) == {"block": 4, "shortage": 2}  # until y has run
     held = ledger(a1_0=[(8, "active"), (UNTIL, "free")], a1_1=[(3, "held"), (UNTIL, "active")])
     assert hours(waits(jobs[:1], held)) == {"unused": 6}
@@ -154,20 +145,16 @@ def test_a_block_that_its_partition_never_uses_and_gpus_held_without_use() -> No
 
 def belonging(rows: pl.DataFrame, **jobs: str) -> pl.DataFrame:
     """With the jobs of held GPUs, by the GPU's name."""
-    return rows.with_columns(
-        job=pl.when(pl.col("state") == "held").then(
-            pl.col("gpu").replace_strict({gpu: f"slurm:{name}" for gpu, name in jobs.items()}, default=None)
-        )
-    )
+    of_gpu = pl.col("gpu").replace_strict({gpu: f"slurm:{name}" for gpu, name in jobs.items()}, default=None)
+    return rows.with_columns(job=pl.when(pl.col("state") == "held").then(of_gpu))
 
 
 def test_what_a_moved_job_held_without_use_serves_one_job() -> None:
     rows = ledger(a1_0=[(2, "active"), (UNTIL, "held")], a1_1=[(UNTIL, "held")])
     holder = job("z", -5, -5, None)
     moved = job("x", 0, 2, 24)
-    wants = [
-        job(name, asked, None, None, limit=16, withdrawn=asked + 17) for name, asked in (("first", 3), ("second", 3.5))
-    ]
+    asked = (("first", 3), ("second", 3.5))
+    wants = [job(name, at, None, None, limit=16, withdrawn=at + 17) for name, at in asked]
     found = waits([moved, holder, *wants], belonging(rows, a1_0="x", a1_1="z"))
     assert hours(found) == {"unused": 2 + 17 + 1.5, "shortage": 15.5}  # the second follows the first
     nameless = waits([moved, holder, *wants], rows)  # only a number of GPUs is known of each
@@ -236,12 +223,9 @@ def test_groups_and_halves_add_up() -> None:
 
 def test_goodput_counts_what_ran_and_never_takes_an_unknown_end_for_a_good_one() -> None:
     ends = {"COMPLETED": 1, "CANCELLED by 7": 2, "TIMEOUT": 3, "odd": 4, None: 5}
-    rows = pl.DataFrame(
-        [{"gpus": 1, "start": 0, "end": n * HOUR_MS, "state": state} for state, n in ends.items()]
-        + [{"gpus": 2, "start": 1, "end": None, "state": "RUNNING"}]
-        + [{"gpus": 16, "start": None, "end": None, "state": "PENDING"}]
-    )
-    found = goodput(rows, 0, 10 * HOUR_MS)
+    ran = [(1, 0, n * HOUR_MS, state) for state, n in ends.items()]
+    ran += [(2, 1, None, "RUNNING"), (16, None, None, "PENDING")]
+    found = goodput(pl.DataFrame(ran, schema=["gpus", "start", "end", "state"], orient="row"), 0, 10 * HOUR_MS)
     spent = {state: round(time / HOUR_MS) for state, time in found.gpu_ms.items() if time}
     assert spent == {"completed": 1, "cancelled": 2, "timed out": 3, "unknown": 9, "running": 20}
     assert found.completed_share == 1 / 6
