@@ -1,21 +1,27 @@
 """The ledger once more, by DuckDB alone: SQL from the lake's Parquet files to stretches, with nothing of the ledger's code.
 
-Each statement makes one temporary table out of the ones before it; `STEPS` are their order.
+Each statement makes one temporary table out of the ones before it; `STEPS` are their order. `assert_agree` compares structure
+exactly, and sums of floats within rounding.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import polars as pl
+import pytest
 
+from analytics.intervals import SPAN_MS
 from analytics.ledger.day_owners import NO_CONTEXT_BYTES
+from fallow.clock import DAY_MS
 from fallow.schema import CLAIM, DEVICE, GPU, PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from analytics.ledger.build import Ledger
     from analytics.ledger.settings import LedgerSettings
     from fallow.lake import Lake, LakeFile
     from fallow.schema import LakeTable
@@ -321,10 +327,8 @@ numbered as (select *, count(*) filter (begins) over (partition by gpu order by 
 select gpu, min(start_ms) as start_ms, max(end_ms) as end_ms from numbered where zero group by gpu, spell
 """
 
-STEPS = (
-    SAMPLE, RISEN, SEEN, USABLE, HELD_PROCESS, LIST, LIST_USER, LISTED, CLAIM_SPAN, CLAIMED, USED, LABELLED, GROUPED, STRETCH, HOLDER_SHARE,
-    LEDGER, SPELL,
-)  # fmt: skip
+STEPS = (SAMPLE, RISEN, SEEN, USABLE, HELD_PROCESS, LIST, LIST_USER, LISTED, CLAIM_SPAN, CLAIMED)
+STEPS += (USED, LABELLED, GROUPED, STRETCH, HOLDER_SHARE, LEDGER, SPELL)
 
 
 @dataclass(frozen=True)
@@ -341,8 +345,7 @@ def duckdb_ledger(lake: Lake, settings: LedgerSettings) -> Found:
         connection.execute("set timezone = 'UTC'")
         for table in (GPU, PROCESS, CLAIM, DEVICE):
             connection.execute(f"create temp view raw_{table.name} as {_rows(table, lake.files(table.name))}")
-        known = {"held_min_bytes": settings.held_min_bytes, "idle_after_ms": settings.idle_after_ms,
-                 "low_below_pct": settings.low_below_pct, "no_context_bytes": NO_CONTEXT_BYTES}  # fmt: skip
+        known = asdict(settings) | {"no_context_bytes": NO_CONTEXT_BYTES}
         for step in STEPS:
             connection.execute(step, {name: value for name, value in known.items() if f"${name}" in step})
         return Found(
@@ -367,3 +370,72 @@ def _rows(table: LakeTable, files: Iterable[LakeFile]) -> str:
 
 def _dicts(rows: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
     return [dict(zip(rows.columns, row, strict=True)) for row in rows.fetchall()]
+
+
+_KEYS = ("host", "gpu", "start_ms", "end_ms", "state", "holder", "source", "account", "job")
+_COUNTS = ("zero_ms", "util_ms", "energy_ms")
+_FLOATS = (
+    "util_mean_pct",
+    "util_max_pct",
+    "sm_mean_pct",
+    "power_mean_w",
+    "coverage_ratio",
+    "energy_mj",
+    "mem_used_max_bytes",
+)
+_ONE_DAY_ONLY = ("sm_mean_pct", "power_mean_w", "coverage_ratio")
+"""Means whose weights the ledger does not state: over midnight they cannot be put together again."""
+
+
+def assert_agree(ledger: Ledger, found: Found) -> None:
+    """Stretches, spells and sums of the ledger are those that DuckDB found; both are cut at every midnight and have all of the time."""
+    for rows in (ledger.stretches, ledger.spells):
+        assert rows.select((pl.col("time") // DAY_MS == (pl.col("end") - 1) // DAY_MS).all()).item()
+    mine = _whole_stretches(ledger)
+    assert [[row[key] for key in _KEYS] for row in mine] == [[row[key] for key in _KEYS] for row in found.stretches]
+    for row, theirs in zip(mine, found.stretches, strict=True):
+        _assert_sums(row, theirs)
+    whole = ledger.spells.group_by("gpu", "spell_start", "spell_end").agg(SPAN_MS.sum().alias("covered_ms"))
+    assert whole.sort("gpu", "spell_start").rows() == [(*spell, spell[2] - spell[1]) for spell in found.spells]
+
+
+def _whole_stretches(ledger: Ledger) -> list[dict[str, Any]]:
+    """The ledger's stretches with their pieces of several days put together, as DuckDB has them."""
+    util = (pl.col("gpu_util_mean_pct") * pl.col("util_ms")).sum() / pl.col("util_ms").sum()
+    keys = ("host", "gpu", "stretch_start", "stretch_end", "state", "gpu_share")
+    return (
+        ledger.stretches.group_by(keys, maintain_order=True)
+        .agg(
+            pl.col("holder", "account", "job", "holder_shares").first(),
+            pl.col("zero_ms", "util_ms", "sample_count", "energy_ms").sum(),
+            pl.col("mem_used_max_bytes").max(),
+            pl.col("power_mean_w", "coverage_ratio").mean(),
+            util_max_pct=pl.col("gpu_util_max_pct").max(),
+            sm_mean_pct=pl.col("sm_active_mean_pct").mean(),
+            source=pl.col("holder_source").first(),
+            util_mean_pct=pl.when(pl.col("util_ms").sum() > 0).then(util),
+            energy_mj=pl.when(pl.col("energy_mj").is_not_null().any()).then(pl.col("energy_mj").sum()),
+            pieces=pl.len(),
+            covered_ms=SPAN_MS.sum(),
+        )
+        .rename({"stretch_start": "start_ms", "stretch_end": "end_ms"})
+        .sort("gpu", "start_ms")
+        .to_dicts()
+    )
+
+
+def _assert_sums(row: dict[str, Any], theirs: dict[str, Any]) -> None:
+    where = f"{row['gpu']} {row['start_ms']} {row['state']}"
+    is_whole = row["pieces"] == 1
+    assert (row["covered_ms"], row["sample_count"]) == (row["end_ms"] - row["start_ms"], theirs["sample_count"]), where
+    for name in _COUNTS:  # cut at midnight, each piece is rounded by itself
+        assert abs(row[name] - theirs[name]) <= row["pieces"] - 1, (where, name)
+    for name in _FLOATS:
+        if is_whole or name not in _ONE_DAY_ONLY:
+            # a millisecond that lies over midnight may be too little to have a sum of its own
+            expected = theirs[name] and pytest.approx(theirs[name], rel=1e-6 if is_whole else 1e-4, abs=1e-3)
+            assert row[name] == expected, (where, name)
+    shares, expected = row["holder_shares"], theirs["holder_shares"]
+    if row["start_ms"] // DAY_MS == (row["end_ms"] - 1) // DAY_MS:
+        assert (shares and list(shares)) == (expected and pytest.approx(expected, abs=1e-9)), where
+    assert shares is None or sum(shares) == pytest.approx(1), where

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest import mock
 
 from hypothesis import strategies as st
 
+from analytics.ledger.day_owners import NO_CONTEXT_BYTES
 from analytics.ledger.settings import LedgerSettings
 from fallow import schema
 from fallow.clock import MINUTE_MS
@@ -30,9 +31,19 @@ UTIL = st.sampled_from([0.0, 0.0, 0.0, 0.0, None, 0.25, 8.0, 10.0, 12.0, 99.75, 
 MAXIMUM = st.sampled_from([None, None, 0.0, 1.0, 101.0])
 COUNT = st.sampled_from([0, 1, 1, 1, None])
 HEALTH = st.sampled_from(["ok"] * 8 + [None, "degraded", "lost", "missing", "wedged", "asleep", "released", "unknown"])
-MEMORY = st.sampled_from([None, 0, GB, GB + 1, -GB])
+MEMORY = st.sampled_from([None, 0, NO_CONTEXT_BYTES - 1, NO_CONTEXT_BYTES, GB, GB + 1, -GB])
 POWER = st.sampled_from([None, 70.5, 300.0, float("nan"), -5.0])
 COVERED = st.sampled_from([None, 1.0, 0.5, 1.5])
+ALIKE = {
+    "gpu_util_pct": UTIL,
+    "gpu_util_max_pct": MAXIMUM,
+    "process_count": COUNT,
+    "health": HEALTH,
+    "mem_used_bytes": MEMORY,
+    "power_w": POWER,
+    "sm_active_pct": UTIL,
+    "gpu_util_coverage_ratio": COVERED,
+}
 USER = st.sampled_from(["ann", "bob", "CORP+ann", "root", "100000", None])
 WORK = st.sampled_from(
     [
@@ -56,11 +67,7 @@ def rows_of(draw: st.DrawFn, gpu: str, firsts_s: tuple[int, ...]) -> list[Row]:
     energy, epoch = draw(st.sampled_from([None, 0])), at
     rows: list[Row] = []
     for _ in range(draw(st.integers(1, 6))):
-        alike = {
-            "gpu_util_pct": draw(UTIL), "gpu_util_max_pct": draw(MAXIMUM), "process_count": draw(COUNT),
-            "health": draw(HEALTH), "mem_used_bytes": draw(MEMORY), "power_w": draw(POWER),
-            "sm_active_pct": draw(UTIL), "gpu_util_coverage_ratio": draw(COVERED),
-        }  # fmt: skip
+        alike = {name: draw(values) for name, values in ALIKE.items()}
         if energy is not None and draw(st.integers(0, 3)) == 0:
             energy, epoch = draw(st.sampled_from([(0, at), (-7, epoch), (energy // 2, epoch)]))
         for _ in range(draw(st.integers(1, 9))):
@@ -103,12 +110,13 @@ def fleets(draw: st.DrawFn, firsts_s: tuple[int, ...] = (-90, -90, 3600, -DAY_S)
 def claim_of(draw: st.DrawFn, claim_id: str, gpus: list[str], first_s: float) -> list[Row]:
     """One claim on one GPU: as it began, and perhaps once more as it ended."""
     start = T0 + round(1000 * first_s)
-    begun: Row = {
-        "gpu": draw(st.sampled_from(gpus)), "time": start, "end": None, "claim_id": claim_id, "user": draw(USER),
+    begun: Row = {"gpu": draw(st.sampled_from(gpus)), "time": start, "end": None, "claim_id": claim_id}
+    begun |= {
+        "user": draw(USER),
         "scheduler": draw(st.sampled_from(["slurm", "kubernetes", "csv", None])),
         "account": draw(st.sampled_from([None, "physics", "web"])),
         "planned_end": draw(st.sampled_from([None, start + 200_000])),
-    }  # fmt: skip
+    }
     ended = begun | {"end": start + 1000 * draw(st.integers(1, 400))}
     return draw(st.sampled_from([[begun], [ended], [begun, ended]]))
 
@@ -121,12 +129,3 @@ def lake_of(fleet: Fleet, split: Callable[[Row], object] = by_day) -> Iterator[L
         for table, rows in zip((schema.GPU, schema.PROCESS, schema.CLAIM), fleet, strict=True):
             write(lake, table, rows, split=split)
         yield lake
-
-
-def scaled(row: Row, factor: int) -> Row:
-    """The row with all its times and durations longer."""
-    moved: dict[str, Any] = dict(row)
-    for name in ("time", "end", "planned_end", "counters_since"):
-        if row.get(name) is not None:
-            moved[name] = T0 + factor * (row[name] - T0)
-    return moved | {name: factor * row[name] for name in ("offset_ms", "interval_ms") if name in row}

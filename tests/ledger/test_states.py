@@ -1,262 +1,284 @@
-"""What state a GPU is in: every case of the design by hand, to the second."""
+"""What state a GPU is in, who has it and what its rows say: every case of the design by hand, to the second, in one lake."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from tests.ledger.rows import GB, T0, claim, fill, held_by, load, ms, processes, samples, states
+from tests.lakes import made_lake
+from tests.ledger.rows import GB, T0, Row, claim, fill, load, ms, processes, samples, states
 
 if TYPE_CHECKING:
+    from analytics.ledger.build import Ledger
     from fallow.lake import Lake
 
-BUSY: dict[str, Any] = {"gpu_util_pct": 90.0, "process_count": 1}
-LOADED: dict[str, Any] = {"gpu_util_pct": 0.0, "process_count": 1}
+DAY = 86_400
+CONTEXT = 64 * 2**20
+UNLISTED = {"process_count": None}
+LOOKS: dict[str, dict[str, Any]] = {
+    "idle": {},
+    "loaded": {"process_count": 1},
+    "busy": {"gpu_util_pct": 90.0, "process_count": 1},
+    "at35": {"gpu_util_pct": 35.0, "process_count": 1},
+    "at80": {"gpu_util_pct": 80.0},
+    "at80_unlisted": {"gpu_util_pct": 80.0} | UNLISTED,
+    "at300": {"gpu_util_pct": 300.0},
+    "mute": {"gpu_util_pct": None},
+    "mute_loaded": {"gpu_util_pct": None, "process_count": 2, "mem_used_bytes": 9 * GB},
+    "blind": {"gpu_util_pct": None} | UNLISTED,
+    "blind_lost": {"gpu_util_pct": None, "health": "lost"} | UNLISTED,
+    "degraded": {"health": "degraded"},
+    "timeless": {"interval_ms": None},
+    "no_list": UNLISTED,
+    "above_held_min": UNLISTED | {"mem_used_bytes": GB + 1},
+    "held_min": UNLISTED | {"mem_used_bytes": GB},
+    "below_context": UNLISTED | {"mem_used_bytes": CONTEXT - 1},
+    "of_context": UNLISTED | {"mem_used_bytes": CONTEXT},
+    "loaded_by_nobody": {"mem_used_bytes": 40 * GB},
+}
+OUT_OF_ORDER = ("lost", "missing", "reset_required", "wedged", "driver_down")
+LOOKS |= {health: LOOKS["busy"] | {"health": health} for health in OUT_OF_ORDER}
+
+CASES: dict[str, tuple[str, ...]] = {
+    "no process and no claim is free": ("idle 0 600", "free 0 600 - -"),
+    "the last sample stands for one interval": ("idle 0 10", "free 0 10"),
+    "a lost GPU without any value is unavailable": ("blind_lost 0 60", "unavailable 0 60"),
+    "work between idle intervals is judged by its mean, here 10.0": (
+        "loaded 0 300, at35 300 320, loaded 320 370, busy 370 380",
+        "held 0 300, active 300 380",
+    ),
+    "here 8.75": ("at35 0 20, loaded 20 80", "low 0 80"),
+    "without a process list memory stands for a holder": ("above_held_min 0 300", "held 0 300 - memory"),
+    "memory of held_min_bytes does not": ("held_min 0 300", "free 0 300 - unwatched"),
+    "memory that no context fits in says that nobody was there": ("below_context 0 300", "free 0 300 - -"),
+    "memory of a context may be work": ("of_context 0 300", "free 0 300 - unwatched"),
+    "memory that is not known says nothing": ("no_list 0 300", "free 0 300 - unwatched"),
+    "memory is no holder where the process list is empty": ("loaded_by_nobody 0 300", "free 0 300 - -"),
+    "utilization without a process is use by nobody known": ("at80 0 60, at80_unlisted 60 120", "active 0 120 - -"),
+    "a row that measured nothing belongs to the one before it for three intervals": (
+        "busy 0 60, mute_loaded 60 120, busy 120 180",
+        "active 0 80, unknown 80 120, active 120 180",
+    ),
+    "nobody on a GPU without utilization is free": ("mute 0 60", "free 0 60"),
+    "a GPU that never gave a utilization is unknown": ("blind 0 60", "unknown 0 60"),
+    "nor is it with processes": ("mute_loaded 0 60", "unknown 0 60"),
+    "unmeasured rows at both ends are unknown": (
+        "blind 0 30, idle 30 60, blind 60 90",
+        "unknown 0 30, free 30 60, unknown 60 90",
+    ),
+    "a row without an interval stands for no time": ("idle 0 60, timeless 60 90", "free 0 60"),
+    "the last row reaches over midnight, and days without rows are unknown and cut": (
+        "idle 86340 86400, idle 345600 345660",
+        (
+            "free 86340 86400, free 86400 86420, unknown 86420 172800, unknown 172800 259200, unknown 259200 345600, "
+            "free 345600 345660"
+        ),
+    ),
+    "of two idle rows for a moment the one with processes counts": ("idle 0 600, loaded 0 600", "held 0 600"),
+    "processes without any list have an unknown holder": ("loaded 0 300", "held 0 300 - process"),
+    "a list before a row names the holder up to three of its intervals, else the one after": (
+        "busy 0 300",
+        "active 0 100 ann process, active 100 110 - process, active 110 300 bob process",
+        "ann 0, bob 200",
+    ),
+    "a row goes by the lists of its own day": (
+        "busy -60 60",
+        "active -60 0 ann, active 0 60 bob",
+        "ann -30, bob 30",
+    ),
+    "a claim reserves and its owner is the holder, and one of no GPU reserves none": (
+        "idle 0 120",
+        "free 0 30 - -, reserved 30 60 bob claim, free 60 120 - -",
+        "",
+        "bob 30 60, - 60 90",
+    ),
+    "claims that overlap name everybody": (
+        "idle 0 90",
+        "reserved 0 30 eve, reserved 30 60 bob+eve, reserved 60 90 bob",
+        "",
+        "eve 0 60, bob 30 -",
+    ),
+    "a claim that was written again when it ended has ended": (
+        "idle 0 60",
+        "reserved 0 30, free 30 60",
+        "",
+        "bob 0 -, bob 0 30",
+    ),
+    "a claim without a user reserves for nobody known": ("idle 0 30", "reserved 0 30 - claim", "", "None 0 60"),
+    "a claim names the holder of memory": ("above_held_min 0 300", "held 0 300 bob claim", "", "bob 0 900"),
+    "a claim names the holder of processes that nobody listed": (
+        "loaded 0 300",
+        "held 0 300 bob claim",
+        "",
+        "bob 0 900",
+    ),
+}
+for each in OUT_OF_ORDER:
+    CASES[f"a GPU that is {each} is unavailable whatever else the row says"] = (
+        f"{each} 0 60, degraded 60 90",
+        "unavailable 0 60, reserved 60 90",
+        "",
+        "bob 0 300",
+    )
+for each in ("loaded", "blind", "at300", "idle"):
+    for order in (f"busy 0 600, {each} 0 600", f"{each} 0 600, busy 0 600"):
+        CASES[f"of {order} the row with the most use counts"] = (order, "active 0 600")
+
+NAMES: dict[str, tuple[str | None, list[dict[str, object]]]] = {
+    "one list every 30 s serves rows every 10 s": ("ann", [{"user": "ann"}]),
+    "a process of nobody known leaves the holder unknown": (None, [{"user": None}]),
+    "two users are one holder in a fixed order": ("ann+zoe", [{"user": "zoe"}, {"user": "ann", "pid": 2}]),
+    "a service of root": ("vllm.service", [{"user": "root", "unit": "vllm.service"}]),
+    "no person gives way to it": ("ann", [{"user": "ann", "unit": "vllm.service"}]),
+    "nor somebody unknown": (None, [{"user": None, "unit": "vllm.service"}]),
+    "a number may be a person": ("100000", [{"user": "100000", "unit": "vllm.service"}]),
+    "root who runs a job": ("root", [{"user": "root", "unit": "ray.service", "ray_job_id": "03"}]),
+    "root in a pod": ("root", [{"user": "root", "pod": "chat-0", "container": "main", "container_runtime": "cri"}]),
+    # winbind's usual names; both ways of writing one are one person
+    "a plus in a name is not two names": (
+        "CORP\\ann+bob",
+        [{"user": "CORP+ann"}, {"user": "CORP\\ann", "pid": 2}, {"user": "bob", "pid": 3}],
+    ),
+}
+for each in ("root", "100000"):
+    container: dict[str, object] = {"unit": "vllm.service", "container": "web", "container_runtime": "lxc"}
+    NAMES[f"{each} in a container is the container"] = ("lxc/web", [{"user": each} | container])
 
 
-def test_no_process_and_no_claim_is_free(lake: Lake) -> None:
-    assert states(fill(lake, samples("a", 0, 600))) == [("free", 0, 600)]
+def parsed(text: str) -> list[list[str]]:
+    return [part.split() for part in text.split(",") if part.strip()]
 
 
-def test_the_last_sample_stands_for_one_interval(lake: Lake) -> None:
-    assert states(fill(lake, samples("a", 0, 10))) == [("free", 0, 10)]
-    assert states(fill(lake, samples("b", 0, 60, every_s=60)), "b") == [("free", 0, 60)]
+def rows_of(text: str, gpu: str) -> list[Row]:
+    return [row for look, first, last in parsed(text) for row in samples(gpu, int(first), int(last), **LOOKS[look])]
 
 
-@pytest.mark.parametrize("health", ["lost", "missing", "reset_required", "wedged", "driver_down"])
-def test_a_gpu_out_of_order_is_unavailable_whatever_else_the_row_says(lake: Lake, health: str) -> None:
-    rows = samples("a", 0, 60, health=health, **BUSY) + samples("a", 60, 90, health="degraded")
-    fill(lake, rows, claims=[claim("a", 0, 300)])
-    assert states(lake) == [("unavailable", 0, 60), ("reserved", 60, 90)]
-    assert load(lake).spells["time"].to_list() == [ms(60)]
-
-
-def test_a_lost_gpu_without_any_value_is_unavailable(lake: Lake) -> None:
-    rows = samples("a", 0, 60, health="lost", gpu_util_pct=None, process_count=None)
-    assert states(fill(lake, rows)) == [("unavailable", 0, 60)]
-
-
-def test_a_claim_reserves_and_its_owner_is_the_holder(lake: Lake) -> None:
-    fill(lake, samples("a", 0, 120), claims=[claim("a", 30, 60), claim(None, 60, 90)])
-    assert held_by(lake) == [
-        ("free", 0, 30, None, None),
-        ("reserved", 30, 60, "bob", "claim"),
-        ("free", 60, 120, None, None),
+def claims_of(text: str, gpu: str) -> list[Row]:
+    """`bob 0 60`, `bob 0 -` without an end, `None 0 60` without a user, `- 0 60` without a GPU."""
+    return [
+        claim(
+            None if who == "-" else gpu,
+            int(first),
+            None if last == "-" else int(last),
+            None if who == "None" else who,
+            f"j-{who}",
+        )
+        for who, first, last in parsed(text)
     ]
 
 
-def test_claims_that_overlap_name_everybody(lake: Lake) -> None:
-    fill(lake, samples("a", 0, 90), claims=[claim("a", 0, 60, "eve", "j2"), claim("a", 30, None, "bob")])
-    assert [(start, end, who) for _, start, end, who, _ in held_by(lake)] == [
-        (0, 30, "eve"), (30, 60, "bob+eve"), (60, 90, "bob"),
-    ]  # fmt: skip
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """Each case is a GPU on a host of its own, all at the same time."""
+    lake = made_lake(tmp_path_factory.mktemp("states"))
+    for number, (gpu, (rows, _, *rest)) in enumerate(CASES.items()):
+        lists, claims = (*rest, "", "")[:2]
+        listed = [row for user, at in parsed(lists) for row in processes(gpu, int(at), user=user)]
+        fill(lake, rows_of(rows, gpu), listed, claims_of(claims, gpu), host=f"h{number}")
+    for gpu, (_, whose) in NAMES.items():
+        listed = [row for each in whose for row in processes(gpu, *range(0, 300, 30), **each)]  # type: ignore[arg-type]
+        fill(lake, rows_of("loaded 0 300", gpu), listed, host="named")
+    fill(lake, rows_of("loaded -400 200", "midnight"), processes("midnight", *range(-400, 200, 20)), host="midnight")
+    return load(lake)
 
 
-def test_a_claim_that_was_written_again_when_it_ended_has_ended(lake: Lake) -> None:
-    fill(lake, samples("a", 0, 60), claims=[claim("a", 0, None), claim("a", 0, 30)])
-    assert states(lake) == [("reserved", 0, 30), ("free", 30, 60)]
-
-
-def test_a_claim_without_a_user_reserves_for_nobody_known(lake: Lake) -> None:
-    fill(lake, samples("a", 0, 30), claims=[claim("a", 0, 60, None)])
-    assert held_by(lake) == [("reserved", 0, 30, None, "claim")]
-
-
-def test_low_looks_at_the_time_weighted_mean_of_the_stretch_between_two_held_ones(lake: Lake) -> None:
-    # 20 s at 35 and 50 s at 0: 10.0; with 60 s at 0 it is 8.75
-    idle, busy = samples("a", 0, 300, **LOADED), samples("a", 300, 320, gpu_util_pct=35.0, process_count=1)
-    rows = idle + busy + samples("a", 320, 370, **LOADED) + samples("a", 370, 380, **BUSY)
-    assert states(fill(lake, rows)) == [("held", 0, 300), ("active", 300, 380)]
-    longer = samples("b", 0, 20, gpu_util_pct=35.0, process_count=1) + samples("b", 20, 80, **LOADED)
-    assert states(fill(lake, longer), "b") == [("low", 0, 80)]
-
-
-def test_a_short_idle_spell_of_a_holder_is_low(lake: Lake) -> None:
-    assert states(fill(lake, samples("a", 0, 290, **LOADED))) == [("low", 0, 290)]
-
-
-def test_without_a_process_list_memory_stands_for_a_holder(lake: Lake) -> None:
-    rows = samples("a", 0, 300, process_count=None, mem_used_bytes=GB + 1)
-    rows += samples("a", 300, 600, process_count=None, mem_used_bytes=GB)
-    assert held_by(fill(lake, rows)) == [("held", 0, 300, None, "memory"), ("free", 300, 600, None, "unwatched")]
-    assert states(lake, held_min_bytes=2 * GB) == [("free", 0, 600)]
-
-
-@pytest.mark.parametrize(
-    ("used_bytes", "source"), [(64 * 2**20 - 1, None), (64 * 2**20, "unwatched"), (None, "unwatched")]
-)
-def test_only_empty_memory_says_that_nobody_was_there(lake: Lake, used_bytes: int | None, source: str | None) -> None:
-    """Work of less than ledger.held_min_bytes takes a context too: of what is free nobody knows, unless something lists processes."""
-    rows = samples("a", 0, 600, process_count=None, mem_used_bytes=used_bytes)
-    assert held_by(fill(lake, rows)) == [("free", 0, 600, None, source)]
-
-
-def test_memory_does_not_stand_for_a_holder_where_the_process_list_is_empty(lake: Lake) -> None:
-    assert states(fill(lake, samples("a", 0, 600, mem_used_bytes=40 * GB))) == [("free", 0, 600)]
-
-
-def test_a_claim_names_the_holder_where_no_process_list_does(lake: Lake) -> None:
-    rows = samples("a", 0, 300, process_count=None, mem_used_bytes=2 * GB) + samples("b", 0, 300, **LOADED)
-    fill(lake, rows, claims=[claim("a", 0, 900), claim("b", 0, 900)])
-    assert held_by(lake) == [("held", 0, 300, "bob", "claim")] * 2
-
-
-def test_utilization_without_a_process_is_use_by_nobody_known(lake: Lake) -> None:
-    rows = samples("a", 0, 60, gpu_util_pct=80.0) + samples("a", 60, 120, gpu_util_pct=80.0, process_count=None)
-    assert held_by(fill(lake, rows)) == [("active", 0, 120, None, None)]
-
-
-def test_a_row_that_measured_nothing_says_nothing(lake: Lake) -> None:
-    """Its time belongs to the row before it, for three intervals, and is unknown after that."""
-    blind = samples("a", 60, 120, gpu_util_pct=None, process_count=2, mem_used_bytes=9 * GB)
-    rows = samples("a", 0, 60, **BUSY) + blind + samples("a", 120, 180, **BUSY)
-    assert states(fill(lake, rows)) == [("active", 0, 80), ("unknown", 80, 120), ("active", 120, 180)]
-
-
-def test_nobody_on_a_gpu_without_utilization_is_free(lake: Lake) -> None:
-    lake = fill(lake, samples("a", 0, 60, gpu_util_pct=None))
-    assert states(lake) == [("free", 0, 60)]
-    assert load(lake).stretches["util_ms"].to_list() == [0]
-    assert load(lake).spells.is_empty()
-
-
-@pytest.mark.parametrize("count", [None, 1])
-def test_a_gpu_that_never_gave_a_utilization_is_unknown(lake: Lake, count: int | None) -> None:
-    fill(lake, samples("a", 0, 60, gpu_util_pct=None, process_count=count))
-    assert states(lake) == [("unknown", 0, 60)]
-    assert load(lake).spells.is_empty()
-
-
-def test_unmeasured_rows_at_both_ends_are_unknown(lake: Lake) -> None:
-    blind: dict[str, Any] = {"gpu_util_pct": None, "process_count": None}
-    rows = samples("a", 0, 30, **blind) + samples("a", 30, 60) + samples("a", 60, 90, **blind)
-    assert states(fill(lake, rows)) == [("unknown", 0, 30), ("free", 30, 60), ("unknown", 60, 90)]
-
-
-def test_nan_is_no_measurement(lake: Lake) -> None:
-    fill(lake, samples("a", 0, 60, gpu_util_pct=float("nan"), process_count=1, power_w=float("nan")))
-    assert states(lake) == [("unknown", 0, 60)]
-
-
-def test_a_row_without_an_interval_stands_for_no_time(lake: Lake) -> None:
-    rows = samples("a", 0, 60) + [row | {"interval_ms": None} for row in samples("a", 60, 90)]
-    assert states(fill(lake, rows)) == [("free", 0, 60)]
-
-
-def test_the_process_list_every_30_s_serves_rows_every_10_s(lake: Lake) -> None:
-    fill(lake, samples("a", 0, 300, **LOADED), processes("a", *range(0, 300, 30)))
-    assert held_by(lake) == [("held", 0, 300, "ann", "process")]
-
-
-def test_the_list_before_a_row_names_the_holder_up_to_three_of_its_intervals_else_the_one_after(lake: Lake) -> None:
-    fill(lake, samples("a", 0, 300, **BUSY), processes("a", 0) + processes("a", 200, user="bob"))
-    assert held_by(lake) == [
-        ("active", 0, 100, "ann", "process"),  # the row at 90 s is the last within 3 x 30 s
-        ("active", 100, 110, None, "process"),
-        ("active", 110, 300, "bob", "process"),
+@pytest.mark.parametrize("case", CASES)
+def test_states_and_holders(ledger: Ledger, case: str) -> None:
+    expected = parsed(CASES[case][1])
+    rows = ledger.stretches.filter(gpu=case).sort("time")
+    found = [
+        [state, f"{(start - T0) / 1000:g}", f"{(end - T0) / 1000:g}", who or "-", source or "-"]
+        for state, start, end, who, source in rows.select("state", "time", "end", "holder", "holder_source").iter_rows()
     ]
+    assert [row[: len(expected[0])] for row in found] == expected
 
 
-def test_processes_without_any_list_have_an_unknown_holder(lake: Lake) -> None:
-    assert held_by(fill(lake, samples("a", 0, 300, **LOADED))) == [("held", 0, 300, None, "process")]
+@pytest.mark.parametrize("case", NAMES)
+def test_who_a_process_is_of(ledger: Ledger, case: str) -> None:
+    rows = ledger.stretches.filter(gpu=case).select("state", "holder", "holder_source").rows()
+    assert rows == [("held", NAMES[case][0], "process")]
+    listed = ledger.rollups.processes().filter(gpu=case)["user"].unique().sort().to_list()
+    assert listed == (NAMES[case][0].split("+") if NAMES[case][0] else [None])  # type: ignore[union-attr]
 
 
-def test_a_process_of_nobody_known_leaves_the_holder_unknown(lake: Lake) -> None:
-    fill(lake, samples("a", 0, 300, **LOADED), processes("a", *range(0, 300, 30), user=None))
-    assert held_by(lake) == [("held", 0, 300, None, "process")]
+def test_several_users_share_by_their_processes(ledger: Ledger) -> None:
+    shares = ledger.stretches.filter(gpu="a plus in a name is not two names")["holder_shares"].item()
+    assert list(shares) == pytest.approx([2 / 3, 1 / 3])
 
 
-def test_two_users_are_one_holder_in_a_fixed_order(lake: Lake) -> None:
-    lists = processes("a", *range(0, 300, 30), user="zoe", pid=1) + processes("a", *range(0, 300, 30), pid=2)
-    fill(lake, samples("a", 0, 300, **LOADED), [*lists, *processes("a", 0, user="zoe", pid=3)])
-    assert held_by(lake) == [("held", 0, 300, "ann+zoe", "process")]
+def test_idle_intervals_are_of_measured_zeros_and_go_on_over_midnight(ledger: Ledger) -> None:
+    spells = ledger.spells.select("gpu", "time", "end", "spell_start", "spell_end").sort("time")
+    of = {gpu: [row[1:] for row in spells.filter(gpu=gpu).rows()] for gpu in spells["gpu"].unique()}
+    assert of["midnight"] == [(ms(-400), T0, ms(-400), ms(200)), (T0, ms(200), ms(-400), ms(200))]
+    assert of["a GPU that is lost is unavailable whatever else the row says"] == [(ms(60), ms(90), ms(60), ms(90))]
+    assert not {"nobody on a GPU without utilization is free", "a GPU that never gave a utilization is unknown"} & set(
+        of
+    )
 
 
-def test_a_row_goes_by_the_lists_of_its_own_day(lake: Lake) -> None:
-    """So that a day needs no other day; an agent writes its lists again within one process interval."""
-    fill(lake, samples("a", -60, 60, **BUSY), processes("a", -30) + processes("a", 30, user="bob"))
-    assert [each[1:4] for each in held_by(lake)] == [(-60, 0, "ann"), (0, 60, "bob")]
+def test_memory_that_stands_for_a_holder_is_a_setting(lake: Lake) -> None:
+    assert states(fill(lake, rows_of("above_held_min 0 600", "a")), held_min_bytes=2 * GB) == [("free", 0, 600)]
 
 
-def test_clock_jitter_moves_the_edges_and_nothing_is_lost(lake: Lake) -> None:
-    offsets = (3, -4, 250, 0, -120, 7)
-    rows = [row | {"offset_ms": offsets[number % 6]} for number, row in enumerate(samples("a", 0, 600, **BUSY))]
-    assert states(fill(lake, rows)) == [("active", 0.003, 600.007)]
+EVIDENCE: dict[str, tuple[list[Row], dict[str, list[object]]]] = {
+    "means, samples and energy of a day are that day's own": (
+        samples("a", -600, 0, gpu_util_pct=20.0, process_count=1, power_w=100.0)
+        + samples("a", 0, 1200, gpu_util_pct=80.0, process_count=1, power_w=300.0, mem_used_bytes=5),
+        {
+            "state": ["active", "active"],
+            "gpu_util_mean_pct": [20.0, 80.0],
+            "power_mean_w": [100.0, 300.0],
+            "energy_mj": [100.0 * 600_000, 300.0 * 1_200_000],
+            "sample_count": [60, 120],
+            "mem_used_max_bytes": [None, 5],
+        },
+    ),
+    "means weigh by time, of what is known": (
+        samples("a", 0, 20, gpu_util_pct=40.0, process_count=1, power_w=200.0, gpu_util_coverage_ratio=1.0)
+        + samples("a", 20, 40, gpu_util_pct=80.0, process_count=1, gpu_util_max_pct=99.0),
+        {
+            "gpu_util_mean_pct": [60.0],
+            "gpu_util_max_pct": [99.0],
+            "power_mean_w": [200.0],
+            "energy_mj": [200.0 * 20_000],
+            "coverage_ratio": [1.0],
+            "zero_ms": [0],
+            "util_ms": [40_000],
+        },
+    ),
+    "the highest utilization is of the means where there are no peaks": (
+        rows_of("busy 0 60", "a"),
+        {"gpu_util_max_pct": [90.0]},
+    ),
+    "energy from power is not by counter": (
+        samples("a", 0, 600, gpu_util_pct=80.0, power_w=500.0),
+        {"energy_mj": [3e8], "energy_ms": [600_000], "counter_ms": [0]},
+    ),
+    "clock jitter moves the edges and nothing is lost": (
+        [row | {"offset_ms": (3, -4, 250, 0, -120, 7)[at % 6]} for at, row in enumerate(rows_of("busy 0 600", "a"))],
+        {"time": [T0 + 3], "end": [ms(600) + 7], "util_ms": [600_004]},
+    ),
+}
 
 
-def test_a_spell_over_midnight_is_one_spell(lake: Lake) -> None:
-    fill(lake, samples("a", -400, 200, **LOADED), processes("a", *range(-400, 200, 20)))
-    ledger = load(lake)
-    assert held_by(lake) == [("held", -400, 0, "ann", "process"), ("held", 0, 200, "ann", "process")]
-    assert ledger.stretches.select("stretch_start", "stretch_end").unique().rows() == [(ms(-400), ms(200))]
-    assert ledger.spells.select("time", "end", "spell_start", "spell_end").rows() == [
-        (ms(-400), ms(0), ms(-400), ms(200)),
-        (ms(0), ms(200), ms(-400), ms(200)),
-    ]
+@pytest.mark.parametrize("case", EVIDENCE)
+def test_evidence(lake: Lake, case: str) -> None:
+    rows, expected = EVIDENCE[case]
+    assert load(fill(lake, rows)).stretches.sort("time").select(*expected).to_dict(as_series=False) == expected
 
 
-def test_days_without_rows_are_unknown_and_cut_at_every_midnight(lake: Lake) -> None:
-    day = 86_400
-    fill(lake, samples("a", day - 60, day) + samples("a", 4 * day, 4 * day + 60))
-    assert states(lake) == [
-        ("free", day - 60, day),
-        ("free", day, day + 20),  # the last row reaches over midnight, as any row does
-        ("unknown", day + 20, 2 * day),
-        ("unknown", 2 * day, 3 * day),
-        ("unknown", 3 * day, 4 * day),
-        ("free", 4 * day, 4 * day + 60),
-    ]
-
-
-def test_the_evidence_of_a_day_is_that_days_own(lake: Lake) -> None:
-    """A stretch over days: means, samples and energy are not smeared over it."""
-    rows = samples("a", -600, 0, gpu_util_pct=20.0, process_count=1, power_w=100.0)
-    rows += samples("a", 0, 1200, gpu_util_pct=80.0, process_count=1, power_w=300.0, mem_used_bytes=5)
-    ledger = load(fill(lake, rows)).stretches.sort("time")
-    assert ledger["state"].to_list() == ["active", "active"]
-    assert ledger["gpu_util_mean_pct"].to_list() == [20.0, 80.0]
-    assert ledger["power_mean_w"].to_list() == [100.0, 300.0]
-    assert ledger["energy_mj"].to_list() == [100.0 * 600_000, 300.0 * 1_200_000]
-    assert ledger["sample_count"].to_list() == [60, 120]
-    assert ledger["mem_used_max_bytes"].to_list() == [None, 5]
-
-
-def test_evidence_weighs_by_time_and_leaves_unknown_null(lake: Lake) -> None:
-    rows = samples("a", 0, 20, gpu_util_pct=40.0, process_count=1, power_w=200.0, gpu_util_coverage_ratio=1.0)
-    rows += samples("a", 20, 40, gpu_util_pct=80.0, process_count=1, gpu_util_max_pct=99.0)
-    ((mean, highest, power, energy, watched, zero_ms, util_ms),) = load(fill(lake, rows)).stretches.select(
-        "gpu_util_mean_pct", "gpu_util_max_pct", "power_mean_w", "energy_mj", "coverage_ratio", "zero_ms", "util_ms"
-    ).rows()  # fmt: skip
-    assert (mean, highest, power, energy, watched) == (60.0, 99.0, 200.0, 200.0 * 20_000, 1.0)
-    assert (zero_ms, util_ms) == (0, 40_000)
-
-
-def test_two_hosts_have_a_ledger_each(lake: Lake) -> None:
-    fill(lake, samples("a", 0, 60))
-    fill(lake, samples("b", 30, 90, **BUSY), host="h2")
-    assert load(lake).stretches.select("host", "gpu", "state", "time").rows() == [
-        ("h1", "a", "free", T0),
-        ("h2", "b", "active", ms(30)),
-    ]
-
-
-def test_the_highest_utilization_is_that_of_the_peaks_and_of_the_means_where_there_are_none(lake: Lake) -> None:
-    rows = samples("a", 0, 60, **BUSY) + samples("b", 0, 60, gpu_util_max_pct=97.0, **BUSY)
-    assert load(fill(lake, rows)).stretches.sort("gpu")["gpu_util_max_pct"].to_list() == [90.0, 97.0]
-
-
-@pytest.mark.parametrize("busy_first", [True, False])
-@pytest.mark.parametrize("idle", [LOADED, {"gpu_util_pct": None, "process_count": None}, {"gpu_util_pct": 300.0}, {}])
-def test_of_two_rows_for_one_moment_the_one_with_the_most_use_counts(
-    lake: Lake, idle: dict[str, Any], *, busy_first: bool
-) -> None:
-    rows = [samples("a", 0, 600, **BUSY), samples("a", 0, 600, **idle)]
-    for some in rows if busy_first else reversed(rows):
-        fill(lake, some)
-    assert states(lake) == [("active", 0, 600)]
-
-
-def test_of_two_idle_rows_for_one_moment_the_one_with_processes_counts(lake: Lake) -> None:
-    fill(lake, samples("a", 0, 600) + samples("a", 0, 600, **LOADED))
-    assert states(lake) == [("held", 0, 600)]
+@pytest.mark.parametrize("every_s", [10, 60])
+def test_the_energy_of_a_counter_is_never_more_than_it_rose(lake: Lake, every_s: int) -> None:
+    """Rows whose true starts jitter and that sometimes are missing, over midnight, at a power that swings."""
+    rng = np.random.default_rng(7)
+    rows = samples("a", DAY - 6 * 3600, DAY + 6 * 3600, every_s=every_s, gpu_util_pct=80.0, process_count=1)
+    counter = 10**9 + np.cumsum(rng.integers(100, 700, len(rows)) * every_s * 1000)
+    for row, read in zip(rows, counter, strict=True):
+        row |= {"energy_mj": int(read), "power_w": 700.0, "counters_since": T0, "offset_ms": int(rng.integers(0, 900))}
+    kept = [row for row, lost in zip(rows, rng.random(len(rows)) < 0.05, strict=True) if not lost]
+    ledger = load(fill(lake, kept)).stretches
+    rise = kept[-1]["energy_mj"] - kept[0]["energy_mj"]
+    assert 0.99 * rise < ledger["energy_mj"].sum() <= rise * (1 + 1e-9)
+    assert ledger["counter_ms"].sum() == ledger["energy_ms"].sum() > 0
