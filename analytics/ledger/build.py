@@ -171,11 +171,17 @@ def _load(
     days = host_days(inventory, claims, files, expired)
     made = MadeDays(lake, settings, warn, expired=expired)
     made.build(days, workers, progress)
-    now, before = made.manifest, Manifest.read(lake.all_files(schema.GPU_LIFETIME.name))
+    lifetime_files = lake.all_files(schema.GPU_LIFETIME.name)
+    now, before = made.manifest, Manifest.read(lifetime_files)
     is_of_these = before is not None and (before.method, before.prints) == (now.method, now.prints)
     kept = before.ledger(lake) if before is not None and is_of_these else None
     stretches, spells = kept or _put_together(made, settings, inventory)
-    if kept is None or before is None or before.days != now.days or before.files(lake, schema.GPU_LIFETIME) is None:
+    if (
+        kept is None
+        or before is None
+        or before.days != now.days
+        or not before.names(schema.GPU_LIFETIME, lifetime_files)
+    ):
         made.keep(stretches, spells)
     used = tuple(file for own in days.values() for day in own.values() for file in day.files["gpu"])
     return Ledger(stretches, spells, used, made.rollups(claims.rows), inventory)

@@ -168,20 +168,24 @@ class Manifest:
         parts = {"days": self.days, "contents": self.contents}
         return {"method": self.method} | {name: json.dumps(part, sort_keys=True) for name, part in parts.items()}
 
-    def files(self, lake: Lake, table: schema.LakeTable, dates: Collection[str] | None = None) -> list[LakeFile] | None:
-        """Return the files of a table of OVER_DAYS, of all days or some; None where the lake has other rows than are named."""
-        files, named = lake.all_files(table.name, dates=dates), self.contents[table.name]
+    def names(self, table: schema.LakeTable, files: Sequence[LakeFile], dates: Collection[str] | None = None) -> bool:
+        """Return whether these are the files of a table of OVER_DAYS, of all days or some, with the rows that are named."""
+        named = self.contents[table.name]
         expected = named if dates is None else {date: named[date] for date in dates if date in named}
         found = {file.date: facts_of(file).get("content", "") for file in files}
-        return files if len(found) == len(files) and found == expected else None
+        return len(found) == len(files) and found == expected
 
     def rows(self, lake: Lake, table: schema.LakeTable, dates: Collection[str] | None = None) -> pl.DataFrame | None:
-        """Return the rows of these files; None as well where one cannot be read."""
-        files = self.files(lake, table, dates)
+        """Return the rows of a table of OVER_DAYS; None where the lake has other rows than are named, or one cannot be read.
+
+        What a file states is looked at once its rows are read: another command may have replaced it before.
+        """
+        files = lake.all_files(table.name, dates=dates)
         try:
-            return None if files is None else read_days(files, table, table.names, discarding(lake.delete))
+            rows = read_days(files, table, table.names, discarding(lake.delete))
         except LakeError:
             return None
+        return rows if self.names(table, files, dates) else None
 
     def ledger(
         self, lake: Lake, dates: Collection[str] | None = None, spell_dates: Collection[str] | None = None
