@@ -53,15 +53,21 @@ def by_host(
 def read_days(
     files: Iterable[LakeFile], table: schema.LakeTable, columns: Sequence[str], on_unusable: OnUnusable | None = None
 ) -> pl.DataFrame:
-    """The named columns of files over all hosts, every timestamp as integer milliseconds; raises as `by_host` does."""
-    frames = [frame for _, frame in by_host(files, table, columns, on_unusable=on_unusable)]
-    rows = (
-        pl.concat(frames)
-        if frames
-        else pl.DataFrame(schema={name: _TYPES[table.column(name).type] for name in columns})
+    """The named columns of files, every timestamp as integer milliseconds; raises as `by_host` does.
+
+    `host` is that of a file's folder where the table has no such column.
+    """
+    stored = [name for name in columns if name in table.names]
+    found = by_host(files, table, stored, on_unusable=on_unusable)
+    rows = pl.concat(
+        [pl.DataFrame(schema={name: _TYPES[table.column(name).type] for name in stored}), *dict(found).values()]
     )
+    if len(stored) < len(columns):
+        rows = rows.with_columns(
+            host=pl.Series([host for host, own in found for _ in range(len(own))], dtype=pl.String)
+        )
     stamps = [name for name, kind in rows.schema.items() if isinstance(kind, pl.Datetime)]
-    return rows.with_columns(pl.col(name).dt.epoch("ms") for name in stamps)
+    return rows.select(columns).with_columns(pl.col(name).dt.epoch("ms") for name in stamps)
 
 
 def _rows_of(

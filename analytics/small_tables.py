@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from analytics.frames import digest, read_frame, typed
+from analytics.decode import read_days
+from analytics.frames import digest, typed
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, Window, utc_day
 from fallow.errors import LakeError, UnusableFileError
@@ -46,14 +47,14 @@ def read_small(
     derived = {_period(file): file for file in lake.files(of_all.name)} if worth else {}
     single = [file for period, own in periods.items() if period not in worth for file in own]
     names = [*columns, "host"]
-    parts = [read_frame(single, table, columns, lake.left_out.leave_out).select(names)]
+    parts = [read_days(single, table, names, lake.left_out.leave_out)]
     current = {
         period: file
         for period, file in sorted(derived.items())
         if period in worth and _is_current(file, periods[period])
     }
     damaged: list[LakeFile] = []
-    parts.append(read_frame(current.values(), of_all, names, lambda file, _: damaged.append(file)).select(names))
+    parts.append(read_days(current.values(), of_all, names, lambda file, _: damaged.append(file)))
     due = sorted(worth - set(current) | {_period(file) for file in damaged})
     parts += [_made(lake, table, period, periods[period]).select(names) for period in due]
     found = pl.concat(parts, how="vertical_relaxed")
@@ -71,7 +72,7 @@ def _made(lake: Lake, table: schema.LakeTable, period: str, files: Sequence[Lake
         is_whole = False
         lake.left_out.leave_out(file, error)
 
-    rows = typed(read_frame(files, table, None, leave_out), of_all)
+    rows = typed(read_days(files, table, (*table.names, "host"), leave_out), of_all)
     if not is_whole:
         return rows
     with contextlib.suppress(LakeError):  # it is a convenience: the next reader opens the small files again
