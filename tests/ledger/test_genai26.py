@@ -11,8 +11,12 @@ import polars as pl
 import pytest
 
 from analytics.ledger.rollups import percentiles
-from tests.conftest import REPOSITORY, run_python
+from analytics.ledger.settings import LedgerSettings
+from fallow.schema import STATES
+from tests.conftest import REPOSITORY
+from tests.in_process import run_in_process
 from tests.lakes import made_lake
+from tests.ledger.duckdb_ledger import assert_agree, duckdb_ledger
 from tests.ledger.rows import load
 
 if TYPE_CHECKING:
@@ -25,24 +29,23 @@ pytestmark = [
     pytest.mark.skipif(not TRACES.is_dir(), reason="the trace genai26 is not there (its licence keeps it out)"),
 ]
 
-STATES = ("unknown", "unavailable", "free", "reserved", "held", "low", "active")
-
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lake = tmp_path_factory.mktemp("genai26") / "lake"
-    done = run_python(
-        "-m", "fallow", "import", "series", "--time", "timestamp_anon", "--gpu", "container_ip", "--interval", "57s",
-        "--column", f"gpu_util_pct={TRACES / 'duty.csv.gz'}:value",
-        "--column", f"mem_used_bytes={TRACES / 'memory.csv.gz'}:value", "--lake", str(lake),
-    )  # fmt: skip
+    columns = [
+        f"--column={name}={TRACES / file}:value"
+        for name, file in (("gpu_util_pct", "duty.csv.gz"), ("mem_used_bytes", "memory.csv.gz"))
+    ]
+    keys = ("--time", "timestamp_anon", "--gpu", "container_ip", "--interval", "57s", "--lake", str(lake))
+    done = run_in_process("import", "series", *keys, *columns)
     assert done.returncode == 0, done.stderr
     return lake
 
 
 @pytest.fixture(scope="module")
 def printed(lake: Path) -> dict[str, Any]:
-    done = run_python("-m", "fallow", "ledger", "--lake", str(lake), "--json")
+    done = run_in_process("ledger", "--lake", str(lake), "--json")
     assert (done.returncode, done.stderr) == (0, "")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -70,10 +73,10 @@ def test_every_published_figure_comes_out_to_the_printed_digits(printed: dict[st
 
 
 def test_memory_stands_for_the_holders_and_the_report_says_so(lake: Path) -> None:
-    done = run_python("-m", "fallow", "report", "--lake", str(lake))
+    done = run_in_process("report", "--lake", str(lake))
     assert done.returncode == 0, done.stderr
     assert "GPU-hours count as in use because memory was allocated; no process list says by whom" in done.stdout
-    found = run_python("-m", "fallow", "findings", "--lake", str(lake))
+    found = run_in_process("findings", "--lake", str(lake))
     assert "no process list: memory in use stands in for a user" in " ".join(found.stdout.split())
 
 
@@ -95,55 +98,12 @@ def test_the_hours_have_the_samples_figures(lake: Path) -> None:
     assert mean == pytest.approx(7.025178, abs=0.3)
 
 
-def test_the_rows_are_the_published_ones(lake: Path) -> None:
+def test_duckdb_alone_finds_the_same(lake: Path) -> None:
+    assert_agree(load(made_lake(lake)), duckdb_ledger(made_lake(lake), LedgerSettings()))
     with duckdb.connect() as connection:
-        counted = connection.sql(
-            f"""
-            select count(gpu_util_pct), count(mem_used_bytes), count(*) filter (gpu_util_pct is not null and mem_used_bytes is not null),
-                   round(avg(gpu_util_pct::double), 6), median(gpu_util_pct),
-                   round(100 * avg((gpu_util_pct = 0)::int), 4), round(100 * avg((gpu_util_pct < 5)::int), 4),
-                   round(100 * avg((gpu_util_pct > 50)::int), 4),
-                   round(avg(mem_used_bytes) filter (gpu_util_pct = 0) / 1e9, 2)
-            from read_parquet('{lake}/gpu/**/*.parquet')
-            """  # noqa: S608  # a folder of the test's own
-        ).fetchall()[0]
-    assert counted == (157_417, 161_413, 157_415, 7.025178, 0.0, 66.8473, 72.2736, 2.3257, 25.78)
-
-
-SECOND_ENGINE = """
-with row as (
-    select gpu, gpu_util_pct = 0 as zero, epoch_ms("time") as start_ms, interval_ms,
-           lead(epoch_ms("time")) over (partition by gpu order by "time") as next_ms
-    from read_parquet('{lake}/gpu/**/*.parquet', hive_partitioning = true)
-    where gpu_util_pct is not null
-),
-span as (
-    select *, case when next_ms is null then start_ms + interval_ms
-                   else least(next_ms, start_ms + 3 * interval_ms) end as end_ms
-    from row
-),
-marked as (
-    select *, zero and lag(zero, 1, false) over by_gpu and lag(end_ms) over by_gpu = start_ms as goes_on
-    from span window by_gpu as (partition by gpu order by start_ms)
-),
-numbered as (
-    select *, count(*) filter (not coalesce(goes_on, false)) over (partition by gpu order by start_ms) as spell from marked
-),
-spells as (select sum(end_ms - start_ms) as spell_ms from numbered where zero group by gpu, spell)
-select (select sum(end_ms - start_ms)::bigint from span),
-       sum(spell_ms)::bigint,
-       sum(spell_ms) filter (spell_ms >= 300000)::bigint,
-       sum(spell_ms) filter (spell_ms >= 1800000)::bigint,
-       sum(spell_ms) filter (spell_ms >= 3600000)::bigint,
-       sum(spell_ms) filter (spell_ms >= 7200000)::bigint
-from spells
-"""
-
-
-def test_duckdb_alone_finds_the_same(lake: Path, printed: dict[str, Any]) -> None:
-    with duckdb.connect() as connection:
-        observed_ms, *idle_ms = connection.sql(SECOND_ENGINE.format(lake=lake)).fetchall()[0]
-    hours = printed["gpu_hours"]
-    assert observed_ms == round(3_600_000 * (hours["total"] - hours["unknown"]))
-    found = [printed["idle"]["share"], *printed["idle"]["spells"].values()]
-    assert [part / observed_ms for part in idle_ms] == found
+        counted = connection.read_parquet(f"{lake}/gpu/**/*.parquet").aggregate(
+            "count(gpu_util_pct), count(mem_used_bytes), round(avg(gpu_util_pct::double), 6), median(gpu_util_pct), "
+            "round(100 * avg((gpu_util_pct = 0)::int), 4), round(100 * avg((gpu_util_pct < 5)::int), 4), "
+            "round(100 * avg((gpu_util_pct > 50)::int), 4), round(avg(mem_used_bytes) filter (gpu_util_pct = 0) / 1e9, 2)"
+        )
+        assert counted.fetchall() == [(157_417, 161_413, 7.025178, 0.0, 66.8473, 72.2736, 2.3257, 25.78)]

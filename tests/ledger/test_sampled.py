@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 
-from analytics.inventory import load_inventory
+from analytics.inventory import Device, Inventory
 from analytics.ledger.sampled import IdleFloor, idle_floors
 from analytics.proportions import Z_95, wilson
-from analytics.window import load_window_ledger, open_inputs
 from benchmarks.physical_week import VIEWS, Load, Seen, View, look, record
-from fallow.cli import main
 from fallow.clock import HOUR_MS
-from tests.lakes import made_lake
+from tests.in_process import run_in_process
+from tests.ledger.recording import Recording, opened
 from tests.ledger.rows import GB, Row, device, fill, samples
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from analytics.window import WindowLedger
     from fallow.lake import Lake
 
@@ -46,6 +43,7 @@ def test_held_and_idle_time_of_a_recording_lie_inside_the_stated_bounds(seen: di
     assert seen[view.name].holds, seen[view.name]
 
 
+@pytest.mark.long
 def test_scrapes_alone_confirm_nothing_and_energy_confirms_what_idles(seen: dict[str, Seen]) -> None:
     alone, energy, agent = (seen[name] for name in ("60 s scrapes", "60 s scrapes, energy", "agent, 10 s rows"))
     assert alone.held > 1.5 * alone.true_held  # what the ledger's own state says, which the bounds put right
@@ -62,156 +60,121 @@ def test_the_interval_of_a_share_is_wilsons(part: float, number: int, low: float
     assert wilson(part, number, Z_95) == pytest.approx((low, high), abs=1e-4)
 
 
-def window(lake: Lake) -> WindowLedger:
-    return load_window_ledger(open_inputs(argparse.Namespace(lake=lake.root, since=None, until=None, config=None)))
+def held(hours: float, every_s: int = 60, **values: object) -> list[Row]:
+    return samples("GPU-a", 0, hours * HOUR, every_s=every_s, **HELD | values)
 
 
-def held_h(found: WindowLedger) -> tuple[float, float, float]:
-    """Held hours between bounds: the lower one, the state's own and the upper one."""
-    totals = found.summary.totals
-    bound = totals.bound("held")
-    return tuple(round(each / HOUR_MS, 2) for each in (bound.low_ms, totals.state_ms["held"], bound.high_ms))  # type: ignore[return-value]
-
-
-def counted(rows: list[Row], draw_w: float = 70.0, bursts: dict[int, float] | None = None) -> list[Row]:
-    """The rows with the energy counter of a card that draws so much, and so many joules more before some rows."""
+def counted(rows: list[Row], draw_w: float = 70.0, burst: float = 0.0) -> list[Row]:
+    """The rows with the energy counter of a card that draws so much, and so many joules more before the 60th."""
     total = 0.0
     for number, row in enumerate(rows):
-        total += draw_w * row["interval_ms"] + 1000 * (bursts or {}).get(number, 0.0)
+        total += draw_w * row["interval_ms"] + 1000 * burst * (number == 60)
         row |= {"energy_mj": round(total), "counters_since": 0}
     return rows
 
 
-def fleet(lake: Lake, held: list[Row], free_h: float = 12) -> WindowLedger:
-    """GPU-a as given, and GPU-f that nobody is on, which says what an idle card draws."""
-    free = samples("GPU-f", 0, free_h * HOUR, every_s=60, **FREE)
-    return window(fill(lake, [*held, *free], devices=[device("GPU-a"), device("GPU-f")]))
+def with_values(rows: list[Row], numbers: tuple[int, ...], **values: object) -> list[Row]:
+    return [row | values if number in numbers else row for number, row in enumerate(rows)]
 
 
-def test_zeros_that_nothing_confirms_may_be_anything(lake: Lake) -> None:
-    found = fleet(lake, samples("GPU-a", 0, 2 * HOUR, every_s=60, process_count=1))
-    assert held_h(found) == (0, 2, pytest.approx(2, abs=0.02))
-    assert found.summary.totals.sampled_ms == 14 * HOUR_MS
-    assert found.summary.samples.every_ms == 60_000
+@dataclass(frozen=True)
+class Case:
+    """Rows of GPU-a; how long GPU-f was free, which says what an idle card draws; and the hours that are surely held, held, and perhaps."""
+
+    rows: list[Row]
+    low: float
+    held: float
+    high: float | None = None
+    free_h: float = 12
+    more: dict[str, float] = field(default_factory=dict)
+    """Hours that were seen by point samples, or that power alone confirms."""
 
 
-def test_energy_between_the_samples_confirms_them_but_for_what_follows_the_last(lake: Lake) -> None:
-    found = fleet(lake, counted(samples("GPU-a", 0, 2 * HOUR, every_s=60, **HELD)))
-    assert held_h(found)[:2] == (pytest.approx(2 - 1 / 60, abs=0.01), 2)
+WORK = {"process_count": 1, "gpu_util_pct": 80.0, "mem_used_bytes": 20 * GB, "power_w": None}
+CASES: dict[str, Case] = {
+    "zeros that nothing confirms may be anything": Case(held(2, power_w=None), 0, 2, 2, 12, {"sampled": 14}),
+    "energy confirms but for what follows the last sample": Case(counted(held(2)), 2 - 1 / 60, 2),
+    "one burst between two samples is enough to confirm nothing": Case(counted(held(2), burst=400.0), 0, 2),
+    "a card that draws more than an idle one is not confirmed": Case(counted(held(2), 90), 0, 2),
+    "without enough idle time nobody knows what one draws": Case(counted(held(2)), 0, 2, None, 7),
+    # a reading sees a second: 900 of them, 15 h at one a minute, exclude work once in five minutes
+    "too few readings of power confirm nothing": Case(held(14), 0, 14),
+    "so many would have met work": Case(held(16), 16, 16, None, 12, {"by_power": 16, "sampled": 28}),
+    "one reading above the floor leaves all of the interval open, also beyond midnight": Case(
+        with_values(held(44), (400,), power_w=90.0), 0, 44, None, 12, {"by_power": 0}
+    ),
+    "a counter that saw work is not outvoted by readings": Case(counted(held(16), 120), 0, 16),
+    "what a counter confirms is not by power alone": Case(counted(held(16)), 16, 16, None, 12, {"by_power": 0}),
+    "an agent that reads the rate once a second takes samples": Case(
+        held(2, 10, gpu_util_coverage_ratio=0.1667), 0, 2, None, 12, {"sampled": 14}
+    ),
+    "what was watched has no bounds but those of its rows": Case(
+        held(1, 10, gpu_util_coverage_ratio=1.0)
+        + samples("GPU-a", HOUR, 2 * HOUR, gpu_util_coverage_ratio=1.0, process_count=1, gpu_util_pct=50.0),
+        1,
+        1,
+        1 + 20 / HOUR,
+        0,
+        {"sampled": 0},
+    ),
+    # idle for 270 s by the samples, for up to 360 s in truth
+    "a pause that samples miss by a little may have been long enough": Case(
+        with_values(held(1, 90, **WORK), (10, 11, 12), gpu_util_pct=0.0), 0, 0, 0.1, 0
+    ),
+}
 
 
-def test_one_burst_between_two_samples_is_enough_to_confirm_nothing(lake: Lake) -> None:
-    found = fleet(lake, counted(samples("GPU-a", 0, 2 * HOUR, every_s=60, **HELD), bursts={60: 400.0}))
-    assert held_h(found)[:2] == (0, 2)
+def fleet(case: Case) -> tuple[WindowLedger, Recording]:
+    free = samples("GPU-f", 0, case.free_h * HOUR, every_s=60, **FREE)
+    site = fill(Recording(), [*case.rows, *free], devices=[device("GPU-a"), device("GPU-f")])
+    return opened(site)[1], site
 
 
-def test_a_card_that_draws_more_than_an_idle_one_is_not_confirmed(lake: Lake) -> None:
-    found = fleet(lake, counted(samples("GPU-a", 0, 2 * HOUR, every_s=60, **HELD), draw_w=90))
-    assert held_h(found)[0] == 0
+@pytest.mark.parametrize("name", CASES)
+def test_held_time_has_bounds(name: str) -> None:
+    case = CASES[name]
+    found, _ = fleet(case)
+    bound = found.summary.totals.bound("held")
+    hours = [each / HOUR_MS for each in (bound.low_ms, found.summary.totals.state_ms["held"], bound.high_ms)]
+    assert hours[:2] == pytest.approx([case.low, case.held], abs=0.02)
+    assert case.high is None or hours[2] == pytest.approx(case.high, abs=0.02)
+    known = {"sampled": found.summary.totals.sampled_ms, "by_power": found.summary.samples.by_power_ms}
+    assert {key: known[key] / HOUR_MS for key in case.more} == pytest.approx(case.more, abs=0.02)
+    assert (found.floors is None) == (found.summary.totals.sampled_ms == 0)
 
 
-def test_without_enough_idle_time_nobody_knows_what_an_idle_card_draws(lake: Lake) -> None:
-    found = fleet(lake, counted(samples("GPU-a", 0, 2 * HOUR, every_s=60, **HELD)), free_h=7)
-    assert found.floors is not None
-    assert found.floors.of(H100) is None
-    assert held_h(found)[0] == 0
-
-
-@pytest.mark.parametrize(("hours", "low"), [(14, 0), (16, 16)])
-def test_power_alone_confirms_where_so_many_readings_would_have_met_work(lake: Lake, hours: int, low: float) -> None:
-    """A reading sees a second: 900 of them, 15 h at one a minute, exclude work once in five minutes."""
-    found = fleet(lake, samples("GPU-a", 0, hours * HOUR, every_s=60, **HELD))
-    assert held_h(found)[0] == pytest.approx(low, abs=0.02)
-
-
-def test_one_reading_above_the_floor_leaves_all_of_the_interval_open(lake: Lake) -> None:
-    """Also what lies beyond midnight, in a row of its own."""
-    rows = samples("GPU-a", 0, 44 * HOUR, every_s=60, **HELD)
-    rows[400]["power_w"] = 90.0
-    found = fleet(lake, rows)
-    assert held_h(found)[:2] == (0, 44)
-    assert found.summary.samples.by_power_ms == 0
-
-
-def test_a_counter_that_saw_work_is_not_outvoted_by_readings(lake: Lake) -> None:
-    found = fleet(lake, counted(samples("GPU-a", 0, 16 * HOUR, every_s=60, **HELD), draw_w=120))
-    assert held_h(found)[0] == 0
-
-
-def test_what_power_alone_confirms_is_said_to_hold_unless_work_keeps_step(
-    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = fleet(lake, samples("GPU-a", 0, 16 * HOUR, every_s=60, **HELD))
-    assert found.summary.samples.by_power_ms / HOUR_MS == pytest.approx(16, abs=0.02)
-    assert found.summary.samples.count == 28 * 60
-    assert main(["ledger", "--lake", lake.root]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+def test_what_power_alone_confirms_is_said_to_hold_unless_work_keeps_step(lake: Lake) -> None:
+    found, site = fleet(CASES["so many would have met work"])
+    assert (found.summary.samples.count, found.summary.samples.every_ms) == (28 * 60, 60_000)
+    site.write(lake)
+    said = " ".join(run_in_process("ledger", "--lake", lake.root).stdout.split())
     assert "Confirmed by power readings alone, unless work keeps step with them: 16.0 GPU-hours." in said
-    counter = fleet(made_lake(tmp_path / "counter"), counted(samples("GPU-a", 0, 16 * HOUR, every_s=60, **HELD)))
-    assert counter.summary.samples.by_power_ms == 0
 
 
-def test_the_floor_is_that_of_watched_whole_cards_and_of_held_ones_first(lake: Lake) -> None:
+def test_the_floor_is_that_of_watched_whole_cards_and_of_held_ones_first_and_says_what_it_rests_on() -> None:
     """Of eight hours each: what an instance, a half-watched and a sampled row draw is no floor of the card."""
-    inventory = load_inventory(fill(lake, samples("GPU-a", 0, 60), devices=[device("GPU-a")]))
-    hours = 8 * HOUR_MS
-    row = {
-        "gpu": "GPU-a", "state": "held", "zero_ms": hours, "util_ms": hours, "gpu_share": 1.0, "power_mean_w": 80.0, "sampled_ms": 0,
-        "coverage_ratio": 1.0, "holder_source": "process",
-    }  # fmt: skip
-    less = [{"gpu_share": 0.5}, {"coverage_ratio": 0.6}, {"sampled_ms": hours}, {"zero_ms": hours - 1}]
+    inventory, hours = Inventory({"GPU-a": Device("GPU-a", "h1", H100)}), 8 * HOUR_MS
+    row: dict[str, Any] = {"gpu": "GPU-a", "state": "held", "zero_ms": hours, "util_ms": hours, "gpu_share": 1.0}
+    row |= {"power_mean_w": 80.0, "sampled_ms": 0, "coverage_ratio": 1.0, "holder_source": "process"}
     free = row | {"state": "free", "power_mean_w": 60.0, "holder_source": None}
-    rows = [
-        row,
-        free,
-        free | {"power_mean_w": 1.0, "holder_source": "unwatched"},
-        *(row | each | {"power_mean_w": 1.0} for each in less),
-    ]
+    none = [free | {"holder_source": "unwatched"}, row | {"gpu_share": 0.5}, row | {"coverage_ratio": 0.6}]
+    none += [row | {"sampled_ms": hours}, row | {"zero_ms": hours - 1}]
+    rows = [row, free, *(each | {"power_mean_w": 1.0} for each in none)]
     floors = idle_floors(pl.DataFrame(rows), inventory, 300_000)
     assert (floors.held, floors.free) == ({H100: IdleFloor(80.0, 8.0)}, {H100: IdleFloor(60.0, 8.0)})
     assert floors.of(H100) == IdleFloor(80.0, 8.0)
     assert idle_floors(pl.DataFrame(rows[1:2]), inventory, 300_000).of(H100) == IdleFloor(60.0, 8.0)
 
 
-def test_the_floor_says_what_it_rests_on(lake: Lake) -> None:
-    found = fleet(lake, samples("GPU-a", 0, 2 * HOUR, every_s=60, **HELD))
-    floor = found.floors and found.floors.of(H100)
-    assert floor is not None
-    assert (floor.watts, floor.gpu_hours) == (70, pytest.approx(12))
-
-
-def test_an_agent_that_reads_the_rate_once_a_second_takes_samples(lake: Lake) -> None:
-    found = fleet(lake, samples("GPU-a", 0, 2 * HOUR, gpu_util_coverage_ratio=0.1667, **HELD))
-    assert held_h(found)[:2] == (0, 2)
-    assert found.summary.totals.sampled_ms == 14 * HOUR_MS
-
-
-def test_what_was_watched_has_no_bounds_but_those_of_its_rows(lake: Lake) -> None:
-    held = samples("GPU-a", 0, HOUR, gpu_util_coverage_ratio=1.0, **HELD)
-    busy = samples("GPU-a", HOUR, 2 * HOUR, gpu_util_coverage_ratio=1.0, process_count=1, gpu_util_pct=50.0)
-    found = window(fill(lake, [*held, *busy]))
-    assert held_h(found) == (1, 1, pytest.approx(1 + 20 / HOUR, abs=0.01))
-    assert found.summary.totals.sampled_ms == 0
-    assert found.floors is None
-
-
-def test_free_time_of_gpus_that_nobody_looked_at_rests_on_zeros_too(lake: Lake) -> None:
-    found = window(fill(lake, samples("GPU-a", 0, 2 * HOUR, every_s=60, process_count=None)))
+def test_free_time_of_gpus_that_nobody_looked_at_rests_on_zeros_too() -> None:
+    found, _ = fleet(Case(held(2, process_count=None), 0, 0, None, 0))
     assert found.summary.totals.state_ms["free"] == 2 * HOUR_MS
     assert found.summary.totals.bound("free").low_ms == 0
 
 
-def test_a_pause_that_samples_miss_by_a_little_may_have_been_long_enough(lake: Lake) -> None:
-    work = {"process_count": 1, "gpu_util_pct": 80.0, "mem_used_bytes": 20 * GB}
-    rows = samples("GPU-a", 0, HOUR, every_s=90, **work)
-    for number in (10, 11, 12):  # idle for 270 s by the samples, for up to 360 s in truth
-        rows[number]["gpu_util_pct"] = 0.0
-    assert held_h(window(fill(lake, rows))) == (0, 0, 0.1)
-
-
-def test_the_bounds_are_the_same_in_parts_of_the_window(lake: Lake) -> None:
+def test_the_bounds_are_the_same_in_parts_of_the_window() -> None:
     """States add up to the millisecond, and so does what is left open of them."""
-    found = fleet(lake, [*counted(samples("GPU-a", 0, 30 * HOUR, every_s=60, **HELD))], free_h=30)
+    found, _ = fleet(Case(counted(held(30)), 0, 0, None, 30))
     rows = found.inside.stretches
     assert int((rows["end"] - rows["time"]).sum()) == found.summary.totals.total_ms == 60 * HOUR_MS
     assert found.summary.totals.unconfirmed_ms == {"held": 2 * 60_000}  # a sample before midnight, and the last one

@@ -1,4 +1,4 @@
-"""The named sets of states: what each contains, and that nobody spells them out again."""
+"""The named sets of states, which nobody spells out again, and the stays that stretches of allocated time make up."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 from itertools import permutations
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from analytics import states
+from analytics.ledger.usage import stays
 from fallow.schema import STATES
 
 ROOT = Path(__file__).parents[2]
@@ -60,3 +62,25 @@ def test_no_module_spells_a_set_out() -> None:
         if any(each in (text := path.read_text("utf-8")) for each in unused) or compared.search(text)
     ]
     assert spelled == ["fallow/schema/__init__.py"]
+
+
+def test_stretches_of_one_gpu_holder_and_job_are_one_stay_and_an_instance_counts_as_its_part() -> None:
+    """Nobody's time is none, and ends none."""
+    rows = [
+        ("a", 0, 10, "held", "ada", "slurm:1", 1.0),
+        ("a", 10, 30, "active", "ada", "slurm:1", 1.0),
+        ("a", 30, 40, "unknown", None, None, 1.0),
+        ("a", 40, 45, "active", "ada", "slurm:1", 1.0),
+        ("a", 45, 50, "free", None, None, 1.0),
+        ("a", 50, 60, "active", "ada", "slurm:2", 1.0),
+        ("a", 60, 70, "reserved", "bea", None, 1.0),
+        ("b", 70, 140, "low", "bea", None, 1 / 7),
+    ]
+    names = ["gpu", "time", "end", "state", "holder", "job", "gpu_share"]
+    found = stays(pl.DataFrame(rows, names, orient="row").with_columns(host=pl.lit("h1")))
+    assert found.select("gpu", "holder", "job", "time", "end", "active", "held", "reserved", "low").rows() == [
+        ("b", "bea", None, 70, 140, 0.0, 0.0, 0.0, 10.0),
+        ("a", "bea", None, 60, 70, 0.0, 0.0, 10.0, 0.0),
+        ("a", "ada", "slurm:2", 50, 60, 10.0, 0.0, 0.0, 0.0),
+        ("a", "ada", "slurm:1", 0, 45, 25.0, 10.0, 0.0, 0.0),
+    ]
