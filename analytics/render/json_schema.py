@@ -54,7 +54,7 @@ def _scalar(column: Column, *, nullable: bool) -> Schema:
     if kind == "array":
         kind = "integer" if column.kind == "count" else "number" if column.is_figure else "string"
     found: Schema = {"type": kind}
-    if column.kind == "grade":
+    if column.kind == "grade" and kind == "string":
         found |= {"enum": [*GRADES, *([None] if nullable else ())]}
     if column.kind == "moment" and kind == "string":
         found |= {"pattern": _MOMENT}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -15,7 +17,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.report.report import Report
 from analytics.tables.chart import Chart, Dots, Level, Panel, Shape
 from analytics.tables.moves import target_card
-from analytics.tables.table import Table, column
+from analytics.tables.table import Table, column, fact
 from analytics.workloads.cards import shelf
 from analytics.workloads.model import Context
 from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about, workload_footprints
@@ -61,39 +63,58 @@ def _kind(rules: set[str]) -> str:
     return PREALLOCATED if RESERVED in rules else KEEPS
 
 
-def card_fit(report: Report) -> Table:
-    """A mark per workload: those for which less would do, then those with the most GPU-hours."""
-    found = workload_sizes(report)
-    known = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_not_null())
-    # those that the page is about are never left out for others
-    ordered = known.sort(pl.col("kind").is_in(LESS), descending=True, maintain_order=True)
+def workload_table(found: pl.DataFrame) -> Table:
+    """Every workload of `workload_sizes`: whose it is, its size and activity, its kind, and which cards would do instead."""
     return Table(
         name="sizes",
         title=tr("Memory and activity against the cards"),
         question=tr(
             "Which work sits on a card that is larger than it needs? One mark per job (of bare processes: per GPU)."
         ),
-        headline=_headline(known),
+        headline="",
         columns=(
             column("holder", tr("user"), "name", lambda row: _names(row, 80)[0], itemgetter("holder")),
+            fact("account", "name", itemgetter("account")),
             column("job", tr("job"), "name", lambda row: _names(row, 80)[1], itemgetter("job")),
             column("model", tr("model"), "name", lambda row: _names(row, 80)[2], itemgetter("model")),
-            column("gpus", tr("GPUs"), "count", lambda row: len(row["gpus"])),
+            fact("host", "host", itemgetter("host")),
+            fact("gpus", "gpu", itemgetter("gpus"), "array"),
+            column("gpu_count", tr("GPUs"), "count", lambda row: len(row["gpus"]), audience="people"),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", itemgetter("gpu_ms")),
-            column("peak_memory_bytes", tr("peak memory"), "number", lambda row: Bytes(row["peak_bytes"])),
-            column("util_p95", tr("utilization, 95th percentile"), "share", lambda row: _share(row["util_pct"])),
-            column("sm_p95", tr("SM activity, 95th percentile"), "share", lambda row: _share(row["sm_pct"])),
+            column("peak_bytes", tr("peak memory"), "number", _peak, json_type="integer"),
+            fact("card_bytes", "number", itemgetter("card_bytes"), "integer"),
+            *(
+                column(
+                    f"{part}_p95_pct", title, "share", partial(_share, part=f"{part}_pct"), itemgetter(f"{part}_pct")
+                )
+                for part, title in (
+                    ("util", tr("utilization, 95th percentile")),
+                    ("sm", tr("SM activity, 95th percentile")),
+                )
+            ),
             column("coverage", tr("coverage"), "share", itemgetter("coverage")),
-            column("verdict", tr("verdict"), "words", lambda row: _WORDS[row["kind"]], itemgetter("kind")),
+            column("kind", tr("verdict"), "words", lambda row: _WORDS[row["kind"]], itemgetter("kind")),
             column(
                 "instead",
                 tr("would do instead"),
                 "words",
                 lambda row: plain(row["instead"]) or "-",
-                itemgetter("instead"),
+                lambda row: row["instead"] or None,
             ),
         ),
-        rows=tuple(ordered.head(_LISTED).iter_rows(named=True)),
+        rows=tuple(found.iter_rows(named=True)),
+    )
+
+
+def card_fit(report: Report) -> Table:
+    """A mark per workload: those for which less would do, then those with the most GPU-hours."""
+    found = workload_sizes(report)
+    known = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_not_null())
+    # those that the page is about are never left out for others
+    ordered = known.sort(pl.col("kind").is_in(LESS), descending=True, maintain_order=True)
+    return replace(
+        workload_table(ordered.head(_LISTED)),
+        headline=_headline(known),
         chart=_chart(list(ordered.head(_DRAWN).iter_rows(named=True)), card_sizes(report.whole.context)),
         notes=tuple(_notes(found, known)),
         wide=True,
@@ -183,8 +204,12 @@ def _details(row: dict[str, Any]) -> tuple[str, ...]:
     return (*_names(row, 60), tr("{hours} GPU-hours", hours=GpuHours(row["gpu_ms"])), *instead)
 
 
-def _share(percent: float | None) -> Share | None:
-    return None if percent is None else Share(percent / 100, 0)
+def _peak(row: dict[str, Any]) -> Bytes | None:
+    return None if row["peak_bytes"] is None else Bytes(row["peak_bytes"])
+
+
+def _share(row: dict[str, Any], part: str) -> Share | None:
+    return None if row[part] is None else Share(row[part] / 100, 0)
 
 
 def _names(row: dict[str, Any], most: int) -> tuple[str, str, str]:

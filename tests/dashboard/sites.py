@@ -1,101 +1,103 @@
-"""A site with owners and settings over a simulated lake, and its pages as one reader gets them, without a browser."""
+"""A larger simulated site with its plan's owners and prices: for pages about people, cards and capacity."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from plotly.utils import PlotlyJSONEncoder
-
-from analytics.simulation import SimulatedFleet, write_fleet
-from analytics.tables.palette import palette
-from analytics.window import Inputs, open_inputs
-from dashboard.access.people import ADMIN, Reader
+from analytics.simulation import SimulatedFleet, owners_csv, prices_csv, write_fleet
+from analytics.window import Inputs, load_whole, open_inputs
+from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
+from tests.dashboard.conftest import UNTIL_MS
+from tests.dashboard.sites import As
 from tests.lakes import made_lake
 from tests.made_once import made_once
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
-    from flask import Request
     from flask.testing import FlaskClient
 
-    from fallow.lake import Lake
+READER = Reader("reader", VIEWER)
+LANGUAGE = Reader("lena", VIEWER, "language")
+"""A reader who may see one of the teams."""
 
-UNTIL_MS = 1_763_596_800_000
-"""2025-11-20T00:00Z, a Thursday."""
-
-OWNERS = (
-    "kind,name,team,organisation,quota_gpus\n"
-    "user,farid,vision,research,4\nuser,quinn,vision,research,\nuser,hiro,language,products,2\naccount,acme,language,products,\n"
-)
-PRICES = "model,pool,hourly,currency,date,source\nNVIDIA H100 80GB HBM3,train,2.5,USD,2025-01-02,order 7\n"
-ADMINISTRATOR = Reader("root", ADMIN)
-
-
-class As:
-    """Whoever asks is this person."""
-
-    way_out = ""
-
-    def __init__(self, who: Reader) -> None:
-        self.who = who
-
-    def admit(self, request: Request) -> Reader:  # noqa: ARG002  # a way in asks for it
-        return self.who
+WEEK = "?since=2025-11-13&until=2025-11-19"
+WINDOW = ("--since", "2025-11-13", "--until", "2025-11-19")
 
 
 @dataclass(frozen=True)
-class Site:
-    """A lake and a config file."""
+class Planned:
+    """The site's config file, and one source for all views of its lake."""
 
-    lake: Lake
-    config: Path
+    config: str
+    source: LakeSource
 
-    def inputs(self) -> Inputs:
-        return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(self.config)))
-
-    @cached_property
-    def source(self) -> LakeSource:
-        """Of all its pages: lake and settings stay as they are."""
-        return LakeSource(self.inputs)
-
-    def view(self, search: str = "", reader: Reader = ADMINISTRATOR) -> View:
-        self.source.forget()
+    def view(self, search: str = WEEK, reader: Reader = READER) -> View:
+        """What a reader sees of an address."""
         found = self.source.look(Query.parse(search), reader)
         assert isinstance(found, View), found
         return found
 
-    def client(self, reader: Reader = ADMINISTRATOR) -> FlaskClient:
-        """The whole app, with this person as whoever asks."""
-        self.source.forget()
+    def client(self, reader: Reader = READER) -> FlaskClient:
+        """The pages as a reader is served them."""
         client: FlaskClient = build_app(self.source, As(reader)).server.test_client()
         return client
 
 
-def make_site(folder: Path, *, days: int = 4, settings: str = "") -> Site:
-    """Ten GPUs, two teams, one price of the site's own; `settings` is more TOML. Sites of as many days have one lake: it is only read."""
+@cache
+def planned_site(base: Path) -> Planned:
+    """Twenty-four GPUs over two weeks and a day, made once; tests read it and never write to it."""
+    config = made_once(base, "planned", _fill) / "fallow.toml"
+    return Planned(str(config), LakeSource(partial(_opened, config)))
 
-    def fill(shared: Path) -> None:
-        write_fleet(made_lake(shared / "lake"), SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=days, seed=3))
 
-    lake = made_lake(made_once(folder.parent, f"site-{days}", fill) / "lake")
-    (folder / "owners.csv").write_text(OWNERS)
-    (folder / "prices.csv").write_text(PRICES)
+def asking_site(site: Planned, folder: Path, requests: Sequence[str]) -> Planned:
+    """The same site, whose teams ask for GPUs."""
+    table = folder / "requests.csv"
+    table.write_text("\n".join(("team,gpus,card,memory_gib,from,until,priority,name", *requests)), encoding="utf-8")
+    return with_plan(site, folder, f"requests = {json.dumps(str(table))}")
+
+
+def with_plan(site: Planned, folder: Path, setting: str) -> Planned:
+    """The same site with one setting of the section `plan`."""
+    return _set_beside(site, folder, f"[plan]\n{setting}\n")
+
+
+def offering_site(site: Planned, folder: Path, offers: str) -> Planned:
+    """The same site with a table of offers."""
+    table = folder / "offers.csv"
+    table.write_text(offers, encoding="utf-8")
+    return _set_beside(site, folder, f"offers = {json.dumps(str(table))}\n")  # its settings end with those of money
+
+
+def _set_beside(site: Planned, folder: Path, lines: str) -> Planned:
+    config = folder / "fallow.toml"
+    config.write_text(Path(site.config).read_text(encoding="utf-8") + lines, encoding="utf-8")
+    return Planned(str(config), LakeSource(partial(_opened, config)))
+
+
+def _fill(folder: Path) -> None:
+    fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=24, days=15, seed=5)
+    lake = made_lake(folder / "lake")
+    write_fleet(lake, fleet)
+    (folder / "owners.csv").write_text(owners_csv(fleet), encoding="utf-8")
+    (folder / "prices.csv").write_text(prices_csv(fleet), encoding="utf-8")
+    tables = [f'{name} = {json.dumps(str(folder / name))[:-1]}.csv"' for name in ("owners", "prices")]
     config = folder / "fallow.toml"
     config.write_text(
-        f'[lake]\npath = "{lake.root}"\n[money]\nowners = "{folder}/owners.csv"\nprices = "{folder}/prices.csv"\n{settings}'
+        "\n".join(["[lake]", f"path = {json.dumps(lake.root)}", "[money]", *tables, ""]), encoding="utf-8"
     )
-    return Site(lake, config)
+    load_whole(_opened(config))  # its ledger is kept for whoever reads it next
 
 
-def content(page: Any, view: View, scheme: str = "light") -> Any:
-    """What a page shows, as the browser gets it."""
-    return json.loads(json.dumps(page.content(view, palette(scheme)), cls=PlotlyJSONEncoder))
+def _opened(config: Path) -> Inputs:
+    return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(config)))
