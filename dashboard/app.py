@@ -159,9 +159,7 @@ def _page(source: LakeSource, view: View, scheme: str, path: str) -> list[Any]:
         return [forbidden_page_panel(view.language, page.role)]
     # figures are kept with the page: a second reader waits for nothing
     return source.made_of(
-        view,
-        ("page", view.key, scheme, path),
-        lambda: [*heading(view, page.name), page.content(view, palette(scheme))],
+        view, ("page", view.key, scheme, path), lambda: [*heading(view, page.name), page.content(view, palette(scheme))]
     )
 
 

@@ -113,8 +113,20 @@ class DemoFolder:
             self.path.absolute() / f"{name}.csv" for name in ("owners", "prices", "offers", "requests", "intensity")
         )
         # a JSON string is one of TOML
-        lines = ("[lake]", f"path = {json.dumps(str(self.lake.root))}", "", "[money]",
-                 f"owners = {json.dumps(str(owners))}", f"prices = {json.dumps(str(prices))}", f"offers = {json.dumps(str(offers))}", "", "[plan]", f"requests = {json.dumps(str(requests))}", f"carbon = {json.dumps(str(intensity))}", "")  # fmt: skip
+        lines = (
+            "[lake]",
+            f"path = {json.dumps(str(self.lake.root))}",
+            "",
+            "[money]",
+            f"owners = {json.dumps(str(owners))}",
+            f"prices = {json.dumps(str(prices))}",
+            f"offers = {json.dumps(str(offers))}",
+            "",
+            "[plan]",
+            f"requests = {json.dumps(str(requests))}",
+            f"carbon = {json.dumps(str(intensity))}",
+            "",
+        )
         texts: dict[Path, Callable[[], str]] = {
             owners: lambda: owners_csv(fleet),
             prices: lambda: prices_csv(fleet),

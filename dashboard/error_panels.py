@@ -38,12 +38,7 @@ def unforeseen_message(speaks: Language) -> str:
 
 def unexpected_error_panel(speaks: Language) -> html.Div:
     """After a fault of fallow itself."""
-    return _problem(
-        speaks,
-        tr("This page could not be made"),
-        _UNFORESEEN,
-        _LOGGED,
-    )
+    return _problem(speaks, tr("This page could not be made"), _UNFORESEEN, _LOGGED)
 
 
 def in_a_line(speaks: Language, message: str, hint: str) -> str:

@@ -18,69 +18,40 @@ from analytics.report.model import Asked
 from analytics.report.report import Report
 from analytics.report.weeks import Week, parse_week, week_of
 from analytics.tables.accounts import accounts_by
-from analytics.tables.card_fit import workload_sizes
+from analytics.tables.card_fit import workload_sizes, workload_table
 from analytics.tables.finding_list import finding_list
 from analytics.tables.gpu_ledger import gpu_ledger, gpu_table
 from analytics.tables.recommendations import decision_rows
 from analytics.tables.report_columns import with_notes
+from analytics.tables.table import Table
 from dashboard.access.audit import audit_export
 from dashboard.access.audit_trail import AuditError
 from dashboard.error_panels import error_line, problem_line
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
-from fallow.clock import HOUR_MS
 from fallow.errors import FallowError
 
 
-def findings(view: View) -> pl.DataFrame:
-    """Every finding of the view, suppressed ones with their status: the columns of `fallow findings --all --csv`."""
-    return _with_moment(frame(finding_list(with_notes(view.report.review, view.report.review.findings))), "since")
-
-
-def recommendations(view: View) -> pl.DataFrame:
-    """Every recommendation of the view: the columns of `fallow recommendations --csv`."""
-    return _with_moment(frame(decision_rows(view.report.recommendations)), "deadline")
-
-
-def _with_moment(rows: pl.DataFrame, name: str) -> pl.DataFrame:
-    """The rows with RFC 3339 of a column as moments."""
-    return rows.with_columns(pl.col(name).str.to_datetime("%+", time_unit="ms", time_zone="UTC"))
-
-
-def holders(view: View) -> pl.DataFrame:
-    """What each holder was given, what became of it and what it cost: the columns of `fallow ledger --by holder --csv`."""
+def _holders(view: View) -> Table:
     money = view.report.money
-    return frame(accounts_by("holder", money.accounts.by("holder"), money))
+    return accounts_by("holder", money.accounts.by("holder"), money)
 
 
-def gpus(view: View) -> pl.DataFrame:
-    """The ledger by GPU: hours by state and the observed share of them."""
-    return frame(gpu_table(gpu_ledger(view.part.inside.stretches, view.whole.inventory)))
-
-
-def workloads(view: View) -> pl.DataFrame:
-    """Every workload of the view: whose it is, its size and activity, its kind, and which cards would do instead."""
-    return workload_sizes(view.report).select(
-        *("holder", "account", "job", "model", "host"),
-        pl.col("gpus").list.join(" "),
-        (pl.col("gpu_ms") / HOUR_MS).alias("gpu_hours"),
-        *("peak_bytes", "card_bytes"),
-        util_p95_pct="util_pct",
-        sm_p95_pct="sm_pct",
-        coverage="coverage",
-        kind="kind",
-        instead=pl.when(pl.col("instead") != "").then("instead"),
-    )
-
-
-EXPORTS: Mapping[str, Callable[[View], pl.DataFrame]] = {
-    "findings": findings,
-    "holders": holders,
-    "gpus": gpus,
-    "recommendations": recommendations,
-    "works": workloads,
+EXPORTS: Mapping[str, Callable[[View], Table]] = {
+    "findings": lambda view: finding_list(with_notes(view.report.review, view.report.review.findings)),
+    "holders": _holders,
+    "gpus": lambda view: gpu_table(gpu_ledger(view.part.inside.stretches, view.whole.inventory)),
+    "recommendations": lambda view: decision_rows(view.report.recommendations),
+    "works": lambda view: workload_table(workload_sizes(view.report)),
 }
-"""By name: what `/export/NAME.csv` and `/export/NAME.parquet` have, with the search of the page's address."""
+"""By name: the table of `/export/NAME.csv` and `/export/NAME.parquet`, with the search of the page's address. Suppressed findings are there with their status."""
+
+
+def exported(view: View, name: str) -> pl.DataFrame:
+    """All rows of a table of EXPORTS as programs read them, moments as such."""
+    table = EXPORTS[name](view)
+    moments = [each.key for each in table.columns if each.kind == "moment"]
+    return frame(table).with_columns(pl.col(moments).str.to_datetime("%+", time_unit="ms", time_zone="UTC"))
 
 
 def links(view: View, name: str) -> html.Span:
@@ -155,7 +126,7 @@ def serve_files(server: Any, source: LakeSource) -> None:
 
         def made(view: View, search: str) -> Response:
             audit_export(view.reader, f"/export/{name}.{kind}", search)
-            content = as_csv(EXPORTS[name](view)) if kind == "csv" else as_parquet(EXPORTS[name](view))
+            content = (as_csv if kind == "csv" else as_parquet)(exported(view, name))
             return _file(content, kind, f"fallow-{name}.{kind}")
 
         return _answer(source, made)

@@ -15,6 +15,7 @@ from analytics.tables.wording import scope_parts
 from dashboard.access.people import ADMIN
 from dashboard.pages import PAGES
 from dashboard.query import DEFAULT_SPAN, SPANS, Query
+from dashboard.render.tables import facts_list
 from dashboard.times import day_fields, shown_days
 from dashboard.view import View
 from fallow import __version__
@@ -336,13 +337,7 @@ def heading(view: View, name: str) -> list[Any]:
         label: fact for label, fact in facts(view.report.heading, view.report.ledger, view.language) if label in wanted
     }
     shown[view.translate("data as of")] = view.translate(tr("{moment}", moment=Moment(view.as_of_ms)))
-    title = html.Div(
-        [
-            html.H1(view.translate(name)),
-            html.Dl([html.Div([html.Dt(label), html.Dd(fact)]) for label, fact in shown.items()], className="facts"),
-        ],
-        className="heading",
-    )
+    title = html.Div([html.H1(view.translate(name)), facts_list(shown.items())], className="heading")
     simulated = view.report.heading.simulated
     return [
         title,

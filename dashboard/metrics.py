@@ -206,11 +206,7 @@ def _group(samples: ExposedSamples, named: dict[str, str], own: Recommendations,
 def _reclaimable(samples: ExposedSamples, found: Reclaimable) -> None:
     """By pool; a pool whose need is not known has no number, and so have the others together where one of them has none."""
     kept = _kept_pools((each.pool, each.gpus) for each in found.pools)
-    for family, name in (
-        (RECLAIMABLE, "safe"),
-        (IDLE_NOW, "idle_now"),
-        (RESERVE, "reserve"),
-    ):
+    for family, name in ((RECLAIMABLE, "safe"), (IDLE_NOW, "idle_now"), (RESERVE, "reserve")):
         by_pool: dict[str, list[int | None]] = defaultdict(list)
         for each in found.pools:
             by_pool[_shown(each.pool, kept)].append(getattr(each, name))

@@ -120,8 +120,7 @@ ENDPOINTS = (
         "the ledger by GPU, by host: hours in each state, and the observed share of them",
         GPU_COLUMNS,
         EndpointRows(
-            _gpu_rows,
-            {GPU: lambda item, value: item.gpu == value, HOST: lambda item, value: item.host == value},
+            _gpu_rows, {GPU: lambda item, value: item.gpu == value, HOST: lambda item, value: item.host == value}
         ),
     ),
     ApiEndpoint(

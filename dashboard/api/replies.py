@@ -110,10 +110,7 @@ ABOUT = (
     fact("stale", "words", about="Why the lake could not be read again since then; null where it could."),
     record_column("scope", SCOPE_COLUMNS[:3], "view.report.scope", "Null is everything."),
     fact(
-        "coverage",
-        "share",
-        "view.report.ledger.summary.coverage",
-        about="The observed share of the window's GPU time.",
+        "coverage", "share", "view.report.ledger.summary.coverage", about="The observed share of the window's GPU time."
     ),
     record_column(
         "sampled",

@@ -40,12 +40,7 @@ def gpu_links(view: View, gpus: Sequence[str]) -> Any:
 def listing(view: View, label: str, lines: Sequence[Any], none: str = "") -> html.Section:
     """A list under its label; sentences are translated, components stay as they are. `none` stands in an empty list."""
     shown = [html.Li(view.translate(each) if isinstance(each, str) else each) for each in lines]
-    return html.Section(
-        [
-            html.H4(label),
-            html.Ul(shown or [html.Li(none, className="none")]),
-        ]
-    )
+    return html.Section([html.H4(label), html.Ul(shown or [html.Li(none, className="none")])])
 
 
 def command_block(label: str, command: str, name: str) -> list[Any]:
@@ -74,17 +69,9 @@ def action_form(view: View, legend: str, prefix: str, *, ready: bool) -> list[An
     )
     # a day as text, which the browser makes its own picker of (findings.js); empty is until somebody reopens it
     day = dcc.Input(
-        id=f"{prefix}act-until",
-        type="text",
-        value="",
-        placeholder=tr("yyyy-mm-dd"),
-        maxLength=10,
-        className="day",
+        id=f"{prefix}act-until", type="text", value="", placeholder=tr("yyyy-mm-dd"), maxLength=10, className="day"
     )
-    labelled = {
-        "text": (tr("reason or note"), text),
-        "until": (tr("suppressed until (empty: until reopened)"), day),
-    }
+    labelled = {"text": (tr("reason or note"), text), "until": (tr("suppressed until (empty: until reopened)"), day)}
     return [
         dcc.Store(
             id=f"{prefix}findings-seen", data=last_of(review.actions, (each.finding_id for each in review.findings))
@@ -93,10 +80,7 @@ def action_form(view: View, legend: str, prefix: str, *, ready: bool) -> list[An
             [
                 html.Legend(legend),
                 *(
-                    html.Div(
-                        [html.Label(label, htmlFor=f"{prefix}act-{name}"), element],
-                        className=f"field of-{name}",
-                    )
+                    html.Div([html.Label(label, htmlFor=f"{prefix}act-{name}"), element], className=f"field of-{name}")
                     for name, (label, element) in labelled.items()
                 ),
                 *(

@@ -21,7 +21,7 @@ from analytics.tables.give_back import give_back_sentence
 from analytics.tables.hour_of_week import hour_of_week
 from analytics.tables.names import place_name
 from analytics.tables.palette import ORDER, Palette, palette
-from analytics.tables.table import Kind, LinkedCell, Table, column
+from analytics.tables.table import LinkedCell, Table, column
 from analytics.tables.wording import asked_for
 from dashboard.access.people import PLANNER
 from dashboard.actions import abouts, annotate, annotations_in_sight, can_withdraw, carry_out, withdraw
@@ -159,17 +159,21 @@ def _of_gpus(view: View, colours: Palette) -> _Picture:
         label=tr_many(
             "Film strip: the state of {number} GPU in every {width} from {since} to {until}.",
             "Film strip: the state of {number} GPUs in every {width} from {since} to {until}.",
-            len(film.gpus), width=width, since=Moment(visible(view)[0]), until=Moment(visible(view)[1]),
+            len(film.gpus),
+            width=width,
+            since=Moment(visible(view)[0]),
+            until=Moment(visible(view)[1]),
         ),
         question=tr(
             "Which GPUs are held and do nothing, and since when? One row per GPU, one column per {width}; the colour is "
             "the state that took most of it. {opens}",
-            width=width, opens=opens,
+            width=width,
+            opens=opens,
         ),
         cut=_cut(len(film.gpus), film.in_all),
         words=gpu_words(view, film, rows),
         table=partial(_list, view, colours, film),
-    )  # fmt: skip
+    )
 
 
 def _cut(shown: int, every: int) -> str:
@@ -221,27 +225,31 @@ def _of_groups(view: View, colours: Palette, kind: str) -> _Picture:
         tr(
             "Where are GPUs held that do nothing, and since when? One row per pool, one column per {width}: each colour is as high "
             "as its share of the GPU time, rounded to {step}. A click opens the pool.",
-            width=width, step=Share(1 / film.lines),
+            width=width,
+            step=Share(1 / film.lines),
         ),
         tr(
             "Where are GPUs held that do nothing, and since when? One row per host, one column per {width}: each colour is as high "
             "as its share of the GPU time, rounded to {step}. A click opens the host.",
-            width=width, step=Share(1 / film.lines),
+            width=width,
+            step=Share(1 / film.lines),
         ),
-    )  # fmt: skip
+    )
     when = {"width": width, "since": Moment(visible(view)[0]), "until": Moment(visible(view)[1])}
     pools, hosts = (
         tr_many(
             "Film strip: shares of the states of {number} pool in every {width} from {since} to {until}.",
             "Film strip: shares of the states of {number} pools in every {width} from {since} to {until}.",
-            count, **when,
+            count,
+            **when,
         ),
         tr_many(
             "Film strip: shares of the states of {number} host in every {width} from {since} to {until}.",
             "Film strip: shares of the states of {number} hosts in every {width} from {since} to {until}.",
-            count, **when,
+            count,
+            **when,
         ),
-    )  # fmt: skip
+    )
     return _Picture(
         film=film,
         rows=rows,
@@ -287,9 +295,7 @@ def _sorting(view: View, kind: str, orders: Sequence[str]) -> html.Div:
     names = {**_SORT_NAMES, "host": tr("pool") if kind == POOLS else _SORT_NAMES["host"]}
     items = [
         _chosen(
-            names[name],
-            view.query.but(sort="" if name == SORTS[0] else name).search or "?",
-            is_here=name == chosen,
+            names[name], view.query.but(sort="" if name == SORTS[0] else name).search or "?", is_here=name == chosen
         )
         for name in orders
     ]
@@ -328,24 +334,23 @@ def _figure(view: View, picture: _Picture, colours: Palette, height_px: int) -> 
 def _totals(view: View, colours: Palette, film: GroupFilm) -> html.Details:
     """The ledger's totals of the whole window, with links to what the rows stand for."""
     section = totals_section(film.kind, list(zip(film.names, film.totals, strict=True)))
-    kind: Kind = "pool" if film.kind == POOLS else "host"
-    rows = [
-        (LinkedCell(place_name(name), kind, name), *row[1:])
-        for name, row in zip(film.names, section.cells, strict=True)
-    ]
-    listed = replace(section, name="film")
-    note = [html.P(section.question, className="hint")]
-    summary = html.Summary(tr("The figures as a table"))
-    return html.Details(
-        [summary, *note, *_first_listed(len(rows)), table(view, colours, listed, rows[:_MOST_LISTED], "linked")]
+    named, *figures = section.columns
+    linked = replace(named, read=lambda name: LinkedCell(place_name(name), named.kind, name))
+    return _listed(
+        view,
+        colours,
+        tr("The figures as a table"),
+        replace(section, name="film", columns=(linked, *figures)),
+        html.P(section.question, className="hint"),
     )
 
 
-def _first_listed(count: int) -> list[html.P]:
-    if count <= _MOST_LISTED:
-        return []
+def _listed(view: View, colours: Palette, title: str, rows: Table, *notes: html.P) -> html.Details:
+    """The first rows of a table, folded away, with a word where there are more."""
     first = tr("Listed are the first {number}; choose a pool or a model to see others.", number=Number(_MOST_LISTED))
-    return [html.P(first, className="hint")]
+    said = [html.P(first, className="hint")] if len(rows.rows) > _MOST_LISTED else []
+    listed = replace(rows, rows=rows.rows[:_MOST_LISTED])
+    return html.Details([html.Summary(title), *notes, *said, table(view, colours, listed, listed.cells, "linked")])
 
 
 def _list(view: View, colours: Palette, film: PageFilm) -> html.Details:
@@ -362,9 +367,9 @@ def _list(view: View, colours: Palette, film: PageFilm) -> html.Details:
         ),
         column("unused_gpu_hours", tr("unused GPU-hours"), "gpu_hours", film.unused_ms.__getitem__),
     )
-    listed = Table("film", "", "", "", columns, tuple(range(min(len(film.gpus), _MOST_LISTED))))
-    summary = html.Summary(tr("The GPUs as a list"))
-    return html.Details([summary, *_first_listed(len(film.gpus)), table(view, colours, listed, listed.cells, "linked")])
+    return _listed(
+        view, colours, tr("The GPUs as a list"), Table("film", "", "", "", columns, tuple(range(len(film.gpus))))
+    )
 
 
 def _annotations(view: View) -> tuple[tuple[Annotation, ...], list[str]]:
@@ -375,12 +380,20 @@ def _annotations(view: View) -> tuple[tuple[Annotation, ...], list[str]]:
 
 def _connect_annotations(app: Any, source: LakeSource) -> None:
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
-        Output(SAID, "children"), Output(LIST, "children"), Output(_STRIP, "children"), Output(TEXT, "value"),
+        Output(SAID, "children"),
+        Output(LIST, "children"),
+        Output(_STRIP, "children"),
+        Output(TEXT, "value"),
         Output("version", "data", allow_duplicate=True),
-        Input(ADD, "n_clicks"), Input({"type": OUT, "index": ALL}, "n_clicks"),
-        State("url", "search"), State("scheme", "data"), State(TEXT, "value"), State(WHEN, "value"), State(ABOUT, "value"),
+        Input(ADD, "n_clicks"),
+        Input({"type": OUT, "index": ALL}, "n_clicks"),
+        State("url", "search"),
+        State("scheme", "data"),
+        State(TEXT, "value"),
+        State(WHEN, "value"),
+        State(ABOUT, "value"),
         prevent_initial_call=True,
-    )  # fmt: skip
+    )
     def press(added: int | None, removed: list[int | None], *values: Any) -> Any:
         search, scheme, text, when, about = values
         asked = callback_context.triggered_id

@@ -95,10 +95,7 @@ def _several(view: View, chosen: Sequence[Finding]) -> list[Any]:
     ]
     rest = len(chosen) - len(lines)
     more = tr_many("and {number} more finding", "and {number} more findings", rest)
-    return [
-        html.H3(said),
-        html.Ul([*lines, *([html.Li(more)] if rest else [])]),
-    ]
+    return [html.H3(said), html.Ul([*lines, *([html.Li(more)] if rest else [])])]
 
 
 def _one(view: View, finding: Finding) -> list[Any]:
@@ -160,12 +157,14 @@ def _words(view: View) -> str:
     found, report = totals(view.report.review.shown), view.report
     first = (
         tr_many(
-            "{number} finding about {gpus}", "{number} findings about {gpus}", found.findings,
+            "{number} finding about {gpus}",
+            "{number} findings about {gpus}",
+            found.findings,
             gpus=tr_many("{number} GPU", "{number} GPUs", found.gpus),
         )
         if found.findings
         else tr("No findings: no rule that has enough history found anything in this window.")
-    )  # fmt: skip
+    )
     given = view.report.recommendations.reclaimable
     hidden = len(report.review.suppressed)
     return SentenceList(
@@ -218,12 +217,16 @@ def _content(view: View, _: Palette) -> html.Div:
                 _tools(view),
                 grid(view.language, _GRID, shown, chosen=chosen, hides=True),
                 *action_form(view, tr("With the chosen findings"), "", ready=bool(chosen)),
-                html.Div(detail(view, chosen), id="finding-detail", role="region",
-                         **{"aria-live": "polite", "aria-label": tr("The chosen finding")}),
+                html.Div(
+                    detail(view, chosen),
+                    id="finding-detail",
+                    role="region",
+                    **{"aria-live": "polite", "aria-label": tr("The chosen finding")},
+                ),
             ],
             wide=True,
         )
-    )  # fmt: skip
+    )
 
 
 def _connect(app: Any, source: LakeSource) -> None:
@@ -234,20 +237,21 @@ def _connect(app: Any, source: LakeSource) -> None:
         ClientsideFunction("findings", "show"), Input("findings-hidden", "n_clicks"), prevent_initial_call=True
     )
     app.clientside_callback(
-        ClientsideFunction("findings", "choose"), Output(_CHOSEN, "data"), Input(_GRID, "selectedRows"),
+        ClientsideFunction("findings", "choose"),
+        Output(_CHOSEN, "data"),
+        Input(_GRID, "selectedRows"),
         prevent_initial_call=True,
-    )  # fmt: skip
+    )
     # one of its own: whoever may not act has no buttons
     app.clientside_callback(
-        ClientsideFunction("findings", "idle"), Output("acts", "disabled"), Input(_GRID, "selectedRows"),
+        ClientsideFunction("findings", "idle"),
+        Output("acts", "disabled"),
+        Input(_GRID, "selectedRows"),
         prevent_initial_call=True,
-    )  # fmt: skip
+    )
 
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
-        Output("finding-detail", "children"),
-        Input(_CHOSEN, "data"),
-        State("url", "search"),
-        prevent_initial_call=True,
+        Output("finding-detail", "children"), Input(_CHOSEN, "data"), State("url", "search"), prevent_initial_call=True
     )
     def look(chosen: Any, search: str | None) -> Any:
         view = view_of(source, search)

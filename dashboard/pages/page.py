@@ -60,13 +60,7 @@ def in_words(tree: Any, language: Language) -> Any:
 def slider(name: str, label: str, marks: Sequence[str], place: int, look: str = "reserve") -> html.Div:
     """A slider whose id is `name`, with a place for each mark; its value is a place."""
     bar = dcc.Slider(
-        id=name,
-        min=0,
-        max=len(marks) - 1,
-        step=1,
-        value=place,
-        allow_direct_input=False,
-        marks=dict(enumerate(marks)),
+        id=name, min=0, max=len(marks) - 1, step=1, value=place, allow_direct_input=False, marks=dict(enumerate(marks))
     )
     label_id = f"{name}-label"
     return html.Div(

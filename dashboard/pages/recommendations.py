@@ -167,8 +167,10 @@ def _risk(each: Recommendation) -> Iterator[str]:
     if risk.hours is not None:
         yield tr(
             "last week the pool would have been short in {short} of {hours} h, by {gpus} GPUs at most",
-            short=Number(risk.short_hours), hours=Number(risk.hours), gpus=Number(risk.short_gpus),
-        )  # fmt: skip
+            short=Number(risk.short_hours),
+            hours=Number(risk.hours),
+            gpus=Number(risk.short_gpus),
+        )
     if risk.waits:
         yield tr("{name} would wait", name=plain(risk.waits))
     else:
@@ -238,12 +240,21 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
     table = grid(view.language, _GRID, shown, chosen=chosen, one=True, high_rows=True)
     beside = html.Aside(
         [
-            html.Div(detail(view, found, wanted), id=_DETAIL, role="region",
-                     **{"aria-live": "polite", "aria-label": tr("The chosen decision")}),
-            *action_form(view, tr("With the finding that the chosen decision stands on"), _PREFIX, ready=bool(_leading(found, wanted))),
+            html.Div(
+                detail(view, found, wanted),
+                id=_DETAIL,
+                role="region",
+                **{"aria-live": "polite", "aria-label": tr("The chosen decision")},
+            ),
+            *action_form(
+                view,
+                tr("With the finding that the chosen decision stands on"),
+                _PREFIX,
+                ready=bool(_leading(found, wanted)),
+            ),
         ],
         className="side",
-    )  # fmt: skip
+    )
     return panel(
         name=section.name,
         title=section.title,
@@ -260,7 +271,11 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
                             html.Div(table, className="as-table"),
                             html.Div(_cards(view, colours, found), id=_CARDS, className="as-cards"),
                             *_notes(section),
-                            *([html.P(tr("Each row has the figures of its whole decision."), className="note")] if group == BY_GPU else []),
+                            *(
+                                [html.P(tr("Each row has the figures of its whole decision."), className="note")]
+                                if group == BY_GPU
+                                else []
+                            ),
                         ]
                     ),
                     html.Div(beside, className="side-place"),
@@ -269,7 +284,7 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
             ),
         ],
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def _sums(view: View, colours: Palette, found: Recommendations, group: str) -> list[html.Section]:
@@ -288,11 +303,12 @@ def _grouping(view: View, group: str) -> html.Span:
     query = view.query.on_every_page.but(reserve=view.query.reserve)
     shown = [
         html.A(
-            label, href="/recommendations" + query.but(group=name).search,
+            label,
+            href="/recommendations" + query.but(group=name).search,
             **({"aria-current": "true"} if name == group else {}),
         )
         for name, label in GROUPS.items()
-    ]  # fmt: skip
+    ]
     return html.Span([html.Span(tr("Grouped by")), *shown], className="grouping")
 
 
@@ -344,10 +360,12 @@ def _notes(section: Table) -> list[html.P]:
 
 def _connect_looking(app: Any, source: LakeSource) -> None:
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
-        Output(_DETAIL, "children"), Output(f"{_PREFIX}acts", "disabled"),
-        Input(_CHOSEN, "data"), State("url", "search"),
+        Output(_DETAIL, "children"),
+        Output(f"{_PREFIX}acts", "disabled"),
+        Input(_CHOSEN, "data"),
+        State("url", "search"),
         prevent_initial_call=True,
-    )  # fmt: skip
+    )
     def look(chosen: Any, search: str | None) -> Any:
         view = view_of(source, search)
         if isinstance(view, Problem):
@@ -358,10 +376,13 @@ def _connect_looking(app: Any, source: LakeSource) -> None:
 
 def _connect_reserve(app: Any, source: LakeSource) -> None:
     @app.callback(  # type: ignore[untyped-decorator]
-        Output(_WHAT_IF, "children"), Output(_WORDS, "children"),
-        Input("reserve", "value"), State("url", "search"), State("scheme", "data"),
+        Output(_WHAT_IF, "children"),
+        Output(_WORDS, "children"),
+        Input("reserve", "value"),
+        State("url", "search"),
+        State("scheme", "data"),
         prevent_initial_call=True,
-    )  # fmt: skip
+    )
     def slide(place: Any, search: str | None, scheme: str | None) -> Any:
         view = view_of(source, search)
         given = None if isinstance(view, Problem) else view.report.recommendations.reclaimable

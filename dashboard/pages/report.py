@@ -175,22 +175,20 @@ def _outcomes(said: Sequence[Said]) -> html.Ul:
     looks = ("failed" if each.is_failure else "done" if each.is_due else "" for each in said)
     return html.Ul(
         [
-            html.Li(
-                [
-                    html.Span(plain(each.target, 200)),
-                    ": ",
-                    html.Span(each.sentence, className=look),
-                ]
-            )
+            html.Li([html.Span(plain(each.target, 200)), ": ", html.Span(each.sentence, className=look)])
             for each, look in zip(said, looks, strict=True)
         ]
     )
 
 
 _FORMATS = {
-    "html": tr("HTML page"), "pdf": tr("PDF"), "md": tr("Markdown"), "text": tr("plain text"),
-    "json": tr("JSON with every number"), "csv": tr("CSV, one line per figure"),
-}  # fmt: skip
+    "html": tr("HTML page"),
+    "pdf": tr("PDF"),
+    "md": tr("Markdown"),
+    "text": tr("plain text"),
+    "json": tr("JSON with every number"),
+    "csv": tr("CSV, one line per figure"),
+}
 
 
 def _choice(view: View, chosen: Week) -> html.Section:
@@ -202,14 +200,16 @@ def _choice(view: View, chosen: Week) -> html.Section:
     return panel(
         name="weeks",
         title=tr("Which week"),
-        question=tr("Monday to Monday in the time zone of the bar above; pool, model, team and language are those of the bar too."),
+        question=tr(
+            "Monday to Monday in the time zone of the bar above; pool, model, team and language are those of the bar too."
+        ),
         finding=tr("Chosen: {week}, {scope}", week=_name(view, chosen), scope=_scope(view)),
         body=[
             html.Ul([_week(view, week, chosen) for week in _listed(view, chosen)], className="weeks"),
             html.H3(tr("Download")),
             html.Ul(documents, className="downloads"),
         ],
-    )  # fmt: skip
+    )
 
 
 def _listed(view: View, chosen: Week) -> list[Week]:

@@ -128,9 +128,11 @@ def _settings(view: View) -> html.Section:
         "Which thresholds are the figures made with, and where was each set? They are changed in the config file."
     )
     finding = tr_many(
-        "{number} of {all} settings is not its default.", "{number} of {all} settings are not their defaults.",
-        len(own), all=Number(len(found)),
-    )  # fmt: skip
+        "{number} of {all} settings is not its default.",
+        "{number} of {all} settings are not their defaults.",
+        len(own),
+        all=Number(len(found)),
+    )
     return panel(
         name="settings",
         title=tr("Settings in force"),

@@ -15,11 +15,7 @@ from analytics.plan.reallocation import Reallocation
 from analytics.report.compare import compare, days_against, window_against
 from analytics.tables.card_fit import card_fit
 from analytics.tables.compare import comparison, pool_comparison
-from analytics.tables.coverage import (
-    coverage_by,
-    coverage_by_day,
-    silent_hosts,
-)
+from analytics.tables.coverage import coverage_by, coverage_by_day, silent_hosts
 from analytics.tables.days import days
 from analytics.tables.demand import demand_curve
 from analytics.tables.gangs import gang_staircase
@@ -64,9 +60,7 @@ def _first_decisions(view: View) -> dict[str, str]:
         len(found.ranked) + len(found.to_look_at),
     )
     evidence = tr_many(
-        "{number} finding with its evidence and command",
-        "All {number} findings with evidence and commands",
-        findings,
+        "{number} finding with its evidence and command", "All {number} findings with evidence and commands", findings
     )
     return {"/recommendations": decisions, "/findings": evidence}
 

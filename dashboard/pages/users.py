@@ -106,9 +106,13 @@ def _efficiency(view: View, person: UserFigures) -> str:
         return view.language.shown(share)
     return tr(
         "{share}, rank {rank} of {compared} on {model} ({hours} GPU-hours, {on_model})",
-        share=share, rank=Number(rank.place), compared=Number(rank.compared), model=card_name(rank.model),
-        hours=GpuHours(rank.allocated_ms), on_model=Share(rank.efficiency),
-    )  # fmt: skip
+        share=share,
+        rank=Number(rank.place),
+        compared=Number(rank.compared),
+        model=card_name(rank.model),
+        hours=GpuHours(rank.allocated_ms),
+        on_model=Share(rank.efficiency),
+    )
 
 
 USERS = Page("/holders", tr("Users"), _content)

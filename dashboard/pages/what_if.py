@@ -45,9 +45,7 @@ OFF_PEAK_H = ((0, 0), (18, 8), (20, 8), (22, 6))
 """Hours of the day, from and until; the first is any hour."""
 SHARES = (1, 2, 3, 4)
 
-SLIDERS: Mapping[str, Sequence[Any]] = {
-    "size": SIZES_PCT, "idle": IDLE_TIMEOUTS_H, "off": OFF_PEAK_H, "share": SHARES,
-}  # fmt: skip
+SLIDERS: Mapping[str, Sequence[Any]] = {"size": SIZES_PCT, "idle": IDLE_TIMEOUTS_H, "off": OFF_PEAK_H, "share": SHARES}
 """The values of each slider, by its place."""
 
 
@@ -215,9 +213,13 @@ def _connect_saved(app: Any, source: LakeSource) -> None:
     """The table of saved scenarios, which asks again until it is there, and the buttons that save and remove one."""
 
     @app.callback(  # type: ignore[untyped-decorator]
-        Output(_SAVED, "children"), Output(_SAVED_TICK, "disabled"),
-        Input(_SAVED_TICK, "n_intervals"), Input(_SAID, "children"), State("url", "search"), State("scheme", "data"),
-    )  # fmt: skip
+        Output(_SAVED, "children"),
+        Output(_SAVED_TICK, "disabled"),
+        Input(_SAVED_TICK, "n_intervals"),
+        Input(_SAID, "children"),
+        State("url", "search"),
+        State("scheme", "data"),
+    )
     def compare(_: Any, __: Any, search: str | None, scheme: str | None) -> Any:
         view = view_of(source, search)
         if isinstance(view, Problem) or view.report.scope.is_personal:
@@ -225,11 +227,15 @@ def _connect_saved(app: Any, source: LakeSource) -> None:
         return in_words(compared(source, view, palette(str(scheme))), view.language)
 
     @app.callback(  # type: ignore[untyped-decorator]
-        Output(_SAID, "children"), Output(_SAVED_TICK, "disabled", allow_duplicate=True),
-        Input("what-if-save", "n_clicks"), Input("what-if-remove", "n_clicks"),
-        State("what-if-name", "value"), State(_CHOSEN, "title"), State("url", "search"),
+        Output(_SAID, "children"),
+        Output(_SAVED_TICK, "disabled", allow_duplicate=True),
+        Input("what-if-save", "n_clicks"),
+        Input("what-if-remove", "n_clicks"),
+        State("what-if-name", "value"),
+        State(_CHOSEN, "title"),
+        State("url", "search"),
         prevent_initial_call=True,
-    )  # fmt: skip
+    )
     def press(saves: Any, removes: Any, name: Any, chosen: Any, search: str | None) -> Any:
         if not (saves or removes):
             return [no_update] * 2
@@ -259,14 +265,20 @@ def _saving(view: View) -> list[Any]:
         html.Fieldset(
             [
                 html.Legend(tr("Keep what is set above, for everybody and for the report")),
-                html.Div([html.Label(label, htmlFor="what-if-name"), dcc.Input(id="what-if-name", type="text", value="", maxLength=LONGEST_NAME)], className="field"),
+                html.Div(
+                    [
+                        html.Label(label, htmlFor="what-if-name"),
+                        dcc.Input(id="what-if-name", type="text", value="", maxLength=LONGEST_NAME),
+                    ],
+                    className="field",
+                ),
                 html.Button(tr("Save"), id="what-if-save", className="button", n_clicks=0),
                 html.Button(tr("Remove the one of this name"), id="what-if-remove", className="button", n_clicks=0),
             ],
             className="annotate",
         ),
         said,
-    ]  # fmt: skip
+    ]
 
 
 def _form(view: View, choices: WhatIfChoices) -> html.Fieldset:
@@ -276,7 +288,7 @@ def _form(view: View, choices: WhatIfChoices) -> html.Fieldset:
         "idle": [view.translate(tr("never") if not each else str(each)) for each in IDLE_TIMEOUTS_H],
         "off": [f"{since}-{until}" if since != until else view.translate(tr("at once")) for since, until in OFF_PEAK_H],
         "share": [str(each) for each in SHARES],
-    }  # fmt: skip
+    }
     return html.Fieldset(
         [
             html.Legend(tr("Try it on the jobs of this window"), id="what-if-title"),
@@ -357,15 +369,20 @@ def _content(view: View, _: Palette) -> html.Div:
 def _connect(app: Any, source: LakeSource) -> None:
     """A choice is replayed and stands in the address; while it takes long the page asks again."""
     app.clientside_callback(
-        ClientsideFunction("whatif", "chosen"), Output(_CHOSEN, "className"), Input(_CHOSEN, "title"),
-    )  # fmt: skip
+        ClientsideFunction("whatif", "chosen"), Output(_CHOSEN, "className"), Input(_CHOSEN, "title")
+    )
 
     @app.callback(  # type: ignore[untyped-decorator]
-        Output(_OUTCOME, "children"), Output(_TICK, "disabled"), Output(_CHOSEN, "title"),
+        Output(_OUTCOME, "children"),
+        Output(_TICK, "disabled"),
+        Output(_CHOSEN, "title"),
         *(Input(f"what-if-{name}", "value") for name in SLIDERS),
-        Input("what-if-merge", "value"), Input("what-if-small", "value"), Input(_TICK, "n_intervals"),
-        State("url", "search"), State("scheme", "data"),
-    )  # fmt: skip
+        Input("what-if-merge", "value"),
+        Input("what-if-small", "value"),
+        Input(_TICK, "n_intervals"),
+        State("url", "search"),
+        State("scheme", "data"),
+    )
     def try_out(*values: Any) -> Any:
         *places, merge, small, _, search, scheme = values
         view = view_of(source, search)

@@ -45,8 +45,10 @@ def series_chart(view: View, colours: Palette, name: str, film: PageFilm, series
     label = tr(
         "States and {names} from {since} to {until}, a point every {width}.",
         names=SentenceList([line.name for line in series.lines], ", ") if series.lines else tr("no series"),
-        since=Moment(since_ms), until=Moment(until_ms), width=Span(series.bin_ms),
-    )  # fmt: skip
+        since=Moment(since_ms),
+        until=Moment(until_ms),
+        width=Span(series.bin_ms),
+    )
     figure = _figure(view, colours, film, series, height_px)
     words: list[dict[str, Any] | None] = [None]
     for line in series.lines:
@@ -93,9 +95,18 @@ def _figure(view: View, colours: Palette, film: PageFilm, series: PageSeries, he
         axes[f"yaxis{number}"] = _axis(colours, series, line, [max(0.0, domain[0]), domain[1]])
         text = capital(f"{view.translate(line.name)}, {line.unit}")
         notes.append(
-            {"text": text, "xref": "paper", "yref": "paper", "x": 0, "y": domain[1], "xanchor": "left",
-             "yanchor": "bottom", "showarrow": False, "font": {"color": colours.muted, "size": 12}}
-        )  # fmt: skip
+            {
+                "text": text,
+                "xref": "paper",
+                "yref": "paper",
+                "x": 0,
+                "y": domain[1],
+                "xanchor": "left",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "font": {"color": colours.muted, "size": 12},
+            }
+        )
         figure.add_traces(list(_traces(colours, series, line, f"y{number}")))
         at_px += _LINE_PX
     names = [chart_text(gpu[:_LETTERS], _LETTERS) for gpu in film.gpus] if len(film.gpus) > 1 else [""]
@@ -107,19 +118,32 @@ def _figure(view: View, colours: Palette, film: PageFilm, series: PageSeries, he
             separators=separators(view),
             margin={"t": _TOP_PX, "b": _BOTTOM_PX, "l": _LEFT_PX if len(film.gpus) > 1 else _LEFT_PX // 2},
             xaxis=time_axis(
-                view.language, colours, since_ms, until_ms, side="top", anchor="free", position=1, automargin=False,
+                view.language,
+                colours,
+                since_ms,
+                until_ms,
+                side="top",
+                anchor="free",
+                position=1,
+                automargin=False,
                 # the lines' marks would widen it
                 autorangeoptions={"clipmin": since_ms, "clipmax": until_ms},
             ),
-            yaxis={"autorange": "reversed", "showgrid": False, "ticks": "", "domain": [1 - strip_px / inner_px, 1],
-                   "tickvals": list(range(len(names))), "ticktext": names},
+            yaxis={
+                "autorange": "reversed",
+                "showgrid": False,
+                "ticks": "",
+                "domain": [1 - strip_px / inner_px, 1],
+                "tickvals": list(range(len(names))),
+                "ticktext": names,
+            },
             hovermode="x",
             dragmode="zoom",
             annotations=notes,
             bargap=0,
             **axes,
         )
-    )  # fmt: skip
+    )
     return figure
 
 
@@ -128,9 +152,15 @@ def _axis(colours: Palette, series: PageSeries, line: SeriesLine, domain: list[f
     step = round_step(most)
     top = step * max(1, math.ceil(most / step - 1e-9))
     return {
-        "domain": domain, "gridcolor": colours.grid, "zeroline": False, "fixedrange": True, "anchor": "x",
-        "tick0": 0, "dtick": step, "range": [0, top * 1.02],
-    }  # fmt: skip
+        "domain": domain,
+        "gridcolor": colours.grid,
+        "zeroline": False,
+        "fixedrange": True,
+        "anchor": "x",
+        "tick0": 0,
+        "dtick": step,
+        "range": [0, top * 1.02],
+    }
 
 
 def _traces(colours: Palette, series: PageSeries, line: SeriesLine, axis: str) -> Iterator[go.Bar | go.Scatter]:
@@ -142,13 +172,23 @@ def _traces(colours: Palette, series: PageSeries, line: SeriesLine, axis: str) -
             None if low is None or high is None else round(high - low, 3) for low, high in zip(least, most, strict=True)
         ]
         yield go.Bar(
-            base=least, y=heights, width=series.bin_ms, marker={"color": colours.state["low"], "line": {"width": 0}},
-            opacity=0.55, hoverinfo="skip", **at,
-        )  # fmt: skip
+            base=least,
+            y=heights,
+            width=series.bin_ms,
+            marker={"color": colours.state["low"], "line": {"width": 0}},
+            opacity=0.55,
+            hoverinfo="skip",
+            **at,
+        )
     yield go.Scatter(
-        y=mean, mode="lines+markers", connectgaps=False, hoverinfo="none",
-        line={"color": colours.state["active"], "width": 1.3}, marker={"size": 2, "color": colours.state["active"]}, **at,
-    )  # fmt: skip
+        y=mean,
+        mode="lines+markers",
+        connectgaps=False,
+        hoverinfo="none",
+        line={"color": colours.state["active"], "width": 1.3},
+        marker={"size": 2, "color": colours.state["active"]},
+        **at,
+    )
 
 
 def _values(series: PageSeries, line: SeriesLine, part: str) -> list[float | None]:
@@ -165,7 +205,10 @@ def _numbers(view: View, colours: Palette, series: PageSeries) -> html.Details:
             low, middle, high = (Number(value / line.scale, line.digits) for value in (least, mean, most))
             return tr("{middle} ({low} \N{EN DASH} {high})", middle=middle, low=low, high=high)
 
-        return column(line.column, SentenceList([line.name, line.unit], ", "), "number", cell)
+        def mean(row: dict[str, Any]) -> float | None:
+            return None if (value := row[f"{line.column}_mean"]) is None else value / line.scale
+
+        return column(line.column, SentenceList([line.name, line.unit], ", "), "number", cell, mean)
 
     columns = (column("from", tr("from"), "moment", itemgetter("time")), *map(line_column, series.lines))
     listed = Table("states", "", "", "", columns, tuple(series.coarse.iter_rows(named=True)))
