@@ -1,39 +1,33 @@
-"""A small simulated lake, and the pages over it without a browser."""
+"""Sites that all pages' tests read, the pages over them without a browser, and what a page shows."""
 
 from __future__ import annotations
 
-import argparse
 import logging
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from dash.development.base_component import Component
+from flask.testing import FlaskClient
 
-from analytics.simulation import SimulatedFleet, write_fleet
-from analytics.window import Inputs, open_inputs
+from analytics.simulation import SimulatedFleet, owners_csv
 from dashboard.access.allowances import RefusalRation
+from dashboard.access.audit import AUDIT
+from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.frame import OUTPUTS
 from dashboard.source import LakeSource
 from fallow.clock import SystemClock
-from tests.dashboard.acting import Held, held_lake
+from fallow.lake import Lake
+from tests.dashboard.acting import FROM_HERE, Held, Pages, held_lake
+from tests.dashboard.sites import UNTIL_MS, Site, configured, fleet_lake_of, inputs_of, planned_site
 from tests.lakes import made_lake
 from tests.shared_results import sharing
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+__all__ = ["UNTIL_MS", "inputs_of"]
 
-    from flask.testing import FlaskClient
-
-    from fallow.lake import Lake
-
-UNTIL_MS = 1_763_596_800_000
-"""2025-11-20T00:00Z, a midnight."""
-
-
-def inputs_of(lake: Lake, since: str | None = None, until: str | None = None, config: str | None = None) -> Inputs:
-    return open_inputs(argparse.Namespace(lake=lake.root, since=since, until=until, config=config))
+HIRO = Reader("hiro", VIEWER, "vision")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -55,12 +49,27 @@ def log_reaches_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger("dashboard"), "propagate", True)
 
 
+@pytest.fixture
+def audited() -> Iterator[list[str]]:
+    """The lines of the audit, wherever else they go."""
+    lines: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    handler, before = Kept(), AUDIT.level
+    AUDIT.addHandler(handler)
+    AUDIT.setLevel(logging.INFO)
+    yield lines
+    AUDIT.removeHandler(handler)
+    AUDIT.setLevel(before)
+
+
 @pytest.fixture(scope="session")
 def fleet_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Ten GPUs over two days; tests read it and never write to it."""
-    lake = made_lake(tmp_path_factory.mktemp("fleet") / "lake")
-    write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3))
-    return lake
+    return fleet_lake_of(tmp_path_factory.getbasetemp(), 2)
 
 
 @pytest.fixture(scope="session")
@@ -72,6 +81,42 @@ def fleet_source(fleet_lake: Lake) -> LakeSource:
 @pytest.fixture(scope="session")
 def client(fleet_source: LakeSource) -> FlaskClient:
     return build_app(fleet_source).server.test_client()  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="session")
+def teams(fleet_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """The ten GPUs of the small lake, with the simulation's own owners file."""
+    folder = tmp_path_factory.mktemp("teams")
+    fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=2, seed=3)
+    (folder / "owners.csv").write_text(owners_csv(fleet))
+    return Site(fleet_lake, configured(folder, fleet_lake, "owners"))
+
+
+@pytest.fixture(scope="session")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Twenty-four GPUs over two weeks, with prices."""
+    return planned_site(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="session")
+def _held_site(tmp_path_factory: pytest.TempPathFactory) -> Held:
+    folder = tmp_path_factory.mktemp("held")
+    return held_lake(made_lake(folder / "lake"), folder)
+
+
+@pytest.fixture
+def held(_held_site: Held) -> Iterator[Held]:
+    """Four GPUs that are held; what a test does about the findings is forgotten after it."""
+    yield _held_site
+    for table in ("action", "annotation", "scenario"):
+        shutil.rmtree(f"{_held_site.lake.root}/{table}", ignore_errors=True)
+    _held_site.source.forget()
+
+
+@pytest.fixture(scope="module")
+def reading(_held_site: Held) -> Pages:
+    """Their pages for tests in which nobody does anything."""
+    return _held_site.pages()
 
 
 def page(client: FlaskClient, path: str = "/", search: str = "", scheme: str = "light") -> Any:
@@ -89,19 +134,20 @@ def filled(client: FlaskClient, path: str = "/", search: str = "", scheme: str =
         ("url", "search", search),
         ("again", "n_clicks", None),
     ]
-    answer = client.post("/_dash-update-component", headers={"Origin": "http://localhost"}, json={
+    body = {
         "output": "..{}..".format("...".join(f"{name}.{kind}" for name, kind in outputs)),
         "outputs": [{"id": name, "property": kind} for name, kind in outputs],
         "inputs": [{"id": name, "property": kind, "value": value} for name, kind, value in asked],
         "changedPropIds": ["scheme.data"],
-    })  # fmt: skip
+    }
+    answer = client.post("/_dash-update-component", headers=FROM_HERE, json=body)
     assert answer.status_code == 200, answer.text
     found = answer.get_json()
     return {**found["response"], **found.get("sideUpdate", {})}
 
 
 def components(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every component of a tree, as {type, props}."""
+    """Every component of a tree as the browser gets it, as {type, props}."""
     if isinstance(tree, list):
         for each in tree:
             yield from components(each)
@@ -111,29 +157,60 @@ def components(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def words(tree: Any) -> str:
-    """All text of a tree."""
-    if isinstance(tree, list):
+    """All text of a tree, of a page or as the browser gets it."""
+    if isinstance(tree, list | tuple):
         return " ".join(words(each) for each in tree)
     if isinstance(tree, dict):
         return words(tree["props"].get("children"))
+    if isinstance(tree, Component):
+        return words(getattr(tree, "children", None))
     return "" if tree is None else str(tree)
 
 
-def empty_folder(path: Path) -> Lake:
-    path.mkdir()
-    return made_lake(path)
+def by_id(tree: Any, wanted: str) -> dict[str, Any]:
+    """The properties of the component of that id."""
+    return next(each["props"] for each in components(tree) if each["props"].get("id") == wanted)
 
 
-@pytest.fixture(scope="session")
-def _held_site(tmp_path_factory: pytest.TempPathFactory) -> Held:
-    folder = tmp_path_factory.mktemp("held")
-    return held_lake(made_lake(folder / "lake"), folder)
+def figure(tree: Any, name: str) -> dict[str, Any]:
+    """What a chart shows."""
+    return dict(by_id(tree, name)["figure"])
 
 
-@pytest.fixture
-def held(_held_site: Held) -> Iterator[Held]:
-    """Four GPUs that are held; what a test does about the findings is forgotten after it."""
-    yield _held_site
-    for table in ("action", "annotation", "scenario"):
-        shutil.rmtree(f"{_held_site.lake.root}/{table}", ignore_errors=True)
-    _held_site.source.forget()
+def section(tree: Any, name: str) -> dict[str, Any]:
+    """The panel, or the box of a table, that its title labels."""
+    return next(each for each in components(tree) if each["props"].get("aria-labelledby") == f"{name}-title")
+
+
+def table(tree: Any, name: str) -> list[list[str]]:
+    """The rows of a panel's tables, heads left out, by their cells' words."""
+    labelled = [each for each in components(tree) if each["props"].get("aria-labelledby") == f"{name}-title"]
+    boxes = [each for each in labelled if each["type"] == "Div"]
+    rows = [row["props"]["children"] for box in boxes for row in components(box) if row["type"] == "Tr"]
+    return [
+        [words(cell).strip() for cell in row]
+        for row in rows
+        if any(cell["props"].get("scope") != "col" for cell in row)
+    ]
+
+
+def parts(tree: Any) -> Iterator[Component]:
+    """Every component of a page as it is made, from the outside in."""
+    if isinstance(tree, list | tuple):
+        for each in tree:
+            yield from parts(each)
+    elif isinstance(tree, Component):
+        yield tree
+        yield from parts(getattr(tree, "children", None))
+
+
+def one(tree: Any, wanted: str) -> Any:
+    """The component of that id of a page as it is made."""
+    return next(each for each in parts(tree) if getattr(each, "id", None) == wanted)
+
+
+def links(tree: Any) -> list[str]:
+    """Where a page leads, of either kind."""
+    if found := [each.href for each in parts(tree) if getattr(each, "href", None)]:
+        return found
+    return [each["props"]["href"] for each in components(tree) if "href" in each["props"]]

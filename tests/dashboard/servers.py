@@ -12,20 +12,18 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from tests.conftest import REPOSITORY, clean_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # of gunicorn's: it leaves sockets to the collector, and it forks
 NOT_OURS = ("-W", "ignore::ResourceWarning", "-W", "ignore:This process:DeprecationWarning")

@@ -2,59 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
+import contextlib
+import io
+import json
 import shutil
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
-from analytics.simulation import SimulatedFleet, owners_csv, prices_csv, write_fleet
-from analytics.window import Inputs, open_inputs
-from dashboard.app import build_app
-from dashboard.source import LakeSource
-from tests.dashboard.conftest import UNTIL_MS, components, page, words
-from tests.dashboard.sites import ADMINISTRATOR, As
-from tests.dashboard.told import Question, Told
+from flask.testing import FlaskClient
+
+from analytics.simulation import SimulatedFleet
+from dashboard.access.people import Reader
+from fallow.cli import main
+from fallow.schema import STATES
+from tests.dashboard.conftest import components, figure, links, page, words
+from tests.dashboard.sites import ADMINISTRATOR, UNTIL_MS, Site, configured, simulated
 from tests.lakes import made_lake
 from tests.made_once import made_once
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from flask.testing import FlaskClient
-
-    from dashboard.access.people import Reader
-
-PATIENCE_S = 600.0
-"""How long a page may take on a machine that has other work to do: numbers are compared here, no times."""
-
-
-class Anybody(As):
-    """Whoever asks is this person, who cannot sign out."""
-
-    way_out = ""
-
-
-class Pages:
-    """The pages of a source, asked by the callback that a browser asks by."""
-
-    def __init__(self, source: LakeSource) -> None:
-        self.source = source
-        self._clients: dict[Reader, FlaskClient] = {}
-        self._kept: dict[tuple[str, str, Reader], Any] = {}
-
-    def client(self, reader: Reader = ADMINISTRATOR) -> FlaskClient:
-        """The whole app as a reader is served it."""
-        if reader not in self._clients:
-            self._clients[reader] = build_app(self.source, Anybody(reader)).server.test_client()
-        return self._clients[reader]
-
-    def page(self, path: str, search: str, reader: Reader = ADMINISTRATOR) -> Shown:
-        """A page as the browser gets it."""
-        key = (path, search, reader)
-        if key not in self._kept:
-            self._kept[key] = Shown(page(self.client(reader), path, search))
-        return Shown(self._kept[key].tree)
 
 
 @dataclass(frozen=True)
@@ -104,8 +72,7 @@ class Shown:
 
     def figure(self, name: str) -> dict[str, Any]:
         """The figure of a graph."""
-        found = next(each for each in components(self.tree) if each["props"].get("id") == name)
-        return dict(found["props"]["figure"])
+        return figure(self.tree, name)
 
     def facts(self) -> dict[str, str]:
         """Terms and what is said of them."""
@@ -120,20 +87,36 @@ class Shown:
 
     @property
     def hrefs(self) -> list[str]:
-        """Where it leads."""
-        return [each["props"]["href"] for each in components(self.tree) if "href" in each["props"]]
+        return links(self.tree)
 
 
-@dataclass(frozen=True)
-class Site:
+class NumbersSite(Site):
     """One lake under one config file: what its commands print, and its pages."""
 
-    told: Told
-    pages: Pages
+    @cached_property
+    def told(self) -> Told:
+        return Told(self.config, self.inputs().settings.text("money.currency"))
+
+    @cached_property
+    def _kept(self) -> dict[tuple[str, str, Reader], Any]:
+        return {}
+
+    @cached_property
+    def _clients(self) -> dict[Reader, FlaskClient]:
+        return {}
+
+    def client(self, reader: Reader | None = None) -> FlaskClient:
+        who = reader or self.reader
+        if who not in self._clients:
+            self._clients[who] = super().client(who)
+        return self._clients[who]
 
     def shown(self, path: str, asked: Question, reader: Reader = ADMINISTRATOR, **more: str) -> Shown:
-        """A page about a question."""
-        return self.pages.page(path, asked.search(**more), reader)
+        """A page about a question as the browser gets it; each is asked for once."""
+        key = (path, asked.search(**more), reader)
+        if key not in self._kept:
+            self._kept[key] = page(self.client(reader), *key[:2])
+        return Shown(self._kept[key])
 
 
 HOLE = ("sim-a100-01", "2025-11-15")
@@ -141,59 +124,175 @@ HOLE = ("sim-a100-01", "2025-11-15")
 
 
 @cache
-def priced_site(base: Path) -> Site:
-    """Twelve GPUs over nine days, every model with a price of its own; nobody looked at one host for a day."""
-    return _site(_numbers(base) / "fallow.toml", "USD")
+def numbers_site(base: Path, prices: str = "priced") -> NumbersSite:
+    """Twelve GPUs over nine days; nobody looked at one host for a day.
 
-
-@cache
-def unpriced_site(base: Path) -> Site:
-    """The same lake where nothing has a price: the catalog's are in another currency, which nobody exchanges."""
-    return _site(_numbers(base) / "unpriced.toml", "EUR")
-
-
-@cache
-def partly_priced_site(base: Path) -> Site:
-    """The same lake where one pool has a price."""
-    return _site(_numbers(base) / "some.toml", "EUR")
-
-
-@cache
-def long_site(base: Path) -> Site:
-    """Eight GPUs over four weeks: long enough for what takes weeks to say."""
-    fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=8, days=29, seed=5, interval_ms=900_000)
-    return _site(made_once(base, "long", lambda folder: _fill(folder, fleet)) / "fallow.toml", "USD")
-
-
-def _numbers(base: Path) -> Path:
-    """The folder of the sites whose lake has a hole."""
+    Every model is `priced`, one pool alone is (`partly`), or none: then the catalog's prices are in another currency, which nobody exchanges.
+    """
 
     def fill(folder: Path) -> None:
-        _fill(folder, SimulatedFleet(until_ms=UNTIL_MS, gpus=12, days=9, seed=5, interval_ms=60_000))
+        simulated(folder, SimulatedFleet(until_ms=UNTIL_MS, gpus=12, days=9, seed=5, interval_ms=60_000))
         host, day = HOLE
         for table in ("gpu", "process", "host", "agent"):
             shutil.rmtree(folder / "lake" / table / f"date={day}" / f"host={host}")
-        (folder / "some.csv").write_text("model,pool,hourly,currency\n,train,2.5,EUR\n", encoding="utf-8")
-        _configure(folder, "unpriced.toml", 'currency = "EUR"')
-        _configure(folder, "some.toml", 'currency = "EUR"', f'prices = "{folder}/some.csv"')
+        (folder / "some.csv").write_text("model,pool,hourly,currency\n,train,2.5,EUR\n")
+        of_lake, euros = made_lake(folder / "lake"), 'currency = "EUR"\n'
+        configured(folder, of_lake, "owners", name="unpriced.toml", more=euros)
+        configured(folder, of_lake, "owners", name="partly.toml", more=f'{euros}prices = "{folder}/some.csv"\n')
 
-    return made_once(base, "numbers", fill)
-
-
-def _fill(folder: Path, fleet: SimulatedFleet) -> None:
-    write_fleet(made_lake(folder / "lake"), fleet)
-    (folder / "owners.csv").write_text(owners_csv(fleet), encoding="utf-8")
-    (folder / "prices.csv").write_text(prices_csv(fleet), encoding="utf-8")
-    _configure(folder, "fallow.toml", f'prices = "{folder}/prices.csv"')
+    folder = made_once(base, "numbers", fill)
+    return NumbersSite(made_lake(folder / "lake"), folder / ("fallow.toml" if prices == "priced" else f"{prices}.toml"))
 
 
-def _configure(folder: Path, name: str, *money: str) -> None:
-    lines = ["[lake]", f'path = "{folder}/lake"', "[money]", f'owners = "{folder}/owners.csv"', *money, ""]
-    (folder / name).write_text("\n".join(lines), encoding="utf-8")
+@cache
+def long_site(base: Path) -> NumbersSite:
+    """Eight GPUs over four weeks: long enough for what takes weeks to say."""
+    fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=8, days=29, seed=5, interval_ms=900_000)
+    folder = made_once(base, "long", lambda folder: simulated(folder, fleet))
+    return NumbersSite(made_lake(folder / "lake"), folder / "fallow.toml")
 
 
-def _site(config: Path, currency: str) -> Site:
-    def opened() -> Inputs:
-        return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(config)))
+HOUR_MS = 3_600_000
+UNUSED = ("free", "reserved", "held")
+GIVEN = ("active", "low", "held", "reserved")
+UNKNOWN = "unknown"
 
-    return Site(Told(config, currency), Pages(LakeSource(opened, patience_s=PATIENCE_S)))
+
+@dataclass(frozen=True)
+class Question:
+    """A window and a scope, as an address and as flags; `since`, `until`, `pool`, `model` and `team` where they are asked for."""
+
+    name: str
+    asked: Mapping[str, str] = field(default_factory=dict)
+
+    def but(self, **asked: str) -> Question:
+        """The same with other values."""
+        return Question(self.name, {**self.asked, **asked})
+
+    def search(self, **more: str) -> str:
+        """The `?...` of an address: without a window it is all that the lake has, as for the commands."""
+        span = {} if {"since", "until"} & self.asked.keys() else {"span": "all"}
+        return "?" + urlencode(span | dict(self.asked) | more)
+
+    def flags(self, *names: str) -> list[str]:
+        """The flags of a command, those of `names` where there are any."""
+        return [
+            each for name, value in self.asked.items() if not names or name in names for each in (f"--{name}", value)
+        ]
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether it is about people."""
+        return "team" in self.asked
+
+
+class Told:
+    """What the commands print with one config file; each is run once."""
+
+    def __init__(self, config: Path, currency: str) -> None:
+        self.config = config
+        self.currency = currency
+        self._kept: dict[tuple[str, ...], str] = {}
+
+    def printed(self, *arguments: str) -> str:
+        """The standard output of a command that has to succeed."""
+        if arguments not in self._kept:
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+                assert main([arguments[0], "--config", str(self.config), *arguments[1:]]) == 0, arguments
+            self._kept[arguments] = out.getvalue()
+        return self._kept[arguments]
+
+    def ledger(self, asked: Question) -> dict[str, Any]:
+        """`fallow ledger --json`."""
+        return dict(json.loads(self.printed("ledger", "--json", *asked.flags())))
+
+    def printed_ledger(self, asked: Question) -> Spent | None:
+        """The GPU time of a window by state; None where the command finds nothing in it."""
+        with contextlib.suppress(AssertionError):
+            return Spent.of(self.ledger(asked)["gpu_hours"])
+        return None
+
+    def groups(self, asked: Question, by: str) -> dict[str, dict[str, Any]]:
+        """The rows of `fallow ledger --by ... --json` by their label."""
+        told = json.loads(self.printed("ledger", "--json", "--by", by, *asked.flags()))
+        return {row["label"]: row for row in told["groups"]["rows"]}
+
+    def findings(self, asked: Question) -> dict[str, Any]:
+        """`fallow findings --json`, which knows windows and teams and neither pools nor models."""
+        return dict(json.loads(self.printed("findings", "--json", *asked.flags("since", "until", "team"))))
+
+    def recommendations(self, asked: Question) -> dict[str, Any]:
+        """`fallow recommendations --json`, which knows no models."""
+        return dict(
+            json.loads(self.printed("recommendations", "--json", *asked.flags("since", "until", "pool", "team")))
+        )
+
+    def report(self, asked: Question) -> dict[str, Any]:
+        """`fallow report --format json`."""
+        return dict(json.loads(self.printed("report", "--format", "json", *asked.flags())))
+
+
+def ms(hours: float) -> int:
+    """The whole milliseconds that hours were made of, so that sums of them are exact."""
+    return round(hours * HOUR_MS)
+
+
+def written(milliseconds: float) -> str:
+    """GPU-hours as pages write them."""
+    return f"{milliseconds / HOUR_MS:,.1f}"
+
+
+def share(part: float, whole: float, digits: int = 1) -> str:
+    """A share as pages write it; of nothing it is unknown."""
+    return f"{100 * (part / whole):.{digits}f} %" if whole else UNKNOWN
+
+
+def percent(ratio: float | None, digits: int = 1) -> str:
+    """The same of a ratio that a command prints."""
+    return UNKNOWN if ratio is None else f"{100 * ratio:.{digits}f} %"
+
+
+def money(amount: float | None, currency: str) -> str:
+    """An amount as pages write it."""
+    return UNKNOWN if amount is None else f"{amount:,.2f} {currency}"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """GPU time by state in whole milliseconds, from a command's `gpu_hours`."""
+
+    state_ms: Mapping[str, int]
+
+    @classmethod
+    def of(cls, gpu_hours: Mapping[str, float]) -> Spent:
+        """From the JSON of a command."""
+        return cls({state: ms(hours) for state, hours in gpu_hours.items() if state != "total"})
+
+    @classmethod
+    def of_account(cls, row: Mapping[str, float]) -> Spent:
+        """From a row of `fallow ledger --by`."""
+        return cls({state: ms(row[f"{state}_gpu_hours"]) for state in STATES})
+
+    @classmethod
+    def together(cls, parts: Iterable[Spent]) -> Spent:
+        """The sum."""
+        sums: dict[str, int] = {}
+        for part in parts:
+            for state, spent_ms in part.state_ms.items():
+                sums[state] = sums.get(state, 0) + spent_ms
+        return cls(sums)
+
+    @cached_property
+    def total_ms(self) -> int:
+        """All of it."""
+        return sum(self.state_ms.values())
+
+    @cached_property
+    def observed_ms(self) -> int:
+        """What somebody looked at."""
+        return self.total_ms - self.state_ms["unknown"]
+
+    def sum(self, *states: str) -> int:
+        """That of some states."""
+        return sum(self.state_ms[state] for state in states)

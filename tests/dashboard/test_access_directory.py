@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dashboard.access.directory import Directory
 from dashboard.access.people import ADMIN, PLANNER, VIEWER, Reader
 from fallow.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = """kind,name,role,team
 # who is who

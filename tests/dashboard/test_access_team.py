@@ -5,28 +5,20 @@ from __future__ import annotations
 import io
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 import pytest
+from flask.testing import FlaskClient
 
 from dashboard.access.choose import access_of
-from dashboard.access.people import ADMIN, Reader
+from dashboard.access.people import ADMIN
 from dashboard.app import build_app
 from dashboard.files import EXPORTS
 from dashboard.pages import PAGES
-from dashboard.query import Query
-from dashboard.view import View
 from fallow import config
 from tests.dashboard.conftest import filled, page, words
-from tests.dashboard.teams import Teams, teams
-
-if TYPE_CHECKING:
-    from flask.testing import FlaskClient
-
-    from dashboard.source import LakeSource
-
-__all__ = ["teams"]
+from tests.dashboard.sites import Site
 
 OWN, OTHER = "vision", "robotics"
 OTHERS = ("mei", "nuno", "olga", "pavel", "svc-robotics", "amara", "bjorn", "dmitri", "jonas", "kavya", "rosa", "sven")
@@ -35,22 +27,13 @@ PATHS = tuple(each.path for each in PAGES)
 
 
 @pytest.fixture(scope="module")
-def source(teams: Teams) -> LakeSource:
-    return teams.source
-
-
-@pytest.fixture(scope="module")
-def server(source: LakeSource, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def server(teams: Site, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The pages behind a proxy: `ines` is a viewer of one team, `boss` an admin of all."""
     people = tmp_path_factory.mktemp("people") / "people.csv"
     people.write_text(f"name,role,team\nines,viewer,{OWN}\nboss,admin,\n", encoding="utf-8")
-    settings = {
-        "dashboard.proxy_header": HEADER,
-        "dashboard.proxies": "127.0.0.1",
-        "dashboard.people": str(people),
-    }
+    settings = {"dashboard.proxy_header": HEADER, "dashboard.proxies": "127.0.0.1", "dashboard.people": str(people)}
     access = access_of(config.load(settings, None, {}), address="10.0.0.1", local=False, insecure=False)
-    return build_app(source, access).server
+    return build_app(teams.source, access).server
 
 
 def client_of(server: Any, name: str) -> FlaskClient:
@@ -59,12 +42,12 @@ def client_of(server: Any, name: str) -> FlaskClient:
     return client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def viewer(server: Any) -> FlaskClient:
     return client_of(server, "ines")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def boss(server: Any) -> FlaskClient:
     return client_of(server, "boss")
 
@@ -74,21 +57,17 @@ def named(text: str) -> set[str]:
     return {name for name in OTHERS if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)}
 
 
-@pytest.fixture(scope="module")
-def everything(source: LakeSource) -> View:
-    look = source.look(Query(), Reader("boss", ADMIN))
-    assert isinstance(look, View)
-    return look
-
-
 def test_the_others_are_there_to_be_seen(boss: FlaskClient) -> None:
     assert named(json.dumps(page(boss, "/holders", f"?team={OTHER}")))
     assert named(boss.get("/export/holders.csv").text)
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
-    "search", [f"?team={OTHER}", "?team=", "?team=vision&team=robotics", "?team=vision%2Brobotics"]
+    ("path", "search"),
+    [
+        *((path, f"?team={OTHER}") for path in PATHS),
+        *(("/holders", each) for each in ("?team=", "?team=vision&team=robotics", "?team=vision%2Brobotics")),
+    ],
 )
 def test_a_page_by_its_address(viewer: FlaskClient, path: str, search: str) -> None:
     filling = filled(viewer, path, search)
@@ -96,9 +75,9 @@ def test_a_page_by_its_address(viewer: FlaskClient, path: str, search: str) -> N
     assert words(filling["page"]["children"]) == words(page(viewer, path))
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_a_page_about_what_others_hold(viewer: FlaskClient, everything: View, path: str) -> None:
-    stretches = everything.part.inside.stretches
+@pytest.mark.parametrize("path", ["/gpu", "/host", "/holders", "/film", "/findings"])
+def test_a_page_about_what_others_hold(viewer: FlaskClient, teams: Site, path: str) -> None:
+    stretches = teams.spans()
     own = stretches.filter(pl.col("holder").is_in(OTHERS).not_())
     for column in ("gpu", "host"):
         theirs = stretches.filter(pl.col(column).is_in(own[column].implode()).not_())

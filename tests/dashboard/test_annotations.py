@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,19 +16,14 @@ from dashboard.access.people import PLANNER, VIEWER, NotAllowedError, Reader
 from dashboard.actions import abouts, annotate, annotations_about, annotations_in_sight, withdraw
 from dashboard.pages.film import FILM, GRAPH
 from dashboard.render.charts import chart_figure
+from dashboard.view import View
 from fallow.actors import ANONYMOUS, PERSON, Actor
 from fallow.cli import main
 from fallow.clock import HOUR_MS, format_ms, from_ms
 from fallow.errors import FallowError, UsageError
 from fallow.schema import ANNOTATION
 from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA, Held
-from tests.dashboard.teams import one, text_of
-from tests.dashboard.test_actions import audited
-
-if TYPE_CHECKING:
-    from dashboard.view import View
-
-__all__ = ["audited"]
+from tests.dashboard.conftest import one, words
 
 
 def marked(held: Held, text: str, scope: str = "all", name: str | None = None, hours: float = 1.0) -> str:
@@ -90,7 +85,7 @@ def test_a_mark_stands_at_its_moment_in_film_and_days(held: Held) -> None:
     page = FILM.content(view, LIGHT)
     figure = one(page, GRAPH).figure
     assert [shape.x0 for shape in figure.layout.shapes] == [view.annotations[0].at_ms]
-    assert "<b>maintenance</b> (ann)" in text_of(page)
+    assert "<b>maintenance</b> (ann)" in words(page)
     section = days(view.report.breakdown, annotations_in_sight(view))
     (bar,) = section.chart.annotations  # type: ignore[union-attr]
     start_ms = list(view.report.breakdown.hours)[bar]
@@ -157,8 +152,8 @@ def test_viewers_write_nothing(held: Held, who: Reader, audited: list[str]) -> N
     assert len(held.lake.files("annotation")) == 1
     assert all("refused" in line for line in audited)
     page = FILM.content(view, LIGHT)
-    assert "to all" in text_of(page)
-    assert "Annotate a moment" not in text_of(page)
+    assert "to all" in words(page)
+    assert "Annotate a moment" not in words(page)
 
 
 def test_a_planner_of_one_team_writes_and_removes_only_its_own(held: Held) -> None:

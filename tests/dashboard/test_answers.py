@@ -7,11 +7,13 @@ import logging
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
 
-from analytics.decide.actions import load_actions, record
+from analytics.decide.actions import Action, load_actions, record
 from analytics.decide.answers import DONE, KEEP, Answer
 from analytics.delivery.links import PATH, AnswerLinks
 from analytics.window import Inputs, open_inputs
@@ -22,14 +24,7 @@ from dashboard.source import LakeSource
 from fallow import config
 from fallow.clock import DAY_MS, SystemClock
 from fallow.errors import ConfigError
-from tests.dashboard.acting import HOLDERS
-
-if TYPE_CHECKING:
-    from flask.testing import FlaskClient
-    from werkzeug.test import TestResponse
-
-    from analytics.decide.actions import Action
-    from tests.dashboard.acting import Held
+from tests.dashboard.acting import HOLDERS, Held
 
 SITE = "https://gpus.example.org"
 HOST = {"Host": "gpus.example.org"}

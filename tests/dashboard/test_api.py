@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from flask import Request
 from jsonschema import Draft202012Validator
 
 from analytics.money.accounts import GROUPS
 from dashboard.access.audit_trail import NoTrail
+from dashboard.access.people import Reader
 from dashboard.access.refusal import Rates, Visitor
 from dashboard.access.refusal import answer as plain_answer
 from dashboard.api.endpoints import BY_NAME, ENDPOINTS, ApiEndpoint
@@ -24,19 +26,8 @@ from tests.core import pages
 from tests.dashboard.acting import MARKUP, PLAN, VIEW_ALPHA, Held, Pages
 from tests.dashboard.sites import As
 
-if TYPE_CHECKING:
-    from flask import Request
-
-    from dashboard.access.people import Reader
-
 ALL = "?span=all"
 DOCUMENT: Any = openapi()
-
-
-@pytest.fixture(scope="module")
-def reading(_held_site: Held) -> Pages:
-    """For tests in which nobody does anything."""
-    return _held_site.pages()
 
 
 @pytest.fixture(scope="module")

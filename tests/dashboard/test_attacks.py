@@ -8,26 +8,22 @@ import json
 import logging
 import re
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from dash._utils import split_callback_id
+from flask.testing import FlaskClient
 
 from dashboard.app import build_app
 from dashboard.demo import look_at_own_gpus, own_gpus_text
 from dashboard.files import as_csv
 from dashboard.protection import MOST_SENT_BYTES
 from dashboard.source import LakeSource
+from fallow.lake import Lake
 from tests.dashboard.conftest import inputs_of, page, words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from flask.testing import FlaskClient
-
-    from fallow.lake import Lake
 
 CALLBACK = "/_dash-update-component"
 FROM_HERE = {"Origin": "http://localhost"}

@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 
 from analytics.capacity.off_peak import OffPeak
-from analytics.tables.demand import gpus_by_hour
 from analytics.tables.off_peak import off_peak
 from analytics.tables.palette import LIGHT
+from analytics.tables.table import Table
 from dashboard.app import build_app
 from dashboard.render.panel import section_panel
 from dashboard.source import LakeSource
-from tests.dashboard.conftest import components, inputs_of, page, words
-from tests.dashboard.planned import LANGUAGE, WEEK, Planned, planned_site
-from tests.dashboard.test_users_page import table
+from dashboard.view import View
+from fallow.lake import Lake
+from tests.dashboard.conftest import components, figure, inputs_of, page, table, words
+from tests.dashboard.sites import LANGUAGE, WEEK, Site
 from tests.ledger.rows import device, fill, processes, samples
-
-if TYPE_CHECKING:
-    from analytics.tables.table import Table
-    from dashboard.view import View
-    from fallow.lake import Lake
-
-
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
-    return planned_site(tmp_path_factory.getbasetemp())
-
-
-def figure(shown: Any, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in components(shown) if each["props"].get("id") == name)
-    return dict(found["props"]["figure"])
 
 
 def drawn(view: View, section: Table | None, **places: Any) -> Any:
@@ -41,35 +27,16 @@ def drawn(view: View, section: Table | None, **places: Any) -> Any:
     return json.loads(json.dumps(section_panel(view, LIGHT, section, **places), cls=PlotlyJSONEncoder))
 
 
-def test_when_to_order_is_said_of_each_pool_of_the_scope(planned: Planned) -> None:
-    rows = table(page(planned.client(), "/capacity", WEEK), "forecast-title")[1:]
+def test_when_to_order_is_said_of_each_pool_of_the_scope(planned: Site) -> None:
+    rows = table(page(planned.client(), "/capacity", WEEK), "forecast")
     assert [row[0] for row in rows] == [each.series.pool for each in planned.view(WEEK).whole.plan.outlooks] != []
-    train = table(page(planned.client(), "/capacity", WEEK + "&pool=train"), "forecast-title")[1:]
+    train = table(page(planned.client(), "/capacity", WEEK + "&pool=train"), "forecast")
     assert train == [row for row in rows if row[0] == "train"] != []
 
 
-@pytest.mark.long
-def test_demand_is_bounded_by_what_there_is(planned: Planned) -> None:
-    hours = gpus_by_hour(planned.view(WEEK).report)
-    assert hours.height == 7 * 24
-    assert (hours["working"] <= hours["allocated"]).all()
-    assert (hours["allocated_or_unknown"] <= hours["there"]).all()
-    train = gpus_by_hour(planned.view(WEEK + "&pool=train").report)
-    others = [gpus_by_hour(planned.view(f"{WEEK}&pool={pool}").report) for pool in planned.view(WEEK).names["pool"]]
-    assert max(train["there"]) < max(hours["there"]) == sum(max(each["there"]) for each in others)
-
-
-def test_the_curve_falls_over_all_hours(planned: Planned) -> None:
-    traces = figure(page(planned.client(), "/capacity", WEEK), "demand-chart")["data"]
-    for trace in (each for each in traces if "fill" not in each):
-        assert trace["y"] == sorted(trace["y"], reverse=True)
-        assert trace["x"] == sorted(trace["x"])
-        assert (trace["x"][0], trace["x"][-1]) == (0, 100)
-
-
-def test_gangs_are_those_of_the_ledger(planned: Planned) -> None:
+def test_gangs_are_those_of_the_ledger(planned: Site) -> None:
     gangs = planned.view(WEEK).report.gangs
-    rows = table(page(planned.client(), "/capacity", WEEK), "gangs-title")[1:]
+    rows = table(page(planned.client(), "/capacity", WEEK), "gangs")
     assert [row[0] for row in rows] == [str(each.size) for each in gangs]
     assert [each.start_share for each in gangs] == sorted((each.start_share or 0 for each in gangs), reverse=True)
     bars = figure(page(planned.client(), "/capacity", WEEK), "gangs-chart")["data"]
@@ -77,9 +44,9 @@ def test_gangs_are_those_of_the_ledger(planned: Planned) -> None:
 
 
 @pytest.mark.parametrize(("lang", "sign"), [("en", "."), ("fr", ",")])
-def test_shares_are_written_as_in_the_table(planned: Planned, lang: str, sign: str) -> None:
+def test_shares_are_written_as_in_the_table(planned: Site, lang: str, sign: str) -> None:
     shown = page(planned.client(), "/capacity", f"{WEEK}&lang={lang}")
-    rows = table(shown, "gangs-title")[1:]
+    rows = table(shown, "gangs")
     drawn = figure(shown, "gangs-chart")
     listed = [[row[column].replace("\N{NO-BREAK SPACE}", " ") for row in rows] for column in (2, 3)]
     assert [trace["customdata"] for trace in drawn["data"]] == listed
@@ -93,17 +60,17 @@ def test_shares_are_written_as_in_the_table(planned: Planned, lang: str, sign: s
     assert not any("%" in each.replace("%{", "") for each in templates)
 
 
-def test_what_the_off_peak_chart_leaves_out_is_said(planned: Planned) -> None:
+def test_what_the_off_peak_chart_leaves_out_is_said(planned: Site) -> None:
     view = planned.view(WEEK)
     found = tuple(OffPeak(f"pool{number}", 5, 7, 30, 2, 4) for number in range(6))
     shown = drawn(view, off_peak(found, view.report.heading, view.report.ledger))
     assert [len(trace["z"]) for trace in figure(shown, "off-peak-chart")["data"]] == [7] * 4
-    assert {row[0] for row in table(shown, "off-peak-title")[1:]} == {f"pool{number}" for number in range(6)}
+    assert {row[0] for row in table(shown, "off-peak")} == {f"pool{number}" for number in range(6)}
     assert "Hours left blank" in words(shown)
     assert "The chart shows 4 of 6 pools" in words(shown)
 
 
-def test_people_have_no_capacity(planned: Planned) -> None:
+def test_people_have_no_capacity(planned: Site) -> None:
     shown = page(planned.client(), "/capacity", WEEK + "&team=vision")
     assert "Capacity is that of GPUs" in words(shown)
     assert not [each for each in components(shown) if each["type"] == "Graph"]
@@ -119,7 +86,7 @@ def test_free_gpus_that_lie_apart_start_no_gang(lake: Lake) -> None:
     shown = page(build_app(LakeSource(lambda: inputs_of(lake))).server.test_client(), "/capacity")
     free_bars, start_bars = figure(shown, "gangs-chart")["data"]
     assert (free_bars["y"][:3], start_bars["y"][:3]) == ([1, 1, 0], [1, 0, 0])
-    assert [row[:4] for row in table(shown, "gangs-title")[1:3]] == [
+    assert [row[:4] for row in table(shown, "gangs")[:2]] == [
         ["1", "2", "100.0\N{NO-BREAK SPACE}%", "100.0\N{NO-BREAK SPACE}%"],
         ["2", "0", "100.0\N{NO-BREAK SPACE}%", "0.0\N{NO-BREAK SPACE}%"],
     ]
@@ -138,7 +105,7 @@ def test_unknown_time_is_a_band(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/film", "/right-size", "/capacity"])
-def test_every_chart_has_a_name_a_question_a_finding_and_its_numbers(planned: Planned, path: str) -> None:
+def test_every_chart_has_a_name_a_question_a_finding_and_its_numbers(planned: Site, path: str) -> None:
     shown = page(planned.client(), path, WEEK)
     sections = [each for each in components(shown) if each["type"] == "Section"]
     charts = [(section, each) for section in sections for each in components(section) if each["type"] == "Graph"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,16 +30,12 @@ from analytics.tables.chart import (
 )
 from analytics.tables.palette import LIGHT
 from analytics.tables.report_sections import chapters
+from analytics.tables.table import Table
 from dashboard.pages import PAGES
 from dashboard.render import panel as panels
 from fallow.cli import main
-from tests.dashboard.planned import WEEK, WINDOW, Planned, planned_site
+from tests.dashboard.sites import WEEK, WINDOW, Site
 from tests.drawn_charts import ENGLISH, as_table, assert_drawn, in_plotly, in_svg
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from analytics.tables.table import Table
 
 PLACES = tuple(ChartPlace(name, figure=f"figure {name}") for name in "abcd")
 
@@ -84,11 +81,6 @@ EXAMPLES = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
-    return planned_site(tmp_path_factory.getbasetemp())
-
-
 @pytest.mark.parametrize("panel", EXAMPLES.values(), ids=EXAMPLES)
 def test_both_drawings_of_every_kind_of_mark_carry_its_numbers(panel: Panel) -> None:
     assert_drawn(as_table(Chart((panel,))))
@@ -97,7 +89,7 @@ def test_both_drawings_of_every_kind_of_mark_carry_its_numbers(panel: Panel) -> 
     )
 
 
-def test_every_chart_of_the_report_is_drawn_alike(planned: Planned) -> None:
+def test_every_chart_of_the_report_is_drawn_alike(planned: Site) -> None:
     report = planned.view(WEEK).report
     drawn = [each for _, sections in chapters(report) for each in sections if each.chart is not None]
     assert {"waterfall", "days", "film"} <= {each.name for each in drawn}
@@ -110,7 +102,7 @@ def test_every_chart_of_the_report_is_drawn_alike(planned: Planned) -> None:
     [page for page in PAGES if page.path in ("/", "/capacity", "/right-size", "/film")],
     ids=lambda page: page.path,
 )
-def test_every_chart_of_the_pages_is_drawn_alike(page: Any, planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_chart_of_the_pages_is_drawn_alike(page: Any, planned: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     charts: list[Chart] = []
     draw: Callable[..., Any] = panels.chart_figure
     monkeypatch.setattr(
@@ -123,11 +115,11 @@ def test_every_chart_of_the_pages_is_drawn_alike(page: Any, planned: Planned, mo
 
 
 @pytest.mark.parametrize("verb", ["queue", "forecast", "carbon", "purchase", "scenarios"])
-def test_every_chart_of_the_plan_is_drawn_alike(verb: str, planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_chart_of_the_plan_is_drawn_alike(verb: str, planned: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     tables: list[Table] = []
     monkeypatch.setattr(table_verb, "document", lambda answer, *_: tables.extend(answer.for_people) or b"")  # type: ignore[func-returns-value]
     with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
-        main(["plan", verb, "--config", planned.config, *WINDOW])
+        main(["plan", verb, "--config", str(planned.config), *WINDOW])
     assert tables
     for table in tables:
         if table.chart is not None:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dashboard.demo import HEADING, NO_DRIVER, own_gpus_text
-from tests.conftest import run_python
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import RunFallow
+from tests.conftest import RunFallow, run_python
 
 pytestmark = pytest.mark.long
 
@@ -54,16 +49,6 @@ def test_it_writes_everything_and_says_in_ten_lines_what_was_found(
     assert words.count(f" --config {out}/fallow.toml") == 3
 
 
-def test_everything_shown_says_simulated(demo: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
-    out, done = demo
-    assert HEADING in done.stdout or "below is simulated" in done.stdout.splitlines()[0]
-    for name in ("report.txt", "report.md"):
-        assert "SIMULATED FLEET" in (out / name).read_text()
-    report = json.loads((out / "report.json").read_text())
-    assert report["simulated_gpus"] == report["ledger"]["gpus"] == 4
-    assert all(finding["simulated"] for finding in report["findings"])
-
-
 def test_the_report_is_that_of_the_report_command(
     demo: tuple[Path, subprocess.CompletedProcess[str]], run_fallow: RunFallow
 ) -> None:
@@ -73,22 +58,6 @@ def test_the_report_is_that_of_the_report_command(
             run_fallow("report", "--config", str(out / "fallow.toml"), "--format", form).stdout
             == (out / name).read_text()
         )
-
-
-def test_money_and_teams_come_with_it(
-    demo: tuple[Path, subprocess.CompletedProcess[str]], run_fallow: RunFallow
-) -> None:
-    out, _ = demo
-    done = run_fallow("ledger", "--config", str(out / "fallow.toml"), "--by", "team", "--json")
-    said = json.loads(done.stdout)
-    assert done.returncode == 0
-    assert "prices.csv" not in done.stderr, "every line is of some GPU"
-    teams = {row["label"] for row in said["groups"]["rows"]}
-    assert "(nobody)" in teams
-    assert "(no team)" not in teams
-    assert {
-        price["origin"] for price in json.loads((out / "report.json").read_text())["ledger"]["money"]["prices"]
-    } == {"site"}
 
 
 def test_prices_that_somebody_tries_stay(tmp_path: Path, run_fallow: RunFallow) -> None:
@@ -166,14 +135,6 @@ def test_rows_that_somebody_put_into_the_lake_are_never_removed(tmp_path: Path, 
     assert "real01" in done.stderr
     assert real.exists()
     assert ours.exists()
-
-
-def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path, run_fallow: RunFallow) -> None:
-    (tmp_path / "out").write_text("mine")
-    done = run_fallow(*SMALL, str(tmp_path / "out"))
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert (tmp_path / "out").read_text() == "mine"
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 3])

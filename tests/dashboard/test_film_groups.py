@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -10,22 +10,21 @@ import pytest
 from analytics.ledger.summary import totals_by
 from analytics.tables.palette import LIGHT, ORDER
 from dashboard import film
+from dashboard.access.people import Reader
 from dashboard.film import NOT_SEEN, apportioned, kind_of, shoot, shoot_groups, spans_of
 from dashboard.pages.film import FILM, GRAPH
 from dashboard.render.rows import FilmRows, RowLabel, gpu_rows, group_rows
 from dashboard.render.strip import WORDS
-from dashboard.times import visible
-from tests.dashboard.teams import ADA, HIRO, Teams, links, one, teams, text_of
-
-if TYPE_CHECKING:
-    from dashboard.access.people import Reader
-
-__all__ = ["teams"]
+from dashboard.times import is_zoomed, visible, zoom_note
+from dashboard.view import View
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from tests.dashboard.conftest import HIRO, UNTIL_MS, links, one, parts, words
+from tests.dashboard.sites import ADMINISTRATOR, Site
 
 
 @pytest.mark.parametrize("kind", ["pool", "host"])
-@pytest.mark.parametrize("reader", [ADA, HIRO], ids=lambda each: each.name)
-def test_lines_are_the_ledgers_shares(teams: Teams, kind: str, reader: Reader) -> None:
+@pytest.mark.parametrize("reader", [ADMINISTRATOR, HIRO], ids=lambda each: each.name)
+def test_lines_are_the_ledgers_shares(teams: Site, kind: str, reader: Reader) -> None:
     view = teams.view("?span=all&start=2025-11-18T03:07Z&end=2025-11-19T09:11Z", reader)
     film = shoot_groups(view, kind)
     since_ms, until_ms = visible(view)
@@ -57,7 +56,7 @@ def test_parts_add_up_whatever_they_are() -> None:
 
 
 def test_a_large_fleet_opens_with_its_pools_and_a_pool_with_its_hosts(
-    teams: Teams, monkeypatch: pytest.MonkeyPatch
+    teams: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(film, "ALL_IN_SIGHT", 3)
     view = teams.view("?span=all")
@@ -73,30 +72,27 @@ def test_a_large_fleet_opens_with_its_pools_and_a_pool_with_its_hosts(
     hosts = sorted(set(spans_of(train)["host"]))
     # one host alone is no level of its own
     assert kind_of(train) == ("host" if len(hosts) > 1 else "gpu")
-    assert "all pools" in text_of(page)
+    assert "all pools" in words(page)
     assert kind_of(teams.view("?span=all&rows=gpu")) == "gpu"
     assert kind_of(teams.view("?span=all&rows=beauty")) == "pool"
 
 
-def test_rows_that_are_too_thin_to_hit_open_their_host(teams: Teams, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_are_too_thin_to_hit_open_their_host(teams: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     view = teams.view("?span=all")
     assert one(FILM.content(view, LIGHT), WORDS).data["open"] == []
     monkeypatch.setattr("dashboard.render.rows._THIN_PX", 100)
     page = FILM.content(view, LIGHT)
     told = one(page, WORDS).data
     assert told["open"] == [f"/host?span=all&host={host}" for host in told["hosts"]]
-    assert "A click opens the host." in text_of(page)
+    assert "A click opens the host." in words(page)
 
 
-def test_pools_stand_apart_and_every_line_is_of_its_row(teams: Teams) -> None:
+def test_pools_stand_apart_and_every_line_is_of_its_row(teams: Site) -> None:
     view = teams.view("?span=all")
     film = shoot(view)
     rows = gpu_rows(film, by_pool=True)
     assert len(rows.gaps) == len(set(film.pools)) - 1
-    told, drawn = (
-        one(FILM.content(view, LIGHT), WORDS).data,
-        one(FILM.content(view, LIGHT), GRAPH).figure.data[0].z,
-    )
+    told, drawn = (one(FILM.content(view, LIGHT), WORDS).data, one(FILM.content(view, LIGHT), GRAPH).figure.data[0].z)
     assert (told["gaps"], told["gap"], told["each"]) == (list(rows.gaps), rows.gap_lines, 1)
     for row in range(len(film.gpus)):
         assert (drawn[int(rows.middle(row, 1))] == film.frames[row]).all()
@@ -113,3 +109,56 @@ def test_names_of_pools_come_before_those_of_hosts_where_room_is_short() -> None
     rows = FilmRows(20, 1, 5.0)
     named = [RowLabel(0, 1, "a"), RowLabel(3, 1, "b"), RowLabel(4, 1, "pool", is_pool=True), RowLabel(9, 1, "c")]
     assert [name for _, name in rows.labels(named)] == ["a", "pool", "c"]
+
+
+SINCE_MS = UNTIL_MS - 2 * DAY_MS
+
+
+def ways(view: View) -> dict[str, str]:
+    return {words(each): each.href for each in parts(zoom_note(view)) if getattr(each, "href", None)}
+
+
+def follow(teams: Site, search: str, *names: str) -> View:
+    for name in names:
+        search = ways(teams.view(search))[name]
+    return teams.view(search)
+
+
+def test_of_the_whole_window_one_can_come_closer(teams: Site) -> None:
+    view = teams.view("?span=all&sort=waste")
+    assert list(ways(view)) == ["closer"]
+    assert "Drag along the time" in words(zoom_note(view))
+    there = parse_qs(ways(view)["closer"].removeprefix("?"))
+    assert (there["span"], there["sort"]) == (["all"], ["waste"])
+    assert visible(follow(teams, "?span=all", "closer")) == (SINCE_MS + 12 * HOUR_MS, UNTIL_MS - 12 * HOUR_MS)
+
+
+@pytest.mark.parametrize(
+    ("names", "since_ms", "until_ms"),
+    [
+        (("closer", "earlier"), 0, 24 * HOUR_MS),
+        (("closer", "later"), 24 * HOUR_MS, 48 * HOUR_MS),
+        (("closer", "closer"), 18 * HOUR_MS, 30 * HOUR_MS),
+        (("closer", "closer", "wider"), 12 * HOUR_MS, 36 * HOUR_MS),
+        (("closer", "closer", "later", "later", "later"), 36 * HOUR_MS, 48 * HOUR_MS),
+    ],
+)
+def test_ways_lead_on_and_stay_in_the_window(teams: Site, names: tuple[str, ...], since_ms: int, until_ms: int) -> None:
+    assert visible(follow(teams, "?span=all", *names)) == (SINCE_MS + since_ms, SINCE_MS + until_ms)
+
+
+def test_at_an_end_of_the_window_nothing_leads_beyond(teams: Site) -> None:
+    assert list(ways(follow(teams, "?span=all", "closer", "earlier"))) == ["closer", "later", "Show the whole window"]
+    assert list(ways(follow(teams, "?span=all", "closer", "later"))) == ["closer", "earlier", "Show the whole window"]
+    assert not is_zoomed(follow(teams, "?span=all", "closer", "Show the whole window"))
+
+
+def test_nobody_comes_closer_than_some_minutes(teams: Site) -> None:
+    view = teams.view("?span=all")
+    for _ in range(20):
+        if "closer" not in ways(view):
+            break
+        view = teams.view(ways(view)["closer"])
+    start, end = visible(view)
+    assert 10 * MINUTE_MS <= end - start < 20 * MINUTE_MS
+    assert "wider" in ways(view)

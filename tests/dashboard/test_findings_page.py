@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
+
+import pytest
 
 from analytics.decide.actions import record
 from analytics.language.languages import language
 from analytics.tables.table import Table, column
-from dashboard.access.people import VIEWER, Reader
+from dashboard.access.people import Reader
 from dashboard.grid import _WORDS, GridOf, grid, grid_words
 from fallow.actors import Actor
 from fallow.cli import main
 from fallow.clock import format_ms
 from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held
-from tests.dashboard.conftest import components, page, words
-
-if TYPE_CHECKING:
-    import pytest
+from tests.dashboard.conftest import by_id, components, page, words
 
 ALL = "?span=all"
 NOW_MS = 1_900_000_000_000
@@ -27,14 +26,6 @@ NOW_MS = 1_900_000_000_000
 
 def shown(held: Held, who: Reader = PLAN, search: str = ALL) -> Any:
     return page(held.pages(who).client, "/findings", search)
-
-
-def by_id(tree: Any, wanted: str) -> dict[str, Any]:
-    return next(each["props"] for each in components(tree) if each["props"].get("id") == wanted)
-
-
-def table(tree: Any) -> dict[str, Any]:
-    return by_id(tree, "findings-grid")
 
 
 def found(held: Held, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
@@ -45,7 +36,7 @@ def found(held: Held, capsys: pytest.CaptureFixture[str], *arguments: str) -> li
 
 
 def test_the_rows_are_the_findings_of_the_command(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
-    told, rows = found(held, capsys), table(shown(held))["rowData"]
+    told, rows = found(held, capsys), by_id(shown(held), "findings-grid")["rowData"]
     assert len(told) >= 4
     assert [row["id"] for row in rows] == [each["finding_id"] for each in told]
     for row, each in zip(rows, told, strict=True):
@@ -58,14 +49,14 @@ def test_the_rows_are_the_findings_of_the_command(held: Held, capsys: pytest.Cap
 
 
 def test_an_unknown_cost_is_unknown_and_not_nothing(held: Held) -> None:
-    rows = {row["id"]: row for row in table(shown(held))["rowData"]}
+    rows = {row["id"]: row for row in by_id(shown(held), "findings-grid")["rowData"]}
     row = rows[held.finding("b").finding_id]
     assert (row["cost"], row["cost_text"]) == (None, "unknown")
     assert rows[held.finding("a").finding_id]["cost_text"].startswith("7.50")
 
 
 def test_every_column_can_be_sorted_and_filtered_and_has_its_values(held: Held) -> None:
-    grid = table(shown(held))
+    grid = by_id(shown(held), "findings-grid")
     for each in grid["columnDefs"]:
         assert each["filter"]
         assert all(each["field"] in row for row in grid["rowData"])
@@ -79,7 +70,7 @@ def test_names_are_text_wherever_they_stand(held: Held) -> None:
     finding_id = held.finding("c").finding_id
     record(held.lake, "note", [finding_id], Actor(MARKUP), now_ms=NOW_MS, reason=MARKUP)
     tree = shown(held, search=f"{ALL}&finding={finding_id}")
-    grid = table(tree)
+    grid = by_id(tree, "findings-grid")
     assert not grid.get("dangerously_allow_code")
     assert not [name for column in grid["columnDefs"] for name in column if "enderer" in name]
     assert {row["holder"] for row in grid["rowData"]} == {"ann", "bob", MARKUP, FORMULA}
@@ -100,7 +91,7 @@ def test_what_the_browser_is_asked_for_is_a_name_and_no_code(held: Held) -> None
             return [*own, *(each for inner in value.values() for each in functions(inner))]
         return [each for inner in value for each in functions(inner)] if isinstance(value, list) else []
 
-    made = table(shown(held))
+    made = by_id(shown(held), "findings-grid")
     assert set(functions(made["columnDefs"])) | set(functions(made["dashGridOptions"])) == set(known)
 
 
@@ -129,26 +120,14 @@ def test_several_chosen_count_each_gpu_once(held: Held) -> None:
     assert "2 findings chosen: 2 GPUs, of which 0 can be taken back, 2 to ask about" in text
 
 
-def test_suppressed_ones_are_marked_for_the_switch(held: Held) -> None:
-    finding_id = held.finding("a").finding_id
-    record(held.lake, "suppress", [finding_id], Actor("zoe"), now_ms=NOW_MS, reason="warm standby")
-    tree = shown(held, search=f"{ALL}&lang=fr")
-    standing = {row["id"]: row["standing"] for row in table(tree)["rowData"]}
-    assert {each for each, status in standing.items() if status == "suppressed"} == {finding_id}
-    assert "1 masqué" in words(tree)
-    options = table(tree)["dashGridOptions"]
-    assert options["isExternalFilterPresent"] == {"function": "fallowHidesSome()"}
-    assert options["doesExternalFilterPass"] == {"function": "fallowLists(params)"}
-
-
 def test_an_address_leads_to_one_finding_even_a_suppressed_one(held: Held) -> None:
     finding_id = held.finding("a").finding_id
     record(held.lake, "suppress", [finding_id], Actor("zoe"), now_ms=NOW_MS, reason="warm standby")
     tree = shown(held, search=f"{ALL}&finding={finding_id}")
-    assert [row["id"] for row in table(tree)["selectedRows"]] == [finding_id]
+    assert [row["id"] for row in by_id(tree, "findings-grid")["selectedRows"]] == [finding_id]
     assert "warm standby" in words(by_id(tree, "finding-detail")["children"])
     strange = shown(held, search=f"{ALL}&finding=F-0000000000")
-    assert table(strange)["selectedRows"] == []
+    assert by_id(strange, "findings-grid")["selectedRows"] == []
 
 
 def test_a_moment_has_its_day_in_the_readers_zone(held: Held) -> None:
@@ -156,18 +135,11 @@ def test_a_moment_has_its_day_in_the_readers_zone(held: Held) -> None:
     finding_id = held.finding("a").finding_id
     days = {}
     for zone in ("Pacific/Pago_Pago", "UTC", "Pacific/Kiritimati"):
-        rows = {row["id"]: row for row in table(shown(held, search=f"{ALL}&zone={zone}"))["rowData"]}
+        rows = {row["id"]: row for row in by_id(shown(held, search=f"{ALL}&zone={zone}"), "findings-grid")["rowData"]}
         days[zone] = rows[finding_id]["since_day"]
         since = datetime.fromtimestamp(rows[finding_id]["since"] / 1000, tz=ZoneInfo(zone))
         assert days[zone] == since.date().isoformat()
     assert len(set(days.values())) > 1
-
-
-def test_what_the_table_cannot_do_is_a_sentence(held: Held) -> None:
-    tree = shown(held, search=f"{ALL}&filter=salary:1")
-    assert "the table has no column 'salary'" in by_id(tree, "findings-wrong")["children"]
-    assert len(table(tree)["rowData"]) >= 4
-    assert "findings-wrong" not in json.dumps(shown(held, search=f"{ALL}&filter=cost.above:1&sort=-cost&show=all"))
 
 
 def test_a_viewer_of_a_team_sees_that_team_only(held: Held) -> None:
@@ -193,14 +165,6 @@ def test_the_links_to_the_files_have_the_scope_of_the_page(held: Held) -> None:
     tree = shown(held, search=f"{ALL}&team=alpha&finding=x")
     hrefs = [each["props"]["href"] for each in components(tree) if "/export/" in each["props"].get("href", "")]
     assert hrefs == [f"/export/findings.{kind}?span=all&team=alpha" for kind in ("csv", "parquet")]
-
-
-def test_in_french(held: Held) -> None:
-    grid = table(shown(held, Reader("val", VIEWER), f"{ALL}&lang=fr"))
-    assert [each["headerName"] for each in grid["columnDefs"]][:4] == ["constat", "confiance", "utilisateur", "équipe"]
-    assert grid["dashGridOptions"]["localeText"]["page"] == "Page"
-    assert grid["dashGridOptions"]["localeText"]["noRowsToShow"] == "Rien à énumérer."
-    assert {row["status"] for row in grid["rowData"]} == {"nouveau"}
 
 
 def test_the_grid_speaks_the_readers_language() -> None:

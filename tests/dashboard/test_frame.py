@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import plotly.offline
 import pytest
+from flask.testing import FlaskClient
 
 from dashboard.access.people import ADMIN, VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.pages import PAGES
 from dashboard.source import LakeSource
-from tests.dashboard.conftest import components, empty_folder, filled, inputs_of, page, words
+from fallow.lake import Lake
+from tests.dashboard.conftest import components, filled, inputs_of, page, words
 from tests.dashboard.sites import As
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from flask.testing import FlaskClient
-
-    from fallow.lake import Lake
-
+from tests.lakes import made_lake
 
 _BUNDLE = resources.files("dashboard").joinpath("assets", "vendor", "plotly-cartesian.min.js")
 
@@ -137,7 +133,7 @@ def test_what_cannot_be_shown_is_one_sentence(client: FlaskClient, path: str, se
 
 
 def test_an_empty_lake_is_one_sentence(tmp_path: Path) -> None:
-    empty = empty_folder(tmp_path / "lake")
+    empty = made_lake(tmp_path / "lake")
     client: Any = build_app(LakeSource(lambda: inputs_of(empty))).server.test_client()
     text = words(page(client))
     assert "Nothing to show" in text

@@ -153,8 +153,10 @@ def test_answers_that_nobody_takes_hold_so_much_and_no_more() -> None:
 
     def long(_: dict[str, Any], start: Any) -> Iterator[bytes]:
         start("200 OK", [])
-        yield from [LONG] * 4
-        made.set()
+        try:
+            yield from [LONG] * 4
+        finally:  # also where the front closes the connection before all of it is made
+            made.set()
 
     listening = socket.create_server(("127.0.0.1", 0))
     running = Front(long, listening, Limits(threads=1, held_bytes=500_000))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from concurrent.futures import Future
 
 import pytest
 
@@ -12,9 +12,6 @@ from analytics.decide.review import found_by_rules
 from analytics.time_limit import TookTooLongError, check_time
 from dashboard.makers import Cache, Makers, TooManyError
 from dashboard.memory import Budget
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 
 class Slow:

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from werkzeug.test import TestResponse
 
 from dashboard.api.endpoints import ENDPOINTS
 from dashboard.api.mcp import LIMIT, MOST_SENT_BYTES
 from tests.dashboard.acting import PLAN, VIEW_ALPHA, Held, Pages
 
-if TYPE_CHECKING:
-    from werkzeug.test import TestResponse
-
 NEWEST = "2026-07-28"
 META = "io.modelcontextprotocol/"
 MODERN = {f"{META}protocolVersion": NEWEST, f"{META}clientCapabilities": {}}
-
-
-@pytest.fixture(scope="module")
-def reading(_held_site: Held) -> Pages:
-    """For tests in which nobody does anything."""
-    return _held_site.pages()
 
 
 def send(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,14 +20,9 @@ from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
 from fallow.clock import DAY_MS, format_ms
+from fallow.lake import Lake
 from tests.dashboard.conftest import UNTIL_MS, filled, inputs_of
 from tests.dashboard.test_source import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from fallow.lake import Lake
 
 GIB = 2**30
 

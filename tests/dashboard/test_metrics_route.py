@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from analytics.report.report import Report
+from dashboard.access.people import Reader
 from dashboard.metrics import FAMILIES, MOST_POOLS, OTHER_POOLS, collect
 from dashboard.source import LATE
+from dashboard.view import View
 from fallow.clock import HOUR_MS
 from fallow.exposition import OPEN_METRICS, TEXT
 from tests.dashboard.acting import PLAN, VIEW_ALPHA, Held
-from tests.dashboard.teams import Teams, teams
-
-if TYPE_CHECKING:
-    from dashboard.access.people import Reader
-    from dashboard.view import View
-
-__all__ = ["teams"]  # a fixture
+from tests.dashboard.sites import Site
 
 Found = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
@@ -45,7 +41,7 @@ def only(found: Found, family: str, **labels: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def view(teams: Teams) -> View:
+def view(teams: Site) -> View:
     """Ten simulated GPUs in four pools."""
     return teams.view("?span=all")
 

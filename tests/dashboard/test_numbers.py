@@ -10,8 +10,21 @@ import pytest
 
 from analytics.report.figures import STEPS
 from dashboard.pages import PAGES
-from tests.dashboard.shown import HOLE, Shown, Site, priced_site
-from tests.dashboard.told import UNKNOWN, UNUSED, Question, Spent, money, ms, percent, share, written
+from tests.dashboard.shown import (
+    HOLE,
+    UNKNOWN,
+    UNUSED,
+    NumbersSite,
+    Question,
+    Shown,
+    Spent,
+    money,
+    ms,
+    numbers_site,
+    percent,
+    share,
+    written,
+)
 
 DAYS = Question("three days", {"since": "2025-11-17", "until": "2025-11-19"})
 PAIR = Question("two days", {"since": "2025-11-18", "until": "2025-11-19"})
@@ -49,8 +62,8 @@ _FIGURE = re.compile(r"[\d,]+\.\d+")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return priced_site(tmp_path_factory.getbasetemp())
+def site(tmp_path_factory: pytest.TempPathFactory) -> NumbersSite:
+    return numbers_site(tmp_path_factory.getbasetemp())
 
 
 def moment(text: str) -> str:
@@ -76,7 +89,7 @@ def _utc(seconds: str) -> str:
 
 
 @EACH
-def test_every_page_says_the_same_window_and_how_much_of_it_was_observed(site: Site, asked: Question) -> None:
+def test_every_page_says_the_same_window_and_how_much_of_it_was_observed(site: NumbersSite, asked: Question) -> None:
     observed = site.told.report(asked)["observed"]
     for each in PAGES:
         facts = site.shown(each.path, asked).facts()
@@ -89,7 +102,7 @@ def test_every_page_says_the_same_window_and_how_much_of_it_was_observed(site: S
 
 
 @EACH
-def test_the_headline_is_the_ledgers(site: Site, asked: Question) -> None:
+def test_the_headline_is_the_ledgers(site: NumbersSite, asked: Question) -> None:
     spent = Spent.of(site.told.ledger(asked)["gpu_hours"])
     [line] = [each.text for each in site.shown("/", asked).all("className", "headline")]
     if not spent.observed_ms:
@@ -111,7 +124,7 @@ def waterfall_rows(told: Any) -> list[Any]:
     return [steps.get(state, {"state": state, "gpu_hours": 0.0, "cost": 0.0}) for state in STEPS]
 
 
-def figures(site: Site, asked: Question) -> dict[str, tuple[str, list[str]]]:
+def figures(site: NumbersSite, asked: Question) -> dict[str, tuple[str, list[str]]]:
     """What each tile has to show: its large figure, and the lines below it."""
     told = site.told.report(asked)
     spent, steps = Spent.of(told["ledger"]["gpu_hours"]), {each["state"]: each["cost"] for each in waterfall_rows(told)}
@@ -140,7 +153,7 @@ def tiles(shown: Shown) -> dict[str, Shown]:
 
 
 @EACH
-def test_the_tiles_are_the_ledgers(site: Site, asked: Question) -> None:
+def test_the_tiles_are_the_ledgers(site: NumbersSite, asked: Question) -> None:
     shown = tiles(site.shown("/", asked))
     wanted = figures(site, asked)
     assert shown.keys() == wanted.keys()
@@ -152,7 +165,7 @@ def test_the_tiles_are_the_ledgers(site: Site, asked: Question) -> None:
 
 
 @pytest.mark.parametrize("asked", [PAIR, HOURS, Question("a model", {**PAIR.asked, "model": "NVIDIA L40S"})])
-def test_changes_are_those_between_two_runs_of_the_command(site: Site, asked: Question) -> None:
+def test_changes_are_those_between_two_runs_of_the_command(site: NumbersSite, asked: Question) -> None:
     now, scope = site.told.report(asked), {name: value for name, value in asked.asked.items() if name == "model"}
     old = site.told.report(before(now).but(**scope))
     shown = tiles(site.shown("/", asked))
@@ -181,7 +194,7 @@ def signed(change: float) -> str:
     return f"{'+' if rounded > 0 else chr(0x2212) if rounded < 0 else '±'}{abs(change):.1f}"
 
 
-def test_no_change_is_told_where_too_little_was_seen(site: Site) -> None:
+def test_no_change_is_told_where_too_little_was_seen(site: NumbersSite) -> None:
     shown = site.shown("/", UNSEEN)
     seen = site.told.report(UNSEEN)["observed"]["share"]
     earlier = site.told.report(before(site.told.report(UNSEEN)))["observed"]["share"]
@@ -190,7 +203,7 @@ def test_no_change_is_told_where_too_little_was_seen(site: Site) -> None:
 
 
 @EACH
-def test_the_waterfall_is_the_reports(site: Site, asked: Question) -> None:
+def test_the_waterfall_is_the_reports(site: NumbersSite, asked: Question) -> None:
     told = site.told.report(asked)
     spent = Spent.of(told["ledger"]["gpu_hours"])
     panel = site.shown("/", asked).panel("waterfall")
@@ -228,7 +241,7 @@ def test_the_waterfall_is_the_reports(site: Site, asked: Question) -> None:
 
 
 @EACH
-def test_the_bars_of_days_or_hours_are_those_of_the_ledger(site: Site, asked: Question) -> None:
+def test_the_bars_of_days_or_hours_are_those_of_the_ledger(site: NumbersSite, asked: Question) -> None:
     told = site.told.report(asked)
     since, until = (datetime.fromisoformat(told["ledger"]["window"][name]) for name in ("since", "until"))
     panel = site.shown("/", asked).panel("days")
@@ -263,7 +276,7 @@ def test_the_bars_of_days_or_hours_are_those_of_the_ledger(site: Site, asked: Qu
 
 
 @EACH
-def test_the_idle_bars_are_the_ledgers(site: Site, asked: Question) -> None:
+def test_the_idle_bars_are_the_ledgers(site: NumbersSite, asked: Question) -> None:
     told = site.told.ledger(asked)
     idle, observed = told["idle"], Spent.of(told["gpu_hours"]).observed_ms
     panel = site.shown("/", asked).panel("idle")
@@ -280,7 +293,7 @@ def test_the_idle_bars_are_the_ledgers(site: Site, asked: Question) -> None:
     ]
 
 
-def test_what_nobody_saw_is_unknown_and_not_nothing(site: Site) -> None:
+def test_what_nobody_saw_is_unknown_and_not_nothing(site: NumbersSite) -> None:
     """The pool of the host without a row that day: a share of nothing observed is no 0 %."""
     told = site.told.ledger(NOTHING)
     assert told["coverage"] == 0

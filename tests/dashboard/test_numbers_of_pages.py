@@ -1,30 +1,80 @@
-"""What the pages say of GPUs, hosts and their time is what the commands say of the same window and scope, digit by digit."""
+"""What the pages say of GPUs, hosts, people, cards and capacity is what the commands say of the same window and scope, digit by digit."""
 
 from __future__ import annotations
 
+import csv
 import itertools
 import re
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import polars as pl
 import pytest
 
-from tests.dashboard.shown import Shown, Site, priced_site
+from analytics.tables.demand import gpus_by_hour
+from dashboard.access.people import VIEWER, Reader
+from tests.dashboard.conftest import by_id
+from tests.dashboard.shown import (
+    GIVEN,
+    UNKNOWN,
+    UNUSED,
+    NumbersSite,
+    Question,
+    Shown,
+    Spent,
+    long_site,
+    money,
+    numbers_site,
+    percent,
+    share,
+    written,
+)
+from tests.dashboard.sites import ADMINISTRATOR
 from tests.dashboard.test_numbers import DAYS, LONG, OF_GPUS, day, moment
-from tests.dashboard.told import GIVEN, UNUSED, Question, Spent, percent, share, written
-
-pytestmark = pytest.mark.long
 
 POOL = Question("a pool", {**DAYS.asked, "pool": "train"})
 TEAM = Question("a team", {"team": "vision"})
+MODEL = Question("a model", {"model": "NVIDIA L40S"})
+NOON = Question("noon", {"since": "2025-11-18T11:17Z", "until": "2025-11-18T13:04Z"})
+
+
+def asking(*questions: Question) -> pytest.MarkDecorator:
+    """Of several questions the first belongs to `make test`, the others to `make test-all`."""
+    first, *others = questions
+    asked = [
+        pytest.param(first, id=first.name),
+        *(pytest.param(each, id=each.name, marks=pytest.mark.long) for each in others),
+    ]
+    return pytest.mark.parametrize("asked", asked)
+
+
+PRICES = pytest.mark.parametrize(
+    ("site", "asked"),
+    [
+        pytest.param(prices, asked, id=f"{prices} {asked.name}", marks=() if asked is DAYS else pytest.mark.long)
+        for prices, asked in [
+            *(("priced", each) for each in (DAYS, LONG, POOL, TEAM, MODEL)),
+            ("partly", LONG),
+            ("unpriced", POOL),
+        ]
+    ],
+    indirect=["site"],
+)
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return priced_site(tmp_path_factory.getbasetemp())
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> NumbersSite:
+    return numbers_site(tmp_path_factory.getbasetemp(), getattr(request, "param", "priced"))
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> NumbersSite:
+    return long_site(tmp_path_factory.getbasetemp())
 
 
 @OF_GPUS
-def test_the_film_strip_lists_what_the_ledger_says_of_each_gpu(site: Site, asked: Question) -> None:
+def test_the_film_strip_lists_what_the_ledger_says_of_each_gpu(site: NumbersSite, asked: Question) -> None:
     spent = Spent.of(site.told.ledger(asked)["gpu_hours"])
     shown = site.shown("/film", asked)
     rows = shown.panel("film").rows()
@@ -40,8 +90,12 @@ def test_the_film_strip_lists_what_the_ledger_says_of_each_gpu(site: Site, asked
         assert f"{given['safe']} safe to give back" in shown.panel("film").finding
 
 
-@pytest.mark.parametrize("scope", [{}, {"pool": "train"}, {"team": "vision"}], ids=str)
-def test_the_hours_of_the_week_are_those_of_the_ledger(site: Site, scope: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "scope",
+    [{"pool": "train"}, *(pytest.param(each, marks=pytest.mark.long) for each in ({}, {"team": "vision"}))],
+    ids=str,
+)
+def test_the_hours_of_the_week_are_those_of_the_ledger(site: NumbersSite, scope: dict[str, str]) -> None:
     """Nine days make one whole week: each cell is one hour of it."""
     panel = site.shown("/film", LONG.but(**scope)).panel("hours")
     rows = {row[0]: row[1:] for row in panel.rows()}
@@ -61,7 +115,7 @@ def test_the_hours_of_the_week_are_those_of_the_ledger(site: Site, scope: dict[s
 
 
 @OF_GPUS
-def test_the_data_page_counts_as_the_report_does(site: Site, asked: Question) -> None:
+def test_the_data_page_counts_as_the_report_does(site: NumbersSite, asked: Question) -> None:
     told = site.told.report(asked)
     shown = site.shown("/quality", asked)
     seen = told["observed"]
@@ -85,7 +139,7 @@ def test_the_data_page_counts_as_the_report_does(site: Site, asked: Question) ->
 
 @OF_GPUS
 @pytest.mark.parametrize("group", ["day", "pool", "model", "host"])
-def test_the_coverage_of_each_group_is_the_ledgers(site: Site, asked: Question, group: str) -> None:
+def test_the_coverage_of_each_group_is_the_ledgers(site: NumbersSite, asked: Question, group: str) -> None:
     told = site.told.groups(asked, group)
     panel = site.shown("/quality", asked).panel(f"coverage-{group}")
     wanted = {}
@@ -128,8 +182,8 @@ def stays(shown: Shown, first: int) -> list[float]:
     return [sum(float(row[first + at].replace(",", "")) for row in rows) for at in range(len(GIVEN))]
 
 
-@pytest.mark.parametrize("asked", [LONG, DAYS, POOL, TEAM], ids=lambda each: each.name)
-def test_a_hosts_page_is_its_row_of_the_ledger(site: Site, asked: Question) -> None:
+@asking(DAYS, LONG, POOL, TEAM)
+def test_a_hosts_page_is_its_row_of_the_ledger(site: NumbersSite, asked: Question) -> None:
     for host, row in site.told.groups(asked, "host").items():
         spent = Spent.of_account(row)
         shown = site.shown("/host", asked, host=host)
@@ -140,10 +194,8 @@ def test_a_hosts_page_is_its_row_of_the_ledger(site: Site, asked: Question) -> N
             assert stays(shown, 5) == pytest.approx(wanted, abs=0.0501 * max(1, count)), host
 
 
-@pytest.mark.parametrize(
-    "asked", [LONG, DAYS, Question("noon", {"since": "2025-11-18T11:17Z", "until": "2025-11-18T13:04Z"})]
-)
-def test_a_gpus_page_is_what_the_ledger_says_of_a_pool_with_that_one(site: Site, asked: Question) -> None:
+@asking(DAYS, LONG, NOON)
+def test_a_gpus_page_is_what_the_ledger_says_of_a_pool_with_that_one(site: NumbersSite, asked: Question) -> None:
     own = asked.but(pool="legacy")
     told = site.told.ledger(own)
     assert told["gpus"] == 1
@@ -159,3 +211,285 @@ def test_a_gpus_page_is_what_the_ledger_says_of_a_pool_with_that_one(site: Site,
     about = [each for each in site.told.report(asked)["findings"] if gpu in each["gpus"]]
     hours = [written(each["gpu_hours"] * 3.6e6) for each in about]
     assert [row[5] for row in shown.panel("findings").rows()] == hours
+
+
+def at_once(site: NumbersSite, asked: Question) -> pl.DataFrame:
+    """The most GPUs at once in each hour, of the same ledger that the page has."""
+    return gpus_by_hour(site.view(asked.search(), ADMINISTRATOR).report)
+
+
+def reached(levels: Sequence[float], level: float) -> int:
+    return sum(each >= level for each in levels)
+
+
+@asking(DAYS, POOL, Question("a model", {**DAYS.asked, "model": "NVIDIA L40S"}))
+def test_the_hours_add_up_to_the_ledger(site: NumbersSite, asked: Question) -> None:
+    told = site.told.ledger(asked)
+    spent, hours = Spent.of(told["gpu_hours"]), at_once(site, asked)
+    since, until = (datetime.fromisoformat(told["window"][name]) for name in ("since", "until"))
+    assert hours.height == (until - since).total_seconds() // 3600
+    assert set(hours["there"]) == {float(told["gpus"])}
+    assert hours["there"].sum() == pytest.approx(spent.total_ms / 3.6e6, rel=1e-6)
+    # the most in an hour is no less than its mean, and what nobody saw may be more
+    assert hours["allocated"].sum() >= spent.sum(*GIVEN) / 3.6e6 - 1e-6
+    assert hours["working"].sum() >= spent.sum("active", "low") / 3.6e6 - 1e-6
+    assert hours["allocated_or_unknown"].sum() >= spent.sum(*GIVEN, "unknown") / 3.6e6 - 1e-6
+
+
+@asking(DAYS, POOL, Question("a model", {**DAYS.asked, "model": "NVIDIA L40S"}))
+def test_the_curve_and_its_table_count_those_hours(site: NumbersSite, asked: Question) -> None:
+    hours = at_once(site, asked)
+    panel = site.shown("/capacity", asked).panel("demand")
+    levels = {name: hours[name].to_list() for name in ("allocated", "working")}
+    most = [f"{max(levels[name]):.0f}" for name in levels]
+    assert panel.finding == (
+        f"At most {most[0]} of {max(hours['there']):.0f} GPUs were held, reserved or used at once, and at most {most[1]} were really working."
+    )
+    lines = [trace for trace in panel.figure("demand-chart")["data"] if trace["line"]["width"]]
+    for trace, own in zip(lines, levels.values(), strict=True):
+        steps = [(round(100 * reached(own, each) / len(own), 2), each) for each in sorted(set(own), reverse=True)]
+        assert list(zip(trace["x"], trace["y"], strict=True)) == [(0.0, max(own)), *steps]
+    wanted = sorted({each for own in levels.values() for each in own}, reverse=True)
+    assert panel.rows() == [[f"{each:.0f}", *(str(reached(own, each)) for own in levels.values())] for each in wanted]
+
+
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("narrowed", [False, True], ids=["all pools", "one pool"])
+def test_off_peak_hours_are_the_reports(long: NumbersSite, *, narrowed: bool) -> None:
+    asked = Question("a week", {"since": "2025-11-13"})
+    if narrowed:
+        asked = asked.but(pool=long.told.report(asked)["off_peak"][0]["pool"])
+    told = long.told.report(asked)["off_peak"]
+    assert told
+    panel = long.shown("/capacity", asked).panel("off-peak")
+
+    def hour(weekday: int, number: int) -> str:
+        return f"{WEEKDAYS[(weekday + number // 24) % 7]} {number % 24:02}:00"
+
+    wanted = [
+        [each["pool"], hour(each["weekday"], each["from_hour"]), hour(each["weekday"], each["until_hour"]), str(each["gpus"]), str(each["weeks"])]
+        for each in sorted(told, key=lambda each: -each["gpus"] * (each["until_hour"] - each["from_hour"]))
+    ]  # fmt: skip
+    assert panel.rows() == wanted
+    drawn = panel.figure("off-peak-chart")["data"]
+    pools = sorted({each["pool"] for each in told})
+    cells = {
+        (pools.index(each["pool"]) * 7 + (each["weekday"] + number // 24) % 7, number % 24): each["gpus"]
+        for each in told for number in range(each["from_hour"], each["until_hour"])
+    }  # fmt: skip
+    values, words = ([row for each in drawn for row in each[name]] for name in ("z", "text"))
+    shown = {(row, at): value for row, own in enumerate(values) for at, value in enumerate(own) if value is not None}
+    assert shown == cells
+    labels = {(row, at): text for row, own in enumerate(words) for at, text in enumerate(own) if text}
+    assert labels
+    assert all(text == str(cells[place]) for place, text in labels.items())
+    assert {row for row, _ in labels} == {row for row, _ in cells}
+
+
+def test_what_takes_four_weeks_is_not_known_of_nine_days(site: NumbersSite) -> None:
+    assert site.told.report(DAYS)["off_peak"] == []
+    assert site.shown("/capacity", DAYS).panel("off-peak").finding == (
+        "Not known: it takes 4 weeks, and the lake has 1.3 before the end of the window."
+    )
+
+
+def given(spent: Spent) -> int:
+    return spent.sum(*GIVEN)
+
+
+def useful_and_low(row: dict[str, Any]) -> tuple[float, float]:
+    """The useful milliseconds of somebody's time, which are its efficiency, and what of the low time is not."""
+    spent = Spent.of_account(row)
+    useful_ms = (row["efficiency"] or 0.0) * given(spent)
+    return useful_ms, spent.sum("active", "low") - useful_ms
+
+
+def named(rows: Iterable[list[str]], names: Iterable[str]) -> dict[str, list[str]]:
+    """Rows by whom they are about; the team stands behind a holder's name."""
+    order = sorted(names, key=len, reverse=True)
+    return {next(name for name in order if row[0].startswith(name)): row for row in rows}
+
+
+@PRICES
+@pytest.mark.parametrize("group", ["team", "holder"])
+def test_who_was_given_what_is_the_ledgers(site: NumbersSite, asked: Question, group: str) -> None:
+    if group == "team" and asked.is_personal:
+        assert not site.shown("/holders", asked).has_panel("teams")
+        return
+    told = {name: row for name, row in site.told.groups(asked, group).items() if given(Spent.of_account(row))}
+    ranks = {each["label"]: each for each in site.told.report(asked)[f"{group}s"]}
+    panel = site.shown("/holders", asked).panel(f"{group}s")
+    rows = named(panel.rows(), told)
+    at = [each.text for each in panel.all("scope", "col")].index("GPU-hours")
+    is_unpriced = site.told.ledger(asked)["money"]["paid"] is None
+    assert rows.keys() == told.keys()
+    most_ms = max(given(Spent.of_account(row)) for row in told.values())
+    lengths = dict(zip(rows, panel.all("className", "lengths"), strict=True))
+    for name, row in told.items():
+        spent, rank = Spent.of_account(row), ranks[name]
+        place = "" if rank["rank_efficiency"] is None else f"{rank['rank_efficiency']}/{rank['rank_efficiency_of']}"
+        useful_ms, low_ms = useful_and_low(row)
+        cost = [] if is_unpriced else [UNKNOWN if row["paid"] is None else f"{row['paid']:,.2f}"]
+        shown = rows[name][at:]
+        assert shown[6].partition(" ")[0] == place
+        assert [*shown[:6], *shown[7:]] == [
+            written(given(spent)),
+            written(useful_ms),
+            written(low_ms),
+            written(spent.sum("held")),
+            written(spent.sum("reserved")),
+            percent(row["efficiency"]),
+            *cost,
+        ], name
+        drawn = [each["props"]["style"]["width"] for each in lengths[name].tree["props"]["children"]]
+        parts = (useful_ms, low_ms, spent.sum("held"), spent.sum("reserved"))
+        widths = [float(each.rstrip("%")) for each in drawn]
+        assert widths == pytest.approx([100 * part / most_ms for part in parts if part], abs=0.006), name
+    assert list(rows) == sorted(rows, key=lambda name: (-given(Spent.of_account(told[name])), name))
+    every = Spent.together(Spent.of_account(row) for row in told.values())
+    assert panel.finding.startswith(f"{share(every.sum('held', 'reserved'), given(every))} of {written(given(every))} ")
+    lost = {name: Spent.of_account(row).sum("held", "reserved") for name, row in told.items()}
+    assert f"the most, {written(max(lost.values()))}, by {max(lost, key=lost.__getitem__)}" in panel.finding
+
+
+@PRICES
+def test_one_holders_page_is_their_row_and_their_jobs_add_up_to_it(site: NumbersSite, asked: Question) -> None:
+    told = site.told.groups(asked, "holder")
+    report = site.told.report(asked)
+    for person in report["holders"][:3]:
+        name, row = person["name"], told[person["label"]]
+        spent = Spent.of_account(row)
+        shown = site.shown("/holders", asked, holder=name)
+        facts = shown.facts()
+        useful_ms, low_ms = useful_and_low(row)
+        assert facts["GPU-hours given"] == written(given(spent))
+        assert (facts["useful"], facts["low, unused"]) == (written(useful_ms), written(low_ms))
+        assert (facts["held"], facts["reserved"]) == (written(spent.sum("held")), written(spent.sum("reserved")))
+        assert facts["efficiency"].split(",")[0] == percent(row["efficiency"])
+        assert facts["cost"] == money(row["paid"], site.told.currency)
+        jobs = shown.panel("jobs").rows()
+        for column, states in ((3, GIVEN), (4, ("active", "low")), (5, ("held",)), (6, ("reserved",))):
+            sums = sum(float(job[column].replace(",", "")) for job in jobs)
+            assert sums == pytest.approx(spent.sum(*states) / 3.6e6, abs=0.0501 * len(jobs)), (name, column)
+        costs = [job[9] for job in jobs]
+        if row["paid"] is None:
+            assert set(costs) == {UNKNOWN}
+        elif UNKNOWN not in costs:
+            paid = sum(float(each.split()[0].replace(",", "")) for each in costs)
+            assert paid == pytest.approx(row["paid"], abs=0.0051 * len(jobs) + 0.02)
+        about = [each for each in report["findings"] if name in (each["holder"] or "").split("+")]
+        assert shown.panel("about").finding.startswith(f"{len(about)} finding" if about else "No finding")
+
+
+def test_a_finding_in_full_has_its_numbers(site: NumbersSite) -> None:
+    for each in site.told.report(DAYS)["findings"][:8]:
+        detail = site.shown("/findings", DAYS, finding=each["finding_id"]).all("id", "finding-detail")[0].facts()
+        assert detail["GPU-hours"] == written(each["gpu_hours"] * 3.6e6)
+        assert detail["cost"] == money(each["cost"], "USD")
+        energy = each["energy_kwh"]
+        assert detail["energy"] == (UNKNOWN if energy is None else f"{energy:,.1f} kWh")
+        assert detail["confidence"].split(",")[0] == each["confidence"]
+
+
+@PRICES
+def test_what_could_move_is_what_the_findings_say(site: NumbersSite, asked: Question) -> None:
+    told = [each for each in site.told.report(asked)["findings"] if each["category"] == "right_size"]
+    panel = site.shown("/right-size", asked).panel("moves")
+    wanted = {}
+    for each in told:
+        key = next(href for href in panel.hrefs if each["finding_id"] in href)
+        wanted[key] = [
+            str(len(each["gpus"])),
+            written(each["gpu_hours"] * 3.6e6),
+            money(each["evidence"].get("saving"), site.told.currency),
+            money(each["cost"], site.told.currency),
+            each["confidence"],
+        ]
+    shown = {}
+    for row in (each for each in panel.all_of("Tr") if each.hrefs):
+        cells = [Shown(cell).text for cell in row.tree["props"]["children"]]
+        shown[row.hrefs[0]] = [*cells[2:4], cells[6], *cells[8:10]]  # beside the saving: what is proposed instead
+    assert shown == wanted
+    assert panel.finding.startswith(f"{len(told)} finding" if told else "No finding about the size of cards.")
+
+
+@asking(DAYS, LONG, POOL, TEAM, MODEL)
+def test_every_work_is_drawn_where_its_row_says(site: NumbersSite, asked: Question) -> None:
+    shown = site.shown("/right-size", asked).panel("sizes")
+    works = site.client().get("/export/works.csv" + asked.search()).text
+    rows = [
+        row
+        for row in csv.DictReader(works.splitlines())
+        if row["peak_bytes"] and (row["sm_p95_pct"] or row["util_p95_pct"])
+    ]
+    wanted = sorted(
+        (float(row["sm_p95_pct"] or row["util_p95_pct"]), round(float(row["peak_bytes"]) / 2**30, 1)) for row in rows
+    )
+    drawn = [
+        point for trace in shown.figure("sizes-chart")["data"] for point in zip(trace["x"], trace["y"], strict=True)
+    ]
+    assert sorted(drawn) == wanted
+    hours = sum(float(row["gpu_hours"]) for row in rows)
+    if rows:
+        assert f" of {hours:,.1f} GPU-hours" in shown.finding
+        assert f" of {len(rows)}: " in shown.finding
+    assert hours <= given(Spent.of(site.told.ledger(asked)["gpu_hours"])) / 3.6e6 + 1e-6
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/film", "/findings", "/holders", "/right-size", "/capacity", "/quality", "/gpu", "/host"]
+)
+@pytest.mark.parametrize("site", ["unpriced"], indirect=True)
+def test_what_has_no_price_costs_an_unknown_amount_and_not_nothing(site: NumbersSite, path: str) -> None:
+    told = site.told.ledger(DAYS)
+    assert told["money"]["paid"] is None
+    assert set(told["money"]["cost"].values()) == {None}
+    gpu = site.told.report(DAYS)["findings"][0]["gpus"][0]
+    host, holder = next(iter(site.told.groups(DAYS, "host"))), site.told.report(DAYS)["holders"][0]["name"]
+    more = {"/gpu": {"gpu": gpu}, "/host": {"host": host}}.get(path, {})
+    for shown in (site.shown(path, DAYS, **more), site.shown("/holders", DAYS, holder=holder)):
+        assert not re.search(r"\d\s?(EUR|USD)", shown.text), path
+        assert not re.search(r"(?<![\d.,])0\.00(?!\d)", shown.text), path
+    if path == "/findings":
+        assert {row["cost"] for row in by_id(site.shown(path, DAYS).tree, "findings-grid")["rowData"]} == {None}
+    if path == "/":
+        rows = site.shown(path, DAYS).panel("waterfall").rows()
+        assert {len(row) for row in rows} == {5}  # without a column for money
+        assert "no price is known" in site.shown(path, DAYS).text
+    if path == "/gpu":
+        assert "per GPU-hour" not in site.shown(path, DAYS, **more).facts()
+
+
+def cells(rows: Sequence[Sequence[str]], name: str) -> list[str]:
+    return next(list(row[1:]) for row in rows if row[0].startswith(name))
+
+
+def test_the_time_just_before_is_the_first_choice(site: NumbersSite) -> None:
+    shown = site.shown("/compare", DAYS)
+    assert [each.text for each in shown.all("className", "here")] == ["the time just before"]
+    assert any("against=13w" in href for href in shown.hrefs)
+    panel = shown.panel("comparison")
+    assert "The other: 14 Nov 2025, 00:00 UTC to 17 Nov 2025, 00:00 UTC." in panel.text
+    paid = cells(panel.rows(), "paid (USD)")
+    tiles = site.shown("/", DAYS).panel("waterfall").text
+    assert paid[0] in tiles
+    # nobody looked at one host on the 15th: its pool is not compared, whatever the fleet is
+    pools = {row[0]: row[1:] for row in shown.panel("pools_compared").rows()}
+    assert pools["train-old"][2] == "not compared"
+    assert pools["train"][2].endswith("points")
+
+
+def test_any_days_are_a_choice(site: NumbersSite) -> None:
+    shown = site.shown("/compare", DAYS, against="2025-11-16..2025-11-16")
+    assert [each.text for each in shown.all("className", "here")] == ["2025-11-16 - 2025-11-16"]
+    assert "The windows are not as long as each other" in shown.panel("comparison").text
+    assert cells(shown.panel("comparison").rows(), "waste")[2] == "not compared"
+
+
+def test_a_reader_of_one_team_compares_that_team(site: NumbersSite) -> None:
+    text = site.shown("/compare", DAYS, Reader("vic", VIEWER, "vision")).text
+    assert "cost of free time" not in text
+    assert "efficiency" in text

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from markupsafe import escape
 
 from analytics.render.html.page import page
-from analytics.tables.ledger_columns import SUMMARY_COLUMNS
 from analytics.tables.palette import DARK, LIGHT
-from analytics.tables.table import record
 from analytics.tables.waterfall import waterfall
 from dashboard.access.people import VIEWER, Reader
 from dashboard.pages.table_pages import OVERVIEW
-from dashboard.render.panel import GRAPH_CONFIG
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
-from tests.in_process import run_in_process
 from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, samples
 from tests.report.html.reports import changed
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 SEARCH = "?since=2025-11-18&until=2025-11-19"
-CHARTS = ("waterfall", "days", "weeks", "idle")
 
 
 @pytest.fixture(scope="module")
@@ -41,40 +34,9 @@ def shown(site: Site) -> Any:
     return content(OVERVIEW, site.view(SEARCH))
 
 
-@pytest.fixture(scope="module")
-def report(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from fallow.cli import main  # the command, in this process
-
-    target = tmp_path_factory.mktemp("told") / "report.json"
-    dates = ("--since", "2025-11-18", "--until", "2025-11-19")
-    assert main(["report", "--config", str(site.config), *dates, "--format", "json", "--out", str(target)]) == 0
-    return json.loads(target.read_text())
-
-
-def by_id(tree: Any, wanted: str) -> dict[str, Any]:
-    return next(each["props"] for each in components(tree) if each["props"].get("id") == wanted)
-
-
 def tile(tree: Any, label: str) -> str:
     tiles = [each for each in components(tree) if each["props"].get("className") == "tile"]
     return next(text for text in map(words, tiles) if text.split()[0] == label)
-
-
-def test_the_tiles_are_those_of_the_ledger(site: Site, shown: Any) -> None:
-    asked = ("--config", str(site.config), "--since", "2025-11-18", "--until", "2025-11-19", "--json")
-    ledger = json.loads(run_in_process("ledger", *asked).stdout)
-    hours, cost = ledger["gpu_hours"], ledger["money"]["cost"]
-    observed = hours["total"] - hours["unknown"]
-    for state in ("held", "reserved", "free", "unavailable"):
-        text = tile(shown, state).replace("\N{NO-BREAK SPACE}", " ")
-        assert f"{100 * hours[state] / observed:.1f} %" in text
-        assert f"{hours[state]:,.1f} GPU-hours" in text
-        assert f"{cost[state]:,.2f} USD" in text
-    unused = sum(hours[state] for state in ("held", "reserved", "free"))
-    text = tile(shown, "unused").replace("\N{NO-BREAK SPACE}", " ")
-    assert f"{100 * unused / observed:.1f} %" in text
-    assert f"{sum(cost[state] for state in ('held', 'reserved', 'free')):,.2f} USD" in text
-    assert f"{ledger['money']['paid']:,.2f}" in tile(shown, "paid")
 
 
 def test_every_tile_says_that_it_is_over_the_window_and_how_it_changed(site: Site, shown: Any) -> None:
@@ -85,18 +47,6 @@ def test_every_tile_says_that_it_is_over_the_window_and_how_it_changed(site: Sit
     longer = content(OVERVIEW, site.view("?span=all"))
     assert not [each for each in components(longer) if each["props"].get("className", "").startswith("change ")]
     assert "No change is given: nothing was observed" in words(longer)
-
-
-def test_the_waterfall_goes_from_paid_to_useful(shown: Any, report: Any) -> None:
-    trace = by_id(shown, "waterfall-chart")["figure"]["data"][0]
-    steps = report["tables"]["waterfall"]["rows"][1:]
-    hours = [step["gpu_hours"] for step in steps]
-    assert trace["x"] == pytest.approx([sum(hours), *hours])
-    # each begins where the next one ends, and the last at nothing
-    tops = [base + length for base, length in zip(trace["base"], trace["x"], strict=True)]
-    assert tops[1] == pytest.approx(tops[0])
-    assert tops[2:] == pytest.approx(trace["base"][1:-1])
-    assert trace["base"][-1] == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -121,29 +71,6 @@ def test_report_and_page_say_the_same_of_waste_and_of_none(site: Site, code: str
         assert escape(said) in page(report, view.language)
 
 
-@pytest.mark.parametrize(("search", "bars"), [(SEARCH, 48), ("?span=all", 4)])
-def test_the_states_over_time_add_up_by_hour_or_by_day(site: Site, search: str, bars: int) -> None:
-    view = site.view(search)
-    traces = by_id(content(OVERVIEW, view), "days-chart")["figure"]["data"]
-    totals = view.report.ledger.summary.totals
-    assert {len(trace["x"]) for trace in traces} == {bars}
-    for trace in traces:
-        assert sum(trace["y"]) == pytest.approx(totals.state_ms[trace["meta"]] / 3_600_000, abs=0.06)
-    assert {trace["meta"] for trace in traces} == {state for state, spent in totals.state_ms.items() if spent}
-
-
-def test_the_idle_bars_are_those_of_the_summary(site: Site, shown: Any) -> None:
-    report = site.view(SEARCH).report
-    idle, held_ms = (
-        record(SUMMARY_COLUMNS, report.ledger.summary)["idle"],
-        report.ledger.summary.totals.state_ms["held"],
-    )
-    held, zero = by_id(shown, "idle-chart")["figure"]["data"]
-    assert zero["x"] == [idle["share"], *idle["spells"].values()]  # type: ignore[index,call-overload]
-    hours = [held_ms / 3_600_000, *report.review.sensitivity.values()]
-    assert held["x"] == pytest.approx(hours)
-
-
 def test_the_first_decisions_lead_to_all_of_them(site: Site, shown: Any) -> None:
     view = site.view(SEARCH)
     panel = next(each for each in components(shown) if each["props"].get("aria-labelledby") == "recommendations-title")
@@ -158,18 +85,6 @@ def test_the_first_decisions_lead_to_all_of_them(site: Site, shown: Any) -> None
     # what to do comes before what the figures are
     places = [each["props"].get("id") or each["props"].get("className") for each in components(shown)]
     assert places.index("recommendations-title") < places.index("tile") < places.index("waterfall-title")
-
-
-def test_every_chart_has_a_title_a_question_a_finding_a_name_and_its_numbers(shown: Any) -> None:
-    images = [each["props"] for each in components(shown) if each["props"].get("role") == "img"]
-    assert len(images) == len(CHARTS)
-    assert all(len(image["aria-label"]) > 40 for image in images)
-    for name in CHARTS:
-        assert by_id(shown, f"{name}-chart")["config"] == GRAPH_CONFIG
-        section = next(each for each in components(shown) if each["props"].get("aria-labelledby") == f"{name}-title")
-        kinds = [each["props"].get("className") for each in components(section)]
-        assert {"question", "finding", "numbers"} <= set(kinds)
-        assert len(json.dumps(by_id(shown, f"{name}-chart")["figure"])) < 60_000
 
 
 def test_the_schemes_differ_in_colours_only(site: Site, shown: Any) -> None:

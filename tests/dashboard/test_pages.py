@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from flask.testing import FlaskClient
 
 from analytics.tables.palette import DARK, LIGHT, ORDER
 from dashboard.app import build_app
@@ -13,9 +14,6 @@ from dashboard.pages import PAGES
 from dashboard.source import LakeSource
 from fallow.schema import STATES
 from tests.dashboard.conftest import components, page, words
-
-if TYPE_CHECKING:
-    from flask.testing import FlaskClient
 
 
 def test_every_state_has_a_colour_in_both_schemes() -> None:
@@ -53,10 +51,6 @@ def test_charts_have_a_name_and_never_upload(client: FlaskClient) -> None:
             assert chart["config"]["showSendToCloud"] is False
             assert chart["config"]["plotlyServerURL"] == ""
             assert len(json.dumps(chart["figure"])) < 150_000
-
-
-def test_no_two_pages_share_a_path() -> None:
-    assert len({each.path for each in PAGES}) == len(PAGES)
 
 
 def test_a_fault_that_nobody_foresaw_shows_no_trace(caplog: pytest.LogCaptureFixture) -> None:

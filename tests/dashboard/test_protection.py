@@ -6,13 +6,14 @@ import gzip
 import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from flask import Response
+from flask.testing import FlaskClient
 
-from dashboard.access import LOCAL
-from dashboard.access.audit_trail import NO_TRAIL, trail_of
+from dashboard.access import LOCAL, Access
+from dashboard.access.audit_trail import NO_TRAIL, Trail, trail_of
 from dashboard.access.directory import Directory
 from dashboard.access.hosts import AllowedHosts
 from dashboard.access.proxy import Proxy
@@ -21,16 +22,8 @@ from dashboard.api.endpoints import BY_NAME
 from dashboard.app import build_app
 from dashboard.render.panel import GRAPH_CONFIG
 from dashboard.source import LakeSource
+from fallow.lake import Lake
 from tests.dashboard.conftest import inputs_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from flask.testing import FlaskClient
-
-    from dashboard.access import Access
-    from dashboard.access.audit_trail import Trail
-    from fallow.lake import Lake
 
 
 @pytest.mark.parametrize("path", ["/", "/_dash-layout", "/_dash-dependencies", "/assets/style.css", "/nowhere"])

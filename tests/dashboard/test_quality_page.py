@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dashboard.access.people import VIEWER, Reader
 from dashboard.pages.table_pages import QUALITY
-from tests.dashboard.conftest import components, words
+from fallow.lake import Lake
+from tests.dashboard.conftest import components, section, table, words
 from tests.dashboard.sites import Site, content, make_site
-from tests.in_process import run_in_process
 from tests.ledger.rows import device, fill, samples
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fallow.lake import Lake
 
 
 @pytest.fixture(scope="module")
@@ -27,29 +23,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 def rows(tree: Any, name: str) -> dict[str, list[str]]:
     """The rows of one table: what it is about, and its figures."""
-    section = next(
-        each for each in components(tree) if each["props"].get("aria-labelledby") == f"coverage-{name}-title"
-    )
-    found = {}
-    for row in (each for each in components(section) if each["type"] == "Tr"):
-        first, *cells = row["props"]["children"]
-        if first["props"].get("scope") == "row":
-            found[words(first)] = [words(cell).replace("\N{NO-BREAK SPACE}", " ").strip() for cell in cells]
-    return found
-
-
-@pytest.mark.parametrize("group", ["pool", "model", "host"])
-def test_the_coverage_is_that_of_the_ledger(site: Site, group: str) -> None:
-    told = json.loads(run_in_process("ledger", "--config", str(site.config), "--by", group, "--json").stdout)
-    shown = rows(content(QUALITY, site.view("?span=all")), group)
-    groups = told["groups"]["rows"]
-    assert shown.keys() == {each["label"] for each in groups}
-    for each in groups:
-        total, unknown = each["gpu_hours"], each["unknown_gpu_hours"]
-        coverage = 100 * (total - unknown) / total
-        assert shown[each["label"]] == [
-            f"{coverage:.1f} %", str(each["gpus"]), f"{total:,.1f}", f"{unknown:,.1f}"
-        ]  # fmt: skip
+    found = table(tree, f"coverage-{name}")
+    return {row[0]: [cell.replace("\N{NO-BREAK SPACE}", " ").strip() for cell in row[1:]] for row in found}
 
 
 def test_the_least_observed_comes_first(site: Site) -> None:
@@ -87,12 +62,12 @@ def test_a_host_that_fell_silent_is_named(lake: Lake, tmp_path: Path) -> None:
     config = tmp_path / "fallow.toml"
     config.write_text(f'[lake]\npath = "{lake.root}"\n')
     shown = content(QUALITY, Site(lake, config).view("?span=all"))
-    section = next(each for each in components(shown) if each["props"].get("aria-labelledby") == "silent-title")
-    text = words(section)
+    silent = section(shown, "silent")
+    text = words(silent)
     assert "the whole host" in text
     assert "<b>gn2</b>" in text
     assert "some of its GPUs" in text
-    assert any(each["type"] == "Link" and "%3Cb%3Egn2" in each["props"]["href"] for each in components(section))
+    assert any(each["type"] == "Link" and "%3Cb%3Egn2" in each["props"]["href"] for each in components(silent))
 
 
 @pytest.mark.parametrize("search", ["?team=vision", "?team=vision&lang=fr"])

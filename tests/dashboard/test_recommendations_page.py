@@ -6,35 +6,25 @@ import csv
 import io
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from flask.testing import FlaskClient
 
 from analytics.tables.recommendations import ACTION_WORDS
 from analytics.workloads.reclaimable import MARGINS
 from dashboard.actions import KINDS
-from tests.dashboard.conftest import components, page, words
-from tests.dashboard.planned import LANGUAGE, WEEK, WINDOW, Planned, planned_site
-from tests.dashboard.test_findings_page import by_id
-from tests.dashboard.test_users_page import table
+from tests.dashboard.acting import Held, Pages
+from tests.dashboard.conftest import by_id, components, page, table, words
+from tests.dashboard.sites import LANGUAGE, WEEK, WINDOW, Site
 from tests.in_process import run_in_process
-
-if TYPE_CHECKING:
-    from flask.testing import FlaskClient
-
-    from tests.dashboard.acting import Held, Pages
 
 PATH = "/recommendations"
 
 
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
-    return planned_site(tmp_path_factory.getbasetemp())
-
-
-@pytest.fixture(scope="module")
-def told(planned: Planned) -> dict[str, Any]:
-    done = run_in_process("recommendations", "--json", "--config", planned.config, *WINDOW)
+def told(planned: Site) -> dict[str, Any]:
+    done = run_in_process("recommendations", "--json", "--config", str(planned.config), *WINDOW)
     assert done.returncode == 0
     content: dict[str, Any] = json.loads(done.stdout)
     return content
@@ -63,7 +53,7 @@ def slid(client: FlaskClient, place: int) -> Any:
     return answer.get_json()["response"]
 
 
-def test_the_page_shows_the_numbers_of_the_command(planned: Planned, told: dict[str, Any]) -> None:
+def test_the_page_shows_the_numbers_of_the_command(planned: Site, told: dict[str, Any]) -> None:
     shown = page(planned.client(), PATH, WEEK)
     ranked = [each for each in told["recommendations"] if each["ranked"]]
     assert ranked
@@ -78,23 +68,23 @@ def test_the_page_shows_the_numbers_of_the_command(planned: Planned, told: dict[
         first = "" if each["next_acts"] or not each["next"] else "to look first: "
         assert row["next"] == first + (each["next"] or "")
     given = told["reclaimable"]
-    assert [row[6] for row in table(shown, "give_back-title")[1:]] == [str(each["safe"]) for each in given["pools"]]
+    assert [row[6] for row in table(shown, "give_back")] == [str(each["safe"]) for each in given["pools"]]
     assert f"{given['safe']} safe to give back" in words(shown)
 
 
-def test_overview_and_capacity_say_the_same_number(planned: Planned, told: dict[str, Any]) -> None:
+def test_overview_and_capacity_say_the_same_number(planned: Site, told: dict[str, Any]) -> None:
     said = f"{told['reclaimable']['safe']} safe to give back"
     for path in ("/", "/capacity", "/findings"):
         text = words(page(planned.client(), path, WEEK))
         assert said in text, path
         assert not re.search(r"\d GPUs? can (be taken back|go)", text), path
-    first = table(page(planned.client(), "/", WEEK), "recommendations-title")[1:]
+    first = table(page(planned.client(), "/", WEEK), "recommendations")
     ranked = [each["id"] for each in told["recommendations"] if each["ranked"]]
     assert len(first) == min(6, len(ranked))
     assert all(each in row[0] for each, row in zip(ranked, first, strict=False))
 
 
-def test_grouping_adds_up_and_names_each_gpu_once(planned: Planned, told: dict[str, Any]) -> None:
+def test_grouping_adds_up_and_names_each_gpu_once(planned: Site, told: dict[str, Any]) -> None:
     ranked = [each for each in told["recommendations"] if each["ranked"]]
     gpus = [gpu for each in ranked for gpu in each["gpus_now"]]
     by_gpu = rows(page(planned.client(), PATH, f"{WEEK}&group=gpu"))
@@ -102,14 +92,14 @@ def test_grouping_adds_up_and_names_each_gpu_once(planned: Planned, told: dict[s
     assert len(set(gpus)) == len(gpus)
     for group in ("owner", "pool"):
         shown = page(planned.client(), PATH, f"{WEEK}&group={group}")
-        groups = table(shown, f"recommendations-by-{group}-title")[1:]
+        groups = table(shown, f"recommendations-by-{group}")
         assert sum(int(row[2]) for row in groups) == len(gpus)
         assert {row[0] for row in groups} == {row[group] for row in rows(shown)}
         assert by_id(shown, "recommendations-grid")["columnDefs"][0]["field"] == group
     assert "there is no group by 'colour'" in words(page(planned.client(), PATH, f"{WEEK}&group=colour"))
 
 
-def test_the_chosen_one_has_its_evidence_and_risk(planned: Planned) -> None:
+def test_the_chosen_one_has_its_evidence_and_risk(planned: Site) -> None:
     view = planned.view(WEEK)
     each = next(
         each for each in view.whole.recommendations(view.report.scope, view.part).ranked if each.confidence.failed
@@ -123,7 +113,7 @@ def test_the_chosen_one_has_its_evidence_and_risk(planned: Planned) -> None:
     assert any(f"finding={each.evidence[0].finding_id}" in link for link in links)
 
 
-def test_a_team_sees_nothing_of_others(planned: Planned, told: dict[str, Any]) -> None:
+def test_a_team_sees_nothing_of_others(planned: Site, told: dict[str, Any]) -> None:
     shown = page(planned.client(LANGUAGE), PATH, WEEK)
     everything = json.dumps(shown)
     own = {each.name for each in planned.view(WEEK, LANGUAGE).report.people.holders}
@@ -137,7 +127,7 @@ def test_a_team_sees_nothing_of_others(planned: Planned, told: dict[str, Any]) -
     assert "Choose a row" in words(by_id(asked, "recommendation-detail")["children"])
 
 
-def test_the_slider_shows_what_each_reserve_leaves(planned: Planned, told: dict[str, Any]) -> None:
+def test_the_slider_shows_what_each_reserve_leaves(planned: Site, told: dict[str, Any]) -> None:
     pools = [each for each in told["reclaimable"]["pools"] if each["idle_now"] and each["what_if"]]
     assert pools
     for place, margin in enumerate(MARGINS):
@@ -158,14 +148,14 @@ def _cells(tree: Any) -> list[list[str]]:
     return [[words(cell).strip() for cell in row] for row in found]
 
 
-def test_the_file_has_every_recommendation(planned: Planned, told: dict[str, Any]) -> None:
+def test_the_file_has_every_recommendation(planned: Site, told: dict[str, Any]) -> None:
     answer = planned.client().get(f"/export/recommendations.csv{WEEK}")
     lines = list(csv.DictReader(io.StringIO(answer.text)))
     assert [each["id"] for each in lines] == [each["id"] for each in told["recommendations"]]
     assert [each["deadline"] for each in lines] == [each["deadline"] for each in told["recommendations"]]
 
 
-def test_the_table_is_read_from_what_decides(planned: Planned) -> None:
+def test_the_table_is_read_from_what_decides(planned: Site) -> None:
     shown = page(planned.client(), PATH, f"{WEEK}&lang=fr")
     fields = [each["field"] for each in by_id(shown, "recommendations-grid")["columnDefs"]]
     assert fields == [
@@ -192,7 +182,7 @@ def test_the_table_is_read_from_what_decides(planned: Planned) -> None:
     assert all(row["id"] in cards for row in rows(shown))
 
 
-def test_the_hosts_are_those_of_the_gpus_to_act_on(planned: Planned) -> None:
+def test_the_hosts_are_those_of_the_gpus_to_act_on(planned: Site) -> None:
     view = planned.view(WEEK)
     devices = view.whole.inventory.devices
     shown = {row["id"]: row["host"] for row in rows(page(planned.client(), PATH, WEEK))}
@@ -231,11 +221,11 @@ def test_what_is_put_off_stays_in_sight_and_can_be_reopened(held: Held) -> None:
     assert one.recommendation_id not in {row["id"] for row in answer["recommendations-grid"]["rowData"]}
     assert one.recommendation_id not in words(answer["recommendations-cards"]["children"])
     below = answer["recommendations-rest"]["children"]
-    [row] = table(below, "put_off-title")[1:]
+    [row] = table(below, "put_off")
     assert one.recommendation_id in row[0]
     assert row[2].startswith("pia")
     assert row[3:5] == ["until somebody reopens it", "until the move"]
-    assert "put off on request" in [row[0] for row in table(below, "waste-title")]
+    assert "put off on request" in [row[0] for row in table(below, "waste")]
     seen = answer["recommendation-findings-seen"]["data"]
     named = f"?span=all&recommendation={one.recommendation_id}"
     assert by_id(page(pages.client, PATH, named), "recommendation-acts")["disabled"] is False

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+from flask.testing import FlaskClient
 from plotly.utils import PlotlyJSONEncoder
 
 from analytics.delivery import editions
@@ -14,19 +17,12 @@ from analytics.delivery.editions import site_targets
 from analytics.render.report import FORMATS
 from dashboard.access.people import PLANNER, VIEWER, Reader
 from dashboard.pages.report import REPORT, SendingAnswer, send_tried, try_target
+from dashboard.source import LakeSource
 from fallow import schema
 from fallow.cli import main
 from tests.dashboard.conftest import components, words
 from tests.dashboard.sites import Site, content, make_site
 from tests.lakes import made_lake
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from flask.testing import FlaskClient
-
-    from dashboard.source import LakeSource
 
 WEEK = "2025-W46"
 """Of which the lake has the last day; 2025-W47 is not over in it."""

@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
-import gzip
+import argparse
 import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
 import polars as pl
 import pytest
 from plotly.utils import PlotlyJSONEncoder
 
+from analytics.language.languages import language
+from analytics.report.model import Asked, Whole
+from analytics.report.report import Report
+from analytics.scope import Scope
 from analytics.tables.card_fit import EITHER_DOES, KEEPS, LESS, card_fit, card_sizes, workload_sizes
-from analytics.tables.moves import moves
+from analytics.tables.packings import packed_cards, packing_list
 from analytics.tables.palette import LIGHT
 from analytics.tables.plan_old_cards import old_cards_on_page
+from analytics.tables.table import Table
+from analytics.window import load_window_ledger, open_inputs
 from dashboard.access.people import VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.query import Query
 from dashboard.render.panel import section_panel
 from dashboard.source import LakeSource
 from dashboard.view import View
-from tests.dashboard.conftest import components, inputs_of, page, words
-from tests.dashboard.planned import LANGUAGE, WEEK, Planned, planned_site
+from fallow.lake import Lake
+from tests.dashboard.conftest import components, figure, inputs_of, page, words
+from tests.dashboard.sites import LANGUAGE, WEEK, Site
+from tests.findings.scenarios.builder import H100, Fleet
+from tests.findings.scenarios.situations import train
+from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, processes, samples
-
-if TYPE_CHECKING:
-    from fallow.lake import Lake
 
 GIB = 2**30
 
 
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
-    return planned_site(tmp_path_factory.getbasetemp())
-
-
-def figure(shown: Any) -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in components(shown) if each["props"].get("id") == "sizes-chart")
-    return dict(found["props"]["figure"])
-
-
 def points(shown: Any) -> int:
-    return sum(len(trace["x"]) for trace in figure(shown).get("data", []))
+    return sum(len(trace["x"]) for trace in figure(shown, "sizes-chart").get("data", []))
 
 
-def test_works_of_a_finding_are_its_gpu_hours(planned: Planned) -> None:
+def test_works_of_a_finding_are_its_gpu_hours(planned: Site) -> None:
     view = planned.view(WEEK)
     works = workload_sizes(view.report)
     named = [
@@ -68,13 +66,13 @@ def test_works_of_a_finding_are_its_gpu_hours(planned: Planned) -> None:
     assert set(works.filter(~pl.col("kind").is_in(LESS))["instead"]) == {""}
 
 
-def test_kinds_differ_in_shape(planned: Planned) -> None:
+def test_kinds_differ_in_shape(planned: Site) -> None:
     view = planned.view(WEEK)
     kinds = set(workload_sizes(view.report)["kind"])
     assert KEEPS in kinds
     assert kinds & set(LESS)
     shown = page(planned.client(), "/right-size", WEEK)
-    marks = [trace["marker"] for trace in figure(shown)["data"]]
+    marks = [trace["marker"] for trace in figure(shown, "sizes-chart")["data"]]
     shapes = {mark["symbol"].removesuffix("-open") for mark in marks}
     assert len(shapes) >= len(kinds & set(works_drawn(planned)))
     assert {"circle"} < shapes <= {"circle", "diamond", "triangle-up", "star", "square"}
@@ -82,7 +80,7 @@ def test_kinds_differ_in_shape(planned: Planned) -> None:
     assert len(legend["props"]["children"]) == len(shapes)
 
 
-def works_drawn(planned: Planned) -> list[str]:
+def works_drawn(planned: Site) -> list[str]:
     """The kinds of the works that can be drawn."""
     works = workload_sizes(planned.view(WEEK).report)
     known = pl.col("peak_bytes").is_not_null() & (pl.col("sm_pct").is_not_null() | pl.col("util_pct").is_not_null())
@@ -90,62 +88,32 @@ def works_drawn(planned: Planned) -> list[str]:
 
 
 def test_those_for_which_less_would_do_are_drawn_before_all_others(
-    planned: Planned, monkeypatch: pytest.MonkeyPatch
+    planned: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     less = sum(each in LESS for each in works_drawn(planned))
     monkeypatch.setattr("analytics.tables.card_fit._DRAWN", less)
     view = planned.view(WEEK)
     tree = json.loads(json.dumps(section_panel(view, LIGHT, card_fit(view.report)), cls=PlotlyJSONEncoder))
     assert points(tree) == less > 0
-    assert {trace["marker"]["color"] for trace in figure(tree)["data"]} == {LIGHT.state["held"]}
-
-
-def test_every_known_work_is_drawn_once(planned: Planned) -> None:
-    works = workload_sizes(planned.view(WEEK).report)
-    known = works.filter(
-        pl.col("peak_bytes").is_not_null() & (pl.col("sm_pct").is_not_null() | pl.col("util_pct").is_not_null())
-    )
-    shown = page(planned.client(), "/right-size", WEEK)
-    assert 0 < points(shown) == min(known.height, 400)
-    assert works.height > known.height
-    assert f"{works.height - known.height} workloads are not drawn" in words(shown)
+    assert {trace["marker"]["color"] for trace in figure(tree, "sizes-chart")["data"]} == {LIGHT.state["held"]}
 
 
 @pytest.mark.parametrize(("lang", "signs"), [("en", ".,"), ("fr", ",\N{NARROW NO-BREAK SPACE}")])
-def test_a_mark_says_percent_once_and_numbers_as_the_reader_does(planned: Planned, lang: str, signs: str) -> None:
-    drawn = figure(page(planned.client(), "/right-size", f"{WEEK}&lang={lang}"))
+def test_a_mark_says_percent_once_and_numbers_as_the_reader_does(planned: Site, lang: str, signs: str) -> None:
+    drawn = figure(page(planned.client(), "/right-size", f"{WEEK}&lang={lang}"), "sizes-chart")
     assert drawn["layout"]["xaxis"]["ticksuffix"].strip() == "%"
     assert drawn["layout"]["separators"] == signs
     for trace in drawn["data"]:
         assert trace["hovertemplate"].replace("%{", "").count("%") == 0
 
 
-def test_the_figure_keeps_its_budget(planned: Planned) -> None:
-    for path in ("/", "/film", "/right-size", "/capacity", "/holders"):
-        for chart in (each for each in components(page(planned.client(), path, WEEK)) if each["type"] == "Graph"):
-            sent = gzip.compress(json.dumps(chart["props"]["figure"]).encode(), 6)
-            assert len(sent) < 30_000, chart["props"]["id"]
-
-
-def test_cards_of_about_the_same_memory_are_one_line(planned: Planned) -> None:
+def test_cards_of_about_the_same_memory_are_one_line(planned: Site) -> None:
     sizes = [size for size, _ in card_sizes(planned.view(WEEK).whole.context)]
     assert sizes == sorted(sizes)
     assert all(high > 1.04 * low for low, high in itertools.pairwise(sizes))
 
 
-def test_savings_are_those_of_the_findings(planned: Planned) -> None:
-    view = planned.view(WEEK)
-    section = moves(view.report.recommendations, view.report.review.shown)
-    text = f"{section.headline} {' '.join(str(cell) for row in section.cells for cell in row)}"
-    found = [each for each in view.report.review.shown if each.category == "right_size"]
-    assert f"{len(found)} finding" in text
-    for each in found:
-        saving = each.evidence.numbers.get("saving")
-        if isinstance(saving, float):
-            assert f"{saving:,.2f} USD" in text
-
-
-def test_a_team_reader_has_their_own_works_only(planned: Planned) -> None:
+def test_a_team_reader_has_their_own_works_only(planned: Site) -> None:
     view = planned.view(WEEK, LANGUAGE)
     mine = {owner.name for owner in view.whole.money.owners.by_name.values() if owner.team == "language"}
     shown = set(workload_sizes(view.report)["holder"])
@@ -155,7 +123,7 @@ def test_a_team_reader_has_their_own_works_only(planned: Planned) -> None:
     assert {line.split(",")[0] for line in export.text.splitlines()[1:]} == shown
 
 
-def test_the_queue_for_old_cards_is_of_the_readers_own_work(planned: Planned) -> None:
+def test_the_queue_for_old_cards_is_of_the_readers_own_work(planned: Site) -> None:
     every, own = planned.view(WEEK), planned.view(WEEK, LANGUAGE)
     queue, mine = old_cards_on_page(every.report), old_cards_on_page(own.report)
     assert queue is not None
@@ -193,3 +161,61 @@ def test_what_several_hold_is_nobodys_work(lake: Lake) -> None:
     assert works["peak_bytes"].to_list() == [20 * GIB]
     assert works["util_pct"].to_list() == [90.0]  # the next whole percent, as the rules take it
     assert works["sm_pct"].to_list() == [None]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """Eight H100s with small work: six of the team `vision`, two of `speech`."""
+    folder = tmp_path_factory.mktemp("packed")
+    owners = folder / "owners.csv"
+    owners.write_text("kind,name,team\nuser,ann,vision\nuser,bob,speech\n", encoding="utf-8")
+    config = folder / "fallow.toml"
+    config.write_text(f'[money]\nowners = "{owners}"\n', encoding="utf-8")
+    lake = made_lake(folder / "lake")
+    fleet = Fleet(3)
+    for number, gpu in enumerate(fleet.host("h1", H100, 8)):
+        train(fleet, gpu, "ann" if number < 6 else "bob", util=13.0, sm=11.5, mem_gb=8, job=str(number))
+    fleet.write(lake)
+    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=None, config=str(config)))
+    return Whole(inputs, load_window_ledger(inputs))
+
+
+@cache
+def of_scope(whole: Whole, **scope: str) -> Report:
+    return Report(whole, Asked(scope=Scope(**scope)))
+
+
+def packings_of(report: Report) -> Table:
+    return packing_list(report.recommendations, for_people=report.scope.is_personal)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("en", "MIG would free 6 of 8 GPUs (NVIDIA H100 80GB HBM3, train): 8 workloads fit on 2."),
+        ("fr", "MIG libérerait 6 GPU sur 8 (NVIDIA H100 80GB HBM3, train) : 8 travaux tiennent sur 2."),
+    ],
+)
+def test_the_planners_question_is_answered_in_one_sentence(whole: Whole, code: str, said: str) -> None:
+    section = packings_of(of_scope(whole))
+    assert language(code).translate(section.headline) == said
+    assert len(section.cells) == 1
+    cards = packed_cards(of_scope(whole).recommendations.sizing.packings)
+    assert cards is not None
+    assert len(cards.cells) == 8
+
+
+def test_people_see_packings_of_their_own_work_only(whole: Whole) -> None:
+    """The one packing there is holds work of two teams: it is nobody's alone."""
+    report = of_scope(whole, team="vision")
+    assert packings_of(report).rows == ()
+    assert packed_cards(report.recommendations.sizing.packings) is None
+    assert len(packings_of(of_scope(whole, pool="train")).rows) == 1
+
+
+def test_what_several_ways_would_save_is_counted_once(whole: Whole) -> None:
+    report = of_scope(whole)
+    paid_cents = report.money.accounts.total.paid_cents
+    assert report.recommendations.sizing.saving is not None
+    assert paid_cents is not None
+    assert 0 < report.recommendations.sizing.saving <= paid_cents / 100

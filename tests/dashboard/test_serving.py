@@ -10,16 +10,13 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
+from fallow.lake import Lake
+from tests.conftest import RunFallow
 from tests.dashboard.servers import answer, children, serving, threads
-
-if TYPE_CHECKING:
-    from fallow.lake import Lake
-    from tests.conftest import RunFallow
 
 pytestmark = pytest.mark.long
 
@@ -167,3 +164,14 @@ def test_it_tells_systemd_that_it_is_there(fleet_lake: Lake, tmp_path: Path) -> 
         flags = ("--lake", fleet_lake.root, "--port", "0")
         with serving("dashboard", *flags, NOTIFY_SOCKET=str(tmp_path / "notify")):
             assert manager.recv(1000).startswith(b"READY=1")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_the_process_that_starts_the_others_has_no_threads_that_a_fork_would_lose(fleet_lake: Lake) -> None:
+    with serving("dashboard", "--lake", fleet_lake.root, "--port", "0") as (server, address):
+        names = threads(server.pid)
+        [worker] = children(server.pid)
+        assert "fallow" in answer(address)
+        assert "polars-0" in threads(worker)
+    assert not {each for each in names if each.startswith(("polars-0", "tokio", "async-executor"))}

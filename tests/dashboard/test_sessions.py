@@ -7,11 +7,14 @@ import os
 import resource
 import sqlite3
 import stat
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from flask.testing import FlaskClient
 
 from dashboard.access.choose import access_of
 from dashboard.access.oidc import OUT
@@ -22,16 +25,9 @@ from fallow.cli import main
 from fallow.clock import MINUTE_MS
 from fallow.errors import ConfigError
 from fallow.os_user import os_user
-from tests.dashboard.test_access_oidc import LOCAL, client_again, client_of, idp, settings, sign_in
+from tests.dashboard.servers import Provider
+from tests.dashboard.test_access_oidc import LOCAL, Clients, client_again, client_of, idp, settings, sign_in
 from tests.delivery.hands import Hands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from flask.testing import FlaskClient
-
-    from tests.dashboard.servers import Provider
 
 __all__ = ["client_of", "idp", "settings"]
 
@@ -47,7 +43,7 @@ def clock() -> Hands:
 
 
 @pytest.fixture
-def browser(client_of: Callable[..., FlaskClient], clock: Hands, tmp_path: Path) -> FlaskClient:
+def browser(client_of: Clients, clock: Hands, tmp_path: Path) -> FlaskClient:
     """Signed in as ann, with the state in a folder that a command finds."""
     client = client_of(clock=clock, state=str(tmp_path / "state"), audit=str(tmp_path / "audit.jsonl"))
     sign_in(client)
@@ -276,7 +272,7 @@ def test_signing_in_makes_a_new_session_and_ends_the_one_before(
 
 
 def test_a_group_that_gets_a_role_later_counts_for_sessions_that_run(
-    client_of: Callable[..., FlaskClient], idp: Provider, settings: dict[str, str]
+    client_of: Clients, idp: Provider, settings: dict[str, str]
 ) -> None:
     client = client_of()
     idp.user["groups"] = ["night-shift"]
@@ -288,9 +284,7 @@ def test_a_group_that_gets_a_role_later_counts_for_sessions_that_run(
         assert client.get("/", headers=LOCAL).status_code == status
 
 
-def test_sessions_outlive_a_restart_and_so_does_their_end(
-    client_of: Callable[..., FlaskClient], tmp_path: Path
-) -> None:
+def test_sessions_outlive_a_restart_and_so_does_their_end(client_of: Clients, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("k" * 32)
     kept = {"state": str(tmp_path / "state"), "session_key_file": str(tmp_path / "key")}
     first = client_of(**kept)

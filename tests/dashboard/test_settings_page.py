@@ -12,7 +12,7 @@ from dashboard.access.people import ADMIN, PLANNER, VIEWER, Reader
 from dashboard.pages.settings import SETTINGS_PAGE, shown_settings
 from fallow import config
 from fallow.config import SETTINGS
-from tests.dashboard.conftest import components, page, words
+from tests.dashboard.conftest import components, page, section, table, words
 from tests.dashboard.sites import Site, content, make_site
 from tests.in_process import run_in_process
 
@@ -28,22 +28,11 @@ idle_after = "7min"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return make_site(tmp_path_factory.mktemp("settings"), days=1, settings=SECRETS)
-
-
-def table(tree: Any, name: str) -> dict[str, list[str]]:
-    """Rows by their first cell, of all tables of one panel."""
-    section = next(each for each in components(tree) if each["props"].get("aria-labelledby") == f"{name}-title")
-    found = {}
-    for row in (each for each in components(section) if each["type"] == "Tr"):
-        first, *cells = row["props"]["children"]
-        if first["props"].get("scope") == "row":
-            found[words(first)] = [words(cell) for cell in cells]
-    return found
+    return make_site(tmp_path_factory.mktemp("settings"), days=2, settings=SECRETS)
 
 
 def test_every_setting_is_there_with_its_origin(site: Site) -> None:
-    shown = table(content(SETTINGS_PAGE, site.view()), "settings")
+    shown = named(content(SETTINGS_PAGE, site.view()), "settings")
     assert shown.keys() == {each.name for each in SETTINGS}
     assert shown["ledger.idle_after"][:2] == ["7\N{NO-BREAK SPACE}min", f"file {site.config}"]
     assert shown["findings.held_min"][:2] == ["1\N{NO-BREAK SPACE}h", "default"]
@@ -52,6 +41,10 @@ def test_every_setting_is_there_with_its_origin(site: Site) -> None:
     assert shown["money.pue"][0] == "1.54"
     assert shown["mail.server"][0] == "not set"
     assert [plainly(shown[each.name][2]) for each in SETTINGS] == [plainly(each.meaning) for each in SETTINGS]
+
+
+def named(tree: Any, name: str) -> dict[str, list[str]]:
+    return {row[0]: row[1:] for row in table(tree, name)}
 
 
 def plainly(text: str) -> str:
@@ -98,7 +91,7 @@ def test_the_prices_are_those_of_the_command(site: Site) -> None:
     told = json.loads(run_in_process("prices", "--config", str(site.config), "--json").stdout)["tables"]["prices"][
         "rows"
     ]
-    shown = table(content(SETTINGS_PAGE, site.view()), "prices")
+    shown = named(content(SETTINGS_PAGE, site.view()), "prices")
     assert len(told) > 5
     for each in told:
         cells = shown[each["model"]]
@@ -109,17 +102,12 @@ def test_the_prices_are_those_of_the_command(site: Site) -> None:
 
 
 def test_the_owners_are_counted_and_not_named(site: Site) -> None:
-    shown = table(content(SETTINGS_PAGE, site.view()), "owners")
-    assert shown == {
-        "language": ["products", "1", "0", "1", "2"],
-        "vision": ["research", "0", "0", "2", "4"],
-    }
+    shown = named(content(SETTINGS_PAGE, site.view()), "owners")
+    assert shown == {"language": ["products", "1", "0", "1", "2"], "vision": ["research", "0", "0", "2", "4"]}
     own = content(SETTINGS_PAGE, site.view("", Reader("ann", ADMIN, "vision")))
-    assert table(own, "owners").keys() == {"vision"}
-    assert "language" not in words(
-        next(each for each in components(own) if each["props"].get("aria-labelledby") == "owners-title")
-    )
-    assert {cells[5] for cells in table(own, "prices").values()} == {""}
+    assert named(own, "owners").keys() == {"vision"}
+    assert "language" not in words(section(own, "owners"))
+    assert {cells[5] for cells in named(own, "prices").values()} == {""}
 
 
 @pytest.mark.parametrize("role", [VIEWER, PLANNER])

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from analytics.decide.actions import record
+from analytics.window import Inputs
 from dashboard.access.people import ADMIN, PLANNER, VIEWER, Reader
 from dashboard.error_panels import stale_data_notice
 from dashboard.query import Query
@@ -24,11 +26,6 @@ from tests.dashboard.conftest import inputs_of
 from tests.delivery.hands import Hands
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, device, fill, processes, samples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from analytics.window import Inputs
 
 ADA = Reader("ada", ADMIN)
 

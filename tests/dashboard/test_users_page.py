@@ -4,86 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from analytics.tables.quotas import quota_headline, quota_uses
 from dashboard.app import build_app
 from dashboard.source import LakeSource
-from tests.dashboard.conftest import components, inputs_of, page, words
-from tests.dashboard.planned import LANGUAGE, WEEK, WINDOW, Planned, planned_site
-from tests.in_process import run_in_process
+from fallow.lake import Lake
+from tests.dashboard.conftest import components, inputs_of, page, table, words
+from tests.dashboard.sites import LANGUAGE, WEEK, Site
 from tests.ledger.rows import device, fill, processes, samples
 
-if TYPE_CHECKING:
-    from fallow.lake import Lake
 
-
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
-    return planned_site(tmp_path_factory.getbasetemp())
-
-
-def table(shown: Any, labelled_by: str) -> list[list[str]]:
-    """The rows of a table by their cells' words."""
-    boxes = [
-        each
-        for each in components(shown)
-        if each["type"] == "Div" and each["props"].get("aria-labelledby") == labelled_by
-    ]
-    rows = [each for box in boxes for each in components(box) if each["type"] == "Tr"]
-    return [[words(cell).strip() for cell in row["props"]["children"]] for row in rows]
-
-
-def links(shown: Any) -> list[str]:
-    return [each["props"]["href"] for each in components(shown) if each["type"] == "Link"]
-
-
-@pytest.fixture(scope="module")
-def told(planned: Planned) -> dict[str, Any]:
-    """What the command says of the same window."""
-    done = run_in_process("ledger", "--config", planned.config, "--by", "holder", "--json", *WINDOW)
-    assert done.returncode == 0, done.stderr
-    return {row["label"]: row for row in json.loads(done.stdout)["groups"]["rows"]}
-
-
-def test_the_numbers_are_the_ledgers(planned: Planned, told: dict[str, Any]) -> None:
-    rows = table(page(planned.client(), "/holders", WEEK), "holders-title")
-    shown = {row[0].split()[0]: row for row in rows if row[0] != "name"}
-    given = {name: row for name, row in told.items() if row["efficiency"] is not None}
-    assert shown.keys() == given.keys()
-    for name, row in shown.items():
-        own, rank = given[name], given[name]["rank_efficiency"]
-        held, reserved = own["held_gpu_hours"], own["reserved_gpu_hours"]
-        used = own["low_gpu_hours"] + own["active_gpu_hours"]
-        given_hours = used + held + reserved
-        useful = given[name]["efficiency"] * given_hours
-        wanted = [given_hours, useful, used - useful, held, reserved]
-        # the command adds in whole milliseconds
-        figures = row[3:8]
-        assert [float(each.replace(",", "")) for each in figures] == pytest.approx(wanted, abs=0.0501), name
-        assert row[9].split("/")[0] == ("" if rank is None else str(rank))
-        assert row[10] == f"{given[name]['paid']:,.2f}"
-
-
-def test_bars_are_as_long_as_the_time(planned: Planned, told: dict[str, Any]) -> None:
-    shown = page(planned.client(), "/holders", WEEK)
-    panel = next(each for each in components(shown) if each["props"].get("aria-labelledby") == "holders-title")
-    lengths = [each for each in components(panel) if each["props"].get("className") == "lengths"]
-    most = max(
-        sum(row[f"{state}_gpu_hours"] for state in ("active", "low", "held", "reserved")) for row in told.values()
-    )
-    widths = [float(part["props"]["style"]["width"].rstrip("%")) for part in lengths[0]["props"]["children"]]
-    assert sum(widths) == pytest.approx(100, abs=0.1)
-    assert most > 0
-
-
-def test_a_quotas_bar_ends_where_the_quota_does(planned: Planned) -> None:
+def test_a_quotas_bar_ends_where_the_quota_does(planned: Site) -> None:
     uses = dict(quota_uses(planned.view(WEEK).report))
     longest = max(max(use.quota_gpus, use.most or 0) for use in uses.values())
     shown = page(planned.client(), "/holders", WEEK)
-    rows = table(shown, "quotas-title")[1:]
+    rows = table(shown, "quotas")
     gaps = [uses[row[0]].quota_gpus - (uses[row[0]].working_mean or 0) for row in rows]
     assert gaps == sorted(gaps, reverse=True)
     bars = [each for each in components(shown) if each["props"].get("className") == "quota"]
@@ -97,22 +34,11 @@ def test_a_quotas_bar_ends_where_the_quota_does(planned: Planned) -> None:
     assert "Quotas are for all GPUs" in words(page(planned.client(), "/holders", WEEK + "&pool=train"))
 
 
-def test_a_holder_leads_to_their_jobs(planned: Planned, told: dict[str, Any]) -> None:
-    client = planned.client()
-    assert any("holder=greta" in each for each in links(page(client, "/holders", WEEK)))
-    jobs = [row for row in table(page(client, "/holders", WEEK + "&holder=greta"), "jobs-title") if row[0] != "job"]
-    given = sum(told["greta"][f"{state}_gpu_hours"] for state in ("active", "low", "held", "reserved"))
-    assert sum(float(row[3].replace(",", "")) for row in jobs) == pytest.approx(given, abs=0.06 * len(jobs))
-    assert sum(float(row[9].split("\N{NO-BREAK SPACE}")[0].replace(",", "")) for row in jobs) == pytest.approx(
-        told["greta"]["paid"], abs=0.01 * len(jobs)
-    )
-
-
-def test_a_holder_of_nothing(planned: Planned) -> None:
+def test_a_holder_of_nothing(planned: Site) -> None:
     assert "nobody-here was given nothing" in words(page(planned.client(), "/holders", WEEK + "&holder=nobody-here"))
 
 
-def test_a_reader_of_one_team_sees_no_other(planned: Planned) -> None:
+def test_a_reader_of_one_team_sees_no_other(planned: Site) -> None:
     client = planned.client(LANGUAGE)
     teams = planned.view(WEEK).whole.money.owners
     for path in ("/holders", "/right-size", "/capacity"):
@@ -127,7 +53,7 @@ def test_a_reader_of_one_team_sees_no_other(planned: Planned) -> None:
     assert "greta was given nothing" in words(page(client, "/holders", WEEK + "&holder=greta&team=vision"))
 
 
-def test_quotas_against_what_was_used(planned: Planned) -> None:
+def test_quotas_against_what_was_used(planned: Site) -> None:
     view = planned.view(WEEK)
     uses = dict(quota_uses(view.report))
     given = {each.name: each.allocated_ms for each in view.report.people.teams}
@@ -151,14 +77,14 @@ def test_who_has_no_name_is_not_left_out(lake: Lake) -> None:
     lists = [*processes("a", *range(0, 3600, 30), user=None), *processes("b", *range(0, 3600, 30), user=name)]
     fill(lake, rows, lists, devices=[device("a"), device("b")])
     client = build_app(LakeSource(lambda: inputs_of(lake))).server.test_client()
-    rows_shown = table(page(client, "/holders"), "holders-title")
-    assert {row[0] for row in rows_shown} == {"name", "(user not known)", "<b>eve</b>?=1"}
+    rows_shown = table(page(client, "/holders"), "holders")
+    assert {row[0] for row in rows_shown} == {"(user not known)", "<b>eve</b>?=1"}
     french = words(page(client, "/holders", "?lang=fr"))
     assert "(utilisateur inconnu)" in french
     assert "heures GPU" in french
 
 
-def test_hours_that_nobody_saw_are_no_hours_without_use(planned: Planned) -> None:
+def test_hours_that_nobody_saw_are_no_hours_without_use(planned: Site) -> None:
     """The same uses over a window of which half was seen: no gap is told, for it may be what was not looked at."""
     view = planned.view(WEEK)
     uses = quota_uses(view.report)

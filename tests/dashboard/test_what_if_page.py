@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,16 +13,9 @@ from dashboard.access.people import NotAllowedError
 from dashboard.actions import record_scenario, withdraw_scenario
 from dashboard.pages import what_if
 from dashboard.pages.what_if import SLIDERS, WhatIfChoices, answer, compared
-from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA
+from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA, Held
 from tests.dashboard.conftest import page, words
-from tests.dashboard.planned import LANGUAGE, WEEK, Planned, planned_site
-from tests.dashboard.teams import text_of
-from tests.dashboard.test_actions import audited
-
-if TYPE_CHECKING:
-    from tests.dashboard.acting import Held
-
-__all__ = ["audited"]
+from tests.dashboard.sites import LANGUAGE, WEEK, Site
 
 LIGHT = palette("light")
 FLEET = ReplayFleet((HostGroup("a", "H100", 3, 8), HostGroup("b", "A100", 1, 5), HostGroup("b", "A100", 2, 8)))
@@ -32,11 +25,6 @@ FLEET = ReplayFleet((HostGroup("a", "H100", 3, 8), HostGroup("b", "A100", 1, 5),
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replays are waited for, not asked for again."""
     monkeypatch.setattr(what_if, "_PATIENCE_S", None)
-
-
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
-    return planned_site(tmp_path_factory.getbasetemp())
 
 
 @pytest.mark.parametrize(
@@ -69,31 +57,31 @@ def test_a_choice_is_a_policy_of_the_pools_that_are_there() -> None:
     assert WhatIfChoices(merge=("a", "gone")).content(FLEET) == {}
 
 
-def test_a_choice_is_answered_beside_today(planned: Planned) -> None:
+def test_a_choice_is_answered_beside_today(planned: Site) -> None:
     view = planned.view()
-    today = text_of(shown(planned, view, WhatIfChoices()))
-    fewer = text_of(shown(planned, view, WhatIfChoices(size=-50)))
+    today = words(shown(planned, view, WhatIfChoices()))
+    fewer = words(shown(planned, view, WhatIfChoices(size=-50)))
     assert "What the change would have made of the same jobs" in today
     assert today != fewer
     assert "The GPUs would have cost" in fewer
 
 
-def shown(planned: Planned, view: Any, choices: WhatIfChoices) -> Any:
+def shown(planned: Site, view: Any, choices: WhatIfChoices) -> Any:
     """The answer, however long it takes."""
     parts, is_done = answer(planned.source, view, LIGHT, choices)
     assert is_done
     return parts
 
 
-def test_until_it_is_there_the_page_says_how_far_it_is(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_until_it_is_there_the_page_says_how_far_it_is(planned: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(what_if, "_PATIENCE_S", 0.0)
     view = planned.view("?since=2025-11-14&until=2025-11-15")
     parts, is_done = answer(planned.source, view, LIGHT, WhatIfChoices(share=2))
     assert not is_done
-    assert "s so far" in text_of(parts)
+    assert "s so far" in words(parts)
 
 
-def test_people_have_no_fleet_of_their_own(planned: Planned) -> None:
+def test_people_have_no_fleet_of_their_own(planned: Site) -> None:
     assert "choose all teams" in words(page(planned.client(LANGUAGE), "/what-if", WEEK))
     told = words(page(planned.client(), "/what-if", WEEK))
     assert "GPUs of every pool" in told
@@ -110,7 +98,7 @@ def test_planners_save_what_all_compare(held: Held, audited: list[str]) -> None:
     ]
     parts, is_done = compared(pages.source, pages.view(), LIGHT)
     assert is_done
-    said = text_of(parts)
+    said = words(parts)
     assert "2 scenarios are saved." in said
     assert "half cannot be replayed: there is no pool gone" in said
     assert "as it is today" in said

@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.dashboard.sites import Site
 from tests.findings.scenarios.builder import H100, L4, Fleet
 from tests.lakes import made_lake
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEAM, OTHERS = "ours", "theirs"
 OWN_GPU, SHARED_HOST, PASSED_ON = "GPU-own-0", "both", "GPU-both-2"

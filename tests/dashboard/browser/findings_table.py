@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page
 
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock, format_ms
 from fallow.lake import Lake
-from tests.dashboard.browser.conftest import PLANNERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import pytest
-    from playwright.sync_api import Locator, Page
-
-    from tests.dashboard.browser.conftest import Site, Surfer
+from tests.dashboard.browser.conftest import PLANNERS, Site, Surfer
 
 PIA, PAUL = PLANNERS
 ALL = "span=all"

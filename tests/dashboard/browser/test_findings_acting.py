@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from playwright.sync_api import Page
 
-from tests.dashboard.browser.conftest import VIEWER, VIEWER_OF_A_TEAM
+from tests.dashboard.browser.conftest import Site, Surfer
 from tests.dashboard.browser.findings_table import (
-    ALL,
-    PAUL,
     PIA,
     a_day_to_come,
     choose,
     files,
-    listed,
     made_again,
     opened,
     place,
@@ -25,13 +23,6 @@ from tests.dashboard.browser.findings_table import (
     told,
     untouched,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.sync_api import Page, Request
-
-    from tests.dashboard.browser.conftest import Site, Surfer
 
 pytestmark = pytest.mark.long
 
@@ -96,20 +87,6 @@ def test_suppressed_to_a_day_behind_the_switch_and_reopened(
     ]
 
 
-def test_several_at_once(surf: Callable[..., Surfer], site: Site) -> None:
-    page = opened(surf, at=site.address, user=PIA)
-    ids = untouched(page, 3)
-    choose(page, *ids)
-    page.wait_for_selector("#finding-detail >> text=3 findings chosen")
-    before = files(site)
-    page.click("#act-ack")
-    assert says(page, "Acknowledged") == "Acknowledged 3 findings"
-    for each in ids:
-        standing(page, each, "acknowledged")
-    assert state(page)["chosen"] == sorted(ids)
-    assert len(files(site) - before) == 1
-
-
 def test_no_button_works_on_rows_that_a_filter_hides(surf: Callable[..., Surfer], site: Site) -> None:
     page = opened(surf, at=site.address, user=PIA)
     ids = untouched(page, 2)
@@ -119,62 +96,6 @@ def test_no_button_works_on_rows_that_a_filter_hides(surf: Callable[..., Surfer]
     page.wait_for_url(f"**filter=finding_id:{ids[0]}*")
     page.wait_for_selector(f"#finding-detail h3 >> text={ids[0]}")
     assert state(page) | {"filters": {}} == {"ids": [ids[0]], "chosen": [ids[0]], "filters": {}}
-
-
-def test_two_people_act_on_one_finding(
-    surf: Callable[..., Surfer], site: Site, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one, other = (opened(surf, at=site.address, user=user) for user in (PIA, PAUL))
-    [finding_id] = untouched(one, 1)
-    for page in (one, other):
-        choose(page, finding_id)
-    one.fill("#act-text", "asking the team")
-    one.click("#act-ack")
-    says(one, "Acknowledged")
-    other.fill("#act-text", "warm standby")
-    other.click("#act-suppress")
-    said = says(other, "Somebody acted meanwhile")
-    assert f"{PIA}: acknowledged: asking the team" in said
-    assert other.input_value("#act-text") == "warm standby"
-    standing(other, finding_id, "acknowledged")
-    assert [each["kind"] for each in told(site.config, capsys, "history", finding_id)["actions"]] == ["ack"]
-    other.click("#act-suppress")
-    says(other, "Suppressed 1 finding")
-    history = told(site.config, capsys, "history", finding_id)["actions"]
-    assert [(each["kind"], each["actor"]) for each in history] == [("ack", PIA), ("suppress", PAUL)]
-
-
-def test_a_viewer_has_no_buttons_and_a_forged_answer_of_one_is_refused(surf: Callable[..., Surfer], site: Site) -> None:
-    asks: list[Request] = []
-    planner = surf(at=site.address, user=PIA)
-    planner.page.on(
-        "request", lambda request: asks.append(request) if '"act-note' in (request.post_data or "") else None
-    )
-    page = listed(planner.open(f"/findings?{ALL}"))
-    [finding_id] = untouched(page, 1)
-    choose(page, finding_id)
-    page.fill("#act-text", "hm")
-    page.click("#act-note")
-    says(page, "Noted on 1 finding")
-    before = files(site)
-    for user in (VIEWER, VIEWER_OF_A_TEAM):
-        viewer = opened(surf, at=site.address, user=user)
-        assert viewer.locator("#acts, #act-ack").count() == 0
-        row(viewer, state(viewer)["ids"][0]).click()
-        viewer.wait_for_selector("#finding-detail h4")
-        answer = viewer.context.request.post(
-            f"{site.address}/_dash-update-component", data=asks[-1].post_data, headers={
-                "Content-Type": "application/json", "Origin": site.address,
-            },
-        )  # fmt: skip
-        assert "may not do this" in answer.json()["response"]["acts-said"]["children"]
-    foreign = page.context.request.post(
-        f"{site.address}/_dash-update-component", data=asks[-1].post_data, headers={
-            "Content-Type": "application/json", "Origin": "http://evil.example",
-        },
-    )  # fmt: skip
-    assert foreign.status == 403
-    assert files(site) == before
 
 
 def test_without_a_mouse(surf: Callable[..., Surfer], site: Site) -> None:
@@ -206,3 +127,63 @@ def reach(page: Page, there: str, most: int = 40) -> None:
             return
         page.keyboard.press("Tab")
     pytest.fail(f"not reached by {most} tabs: {there}")
+
+
+pytestmark = pytest.mark.long
+
+PATH, HEADING = "/recommendations", "#recommendation-heading"
+ROWS = ".ag-center-cols-container .ag-row"
+BESIDE_PX = 1200
+"""From this width on the panel is beside the table."""
+
+
+def first_of(page: Page) -> str:
+    return page.locator(ROWS).first.get_attribute("row-id") or ""
+
+
+def is_in_sight(page: Page) -> bool:
+    box = page.locator(HEADING).bounding_box()
+    height = page.evaluate("innerHeight")
+    return box is not None and 0 <= box["y"] < height
+
+
+@pytest.mark.parametrize("width", [1440, 1024])
+def test_a_click_shows_the_decision(surf: Callable[..., Surfer], width: int) -> None:
+    page = surf(width).open(PATH)
+    page.wait_for_selector(ROWS)
+    name = first_of(page)
+    page.locator(ROWS).first.locator(".ag-cell").first.click()
+    page.wait_for_selector(f"{HEADING} >> text={name}")
+    page.wait_for_url(f"**recommendation={name}*")
+    assert is_in_sight(page)
+    side, table = page.locator(".side").bounding_box(), page.locator("#recommendations-grid").bounding_box()
+    assert side is not None
+    assert table is not None
+    is_beside = width >= BESIDE_PX
+    assert (side["x"] >= table["x"] + table["width"]) == is_beside
+    assert page.locator(f"{HEADING}:focus").count() == (0 if is_beside else 1)
+
+
+def test_a_telephone_has_blocks_and_goes_to_the_chosen_one(surf: Callable[..., Surfer]) -> None:
+    page = surf(390).open(PATH)
+    page.locator("#recommendations-cards a").first.click()
+    page.wait_for_url("**recommendation=*")
+    page.wait_for_selector(f"{HEADING}:focus")
+    assert is_in_sight(page)
+    assert not page.locator("#recommendations-grid").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_what_is_put_off_is_listed_and_reopened(surf: Callable[..., Surfer], site: Site) -> None:
+    told = site.told("recommendations", "--since", "7d")["recommendations"]
+    name = next(each["id"] for each in told if each["evidence"] and each["evidence"][0][1:] == each["id"][1:])
+    page = surf(at=site.address, user=PIA).open(f"{PATH}?recommendation={name}")
+    later = f"[aria-labelledby=put_off-title] >> text={name}"
+    page.wait_for_selector(f"{HEADING} >> text={name}")
+    page.fill("#recommendation-act-text", "until the move")
+    page.click("#recommendation-act-suppress")
+    page.wait_for_selector(later)
+    assert name not in page.inner_text("[aria-labelledby=to_look_at-title]")
+    page.click("#recommendation-act-reopen")
+    page.wait_for_selector(later, state="detached")
+    assert name in page.inner_text("[aria-labelledby=to_look_at-title]")

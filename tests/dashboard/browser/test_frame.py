@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlparse
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
 
 from dashboard.pages import PAGES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.sync_api import Page
-
-    from tests.dashboard.browser.conftest import Surfer
+from tests.dashboard.browser.conftest import Site, Surfer
 
 pytestmark = pytest.mark.long
 
@@ -82,15 +77,6 @@ def test_filters_are_addresses_and_back_steps_through_them(surf: Callable[..., S
     assert asked(page) == {}
 
 
-def test_a_shared_link_shows_the_same(surf: Callable[..., Surfer]) -> None:
-    link = "/?span=3d&pool=legacy&zone=Europe%2FParis&lang=fr"
-    one, other = (surf().open(link) for _ in range(2))
-    assert one.inner_text("#page .headline") == other.inner_text("#page .headline")
-    assert "heures GPU" in one.inner_text("#page .headline")
-    assert "CET" in one.inner_text("#page .facts") or "CEST" in one.inner_text("#page .facts")
-    assert one.inner_text("#ask-pool").strip() == "legacy"
-
-
 def test_a_chosen_scheme_stays(surf: Callable[..., Surfer]) -> None:
     surfer = surf()
     page = surfer.open("/")
@@ -100,12 +86,6 @@ def test_a_chosen_scheme_stays(surf: Callable[..., Surfer]) -> None:
     page.reload()
     surfer.settled()
     assert page.get_attribute("html", "data-theme") == "dark"
-
-
-def test_nonsense_in_an_address_is_one_sentence(surf: Callable[..., Surfer]) -> None:
-    page = surf().open("/?span=9y")
-    assert "is not a valid window" in page.inner_text("#page")
-    assert "Traceback" not in page.inner_text("body")
 
 
 def test_the_keyboard_goes_past_the_bar(surf: Callable[..., Surfer]) -> None:
@@ -151,14 +131,6 @@ def test_a_link_to_the_page_is_copied(surf: Callable[..., Surfer]) -> None:
     page.click("#copy")
     page.wait_for_selector("#copy[data-done]")
     assert page.evaluate("navigator.clipboard.readText()").endswith("/film?pool=legacy")
-
-
-def test_a_page_that_is_not_there_leads_back(surf: Callable[..., Surfer]) -> None:
-    page = surf().open("/nowhere?lang=fr")
-    assert page.inner_text("#page h1") == "Cette page n\u2019existe pas"
-    assert page.get_attribute("html", "lang") == "fr"
-    page.click("#page .problem a")
-    page.wait_for_selector("#page .headline")
 
 
 def test_on_a_phone_the_page_that_one_is_on_is_in_sight_in_the_list_of_pages(surf: Callable[..., Surfer]) -> None:
@@ -212,3 +184,91 @@ def test_any_days_are_chosen_with_the_keyboard(surf: Callable[..., Surfer]) -> N
     page.wait_for_url("**first=2025-11-19&last=2025-11-19")
     surfer.settled()
     assert Axe().run(page).violations_count == 0
+
+
+pytestmark = pytest.mark.long
+
+
+def test_a_view_is_saved_found_by_keyboard_and_deleted(surf: Callable[..., Surfer]) -> None:
+    surfer = surf(width=390, scheme="dark")
+    page = surfer.open("/findings?span=24h&lang=fr")
+    page.wait_for_function("() => document.title.startsWith('Constats, dernières 24 heures')")
+    page.focus("#views-label")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Aucune vue")
+    page.keyboard.press("Tab")
+    page.keyboard.type("<b>la mienne</b>")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Enregistrée dans ce navigateur.")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.id") == "views-label"
+    surfer.open("/film")
+    page.focus("#views-label")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.inner_text("#views-list a:focus") == "<b>la mienne</b>"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/findings?*")
+    surfer.settled()
+    assert asked(page) == {"span": ["24h"], "lang": ["fr"]}
+    page.wait_for_function("() => document.title.startsWith('Constats')")
+    page.click("#views-label")
+    page.click("#views-list button")
+    page.wait_for_selector("text=Supprimée.")
+    assert page.locator("#views-list li").count() == 0
+
+
+def test_readers_of_one_browser_have_views_of_their_own(surf: Callable[..., Surfer], site: Site) -> None:
+    surfer = surf(at=site.address, user="pia")
+    page = surfer.open("/film")
+    page.click("#views-label")
+    page.fill("#views-name", "mine")
+    page.click("#views-save")
+    page.wait_for_selector("#views-list a >> text=mine")
+    page.set_extra_http_headers({"X-Forwarded-User": "paul"})
+    surfer.open("/film")
+    page.click("#views-label")
+    page.wait_for_selector("text=No view is saved yet.")
+
+
+pytestmark = pytest.mark.long
+
+OUTCOME = "#what-if-outcome"
+
+
+def moved(page: Page, slider: str, key: str) -> str:
+    """What the answer says after a key; waits until it is another one."""
+    before = page.inner_text(OUTCOME)
+    page.focus(f"#what-if-{slider} [role=slider]")
+    page.keyboard.press(key)
+    page.wait_for_function(
+        "before => document.querySelector('#what-if-outcome section') && document.querySelector('#what-if-outcome').innerText !== before",
+        arg=before,
+    )
+    return page.inner_text(OUTCOME)
+
+
+def test_sliders_are_answered_and_scenarios_kept(surf: Callable[..., Surfer]) -> None:
+    surfer = surf(width=390)
+    page = surfer.open("/what-if?span=all")
+    page.wait_for_selector(f"{OUTCOME} section")
+    today = page.inner_text(OUTCOME)
+    fewer = moved(page, "size", "ArrowLeft")
+    page.wait_for_function("() => new URLSearchParams(location.search).get('scenario') === 'size=-10'")
+    assert page.get_attribute("#what-if-size [role=slider]", "aria-valuetext") == "-10"
+    assert moved(page, "idle", "ArrowRight") != fewer
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+    page.fill("#what-if-name", "<b>a tenth fewer</b>")
+    page.click("#what-if-save")
+    page.wait_for_selector("#what-if-saved section")
+    assert "<b>a tenth fewer</b>" in page.inner_text("#what-if-saved")
+
+    surfer.open("/what-if?span=all&scenario=size%3D-10%26idle%3D1")
+    page.wait_for_selector(f"{OUTCOME} section")
+    assert page.get_attribute("#what-if-idle [role=slider]", "aria-valuetext") == "1"
+    assert page.inner_text(OUTCOME) != today
+
+    page.fill("#what-if-name", "<b>a tenth fewer</b>")
+    page.click("#what-if-remove")
+    page.wait_for_function("() => !document.querySelector('#what-if-saved section')")

@@ -5,31 +5,26 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
 from werkzeug.serving import make_server
 
 from analytics.simulation import SimulatedFleet, write_fleet
+from dashboard.access.people import Reader
 from dashboard.app import build_app
+from dashboard.query import Query
 from dashboard.source import LATE, LakeSource
+from dashboard.view import Problem, View
+from fallow.lake import Lake
 from tests.dashboard.browser.conftest import WAIT_MS, Surfer
 from tests.dashboard.conftest import UNTIL_MS, inputs_of, words
 from tests.dashboard.conftest import page as frame_page
 from tests.lakes import made_lake
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Browser, Page
-
-    from dashboard.access.people import Reader
-    from dashboard.query import Query
-    from dashboard.view import Problem, View
-    from fallow.lake import Lake
 
 pytestmark = pytest.mark.long
 
@@ -145,28 +140,6 @@ def test_an_answer_that_takes_long_is_said_and_comes_by_itself(browser: Browser,
         assert "Still being made" in without_traceback(page)
         page.wait_for_selector("#page .headline", timeout=WAIT_MS)
         assert source.asked > 3
-
-
-def test_a_window_without_rows_leaves_the_way_back_in_the_bar(browser: Browser, small_lake: Lake) -> None:
-    empty = "/?since=2020-01-01&until=2020-01-02"
-    with served(LakeSource(lambda: inputs_of(small_lake))) as address, opened(browser, address, empty) as page:
-        assert "holds nothing between" in without_traceback(page)
-        page.click("#ask-span")
-        page.locator(".dash-dropdown-option", has_text="last 7 days").first.click()
-        page.wait_for_selector("#page .headline", timeout=WAIT_MS)
-
-
-def test_a_fault_that_nobody_foresaw_is_a_sentence(browser: Browser, small_lake: Lake) -> None:
-    class Faulty(LakeSource):
-        def look(self, query: Query, reader: Reader) -> View | Problem:
-            if query.pool:
-                raise ZeroDivisionError
-            return super().look(query, reader)
-
-    with served(Faulty(lambda: inputs_of(small_lake))) as address, opened(browser, address) as page:
-        page.goto(f"{address}/?pool=any")
-        page.wait_for_selector("#page .problem", timeout=WAIT_MS)
-        assert "The log says more" in without_traceback(page)
 
 
 def test_files_are_put_together_while_readers_read(small_lake: Lake, tmp_path: Path) -> None:
