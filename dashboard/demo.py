@@ -262,18 +262,14 @@ def run(args: argparse.Namespace) -> int:
     with look_at_own_gpus() as look:  # takes a second where there is a driver: meanwhile the fleet is made
         folder.prepare(fleet)
         show(own_gpus_text(look))
-    inputs = _inputs(folder)
+    settings = config.load({"lake.path": str(folder.lake.root)}, str(folder.config))
+    inputs = Inputs(folder.lake, Window(), settings)
     show(_epilogue(folder, *_report(inputs, folder)))
     if args.no_serve:
         return 0
     sys.stdout.flush()
     serving = _serving()
     return int(serving.serve(serving.app_of(lambda: inputs), port=args.port, next_free=True))
-
-
-def _inputs(folder: DemoFolder) -> Inputs:
-    settings = config.load({"lake.path": str(folder.lake.root)}, str(folder.config))
-    return Inputs(folder.lake, Window(), settings)
 
 
 def _report(inputs: Inputs, folder: DemoFolder) -> tuple[Report, list[Path]]:

@@ -242,6 +242,7 @@ def grid(
     lines, onto which long cells wrap.
     """
     data, label = shown.rows(language), language.translate(shown.table.title)
+    place = next((place for place, row in enumerate(data) if row["id"] in (chosen or ())), 0)
     row_px = _HIGH_ROW_PX if high_rows else _ROW_PX
     height_px = _HEAD_PX + row_px * max(1, min(len(data), page_rows)) + _BAR_PX + _FOOT_PX
     table = AgGrid(
@@ -260,7 +261,7 @@ def grid(
         | ({"rowSelection": _ONE} if one else {})
         | {"rowHeight": row_px},
         selectedRows=[row for row in data if row["id"] in (chosen or ())],
-        paginationGoTo=_page_of(data, chosen or (), page_rows),
+        paginationGoTo=place // page_rows or None,  # None leaves the grid at its beginning
         style={"height": f"{height_px}px", "width": "100%"},
         className="",
         dangerously_allow_code=False,
@@ -296,12 +297,6 @@ def _options(language: Language, label: str, page_rows: int, *, choosing: bool, 
         options["isExternalFilterPresent"] = {"function": "fallowHidesSome()"}
         options["doesExternalFilterPass"] = {"function": "fallowLists(params)"}
     return options
-
-
-def _page_of(data: Sequence[Mapping[str, Any]], chosen: Sequence[str], page_rows: int) -> int | None:
-    """The page on which the first chosen row stands; None leaves the grid at its beginning."""
-    place = next((place for place, row in enumerate(data) if row["id"] in chosen), 0)
-    return place // page_rows or None
 
 
 _MOST_PARTS = 2
@@ -386,20 +381,12 @@ def _check_piece(piece: str, kind: str) -> None:
     if operator in _WITHOUT_VALUE:
         is_right = not colon
     elif operator == "between":
-        is_right = _is_pair(value, _IS_VALUE[kind])
+        first, dots, last = value.partition("..")
+        is_right = bool(dots) and _IS_VALUE[kind](first) and _IS_VALUE[kind](last)
     else:
         is_right = _IS_VALUE[kind](value)
     if not is_right:
         raise UsageError(f"'{plain(piece)}' is no filter of the column '{column}'", "choose it anew in the table")
-
-
-def _is_pair(value: str, is_value: Callable[[str], bool]) -> bool:
-    first, dots, last = value.partition("..")
-    return bool(dots) and is_value(first) and is_value(last)
-
-
-def _is_number(value: str) -> bool:
-    return bool(_NUMBER.fullmatch(value))
 
 
 def _is_day(value: str) -> bool:
@@ -409,7 +396,12 @@ def _is_day(value: str) -> bool:
         return False
 
 
-_IS_VALUE: Mapping[str, Callable[[str], bool]] = {TEXT: bool, RANK: bool, NUMBER: _is_number, MOMENT: _is_day}
+_IS_VALUE: Mapping[str, Callable[[str], bool]] = {
+    TEXT: bool,
+    RANK: bool,
+    NUMBER: lambda value: bool(_NUMBER.fullmatch(value)),
+    MOMENT: _is_day,
+}
 
 
 def _too_much(column: str) -> UsageError:

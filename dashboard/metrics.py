@@ -7,7 +7,7 @@ route is open to whoever may see the pages, and to programs with a token. Unknow
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -211,12 +211,9 @@ def _reclaimable(samples: ExposedSamples, found: Reclaimable) -> None:
         for each in found.pools:
             by_pool[_shown(each.pool, kept)].append(getattr(each, name))
         for pool, values in sorted(by_pool.items()):
-            samples.add(family, _sum(values), label_text({"pool": pool}))
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    known = [each for each in values if each is not None]
-    return sum(known) if len(known) == len(values) else None
+            known = [each for each in values if each is not None]
+            total = sum(known) if len(known) == len(values) else None
+            samples.add(family, total, label_text({"pool": pool}))
 
 
 def _kept_pools(sizes: Iterable[tuple[str, float]]) -> frozenset[str]:

@@ -106,23 +106,20 @@ def _write(line: str, *, sync: bool = False) -> None:
 
 def audit_line(event: str, who: Actor | None, did: str) -> str:
     """One line of JSON in ASCII: no name can end it, and none can hide in it."""
+    asked = request if has_request_context() else None
+    said = None if asked is None else asked.headers.get("X-Forwarded-For")
     return json.dumps(
         {
             "time": format_ms(SystemClock().now_ms()),
             "event": event,
             "who": None if who is None else who.name[:LONGEST_NAME],
             "kind": ANONYMOUS if who is None else who.kind,
-            "address": request.remote_addr if has_request_context() else None,
+            "address": None if asked is None else asked.remote_addr,
             # what a proxy or whoever asks says of where it came from: nobody checks it
-            "forwarded_for": _forwarded_for() if has_request_context() else None,
+            "forwarded_for": None if said is None else said[:LONGEST_NAME],
             "did": did[:_LONGEST],
         }
     )
-
-
-def _forwarded_for() -> str | None:
-    said = request.headers.get("X-Forwarded-For")
-    return None if said is None else said[:LONGEST_NAME]
 
 
 def trail() -> Trail:

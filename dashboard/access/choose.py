@@ -86,7 +86,7 @@ def _sign_in(settings: Config, hosts: AllowedHosts, people: Directory, clock: Cl
     provider = Provider(
         settings.text("dashboard.oidc_issuer"),
         settings.text("dashboard.oidc_client_id"),
-        _secret(secret_file) if secret_file else None,
+        given_text("dashboard.oidc_client_secret_file", secret_file, SECRET_BYTES).strip() if secret_file else None,
         settings.text("dashboard.oidc_scopes"),
         ca_file,
     )
@@ -101,7 +101,3 @@ def _sign_in(settings: Config, hosts: AllowedHosts, people: Directory, clock: Cl
         claims=(settings.text("dashboard.oidc_user_claim"), settings.text("dashboard.oidc_groups_claim")),
         clock=clock,
     )
-
-
-def _secret(path: str) -> str:
-    return given_text("dashboard.oidc_client_secret_file", path, SECRET_BYTES).strip()

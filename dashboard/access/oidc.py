@@ -80,7 +80,8 @@ class SignIn:
             out = partial(_where_sessions_are_kept, request, self._out)
             return Visitor(out, None if session is None else Actor(session.user))
         if session is None:
-            return Visitor(partial(self._send if _is_page(request) else _sign_in_first, request))
+            first = partial(answer, "fallow: sign in first\n", 401)
+            return Visitor(partial(self._send, request) if _is_page(request) else first)
         return self._person(request, session)
 
     def _person(self, request: Request, session: Session) -> Reader | Visitor:
@@ -178,10 +179,6 @@ def _not_kept(request: Request, error: SessionStoreError) -> AnyResponse:
     _LOG.error("%s", error)
     lacking = "you are still signed in" if request.path == OUT else "it is not known who is signed in"
     return answer(f"fallow: {lacking}; try again, or ask who runs these pages\n", 503)
-
-
-def _sign_in_first(_: Request) -> AnyResponse:
-    return answer("fallow: sign in first\n", 401)
 
 
 def _no_role(user: str) -> str:

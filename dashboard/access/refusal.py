@@ -37,17 +37,14 @@ class Visitor:
 
 def refuse(request: Request, sentence: str, *, who: Actor | None = None, why: str = "", status: int = 403) -> Response:
     """A plain-text answer; the log names the user, or else their address, and the reason."""
-    did = f"was refused {_shown(request.path)}: {why or sentence}"
+    # without a link's token: who reads the log may not answer for others
+    path = f"{PATH}..." if request.path.startswith(PATH) else request.path
+    did = f"was refused {path}: {why or sentence}"
     if who is not None:
         audit(who, did, REFUSED)
     else:
         audit_stranger(request.remote_addr, did)
     return answer(f"fallow: {sentence}\n", status)
-
-
-def _shown(path: str) -> str:
-    """The path without a link's token: who reads the log may not answer for others."""
-    return f"{PATH}..." if path.startswith(PATH) else path
 
 
 def answer(text: str, status: int = 200) -> Response:

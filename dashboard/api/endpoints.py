@@ -13,7 +13,7 @@ from typing import Any
 from analytics.names import JOINER
 from analytics.tables.accounts import ACCOUNT_COLUMNS, PricedAccount, priced_accounts
 from analytics.tables.finding_list import FINDING_COLUMNS
-from analytics.tables.gpu_ledger import GPU_COLUMNS, GpuLedger, gpu_ledger
+from analytics.tables.gpu_ledger import GPU_COLUMNS, gpu_ledger
 from analytics.tables.ledger_columns import LEDGER_COLUMNS
 from analytics.tables.recommendations import DECISION_COLUMNS, RECLAIMABLE, SAVINGS
 from analytics.tables.report_columns import OBSERVED_COLUMNS, with_notes
@@ -78,13 +78,6 @@ class ApiEndpoint:
         return (*WINDOW_AND_SCOPE, *self.more, *own)
 
 
-def _gpu_rows(view: View, _: ReadRequest) -> Sequence[GpuLedger]:
-    def make() -> Sequence[GpuLedger]:
-        return gpu_ledger(view.part.inside.stretches, view.whole.inventory)
-
-    return view.kept("gpu rows", make)
-
-
 def _account_rows(view: View, asked: ReadRequest) -> Sequence[PricedAccount]:
     money = view.report.money
 
@@ -120,7 +113,8 @@ ENDPOINTS = (
         "the ledger by GPU, by host: hours in each state, and the observed share of them",
         GPU_COLUMNS,
         EndpointRows(
-            _gpu_rows, {GPU: lambda item, value: item.gpu == value, HOST: lambda item, value: item.host == value}
+            lambda view, _: view.kept("gpu rows", lambda: gpu_ledger(view.part.inside.stretches, view.whole.inventory)),
+            {GPU: lambda item, value: item.gpu == value, HOST: lambda item, value: item.host == value},
         ),
     ),
     ApiEndpoint(

@@ -19,7 +19,7 @@ from dashboard.access.people import person
 from dashboard.access.tokens import MCP
 from dashboard.api.endpoints import BY_NAME, ENDPOINTS, ApiEndpoint, Json
 from dashboard.api.openapi import answer_schema
-from dashboard.api.parameters import PAGING, Parameter, parse_request
+from dashboard.api.parameters import PAGING, parse_request
 from dashboard.api.replies import begin_reply, take, told_error
 from dashboard.source import LakeSource
 from fallow import __version__
@@ -180,17 +180,17 @@ def tool(endpoint: ApiEndpoint) -> Json:
         "description": f"{endpoint.summary[:1].upper()}{endpoint.summary[1:]}.",
         "inputSchema": {
             "type": "object",
-            "properties": {each.name: _argument(each) for each in endpoint.parameters},
+            "properties": {
+                each.name: each.schema
+                | ({"default": LIMIT} if each is PAGING[0] else {})
+                | {"description": each.meaning}
+                for each in endpoint.parameters
+            },
             "additionalProperties": False,
         },
         "outputSchema": answer_schema(endpoint, object_schema(endpoint.columns)),
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     }
-
-
-def _argument(each: Parameter) -> Json:
-    default: Json = {"default": LIMIT} if each is PAGING[0] else {}
-    return each.schema | default | {"description": each.meaning}
 
 
 def _call(source: LakeSource, params: Mapping[str, Any]) -> Json:

@@ -7,7 +7,6 @@ from functools import cache
 from analytics.render.json_schema import object_schema
 from analytics.tables.table import fact
 from dashboard.api.endpoints import ENDPOINTS, ApiEndpoint, Json
-from dashboard.api.parameters import Parameter
 from dashboard.api.problems import PROBLEM, STATUS_MEANINGS
 from dashboard.api.replies import ABOUT
 from fallow import __version__
@@ -52,7 +51,13 @@ def openapi() -> Json:
                     "description": "A line of kind `token` in dashboard.people; people come as to the pages.",
                 }
             },
-            "responses": {f"problem{status}": _problem(status) for status in _OF_GET},
+            "responses": {
+                f"problem{status}": {
+                    "description": STATUS_MEANINGS[status],
+                    "content": {PROBLEM: {"schema": {"$ref": f"{_SCHEMAS}problem"}}},
+                }
+                for status in _OF_GET
+            },
         },
     }
 
@@ -72,20 +77,20 @@ def _operation(endpoint: ApiEndpoint) -> Json:
     return {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
-        "parameters": [_parameter(each) for each in endpoint.parameters],
+        "parameters": [
+            # `pool=` asks for every pool, whatever the schema of a value says
+            {
+                "name": each.name,
+                "in": "query",
+                "description": each.meaning,
+                "schema": each.schema,
+                "allowEmptyValue": True,
+            }
+            for each in endpoint.parameters
+        ],
         "responses": {
             "200": {"description": endpoint.summary, "headers": tag, "content": {_JSON: {"schema": schema}}},
             "304": {"description": "nothing has changed since the answer with the tag in If-None-Match"},
             **{str(status): {"$ref": f"#/components/responses/problem{status}"} for status in _OF_GET},
         },
     }
-
-
-def _parameter(each: Parameter) -> Json:
-    about: Json = {"name": each.name, "in": "query", "description": each.meaning, "schema": each.schema}
-    return about | {"allowEmptyValue": True}  # `pool=` asks for every pool, whatever the schema of a value says
-
-
-def _problem(status: int) -> Json:
-    content = {PROBLEM: {"schema": {"$ref": f"{_SCHEMAS}problem"}}}
-    return {"description": STATUS_MEANINGS[status], "content": content}

@@ -170,17 +170,15 @@ def _of_gpus(view: View, colours: Palette) -> _Picture:
             width=width,
             opens=opens,
         ),
-        cut=_cut(len(film.gpus), film.in_all),
+        cut=""
+        if len(film.gpus) == film.in_all
+        else tr(
+            "Shown are {shown} of {all} GPUs, those with the most unused time.",
+            shown=Number(len(film.gpus)),
+            all=Number(film.in_all),
+        ),
         words=gpu_words(view, film, rows),
         table=partial(_list, view, colours, film),
-    )
-
-
-def _cut(shown: int, every: int) -> str:
-    if shown == every:
-        return ""
-    return tr(
-        "Shown are {shown} of {all} GPUs, those with the most unused time.", shown=Number(shown), all=Number(every)
     )
 
 

@@ -26,20 +26,8 @@ def _purchases(view: View) -> Sequence[PoolPurchase]:
     return of_scope(view.whole.plan.purchases, view.report.scope)
 
 
-def _mix(view: View) -> Table:
-    return purchase_mix(_purchases(view), view.whole.money.currency)
-
-
-def _parts(view: View) -> Table | None:
-    return mix_parts(_purchases(view), view.whole.money.currency)
-
-
-def _offers(view: View) -> Table | None:
-    return purchase_offers(_purchases(view), view.whole.money.currency, from_ms(view.whole.made_ms).date())
-
-
-def _internal(view: View) -> Table | None:
-    return internal_price_table(internal_prices_of(_purchases(view), view.zone), view.whole.money.currency)
+def _priced(made_by: Callable[[Sequence[PoolPurchase], str], Table | None]) -> SectionOf:
+    return lambda view: made_by(_purchases(view), view.whole.money.currency)
 
 
 def _unless_wrong(made_by: SectionOf, instead: Callable[[str], Table] | None = None) -> SectionOf:
@@ -69,10 +57,27 @@ PURCHASE = Page(
     tr("Purchase"),
     TablesPage(
         (
-            PlacedSection(_unless_wrong(_mix, cannot_price), table="below", wide=True),
-            PlacedSection(_unless_wrong(_parts), table="below", first=12),
-            PlacedSection(_unless_wrong(_internal), table="below", first=24),
-            PlacedSection(_unless_wrong(_offers), table="below", first=12, wide=True),
+            PlacedSection(_unless_wrong(_priced(purchase_mix), cannot_price), table="below", wide=True),
+            PlacedSection(_unless_wrong(_priced(mix_parts)), table="below", first=12),
+            PlacedSection(
+                _unless_wrong(
+                    lambda view: internal_price_table(
+                        internal_prices_of(_purchases(view), view.zone), view.whole.money.currency
+                    )
+                ),
+                table="below",
+                first=24,
+            ),
+            PlacedSection(
+                _unless_wrong(
+                    lambda view: purchase_offers(
+                        _purchases(view), view.whole.money.currency, from_ms(view.whole.made_ms).date()
+                    )
+                ),
+                table="below",
+                first=12,
+                wide=True,
+            ),
             *(
                 PlacedSection(_unless_wrong(_of_carbon(made_by), instead), "below", first, wide=True, for_people=True)
                 for made_by, instead, first in (

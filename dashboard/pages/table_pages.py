@@ -65,10 +65,6 @@ def _first_decisions(view: View) -> dict[str, str]:
     return {"/recommendations": decisions, "/findings": evidence}
 
 
-def _quality_link(view: View) -> dict[str, str]:
-    return {"/quality": tr("The quality of the data")} if view.report.quality else {}
-
-
 _FIRST = PlacedSection(lambda view: first_recommendations(view.report.recommendations), onward=_first_decisions)
 _OVERVIEW = (
     PlacedSection(lambda view: waterfall(view.report.ledger)),
@@ -76,7 +72,10 @@ _OVERVIEW = (
     PlacedSection(lambda view: quarter(view.report.quarter, annotations_about(view))),
     PlacedSection(lambda view: idle(view.report.ledger)),
     PlacedSection(lambda view: goals(view.report.quarter)),
-    PlacedSection(lambda view: first_remarks(view.report.quality), onward=_quality_link),
+    PlacedSection(
+        lambda view: first_remarks(view.report.quality),
+        onward=lambda view: {"/quality": tr("The quality of the data")} if view.report.quality else {},
+    ),
 )
 
 

@@ -17,7 +17,6 @@ from analytics.tables.names import card_name
 from analytics.tables.palette import Palette
 from analytics.tables.people import efficiency, teams, users
 from analytics.tables.quotas import quotas
-from analytics.tables.table import Table
 from dashboard.pages.page import Page, PlacedSection, TablesPage
 from dashboard.render.panel import section_panel
 from dashboard.render.tables import address, facts_list
@@ -26,14 +25,9 @@ from dashboard.view import View
 _FIRST = 20
 
 
-def _teams(view: View) -> Table | None:
-    """None where one was chosen."""
-    return teams(view.report.people) if view.report.scope.team is None else None
-
-
 _EVERYBODY = TablesPage(
     (
-        PlacedSection(_teams),
+        PlacedSection(lambda view: teams(view.report.people) if view.report.scope.team is None else None),
         PlacedSection(lambda view: quotas(view.report)),
         PlacedSection(lambda view: users(view.report.people), first=_FIRST),
     ),

@@ -65,7 +65,15 @@ def section_panel(
             )
             body = [*drawn, picture, *said, *lines, *notes, folded]
         elif table == "beside":
-            body = [*drawn, _beside(picture, *section_tables(view, colours, section)), *said, *lines, *notes]
+            body = [
+                *drawn,
+                html.Div(
+                    [html.Div(each) for each in (picture, *section_tables(view, colours, section))], className="beside"
+                ),
+                *said,
+                *lines,
+                *notes,
+            ]
         else:
             body = [*drawn, picture, *said, *section_tables(view, colours, section, first=first), *lines, *notes]
     return panel(
@@ -88,11 +96,6 @@ def _explained(view: View, terms: Iterable[Term]) -> list[html.Details]:
     ]
     summary = html.Summary(view.translate(tr("What the words mean")))
     return [html.Details([summary, html.Dl(words)], className="terms")] if words else []
-
-
-def _beside(*parts: Any) -> html.Div:
-    """Side by side where there is room, else below one another."""
-    return html.Div([html.Div(each) for each in parts], className="beside")
 
 
 def panel(

@@ -98,8 +98,9 @@ def cell_component(view: View, colours: Palette, column: Column, cell: Cell) -> 
     if isinstance(cell, LinkedCell):
         link = dcc.Link(name_component(view, cell.text), href=address(view, cell.to, cell.key))
         return [link, html.Span(html.Bdi(plain(cell.aside)), className="id")] if cell.aside else link
-    if column.kind == "share_bar":
-        return _share_bar(view, colours, cell)  # type: ignore[arg-type]  # the kind says so
+    if column.kind == "share_bar" and isinstance(cell, Share):
+        bar = html.Span(style={"width": f"{100 * (cell.ratio or 0):.2f}%", "background": colours.state["active"]})
+        return [html.Span(bar, className="share", **{"aria-hidden": "true"}), html.Span(cell.shown(view.language))]
     if isinstance(cell, str):
         return _text(view, column, cell)
     return view.translate("unknown") if cell is None else cell.shown(view.language)
@@ -160,9 +161,3 @@ def state_bar(colours: Palette, bar: StateBar) -> html.Div:
     place = {"left": f"calc({100 * (bar.mark or 0):.2f}% - 1px)", "background": colours.text}
     mark = [] if bar.mark is None else [html.Span(className="mark", style=place)]
     return html.Div([track, *mark], className="quota", **{"aria-hidden": "true"})
-
-
-def _share_bar(view: View, colours: Palette, share: Share) -> list[Any]:
-    width = "0%" if share.ratio is None else f"{100 * share.ratio:.2f}%"
-    bar = html.Span(style={"width": width, "background": colours.state["active"]})
-    return [html.Span(bar, className="share", **{"aria-hidden": "true"}), html.Span(share.shown(view.language))]
