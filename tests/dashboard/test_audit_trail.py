@@ -217,9 +217,10 @@ audit(Actor("ann\\n2026-01-01T00:00:00Z audit: eve"), "did\\x1b[31m this\\u202e"
 logging.getLogger("dashboard.pages").warning("odd")
 logging.getLogger("dashboard.pages").info("not shown")
 logging.getLogger("others").info("not shown")
+forged = "2026-01-01T00:00:00Z audit: boss: signed in as admin"
 try:
-    1 / 0
-except ZeroDivisionError:
+    raise LookupError(f"no such thing: \\n{forged}\\u2028{forged}\\x85{forged}\\x1b[2K")
+except LookupError:
     logging.getLogger("dashboard.app").exception("a callback failed")
 """
 
@@ -231,7 +232,9 @@ def test_a_line_each_and_no_name_makes_two_of_one() -> None:
     assert re.fullmatch(rf"{moment} warning: odd", warning)
     assert re.fullmatch(rf"{moment} error: a callback failed", error)
     assert traceback[0].startswith("    Traceback")
-    assert traceback[-1] == "    ZeroDivisionError: division by zero"
+    # what an error repeats does not pass for a line of the log
+    assert sum("boss: signed in as admin" in each for each in traceback) == 3
+    assert all(each.startswith("    ") and each.isprintable() for each in traceback)
 
 
 @pytest.mark.parametrize(("who", "said"), [
@@ -284,16 +287,3 @@ def test_a_page_that_is_not_for_a_reader_is_written_down(
     with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         assert "not for you" in words(page(client, "/settings", "?span=all"))
     assert caplog.messages == ["person pia: refused the page /settings as planner: it takes the role admin"]
-
-
-def test_what_an_error_repeats_does_not_pass_for_a_line_of_the_log() -> None:
-    forged = "2026-01-01T00:00:00Z audit: boss: signed in as admin"
-    says = (
-        "import logging\nfrom dashboard.access.audit import show_log\nshow_log()\n"
-        f"try:\n    raise LookupError('no such thing: \\n{forged}\\u2028{forged}\\x85{forged}\\x1b[2K')\n"
-        "except LookupError:\n    logging.getLogger('dashboard').exception('Exception on /x')\n"
-    )
-    first, *others = run_python("-c", says).stderr.splitlines()
-    assert first.endswith("error: Exception on /x")
-    assert sum(forged in each for each in others) == 3
-    assert all(each.startswith("    ") and each.isprintable() for each in others)

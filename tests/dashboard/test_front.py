@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -33,12 +34,17 @@ def pages(environ: dict[str, Any], start: Any) -> list[bytes]:
     return [content]
 
 
+def turned(application: Application, now_s: Callable[[], float] = time.monotonic, **limits: Any) -> tuple[Front, str]:
+    """A front with one thread, which turns when a test has it turn, and its address."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    return Front(application, listening, Limits(threads=1, **limits), now_s), address
+
+
 @contextmanager
 def front(application: Application = pages, **limits: Any) -> Iterator[str]:
     """The address of a front with one thread."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    running = Front(application, listening, Limits(threads=1, **limits))
+    running, address = turned(application, **limits)
     ended = threading.Event()
 
     def serve() -> None:
@@ -127,9 +133,7 @@ def test_what_is_too_long_is_refused_in_words_before_it_is_read() -> None:
 
 def test_whole_requests_that_wait_count_as_well(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dashboard.front._TURN_S", 0.01)
-    listening = socket.create_server(("127.0.0.1", 0))
-    running = Front(held.application, listening, Limits(threads=1, held_bytes=500_000, linger_s=0.1))
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    running, address = turned(held.application, held_bytes=500_000, linger_s=0.1)
     sent = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n" + bytes(299_999)
     with connected(address, held.asked), connected(address, sent) as whole:
         while not held.is_held.is_set():
@@ -158,9 +162,7 @@ def test_answers_that_nobody_takes_hold_so_much_and_no_more() -> None:
         finally:  # also where the front closes the connection before all of it is made
             made.set()
 
-    listening = socket.create_server(("127.0.0.1", 0))
-    running = Front(long, listening, Limits(threads=1, held_bytes=500_000))
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    running, address = turned(long, held_bytes=500_000)
     with connected(address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") as slow:
         while not made.is_set():
             running.turn()
@@ -179,9 +181,7 @@ class Unread:
 
     def __init__(self, **limits: Any) -> None:
         self.now_s, self.let_go = 0.0, threading.Event()
-        listening = socket.create_server(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        self.front = Front(self._pages, listening, Limits(threads=1, **limits), lambda: self.now_s)
+        self.front, address = turned(self._pages, lambda: self.now_s, **limits)
         self.client = connected(address, b"GET /answer/token?code=secret HTTP/1.1\r\nHost: x\r\n\r\n")
         while not (channels := [each for each in self.front._server.active_channels.values() if each.requests]):  # noqa: SLF001
             self.front.turn()
@@ -365,9 +365,7 @@ def test_an_end_answers_those_who_are_waiting() -> None:
         let_go.wait(PATIENCE_S)
         return pages(environ, start)
 
-    listening = socket.create_server(("127.0.0.1", 0))
-    running = Front(slow, listening, Limits(threads=1, linger_s=0.1))
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    running, address = turned(slow, linger_s=0.1)
     with connected(address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n") as waiting, connected(address) as idle:
         while not asked.is_set():
             running.turn()

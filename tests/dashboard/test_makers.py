@@ -14,6 +14,12 @@ from dashboard.makers import Cache, Makers, TooManyError
 from dashboard.memory import Budget
 
 
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here waits for the allocators."""
+    monkeypatch.setattr("dashboard.memory.give_back", lambda: None)
+
+
 class Slow:
     """Makers whose work waits until the test opens the gate; the clock is the test's."""
 
@@ -36,6 +42,13 @@ def slow() -> Iterator[Slow]:
     found = Slow()
     yield found
     found.gate.set()
+
+
+@pytest.fixture
+def one_at_a_time(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> Slow:
+    monkeypatch.setattr("dashboard.makers._AT_ONCE", 1)
+    slow.makers = Makers(now_s=lambda: slow.now_s)
+    return slow
 
 
 def test_one_reader_has_so_many_and_the_others_have_theirs(slow: Slow) -> None:
@@ -87,13 +100,8 @@ def test_what_takes_too_long_is_given_up_at_its_next_step(slow: Slow) -> None:
     check_time()  # out there is no limit
 
 
-@pytest.fixture
-def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboard.makers._AT_ONCE", 1)
-
-
-@pytest.mark.usefixtures("one_at_a_time")
-def test_readers_take_turns_and_another_is_next_after_what_is_being_made(slow: Slow) -> None:
+def test_readers_take_turns_and_another_is_next_after_what_is_being_made(one_at_a_time: Slow) -> None:
+    slow = one_at_a_time
     futures = [slow.ask(f"ada {place}") for place in range(4)]
     futures += [slow.ask(f"bob {place}", "bob") for place in range(2)]
     futures += [slow.ask(f"fallow {place}", None) for place in range(2)]
@@ -103,9 +111,9 @@ def test_readers_take_turns_and_another_is_next_after_what_is_being_made(slow: S
     assert slow.made == ["ada 0", "bob 0", "fallow 0", "ada 1", "bob 1", "fallow 1", "ada 2", "ada 3"]
 
 
-@pytest.mark.usefixtures("one_at_a_time")
-def test_a_reader_who_comes_back_waits_for_those_who_had_no_turn_since(slow: Slow) -> None:
+def test_a_reader_who_comes_back_waits_for_those_who_had_no_turn_since(one_at_a_time: Slow) -> None:
     """One light reader after another keeps nobody waiting for ever."""
+    slow = one_at_a_time
     futures = [slow.ask("ada 0"), slow.ask("ada 1")]
 
     def make() -> str:

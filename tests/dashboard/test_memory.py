@@ -27,40 +27,26 @@ from tests.dashboard.test_source import wait_for
 GIB = 2**30
 
 
-class Groups:
-    """A tree of control groups, as the kernel shows it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.root, self.own = folder / "cgroup", folder / "own"
-
-    def limit(self, **limits: str) -> int:
-        """What a process in `a/b` may use, by the limits of v2 groups (`_` for `/`)."""
-        self.own.write_text("0::/a/b\n")
-        (self.root / "a/b").mkdir(parents=True, exist_ok=True)
-        for name, limit in limits.items():
-            (self.root / name.replace("_", "/") / "memory.max").write_text(f"{limit}\n")
-        return limit_bytes(self.root, self.own)
+MACHINE = psutil.virtual_memory().total
 
 
-def test_the_least_limit_of_all_groups_above_counts(tmp_path: Path) -> None:
-    groups, machine = Groups(tmp_path), psutil.virtual_memory().total
-    assert groups.limit() == groups.limit(a_b="max") == groups.limit(a_b=str(machine * 9)) == machine
-    assert groups.limit(a=str(GIB)) == GIB
-    assert groups.limit(a_b=str(GIB // 2)) == GIB // 2
-
-
-def test_inside_a_container_the_group_at_the_root_counts(tmp_path: Path) -> None:
-    (tmp_path / "own").write_text("0::/kubepods/pod1\n")
-    (tmp_path / "cgroup").mkdir()
-    (tmp_path / "cgroup/memory.max").write_text(f"{GIB}\n")
-    assert limit_bytes(tmp_path / "cgroup", tmp_path / "own") == GIB
-
-
-def test_older_kernels_have_a_tree_for_memory_alone(tmp_path: Path) -> None:
-    (tmp_path / "own").write_text("7:cpu,cpuacct:/a\n4:memory:/a\n")
-    (tmp_path / "cgroup/memory/a").mkdir(parents=True)
-    (tmp_path / "cgroup/memory/a/memory.limit_in_bytes").write_text(f"{GIB}\n")
-    assert limit_bytes(tmp_path / "cgroup", tmp_path / "own") == GIB
+@pytest.mark.parametrize(("own", "limits", "most"), [
+    ("0::/a/b", {}, MACHINE),
+    ("0::/a/b", {"a/b/memory.max": "max"}, MACHINE),
+    ("0::/a/b", {"a/b/memory.max": MACHINE * 9}, MACHINE),
+    ("0::/a/b", {"a/b/memory.max": "max", "a/memory.max": GIB}, GIB),
+    ("0::/a/b", {"a/b/memory.max": GIB // 2, "a/memory.max": GIB}, GIB // 2),  # the least of all groups above
+    ("0::/kubepods/pod1", {"memory.max": GIB}, GIB),  # inside a container its own group is the root
+    ("7:cpu,cpuacct:/a\n4:memory:/a", {"memory/a/memory.limit_in_bytes": GIB}, GIB),  # older kernels: a tree for memory alone
+])  # fmt: skip
+def test_the_least_limit_of_the_control_groups_counts(
+    tmp_path: Path, own: str, limits: dict[str, object], most: int
+) -> None:
+    (tmp_path / "own").write_text(f"{own}\n")
+    for name, limit in limits.items():
+        (tmp_path / "cgroup" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cgroup" / name).write_text(f"{limit}\n")
+    assert limit_bytes(tmp_path / "cgroup", tmp_path / "own") == most
 
 
 def test_without_a_setting_it_is_half_of_the_limit_and_workers_share_it(tmp_path: Path) -> None:
@@ -69,7 +55,6 @@ def test_without_a_setting_it_is_half_of_the_limit_and_workers_share_it(tmp_path
     assert budget_bytes(GIB, 2, tmp_path) == GIB // 2
 
 
-@pytest.mark.usefixtures("quick")
 def test_it_lets_go_until_the_rest_fits_and_says_when_it_cannot(caplog: pytest.LogCaptureFixture) -> None:
     kept: Cache[str] = Cache(10)
     for name in "abcd":
@@ -101,7 +86,6 @@ def measured(budget: Budget, growth: list[int], bytes_: int) -> None:
     growth[0] = 0
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("bytes_", "at_once"), [(64, 1), (114, 1), (115, 2), (164, 2), (165, 3)])
 def test_another_one_is_begun_only_where_the_largest_need_so_far_fits_for_all(bytes_: int, at_once: int) -> None:
     """What has grown already counts twice: with 64 bytes not even one fits, and none waits for ever."""
@@ -122,7 +106,6 @@ def test_one_at_a_time_is_made_until_the_need_is_known() -> None:
     assert [bool(admitted(budget)) for _ in range(3)] == [True] * 3
 
 
-@pytest.mark.usefixtures("quick")
 def test_room_is_made_for_the_first_and_never_for_a_second_beside_it() -> None:
     kept: Cache[str] = Cache(10)
     for name in "abcd":
@@ -136,7 +119,6 @@ def test_room_is_made_for_the_first_and_never_for_a_second_beside_it() -> None:
     assert list(kept.items()) == ["c", "d"]
 
 
-@pytest.mark.usefixtures("quick")
 def test_the_need_is_the_growth_up_to_the_peak_shared_by_those_at_once() -> None:
     used, most = [50], [60]
     budget = Budget(169, used=lambda: used[0], most=lambda: most[0])
@@ -151,7 +133,6 @@ def test_the_need_is_the_growth_up_to_the_peak_shared_by_those_at_once() -> None
     assert admitted(budget)
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("before", "first"), [(0, "page"), (7, "page"), (8, "view")])
 def test_a_page_is_begun_before_a_view_and_a_view_after_eight_pages(before: int, first: str) -> None:
     growth, begun = [0], list[str]()
@@ -180,7 +161,6 @@ def test_a_page_is_begun_before_a_view_and_a_view_after_eight_pages(before: int,
     assert begun[0] == first
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_page_waits_for_room_as_a_view_does_and_comes_then(fleet_lake: Lake) -> None:
     budget = Budget(100, used=lambda: 60)
     source = LakeSource(lambda: inputs_of(fleet_lake), budget=budget, patience_s=0.01)
@@ -194,7 +174,6 @@ def test_a_page_waits_for_room_as_a_view_does_and_comes_then(fleet_lake: Lake) -
     assert "Still being made" not in str(filled(client, "/"))
 
 
-@pytest.mark.usefixtures("quick")
 def test_the_warning_says_how_many_views_were_being_made_and_what_one_takes(caplog: pytest.LogCaptureFixture) -> None:
     used = [2**20]
     no, budget = (lambda: False), Budget(10 * 2**20, used=lambda: used[0])
@@ -207,7 +186,6 @@ def test_the_warning_says_how_many_views_were_being_made_and_what_one_takes(capl
     assert "while 3 views and pages were being made" in warning
 
 
-@pytest.mark.usefixtures("quick")
 def test_little_more_than_what_always_stays_is_kept_and_never_more_than_the_budget() -> None:
     kept: Cache[str] = Cache(100)
     budget = Budget(100, used=lambda: 80 + len(kept.items()))
@@ -219,7 +197,6 @@ def test_little_more_than_what_always_stays_is_kept_and_never_more_than_the_budg
     assert found == [*range(1, 8), *range(1, 8), *range(1, 7)]
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_window_that_went_is_made_again_and_one_that_stayed_is_not(fleet_lake: Lake) -> None:
     windows = [Query(since=format_ms(UNTIL_MS - (3 + each) * DAY_MS)) for each in range(2)]
     used = [0]
@@ -235,8 +212,8 @@ def test_a_window_that_went_is_made_again_and_one_that_stayed_is_not(fleet_lake:
     assert [each.report.ledger.summary for each in again] == [each.report.ledger.summary for each in first]
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test of what is kept does not wait for the allocators."""
     monkeypatch.setattr("dashboard.memory.give_back", lambda: None)
 
@@ -245,7 +222,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     ("/film", "?span=24h&start=2025-11-19T0{}:00Z"), ("/quality", "?span=24h&zone=Etc/GMT%2B{}"),
     ("/report/download/json", "?span=24h&zone=Etc/GMT%2B{}"),
 ])  # fmt: skip
-@pytest.mark.usefixtures("quick")
 def test_what_is_made_of_one_window_stays_within_the_budget_too(fleet_lake: Lake, path: str, search: str) -> None:
     """Each view and each page counts as one."""
 

@@ -203,6 +203,7 @@ def test_a_try_sends_nothing_and_a_planner_then_sends(sender: Site) -> None:
     assert [step for _, step in sent(sender)].count("sent") == 2
 
 
+@pytest.mark.long  # a PDF takes longer than all else
 def test_html_and_pdf_would_be_sent(sender: Site) -> None:
     tried = text(trying(sender, Reader("bob", PLANNER), 1))
     assert f"fallow-{WEEK}-all-en.html, fallow-{WEEK}-all-en.pdf" in tried
