@@ -1,110 +1,171 @@
-"""Names are other people's: whatever they hold, a report stays a report."""
+"""Names are other people's: whatever they hold, every document stays one, and the name is text in it and nothing else."""
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from fallow.outside_text import markdown_code as code
-from fallow.outside_text import markdown_text as escape
-from tests.ledger.rows import device, fill, processes, samples
+from analytics.decide.actions import record
+from analytics.decide.recommendations import Saving
+from analytics.language.languages import language
+from analytics.language.plain_text import plain
+from analytics.render.html.mail import mail_body
+from analytics.render.html.page import page
+from analytics.workloads.model import Confidence
+from fallow.actors import Actor
+from fallow.clock import DAY_MS
+from fallow.outside_text import markdown_code, markdown_text
+from tests.lakes import made_lake
+from tests.ledger.rows import device, fill, ms, processes, samples
 from tests.report.conftest import HELD, HOUR
+from tests.report.html.pages import Page
+from tests.report.html.reports import changed, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from analytics.report.report import Report
     from fallow.lake import Lake
     from tests.report.conftest import Outcome
 
 NAMES = [
     "a|b|c",
     "`code` and ``more``",
-    "**bold** _em_ ~~gone~~ <script>alert(1)</script>",
+    "**bold** _em_ ~~gone~~",
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror='alert(1)'>",
+    "' onmouseover='alert(1)",
+    "</style><style>*{display:none}",
+    "</title></head><body>",
     "[link](http://evil.example) ![image](x)",
     "# heading\n\n- item\n\n| a | b |\n|---|---|",
-    "&lt;b&gt; &#42;",
-    "www.evil.example https://evil.example me@evil.example",
+    "&lt;b&gt; &#42; &amp;",
+    "{{ 7 * 7 }} {% raw %}",
+    "<!-- comment --> ]]> <![CDATA[",
+    "javascript:alert(1) www.evil.example https://evil.example/?a=1&b=2 me@evil.example",
     "x" * 200,
     "שלום\u202eevil\u202c עולם",
     "\x1b[31mred\x1b[0m\x07",
     "tab\tand\r\nreturn",
-    "$x^2$ {{ template }}",
+    "$x^2$ 名前 😀 é",
 ]
 
 
-def odd(lake: Lake, name: str) -> Lake:
-    """The name as user, command, pod, model and pool of a GPU that is held."""
-    lists = processes("GPU-0", *range(0, 2 * HOUR, 60), every_s=60, user=name, command=name, pod=name)
-    return fill(lake, samples("GPU-0", 0, 2 * HOUR, **HELD), lists, devices=[device("GPU-0", model=name, pool=name)])
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Each name as user, command, pod, model and pool of two GPUs that are held, and as the reason of a suppressed finding."""
+    lake = made_lake(tmp_path_factory.mktemp("odd") / "lake")
+    for number, name in enumerate(NAMES):
+        for gpu, host in ((f"GPU-{number}", f"h{number}"), (f"GPU-{number}-other", f"other{number}")):
+            lists = processes(gpu, *range(0, 3 * HOUR, 60), every_s=60, user=name, command=name, pod=name)
+            rows = samples(gpu, 0, 3 * HOUR, **HELD)
+            fill(lake, rows, lists, devices=[device(gpu, model=name, pool=name)], host=host)
+    for each in report_of(lake).review.shown:
+        if each.host.startswith("other"):
+            reason = NAMES[int(each.host.removeprefix("other"))]
+            when = {"now_ms": ms(3 * HOUR), "expires_ms": ms(0) + 30 * DAY_MS}
+            record(lake, "suppress", [each.finding_id], Actor(reason), reason=reason, **when)
+    return lake
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_report_stays_one_in_every_form(lake: Lake, report: Callable[..., Outcome], name: str) -> None:
-    odd(lake, name)
-    check_markdown(report(lake, "--format", "md").out.splitlines())
-    check_text(report(lake).out.splitlines())
+@pytest.fixture(scope="module")
+def odd(lake: Lake) -> Report:
+    return report_of(lake)
+
+
+def test_text_keeps_its_columns_and_json_the_names(lake: Lake, report: Callable[..., Outcome]) -> None:
+    lines = report(lake).out.splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert [line for line in lines if len(line) > 100 and not line.startswith("    next ")] == []
+    for section, figures in (("WHAT USERS", "6.0 0.0 0.0 6.0 0.0 0.0 %"), ("BY POOL", "2 6.0 100.0 % 0.0 % 0.0 %")):
+        at = next(number for number, line in enumerate(lines) if line.startswith(section))
+        assert sum(figures in " ".join(line.split()) for line in lines[at : at + 40]) >= 12
     content = json.loads(report(lake, "--format", "json").out)
-    assert content["findings"][0]["holder"] == name
-    assert list(content["by"]["pool"]) == [name]
+    assert {each["holder"] for each in content["findings"]} == set(NAMES) == set(content["by"]["pool"])
 
 
-def check_markdown(plain_lines: list[str]) -> None:
-    assert [line for line in plain_lines if line.startswith("#") and not line.startswith("#### ")] == HEADINGS
-    assert len(plain_finding(plain_lines)) == 1
-    tables = [line for line in plain_lines if line.startswith("|")]
+def test_markdown_has_no_other_heading_cell_link_or_code_than_its_own(
+    lake: Lake, report: Callable[..., Outcome]
+) -> None:
+    lines = report(lake, "--format", "md").out.splitlines()
+    assert [line for line in lines if line.startswith("#") and not line.startswith("#### ")] == HEADINGS
+    tables = [line for line in lines if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in tables} <= set(range(5, 13))
-    assert all(line.isprintable() for line in plain_lines)
-    for line in outside_code(plain_lines):
+    assert max(map(len, tables)) < 600
+    assert all(line.isprintable() for line in lines)
+    # code spans are as CommonMark finds them: a run of backticks up to the next of its length
+    spans = re.compile(r"(?<![\\`])(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+    for line in (spans.sub("", each) for each in lines):
         assert not re.search(r"(?<!\\)(`|<script|\[link|\*\*bold|~~)", line)
         assert not re.search(r"://|www\.(?!\\)|(?<!\\)@|(?<!\\)&", line)
-    assert max(map(len, tables)) < 600
 
 
 HEADINGS = [
-    "# GPU waste report", "## Decisions", "### What to do", "### What can be given back", "## Behind the decisions",
-    "### Behind each decision", "## Totals and what to look at", "### How the waste adds up", "### To look at",
-    "## Where the money goes", "### From paid to useful", "### Every hour by state", "## Who was given GPUs",
-    "### What users were given", "## When and where", "### Every GPU over time", "### By pool",
-    "## What became of last week's findings", "### Closed and reversed since last week", "### Suppressed",
-    "## What the figures rest on", "### Data quality", "### How each figure is made", "## Prices and energy", "### Prices",
+    "# GPU waste report",
+    "## Decisions",
+    "### What to do",
+    "### What can be given back",
+    "## Behind the decisions",
+    "### Behind each decision",
+    "## Totals and what to look at",
+    "### How the waste adds up",
+    "### To look at",
+    "## Where the money goes",
+    "### From paid to useful",
+    "### Every hour by state",
+    "## Who was given GPUs",
+    "### What users were given",
+    "## When and where",
+    "### Every GPU over time",
+    "### By pool",
+    "## What became of last week's findings",
+    "### Closed and reversed since last week",
+    "### Suppressed",
+    "## What the figures rest on",
+    "### Data quality",
+    "### How each figure is made",
+    "## Prices and energy",
+    "### Prices",
     "### Energy and CO2",
-]  # fmt: skip
+]
 
 
-def plain_finding(lines: list[str]) -> list[str]:
-    found = [line for line in lines if line.startswith("#### ")]
-    assert len(found) == 1
-    return found
+def test_a_name_is_text_on_the_page(odd: Report) -> None:
+    html = page(odd, language("en"))
+    is_only_text(html)
+    assert "{{ 7 * 7 }}" in html
+    assert html.count("<style>") == 1
+    kept_apart = {each.words for each in Page(html).all("bdi")}
+    assert [name for name in NAMES if " ".join(plain(name, 200).split()) not in kept_apart] == []
 
 
-def outside_code(lines: list[str]) -> list[str]:
-    """Lines without their code spans, as CommonMark finds those: a run of backticks up to the next of its length."""
-    spans = re.compile(r"(?<![\\`])(`+)(?!`)(.+?)(?<!`)\1(?!`)")
-    return [spans.sub("", line) for line in lines]
+def test_names_are_text_in_the_mail(odd: Report) -> None:
+    """With a saving for each decision: three hours say nothing of a year."""
+    sure = {"saving": Saving(1.0, 2.0, 3.0), "action": "release", "confidence": Confidence(())}
+    listed = tuple(replace(each, **sure) for each in odd.recommendations.listed)
+    whole = changed(odd, recommendations=replace(odd.recommendations, listed=listed))
+    html, _ = mail_body(whole, language("en"))
+    is_only_text(html)
+    shown = Page(html).all("body")[0].words
+    assert sum(" ".join(plain(name, 200).split()) in shown for name in NAMES) > 2
 
 
-def check_text(lines: list[str]) -> None:
-    """Columns stay in their places."""
-    assert all(line.isprintable() for line in lines)
-    for section, word, figures in (
-        ("WHAT USERS WERE GIVEN", "held idle", "2.0 0.0 0.0 2.0 0.0 0.0 %"),
-        ("BY POOL", "unavail.", "1 2.0 100.0 % 0.0 % 0.0 % 0.0 % 100.0 % 0.0 % 0.0 %"),
-    ):
-        at = next(number for number, line in enumerate(lines) if line.startswith(section))
-        at = next(number for number in range(at, at + 9) if word in lines[number])
-        header, row = lines[at : at + 2]
-        assert max(len(header), len(row)) <= 100
-        assert " ".join(row.split()).endswith(f" {figures}")
-    wide = [line for line in lines if len(line) > 100 and not line.startswith("    next ")]
-    assert wide == []
+def is_only_text(html: str) -> None:
+    found = Page(html)
+    assert found.all("script", "iframe", "object", "form", "a") == []
+    assert all(not key.startswith("on") for each in found.elements for key in each.attributes)
+    assert all(each.attributes["src"] != "x" for each in found.all("img"))
+    assert not re.search("[\x00-\x09\x0b-\x1f\u202a-\u202e\u200e\u200f]", html)
+    assert "<!-- comment" not in html
 
 
 @pytest.mark.parametrize("text", ["a", "`a`", "``", "a `b` ``c``", "`"])
 def test_a_code_span_outlasts_the_backticks_in_it(text: str) -> None:
-    span = code(text)
+    span = markdown_code(text)
     fence = re.match("`+", span)
     assert fence is not None
     inside = span[len(fence[0]) : -len(fence[0])]
@@ -113,5 +174,5 @@ def test_a_code_span_outlasts_the_backticks_in_it(text: str) -> None:
 
 
 def test_escaping_leaves_ordinary_names_alone() -> None:
-    assert escape("svc-vision.v2 (A100) 80 %") == "svc-vision.v2 (A100) 80 %"
-    assert escape("  two\n lines ") == "two lines"
+    assert markdown_text("svc-vision.v2 (A100) 80 %") == "svc-vision.v2 (A100) 80 %"
+    assert markdown_text("  two\n lines ") == "two lines"

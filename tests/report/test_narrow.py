@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
-import shutil
 import struct
 import subprocess
 import sys
@@ -16,29 +16,35 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fallow import schema
-from fallow.lake import Lake
 from tests.conftest import REPOSITORY, clean_environment
 from tests.lakes import made_lake
 from tests.ledger.rows import claim, device, fill, processes, samples, write
 from tests.report.conftest import BUSY, FREE, HELD, HOUR, LOST
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
+    from fallow.lake import Lake
     from tests.conftest import RunFallow
+    from tests.report.conftest import Outcome
 
-COMMANDS = (("ledger",), ("ledger", "--by", "pool"), ("ledger", "--by", "holder"), ("prices",), ("allocations", "list"))
+COMMANDS = ("ledger", "ledger --by pool", "ledger --by holder", "prices", "allocations list")
 NUMBER = re.compile(r"\d[\d,]*\.\d+")
+AFTER_ANOTHER = (
+    "import json, sys; from fallow.cli import main; "
+    "[(main(each), print('\\f', end='')) for each in json.loads(sys.argv[1])]"
+)
 
 
-def on_terminal(columns: int, *arguments: str, **environment: str) -> str:
-    """What the command prints on a terminal of that width."""
+def on_terminal(columns: int, lake: Lake) -> dict[str, str]:
+    """What each command prints on a terminal of that width, in one process."""
     screen, child = pty.openpty()
     fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    command = [sys.executable, "-W", "error", "-m", "fallow", *arguments]
-    settings = clean_environment(environment) | {"TERM": "xterm"}
+    commands = json.dumps([[*each.split(), "--lake", lake.root] for each in COMMANDS])
+    line = [sys.executable, "-W", "error", "-c", AFTER_ANOTHER, commands]
+    settings = clean_environment({}) | {"TERM": "xterm"}
     with subprocess.Popen(
-        command, stdout=child, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=REPOSITORY, env=settings
+        line, stdout=child, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=REPOSITORY, env=settings
     ) as process:
         os.close(child)
         written = b""
@@ -51,12 +57,12 @@ def on_terminal(columns: int, *arguments: str, **environment: str) -> str:
             os.close(screen)
         _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (0, b"")
-    return written.decode().replace("\r\n", "\n")
+    return dict(zip(COMMANDS, written.decode().replace("\r\n", "\n").split("\f"), strict=False))
 
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Every state, long names everywhere, claims that have a state, and models whose prices are from far away."""
+    """Every state, long names everywhere, claims of two years, and models whose prices are from far away."""
     lake = made_lake(tmp_path_factory.mktemp("wide") / "lake")
     host = "a-host-with-a-long-name-01"
     states = {"GPU-0": HELD, "GPU-1": BUSY, "GPU-2": FREE, "GPU-3": LOST, "GPU-4": FREE}
@@ -69,53 +75,51 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     claimed = [
         claim("GPU-0", 0, 2 * HOUR, "somebody-with-a-name", "claim-of-the-first-1") | state,
         claim("GPU-4", HOUR, None, "x", "1"),
+        claim("GPU-0", 90 * 24 * HOUR, 91 * 24 * HOUR, "ann", "next-year"),
     ]
     write(lake, schema.CLAIM, claimed, host)
     return lake
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_narrow_terminal(wide: Lake, command: tuple[str, ...], run_fallow: RunFallow) -> None:
-    narrow = on_terminal(80, *command, "--lake", wide.root).splitlines()
-    assert max(map(len, narrow)) <= 80
-    piped = run_fallow(*command, "--lake", wide.root).stdout
+@pytest.fixture(scope="module")
+def narrow(wide: Lake) -> dict[str, str]:
+    return on_terminal(80, wide)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_narrow_terminal(wide: Lake, narrow: dict[str, str], command: str, run_fallow: RunFallow) -> None:
+    assert max(map(len, narrow[command].splitlines())) <= 80
+    piped = run_fallow(*command.split(), "--lake", wide.root).stdout
     # of a table that is too wide, columns stand below
-    assert sorted(NUMBER.findall("\n".join(narrow))) == sorted(NUMBER.findall(piped))
+    assert sorted(NUMBER.findall(narrow[command])) == sorted(NUMBER.findall(piped))
+    assert "\x1b" not in narrow[command], "what is read is plain on any terminal"
 
 
-def test_columns_that_have_no_room_stand_below_behind_the_names(wide: Lake) -> None:
-    text = on_terminal(80, "ledger", "--by", "pool", "--lake", wide.root)
-    heads = [line.split() for line in text.splitlines() if line.startswith("  pool  ")]
+def test_columns_that_have_no_room_stand_below_behind_the_names(narrow: dict[str, str]) -> None:
+    lines = narrow["ledger --by pool"].splitlines()
+    heads = [line.split() for line in lines if line.startswith("  pool  ")]
     assert heads[0][:2] == ["pool", "GPU-hours"]
     assert "efficiency" in heads[1]
-    assert len([line for line in text.splitlines() if line.startswith("  another ")]) == 2
+    assert len([line for line in lines if line.startswith("  another ")]) == 2
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_pipes_and_wide_terminals_get_the_whole(wide: Lake, command: tuple[str, ...], run_fallow: RunFallow) -> None:
-    piped = run_fallow(*command, "--lake", wide.root, COLUMNS="80").stdout
-    assert max(map(len, piped.splitlines())) > 80
-    assert on_terminal(140, *command, "--lake", wide.root) == piped
-
-
-def test_claims_of_two_years_show_their_days(wide: Lake, tmp_path: Path) -> None:
-    wide = Lake.at(str(shutil.copytree(wide.root, tmp_path / "lake")))
-    write(wide, schema.CLAIM, [claim("GPU-0", 90 * 24 * HOUR, 91 * 24 * HOUR, "ann", "next-year")], "h9")
-    lines = on_terminal(80, "allocations", "list", "--lake", wide.root).splitlines()
-    assert max(map(len, lines)) <= 80
+def test_claims_of_two_years_show_their_days(narrow: dict[str, str]) -> None:
+    lines = narrow["allocations list"].splitlines()
     assert [line for line in lines if " next-year " in line and " 2027-02-18 " in line]
 
 
-@pytest.mark.parametrize("settings", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["colour", "NO_COLOR", "dumb"])
-def test_what_is_read_is_plain_on_any_terminal(wide: Lake, settings: dict[str, str]) -> None:
-    assert "\x1b" not in on_terminal(80, "ledger", "--lake", wide.root, **settings)
+@pytest.mark.long
+def test_pipes_and_wide_terminals_get_the_whole(wide: Lake, run_fallow: RunFallow) -> None:
+    shown = on_terminal(140, wide)
+    for command in COMMANDS:
+        piped = run_fallow(*command.split(), "--lake", wide.root, COLUMNS="80").stdout
+        assert max(map(len, piped.splitlines())) > 80
+        assert shown[command] == piped
 
 
-def test_without_a_price_nothing_is_said_of_money(lake: Lake) -> None:
+def test_without_a_price_nothing_is_said_of_money(lake: Lake, report: Callable[..., Outcome]) -> None:
     fill(lake, samples("GPU-0", 0, 2 * HOUR, **HELD), devices=[device("GPU-0", "A card that nobody sells")])
-    for command in (("ledger",), ("ledger", "--by", "pool")):
-        shown = on_terminal(80, *command, "--lake", lake.root)
+    for flags in ((), ("--by", "pool")):
+        shown = report(lake, *flags, command="ledger").out
         assert "No price is known: nothing is said of money." in shown
         assert not re.search(r"(state|cost|paid) .*USD", shown)
-        assert max(map(len, shown.splitlines())) <= 80
