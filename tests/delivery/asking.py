@@ -10,16 +10,33 @@ from analytics.decide.asks import Asks, Basis, asks_of
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.recommendations import Recommendation, recommendation_id
 from analytics.rules import RULES_BY_NAME
-from analytics.workloads.model import of_gpus
-from tests.delivery.test_contacts import FINDING
+from analytics.workloads.model import Confidence, Evidence, Finding, of_gpus
 from tests.ledger.rows import T0
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from analytics.decide.actions import Action
-    from analytics.workloads.model import Finding
 
+FINDING = Finding(
+    rule="held_idle",
+    category="reclaim",
+    sentence="held without a kernel",
+    subject="ann",
+    gpus=("GPU-0",),
+    host="h1",
+    id_host="h1",
+    holder="ann",
+    since_ms=0,
+    gpu_ms=3.6e6,
+    energy_kwh=None,
+    confidence=Confidence(()),
+    reclaimable_gpus=("GPU-0",),
+    evidence=Evidence(0, 1, {}),
+    next_command="scancel 1",
+    simulated=False,
+    team="nlp",
+)
 DEADLINES = Deadlines(1, 5, 10, {5, 6}, UTC)
 """T0 is Friday, 20 November 2026: GPUs are due by the end of Monday 23, changes by Friday 27, cards that go by Friday 4 December."""
 
@@ -29,9 +46,15 @@ def found(rule: str, gpus: str = "a", holder: str | None = "ann", **changes: Any
     names = tuple(gpus)
     category = RULES_BY_NAME[rule].category
     own = {
-        "rule": rule, "category": category, "gpus": names, "holder": holder, "subject": f"{holder} {gpus}",
-        "reclaimable_gpus": names if category == "reclaim" else (), "sentence": of_gpus(f"said to be {rule}"), "next_command": "ssh h1 nvidia-smi",
-    }  # fmt: skip
+        "rule": rule,
+        "category": category,
+        "gpus": names,
+        "holder": holder,
+        "subject": f"{holder} {gpus}",
+        "reclaimable_gpus": names if category == "reclaim" else (),
+        "sentence": of_gpus(f"said to be {rule}"),
+        "next_command": "ssh h1 nvidia-smi",
+    }
     return replace(FINDING, **{**own, **changes})
 
 
@@ -43,10 +66,23 @@ def recommendation(lead: Finding, *others: Finding, **changes: Any) -> Recommend
     change = action in ("right-size", "ask")
     due_ms = DEADLINES.return_ms if action == "return" else DEADLINES.change_ms if change else DEADLINES.release_ms
     own = {
-        "recommendation_id": recommendation_id(lead), "kind": kind, "finding": lead, "gpus": lead.gpus, "gpus_now": lead.gpus,
-        "confidence": lead.confidence, "status": lead.status, "action": action, "evidence": (lead, *others), "pool": "p", "host": lead.host,
-        "gpu_ms": lead.gpu_ms, "currency": "USD", "deadline_ms": due_ms(T0), "next_command": lead.next_command, "simulated": lead.simulated,
-    }  # fmt: skip
+        "recommendation_id": recommendation_id(lead),
+        "kind": kind,
+        "finding": lead,
+        "gpus": lead.gpus,
+        "gpus_now": lead.gpus,
+        "confidence": lead.confidence,
+        "status": lead.status,
+        "action": action,
+        "evidence": (lead, *others),
+        "pool": "p",
+        "host": lead.host,
+        "gpu_ms": lead.gpu_ms,
+        "currency": "USD",
+        "deadline_ms": due_ms(T0),
+        "next_command": lead.next_command,
+        "simulated": lead.simulated,
+    }
     return Recommendation(**{**own, **changes})
 
 

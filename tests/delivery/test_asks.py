@@ -34,12 +34,16 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("rule", "action", "to_operators", "due"),
     [
-        ("held", RELEASE, False, "2026-11-24T00:00:00Z"), ("reserved_unused", RELEASE, False, "2026-11-24T00:00:00Z"),
-        ("memory_oversized", RIGHT_SIZE, False, "2026-11-28T00:00:00Z"), ("inefficient", TUNE, False, "2026-11-28T00:00:00Z"),
-        ("zombie_holder", RELEASE, True, "2026-11-24T00:00:00Z"), ("never_used", RETURN, True, "2026-12-05T00:00:00Z"),
-        ("throttled", REPAIR, True, "2026-11-24T00:00:00Z"), ("blind_spot", REPAIR, True, "2026-11-24T00:00:00Z"),
+        ("held", RELEASE, False, "2026-11-24T00:00:00Z"),
+        ("reserved_unused", RELEASE, False, "2026-11-24T00:00:00Z"),
+        ("memory_oversized", RIGHT_SIZE, False, "2026-11-28T00:00:00Z"),
+        ("inefficient", TUNE, False, "2026-11-28T00:00:00Z"),
+        ("zombie_holder", RELEASE, True, "2026-11-24T00:00:00Z"),
+        ("never_used", RETURN, True, "2026-12-05T00:00:00Z"),
+        ("throttled", REPAIR, True, "2026-11-24T00:00:00Z"),
+        ("blind_spot", REPAIR, True, "2026-11-24T00:00:00Z"),
     ],
-)  # fmt: skip
+)
 def test_what_is_asked_of_whom_and_until_when(rule: str, action: str, due: str, *, to_operators: bool) -> None:
     [ask] = asked(recommendation(found(rule, next_command="#SBATCH --gres=gpu:l40s:1"))).asks
     assert (ask.action, ask.to_operators, format_ms(ask.about.deadline_ms)) == (action, to_operators, due)
@@ -66,9 +70,13 @@ def test_only_what_can_be_acted_on_now_is_asked_for() -> None:
         (found("inefficient", holder=None), {}, "no user"),
         (found("preallocated"), {}, "for planning: whoever holds the GPUs cannot do anything about it"),
         (found("low_efficiency"), {"gpu_ms": HOUR_MS - 1.0}, "less than a GPU-hour of it was wasted"),
-        (found("mig_fit", next_command="ssh h1 nvidia-smi mig -i a -lgip"), {}, "only together with the work of others: operators are told where that saves something"),
+        (
+            found("mig_fit", next_command="ssh h1 nvidia-smi mig -i a -lgip"),
+            {},
+            "only together with the work of others: operators are told where that saves something",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_nobody_can_do_anything_about_is_left_out_with_the_reason(
     finding: Finding, changes: dict[str, object], why: str
 ) -> None:

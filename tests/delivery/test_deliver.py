@@ -1,4 +1,4 @@
-"""Never twice: whatever was recorded, whoever else sends, and wherever a sender ended."""
+"""Which weeks are due, and never twice: whatever was recorded, whoever else sends, and wherever a sender ended."""
 
 from __future__ import annotations
 
@@ -6,25 +6,102 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from analytics.delivery import deliver as deliver_module
 from analytics.delivery.deliver import ALREADY, BUSY, DeliveryResult, acquire_send_lock, deliver
+from analytics.delivery.editions import CLOSES_AFTER_MS, asked_week, delivery_of, failed_weeks, missed_weeks
 from analytics.delivery.journal import CLAIMED, LEASE_MS, SENDING, YIELDED, Journal, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOutcome, Message
 from analytics.delivery.settings import parse_targets
 from analytics.frames import read_frame
 from fallow import schema
 from fallow.actors import Actor
-from fallow.errors import LakeError
+from fallow.clock import parse_window
+from fallow.errors import LakeError, UsageError
 from tests.delivery.hands import DELIVERY, Hands, example_message, journal
 from tests.ledger.rows import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from analytics.report.weeks import Week
     from fallow.lake import Lake
+
+PARIS = ZoneInfo("Europe/Paris")
+
+
+def at(text: str) -> int:
+    moment_ms = parse_window(text, None).since_ms
+    assert moment_ms is not None
+    return moment_ms
+
+
+@pytest.mark.parametrize(
+    ("now", "label"),
+    [
+        ("2026-11-16T05:59:59+01:00", "2026-W45"),
+        ("2026-11-16T06:00:00+01:00", "2026-W46"),
+        ("2026-11-22T23:59:59+01:00", "2026-W46"),
+        ("2026-11-23T06:00:00+01:00", "2026-W47"),
+        ("2027-01-04T06:00:00+01:00", "2026-W53"),
+        ("2026-03-30T06:00:00+02:00", "2026-W13"),
+    ],
+)
+def test_a_week_closes_on_monday_at_six(now: str, label: str) -> None:
+    assert asked_week("last", PARIS, at(now)).label == label
+
+
+def week(label: str) -> Week:
+    return asked_week(label, PARIS, at("2030-01-01"))
+
+
+def test_a_week_that_is_not_closed_is_not_sent() -> None:
+    monday = week("2026-W46").until_ms
+    assert asked_week("2026-W46", PARIS, monday + CLOSES_AFTER_MS).label == "2026-W46"
+    with pytest.raises(UsageError, match="2026-W46 is not over: it closes on Monday, 2026-11-16, at 06:00"):
+        asked_week("2026-W46", PARIS, monday + CLOSES_AFTER_MS - 1)
+
+
+def ended(lake: Lake, label: str, step: str, target: str = "t") -> None:
+    own, name = journal(lake, Hands(at("2026-11-20"))), new_try(0)
+    for each in (CLAIMED, SENDING):
+        own.add(delivery_of(week(label), "all/en", target), name, each, example_message())
+    own.add(delivery_of(week(label), "all/en", target), name, step, example_message(), DeliveryOutcome(step))
+
+
+def labels(lake: Lake, which: object, newest: str = "2026-W46", target: str = "t") -> list[str]:
+    own = journal(lake, Hands(at("2026-11-20")))
+    assert callable(which)
+    return [each.label for each in which(own, week(newest), "all/en", target)]
+
+
+def test_who_is_new_is_not_sent_a_month_at_once(lake: Lake) -> None:
+    assert labels(lake, missed_weeks) == []
+    ended(lake, "2026-W40", SENT, "another")
+    assert labels(lake, missed_weeks) == []
+
+
+def test_what_did_not_arrive_is_made_up_for(lake: Lake) -> None:
+    ended(lake, "2026-W43", SENT)
+    assert labels(lake, missed_weeks) == ["2026-W44", "2026-W45"]
+    ended(lake, "2026-W44", FAILED)
+    ended(lake, "2026-W45", SENT)
+    assert labels(lake, missed_weeks) == ["2026-W44"]
+    assert labels(lake, failed_weeks) == ["2026-W44"]
+
+
+def test_at_most_four_weeks_back(lake: Lake) -> None:
+    ended(lake, "2026-W30", SENT)
+    assert labels(lake, missed_weeks) == ["2026-W43", "2026-W44", "2026-W45"]
+
+
+def test_what_is_unknown_is_named_among_them_and_not_among_the_failed(lake: Lake) -> None:
+    ended(lake, "2026-W45", UNKNOWN)
+    assert labels(lake, missed_weeks) == ["2026-W45"]  # `deliver` names it and leaves it alone
+    assert labels(lake, failed_weeks) == []
 
 
 @dataclass
@@ -75,11 +152,23 @@ def test_what_is_recorded(lake: Lake, hands: Hands) -> None:
     [failed] = [row for row in rows if row["step"] == FAILED]
     assert failed.pop("try_id")
     assert failed == {
-        "time": hands.now_ms(), "delivery_id": DELIVERY.delivery_id, "step": "failed", "purpose": "report",
-        "week": "2026-W46", "edition": "all/en", "round": 0, "target": "mailto:lead@example.org", "actor": "zoe", "actor_kind": "person",
-        "content_sha256": example_message().sha256, "content_bytes": example_message().size_bytes, "tries": 1, "reason": "it failed",
-        "finding_ids": ["F-0000000001"], "os_user": None,
-    }  # fmt: skip
+        "time": hands.now_ms(),
+        "delivery_id": DELIVERY.delivery_id,
+        "step": "failed",
+        "purpose": "report",
+        "week": "2026-W46",
+        "edition": "all/en",
+        "round": 0,
+        "target": "mailto:lead@example.org",
+        "actor": "zoe",
+        "actor_kind": "person",
+        "content_sha256": example_message().sha256,
+        "content_bytes": example_message().size_bytes,
+        "tries": 1,
+        "reason": "it failed",
+        "finding_ids": ["F-0000000001"],
+        "os_user": None,
+    }
     assert set(failed) | {"try_id"} == set(schema.DELIVERY.names)
 
 
@@ -104,8 +193,11 @@ def test_an_unknown_one_is_named_and_never_sent_again_without_a_word(lake: Lake,
 def test_sent_again_on_purpose_is_another_delivery(lake: Lake, hands: Hands) -> None:
     channel = Counting()
     assert [send(lake, channel, hands, again=each).step for each in (False, True, True, False)] == [
-        SENT, SENT, SENT, ALREADY,
-    ]  # fmt: skip
+        SENT,
+        SENT,
+        SENT,
+        ALREADY,
+    ]
     assert [each.round for each in channel.sent] == [0, 1, 2]
     assert len({each.delivery_id for each in channel.sent}) == 3
 
@@ -200,12 +292,17 @@ LOW, HIGH = "000000000000-low", "ffffffffffff-high"
 @pytest.mark.parametrize(
     ("try_id", "steps_of_it", "wins"),
     [
-        (LOW, [CLAIMED], False), (LOW, [CLAIMED, YIELDED], True), (LOW, [CLAIMED, SENDING], False),
-        (HIGH, [CLAIMED], False), (HIGH, [CLAIMED, YIELDED], True), (HIGH, [CLAIMED, SENDING], False),
+        (LOW, [CLAIMED], False),
+        (LOW, [CLAIMED, YIELDED], True),
+        (LOW, [CLAIMED, SENDING], False),
+        (HIGH, [CLAIMED], False),
+        (HIGH, [CLAIMED, YIELDED], True),
+        (HIGH, [CLAIMED, SENDING], False),
         (LOW, [CLAIMED, SENDING, UNKNOWN], False),
-        (HIGH, [CLAIMED, SENDING, FAILED], True), (LOW, [CLAIMED, SENDING, SENT], False),
+        (HIGH, [CLAIMED, SENDING, FAILED], True),
+        (LOW, [CLAIMED, SENDING, SENT], False),
     ],
-)  # fmt: skip
+)
 def test_who_sees_another_claim(lake: Lake, hands: Hands, try_id: str, steps_of_it: list[str], *, wins: bool) -> None:
     own = journal(lake, hands)
     rival(lake, hands, try_id, *steps_of_it)

@@ -6,7 +6,7 @@ import argparse
 import re
 import shutil
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -63,10 +63,13 @@ class Nudger:
         shared = {"lake": None, "config": None, "lang": None, "timezone": None, "user": None}
         flags = parser.parse_args(["--lake", self.lake.root, "--as", "zoe", *arguments])
         settings = {
-            "REPORT_CONTACTS": self._table("contacts", self.contacts), "REPORT_OPT_OUT": self._table("opt-out", self.opt_out),
-            "MAIL_SERVER": f"localhost:{self.mailbox.port}", "MAIL_SECURITY": "none", "MAIL_FROM": "gpu@example.org",
+            "REPORT_CONTACTS": self._table("contacts", self.contacts),
+            "REPORT_OPT_OUT": self._table("opt-out", self.opt_out),
+            "MAIL_SERVER": f"localhost:{self.mailbox.port}",
+            "MAIL_SECURITY": "none",
+            "MAIL_FROM": "gpu@example.org",
             "MAIL_TIMEOUT": "2s",
-        } | settings  # fmt: skip
+        } | settings
         with pytest.MonkeyPatch.context() as patch:
             for name, value in settings.items():
                 patch.setenv(f"FALLOW_{name}", value)
@@ -153,34 +156,30 @@ def test_it_is_recorded_and_shows_with_the_findings(nudge: Nudger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("later_ms", "times"),
-    [(HOUR_MS, 1), (3 * DAY_MS, 1), (WEEK_MS - 1, 1), (WEEK_MS, 2)],
-    ids=["1h", "3d", "almost 7d", "7d"],
+    ("later_ms", "cool_down", "times"),
+    [(HOUR_MS, "7d", 1), (WEEK_MS - 1, "7d", 1), (WEEK_MS, "7d", 2), (3 * DAY_MS, "2d", 2)],
+    ids=["1h", "almost 7d", "7d", "another setting"],
 )
-def test_nobody_is_told_of_the_same_within_a_week(nudge: Nudger, later_ms: int, times: int) -> None:
+def test_nobody_is_told_of_the_same_within_a_week(nudge: Nudger, later_ms: int, cool_down: str, times: int) -> None:
     nudge("--send")
     nudge.clock.at_ms += later_ms
-    assert nudge("--send", REPORT_QUIET_DAYS="").code == 0
+    assert nudge("--send", REPORT_QUIET_DAYS="", REPORT_COOL_DOWN=cool_down).code == 0
     assert {nudge.times(each) for each in nudge.ids("ann") | nudge.ids("bob")} == {times}
 
 
-def test_the_cool_down_is_a_setting(nudge: Nudger) -> None:
-    nudge("--send")
-    nudge.clock.at_ms += 3 * DAY_MS
-    assert nudge("--send", REPORT_COOL_DOWN="2d", REPORT_QUIET_DAYS="").code == 0
-    assert {nudge.times(each) for each in nudge.ids("ann")} == {2}
-
-
-def test_what_somebody_else_told_them_counts_too(nudge: Nudger) -> None:
-    record(nudge.lake, "notify", nudge.ids("ann"), Actor("zoe"), now_ms=NOON - DAY_MS, channel="by telephone")
-    assert "told lately" in nudge().out
-    nudge("--send")
-    assert nudge.ids("ann") & {word for _, data in nudge.mailbox.mails for word in data.decode().split()} == set()
-
-
-@pytest.mark.parametrize("kind", ["ack", "suppress"])
-def test_what_somebody_has_taken_on_is_left_alone(nudge: Nudger, kind: str) -> None:
-    record(nudge.lake, kind, nudge.ids("ann"), Actor("ann"), now_ms=NOON - DAY_MS, reason="needed")
+@pytest.mark.parametrize(
+    ("kind", "actor", "values"),
+    [
+        ("notify", "zoe", {"channel": "by telephone"}),
+        ("ack", "ann", {"reason": "needed"}),
+        ("suppress", "ann", {"reason": "needed"}),
+    ],
+)
+def test_what_was_told_or_taken_on_by_others_is_left_alone(
+    nudge: Nudger, kind: str, actor: str, values: dict[str, Any]
+) -> None:
+    record(nudge.lake, kind, nudge.ids("ann"), Actor(actor), now_ms=NOON - DAY_MS, **values)
+    assert ("told lately" in nudge().out) is (kind == "notify")
     nudge("--send")
     text = "".join(data.decode() for _, data in nudge.mailbox.mails)
     assert not any(each in text for each in nudge.ids("ann"))
@@ -193,10 +192,7 @@ def test_opted_out(nudge: Nudger) -> None:
     assert nudge.mailbox.mails == []
 
 
-@pytest.mark.parametrize(
-    ("zone", "at_hour", "mails"),
-    [("UTC", 12, 2), ("UTC", 20, 0), ("Asia/Tokyo", 12, 0), ("America/Los_Angeles", 20, 2)],
-)
+@pytest.mark.parametrize(("zone", "at_hour", "mails"), [("UTC", 20, 0), ("America/Los_Angeles", 20, 2)])
 def test_quiet_hours_are_those_of_the_site(nudge: Nudger, zone: str, at_hour: int, mails: int) -> None:
     nudge.clock.at_ms = ms(at_hour * 3600)
     done = nudge("--send", "--timezone", zone)
@@ -214,15 +210,6 @@ def test_one_that_fails_is_told_by_the_next_run(nudge: Nudger) -> None:
     assert [address for address, _ in nudge.mailbox.mails] == ["bob@example.org", "ann@example.org"]
 
 
-def test_one_that_is_unknown_is_not_repeated_within_the_week(nudge: Nudger) -> None:
-    nudge.mailbox.to_message = ["drop"]
-    assert nudge("--send").code == 1
-    assert nudge("--send").code == 0
-    nudge.clock.at_ms += 3 * DAY_MS
-    assert nudge("--send", REPORT_QUIET_DAYS="").code == 0
-    assert {nudge.times(each) for each in nudge.ids("ann")} == {1}
-
-
 def test_a_notification_that_could_not_be_put_beside_its_findings_is_added_later(nudge: Nudger) -> None:
     nudge("--send")
     recorded = nudge.told()
@@ -232,27 +219,19 @@ def test_a_notification_that_could_not_be_put_beside_its_findings_is_added_later
     assert len(nudge.mailbox.mails) == 2
 
 
-def test_nobody_is_told_of_what_may_be_over(nudge: Nudger) -> None:
-    nudge.clock.at_ms += 9 * DAY_MS + HOUR_MS
-    done = nudge("--send", REPORT_QUIET_DAYS="")
-    assert (done.code, done.err, nudge.mailbox.mails) == (0, "", [])
-    assert "newest rows are from 2026-11-28 12:00 UTC, and what they say may be over" in done.out
-
-
 @pytest.mark.parametrize("flags", [(), ("--send",)])
-def test_a_lake_that_ended_long_ago_tells_nobody_of_anything(nudge: Nudger, flags: tuple[str, ...]) -> None:
-    nudge.clock.at_ms += 60 * DAY_MS
+@pytest.mark.parametrize("later_ms", [9 * DAY_MS + HOUR_MS, 60 * DAY_MS])
+def test_nobody_is_told_of_what_may_be_over(nudge: Nudger, later_ms: int, flags: tuple[str, ...]) -> None:
+    nudge.clock.at_ms += later_ms
     done = nudge(*flags, REPORT_QUIET_DAYS="")
     assert (done.code, done.err, nudge.mailbox.mails) == (0, "", [])
-    assert done.out.startswith("nobody is told: the lake's newest rows are from 2026-11-28 12:00 UTC")
+    old = "the lake's newest rows are from 2026-11-28 12:00 UTC, and what they say may be over"
+    assert done.out == f"nobody is told: {old}\n"
 
 
 def test_only_one_holder(nudge: Nudger) -> None:
     nudge("--send", "--user", "bob")
     assert [address for address, _ in nudge.mailbox.mails] == ["bob@example.org"]
-
-
-def test_a_holder_that_nobody_is_is_refused(nudge: Nudger) -> None:
     with pytest.raises(EmptyLakeError, match="nothing in this lake is of user nobody; the names are those of"):
         nudge("--user", "nobody")
 
@@ -274,13 +253,12 @@ def test_what_may_have_arrived_goes_again_only_when_asked(nudge: Nudger) -> None
     nudge.contacts = "kind,name,email\nuser,ann,ann@example.org\n"
     nudge.mailbox.to_message = [DROP]
     assert nudge("--send").code == 1
-    assert len(nudge.mailbox.mails) == 1
-    nudge("--send")
-    assert len(nudge.mailbox.mails) == 1
-    assert nudge("--send", "--again").code == 0
-    assert len(nudge.mailbox.mails) == 2
-    nudge("--send", "--again")
-    assert len(nudge.mailbox.mails) == 2
+    for flags, mails in (((), 1), (("--again",), 2), (("--again",), 2)):
+        assert nudge("--send", *flags).code == 0
+        assert len(nudge.mailbox.mails) == mails
+    nudge.clock.at_ms += 3 * DAY_MS
+    assert nudge("--send", REPORT_QUIET_DAYS="").code == 0
+    assert {nudge.times(each) for each in nudge.ids("ann")} == {2}
 
 
 @pytest.mark.parametrize(

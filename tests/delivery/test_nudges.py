@@ -1,4 +1,4 @@
-"""Whom to tell, where several hold together, and what never goes to a holder."""
+"""Who is reached where and when, whom to tell where several hold together, and what never goes to a holder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -13,17 +14,18 @@ from analytics.decide.actions import load_actions, record
 from analytics.decide.recommendations import Saving
 from analytics.delivery.links import AnswerLinks
 from analytics.delivery.model import Delivery
-from analytics.delivery.nudges import Chosen, Nudge, Past, choose, pack_nudge
+from analytics.delivery.nudges import Chosen, Contacts, Nudge, Past, Quiet, choose, pack_nudge
 from analytics.delivery.settings import parse_targets
 from analytics.delivery.webhook import payload
 from analytics.language.languages import language
 from analytics.money.owners import Owner, Owners
 from analytics.workloads.model import Confidence, Evidence, Finding
+from fallow import config
 from fallow.actors import Actor
-from fallow.clock import DAY_MS, WEEK_MS
+from fallow.clock import DAY_MS, WEEK_MS, parse_window
+from fallow.errors import ConfigError
 from tests.delivery.asking import asked, found, recommendation
 from tests.delivery.hands import Hands, journal
-from tests.delivery.test_contacts import TABLE, load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,8 +64,13 @@ def test_several_who_hold_together_are_all_told(lake: Lake, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("channel", "left"),
-    [("mailto:ann@example.org", ["pi@example.org"]), ("by telephone", []), (None, []), ("mailto:pi@example.org", ["ann@example.org"])],
-)  # fmt: skip
+    [
+        ("mailto:ann@example.org", ["pi@example.org"]),
+        ("by telephone", []),
+        (None, []),
+        ("mailto:pi@example.org", ["ann@example.org"]),
+    ],
+)
 def test_that_one_of_them_was_told_leaves_the_other(
     lake: Lake, tmp_path: Path, channel: str | None, left: list[str]
 ) -> None:
@@ -101,12 +108,20 @@ def test_faults_go_to_the_operators_in_one_message_and_to_nobody_else(lake: Lake
     ("findings", "subject", "intro"),
     [
         ((found("held", "ab"),), "Give 2 GPUs back, or say why not, by 23 Nov 2026", "seem to do no work"),
-        ((found("memory_oversized", next_command="#SBATCH --gres=gpu:l40s:1"),), "1 question about your GPUs, by 27 Nov 2026", "needs less than the GPUs it has"),
+        (
+            (found("memory_oversized", next_command="#SBATCH --gres=gpu:l40s:1"),),
+            "1 question about your GPUs, by 27 Nov 2026",
+            "needs less than the GPUs it has",
+        ),
         ((found("inefficient"),), "1 question about your GPUs, by 27 Nov 2026", "uses little of its GPUs"),
-        ((found("held"), found("inefficient", "b")), "2 questions about your GPUs, by 23 Nov 2026", "or less than they could"),
+        (
+            (found("held"), found("inefficient", "b")),
+            "2 questions about your GPUs, by 23 Nov 2026",
+            "or less than they could",
+        ),
         ((found("throttled", "ab"),), "1 fault of GPUs to look at", "Those who use the GPUs are not told"),
     ],
-)  # fmt: skip
+)
 def test_the_message_says_what_is_asked_and_no_more(
     lake: Lake, tmp_path: Path, findings: tuple[Finding, ...], subject: str, intro: str
 ) -> None:
@@ -224,8 +239,14 @@ def test_a_command_that_acts_says_of_when_it_is(lake: Lake, tmp_path: Path) -> N
 def test_names_in_a_nudge_are_nothing_but_names(lake: Lake, tmp_path: Path, code: str) -> None:
     evil = "{0} {holder} \r\n.\r\nBcc: x \u202e\x1b[31m"
     finding = replace(
-        found("held"), job=evil, host=evil, gpus=(evil,), reclaimable_gpus=(evil,), next_command=evil, confidence=Confidence((evil, evil)),
-    )  # fmt: skip
+        found("held"),
+        job=evil,
+        host=evil,
+        gpus=(evil,),
+        reclaimable_gpus=(evil,),
+        next_command=evil,
+        confidence=Confidence((evil, evil)),
+    )
     [nudge] = chosen(lake, tmp_path, finding).nudges
     made = message(nudge, code)
     assert "\x1b" not in (made.html or "")
@@ -233,3 +254,115 @@ def test_names_in_a_nudge_are_nothing_but_names(lake: Lake, tmp_path: Path, code
     assert "{holder}" in text
     assert not any(line.startswith(("Bcc", ".")) for line in text.splitlines())
     assert all(character.isprintable() or character == "\n" for character in text)
+
+
+def load(folder: Path, contacts: str, opt_out: str = "") -> Contacts:
+    paths = []
+    for name, text in (("contacts.csv", contacts), ("opt-out.csv", opt_out)):
+        path = folder / name
+        path.write_text(text, encoding="utf-8")
+        paths.append(str(path) if text else "")
+    return Contacts.load(*paths)
+
+
+TABLE = "kind,name,email\nuser,ann,ann@example.org\nteam,nlp,nlp@example.org\naccount,proj,pi@example.org\nuser,cy,cy@a.org\nuser,cy,cy@b.org\n"
+
+
+@pytest.mark.parametrize(
+    ("holder", "team", "reached"),
+    [
+        ("ann", "nlp", {"ann@example.org": "ann"}),
+        ("bob", "nlp", {"nlp@example.org": "bob"}),
+        ("bob", "cv", {}),
+        ("bob", None, {}),
+        ("proj", None, {"pi@example.org": "proj"}),
+        ("ann+proj", None, {"ann@example.org": "ann", "pi@example.org": "proj"}),
+        ("cy", None, {"cy@a.org": "cy", "cy@b.org": "cy"}),
+        (None, "nlp", {}),
+    ],
+)
+def test_who_is_reached(tmp_path: Path, holder: str | None, team: str | None, reached: dict[str, str]) -> None:
+    assert load(tmp_path, TABLE).of(holder, team, Owners.none()) == reached
+
+
+@pytest.mark.parametrize(
+    ("line", "holder", "reached"),
+    [
+        ("user,ann", "ann", set()),
+        ("email,Ann@example.org", "ann", set()),
+        ("email,ann@EXAMPLE.org", "ann", set()),
+        ("team,nlp", "bob", set()),
+        ("team,nlp", "ann", {"ann@example.org"}),
+        ("user,bob", "bob", set()),
+        ("user,ann", "ann+proj", {"pi@example.org"}),
+    ],
+)
+def test_who_wants_none_gets_none(tmp_path: Path, line: str, holder: str, reached: set[str]) -> None:
+    contacts = load(tmp_path, TABLE, f"kind,name\n{line}\n")
+    assert set(contacts.of(holder, "nlp", Owners.none())) == reached
+
+
+@pytest.mark.parametrize(
+    ("contacts", "opt_out", "said"),
+    [
+        ("kind,name\nuser,ann\n", "", "lacks the column 'email'"),
+        ("kind,name,email\nuser,ann,ann\n", "", "contacts.csv, line 2: email: 'ann' is not a mail address"),
+        (
+            "kind,name,email\nperson,ann,a@b.org\n",
+            "",
+            "line 2: kind 'person' is none of user, account, namespace, team",
+        ),
+        ("kind,name,email\nuser,,a@b.org\n", "", "line 2: name is empty"),
+        (TABLE, "kind,name\nemail,ann\n", "opt-out.csv, line 2: name: 'ann' is not a mail address"),
+        (TABLE, "kind,name\nuser\n", "name is empty"),
+        ("kind,name,mail\n", "", "did you mean 'email'"),
+    ],
+)
+def test_mistakes_name_the_line(tmp_path: Path, contacts: str, opt_out: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load(tmp_path, contacts, opt_out)
+
+
+def quiet(hours: str = "20:00-07:00", days: str = "sat,sun") -> Quiet:
+    settings = config.load({"report.quiet_hours": hours, "report.quiet_days": days}, None, {})
+    return Quiet.of(settings, ZoneInfo("Europe/Paris"))
+
+
+@pytest.mark.parametrize(
+    ("moment", "holds"),
+    [
+        ("2026-11-19T19:59:59+01:00", False),
+        ("2026-11-19T20:00:00+01:00", True),
+        ("2026-11-20T06:59:59+01:00", True),
+        ("2026-11-20T07:00:00+01:00", False),
+        ("2026-11-20T06:30:00Z", False),
+        ("2026-11-21T12:00:00+01:00", True),
+        ("2026-11-22T12:00:00+01:00", True),
+        ("2026-11-23T12:00:00+01:00", False),
+        ("2026-07-01T05:30:00Z", False),
+        ("2026-07-01T18:30:00Z", True),
+    ],
+)
+def test_when_it_is_quiet(moment: str, *, holds: bool) -> None:
+    at_ms = parse_window(moment, None).since_ms
+    assert at_ms is not None
+    assert quiet().holds(at_ms) is holds
+
+
+@pytest.mark.parametrize(
+    ("hours", "quiet_hours"),
+    [("", []), ("12:00-14:00", [12, 13]), ("22:00-24:00", [22, 23]), ("00:00-24:00", [*range(24)])],
+)
+def test_spans(hours: str, quiet_hours: list[int]) -> None:
+    own = quiet(hours, "")
+    midnight_ms = parse_window("2026-11-20T00:00:00+01:00", None).since_ms
+    assert midnight_ms is not None
+    assert [hour for hour in range(24) if own.holds(midnight_ms + hour * 3_600_000)] == quiet_hours
+
+
+@pytest.mark.parametrize(
+    ("hours", "days"), [("8-9", ""), ("20:00", ""), ("25:00-07:00", ""), ("20:00-24:30", ""), ("", "someday")]
+)
+def test_what_cannot_be_read(hours: str, days: str) -> None:
+    with pytest.raises(ConfigError, match=r"report\.quiet_"):
+        quiet(hours, days)

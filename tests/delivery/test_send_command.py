@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from analytics.commands.report_send import add_send_arguments, run_send
-from fallow.clock import HOUR_MS, WEEK_MS, parse_window
+from analytics.delivery.content import pack
+from analytics.language.languages import language
+from analytics.render.report.json_format import JsonFormat
+from analytics.scope import Scope
+from fallow.clock import WEEK_MS, parse_window
 from fallow.errors import ConfigError, FallowError, UsageError
 from tests.delivery.hands import Hands, forget_what_was_done
 from tests.lakes import made_lake
 from tests.ledger.rows import load, snapshot
 from tests.report.conftest import Outcome, everything
+from tests.report.html.reports import changed, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from analytics.delivery.model import Message
+    from analytics.report.report import Report
     from fallow.lake import Lake
     from tests.delivery.mail_server import Mailbox
     from tests.delivery.receiver import Receiver
@@ -70,9 +77,11 @@ def send(reported: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def mail(box: Mailbox) -> dict[str, str]:
     return {
-        "MAIL_SERVER": f"localhost:{box.port}", "MAIL_SECURITY": "none", "MAIL_FROM": "gpu@example.org",
+        "MAIL_SERVER": f"localhost:{box.port}",
+        "MAIL_SECURITY": "none",
+        "MAIL_FROM": "gpu@example.org",
         "MAIL_TIMEOUT": "2s",
-    }  # fmt: skip
+    }
 
 
 def files(folder: Path) -> list[str]:
@@ -149,15 +158,6 @@ def test_what_is_unknown_fails_once_and_is_named_after(send: Sender, mailbox: Ma
     assert mailbox.messages[0]["Message-ID"] == mailbox.messages[1]["Message-ID"]
 
 
-def test_catching_up_after_a_week_of_downtime(send: Sender) -> None:
-    to = ["--to", str(send.folder)]
-    send.clock.at_ms -= WEEK_MS
-    assert send("--catch-up", *to).out.startswith("sent report 2026-W39")
-    send.clock.at_ms += WEEK_MS
-    (send.folder / "2026-W39").rename(send.folder / "gone")
-    assert [line[:20] for line in send("--catch-up", *to).out.splitlines()] == ["sent report 2026-W40"]
-
-
 def test_a_week_that_failed_is_sent_with_the_next_one(send: Sender) -> None:
     to = ["--to", str(send.folder)]
     send.clock.at_ms -= WEEK_MS
@@ -168,11 +168,6 @@ def test_a_week_that_failed_is_sent_with_the_next_one(send: Sender) -> None:
     done = send("--catch-up", *to)
     assert [line[:20] for line in done.out.splitlines()] == ["sent report 2026-W39", "sent report 2026-W40"]
     assert files(send.folder) == [f"2026-W{week}/fallow-2026-W{week}-all-en.json" for week in (39, 40)]
-
-
-def test_the_week_is_not_closed_before_six(send: Sender) -> None:
-    send.clock.at_ms -= HOUR_MS
-    assert send("--to", str(send.folder)).out.startswith("sent report 2026-W39")
 
 
 def test_a_week_without_data_is_told_too(send: Sender) -> None:
@@ -229,3 +224,68 @@ def test_every_format_that_is_named_is_written(send: Sender) -> None:
     done = send("--to", str(send.folder), "--format", "text", "--format", "csv,md")
     assert (done.code, done.err) == (0, "")
     assert [name.rpartition(".")[2] for name in files(send.folder)] == ["csv", "md", "txt"]
+
+
+WEEK = "2026-W40"
+
+
+@pytest.fixture(scope="module")
+def week(reported: Lake) -> Report:
+    return report_of(reported, WEEK)
+
+
+def packed(report: Report, code: str = "en") -> Message:
+    assert report.asked.week is not None
+    return pack(report, report.asked.week, language(code), [JsonFormat()], None)
+
+
+def test_a_chat_has_the_observed_share_beside_the_window(week: Report) -> None:
+    share = f"{100 * (week.ledger.seen.share or 0):.1f}"
+    outside = "285.0 GPU-hours before a host's first row or after its last are in no sum"
+    for code, said in (
+        (
+            "en",
+            f"; observed: {share} % of the time; 0.5 % of it by point samples, one every 5 min; {outside}; silent: import since",
+        ),
+        ("fr", " ; observé : "),
+    ):
+        shown = packed(week, code).brief.window.replace("\N{NO-BREAK SPACE}", " ")
+        assert said in shown
+        assert (share if code == "en" else share.replace(".", ",")) + " %" in shown
+
+
+def test_a_chat_has_what_each_decision_saves(week: Report) -> None:
+    ranked = week.recommendations.ranked
+    lines = packed(week).brief.lines
+    assert [each.finding_id for each in lines] == [each.recommendation_id for each in ranked[:5]]
+    saving = f"{round(ranked[0].saving.point):,}" if ranked[0].saving else ""
+    assert f": worth {saving} USD" in lines[0].text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_the_subject_asks_in_fewer_than_70_characters(reported: Lake, week: Report) -> None:
+    saving = week.recommendations.freed
+    assert (saving is not None, week.recommendations.given_back) == (True, None)
+    assert f"GPU time worth {round(saving.point):,} USD a year: {WEEK}" in packed(week).subject.replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
+    simulated = changed(week, heading=replace(week.heading, simulated_gpus=1))
+    long_name = changed(simulated, asked=replace(week.asked, scope=Scope(pool="p" * 80)))
+    for report in (week, simulated, long_name, report_of(reported, "2026-W41")):
+        for code in ("en", "fr"):
+            said = packed(report, code).subject
+            assert len(said) < 70
+            assert ("SIMUL" in said) == bool(report.heading.simulated)
+
+
+def test_the_part_of_the_fleet_is_named_in_the_readers_language(reported: Lake) -> None:
+    part = report_of(reported, WEEK, scope=Scope(pool="train", holder="ann"))
+    assert packed(part).scope == "pool train, user ann"
+    assert packed(part, "fr").scope == "pool train, utilisateur ann"
+    assert packed(report_of(reported, WEEK)).scope == ""
+
+
+def test_a_week_in_which_nothing_was_seen_has_no_share(reported: Lake) -> None:
+    window = parse_window("2026-W41", "2026-W41")
+    empty = report_of(reported, "2026-W41")
+    assert (empty.ledger.is_empty, empty.ledger.summary.since_ms) == (True, window.since_ms)
+    assert "observed" not in packed(empty).brief.window

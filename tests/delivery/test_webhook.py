@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 import ssl
 from email.utils import format_datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from analytics.delivery.model import FAILED, SENT, UNKNOWN, DeliveryOutcome
-from analytics.delivery.settings import WebhookSettings, parse_targets
-from analytics.delivery.webhook import TRIES, WebhookChannel
+from analytics.delivery.model import FAILED, SENT, UNKNOWN, Brief, BriefLine, DeliveryOutcome
+from analytics.delivery.settings import CHATS, WebhookSettings, parse_targets
+from analytics.delivery.webhook import TRIES, WebhookChannel, payload
 from fallow.clock import from_ms
 from tests.delivery.hands import DELIVERY, Hands, example_message
 from tests.delivery.receiver import DRIP, DROP, HANG, Receiver
 from tests.ledger.rows import T0
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def send(url: str, hands: Hands, timeout_s: float = 20.0, ca_file: Path | None = None) -> DeliveryOutcome:
@@ -34,8 +34,10 @@ def test_what_a_receiver_of_the_sites_own_gets(receiver: Receiver, hands: Hands)
     assert send(receiver.url(), hands) == DeliveryOutcome(SENT, "200")
     [body] = receiver.posted
     assert (body["delivery_id"], body["week"], body["finding_ids"]) == (
-        DELIVERY.delivery_id, "2026-W46", ["F-0000000001"],
-    )  # fmt: skip
+        DELIVERY.delivery_id,
+        "2026-W46",
+        ["F-0000000001"],
+    )
     assert receiver.headers[0]["idempotency-key"] == DELIVERY.delivery_id
     assert receiver.headers[0]["content-type"] == "application/json; charset=utf-8"
 
@@ -144,3 +146,97 @@ def test_through_the_proxy_of_the_environment(
     receiver.answers = [403] * TRIES
     assert send("https://chat.example.org/hook/secret-token", hands).step == FAILED
     assert receiver.paths == []  # CONNECT is what the proxy is asked, and this one knows it not
+
+
+EVIL = "<!channel> @here **b** [x](https://evil.example) `c` </at> \u202e\x07 <script> | # "
+
+
+def of(kind: str, brief: Brief | None = None) -> dict[str, Any]:
+    return payload(kind, example_message(brief=brief) if brief else example_message(), DELIVERY)
+
+
+def evil(length: int = 1) -> Brief:
+    return Brief(EVIL * length, EVIL, (EVIL * length,), EVIL, (BriefLine("F-1", EVIL * length, EVIL),) * 5, EVIL)
+
+
+@pytest.mark.parametrize("kind", CHATS)
+def test_each_names_title_sentences_and_findings(kind: str) -> None:
+    text = json.dumps(of(kind), ensure_ascii=False).replace("\\\\", "").replace("\\", "")
+    for each in ("GPU waste report 2026", "24.0 went unused.", "held without a kernel", "ann, since Monday"):
+        assert each in text
+
+
+def test_slack_has_blocks_of_plain_text_alone() -> None:
+    made = of("slack", evil())
+    texts = [each for block in made["blocks"] for each in (block.get("text"), *block.get("elements", ())) if each]
+    assert texts
+    assert {text["type"] for text in texts} == {"plain_text"}
+    assert "<" not in made["text"]
+    assert made["text"].startswith("&lt;!channel&gt;")
+
+
+def test_what_slack_notifies_of_is_set_as_the_language_sets_it() -> None:
+    assert payload("slack", example_message(), DELIVERY)["text"] == "GPU waste report 2026-W46: 24.0 went unused."
+    assert (
+        payload("slack", example_message(language="fr"), DELIVERY)["text"]
+        == "GPU waste report 2026-W46 : 24.0 went unused."
+    )
+
+
+def test_slack_limits() -> None:
+    made = of("slack", evil(200))
+    assert len(made["blocks"]) <= 50
+    assert len(made["blocks"][0]["text"]["text"]) <= 150
+    assert all(len(block["text"]["text"]) <= 3000 for block in made["blocks"] if "text" in block)
+
+
+def test_mattermost_mentions_and_links_nobody() -> None:
+    text = of("mattermost", evil())["text"]
+    assert "@here" not in text
+    assert "@channel" not in text
+    assert "https://" not in text
+    assert "\\*\\*b\\*\\*" in text
+    assert "\\`c\\`" in text
+    assert len(of("mattermost", evil(200))["text"]) < 16_383
+
+
+def test_teams_is_an_adaptive_card_of_plain_runs() -> None:
+    made = of("teams", evil(200))
+    [attachment] = made["attachments"]
+    assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+    assert {block["type"] for block in attachment["content"]["body"]} == {"RichTextBlock"}
+    assert len(json.dumps(made)) < 28_000
+
+
+def test_no_control_or_direction_mark_goes_anywhere() -> None:
+    for kind in ("slack", "mattermost", "teams"):
+        text = json.dumps(of(kind, evil()), ensure_ascii=False)
+        assert "\u202e" not in text
+        assert "\\u0007" not in text
+
+
+def test_the_generic_form_is_that_of_the_page() -> None:
+    assert list(of("generic")) == [
+        "fallow_webhook",
+        "delivery_id",
+        "purpose",
+        "week",
+        "edition",
+        "scope",
+        "language",
+        "since",
+        "until",
+        "title",
+        "sentences",
+        "findings",
+        "finding_ids",
+        "text",
+        "content_sha256",
+    ]
+
+
+def test_the_page_names_every_field_and_no_other() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "delivering.md").read_text(encoding="utf-8")
+    table = page.split("## The generic webhook")[1].split("|---|---|\n")[1].split("\n\n")[0]
+    named = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert named == list(of("generic"))

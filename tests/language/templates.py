@@ -15,7 +15,10 @@ from jinja2 import Environment, nodes
 
 import analytics
 from analytics.glossary import STATUSES
-from analytics.workloads.model import GRADES
+from analytics.language.catalogue import catalogue
+from analytics.language.language import Sentence, SentenceList
+from analytics.tables.evidence_text import evidence
+from analytics.workloads.model import GRADES, Finding
 from fallow.config import SETTINGS
 from fallow.schema import STATES
 
@@ -204,3 +207,25 @@ def unique(found: Iterable[Template]) -> dict[str, Template]:
     return {
         each.one: each for each in sorted(found, key=lambda each: (each.one, each.many is not None, each.many or ""))
     }
+
+
+def unsaid(findings: Iterable[Finding], code: str = "fr") -> list[str]:
+    """Texts that are plain strings, or of which some part has no translation."""
+    texts = (text for each in findings for text in _said(each))
+    return sorted({part for text in texts for part in _unknown(text, code)})
+
+
+def _said(finding: Finding) -> Iterator[str]:
+    yield from (finding.sentence, *finding.confidence.failed, *finding.notes, *evidence(finding).parts)
+
+
+def _unknown(text: str, code: str) -> Iterator[str]:
+    if isinstance(text, SentenceList):
+        yield from (part for each in text.parts for part in _unknown(each, code))
+    elif isinstance(text, Sentence):
+        if text.template not in catalogue(code).forms:
+            yield text.template
+        inner = (value for value in text.values.values() if isinstance(value, Sentence | SentenceList))
+        yield from (part for value in inner for part in _unknown(value, code))
+    else:
+        yield text

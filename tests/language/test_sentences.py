@@ -30,9 +30,14 @@ def french() -> Language:
 
 @pytest.mark.parametrize(
     ("number", "english", "said"),
-    [(0, "0 hosts", "0 hôte"), (1, "1 host", "1 hôte"), (2, "2 hosts", "2 hôtes"), (1234, "1,234 hosts", f"1{NARROW}234 hôtes")],
+    [
+        (0, "0 hosts", "0 hôte"),
+        (1, "1 host", "1 hôte"),
+        (2, "2 hosts", "2 hôtes"),
+        (1234, "1,234 hosts", f"1{NARROW}234 hôtes"),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_the_number_decides_the_form(french: Language, number: int, english: str, said: str) -> None:
     text = tr_many("{number} host", "{number} hosts", number)
     assert text == english
@@ -117,11 +122,14 @@ def test_to_everything_else_it_is_the_english_text() -> None:
     assert type(pickle.loads(pickle.dumps(text))) is str  # noqa: S301
 
 
-@pytest.mark.parametrize(("gpus", "english", "said"), [
-    (0, "needing at most half of the card's memory, where a smaller card would do", "n'a besoin"),
-    (1, "needing at most half of the card's memory, where a smaller card would do", "n'a besoin"),
-    (2, "needing at most half of the card's memory, where a smaller card would do", "n'ont besoin"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gpus", "english", "said"),
+    [
+        (0, "needing at most half of the card's memory, where a smaller card would do", "n'a besoin"),
+        (1, "needing at most half of the card's memory, where a smaller card would do", "n'a besoin"),
+        (2, "needing at most half of the card's memory, where a smaller card would do", "n'ont besoin"),
+    ],
+)
 def test_a_rules_sentence_agrees_with_its_gpus(french: Language, gpus: int, english: str, said: str) -> None:
     rule = of_gpus(
         "needing at most half of the card's memory, where a smaller card would do",

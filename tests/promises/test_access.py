@@ -97,7 +97,7 @@ def test_of_a_shared_gpu_each_user_has_the_share_of_their_process_time_and_no_wo
         ("anna", "vision", False, Scope(holder="ann"), True),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_finding_that_is_about_others_as_well_is_left_out_of_an_edition_for_people(
     tmp_path: Path, holder: str, team: str, *, beside_unknown: bool, scope: Scope, hides: bool
 ) -> None:

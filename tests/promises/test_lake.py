@@ -275,5 +275,6 @@ def test_a_reader_counts_the_rows_of_a_file_inside_a_wider_one_once(lake: Lake) 
     lake.put(LakeFile("gpu", narrow.date, "h1", narrow.first_seq, narrow.last_seq + 5), content)
     lake.put(LakeFile("gpu", narrow.date, "h1", narrow.last_seq + 6, narrow.last_seq + 6), content)
     assert [(each.first_seq, each.last_seq) for each in lake.files("gpu")] == [
-        (narrow.first_seq, narrow.last_seq + 5), (narrow.last_seq + 6, narrow.last_seq + 6),
-    ]  # fmt: skip
+        (narrow.first_seq, narrow.last_seq + 5),
+        (narrow.last_seq + 6, narrow.last_seq + 6),
+    ]

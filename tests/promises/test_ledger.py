@@ -33,8 +33,14 @@ def test_every_gpu_second_is_in_exactly_one_state_and_the_states_add_up_to_the_c
     for row in stretches.sort("gpu", "time").iter_rows(named=True):
         found[row["gpu"]].append((row["state"], row["time"], row["end"]))
     assert {state for own in found.values() for state, _, _ in own} == {
-        "unknown", "unavailable", "free", "reserved", "held", "low", "active",
-    }  # fmt: skip
+        "unknown",
+        "unavailable",
+        "free",
+        "reserved",
+        "held",
+        "low",
+        "active",
+    }
     for gpu, first_ms, last_ms in (("a", -600_000, 1_800_000), ("b", -35_000, 1_500_000)):
         own = found[gpu]
         assert (own[0][1], own[-1][2]) == (T0 + first_ms, T0 + last_ms)

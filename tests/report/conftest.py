@@ -54,9 +54,12 @@ def everything(lake: Lake) -> Lake:
     serving = before("GPU-8", 12 * DAY, 12 * DAY + 6 * HOUR, **BUSY | {"gpu_util_pct": 4.0})
     serving += before("GPU-8", 12 * DAY + 9 * HOUR, 14 * DAY, **HELD)
     fill(
-        lake, serving, before_lists("GPU-8", *range(12 * DAY, 14 * DAY, 300), every_s=300, user="svc", pod="chat-0"),
-        devices=[device("GPU-8", model="NVIDIA L40S", pool="serving", time=ms(-BACK_S))], host="serve-01",
-    )  # fmt: skip
+        lake,
+        serving,
+        before_lists("GPU-8", *range(12 * DAY, 14 * DAY, 300), every_s=300, user="svc", pod="chat-0"),
+        devices=[device("GPU-8", model="NVIDIA L40S", pool="serving", time=ms(-BACK_S))],
+        host="serve-01",
+    )
     return fill(lake, before("pod-77", 13 * DAY, 13 * DAY + 3 * HOUR, **IMPORTED), host="import")
 
 

@@ -35,15 +35,57 @@ def remarks(report: Callable[..., Outcome]) -> Callable[..., dict[str, list[str]
     return read
 
 
-def host(lake: Lake, name: str, first_s: float = 0, last_s: float = 6 * HOUR, **values: object) -> None:
-    gpu = f"GPU-{name}"
-    rows = samples(gpu, AGO + first_s, AGO + last_s, **BUSY | values)
-    fill(lake, rows, devices=[device(gpu, time=rows[0]["time"])], host=name)
+def hour(gpu: str, first_s: float = 0, last_s: float = HOUR, **values: object) -> list[dict[str, object]]:
+    return samples(gpu, AGO + first_s, AGO + last_s, **BUSY | values)
 
 
-def test_nothing_to_remark(lake: Lake, remarks: Remarks) -> None:
-    host(lake, "h1")
-    assert remarks(lake) == {}
+def free(*gpus: str) -> list[dict[str, object]]:
+    return [row for gpu in gpus for row in hour(gpu, **FREE)]
+
+
+def listed(*gpus: str, **values: object) -> list[dict[str, object]]:
+    return [device(gpu, time=ms(AGO)) | values for gpu in gpus]
+
+
+def host(lake: Lake, name: str, first_s: float = 0, last_s: float = 6 * HOUR) -> Lake:
+    return fill(lake, hour(f"GPU-{name}", first_s, last_s), devices=listed(f"GPU-{name}"), host=name)
+
+
+def allocated(
+    gpu: str | None, first_s: float, last_s: float | None, user: str = "ann", job: str = "j1", **values: object
+) -> dict[str, object]:
+    return claim(gpu, AGO + first_s, None if last_s is None else AGO + last_s, user, job) | values
+
+
+def counted(last_s: float, count: int, job: str = "7") -> dict[str, object]:
+    return allocated(None, 0, last_s, job=job, scheduler="slurm", host_gpu_count=count)
+
+
+def lists(*gpus: str, **values: object) -> list[dict[str, object]]:
+    return [
+        row for gpu in gpus for row in processes(gpu, *(AGO + at for at in range(0, HOUR, 300)), every_s=300, **values)
+    ]
+
+
+def swapped(lake: Lake) -> Lake:
+    slots = [device(gpu, time=ms(AGO), pci_bus_id="00000000:01:00.0") for gpu in ("a", "c")]
+    return fill(lake, hour("a") + hour("c", HOUR, 2 * HOUR), devices=slots)
+
+
+def of_count(lake: Lake) -> Lake:
+    """A number that is the whole host, and one that processes show."""
+    fill(lake, free("a", "b"), claims=[counted(HOUR, 2)], devices=listed("a", "b"))
+    rows, shown = free("c") + hour("d"), lists("d", slurm_job_id="8")
+    return fill(lake, rows, shown, [counted(HOUR, 1, "8")], devices=listed("c", "d"), host="h2")
+
+
+@pytest.mark.parametrize("made", [lambda lake: host(lake, "h1"), of_count], ids=["whole", "counted"])
+def test_nothing_to_remark(lake: Lake, remarks: Remarks, made: Callable[[Lake], Lake]) -> None:
+    assert remarks(made(lake)) == {}
+
+
+def test_a_card_that_was_swapped_is_no_second_machine(lake: Lake, remarks: Remarks) -> None:
+    assert "shared_host_name" not in remarks(swapped(lake))
 
 
 def test_nobody_looked(lake: Lake, remarks: Remarks) -> None:
@@ -56,9 +98,7 @@ def test_nobody_looked(lake: Lake, remarks: Remarks) -> None:
     assert sentences[-1] == "2 more hosts: 1.8 GPU-hours not observed"
 
 
-def test_silent_hosts_are_named_up_to_five_the_longest_silent_first(
-    lake: Lake, remarks: Callable[..., dict[str, list[str]]]
-) -> None:
+def test_silent_hosts_are_named_up_to_five_the_longest_silent_first(lake: Lake, remarks: Remarks) -> None:
     for number in range(8):
         host(lake, f"h{number}", 0, (number + 1) * HOUR)
     sentences = remarks(lake)["silent"]
@@ -67,40 +107,16 @@ def test_silent_hosts_are_named_up_to_five_the_longest_silent_first(
     assert remarks(lake, "--until", "2026-08-22T01:00Z").get("silent") is None
 
 
-def test_a_gpu_that_is_gone_while_its_host_goes_on(lake: Lake, remarks: Remarks) -> None:
-    rows = samples("a", AGO, AGO + HOUR, **BUSY) + samples("b", AGO, AGO + 6 * HOUR, **BUSY)
-    fill(lake, rows)
-    (sentence,) = remarks(lake)["gone"]
-    assert sentence == ("1 GPU on 1 host stopped reporting before the host did; time after that is not in any sum")
-
-
 def test_how_the_figures_were_come_by(lake: Lake, remarks: Remarks) -> None:
-    rows = samples("a", AGO, AGO + HOUR, **FREE | {"process_count": None, "mem_used_bytes": 9 * GB})
-    rows += samples("b", AGO, AGO + HOUR, **FREE | {"gpu_util_coverage_ratio": None})
-    rows += samples("c", AGO, AGO + HOUR, **FREE | {"gpu_util_pct": None})
-    found = remarks(fill(lake, rows, devices=[device("a")]))
-    assert found == {
+    rows = hour("a", **FREE | {"process_count": None, "mem_used_bytes": 9 * GB})
+    rows += hour("b", **FREE | {"gpu_util_coverage_ratio": None}) + hour("c", **FREE | {"gpu_util_pct": None})
+    sampled = "1.0 GPU-hours rest on point samples, which watched less than half of their time: what they leave open"
+    assert remarks(fill(lake, rows, devices=[device("a")])) == {
         "unmeasured": ["1 GPU never gave a utilization: its use is unknown, not zero"],
         "memory_holder": ["1.0 GPU-hours count as in use because memory was allocated; no process list says by whom"],
-        "point_samples": [
-            "1.0 GPU-hours rest on point samples, which watched less than half of their time: what they leave open is stated beside the figures"
-        ],
+        "point_samples": [f"{sampled} is stated beside the figures"],
         "no_inventory": ["2 GPUs without an inventory entry: model, memory and pool are unknown"],
     }
-
-
-def hour(gpu: str, first_s: float = 0, last_s: float = HOUR, **values: object) -> list[dict[str, object]]:
-    return samples(gpu, AGO + first_s, AGO + last_s, **BUSY | values)
-
-
-def listed(*gpus: str, **values: object) -> list[dict[str, object]]:
-    return [device(gpu, time=ms(AGO)) | values for gpu in gpus]
-
-
-def one(found: dict[str, list[str]]) -> tuple[str, str]:
-    """The only remark."""
-    ((kind, (sentence,)),) = found.items()
-    return kind, sentence
 
 
 @pytest.mark.parametrize(
@@ -130,26 +146,119 @@ def test_values_that_cannot_be_are_counted(
     found = remarks(lake)
     found.pop("unobserved", None)  # what a refused value leaves
     found.pop("point_samples", None)  # without its coverage a row watched nothing that is known
-    said, sentence = one(found)
+    ((said, (sentence,)),) = found.items()
     assert said == kind
     assert sentence.startswith("3 rows of 1 GPU with ")
     assert words in sentence
 
 
-def test_rows_that_are_there_twice(lake: Lake, remarks: Remarks) -> None:
-    rows = hour("a")
-    fill(lake, rows + [row | {"gpu_util_pct": 3.0} for row in rows[:4]], devices=listed("a"))
-    kind, sentence = one(remarks(lake))
-    assert kind == "duplicate_rows"
-    assert sentence.startswith("4 rows of 1 GPU with the same moment as another row of their GPU: one of them counts")
+def twice(lake: Lake) -> Lake:
+    return fill(lake, hour("a") + [row | {"gpu_util_pct": 3.0} for row in hour("a")[:4]], devices=listed("a"))
 
 
-def test_a_counter_that_went_back(lake: Lake, remarks: Remarks) -> None:
+def fallen(lake: Lake) -> Lake:
     rows = [row | {"energy_mj": 1000 * (number % 6)} for number, row in enumerate(hour("a"))]
-    fill(lake, rows, devices=listed("a"))
-    kind, sentence = one(remarks(lake))
-    assert kind == "counter_fell"
-    assert sentence.startswith("1 row of 1 GPU with a counter that went back")
+    return fill(lake, rows, devices=listed("a"))
+
+
+def one_name(lake: Lake) -> Lake:
+    slots = [
+        device(gpu, time=ms(AGO), pci_bus_id=f"00000000:{slot}:00.0") for gpu, slot in (("a", 1), ("b", 2), ("c", 1))
+    ]
+    return fill(lake, hour("a", 0, 6 * HOUR) + hour("b", 0, 6 * HOUR) + hour("c", HOUR, 5 * HOUR), devices=slots)
+
+
+def on_two_hosts(lake: Lake, since_s: float, until_s: float) -> Lake:
+    fill(lake, hour("a", 0, until_s), devices=listed("a"), host="h2")
+    return fill(lake, hour("a", since_s, since_s + until_s), host="h1")
+
+
+def overlapping(lake: Lake) -> Lake:
+    claims = [allocated("a", 0, 2400), allocated("a", 600, 1800, "eve", "j2"), allocated("a", 2400, HOUR, "eve", "j3")]
+    return fill(lake, hour("a"), claims=claims, devices=listed("a"))
+
+
+def backward(lake: Lake) -> Lake:
+    claims = [allocated("a", 0, HOUR), allocated("a", 600, 0, "eve", "j2")]
+    return fill(lake, hour("a"), claims=claims, devices=listed("a"))
+
+
+def of_a_ghost(lake: Lake) -> Lake:
+    claims = [allocated("a", 0, HOUR), allocated("ghost", -HOUR, None, "eve", "j2")]
+    return fill(lake, hour("a"), claims=claims, devices=listed("a"))
+
+
+def by_count(lake: Lake) -> Lake:
+    claims = [counted(HOUR, 2), counted(HOUR / 2, 1, "8")]
+    return fill(lake, free("a", "b", "c"), claims=claims, devices=listed("a", "b", "c"))
+
+
+def unclaimed(lake: Lake) -> Lake:
+    claims = [allocated("a", 0, 1800), allocated("b", -600, HOUR + 600, job="j2")]
+    fill(lake, hour("a") + hour("b") + free("c"), lists("a", "b"), claims, devices=listed("a", "b", "c"))
+    return fill(lake, hour("d"), devices=listed("d"), host="a-workstation-without-a-scheduler")
+
+
+ONE_REMARK: dict[str, tuple[Callable[[Lake], Lake], str]] = {
+    "gone": (
+        lambda lake: fill(lake, hour("a") + hour("b", 0, 6 * HOUR), devices=listed("a", "b")),
+        "1 GPU on 1 host stopped reporting before the host did; time after that is not in any sum",
+    ),
+    "duplicate_rows": (twice, "4 rows of 1 GPU with the same moment as another row of their GPU: one of them counts"),
+    "counter_fell": (fallen, "1 row of 1 GPU with a counter that went back"),
+    "shared_host_name": (
+        one_name,
+        "h1: two machines seem to write under this name, for 1 slot held two GPUs at once (a and c at 00000000:1:00.0, 4.0 hours)",
+    ),
+    "gpu_moved": (
+        lambda lake: on_two_hosts(lake, HOUR, HOUR),
+        "1 GPU moved between hosts: a (h2 and h1); each host has the time that it saw",
+    ),
+    "gpu_on_two_hosts": (
+        lambda lake: on_two_hosts(lake, HOUR, 3 * HOUR),
+        "1 GPU reported by several hosts at once: a (h2 and h1); that time counts once, for the host that saw it last",
+    ),
+    "overlapping_claims": (
+        overlapping,
+        (
+            "1 GPU named by several allocations at once, for 0.3 GPU-hours (such as a: claim:j1 and claim:j2): the time counts once, "
+            "and everybody with an allocation is its user"
+        ),
+    ),
+    "backward_claims": (backward, "1 allocation with an end before the start (such as j2): left out"),
+    "claims_without_telemetry": (
+        of_a_ghost,
+        "1 allocation with 1.0 GPU-hours on GPUs that nothing was recorded of (such as claim:j2 on ghost): in no sum",
+    ),
+    "claims_by_count": (
+        by_count,
+        (
+            "2 allocations with 2.5 GPU-hours known by a number of GPUs alone (such as 7 on h1): which GPUs they had nobody can say, "
+            "and the time counts as free where no process shows"
+        ),
+    ),
+    "telemetry_without_claims": (
+        unclaimed,
+        (
+            "0.5 GPU-hours of use on 1 GPU that no allocation covers, on hosts that have allocations (such as a on h1, 0.5 hours by ann): "
+            "counted as use all the same"
+        ),
+    ),
+    "simulated": (
+        lambda lake: fill(lake, hour("a") + hour("b"), devices=[*listed("a", source="simulated"), *listed("b")]),
+        "1 of 2 GPUs simulated: their figures are no measurements",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ONE_REMARK)
+def test_each_flaw_is_one_remark_and_no_other(lake: Lake, remarks: Remarks, kind: str) -> None:
+    made, words = ONE_REMARK[kind]
+    made(lake)
+    window = ("--until", "2026-08-22T05:30Z") if kind == "shared_host_name" else ()
+    ((found, (sentence,)),) = remarks(lake, *window).items()
+    assert found == kind
+    assert sentence.startswith(words)
 
 
 def test_a_clock_that_was_set_back(lake: Lake, remarks: Remarks) -> None:
@@ -163,143 +272,25 @@ def test_a_clock_that_was_set_back(lake: Lake, remarks: Remarks) -> None:
     write(lake, schema.EVENT, said)
     found = remarks(lake)
     assert set(found) == {"clock_stepped", "overlapping_rows"}
-    assert found["clock_stepped"] == [
-        (
-            "the clock of h1 jumped, 1 time in all, last at 2026-08-22 00:10 UTC: time that was passed twice counts once, "
-            "time that was left out is unknown"
-        )
-    ]
+    jumped = (
+        "the clock of h1 jumped, 1 time in all, last at 2026-08-22 00:10 UTC: time that was passed twice counts once"
+    )
+    assert found["clock_stepped"] == [f"{jumped}, time that was left out is unknown"]
     (sentence,) = found["overlapping_rows"]
-    assert sentence.startswith(
+    begun = (
         "4 rows of 1 GPU on h1 begin before the row before them has ended: each moment counts once, by the later row"
     )
-
-
-def test_two_machines_under_one_name(lake: Lake, remarks: Remarks) -> None:
-    slots = [
-        device(gpu, time=ms(AGO), pci_bus_id=f"00000000:{slot}:00.0") for gpu, slot in (("a", 1), ("b", 2), ("c", 1))
-    ]
-    rows = hour("a", 0, 6 * HOUR) + hour("b", 0, 6 * HOUR) + hour("c", HOUR, 5 * HOUR)
-    fill(lake, rows, devices=slots)
-    kind, sentence = one(remarks(lake, "--until", "2026-08-22T05:30Z"))
-    assert kind == "shared_host_name"
-    assert sentence.startswith(
-        "h1: two machines seem to write under this name, for 1 slot held two GPUs at once "
-        "(a and c at 00000000:1:00.0, 4.0 hours)"
-    )
-
-
-def test_a_card_that_was_swapped_is_no_second_machine(lake: Lake, remarks: Remarks) -> None:
-    slots = [device(gpu, time=ms(AGO), pci_bus_id="00000000:01:00.0") for gpu in ("a", "c")]
-    fill(lake, hour("a", 0, HOUR) + hour("c", HOUR + 600, 2 * HOUR), devices=slots)
-    assert "shared_host_name" not in remarks(lake)
-
-
-def test_a_gpu_that_moved(lake: Lake, remarks: Remarks) -> None:
-    fill(lake, hour("a", 0, HOUR), devices=listed("a"), host="h2")
-    fill(lake, hour("a", HOUR, 2 * HOUR), host="h1")
-    assert one(remarks(lake)) == (
-        "gpu_moved",
-        "1 GPU moved between hosts: a (h2 and h1); each host has the time that it saw",
-    )
-
-
-def test_a_gpu_on_two_hosts_at_once(lake: Lake, remarks: Remarks) -> None:
-    fill(lake, hour("a", 0, 3 * HOUR), devices=listed("a"), host="h2")
-    fill(lake, hour("a", HOUR, 4 * HOUR), host="h1")
-    assert one(remarks(lake)) == (
-        "gpu_on_two_hosts",
-        "1 GPU reported by several hosts at once: a (h2 and h1); that time counts once, for the host that saw it last",
-    )
-
-
-def test_claims_that_overlap(lake: Lake, remarks: Remarks) -> None:
-    claims = [claim("a", AGO, AGO + 2400), claim("a", AGO + 600, AGO + 1800, "eve", "j2")]
-    fill(lake, hour("a"), claims=[*claims, claim("a", AGO + 2400, AGO + HOUR, "eve", "j3")], devices=listed("a"))
-    assert one(remarks(lake)) == (
-        "overlapping_claims",
-        (
-            "1 GPU named by several allocations at once, for 0.3 GPU-hours (such as a: claim:j1 and claim:j2): the time counts once, "
-            "and everybody with an allocation is its user"
-        ),
-    )
-
-
-def test_a_claim_that_ends_before_it_begins(lake: Lake, remarks: Remarks) -> None:
-    claims = [claim("a", AGO, AGO + HOUR), claim("a", AGO + 600, AGO, "eve", "j2")]
-    fill(lake, hour("a"), claims=claims, devices=listed("a"))
-    assert one(remarks(lake)) == (
-        "backward_claims",
-        "1 allocation with an end before the start (such as j2): left out",
-    )
-
-
-def test_claims_without_telemetry(lake: Lake, remarks: Remarks) -> None:
-    claims = [claim("a", AGO, AGO + HOUR), claim("ghost", AGO - HOUR, None, "eve", "j2")]
-    fill(lake, hour("a"), claims=claims, devices=listed("a"))
-    kind, sentence = one(remarks(lake))
-    assert kind == "claims_without_telemetry"
-    assert sentence.startswith(
-        "1 allocation with 1.0 GPU-hours on GPUs that nothing was recorded of (such as claim:j2 on ghost): in no sum"
-    )
-
-
-def counted(first_s: float, last_s: float | None, count: int, claim_id: str = "7") -> dict[str, object]:
-    return claim(None, first_s, last_s, claim_id=claim_id) | {"scheduler": "slurm", "host_gpu_count": count}
-
-
-def test_claims_of_which_only_a_number_is_known(lake: Lake, remarks: Remarks) -> None:
-    claims = [counted(AGO, AGO + HOUR, 2), counted(AGO, AGO + HOUR / 2, 1, "8")]
-    fill(lake, hour("a", **FREE) + hour("b", **FREE) + hour("c", **FREE), claims=claims, devices=listed("a", "b", "c"))
-    assert one(remarks(lake)) == (
-        "claims_by_count",
-        (
-            "2 allocations with 2.5 GPU-hours known by a number of GPUs alone (such as 7 on h1): which GPUs they had nobody can say, "
-            "and the time counts as free where no process shows"
-        ),
-    )
-
-
-def test_a_number_that_is_the_whole_host_or_that_processes_show(lake: Lake, remarks: Remarks) -> None:
-    shown = processes("d", *(AGO + at for at in range(0, HOUR, 300)), every_s=300, slurm_job_id="8")
-    fill(lake, hour("a", **FREE) + hour("b", **FREE), claims=[counted(AGO, AGO + HOUR, 2)], devices=listed("a", "b"))
-    rows = hour("c", **FREE) + hour("d", **BUSY)
-    fill(lake, rows, shown, [counted(AGO, AGO + HOUR, 1, "8")], devices=listed("c", "d"), host="h2")
-    assert remarks(lake) == {}
-
-
-def test_telemetry_without_claims(lake: Lake, remarks: Remarks) -> None:
-    lists = [row for gpu in "ab" for row in processes(gpu, *(AGO + at for at in range(0, HOUR, 300)), every_s=300)]
-    claims = [claim("a", AGO, AGO + 1800), claim("b", AGO - 600, AGO + HOUR + 600, claim_id="j2")]
-    fill(lake, hour("a") + hour("b") + hour("c", **FREE), lists, claims, devices=listed("a", "b", "c"))
-    fill(lake, hour("d"), devices=listed("d"), host="a-workstation-without-a-scheduler")
-    assert one(remarks(lake)) == (
-        "telemetry_without_claims",
-        (
-            "0.5 GPU-hours of use on 1 GPU that no allocation covers, on hosts that have allocations (such as a on h1, 0.5 hours by ann): "
-            "counted as use all the same"
-        ),
-    )
+    assert sentence.startswith(begun)
 
 
 def test_models_that_nobody_has_a_price_for(lake: Lake, remarks: Remarks) -> None:
     devices = [*listed("a", "b", model="NVIDIA Z900"), *listed("c", model=None)]
     fill(lake, hour("a") + hour("b") + hour("c"), devices=devices)
-    found = remarks(lake)
-    assert found == {
+    unpriced = "2 GPUs without a price: NVIDIA Z900 (train); every cost that they are part of is left out"
+    assert remarks(lake) == {
         "no_model": ["1 GPU without a model's name: what it costs and whether a smaller card would do is not told"],
-        "no_price": [
-            (
-                "2 GPUs without a price: NVIDIA Z900 (train); every cost that they are part of is left out, name their price in "
-                "the file of money.prices"
-            )
-        ],
+        "no_price": [f"{unpriced}, name their price in the file of money.prices"],
     }
-
-
-def test_simulated_gpus(lake: Lake, remarks: Remarks) -> None:
-    fill(lake, hour("a") + hour("b"), devices=[*listed("a", source="simulated"), *listed("b")])
-    assert one(remarks(lake)) == ("simulated", "1 of 2 GPUs simulated: their figures are no measurements")
 
 
 def test_a_remark_counts_and_gives_an_example(lake: Lake, report: Callable[..., Outcome]) -> None:

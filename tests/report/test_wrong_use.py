@@ -85,8 +85,13 @@ def test_an_unknown_format_is_wrong_use(small: Lake, report: Callable[..., Outco
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     "arguments",
-    [["--since", "yesterday"], ["--since", "2026-11-21", "--until", "2026-11-20"], ["--nonsense"], ["--config", "/no/file"]],
-)  # fmt: skip
+    [
+        ["--since", "yesterday"],
+        ["--since", "2026-11-21", "--until", "2026-11-20"],
+        ["--nonsense"],
+        ["--config", "/no/file"],
+    ],
+)
 def test_wrong_arguments_are_wrong_use(
     small: Lake, report: Callable[..., Outcome], command: str, arguments: list[str]
 ) -> None:
@@ -139,10 +144,3 @@ def test_the_rows_of_the_lake_are_never_touched(small: Lake, report: Callable[..
     for command in COMMANDS:
         assert report(small, command=command).code == 0
     assert snapshot(small, "gpu", "process") == before
-
-
-def test_in_a_process_of_its_own_without_a_warning(small: Lake, run_fallow: RunFallow) -> None:
-    for command in COMMANDS:
-        done = run_fallow(command, "--lake", small.root)
-        assert (done.returncode, done.stderr) == (0, "")
-    assert run_fallow("report", FALLOW_LAKE_PATH=small.root).returncode == 0

@@ -22,7 +22,7 @@ from tests.findings.scenarios.suite import (
     registered,
     scenarios,
 )
-from tests.language.said import unsaid
+from tests.language.templates import unsaid
 
 if TYPE_CHECKING:
     from pathlib import Path

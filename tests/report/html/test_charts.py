@@ -23,7 +23,6 @@ from analytics.tables.film import film
 from analytics.tables.idle import idle
 from analytics.tables.off_peak import off_peak
 from analytics.tables.palette import DARK, HATCHED, LIGHT, ORDER
-from analytics.tables.people import users
 from analytics.tables.waterfall import waterfall
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
@@ -66,13 +65,6 @@ def test_the_waterfalls_steps_are_as_long_as_their_hours(week: Report) -> None:
     assert (steps.bases[0], steps.bases[-1]) == (0, 0)
 
 
-def test_the_waterfall_has_the_ledgers_hours_and_cents(week: Report) -> None:
-    rows = said(waterfall(week.ledger))
-    cents = [round(100 * float(row[-1].replace(",", ""))) for row in rows]
-    assert cents[0] == week.money.accounts.total.paid_cents == sum(cents[1:])
-    assert [row[1] for row in rows[1:]] == [ENGLISH.hours(step.gpu_ms) for step in week.ledger.steps]
-
-
 def test_without_waste_the_waterfall_says_so(week: Report) -> None:
     useful = tuple(replace(step, gpu_ms=step.gpu_ms if step.state == "active" else 0.0) for step in week.ledger.steps)
     assert (
@@ -113,14 +105,6 @@ def test_an_off_peak_window_over_the_weeks_end_goes_on_on_monday(week: Report) -
     assert spans == [(6, 20, 24, 12), (0, 0, 6, 12)]
     assert section.headline == "The widest window: 12 GPUs of train, Sun 20:00 to Mon 06:00."
     assert said(section) == [["train", "Sun 20:00", "Mon 06:00", "12", "4"]]
-
-
-def test_users_go_by_the_time_that_they_were_given(week: Report) -> None:
-    section = users(week.people)
-    ranks = {each.name: each.rank_gpu_time for each in week.people.holders if each.rank_gpu_time is not None}
-    listed = [str(row[0]) for row in section.cells if str(row[0]) in ranks]
-    assert [ranks[name] for name in listed] == sorted(ranks.values())
-    assert len(section.rows) == len(week.people.holders)
 
 
 def strip(codes: NDArray[np.uint8], report: Report) -> Table:

@@ -1,4 +1,4 @@
-"""The whole page: against a golden file, and what is true of every page.
+"""The whole page and the body of the mail: against golden files, and what is true of all of them.
 
 `UPDATE_GOLDEN=1 pytest tests/report/html` writes the golden files again: read the diff.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import os
 import re
 from dataclasses import replace
@@ -16,29 +17,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from analytics.language.languages import language
+from analytics.language.sentences import tr
+from analytics.render.html.mail import IMAGE_ID, mail_body
 from analytics.render.html.page import page
 from analytics.report.film import Film
 from analytics.scope import Scope
+from analytics.tables.facts import facts
+from analytics.tables.palette import LIGHT
+from analytics.tables.trends import unfinished
 from fallow import __version__
-from tests.ledger.rows import device, fill, samples
-from tests.report.conftest import BUSY, HOUR
 from tests.report.html.pages import Page
 from tests.report.html.reports import changed, report_of
-from tests.shared_results import forget_results
 
 if TYPE_CHECKING:
     from analytics.report.report import Report
     from fallow.lake import Lake
 
 GOLDEN = Path(__file__).parent / "golden"
-WEEK = "2026-W40"
 
 
 @pytest.fixture(scope="module")
 def week(full: Lake) -> Report:
-    return report_of(full, WEEK)
+    return report_of(full, "2026-W40")
 
 
 @pytest.fixture(scope="module")
@@ -46,23 +49,15 @@ def html(week: Report) -> str:
     return page(week, language("en"))
 
 
-def test_golden(html: str, full: Lake) -> None:
-    shown = html.replace(full.root, "LAKE").replace(f"fallow {__version__}", "fallow VERSION")
+@pytest.mark.parametrize("name", ["page.html", "mail.html"])
+def test_golden(html: str, week: Report, full: Lake, name: str) -> None:
+    shown = html if name == "page.html" else mail_body(week, language("en"))[0]
+    shown = shown.replace(full.root, "LAKE").replace(f"fallow {__version__}", "fallow VERSION")
     shown = re.sub(r"data:image/png;base64,[\w+/=]+", "data:image/png;base64,IMAGE", shown)
-    file = GOLDEN / "page.html"
+    file = GOLDEN / name
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(shown, encoding="utf-8")
     assert shown == file.read_text(encoding="utf-8")
-
-
-def test_the_same_lake_gives_the_same_bytes(full: Lake, week: Report) -> None:
-    forget_results()
-    again = report_of(full, WEEK)
-    assert again is not week
-    for code in ("en", "fr"):
-        first, second = (page(each, language(code, "Europe/Paris")) for each in (week, again))
-        assert first == second
-        assert f'<html lang="{code}">' in first
 
 
 def test_nothing_is_fetched_from_anywhere(html: str) -> None:
@@ -102,9 +97,17 @@ def test_headings_go_down_one_level_at_a_time(html: str) -> None:
 
 def test_the_headline_comes_first_and_then_the_sections_in_their_order(html: str) -> None:
     assert [each.words for each in Page(html).all("h1", "h2")] == [
-        "GPU waste report, 2026-W40", "Decisions", "Behind the decisions", "Totals and what to look at", "Where the money goes",
-        "Who was given GPUs", "When and where", "What became of last week's findings", "What the figures rest on", "Prices and energy",
-    ]  # fmt: skip
+        "GPU waste report, 2026-W40",
+        "Decisions",
+        "Behind the decisions",
+        "Totals and what to look at",
+        "Where the money goes",
+        "Who was given GPUs",
+        "When and where",
+        "What became of last week's findings",
+        "What the figures rest on",
+        "Prices and energy",
+    ]
     assert html.index("observed GPU-hours went unused") < html.index("<h2>")
 
 
@@ -156,7 +159,7 @@ def test_text_stands_out_in_both_schemes(html: str) -> None:
 
 
 def test_a_personal_edition_says_whose_it_is_and_nothing_of_the_pools(full: Lake) -> None:
-    own = page(report_of(full, WEEK, scope=Scope(holder="svc")), language("en"))
+    own = page(report_of(full, "2026-W40", scope=Scope(holder="svc")), language("en"))
     assert '<p class="edition">user <b><bdi>svc</bdi></b></p>' in own
     assert "Beyond what was needed at once" not in own
     assert "Off-peak hours" not in own
@@ -169,11 +172,6 @@ def test_ids_of_the_page_are_all_different_and_every_pattern_is_there(html: str)
     assert set(re.findall(r"url\(#([\w-]+)\)", html)) <= set(ids)
 
 
-def test_the_figures_are_those_of_the_ledger(week: Report, html: str) -> None:
-    for state, spent_ms in week.ledger.summary.totals.state_ms.items():
-        assert f">{state}</th><td>{spent_ms / 3_600_000:,.1f}</td>" in html
-
-
 def test_a_thousand_gpus_stay_below_100_kib(week: Report) -> None:
     """Even where each GPU changes its state at random every few hours, which no image can be small for."""
     random = np.random.default_rng(1)
@@ -182,7 +180,10 @@ def test_a_thousand_gpus_stay_below_100_kib(week: Report) -> None:
     hosts = tuple(f"node-{number // 8:04}" for number in range(1000))
     film = Film(gpus, hosts, week.ledger.summary.since_ms, week.film.bin_ms, codes, week.film.totals[:1] * len(gpus))
     finding = week.review.shown[0]
-    findings = tuple(replace(finding, subject=str(each), cost=float(each), gpus=gpus[:300], reclaimable_gpus=gpus[:300]) for each in range(400))  # fmt: skip
+    findings = tuple(
+        replace(finding, subject=str(each), cost=float(each), gpus=gpus[:300], reclaimable_gpus=gpus[:300])
+        for each in range(400)
+    )
     review = replace(week.review, findings=findings, gone=findings)
     people = tuple(replace(week.people.holders[0], name=f"user{each}", label=f"user{each}") for each in range(500))
     large = changed(
@@ -195,25 +196,54 @@ def test_a_thousand_gpus_stay_below_100_kib(week: Report) -> None:
     assert len(page(large, language("en")).encode()) < 100 * 1024
 
 
-def test_a_single_busy_gpu(lake: Lake) -> None:
-    fill(lake, samples("GPU-0", 0, HOUR, **BUSY), devices=[device("GPU-0")])
-    html = page(report_of(lake), language("en"))
-    assert "No decision is known to save something in this window." in html
-    assert "100.0\N{NO-BREAK SPACE}% of the GPU time was useful; nothing was idle." in html
-    Page(html)
+def test_the_body_is_tables_with_inline_styles_and_one_image_that_comes_with_it(week: Report) -> None:
+    html, _ = mail_body(week, language("en"))
+    found = Page(html)
+    assert found.all("script", "style", "link", "svg", "details", "form", "a") == []
+    assert [each.attributes["src"] for each in found.all("img")] == [f"cid:{IMAGE_ID}"]
+    assert not re.search(r"https?:|url\(|var\(|display:(grid|flex)", html)
+    assert all(
+        int(width or 0) <= 600
+        for each in found.all("table", "img")
+        if (width := each.attributes.get("width")) != "100%"
+    )
+    assert len(html.encode()) < 100_000  # more than that is cut off by Gmail
 
 
-def test_nothing_observed_is_said_and_never_a_zero_share(lake: Lake) -> None:
-    fill(lake, samples("GPU-0", 0, HOUR, gpu_util_pct=None, process_count=None))
-    html = page(report_of(lake), language("en"))
-    assert "Nothing was observed in this window." in html
-    assert "Nothing is known of any GPU." in html
-    assert '<span class="figure">unknown</span>' in html
-    assert "nan" not in html.replace("unavailable", "").lower().split()
-    Page(html)
+def test_the_image_is_small_and_shows_the_states_in_their_shares(week: Report) -> None:
+    html, image = mail_body(week, language("en"))
+    picture = Image.open(io.BytesIO(image)).convert("RGB")
+    shown = Page(html).all("img")[0].attributes
+    assert len(image) < 100_000
+    assert picture.size == (2 * int(shown["width"] or 0), 2 * int(shown["height"] or 0))
+    blue = tuple(bytes.fromhex(LIGHT.state["active"][1:]))
+    active = sum(picture.getpixel((x, 2)) == blue for x in range(picture.width))
+    totals = week.ledger.summary.totals
+    assert active == pytest.approx(picture.width * totals.state_ms["active"] / totals.total_ms, abs=2)
 
 
-def test_simulated_fleets_say_so_before_anything_else(lake: Lake) -> None:
-    fill(lake, samples("a", 0, HOUR, **BUSY), devices=[device("a", source="simulated")])
-    html = page(report_of(lake), language("en"))
-    assert html.index("SIMULATED FLEET") < html.index("<h1>")
+def test_the_same_report_gives_the_same_bytes(week: Report) -> None:
+    assert mail_body(week, language("fr", "Europe/Paris")) == mail_body(week, language("fr", "Europe/Paris"))
+
+
+@pytest.mark.parametrize("code", ["en", "fr"])
+def test_the_body_begins_with_what_a_reader_has_to_know(week: Report, code: str) -> None:
+    speaks = language(code, "Europe/Paris")
+    words = " ".join(Page(mail_body(week, speaks)[0]).all("body")[0].words.split())
+    for label, value in facts(week.heading, week.ledger, speaks):
+        said = speaks.translate(tr("{label}: {value}", label=label, value=value))
+        assert " ".join(said.split()) in words
+    assert words.index(facts(week.heading, week.ledger, speaks)[0][0]) < words.index(
+        speaks.translate("Where the money goes")
+    )
+
+
+def test_the_body_says_that_the_week_is_not_over(week: Report) -> None:
+    note = " ".join(" ".join(unfinished(week.weeks)).split())
+    assert note
+    assert note in words_of(week)
+    assert note not in words_of(changed(week, weeks=None))
+
+
+def words_of(report: Report) -> str:
+    return " ".join(Page(mail_body(report, language("en"))[0]).all("body")[0].words.split())
