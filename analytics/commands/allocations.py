@@ -39,8 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
     importing = verbs.add_parser("import", help="bring allocations into the lake", allow_abbrev=False)
     for source, kind in add_kinds(importing, "kinds of allocations", SOURCES):
-        kind.add_argument("--replace", action="store_true",
-                          help="put these in the place of allocations that were imported with another time zone")  # fmt: skip
+        kind.add_argument(
+            "--replace",
+            action="store_true",
+            help="put these in the place of allocations that were imported with another time zone",
+        )
         kind.set_defaults(source=source, verb=_import)
     shown = verbs.add_parser(
         "list",
@@ -139,10 +142,12 @@ def _nothing(root: str, window: Window, allocations: pl.DataFrame, requests: pl.
         "its beginning" if since_ms is None else format_ms(since_ms),
         "its end" if until_ms is None else format_ms(until_ms),
     ]
-    told = pl.concat([
-        allocations.select(first="time", last=pl.max_horizontal("time", "end")),
-        requests.select(first="time", last=pl.coalesce("withdrawn", "as_of")),
-    ])  # fmt: skip
+    told = pl.concat(
+        [
+            allocations.select(first="time", last=pl.max_horizontal("time", "end")),
+            requests.select(first="time", last=pl.coalesce("withdrawn", "as_of")),
+        ]
+    )
     if told.is_empty():
         return EmptyLakeError(
             f"the claim files of the lake at {root} hold no rows",

@@ -21,12 +21,14 @@ from fallow.output import show
 
 VERBS = {
     "ack": ("acknowledge a finding: somebody takes care of it", "fallow findings ack F-0123456789 --lake /srv/lake"),
-    "suppress": ("hide a finding, with a reason",
-                 "fallow findings suppress F-0123456789 --reason 'warm standby' --for 30d --lake /srv/lake"),
+    "suppress": (
+        "hide a finding, with a reason",
+        "fallow findings suppress F-0123456789 --reason 'warm standby' --for 30d --lake /srv/lake",
+    ),
     "reopen": ("undo an acknowledgement or suppression", "fallow findings reopen F-0123456789 --lake /srv/lake"),
     "note": ("add a note to a finding", "fallow findings note F-0123456789 --text 'asked ann' --lake /srv/lake"),
     "history": ("show who did what about a finding, and when", "fallow findings history F-0123456789 --lake /srv/lake"),
-}  # fmt: skip
+}
 _ID = re.compile(r"[Ff]-[0-9A-Fa-f]{10}")
 _DECIDING = ("ack", "suppress", "reopen")
 _DONE = {"ack": "acknowledged", "suppress": "suppressed", "reopen": "reopened", "note": "noted on"}

@@ -7,13 +7,21 @@ import argparse
 from fallow.cli import Command, add_verbs
 
 SOURCES: tuple[Command, ...] = (
-    Command("prometheus", "keep up with a metrics server that scrapes GPU exporters",
-            "fallow follow prometheus --url http://prometheus:9090 --lake /srv/lake",
-            "analytics.scraped.follower", "analytics"),
-    Command("otlp", "take OpenTelemetry metrics that collectors push over OTLP/HTTP",
-            "fallow follow otlp --listen 127.0.0.1:4318 --spool /var/lib/fallow-otlp --lake /srv/lake",
-            "analytics.scraped.otlp.command", "analytics"),
-)  # fmt: skip
+    Command(
+        "prometheus",
+        "keep up with a metrics server that scrapes GPU exporters",
+        "fallow follow prometheus --url http://prometheus:9090 --lake /srv/lake",
+        "analytics.scraped.follower",
+        "analytics",
+    ),
+    Command(
+        "otlp",
+        "take OpenTelemetry metrics that collectors push over OTLP/HTTP",
+        "fallow follow otlp --listen 127.0.0.1:4318 --spool /var/lib/fallow-otlp --lake /srv/lake",
+        "analytics.scraped.otlp.command",
+        "analytics",
+    ),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,9 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's own flags."""
     add_lake_flags(parser)
     parser.add_argument(
-        "--older-than", metavar="TIME", default="1d", type=parse_duration_ms,
+        "--older-than",
+        metavar="TIME",
+        default="1d",
+        type=parse_duration_ms,
         help="only days that ended so long ago, whose files have been at rest for as long, at most 3h (default: 1d)",
-    )  # fmt: skip
+    )
     parser.add_argument("--derived", action="store_true", help="bring the kept ledger up to date afterwards")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
 

@@ -71,9 +71,14 @@ def _sentence(each: Expiry, retention: Retention, *, done: bool) -> str:
 def _as_json(planned: ExpiryPlan, *, done: bool) -> dict[str, object]:
     tables = [
         {
-            "table": each.table, "files": each.count, "rows": each.rows, "bytes": each.bytes, "hosts": each.hosts,
-            "first_day": min(each.files), "last_day": max(each.files),
+            "table": each.table,
+            "files": each.count,
+            "rows": each.rows,
+            "bytes": each.bytes,
+            "hosts": each.hosts,
+            "first_day": min(each.files),
+            "last_day": max(each.files),
         }
         for each in planned.expiries
-    ]  # fmt: skip
+    ]
     return {"done": done, "tables": tables, "held_back": sorted(planned.held_back)}

@@ -18,9 +18,11 @@ from fallow.output import say, show
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of an import."""
     parser.add_argument(
-        "--import", dest="catalog", metavar="FILE",
+        "--import",
+        dest="catalog",
+        metavar="FILE",
         help="a catalog in SkyPilot's CSV form, whose cheapest prices replace those of its provider in money.offers",
-    )  # fmt: skip
+    )
     parser.add_argument("--provider", metavar="NAME", help="whose prices the catalog has")
     parser.add_argument("--date", metavar="DAY", help="of which day the catalog is, such as 2026-11-20")
     parser.add_argument(
@@ -40,7 +42,10 @@ def run_import(args: argparse.Namespace, settings: Config) -> None:
         raise UsageError("a catalog says neither whose it is nor of when", "give --provider and --date")
     found = import_catalog(args.catalog, args.provider, _day(args.date), args.region)
     if not found.offers:
-        raise UsageError(f"{args.catalog} has no price of a whole instance with a card that fallow knows{_of_region(args.region)}", "is it a vms.csv of SkyPilot's catalogs?")  # fmt: skip
+        raise UsageError(
+            f"{args.catalog} has no price of a whole instance with a card that fallow knows{_of_region(args.region)}",
+            "is it a vms.csv of SkyPilot's catalogs?",
+        )
     kept = offer_lines(path) if Path(path).exists() else ()
     write_whole(Path(path), csv_of(COLUMNS, merged(kept, found, args.provider)).encode())
     show(f"{len(found.offers)} offers of {plain(args.provider, 40)} are in {path}")

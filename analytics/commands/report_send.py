@@ -43,20 +43,29 @@ def add_send_arguments(parser: argparse.ArgumentParser) -> None:
     add_edition_arguments(parser)
     parser.add_argument("--lang", choices=CODES, help="language (or report.language; default en)")
     parser.add_argument(
-        "--to", action="append", default=None, metavar="TARGET",
+        "--to",
+        action="append",
+        default=None,
+        metavar="TARGET",
         help="mailto:NAME@HOST, https://..., slack+https://..., a folder or s3://bucket/prefix; may be given several times "
         "(default: report.to)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--format", dest="formats", action="append", default=None, metavar="NAMES",
+        "--format",
+        dest="formats",
+        action="append",
+        default=None,
+        metavar="NAMES",
         help=f"documents to attach or to write, separated by commas, of {', '.join(each.name for each in FORMATS)}; may be "
         "given several times (default: html and, where it can be made, pdf)",
-    )  # fmt: skip
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--catch-up", action="store_true", default=False,
+        "--catch-up",
+        action="store_true",
+        default=False,
         help=f"also what did not arrive of the {WEEKS_BACK - 1} weeks before",
-    )  # fmt: skip
+    )
     which.add_argument("--retry", action="store_true", default=False, help="only what failed, of the last 4 weeks")
     which.add_argument("--again", action="store_true", default=False, help="also where it was sent, or may have been")
     parser.add_argument(

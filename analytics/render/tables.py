@@ -82,19 +82,23 @@ def html(answer: VerbAnswer, language: Language) -> bytes:
     from analytics.render.html.page import environment, style_hash, style_sheet
 
     style = style_sheet()
-    page = environment().get_template("tables.html").render(
-        translate=language.translate,
-        mark=lambda cell: marked(cell, language),
-        draw=lambda table: drawing(table, language),
-        language=language,
-        title=language.translate(answer.title),
-        about=answer.about,
-        warning=answer.warning,
-        tables=answer.for_people,
-        style=style,
-        style_hash=style_hash(style),
-        version=__version__,
-    )  # fmt: skip
+    page = (
+        environment()
+        .get_template("tables.html")
+        .render(
+            translate=language.translate,
+            mark=lambda cell: marked(cell, language),
+            draw=lambda table: drawing(table, language),
+            language=language,
+            title=language.translate(answer.title),
+            about=answer.about,
+            warning=answer.warning,
+            tables=answer.for_people,
+            style=style,
+            style_hash=style_hash(style),
+            version=__version__,
+        )
+    )
     return page.encode()
 
 
@@ -106,16 +110,20 @@ def mail(answer: VerbAnswer, language: Language) -> str:
     from analytics.render.html.marked import marked
     from analytics.render.html.page import environment
 
-    return environment().get_template("mail_tables.html").render(
-        mark=lambda cell: marked(cell, language),
-        labelled=lambda label, value: marked(tr("{label}: {value}", label=label, value=value), language),
-        ended=lambda label: marked(tr("{label}:", label=label), language),
-        language=language,
-        title=language.translate(answer.title),
-        about=answer.about,
-        warning=answer.warning,
-        tables=answer.for_people,
-    )  # fmt: skip
+    return (
+        environment()
+        .get_template("mail_tables.html")
+        .render(
+            mark=lambda cell: marked(cell, language),
+            labelled=lambda label, value: marked(tr("{label}: {value}", label=label, value=value), language),
+            ended=lambda label: marked(tr("{label}:", label=label), language),
+            language=language,
+            title=language.translate(answer.title),
+            about=answer.about,
+            warning=answer.warning,
+            tables=answer.for_people,
+        )
+    )
 
 
 def json(answer: VerbAnswer) -> bytes:

@@ -105,9 +105,23 @@ def _sign(change: float) -> str:
 
 
 FIGURES = (
-    "waste_money", "paid_money", "useful_money", "free_money", "reserved_money", "held_money", "unavailable_money",
-    "unused_share", "free_share", "reserved_share", "held_share", "active_share", "efficiency", "idle_gpus", "gpus", "observed",
-)  # fmt: skip
+    "waste_money",
+    "paid_money",
+    "useful_money",
+    "free_money",
+    "reserved_money",
+    "held_money",
+    "unavailable_money",
+    "unused_share",
+    "free_share",
+    "reserved_share",
+    "held_share",
+    "active_share",
+    "efficiency",
+    "idle_gpus",
+    "gpus",
+    "observed",
+)
 """What is compared, in the order in which it is shown."""
 
 OF_POOLS = ("waste_money", "paid_money", "unused_share", "active_share", "idle_gpus", "observed")

@@ -28,10 +28,20 @@ def _user(each: ListedAllocation | ListedRequest) -> str | None:
 
 
 _ABOUT: dict[str, Kind] = {
-    "scheduler": "words", "standing": "words", "user": "words", "account": "words", "project": "words", "name": "words",
-    "partition": "words", "qos": "words", "priority": "count", "eligible": "moment", "time_limit_s": "count",
-    "host_count": "count", "gpu_model": "words",
-}  # fmt: skip
+    "scheduler": "words",
+    "standing": "words",
+    "user": "words",
+    "account": "words",
+    "project": "words",
+    "name": "words",
+    "partition": "words",
+    "qos": "words",
+    "priority": "count",
+    "eligible": "moment",
+    "time_limit_s": "count",
+    "host_count": "count",
+    "gpu_model": "words",
+}
 """What programs read of allocations and requests alike."""
 
 
@@ -48,13 +58,31 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
         "{number} allocation, {hours} GPU-hours", "{number} allocations, {hours} GPU-hours", len(found), hours=spent
     )
     notes = [
-        *([tr_many("{number} allocation runs on: its GPU-hours are counted up to {until}.",
-                   "{number} allocations run on: their GPU-hours are counted up to {until}.", running, until=until)]
-          if running else []),
-        *([tr_many("{number} allocation ends later than the newest sample: its GPU-hours are counted up to {until}.",
-                   "{number} allocations end later than the newest sample: their GPU-hours are counted up to {until}.",
-                   to_come, until=until)] if to_come else []),
-    ]  # fmt: skip
+        *(
+            [
+                tr_many(
+                    "{number} allocation runs on: its GPU-hours are counted up to {until}.",
+                    "{number} allocations run on: their GPU-hours are counted up to {until}.",
+                    running,
+                    until=until,
+                )
+            ]
+            if running
+            else []
+        ),
+        *(
+            [
+                tr_many(
+                    "{number} allocation ends later than the newest sample: its GPU-hours are counted up to {until}.",
+                    "{number} allocations end later than the newest sample: their GPU-hours are counted up to {until}.",
+                    to_come,
+                    until=until,
+                )
+            ]
+            if to_come
+            else []
+        ),
+    ]
     return Table(
         name="allocations",
         title=tr("Allocations"),

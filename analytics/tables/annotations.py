@@ -16,11 +16,14 @@ def annotation_lines(annotations: Sequence[Annotation]) -> list[str]:
     return [
         tr(
             "{number}: {moment}, {about}: {text} ({actor})",
-            number=Number(number), moment=Moment(each.at_ms), about=about_words(each.scope, each.name),
-            text=plain(each.text, 200), actor=each.by,
+            number=Number(number),
+            moment=Moment(each.at_ms),
+            about=about_words(each.scope, each.name),
+            text=plain(each.text, 200),
+            actor=each.by,
         )
         for number, each in enumerate(annotations, start=1)
-    ]  # fmt: skip
+    ]
 
 
 def annotation_list(found: Sequence[Annotation]) -> Table:

@@ -72,8 +72,10 @@ def _headline(groups: Sequence[tuple[str, Totals]]) -> str:
         )
     return tr(
         "The most unused GPU-hours: {hours}, by {name}, {share} of what was observed there.",
-        hours=GpuHours(worst.wasted_ms), name=_name(name), share=Share(ratio(worst.wasted_ms, worst.observed_ms)),
-    )  # fmt: skip
+        hours=GpuHours(worst.wasted_ms),
+        name=_name(name),
+        share=Share(ratio(worst.wasted_ms, worst.observed_ms)),
+    )
 
 
 def _name(name: str) -> str:

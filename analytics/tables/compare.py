@@ -99,8 +99,9 @@ def _headline(found: Comparisons) -> str:
         shares = (Share(side.seen.share) for side in (both.now, both.before))
         return tr(
             "No difference is given: it takes {least} of both windows observed, and it was {now} of this one and {before} of the other.",
-            least=Share(WHOLE_FROM, 0), **dict(zip(("now", "before"), shares, strict=True)),
-        )  # fmt: skip
+            least=Share(WHOLE_FROM, 0),
+            **dict(zip(("now", "before"), shares, strict=True)),
+        )
     rows = both.figures
     share, waste = rows["unused_share"], rows["waste_money"]
     said = [
@@ -115,9 +116,11 @@ def _headline(found: Comparisons) -> str:
         said.append(
             tr(
                 "waste cost {now}, it was {before} ({change})",
-                now=Amount(waste.now, found.currency), before=Amount(waste.before, found.currency), change=waste.change.sentence,
+                now=Amount(waste.now, found.currency),
+                before=Amount(waste.before, found.currency),
+                change=waste.change.sentence,
             )
-        )  # fmt: skip
+        )
     difference = share.difference or 0.0
     verdict = tr("Better") if difference < 0 else tr("Worse") if difference > 0 else tr("The same")
     return tr("{verdict}: {figures}.", verdict=verdict, figures=SentenceList(said, "; "))
@@ -126,9 +129,11 @@ def _headline(found: Comparisons) -> str:
 def _windows(both: Comparison) -> str:
     return tr(
         "This window: {since} to {until}. The other: {other_since} to {other_until}.",
-        since=Moment(both.now.seen.since_ms), until=Moment(both.now.seen.until_ms),
-        other_since=Moment(both.before.seen.since_ms), other_until=Moment(both.before.seen.until_ms),
-    )  # fmt: skip
+        since=Moment(both.now.seen.since_ms),
+        until=Moment(both.now.seen.until_ms),
+        other_since=Moment(both.before.seen.since_ms),
+        other_until=Moment(both.before.seen.until_ms),
+    )
 
 
 def _refusals(both: Comparison) -> list[str]:

@@ -110,8 +110,11 @@ def _headline(bins: Sequence[Bin]) -> str:
         return tr("{share} went unused in each of them.", share=Share(least))
     return tr(
         "Between {least} (on {best}) and {most} (on {worst}) went unused.",
-        least=Share(least), best=best, most=Share(most), worst=worst,
-    )  # fmt: skip
+        least=Share(least),
+        best=best,
+        most=Share(most),
+        worst=worst,
+    )
 
 
 def _state_column(state: str) -> Column:

@@ -32,10 +32,12 @@ def evidence_folds(found: Recommendations, review: ScopedReview) -> Table | None
         name="evidence",
         title=tr("Behind each decision"),
         question=tr("What does each decision rest on, and how sure is it?"),
-        headline=tr_many("{number} decision and what it rests on.", "{number} decisions and what they rest on.", len(found.listed)),
+        headline=tr_many(
+            "{number} decision and what it rests on.", "{number} decisions and what they rest on.", len(found.listed)
+        ),
         folds=tuple(_folds(found, review)),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def _folds(recommendations: Recommendations, review: ScopedReview) -> Iterator[Fold]:

@@ -33,12 +33,13 @@ def facts(heading: Heading, ledger: LedgerFigures, language: Language) -> list[t
         tr("silent"): _silent(seen.silent),
         tr("thresholds"): tr(
             "held from {held}, a finding from {finding}; low below {low} %",
-            held=Span(settings.idle_after_ms), finding=Span(heading.held_min_ms),
+            held=Span(settings.idle_after_ms),
+            finding=Span(heading.held_min_ms),
             low=Number(settings.low_below_pct),
         ),
         tr("prices"): whose_prices(money.basis, money.currency),
         tr("made by"): f"fallow {heading.version}",
-    }  # fmt: skip
+    }
     if ledger.is_empty:
         silent = ["silent"] if seen.silent else []
         found = {label: found[label] for label in ("window", "time zone", *silent, "made by")}

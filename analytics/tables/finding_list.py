@@ -161,9 +161,10 @@ def worth(sums: FindingTotals) -> Sentence:
             tr_many(
                 "{number} GPU to take back, {sure} of them with high confidence",
                 "{number} GPUs to take back, {sure} of them with high confidence",
-                sums.gpus_to_take, sure=sure,
+                sums.gpus_to_take,
+                sure=sure,
             )
-        )  # fmt: skip
+        )
     else:
         parts.append(tr("no GPU to take back"))
     if sums.gpus_to_ask:
@@ -181,8 +182,9 @@ def _left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> Sentence
     return tr_many(
         "and {number} more finding with {gpus} to take back or ask about; `fallow findings` lists all",
         "and {number} more findings with {gpus} to take back or ask about; `fallow findings` lists all",
-        len(findings) - len(shown), gpus=gpus,
-    )  # fmt: skip
+        len(findings) - len(shown),
+        gpus=gpus,
+    )
 
 
 def totals_by_rule(found: Sequence[Finding]) -> Table | None:
@@ -209,14 +211,18 @@ def totals_by_rule(found: Sequence[Finding]) -> Table | None:
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda each: each.gpu_hours * HOUR_MS),
             column("cost", cost, "money", _confirmed, "cost"),
             column(
-                "unconfirmed_cost", tr("not confirmed"), "money",
+                "unconfirmed_cost",
+                tr("not confirmed"),
+                "money",
                 lambda each: None if each.unconfirmed_cost is None else Number(each.unconfirmed_cost, 2),
                 audience="all" if unconfirmed else "programs",
             ),
         ),
         rows=rules,
-        notes=(tr("Not confirmed is what point samples alone call idle: it is not in the cost."),) if unconfirmed else (),
-    )  # fmt: skip
+        notes=(tr("Not confirmed is what point samples alone call idle: it is not in the cost."),)
+        if unconfirmed
+        else (),
+    )
 
 
 def _confirmed(each: RuleTotals) -> Cell:
@@ -225,14 +231,18 @@ def _confirmed(each: RuleTotals) -> Cell:
 
 def finding_folds(found: Sequence[Finding], inventory: Inventory, *, whole: bool = False) -> Table | None:
     """Return what each finding rests on and what to type; `whole` shortens nothing. None without findings."""
-    return Table(
-        name="evidence",
-        title=tr("Behind each finding"),
-        question=tr("What does each finding rest on, and how sure is it?"),
-        headline="",
-        folds=tuple(_fold(each, inventory, whole=whole) for each in found),
-        wide=True,
-    ) if found else None  # fmt: skip
+    return (
+        Table(
+            name="evidence",
+            title=tr("Behind each finding"),
+            question=tr("What does each finding rest on, and how sure is it?"),
+            headline="",
+            folds=tuple(_fold(each, inventory, whole=whole) for each in found),
+            wide=True,
+        )
+        if found
+        else None
+    )
 
 
 def _fold(finding: Finding, inventory: Inventory, *, whole: bool) -> Fold:
@@ -263,9 +273,11 @@ def _facts(finding: Finding, inventory: Inventory, most: int | None) -> Iterator
             label_of_wanted(finding),
             tr(
                 "{gpus} ({part} of {all})",
-                gpus=_names(own, finding, inventory, None), part=Number(len(own)), all=Number(len(finding.gpus)),
+                gpus=_names(own, finding, inventory, None),
+                part=Number(len(own)),
+                all=Number(len(finding.gpus)),
             ),
-        )  # fmt: skip
+        )
     else:
         yield label_of_wanted(finding), tr("none now")
         yield tr("seen on"), named
@@ -273,10 +285,12 @@ def _facts(finding: Finding, inventory: Inventory, most: int | None) -> Iterator
         yield (
             tr("also seen on"),
             tr_many(
-                "{number} more GPU, in use or given back: {names}", "{number} more GPUs, in use or given back: {names}",
-                len(others), names=named,
+                "{number} more GPU, in use or given back: {names}",
+                "{number} more GPUs, in use or given back: {names}",
+                len(others),
+                names=named,
             ),
-        )  # fmt: skip
+        )
     yield tr("rule"), finding.rule
     yield tr("status"), tr(finding.status)
     yield tr("confidence"), tr(finding.confidence.grade)
@@ -333,5 +347,7 @@ def closed_by_rule(gone: Sequence[Finding]) -> Iterator[Sentence]:
             yield tr_many(
                 "{number} finding {status} since last week: {rules}",
                 "{number} findings {status} since last week: {rules}",
-                rules.total(), status=tr(status), rules=SentenceList(each, ", "),
-            )  # fmt: skip
+                rules.total(),
+                status=tr(status),
+                rules=SentenceList(each, ", "),
+            )

@@ -150,11 +150,13 @@ def _which(each: PoolReclaimable) -> str:
     """On which hosts the safe ones of a pool are, and what next week leaves of them."""
     hosts = SentenceList(
         [
-            tr("{host} (whole)", host=plain(host)) if host in each.whole_hosts else tr("{host} ({number})", host=plain(host), number=Number(number))
+            tr("{host} (whole)", host=plain(host))
+            if host in each.whole_hosts
+            else tr("{host} ({number})", host=plain(host), number=Number(number))
             for host, number in each.safe_by_host.items()
         ],
         ", ",
-    )  # fmt: skip
+    )
     return tr("{pool}, {model}: {hosts}", pool=place_name(each.pool), model=place_name(each.model), hosts=hosts)
 
 
@@ -162,8 +164,10 @@ def _missing(each: PoolReclaimable) -> str:
     return tr_many(
         "{pool}, {model}: {number} GPU is out of order, silent or gone; what it was needed for counts.",
         "{pool}, {model}: {number} GPUs are out of order, silent or gone; what they were needed for counts.",
-        each.missing, pool=place_name(each.pool), model=place_name(each.model),
-    )  # fmt: skip
+        each.missing,
+        pool=place_name(each.pool),
+        model=place_name(each.model),
+    )
 
 
 def _chart(found: Reclaimable) -> Chart:

@@ -81,7 +81,9 @@ def goal_columns(currency: str = "") -> tuple[Column, ...]:
 def _headline(found: Sequence[GoalProgress]) -> str:
     counted = Counter(each.course for each in found)
     many = tr_many("{number} goal", "{number} goals", len(found))
-    said = [tr("{number} {course}", number=Number(counted[each]), course=_COURSES[each]) for each in _SHORT if counted[each]]  # fmt: skip
+    said = [
+        tr("{number} {course}", number=Number(counted[each]), course=_COURSES[each]) for each in _SHORT if counted[each]
+    ]
     if rest := len(found) - sum(counted[each] for each in _SHORT):
         said.append(tr("{number} that cannot be told yet", number=Number(rest)))
     return tr("{goals}: {courses}.", goals=many, courses=SentenceList(said, ", "))

@@ -65,16 +65,26 @@ def where_it_went(spans: pl.DataFrame) -> str:
     said = tr(
         "{unused} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; "
         "{active} were active, {low} at low use, {unavailable} unavailable. {coverage} of the time was observed.",
-        unused=GpuHours(totals.unused_ms), observed=GpuHours(totals.observed_ms), free=spent["free"], reserved=spent["reserved"],
-        held=spent["held"], active=spent["active"], low=spent["low"], unavailable=spent["unavailable"], coverage=Share(totals.coverage),
-    )  # fmt: skip
+        unused=GpuHours(totals.unused_ms),
+        observed=GpuHours(totals.observed_ms),
+        free=spent["free"],
+        reserved=spent["reserved"],
+        held=spent["held"],
+        active=spent["active"],
+        low=spent["low"],
+        unavailable=spent["unavailable"],
+        coverage=Share(totals.coverage),
+    )
     if not is_sampled(totals):
         return said
     bound = totals.unused_bound
     return tr(
         "{said} {share} of that was seen by point samples: between {low} and {high} GPU-hours went unused.",
-        said=said, share=Share(totals.sampled), low=GpuHours(bound.low_ms), high=GpuHours(bound.high_ms),
-    )  # fmt: skip
+        said=said,
+        share=Share(totals.sampled),
+        low=GpuHours(bound.low_ms),
+        high=GpuHours(bound.high_ms),
+    )
 
 
 def who_had_it(_: Report, subject: Subject) -> Table:

@@ -55,7 +55,15 @@ class Letter:
     def warning(self) -> str:
         """How many of its GPUs are simulated; empty where none is."""
         gpus = len({gpu for each in self.asks if each.about.simulated for gpu in each.gpus})
-        return tr_many("SIMULATED: {number} GPU in this message does not exist.", "SIMULATED: {number} GPUs in this message do not exist.", gpus) if gpus else ""  # fmt: skip
+        return (
+            tr_many(
+                "SIMULATED: {number} GPU in this message does not exist.",
+                "SIMULATED: {number} GPUs in this message do not exist.",
+                gpus,
+            )
+            if gpus
+            else ""
+        )
 
     @property
     def about(self) -> tuple[Sentence, ...]:
@@ -198,17 +206,23 @@ def _subject(asks: Sequence[Ask]) -> Sentence:
     if {each.action for each in asks} == {RELEASE}:
         if all(each.about.confidence.grade == "low" for each in asks):
             return tr_many(
-                "Do you still need {number} GPU? Answer by {day}", "Do you still need {number} GPUs? Answer by {day}",
-                gpus, day=until,
-            )  # fmt: skip
+                "Do you still need {number} GPU? Answer by {day}",
+                "Do you still need {number} GPUs? Answer by {day}",
+                gpus,
+                day=until,
+            )
         return tr_many(
-            "Give {number} GPU back, or say why not, by {day}", "Give {number} GPUs back, or say why not, by {day}",
-            gpus, day=until,
-        )  # fmt: skip
+            "Give {number} GPU back, or say why not, by {day}",
+            "Give {number} GPUs back, or say why not, by {day}",
+            gpus,
+            day=until,
+        )
     return tr_many(
-        "{number} question about your GPUs, by {day}", "{number} questions about your GPUs, by {day}",
-        len(asks), day=until,
-    )  # fmt: skip
+        "{number} question about your GPUs, by {day}",
+        "{number} questions about your GPUs, by {day}",
+        len(asks),
+        day=until,
+    )
 
 
 def _subject_of_operators(asks: Sequence[Ask]) -> Sentence:
@@ -217,9 +231,11 @@ def _subject_of_operators(asks: Sequence[Ask]) -> Sentence:
     day = deadline_day(min(each.about.deadline_ms for each in asks))
     gpus = len({gpu for each in asks for gpu in each.gpus})
     return tr_many(
-        "{number} GPU to give back or see to, by {day}", "{number} GPUs to give back or see to, the first by {day}",
-        gpus, day=day,
-    )  # fmt: skip
+        "{number} GPU to give back or see to, by {day}",
+        "{number} GPUs to give back or see to, the first by {day}",
+        gpus,
+        day=day,
+    )
 
 
 def _due(ask: Ask) -> Cell:

@@ -82,12 +82,22 @@ def _frees(packing: Packing) -> str:
     if packing.kind == MIG:
         return tr(
             "MIG would free {number} of {gpus} GPUs ({model}, {pool}): {works} workloads fit on {cards}.",
-            number=Number(freed), gpus=gpus, model=model, pool=pool, works=works, cards=cards,
-        )  # fmt: skip
+            number=Number(freed),
+            gpus=gpus,
+            model=model,
+            pool=pool,
+            works=works,
+            cards=cards,
+        )
     return tr(
         "Sharing might free {number} of {gpus} GPUs ({model}, {pool}): {works} workloads on {cards}.",
-        number=Number(freed), gpus=gpus, model=model, pool=pool, works=works, cards=cards,
-    )  # fmt: skip
+        number=Number(freed),
+        gpus=gpus,
+        model=model,
+        pool=pool,
+        works=works,
+        cards=cards,
+    )
 
 
 def packing_kind(packing: Packing) -> str:
@@ -111,7 +121,9 @@ def _doubts(found: Sequence[Packing]) -> Iterator[str]:
 def _notes(found: Sequence[Packing]) -> Iterator[str]:
     if not found:
         return
-    yield tr("The saving is the price of the time that the moved work spent on the cards that come free, and counts no work twice.")  # fmt: skip
+    yield tr(
+        "The saving is the price of the time that the moved work spent on the cards that come free, and counts no work twice."
+    )
     if any(each.measured_by != SM_ACTIVITY for each in found):
         yield tr("Where SM activity was not measured the time with any kernel stands for it: try it, then measure.")
 
@@ -269,7 +281,9 @@ def _linked(gpu: str) -> LinkedCell:
 
 
 def _cards_notes(works: int) -> Iterator[str]:
-    yield tr("Times as long: as expected by what the work uses, and at most, if its kernels never overlap with the rest of it.")  # fmt: skip
+    yield tr(
+        "Times as long: as expected by what the work uses, and at most, if its kernels never overlap with the rest of it."
+    )
     yield tr("Before a card is split: drain it, and turn MIG on while nothing runs on it.")
     if works > _LISTED:
         yield tr("The table has the first {number} of {all}.", number=Number(_LISTED), all=Number(works))

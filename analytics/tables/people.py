@@ -152,8 +152,11 @@ def _headline(ordered: Sequence[UserFigures]) -> str:
         return tr("{hours} GPU-hours were given out, and all of them were used.", hours=GpuHours(total_ms))
     return tr(
         "{share} of {hours} GPU-hours given out were held or reserved without use; the most, {most}, by {name}.",
-        share=Share(ratio(all_lost_ms, total_ms)), hours=GpuHours(total_ms), most=GpuHours(_lost_ms(idle)), name=_name(idle),
-    )  # fmt: skip
+        share=Share(ratio(all_lost_ms, total_ms)),
+        hours=GpuHours(total_ms),
+        most=GpuHours(_lost_ms(idle)),
+        name=_name(idle),
+    )
 
 
 def _lost_ms(person: UserFigures) -> float:
@@ -176,7 +179,12 @@ def _rank(person: UserFigures) -> str:
     rank = person.efficiency_rank
     if rank is None:
         return ""
-    place = tr("{rank}/{compared} {model}", rank=Number(rank.place), compared=Number(rank.compared), model=card_name(rank.model))  # fmt: skip
+    place = tr(
+        "{rank}/{compared} {model}",
+        rank=Number(rank.place),
+        compared=Number(rank.compared),
+        model=card_name(rank.model),
+    )
     own, compared = (None if share is None else round(100 * share, 1) for share in (person.efficiency, rank.efficiency))
     return place if own == compared else tr("{label}: {value}", label=place, value=Share(rank.efficiency))
 
@@ -189,9 +197,10 @@ def low_note(low_ms: float, low_by_sm_ms: float) -> list[str]:
     return [
         tr(
             "{hours} GPU-hours in the state low count as useful by their activity (SM activity for {share} of them, else utilization); the rest stands under low.",
-            hours=GpuHours(low_ms), share=Share(by_sm),
+            hours=GpuHours(low_ms),
+            share=Share(by_sm),
         )
-    ]  # fmt: skip
+    ]
 
 
 def _name(person: UserFigures) -> str:

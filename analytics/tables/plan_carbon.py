@@ -86,14 +86,19 @@ def carbon_sentence(found: Carbon) -> str:
     if not parts[FREE].energy.total_ms:
         return tr(
             "The site drew {kwh} kWh for these GPUs, which stand for {co2} kg of CO2; {held} kg of it while they were held without use.",
-            kwh=drawn, co2=Number(total.co2_kg, 1), held=Number(parts[HELD].co2_kg, 1),
-        )  # fmt: skip
+            kwh=drawn,
+            co2=Number(total.co2_kg, 1),
+            held=Number(parts[HELD].co2_kg, 1),
+        )
     parked = parts[HELD] + parts[FREE]
     return tr(
         "The site drew {kwh} kWh for these GPUs, which stand for {co2} kg of CO2; {parked} kg of it while nobody computed: {held} held without use, {free} free.",
-        kwh=drawn, co2=Number(total.co2_kg, 1), parked=Number(parked.co2_kg, 1),
-        held=Number(parts[HELD].co2_kg, 1), free=Number(parts[FREE].co2_kg, 1),
-    )  # fmt: skip
+        kwh=drawn,
+        co2=Number(total.co2_kg, 1),
+        parked=Number(parked.co2_kg, 1),
+        held=Number(parts[HELD].co2_kg, 1),
+        free=Number(parts[FREE].co2_kg, 1),
+    )
 
 
 def _notes(found: Carbon) -> Iterator[str]:
@@ -101,25 +106,30 @@ def _notes(found: Carbon) -> Iterator[str]:
     yield tr(
         "kWh are of the GPUs, as far as they are known; CO2 is of what the site draws for them, with PUE {pue}, and of the kWh that are rated: those in hours whose intensity is known. Neither: not observed, broken, or a GPU that MIG splits, whose counter stands for all of its instances.",
         pue=Number.as_given(found.grid.pue),
-    )  # fmt: skip
+    )
     if found.intensity.flat is not None:
         yield tr(
             "Intensity: {number} g of CO2 per kWh in every hour ({source}). With a file by the hour (--intensity, or plan.carbon) it would be that of each hour.",
-            number=Number.as_given(found.intensity.flat), source=source,
-        )  # fmt: skip
+            number=Number.as_given(found.intensity.flat),
+            source=source,
+        )
     elif found.mean_g_per_kwh is not None:
         yield tr(
             "Intensity: {source}, known for {known} of the window's {hours} hours, {mean} g of CO2 per kWh on average. An hour that it lacks is unknown and not filled.",
-            source=source, known=Number(found.known_hours), hours=Number(found.hours),
+            source=source,
+            known=Number(found.known_hours),
+            hours=Number(found.hours),
             mean=Number(found.mean_g_per_kwh, 0),
-        )  # fmt: skip
+        )
     else:
-        yield tr("Intensity: {source} has none of the window's {hours} hours.", source=source, hours=Number(found.hours))  # fmt: skip
+        yield tr(
+            "Intensity: {source} has none of the window's {hours} hours.", source=source, hours=Number(found.hours)
+        )
     if found.counter_share is not None:
         yield tr(
             "Energy is by the GPUs' own counters for {share} of the time for which it is known, else power times time.",
             share=Share(found.counter_share),
-        )  # fmt: skip
+        )
 
 
 def carbon_by_team(found: Carbon) -> Table:
@@ -168,8 +178,9 @@ def _team_sentence(found: Carbon) -> str:
     most = max(holders, key=lambda each: each.parts[HELD].co2_g)
     return tr(
         "Most by holding without use: {team}, {co2} kg of CO2.",
-        team=_team_name(most.label), co2=Number(most.parts[HELD].co2_kg, 1),
-    )  # fmt: skip
+        team=_team_name(most.label),
+        co2=Number(most.parts[HELD].co2_kg, 1),
+    )
 
 
 def parking_power(found: Carbon) -> Table | None:
@@ -222,8 +233,11 @@ def _parking_sentence(found: Carbon) -> str:
     )
     return tr(
         "{model} draws {held} W while somebody holds it without use, {free} W while it is free. {watt}",
-        model=card_name(first.model), held=Number(first.held_w, 0), free=Number(first.free_w, 0), watt=one,
-    )  # fmt: skip
+        model=card_name(first.model),
+        held=Number(first.held_w, 0),
+        free=Number(first.free_w, 0),
+        watt=one,
+    )
 
 
 _INTENSITY = column("g_per_kwh", tr("grid, g CO2 per kWh"), "number", lambda each: Number(each.g_per_kwh))
@@ -283,21 +297,24 @@ def _deferral_sentence(found: Carbon) -> str:
     total = found.total.co2_g
     return tr(
         "At most {most} kg of CO2 ({share} of all), if work that can wait ran up to {hours} later, on GPUs of its pool that stood free.",
-        most=Number(deferral.most_saved_g / 1000, 1), share=Share(deferral.most_saved_g / total if total else None),
+        most=Number(deferral.most_saved_g / 1000, 1),
+        share=Share(deferral.most_saved_g / total if total else None),
         hours=tr_many("{number} hour", "{number} hours", deferral.most_hours),
-    )  # fmt: skip
+    )
 
 
 def _deferral_notes(deferral: Deferral) -> Iterator[str]:
     work = deferral.work
     yield tr(
         "Work that can wait: Slurm jobs, unless the name of the job, its partition or its QOS says that somebody waits (interactive, notebook, jupyter, debug, serving, inference, prod), and what the owners table calls best-effort. It took {kwh} kWh, known for {known} of its time; {moved} kWh would move.",
-        kwh=Number(work.kwh, 1), known=Share(work.energy.known_share), moved=Number(deferral.moved_mj / MJ_PER_KWH, 1),
-    )  # fmt: skip
+        kwh=Number(work.kwh, 1),
+        known=Share(work.energy.known_share),
+        moved=Number(deferral.moved_mj / MJ_PER_KWH, 1),
+    )
     yield tr(
         "The plan behind these hours moves all work of an hour in a pool alike, and saves {saved} kg; one that chooses what to move saves at most the figure above.",
         saved=Number(deferral.saved_g / 1000, 1),
-    )  # fmt: skip
+    )
     yield tr(
         "Both are more than can be had: each hour of work moves by itself, as if every job could be cut and paused at every hour, and the intensities were known before. What counts is the energy beyond that of a free card, which draws power anyhow. Nothing moves out of or into hours of unknown intensity."
     )
@@ -305,7 +322,7 @@ def _deferral_notes(deferral: Deferral) -> Iterator[str]:
         yield tr(
             "Of these models nobody knows what a free card draws, and all of their energy counts: {models}.",
             models=", ".join(map(card_name, deferral.without_floor)),
-        )  # fmt: skip
+        )
 
 
 def _basis(found: Carbon) -> Table:

@@ -223,16 +223,26 @@ def _need_sentence(found: ModelFit) -> str:
     if isinstance(found.work, Serving):
         return tr(
             "{model} in {bits} bits takes about {size} (within {share}: {low} to {high}) to serve {requests} requests of {tokens} tokens at once.",
-            model=_model_words(found), bits=Number(found.work.bits), size=Bytes(found.need.total), share=share,
-            low=Bytes(found.need.total * (1 - ERROR)), high=Bytes(found.need.high),
-            requests=Number(found.work.requests), tokens=Number(found.work.context),
-        )  # fmt: skip
+            model=_model_words(found),
+            bits=Number(found.work.bits),
+            size=Bytes(found.need.total),
+            share=share,
+            low=Bytes(found.need.total * (1 - ERROR)),
+            high=Bytes(found.need.high),
+            requests=Number(found.work.requests),
+            tokens=Number(found.work.context),
+        )
     return tr(
         "{model} takes about {size} on one card (within {share}: {low} to {high}) for {method} on {batch} x {tokens} tokens.",
-        model=_model_words(found), size=Bytes(found.need.total), share=share, low=Bytes(found.need.total * (1 - ERROR)),
-        high=Bytes(found.need.high), method=_METHOD_WORDS[found.work.method], batch=Number(found.work.batch),
+        model=_model_words(found),
+        size=Bytes(found.need.total),
+        share=share,
+        low=Bytes(found.need.total * (1 - ERROR)),
+        high=Bytes(found.need.high),
+        method=_METHOD_WORDS[found.work.method],
+        batch=Number(found.work.batch),
         tokens=Number(found.work.sequence),
-    )  # fmt: skip
+    )
 
 
 def _model_words(found: ModelFit) -> str:
@@ -248,14 +258,23 @@ def _memory_notes(found: ModelFit) -> list[str]:
     notes: list[str] = []
     if shape.is_typical:
         notes.append(
-            tr("Only its size was given: layers, heads and vocabulary are those of {name} ({layers} layers, {kv} of {heads} heads keep keys and values). Give --config-json for its own.",
-               name=shape.name, layers=Number(shape.layers), kv=Number(shape.kv_heads), heads=Number(shape.heads))
-        )  # fmt: skip
+            tr(
+                "Only its size was given: layers, heads and vocabulary are those of {name} ({layers} layers, {kv} of {heads} heads keep keys and values). Give --config-json for its own.",
+                name=shape.name,
+                layers=Number(shape.layers),
+                kv=Number(shape.kv_heads),
+                heads=Number(shape.heads),
+            )
+        )
     if shape.experts > 1:
         notes.append(
-            tr("Of {experts} experts {active} work on each token: {billions} billion parameters. All of them are in memory.",
-               experts=Number(shape.experts), active=Number(shape.active_experts), billions=Number(shape.active / 1e9, 1))
-        )  # fmt: skip
+            tr(
+                "Of {experts} experts {active} work on each token: {billions} billion parameters. All of them are in memory.",
+                experts=Number(shape.experts),
+                active=Number(shape.active_experts),
+                billions=Number(shape.active / 1e9, 1),
+            )
+        )
     if shape.is_encoder:
         notes.append(tr("It reads a text at once: it keeps no keys and values and generates no tokens."))
     notes.append(
@@ -275,7 +294,12 @@ def _cheapest(options: Sequence[FittedOption], currency: str | None, nothing: st
         return tr("None holds it for sure; {card} perhaps does ({need} on each card).", card=words, need=need)
     if first.hourly is None:
         return tr("{card} holds it ({need} on each card); no price of any that does is known.", card=words, need=need)
-    return tr("The cheapest that holds it is {card}, for {price} an hour ({need} on each card).", card=words, price=Amount(first.hourly, currency), need=need)  # fmt: skip
+    return tr(
+        "The cheapest that holds it is {card}, for {price} an hour ({need} on each card).",
+        card=words,
+        price=Amount(first.hourly, currency),
+        need=need,
+    )
 
 
 def _measured_notes(options: Sequence[FittedOption]) -> tuple[str, ...]:
@@ -284,7 +308,12 @@ def _measured_notes(options: Sequence[FittedOption]) -> tuple[str, ...]:
     )
     if not served:
         return (tr("No server of a model of this size was measured here: what a million tokens cost is a bound only."),)
-    return (tr("Measured: what a million tokens of {models} cost here on one such card, idle hours included; requests may be more and shorter there than those asked about.", models=", ".join(served)),)  # fmt: skip
+    return (
+        tr(
+            "Measured: what a million tokens of {models} cost here on one such card, idle hours included; requests may be more and shorter there than those asked about.",
+            models=", ".join(served),
+        ),
+    )
 
 
 def _unknown_notes(found: ModelFit) -> tuple[str, ...]:
@@ -296,9 +325,13 @@ def _unknown_notes(found: ModelFit) -> tuple[str, ...]:
 
 def _bounds_note(found: ModelFit) -> str:
     if isinstance(found.work, Training):
-        return tr("Tokens/s are the most that the peak rate of the format allows; real steps reach a third to a half of it. kWh and cost are of a million tokens at that rate, energy at the power limit.")  # fmt: skip
-    return tr("Tokens/s are the most that memory bandwidth and the peak rate of the format allow for all requests together at their full length, prompt/s by that rate alone; real servers stay below, and what cards tell each other "
-              "is not in it. kWh and cost are of a million generated tokens at that rate and at the power limit: bounds, not measurements.")  # fmt: skip
+        return tr(
+            "Tokens/s are the most that the peak rate of the format allows; real steps reach a third to a half of it. kWh and cost are of a million tokens at that rate, energy at the power limit."
+        )
+    return tr(
+        "Tokens/s are the most that memory bandwidth and the peak rate of the format allow for all requests together at their full length, prompt/s by that rate alone; real servers stay below, and what cards tell each other "
+        "is not in it. kWh and cost are of a million generated tokens at that rate and at the power limit: bounds, not measurements."
+    )
 
 
 def _card_facts(option: CardOption) -> str:
@@ -306,5 +339,9 @@ def _card_facts(option: CardOption) -> str:
     link = tr("NVLink {rate} GB/s", rate=Number(card.nvlink_gb_per_s)) if card.nvlink_gb_per_s else tr("no NVLink")
     return tr(
         "{card}: {there} in the fleet, {generation}, {formats}, {link}",
-        card=card.name, there=Number(option.there), generation=card.generation, formats=", ".join(card.formats), link=link,
-    )  # fmt: skip
+        card=card.name,
+        there=Number(option.there),
+        generation=card.generation,
+        formats=", ".join(card.formats),
+        link=link,
+    )

@@ -161,19 +161,25 @@ def _queue_sentence(found: OldCards) -> str:
         return tr("{hours} GPU-hours of work on newer cards could have run on {cards}.", hours=hours, cards=names)
     return tr(
         "{hours} GPU-hours of work on newer cards could have run on {cards}, which stood unused for {idle} GPU-hours.",
-        hours=hours, cards=names, idle=GpuHours(found.idle_ms),
-    )  # fmt: skip
+        hours=hours,
+        cards=names,
+        idle=GpuHours(found.idle_ms),
+    )
 
 
 def _queue_notes(found: OldCards) -> Iterator[str]:
-    yield tr("Work on one host of an hour or more, without NVLink traffic, whose measured peak fills at most 80 % of the old card. Times: as long at most, by peak rates; batch jobs may take up to {times} times as long, "
-             "whatever somebody waits for no longer than now. It was not tried: run it there once, and compare.", times=Number(PATIENT_TIMES))  # fmt: skip
+    yield tr(
+        "Work on one host of an hour or more, without NVLink traffic, whose measured peak fills at most 80 % of the old card. Times: as long at most, by peak rates; batch jobs may take up to {times} times as long, "
+        "whatever somebody waits for no longer than now. It was not tried: run it there once, and compare.",
+        times=Number(PATIENT_TIMES),
+    )
     if found.tests:
         yield tr_many(
             "Besides, {number} run of less than an hour on newer cards ({hours} GPU-hours) would fit by its memory; how fast it would be is not known.",
             "Besides, {number} runs of less than an hour on newer cards ({hours} GPU-hours) would fit by their memory; how fast they would be is not known.",
-            found.tests, hours=GpuHours(found.tests_ms),
-        )  # fmt: skip
+            found.tests,
+            hours=GpuHours(found.tests_ms),
+        )
     without = [offer.card.name for offer in found.offers if "BF16" not in offer.card.formats]
     if without:
         yield tr(
@@ -184,7 +190,7 @@ def _queue_notes(found: OldCards) -> Iterator[str]:
             "{number} work on newer cards is left out: its memory was reserved in advance or its use not measured.",
             "{number} works on newer cards are left out: their memory was reserved in advance or their use not measured.",
             found.unmeasured,
-        )  # fmt: skip
+        )
 
 
 def _tokens_sentence(known: Sequence[MeasuredTokens], currency: str | None) -> str:
@@ -193,5 +199,7 @@ def _tokens_sentence(known: Sequence[MeasuredTokens], currency: str | None) -> s
     best = min(known, key=lambda each: each.cost_per_million or 0.0)
     return tr(
         "Generated tokens are cheapest of {model} on {card}: {cost} a million.",
-        cost=Amount(best.cost_per_million, currency), model=plain(best.served, NAME_MOST), card=card_name(best.card),
-    )  # fmt: skip
+        cost=Amount(best.cost_per_million, currency),
+        model=plain(best.served, NAME_MOST),
+        card=card_name(best.card),
+    )

@@ -44,10 +44,15 @@ _GROUPS: dict[str, tuple[str, str, Kind]] = {
     "rank": (tr("Waits by priority"), tr("QoS or priority"), "name"),
 }
 _ENDS = {
-    "completed": tr("completed"), "failed": tr("failed"), "timed out": tr("timed out"), "cancelled": tr("cancelled"),
-    "preempted": tr("preempted or queued again"), "host failed": tr("host failed"), "running": tr("still running"),
+    "completed": tr("completed"),
+    "failed": tr("failed"),
+    "timed out": tr("timed out"),
+    "cancelled": tr("cancelled"),
+    "preempted": tr("preempted or queued again"),
+    "host failed": tr("host failed"),
+    "running": tr("still running"),
     "unknown": tr("end not known"),
-}  # fmt: skip
+}
 
 
 def waits_in_report(waits: Waits | None) -> Table | None:
@@ -90,21 +95,28 @@ def _headline(waits: Waits, whole: WaitGroup) -> str:
     if unknown:
         return tr(
             "Jobs waited {hours} hours: {share} of that for want of GPUs, {unknown} for reasons that are not known, what is left while enough of them could have been had.",
-            hours=GpuHours(whole.wait_ms), share=Share(least), unknown=Share(unknown),
-        )  # fmt: skip
+            hours=GpuHours(whole.wait_ms),
+            share=Share(least),
+            unknown=Share(unknown),
+        )
     return tr(
         "Jobs waited {hours} hours: {share} of that for want of GPUs, the rest while enough of them could have been had.",
-        hours=GpuHours(whole.wait_ms), share=Share(least),
-    )  # fmt: skip
+        hours=GpuHours(whole.wait_ms),
+        share=Share(least),
+    )
 
 
 def _chart(whole: WaitGroup) -> Chart:
     """The hours of each cause, on one scale."""
     groups = (
-        (tr("hours waited while enough could have been had"), "held", [each for each in CAUSES if each not in (SHORTAGE, "unknown")]),
+        (
+            tr("hours waited while enough could have been had"),
+            "held",
+            [each for each in CAUSES if each not in (SHORTAGE, "unknown")],
+        ),
         (tr("hours waited for which it is not known"), "unknown", ["unknown"]),
         (tr("hours waited for want of GPUs"), "active", [SHORTAGE]),
-    )  # fmt: skip
+    )
     longest = max(whole.cause_ms.values()) / HOUR_MS
 
     def panel(title: str, state: str, causes: Sequence[str]) -> Panel:
@@ -129,8 +141,12 @@ def _method(waits: Waits, *, in_brief: bool) -> tuple[str, ...]:
             "have carried them to their end; what they really ran on is free for the next ones. This is done for one cause after the other from the top, so that each "
             "moment has one cause, and no idle GPU serves two jobs at once. Nobody starts later than really: shortage is rather said too high than too low."
         ),
-        tr("Back-test: shortage was {first} of the hours in the first half of the window and {second} in the second.", first=Share(first), second=Share(second)),
-    )  # fmt: skip
+        tr(
+            "Back-test: shortage was {first} of the hours in the first half of the window and {second} in the second.",
+            first=Share(first),
+            second=Share(second),
+        ),
+    )
 
 
 def _counted(waits: Waits) -> str:
@@ -138,10 +154,13 @@ def _counted(waits: Waits) -> str:
     return tr(
         "Jobs counted: {jobs}, of which {open} are not known to have begun and count up to when they were last seen. Left out: {unasked} that could not begin yet or for which no time is known at which they asked, "
         "{uncounted} without a number of GPUs. Pool taken from the partition, which has several: {ambiguous}; pool not known: {elsewhere}.",
-        jobs=Number(rows.height), open=Number(int(rows["is_open"].sum())), unasked=Number(unasked),
-        uncounted=Number(waits.left_out.height - unasked), ambiguous=Number(int(rows["is_ambiguous"].sum())),
+        jobs=Number(rows.height),
+        open=Number(int(rows["is_open"].sum())),
+        unasked=Number(unasked),
+        uncounted=Number(waits.left_out.height - unasked),
+        ambiguous=Number(int(rows["is_ambiguous"].sum())),
         elsewhere=Number(rows["pool"].null_count()),
-    )  # fmt: skip
+    )
 
 
 def _hours(spent: Mapping[str, int]) -> dict[str, float]:
@@ -224,7 +243,11 @@ def idle_while_waiting(waits: Waits, open_ms: float) -> Table:
         name="idle-while-waiting",
         title=tr("What stood idle meanwhile"),
         question=tr("How much GPU time was free or held without use, and how much of it while jobs waited?"),
-        headline=tr("{free} GPU-hours were free, {unused} held or reserved without use.", free=GpuHours(free), unused=GpuHours(unused)),
+        headline=tr(
+            "{free} GPU-hours were free, {unused} held or reserved without use.",
+            free=GpuHours(free),
+            unused=GpuHours(unused),
+        ),
         columns=(
             column("pool", tr("pool"), "pool", str),
             column("free_gpu_hours", tr("free"), "gpu_hours", spent_in("free")),
@@ -234,7 +257,7 @@ def idle_while_waiting(waits: Waits, open_ms: float) -> Table:
         ),
         rows=tuple(pools),
         notes=counted_note(open_ms),
-    )  # fmt: skip
+    )
 
 
 def goodput_table(waits: Waits, used: float | None, open_ms: float) -> Table | None:
@@ -248,7 +271,8 @@ def goodput_table(waits: Waits, used: float | None, open_ms: float) -> Table | N
         name="goodput",
         title=tr("What the GPU time led to"),
         question=tr("How much of the jobs' GPU time led to a completed job?"),
-        headline=tr("No job of this window has an end that is known.") if share is None
+        headline=tr("No job of this window has an end that is known.")
+        if share is None
         else tr("{share} of the GPU time of jobs whose end is known led to completed jobs.", share=Share(share)),
         columns=(
             column("end", tr("the job"), "words", _ENDS.get, str),
@@ -259,9 +283,19 @@ def goodput_table(waits: Waits, used: float | None, open_ms: float) -> Table | N
         rows=END_STATES,
         notes=(
             tr("GPU time is that of the window, of all jobs that had any."),
-            *(() if used is None else (tr("Of the GPU time that was given out, {used} was used: that says that GPUs worked, not that the work came to anything.", used=Share(used)), *counted_note(open_ms))),
+            *(
+                ()
+                if used is None
+                else (
+                    tr(
+                        "Of the GPU time that was given out, {used} was used: that says that GPUs worked, not that the work came to anything.",
+                        used=Share(used),
+                    ),
+                    *counted_note(open_ms),
+                )
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def counted_jobs(waits: Waits, used: float | None) -> Table:

@@ -115,15 +115,23 @@ def job_words(work: SeenWork) -> str:
 
 def _seen_sentence(works: Sequence[SeenWork], asked: str) -> str:
     if not works:
-        return tr("No work of an hour or more by {asked} was seen on whole cards in this window.", asked=plain(asked, NAME_MOST))  # fmt: skip
+        return tr(
+            "No work of an hour or more by {asked} was seen on whole cards in this window.",
+            asked=plain(asked, NAME_MOST),
+        )
     known = [need.total for each in works if (need := each.need) is not None]
     if not known:
-        return tr("{asked} was seen, but reserved its memory in advance or was not measured: its need is not known.", asked=plain(asked, NAME_MOST))  # fmt: skip
+        return tr(
+            "{asked} was seen, but reserved its memory in advance or was not measured: its need is not known.",
+            asked=plain(asked, NAME_MOST),
+        )
     return tr_many(
         "{asked} needed {peak} on a card.",
         "Of {number} works of {asked}, the largest needed {peak} on a card.",
-        len(works), asked=plain(asked, NAME_MOST), peak=Bytes(max(known)),
-    )  # fmt: skip
+        len(works),
+        asked=plain(asked, NAME_MOST),
+        peak=Bytes(max(known)),
+    )
 
 
 def _verdict(work: SeenWork) -> str:
@@ -134,10 +142,17 @@ def _verdict(work: SeenWork) -> str:
 
 def _cards_sentence(found: SeenFit, currency: str | None) -> str:
     if found.work.hosts > 1:
-        return tr("It ran on {hosts} hosts: which other cards would do depends on their network, which is not known.", hosts=Number(found.work.hosts))  # fmt: skip
+        return tr(
+            "It ran on {hosts} hosts: which other cards would do depends on their network, which is not known.",
+            hosts=Number(found.work.hosts),
+        )
     sure = [each for each in (*found.fleet, *found.market) if not each.option.is_tight]
     quick = [each.option for each in sure if each.times == 1.0 and each.option.hourly is not None]
     if not quick:
         return tr("No card with a known price holds it for sure and is as fast for it as its own.")
     cheapest = min(quick, key=lambda option: option.hourly or 0.0)
-    return tr("The cheapest that holds it for sure and takes no longer is {card}, for {price} an hour.", card=option_words(cheapest), price=Amount(cheapest.hourly, currency))  # fmt: skip
+    return tr(
+        "The cheapest that holds it for sure and takes no longer is {card}, for {price} an hour.",
+        card=option_words(cheapest),
+        price=Amount(cheapest.hourly, currency),
+    )

@@ -65,10 +65,18 @@ def quota_uses(report: Report) -> list[tuple[str, QuotaUse]]:
         return []
     whole, summary = report.whole, report.part.summary
     return [
-        (team.name, against_quota(whole.narrowed(report.part.inside, Scope(team=team.name)).stretches, team.quota_gpus, summary.since_ms, summary.until_ms))
+        (
+            team.name,
+            against_quota(
+                whole.narrowed(report.part.inside, Scope(team=team.name)).stretches,
+                team.quota_gpus,
+                summary.since_ms,
+                summary.until_ms,
+            ),
+        )
         for team in whole.money.owners.teams().values()
         if team.quota_gpus is not None and report.scope.team in (None, team.name)
-    ]  # fmt: skip
+    ]
 
 
 def quota_headline(seen: Seen, uses: Sequence[tuple[str, QuotaUse]]) -> str:
@@ -76,16 +84,19 @@ def quota_headline(seen: Seen, uses: Sequence[tuple[str, QuotaUse]]) -> str:
     if not seen.is_whole:
         return tr(
             "Only {share} of the GPU time was observed, {least} are wanted: whether a quota is too wide is not known.",
-            share=Share(seen.share), least=Share(WHOLE_FROM, 0),
-        )  # fmt: skip
+            share=Share(seen.share),
+            least=Share(WHOLE_FROM, 0),
+        )
     known = [(gap, name, use) for name, use in uses if (gap := _unused_gpus(use)) is not None]
     if not known:
         return tr("The window has no time.")
     _, name, use = max(known, key=lambda each: each[0])
     return tr(
         "The widest gap: {team} may have {quota} GPUs at once and used {used} on average.",
-        team=plain(name), quota=Number(use.quota_gpus), used=Number(use.working_mean, 1),
-    )  # fmt: skip
+        team=plain(name),
+        quota=Number(use.quota_gpus),
+        used=Number(use.working_mean, 1),
+    )
 
 
 def _by_gap(named: tuple[str, QuotaUse]) -> tuple[bool, float, str]:

@@ -36,5 +36,7 @@ def waiting(rules: Sequence[WaitingRule]) -> str:
     return tr_many(
         "{number} of {rules} rules needs more history before it can find anything: {named}.",
         "{number} of {rules} rules need more history before they can find anything: {named}.",
-        len(rules), rules=Number(len(RULES)), named=SentenceList([*named, *rest], ", "),
-    )  # fmt: skip
+        len(rules),
+        rules=Number(len(RULES)),
+        named=SentenceList([*named, *rest], ", "),
+    )

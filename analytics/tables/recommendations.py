@@ -255,14 +255,16 @@ def _worth(found: Recommendations, saved: Saving) -> str:
         return tr_many(
             "{number} decision would free GPU time worth {saving} a year for others.",
             "{number} decisions would free GPU time worth {saving} a year for others.",
-            number, saving=total,
-        )  # fmt: skip
+            number,
+            saving=total,
+        )
     if found.freed is None:
         return tr_many(
             "{number} decision would give back GPUs that cost {saving} a year.",
             "{number} decisions would give back GPUs that cost {saving} a year.",
-            number, saving=total,
-        )  # fmt: skip
+            number,
+            saving=total,
+        )
     return tr(
         "{number} decisions are worth {saving} a year: {paid} is what the GPUs to give back cost, {freed} is GPU time freed for others.",
         number=Number(number),
@@ -338,38 +340,47 @@ _DECISIONS: Mapping[str, Callable[[int, str], str]] = {
     "kept": lambda number, place: tr_many(
         "{number} GPU of {place} without use is kept: the pool may need it",
         "{number} GPUs of {place} without use are kept: the pool may need them",
-        number, place=place,
+        number,
+        place=place,
     ),
     "never_used": lambda number, place: tr_many(
-        "give back {number} GPU of {place}, never used", "give back {number} GPUs of {place}, never used", number, place=place
+        "give back {number} GPU of {place}, never used",
+        "give back {number} GPUs of {place}, never used",
+        number,
+        place=place,
     ),
     "surplus": lambda number, place: tr_many(
         "give back {number} GPU of {place} that is not needed",
         "give back {number} GPUs of {place} that are not needed",
-        number, place=place,
+        number,
+        place=place,
     ),
     "faulty": lambda number, place: tr_many(
         "repair {number} GPU on {place} that was out of order",
         "repair {number} GPUs on {place} that were out of order",
-        number, place=place,
+        number,
+        place=place,
     ),
     "release": lambda number, place: tr_many(
         "release {number} allocated GPU on {place} without a process",
         "release {number} allocated GPUs on {place} without a process",
-        number, place=place,
+        number,
+        place=place,
     ),
     "reclaim": lambda number, place: tr_many(
         "take back {number} GPU on {place} held without a kernel",
         "take back {number} GPUs on {place} held without a kernel",
-        number, place=place,
+        number,
+        place=place,
     ),
     "schedule off-peak": lambda _, place: tr("use the off-peak hours of {place}", place=place),
     "right-size": lambda number, place: tr_many(
         "pack the work of {number} GPU of {place} on fewer cards",
         "pack the work of {number} GPUs of {place} on fewer cards",
-        number, place=place,
+        number,
+        place=place,
     ),
-}  # fmt: skip
+}
 
 
 def first_recommendations(found: Recommendations) -> Table:

@@ -36,11 +36,28 @@ from fallow.clock import HOUR_MS, SECOND_MS, format_ms
 
 JsonType = Literal["string", "number", "integer", "boolean", "array", "object"]
 Kind = Literal[
-    "name", "pool", "gpu", "host", "holder", "team", "finding", "recommendation",  # names, which pages may link
-    "state", "grade", "words", "sentence", "moment",
+    "name",
+    "pool",
+    "gpu",
+    "host",
+    "holder",
+    "team",
+    "finding",
+    "recommendation",  # names, which pages may link
+    "state",
+    "grade",
+    "words",
+    "sentence",
+    "moment",
     "bar",
-    "gpu_hours", "money", "share", "share_bar", "count", "number", "duration",
-]  # fmt: skip
+    "gpu_hours",
+    "money",
+    "share",
+    "share_bar",
+    "count",
+    "number",
+    "duration",
+]
 """What the cells of a column are. `sentence` may be long, `bar` is a StateBar, and the last row of kinds are figures; pages draw a `share_bar` beside it."""
 
 FIGURES: frozenset[Kind] = frozenset({"gpu_hours", "money", "share", "share_bar", "count", "number", "duration"})

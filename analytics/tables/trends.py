@@ -26,7 +26,19 @@ _NAMES = {
     "gpus": tr("GPUs"),
     "observed": tr("observed share"),
 }
-_ROWS = ("unused_share", "waste_money", "unused", "unconfirmed_money", "unconfirmed", *USED_FIRST, "total", "paid_money", "useful_money", "gpus", "observed")  # fmt: skip
+_ROWS = (
+    "unused_share",
+    "waste_money",
+    "unused",
+    "unconfirmed_money",
+    "unconfirmed",
+    *USED_FIRST,
+    "total",
+    "paid_money",
+    "useful_money",
+    "gpus",
+    "observed",
+)
 _ONLY_WHERE_ANY = ("unconfirmed_money", "unconfirmed")
 
 
@@ -115,9 +127,10 @@ def unfinished(history: WeekHistory | None) -> list[str]:
         notes.append(
             tr(
                 "Observed of the GPU time: {weeks}. Below {least} sums have no change, and there is no median.",
-                weeks=SentenceList(weeks, ", "), least=Share(WHOLE_FROM, 0),
+                weeks=SentenceList(weeks, ", "),
+                least=Share(WHOLE_FROM, 0),
             )
-        )  # fmt: skip
+        )
     return notes
 
 

@@ -87,11 +87,19 @@ def _headline(history: WeekHistory) -> str:
     label, said = newest.week.label, SentenceList(against, "; ")
     amount = newest.waste
     if amount is None:
-        return tr("{share} of the observed time went unused in {week}: {against}.", share=Share(newest.unused_share), week=label, against=said)  # fmt: skip
+        return tr(
+            "{share} of the observed time went unused in {week}: {against}.",
+            share=Share(newest.unused_share),
+            week=label,
+            against=said,
+        )
     return tr(
         "Waste cost {amount} in {week}, {share} of the observed time went unused: {against}.",
-        amount=Amount(amount, history.currency), week=label, share=Share(newest.unused_share), against=said,
-    )  # fmt: skip
+        amount=Amount(amount, history.currency),
+        week=label,
+        share=Share(newest.unused_share),
+        against=said,
+    )
 
 
 def _against(weeks: Sequence[WeekFigures], at: int, before: int) -> str:
@@ -118,7 +126,12 @@ def _marks(shown: Sequence[WeekFigures]) -> str:
     """What hollow marks and gaps stand for, where there are some."""
     said = []
     if any(each.figures is not None and not each.is_whole for each in shown):
-        said.append(tr("Hollow: a week that is not over, or of which less than {least} was observed; its sums are of what was seen.", least=Share(WHOLE_FROM, 0)))  # fmt: skip
+        said.append(
+            tr(
+                "Hollow: a week that is not over, or of which less than {least} was observed; its sums are of what was seen.",
+                least=Share(WHOLE_FROM, 0),
+            )
+        )
     if any(each.figures is None for each in shown):
         said.append(tr("A gap is a week that was not observed."))
     return SentenceList(said, " ") if said else ""
@@ -129,11 +142,11 @@ def _explained(history: WeekHistory) -> str:
         return tr(
             "Waste is reserved and held time and the unused part of low time at its price. Weeks begin on Monday in {zone}.",
             zone=str(history.zone),
-        )  # fmt: skip
+        )
     return tr(
         "Waste is unavailable, free, reserved and held time and the unused part of low time at its price. Weeks begin on Monday in {zone}.",
         zone=str(history.zone),
-    )  # fmt: skip
+    )
 
 
 def _chart(shown: Sequence[WeekFigures], history: WeekHistory, annotations: tuple[int, ...]) -> Chart:

@@ -81,8 +81,9 @@ def reserve_sentence(asked: WhatIfReserve) -> str:
     first = tr_many(
         "With {share} in reserve {number} GPU is safe to give back.",
         "With {share} in reserve {number} GPUs are safe to give back.",
-        asked.safe, share=Share(asked.margin, 0),
-    )  # fmt: skip
+        asked.safe,
+        share=Share(asked.margin, 0),
+    )
     worst = asked.worst
     if worst is None:
         return SentenceList([first, tr("What it would have been worth last week is not known.")], " ")
@@ -93,8 +94,10 @@ def reserve_sentence(asked: WhatIfReserve) -> str:
     second = tr_many(
         "Last week {pool} would have been short in {short} of {hours} h, by {number} GPU at most.",
         "Last week {pool} would have been short in {short} of {hours} h, by {number} GPUs at most.",
-        reserve.short_gpus or 0, pool=place_name(pool.pool), **hours,
-    )  # fmt: skip
+        reserve.short_gpus or 0,
+        pool=place_name(pool.pool),
+        **hours,
+    )
     return SentenceList([first, second], " ")
 
 

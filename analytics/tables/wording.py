@@ -49,14 +49,16 @@ def headline(heading: Heading, ledger: LedgerFigures) -> str:
         if heading.fleet_was_seen and seen.silent:
             return tr(
                 "Nothing of {scope} was observed in this window. Silent: {hosts}.",
-                scope=SentenceList(scope_parts(heading.scope), ", "), hosts=silent_host_names(seen.silent),
-            )  # fmt: skip
+                scope=SentenceList(scope_parts(heading.scope), ", "),
+                hosts=silent_host_names(seen.silent),
+            )
         if heading.fleet_was_seen:
             return tr("Nothing in this window is of {scope}.", scope=SentenceList(scope_parts(heading.scope), ", "))
         return tr(
             "Nothing was observed in this window. The lake has rows from {since} to {until}.",
-            since=Moment(known.since_ms or 0), until=Moment(known.until_ms or 0),
-        )  # fmt: skip
+            since=Moment(known.since_ms or 0),
+            until=Moment(known.until_ms or 0),
+        )
     if not ledger.summary.totals.observed_ms:
         return tr("Nothing was observed in this window.")
     return _unused(ledger.summary)
@@ -69,20 +71,29 @@ def _unused(summary: Summary) -> str:
         bound = spent.unused_bound
         return tr(
             "Between {low} and {high} of {observed} GPU-hours went unused: free {free}, reserved {reserved}, held {held}; active {active}.",
-            low=GpuHours(bound.low_ms), high=GpuHours(bound.high_ms), observed=GpuHours(spent.observed_ms),
-            active=useful_share(summary), **{state: state_share(summary, state) for state in UNUSED},
-        )  # fmt: skip
+            low=GpuHours(bound.low_ms),
+            high=GpuHours(bound.high_ms),
+            observed=GpuHours(spent.observed_ms),
+            active=useful_share(summary),
+            **{state: state_share(summary, state) for state in UNUSED},
+        )
     if (spent.sampled or 0.0) >= OPEN_FROM:
         return tr(
             "{wasted} of {observed} GPU-hours went unused, {sampled} of them sampled every {span}: {free} free, {reserved} reserved, {held} held; {active} were active.",
-            wasted=GpuHours(spent.unused_ms), observed=GpuHours(spent.observed_ms), active=Share(spent.share("active")),
-            sampled=Share(spent.sampled), span=every(summary), **{state: Share(spent.share(state)) for state in UNUSED},
-        )  # fmt: skip
+            wasted=GpuHours(spent.unused_ms),
+            observed=GpuHours(spent.observed_ms),
+            active=Share(spent.share("active")),
+            sampled=Share(spent.sampled),
+            span=every(summary),
+            **{state: Share(spent.share(state)) for state in UNUSED},
+        )
     return tr(
         "{wasted} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; {active} were active.",
-        wasted=GpuHours(spent.unused_ms), observed=GpuHours(spent.observed_ms), active=Share(spent.share("active")),
+        wasted=GpuHours(spent.unused_ms),
+        observed=GpuHours(spent.observed_ms),
+        active=Share(spent.share("active")),
         **{state: Share(spent.share(state)) for state in UNUSED},
-    )  # fmt: skip
+    )
 
 
 def asked_for(ledger: LedgerFigures, found: Recommendations, review: Review) -> str:

@@ -50,11 +50,15 @@ def answer_recorded(answer: Answer, action: Action, language: Language) -> str:
         language,
         title=what,
         lines=[
-            tr("{addressee} said so by this link on {moment}.", addressee=plain(answer.addressee), moment=Moment(action.time_ms)),
+            tr(
+                "{addressee} said so by this link on {moment}.",
+                addressee=plain(answer.addressee),
+                moment=Moment(action.time_ms),
+            ),
             tr("The link has no further use. To change what was said, answer the mail that it came in."),
             *([_CHECKED] if _is_release(answer) else []),
         ],
-    )  # fmt: skip
+    )
 
 
 _TITLES = {

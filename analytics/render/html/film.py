@@ -69,8 +69,9 @@ def _note(film: Film, gpus_a_row: int) -> str:
         )
     return tr(
         "A row per {gpus} GPUs, the most wasted on top; each point is the state of most of them in {span}.",
-        gpus=Number(gpus_a_row), span=Span(film.bin_ms),
-    )  # fmt: skip
+        gpus=Number(gpus_a_row),
+        span=Span(film.bin_ms),
+    )
 
 
 def _ticks(film: Film, language: Language) -> list[str]:

@@ -36,11 +36,17 @@ _WIDTH, _BAR, _GAP, _DAYS = 562, 40, 14, 96
 
 def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
     """The body as HTML, at most 600 pixels wide, and the PNG that it names as `cid:` IMAGE_ID; None where nothing was seen."""
-    body = environment().get_template("mail.html").render(
-        **head(report, language),
-        labelled=lambda label, value: marked(tr("{label}: {value}", label=tr(label), value=tr("{value}", value=value)), language),
-        **({} if report.ledger.is_empty else _content(report, language)),
-    )  # fmt: skip
+    body = (
+        environment()
+        .get_template("mail.html")
+        .render(
+            **head(report, language),
+            labelled=lambda label, value: marked(
+                tr("{label}: {value}", label=tr(label), value=tr("{value}", value=value)), language
+            ),
+            **({} if report.ledger.is_empty else _content(report, language)),
+        )
+    )
     return body, None if report.ledger.is_empty else states_image(report)
 
 

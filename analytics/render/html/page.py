@@ -33,18 +33,22 @@ def page(report: Report, language: Language) -> str:
     """The page; the same report gives the same bytes. Of a window in which nothing was seen only its head."""
     style = style_sheet()
     made = () if report.ledger.is_empty else tuple(chapters(report))
-    return environment().get_template("page.html").render(
-        **head(report, language),
-        style=style,
-        style_hash=style_hash(style),
-        chapters=made,
-        draw=lambda section: drawing(section, language),
-        states=STATES,
-        left_off_paper=tr(
-            "The HTML page has what paper leaves out: {chapters}.",
-            chapters=SentenceList([each.title for each, _ in made if not each.on_paper], ", "),
-        ),
-    )  # fmt: skip
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            **head(report, language),
+            style=style,
+            style_hash=style_hash(style),
+            chapters=made,
+            draw=lambda section: drawing(section, language),
+            states=STATES,
+            left_off_paper=tr(
+                "The HTML page has what paper leaves out: {chapters}.",
+                chapters=SentenceList([each.title for each, _ in made if not each.on_paper], ", "),
+            ),
+        )
+    )
 
 
 def head(report: Report, language: Language) -> dict[str, Any]:
