@@ -12,7 +12,7 @@ from analytics.render.report.json_format import report_schema
 from analytics.render.tables import VerbAnswer, document
 from analytics.report.report import Report
 from analytics.tables.report_sections import chapters
-from analytics.tables.wording import asked_for, headline, title
+from analytics.tables.wording import lead, title
 from analytics.window import add_common_arguments
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import UsageError
@@ -90,17 +90,11 @@ def run(args: argparse.Namespace) -> int:
 def _answer(report: Report) -> VerbAnswer:
     """The tables of the report one by one, as every verb has them."""
     window = {"since": format_ms(report.part.summary.since_ms), "until": format_ms(report.part.summary.until_ms)}
+    simulated, *about = lead(report)
     return VerbAnswer(
         title=title(report.heading),
-        about=tuple(
-            each
-            for each in (
-                asked_for(report.ledger, report.recommendations, report.review),
-                headline(report.heading, report.ledger),
-            )
-            if each
-        ),
-        warning=report.heading.simulated,
+        about=tuple(each for each in about if each),
+        warning=simulated,
         facts={"window": window, "simulated_gpus": report.heading.simulated_gpus},
         tables=() if report.ledger.is_empty else tuple(table for _, tables in chapters(report) for table in tables),
     )

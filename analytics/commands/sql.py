@@ -55,13 +55,11 @@ def _result(basis: Report, statement: str) -> Table:
         "result",
         tr("Result"),
         "",
-        tr("Rows: {number}.", number=Number(len(found.rows))),
+        tr("Rows: {number}.", number=len(found.rows)),
         tuple(_column(place, *each) for place, each in enumerate(found.columns)),
         found.rows,
         shown=_MOST_ROWS,
-        rest=tr(
-            "{number} more rows are in --format csv, json and parquet.", number=Number(len(found.rows) - _MOST_ROWS)
-        ),
+        rest=tr("{number} more rows are in --format csv, json and parquet.", number=len(found.rows) - _MOST_ROWS),
     )
 
 
@@ -118,7 +116,7 @@ def _catalogue(basis: Report) -> Tables:
         "tables",
         tr("Tables for SQL"),
         "",
-        tr("Name any of these {number} tables in a SELECT.", number=Number(len(found))),
+        tr("Name any of these {number} tables in a SELECT.", number=len(found)),
         (
             column("table", tr("table"), "name", lambda each: each[0]),
             column("row", tr("a row"), "words", lambda each: each[1][0]),

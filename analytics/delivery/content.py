@@ -132,7 +132,7 @@ def _brief(report: Report, week: Week, language: Language) -> Brief:
     return Brief(
         title=language.translate(_title(report, week)),
         window=_window(report, language),
-        sentences=tuple(language.translate(each) for each in lead(report)),
+        sentences=tuple(language.translate(each) for each in lead(report) if each),
         heading=language.translate(tr("What to do")) if ranked else "",
         lines=tuple(line(each, language) for each in ranked[:_TOP]),
         rest=language.translate(more) if rest > 0 else "",

@@ -25,7 +25,7 @@ class Shown(Protocol):
         ...
 
 
-Value = str | int | float | Shown
+Value = str | int | Shown
 """What a sentence may hold."""
 
 

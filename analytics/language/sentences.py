@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from analytics.language.language import Sentence, Value
 from analytics.language.quantities import Number
 
 
 def tr(template: str, **values: Value) -> Sentence:
-    """The template with its values filled in; `{name}` stands for `name=`. Values may be sentences themselves."""
-    return Sentence(template, values)
+    """The template with its values filled in; `{name}` stands for `name=`. Values may be sentences themselves; whole numbers are written as a `Number`."""
+    return Sentence(template, _written(values))
 
 
 def tr_many(one: str, many: str, number: int, **values: Value) -> Sentence:
     """The form for the number, which both forms have as `{number}`."""
-    return Sentence(one, {"number": Number(number), **values}, number, many)
+    return Sentence(one, _written({"number": number} | values), number, many)
+
+
+def _written(values: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: Number(value) if type(value) is int else value for name, value in values.items()}

@@ -27,7 +27,7 @@ from analytics.plan.scenarios import load_scenarios
 from analytics.quality.model import Remark
 from analytics.report.compare import Changes, changes
 from analytics.report.coverage import Seen
-from analytics.report.figures import SurplusInterval, holders, steps, surplus_intervals, teams
+from analytics.report.figures import holders, steps, teams
 from analytics.report.film import Film, film
 from analytics.report.model import Asked, Whole
 from analytics.report.parts import Breakdown, Heading, LedgerFigures, People, ScopedReview, WeekHistory
@@ -173,9 +173,11 @@ class Report:
         return self.whole.recommendations(self.scope, self.part)
 
     @cached_property
-    def surplus(self) -> tuple[SurplusInterval, ...]:
-        """GPUs of a model in a pool beyond what was needed at once; none for people, who have no pools."""
-        return () if self.scope.is_personal else surplus_intervals(self.review.findings)
+    def surplus(self) -> tuple[Finding, ...]:
+        """The findings of GPUs beyond what a pool needed at once, the most first; none for people, who have no pools."""
+        found = ((each.surplus, each) for each in self.review.findings if each.surplus and not self.scope.is_personal)
+        ordered = sorted(found, key=lambda pair: (-pair[0].estimate.left, pair[0].pool, pair[0].model))
+        return tuple(each for _, each in ordered)
 
     @cached_property
     def quality(self) -> tuple[Remark, ...] | None:

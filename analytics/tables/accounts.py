@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from analytics.glossary import term
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Number, Share, from_cents
+from analytics.language.quantities import Amount, GpuHours, Number, from_cents
 from analytics.language.sentences import tr
 from analytics.money.accounts import Account
 from analytics.money.window_money import Money
 from analytics.states import IN_USE, UNUSED, USED_FIRST
-from analytics.tables.names import NAME_MOST, account_name, card_name
-from analytics.tables.people import RANK_FACTS, low_note
+from analytics.tables.names import NAME_MOST, account_name
+from analytics.tables.people import RANK, RANK_FACTS, efficiency, low_note, rank_place
 from analytics.tables.point_samples import unconfirmed_note
 from analytics.tables.table import Cell, Column, Kind, Table, column, column_of, fact, for_programs
 from fallow.clock import HOUR_MS
@@ -48,10 +48,10 @@ def accounts_by(group: str, rows: Sequence[Account], money: Money) -> Table:
         columns=tuple(_shown_columns(money, group, rows)),
         rows=priced_accounts(money, rows),
         shown=shown,
-        rest=tr("and {number} more with {hours} GPU-hours", number=Number(len(rows) - shown), hours=GpuHours(rest_ms)),
+        rest=tr("and {number} more with {hours} GPU-hours", number=len(rows) - shown, hours=GpuHours(rest_ms)),
         notes=(
             *(() if total.paid_cents is None else (_SUM,)),
-            *((_RANK,) if group in _RANKED else ()),
+            *((RANK,) if group in _RANKED else ()),
             *low_note(total.state_ms["low"], total.low_by_sm_ms),
             *unconfirmed_note(sum(total.open_ms.values()) if any(row.leaves_open for row in rows) else 0),
         ),
@@ -61,10 +61,6 @@ def accounts_by(group: str, rows: Sequence[Account], money: Money) -> Table:
 
 
 _SUM = tr("What was paid is the sum of its parts: used (active and low time) and the other states.")
-_RANK = tr(
-    "Rank 1 is the most efficient of all who had a GPU-hour or more of the same model: "
-    "for each, the model of which it had most."
-)
 
 
 def account_total(money: Money) -> Table:
@@ -73,41 +69,23 @@ def account_total(money: Money) -> Table:
 
 
 def _headline(total: Account, currency: str) -> str:
-    hours, efficiency = GpuHours(total.total_ms), _efficiency(total)
+    hours, share = GpuHours(total.total_ms), efficiency(total)
     if total.paid_cents is None:
-        if efficiency is None:
+        if share is None:
             return tr("{hours} GPU-hours in all. No price is known.", hours=hours)
         return tr(
             "{hours} GPU-hours in all; {efficiency} of the allocated ones were effective. No price is known.",
             hours=hours,
-            efficiency=efficiency,
+            efficiency=share,
         )
     paid = Amount(from_cents(total.paid_cents), currency)
-    if efficiency is None:
+    if share is None:
         return tr("{hours} GPU-hours in all, for {paid}.", hours=hours, paid=paid)
     return tr(
         "{hours} GPU-hours in all, for {paid}; {efficiency} of the allocated ones were effective.",
         hours=hours,
         paid=paid,
-        efficiency=efficiency,
-    )
-
-
-def _efficiency(row: Account) -> str | Share | None:
-    """Its share, as the least where point samples leave more open."""
-    share = None if row.efficiency is None else Share(row.efficiency)
-    return tr("{share} or more", share=share) if share is not None and row.leaves_open else share
-
-
-def _rank(row: Account) -> Cell:
-    rank = row.efficiency_rank
-    if rank is None:
-        return ""
-    return tr(
-        "{rank}/{compared} {model}",
-        rank=Number(rank.place),
-        compared=Number(rank.compared),
-        model=card_name(rank.model),
+        efficiency=share,
     )
 
 
@@ -162,7 +140,7 @@ UNPAID = (
 )
 EFFICIENCY = (
     fact("effective_gpu_hours", "gpu_hours", "effective_ms", about="Active time, and low time by its activity."),
-    column("efficiency", tr("efficiency"), "share", _efficiency, "efficiency"),
+    column("efficiency", tr("efficiency"), "share", efficiency, "efficiency"),
     fact(
         "low_by_sm_share",
         "share",
@@ -172,7 +150,14 @@ EFFICIENCY = (
 )
 _RANKS = (
     fact("rank_gpu_hours", "count", "rank_gpu_time"),
-    column("rank_efficiency", tr("rank"), "words", _rank, "efficiency_rank.place", json_type="integer"),
+    column(
+        "rank_efficiency",
+        tr("rank"),
+        "words",
+        lambda row: rank_place(row.efficiency_rank) if row.efficiency_rank else "",
+        "efficiency_rank.place",
+        json_type="integer",
+    ),
     *RANK_FACTS,
 )
 

@@ -87,7 +87,7 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
         name="allocations",
         title=tr("Allocations"),
         question=tr("Who was given which GPUs, and when?"),
-        headline=tr("{size} and {unknown} of unknown size", size=size, unknown=Number(unknown)) if unknown else size,
+        headline=tr("{size} and {unknown} of unknown size", size=size, unknown=unknown) if unknown else size,
         columns=(
             column("claim_id", tr("allocation"), "words", lambda each: plain(each.claim_id), "claim_id"),
             column("by", tr("user"), "words", _user, audience="people"),
@@ -162,7 +162,7 @@ def request_list(found: Sequence[ListedRequest]) -> Table | None:
 def _wanted(each: ListedRequest) -> Cell:
     if each.gpus is None or each.tasks == 1:
         return None if each.gpus is None else Number(each.gpus)
-    return tr("{tasks} x {gpus}", tasks=Number(each.tasks), gpus=Number(each.gpus))
+    return tr("{tasks} x {gpus}", tasks=each.tasks, gpus=each.gpus)
 
 
 def check_tables(checked: Checked) -> Iterator[Table]:
@@ -199,7 +199,7 @@ def _row_column(key: str, title: str, kind: Kind = "words", read: str = "") -> C
 
 
 def _found(name: str, title: str, headline: str, columns: Sequence[Column], rows: Sequence[Any]) -> Table:
-    rest = tr("and {number} more", number=Number(len(rows) - _DISAGREEING))
+    rest = tr("and {number} more", number=len(rows) - _DISAGREEING)
     return Table(name, title, "", headline, tuple(columns), tuple(rows), shown=_DISAGREEING, rest=rest)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analytics.decide.annotations import ALL, POOL, Annotation
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Moment, Number
+from analytics.language.quantities import Moment
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.table import Table, column, fact
 
@@ -16,7 +16,7 @@ def annotation_lines(annotations: Sequence[Annotation]) -> list[str]:
     return [
         tr(
             "{number}: {moment}, {about}: {text} ({actor})",
-            number=Number(number),
+            number=number,
             moment=Moment(each.at_ms),
             about=about_words(each.scope, each.name),
             text=plain(each.text, 200),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Share
+from analytics.language.quantities import GpuHours, Share
 from analytics.language.sentences import tr
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.parts import Breakdown
@@ -53,9 +53,7 @@ def totals_section(by: str, groups: Sequence[tuple[str, Totals]]) -> Table:
         rows=tuple(name for name, _ in groups),
         shown=shown,
         notes=sampled_note(totals for _, totals in groups),
-        rest=tr(
-            "and {number} more with {hours} GPU-hours", number=Number(len(groups) - shown), hours=GpuHours(rest_ms)
-        ),
+        rest=tr("and {number} more with {hours} GPU-hours", number=len(groups) - shown, hours=GpuHours(rest_ms)),
         wide=True,
     )
 

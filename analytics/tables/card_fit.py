@@ -129,7 +129,7 @@ def _headline(known: pl.DataFrame) -> str:
         "Another card or a part of one would do for {number} workload of {all}: {hours} of {total} GPU-hours.",
         "Another card or a part of one would do for {number} workloads of {all}: {hours} of {total} GPU-hours.",
         candidates.height,
-        all=Number(known.height),
+        all=known.height,
         hours=GpuHours(float(candidates["gpu_ms"].sum())),
         total=GpuHours(float(known["gpu_ms"].sum())),
     )
@@ -154,10 +154,10 @@ def _notes(found: pl.DataFrame, known: pl.DataFrame) -> Iterator[str]:
     if known.height > _DRAWN:
         yield tr(
             "Drawn are {number}: those for which less would do, then those with the most GPU-hours.",
-            number=Number(_DRAWN),
+            number=_DRAWN,
         )
     if known.height > _LISTED:
-        yield tr("The table has the first {number} of {all}.", number=Number(_LISTED), all=Number(known.height))
+        yield tr("The table has the first {number} of {all}.", number=_LISTED, all=known.height)
     yield tr(
         "The activity is what 95 % of the time stays within. Hollow marks: SM activity was not measured, and the time with any kernel stands for it, which is never less."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 
-from analytics.language.quantities import Date, Number, Quantity, Share
+from analytics.language.quantities import Date, Quantity, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.coverage import WHOLLY_OBSERVED, Seen
@@ -45,14 +45,14 @@ _BY: Mapping[str, tuple[str, str, str, Callable[[str], str | Quantity]]] = {
 
 def coverage_by_day(days: Mapping[str, Totals]) -> Table:
     """A row for each of the last days."""
-    more = tr("and {number} days before", number=Number(len(days) - _SHOWN))
+    more = tr("and {number} days before", number=len(days) - _SHOWN)
     return _coverage("day", days, tuple(days)[-_SHOWN:], more)
 
 
 def coverage_by(by: str, groups: Mapping[str, Totals]) -> Table:
     """A row for each pool, model or host, the least observed first."""
     ordered = sorted(groups, key=lambda name: (groups[name].coverage or 0.0, str(_BY[by][3](name))))
-    more = tr("and {number} more, none of them observed less", number=Number(len(groups) - _SHOWN))
+    more = tr("and {number} more, none of them observed less", number=len(groups) - _SHOWN)
     return _coverage(by, groups, tuple(ordered[:_SHOWN]), more)
 
 

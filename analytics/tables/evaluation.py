@@ -9,7 +9,7 @@ from typing import Literal
 from analytics.evaluation.evaluate import Evaluation, Reliability, StateAgreement
 from analytics.evaluation.verdicts import LABELLED_MIN, Proportion
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Moment, Number, Share
+from analytics.language.quantities import GpuHours, Moment, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.tables.table import Column, Table, column, single
@@ -32,13 +32,13 @@ def _coverage(found: Evaluation) -> Table:
             "{judged} of {number} finding has a label",
             "{judged} of {number} findings have a label",
             found.findings,
-            judged=Number(found.judged),
+            judged=found.judged,
         ),
         tr_many(
             "{judged} of {number} GPU to take back has a label that says whether it could be",
             "{judged} of {number} GPUs to take back have a label that says whether they could be",
             found.takeable.gpus,
-            judged=Number(found.takeable.takeable.judged),
+            judged=found.takeable.takeable.judged,
         ),
         tr(
             "{labelled} of {total} GPU-hours have a labelled state ({share}), {judged} of them were observed",
@@ -156,7 +156,7 @@ def _interval(proportion: Proportion) -> str | None:
 
 
 def _of(proportion: Proportion) -> str:
-    return tr("{right} of {judged}", right=Number(proportion.right), judged=Number(proportion.judged))
+    return tr("{right} of {judged}", right=proportion.right, judged=proportion.judged)
 
 
 def _promises(found: Evaluation) -> Table:

@@ -82,7 +82,7 @@ def _facts(each: Recommendation) -> Iterator[tuple[str, Cell]]:
     if risk.short_hours is not None:
         yield (
             tr("short"),
-            tr("{short} of {hours} h", short=Number(risk.short_hours), hours=Number(risk.hours)),
+            tr("{short} of {hours} h", short=risk.short_hours, hours=Number(risk.hours)),
         )
     yield tr("GPUs"), _named(gpus, _NAMED if each.ranked else _NAMED_UNRANKED)
     if each.confidence.failed and not each.evidence:
@@ -91,7 +91,7 @@ def _facts(each: Recommendation) -> Iterator[tuple[str, Cell]]:
 
 def _named(gpus: tuple[str, ...], most: int) -> SentenceList:
     rest = len(gpus) - most
-    more = [tr("and {number} more", number=Number(rest))] if rest > 0 else []
+    more = [tr("and {number} more", number=rest)] if rest > 0 else []
     return SentenceList([*(plain(gpu, 60) for gpu in gpus[:most]), *more], ", ")
 
 

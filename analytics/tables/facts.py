@@ -108,9 +108,7 @@ def whose_prices(basis: Iterable[PriceBasis], currency: str) -> str:
     first, last = Date(dates[0]), Date(dates[-1])
     span: str | Date = first if first == last else tr("{first} to {last}", first=first, last=last)
     if len(dates) < len(priced):
-        span = tr(
-            "{dates} ({dated} of {number} are dated)", dates=span, dated=Number(len(dates)), number=Number(len(priced))
-        )
+        span = tr("{dates} ({dated} of {number} are dated)", dates=span, dated=len(dates), number=len(priced))
     return tr("{whose}, in {currency}, of {dates}", whose=whose, currency=currency, dates=span)
 
 

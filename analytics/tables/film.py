@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Number, Share
+from analytics.language.quantities import Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.report.film import Film
@@ -61,6 +61,6 @@ def _headline(own: Film) -> str:
         "{number} GPU of {all} went unused all the time; {share} of what was seen is unused.",
         "{number} GPUs of {all} went unused all the time; {share} of what was seen is unused.",
         always,
-        all=Number(len(own.gpus)),
+        all=len(own.gpus),
         share=Share(ratio(sum(each.wasted_ms for each in own.totals), observed_ms)),
     )

@@ -274,8 +274,8 @@ def _facts(finding: Finding, inventory: Inventory, most: int | None) -> Iterator
             tr(
                 "{gpus} ({part} of {all})",
                 gpus=_names(own, finding, inventory, None),
-                part=Number(len(own)),
-                all=Number(len(finding.gpus)),
+                part=len(own),
+                all=len(finding.gpus),
             ),
         )
     else:
@@ -322,7 +322,7 @@ def _names(gpus: Sequence[str], finding: Finding, inventory: Inventory, most: in
         for host, names in hosts.items()
     ]
     named, rest = SentenceList(parts), len(gpus) - len(gpus[:most])
-    return tr("{names} and {number} more", names=named, number=Number(rest)) if rest else named
+    return tr("{names} and {number} more", names=named, number=rest) if rest else named
 
 
 def only_a_look(context: Context, now_ms: int) -> str:
@@ -343,7 +343,7 @@ def closed_by_rule(gone: Sequence[Finding]) -> Iterator[Sentence]:
     for status in ("closed", "unseen", "reversed"):
         rules = Counter(finding.rule for finding in gone if finding.status == status)
         if rules:
-            each = [tr("{rule} {number}", rule=rule, number=Number(number)) for rule, number in rules.most_common()]
+            each = [tr("{rule} {number}", rule=rule, number=number) for rule, number in rules.most_common()]
             yield tr_many(
                 "{number} finding {status} since last week: {rules}",
                 "{number} findings {status} since last week: {rules}",

@@ -293,7 +293,7 @@ def reversals_text(found: Reversals) -> Sentence:
     until, unseen = Stamp(found.until_ms), found.not_judged
     if not found.n:
         none = tr("reversals: no finding up to {until} named GPUs to take back and can be judged", until=until)
-        return tr("{said} ({number} not observed since)", said=none, number=Number(unseen)) if unseen else none
+        return tr("{said} ({number} not observed since)", said=none, number=unseen) if unseen else none
     low, high = found.total.interval
     judged = tr_many(
         "reversals: of {number} finding up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
@@ -308,7 +308,7 @@ def reversals_text(found: Reversals) -> Sentence:
     )
     if not unseen:
         return judged
-    return tr("{said}; {number} not judged, not observed since", said=judged, number=Number(unseen))
+    return tr("{said}; {number} not judged, not observed since", said=judged, number=unseen)
 
 
 def _wrong(found: Reversals) -> Sentence:

@@ -99,7 +99,7 @@ def _headline(found: Sequence[Gang]) -> str:
     return tr(
         "{now}. For {size}, enough were free for {free} of the time, and could be had together for {start}.",
         now=now,
-        size=Number(gang.size),
+        size=gang.size,
         free=Share(gang.free_share),
         start=Share(gang.start_share),
     )

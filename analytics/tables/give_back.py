@@ -91,7 +91,7 @@ def _short(pool: PoolReclaimable) -> str:
     reserve = pool.default
     if reserve is None or reserve.hours is None:
         return tr("not known")
-    return tr("{short} of {hours} h", short=Number(reserve.short_hours), hours=Number(reserve.hours))
+    return tr("{short} of {hours} h", short=Number(reserve.short_hours), hours=reserve.hours)
 
 
 def _where_known(key: str) -> Column:
@@ -119,24 +119,22 @@ def give_back_sentence(found: Reclaimable) -> str:
         )
     idle = tr_many("{number} GPU idle now", "{number} GPUs idle now", found.idle_now)
     if found.unconfirmed:
-        more = tr("{number} more not confirmed to be idle", number=Number(found.unconfirmed))
+        more = tr("{number} more not confirmed to be idle", number=found.unconfirmed)
         idle = tr("{idle} ({more})", idle=idle, more=more)
     if not found.idle_now and not found.unconfirmed:
         return tr("No GPU is idle now.")
     kept = [
-        *([tr("{number} kept as reserve", number=Number(found.reserve))] if found.reserve else []),
-        *([tr("{number} kept for whole hosts", number=Number(found.broken_blocks))] if found.broken_blocks else []),
-        *([tr("{number} kept on request", number=Number(found.put_off))] if found.put_off else []),
+        *([tr("{number} kept as reserve", number=found.reserve)] if found.reserve else []),
+        *([tr("{number} kept for whole hosts", number=found.broken_blocks)] if found.broken_blocks else []),
+        *([tr("{number} kept on request", number=found.put_off)] if found.put_off else []),
         *([_unknown(found)] if found.need_unknown else []),
     ]
     if not found.is_known:
         return tr("{parts}.", parts=SentenceList([idle, *kept], ", "))
-    safe = tr("{number} safe to give back", number=Number(found.safe))
+    safe = tr("{number} safe to give back", number=found.safe)
     parts = SentenceList([idle, *kept], ", ")
     if found.whole_nodes:
-        return tr(
-            "{parts}: {safe}, {whole} of them as whole hosts.", parts=parts, safe=safe, whole=Number(found.whole_nodes)
-        )
+        return tr("{parts}: {safe}, {whole} of them as whole hosts.", parts=parts, safe=safe, whole=found.whole_nodes)
     return tr("{parts}: {safe}.", parts=parts, safe=safe)
 
 
@@ -152,7 +150,7 @@ def _which(each: PoolReclaimable) -> str:
         [
             tr("{host} (whole)", host=plain(host))
             if host in each.whole_hosts
-            else tr("{host} ({number})", host=plain(host), number=Number(number))
+            else tr("{host} ({number})", host=plain(host), number=number)
             for host, number in each.safe_by_host.items()
         ],
         ", ",

@@ -19,7 +19,7 @@ _COURSES: dict[Course, str] = {
     "on_course": tr("on course"),
     "off_course": tr("not on course"),
     "open": tr("open: the weeks differ too much to tell"),
-    "too_early": tr("too early to tell: it takes {weeks} whole weeks", weeks=Number(WEEKS_MIN)),
+    "too_early": tr("too early to tell: it takes {weeks} whole weeks", weeks=WEEKS_MIN),
     "too_far": tr("too far ahead to tell"),
     "unknown": tr("not known: no whole week was observed"),
 }
@@ -81,11 +81,9 @@ def goal_columns(currency: str = "") -> tuple[Column, ...]:
 def _headline(found: Sequence[GoalProgress]) -> str:
     counted = Counter(each.course for each in found)
     many = tr_many("{number} goal", "{number} goals", len(found))
-    said = [
-        tr("{number} {course}", number=Number(counted[each]), course=_COURSES[each]) for each in _SHORT if counted[each]
-    ]
+    said = [tr("{number} {course}", number=counted[each], course=_COURSES[each]) for each in _SHORT if counted[each]]
     if rest := len(found) - sum(counted[each] for each in _SHORT):
-        said.append(tr("{number} that cannot be told yet", number=Number(rest)))
+        said.append(tr("{number} that cannot be told yet", number=rest))
     return tr("{goals}: {courses}.", goals=many, courses=SentenceList(said, ", "))
 
 

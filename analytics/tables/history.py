@@ -269,4 +269,4 @@ def _counted(many: str, number: int) -> str:
     """How many there are, and of too many how many are listed."""
     if number <= _MOST:
         return tr("{many} in this window.", many=many)
-    return tr("{many} in this window; the newest {shown} are listed.", many=many, shown=Number(_MOST))
+    return tr("{many} in this window; the newest {shown} are listed.", many=many, shown=_MOST)

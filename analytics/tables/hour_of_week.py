@@ -92,5 +92,5 @@ def _headline(found: HoursOfWeek) -> str:
         ),
     ]
     if found.weeks < WEEKS_MIN:
-        parts.append(tr("Fewer than {weeks} weeks are known: one odd week shows.", weeks=Number(WEEKS_MIN)))
+        parts.append(tr("Fewer than {weeks} weeks are known: one odd week shows.", weeks=WEEKS_MIN))
     return SentenceList(parts, " ")

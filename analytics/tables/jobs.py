@@ -52,7 +52,7 @@ def jobs_of_user(report: Report, holder: str) -> Table:
         notes=(
             tr(
                 "and {number} more with {hours} GPU-hours",
-                number=Number(len(rest)),
+                number=len(rest),
                 hours=GpuHours(sum(each.allocated_ms for each in rest)),
             ),
         )

@@ -1,6 +1,6 @@
 """The key figures: what was wasted, what the decisions save, where the GPU time went, and how each changed since the window before.
 
-Documents and pages choose theirs by key: a tile, or a line of a mail, is a row of this table.
+Documents and pages choose theirs by key, as tiles or as lines of a mail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from analytics.states import UNUSED
 from analytics.tables.finding_heading import at_most
 from analytics.tables.point_samples import between, by_samples, is_sampled, useful_share
 from analytics.tables.recommendations import a_year
-from analytics.tables.table import Cell, Table, column
+from analytics.tables.table import Cell
 from fallow.clock import HOUR_MS
 
 
@@ -61,28 +61,10 @@ _CHARGED_TO_NO_USER = ("free", "unavailable")
 """What a report for people leaves out: no user is charged for it."""
 
 
-def key_figures(report: Report, keys: Iterable[str]) -> Table:
-    """A row for each figure of these keys, as far as the scope has it."""
-    shown = [key for key in keys if not (report.scope.is_personal and key in _CHARGED_TO_NO_USER)]
-    return Table(
-        name="key-figures",
-        title=tr("The window in figures"),
-        question="",
-        headline="",
-        columns=(
-            column("key", tr("figure"), "words", "label", "key"),
-            column(
-                "value", tr("value"), "words", "figure", lambda row: None if row.figure is None else str(row.figure)
-            ),
-            column("change", tr("change"), "words", _change, "change.difference", json_type="number"),
-        ),
-        rows=tuple(_MADE_BY[key](report) for key in shown),
-        notes=(compared_with(report.changes),) if any(key in WINDOW_FIGURES for key in shown) else (),
-    )
-
-
-def _change(row: KeyFigure) -> str:
-    return "" if row.change is None else row.change.sentence
+def key_figures(report: Report, keys: Iterable[str]) -> tuple[KeyFigure, ...]:
+    """Return the figures of these keys, as far as the scope has them."""
+    shown = (key for key in keys if not (report.scope.is_personal and key in _CHARGED_TO_NO_USER))
+    return tuple(_MADE_BY[key](report) for key in shown)
 
 
 def compared_with(found: Changes) -> str:
@@ -136,7 +118,7 @@ def _saving(ledger: LedgerFigures, found: Recommendations) -> KeyFigure:
         look = tr_many("{number} more thing to look at", "{number} more things to look at", unsure)
         lines = tr("no decision is known to save something"), look
         return KeyFigure("saving", label, None, lines, "reserved")
-    bounds = tr("between {low} and {high}", low=Number(round(saving.low)), high=Number(round(saving.high)))
+    bounds = tr("between {low} and {high}", low=round(saving.low), high=round(saving.high))
     currency, parts = ledger.money.currency, list[str]()
     if found.given_back is not None:
         parts.append(tr("{amount} is what the GPUs to give back cost", amount=a_year(found.given_back.point, currency)))

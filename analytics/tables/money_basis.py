@@ -37,7 +37,7 @@ def prices(money: Money) -> Table:
         ),
         rows=tuple(money.basis),
         shown=_LISTED,
-        rest=tr("and {number} more", number=Number(rest)),
+        rest=tr("and {number} more", number=rest),
         notes=tuple(_notes(money, money.remarks)),
         wide=True,
     )

@@ -9,7 +9,7 @@ from analytics.decide.right_sizing import Proposal, RightSizing
 from analytics.decide.totals import saving_of
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Number
+from analytics.language.quantities import Amount, GpuHours
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.finding_heading import at_most
 from analytics.tables.findings import by_cost
@@ -55,7 +55,7 @@ def moves(recommendations: Recommendations, findings: Iterable[Finding]) -> Tabl
         notes=(
             tr(
                 "and {number} more with {hours} GPU-hours",
-                number=Number(len(rest)),
+                number=len(rest),
                 hours=GpuHours(sum(each.gpu_ms for each in rest)),
             ),
         )

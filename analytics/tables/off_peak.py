@@ -62,8 +62,8 @@ def off_peak(windows: Sequence[OffPeak] | None, heading: Heading, ledger: Ledger
         chart=_chart(windows, pools[:_DRAWN]) if found else None,
         chart_note=tr(
             "The chart shows {shown} of {number} pools, those with the widest windows. The table on the page Capacity lists all.",
-            shown=Number(_DRAWN),
-            number=Number(len(pools)),
+            shown=_DRAWN,
+            number=len(pools),
         )
         if len(pools) > _DRAWN
         else "",
@@ -86,7 +86,7 @@ def _headline(found: Sequence[OffPeak], known: Window, until_ms: int) -> str:
         widest = found[0]
         return tr(
             "The widest window: {gpus} GPUs of {pool}, {since} to {until}.",
-            gpus=Number(widest.gpus),
+            gpus=widest.gpus,
             pool=place_name(widest.pool),
             since=WeekHour(widest.weekday, widest.from_hour),
             until=WeekHour(widest.weekday, widest.until_hour),
@@ -95,7 +95,7 @@ def _headline(found: Sequence[OffPeak], known: Window, until_ms: int) -> str:
     if weeks < WEEKS_MIN:
         return tr(
             "Not known: it takes {least} weeks, and the lake has {weeks} before the end of the window.",
-            least=Number(WEEKS_MIN),
+            least=WEEKS_MIN,
             weeks=Number(weeks, 1),
         )
     return tr("No hours of the week stand out: the GPUs are needed at all hours, or at none.")

@@ -82,7 +82,7 @@ def _frees(packing: Packing) -> str:
     if packing.kind == MIG:
         return tr(
             "MIG would free {number} of {gpus} GPUs ({model}, {pool}): {works} workloads fit on {cards}.",
-            number=Number(freed),
+            number=freed,
             gpus=gpus,
             model=model,
             pool=pool,
@@ -91,7 +91,7 @@ def _frees(packing: Packing) -> str:
         )
     return tr(
         "Sharing might free {number} of {gpus} GPUs ({model}, {pool}): {works} workloads on {cards}.",
-        number=Number(freed),
+        number=freed,
         gpus=gpus,
         model=model,
         pool=pool,
@@ -114,7 +114,7 @@ def _doubts(found: Sequence[Packing]) -> Iterator[str]:
             yield tr(
                 "{place}: the pool was searched in parts; at most {number} could come free",
                 place=place,
-                number=Number(each.at_most),
+                number=each.at_most,
             )
 
 
@@ -248,7 +248,7 @@ def _cards_headline(works: Sequence[PackedWork], cards: int) -> str:
         "{works} workloads on {number} card: {factor} times as long is the most that any of them would take.",
         "{works} workloads on {number} cards: {factor} times as long is the most that any of them would take.",
         cards,
-        works=Number(len(works)),
+        works=len(works),
         factor=Number(max(each.slowdown.at_most for each in works), 1),
     )
 
@@ -286,4 +286,4 @@ def _cards_notes(works: int) -> Iterator[str]:
     )
     yield tr("Before a card is split: drain it, and turn MIG on while nothing runs on it.")
     if works > _LISTED:
-        yield tr("The table has the first {number} of {all}.", number=Number(_LISTED), all=Number(works))
+        yield tr("The table has the first {number} of {all}.", number=_LISTED, all=works)

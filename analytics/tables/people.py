@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analytics.glossary import term
+from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
-from analytics.ledger.summary import OPEN_FROM, ratio
+from analytics.ledger.summary import ratio
+from analytics.money.accounts import Account, EfficiencyRank
 from analytics.money.window_money import Money
 from analytics.report.figures import UserFigures
 from analytics.report.parts import People
@@ -18,6 +20,9 @@ from analytics.tables.point_samples import unconfirmed_note
 from analytics.tables.table import Column, Kind, StateBar, Table, column, fact
 
 _LISTED = 12
+RANK = tr(
+    "Rank 1 is the most efficient of all who had a GPU-hour or more of the same model: for each, the model of which it had most."
+)
 
 RANK_FACTS = (
     fact("rank_efficiency_of", "count", "efficiency_rank.compared", about="How many were compared on that model."),
@@ -57,14 +62,14 @@ def people_columns(
         "cost",
         tr("cost, {currency}", currency=currency),
         "money",
-        lambda person: Number(from_cents(person.cents), 2),
+        lambda person: Number(from_cents(person.paid_cents), 2),
         audience="people",
     )
 
     def bar(person: UserFigures) -> StateBar:
         spans = zip(
             ALLOCATED_USED_FIRST,
-            (person.effective_ms, person.low_unused_ms, person.held_ms, person.reserved_ms),
+            (person.effective_ms, person.low_unused_ms, person.state_ms["held"], person.state_ms["reserved"]),
             strict=True,
         )
         return StateBar({state: ratio(span_ms, most_ms) or 0.0 for state, span_ms in spans})
@@ -81,14 +86,14 @@ def people_columns(
             audience="all" if any(each.team is not None for each in people) else "programs",
         ),
         column("bar", tr("useful, low, held, reserved"), "bar", bar, audience="people"),
-        fact("gpu_hours", "gpu_hours", "gpu_ms"),
+        fact("gpu_hours", "gpu_hours", "total_ms"),
         column("allocated_gpu_hours", tr("GPU-hours"), "gpu_hours", "allocated_ms"),
         column("useful_gpu_hours", tr("useful"), "gpu_hours", "effective_ms", audience="people"),
         column("low_gpu_hours", tr("low"), "gpu_hours", "low_unused_ms", audience="people"),
-        column("held_gpu_hours", tr("held idle"), "gpu_hours", "held_ms"),
-        column("reserved_gpu_hours", tr("reserved"), "gpu_hours", "reserved_ms"),
-        fact("unconfirmed_gpu_hours", "gpu_hours", "open_ms"),
-        fact("amount", "money", lambda person: from_cents(person.cents)),
+        column("held_gpu_hours", tr("held idle"), "gpu_hours", lambda person: person.state_ms["held"]),
+        column("reserved_gpu_hours", tr("reserved"), "gpu_hours", lambda person: person.state_ms["reserved"]),
+        fact("unconfirmed_gpu_hours", "gpu_hours", "allocated_open_ms"),
+        fact("amount", "money", lambda person: from_cents(person.paid_cents)),
         column("efficiency", tr("efficiency"), "share", efficiency, "efficiency"),
         fact("rank_gpu_time", "count", about="1 is the most GPU time."),
         fact("ranked", "count", about="Among how many by GPU time; ranks are those among everybody."),
@@ -122,15 +127,15 @@ def _people(kind: Kind, title: str, people: Sequence[UserFigures], money: Money)
         shown=_LISTED,
         rest=tr(
             "and {number} more with {hours} GPU-hours",
-            number=Number(len(rest)),
+            number=len(rest),
             hours=GpuHours(sum(each.allocated_ms for each in rest)),
         ),
         notes=(
-            tr(
-                "Rank 1 is the most efficient of all who had a GPU-hour or more of the same model: for each, the model of which it had most."
+            RANK,
+            *low_note(sum(each.state_ms["low"] for each in ordered), sum(each.low_by_sm_ms for each in ordered)),
+            *unconfirmed_note(
+                sum(each.allocated_open_ms for each in ordered) if any(each.leaves_open for each in ordered) else 0
             ),
-            *low_note(sum(each.low_ms for each in ordered), sum(each.low_by_sm_ms for each in ordered)),
-            *unconfirmed_note(sum(each.open_ms for each in ordered) if any(map(_is_open, ordered)) else 0),
         )
         if ordered
         else (),
@@ -145,7 +150,7 @@ def _headline(ordered: Sequence[UserFigures]) -> str:
         return tr("Nobody was given a GPU.")
     total_ms = sum(each.allocated_ms for each in ordered)
     idle = max(ordered, key=_lost_ms)
-    all_lost_ms, open_ms = sum(map(_lost_ms, ordered)), sum(each.open_ms for each in ordered)
+    all_lost_ms, open_ms = sum(map(_lost_ms, ordered)), sum(each.allocated_open_ms for each in ordered)
     if not all_lost_ms and open_ms:
         return tr("{hours} GPU-hours were given out; what was idle is not confirmed.", hours=GpuHours(total_ms))
     if not all_lost_ms:
@@ -161,17 +166,18 @@ def _headline(ordered: Sequence[UserFigures]) -> str:
 
 def _lost_ms(person: UserFigures) -> float:
     """Given out and confirmed to be idle."""
-    return person.held_ms + person.reserved_ms - person.open_ms
+    return person.state_ms["held"] + person.state_ms["reserved"] - person.allocated_open_ms
 
 
-def _is_open(person: UserFigures) -> bool:
-    return person.open_ms > 0 and person.open_ms >= OPEN_FROM * person.allocated_ms
-
-
-def efficiency(person: UserFigures) -> Share | str | None:
+def efficiency(row: Account) -> Share | str | None:
     """Its share, as the least where point samples leave more open."""
-    share = None if person.efficiency is None else Share(person.efficiency)
-    return tr("{share} or more", share=share) if share and _is_open(person) else share
+    share = None if row.efficiency is None else Share(row.efficiency)
+    return tr("{share} or more", share=share) if share and row.leaves_open else share
+
+
+def rank_place(rank: EfficiencyRank) -> Sentence:
+    """`1/7 H100 SXM`."""
+    return tr("{rank}/{compared} {model}", rank=rank.place, compared=rank.compared, model=card_name(rank.model))
 
 
 def _rank(person: UserFigures) -> str:
@@ -179,12 +185,7 @@ def _rank(person: UserFigures) -> str:
     rank = person.efficiency_rank
     if rank is None:
         return ""
-    place = tr(
-        "{rank}/{compared} {model}",
-        rank=Number(rank.place),
-        compared=Number(rank.compared),
-        model=card_name(rank.model),
-    )
+    place = rank_place(rank)
     own, compared = (None if share is None else round(100 * share, 1) for share in (person.efficiency, rank.efficiency))
     return place if own == compared else tr("{label}: {value}", label=place, value=Share(rank.efficiency))
 

@@ -69,7 +69,7 @@ def owner_table(found: FleetAllocation) -> Table:
         ),
         rows=rows,
         shown=_LISTED,
-        rest=tr("{number} more rows are on the page Allocation.", number=Number(len(rows) - _LISTED)),
+        rest=tr("{number} more rows are on the page Allocation.", number=len(rows) - _LISTED),
         notes=tuple(_notes(found)),
         wide=True,
     )
@@ -174,7 +174,7 @@ def starving_table(found: FleetAllocation, *, on_page: bool = False) -> Table | 
     quota = [each for each in found.pairs if each.kind == "quota"]
     drawn = (*idle[:_MOST_PAIRS], *quota[:_MOST_PAIRS])
     left = len(found.pairs) - len(drawn)
-    more = tr("{number} more pairs with fewer GPU-hours are in `fallow plan allocation --json`.", number=Number(left))
+    more = tr("{number} more pairs with fewer GPU-hours are in `fallow plan allocation --json`.", number=left)
     return Table(
         name="starving",
         title=tr("Who starves while who hoards"),
@@ -197,7 +197,7 @@ def starving_table(found: FleetAllocation, *, on_page: bool = False) -> Table | 
         ),
         rows=drawn if on_page else (*idle, *quota),
         shown=_PAIRS,
-        rest=tr("{number} more are on the page Allocation.", number=Number(len(drawn) - _PAIRS)),
+        rest=tr("{number} more are on the page Allocation.", number=len(drawn) - _PAIRS),
         notes=(
             *((more,) if left else ()),
             tr(

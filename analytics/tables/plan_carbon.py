@@ -117,14 +117,12 @@ def _notes(found: Carbon) -> Iterator[str]:
         yield tr(
             "Intensity: {source}, known for {known} of the window's {hours} hours, {mean} g of CO2 per kWh on average. An hour that it lacks is unknown and not filled.",
             source=source,
-            known=Number(found.known_hours),
-            hours=Number(found.hours),
+            known=found.known_hours,
+            hours=found.hours,
             mean=Number(found.mean_g_per_kwh, 0),
         )
     else:
-        yield tr(
-            "Intensity: {source} has none of the window's {hours} hours.", source=source, hours=Number(found.hours)
-        )
+        yield tr("Intensity: {source} has none of the window's {hours} hours.", source=source, hours=found.hours)
     if found.counter_share is not None:
         yield tr(
             "Energy is by the GPUs' own counters for {share} of the time for which it is known, else power times time.",

@@ -79,7 +79,7 @@ def room_sentence(rooms: Sequence[PoolRoom]) -> str:
     return tr(
         "{now} Room for one of {size} in {pool}: {moves}.",
         now=now,
-        size=Number(room.gang.size),
+        size=room.gang.size,
         pool=place_name(room.pool),
         moves=_moves_words(moves),
     )
@@ -106,11 +106,11 @@ def check_sentence(check: RoomCheck) -> str:
     return tr(
         "Checked against the {jobs} jobs that came in the window and ran: where there was room for one, {right} of {room} began within 5 minutes; "
         "where there was none, {waited} of {none} waited longer. The others met a fence, a priority or a limit, or a queue before them.",
-        jobs=Number(check.jobs),
-        right=Number(check.at_once_with_room),
-        room=Number(check.at_once_with_room + check.waited_with_room),
-        waited=Number(check.waited_without),
-        none=Number(check.waited_without + check.at_once_without),
+        jobs=check.jobs,
+        right=check.at_once_with_room,
+        room=check.at_once_with_room + check.waited_with_room,
+        waited=check.waited_without,
+        none=check.waited_without + check.at_once_without,
     )
 
 

@@ -36,7 +36,7 @@ def endings_in_report(found: Endings | None) -> Table | None:
         whole,
         columns=tuple(each for each in whole.columns if each.key in _IN_REPORT),
         shown=_ROWS_IN_REPORT,
-        rest=tr("{number} more are on the page Allocation.", number=Number(len(whole.rows) - _ROWS_IN_REPORT)),
+        rest=tr("{number} more are on the page Allocation.", number=len(whole.rows) - _ROWS_IN_REPORT),
         chart=None,
         notes=(),
         wide=False,
@@ -70,7 +70,7 @@ def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Table
         ),
         rows=tuple(rows),
         shown=_LISTED,
-        rest=tr("{number} more are on the page Allocation.", number=Number(len(rows) - _LISTED)),
+        rest=tr("{number} more are on the page Allocation.", number=len(rows) - _LISTED),
         chart=_chart(rows, calendar) if rows else None,
         notes=tuple(_notes(calendar, for_all=for_all)),
         wide=True,
@@ -109,7 +109,7 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
     parts = (
         tr(
             "{number} by {source}",
-            number=Number(sum(len(each.gpus) for each in near if each.source == source)),
+            number=sum(len(each.gpus) for each in near if each.source == source),
             source=SOURCE_NAMES[source],
         )
         for source in SOURCES
@@ -146,9 +146,9 @@ def _notes(calendar: Endings, *, for_all: bool) -> Iterator[str]:
         return
     yield tr(
         "{limited} of {running} running jobs have a known limit; lines of the owners table with an end of their project: {projects}.",
-        limited=Number(calendar.with_limit),
-        running=Number(calendar.running),
-        projects=Number(calendar.projects),
+        limited=calendar.with_limit,
+        running=calendar.running,
+        projects=calendar.projects,
     )
     yield _check_sentence(calendar.check)
 
@@ -160,8 +160,8 @@ def _check_sentence(check: EndingCheck | None) -> str:
     parts = (
         tr(
             "{came} of {said} by {source}",
-            came=Number(check.came_free[source]),
-            said=Number(check.said[source]),
+            came=check.came_free[source],
+            said=check.said[source],
             source=SOURCE_NAMES[source],
         )
         for source in known

@@ -68,7 +68,7 @@ def memory_table(found: ModelFit) -> Table:
 def _memory_column(form: Serving | Training, need: MemoryNeed) -> Column:
     sizes = {**dict(need.parts), "together": need.total, "for_sure": need.high}
     key, title = (
-        (f"bits_{form.bits}_bytes", tr("{bits} bits", bits=Number(form.bits)))
+        (f"bits_{form.bits}_bytes", tr("{bits} bits", bits=form.bits))
         if isinstance(form, Serving)
         else (f"{form.method}_bytes", _METHOD_WORDS[form.method])
     )
@@ -215,7 +215,7 @@ def option_words(option: CardOption) -> str:
         return tr("{card}, MIG {profile}", card=option.card.name, profile=option.part.profile.name)
     if option.link is None:
         return option.card.name
-    return tr("{count} x {card}, {link}", count=Number(option.count), card=option.card.name, link=option.link)
+    return tr("{count} x {card}, {link}", count=option.count, card=option.card.name, link=option.link)
 
 
 def _need_sentence(found: ModelFit) -> str:
@@ -224,13 +224,13 @@ def _need_sentence(found: ModelFit) -> str:
         return tr(
             "{model} in {bits} bits takes about {size} (within {share}: {low} to {high}) to serve {requests} requests of {tokens} tokens at once.",
             model=_model_words(found),
-            bits=Number(found.work.bits),
+            bits=found.work.bits,
             size=Bytes(found.need.total),
             share=share,
             low=Bytes(found.need.total * (1 - ERROR)),
             high=Bytes(found.need.high),
-            requests=Number(found.work.requests),
-            tokens=Number(found.work.context),
+            requests=found.work.requests,
+            tokens=found.work.context,
         )
     return tr(
         "{model} takes about {size} on one card (within {share}: {low} to {high}) for {method} on {batch} x {tokens} tokens.",
@@ -240,8 +240,8 @@ def _need_sentence(found: ModelFit) -> str:
         low=Bytes(found.need.total * (1 - ERROR)),
         high=Bytes(found.need.high),
         method=_METHOD_WORDS[found.work.method],
-        batch=Number(found.work.batch),
-        tokens=Number(found.work.sequence),
+        batch=found.work.batch,
+        tokens=found.work.sequence,
     )
 
 
@@ -261,17 +261,17 @@ def _memory_notes(found: ModelFit) -> list[str]:
             tr(
                 "Only its size was given: layers, heads and vocabulary are those of {name} ({layers} layers, {kv} of {heads} heads keep keys and values). Give --config-json for its own.",
                 name=shape.name,
-                layers=Number(shape.layers),
-                kv=Number(shape.kv_heads),
-                heads=Number(shape.heads),
+                layers=shape.layers,
+                kv=shape.kv_heads,
+                heads=shape.heads,
             )
         )
     if shape.experts > 1:
         notes.append(
             tr(
                 "Of {experts} experts {active} work on each token: {billions} billion parameters. All of them are in memory.",
-                experts=Number(shape.experts),
-                active=Number(shape.active_experts),
+                experts=shape.experts,
+                active=shape.active_experts,
                 billions=Number(shape.active / 1e9, 1),
             )
         )
@@ -340,7 +340,7 @@ def _card_facts(option: CardOption) -> str:
     return tr(
         "{card}: {there} in the fleet, {generation}, {formats}, {link}",
         card=card.name,
-        there=Number(option.there),
+        there=option.there,
         generation=card.generation,
         formats=", ".join(card.formats),
         link=link,

@@ -31,9 +31,7 @@ def orders_in_report(outlooks: Sequence[PoolOutlook]) -> Table | None:
 def order_dates(found: Sequence[PoolOutlook], drawn: int = 0) -> Table:
     """A row for each pool and model, who is full first before the others; so many of them are drawn."""
     chart = demand_chart(found, drawn)
-    not_all = tr(
-        "{shown} of {number} pools are drawn; the table lists all.", shown=Number(drawn), number=Number(len(found))
-    )
+    not_all = tr("{shown} of {number} pools are drawn; the table lists all.", shown=drawn, number=len(found))
     return Table(
         name="forecast",
         title=tr("When new GPUs have to be ordered"),
@@ -129,7 +127,7 @@ def _none_likely(known: Sequence[PoolOutlook]) -> str:
         none=none,
         pool=place_name(first.series.pool),
         day=Date(day),
-        band=Number(BAND),
+        band=BAND,
         by=Date(first.order_by(day)),
     )
 
@@ -148,14 +146,14 @@ def _method(pool: PoolOutlook) -> str:
     found = pool.forecast
     days = Number(pool.series.known_days)
     if found.fan is None:
-        return tr("no forecast: {days} days are known, {least} are wanted.", days=days, least=Number(NAIVE_MIN_DAYS))
+        return tr("no forecast: {days} days are known, {least} are wanted.", days=days, least=NAIVE_MIN_DAYS)
     if found.test is not None:
         return tr("{method} {tested}", method=_chosen(found.test), tested=_tested(found.test))
     if found.more_from is not None:
         return tr(
             "last week again (seasonal naive), untested: {days} days are known, the model takes {least}, from {day} on if every day is observed.",
             days=days,
-            least=Number(MODEL_MIN_DAYS),
+            least=MODEL_MIN_DAYS,
             day=Date(found.more_from),
         )
     return tr("last week again (seasonal naive): no earlier week could be tested.")
@@ -179,10 +177,10 @@ def _chosen(test: ForecastTest) -> str:
 def _tested(test: ForecastTest) -> str:
     return tr(
         "Tested on {days} days after {origins} earlier weeks, none of which it had seen: {inside} of them within the {band} % band.",
-        days=Number(test.days),
-        origins=Number(test.origins),
+        days=test.days,
+        origins=test.origins,
         inside=Share(test.inside[BAND], 0),
-        band=Number(BAND),
+        band=BAND,
     )
 
 
@@ -194,7 +192,7 @@ def _notes(found: Sequence[PoolOutlook]) -> Iterator[str]:
     )
     yield tr(
         "Lately: the most of the last seven days. Full: less than half a GPU is left. Earliest and latest: the upper and the lower edge of the {band} % band; later: not by {end}.",
-        band=Number(BAND),
+        band=BAND,
         end=Date(found[0].horizon_end),
     )
     full = [each for each in found if each.series.full_days]
@@ -203,8 +201,8 @@ def _notes(found: Sequence[PoolOutlook]) -> Iterator[str]:
         yield tr(
             "{pool} was full on {days} of {known} days: what waited then, and what nobody asked for because it was full, is not in the series, so demand may be higher.",
             pool=place_name(most.series.pool),
-            days=Number(most.series.full_days),
-            known=Number(most.series.known_days),
+            days=most.series.full_days,
+            known=most.series.known_days,
         )
 
 
@@ -336,7 +334,7 @@ def _panel(pool: PoolOutlook, fan: Fan, days: Sequence[date], places: tuple[Char
         for middle, low, high in zip(fan.middle, fan.low[BAND], fan.high[BAND], strict=True)
     )
     bands = (
-        Band(tr("{level} % band", level=Number(level)), "held", edge(fan.low[level]), edge(fan.high[level]))
+        Band(tr("{level} % band", level=level), "held", edge(fan.low[level]), edge(fan.high[level]))
         for level in reversed(LEVELS)
     )
     return Panel(

@@ -92,7 +92,7 @@ def _notes(found: Sequence[InternalPrices], most: InternalPrices, currency: str)
     if len(found) > 1:
         yield tr(
             "Of {number} pools, the one whose need swings most is shown: choose a pool for another one.",
-            number=Number(len(found)),
+            number=len(found),
         )
 
 
@@ -152,7 +152,7 @@ def _lines(base: ReplayBase, found: ShiftedWork, currency: str) -> Iterator[str]
         "{number} job of {jobs} that can wait would have begun later.",
         "{number} jobs of {jobs} that can wait would have begun later.",
         found.postponed,
-        jobs=Number(found.jobs),
+        jobs=found.jobs,
     )
     late = sum(today - then for today, then in found.by_hour)
     if late >= HOUR_MS:

@@ -80,7 +80,7 @@ def old_card_queue(found: OldCards) -> Table:
         ),
         rows=tuple(sorted(groups.values(), key=_gpu_ms, reverse=True)),
         shown=_SHOWN,
-        rest=tr("and {number} more", number=Number(len(groups) - _SHOWN)),
+        rest=tr("and {number} more", number=len(groups) - _SHOWN),
         notes=tuple(_queue_notes(found)),
         wide=True,
     )

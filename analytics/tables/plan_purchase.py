@@ -52,9 +52,7 @@ def purchase_mix(found: Sequence[PoolPurchase], currency: str) -> Table:
         ),
         rows=tuple(found),
         chart=chart,
-        chart_note=tr(
-            "{shown} of {number} pools are drawn; the table lists all.", shown=Number(_DRAWN), number=Number(len(found))
-        )
+        chart_note=tr("{shown} of {number} pools are drawn; the table lists all.", shown=_DRAWN, number=len(found))
         if chart is not None and len(found) > _DRAWN
         else "",
         notes=tuple(_notes(found, currency)),
@@ -136,7 +134,7 @@ def _levels(mix: Mix) -> Iterator[Level]:
         if part.option.is_committed:
             gpus += part.gpus
             kind = part.option.offer.kind
-            name = tr("{how}: up to {gpus}", how=KINDS[kind], gpus=Number(gpus))
+            name = tr("{how}: up to {gpus}", how=KINDS[kind], gpus=gpus)
             # its name stands below the line: the curve begins above it
             yield Level(name, _COLOURS[kind], gpus, is_above=False)
 
@@ -309,7 +307,7 @@ def _committed(pool: PoolPurchase) -> Cell:
     own = None if pool.mix is None else Number(pool.mix.committed_gpus)
     if own is None or len(gpus) < WEEKS_MIN:
         return own
-    return tr("{gpus} ({least} to {most})", gpus=own, least=Number(min(gpus)), most=Number(max(gpus)))
+    return tr("{gpus} ({least} to {most})", gpus=own, least=min(gpus), most=max(gpus))
 
 
 def _alone(row: tuple[PoolPurchase, Option]) -> Cell:
@@ -344,7 +342,7 @@ def _notes(found: Sequence[PoolPurchase], currency: str) -> Iterator[str]:
         return
     yield tr(
         "Need: GPUs in use, each hour at its most, and those that jobs waited for, on average over the hour. A year is taken to be like these {hours} hours: a few weeks say little of a year, and nothing of growth (`fallow plan forecast`).",
-        hours=Number(max(each.curve.hours.height for each in found)),
+        hours=max(each.curve.hours.height for each in found),
     )
     if unseen := sum(each.curve.unseen for each in found):
         yield tr_many(

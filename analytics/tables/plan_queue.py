@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Share
+from analytics.language.quantities import GpuHours, Share
 from analytics.language.sentences import tr
 from analytics.plan.queue_waits import END_STATES, WaitGroup, Waits, goodput, halves, in_all, wait_groups
 from analytics.plan.wait_causes import CAUSES, SHORTAGE
@@ -90,7 +90,7 @@ def _headline(waits: Waits, whole: WaitGroup) -> str:
             "`fallow allocations import slurm`, `kubernetes` or `csv` brings them in."
         )
     if not whole.wait_ms:
-        return tr("No job waited; jobs that were looked at: {number}.", number=Number(whole.jobs))
+        return tr("No job waited; jobs that were looked at: {number}.", number=whole.jobs)
     least, unknown = whole.share(SHORTAGE), whole.share("unknown")
     if unknown:
         return tr(
@@ -154,12 +154,12 @@ def _counted(waits: Waits) -> str:
     return tr(
         "Jobs counted: {jobs}, of which {open} are not known to have begun and count up to when they were last seen. Left out: {unasked} that could not begin yet or for which no time is known at which they asked, "
         "{uncounted} without a number of GPUs. Pool taken from the partition, which has several: {ambiguous}; pool not known: {elsewhere}.",
-        jobs=Number(rows.height),
-        open=Number(int(rows["is_open"].sum())),
-        unasked=Number(unasked),
-        uncounted=Number(waits.left_out.height - unasked),
-        ambiguous=Number(int(rows["is_ambiguous"].sum())),
-        elsewhere=Number(rows["pool"].null_count()),
+        jobs=rows.height,
+        open=int(rows["is_open"].sum()),
+        unasked=unasked,
+        uncounted=waits.left_out.height - unasked,
+        ambiguous=int(rows["is_ambiguous"].sum()),
+        elsewhere=rows["pool"].null_count(),
     )
 
 
@@ -204,7 +204,7 @@ def wait_table(waits: Waits, by: str) -> Table | None:
         ),
         rows=tuple(found),
         shown=12,
-        rest=tr("{number} more are on the page Waits.", number=Number(len(found) - 12)),
+        rest=tr("{number} more are on the page Waits.", number=len(found) - 12),
     )
 
 

@@ -52,7 +52,7 @@ def proposal_table(found: Reallocation | None) -> Table | None:
         ),
         rows=rows,
         shown=_LISTED,
-        rest=tr("{number} more are in `fallow plan allocation --json`.", number=Number(len(rows) - _LISTED)),
+        rest=tr("{number} more are in `fallow plan allocation --json`.", number=len(rows) - _LISTED),
         notes=tuple(_notes(found)),
         wide=True,
     )
@@ -71,9 +71,7 @@ def _request_columns(numbers: Literal["all", "programs"]) -> tuple[Column, ...]:
             tr("request"),
             "name",
             lambda row: (
-                plain(row.request.name, NAME_MOST)
-                if row.request.name
-                else tr("line {number}", number=Number(row.request.line))
+                plain(row.request.name, NAME_MOST) if row.request.name else tr("line {number}", number=row.request.line)
             ),
             "request.name",
         ),
@@ -111,10 +109,10 @@ def _headline(found: Reallocation) -> str:
     late = sum(each.start > each.request.first for each in found.served)
     said = tr(
         "{served} of {asked} requests can be served, with {gpus} of the {wanted} GPUs asked for.",
-        served=Number(len(found.served)),
-        asked=Number(len(requests)),
-        gpus=Number(sum(each.request.gpus for each in found.served)),
-        wanted=Number(sum(each.gpus for each in requests)),
+        served=len(found.served),
+        asked=len(requests),
+        gpus=sum(each.request.gpus for each in found.served),
+        wanted=sum(each.gpus for each in requests),
     )
     if not late:
         return said
@@ -186,7 +184,7 @@ def unserved_table(found: Reallocation | None) -> Table | None:
         ),
         rows=found.unserved,
         shown=_LISTED,
-        rest=tr("{number} more are in `fallow plan allocation --json`.", number=Number(len(found.unserved) - _LISTED)),
+        rest=tr("{number} more are in `fallow plan allocation --json`.", number=len(found.unserved) - _LISTED),
         wide=True,
     )
 
@@ -206,9 +204,9 @@ _REASONS: dict[Reason, Callable[[UnservedRequest], str]] = {
     ),
     "no_block": lambda each: tr(
         "{number} GPUs of that kind can be given by {day}, but they lie apart: there is no block of {gpus}.",
-        number=Number(each.free),
+        number=each.free,
         day=Date(each.by),
-        gpus=Number(each.request.gpus),
+        gpus=each.request.gpus,
     ),
     "quota": lambda each: tr("The quota of {team} does not allow it.", team=plain(each.request.team, NAME_MOST)),
     "others": lambda _: tr("Requests of the same or a higher priority take what it would need."),
@@ -242,7 +240,7 @@ def balance_table(found: Reallocation | None) -> Table | None:
         ),
         rows=balances,
         shown=_LISTED,
-        rest=tr("{number} more are in `fallow plan allocation --json`.", number=Number(len(balances) - _LISTED)),
+        rest=tr("{number} more are in `fallow plan allocation --json`.", number=len(balances) - _LISTED),
         notes=(
             tr(
                 "A team loses what it would have let go of anyway, by an end or because it is idle. What no known team had is no team's loss."
@@ -257,8 +255,8 @@ def _balance_sentence(balances: tuple[TeamBalance, ...]) -> str:
         "{number} GPU changes hands; teams give {lost}, no known team had {free}.",
         "{number} GPUs change hands; teams give {lost}, no known team had {free}.",
         gained,
-        lost=Number(lost),
-        free=Number(gained - lost),
+        lost=lost,
+        free=gained - lost,
     )
 
 
@@ -281,7 +279,7 @@ def left_table(found: Reallocation | None) -> Table | None:
         ),
         rows=tuple(map(_Freed, found.left)),
         shown=_LISTED,
-        rest=tr("{number} more are in `fallow plan allocation --json`.", number=Number(len(found.left) - _LISTED)),
+        rest=tr("{number} more are in `fallow plan allocation --json`.", number=len(found.left) - _LISTED),
         wide=True,
     )
 

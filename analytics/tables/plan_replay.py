@@ -306,11 +306,11 @@ def _counted(base: ReplayBase) -> str:
     return tr(
         "Jobs replayed: {jobs}, of which {bare} are use of GPUs without a job. Nobody knows when {unasked} of the others were asked for; these, and use without a job, come when they began. "
         "Left out: {never} that never had GPUs, {unplaced} without a number of GPUs or a known pool, or on parts of cards.",
-        jobs=Number(jobs.jobs.height),
-        bare=Number(jobs.jobs.height - jobs.queued),
-        unasked=Number(jobs.unasked),
-        never=Number(jobs.never_ran),
-        unplaced=Number(jobs.unplaced),
+        jobs=jobs.jobs.height,
+        bare=jobs.jobs.height - jobs.queued,
+        unasked=jobs.unasked,
+        never=jobs.never_ran,
+        unplaced=jobs.unplaced,
     )
 
 
@@ -404,7 +404,7 @@ def whom_it_hits(cuts: Sequence[CutUser], currency: str | None) -> Table | None:
             "{number} job would have been ended, {later} of which worked again after it.",
             "{number} jobs would have been ended, {later} of which worked again after it.",
             jobs,
-            later=Number(later),
+            later=later,
         ),
         columns=(
             column("user", tr("user"), "holder", lambda cut: cut.user or account_name(NOT_KNOWN), "user"),

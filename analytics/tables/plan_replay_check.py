@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
-from analytics.language.quantities import Number, Quantity, Share, Span
+from analytics.language.quantities import Quantity, Share, Span
 from analytics.language.sentences import tr
 from analytics.plan.replay.replayed_waits import JOBS_MIN, CheckedPool, ReplayCheck
 from analytics.tables.names import place_name
@@ -74,7 +74,7 @@ def replay_check(check: ReplayCheck) -> Table:
             tr(
                 "Observed / replayed: within what jobs began, and how much of the GPU time was given out. Waits are those of jobs that asked in the second half of the window; the order of the queue, and what else holds jobs, were learnt from the first. "
                 "Errors are shares of what was observed, of waits below an hour shares of an hour; fewer than {least} jobs say nothing. Beyond {most} the replay says nothing (plan.replay_error_pct).",
-                least=Number(JOBS_MIN),
+                least=JOBS_MIN,
                 most=Share(check.error_max),
             ),
         ),
@@ -122,8 +122,8 @@ def refusal(check: ReplayCheck) -> str | None:
     if check.waits.error is None:
         return tr(
             "Waits are not answered: {jobs} jobs of the second half of the window tell when they asked, and {least} are needed; give a longer --since.",
-            jobs=Number(jobs.jobs),
-            least=Number(JOBS_MIN),
+            jobs=jobs.jobs,
+            least=JOBS_MIN,
         )
     if check.has_waits:
         return None

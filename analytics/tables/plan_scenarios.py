@@ -141,17 +141,17 @@ def _sweep_sentence(found: Sweep, check: ReplayCheck) -> str:
         enough = (
             tr(
                 "{gpus} of the {there} GPUs of {pool} would have been as good as today, {hours} GPU-hours fewer.",
-                gpus=Number(found.enough),
-                there=Number(found.there),
+                gpus=found.enough,
+                there=found.there,
                 pool=pool,
                 hours=GpuHours(freed * found.window_ms),
             )
             if freed
-            else tr("{gpus} GPUs of {pool} would have been as good as today.", gpus=Number(found.enough), pool=pool)
+            else tr("{gpus} GPUs of {pool} would have been as good as today.", gpus=found.enough, pool=pool)
         )
     if found.knee is None:
         return enough
-    return tr("{enough} From {gpus} on, more of them shorten waits by little.", enough=enough, gpus=Number(found.knee))
+    return tr("{enough} From {gpus} on, more of them shorten waits by little.", enough=enough, gpus=found.knee)
 
 
 def _remark(found: Sweep, gpus: int) -> str:

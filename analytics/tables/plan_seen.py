@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Bytes, Number
+from analytics.language.quantities import Amount, Bytes
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.fit import SeenFit
 from analytics.plan.seen_work import SeenWork
@@ -59,7 +59,7 @@ def seen_needs(works: Sequence[SeenWork], asked: str) -> Table:
         columns=work_columns(lambda work: work),
         rows=tuple(works),
         shown=SEEN_MOST,
-        rest=tr("and {number} more", number=Number(len(works) - SEEN_MOST)),
+        rest=tr("and {number} more", number=len(works) - SEEN_MOST),
         notes=(
             tr(
                 "For sure: the peak fills at most 80 % of the card, as right-sizing wants it. From 98 % of hours to that is what it may need. Of a server that reserves its memory, weights and the most that it used of its cache count instead."
@@ -98,8 +98,8 @@ def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
             tr(
                 "Times as long: at most, by peak rates of computing and of memory, for what 95 % of its time stayed within. It was not tried: run it there once. "
                 "At most {fleet} cards of the fleet and {others} others are listed; --json has all.",
-                fleet=Number(_FLEET_MOST),
-                others=Number(_MARKET_MOST),
+                fleet=_FLEET_MOST,
+                others=_MARKET_MOST,
             ),
         ),
         wide=True,
@@ -144,7 +144,7 @@ def _cards_sentence(found: SeenFit, currency: str | None) -> str:
     if found.work.hosts > 1:
         return tr(
             "It ran on {hosts} hosts: which other cards would do depends on their network, which is not known.",
-            hosts=Number(found.work.hosts),
+            hosts=found.work.hosts,
         )
     sure = [each for each in (*found.fleet, *found.market) if not each.option.is_tight]
     quick = [each.option for each in sure if each.times == 1.0 and each.option.hourly is not None]

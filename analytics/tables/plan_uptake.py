@@ -72,13 +72,13 @@ def _headline(found: Sequence[Arrival], currency: str) -> str:
         return tr(
             "{cards}; {unused} never used so far, and {days} card-days until first use.",
             cards=cards,
-            unused=Number(unused),
+            unused=unused,
             days=days,
         )
     return tr(
         "{cards}; {unused} never used so far, and {days} card-days until first use cost {cost}.",
         cards=cards,
-        unused=Number(unused),
+        unused=unused,
         days=days,
         cost=Amount(sum(costs), currency),
     )

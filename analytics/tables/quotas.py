@@ -113,7 +113,7 @@ def _unused_gpus(use: QuotaUse) -> float | None:
 def _hours_above(use: QuotaUse) -> str | None:
     if not use.hours:
         return None
-    return tr("{number} of {hours}", number=Number(use.hours_above), hours=Number(use.hours))
+    return tr("{number} of {hours}", number=use.hours_above, hours=use.hours)
 
 
 def _bar(use: QuotaUse, longest: float) -> StateBar:

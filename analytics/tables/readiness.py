@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analytics.decide.review import WaitingRule
 from analytics.language.language import SentenceList
-from analytics.language.quantities import Moment, Number
+from analytics.language.quantities import Moment
 from analytics.language.sentences import tr, tr_many
 from analytics.rules import RULES
 from analytics.tables.table import fact, rows_column
@@ -37,6 +37,6 @@ def waiting(rules: Sequence[WaitingRule]) -> str:
         "{number} of {rules} rules needs more history before it can find anything: {named}.",
         "{number} of {rules} rules need more history before they can find anything: {named}.",
         len(rules),
-        rules=Number(len(RULES)),
+        rules=len(RULES),
         named=SentenceList([*named, *rest], ", "),
     )

@@ -267,7 +267,7 @@ def _worth(found: Recommendations, saved: Saving) -> str:
         )
     return tr(
         "{number} decisions are worth {saving} a year: {paid} is what the GPUs to give back cost, {freed} is GPU time freed for others.",
-        number=Number(number),
+        number=number,
         saving=total,
         paid=a_year(found.given_back.point, currency),
         freed=a_year(found.freed.point, currency),
@@ -276,7 +276,7 @@ def _worth(found: Recommendations, saved: Saving) -> str:
 
 def a_year(amount: float, currency: str) -> str:
     """`12,300 USD`: an estimate has no cents."""
-    return tr("{amount} {currency}", amount=Number(round(amount)), currency=currency)
+    return tr("{amount} {currency}", amount=round(amount), currency=currency)
 
 
 def saving_words(saving: Saving, currency: str) -> str:

@@ -83,7 +83,7 @@ def offers(found: Sequence[GpuOffer], currency: str, today: date) -> Table | Non
             "{old} of {number} offer is older than {day}, or has no date.",
             "{old} of {number} offers are older than {day}, or have no date.",
             len(found),
-            old=Number(old),
+            old=old,
             day=Date(today - OLD_AFTER),
         ),
         columns=(

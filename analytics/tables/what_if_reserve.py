@@ -104,4 +104,4 @@ def reserve_sentence(asked: WhatIfReserve) -> str:
 def _short(reserve: Reserve | None) -> str:
     if reserve is None or reserve.hours is None:
         return tr("not known")
-    return tr("{short} of {hours} h", short=Number(reserve.short_hours), hours=Number(reserve.hours))
+    return tr("{short} of {hours} h", short=Number(reserve.short_hours), hours=reserve.hours)

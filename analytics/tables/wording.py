@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from analytics.decide.recommendations import Recommendations
+from typing import NamedTuple
+
 from analytics.decide.review import Review, waiting_rules
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Share
 from analytics.language.sentences import tr
 from analytics.ledger.summary import OPEN_FROM, Summary
-from analytics.report.parts import Heading, LedgerFigures
+from analytics.report.parts import Heading
 from analytics.report.report import Report
 from analytics.scope import Scope
 from analytics.states import UNUSED
@@ -42,8 +43,9 @@ def scope_parts(scope: Scope) -> list[Sentence]:
     ]
 
 
-def headline(heading: Heading, ledger: LedgerFigures) -> str:
+def headline(report: Report) -> str:
     """The one sentence that a reader takes away."""
+    heading, ledger = report.heading, report.ledger
     if ledger.is_empty:
         known, seen = heading.known, ledger.seen
         if heading.fleet_was_seen and seen.silent:
@@ -96,26 +98,32 @@ def _unused(summary: Summary) -> str:
     )
 
 
-def asked_for(ledger: LedgerFigures, found: Recommendations, review: Review) -> str:
+def asked_for(report: Report) -> str:
     """What can be given back and what the decisions save together, as of the end or of the last moment seen.
 
     Behind it the rules that know too little to find anything yet. Nothing where nothing was seen.
     """
-    if ledger.is_empty:
+    if report.ledger.is_empty:
         return ""
-    last_ms = ledger.seen.last_ms
-    back = [] if found.reclaimable is None else [give_back_sentence(found.reclaimable)]
-    is_late = last_ms is not None and not ledger.seen.to_the_end
-    is_late = is_late and (found.reclaimable is None or found.reclaimable.unseen_since_ms is None)
-    stale = [tr("Nothing was seen after {moment}.", moment=Moment(last_ms or 0))] if is_late else []
-    return with_waiting(review, SentenceList([*back, saving_headline(found), *stale], " "))
+    seen, found = report.ledger.seen, report.recommendations
+    given = found.reclaimable
+    back = [] if given is None else [give_back_sentence(given)]
+    is_late = not seen.to_the_end and (given is None or given.unseen_since_ms is None)
+    late = [] if seen.last_ms is None else [tr("Nothing was seen after {moment}.", moment=Moment(seen.last_ms))]
+    return with_waiting(report.review, SentenceList([*back, saving_headline(found), *(late if is_late else [])], " "))
 
 
-def lead(report: Report) -> tuple[str, ...]:
-    """What stands before the first figure: that GPUs are simulated, what is asked for, and what went unused."""
-    heading, ledger = report.heading, report.ledger
-    asked = asked_for(ledger, report.recommendations, report.review)
-    return tuple(each for each in (heading.simulated, asked, headline(heading, ledger)) if each)
+class Lead(NamedTuple):
+    """What stands before the first figure: that GPUs are simulated, what is asked for, and what went unused; empty for nothing."""
+
+    simulated: str
+    asked: str
+    headline: str
+
+
+def lead(report: Report) -> Lead:
+    """Return what every document, message and page begins with."""
+    return Lead(report.heading.simulated, asked_for(report), headline(report))
 
 
 def with_waiting(review: Review, said: str) -> str:

@@ -113,11 +113,7 @@ def film_strip(view: View, colours: Palette) -> html.Section:
     picture = _of_gpus(view, colours) if kind == GPUS else _of_groups(view, colours, kind)
     height_px = _AROUND_PX + picture.rows.height_px
     given = view.report.recommendations.reclaimable
-    finding = view.translate(
-        asked_for(view.report.ledger, view.report.recommendations, view.report.review)
-        if given is None
-        else give_back_sentence(given)
-    )
+    finding = view.translate(asked_for(view.report) if given is None else give_back_sentence(given))
     figure = _figure(view, picture, colours, height_px)
     orders = SORTS if kind == GPUS else SORTS[:2]
     return panel(

@@ -83,7 +83,7 @@ def _overview(view: View, colours: Palette) -> html.Div:
     """Headline and the first decisions, then tiles and charts."""
     return html.Div(
         [
-            html.P(headline(view.report.heading, view.report.ledger), className="headline"),
+            html.P(headline(view.report), className="headline"),
             html.Div(_FIRST.panel(view, colours), className="panels"),
             tiles(view, colours),
             html.Div(panels(view, colours, _OVERVIEW), className="panels"),

@@ -8,7 +8,7 @@ from dash import dcc, html
 
 from analytics.capacity.user_jobs import against_quota
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Share
+from analytics.language.quantities import GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
 from analytics.report.figures import UserFigures
 from analytics.scope import Scope
@@ -69,19 +69,17 @@ def _one_holder(view: View, colours: Palette, name: str) -> list[Any]:
 
 def _facts(view: View, person: UserFigures) -> html.Dl:
     speaks = view.language
-    account = next(each for each in view.report.money.accounts.by("holder") if each.label == person.label)
-    amount = None if person.cents is None else person.cents / 100
     team = person.team
     shown = {
         tr("user"): html.Bdi(plain(person.label)),
         **({tr("team"): dcc.Link(html.Bdi(plain(team)), href=address(view, "team", team))} if team else {}),
-        tr("GPU-hours given"): speaks.hours(account.allocated_ms),
+        tr("GPU-hours given"): speaks.hours(person.allocated_ms),
         tr("useful"): speaks.hours(person.effective_ms),
         tr("low, unused"): speaks.hours(person.low_unused_ms),
-        tr("held"): speaks.hours(account.state_ms["held"]),
-        tr("reserved"): speaks.hours(account.state_ms["reserved"]),
+        tr("held"): speaks.hours(person.state_ms["held"]),
+        tr("reserved"): speaks.hours(person.state_ms["reserved"]),
         tr("efficiency"): _efficiency(view, person),
-        tr("cost"): speaks.money(amount, view.report.money.currency),
+        tr("cost"): speaks.money(from_cents(person.paid_cents), view.report.money.currency),
     }
     quota = view.whole.money.owners.owner("user", person.label)
     if quota is not None and quota.quota_gpus is not None and view.report.scope.of_gpus.is_all:

@@ -6,19 +6,21 @@ from typing import Any
 
 from dash import html
 
-from analytics.tables.key_figures import WINDOW_FIGURES, KeyFigure, key_figures
+from analytics.language.sentences import tr
+from analytics.tables.key_figures import WINDOW_FIGURES, KeyFigure, compared_with, key_figures
 from analytics.tables.palette import Palette
 from dashboard.view import View
 
 
 def tiles(view: View, colours: Palette) -> html.Section:
     """The tiles, and below them what their figures are over and what they are compared with."""
-    table = key_figures(view.report, WINDOW_FIGURES)
     return html.Section(
         [
-            html.H2(view.translate(table.title), className="for-readers"),
-            html.Dl([_card(view, colours, each) for each in table.rows], className="tiles"),
-            *(html.P(view.translate(note), className="note") for note in table.notes),
+            html.H2(view.translate(tr("The window in figures")), className="for-readers"),
+            html.Dl(
+                [_card(view, colours, each) for each in key_figures(view.report, WINDOW_FIGURES)], className="tiles"
+            ),
+            html.P(view.translate(compared_with(view.report.changes)), className="note"),
         ]
     )
 

@@ -19,7 +19,6 @@ from analytics.money.accounts import EfficiencyRank
 from analytics.render.html.page import page
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.text import TextFormat, columns, for_text, section_text
-from analytics.report.figures import UserFigures
 from analytics.report.parts import Breakdown
 from analytics.scope import Scope
 from analytics.tables.breakdowns import pools
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from analytics.report.figures import UserFigures
     from analytics.report.report import Report
     from fallow.lake import Lake
     from tests.report.conftest import Outcome
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 LONG = "n" * 200
 
 
-def person(name: str, hours: float, rank: int, team: str) -> UserFigures:
+def person(like: UserFigures, name: str, hours: float, rank: int, team: str) -> UserFigures:
     """Somebody who used half of what they were given."""
     given = hours * HOUR_MS
-    shares = {"low_ms": given / 4, "low_by_sm_ms": given / 8, "held_ms": given / 4, "reserved_ms": given / 4}
-    own = {"efficiency": 0.5, "cents": 123_456, "rank_gpu_time": rank, "ranked": 40, "open_ms": 0.0}
+    spent = dict.fromkeys(STATES, 0.0) | dict.fromkeys(("active", "low", "held", "reserved"), given / 4)
+    cents = dict.fromkeys(STATES, 0) | {"active": 123_456}
+    own = {"state_ms": spent, "state_cents": cents, "effective_ms": given / 2, "low_by_sm_ms": given / 8}
     of_model = EfficiencyRank(rank, 7, "NVIDIA H100 80GB HBM3", given, 0.5)
-    spent = {"gpu_ms": given, "allocated_ms": given, "effective_ms": given / 2}
-    return UserFigures(name, name, team, efficiency_rank=of_model, **spent, **shares, **own)  # type: ignore[arg-type]
+    return replace(like, name=name, label=name, team=team, rank_gpu_time=rank, efficiency_rank=of_model, **own)
 
 
 def text_of(report: Report, code: str = "en") -> str:
@@ -108,8 +108,9 @@ def test_off_peak_hours_are_in_the_reports_own_time_zone(week: Report) -> None:
 
 
 def test_people_have_their_rank_beside_their_efficiency(week: Report) -> None:
-    people = tuple(person(f"user{number}", 100 - number, number + 1, "vision") for number in range(15))
-    of_vision = replace(week.people, holders=people, teams=(person("vision", 100, 2, "vision"),))
+    like = week.people.holders[0]
+    people = tuple(person(like, f"user{number}", 100 - number, number + 1, "vision") for number in range(15))
+    of_vision = replace(week.people, holders=people, teams=(person(like, "vision", 100, 2, "vision"),))
     rows = part(text_of(changed(week, people=of_vision)), "WHAT USERS WERE GIVEN")
     assert " ".join(rows[3].split()) == "user0 vision 100.0 50.0 0.0 25.0 25.0 50.0 % 1/7 H100 SXM 1,234.56"
     by_sm = "348.8 GPU-hours in the state low count as useful by their activity (SM activity for 50.0 % of them"
@@ -164,7 +165,8 @@ def test_sums_of_a_week_that_is_not_over_are_not_set_against_a_whole_one(lake: L
 
 @pytest.mark.parametrize("code", ["en", "fr"])
 def test_the_text_stays_within_100_columns_whatever_the_names(week: Report, code: str) -> None:
-    people = tuple(person(f"{number}{LONG}", 100_000 - number, number + 1, LONG) for number in range(15))
+    like = week.people.holders[0]
+    people = tuple(person(like, f"{number}{LONG}", 100_000 - number, number + 1, LONG) for number in range(15))
     of_pool = replace(week.heading, scope=Scope(pool=LONG))
     wide = changed(week, heading=of_pool, people=replace(week.people, holders=people, teams=people))
     lines = text_of(wide, code).splitlines()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from analytics.language.language import Language
-from analytics.language.quantities import Number, Span
+from analytics.language.quantities import Span
 from analytics.language.sentences import tr
 from analytics.report.film import Film
 from analytics.tables.palette import LIGHT
@@ -69,7 +69,7 @@ def _note(film: Film, gpus_a_row: int) -> str:
         )
     return tr(
         "A row per {gpus} GPUs, the most wasted on top; each point is the state of most of them in {span}.",
-        gpus=Number(gpus_a_row),
+        gpus=gpus_a_row,
         span=Span(film.bin_ms),
     )
 

@@ -21,7 +21,7 @@ from analytics.tables.facts import facts
 from analytics.tables.key_figures import DECISION_FIGURES, key_figures
 from analytics.tables.palette import DARK, HATCHED, LIGHT, Palette
 from analytics.tables.report_sections import chapters
-from analytics.tables.wording import asked_for, headline, page_title
+from analytics.tables.wording import lead, page_title
 
 _ROLES = ("muted", "mark", "soft", "whole")
 """Of the palette, what marks of charts may have beside states."""
@@ -58,16 +58,14 @@ def head(report: Report, language: Language) -> dict[str, Any]:
         "translate": language.translate,
         "mark": lambda cell: marked(cell, language),
         "language": language,
-        "simulated": heading.simulated,
         "is_empty": ledger.is_empty,
         "lake": heading.lake,
         "version": heading.version,
         "title": language.translate(page_title(heading)),
         "edition": report.scope.parts(),
         "facts": facts(heading, ledger, language),
-        "headline": headline(heading, ledger),
-        "asked": asked_for(ledger, report.recommendations, report.review),
-        "tiles": () if ledger.is_empty else key_figures(report, DECISION_FIGURES).rows,
+        **lead(report)._asdict(),
+        "tiles": () if ledger.is_empty else key_figures(report, DECISION_FIGURES),
     }
 
 

@@ -11,7 +11,7 @@ from analytics.report.report import Report
 from analytics.tables.facts import facts
 from analytics.tables.report_sections import chapters
 from analytics.tables.table import Fold, Table
-from analytics.tables.wording import asked_for, headline, title
+from analytics.tables.wording import lead, title
 from fallow.outside_text import markdown_code, markdown_text
 
 _WHOLE = 100_000
@@ -31,24 +31,18 @@ class MarkdownFormat:
             tr("{label}: {value}", label=label, value=value)
             for label, value in facts(report.heading, report.ledger, language)
         )
+        simulated, asked, headline = map(said.translate, lead(report))
+        bold = [f"**{each}**" for each in (asked, headline) if each]
         parts = [
             f"# {markdown_text(said.translate(title(report.heading)))}",
             _listed(map(said.translate, told)),
-            f"**{said.translate(report.heading.simulated)}**" if report.heading.simulated else "",
-            _lead(
-                said.translate(asked_for(report.ledger, report.recommendations, report.review)),
-                said.translate(headline(report.heading, report.ledger)),
-            ),
+            f"**{simulated}**" if simulated else "",
+            f"{bold[0]} {headline}" if asked else bold[0],
         ]
         for chapter, sections in () if report.ledger.is_empty else chapters(report):
             parts.append(f"## {said.translate(chapter.title)}")
             parts += [part for section in sections for part in section_parts(section, said)]
         return ("\n\n".join(part for part in parts if part) + "\n").encode()
-
-
-def _lead(asked: str, headline: str) -> str:
-    """What is asked for in bold, where anything is."""
-    return f"**{asked}** {headline}" if asked else f"**{headline}**"
 
 
 def section_parts(section: Table, language: Language) -> Iterator[str]:

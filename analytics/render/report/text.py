@@ -38,7 +38,7 @@ class TextFormat:
         said = for_text(language)
         parts = [
             _head(report, said),
-            "\n".join(line for each in lead(report) for line in wrap(said.translate(each), _WIDTH)),
+            "\n".join(line for each in lead(report) if each for line in wrap(said.translate(each), _WIDTH)),
         ]
         if not report.ledger.is_empty:
             parts += [section_text(section, said) for _, sections in chapters(report) for section in sections]
