@@ -17,6 +17,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.states import OCCUPIED
+from analytics.tables.names import GPUS
 from analytics.tables.table import Cell, Column, Kind, Table, column, fact, for_programs, single
 from fallow.clock import HOUR_MS, Window
 
@@ -93,7 +94,7 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
             column("by", tr("user"), "words", _user, audience="people"),
             column("start", tr("start"), "moment"),
             column("end", tr("end"), "moment", lambda each: tr("runs on") if each.end is None else each.end, _end),
-            column("gpus", tr("GPUs"), "count"),
+            GPUS,
             column("gpu_hours", tr("GPU-hours"), "number", lambda each: _hours(each.gpu_hours), "gpu_hours"),
             column("state", tr("state"), "words", lambda each: plain(each.state or each.standing), "state"),
             column(

@@ -9,7 +9,7 @@ from analytics.language.quantities import Date, Quantity, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.coverage import WHOLLY_OBSERVED, Seen
-from analytics.tables.names import place_name
+from analytics.tables.names import GPUS, HOST, place_name
 from analytics.tables.point_samples import is_sampled
 from analytics.tables.table import LinkedCell, Table, column
 
@@ -116,8 +116,8 @@ def silent_hosts(seen: Seen) -> Table:
         if found
         else tr("All hosts were seen to the end of the window."),
         columns=(
-            column("host", tr("host"), "host"),
-            column("gpus", tr("GPUs"), "count"),
+            HOST,
+            GPUS,
             column("last_seen", tr("last seen"), "moment", "since_ms"),
             column(
                 "silent",

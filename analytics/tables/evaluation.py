@@ -12,7 +12,8 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
-from analytics.tables.table import Column, Table, column, single
+from analytics.tables.names import RULE
+from analytics.tables.table import Column, Table, column, fact, single
 from fallow.schema import STATES
 
 _NAMED = 3
@@ -86,12 +87,12 @@ def _rules(found: Evaluation) -> Table:
         question=tr("How many of each rule's findings were right, and how much of what it ought to find did it find?"),
         headline=_headline(total),
         columns=(
-            column("rule", tr("rule"), "name"),
+            RULE,
             column("findings", tr("findings"), "count"),
             *_proportion("precision", tr("right"), tr("precision")),
             *_proportion("recall", tr("found"), tr("recall")),
             *_proportion("takeable"),
-            column("expected_but_unobserved", "", "count", "unwatched", audience="programs"),
+            fact("expected_but_unobserved", "count", "unwatched"),
         ),
         rows=found.rules,
         notes=(
@@ -134,7 +135,7 @@ def _proportion(path: str, counted: str = "", share: str = "") -> tuple[Column, 
             f"{path}.right",
             audience=audience,
         ),
-        column(f"{key}_judged", "", "count", f"{path}.judged", audience="programs"),
+        fact(f"{key}_judged", "count", f"{path}.judged"),
         column(f"{key}_share", share, "share", f"{path}.share", audience=audience),
         column(
             f"{key}_interval_90",
@@ -255,8 +256,8 @@ def _states(found: Evaluation) -> Table:
         columns=(
             column("label", tr("label"), "state", tr, str),
             column("agreed_share", tr("agreed"), "share", lambda label: Share(ratio(*states.labelled(label)))),
-            column("agreed_gpu_hours", "", "gpu_hours", lambda label: states.labelled(label)[0], audience="programs"),
-            column("judged_gpu_hours", "", "gpu_hours", lambda label: states.labelled(label)[1], audience="programs"),
+            fact("agreed_gpu_hours", "gpu_hours", lambda label: states.labelled(label)[0]),
+            fact("judged_gpu_hours", "gpu_hours", lambda label: states.labelled(label)[1]),
             *(_state_column(states, state) for state in STATES),
         ),
         rows=states.labels,
@@ -278,9 +279,9 @@ def _state_column(states: StateAgreement, state: str) -> Column:
 def _rule_grades(found: Evaluation) -> Table:
     """Return each rule's findings of each confidence."""
     columns = (
-        column("rule", "", "name"),
-        column("confidence", "", "grade", "grade"),
-        column("findings", "", "count"),
+        fact("rule", "name"),
+        fact("confidence", "grade", "grade"),
+        fact("findings", "count"),
         *_proportion("precision"),
     )
     rows = tuple(grade for rule in found.rules for grade in rule.by_grade)
@@ -291,10 +292,10 @@ def _recorded_states(found: Evaluation) -> Table:
     """Return how much of the labelled time in each state of the ledger agrees with its labels."""
     recorded = found.states.recorded
     columns = (
-        column("state", "", "state", str),
-        column("agreed_gpu_hours", "", "gpu_hours", lambda state: recorded(state)[0]),
-        column("labelled_gpu_hours", "", "gpu_hours", lambda state: recorded(state)[1]),
-        column("agreed_share", "", "share", lambda state: ratio(*recorded(state))),
+        fact("state", "state", str),
+        fact("agreed_gpu_hours", "gpu_hours", lambda state: recorded(state)[0]),
+        fact("labelled_gpu_hours", "gpu_hours", lambda state: recorded(state)[1]),
+        fact("agreed_share", "share", lambda state: ratio(*recorded(state))),
     )
     rows = tuple(state for state in STATES[1:] if recorded(state)[1])
     return Table("recorded-states", "", "", "", columns, rows, audience="programs")
@@ -303,20 +304,20 @@ def _recorded_states(found: Evaluation) -> Table:
 def _counts(found: Evaluation) -> Table:
     """Return what is counted over all rules, confidences and states."""
     columns = (
-        column("windows", "", "count"),
-        column("labels", "", "count", "labels.lines"),
-        column("labelled_gpus", "", "count", "labels.gpus"),
+        fact("windows", "count"),
+        fact("labels", "count", "labels.lines"),
+        fact("labelled_gpus", "count", "labels.gpus"),
         column("gpus_not_in_the_lake", "", "words", "labels.strangers", "labels.strangers", json_type="array"),
-        column("findings", "", "count"),
-        column("judged_findings", "", "count", "judged"),
-        column("takeable_gpus", "", "count", "takeable.gpus"),
+        fact("findings", "count"),
+        fact("judged_findings", "count", "judged"),
+        fact("takeable_gpus", "count", "takeable.gpus"),
         *_proportion("takeable.takeable"),
         *_proportion("takeable_recall"),
-        column("gpu_hours", "", "gpu_hours", "states.total_ms"),
-        column("observed_gpu_hours", "", "gpu_hours", "states.observed_ms"),
-        column("labelled_gpu_hours", "", "gpu_hours", "states.labelled_ms"),
-        column("judged_gpu_hours", "", "gpu_hours", "states.judged_ms"),
-        column("agreed_gpu_hours", "", "gpu_hours", "states.agreed_ms"),
-        column("agreed_share", "", "share", lambda row: ratio(row.states.agreed_ms, row.states.judged_ms)),
+        fact("gpu_hours", "gpu_hours", "states.total_ms"),
+        fact("observed_gpu_hours", "gpu_hours", "states.observed_ms"),
+        fact("labelled_gpu_hours", "gpu_hours", "states.labelled_ms"),
+        fact("judged_gpu_hours", "gpu_hours", "states.judged_ms"),
+        fact("agreed_gpu_hours", "gpu_hours", "states.agreed_ms"),
+        fact("agreed_share", "share", lambda row: ratio(row.states.agreed_ms, row.states.judged_ms)),
     )
     return single("evaluation", columns, found)

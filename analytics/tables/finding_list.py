@@ -14,7 +14,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import Stamp
 from analytics.tables.evidence_text import evidence
 from analytics.tables.finding_heading import ENDED, at_most, cost_of, heading, label_of_wanted, user_name
-from analytics.tables.names import CONFIDENCE
+from analytics.tables.names import CONFIDENCE, GPU_HOURS, GPUS, HOST, RULE
 from analytics.tables.table import (
     Cell,
     Fold,
@@ -64,14 +64,14 @@ def _evidence(finding: Finding) -> dict[str, object]:
 
 FINDING_COLUMNS = (
     column("finding_id", tr("finding"), "finding"),
-    column("rule", tr("rule"), "name"),
+    RULE,
     *(fact(key, "words", nullable=False) for key in ("category", "sentence", "status")),
     fact("gpus", "gpu", json_type="array"),
-    column("host", tr("host"), "host"),
+    HOST,
     column("holder", tr("user"), "holder", lambda each: user_name(each, 30), "holder"),
     *(fact(key, "words") for key in ("team", "job")),
     fact("since", "moment", "since_ms", nullable=False),
-    column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+    GPU_HOURS,
     fact("energy_kwh", "number"),
     column("cost", tr("cost"), "money", _cost, "cost"),
     fact("currency", "words"),
@@ -203,9 +203,9 @@ def totals_by_rule(found: Sequence[Finding]) -> Table | None:
         if len(rules) > 1
         else "",
         columns=(
-            column("rule", tr("rule"), "name"),
+            RULE,
             column("findings", tr("findings"), "count"),
-            column("gpus", tr("GPUs"), "count"),
+            GPUS,
             column("gpus_to_take", tr("to take back"), "count"),
             column("gpus_to_ask", tr("to ask about"), "count"),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda each: each.gpu_hours * HOUR_MS),

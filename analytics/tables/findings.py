@@ -16,7 +16,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import Stamp
 from analytics.report.parts import ScopedReview
 from analytics.tables.finding_heading import ENDED, at_most, heading, user_name
-from analytics.tables.names import CONFIDENCE, NAME_MOST
+from analytics.tables.names import CONFIDENCE, GPU_HOURS, NAME_MOST, RULE
 from analytics.tables.table import Column, LinkedCell, Table, column
 from analytics.workloads.model import CATEGORIES, Finding
 from fallow.actors import LINK, PERSON
@@ -179,7 +179,7 @@ def findings_about(found: Sequence[Finding], *, name: str, title: str, question:
 _SINCE = column("since", tr("since"), "moment", "since_ms")
 _SIZE = (
     column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus)),
-    column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+    GPU_HOURS,
     column(
         "cost", tr("cost"), "money", lambda each: at_most(each.unconfirmed, Amount(each.cost, each.currency)), "cost"
     ),
@@ -247,7 +247,7 @@ def all_findings(review: ScopedReview) -> Table:
                 lambda each: CATEGORIES.index(each.category),
                 json_type="integer",
             ),
-            column("rule", tr("rule"), "name"),
+            RULE,
             column("finding_id", tr("id"), "finding"),
         ),
         rows=review.findings,

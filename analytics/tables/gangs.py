@@ -11,7 +11,7 @@ from analytics.ledger.summary import Totals
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import least_to_most
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Table, column, drawn
+from analytics.tables.table import Table, column, drawn, fact
 
 _SCATTERED_FROM = 0.01
 """Below this share of the time free GPUs could nearly always be had together."""
@@ -45,10 +45,10 @@ def gang_staircase(found: tuple[Gang, ...], totals: Totals) -> Table:
                 lambda gang: least_to_most(Number(gang.now), Number(gang.now_most)),
                 "now",
             ),
-            column("now_most", "", "count", audience="programs"),
+            fact("now_most", "count"),
             _FREE,
             _START,
-            column("start_share_most", "", "share", audience="programs"),
+            fact("start_share_most", "share"),
         ),
         rows=found,
         chart=_chart(found),

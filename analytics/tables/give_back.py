@@ -8,7 +8,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
-from analytics.tables.names import MODEL, POOL, place_name
+from analytics.tables.names import GPUS, MODEL, POOL, place_name
 from analytics.tables.table import Column, Table, column, entries_column, fact, rows_column
 from analytics.workloads.reclaimable import PoolReclaimable, Reclaimable
 
@@ -54,7 +54,7 @@ def _columns(*, on_request: bool) -> tuple[Column, ...]:
     return (
         POOL,
         MODEL,
-        column("gpus", tr("GPUs"), "count"),
+        GPUS,
         column("idle_now", tr("idle now"), "count"),
         _UNCONFIRMED,
         _MISSING,

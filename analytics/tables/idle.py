@@ -11,6 +11,7 @@ from analytics.language.sentences import tr
 from analytics.ledger.summary import SPELLS, ratio
 from analytics.report.parts import LedgerFigures
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
+from analytics.tables.names import GPU_HOURS
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Column, Table, column, drawn
 from fallow.clock import HOUR_MS, SECOND_MS
@@ -41,7 +42,7 @@ def idle(ledger: LedgerFigures) -> Table:
     def share(row: CountedIdleTime) -> float | None:
         return ratio(row.gpu_ms, totals.observed_ms)
 
-    hours_column = column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms")
+    hours_column = GPU_HOURS
     share_column = column("share", tr("of observed"), "share", share)
     held_panel = _panel(_HELD, "held", hours_column, held_rows)
     zero_panel = _panel(_ZERO, "free", share_column, zero_rows, ceiling=1.0)

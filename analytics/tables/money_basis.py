@@ -12,7 +12,7 @@ from analytics.money.energy import KNOWN_MIN
 from analytics.money.prices import Price
 from analytics.money.window_money import Money, PriceBasis
 from analytics.states import UNUSED
-from analytics.tables.names import place_name
+from analytics.tables.names import GPUS, place_name
 from analytics.tables.table import Table, column
 from analytics.workloads.model import at_most_below
 
@@ -30,7 +30,7 @@ def prices(money: Money) -> Table:
         columns=(
             column("model", tr("model"), "name", lambda basis: place_name(basis.model), "model"),
             column("pool", tr("pool"), "pool", lambda basis: place_name(basis.pool), "pool"),
-            column("gpus", tr("GPUs"), "count"),
+            GPUS,
             column("price_per_gpu_hour", tr("{currency} per GPU-hour", currency=money.currency), "money", _price),
             column("as_of", tr("as of"), "moment", _as_of),
             column("source", tr("source"), "words", _source),

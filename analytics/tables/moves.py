@@ -13,7 +13,7 @@ from analytics.language.quantities import Amount, GpuHours
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.finding_heading import at_most
 from analytics.tables.findings import by_cost
-from analytics.tables.names import place_name
+from analytics.tables.names import GPU_HOURS, place_name
 from analytics.tables.table import LinkedCell, Table, column
 from analytics.workloads.model import Finding
 from analytics.workloads.workloads import SHARED, SPLIT
@@ -41,7 +41,7 @@ def moves(recommendations: Recommendations, findings: Iterable[Finding]) -> Tabl
             ),
             column("user", tr("user"), "holder", lambda each: each.holder or tr(each.without_holder), "holder"),
             column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus)),
-            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            GPU_HOURS,
             column("card", tr("card"), "name", lambda each: str(each.evidence.numbers.get("model") or "")),
             column("target", tr("card to move to"), "words", target_card),
             column("saving", tr("would save"), "money", lambda each: Amount(saving_of(each), currency)),

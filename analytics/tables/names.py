@@ -1,4 +1,4 @@
-"""Names in cells and sentences: pools and models that have none are said in the reader's language."""
+"""Names in cells and sentences, said in the reader's language where there are none, and the columns that many tables have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ def place_name(name: str, most: int = NAME_MOST) -> str:
 POOL = column("pool", tr("pool"), "pool", lambda row: place_name(row.pool), "pool")
 MODEL = column("model", tr("model"), "name", lambda row: place_name(row.model), "model")
 CONFIDENCE = column("confidence", tr("confidence"), "grade", lambda row: tr(row.confidence.grade))
-"""Columns of rows that have a `pool`, a `model` and a `confidence`."""
+HOST = column("host", tr("host"), "host")
+TEAM = column("team", tr("team"), "team")
+RULE = column("rule", tr("rule"), "name")
+GPUS = column("gpus", tr("GPUs"), "count")
+GPU_HOURS = column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms")
+"""Columns of rows that have the attribute; `GPU_HOURS` reads `gpu_ms`."""
 
 
 def card_name(model: str) -> str:

@@ -12,7 +12,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.report.parts import Heading, LedgerFigures
 from analytics.tables.chart import Cells, Chart, GridCell, Panel
 from analytics.tables.hour_of_week import HOURS, WEEKDAYS
-from analytics.tables.names import place_name
+from analytics.tables.names import GPUS, place_name
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Column, Table, column, fact
 from fallow.clock import WEEK_MS, Window
@@ -37,7 +37,7 @@ OFF_PEAK_COLUMNS = (
     fact("weekday", "count", about="0 is Monday."),
     _hour("from_hour", tr("from")),
     _hour("until_hour", tr("until")),
-    column("gpus", tr("GPUs"), "count"),
+    GPUS,
     column("weeks", tr("weeks looked at"), "count"),
 )
 """Of `OffPeak`. For programs hours count from the midnight of the weekday: `until_hour` may lie beyond 24."""

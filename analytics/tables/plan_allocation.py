@@ -10,7 +10,7 @@ from analytics.language.quantities import GpuHours, Number, Share, from_cents, r
 from analytics.language.sentences import tr
 from analytics.plan.allocation import FleetAllocation, OwnerNode
 from analytics.plan.starving import StarvingPair
-from analytics.tables.names import NAME_MOST, account_name, place_name
+from analytics.tables.names import GPU_HOURS, NAME_MOST, account_name, place_name
 from analytics.tables.point_samples import counted_note
 from analytics.tables.table import Cell, Column, Table, column, fact, single
 from fallow.clock import SECOND_MS
@@ -185,7 +185,7 @@ def starving_table(found: FleetAllocation, *, on_page: bool = False) -> Table | 
             column("did_not_use", tr("hoards"), "team", lambda pair: _owner_name(pair.hoards), "hoards"),
             column("kind", tr("what"), "words", lambda pair: _KINDS[pair.kind], "kind"),
             column("pool", tr("pool"), "pool", lambda pair: place_name(pair.pool) if pair.pool else ""),
-            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            GPU_HOURS,
             column("waited_gpu_hours", tr("waited for"), "gpu_hours", "waited_ms"),
             column("unused_gpu_hours", tr("unused"), "gpu_hours", "unused_ms"),
             column(

@@ -14,7 +14,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
-from analytics.tables.names import model_if_several, pool_column
+from analytics.tables.names import TEAM, model_if_several, pool_column
 from analytics.tables.table import Cell, Column, Table, column, fact, for_programs
 
 SOURCE_NAMES = {
@@ -58,7 +58,7 @@ def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Table
             column("day", tr("last day"), "number", json_type="string"),
             column("source", tr("source"), "words", lambda each: SOURCE_NAMES[each.source], "source"),
             column("name", tr("what ends"), "name"),
-            column("team", tr("team"), "team"),
+            TEAM,
             fact("user", "words", "holder"),
             column("gpu_count", tr("GPUs"), "count", lambda each: len(each.gpus)),
             pool_column(),

@@ -11,7 +11,7 @@ from analytics.plan.replay.comparisons import ShiftedWork
 from analytics.plan.replay.replay_base import ReplayBase
 from analytics.tables.names import card_name, place_name
 from analytics.tables.plan_replay_check import P95_WAIT, refusal, span
-from analytics.tables.table import Column, Table, column, column_of, for_programs, single
+from analytics.tables.table import Column, Table, column, column_of, fact, for_programs, single
 from fallow.clock import HOUR_MS
 
 
@@ -53,11 +53,11 @@ def _price_column(prices: InternalPrices, name: Priority) -> Column:
 def price_factors(found: Sequence[InternalPrices]) -> Table:
     """Return for programs the prices of all pools over the flat one, by the hour of the day."""
     columns = (
-        column("pool", "", "pool"),
-        column("model", "", "name"),
-        column("flat", "", "number"),
-        column("load", "", "number", json_type="array"),
-        column("factors", "", "words", json_type="object"),
+        fact("pool", "pool"),
+        fact("model", "name"),
+        fact("flat", "number"),
+        fact("load", "number", json_type="array"),
+        fact("factors", "words", json_type="object"),
     )
     return for_programs("internal-price-factors", columns, found)
 
@@ -123,10 +123,10 @@ def shifted_work_figures(found: ShiftedWork) -> Table:
     """Return for programs the figures in the lines of `shifted_work_table`."""
     waits, paid = found.waits or (None, None), found.paid or (None, None)
     columns = (
-        column("jobs_that_can_wait", "", "count", "jobs"),
-        column("jobs_put_off", "", "count", "postponed"),
-        column("today_price_per_gpu_hour", "", "number", lambda _: paid[0]),
-        column("then_price_per_gpu_hour", "", "number", lambda _: paid[1]),
+        fact("jobs_that_can_wait", "count", "jobs"),
+        fact("jobs_put_off", "count", "postponed"),
+        fact("today_price_per_gpu_hour", "number", lambda _: paid[0]),
+        fact("then_price_per_gpu_hour", "number", lambda _: paid[1]),
         column_of(lambda _: waits[0], P95_WAIT, "today_p95_wait_s"),
         column_of(lambda _: waits[1], P95_WAIT, "then_p95_wait_s"),
     )

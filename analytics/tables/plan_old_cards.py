@@ -12,7 +12,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.plan.fit import MeasuredTokens, measured_tokens
 from analytics.plan.seen_work import PATIENT_TIMES, OldCards, PlacedWork, old_cards, seen_works
 from analytics.report.report import Report
-from analytics.tables.names import NAME_MOST, amount, card_name, decimals
+from analytics.tables.names import GPU_HOURS, NAME_MOST, amount, card_name, decimals
 from analytics.tables.plan_seen import job_words, work_columns
 from analytics.tables.table import Table, column, fact, for_programs, single
 from analytics.workloads.model import joined_by_and
@@ -131,7 +131,7 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
         columns=(
             column("model", tr("model"), "name", lambda each: plain(each.served, NAME_MOST), "served"),
             column("card", tr("card"), "name", lambda each: card_name(each.card), "card"),
-            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            GPU_HOURS,
             column("tokens", tr("million tokens"), "number", lambda each: Number(each.tokens / 1e6, 1), "tokens"),
             column("tokens_per_gpu_s", tr("tokens/s"), "number"),
             column("most_requests", tr("requests"), "count", "most_running", json_type="number"),

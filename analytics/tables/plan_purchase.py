@@ -13,8 +13,8 @@ from analytics.money.offers import GpuOffer, is_old
 from analytics.plan.purchase import WEEKS_MIN, PoolPurchase
 from analytics.plan.purchase_mix import Mix, Option
 from analytics.tables.chart import Chart, ChartPlace, Level, Line, Panel
-from analytics.tables.names import card_name, has_several_models, least_to_most, place_name
-from analytics.tables.table import Cell, Column, Table, column, column_of, for_programs, rows_column
+from analytics.tables.names import GPUS, card_name, has_several_models, least_to_most, place_name
+from analytics.tables.table import Cell, Column, Table, column, column_of, fact, for_programs, rows_column
 
 _POINTS = 100
 KINDS = {
@@ -175,27 +175,27 @@ _POOL, _ITEM = itemgetter(0), itemgetter(1)
 _OFFER = (
     column("kind", tr("how"), "words", lambda option: KINDS[option.offer.kind], "offer.kind"),
     column("source", tr("source"), "name", "offer.source"),
-    column("provider", "", "name", "offer.provider", audience="programs"),
+    fact("provider", "name", "offer.provider"),
 )
 
 
 def _part_columns(currency: str) -> tuple[Column, ...]:
     return (
         *(column_of("option", each) for each in _OFFER),
-        column("gpus", tr("GPUs"), "count"),
+        GPUS,
         column("used_share", tr("in use"), "share"),
         _yearly_cost(currency),
-        column("gpu_hours", "", "number", audience="programs"),
-        column("cost", "", "number", audience="programs"),
+        fact("gpu_hours", "number"),
+        fact("cost", "number"),
     )
 
 
 def _mix_columns(currency: str) -> tuple[Column, ...]:
     return (
         _yearly_cost(currency),
-        column("committed_gpus", "", "count", audience="programs"),
-        column("cost", "", "number", audience="programs"),
-        column("hours", "", "count", audience="programs"),
+        fact("committed_gpus", "count"),
+        fact("cost", "number"),
+        fact("hours", "count"),
     )
 
 
@@ -213,9 +213,9 @@ def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -
     offer = (
         *_OFFER,
         column("hourly", tr("{currency} an hour", currency=currency), "number", lambda each: Number(each.hourly, 3)),
-        column("fixed_hourly", "", "number", "fixed", audience="programs"),
-        column("used_hourly", "", "number", "used", audience="programs"),
-        column("years", "", "number", "offer.years", audience="programs"),
+        fact("fixed_hourly", "number", "fixed"),
+        fact("used_hourly", "number", "used"),
+        fact("years", "number", "offer.years"),
         column(
             "date",
             tr("date"),
@@ -223,7 +223,7 @@ def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -
             lambda each: _dated(each.offer, today),
             lambda each: each.offer.date and str(each.offer.date),
         ),
-        column("is_old", "", "words", lambda each: is_old(each.offer, today), json_type="boolean", audience="programs"),
+        fact("is_old", "words", lambda each: is_old(each.offer, today), "boolean"),
     )
     return Table(
         name="purchase-offers",
@@ -250,17 +250,17 @@ def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -
 
 def need_figures(found: Sequence[PoolPurchase], currency: str) -> Table:
     """Return for programs the demand curve of each pool, the mixes of each need and week, and the spot offers left out."""
-    curve = (column("gpus", "", "number", itemgetter(0)), column("hours", "", "count", itemgetter(1)))
+    curve = (fact("gpus", "number", itemgetter(0)), fact("hours", "count", itemgetter(1)))
     mix = (*_mix_columns(currency), rows_column("parts", _part_columns(currency), "parts"))
     columns = (
         *_place_columns(found),
-        column("currency", "", "words", lambda _: currency),
-        column("hours", "", "count", "curve.hours.height"),
-        column("unseen_hours", "", "count", "curve.unseen"),
+        fact("currency", "words", lambda _: currency),
+        fact("hours", "count", "curve.hours.height"),
+        fact("unseen_hours", "count", "curve.unseen"),
         rows_column("curve", curve, lambda pool: pool.curve.duration.iter_rows()),
         rows_column("mix_with_unused", mix, lambda pool: () if pool.with_taken is None else (pool.with_taken,)),
         rows_column("weeks", mix, "weeks"),
-        rows_column("spot_left_out", (column("provider", "", "name"), column("source", "", "name")), "unrated"),
+        rows_column("spot_left_out", (fact("provider", "name"), fact("source", "name")), "unrated"),
     )
     return for_programs("purchase-needs", columns, found)
 

@@ -304,11 +304,11 @@ def counted_jobs(waits: Waits, used: float | None) -> Table:
     return single(
         "queue-counted",
         (
-            column("jobs", "", "count", lambda _: rows.height),
-            column("jobs_without_time_of_asking", "", "count", lambda _: unasked),
-            column("jobs_without_gpus", "", "count", lambda _: waits.left_out.height - unasked),
-            column("jobs_with_ambiguous_pool", "", "count", lambda _: int(rows["is_ambiguous"].sum())),
-            column("jobs_with_unknown_pool", "", "count", lambda _: rows["pool"].null_count()),
+            fact("jobs", "count", lambda _: rows.height),
+            fact("jobs_without_time_of_asking", "count", lambda _: unasked),
+            fact("jobs_without_gpus", "count", lambda _: waits.left_out.height - unasked),
+            fact("jobs_with_ambiguous_pool", "count", lambda _: int(rows["is_ambiguous"].sum())),
+            fact("jobs_with_unknown_pool", "count", lambda _: rows["pool"].null_count()),
             fact("used_share", "share", lambda _: used),
         ),
         waits,
@@ -319,4 +319,4 @@ def back_test(waits: Waits) -> Table:
     """Return for programs all waits, and those of each half of the window."""
     named = zip(("all", "first_half", "second_half"), (in_all(waits), *halves(waits)), strict=True)
     rows = (replace(group, name=name) for name, group in named)
-    return for_programs("queue-halves", (column("part", "", "words", "name"), *_GROUP_COLUMNS), rows)
+    return for_programs("queue-halves", (fact("part", "words", "name"), *_GROUP_COLUMNS), rows)

@@ -12,7 +12,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.money.requests_file import GpuRequest
 from analytics.plan.reallocation import Reallocation, Reason, ServedRequest, TeamBalance, UnservedRequest
 from analytics.plan.supply import Supply
-from analytics.tables.names import NAME_MOST, pool_column
+from analytics.tables.names import NAME_MOST, TEAM, pool_column
 from analytics.tables.plan_endings import SOURCE_NAMES, chance_cell, chance_columns
 from analytics.tables.table import Column, Table, column, fact, single
 
@@ -233,7 +233,7 @@ def balance_table(found: Reallocation | None) -> Table | None:
         question=tr("How many GPUs does each team gain and lose by the proposal?"),
         headline=_balance_sentence(balances),
         columns=(
-            column("team", tr("team"), "team"),
+            TEAM,
             column("gains", tr("gains"), "count"),
             column("loses", tr("loses"), "count"),
             column("keeps", tr("keeps its own"), "count"),

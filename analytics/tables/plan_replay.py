@@ -14,7 +14,7 @@ from analytics.money.window_money import Money
 from analytics.plan.replay.outcome import ComparedWaits, CutUser, FleetUse, ReplayOutcome, Unplaced
 from analytics.plan.replay.replay_base import ReplayBase
 from analytics.plan.replay.station import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
-from analytics.tables.names import NAME_MOST, account_name, amount, decimals
+from analytics.tables.names import GPU_HOURS, GPUS, NAME_MOST, TEAM, account_name, amount, decimals
 from analytics.tables.plan_replay_check import (
     NOT_BEGUN,
     WAITS,
@@ -24,7 +24,7 @@ from analytics.tables.plan_replay_check import (
     span,
     words,
 )
-from analytics.tables.table import Cell, Column, Kind, Table, column, column_of, rows_column, single
+from analytics.tables.table import Cell, Column, Kind, Table, column, column_of, fact, rows_column, single
 from fallow.clock import HOUR_MS
 
 _ORDERS = {
@@ -53,7 +53,7 @@ def _about(outcome: ReplayOutcome, money: Money) -> tuple[Table, ...]:
 def outcome_figures(outcome: ReplayOutcome, money: Money) -> Table:
     """Return for programs the figures of both replays, in all and of each pool."""
     use = _pool_use(money.currency)
-    pools = (column("pool", "", "pool"), *use)
+    pools = (fact("pool", "pool"), *use)
     return single(
         "replay_outcome",
         (
@@ -63,13 +63,13 @@ def outcome_figures(outcome: ReplayOutcome, money: Money) -> Table:
                 for each in (
                     *(column_of(f"{side}.waits", each, f"{side}_{each.key}") for each in (JOBS, *WAITS)),
                     *(column_of(f"{side}.total", each, f"{side}_{each.key}") for each in use),
-                    column(f"{side}_gpu_kwh", "", "number", f"{side}.kwh"),
+                    fact(f"{side}_gpu_kwh", "number", f"{side}.kwh"),
                     rows_column(f"{side}_pools", pools, f"{side}.pools"),
                 )
             ),
-            column("freed_gpu_hours", "", "gpu_hours", "freed_ms"),
-            column("jobs_put_off", "", "count", "postponed"),
-            column("jobs_preempted", "", "count", "preempted"),
+            fact("freed_gpu_hours", "gpu_hours", "freed_ms"),
+            fact("jobs_put_off", "count", "postponed"),
+            fact("jobs_preempted", "count", "preempted"),
         ),
         outcome,
     )
@@ -81,7 +81,7 @@ def outcome_column(money: Money) -> Column:
     def rows(outcome: ReplayOutcome) -> dict[str, object]:
         return {each.name: each.records() for each in (outcome_figures(outcome, money), *_about(outcome, money))}
 
-    return column_of("outcome", column("outcome", "", "words", rows, json_type="object"))
+    return column_of("outcome", fact("outcome", "words", rows, "object"))
 
 
 def replay_basis(base: ReplayBase) -> Table:
@@ -89,18 +89,18 @@ def replay_basis(base: ReplayBase) -> Table:
     return single(
         "replay_basis",
         (
-            column("jobs", "", "count", "rebuilt.jobs.height"),
-            column("jobs_without_time_of_asking", "", "count", "rebuilt.unasked"),
-            column("use_without_a_job", "", "count", lambda base: base.rebuilt.jobs.height - base.rebuilt.queued),
-            column("jobs_that_never_ran", "", "count", "rebuilt.never_ran"),
-            column("jobs_without_gpus_or_pool", "", "count", "rebuilt.unplaced"),
-            column("jobs_that_fit_nowhere_today", "", "count", "homeless"),
-            column("order", "", "words", "policy.order"),
-            column_of("policy.priorities", column("by", "", "words"), "first_by"),
-            column("delayed_teams", "", "count", lambda base: len(base.delays)),
-            column("error_max", "", "share", "check.error_max"),
-            column("has_waits", "", "words", "check.has_waits", json_type="boolean"),
-            column("refused", "", "sentence", lambda base: refusal(base.check)),
+            fact("jobs", "count", "rebuilt.jobs.height"),
+            fact("jobs_without_time_of_asking", "count", "rebuilt.unasked"),
+            fact("use_without_a_job", "count", lambda base: base.rebuilt.jobs.height - base.rebuilt.queued),
+            fact("jobs_that_never_ran", "count", "rebuilt.never_ran"),
+            fact("jobs_without_gpus_or_pool", "count", "rebuilt.unplaced"),
+            fact("jobs_that_fit_nowhere_today", "count", "homeless"),
+            fact("order", "words", "policy.order"),
+            column_of("policy.priorities", fact("by", "words"), "first_by"),
+            fact("delayed_teams", "count", lambda base: len(base.delays)),
+            fact("error_max", "share", "check.error_max"),
+            fact("has_waits", "words", "check.has_waits", "boolean"),
+            fact("refused", "sentence", lambda base: refusal(base.check)),
         ),
         base,
     )
@@ -183,7 +183,7 @@ def _figures(outcome: ReplayOutcome, grid: Grid, currency: str | None) -> Iterat
 def _pool_use(currency: str | None) -> tuple[Column, ...]:
     """The figures of a PoolUse."""
     return (
-        column("gpus", tr("GPUs"), "count"),
+        GPUS,
         column("gpu_hours", tr("GPU-hours there"), "gpu_hours", "there_ms"),
         column("gpu_hours_held", tr("GPU-hours that jobs had"), "gpu_hours", "held_ms"),
         column("utilization", tr("of the GPU time"), "share", lambda use: Share(use.utilization)),
@@ -408,7 +408,7 @@ def whom_it_hits(cuts: Sequence[CutUser], currency: str | None) -> Table | None:
         ),
         columns=(
             column("user", tr("user"), "holder", lambda cut: cut.user or account_name(NOT_KNOWN), "user"),
-            column("team", tr("team"), "team"),
+            TEAM,
             JOBS,
             column("worked_later", tr("worked again later"), "count"),
             column("freed_gpu_hours", tr("GPU-hours freed"), "gpu_hours", "freed_ms"),
@@ -447,7 +447,7 @@ def what_cannot_run(unplaced: Sequence[Unplaced]) -> Table | None:
         columns=(
             column("why", tr("why"), "words", lambda each: _WHY_NOT[each.why], "why"),
             JOBS,
-            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            GPU_HOURS,
         ),
         rows=tuple(unplaced),
     )

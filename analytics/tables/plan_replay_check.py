@@ -9,7 +9,7 @@ from analytics.language.quantities import Quantity, Share, Span
 from analytics.language.sentences import tr
 from analytics.plan.replay.replayed_waits import JOBS_MIN, CheckedPool, ReplayCheck
 from analytics.tables.names import place_name
-from analytics.tables.table import Cell, Column, Table, column, column_of
+from analytics.tables.table import Cell, Column, Table, column, column_of, fact
 
 
 def span(milliseconds: float | None) -> Span | None:
@@ -66,8 +66,8 @@ def replay_check(check: ReplayCheck) -> Table:
             column("waits_error", tr("off by"), "share", lambda row: Share(row.waits.error)),
             column("use", tr("given out"), "number", _uses, audience="people"),
             column("use_error", tr("off by"), "share", lambda row: Share(row.use.error)),
-            column("observed_use", "", "share", "use.observed", audience="programs"),
-            column("replayed_use", "", "share", "use.replayed", audience="programs"),
+            fact("observed_use", "share", "use.observed"),
+            fact("replayed_use", "share", "use.replayed"),
         ),
         rows=(CheckedPool(None, check.waits, check.use), *check.pools),
         notes=(

@@ -14,10 +14,10 @@ from analytics.plan.replay.comparisons import ComparedScenario, Sweep
 from analytics.plan.replay.outcome import FleetUse
 from analytics.plan.replay.replayed_waits import ReplayCheck
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
-from analytics.tables.names import amount, decimals, place_name
+from analytics.tables.names import GPUS, amount, decimals, place_name
 from analytics.tables.plan_replay import outcome_column, site_kwh
 from analytics.tables.plan_replay_check import MEDIAN_WAIT, NOT_BEGUN, P95_WAIT, WAITED, refusal, span
-from analytics.tables.table import Column, Table, column, column_of, for_programs, rows_column, single
+from analytics.tables.table import Column, Table, column, column_of, fact, for_programs, rows_column, single
 from fallow.clock import HOUR_MS
 
 _GIVEN_OUT = column("utilization", tr("given out"), "share", lambda use: Share(use.total.utilization))
@@ -78,11 +78,11 @@ def _scenario_figures(money: Money) -> tuple[Column, ...]:
 def saved_scenarios(compared: Sequence[ComparedScenario], money: Money) -> Table:
     """Return for programs each scenario as it was saved, with the rows of all tables of its replay."""
     columns = (
-        column("scenario", "", "name", "saved.name"),
-        column("policy", "", "words", "saved.policy"),
-        column("saved", "", "moment", "saved.time_ms"),
-        column("by", "", "name", "saved.by"),
-        column("why_not", "", "sentence", lambda each: each.why_not or None),
+        fact("scenario", "name", "saved.name"),
+        fact("policy", "words", "saved.policy"),
+        fact("saved", "moment", "saved.time_ms"),
+        fact("by", "name", "saved.by"),
+        fact("why_not", "sentence", lambda each: each.why_not or None),
         outcome_column(money),
     )
     return for_programs("saved_scenarios", columns, compared)
@@ -96,7 +96,7 @@ def replay_sweep(found: Sweep, check: ReplayCheck, currency: str | None) -> Tabl
         question=tr("How many GPUs are enough, and from which number on do more of them bring little?"),
         headline=_sweep_sentence(found, check),
         columns=(
-            column("gpus", tr("GPUs"), "count"),
+            GPUS,
             *(column_of("outcome.then.waits", each) for each in (MEDIAN_WAIT, P95_WAIT, NOT_BEGUN, WAITED)),
             column("jobs_not_run", tr("cannot run"), "count", "outcome.then.lost"),
             column_of("outcome.then", _GIVEN_OUT),
@@ -121,11 +121,11 @@ def replay_sweep(found: Sweep, check: ReplayCheck, currency: str | None) -> Tabl
 def sweep_figures(found: Sweep, money: Money) -> Table:
     """Return for programs what the sweep found, and for each number of GPUs the rows of all tables of its replay."""
     columns = (
-        column("pool", "", "pool"),
-        column("gpus", "", "count", "there"),
-        column("knee", "", "count"),
-        column("as_good_as_today", "", "count", "enough"),
-        rows_column("points", (column("gpus", "", "count"), outcome_column(money)), "points"),
+        fact("pool", "pool"),
+        fact("gpus", "count", "there"),
+        fact("knee", "count"),
+        fact("as_good_as_today", "count", "enough"),
+        rows_column("points", (fact("gpus", "count"), outcome_column(money)), "points"),
     )
     return single("replay_sweep_figures", columns, found)
 

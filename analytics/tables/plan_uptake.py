@@ -8,7 +8,7 @@ from functools import partial
 from analytics.language.quantities import Amount, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.allocation import Arrival, FleetAllocation
-from analytics.tables.names import model_if_several, pool_column
+from analytics.tables.names import HOST, model_if_several, pool_column
 from analytics.tables.table import Table, column, fact
 
 
@@ -25,7 +25,7 @@ def uptake_table(found: FleetAllocation) -> Table | None:
             column("day", tr("first seen"), "number", json_type="string"),
             pool_column(),
             model_if_several(found.arrivals),
-            column("host", tr("host"), "host"),
+            HOST,
             column("gpu_count", tr("cards"), "count", lambda each: len(each.gpus)),
             column("unused_gpus", tr("unused"), "count", "unused"),
             *(

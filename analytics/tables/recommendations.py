@@ -16,7 +16,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.tables.finding_heading import at_most
 from analytics.tables.give_back import RECLAIMABLE_COLUMNS, give_back_sentence
-from analytics.tables.names import CONFIDENCE, POOL, place_name
+from analytics.tables.names import CONFIDENCE, GPU_HOURS, GPUS, POOL, place_name
 from analytics.tables.table import (
     Cell,
     Column,
@@ -104,7 +104,7 @@ def to_look_at(found: Recommendations) -> Table | None:
             column("owner", tr("whom to ask"), "words", who_acts, "owner"),
             CONFIDENCE,
             _COST,
-            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            GPU_HOURS,
         ),
         rows=tuple(listed),
         shown=shown,
@@ -144,7 +144,7 @@ def waste(found: Recommendations) -> Table:
                 lambda part: "" if part.decisions is None else part.decisions,
                 "decisions",
             ),
-            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            GPU_HOURS,
             column(
                 "cost",
                 tr("cost, {currency}", currency=whole.currency),
@@ -421,9 +421,9 @@ def by_group(found: Recommendations, by: GroupBy) -> Table:
                 "name",
             ),
             column("decisions", tr("decisions"), "count", lambda group: len(group.listed)),
-            column("gpus", tr("GPUs"), "count"),
+            GPUS,
             _saving_column(currency),
-            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            GPU_HOURS,
             column(
                 "cost", tr("wasted in this window"), "money", lambda group: Amount(from_cents(group.cents), currency)
             ),

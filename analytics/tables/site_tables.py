@@ -43,7 +43,7 @@ def prices_in_force(book: PriceBook, basis: Sequence[PriceBasis]) -> Table:
                 lambda price: tr("{number} {currency}", number=Number(price.hourly, 4), currency=price.currency),
                 lambda price: float(price.hourly),
             ),
-            column("currency", "", "words", audience="programs"),
+            fact("currency", "words"),
             column("as_of", tr("date"), "moment", _as_of, lambda price: price.date and price.date.isoformat()),
             column("origin", tr("origin"), "words", lambda price: _ORIGINS[price.origin], "origin"),
             column("source", tr("source"), "sentence", lambda price: plain(price_source(price), 200)),

@@ -14,6 +14,7 @@ from analytics.report.figures import Step
 from analytics.report.parts import LedgerFigures
 from analytics.states import UNUSED
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
+from analytics.tables.names import GPU_HOURS
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Table, column
 from fallow.clock import HOUR_MS
@@ -54,7 +55,7 @@ def waterfall(ledger: LedgerFigures) -> Table:
         headline=_headline(ledger, total_ms),
         columns=(
             column("state", tr("state"), "state", lambda step: tr(step.state), "state"),
-            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            GPU_HOURS,
             column(
                 "share", tr("of all"), "share", lambda step: "" if step is paid else Share(ratio(step.gpu_ms, total_ms))
             ),
