@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from analytics.decide.recommendations import Recommendation
 from analytics.delivery.channels import safe as file_safe
 from analytics.delivery.model import Brief, BriefLine, Message, MessagePart
 from analytics.language.language import Language, Sentence, SentenceList
@@ -15,7 +15,7 @@ from analytics.report.report import Report
 from analytics.report.weeks import Week
 from analytics.scope import Scope
 from analytics.tables.facts import facts
-from analytics.tables.recommendations import a_year, deadline_day, decision, saving_words, who_acts
+from analytics.tables.recommendations import a_year, first_decisions
 from analytics.tables.wording import TITLE, lead, scope_parts
 
 MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
@@ -134,7 +134,7 @@ def _brief(report: Report, week: Week, language: Language) -> Brief:
         window=_window(report, language),
         sentences=tuple(language.translate(each) for each in lead(report) if each),
         heading=language.translate(tr("What to do")) if ranked else "",
-        lines=tuple(line(each, language) for each in ranked[:_TOP]),
+        lines=tuple(_line(each, language) for each in first_decisions(report.recommendations, _TOP)),
         rest=language.translate(more) if rest > 0 else "",
     )
 
@@ -147,17 +147,8 @@ def _window(report: Report, language: Language) -> str:
     return language.translate(SentenceList([told[language.translate("window")], *beside]))
 
 
-def line(each: Recommendation, language: Language) -> BriefLine:
+def _line(each: Mapping[str, Any], language: Language) -> BriefLine:
     """A decision as a chat shows it, with what it saves."""
-    text = decision(each)
-    if each.saving is not None:
-        saving = saving_words(each.saving, each.currency)
-        text = tr("{what}: worth {saving} a year", what=decision(each), saving=saving)
-    detail = tr(
-        "{owner}, until {when}; confidence: {grade}; {key}",
-        owner=who_acts(each),
-        when=deadline_day(each.deadline_ms),
-        grade=tr(each.confidence.grade),
-        key=each.recommendation_id,
-    )
-    return BriefLine(each.recommendation_id, language.translate(text), language.translate(detail))
+    text = tr("{recommendation}: worth {saving} a year", **each) if each["saving"] else each["recommendation"]
+    detail = tr("{owner}, until {deadline}; confidence: {confidence}; {key}", **each)
+    return BriefLine(each["key"], language.shown(text), language.translate(detail))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from operator import itemgetter
+from operator import attrgetter, itemgetter
+from typing import Any
 
 from analytics.decide.actions import Action
 from analytics.decide.recommendations import OPERATORS, GroupBy, Recommendation, Recommendations, Saving, Waste, grouped
@@ -381,6 +382,17 @@ _DECISIONS: Mapping[str, Callable[[int, str], str]] = {
         place=place,
     ),
 }
+
+
+def first_decisions(found: Recommendations, number: int) -> list[dict[str, Any]]:
+    """Return the cells of the first ranked decisions by the keys of `recommendations` in brief, with id and command as they are."""
+    table = recommendations(found, number, in_brief=True)
+    keys = [each.key for each in table.heads]
+    as_it_is = attrgetter("recommendation_id", "next_command")
+    return [
+        dict(zip((*keys, "key", "next_command"), (*cells, *as_it_is(each)), strict=True))
+        for cells, each in zip(table.listed, found.ranked, strict=False)
+    ]
 
 
 def first_recommendations(found: Recommendations) -> Table:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from PIL import Image, ImageDraw
 
-from analytics.decide.recommendations import Recommendation
 from analytics.language.language import Language, SentenceList
 from analytics.language.quantities import from_cents
 from analytics.language.sentences import tr, tr_many
@@ -21,8 +19,7 @@ from analytics.render.html.page import environment, head
 from analytics.report.report import Report
 from analytics.tables.days import bins_of
 from analytics.tables.palette import HATCHED, LIGHT, ORDER
-from analytics.tables.recommendations import deadline_day, decision, saving_words, who_acts
-from analytics.tables.table import Cell
+from analytics.tables.recommendations import first_decisions
 from analytics.tables.trends import unfinished
 
 IMAGE_ID = "states@fallow"
@@ -51,40 +48,16 @@ def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
 
 
 def _content(report: Report, language: Language) -> dict[str, object]:
-    first = report.recommendations.ranked[:DECISIONS]
     return {
         "unfinished": SentenceList(unfinished(report.weeks), " "),
         "heads": _heads(report, language),
         "states": list(_states(report, language)),
-        "decisions": [_decision(each) for each in first],
+        "decisions": first_decisions(report.recommendations, DECISIONS),
         "others": _others(report),
         "image_id": IMAGE_ID,
         "width": _WIDTH,
         "height": _height(report),
     }
-
-
-@dataclass(frozen=True)
-class _Decision:
-    """A decision as the body shows it."""
-
-    what: str
-    saving: str
-    about: tuple[tuple[str, Cell], ...]
-    command: str
-
-
-def _decision(each: Recommendation) -> _Decision:
-    return _Decision(
-        what=decision(each),
-        saving="" if each.saving is None else saving_words(each.saving, each.currency),
-        about=(
-            (tr("who acts"), who_acts(each)),
-            (tr("deadline"), deadline_day(each.deadline_ms)),
-            (tr("confidence"), tr(each.confidence.grade)),
-        ),
-        command=each.next_command,
-    )
 
 
 def states_image(report: Report) -> bytes:
