@@ -93,7 +93,13 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
             column("claim_id", tr("allocation"), "words", lambda each: plain(each.claim_id), "claim_id"),
             column("by", tr("user"), "words", _user, audience="people"),
             column("start", tr("start"), "moment"),
-            column("end", tr("end"), "moment", lambda each: tr("runs on") if each.end is None else each.end, _end),
+            column(
+                "end",
+                tr("end"),
+                "moment",
+                lambda each: tr("runs on") if each.end is None else each.end,
+                lambda each: None if each.end is None else Moment(each.end),
+            ),
             GPUS,
             column("gpu_hours", tr("GPU-hours"), "number", lambda each: _hours(each.gpu_hours), "gpu_hours"),
             column("state", tr("state"), "words", lambda each: plain(each.state or each.standing), "state"),
@@ -108,10 +114,6 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
         rows=tuple(found),
         notes=tuple(notes),
     )
-
-
-def _end(each: ListedAllocation) -> Moment | None:
-    return None if each.end is None else Moment(each.end)
 
 
 def _hours(hours: float | None) -> Cell:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Literal
 
-from analytics.evaluation.evaluate import Evaluation, Reliability, StateAgreement
+from analytics.evaluation.evaluate import Evaluation, StateAgreement
 from analytics.evaluation.verdicts import LABELLED_MIN, Proportion
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Share
@@ -222,7 +222,7 @@ def _reliability(found: Evaluation) -> Table:
                 "probability",
                 tr("probability"),
                 "share",
-                _probability,
+                lambda each: tr("{low} to {high}", low=Share(each.low, 0), high=Share(each.high, 0)),
                 lambda row: [row.low, row.high],
                 json_type="array",
             ),
@@ -231,10 +231,6 @@ def _reliability(found: Evaluation) -> Table:
         ),
         rows=said,
     )
-
-
-def _probability(each: Reliability) -> str:
-    return tr("{low} to {high}", low=Share(each.low, 0), high=Share(each.high, 0))
 
 
 def _states(found: Evaluation) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from analytics.decide.totals import FindingTotals, RuleTotals, totals, wanted
+from analytics.decide.totals import FindingTotals, totals, wanted
 from analytics.inventory import Inventory
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
@@ -53,10 +53,6 @@ def finding_list(
     )
 
 
-def _cost(finding: Finding) -> Cell:
-    return None if finding.cost is None else at_most(finding.unconfirmed, Number(finding.cost, 2))
-
-
 def _evidence(finding: Finding) -> dict[str, object]:
     found = finding.evidence
     return {"since": format_ms(found.since_ms), "until": format_ms(found.until_ms), **found.numbers}
@@ -73,7 +69,13 @@ FINDING_COLUMNS = (
     fact("since", "moment", "since_ms", nullable=False),
     GPU_HOURS,
     fact("energy_kwh", "number"),
-    column("cost", tr("cost"), "money", _cost, "cost"),
+    column(
+        "cost",
+        tr("cost"),
+        "money",
+        lambda finding: None if finding.cost is None else at_most(finding.unconfirmed, Number(finding.cost, 2)),
+        "cost",
+    ),
     fact("currency", "words"),
     CONFIDENCE,
     fact("failed_conditions", "words", "confidence.failed", "array"),
@@ -209,7 +211,13 @@ def totals_by_rule(found: Sequence[Finding]) -> Table | None:
             column("gpus_to_take", tr("to take back"), "count"),
             column("gpus_to_ask", tr("to ask about"), "count"),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda each: each.gpu_hours * HOUR_MS),
-            column("cost", cost, "money", _confirmed, "cost"),
+            column(
+                "cost",
+                cost,
+                "money",
+                lambda each: None if each.cost is None else Number(each.cost - (each.unconfirmed_cost or 0.0), 2),
+                "cost",
+            ),
             column(
                 "unconfirmed_cost",
                 tr("not confirmed"),
@@ -223,10 +231,6 @@ def totals_by_rule(found: Sequence[Finding]) -> Table | None:
         if unconfirmed
         else (),
     )
-
-
-def _confirmed(each: RuleTotals) -> Cell:
-    return None if each.cost is None else Number(each.cost - (each.unconfirmed_cost or 0.0), 2)
 
 
 def finding_folds(found: Sequence[Finding], inventory: Inventory, *, whole: bool = False) -> Table | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analytics.language.quantities import from_cents
 from analytics.ledger.sampled import Bound
-from analytics.ledger.summary import Summary, Totals, ratio
+from analytics.ledger.summary import Totals, ratio
 from analytics.states import UNUSED
 from analytics.tables.accounts import COST_PARTS, EFFICIENCY, UNPAID
 from analytics.tables.table import Column, column_of, entries_column, fact, record_column, rows_column
@@ -49,10 +49,6 @@ def _unconfirmed(state: str) -> Column:
     return fact(state, "gpu_hours", lambda totals: totals.unconfirmed_ms.get(state, 0))
 
 
-def _idle_between(summary: Summary) -> list[float | None]:
-    return _shares(summary.samples.idle, summary.totals.observed_ms)
-
-
 _POINT_SAMPLES = (
     fact("gpu_hours", "gpu_hours", "totals.sampled_ms"),
     fact("share", "share", "totals.sampled", about="Of the observed time."),
@@ -67,7 +63,13 @@ _POINT_SAMPLES = (
     record_column(
         "between",
         (
-            fact("idle", "share", _idle_between, "array", "Without a kernel, for however short a time (95 %)."),
+            fact(
+                "idle",
+                "share",
+                lambda summary: _shares(summary.samples.idle, summary.totals.observed_ms),
+                "array",
+                "Without a kernel, for however short a time (95 %).",
+            ),
             *(column_of("totals", _between(state)) for state in UNUSED),
         ),
         "",

@@ -125,7 +125,12 @@ class Letter:
             column("gpus", tr("GPUs"), "words", _gpus),
             column("wasted", tr("wasted"), "words", _wasted),
             column("saving", tr("worth a year"), "words", _saving),
-            column("holder", tr("user"), "words", _holder),
+            column(
+                "holder",
+                tr("user"),
+                "words",
+                lambda ask: plain(ask.holder) if ask.to_operators and ask.action == RELEASE and ask.holder else "",
+            ),
             column("job", tr("job"), "words", _job),
             column(
                 "since",
@@ -262,10 +267,6 @@ def _wasted(ask: Ask) -> Cell:
 def _saving(ask: Ask) -> Cell:
     saving = ask.about.saving
     return "" if saving is None or saving.point <= 0 else saving_words(saving, ask.about.currency)
-
-
-def _holder(ask: Ask) -> Cell:
-    return plain(ask.holder) if ask.to_operators and ask.action == RELEASE and ask.holder else ""
 
 
 def _job(ask: Ask) -> Cell:

@@ -10,7 +10,7 @@ from analytics.language.quantities import Date, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import KNOWN_MIN
 from analytics.money.prices import Price
-from analytics.money.window_money import Money, PriceBasis
+from analytics.money.window_money import Money
 from analytics.states import UNUSED
 from analytics.tables.names import GPUS, place_name
 from analytics.tables.table import Table, column
@@ -31,9 +31,24 @@ def prices(money: Money) -> Table:
             column("model", tr("model"), "name", lambda basis: place_name(basis.model), "model"),
             column("pool", tr("pool"), "pool", lambda basis: place_name(basis.pool), "pool"),
             GPUS,
-            column("price_per_gpu_hour", tr("{currency} per GPU-hour", currency=money.currency), "money", _price),
-            column("as_of", tr("as of"), "moment", _as_of),
-            column("source", tr("source"), "words", _source),
+            column(
+                "price_per_gpu_hour",
+                tr("{currency} per GPU-hour", currency=money.currency),
+                "money",
+                lambda each: None if each.price is None else Number(each.price.hourly, 4),
+            ),
+            column(
+                "as_of",
+                tr("as of"),
+                "moment",
+                lambda each: "" if each.price is None or each.price.date is None else Date(each.price.date),
+            ),
+            column(
+                "source",
+                tr("source"),
+                "words",
+                lambda each: tr("no price is known") if each.price is None else plain(price_source(each.price), 200),
+            ),
         ),
         rows=tuple(money.basis),
         shown=_LISTED,
@@ -53,18 +68,6 @@ def _headline(money: Money) -> str:
         unpriced = GpuHours(money.accounts.total.unpriced_ms)
         return tr("{hours} GPU-hours have no price and are in no sum of money.", hours=unpriced)
     return tr("Every GPU-hour has a price.")
-
-
-def _price(each: PriceBasis) -> Number | None:
-    return None if each.price is None else Number(each.price.hourly, 4)
-
-
-def _as_of(each: PriceBasis) -> Date | str:
-    return "" if each.price is None or each.price.date is None else Date(each.price.date)
-
-
-def _source(each: PriceBasis) -> str:
-    return tr("no price is known") if each.price is None else plain(price_source(each.price), 200)
 
 
 def price_source(price: Price) -> str:

@@ -13,7 +13,7 @@ from analytics.language.quantities import Amount, Bytes, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.names import CONFIDENCE, MODEL, POOL, place_name
 from analytics.tables.recommendations import saving_words
-from analytics.tables.table import Cell, LinkedCell, Table, column, fact, flag, record_column, rows_column
+from analytics.tables.table import LinkedCell, Table, column, fact, flag, record_column, rows_column
 from analytics.workloads.packing import MIG, SM_ACTIVITY, PackedCard, PackedWork, Packing
 
 _LISTED = 25
@@ -211,7 +211,13 @@ def packed_cards(packings: Sequence[Packing]) -> Table | None:
                 "work.holder",
             ),
             column("job", tr("job"), "name", lambda placed: _known(placed.work.job, tr("no job")), "work.job"),
-            column("from", tr("now on"), "gpu", _now_on, "work.gpu"),
+            column(
+                "from",
+                tr("now on"),
+                "gpu",
+                lambda placed: tr("stays") if placed.work.gpu == placed.card.gpu else _linked(placed.work.gpu),
+                "work.gpu",
+            ),
             column("memory_bytes", tr("memory needed"), "number", lambda placed: Bytes(placed.work.memory_bytes)),
             column(
                 "sm_share",
@@ -261,10 +267,6 @@ def _place(work: PackedWork) -> str:
 
 def _known(name: str | None, unknown: str) -> str:
     return unknown if name is None else plain(name, 60)
-
-
-def _now_on(placed: _PlacedWork) -> Cell:
-    return tr("stays") if placed.work.gpu == placed.card.gpu else _linked(placed.work.gpu)
 
 
 def _ratio(percent: float | None) -> float | None:

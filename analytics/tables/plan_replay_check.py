@@ -60,11 +60,23 @@ def replay_check(check: ReplayCheck) -> Table:
         question=tr("How far is the replay of today off what was observed?"),
         headline=_headline(check),
         columns=(
-            column("pool", tr("pool"), "pool", _pool_name, "pool"),
+            column(
+                "pool",
+                tr("pool"),
+                "pool",
+                lambda row: tr("all pools") if row.pool is None else place_name(row.pool),
+                "pool",
+            ),
             column("jobs", tr("jobs"), "count", "waits.observed.jobs"),
             *compared_waits("waits.observed", "waits.replayed", _both, (MEDIAN_WAIT, P95_WAIT)),
             column("waits_error", tr("off by"), "share", lambda row: Share(row.waits.error)),
-            column("use", tr("given out"), "number", _uses, audience="people"),
+            column(
+                "use",
+                tr("given out"),
+                "number",
+                lambda row: _both(Share(row.use.observed), Share(row.use.replayed)),
+                audience="people",
+            ),
             column("use_error", tr("off by"), "share", lambda row: Share(row.use.error)),
             fact("observed_use", "share", "use.observed"),
             fact("replayed_use", "share", "use.replayed"),
@@ -90,14 +102,6 @@ def _headline(check: ReplayCheck) -> str:
         waits=Share(check.waits.error),
         use=Share(check.use.error),
     )
-
-
-def _pool_name(row: CheckedPool) -> str:
-    return tr("all pools") if row.pool is None else place_name(row.pool)
-
-
-def _uses(row: CheckedPool) -> Cell:
-    return _both(Share(row.use.observed), Share(row.use.replayed))
 
 
 def _both(observed: Cell, replayed: Cell) -> Cell:

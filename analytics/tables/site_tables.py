@@ -10,7 +10,7 @@ from analytics.language.quantities import Date, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.money.offers import OLD_AFTER, GpuOffer, is_old
 from analytics.money.owners import Owners
-from analytics.money.prices import Price, PriceBook
+from analytics.money.prices import PriceBook
 from analytics.money.window_money import PriceBasis, gpus_at, in_force
 from analytics.tables.money_basis import price_source
 from analytics.tables.names import place_name
@@ -44,7 +44,13 @@ def prices_in_force(book: PriceBook, basis: Sequence[PriceBasis]) -> Table:
                 lambda price: float(price.hourly),
             ),
             fact("currency", "words"),
-            column("as_of", tr("date"), "moment", _as_of, lambda price: price.date and price.date.isoformat()),
+            column(
+                "as_of",
+                tr("date"),
+                "moment",
+                lambda price: Date(price.date) if price.date else tr("not stated"),
+                lambda price: price.date and price.date.isoformat(),
+            ),
             column("origin", tr("origin"), "words", lambda price: _ORIGINS[price.origin], "origin"),
             column("source", tr("source"), "sentence", lambda price: plain(price_source(price), 200)),
             column("gpus", tr("GPUs"), "count", lambda price: Number(gpus_at(price, basis)) if basis else ""),
@@ -64,10 +70,6 @@ def prices_in_force(book: PriceBook, basis: Sequence[PriceBasis]) -> Table:
         ),
         wide=True,
     )
-
-
-def _as_of(price: Price) -> Date | str:
-    return Date(price.date) if price.date else tr("not stated")
 
 
 def offers(found: Sequence[GpuOffer], currency: str, today: date) -> Table | None:

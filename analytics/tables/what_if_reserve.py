@@ -55,14 +55,19 @@ def reserves_compared(found: Reclaimable) -> Table:
                 "short", tr("short"), "words", lambda step: _short(step.worst and step.worst.reserve), audience="people"
             ),
             *_shortage("worst.reserve"),
-            column("worst_pool", tr("pool that was short longest"), "words", _worst_pool),
+            column(
+                "worst_pool",
+                tr("pool that was short longest"),
+                "words",
+                lambda step: (
+                    place_name(step.worst.pool.pool)
+                    if step.worst is not None and step.worst.reserve.short_hours
+                    else ""
+                ),
+            ),
         ),
         rows=reserve_steps(found),
     )
-
-
-def _worst_pool(step: WhatIfReserve) -> str:
-    return place_name(step.worst.pool.pool) if step.worst is not None and step.worst.reserve.short_hours else ""
 
 
 def _shortage(path: str) -> tuple[Column, ...]:
