@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from analytics.decide.annotations import POOL, add_annotation
 from analytics.window import Inputs, open_inputs
 from fallow.actors import Actor
-from tests.findings.scenarios.builder import H100, L4, Fleet
-from tests.findings.scenarios.grid import T_END
+from tests.findings.scenarios.builder import H100, L4, T_END, Fleet
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ def rules_page() -> str:
         "<!-- written by `make docs` from analytics/rules -->",
         "",
         "One rule, one file, one kind of finding. What a finding is, how sure it is and what becomes of it: [findings.md](findings.md).",
-        "`python -m tests.findings.scenarios` tries every rule on some 250 labelled situations and prints precision and recall.",
+        "`python -m tests.findings.scenarios` tries every rule on some 170 labelled situations and prints precision and recall.",
         "",
         "| rule | for | GPUs that are ... |",
         "|---|---|---|",

@@ -14,8 +14,8 @@ from analytics.rules import RULES
 from analytics.tables.evidence_text import LABELS
 from analytics.workloads.context import open_context
 from tests.findings.conftest import context_of
-from tests.findings.scenarios.grid import T_END
-from tests.findings.scenarios.suite import open_scenario, scenarios
+from tests.findings.scenarios.builder import T_END
+from tests.findings.scenarios.suite import EVERY, open_scenario
 from tests.lakes import made_lake
 from tests.ledger.recording import Recording
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from analytics.workloads.model import Context, Finding, Rule
     from fallow import schema
-    from tests.findings.scenarios.model import Scenario
+    from tests.findings.scenarios.situations import Scenario
 
 NAMES = ("gpu", "parent_gpu", "pool", "user", "account", "slurm_account", "slurm_job_id", "claim_id", "namespace")
 """Columns whose names get the number of their situation, so that no situation knows of another."""
@@ -36,13 +36,11 @@ ALONE = {
 }
 """Situations of rules that compare with all others of a site, or need a list of its people."""
 
-SITUATIONS = {each.name: each for those in scenarios().values() for each in those}
-
 
 def smallest(rule: Rule) -> Scenario:
-    """Of the situations without settings in which a rule must fire the one with the fewest days of hosts."""
-    fitting = (each for each in SITUATIONS.values() if rule.name in each.fires)
-    return min((each for each in fitting if not each.settings and not each.lists), key=host_rows)
+    """Of the situations without a file of owners in which a rule must fire the one with the fewest days of hosts."""
+    fitting = (each for each in EVERY.values() if rule.name in each.fires and not each.owners)
+    return min(fitting, key=host_rows)
 
 
 def host_rows(scenario: Scenario) -> int:
@@ -86,7 +84,7 @@ def test_a_rule_finds_the_same_in_a_lake_and_in_memory(
     rule: Rule, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     name = ALONE.get(rule.name)
-    contexts = request.getfixturevalue("together") if name is None else alone(SITUATIONS[name], tmp_path)
+    contexts = request.getfixturevalue("together") if name is None else alone(EVERY[name], tmp_path)
     in_lake, in_memory = (run_rules(context, [rule]) for context in contexts)
     assert in_lake
     assert in_memory == in_lake

@@ -20,7 +20,7 @@ from unittest.mock import patch
 from analytics.simulation import SimulatedFleet, owners_csv, prices_csv, write_fleet
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock
-from tests.findings.scenarios.grid import T_END
+from tests.findings.scenarios.builder import T_END
 from tests.findings.scenarios.suite import scenarios
 from tests.lakes import made_lake
 from tests.ledger.rows import T0
@@ -110,10 +110,8 @@ def fields(folder: Path, *, prose: bool = False) -> Iterator[tuple[str, str]]:
             own = folder / f"{family}-{scenario.name}"
             own.mkdir()
             scenario.fleet().write(made_lake(own / "lake"))
-            files = {name: own / f"{name}.csv" for name in scenario.lists}
-            for name, content in scenario.lists.items():
-                files[name].write_text(content)
-            settle(own, **scenario.settings, **{name: str(file) for name, file in files.items()})
+            (own / "owners.csv").write_text(scenario.owners)
+            settle(own, **({"money.owners": str(own / "owners.csv")} if scenario.owners else {}))
             texts.append(f"# {scenario.name}\n{run(own, T_END, 'findings', '--json', '--all')}")
             if prose:
                 texts.append(run(own, T_END, "findings", "--details"))

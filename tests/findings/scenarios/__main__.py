@@ -1,4 +1,4 @@
-"""`python -m tests.findings.scenarios [--markdown] [NAME...]`: precision and recall of every rule, and what went wrong.
+"""`python -m tests.findings.scenarios [NAME...]`: precision and recall of every rule, and what went wrong.
 
 A NAME is a scenario or a file of them.
 """
@@ -6,38 +6,33 @@ A NAME is a scenario or a file of them.
 from __future__ import annotations
 
 import sys
-import time
-from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.findings.scenarios.suite import RULE_NAMES, errors, findings, registered, scenarios, score, table
+from analytics.rules import RULES
+from tests.findings.scenarios.suite import errors, findings, scenarios
 
 
-def main(arguments: list[str]) -> int:
-    """Runs the scenarios that are named, or all of them."""
-    markdown = "--markdown" in arguments
-    names = {name for name in arguments if name != "--markdown"}
-    chosen = [
-        each
-        for module, those in scenarios().items()
-        for each in those
-        if not names or module in names or each.name in names
-    ]
-    there, wrong = registered(), []
-    spent: Counter[str] = Counter()
+def main(names: list[str]) -> int:
+    """Runs the scenarios that are named, or all of them, and prints a Markdown table."""
+    every = [(module, each) for module, those in scenarios().items() for each in those]
+    chosen = [each for module, each in every if not names or module in names or each.name in names]
+    wrong = []
     for scenario in chosen:
-        begun = time.process_time()
         with TemporaryDirectory() as folder:
             found = findings(scenario, Path(folder))
-        spent[scenario.name] = time.process_time() - begun  # type: ignore[assignment]  # seconds
         for rule, error in errors(scenario, (each.rule for each in found)).items():
-            wrong.append((scenario.name, rule))
-            note = "" if rule in there else " (not registered)"
-            print(f"{error}: {rule}{note} in {scenario.name}", file=sys.stderr)
-    print(table([score(rule, chosen, wrong) for rule in RULE_NAMES], markdown=markdown))
-    slowest = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in spent.most_common(3))
-    print(f"\n{len(chosen)} situations, {sum(spent.values()):.0f} s of CPU; slowest: {slowest}", file=sys.stderr)
+            wrong.append((rule, error))
+            print(f"{error}: {rule} in {scenario.name}", file=sys.stderr)
+    print(
+        "| rule | must fire | found | look-alikes | false | precision | recall |\n|---|---:|---:|---:|---:|---:|---:|"
+    )
+    for name in (rule.name for rule in RULES):
+        must, alike = (sum(name in getattr(each, kind) for each in chosen) for kind in ("fires", "look_alike_of"))
+        false, hits = wrong.count((name, "false")), must - wrong.count((name, "missing"))
+        shares = (f"{hits / whole:.3f}" if whole else "-" for whole in (hits + false, must))
+        print(f"| {name} | {must} | {hits} | {alike} | {false} | {' | '.join(shares)} |")
+    print(f"\n{len(chosen)} situations", file=sys.stderr)
     return int(bool(wrong))
 
 

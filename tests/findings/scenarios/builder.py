@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analytics.simulation.catalog import H100, L40S, V100, SimulatedCard
 from fallow.clock import SECOND_MS
-from tests.findings.scenarios.cards import A30, A100_40, A100_80, H100, L4, L40S, T4, V100, SimulatedCard
-from tests.findings.scenarios.grid import T_END, Grid
-from tests.findings.scenarios.parts import Gpu, Host, Level, Mask, Stay
+from tests.findings.scenarios.parts import A30, A100_40, A100_80, L4, T4, T_END, Gpu, Grid, Host, Level, Mask, Stay
 from tests.findings.scenarios.writing import record_fleet
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ __all__ = [
     "Level",
     "Mask",
     "SimulatedCard",
-]  # fmt: skip
+]
 
 GB = 1_000_000_000
 

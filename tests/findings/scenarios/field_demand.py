@@ -7,7 +7,10 @@ import numpy as np
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import situation, train
 
+OWNERS = "kind,name,team,quota_gpus,project_end\n"
 
+
+@situation(fires="reserved_unused", may="standing_surplus wind_down", look_alike_of="held never_used zombie_holder")
 def defensive_reservation(fleet: Fleet) -> None:
     """Four GPUs have been reserved for six days just in case; before that they worked."""
     gpus = fleet.host("h1", H100, 8)
@@ -16,6 +19,7 @@ def defensive_reservation(fleet: Fleet) -> None:
     fleet.claim(gpus[4:], "bob", 2.01, claim_id="resv-1", account="bob-lab", name="just-in-case")
 
 
+@situation(look_alike_of="reserved_unused held wind_down partial_use")
 def job_that_is_starting(fleet: Fleet) -> None:
     """Claims begin 20 minutes before the first process: images are pulled, data are staged."""
     gpus = fleet.host("h1", H100, 4)
@@ -25,6 +29,7 @@ def job_that_is_starting(fleet: Fleet) -> None:
         train(fleet, gpus, "ann", fleet.between(first + 20 / 1440, number + 0.99), job=f"{500 + number}")
 
 
+@situation(look_alike_of="reserved_unused held partial_use")
 def claimed_and_used(fleet: Fleet) -> None:
     """One long job uses all that it was given."""
     gpus = fleet.host("h1", H100, 4)
@@ -32,6 +37,9 @@ def claimed_and_used(fleet: Fleet) -> None:
     train(fleet, gpus, "ann", job="600")
 
 
+@situation(
+    fires="partial_use", may="reserved_unused never_used standing_surplus imbalance", look_alike_of="held zombie_holder"
+)
 def claimed_four_used_one(fleet: Fleet) -> None:
     """A job has been given four GPUs and runs on one; there is no process on the others."""
     gpus = fleet.host("h1", H100, 4)
@@ -39,6 +47,7 @@ def claimed_four_used_one(fleet: Fleet) -> None:
     train(fleet, gpus[0], "ann", job="700")
 
 
+@situation(days=29, interval_s=600, fires="standing_surplus", look_alike_of="never_used held reserved_unused")
 def larger_than_its_peak(fleet: Fleet) -> None:
     """Sixteen GPUs, of which never more than five work at a time, for four weeks."""
     gpus = [*fleet.host("h1", H100, 8), *fleet.host("h2", H100, 8)]
@@ -46,6 +55,7 @@ def larger_than_its_peak(fleet: Fleet) -> None:
         train(fleet, gpu, "ann", fleet.every(96, 28, offset_h=6 * number), job=f"{800 + number}")
 
 
+@situation(days=15, look_alike_of="standing_surplus never_used reserved_unused held")
 def full_at_its_peak(fleet: Fleet) -> None:
     """Eight GPUs: half of them rest at night, and every afternoon all of them work."""
     gpus = fleet.host("h1", H100, 8)
@@ -53,6 +63,12 @@ def full_at_its_peak(fleet: Fleet) -> None:
     train(fleet, gpus[4:], "bob", fleet.daily(12, 20), job="1002")
 
 
+@situation(
+    days=21,
+    fires="wind_down held",
+    may="standing_surplus partial_use imbalance low_efficiency zombie_holder stalls",
+    look_alike_of="never_used loaded_no_traffic",
+)
 def project_that_has_faded(fleet: Fleet) -> None:
     """After two weeks of work on four GPUs a project runs an hour a day on one of them; nothing new has been started."""
     gpus = fleet.host("h1", H100, 8)
@@ -62,6 +78,13 @@ def project_that_has_faded(fleet: Fleet) -> None:
     train(fleet, gpus[5:], "bob", util=np.where(faded, 0, 95), job="1002")
 
 
+@situation(
+    days=29,
+    interval_s=600,
+    fires="hoarding",
+    look_alike_of="held wind_down standing_surplus",
+    owners=f"{OWNERS}user,ann,vision,8,\nuser,bob,language,6,\n",
+)
 def team_far_under_its_quota(fleet: Fleet) -> None:
     """A team has a quota of eight GPUs and has never had more than two of them at once in four weeks."""
     gpus = fleet.host("h1", H100, 8)
@@ -69,6 +92,12 @@ def team_far_under_its_quota(fleet: Fleet) -> None:
     train(fleet, gpus[2:], "bob", job="1002")
 
 
+@situation(
+    days=29,
+    interval_s=600,
+    look_alike_of="hoarding wind_down standing_surplus held",
+    owners=f"{OWNERS}user,ann,vision,8,\nuser,bob,language,6,\n",
+)
 def team_with_a_weekly_peak(fleet: Fleet) -> None:
     """A team has a quota of eight GPUs, two on most days, and needs all of them for two days a week."""
     gpus = fleet.host("h1", H100, 8)
@@ -77,6 +106,11 @@ def team_with_a_weekly_peak(fleet: Fleet) -> None:
     train(fleet, gpus[2:], "bob", ~fleet.every(7 * 24, 48), job="1003")
 
 
+@situation(
+    fires="wind_down",
+    look_alike_of="held standing_surplus",
+    owners=f"{OWNERS}user,ann,vision,,\nuser,bob,language,,2026-11-10\n",
+)
 def project_that_has_ended(fleet: Fleet) -> None:
     """The project ended ten days ago, says the file of owners, and its work goes on."""
     gpus = fleet.host("h1", H100, 4)
@@ -84,67 +118,11 @@ def project_that_has_ended(fleet: Fleet) -> None:
     train(fleet, gpus[2:], "bob", job="1002")
 
 
+@situation(
+    look_alike_of="wind_down hoarding held", owners=f"{OWNERS}user,ann,vision,,\nuser,bob,language,2,2027-05-31\n"
+)
 def project_with_half_a_year_left(fleet: Fleet) -> None:
     """The file of owners knows an end, which is far away."""
-    project_that_has_ended(fleet)
-
-
-OWNERS = "kind,name,team,quota_gpus,project_end\n"
-
-SCENARIOS = (
-    situation(
-        defensive_reservation,
-        fires="reserved_unused",
-        may="standing_surplus wind_down",
-        look_alike_of="held never_used zombie_holder",
-    ),
-    situation(job_that_is_starting, look_alike_of="reserved_unused held wind_down partial_use"),
-    situation(claimed_and_used, look_alike_of="reserved_unused held partial_use"),
-    situation(
-        claimed_four_used_one,
-        fires="partial_use",
-        may="reserved_unused never_used standing_surplus imbalance",
-        look_alike_of="held zombie_holder",
-    ),
-    situation(
-        larger_than_its_peak,
-        days=29,
-        interval_s=600,
-        fires="standing_surplus",
-        look_alike_of="never_used held reserved_unused",
-    ),
-    situation(full_at_its_peak, days=15, look_alike_of="standing_surplus never_used reserved_unused held"),
-    situation(
-        project_that_has_faded,
-        days=21,
-        fires="wind_down held",
-        may="standing_surplus partial_use imbalance low_efficiency zombie_holder stalls",
-        look_alike_of="never_used loaded_no_traffic",
-    ),
-    situation(
-        team_far_under_its_quota,
-        days=29,
-        interval_s=600,
-        fires="hoarding",
-        look_alike_of="held wind_down standing_surplus",
-        lists={"money.owners": f"{OWNERS}user,ann,vision,8,\nuser,bob,language,6,\n"},
-    ),
-    situation(
-        team_with_a_weekly_peak,
-        days=29,
-        interval_s=600,
-        look_alike_of="hoarding wind_down standing_surplus held",
-        lists={"money.owners": f"{OWNERS}user,ann,vision,8,\nuser,bob,language,6,\n"},
-    ),
-    situation(
-        project_that_has_ended,
-        fires="wind_down",
-        look_alike_of="held standing_surplus",
-        lists={"money.owners": f"{OWNERS}user,ann,vision,,\nuser,bob,language,,2026-11-10\n"},
-    ),
-    situation(
-        project_with_half_a_year_left,
-        look_alike_of="wind_down hoarding held",
-        lists={"money.owners": f"{OWNERS}user,ann,vision,,\nuser,bob,language,2,2027-05-31\n"},
-    ),
-)
+    gpus = fleet.host("h1", H100, 4)
+    train(fleet, gpus[:2], "ann")
+    train(fleet, gpus[2:], "bob", job="1002")

@@ -7,7 +7,10 @@ import numpy as np
 from tests.findings.scenarios.builder import A100_80, GB, H100, V100, Fleet
 from tests.findings.scenarios.situations import situation, train
 
+RUNNING = "held zombie_holder wind_down never_used"
 
+
+@situation(fires="blind_spot", look_alike_of=f"{RUNNING} slow_uptake")
 def agent_outage(fleet: Fleet) -> None:
     """The agent of one of two hosts was down for two days of eight; the work went on."""
     for name in ("h1", "h2"):
@@ -17,6 +20,7 @@ def agent_outage(fleet: Fleet) -> None:
     fleet.event(fleet.hosts[1], 6, "agent_start")
 
 
+@situation(look_alike_of=f"{RUNNING} blind_spot")
 def agent_update(fleet: Fleet) -> None:
     """The agent was down for a quarter of an hour."""
     gpus = fleet.host("h1", H100, 2)
@@ -25,6 +29,7 @@ def agent_update(fleet: Fleet) -> None:
     fleet.event(gpus[0].host, 5, "agent_stop")
 
 
+@situation(look_alike_of=f"{RUNNING} blind_spot throttled")
 def driver_reload(fleet: Fleet) -> None:
     """The driver was reloaded: half an hour without GPUs, and every counter begins at zero again."""
     gpus = fleet.host("h1", H100, 2)
@@ -38,6 +43,7 @@ def driver_reload(fleet: Fleet) -> None:
     fleet.event(gpus[0].host, 4 + 1 / 48, "driver_up")
 
 
+@situation(look_alike_of=f"{RUNNING} blind_spot")
 def asleep(fleet: Fleet) -> None:
     """A workstation powers its card down from evening to morning."""
     (gpu,) = fleet.host("ws1", V100, 1, pool="desk")
@@ -46,6 +52,7 @@ def asleep(fleet: Fleet) -> None:
     gpu.is_in(night, "asleep")
 
 
+@situation(may="wind_down standing_surplus", look_alike_of="held reserved_unused never_used blind_spot partial_use")
 def lost_card(fleet: Fleet) -> None:
     """A card fell off the bus five days ago; its claim still stands."""
     first, second = fleet.host("h1", H100, 2)
@@ -57,12 +64,19 @@ def lost_card(fleet: Fleet) -> None:
     fleet.event(first.host, -5, "gpu_lost", gpu=first.uuid)
 
 
+@situation(days=15, fires="never_used", may="standing_surplus", look_alike_of="held slow_uptake partial_use")
 def bought_and_never_used(fleet: Fleet) -> None:
     """Two of eight cards have been in the fleet since its beginning, and nobody has been on them."""
     gpus = fleet.host("h1", H100, 8)
     train(fleet, gpus[:6], "ann")
 
 
+@situation(
+    days=15,
+    fires="never_used reserved_unused",
+    may="standing_surplus slow_uptake",
+    look_alike_of="held zombie_holder blind_spot partial_use",
+)
 def reserved_since_it_came(fleet: Fleet) -> None:
     """A host was bought for a project and reserved for it; in two weeks the project has not started one process."""
     train(fleet, fleet.host("h1", H100, 4), "ann")
@@ -70,6 +84,7 @@ def reserved_since_it_came(fleet: Fleet) -> None:
     fleet.claim(gpus, "bob", 0, claim_id="resv-2", account="bob-lab")
 
 
+@situation(look_alike_of="never_used slow_uptake blind_spot held reserved_unused")
 def moved_to_another_host(fleet: Fleet) -> None:
     """A card was used in one host until four days ago, and has been idle in another for two hours."""
     (gpu,) = fleet.host("h1", H100, 1)
@@ -80,6 +95,7 @@ def moved_to_another_host(fleet: Fleet) -> None:
     train(fleet, there, "bob")
 
 
+@situation(days=15, fires="slow_uptake", may="never_used standing_surplus", look_alike_of="held wind_down")
 def new_cards_not_taken_up(fleet: Fleet) -> None:
     """Four cards came ten days ago, and nobody has used them yet."""
     train(fleet, fleet.host("h1", H100, 8), "ann")
@@ -87,6 +103,7 @@ def new_cards_not_taken_up(fleet: Fleet) -> None:
         gpu.absent(fleet.between(0, -10))
 
 
+@situation(days=15, look_alike_of="slow_uptake never_used standing_surplus")
 def new_cards_taken_up_at_once(fleet: Fleet) -> None:
     """Four cards came ten days ago; two hours later they worked like the others."""
     train(fleet, fleet.host("h1", H100, 8), "ann")
@@ -96,6 +113,7 @@ def new_cards_taken_up_at_once(fleet: Fleet) -> None:
         gpu.absent(fleet.between(0, -10))
 
 
+@situation(fires="throttled", look_alike_of="inefficient imbalance held")
 def too_hot(fleet: Fleet) -> None:
     """One card of four slows down because of heat for most of the time."""
     gpus = fleet.host("h1", A100_80, 4)
@@ -103,6 +121,7 @@ def too_hot(fleet: Fleet) -> None:
     gpus[2].throttle(fleet.always, sw_thermal=0.6)
 
 
+@situation(fires="throttled", look_alike_of="inefficient imbalance stalls")
 def held_back_by_its_group(fleet: Fleet) -> None:
     """One card is hot, and sync boost slows the three others down with it."""
     gpus = fleet.host("h1", V100, 4)
@@ -112,6 +131,7 @@ def held_back_by_its_group(fleet: Fleet) -> None:
         gpu.throttle(fleet.always, sync_boost=0.5)
 
 
+@situation(look_alike_of="throttled inefficient memory_oversized")
 def capped_at_full_load(fleet: Fleet) -> None:
     """Full load at the card's own limit: the cap cuts the peaks for a few percent of the time."""
     gpus = fleet.host("h1", H100, 2)
@@ -120,12 +140,14 @@ def capped_at_full_load(fleet: Fleet) -> None:
         gpu.throttle(fleet.always, power_cap=0.05)
 
 
+@situation(look_alike_of=f"throttled inefficient {RUNNING}")
 def idle_clocks(fleet: Fleet) -> None:
     """Counters of causes stand still, clocks are low, for nobody uses the card at night."""
     gpus = fleet.host("h1", H100, 2)
     train(fleet, gpus, "ann", fleet.daily(4, 22))
 
 
+@situation(may="blind_spot", look_alike_of="held zombie_holder never_used wind_down")
 def imported_points(fleet: Fleet) -> None:
     """History from another tool: one reading every five minutes, and neither maxima nor processes."""
     gpus = fleet.host("h1", A100_80, 2)
@@ -136,6 +158,7 @@ def imported_points(fleet: Fleet) -> None:
         gpu.stays.clear()
 
 
+@situation(look_alike_of="blind_spot inefficient imbalance")
 def absurd_readings(fleet: Fleet) -> None:
     """A broken sensor: 300 % and negative memory in one row of a hundred."""
     gpus = fleet.host("h1", H100, 2)
@@ -143,47 +166,3 @@ def absurd_readings(fleet: Fleet) -> None:
     broken = np.arange(fleet.rows) % 100 == 50
     gpus[0].override(broken, gpu_util_pct=300.0)
     gpus[1].override(broken, mem_used_bytes=-5 * GB)
-
-
-RUNNING = "held zombie_holder wind_down never_used"
-
-SCENARIOS = (
-    situation(agent_outage, fires="blind_spot", look_alike_of=f"{RUNNING} slow_uptake"),
-    situation(agent_update, look_alike_of=f"{RUNNING} blind_spot"),
-    situation(driver_reload, look_alike_of=f"{RUNNING} blind_spot throttled"),
-    situation(asleep, look_alike_of=f"{RUNNING} blind_spot"),
-    situation(
-        lost_card,
-        may="wind_down standing_surplus",
-        look_alike_of="held reserved_unused never_used blind_spot partial_use",
-    ),
-    situation(
-        bought_and_never_used,
-        days=15,
-        fires="never_used",
-        may="standing_surplus",
-        look_alike_of="held slow_uptake partial_use",
-    ),
-    situation(
-        reserved_since_it_came,
-        days=15,
-        fires="never_used reserved_unused",
-        may="standing_surplus slow_uptake",
-        look_alike_of="held zombie_holder blind_spot partial_use",
-    ),
-    situation(moved_to_another_host, look_alike_of="never_used slow_uptake blind_spot held reserved_unused"),
-    situation(
-        new_cards_not_taken_up,
-        days=15,
-        fires="slow_uptake",
-        may="never_used standing_surplus",
-        look_alike_of="held wind_down",
-    ),
-    situation(new_cards_taken_up_at_once, days=15, look_alike_of="slow_uptake never_used standing_surplus"),
-    situation(too_hot, fires="throttled", look_alike_of="inefficient imbalance held"),
-    situation(held_back_by_its_group, fires="throttled", look_alike_of="inefficient imbalance stalls"),
-    situation(capped_at_full_load, look_alike_of="throttled inefficient memory_oversized"),
-    situation(idle_clocks, look_alike_of=f"throttled inefficient {RUNNING}"),
-    situation(imported_points, may="blind_spot", look_alike_of="held zombie_holder never_used wind_down"),
-    situation(absurd_readings, look_alike_of="blind_spot inefficient imbalance"),
-)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tests.findings.scenarios.builder import A100_40, A100_80, H100, L40S, Fleet
-from tests.findings.scenarios.situations import situation, train
+from tests.findings.scenarios.situations import KERNEL, situation, train
 
-KERNEL: dict[str, Any] = {"command": "python3", "arguments": "python3 -m ipykernel_launcher -f kernel-1.json"}
+AT_WORK = "held zombie_holder loaded_no_traffic wind_down"
 
 
+@situation(
+    fires="held",
+    may="zombie_holder low_efficiency wind_down",
+    look_alike_of="loaded_no_traffic preallocated never_used standing_surplus",
+)
 def notebook_held_for_days(fleet: Fleet) -> None:
     """A kernel with 60 GB in memory since Monday, and no cell has been run since."""
     first, second = fleet.host("h1", H100, 2)
@@ -20,6 +23,7 @@ def notebook_held_for_days(fleet: Fleet) -> None:
     train(fleet, second, "bob")
 
 
+@situation(may="low_efficiency stalls", look_alike_of=f"{AT_WORK} never_used standing_surplus")
 def notebook_in_use(fleet: Fleet) -> None:
     """Cells run for ten minutes of every forty, on weekdays; the kernel is shut down in the evening."""
     gpus = fleet.host("h1", A100_40, 2)
@@ -27,6 +31,7 @@ def notebook_in_use(fleet: Fleet) -> None:
     fleet.run(gpus, "ann", working, util=fleet.wave(88, period_h=40 / 60, on_h=20 / 60), mem_gb=34, **KERNEL)
 
 
+@situation(look_alike_of=f"{AT_WORK} stalls standing_surplus")
 def debugging(fleet: Fleet) -> None:
     """Start, look, mend: a process for 15 minutes of every 30 through the working day, with work in a part of it."""
     gpus = fleet.host("h1", A100_40, 2)
@@ -34,6 +39,7 @@ def debugging(fleet: Fleet) -> None:
     fleet.run(gpus, "ann", there, util=fleet.wave(80, period_h=0.5, on_h=1 / 6), mem_gb=34)
 
 
+@situation(fires="held zombie_holder", may="low_efficiency", look_alike_of="loaded_no_traffic preallocated never_used")
 def left_behind_after_logout(fleet: Fleet) -> None:
     """The session ended soon after its process had begun, five days ago; it stayed, owned by init, with its memory and without any work."""
     first, second = fleet.host("h1", A100_80, 2)
@@ -43,12 +49,14 @@ def left_behind_after_logout(fleet: Fleet) -> None:
     train(fleet, second, "bob")
 
 
+@situation(look_alike_of=f"{AT_WORK} low_efficiency")
 def nohup_that_works(fleet: Fleet) -> None:
     """Started with nohup, its shell long closed: it is owned by init and does its work."""
     gpus = fleet.host("h1", A100_80, 2)
     train(fleet, gpus, "ann", job=None, parent_pid=1)
 
 
+@situation(look_alike_of=f"{AT_WORK} partial_use co_location")
 def display_server(fleet: Fleet) -> None:
     """A workstation: Xorg and the desktop are always there, work is there by day."""
     (gpu,) = fleet.host("ws1", L40S, 1, pool="desk")
@@ -57,6 +65,7 @@ def display_server(fleet: Fleet) -> None:
     train(fleet, gpu, "ann", fleet.daily(8, 20), job=None)
 
 
+@situation(look_alike_of=f"{AT_WORK} memory_oversized co_location partial_use")
 def monitoring_daemon(fleet: Fleet) -> None:
     """A monitoring daemon has a small context on every GPU, for ever; jobs run beside it by day."""
     gpus = fleet.host("h1", H100, 2)
@@ -64,6 +73,7 @@ def monitoring_daemon(fleet: Fleet) -> None:
     train(fleet, gpus, "ann", fleet.daily(6, 22))
 
 
+@situation(look_alike_of=f"{AT_WORK} co_location partial_use memory_oversized")
 def two_people_on_one_gpu(fleet: Fleet) -> None:
     """Both work on one card at the same time."""
     first, second = fleet.host("h1", A100_80, 2)
@@ -72,6 +82,7 @@ def two_people_on_one_gpu(fleet: Fleet) -> None:
     train(fleet, second, "cem")
 
 
+@situation(look_alike_of=f"{AT_WORK} co_location partial_use")
 def guest_without_work(fleet: Fleet) -> None:
     """Ann's process rests beside Bob's, which works: the card is not idle."""
     first, second = fleet.host("h1", A100_80, 2)
@@ -80,12 +91,14 @@ def guest_without_work(fleet: Fleet) -> None:
     train(fleet, second, "cem")
 
 
+@situation(may="stalls", look_alike_of=f"{AT_WORK} input_starved")
 def tokenising_between_epochs(fleet: Fleet) -> None:
     """Fifty minutes on the CPU before each epoch, with the model in memory and one CPU busy."""
     gpus = fleet.host("h1", A100_80, 2)
     train(fleet, gpus, "ann", util=fleet.wave(94, period_h=6, on_h=5.17), cpu_util_pct=800.0)
 
 
+@situation(fires="held", may="blind_spot", look_alike_of="zombie_holder wind_down loaded_no_traffic")
 def held_by_nobody_known(fleet: Fleet) -> None:
     """The agent sees no processes: 60 GB in memory stand for somebody for three days."""
     first, second = fleet.host("h1", H100, 2)
@@ -97,37 +110,8 @@ def held_by_nobody_known(fleet: Fleet) -> None:
     first.stays = [stay for stay in first.stays if not stay.when[-1]]
 
 
+@situation(look_alike_of=f"{AT_WORK} stalls input_starved")
 def ends_and_comes_back(fleet: Fleet) -> None:
     """Out of memory after 20 minutes, and again from the start five minutes later."""
     gpus = fleet.host("h1", H100, 2)
     train(fleet, gpus, "ann", ~fleet.every(25 / 60, 5 / 60), util=88.0)
-
-
-AT_WORK = "held zombie_holder loaded_no_traffic wind_down"
-
-SCENARIOS = (
-    situation(
-        notebook_held_for_days,
-        fires="held",
-        may="zombie_holder low_efficiency wind_down",
-        look_alike_of="loaded_no_traffic preallocated never_used standing_surplus",
-    ),
-    situation(notebook_in_use, may="low_efficiency stalls", look_alike_of=f"{AT_WORK} never_used standing_surplus"),
-    situation(debugging, look_alike_of=f"{AT_WORK} stalls standing_surplus"),
-    situation(
-        left_behind_after_logout,
-        fires="held zombie_holder",
-        may="low_efficiency",
-        look_alike_of="loaded_no_traffic preallocated never_used",
-    ),
-    situation(nohup_that_works, look_alike_of=f"{AT_WORK} low_efficiency"),
-    situation(display_server, look_alike_of=f"{AT_WORK} partial_use co_location"),
-    situation(monitoring_daemon, look_alike_of=f"{AT_WORK} memory_oversized co_location partial_use"),
-    situation(two_people_on_one_gpu, look_alike_of=f"{AT_WORK} co_location partial_use memory_oversized"),
-    situation(guest_without_work, look_alike_of=f"{AT_WORK} co_location partial_use"),
-    situation(tokenising_between_epochs, may="stalls", look_alike_of=f"{AT_WORK} input_starved"),
-    situation(
-        held_by_nobody_known, fires="held", may="blind_spot", look_alike_of="zombie_holder wind_down loaded_no_traffic"
-    ),
-    situation(ends_and_comes_back, look_alike_of=f"{AT_WORK} stalls input_starved"),
-)

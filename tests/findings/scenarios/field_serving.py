@@ -8,6 +8,7 @@ from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, T4, Fleet,
 from tests.findings.scenarios.situations import serve, situation, train
 
 NINETY_PCT_GB = 0.90 * H100.mem_total_bytes / GB
+SMALL_AND_SELDOM = "compute_oversized mig_fit memory_oversized co_location low_efficiency"
 
 
 def _asked(fleet: Fleet, gpu: Gpu, requests_per_s: Level, kv: Level) -> None:
@@ -21,6 +22,7 @@ def _asked(fleet: Fleet, gpu: Gpu, requests_per_s: Level, kv: Level) -> None:
     )
 
 
+@situation(may=f"{SMALL_AND_SELDOM} preallocated", look_alike_of="held loaded_no_traffic zombie_holder wind_down")
 def low_rate_serving(fleet: Fleet) -> None:
     """A request every twenty seconds, day and night: hardly any utilization, and somebody waits for each answer."""
     first, second = fleet.host("h1", L40S, 2, pool="serving")
@@ -29,6 +31,7 @@ def low_rate_serving(fleet: Fleet) -> None:
     serve(fleet, second, util=90.0, mem_gb=39, pod="llm-1")
 
 
+@situation(fires="preallocated", may=SMALL_AND_SELDOM, look_alike_of="held loaded_no_traffic zombie_holder")
 def kv_cache_nearly_empty(fleet: Fleet) -> None:
     """An engine holds 90 % of the card as vLLM always does, and its KV cache is never used beyond 2 %."""
     first, second = fleet.host("h1", H100, 2, pool="serving")
@@ -37,6 +40,7 @@ def kv_cache_nearly_empty(fleet: Fleet) -> None:
     train(fleet, second, "ann")
 
 
+@situation(look_alike_of="preallocated memory_oversized mig_fit co_location held")
 def kv_cache_full(fleet: Fleet) -> None:
     """An engine holds 90 % of the card, and its KV cache is full: it needs what it holds."""
     gpus = fleet.host("h1", H100, 2, pool="serving")
@@ -45,6 +49,11 @@ def kv_cache_full(fleet: Fleet) -> None:
         _asked(fleet, gpu, 9.0, fleet.noise(0.94, 0.03, 0, 1))
 
 
+@situation(
+    fires="loaded_no_traffic",
+    may="held zombie_holder memory_oversized low_efficiency wind_down",
+    look_alike_of="compute_oversized never_used preallocated",
+)
 def loaded_and_never_asked(fleet: Fleet) -> None:
     """A model has been in memory for six days, and its server has not finished one request."""
     first, second = fleet.host("h1", H100, 2, pool="serving")
@@ -60,6 +69,7 @@ def loaded_and_never_asked(fleet: Fleet) -> None:
     train(fleet, second, "ann")
 
 
+@situation(may=f"{SMALL_AND_SELDOM} preallocated", look_alike_of="held loaded_no_traffic zombie_holder partial_use")
 def warm_standby(fleet: Fleet) -> None:
     """The second server takes over when the first fails; until then it answers a probe every half minute."""
     first, second = fleet.host("h1", L40S, 2, pool="serving")
@@ -69,6 +79,7 @@ def warm_standby(fleet: Fleet) -> None:
     _asked(fleet, second, 0.033, 0.001)
 
 
+@situation(look_alike_of="held zombie_holder loaded_no_traffic input_starved low_efficiency inefficient stalls")
 def speculative_decoding(fleet: Fleet) -> None:
     """Between the draft and its check the GPU rests many times a second."""
     gpus = fleet.host("h1", H100, 2, pool="serving")
@@ -77,6 +88,7 @@ def speculative_decoding(fleet: Fleet) -> None:
         _asked(fleet, gpu, 3.0, 0.55)
 
 
+@situation(look_alike_of="compute_oversized memory_oversized mig_fit low_efficiency held co_location")
 def light_inference_on_old_cards(fleet: Fleet) -> None:
     """Small models on T4s, a third of the time: there is no smaller card to move to."""
     gpus = fleet.host("h1", T4, 4, pool="edge")
@@ -84,18 +96,21 @@ def light_inference_on_old_cards(fleet: Fleet) -> None:
         serve(fleet, gpu, util=fleet.noise(30, 3), zero=0.6, mem_gb=11.5, pod=f"small-{number}", command="tritonserver")
 
 
+@situation(days=22, interval_s=600, look_alike_of="wind_down never_used held standing_surplus zombie_holder hoarding")
 def nightly_batch(fleet: Fleet) -> None:
     """A batch works from one to six every night; the GPUs are free by day."""
     gpus = fleet.host("h1", A100_80, 2, pool="batch")
     train(fleet, gpus, "batch", fleet.daily(1, 6), util=96.0, job=None)
 
 
+@situation(days=22, interval_s=600, look_alike_of="wind_down never_used held standing_surplus zombie_holder")
 def weekend_gaps(fleet: Fleet) -> None:
     """People work from Monday to Friday."""
     gpus = fleet.host("h1", A100_80, 2)
     train(fleet, gpus, "ann", fleet.weekdays)
 
 
+@situation(days=22, interval_s=600, look_alike_of="wind_down loaded_no_traffic held low_efficiency zombie_holder")
 def quiet_nights(fleet: Fleet) -> None:
     """Traffic follows the day: full at noon, a request a minute at night."""
     gpus = fleet.host("h1", L40S, 2, pool="serving")
@@ -105,6 +120,7 @@ def quiet_nights(fleet: Fleet) -> None:
         _asked(fleet, gpu, np.where(awake, 6.0, 0.02), np.where(awake, 0.6, 0.01))
 
 
+@situation(look_alike_of="co_location partial_use held compute_oversized low_efficiency")
 def shared_by_mps(fleet: Fleet) -> None:
     """Two small services share one card through MPS, as they should."""
     (gpu,) = fleet.host("h1", L40S, 1, pool="serving")
@@ -112,6 +128,10 @@ def shared_by_mps(fleet: Fleet) -> None:
         serve(fleet, gpu, util=pct, mem_gb=19, pod=name, kind="mps", command="tritonserver")
 
 
+@situation(
+    may="compute_oversized memory_oversized mig_fit co_location low_efficiency",
+    look_alike_of="held loaded_no_traffic zombie_holder inefficient",
+)
 def embeddings_on_a_large_card(fleet: Fleet) -> None:
     """A small embedding model on an H100: 6 GB and 9 % of the time."""
     first, second = fleet.host("h1", H100, 2, pool="serving")
@@ -119,69 +139,10 @@ def embeddings_on_a_large_card(fleet: Fleet) -> None:
     train(fleet, second, "ann")
 
 
+@situation(look_alike_of="never_used blind_spot mig_fit held memory_oversized standing_surplus")
 def instances_in_use(fleet: Fleet) -> None:
     """Two H100 are split, and every instance works; the cards themselves have no utilization of their own."""
     for number, gpu in enumerate(fleet.host("h1", H100, 2, pool="serving")):
         for place, instance in enumerate(fleet.split(gpu, "3g.40gb", "2g.20gb", "2g.20gb")):
             memory = 0.8 * (40 if place == 0 else 20)
             serve(fleet, instance, util=88.0, mem_gb=memory, pod=f"slice-{number}-{place}")
-
-
-SMALL_AND_SELDOM = "compute_oversized mig_fit memory_oversized co_location low_efficiency"
-
-SCENARIOS = (
-    situation(
-        low_rate_serving,
-        may=f"{SMALL_AND_SELDOM} preallocated",
-        look_alike_of="held loaded_no_traffic zombie_holder wind_down",
-    ),
-    situation(
-        kv_cache_nearly_empty,
-        fires="preallocated",
-        may=SMALL_AND_SELDOM,
-        look_alike_of="held loaded_no_traffic zombie_holder",
-    ),
-    situation(kv_cache_full, look_alike_of="preallocated memory_oversized mig_fit co_location held"),
-    situation(
-        loaded_and_never_asked,
-        fires="loaded_no_traffic",
-        may="held zombie_holder memory_oversized low_efficiency wind_down",
-        look_alike_of="compute_oversized never_used preallocated",
-    ),
-    situation(
-        warm_standby,
-        may=f"{SMALL_AND_SELDOM} preallocated",
-        look_alike_of="held loaded_no_traffic zombie_holder partial_use",
-    ),
-    situation(
-        speculative_decoding,
-        look_alike_of="held zombie_holder loaded_no_traffic input_starved low_efficiency inefficient stalls",
-    ),
-    situation(
-        light_inference_on_old_cards,
-        look_alike_of="compute_oversized memory_oversized mig_fit low_efficiency held co_location",
-    ),
-    situation(
-        nightly_batch,
-        days=22,
-        interval_s=600,
-        look_alike_of="wind_down never_used held standing_surplus zombie_holder hoarding",
-    ),
-    situation(
-        weekend_gaps, days=22, interval_s=600, look_alike_of="wind_down never_used held standing_surplus zombie_holder"
-    ),
-    situation(
-        quiet_nights,
-        days=22,
-        interval_s=600,
-        look_alike_of="wind_down loaded_no_traffic held low_efficiency zombie_holder",
-    ),
-    situation(shared_by_mps, look_alike_of="co_location partial_use held compute_oversized low_efficiency"),
-    situation(
-        # a fifth of the time at 45 %: whether a smaller card would do is for its peaks to say, not for a mean of 9 %
-        embeddings_on_a_large_card,
-        may="compute_oversized memory_oversized mig_fit co_location low_efficiency",
-        look_alike_of="held loaded_no_traffic zombie_holder inefficient",
-    ),
-    situation(instances_in_use, look_alike_of="never_used blind_spot mig_fit held memory_oversized standing_surplus"),
-)

@@ -1,44 +1,65 @@
-"""How the situations from the field are written down: a fleet, and labels as words."""
+"""Labelled situations: what happened on a fleet, and what each rule has to make of it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from tests.findings.scenarios.builder import GB, Fleet, Gpu
-from tests.findings.scenarios.model import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from tests.findings.scenarios.builder import Level, Mask
 
+KERNEL: dict[str, Any] = {"command": "python3", "arguments": "python3 -m ipykernel_launcher -f kernel-1.json"}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One situation.
+
+    `fires` are the rules that must fire; `may` those that are also true of it though it is not about them. Every other rule
+    that fires is a false positive of that rule. `look_alike_of` names the rules that a careless tool would fire here: the suite
+    counts them as tried. `owners` is the content of the file of owners, where the site has one.
+    """
+
+    name: str
+    describe: Callable[[Fleet], object]
+    days: float
+    interval_s: float
+    fires: frozenset[str]
+    may: frozenset[str]
+    look_alike_of: frozenset[str]
+    owners: str
+
+    def fleet(self) -> Fleet:
+        fleet = Fleet(self.days, interval_s=self.interval_s)
+        self.describe(fleet)
+        return fleet
+
 
 def situation(
-    describe: Callable[[Fleet], object],
     *,
     days: float = 8,
     interval_s: float = 300,
     fires: str = "",
     may: str = "",
     look_alike_of: str = "",
-    settings: Mapping[str, str] | None = None,
-    lists: Mapping[str, str] | None = None,
-) -> Scenario:
-    """A scenario named like the function that describes its fleet; labels are names of rules with spaces between."""
-
-    def described() -> Fleet:
-        fleet = Fleet(days, interval_s=interval_s)
-        describe(fleet)
-        return fleet
-
-    return Scenario(
+    owners: str = "",
+) -> Callable[[Callable[[Fleet], object]], Scenario]:
+    """Makes a scenario of the function that describes its fleet; labels are names of rules with spaces between."""
+    must, not_to_be = frozenset(fires.split()), frozenset(look_alike_of.split())
+    also = frozenset(may.split()) - must - not_to_be
+    return lambda describe: Scenario(
         describe.__name__,
-        described,
-        frozenset(fires.split()),
-        frozenset(may.split()),
-        frozenset(look_alike_of.split()),
-        settings or {},
-        lists or {},
+        describe,
+        days,
+        interval_s,
+        must,
+        also,
+        not_to_be,
+        owners,  # type: ignore[attr-defined]
     )
 
 
@@ -54,12 +75,8 @@ def train(
 ) -> None:
     """Training that needs its cards: 80 % of the memory, well used, in one Slurm job."""
     card = (gpus if isinstance(gpus, Gpu) else gpus[0]).card
-    settled: dict[str, object] = {
-        "mem_gb": 0.8 * card.mem_total_bytes / GB,
-        "command": "python3",
-        "slurm_job_id": job,
-        "slurm_account": f"{user}-lab",
-    }
+    memory = {"mem_gb": 0.8 * card.mem_total_bytes / GB, "command": "python3"}
+    settled = memory | {"slurm_job_id": job, "slurm_account": f"{user}-lab"}
     fleet.run(gpus, user, when, util=util, **(settled | rest))  # type: ignore[arg-type]  # run names each of them
 
 
@@ -73,11 +90,5 @@ def serve(
     **rest: object,
 ) -> None:
     """An inference server in a pod."""
-    settled: dict[str, object] = {
-        "command": "vllm",
-        "pod": pod,
-        "namespace": "serving",
-        "container_id": f"c-{pod}",
-        "mem_gb": 50,
-    }
+    settled = {"command": "vllm", "pod": pod, "namespace": "serving", "container_id": f"c-{pod}", "mem_gb": 50}
     fleet.run(gpus, "serving", when, util=util, **(settled | rest))  # type: ignore[arg-type]  # run names each of them

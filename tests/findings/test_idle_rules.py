@@ -1,0 +1,873 @@
+"""The rules about GPUs that are kept for nothing: held, never used, allocated, loaded, partly used, faded and left behind."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from analytics.workloads.commands import quote
+from fallow import schema
+from fallow.clock import DAY_MS, HOUR_MS
+from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, idle_findings, only
+from tests.findings.one_rule import edges, finds_so_many, found, numbers_of, one_host, only_of
+from tests.findings.scenarios.builder import H100, T_END, Fleet
+from tests.findings.scenarios.situations import train
+from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fallow.lake import Lake
+    from tests.findings.scenarios.builder import Gpu
+    from tests.ledger.recording import Recording
+
+LOOK = "ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"
+ELSEWHERE = "the same processes are also at work on 1 GPU"
+WEEK = 7 * DAY
+JOB = {"slurm_job_id": "7"}
+Rows = list[dict[str, Any]]
+
+# --- fleets ------------------------------------------------------------------------------------------------------------
+
+
+def claimed(days: float, last: float | None = None, **claim: Any) -> Fleet:
+    """Two free GPUs, which bob claims from so many days before the end on."""
+    fleet = Fleet(3)
+    fleet.claim(fleet.host("h1", H100, 2), "bob", -days, last, **({"claim_id": "77", "account": "lab"} | claim))
+    return fleet
+
+
+NOTHING = {"requests_per_s": 0.0, "running_requests": 0.0, "waiting_requests": 0.0, "generated_tokens_per_s": 0.0}
+
+
+def served(days: float, util: float = 50, metrics: dict[str, Any] | None = None, **columns: Any) -> Fleet:
+    """A GPU with a server that worked until so many days before the end, and says so where it has metrics."""
+    fleet = Fleet(3)
+    first, second = fleet.host("h1", H100, 2)
+    settled = {"command": "vllm", "mem_gb": 60}
+    fleet.run(first, "mlops", util=np.where(fleet.between(-days), 0, util), **(settled | columns))
+    train(fleet, second, "ann")
+    if metrics is not None:
+        fleet.serving(first, **{"model": "llama-70b"} | metrics)
+    return fleet
+
+
+def asked_until(days: float) -> Fleet:
+    return served(days, metrics=NOTHING | {"requests_per_s": np.where(Fleet(3).between(-days), 0.0, 3.0)})
+
+
+def asked_once(column: str) -> Fleet:
+    once = np.zeros(Fleet(3).rows)
+    once[-100] = 0.01
+    return served(2, metrics=NOTHING | {column: once})
+
+
+def silent_metrics() -> Fleet:
+    fleet = served(2, util=0)
+    fleet.serving(fleet.gpus[0], ~fleet.between(-1.5, -1), **NOTHING)
+    return fleet
+
+
+def pair(second: Any = 0.0, *, first: float = 90.0, days: float = 1, **columns: Any) -> Fleet:
+    """Two GPUs of one job; the second at another level, which may be a function of the fleet."""
+    level = (lambda fleet: (first, second(fleet))) if callable(second) else (first, second)
+    return one_host(H100, 2, days=days, util=level, **(columns or JOB))
+
+
+def started_apart(seconds: int, parent: int) -> Fleet:
+    fleet = Fleet(1)
+    began = fleet.start_ms - 600_000
+    for gpu, util, at in zip(fleet.host("h1", H100, 2), (90.0, 0.0), (0, seconds), strict=True):
+        fleet.run(gpu, "ann", util=util, parent_pid=parent, started=began + at * 1000)
+    return fleet
+
+
+def counted(count: int, *, used: int = 1, size: int = 8, first: float = 0, days: float = 2) -> Fleet:
+    """A Slurm job that was seen on some GPUs of a host; its claim only counts how many it has."""
+    fleet = Fleet(days)
+    gpus = fleet.host("h1", H100, size)
+    fleet.run(gpus[:used], "ann", fleet.between(first), util=90.0, slurm_job_id="7", slurm_account="lab")
+    fleet.claim(gpus[0].host, "ann", first, claim_id="7", count=count, account="lab")
+    return fleet
+
+
+def never_measured() -> Fleet:
+    fleet = pair()
+    fleet.gpus[1].override(fleet.always, gpu_util_pct=None, gpu_util_max_pct=None)
+    return fleet
+
+
+def not_watched() -> Fleet:
+    fleet = counted(3, size=4)
+    for gpu in fleet.gpus[2:]:
+        gpu.absent(fleet.between(0.5, 1))
+    return fleet
+
+
+def requeued() -> Fleet:
+    """On which of the host's GPUs the first run of the job was nobody knows."""
+    fleet = counted(4, first=-1)
+    fleet.claim(fleet.hosts[0], "ann", 0, 0.5, claim_id="7", count=4)
+    return fleet
+
+
+def held_by_bob(util: Any, *, days: float = 19, gpus: int = 2, interval_s: float = 1800, **columns: Any) -> Fleet:
+    """GPUs of bob's in one long process each; the level is a function of the fleet."""
+    return one_host(H100, gpus, days=days, interval_s=interval_s, user="bob", util=util, mem_gb=60, **columns)
+
+
+def by_day(until_days: float) -> Callable[[Fleet], Any]:
+    """Work of eight hours a day until so many days before the end: gaps of 16 hours."""
+    return lambda fleet: np.where(fleet.daily(8, 16) & fleet.between(0, -until_days), 90.0, 0.0)
+
+
+def until(days: float) -> Callable[[Fleet], Any]:
+    return lambda fleet: np.where(fleet.between(-days), 0.0, 90.0)
+
+
+def faded_to(share: float) -> Fleet:
+    """All day long before; for three days then so much of the day."""
+    level = lambda fleet: np.where(fleet.between(-3) & ~fleet.every(24, 24 * share), 0.0, 90.0)  # noqa: E731
+    return held_by_bob(level, days=20, gpus=1, interval_s=300)
+
+
+def with_a_new_process(hours: float) -> Fleet:
+    fleet = held_by_bob(until(3.5))
+    fleet.run(fleet.host("h2", H100, 1), "bob", fleet.between(-hours / 24, -hours / 24 + 0.05), mem_gb=1)
+    return fleet
+
+
+def back_after_weeks() -> Fleet:
+    return held_by_bob(lambda fleet: np.where(fleet.between(0, -20) | fleet.between(-2), 90.0, 0.0), days=36)
+
+
+def given_back() -> Fleet:
+    fleet = Fleet(19, interval_s=1800)
+    train(fleet, fleet.host("h1", H100, 2), "bob", fleet.between(0, -5))
+    return fleet
+
+
+def lull_of_everybody() -> Fleet:
+    fleet = Fleet(19, interval_s=1800)
+    for gpu, user in zip(fleet.host("h1", H100, 4), ("ann", "bob", "eve", "joe"), strict=True):
+        fleet.run(gpu, user, util=np.where(fleet.between(-4), 0, 90), mem_gb=60)
+    return fleet
+
+
+def orphan(days: float) -> Any:
+    return np.where(Fleet(3).between(-days), 1.0, 4000.0)
+
+
+PARENT_GONE = {"parent_pid": orphan(2.95)}
+NOTEBOOK = {"arguments": "python3 -m ipykernel_launcher"}
+
+
+def idle(days: float, **columns: Any) -> Fleet:
+    """Two GPUs of one process each; ann's ran kernels until so many days before the end, bob's still does."""
+    fleet = Fleet(3)
+    first, second = fleet.host("h1", H100, 2)
+    fleet.run(first, "ann", util=np.where(fleet.between(-days), 0, 90), mem_gb=40, cpu_util_pct=1.0, **columns)
+    train(fleet, second, "bob", job="2002")
+    return fleet
+
+
+def job_idle(ended: float | None, days: float = 1.5) -> Fleet:
+    """The same in a job that ended so many days before the end, or ends later."""
+    fleet = idle(days, slurm_job_id="1001", slurm_account="lab")
+    fleet.claim(fleet.gpus[:1], "ann", 0, ended, claim_id="1001", account="lab")
+    return fleet
+
+
+def with_a_purpose() -> Fleet:
+    fleet = idle(2, **PARENT_GONE)
+    fleet.run(fleet.gpus[0], "eve", fleet.between(-2.5), mem_gb=4)
+    return fleet
+
+
+EDGES = [
+    *edges(
+        "reserved_unused",
+        ("a job from the shortest length of held on", {55: 0, 60: 1}, lambda minutes: claimed(minutes / 1440)),
+        (
+            "a standing claim from three days on",
+            {2.95: 0, 3.0: 1},
+            lambda days: claimed(days, scheduler="csv", claim_id="c"),
+        ),
+    ),
+    *edges(
+        "loaded_no_traffic",
+        ("a day by its metrics", {23: 0, 24: 1}, lambda hours: asked_until(hours / 24)),
+        ("a day by utilization", {23: 0, 24: 1}, lambda hours: served(hours / 24)),
+        ("one request is traffic", dict.fromkeys(NOTHING, 0), asked_once),
+        ("metrics that did not answer leave it open", 0, silent_metrics),
+        ("python3 is no server", 0, lambda: served(2, command="python3")),
+        ("a standby by its name", 0, lambda: served(2, arguments="vllm serve llama --served-model-name standby")),
+        ("a failover by its pod", 0, lambda: served(2, pod="llm-failover-0", namespace="prod")),
+        ("a canary by its label", 0, lambda: served(2, pod="p", namespace="n", pod_labels='{"role": "canary"}')),
+        (
+            "servers by their commands",
+            dict.fromkeys(("VLLM::EngineCor", "sglang::schedul", "tritonserver", "text-generation", "ollama"), 1),
+            lambda command: served(2, command=command),
+        ),
+    ),
+    *edges(
+        "partial_use",
+        (
+            "bare processes belong together by parent and start",
+            {(0, 50): 1, (60, 50): 1, (61, 50): 0, (0, 1): 0},
+            started_apart,
+        ),
+        (
+            "a job of an hour may still be loading",
+            {60: 0, 65: 1},
+            lambda minutes: pair(when=lambda fleet: fleet.between(-minutes / 1440), **JOB),
+        ),
+        (
+            "unused is a mean over all of the time",
+            {0.4: 1, 0.6: 0},
+            lambda least: pair(lambda fleet: fleet.wave(least * 10, period_h=10 / 6, on_h=1 / 6)),
+        ),
+        ("used is a mean of 5 %", {5.5: 1, 4.5: 0}, lambda most: pair(first=most)),
+        ("what was never measured is not unused", 0, never_measured),
+        ("a claim of what was seen leaves nothing", {1: 0, 2: 0}, lambda count: counted(count, used=2)),
+        ("GPUs that were not watched are not unused", 0, not_watched),
+        (
+            "a claim of an hour may still be loading",
+            {60: 0, 65: 1},
+            lambda minutes: counted(2, first=-minutes / 1440, days=1),
+        ),
+        ("a claim of another run is not this one", 0, requeued),
+    ),
+    *edges(
+        "wind_down",
+        ("a gap of two days", 0, lambda: held_by_bob(by_day(2))),
+        ("who is back after weeks", 0, back_after_weeks),
+        ("a fall to more than a fifth", 0, lambda: faded_to(0.21)),
+        ("a new process is no end", {47: 0, 49: 1}, with_a_new_process),
+        ("what is not held any more is nobody's", 0, given_back),
+        ("a lull of everybody is no end", 0, lull_of_everybody),
+    ),
+    *edges(
+        "zombie_holder",
+        ("a day without a kernel as an orphan", {23.5: 0, 24: 1}, lambda hours: idle(hours / 24, **PARENT_GONE)),
+        ("a day without a kernel as a notebook", {23.5: 0, 24: 1}, lambda hours: idle(hours / 24, **NOTEBOOK)),
+        (
+            "services and containers are no orphans",
+            dict.fromkeys(("vllm", "Xorg graphics", "nvidia-cuda-mps mps", "nv-hostengine"), 0),
+            lambda name: idle(2, command=name.split()[0], kind=(*name.split(), "compute")[1], **PARENT_GONE),
+        ),
+        ("a server by its arguments", 0, lambda: idle(2, arguments="python3 -m sglang.launch_server", **PARENT_GONE)),
+        ("what is in a container", 0, lambda: idle(2, container_id="c1", **PARENT_GONE)),
+        ("what is in a pod", 0, lambda: idle(2, pod="p", namespace="n", **PARENT_GONE)),
+        ("what had parent 1 from the start may be a daemon", 0, lambda: idle(2, parent_pid=1)),
+        ("a job is given its epilog", {10: 0, 15: 1}, lambda minutes: job_idle(-minutes / 1440)),
+        ("a job that runs is none", {None: 0, 9: 0}, lambda last: job_idle(last, 2)),
+        ("a job that no claim knows has not ended", 0, lambda: idle(2, slurm_job_id="1001")),
+        ("one process with a purpose keeps the GPU", 0, with_a_purpose),
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "build", "count"), EDGES)
+def test_where_a_rule_begins_and_ends(rule: str, build: Callable[[], Fleet], count: int) -> None:
+    finds_so_many(rule, build, count)
+
+
+# --- held --------------------------------------------------------------------------------------------------------------
+
+
+def held(gpu: str, first_s: float, last_s: float, **values: object) -> Rows:
+    return samples(gpu, first_s, last_s, every_s=60, **HELD | values)
+
+
+def busy(gpu: str, first_s: float, last_s: float) -> Rows:
+    return samples(gpu, first_s, last_s, every_s=60, **BUSY)
+
+
+def lists(gpu: str, first_s: int, last_s: int, **values: Any) -> Rows:
+    return processes(gpu, *range(first_s, last_s, 60), every_s=60, **values)
+
+
+def test_one_finding_per_host_and_user(site: Recording) -> None:
+    for host in ("h1", "h2"):
+        rows = held(f"{host}a", 0, 2 * HOUR) + held(f"{host}b", 0, 3 * HOUR) + held(f"{host}c", 0, 3 * HOUR)
+        users = lists(f"{host}a", 0, 2 * HOUR) + lists(f"{host}b", 0, 3 * HOUR)
+        fill(site, rows, users + lists(f"{host}c", 0, 3 * HOUR, user="bob"), host=host)
+    there = idle_findings(site)
+    assert [(each.holder, each.gpus, each.gpu_hours) for each in there if each.host == "h1"] == [
+        ("ann", ("h1a", "h1b"), 5.0),
+        ("bob", ("h1c",), 3.0),
+    ]
+    assert len({each.finding_id for each in there}) == len(there) == 4
+    assert [each.gpu_hours for each in there] == [5.0, 5.0, 3.0, 3.0]
+
+
+def test_the_thresholds_of_held_stand_beside_the_headline_and_are_a_setting(
+    site: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Intervals of 40, 90 and 150 minutes: 60 is the headline, 30 and 120 show what the choice does."""
+    rows, at = [], 0
+    for minutes in (40, 90, 150):
+        rows += held("a", at, at + minutes * 60) + busy("a", at + minutes * 60, at + minutes * 60 + 600)
+        at += minutes * 60 + 600
+    each = only(fill(site, rows, lists("a", 0, at)))
+    numbers = each.evidence.numbers
+    shown = [numbers[f"held_gpu_hours_in_stretches_of_{minutes}_min"] for minutes in (30, 60, 120)]
+    assert shown == [pytest.approx(280 / 60), pytest.approx(4.0), pytest.approx(2.5)]
+    assert (each.gpu_hours, numbers["stretch_count"], numbers["longest_h"]) == (pytest.approx(4.0), 2, 2.5)
+    monkeypatch.setenv("FALLOW_FINDINGS_HELD_MIN", "30min")
+    assert only(site).gpu_hours == pytest.approx(280 / 60)
+
+
+def test_the_length_over_a_window_and_a_midnight_is_the_whole_length(site: Recording) -> None:
+    fill(site, held("a", -1800, 1800), lists("a", -1800, 1800))
+    each = only(site, since="2026-11-20")
+    assert (each.gpu_hours, each.since_ms, each.evidence.since_ms) == (0.5, ms(-1800), ms(0))
+    assert each.evidence.numbers["stretch_count"] == 1
+
+
+def test_an_interval_over_midnight_is_one_and_ends_with_the_newest_lists(site: Recording) -> None:
+    rows = held("a", -2 * HOUR, 60) + held("b", -2 * HOUR, 60)
+    fill(site, rows, lists("a", -2 * HOUR, 30, pid=1) + lists("b", -2 * HOUR, 60, pid=2))
+    each = only(site)
+    assert (each.gpus, each.next_command) == (("a", "b"), "ssh h1 kill 1 2")
+
+
+def test_who_still_holds_it_at_the_end_can_release_it_and_who_has_ended_cannot(site: Recording) -> None:
+    rows = held("a", 0, 3 * HOUR) + held("b", 0, 2 * HOUR) + busy("b", 2 * HOUR, 3 * HOUR)
+    rows += held("c", 0, 2 * HOUR) + samples("c", 2 * HOUR, 3 * HOUR, every_s=60, **FREE)
+    users = lists("a", 0, 3 * HOUR) + lists("b", 0, 3 * HOUR, user="bob", pid=7) + lists("c", 0, 2 * HOUR, pid=2)
+    now, ended = idle_findings(fill(site, rows, users))
+    assert (now.holder, now.gpus, now.reclaimable, now.evidence.numbers["gpus_held_now"]) == (
+        "ann",
+        ("a", "c"),
+        True,
+        1,
+    )
+    assert now.next_command == "ssh h1 kill 4711"
+    assert (ended.holder, ended.reclaimable, ended.evidence.numbers["gpus_held_now"]) == ("bob", False, 0)
+    assert ended.next_command == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "owner", "command"),
+    [
+        ("h1", {"slurm_job_id": "123", "pod": "p"}, "scancel 123"),
+        ("h1", {"slurm_job_id": "1; rm -rf /"}, "scancel '1; rm -rf /'"),
+        ("h1", {"slurm_job_id": "-f"}, "scancel -- -f"),
+        ("h1", {"pod": "nb-0", "namespace": "lab"}, "kubectl delete pod -n lab nb-0"),
+        ("h1", {"pod": "nb-0"}, "kubectl delete pod -n default nb-0"),
+        ("h1", {"pod": "--all", "namespace": "$(x)"}, "kubectl delete pod -n '$(x)' -- --all"),
+        ("gpu 1", {}, "ssh 'gpu 1' kill 4711"),
+        ("-oProxyCommand=x", {}, "ssh -- -oProxyCommand=x kill 4711"),
+        ("ü", {}, "ssh 'ü' kill 4711"),
+        ("a'b", {}, """ssh 'a'"'"'b' kill 4711"""),
+    ],
+)
+def test_the_next_command_is_that_of_what_runs_the_work_and_odd_names_are_one_harmless_word(
+    site: Recording, host: str, owner: dict[str, str], command: str
+) -> None:
+    fill(site, held("a", 0, 2 * HOUR), lists("a", 0, 2 * HOUR, **owner), host=host)
+    assert only(site).next_command == command
+
+
+@pytest.mark.parametrize(
+    "name", ["a\nb", "x\x1b[2J", "\u202etxt", "it's\n", "back\\slash\n", "tab\there", "`id`\n$(id)"]
+)
+def test_a_name_with_control_characters_is_one_line_and_the_same_name_to_bash(name: str) -> None:
+    word = quote(name)
+    assert word.isprintable()
+    done = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True)
+    assert done.stdout.decode() == name
+
+
+def test_several_jobs_of_one_user_are_one_line_and_one_job_idles_on_two_hosts(site: Recording) -> None:
+    rows = held("a", 0, 2 * HOUR) + held("b", 0, 2 * HOUR)
+    fill(site, rows, lists("a", 0, 2 * HOUR, slurm_job_id="9") + lists("b", 0, 2 * HOUR, slurm_job_id="10"))
+    for host in ("h2", "h3"):
+        fill(site, held(host, 0, 2 * HOUR), lists(host, 0, 2 * HOUR, slurm_job_id="5", user="bob"), host=host)
+    commands = {each.host: each.next_command for each in idle_findings(site)}
+    assert commands == {"h1": "scancel 10 9", "h2": "scancel 5", "h3": "scancel 5"}
+
+
+@pytest.mark.parametrize(
+    ("listed_from", "claims", "expected"),
+    [
+        pytest.param(None, [], (None, "process", LOOK), id="of nobody known it is only looked at"),
+        pytest.param(None, [claim("a", 0, None)], ("bob", "claim", LOOK), id="by the claim where processes do not say"),
+        pytest.param(
+            2 * HOUR, [claim("a", 0, None)], ("bob", "process", "ssh h1 kill 4711"), id="by the newest interval"
+        ),
+    ],
+)
+def test_how_the_user_is_known(
+    site: Recording, listed_from: int | None, claims: Rows, expected: tuple[str | None, str | None, str]
+) -> None:
+    users = [] if listed_from is None else lists("a", listed_from, 4 * HOUR, user="bob")
+    each = only(fill(site, held("a", 0, 4 * HOUR), users, claims))
+    assert (each.holder, each.evidence.numbers["holder_source"], each.next_command) == expected
+    assert ("the user is not known" in each.confidence.failed) == (expected[0] is None)
+
+
+def test_energy_and_power_are_those_of_the_held_time_in_the_window_and_unknown_is_not_zero(site: Recording) -> None:
+    rows = held("a", -HOUR, HOUR, power_w=90.0) + busy("a", HOUR, 2 * HOUR)
+    fill(site, rows, lists("a", -HOUR, HOUR), devices=[device("a", source="simulated")])
+    each = only(site, since="2026-11-20T00:30Z")
+    assert (each.energy_kwh, each.evidence.numbers["power_mean_w"]) == (pytest.approx(0.045), pytest.approx(90.0))
+    assert (only(site).energy_kwh, each.simulated) == (pytest.approx(0.18), True)
+    whole = only_of("held", one_host(when=lambda fleet: fleet.between(-1), util=0.0, mem_gb=8, power_w=60.0))
+    assert whole.energy_kwh == pytest.approx(24 * 0.060, rel=0.01)
+    assert not whole.notes, "the energy of a whole GPU is measured"
+    silent = one_host(when=lambda fleet: fleet.between(-1), util=0.0)
+    silent.gpus[0].override(silent.always, power_w=None, energy_mj=None)
+    unknown = only_of("held", silent)
+    assert (unknown.energy_kwh, unknown.evidence.numbers["power_mean_w"]) == (None, None)
+
+
+@pytest.mark.parametrize("rows", [busy("a", 0, 8 * HOUR), samples("a", 0, 6 * DAY, every_s=600, **FREE)])
+def test_nothing_is_found_on_a_gpu_that_works_or_waits_for_work(site: Recording, rows: Rows) -> None:
+    assert idle_findings(fill(site, rows)) == ()
+
+
+# --- never used --------------------------------------------------------------------------------------------------------
+
+EVERY_S = 600
+
+
+def free(gpu: str, first_s: float = 0, last_s: float = WEEK, **values: object) -> Rows:
+    return samples(gpu, first_s, last_s, every_s=EVERY_S, **FREE | values)
+
+
+def used(gpu: str, at_s: float, last_s: float | None = None, **values: object) -> Rows:
+    return samples(gpu, at_s, last_s or at_s + EVERY_S, every_s=EVERY_S, **BUSY | values)
+
+
+def test_never_used_takes_seven_observed_days(site: Recording) -> None:
+    assert idle_findings(fill(site, free("a", 0, WEEK - EVERY_S))) == ()
+    assert only(fill(site, free("a", WEEK - EVERY_S, WEEK))).rule == "never_used"
+
+
+def test_time_that_nobody_watched_does_not_count(site: Recording) -> None:
+    assert idle_findings(fill(site, free("a", 0, 4 * DAY) + free("a", 6 * DAY, 8 * DAY))) == ()
+    assert only(fill(site, free("a", 8 * DAY, 9 * DAY))).rule == "never_used"
+
+
+def test_what_never_used_says(site: Recording) -> None:
+    rows = free("a", power_w=60.0) + free("b", DAY, 8 * DAY, power_w=60.0)
+    each = only(fill(site, rows, devices=[device("a"), device("b", model="NVIDIA L40S")]))
+    assert (each.gpus, each.host, each.holder, each.since_ms) == (("a", "b"), "h1", None, ms(0))
+    assert (each.gpu_hours, each.reclaimable, each.simulated) == (336.0, True, False)
+    assert each.energy_kwh == pytest.approx(0.06 * 336)
+    # nothing was ever used here, so that little more than what is believed beforehand tells
+    numbers = dict(each.evidence.numbers)
+    assert 0.75 < numbers.pop("stays_unused_probability") < 0.95  # type: ignore[operator]  # it is a number
+    known = {"stays_unused_horizon_h": 168.0, "observed_gpu_hours": 336.0, "reserved_gpu_hours": 0.0}
+    known |= {"gpu_util_max_pct": 0.0, "mem_used_max_bytes": None, "sample_count": 2016, "coverage": 1.0}
+    assert numbers == known | {"model": "NVIDIA H100 80GB HBM3+NVIDIA L40S"}
+    assert each.next_command == "ssh h1 nvidia-smi --query-gpu=uuid,name,utilization.gpu,memory.used --format=csv"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"gpu_util_pct": 0.0},  # a process that ran no kernel
+        {"process_count": 0, "gpu_util_pct": 0.25},  # a kernel of nobody known
+        {"process_count": None, "gpu_util_pct": 0.0, "mem_used_bytes": 2 * GB},
+    ],
+)
+def test_one_use_ever_is_a_use_from_then_on(site: Recording, values: dict[str, Any]) -> None:
+    fill(site, free("a", 0, 8 * DAY) + used("a", 8 * DAY, **values) + free("a", 8 * DAY + EVERY_S, 3 * WEEK))
+    assert only(site, until="2026-11-27").rule == "never_used"
+    assert idle_findings(site) == idle_findings(site, since="2026-12-01") == ()
+
+
+@pytest.mark.parametrize("health", ["ok", "lost"])
+def test_a_gpu_that_nobody_could_measure_is_unknown_not_unused(site: Recording, health: str) -> None:
+    assert idle_findings(fill(site, free("a", 0, 2 * WEEK, gpu_util_pct=None, health=health))) == ()
+
+
+def test_a_card_that_was_used_in_another_host_has_been_used(site: Recording) -> None:
+    fill(site, used("a", 0) + used("b", 0), host="old")
+    fill(site, free("a", DAY, 9 * DAY) + free("c", DAY, 9 * DAY), host="new")
+    assert (only(site).host, only(site).gpus) == ("new", ("c",))
+
+
+def test_an_allocated_gpu_without_a_process_is_unused_and_says_whose_it_is(site: Recording) -> None:
+    each = only(fill(site, free("a"), claims=[claim("a", DAY, None)]))
+    assert (each.holder, each.evidence.numbers["reserved_gpu_hours"]) == ("bob", 144.0)
+
+
+def test_a_gpu_that_was_lost_or_silent_at_the_end_is_nothing_to_hand_out(site: Recording) -> None:
+    lost = samples("a", WEEK, WEEK + DAY, every_s=EVERY_S, gpu_util_pct=None, process_count=None, health="lost")
+    fill(site, free("a") + lost + free("c") + used("b", WEEK, WEEK + DAY), processes("b", WEEK))
+    assert (only(site).gpus, only(site).reclaimable) == (("a", "c"), False)
+
+
+def test_only_gpus_seen_in_the_window_are_reported_for_it(site: Recording) -> None:
+    assert idle_findings(fill(site, free("a") + used("b", 2 * WEEK, 2 * WEEK + DAY)), since="2026-12-04") == ()
+
+
+# --- reserved and unused -----------------------------------------------------------------------------------------------
+
+
+def test_a_job_without_a_process() -> None:
+    each = only_of("reserved_unused", claimed(1))
+    assert (each.holder, each.job, each.subject, each.gpu_hours) == ("bob", "slurm:77", "bob", pytest.approx(48))
+    assert (each.reclaimable_gpus, each.next_command) == (("GPU-h1-0", "GPU-h1-1"), "scancel 77")
+    assert each.since_ms == T_END - DAY_MS
+    numbers = each.evidence.numbers
+    assert (numbers["longest_h"], numbers["gpus_reserved_now"], numbers["accounts"]) == (24, 2, "lab")
+    shown = [numbers[f"reserved_gpu_hours_in_stretches_of_{minutes}_min"] for minutes in (30, 60, 120)]
+    assert shown == [pytest.approx(48)] * 3
+    assert not [failure for failure in each.confidence.failed if "holder" in failure]
+
+
+@pytest.mark.parametrize(
+    ("claim", "command"),
+    [
+        ({"scheduler": "kubernetes", "claim_id": "lab/nb-0"}, "kubectl delete pod -n lab nb-0"),
+        ({"scheduler": "kubernetes", "claim_id": "$(x)/--all"}, "kubectl delete pod -n '$(x)' -- --all"),
+        ({"claim_id": "1; rm -rf /"}, "scancel '1; rm -rf /'"),
+        ({"claim_id": "-u root"}, "scancel -- '-u root'"),
+    ],
+)
+def test_the_command_for_a_claim_is_that_of_its_scheduler(claim: dict[str, object], command: str) -> None:
+    assert only_of("reserved_unused", claimed(1, **claim)).next_command == command
+
+
+def test_a_claim_that_stands_has_ended_or_is_of_a_past_window_is_not_ended() -> None:
+    each = only_of("reserved_unused", claimed(3, scheduler="csv", claim_id="contract"))
+    assert each.next_command.startswith("ssh h1 nvidia-smi --query-gpu")
+    assert each.notes == ("release the allocation contract where it was made; fallow does not know the command",)
+    each = only_of("reserved_unused", claimed(2), until="2026-11-18")
+    assert each.next_command == "squeue --jobs=77 --long"
+    each = only_of("reserved_unused", claimed(2, -1))
+    assert (each.reclaimable, each.next_command, each.gpu_hours) == (False, "", pytest.approx(48))
+
+
+def test_work_on_another_gpu_of_the_job_or_of_the_last_day_is_a_doubt() -> None:
+    fleet = claimed(2)
+    train(fleet, fleet.gpus[0], "bob", fleet.between(-2), job="77")
+    each = only_of("reserved_unused", fleet)
+    assert (each.gpus, each.reclaimable_gpus, each.next_command) == (("GPU-h1-1",), (), "squeue --jobs=77 --long")
+    assert ELSEWHERE in each.confidence.failed
+    fleet = claimed(2)
+    train(fleet, fleet.gpus, "bob", fleet.between(-2, -0.5), job="77")
+    each = only_of("reserved_unused", fleet)
+    assert any("in the last 24 h" in failure for failure in each.confidence.failed)
+    assert each.next_command == "scancel 77"
+
+
+def test_unknown_claimants_are_told_apart_by_their_jobs() -> None:
+    fleet = Fleet(3)
+    for gpu, job in zip(fleet.host("h1", H100, 2), "12", strict=True):
+        fleet.claim([gpu], None, -1, claim_id=job)
+    there = found("reserved_unused", fleet)
+    assert [each.subject for each in there] == ["slurm:1", "slurm:2"]
+    assert all("the user is not known" in each.confidence.failed for each in there)
+
+
+# --- loaded and never asked --------------------------------------------------------------------------------------------
+
+
+def test_no_request_for_two_days() -> None:
+    fleet = asked_until(2)
+    each = only_of("loaded_no_traffic", fleet)
+    assert (each.subject, each.holder) == ("llama-70b", "mlops")
+    assert each.gpus == each.reclaimable_gpus == ("GPU-h1-0",)
+    assert each.next_command == f"ssh h1 kill {fleet.gpus[0].stays[0].columns['pid']}"
+    assert (each.since_ms, each.gpu_hours) == (T_END - 2 * DAY_MS, pytest.approx(48))
+    numbers = each.evidence.numbers
+    assert (numbers["models"], numbers["quiet_h"], numbers["answered_share"]) == ("llama-70b", 48, 1.0)
+    assert numbers["endpoints"] == "http://127.0.0.1:8000/metrics"
+    assert (numbers["gpu_util_max_pct"], numbers["commands"]) == (0, "vllm")
+
+
+@pytest.mark.parametrize("metrics", [None, {"running_requests": 0.0, "waiting_requests": 0.0}], ids=["none", "gauges"])
+def test_without_counters_of_requests_it_is_less_sure_and_only_looked_at(metrics: dict[str, float] | None) -> None:
+    """What runs at the moment of a scrape says nothing of the time between: utilization is asked."""
+    each = only_of("loaded_no_traffic", served(2, metrics=metrics))
+    assert each.subject == "by utilization: mlops"
+    doubt = "no metrics of the server itself: only its utilization suggests that it got no requests"
+    assert doubt in each.confidence.failed
+    assert each.next_command.startswith("ssh h1 nvidia-smi --query-compute-apps")
+    assert each.evidence.numbers["answered_share"] is None
+
+
+def test_a_replica_of_a_busy_model_is_kept() -> None:
+    fleet = Fleet(3)
+    for gpu, util in zip(fleet.host("h1", H100, 2), (80.0, 0.0), strict=True):
+        fleet.run(gpu, "mlops", util=util, command="vllm", mem_gb=60)
+        fleet.serving(gpu, model="llama", **NOTHING | {"requests_per_s": util / 20})
+    each = only_of("loaded_no_traffic", fleet)
+    assert (each.gpus, each.reclaimable) == (("GPU-h1-1",), False)
+    assert "the same model has traffic elsewhere: this may be a spare replica" in each.confidence.failed
+    assert each.next_command.startswith("ssh h1 nvidia-smi --query-compute-apps")
+
+
+def test_a_pod_and_what_brings_it_back() -> None:
+    each = only_of("loaded_no_traffic", served(2, util=0, pod="llm-0", namespace="prod", metrics=NOTHING))
+    assert each.next_command == "kubectl delete pod -n prod llm-0"
+    assert "scale its owner to zero" in each.notes[0]
+
+
+def test_a_server_on_two_gpus_is_one_finding() -> None:
+    fleet = one_host(H100, 2, days=3, user="mlops", util=0.0, command="sglang", mem_gb=60, one_process=True)
+    for gpu in fleet.gpus:
+        fleet.serving(gpu, model="llama", engine="sglang", **NOTHING)
+    each = only_of("loaded_no_traffic", fleet)
+    assert (each.gpus, each.gpu_hours) == (("GPU-h1-0", "GPU-h1-1"), pytest.approx(2 * 72))
+
+
+# --- GPUs of a job that never worked -----------------------------------------------------------------------------------
+
+NEXT_TIME = "taking the unused GPUs would end the work on the others: change the next submission instead"
+
+
+def test_the_unused_gpus_of_a_job_and_what_they_cost() -> None:
+    each = only_of("partial_use", one_host(H100, 4, util=(90.0, 80.0, 0.0, 0.0), power_w=100.0, **JOB))
+    assert (each.gpus, each.host, each.holder, each.job) == (("GPU-h1-2", "GPU-h1-3"), "h1", "ann", "slurm:7")
+    # what the counter stood at before its first row of 5 minutes is not known
+    assert (each.gpu_hours, each.energy_kwh) == (96.0, pytest.approx(9.6 * 287 / 288))
+    assert each.cost is not None
+    numbers = each.evidence.numbers
+    assert [numbers[f"gpus_{name}"] for name in ("of_the_job", "used", "never_used")] == [4, 2, 2]
+    assert (numbers["used_gpu_util_mean_pct"], numbers["unused_gpu_util_mean_pct"]) == (pytest.approx(85.0), 0.0)
+    assert (each.next_command, each.reclaimable_gpus) == ("#SBATCH --gres=gpu:2", ())
+    assert NEXT_TIME in each.notes
+
+
+@pytest.mark.parametrize(
+    ("levels", "directive"),
+    [
+        ((90, 90, 90, 0), "#SBATCH --gpus=3"),
+        ((90, 0, 90, 0), "#SBATCH --nodes=2 --gres=gpu:1"),
+        ((90, 90, 0, 0), "#SBATCH --gres=gpu:2"),
+        ((90, 2, 0, 0), "#SBATCH --gres=gpu:2"),  # what works a little is part of the work
+    ],
+)
+def test_slurm_is_asked_for_what_was_used_on_each_host(levels: tuple[float, ...], directive: str) -> None:
+    fleet = Fleet(1)
+    gpus = fleet.host("h1", H100, 2) + fleet.host("h2", H100, 2)
+    fleet.run(gpus, "ann", util=levels, slurm_job_id="7")
+    assert only_of("partial_use", fleet).next_command == directive
+
+
+def test_a_pod_is_looked_at_and_a_bare_process_exports_what_it_used() -> None:
+    each = only_of("partial_use", pair(pod="a b", namespace="lab"))
+    assert shlex.split(each.next_command) == ["kubectl", "get", "pod", "-n", "lab", "a b", "-o", "yaml"]
+    assert "resubmit with 1 of nvidia.com/gpu" in each.notes
+    bare = only_of("partial_use", pair(one_process=True))
+    assert (bare.job, bare.next_command) == (None, "export CUDA_VISIBLE_DEVICES=GPU-h1-0")
+    assert not bare.reclaimable
+
+
+def test_a_child_belongs_to_its_parent_whenever_it_was_started() -> None:
+    fleet = Fleet(1)
+    first, second = fleet.host("h1", H100, 2)
+    fleet.run(first, "ann", util=90.0, pid=600, parent_pid=1)
+    fleet.run(second, "ann", fleet.between(0.2), parent_pid=600)
+    assert only_of("partial_use", fleet).gpus == ("GPU-h1-1",)
+
+
+def test_a_gpu_that_worked_before_the_window_was_of_use() -> None:
+    early = pair(lambda fleet: fleet.wave(90, period_h=72, on_h=24), days=3)
+    assert found("partial_use", early, since="2026-11-19") == []
+
+
+@pytest.mark.parametrize(("pids", "reclaimable"), [((11, 12), ("GPU-h1-1",)), ((11, 11), ())])
+def test_processes_of_their_own_under_one_claim_are_told_apart(
+    pids: tuple[int, int], reclaimable: tuple[str, ...]
+) -> None:
+    """A group's claim on two GPUs: what idles on the second has nothing to do with the first, unless it is the same process."""
+    fleet = Fleet(1)
+    gpus = fleet.host("h1", H100, 2)
+    fleet.claim(gpus, "ann", 0, claim_id="42", scheduler="csv")
+    for gpu, util, pid in zip(gpus, (90.0, 0.0), pids, strict=True):
+        fleet.run(gpu, None, util=util, pid=pid, parent_pid=1)
+    each = only_of("partial_use", fleet)
+    assert (each.job, each.reclaimable_gpus) == ("claim:42", reclaimable)
+    # nobody knows whose the process is, so that it is never ended
+    assert each.next_command.startswith("ssh h1 nvidia-smi")
+
+
+def test_gpus_that_the_claim_counts_and_the_job_was_never_on() -> None:
+    fleet = counted(4)
+    each = only_of("partial_use", fleet)
+    assert (each.job, each.holder, each.reclaimable_gpus) == ("slurm:7", "ann", ())
+    assert each.gpus == tuple(gpu.uuid for gpu in fleet.gpus[1:])
+    assert each.sentence == "of which 3 never worked while other GPUs of the same job did"
+    assert (each.gpu_hours, each.cost) == (pytest.approx(3 * 48), pytest.approx(3 * 48 * 6.88))
+    assert each.energy_kwh is None
+    assert [each.evidence.numbers[f"gpus_{name}"] for name in ("claimed", "seen_of_the_claim")] == [4, 1]
+    assert each.evidence.numbers["gpus_never_seen_of_the_claim"] == 3
+    assert each.confidence.failed[-1].startswith("the allocation counts its GPUs and does not name them")
+    assert each.confidence.failed[-1].endswith("3 of these 7 GPUs)")
+    assert each.confidence.grade != "high"
+    assert (each.next_command, NEXT_TIME in each.notes) == ("#SBATCH --gres=gpu:1", True)
+
+
+def test_where_as_many_are_left_over_they_are_the_jobs() -> None:
+    fleet = counted(4, size=6)
+    fleet.run(fleet.gpus[4:], "bob", util=50.0, slurm_job_id="8")
+    each = only_of("partial_use", fleet)
+    assert (each.gpus, each.gpu_hours) == (tuple(gpu.uuid for gpu in fleet.gpus[1:4]), pytest.approx(144))
+    assert each.energy_kwh is not None
+    assert each.sentence == "that never worked while other GPUs of the same job did"
+
+
+def test_work_of_no_known_job_may_be_the_claims() -> None:
+    fleet = counted(4)
+    fleet.run(fleet.gpus[5], "ann", fleet.between(0, 0.1), util=50.0)
+    assert numbers_of("partial_use", fleet)["gpus_never_seen_of_the_claim"] == 2
+
+
+# --- work that fades ---------------------------------------------------------------------------------------------------
+
+
+def test_a_gap_longer_than_a_weekend() -> None:
+    each = only_of("wind_down", held_by_bob(by_day(4)))
+    numbers = each.evidence.numbers
+    assert (each.subject, each.holder, each.host) == ("bob", "bob", "h1")
+    assert numbers["days_without_activity"] == pytest.approx(4 + 8 / 24)
+    assert (numbers["past_gaps_p95_days"], numbers["past_gap_count"]) == (pytest.approx(16 / 24), 14)
+    assert each.gpu_hours == pytest.approx(2 * (4 * 24 + 8))
+    assert (each.reclaimable_gpus, each.notes) == (("GPU-h1-0", "GPU-h1-1"), ())
+
+
+def test_a_fall_to_a_fifth() -> None:
+    numbers = numbers_of("wind_down", faded_to(0.19))
+    assert numbers["active_gpu_hours_a_day_lately"] == pytest.approx(24 * 0.19, rel=0.02)
+    assert numbers["active_gpu_hours_a_day_before"] == pytest.approx(24)
+
+
+@pytest.mark.parametrize(
+    "idle_days", [4, pytest.param(14, marks=pytest.mark.long), pytest.param(33, marks=pytest.mark.long)]
+)
+@pytest.mark.parametrize("at_weekends", [True, False])
+def test_it_stays_while_the_gpus_stay_idle(idle_days: float, *, at_weekends: bool) -> None:
+    """Bob trained day and night, without a pause to compare with, and has not come back since."""
+    fleet = held_by_bob(0.0, days=max(36, idle_days + 10))
+    grid = fleet.between(0, -idle_days) & (fleet.weekdays | at_weekends)
+    fleet.run(fleet.gpus, "bob", util=np.where(grid, 90.0, 0.0), mem_gb=1)
+    train(fleet, fleet.host("h2", H100, 1), "ann", job="9")
+    each = only_of("wind_down", fleet, since="2026-11-13")
+    assert (each.subject, each.reclaimable_gpus) == ("bob", ("GPU-h1-0", "GPU-h1-1"))
+    idle = each.evidence.numbers["days_without_activity"]
+    assert idle == (idle_days if at_weekends else pytest.approx(idle_days, abs=2))
+    # all of the fall counts that lies in the window
+    assert each.gpu_hours == pytest.approx(2 * 24 * min(float(idle), 7))  # type: ignore[arg-type]  # a number
+
+
+def test_of_who_shares_a_gpu_it_names_no_work_of_the_other() -> None:
+    """Bob's work has faded, in the same pod list as Ann's, whose namespace comes first."""
+    fleet = held_by_bob(by_day(4), pod="bobs", namespace="speech")
+    fleet.run(fleet.gpus, "ann", fleet.between(-5), mem_gb=5, pod="anns", namespace="robotics")
+    theirs = [each for each in found("wind_down", fleet) if each.holder == "bob"]
+    assert theirs
+    for each in theirs:
+        assert "robotics" not in f"{each.job} {each.next_command} {each.evidence.numbers}"
+        assert "ann" not in f"{each.job} {each.next_command} {each.notes}"
+
+
+def test_who_shares_a_gpu_keeps_it() -> None:
+    fleet = held_by_bob(until(4))
+    fleet.run(fleet.gpus[0], "eve", fleet.between(-1), mem_gb=1)
+    (each,) = (each for each in found("wind_down", fleet) if each.subject == "bob")
+    assert each.reclaimable_gpus == ("GPU-h1-1",)
+
+
+@pytest.mark.parametrize(
+    ("columns", "command"),
+    [
+        ({"slurm_job_id": "7"}, "squeue --user=bob"),
+        ({"pod": "p", "namespace": "lab"}, "kubectl get pods -n lab"),
+        ({}, LOOK),
+    ],
+)
+def test_the_command_for_faded_work_only_looks(columns: dict[str, str], command: str) -> None:
+    assert only_of("wind_down", held_by_bob(until(4), **columns)).next_command == command
+
+
+@pytest.mark.parametrize(
+    ("end", "days"), [("2026-11-09", -10), ("2026-11-19", 0), ("2026-12-04", 15), ("2026-12-05", None)]
+)
+def test_a_project_end_on_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, days: float | None) -> None:
+    file = tmp_path / "owners.csv"
+    file.write_text(f"kind,name,team,project_end\naccount,lab,physics,{end}\n", encoding="utf-8")
+    monkeypatch.setenv("FALLOW_MONEY_OWNERS", str(file))
+    there = found("wind_down", held_by_bob(90.0, days=14, slurm_account="lab", slurm_job_id="7"))
+    assert [each.evidence.numbers["days_until_project_end"] for each in there] == [days] * (days is not None)
+    for each in there:
+        assert (each.subject, each.team, each.holder) == ("project end: account lab", "physics", "bob")
+        assert each.reclaimable_gpus == ()  # kernels run on them
+        assert (each.gpu_hours, len(each.gpus)) == (pytest.approx(2 * 24 * (10 if days == -10 else 14)), 2)
+
+
+# --- processes that have outlived their purpose ------------------------------------------------------------------------
+
+
+def pid_of(gpu: Gpu) -> object:
+    return gpu.stays[0].columns["pid"]
+
+
+def test_a_process_whose_parent_went() -> None:
+    fleet = idle(2, parent_pid=orphan(2))
+    each = only_of("zombie_holder", fleet)
+    assert (each.subject, each.holder, each.gpus, each.reclaimable) == ("parent gone: ann", "ann", ("GPU-h1-0",), True)
+    assert (each.next_command, each.gpu_hours) == (f"ssh h1 kill {pid_of(fleet.gpus[0])}", pytest.approx(48))
+    numbers = each.evidence.numbers
+    assert (numbers["why"], numbers["pids"], numbers["idle_h"]) == ("parent gone", str(pid_of(fleet.gpus[0])), 48)
+    assert numbers["cpu_util_mean_pct"] == pytest.approx(1.0)
+    (past,) = found("zombie_holder", idle(2.9, **PARENT_GONE), until="2026-11-18")
+    assert past.next_command.startswith("ssh h1 nvidia-smi --query-compute-apps")
+
+
+def test_a_job_that_has_ended() -> None:
+    """The job is gone: scancel does nothing."""
+    fleet = job_idle(-1)
+    each = only_of("zombie_holder", fleet)
+    assert (each.subject, each.job) == ("job ended: ann", "slurm:1001")
+    assert each.next_command == f"ssh h1 kill {pid_of(fleet.gpus[0])}"
+    assert (each.since_ms, each.gpu_hours) == (T_END - 24 * HOUR_MS, pytest.approx(24))
+
+
+def test_claims_are_read_once_a_day_for_all_hosts(lake: Lake) -> None:
+    """As everything else reads them: the hosts' own files are not opened again once the day is kept."""
+    fleet = job_idle(-1)
+    for number in range(8):
+        fleet.claim(fleet.host(f"n{number}", H100, 1), "bob", 0, claim_id=f"20{number}")
+    before = only_of("zombie_holder", fleet.write(lake))
+    for path in Path(lake.root, "claim").rglob("*.parquet"):
+        times = path.stat()
+        path.write_bytes(bytes(times.st_size))
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert only_of("zombie_holder", lake) == before
+
+
+def test_a_notebook_in_a_hub() -> None:
+    each = only_of("zombie_holder", idle(2, pod="jupyter-ann", namespace="hub", container_id="c1"))
+    assert (each.subject, each.next_command) == ("notebook idle: ann", "kubectl delete pod -n hub jupyter-ann")
+    assert each.notes == ("a notebook's unsaved results are lost with its kernel: ask first",)
+
+
+def test_a_service_beside_a_zombie_does_not_keep_the_gpu() -> None:
+    fleet = idle(2, **PARENT_GONE)
+    fleet.run(fleet.gpus[0], "root", mem_gb=0.1, kind="graphics", command="Xorg", parent_pid=1)
+    assert numbers_of("zombie_holder", fleet)["process_count"] == 1
+
+
+def test_a_process_that_works_elsewhere_is_not_ended() -> None:
+    columns = {"mem_gb": 40, "cpu_util_pct": 1.0, "one_process": True, "parent_pid": orphan(2)}
+    fleet = one_host(H100, 2, days=3, util=lambda fleet: (np.where(fleet.between(-2), 0, 90), 90.0), **columns)
+    each = only_of("zombie_holder", fleet)
+    assert (each.gpus, each.reclaimable, "ps" in each.next_command) == (("GPU-h1-0",), False, True)
+    assert ELSEWHERE in each.confidence.failed
+    assert {"parent_pid", "arguments", "pod_labels", "container_id"} <= set(schema.PROCESS_DAY.names)
