@@ -59,7 +59,8 @@ def rows_of_cells(
     local, sure_ms = split_times(cells[TIMESTAMP])
     readable = local.is_not_null() | sure_ms.is_not_null()
     tally.drop(NO_TIME, int((~readable).sum()))
-    lines, cells, local, sure_ms = (each.filter(readable) for each in (lines, cells, local, sure_ms))
+    lines, cells = lines.filter(readable), cells.filter(readable)
+    local, sure_ms = local.filter(readable), sure_ms.filter(readable)
     texts = {
         column: next((name for name in names if name in cells.columns), None)
         for column, names in [*texts_of(tool).items(), (COUNT, (COUNT,))]

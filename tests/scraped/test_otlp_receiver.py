@@ -234,6 +234,24 @@ def test_connections_that_say_nothing_keep_nobody_out(intake: Intake, monkeypatc
     assert len(kept(intake)) == 2
 
 
+def test_one_address_leaves_room_for_others(intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert BOUNDS.per_address < BOUNDS.connections
+    monkeypatch.setattr("analytics.scraped.otlp.receiver.BOUNDS", replace(BOUNDS, connections=3, per_address=2))
+    body = request(POWER).SerializeToString()
+    head = f"POST {PATH} HTTP/1.1\r\nContent-Type: {PROTOBUF}\r\nContent-Length: {len(body)}\r\n"
+    with receiving(intake) as receiver, ExitStack() as opened:
+        there = ("127.0.0.1", receiver.port)
+        for _ in range(BOUNDS.connections):
+            greedy = opened.enter_context(socket.create_connection(there, 20))
+            with contextlib.suppress(ConnectionError):  # of those beyond its share
+                greedy.sendall(f"{head}Expect: 100-continue\r\n\r\n".encode())
+                greedy.recv(4096)  # it is served, and sends no body
+        other = opened.enter_context(socket.create_connection(there, 20, ("127.0.0.2", 0)))
+        other.sendall(f"{head}\r\n".encode() + body)
+        assert other.recv(4096).startswith(b"HTTP/1.1 200 ")
+    assert kept(intake) == [request(POWER)]
+
+
 def test_whoever_still_sends_gets_the_reason_too(url: str) -> None:
     status, answer, headers = post(url, bytes(30_000_000))
     assert (status, headers["Connection"]) == (413, "close")
