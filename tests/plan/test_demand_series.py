@@ -5,8 +5,6 @@ Six GPUs over 30 days: one always at work, one on working days only, four alloca
 
 from __future__ import annotations
 
-import csv
-import io
 from datetime import UTC, date, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -18,7 +16,7 @@ from fallow.clock import from_ms
 from tests.findings.conftest import BUSY, FREE, context_of
 from tests.lakes import made_lake
 from tests.ledger.rows import claim, device, fill, ms, samples
-from tests.plan.asked import answer, run, text
+from tests.plan.asked import answer, text
 from tests.shared_results import share_results
 
 if TYPE_CHECKING:
@@ -102,12 +100,3 @@ def test_json_has_every_day_with_its_bands_and_the_lead_time_of_the_pool(lake: L
     assert days[DARK]["observed"] is None
     ahead = [days[-1][name] for name in ("low_95", "low_80", "forecast", "high_80", "high_95")]
     assert ahead == sorted(ahead)
-
-
-def test_csv_has_a_line_for_each_pool_and_day(lake: Lake) -> None:
-    printed = run(lake, "forecast", "--csv", "--table", "forecast-days", "--horizon", "7d").stdout
-    lines = list(csv.DictReader(io.StringIO(printed)))
-    assert len(lines) == DAYS + 7
-    assert (lines[0]["observed"], lines[0]["forecast"]) != ("", "")
-    assert lines[DARK]["observed"] == lines[DARK]["forecast"] == lines[-1]["observed"] == ""
-    assert lines[-1]["method"] in {"ets", "seasonal_naive"}
