@@ -10,7 +10,7 @@ from analytics.commands.prices_import import add_import_arguments, run_import
 from analytics.commands.table_verb import LakeInputs, LakeVerb, Tables, open_settings
 from analytics.commands.written_file import write_out
 from analytics.inventory import Inventory, load_inventory
-from analytics.language.plain_text import plain
+from analytics.language.plain_text import count, plain
 from analytics.language.sentences import tr
 from analytics.money.cards import catalog
 from analytics.money.costs import Costs
@@ -52,7 +52,7 @@ def _price_file(given: LakeInputs) -> str:
             cells = {"model": listed.model, "hourly": listed.hourly, "currency": listed.currency}
             lines.append(cells | {"date": listed.date.isoformat(), "source": listed.source})
     remarks = [
-        f"# no price: {each.gpus} GPUs {plain(each.model)} in {plain(each.pool)}\n"
+        f"# no price: {count(each.gpus, 'GPU')} of {plain(each.model)} in {plain(each.pool)}\n"
         for each in basis
         if each.price is None
     ]

@@ -27,7 +27,7 @@ _SHOWN = 5
 
 
 def unmatched_prices(settings: Config, book: PriceBook, inventory: Inventory) -> str:
-    """Lines of the price table that price no GPU of the lake; empty where there are none.
+    """Say which lines of the price table match no GPU of the lake; empty where there are none.
 
     A line for a card that fallow knows and the lake lacks is no mistake: one table may serve several lakes.
     """
@@ -41,16 +41,17 @@ def unmatched_prices(settings: Config, book: PriceBook, inventory: Inventory) ->
     for (model, pool), (price, *_) in book.site.items():
         wrong = []
         if model is not None and model not in keys and card(price.model) is None:
-            wrong.append(f"'{plain(price.model or '', 40)}'{_model_like(price, models)}")
+            wrong.append(f"model '{plain(price.model or '', 40)}'{_model_like(price, models)}")
         if pool is not None and pool not in pools:
             wrong.append(f"pool '{plain(pool, 40)}' (pools: {_listed(sorted(pools)) or 'none'})")
         if wrong:
             said.append(" in ".join(wrong))
     if not said:
         return ""
-    verb = "prices" if len(said) == 1 else "price"
-    lines = f"{count(len(said), 'line')} {verb} no GPU of this lake: {_listed(said)}"
-    return f"{_name(settings, 'money.prices')}: {lines}"
+    matches = "matches" if len(said) == 1 else "match"
+    return (
+        f"{_name(settings, 'money.prices')}: {count(len(said), 'line')} {matches} no GPU in this lake: {_listed(said)}"
+    )
 
 
 def unmatched_owners(settings: Config, owners: Owners, stretches: pl.DataFrame) -> str:
