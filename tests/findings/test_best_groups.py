@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.workloads.sharing import BLOCK, Candidate, best_groups, best_sharing, fitting_groups, groups, together
+from analytics.workloads.sharing import BLOCK, Candidate, best_groups, best_sharing, fitting_groups, together
 from tests.findings.scenarios.builder import GB
 
 if TYPE_CHECKING:
@@ -64,17 +64,6 @@ def by_hand(those: Sequence[Candidate], gives_way: frozenset[int]) -> Iterable[t
     for three in itertools.combinations(range(len(those)), 3):
         if pairs.issuperset(itertools.combinations(three, 2)) and together(tuple(those[each] for each in three), CARD):
             yield three
-
-
-def test_it_spares_more_than_the_first_that_fits() -> None:
-    """Whoever puts the two largest together needs a third card for the smallest."""
-    those = [
-        Candidate(number, f"g{number}", "ann", int(share * CARD), np.full(48, 5.0), np.eye(101, dtype=np.int64)[5])
-        for number, share in enumerate((0.50, 0.40, 0.35, 0.30, 0.20, 0.05))
-    ]
-    found = best_sharing(those, frozenset(range(6)), CARD)
-    assert sum(len(each.members) - 1 for each in found.groups) == found.at_most == 4
-    assert sum(len(each.members) - 1 for each in groups(those, CARD)) == 3
 
 
 def test_more_than_a_block_has_a_bound_and_the_same_result_each_time() -> None:

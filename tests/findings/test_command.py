@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -39,11 +39,15 @@ def run(capsys: pytest.CaptureFixture[str], lake: Lake, *arguments: str) -> str:
     return capsys.readouterr().out
 
 
+def lists_of(gpu: str, **values: Any) -> list[dict[str, Any]]:
+    return processes(gpu, *range(0, 2 * HOUR, 60), every_s=60, **values)
+
+
 @pytest.fixture(scope="module")
 def held(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     rows = samples("GPU-1", 0, 2 * HOUR, every_s=60, power_w=70.0, mem_used_bytes=2**34, **HELD)
     rows += samples("GPU-2", 0, 2 * HOUR, every_s=60, **HELD)
-    lists = [row for gpu in ("GPU-1", "GPU-2") for row in processes(gpu, *range(0, 2 * HOUR, 60), every_s=60)]
+    lists = lists_of("GPU-1") + lists_of("GPU-2")
     return fill(made_lake(tmp_path_factory.mktemp("held")), rows, lists)
 
 
@@ -91,13 +95,6 @@ def test_csv_says_the_same_as_json(held: Lake, capsys: pytest.CaptureFixture[str
     assert "\r" not in out
 
 
-def test_csv_keeps_odd_names_whole(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    name = 'a,"b"\nc'
-    fill(lake, samples("g", 0, 2 * HOUR, **HELD), processes("g", *range(0, 2 * HOUR, 30), user=name))
-    (row,) = csv.DictReader(io.StringIO(run(capsys, lake, "--csv")))
-    assert row["holder"] == name
-
-
 def test_text(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     said = " ".join(run(capsys, held).split())
     for each in (
@@ -109,14 +106,8 @@ def test_text(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
         "held ≥ 120 min 4.0",
         "F-f3eb8c41f7: 4.0 GPU-hours: 2 GPUs on h1 held without running a kernel",
         "user: ann, since 2026-11-20 00:00 UTC; to ask about: GPU-1, GPU-2 (2 of 2); rule: held; status: new",
-        (
-            "- 4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min; user known by process; "
-            "2 of 2 GPUs held at the end"
-        ),
-        (
-            "- not sure because 0.0 days of history, 14 are needed; the probability of staying unused for another 7 d is "
-            "16.9 %: below 80 %, ask first"
-        ),
+        "- 4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min; user known by process",
+        f"- not sure because {'; '.join(FAILED)}",
         "next ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv",
     ):
         assert each in said, each
@@ -129,9 +120,8 @@ def mixed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "owners.csv").write_text("kind,name,team\nuser,cy,vision\n", encoding="utf-8")
     (folder / "prices.csv").write_text("model,hourly\nL40S,2\n", encoding="utf-8")
     rows = [row for gpu in "abc" for row in samples(gpu, 0, 2 * HOUR, every_s=60, **HELD)]
-    lists = [row for gpu in "bc" for row in processes(gpu, *range(0, 2 * HOUR, 60), every_s=60, user="cy", pid=3)]
-    for pid, user in enumerate(("ann", "bob")):
-        lists += processes("a", *range(0, 2 * HOUR, 60), every_s=60, user=user, pid=pid + 1)
+    users = (("a", "ann"), ("a", "bob"), ("b", "cy"), ("c", "cy"))
+    lists = [row for at, (gpu, user) in enumerate(users) for row in lists_of(gpu, user=user, pid=min(at + 1, 3))]
     models = [device("a", "home-made card"), device("b", "NVIDIA L40S"), device("c", "NVIDIA L40S")]
     fill(made_lake(folder / "lake"), rows, lists, devices=models)
     return folder
@@ -149,7 +139,6 @@ def mixed(mixed_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     ("flags", "holders"),
     [
         ([], ["cy", "ann+bob"]),
-        (["--rule", "held"], ["cy", "ann+bob"]),
         (["--rule", "never_used"], []),
         (["--rule", "never_used", "--rule", "held"], ["cy", "ann+bob"]),
         (["--category", "reclaim"], ["cy", "ann+bob"]),
@@ -159,14 +148,11 @@ def mixed(mixed_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
         (["--min-cost", "8"], ["cy"]),
         (["--min-cost", "8.01"], []),
         (["--limit", "1"], ["cy"]),
-        (["--limit", "5"], ["cy", "ann+bob"]),
     ],
 )
 def test_filters(mixed: Lake, capsys: pytest.CaptureFixture[str], flags: list[str], holders: list[str]) -> None:
     found = json.loads(run(capsys, mixed, "--json", *flags))
     assert [each["holder"] for each in found["findings"]] == holders
-    rows = csv.DictReader(io.StringIO(run(capsys, mixed, "--csv", *flags)))
-    assert [row["holder"] for row in rows] == holders
 
 
 def test_the_sums_are_those_of_what_is_left_whatever_the_limit(mixed: Lake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,6 +162,7 @@ def test_the_sums_are_those_of_what_is_left_whatever_the_limit(mixed: Lake, caps
     assert (own["gpu_hours"], own["cost"], own["findings_without_price"]) == (6.0, 8.0, 1)
     text = run(capsys, mixed, "--limit", "1")
     said = " ".join(text.split())
+    assert max(len(line) for line in text.splitlines() if not line.startswith("    next ")) <= 100
     assert "no GPU to take back; 3 GPUs to ask about; 1 finding without a price" in said
     assert "and 1 more finding with 1 more GPU to take back or ask about; `fallow findings` lists all" in said
     assert "user: cy (team vision), since 2026-11-20 00:00 UTC; to ask about: b, c (2 of 2)" in said
@@ -190,14 +177,6 @@ def test_filters_that_leave_nothing_are_no_all_clear(
     assert "no findings: no rule" not in text
 
 
-@pytest.mark.parametrize("flags", [["--user", "zed"], ["--user", "bo"], ["--team", "lang"]])
-def test_names_that_are_not_in_the_window_are_refused(
-    mixed: Lake, capsys: pytest.CaptureFixture[str], flags: list[str]
-) -> None:
-    assert main(["findings", "--lake", mixed.root, *flags]) == 1
-    assert f"nothing in this window is of {flags[0].removeprefix('--')} {flags[1]}" in capsys.readouterr().err
-
-
 def test_the_count_of_suppressed_ones_follows_the_filters(
     mixed: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,21 +189,18 @@ def test_the_count_of_suppressed_ones_follows_the_filters(
         assert ("1 finding suppressed" in run(capsys, mixed, *flags)) == bool(number)
 
 
-def test_beyond_the_first_twenty_a_line_each(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    gpus = [f"g{number:02}" for number in range(22)]
-    lists = [
-        row
-        for number, gpu in enumerate(gpus)
-        for row in processes(gpu, *range(0, 2 * HOUR, 300), every_s=300, user=f"u{number:02}", pid=number + 1)
-    ]
-    fill(lake, [row for gpu in gpus for row in samples(gpu, 0, 2 * HOUR, every_s=300, **HELD)], lists)
+def test_beyond_the_first_twenty_a_line_each_and_odd_names_whole_in_csv(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    users = {f"g{number:02}": f"u{number:02}" for number in range(21)} | {"g21": 'a,"b"\nc'}
+    lists = [row for at, (gpu, user) in enumerate(users.items()) for row in lists_of(gpu, user=user, pid=at + 1)]
+    fill(lake, [row for gpu in users for row in samples(gpu, 0, 2 * HOUR, every_s=300, **HELD)], lists)
     text = run(capsys, lake)
     assert text.count("- not sure because") == 20
     table = [line for line in text.splitlines() if line.startswith("  F-") and ":" not in line]
-    assert len(table) == 22
-    assert table[0].split()[1:] == ["held", "h1", table[0].split()[3], "2.0", "-", "low", "1"]
-    assert max(map(len, table)) <= 100
+    assert (len(table), max(map(len, table)) <= 100) == (22, True)
     assert run(capsys, lake, "--details").count("- not sure because") == 22
+    assert {row["holder"] for row in csv.DictReader(io.StringIO(run(capsys, lake, "--csv")))} == {*users.values()}
 
 
 def test_show_prints_whole_findings(mixed: Lake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,11 +210,6 @@ def test_show_prints_whole_findings(mixed: Lake, capsys: pytest.CaptureFixture[s
         second["finding_id"], first["finding_id"],
     ]  # fmt: skip
     assert json.loads(run(capsys, mixed, "show", first["finding_id"], "--json"))["findings"] == [first]
-
-
-def test_show_of_an_unknown_id_is_an_error(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["findings", "--lake", held.root, "show", "F-0"]) == 1
-    assert "there is no finding F-0 in this window" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -251,16 +222,16 @@ def test_show_of_an_unknown_id_is_an_error(held: Lake, capsys: pytest.CaptureFix
         (["--min-cost", "-5"], "--min-cost -5 is not 0 or more"),
         (["--min-cost", "nan"], "--min-cost nan is not 0 or more"),
         (["--min-cost", "much"], "invalid float value: 'much'"),
+        (["--json", "--csv"], "not allowed with"),
+        (["show", "F-0"], "there is no finding F-0 in this window"),
+        (["--user", "zed"], "nothing in this window is of user zed"),
+        (["--user", "an"], "nothing in this window is of user an"),
+        (["--team", "lang"], "nothing in this window is of team lang"),
     ],
 )
 def test_wrong_filters(held: Lake, capsys: pytest.CaptureFixture[str], flags: list[str], error: str) -> None:
-    assert main(["findings", "--lake", held.root, *flags]) == 2
+    assert main(["findings", "--lake", held.root, *flags]) == (1 if "in this window" in error else 2)
     assert error in capsys.readouterr().err
-
-
-def test_no_line_is_wider_than_100_columns(mixed: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [line for line in run(capsys, mixed).splitlines() if not line.startswith("    next ")]
-    assert max(map(len, lines)) <= 100
 
 
 def test_no_findings(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,11 +239,6 @@ def test_no_findings(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no findings: no rule that has enough history found anything in this window" in run(capsys, lake)
     assert json.loads(run(capsys, lake, "--json"))["findings"] == []
     assert run(capsys, lake, "--csv") == ",".join(COLUMNS) + "\n"
-
-
-def test_json_and_csv_at_once_is_wrong_use(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["findings", "--lake", lake.root, "--json", "--csv"]) == 2
-    assert "not allowed with" in capsys.readouterr().err
 
 
 def test_silence_of_a_new_host_is_no_all_clear(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,106 +21,75 @@ from analytics.workloads.confidence import (
 from fallow.clock import DAY_MS, HOUR_MS
 from tests.conftest import REPOSITORY
 from tests.findings.conftest import BUSY, DAY, HELD, HOUR, idle_findings
+from tests.ledger.recording import Recording
 from tests.ledger.rows import fill, processes, samples
-
-if TYPE_CHECKING:
-    from analytics.workloads.model import Finding
-    from tests.ledger.recording import Recording
 
 WELL = Observation(coverage=1.0, history_ms=14 * DAY_MS, util_coverage=1.0, sample_count=1000)
 
 
-def seen(**changes: Any) -> list[str]:
-    return watched_enough(Observation(**{**WELL.__dict__, **changes}))
-
-
-def test_a_well_watched_gpu_fails_nothing() -> None:
-    assert seen() == []
-    assert grade(seen(), known_holder("process", "ann"), other_work(0)).grade == "high"
+NOTHING = "only nothing of the time was observed, 90 % are needed"
 
 
 @pytest.mark.parametrize(
-    ("coverage", "failed"),
+    ("changes", "failed"),
     [
-        (0.9, []),
-        (0.8999, ["only 89.9 % of the time was observed, 90 % are needed"]),  # never rounded up to what it missed
-        (0.5, ["only 50.0 % of the time was observed, 90 % are needed"]),
-        (None, ["only nothing of the time was observed, 90 % are needed"]),
+        ({}, []),
+        ({"coverage": 0.9}, []),
+        # never rounded up to what it missed
+        ({"coverage": 0.8999}, ["only 89.9 % of the time was observed, 90 % are needed"]),
+        ({"coverage": None}, [NOTHING]),
+        ({"history_ms": 14 * DAY_MS - 20}, []),  # the clock jitter of a first row
+        ({"history_ms": 14 * DAY_MS - HOUR_MS}, []),
+        ({"history_ms": 14 * DAY_MS - HOUR_MS - 1}, ["13.9 days of history, 14 are needed"]),
+        ({"util_coverage": 0.9, "sample_count": 5}, []),
+        ({"util_coverage": 0.8999}, ["utilization was watched 89.9 % of the time, 90 % are needed"]),
+        (
+            {"util_coverage": None, "sample_count": 300},
+            ["point samples only: a duty cycle of up to 1.00 % can hide behind 300 zeros (95 %)"],
+        ),
+        (
+            {"util_coverage": None, "sample_count": 1},
+            ["point samples only: a duty cycle of up to 100.00 % can hide behind 1 zero (95 %)"],
+        ),
+        ({"point_ratio": 0.1, "sample_count": 10}, []),
+        (
+            {"point_ratio": 0.25, "sample_count": 600},
+            ["point samples for 25.0 % of the time: a duty cycle of up to 0.50 % can hide behind 600 zeros (95 %)"],
+        ),
+        (
+            {"util_coverage": None, "sample_count": 2401, "all_zero": False},
+            ["point samples only: a share of time measured by 2,401 samples is off by up to 2.00 % (95 %)"],
+        ),
+        ({"util_coverage": None, "sample_count": 0, "measured": False}, ["utilization was not measured"]),
+        ({"unconfirmed_ratio": 0.1}, []),
+        (
+            {"unconfirmed_ratio": 0.101},
+            ["10.1 % of its time is idle by point samples alone: neither energy nor power rules out work between them"],
+        ),
     ],
 )
-def test_coverage(coverage: float | None, failed: list[str]) -> None:
-    assert seen(coverage=coverage) == failed
-
-
-@pytest.mark.parametrize(
-    ("history_ms", "failed"),
-    [
-        (14 * DAY_MS, []),
-        (14 * DAY_MS - 20, []),  # the clock jitter of a first row
-        (14 * DAY_MS - HOUR_MS, []),
-        (14 * DAY_MS - HOUR_MS - 1, ["13.9 days of history, 14 are needed"]),
-        (DAY_MS // 2, ["0.5 days of history, 14 are needed"]),
-    ],
-)
-def test_history_is_never_shown_as_what_is_wanted_when_it_is_not(history_ms: int, failed: list[str]) -> None:
+def test_what_is_wanted_of_how_it_was_watched(changes: dict[str, Any], failed: list[str]) -> None:
     assert HISTORY_MIN_DAYS == 14
-    assert seen(history_ms=history_ms) == failed
+    assert watched_enough(replace(WELL, **changes)) == failed
 
 
 @pytest.mark.parametrize(
-    ("watched", "count", "failed"),
+    ("said", "failed"),
     [
-        (0.9, 5, []),
-        (0.8999, 5, ["utilization was watched 89.9 % of the time, 90 % are needed"]),
-        (None, 300, ["point samples only: a duty cycle of up to 1.00 % can hide behind 300 zeros (95 %)"]),
-        (None, 1, ["point samples only: a duty cycle of up to 100.00 % can hide behind 1 zero (95 %)"]),
+        (measured_enough(90, 100, "SM activity"), []),
+        (measured_enough(89.99, 100, "SM"), ["SM was measured for 89.9 % of the time, 90 % are needed"]),
+        (measured_enough(0, 0, "SM"), ["SM was measured for nothing of the time, 90 % are needed"]),
+        (known_holder("process", "ann"), []),
+        (known_holder("claim", "ann"), []),
+        (known_holder("process", None), ["the user is not known"]),
+        (known_holder(None, None), ["the user is not known"]),
+        (known_holder("memory", None), ["no process list: memory in use stands in for a user"]),
+        (other_work(0), []),
     ],
 )
-def test_how_utilization_was_watched(watched: float | None, count: int, failed: list[str]) -> None:
-    assert seen(util_coverage=watched, sample_count=count) == failed
-
-
-def test_what_is_partly_sampled_by_points_says_for_how_much_of_the_time() -> None:
-    assert seen(point_ratio=0.1, sample_count=10) == []
-    assert seen(point_ratio=0.25, sample_count=600) == [
-        "point samples for 25.0 % of the time: a duty cycle of up to 0.50 % can hide behind 600 zeros (95 %)"
-    ]
-
-
-def test_point_samples_that_are_not_all_zero_bound_a_share() -> None:
-    assert seen(util_coverage=None, sample_count=2401, all_zero=False) == [
-        "point samples only: a share of time measured by 2,401 samples is off by up to 2.00 % (95 %)"
-    ]
-
-
-def test_what_was_not_measured_is_not_called_a_sample() -> None:
-    assert seen(util_coverage=None, sample_count=0, measured=False) == ["utilization was not measured"]
-
-
-@pytest.mark.parametrize(
-    ("known", "total", "failed"),
-    [
-        (90, 100, []),
-        (89.99, 100, ["SM activity was measured for 89.9 % of the time, 90 % are needed"]),
-        (0, 0, ["SM activity was measured for nothing of the time, 90 % are needed"]),
-    ],
-)
-def test_a_metric_has_to_be_there(known: float, total: float, failed: list[str]) -> None:
-    assert measured_enough(known, total, "SM activity") == failed
-
-
-@pytest.mark.parametrize(
-    ("source", "holder", "failed"),
-    [
-        ("process", "ann", []),
-        ("claim", "ann", []),
-        ("process", None, ["the user is not known"]),
-        (None, None, ["the user is not known"]),
-        ("memory", None, ["no process list: memory in use stands in for a user"]),
-    ],
-)
-def test_who_holds_it(source: str | None, holder: str | None, failed: list[str]) -> None:
-    assert known_holder(source, holder) == failed
+def test_what_is_wanted_of_metrics_and_users(said: list[str], failed: list[str]) -> None:
+    assert said == failed
+    assert grade([], said).grade == ("medium" if failed else "high")
 
 
 def fleet(site: Recording, days: float, *, gap_s: int = 0, **changes: object) -> Recording:
@@ -144,55 +114,34 @@ def fleet(site: Recording, days: float, *, gap_s: int = 0, **changes: object) ->
     return fill(site, rows, users)
 
 
-@pytest.fixture
-def _an_hour_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FALLOW_FINDINGS_HORIZON", "1h")
-
-
-def held_by_ann(site: Recording) -> Finding:
-    (found,) = [each for each in idle_findings(site) if (each.rule, each.holder) == ("held", "ann")]
-    return found
-
-
-@pytest.mark.usefixtures("_an_hour_is_enough")
-def test_through_the_rule_all_conditions_met(site: Recording) -> None:
-    found = held_by_ann(fleet(site, 14))
-    assert found.confidence.failed == ()
-    assert found.confidence.grade == "high"
-
-
-@pytest.mark.usefixtures("_an_hour_is_enough")
 @pytest.mark.parametrize(
     ("days", "gap_s", "changes", "failed"),
     [
-        (4, 0, {}, "4.0 days of history, 14 are needed"),
-        (14, 2 * DAY, {}, "only 85.7 % of the time was observed, 90 % are needed"),
-        (14, 0, {"gpu_util_coverage_ratio": 0.5}, "utilization was watched 50.0 % of the time, 90 % are needed"),
+        (14, 0, {}, []),
+        (4, 0, {}, ["4.0 days of history, 14 are needed"]),
+        (14, 2 * DAY, {}, ["only 85.7 % of the time was observed, 90 % are needed"]),
+        (14, 0, {"gpu_util_coverage_ratio": 0.5}, ["utilization was watched 50.0 % of the time, 90 % are needed"]),
+        (
+            14,
+            0,
+            {"gpu_util_coverage_ratio": None},
+            [
+                "point samples only: a duty cycle of up to 12.50 % can hide behind 24 zeros (95 %)",
+                "100.0 % of its time is idle by point samples alone: neither energy nor power rules out work between them",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_through_the_rule_one_condition_at_a_time(
-    site: Recording, days: float, gap_s: int, changes: dict[str, object], failed: str
+    monkeypatch: pytest.MonkeyPatch, days: float, gap_s: int, changes: dict[str, object], failed: list[str]
 ) -> None:
-    found = held_by_ann(fleet(site, days, gap_s=gap_s, **changes))
-    assert found.confidence.failed == (failed,)
-    assert found.confidence.grade == "medium"
-
-
-@pytest.mark.parametrize(("ratio", "failures"), [(0.1, 0), (0.101, 1)])
-def test_a_tenth_may_be_unconfirmed(ratio: float, failures: int) -> None:
-    seen = Observation(1.0, 14 * DAY_MS, 1.0, 0, unconfirmed_ratio=ratio)
-    assert len(watched_enough(seen)) == failures
-
-
-@pytest.mark.usefixtures("_an_hour_is_enough")
-def test_point_samples_that_nothing_confirms_fail_two_conditions(site: Recording) -> None:
-    found = held_by_ann(fleet(site, 14, gpu_util_coverage_ratio=None))
-    assert found.confidence.failed == (
-        "point samples only: a duty cycle of up to 12.50 % can hide behind 24 zeros (95 %)",
-        "100.0 % of its time is idle by point samples alone: neither energy nor power rules out work between them",
-    )
-    assert found.confidence.grade == "low"
-    assert found.evidence.numbers["unconfirmed"] == 1
+    monkeypatch.setenv("FALLOW_FINDINGS_HORIZON", "1h")
+    site = Recording()
+    fleet(site, days, gap_s=gap_s, **changes)
+    (found,) = [each for each in idle_findings(site) if (each.rule, each.holder) == ("held", "ann")]
+    assert list(found.confidence.failed) == failed
+    assert found.confidence.grade == ("high", "medium", "low")[len(failed)]
+    assert found.evidence.numbers.get("unconfirmed") == (1 if len(failed) > 1 else None)
 
 
 def test_every_condition_is_listed_with_what_is_wanted_and_why() -> None:

@@ -77,16 +77,3 @@ def test_one_by_one_each_says_who_where_and_what_was_wrong(fortnight: Lake, caps
     } <= set(wrong)
     assert "\x1b" not in said
     assert all(len(line) <= 100 for line in said.splitlines() if not line.startswith("    next "))
-
-
-def test_filters_are_those_of_what_is_gone_too(fortnight: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    said = text(capsys, fortnight, "--gone", "--user", "ann", "--rule", "held")
-    rest = said[said.index("CLOSED AND REVERSED SINCE LAST WEEK") :]
-    assert len(re.findall(r"^  - F-", rest, re.MULTILINE)) == 1
-    assert "user: ann;" in rest
-
-
-def test_without_a_week_before_nothing_is_gone(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    fill(lake, samples("a", 0, 2 * HOUR, every_s=60, **HELD), processes("a", *range(0, 2 * HOUR, 60), every_s=60))
-    assert main(["findings", "--lake", lake.root, "--gone"]) == 0
-    assert "since last week" not in capsys.readouterr().out.lower()

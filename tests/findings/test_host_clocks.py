@@ -10,11 +10,11 @@ import pytest
 from analytics.decide.review import Review
 from analytics.decide.review import review as review_of
 from analytics.ledger.summary import OTHER_HOSTS, WALL_CLOCK
-from analytics.quality.model import SeenUntil, seen_until
+from analytics.quality.model import seen_until
 from analytics.quality.remarks import data_quality
 from fallow.cli import main
 from fallow.clock import SystemClock, format_ms
-from tests.findings.conftest import BUSY, FREE, HELD, HOUR, Site
+from tests.findings.conftest import FREE, HELD, HOUR, Site
 from tests.ledger.recording import Recording, opened
 from tests.ledger.rows import T0, fill, ms, processes, samples
 
@@ -36,10 +36,6 @@ def host(site: Site, name: str, *, ahead_s: float = 0, doing: dict[str, Any] = H
 
 def review(site: Recording, now_s: float, until: str | None = None) -> Review:
     return review_of(*opened(site, until=until), now_ms=ms(now_s))
-
-
-def seen(site: Recording, now_s: float, until: str | None = None) -> SeenUntil:
-    return seen_until(opened(site, until=until)[1], ms(now_s))
 
 
 def held_on(found: Review, name: str) -> Finding:
@@ -93,59 +89,38 @@ def test_free_gpus_of_a_host_whose_clock_is_ahead_are_not_handed_out(site: Recor
     assert {name: bool(each.reclaimable_gpus) for name, each in never.items()} == {"h1": True, "odd": False}
 
 
-@pytest.mark.parametrize(("minutes", "ahead"), [(5, []), (6, ["odd"])])
-def test_some_minutes_are_no_lead(site: Recording, minutes: float, ahead: list[str]) -> None:
-    host(site, "h1")
-    host(site, "odd", ahead_s=60 * minutes)
-    assert list(seen(site, END).ahead) == ahead
-
-
-def test_where_most_clocks_are_ahead_the_one_that_looks_is_behind(site: Recording) -> None:
-    for name in ("h1", "h2"):
-        host(site, name)
-    host(site, "h3", ahead_s=-5 * HOUR)
-    assert seen(site, END - 5 * HOUR) == SeenUntil(ms(END))
-
-
-def test_a_single_host_is_believed(site: Recording) -> None:
-    host(site, "h1")
-    assert seen(site, END - 5 * HOUR) == SeenUntil(ms(END))
-
-
-def test_hosts_that_fell_silent_are_told_from_one_that_is_ahead_by_the_wall_clock(site: Recording) -> None:
-    """The same rows: three hosts are silent if the fourth one's newest row is of now, and it is ahead if theirs are."""
-    for name in ("h1", "h2", "h3"):
-        host(site, name)
-    host(site, "h4", ahead_s=5 * HOUR, doing=BUSY)
-    assert seen(site, END + 5 * HOUR) == SeenUntil(ms(END + 5 * HOUR))
-    assert seen(site, END) == SeenUntil(ms(END), {"h4": ms(END + 5 * HOUR)}, WALL_CLOCK)
+LATE = END + 400 * HOUR
 
 
 @pytest.mark.parametrize(
-    ("ahead_h", "others", "ahead"),
+    ("ahead_s", "now_s", "until_s", "ahead_of"),
     [
-        (5, 2, True),
-        (14, 2, True),
-        (15, 2, False),  # no time zone is so far ahead: the others were switched off
-        (5, 1, False),  # of two hosts nobody can say which is the odd one
-        (0.9, 2, False),
+        pytest.param([0, 300], END, END + 300, None, id="some minutes are no lead"),
+        pytest.param([0, 360], END, END, WALL_CLOCK, id="six minutes are"),
+        pytest.param(
+            [0, 0, -5 * HOUR], END - 5 * HOUR, END, None, id="where most are ahead the one that looks is behind"
+        ),
+        pytest.param([0], END - 5 * HOUR, END, None, id="a single host is believed"),
+        # the same rows: three hosts are silent if the fourth one's newest row is of now, and it is ahead if theirs are
+        pytest.param([0, 0, 0, 5 * HOUR], END + 5 * HOUR, END + 5 * HOUR, None, id="hosts that fell silent"),
+        pytest.param([0, 0, 0, 5 * HOUR], END, END, WALL_CLOCK, id="one that is ahead"),
+        # in a lake that nobody writes any more the bulk of the hosts decides
+        pytest.param([0, 0, 5 * HOUR], LATE, END, OTHER_HOSTS, id="5 h ahead of two"),
+        pytest.param([0, 0, 14 * HOUR], LATE, END, OTHER_HOSTS, id="14 h ahead of two"),
+        pytest.param([0, 0, 15 * HOUR], LATE, END + 15 * HOUR, None, id="no time zone is so far ahead"),
+        pytest.param([0, 5 * HOUR], LATE, END + 5 * HOUR, None, id="of two hosts nobody can say which is the odd one"),
+        pytest.param([0, 0, 0.9 * HOUR], LATE, END + 0.9 * HOUR, None, id="less than an hour"),
+        pytest.param([0, 3 * HOUR, 6 * HOUR, 9 * HOUR], LATE, END + 9 * HOUR, None, id="retired one after the other"),
     ],
 )
-def test_in_a_lake_that_nobody_writes_any_more_the_bulk_of_the_hosts_decides(
-    site: Recording, ahead_h: float, others: int, *, ahead: bool
+def test_until_when_a_fleet_is_seen(
+    site: Recording, ahead_s: list[float], now_s: float, until_s: float, ahead_of: str | None
 ) -> None:
-    for number in range(others):
-        host(site, f"h{number}")
-    host(site, "odd", ahead_s=ahead_h * HOUR)
-    found = seen(site, END + 400 * HOUR)
-    last = ms(END + ahead_h * HOUR)
-    assert found == (SeenUntil(ms(END), {"odd": last}, OTHER_HOSTS) if ahead else SeenUntil(last, {}, found.ahead_of))
-
-
-def test_hosts_that_were_retired_one_after_the_other_are_not_ahead_of_each_other(site: Recording) -> None:
-    for number in range(4):
-        host(site, f"h{number}", ahead_s=number * 3 * HOUR)
-    assert seen(site, END + 400 * HOUR).until_ms == ms(END + 9 * HOUR)
+    for number, each in enumerate(ahead_s):
+        host(site, f"h{number}", ahead_s=each)
+    found = seen_until(opened(site)[1], ms(now_s))
+    odd = {} if ahead_of is None else {f"h{len(ahead_s) - 1}": ms(END + ahead_s[-1])}
+    assert (found.until_ms, found.ahead, found.ahead_of if odd else None) == (ms(until_s), odd, ahead_of)
 
 
 def test_a_window_that_ended_is_seen_to_its_end(site: Recording) -> None:

@@ -16,24 +16,6 @@ if TYPE_CHECKING:
     from analytics.workloads.model import Finding
 
 
-def test_a_held_finding_keeps_its_id_while_the_window_moves_and_gpus_come_and_go(site: Recording) -> None:
-    rows, lists = [], []
-    for day in range(4):
-        gpu = "ab"[day % 2]
-        rows += samples(gpu, day * DAY, day * DAY + 2 * HOUR, every_s=300, **HELD)
-        lists += processes(gpu, *range(day * DAY, day * DAY + 2 * HOUR, 300), every_s=300)
-    fill(site, rows, lists)
-    ids = {only(site, f"2026-11-{20 + day}", f"2026-11-{20 + day}").finding_id for day in range(4)}
-    assert ids == {only(site).finding_id}
-    assert len(only(site).gpus) == 2
-
-
-def test_an_unknown_holders_finding_keeps_its_id_per_gpu(site: Recording) -> None:
-    rows = samples("a", 0, 2 * HOUR, **HELD) + samples("a", DAY, DAY + 2 * HOUR, **HELD)
-    fill(site, rows)
-    assert only(site, until="2026-11-20").finding_id == only(site, since="2026-11-21").finding_id
-
-
 def test_a_never_used_finding_keeps_its_id_when_a_gpu_comes_into_use_or_is_reserved(site: Recording) -> None:
     rows = samples("a", 0, 14 * DAY, every_s=600, **FREE) + samples("b", 0, 8 * DAY, every_s=600, **FREE)
     rows += samples("b", 8 * DAY, 14 * DAY, every_s=600, **BUSY)
@@ -42,15 +24,6 @@ def test_a_never_used_finding_keeps_its_id_when_a_gpu_comes_into_use_or_is_reser
     assert (before.gpus, after.gpus) == (("a", "b"), ("a",))
     assert (before.holder, after.holder) == (None, "bob")
     assert before.finding_id == after.finding_id
-
-
-def test_rules_hosts_and_holders_have_ids_of_their_own(site: Recording) -> None:
-    for host in ("h1", "h2"):
-        rows = samples(f"{host}a", 0, 7 * DAY, every_s=600, **FREE) + samples(f"{host}b", 0, 2 * HOUR, **HELD)
-        fill(site, rows, host=host)
-    found = idle_findings(site)
-    assert len(found) == len({each.finding_id for each in found}) == 4
-    assert all(len(each.finding_id) == 12 and each.finding_id.startswith("F-") for each in found)
 
 
 def test_the_order_is_the_most_gpu_hours_first_and_then_the_id(site: Recording) -> None:

@@ -294,20 +294,6 @@ def lists(gpu: str, first_s: int, last_s: int, **values: Any) -> Rows:
     return processes(gpu, *range(first_s, last_s, 60), every_s=60, **values)
 
 
-def test_one_finding_per_host_and_user(site: Recording) -> None:
-    for host in ("h1", "h2"):
-        rows = held(f"{host}a", 0, 2 * HOUR) + held(f"{host}b", 0, 3 * HOUR) + held(f"{host}c", 0, 3 * HOUR)
-        users = lists(f"{host}a", 0, 2 * HOUR) + lists(f"{host}b", 0, 3 * HOUR)
-        fill(site, rows, users + lists(f"{host}c", 0, 3 * HOUR, user="bob"), host=host)
-    there = idle_findings(site)
-    assert [(each.holder, each.gpus, each.gpu_hours) for each in there if each.host == "h1"] == [
-        ("ann", ("h1a", "h1b"), 5.0),
-        ("bob", ("h1c",), 3.0),
-    ]
-    assert len({each.finding_id for each in there}) == len(there) == 4
-    assert [each.gpu_hours for each in there] == [5.0, 5.0, 3.0, 3.0]
-
-
 def test_the_thresholds_of_held_stand_beside_the_headline_and_are_a_setting(
     site: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,22 +323,6 @@ def test_an_interval_over_midnight_is_one_and_ends_with_the_newest_lists(site: R
     fill(site, rows, lists("a", -2 * HOUR, 30, pid=1) + lists("b", -2 * HOUR, 60, pid=2))
     each = only(site)
     assert (each.gpus, each.next_command) == (("a", "b"), "ssh h1 kill 1 2")
-
-
-def test_who_still_holds_it_at_the_end_can_release_it_and_who_has_ended_cannot(site: Recording) -> None:
-    rows = held("a", 0, 3 * HOUR) + held("b", 0, 2 * HOUR) + busy("b", 2 * HOUR, 3 * HOUR)
-    rows += held("c", 0, 2 * HOUR) + samples("c", 2 * HOUR, 3 * HOUR, every_s=60, **FREE)
-    users = lists("a", 0, 3 * HOUR) + lists("b", 0, 3 * HOUR, user="bob", pid=7) + lists("c", 0, 2 * HOUR, pid=2)
-    now, ended = idle_findings(fill(site, rows, users))
-    assert (now.holder, now.gpus, now.reclaimable, now.evidence.numbers["gpus_held_now"]) == (
-        "ann",
-        ("a", "c"),
-        True,
-        1,
-    )
-    assert now.next_command == "ssh h1 kill 4711"
-    assert (ended.holder, ended.reclaimable, ended.evidence.numbers["gpus_held_now"]) == ("bob", False, 0)
-    assert ended.next_command == ""
 
 
 @pytest.mark.parametrize(
@@ -428,11 +398,6 @@ def test_energy_and_power_are_those_of_the_held_time_in_the_window_and_unknown_i
     silent.gpus[0].override(silent.always, power_w=None, energy_mj=None)
     unknown = only_of("held", silent)
     assert (unknown.energy_kwh, unknown.evidence.numbers["power_mean_w"]) == (None, None)
-
-
-@pytest.mark.parametrize("rows", [busy("a", 0, 8 * HOUR), samples("a", 0, 6 * DAY, every_s=600, **FREE)])
-def test_nothing_is_found_on_a_gpu_that_works_or_waits_for_work(site: Recording, rows: Rows) -> None:
-    assert idle_findings(fill(site, rows)) == ()
 
 
 # --- never used --------------------------------------------------------------------------------------------------------

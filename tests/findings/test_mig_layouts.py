@@ -63,6 +63,8 @@ def test_the_places_are_those_that_the_driver_lists() -> None:
 )
 def test_how_many_cards_some_profiles_take(names: str, cards: int) -> None:
     assert len(fewest_cards(asked(names))) == cards
+    assert (layouts(asked(names), 1) is None) == (cards > 1)
+    assert fewest_cards([]) == []
 
 
 NEEDS = st.sampled_from(MODELS).flatmap(lambda model: st.lists(st.sampled_from(fits(model)), min_size=1, max_size=40))
@@ -125,8 +127,3 @@ def full_cards(kinds: tuple[MigFit, ...]) -> frozenset[tuple[int, ...]]:
     seen: set[tuple[frozenset[int], tuple[int, ...]]] = set()
     add(frozenset(), (0,) * len(kinds))
     return frozenset(found)
-
-
-def test_what_does_not_fit_is_none() -> None:
-    assert layouts(asked("4g 4g"), 1) is None
-    assert fewest_cards([]) == []

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.tables.packings import PACKING_COLUMNS
-from analytics.tables.table import record
 from analytics.workloads.mig_profiles import fits
 from analytics.workloads.packing import packings, packings_without
 from tests.findings.conftest import context_of
@@ -142,15 +140,6 @@ def test_without_sm_activity_it_is_to_be_tried() -> None:
     assert found.works[0].slowdown.at_most == pytest.approx(1 - 0.13 + 0.13 * 7)
 
 
-def test_without_a_price_the_saving_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FALLOW_MONEY_CURRENCY", "EUR")  # list prices are in USD, and nobody said what one is worth
-    fleet = Fleet(3)
-    for number, gpu in enumerate(fleet.host("h1", H100, 2)):
-        small(fleet, gpu, job=str(number))
-    (found,) = packed(fleet)
-    assert (found.saving, record(PACKING_COLUMNS, found)["currency"]) == (None, None)
-
-
 def test_what_was_decided_otherwise_is_left_out() -> None:
     fleet = Fleet(3)
     gpus = fleet.host("h1", H100, 3)
@@ -187,11 +176,3 @@ def test_a_shared_card_needs_one_that_gives_way(second: str, frees: int) -> None
         slower = only.works[0].slowdown
         assert (slower.expected, slower.at_most) == (pytest.approx(1.075), pytest.approx(1.25))
         assert any(failure.startswith("interference cannot be measured") for failure in only.confidence.failed)
-
-
-@pytest.mark.usefixtures("batch_gives_way")
-def test_busy_together_is_no_packing() -> None:
-    fleet = Fleet(3)
-    for gpu, util in zip(fleet.host("h1", L40S, 2), (45.0, 42.0), strict=True):
-        train(fleet, gpu, "batch", util=util, mem_gb=14, job=f"{util:g}")
-    assert packed(fleet) == ()

@@ -45,89 +45,84 @@ def outcome(site: Recording, gpu: list[dict[str, Any]], lists: list[dict[str, An
     return found
 
 
-def test_a_holder_who_stays_away_makes_the_finding_right(site: Recording) -> None:
-    found = outcome(site, rows("a", (0, 2 * WEEK, HELD)), users("a", 0, 2 * WEEK))
-    assert (found.total, found.observed_share, found.findings) == (Rate(0, 1), pytest.approx(1.0), ())
-    assert (found.until_ms, found.horizon_ms, found.n, found.rate) == (ms(WEEK), 7 * DAY_MS, 1, 0.0)
+UNKNOWN = {"process_count": None, "mem_used_bytes": 2**34}
+SAMPLED = HELD | {"gpu_util_coverage_ratio": None}
+LISTED = users("a", 0, 2 * WEEK)
+BACK = WEEK + 2 * DAY
 
 
-def test_point_samples_at_zero_prove_nothing_right(site: Recording) -> None:
-    sampled = HELD | {"gpu_util_coverage_ratio": None}
-    found = outcome(site, rows("a", (0, WEEK, HELD), (WEEK, 2 * WEEK, sampled)), users("a", 0, 2 * WEEK))
-    assert (found.total, found.not_judged) == (Rate(0, 0), 1)
-    assert found.observed_share == pytest.approx(0, abs=0.001)
+@pytest.mark.parametrize(
+    ("parts", "lists", "rate", "not_judged"),
+    [
+        pytest.param([(0, 2 * WEEK, HELD)], LISTED, Rate(0, 1), 0, id="who stays away makes it right"),
+        pytest.param(
+            [(0, WEEK, HELD), (WEEK, 2 * WEEK, SAMPLED)], LISTED, Rate(0, 0), 1, id="point samples prove nothing"
+        ),
+        pytest.param(
+            [(0, BACK, HELD), (BACK, 2 * WEEK, BUSY)], LISTED, Rate(1, 1), 0, id="who comes back makes it wrong"
+        ),
+        pytest.param([(0, BACK, HELD), (BACK, 2 * WEEK, LOW)], LISTED, Rate(1, 1), 0, id="who comes back for a little"),
+        pytest.param(
+            [(0, BACK, HELD), (BACK, 2 * WEEK, BUSY)],
+            LISTED + [row | {"pid": 7} for row in users("a", BACK, 2 * WEEK, "bob")],
+            Rate(1, 1),
+            0,
+            id="who comes back together with another",
+        ),
+        pytest.param(
+            [(0, BACK, HELD), (BACK, 2 * WEEK, BUSY)],
+            users("a", 0, BACK) + users("a", BACK, 2 * WEEK, "bob"),
+            Rate(0, 1),
+            0,
+            id="it was given to another: that is what the finding was for",
+        ),
+        pytest.param(
+            [(0, BACK, HELD | UNKNOWN), (BACK, 2 * WEEK, BUSY | UNKNOWN)],
+            [],
+            Rate(1, 1),
+            0,
+            id="anybody may be nobody known",
+        ),
+        pytest.param([(0, WEEK, HELD)], users("a", 0, WEEK), Rate(0, 0), 1, id="not observed since"),
+        pytest.param(
+            [(0, WEEK + 6 * DAY, HELD)], users("a", 0, WEEK + 6 * DAY), Rate(0, 0), 1, id="observed for six days"
+        ),
+        pytest.param(
+            [(0, WEEK + HOUR, HELD), (WEEK + HOUR, WEEK + 2 * HOUR, BUSY)],
+            users("a", 0, WEEK + 2 * HOUR),
+            Rate(1, 1),
+            0,
+            id="not observed but seen to be wrong",
+        ),
+        pytest.param([(0, 2 * DAY, HELD), (2 * DAY, 2 * WEEK, BUSY)], LISTED, Rate(0, 0), 0, id="over at the time"),
+        # half an hour old at the end of the first week: nothing to find, however long it became
+        pytest.param(
+            [(0, WEEK - 1800, BUSY), (WEEK - 1800, 2 * WEEK, HELD)], LISTED, Rate(0, 0), 0, id="not known then"
+        ),
+    ],
+)
+def test_what_became_of_a_held_gpu(
+    site: Recording, parts: list[Any], lists: list[dict[str, Any]], rate: Rate, not_judged: int
+) -> None:
+    found = outcome(site, rows("a", *parts), lists)
+    assert (found.total, found.not_judged, found.rate) == (rate, not_judged, rate.wrong if rate.judged else None)
+    assert (found.until_ms, found.horizon_ms, found.n) == (ms(WEEK), 7 * DAY_MS, rate.judged)
+    for wrong in found.findings:
+        assert (wrong.gpus, wrong.used_ms) == (("a",), ms(parts[-1][0]))
+        grade = wrong.finding.confidence.grade
+        assert found.by_grade == {each: Rate(*(each == grade,) * 2) for each in ("high", "medium", "low")}
+    observed = sum(last - max(first, WEEK) for first, last, look in parts if last > WEEK and look is not SAMPLED) / WEEK
+    if rate.judged or not_judged:
+        assert found.observed_share == pytest.approx(observed, abs=0.001)
 
 
-@pytest.mark.parametrize("work", [BUSY, LOW])
-def test_a_holder_who_comes_back_makes_it_wrong(site: Recording, work: dict[str, Any]) -> None:
-    back = WEEK + 2 * DAY
-    found = outcome(site, rows("a", (0, back, HELD), (back, 2 * WEEK, work)), users("a", 0, 2 * WEEK))
-    assert found.total == Rate(1, 1)
-    (wrong,) = found.findings
-    assert (wrong.finding.holder, wrong.gpus, wrong.used_ms) == ("ann", ("a",), ms(back))
-    grade = wrong.finding.confidence.grade
-    assert found.by_grade == {each: Rate(*((1, 1) if each == grade else (0, 0))) for each in ("high", "medium", "low")}
-
-
-def test_one_who_comes_back_together_with_another_came_back(site: Recording) -> None:
-    back = WEEK + DAY
-    both = users("a", 0, 2 * WEEK) + [row | {"pid": 7} for row in users("a", back, 2 * WEEK, "bob")]
-    assert outcome(site, rows("a", (0, back, HELD), (back, 2 * WEEK, BUSY)), both).total == Rate(1, 1)
-
-
-def test_what_another_does_with_the_gpu_is_no_mistake(site: Recording) -> None:
-    """It was given to somebody else: that is what the finding was for."""
-    left = WEEK + DAY
-    lists = users("a", 0, left) + users("a", left, 2 * WEEK, "bob")
-    assert outcome(site, rows("a", (0, left, HELD), (left, 2 * WEEK, BUSY)), lists).total == Rate(0, 1)
-
-
-def test_where_the_holder_is_not_known_anybody_may_be_the_holder(site: Recording) -> None:
-    back = WEEK + DAY
-    unknown = HELD | {"process_count": None, "mem_used_bytes": 2**34}
-    trace = rows("a", (0, back, unknown), (back, 2 * WEEK, BUSY | {"process_count": None, "mem_used_bytes": 2**34}))
-    assert outcome(site, trace, []).total == Rate(1, 1)
-
-
-def test_a_gpu_that_nobody_had_is_wrong_when_anybody_uses_it(site: Recording) -> None:
+@pytest.mark.parametrize("claims", [[], [claim("a", 0, None)]], ids=["that nobody had", "that was allocated"])
+def test_a_gpu_without_a_process_is_wrong_when_it_is_used(site: Recording, claims: list[dict[str, Any]]) -> None:
     first = WEEK + 3 * DAY
     trace = rows("a", (0, first, FREE), (first, 2 * WEEK, BUSY))
-    found = outcome(site, trace, users("a", first, 2 * WEEK, "bob"))
-    assert [each.finding.rule for each in found.findings] == ["never_used"]
-
-
-def test_a_reserved_gpu_is_wrong_when_its_claimant_uses_it(site: Recording) -> None:
-    first = WEEK + 3 * DAY
-    trace = rows("a", (0, first, FREE), (first, 2 * WEEK, BUSY))
-    lists = users("a", first, 2 * WEEK, "bob")
-    found = outcome(site, trace, lists, claims=[claim("a", 0, None)])
+    found = outcome(site, trace, users("a", first, 2 * WEEK, "bob"), claims=claims)
     assert {each.gpus for each in found.findings} == {("a",)}
-
-
-@pytest.mark.parametrize("seen_days", [0, 3, 6])
-def test_a_gpu_that_was_not_observed_since_does_not_count_as_right(site: Recording, seen_days: int) -> None:
-    last = WEEK + seen_days * DAY
-    found = outcome(site, rows("a", (0, last, HELD)), users("a", 0, last))
-    assert (found.total, found.not_judged, found.rate) == (Rate(0, 0), 1, None)
-    assert found.observed_share == pytest.approx(seen_days / 7, abs=0.001)
-
-
-def test_not_observed_but_seen_to_be_wrong_is_wrong(site: Recording) -> None:
-    trace = rows("a", (0, WEEK + HOUR, HELD), (WEEK + HOUR, WEEK + 2 * HOUR, BUSY))
-    assert outcome(site, trace, users("a", 0, WEEK + 2 * HOUR)).total == Rate(1, 1)
-
-
-def test_what_was_over_at_the_time_is_not_judged(site: Recording) -> None:
-    """It named no GPU that could be taken back."""
-    trace = rows("a", (0, 2 * DAY, HELD), (2 * DAY, 2 * WEEK, BUSY))
-    assert outcome(site, trace, users("a", 0, 2 * WEEK)).total == Rate(0, 0)
-
-
-def test_findings_are_those_that_were_known_then(site: Recording) -> None:
-    """At the end of the first week the spell was half an hour old: nothing to find, however long it became."""
-    start = WEEK - 1800
-    trace = rows("a", (0, start, BUSY), (start, 2 * WEEK, HELD))
-    assert outcome(site, trace, users("a", 0, 2 * WEEK)).total == Rate(0, 0)
+    assert "never_used" in {each.finding.rule for each in found.findings}
 
 
 def test_work_that_also_ran_elsewhere_was_nothing_to_take_back_then_either(site: Recording) -> None:
@@ -154,8 +149,5 @@ def test_in_words_and_as_json(site: Recording) -> None:
     content: Any = record(REVERSALS.columns, found)
     assert (content["reversed"], content["judged"], content["rate"], content["horizon_hours"]) == (1, 1, 1.0, 168.0)
     assert content["interval_90"] == pytest.approx([low, 1.0])
-
-
-def test_a_rate_of_nothing_is_unknown_not_zero() -> None:
     assert Rate(0, 0).share is None
     assert record(RATE_COLUMNS, Rate(0, 0))["interval_90"] is None

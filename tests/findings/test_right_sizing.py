@@ -21,10 +21,9 @@ H100_HOURLY, HOURS = 6.88, 72
 
 def move(holder: str, gpus: tuple[str, ...], saving: float | None, failed: int = 0, subject: str = "") -> Finding:
     """A finding that another card would do."""
-    return Finding(
-        "memory_oversized", "right_size", "", subject or f"{holder}|{gpus}", gpus, "h1", "", holder, 0, 1.0, None,
-        Confidence(("doubt",) * failed), (), Evidence(0, 1, {"saving": saving}), "", simulated=False,
-    )  # fmt: skip
+    named = ("memory_oversized", "right_size", "", subject or f"{holder}|{gpus}", gpus, "h1", "", holder)
+    sure, evidence = Confidence(("doubt",) * failed), Evidence(0, 1, {"saving": saving})
+    return Finding(*named, 0, 1.0, None, sure, (), evidence, "", simulated=False)
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +105,7 @@ def test_savings_never_exceed_what_the_gpus_cost(
     assert (chosen.saving or 0.0) <= 3 * HOURS * H100_HOURLY + 1e-6
 
 
-def test_without_a_price_a_packing_is_chosen_last(
-    three_small: tuple[Context, tuple[str, ...]],
-) -> None:
+def test_without_a_price_a_packing_is_chosen_last(three_small: tuple[Context, tuple[str, ...]]) -> None:
     context, gpus = three_small
     (packing,) = packings(context)
     unpriced = replace(packing, saving=None, confidence=Confidence(()))

@@ -33,12 +33,6 @@ def planted(simulated: tuple[Lake, FleetSummary], kind: str) -> Planted:
     return situation
 
 
-def during(ledger: Ledger, situation: Planted) -> pl.DataFrame:
-    return ledger.stretches.filter(
-        pl.col("gpu").is_in(situation.gpus) & (pl.col("end") > situation.start_ms) & (pl.col("time") < situation.end_ms)
-    )
-
-
 def test_the_gpus_that_nobody_ever_used(simulated: tuple[Lake, FleetSummary], found: tuple[Finding, ...]) -> None:
     (never,) = (each for each in found if each.rule == "never_used")
     block = planted(simulated, "never_used")
@@ -61,34 +55,6 @@ def test_the_notebook_that_was_left_open(simulated: tuple[Lake, FleetSummary], f
     assert held.next_command.startswith(f"ssh {notebook.host} kill ")
 
 
-def test_the_block_that_is_reserved_and_empty(simulated: tuple[Lake, FleetSummary], ledger: Ledger) -> None:
-    block = planted(simulated, "reserved_block")
-    inside = during(ledger, block)
-    reserved = inside.filter(pl.col("state") == "reserved")
-    assert reserved["holder"].unique().to_list() == [block.holder]
-    outage = planted(simulated, "agent_outage")
-    watched = (block.end_ms - block.start_ms) * len(block.gpus)
-    if block.host == outage.host:
-        watched -= (outage.end_ms - outage.start_ms) * len(block.gpus)
-    assert reserved.select((pl.col("end") - pl.col("time")).sum()).item() == pytest.approx(watched, rel=0.01)
-
-
-def test_the_lost_gpu_is_unavailable_from_then_on(simulated: tuple[Lake, FleetSummary], ledger: Ledger) -> None:
-    lost = planted(simulated, "lost_gpu")
-    after = during(ledger, lost).filter(pl.col("time") >= lost.start_ms)
-    assert after["state"].unique().to_list() == ["unavailable"]
-
-
-def test_the_outage_is_unknown(simulated: tuple[Lake, FleetSummary], ledger: Ledger) -> None:
-    outage = planted(simulated, "agent_outage")
-    unknown = ledger.stretches.filter(pl.col("state") == "unknown")
-    assert set(unknown["host"]) == {outage.host}
-    per_gpu = unknown.group_by("gpu").agg(ms=(pl.col("end") - pl.col("time")).sum())
-    lasted = outage.end_ms - outage.start_ms
-    assert set(per_gpu["gpu"]) == set(outage.gpus)
-    assert all(lasted - 180_000 <= each <= lasted for each in per_gpu["ms"])
-
-
 def test_no_finding_says_never_used_of_a_gpu_that_was_used(found: tuple[Finding, ...], ledger: Ledger) -> None:
     used = set(ledger.stretches.filter(pl.col("state").is_in(["held", "low", "active"]))["gpu"])
     never = {gpu for each in found if each.rule == "never_used" for gpu in each.gpus}
@@ -104,8 +70,3 @@ def test_every_held_finding_rests_on_held_stretches_of_its_holder(found: tuple[F
         own = long.filter((pl.col("host") == each.host) & pl.col("holder").eq_missing(pl.lit(each.holder)))
         assert (own["ms"].sum(), set(own["gpu"])) == (each.gpu_ms, set(each.gpus))
     assert sum(each.gpu_ms for each in found if each.rule == "held") == long["ms"].sum()
-
-
-def test_every_finding_says_that_it_is_simulated(found: tuple[Finding, ...]) -> None:
-    assert found
-    assert all(each.simulated for each in found)

@@ -30,16 +30,14 @@ def shared() -> tuple[Finding, ...]:
 def test_a_gpu_counts_once_and_a_rules_hours_add_up(shared: tuple[Finding, ...]) -> None:
     assert [(each.holder, each.gpu_hours) for each in shared] == [("bob", 1.0), ("ann", 4.0)]
     sums = totals(shared)
+    assert not {"gpu_hours", "cost"} & set(record(TOTALS_COLUMNS, sums)), (
+        "over all rules there is no sum of hours or money"
+    )
     assert (sums.findings, sums.gpus, sums.gpus_to_take, sums.gpus_to_ask) == (2, 2, 0, 1)
     own = sums.rules["held"]
     assert (own.findings, own.gpus, own.gpus_to_ask, own.gpu_hours) == (2, 2, 1, 5.0)
     assert own.cost == pytest.approx(sum(each.cost or 0.0 for each in shared))
     assert (own.currency, own.unpriced, sums.unpriced) == ("USD", 0, 0)
-
-
-def test_over_all_rules_there_is_no_sum_of_hours_or_money(shared: tuple[Finding, ...]) -> None:
-    content = record(TOTALS_COLUMNS, totals(shared))
-    assert not {"gpu_hours", "cost"} & set(content)
 
 
 def test_what_has_no_price_is_not_in_the_sum_and_is_counted(site: Recording) -> None:
@@ -92,11 +90,8 @@ def test_what_can_be_taken_comes_before_what_costs_more(shared: tuple[Finding, .
 def test_numbers_in_words(name: str, value: float, text: str) -> None:
     """Each by the label of the rule that has the key, `held` for those of several rules."""
     rule = next((each.name for each in RULES if any(name in label.keys for label in each.labels)), "held")
-    finding = Finding(
-        rule, "reclaim", "", "", tuple("abcde"), "", "", None, 0, 0.0, None, Confidence(()), (),
-        Evidence(0, 1, {name: value}), "", simulated=False,
-    )  # fmt: skip
-    assert evidence(finding) == text
+    said, named = Evidence(0, 1, {name: value}), (rule, "reclaim", "", "", tuple("abcde"), "", "", None)
+    assert evidence(Finding(*named, 0, 0.0, None, Confidence(()), (), said, "", simulated=False)) == text
 
 
 def test_what_low_confidence_alone_wants_back_is_to_ask_about_and_not_to_take(shared: tuple[Finding, ...]) -> None:

@@ -2,7 +2,7 @@
 
 Most of what a ledger of a few GPUs and weeks costs is opening and writing small files, and calling the day's kernel once for
 each day. A day knows no other day and no other host. So here every day of every host is a host of its own, all of them are
-moved to one date, and the kernel is called once. `tests/findings/test_rules_in_a_lake.py` shows that the rules find the same
+moved to one date, and the kernel is called once. `tests/findings/test_all_rules.py` shows that the rules find the same
 in a lake.
 """
 

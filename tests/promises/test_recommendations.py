@@ -187,6 +187,8 @@ def test_idle_gpus_less_unknown_demand_reserve_broken_hosts_and_snoozed_ones_are
         assert each.idle_now - unknown - (each.reserve or 0) - (each.broken_blocks or 0) - each.put_off == (
             each.safe or 0
         )
+        safe = [reserve.safe for reserve in each.reserves] if each is not found else []
+        assert safe == sorted(safe, reverse=True), "a larger reserve never leaves more"
     train, dev = found.pools
     assert (dev.pool, dev.gpus, dev.safe) == ("dev", 4, 4 - math.ceil(1 * 1.15 * (1 + 1 / 15)))
     assert (train.missing, len(train.safe_gpus)) == (1, train.safe)

@@ -1,9 +1,11 @@
-"""One case of every rule from its samples through a lake's files to the finding, the same in memory, and what all rules promise."""
+"""What all rules promise: each says what it is and stands in the docs, and finds the same in a lake's files and in memory."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import sys
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,9 +15,12 @@ from analytics.decide.review import run_rules
 from analytics.rules import RULES
 from analytics.tables.evidence_text import LABELS
 from analytics.workloads.context import open_context
+from analytics.workloads.model import CATEGORIES
+from tests.core import pages
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import T_END
 from tests.findings.scenarios.suite import EVERY, open_scenario
+from tests.golden.outputs import FIELD, kept
 from tests.lakes import made_lake
 from tests.ledger.recording import Recording
 
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
     from fallow import schema
     from tests.findings.scenarios.situations import Scenario
 
+EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+
 NAMES = ("gpu", "parent_gpu", "pool", "user", "account", "slurm_account", "slurm_job_id", "claim_id", "namespace")
 """Columns whose names get the number of their situation, so that no situation knows of another."""
 
@@ -35,6 +42,35 @@ ALONE = {
     "hoarding": "team_that_never_came",
 }
 """Situations of rules that compare with all others of a site, or need a list of its people."""
+
+
+def test_the_page_of_rules_is_that_of_the_code() -> None:
+    assert (pages.DOCS / "rules.md").read_text(encoding="utf-8") == pages.rules_page(), "run `make docs`"
+
+
+@EACH
+def test_a_rule_stands_in_the_file_of_its_name_and_describes_itself(rule: Rule) -> None:
+    module = sys.modules[rule.find.__module__]
+    assert module.__name__.rpartition(".")[2] == rule.name
+    assert "Look-alikes that it leaves alone: " in (module.__doc__ or "")
+    assert rule.find.__doc__
+    assert rule.category in CATEGORIES
+    assert rule.sentence
+    assert rule.thresholds
+    for name, value in rule.thresholds.items():
+        assert any(char.isdigit() for char in value) or "(" in value, name
+
+
+def test_every_value_of_the_evidence_has_a_label() -> None:
+    """Over the kept findings of the situations from the field, and each key in one label only."""
+    texts = [text for family in FIELD for text in re.split("^# .*$", kept(f"{family}.txt"), flags=re.MULTILINE)]
+    findings = [each for text in texts if text.strip() for each in json.loads(text)["findings"]]
+    assert len({each["rule"] for each in findings}) > 15
+    missing = {(each["rule"], key) for each in findings for key in each["evidence"] if key not in LABELS[each["rule"]]}
+    assert {key for _, key in missing} == {"since", "until"}
+    for rule in RULES:
+        keys = [key for each in rule.labels for key in each.keys]
+        assert len(keys) == len(set(keys)), rule.name
 
 
 def smallest(rule: Rule) -> Scenario:
@@ -79,7 +115,7 @@ def alone(scenario: Scenario, folder: Path) -> tuple[Context, Context]:
     return in_lake, in_memory
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@EACH
 def test_a_rule_finds_the_same_in_a_lake_and_in_memory(
     rule: Rule, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
