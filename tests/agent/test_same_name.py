@@ -14,7 +14,7 @@ import pytest
 
 from agent.spool.spool import Spool
 from tests.agent.conftest import wait_until
-from tests.agent.lake_rows import rows_of
+from tests.agent.spooled import rows_of
 from tests.conftest import REPOSITORY, clean_environment
 from tests.fakes.nvml import Gpu, Scenario, constant, library_folder, ms_ago
 from tests.lakes import made_lake
