@@ -124,7 +124,7 @@ def _length(text: str, base: int) -> int:
     return int(digits, base)
 
 
-_URL = re.compile(r"(https?)://(\[[0-9A-Fa-f:.]+\]|[^\s/:?#@\[\]]+)(?::(\d{1,5}))?(/[^\s#?]*)?", re.ASCII)
+URL = re.compile(r"(https?)://(\[[0-9A-Fa-f:.]+\]|[^\s/:?#@\[\]]+)(?::(\d{1,5}))?(/[^\s#?]*)?", re.ASCII)
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -148,7 +148,7 @@ def parse_endpoints(urls: Iterable[str]) -> tuple[Endpoint, ...]:
 
 
 def _parse(url: str) -> Endpoint:
-    match = _URL.fullmatch(url)
+    match = URL.fullmatch(url)
     if match is None:
         raise UsageError(
             f"serving.endpoints: '{_without_secret(url)}' is not an address that can be asked",

@@ -17,7 +17,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent.http_client import ReceivedAnswer, UnreachableError, UnusableError, seconds_left
+from agent.http_client import URL, ReceivedAnswer, UnreachableError, UnusableError, seconds_left
 from agent.snapshot import WATCHED
 from fallow.errors import ConfigError
 from fallow.given_file import SECRET_BYTES, authorities, given_text
@@ -153,7 +153,6 @@ PATH = "/v1/metrics"
 PATIENCE_S = 10.0
 _LOOK_S = 1.0
 _MOST_PAUSE_S = 600
-_URL = re.compile(r"(https?)://(\[[0-9A-Fa-f:.]+\]|[^\s/:?#@\[\]]+)(?::(\d{1,5}))?(/[^\s#?]*)?", re.ASCII)
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e\t]*)")
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -174,7 +173,7 @@ class OtlpSettings:
     def from_config(cls, config: Config) -> OtlpSettings:
         """The settings; raises ConfigError for an address that is none, and where a file cannot be used."""
         url = config.text("metrics.otlp_endpoint")
-        match = _URL.fullmatch(url)
+        match = URL.fullmatch(url)
         if match is None or int(match[3] or 1) > 65535:
             raise ConfigError(
                 "metrics.otlp_endpoint is no address that can be pushed to",

@@ -8,13 +8,14 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+from agent.collectors import Collector, Interval
 from agent.http_client import UnreachableError, UnusableError, get, parse_endpoints
 from agent.serving import processes, readings
 from agent.serving.processes import families, find_listener
 from agent.serving.readings import ENGINES, Exposition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from agent.http_client import Endpoint
     from agent.rows import EventRow, ServingRow
@@ -48,14 +49,6 @@ class GpuProcesses:
         return frozenset(pid for line in self.lines.values() for pid in line)
 
 
-@dataclass(frozen=True)
-class _Answer:
-    address: str
-    at_s: float
-    engine: Engine
-    readings: list[Reading]
-
-
 @dataclass
 class ScrapedServer:
     endpoint: Endpoint
@@ -72,21 +65,21 @@ class ScrapedServer:
     def rows(self, holders: GpuProcesses) -> list[ServingRow]:
         """Asks the server once: rows of the `serving` table without time and interval, one per model and GPU."""
         try:
-            answer = self._ask()
+            address, at_s, engine, found = self._ask()
         except UnreachableError as error:
             self._process, self._rounds_to_search = None, 0
             return [self._without_values("unreachable", str(error))]
         except UnusableError as error:
             return [self._without_values("unrecognised", str(error))]
         self._said.clear()
-        self._find_process(answer.address, holders)
+        self._find_process(address, holders)
         pid = None if self._process is None else self._process[0]
-        known: ServingRow = {"endpoint": self.endpoint.url, "engine": answer.engine.name, "health": "ok", "pid": pid}
+        known: ServingRow = {"endpoint": self.endpoint.url, "engine": engine.name, "health": "ok", "pid": pid}
         gpus = self._gpus(holders) or (None,)
-        return [known | model | {"gpu": gpu} for model in self._difference(answer) for gpu in gpus]
+        return [known | model | {"gpu": gpu} for model in self._difference(found, at_s) for gpu in gpus]
 
-    def _ask(self) -> _Answer:
-        """What the server says now; raises UnreachableError and UnusableError."""
+    def _ask(self) -> tuple[str, float, Engine, list[Reading]]:
+        """Its address, and what it says at which time; raises UnreachableError and UnusableError."""
         exposition = Exposition(_NAMES, _PREFIXES)
         address = get(self.endpoint, _TIMEOUT_S, exposition.feed)
         at_s = time.monotonic()
@@ -97,16 +90,16 @@ class ScrapedServer:
         found = readings.read(engine, exposition.samples)
         if len(found) > _MOST_MODELS:
             raise UnusableError(f"it names more than {_MOST_MODELS} models")
-        return _Answer(address, at_s, engine, found)
+        return address, at_s, engine, found
 
     def take_causes(self) -> list[str]:
         """Sentences on what went wrong since the last call; each cause is named once until the server has answered again."""
         causes, self._causes = self._causes, []
         return causes
 
-    def _difference(self, answer: _Answer) -> list[ServingRow]:
-        elapsed_s, self._before_s = answer.at_s - self._before_s, answer.at_s
-        before, self._before = self._before, {reading.model: reading for reading in answer.readings}
+    def _difference(self, found: list[Reading], at_s: float) -> list[ServingRow]:
+        elapsed_s, self._before_s = at_s - self._before_s, at_s
+        before, self._before = self._before, {reading.model: reading for reading in found}
         rows = [
             {
                 **dict.fromkeys((*_LEVELS, *_RATES)),
@@ -114,7 +107,7 @@ class ScrapedServer:
                 **reading.levels,
                 **readings.rates(before.get(reading.model), reading, elapsed_s),
             }
-            for reading in answer.readings
+            for reading in found
         ]
         return cast("list[ServingRow]", rows)  # each engine names its columns
 
@@ -158,65 +151,44 @@ _LAST_WAIT_S = 2.5
 """At the end of the run for an answer under way; a thread that still waits then ends with the process."""
 
 
-@dataclass(frozen=True)
-class ServingSettings:
-    endpoints: tuple[str, ...]
-    interval_ms: int
-    proc: str = "/proc"
+class ServingScraper(Collector):
+    """Rows of the `serving` table, from a thread that asks the servers.
 
-
-@dataclass(frozen=True)
-class _Order:
-    """To ask all servers now: the interval that ends, and who is on the GPUs."""
-
-    end_ms: int
-    interval_ms: int
-    gpu_pids: Mapping[str, Collection[int]]
-
-
-class ServingScraper:
-    """Runs one thread, and none where no endpoint is configured.
-
-    `rows` never waits for a server: it orders a round when an interval of `settings.interval_ms` has ended, and returns
-    what earlier rounds have brought.
+    `collect` never waits for a server: it orders a round when an interval of `interval_ms` has ended, and returns what
+    earlier rounds have brought. A row's interval is that one (or the agent's if that is longer).
     """
 
-    def __init__(self, settings: ServingSettings) -> None:
+    name = table = "serving"
+
+    def __init__(self, endpoints: Iterable[str], interval_ms: int, proc: str = "/proc") -> None:
         """Raises UsageError where an endpoint is no loopback http(s) address."""
-        self._interval_ms = settings.interval_ms
-        self._proc = settings.proc
-        self._servers = [ScrapedServer(endpoint, settings.proc) for endpoint in parse_endpoints(settings.endpoints)]
+        self._interval_ms = interval_ms
+        self._proc = proc
+        self._servers = [ScrapedServer(endpoint, proc) for endpoint in parse_endpoints(endpoints)]
         self._lock = threading.Condition()
-        self._order: _Order | None = None
+        self._order: Interval | None = None
         self._ordered: int | None = None
         self._idle = True
         self._closed = False
         self._rows: list[ServingRow] = []
         self._incidents: list[EventRow] = []
         self._thread = threading.Thread(target=self._work, name="fallow-serving", daemon=True)
-        if self._servers:
-            self._thread.start()
+        self._thread.start()
 
-    def rows(self, start_ms: int, interval_ms: int, gpu_pids: Mapping[str, Collection[int]]) -> list[ServingRow]:
-        """Rows of the `serving` table from rounds that have ended since the last call, usually none.
-
-        Called once for each interval of the agent, with the processes that are on each GPU (by UUID). A row's interval is
-        the scrape interval (or the agent's if that is longer) at whose end the servers were asked.
-        """
-        span_ms = max(self._interval_ms, interval_ms)
-        end_ms = (start_ms + interval_ms) // span_ms * span_ms
+    def collect(self, interval: Interval) -> list[ServingRow]:
+        span_ms = max(self._interval_ms, interval.length_ms)
+        end_ms = interval.end_ms // span_ms * span_ms
         with self._lock:
-            first = self._ordered is None and end_ms <= start_ms  # wait for the end of a whole interval
-            if self._servers and self._idle and not first and end_ms != self._ordered:
+            first = self._ordered is None and end_ms <= interval.start_ms  # wait for the end of a whole interval
+            if self._idle and not first and end_ms != self._ordered:
                 self._ordered = end_ms
                 self._idle = False
-                self._order = _Order(end_ms, span_ms, {gpu: tuple(pids) for gpu, pids in gpu_pids.items()})
+                self._order = Interval(end_ms - span_ms, end_ms, pids=dict(interval.pids))
                 self._lock.notify()
             rows, self._rows = self._rows, []
         return rows
 
     def take_incidents(self) -> list[EventRow]:
-        """What went wrong since the last call, as columns of the `event` table without time and GPU."""
         with self._lock:
             incidents, self._incidents = self._incidents, []
         return incidents
@@ -225,8 +197,7 @@ class ServingScraper:
         with self._lock:
             self._closed = True
             self._lock.notify()
-        if self._servers:
-            self._thread.join(_LAST_WAIT_S)
+        self._thread.join(_LAST_WAIT_S)
 
     def _work(self) -> None:
         while (order := self._next()) is not None:
@@ -245,16 +216,15 @@ class ServingScraper:
                 self._incidents += incidents
                 self._idle = True
 
-    def _next(self) -> _Order | None:
+    def _next(self) -> Interval | None:
         with self._lock:
             self._lock.wait_for(lambda: self._closed or self._order is not None)
             order, self._order = self._order, None
             return None if self._closed else order
 
-    def _ask_all(self, order: _Order, rows: list[ServingRow], incidents: list[EventRow]) -> None:
-        pids = {pid for group in order.gpu_pids.values() for pid in group}
-        holders = GpuProcesses(order.gpu_pids, families(self._proc, pids))
-        moment: ServingRow = {"time": order.end_ms - order.interval_ms, "interval_ms": order.interval_ms}
+    def _ask_all(self, order: Interval, rows: list[ServingRow], incidents: list[EventRow]) -> None:
+        holders = GpuProcesses(order.pids, families(self._proc, {pid for pids in order.pids.values() for pid in pids}))
+        moment: ServingRow = {"time": order.start_ms, "interval_ms": order.length_ms}
         for server in self._servers:
             if self._closed:
                 return

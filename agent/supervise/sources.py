@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypedDict
 
 from agent.attribution import AttributionSettings, ProcessOwners
 from agent.attribution.kubelet import PodAllocations
-from agent.collectors import Collector, Interval
 from agent.host import HostMeter
 from agent.kernel_files import read_text
 from agent.spool.backlog import Backlog
@@ -19,8 +18,8 @@ from fallow import schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.rows import EventRow, GpuRow, ServingRow
-    from agent.serving.scraper import ServingScraper
+    from agent.collectors import Collector
+    from agent.rows import EventRow, GpuRow
     from agent.settings import AgentSettings
     from agent.spool.spool import Spool
     from fallow.config import Config
@@ -119,24 +118,6 @@ def _contradiction(known: KnownCounters, counters: dict[str, int], read_ms: int)
     return None
 
 
-class ServingCollector(Collector):
-    """Rows of the `serving` table, which the scraper brings in a thread of its own."""
-
-    name = table = "serving"
-
-    def __init__(self, scraper: ServingScraper) -> None:
-        self._scraper = scraper
-
-    def collect(self, interval: Interval) -> Sequence[ServingRow]:
-        return self._scraper.rows(interval.start_ms, interval.length_ms, interval.pids)
-
-    def take_incidents(self) -> Sequence[EventRow]:
-        return self._scraper.take_incidents()
-
-    def close(self) -> None:
-        self._scraper.close()
-
-
 @dataclass
 class Parts:
     """Everything that has something to say of an interval, beside the fleet."""
@@ -195,7 +176,7 @@ def _sources(
     return owners, claims, host, collectors
 
 
-def _serving(loaded: Config) -> tuple[ServingCollector, ...]:
+def _serving(loaded: Config) -> tuple[Collector, ...]:
     """The scraper of inference servers, whose code is loaded only where there are any.
 
     It comes last of those that may refuse their settings, because it starts a thread.
@@ -203,10 +184,9 @@ def _serving(loaded: Config) -> tuple[ServingCollector, ...]:
     endpoints = loaded.texts("serving.endpoints")
     if not endpoints:
         return ()
-    from agent.serving.scraper import ServingScraper, ServingSettings
+    from agent.serving.scraper import ServingScraper
 
-    settings = ServingSettings(endpoints, loaded.integer("serving.interval"), loaded.text("agent.proc"))
-    return (ServingCollector(ServingScraper(settings)),)
+    return (ServingScraper(endpoints, loaded.integer("serving.interval"), loaded.text("agent.proc")),)
 
 
 def boot_id(proc: str) -> str:

@@ -23,7 +23,7 @@ from agent.supervise.fleet import HostGpus
 from agent.supervise.known_gpus import KnownGpus, MissingGpus
 from agent.supervise.recorder import LanePlan, Recorder, Thinning
 from agent.supervise.sources import Parts, boot_id
-from agent.supervise.surfaces import Surfaces
+from agent.supervise.surfaces import Notifier, Surfaces
 from agent.supervise.workers import StoppedError
 from fallow import __version__
 from fallow.clock import Clock, SystemClock, floor_ms, format_ms
@@ -76,6 +76,7 @@ class Supervisor:
         self._failure = ""
         self._board = SnapshotBoard(self._settings.interval_ms)
         self._surfaces = Surfaces(loaded, self._board)
+        self._notifier = Notifier.from_environment()
         self._fleet = self._made_fleet()
         self._parts = Parts.make(loaded, self._settings, spool)
         self._recorder = Recorder(self._settings, self._fleet, self._parts, self._board, self._clock)
@@ -137,7 +138,7 @@ class Supervisor:
 
     def _alive(self) -> bool:
         """Says that the loop goes round, and whether it is to go on."""
-        self._surfaces.alive()
+        self._notifier.watchdog()
         return not self._stopping
 
     def _sample_until_stopped(self) -> None:
@@ -218,7 +219,7 @@ class Supervisor:
         self._recorder.write_now({"running": "yes"} | self._fleet_facts())
         log.info("a row every %g s for %s into %s", settings.interval_ms / 1000, settings.host, settings.lake)
         settle_memory()
-        self._surfaces.ready(f"watches {watched} GPUs")
+        self._notifier.ready(f"watches {watched} GPUs")
         self._parts.publishing.start_if_due(self._clock.monotonic_s())
 
     def _fleet_facts(self) -> dict[str, str]:
@@ -243,7 +244,7 @@ class Supervisor:
                 self._answer_bell()
                 if self._stopping:
                     return False
-            self._surfaces.alive()
+            self._notifier.watchdog()
         return not self._stopping
 
     def _wall_ahead_s(self) -> float:
@@ -277,7 +278,7 @@ class Supervisor:
         due = self._plan.due(start_ms, end_ms)
         if due.errors:
             self._fleet.missing.look_at_bus()
-            self._surfaces.retry()
+            self._surfaces.start()
         self._orders.obey(self._recorder, self._boot_id)
         facts = self._fleet_facts()
         self._recorder.close_interval(start_ms, end_ms, due)
@@ -291,7 +292,7 @@ class Supervisor:
 
     def _reload(self) -> None:
         """Goes on with the settings as they are now; wrong ones are refused and the old ones stay."""
-        self._surfaces.reloading()
+        self._notifier.reloading()
         try:
             loaded, settings = self._load()
             self._check_same(settings)
@@ -309,7 +310,7 @@ class Supervisor:
             self._plan = LanePlan(settings, self._clock.now_ms())
             self._thinning = Thinning(settings.interval_ms)
             self._recorder.note("config_reloaded", "the settings were read again")
-        self._surfaces.ready("sampling")
+        self._notifier.ready("sampling")
 
     def _check_same(self, settings: AgentSettings) -> None:
         if (settings.spool, settings.host) != (self._settings.spool, self._settings.host):
@@ -317,7 +318,7 @@ class Supervisor:
 
     def _finish(self) -> None:
         """Ends the workers and publishes what it can, within the five seconds that an operator waits."""
-        self._surfaces.stopping()
+        self._notifier.stopping()
         try:
             if self._failure:
                 self._recorder.note("agent_failed", f"the agent ended: {self._failure}")

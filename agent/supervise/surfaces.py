@@ -7,29 +7,59 @@ import os
 import socket
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, MutableMapping
 
-    from agent.metrics import MetricsSettings
-    from agent.metrics.otlp import OtlpPush
     from agent.snapshot import SnapshotBoard
     from fallow.config import Config
-    from fallow.http_server import HttpServer
 
-METRICS, HEALTH = "metrics.listen", "metrics.health_listen"
+PUSHED = ("metrics.otlp_endpoint", "metrics.otlp_headers_file", "metrics.otlp_ca_file")
+METRICS = ("metrics.listen", "metrics.token_file", "metrics.tls_certificate", "metrics.tls_key")
+HEALTH = ("metrics.health_listen",)
+"""Settings of each surface; the first is its address, and empty switches it off."""
 
 
-class Listener:
-    def __init__(self, setting: str, loaded: Config, board: SnapshotBoard) -> None:
-        """`setting` is METRICS or HEALTH. Raises ConfigError where the settings can never be served; nothing listens yet."""
-        self._setting = setting
-        self._board = board
-        self._loaded = loaded
-        self._server = self._built(loaded)
+class Server(Protocol):
+    def start(self) -> None:
+        """Raises FallowError where it cannot be had now; then it may be called again."""
+
+    def close(self) -> None: ...
+
+
+# imported only where they are switched on
+def _pushing(loaded: Config, board: SnapshotBoard) -> Server:
+    from agent.metrics.otlp import OtlpPush, OtlpSettings
+
+    return OtlpPush(OtlpSettings.from_config(loaded), board)
+
+
+def _metrics(loaded: Config, board: SnapshotBoard) -> Server:
+    from agent.metrics import MetricsSettings, metrics_server
+
+    return metrics_server(MetricsSettings.from_config(loaded), board)
+
+
+def _health(loaded: Config, board: SnapshotBoard) -> Server:
+    from agent.metrics import MetricsSettings, metrics_server
+
+    return metrics_server(MetricsSettings.for_health(loaded), board)
+
+
+class Surface:
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        make: Callable[[Config, SnapshotBoard], Server],
+        loaded: Config,
+        board: SnapshotBoard,
+    ) -> None:
+        """`names` are its settings. Raises ConfigError where they can never be served; nothing begins yet."""
+        self._names, self._make, self._loaded, self._board = names, make, loaded, board
+        self._server = self._made(loaded)
         self._serves = False
 
     def start(self) -> str | None:
@@ -44,7 +74,7 @@ class Listener:
 
     def reload(self, loaded: Config) -> None:
         """Serves as other settings say; raises FallowError where that fails, and goes on as before then."""
-        if any(loaded.values[name] != self._loaded.values[name] for name in _names(self._setting, loaded)):
+        if any(loaded.values[name] != self._loaded.values[name] for name in self._names):
             self._switch(loaded)
         self._loaded = loaded
 
@@ -54,10 +84,10 @@ class Listener:
         self._server, self._serves = None, False
 
     def _switch(self, loaded: Config) -> None:
-        """The new server listens before the old one ends, except where both want one port."""
-        server = self._built(loaded)
+        """The new server begins before the old one ends, except where both want one port."""
+        server = self._made(loaded)
         # the port alone decides whether two can listen at once: 0.0.0.0 takes it on every address
-        blocks = self._serves and self._port(loaded) == self._port(self._loaded) != 0
+        blocks = self._serves and self._port(loaded) == self._port(self._loaded) != "0"
         if blocks:
             self.close()
         try:
@@ -67,75 +97,17 @@ class Listener:
             if blocks:
                 # serves by the former settings again; where even that fails, `start` is left to do it
                 with contextlib.suppress(FallowError):  # the former token file may be gone by now
-                    self._server = self._built(self._loaded)
+                    self._server = self._made(self._loaded)
                     self.start()
             raise
         self.close()
         self._server, self._serves = server, server is not None
 
-    def _built(self, loaded: Config) -> HttpServer | None:
-        settings = self._settings(loaded)
-        if settings is None:
-            return None
-        from agent.metrics import metrics_server  # only where it is switched on
+    def _made(self, loaded: Config) -> Server | None:
+        return self._make(loaded, self._board) if loaded.text(self._names[0]) else None
 
-        return metrics_server(settings, self._board)
-
-    def _settings(self, loaded: Config) -> MetricsSettings | None:
-        if not loaded.text(self._setting):
-            return None
-        from agent.metrics import MetricsSettings  # only where it is switched on
-
-        return MetricsSettings.for_health(loaded) if self._setting == HEALTH else MetricsSettings.from_config(loaded)
-
-    def _port(self, loaded: Config) -> int | None:
-        settings = self._settings(loaded)
-        return None if settings is None else settings.port
-
-
-def _names(setting: str, loaded: Config) -> list[str]:
-    """The settings that an address is served by."""
-    if setting == HEALTH:
-        return [HEALTH]
-    return [name for name in loaded.values if name.startswith("metrics.") and name != HEALTH and name not in PUSHED]
-
-
-PUSHED = ("metrics.otlp_endpoint", "metrics.otlp_headers_file", "metrics.otlp_ca_file")
-
-
-class Pushing:
-    def __init__(self, loaded: Config, board: SnapshotBoard) -> None:
-        """Raises ConfigError where the settings can never be used; nothing is pushed yet."""
-        self._board = board
-        self._loaded = loaded
-        self._push = self.prepared(loaded)
-        self._runs = False
-
-    def prepared(self, loaded: Config) -> OtlpPush | None:
-        """What pushes as these settings say, not begun yet; None where nothing does. Raises ConfigError."""
-        if not loaded.text(PUSHED[0]):
-            return None
-        from agent.metrics.otlp import OtlpPush, OtlpSettings  # only where it is switched on
-
-        return OtlpPush(OtlpSettings.from_config(loaded), self._board)
-
-    def start(self) -> None:
-        """Begins where that is switched on and not done yet."""
-        if self._push is not None and not self._runs:
-            self._push.start()
-            self._runs = True
-
-    def switch(self, loaded: Config, push: OtlpPush | None) -> None:
-        """Goes on with what was prepared, where the settings changed."""
-        if any(loaded.values[name] != self._loaded.values[name] for name in PUSHED):
-            self.close()
-            self._push, self._runs = push, False
-            self.start()
-        self._loaded = loaded
-
-    def close(self) -> None:
-        if self._push is not None and self._runs:
-            self._push.close()
+    def _port(self, loaded: Config) -> str:
+        return loaded.text(self._names[0]).rpartition(":")[2]
 
 
 _SHARE = 3
@@ -171,11 +143,8 @@ class Notifier:
 
     def ready(self, status: str) -> None:
         """The agent is up, or up again after `reloading`; with what `systemctl status` shall show."""
-        self._tell("READY=1", _status(status))
-
-    def status(self, text: str) -> None:
-        """What `systemctl status` shows from now on."""
-        self._tell(_status(text))
+        one_line = " ".join(status.split())  # a line end in it would begin another field
+        self._tell("READY=1", f"STATUS={one_line}")
 
     def watchdog(self) -> None:
         """A sign of life, for every round of a loop: it is sent no more often than systemd needs it."""
@@ -199,61 +168,36 @@ class Notifier:
             ear.sendto("\n".join(lines).encode(errors="replace"), name)
 
 
-def _status(text: str) -> str:
-    """One line: a line end in it would begin another field."""
-    return f"STATUS={' '.join(text.split())}"
-
-
 class Surfaces:
     def __init__(self, loaded: Config, board: SnapshotBoard) -> None:
         """Raises ConfigError where what is switched on can never be served as the settings say; nothing listens yet."""
         self._loaded = loaded
-        self._listeners = tuple(Listener(setting, loaded, board) for setting in (METRICS, HEALTH))
-        self._pushing = Pushing(loaded, board)
-        self._notifier = Notifier.from_environment()
+        self._surfaces = tuple(
+            Surface(names, make, loaded, board)
+            for names, make in ((PUSHED, _pushing), (METRICS, _metrics), (HEALTH, _health))
+        )
 
     def start(self) -> str | None:
-        """Serves /metrics and /healthz where they are switched on.
+        """Begins what is switched on and not done yet; may be called again.
 
-        Returns why they are not served where an address cannot be had, in one sentence each; `retry` tries it again.
+        Returns why it cannot where an address cannot be had, in one sentence each.
         """
-        self._pushing.start()
-        reasons = [reason for listener in self._listeners if (reason := listener.start())]
-        return "; ".join(reasons) or None
-
-    def retry(self) -> str | None:
-        """Tries again to serve what is switched on and not served; returns why it still is not, or None."""
-        return self.start()
+        return "; ".join(reason for each in self._surfaces if (reason := each.start())) or None
 
     def reload(self, loaded: Config) -> None:
         """Serves as other settings say; raises FallowError where that fails, and goes on as before then."""
-        moved: list[Listener] = []
-        pushing = self._pushing.prepared(loaded)
+        moved: list[Surface] = []
         try:
-            for listener in self._listeners:
-                listener.reload(loaded)
-                moved.append(listener)
+            for each in self._surfaces:
+                each.reload(loaded)
+                moved.append(each)
         except FallowError:
-            for listener in moved:
-                with contextlib.suppress(FallowError):  # another program may have taken the port; `retry` asks for it
-                    listener.reload(self._loaded)
+            for each in moved:
+                with contextlib.suppress(FallowError):  # another program may have taken the port; `start` asks for it
+                    each.reload(self._loaded)
             raise
-        self._pushing.switch(loaded, pushing)
         self._loaded = loaded
 
-    def ready(self, status: str) -> None:
-        self._notifier.ready(status)
-
-    def alive(self) -> None:
-        self._notifier.watchdog()
-
-    def reloading(self) -> None:
-        self._notifier.reloading()
-
-    def stopping(self) -> None:
-        self._notifier.stopping()
-
     def close(self) -> None:
-        for listener in self._listeners:
-            listener.close()
-        self._pushing.close()
+        for each in self._surfaces:
+            each.close()

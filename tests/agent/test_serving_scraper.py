@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.serving.scraper import ServingScraper, ServingSettings
+from agent.collectors import Interval
+from agent.serving.scraper import ServingScraper
 from fallow import schema
 from tests.agent import serving_texts as texts
 from tests.agent.conftest import wait_until
 from tests.agent.loopback import HOLD, Loopback, chunked, ok, status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 TICK_MS = 10_000
 ROUND_MS = 30_000
@@ -44,21 +45,26 @@ class Agent:
     """Calls the scraper once per interval, as the supervisor does."""
 
     def __init__(self, *endpoints: str, interval_ms: int = ROUND_MS, proc: str = "/proc") -> None:
-        self.scraper = ServingScraper(ServingSettings(endpoints, interval_ms, proc))
+        self.scraper = ServingScraper(endpoints, interval_ms, proc)
         self.now_ms = START_MS
-        self.gpu_pids: dict[str, Iterable[int]] = {}
+        self.gpu_pids: dict[str, Sequence[int]] = {}
 
     def tick(self, tick_ms: int = TICK_MS) -> list[dict[str, Any]]:
         """The rows of one interval; does not wait for those that it orders."""
-        rows = self.scraper.rows(self.now_ms, tick_ms, {gpu: tuple(pids) for gpu, pids in self.gpu_pids.items()})
         self.now_ms += tick_ms
-        return list(rows)
+        return self.ask_again(tick_ms, self.gpu_pids)
+
+    def ask_again(
+        self, tick_ms: int = TICK_MS, pids: Mapping[str, Sequence[int]] | None = None
+    ) -> list[dict[str, Any]]:
+        found: list[Any] = self.scraper.collect(Interval(self.now_ms - tick_ms, self.now_ms, pids=pids or {}))
+        return found
 
     def round(self) -> list[dict[str, Any]]:
         """The rows of one round: three intervals, and what is asked at the end of the third."""
         rows = [row for _ in range(ROUND_MS // TICK_MS) for row in self.tick()]
         assert rows == []
-        wait_until(lambda: rows.extend(self.scraper.rows(self.now_ms - TICK_MS, TICK_MS, {})) or rows)
+        wait_until(lambda: rows.extend(self.ask_again()) or rows)
         return rows
 
 
@@ -130,7 +136,7 @@ def test_an_interval_of_the_agent_longer_than_the_servers_decides(agents: list[A
     with serving(texts.vllm()) as server:
         agents.append(agent := Agent(server.loopback.url(), interval_ms=1000))
         rows = agent.tick(tick_ms=60_000)
-        wait_until(lambda: rows.extend(agent.scraper.rows(agent.now_ms - 60_000, 60_000, {})) or rows)
+        wait_until(lambda: rows.extend(agent.ask_again(60_000)) or rows)
     assert [(row["time"] % 60_000, row["interval_ms"]) for row in rows] == [(0, 60_000)]
 
 
@@ -186,10 +192,3 @@ def test_a_process_that_cannot_be_seen_is_said_once(agents: list[Agent], tmp_pat
             assert (row["health"], row["running_requests"], row["pid"], row["gpu"]) == ("ok", 3.0, None, None)
         (incident,) = agent.scraper.take_incidents()
         assert "CAP_SYS_PTRACE" in incident["detail"]
-
-
-def test_without_endpoints_nothing_runs(agents: list[Agent]) -> None:
-    agents.append(agent := Agent())
-    assert not [thread for thread in threading.enumerate() if thread.name == "fallow-serving"]
-    assert [agent.tick() for _ in range(9)] == [[]] * 9
-    assert agent.scraper.take_incidents() == []

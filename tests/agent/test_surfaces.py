@@ -74,11 +74,10 @@ def test_an_address_that_is_taken_is_said_and_tried_again(make: Make) -> None:
     with taken() as other:
         port = int(other.getsockname()[1])
         surfaces = make(settings(port))
-        for tried in (surfaces.start, surfaces.retry):
-            assert f"cannot listen on 127.0.0.1:{port}" in (tried() or "")
-    assert surfaces.retry() is None
+        assert f"cannot listen on 127.0.0.1:{port}" in (surfaces.start() or "")
+    assert surfaces.start() is None
     assert status(port) == 200
-    assert surfaces.retry() is None, "it is served already"
+    assert surfaces.start() is None, "it is served already"
 
 
 def test_wrong_settings_end_the_start(make: Make, tmp_path: Path) -> None:

@@ -54,12 +54,12 @@ def notifier(ear: Ear, **watchdog: str) -> Notifier:
 def test_every_message_arrives_as_systemd_reads_it(ear: Ear) -> None:
     telling = notifier(ear)
     telling.ready("8 GPUs, a row every 10 s")
-    telling.status("one GPU is wedged\nREADY=0")
+    telling.ready("one GPU is wedged\nREADY=0")
     telling.reloading()
     telling.stopping()
     ready, status, reloading, stopping = ear.heard()
     assert ready == ["READY=1", "STATUS=8 GPUs, a row every 10 s"]
-    assert status == ["STATUS=one GPU is wedged READY=0"]
+    assert status == ["READY=1", "STATUS=one GPU is wedged READY=0"]
     assert reloading[0] == "RELOADING=1"
     assert abs(int(reloading[1].removeprefix("MONOTONIC_USEC=")) - time.monotonic_ns() // 1000) < 60_000_000
     assert stopping == ["STOPPING=1"]
@@ -108,7 +108,7 @@ def test_a_missing_listener_is_no_error(address: str) -> None:
     telling = Notifier.from_environment({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1"})
     assert (telling.address is not None) == address.startswith(("/", "@"))
     telling.ready("up")
-    telling.status("fine")
+    telling.ready("fine")
     telling.watchdog()
     telling.reloading()
     telling.stopping()
@@ -121,7 +121,7 @@ def test_a_manager_that_does_not_read_holds_nothing_up(ear: Ear, monkeypatch: py
         filler.setblocking(False)  # noqa: FBT003  # its only argument
         while True:  # until the queue is full
             filler.sendto(b"filler", f"\0{ear.address[1:]}" if ear.address.startswith("@") else ear.address)
-    notifier(ear).status("too much")
+    notifier(ear).ready("too much")
     heard = ear.heard()
     assert heard
     assert ["STATUS=too much"] not in heard
