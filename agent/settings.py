@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,15 +30,6 @@ class Compaction:
     grace_ms: int = HOUR_MS
     lateness_ms: int = 15 * MINUTE_MS
     back_days: int = 7
-
-    def as_text(self) -> str:
-        return ",".join(str(int(value)) for value in astuple(self))
-
-    @classmethod
-    def from_text(cls, text: str) -> Compaction:
-        """What `as_text` wrote; the defaults where that is empty."""
-        hours, days, *rest = map(int, text.split(",")) if text else astuple(cls())
-        return cls(bool(hours), bool(days), *rest)
 
     @classmethod
     def from_config(cls, loaded: Config) -> Compaction:

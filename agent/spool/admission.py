@@ -26,7 +26,6 @@ from fallow.lake_marker import no_marker, read_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from agent.rows import EventRow
     from agent.spool.installation import AgentRun
@@ -112,21 +111,8 @@ class ClaimsSeen:
 _AT_ONCE = 500
 
 
-class SetAside(NamedTuple):
-    """Where rows are kept, and how many were moved there."""
-
-    folder: Path
-    row_count: int
-
-    def said(self) -> str:
-        return (
-            f"{self.row_count} rows are kept in {self.folder}; `fallow agent publish --spool {self.folder} --host NAME` publishes them under "
-            "a name of their own"
-        )
-
-
-def set_rows_aside(spool: Spool, before_ms: int) -> SetAside | None:
-    """Moves waiting rows of the time before a moment, and returns where they are; None where there are none.
+def set_rows_aside(spool: Spool, before_ms: int) -> str:
+    """Moves waiting rows of the time before a moment, and returns what is to be said of it; empty where there are none.
 
     Rows that were in the spool when it came to this machine are those of the other agent, and stay.
 
@@ -134,7 +120,7 @@ def set_rows_aside(spool: Spool, before_ms: int) -> SetAside | None:
     """
     copied_until = int(spool.noted(COPIED_UNTIL) or 0)
     if not spool.waiting_before(before_ms, copied_until, 1):
-        return None
+        return ""
     folder = spool.folder / f"other-name-{format_ms(before_ms).replace(':', '')}"
     aside, count = Spool(str(folder)), 0
     try:
@@ -144,7 +130,10 @@ def set_rows_aside(spool: Spool, before_ms: int) -> SetAside | None:
             count += len(rows)
     finally:
         aside.close()
-    return SetAside(folder, count)
+    return (
+        f"{count} rows are kept in {folder}; `fallow agent publish --spool {folder} --host NAME` publishes them under "
+        "a name of their own"
+    )
 
 
 _SURE_PERIODS = 2
@@ -163,8 +152,8 @@ class NameClaim:
         self, spool: Spool, lake: Lake, host: str, period_s: float, *, clock: Clock, now_s: Callable[[], float]
     ) -> None:
         """`now_s` is a clock that nobody can set; the claim is renewed about every `period_s`. Raises SpoolError."""
-        self.aside: SetAside | None = None
-        """Rows that were set aside when the name was taken over, for they are of the time of another agent."""
+        self.aside = ""
+        """What is to be said of rows that were set aside when the name was taken over, for they are of the time of another agent."""
         self.others: Sequence[HostClaim] = ()
         """Other live agents of this name, as far as this one has looked."""
         self.has_looked = False
@@ -347,12 +336,12 @@ class Admission:
         except HostNameTakenError as error:
             self._tell_conflict(str(error))
             raise
-        if self._claim.aside is not None:
+        if self._claim.aside:
             self._tell(
                 "rows_set_aside",
-                f"this agent has the name {self.identity.host} now; {self._claim.aside.said()}: another one had it then",
+                f"this agent has the name {self.identity.host} now; {self._claim.aside}: another one had it then",
             )
-            self._claim.aside = None
+            self._claim.aside = ""
         # says so, once, where another agent waits for the name that this one holds
         if self._claim.has_looked:
             others = [

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.settings import Compaction
 from agent.spool.admission import Admission
 from agent.spool.compaction import OwnFilesCompactor
 from agent.spool.installation import COPIED_UNTIL, begin_run, identity_of, new_installation
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from agent.rows import EventRow
-    from agent.settings import AgentSettings
+    from agent.settings import AgentSettings, Compaction
 
 
 def drop_published_copies(spool: Spool, lake: Lake, host: str) -> None:
@@ -100,24 +99,6 @@ class Publisher:
             self.spool, self.lake, self.host, self.every_ms / SECOND_MS, lake_id=self.lake_id, clock=self.clock
         )
 
-    @classmethod
-    def of(
-        cls, arguments: PublisherArguments, spool: Spool, *, in_agent: bool, is_wanted: Callable[[], bool]
-    ) -> Publisher:
-        """Raises SpoolError."""
-        lake, compaction = Lake.at(arguments.lake), Compaction.from_text(arguments.compaction)
-        return cls(
-            spool,
-            lake,
-            arguments.host,
-            arguments.keep_ms,
-            arguments.every_ms,
-            arguments.lake_id,
-            in_agent=in_agent,
-            is_wanted=is_wanted,
-            compaction=compaction if compaction.hours and not arguments.is_last else None,
-        )
-
     def run(self) -> int:
         """Publishes what waits, restores what the lake lost, forgets what is old; returns how many rows were published.
 
@@ -167,15 +148,7 @@ class Publisher:
         data, _ = self.file_data(stretch, self.host)
         self.lake.put_confirmed(_file(stretch, self.host), data)
         return PublishedFile(
-            batch,
-            stretch.table,
-            stretch.day_ms,
-            stretch.first_seq,
-            stretch.last_seq,
-            stretch.row_count,
-            self.lake.root,
-            self.host,
-            self.clock.now_ms(),
+            **vars(stretch), batch=batch, lake=self.lake.root, host=self.host, published_ms=self.clock.now_ms()
         )
 
     def file_data(self, stretch: Stretch, host: str) -> tuple[bytes, int]:
@@ -211,21 +184,21 @@ class Publisher:
         folders: dict[tuple[str, str, str], list[PublishedFile]] = defaultdict(list)
         for each in self.spool.published_files():
             if each.lake == self.lake.root:
-                folders[each.table, each.stretch.date, each.host].append(each)
+                folders[each.table, each.date, each.host].append(each)
         for (name, date, host), published in folders.items():
             there = self.lake.files(name, hosts=[host], dates=[date])
             keys = {file.key for file in there}
             for each in published:
-                file = _file(each.stretch, host)
+                file = _file(each, host)
                 if file.key not in keys and not any(other.covers(file) for other in there):
                     yield each
 
     def _restore(self, each: PublishedFile) -> bool:
         self._check_lake()
-        data, row_count = self.file_data(each.stretch, each.host)
+        data, row_count = self.file_data(each, each.host)
         if row_count != each.row_count:  # they left the spool meanwhile, to make room
             return False
-        self.lake.put_confirmed(_file(each.stretch, each.host), data)
+        self.lake.put_confirmed(_file(each, each.host), data)
         return True
 
     def forget(self) -> None:
@@ -252,7 +225,17 @@ def outcome_of(
     try:
         spool = Spool(arguments.spool)
         try:
-            publisher = Publisher.of(arguments, spool, in_agent=in_agent, is_wanted=is_wanted)
+            publisher = Publisher(
+                spool,
+                Lake.at(arguments.lake),
+                arguments.host,
+                arguments.keep_ms,
+                arguments.every_ms,
+                arguments.lake_id,
+                in_agent=in_agent,
+                is_wanted=is_wanted,
+                compaction=arguments.compaction if arguments.compaction.hours and not arguments.is_last else None,
+            )
             try:
                 if arguments.is_last and publisher.admission.is_denied:
                     return Outcome(EXIT_NAME_TAKEN, ("an agent that ends takes over no name of another one",))

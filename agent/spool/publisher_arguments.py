@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
+from agent.settings import Compaction
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 EXIT_SPOOL = 3
@@ -52,8 +53,7 @@ class PublisherArguments:
     """The id that the lake must have; empty: that which it had first."""
     is_last: bool = False
     """Whether the agent's run ends with it."""
-    compaction: str = ""
-    """As `Compaction.as_text` has it."""
+    compaction: Compaction = field(default_factory=Compaction)
 
     def as_text(self) -> str:
         """One argument of a command line, which `from_text` reads."""
@@ -61,4 +61,5 @@ class PublisherArguments:
 
     @classmethod
     def from_text(cls, text: str) -> PublisherArguments:
-        return cls(**json.loads(text))
+        values = json.loads(text)
+        return cls(**{**values, "compaction": Compaction(**values["compaction"])})

@@ -227,7 +227,7 @@ class Publishing:
             settings.publish_every_ms,
             settings.lake_id,
             is_last=is_last,
-            compaction=settings.compaction.as_text(),
+            compaction=settings.compaction,
         )
         try:
             self._running = ProcessRun(arguments) if self._needs_process() else ThreadRun(arguments)

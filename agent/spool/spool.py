@@ -68,22 +68,13 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class PublishedFile:
+class PublishedFile(Stretch):
     """One file of the lake that rows became; `batch` is the number of the last row that was published with them."""
 
     batch: int
-    table: str
-    day_ms: int
-    first_seq: int
-    last_seq: int
-    row_count: int
     lake: str
     host: str
     published_ms: int
-
-    @property
-    def stretch(self) -> Stretch:
-        return Stretch(self.table, self.day_ms, self.first_seq, self.last_seq, self.row_count)
 
 
 def encoded(rows: Rows) -> list[EncodedRow]:
@@ -164,33 +155,28 @@ class Spool(SpoolFile):
     def try_until(self, seq: int, *, in_agent: bool = False) -> None:
         """Notes that rows up to a number are about to be published, under names that depend on it, and by which process."""
         with self._writing():
-            self._db.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (_TRYING, str(seq)))
-            self._note_in_agent(in_agent=in_agent)
+            self._set(_TRYING, str(seq))
+            if in_agent:
+                self._set(_IN_AGENT, "yes")
+            else:
+                self._unset(_IN_AGENT)
 
     @contextlib.contextmanager
     def in_agent(self) -> Iterator[None]:
         """Holds the note that files are made in the agent's own process, which stays where that ends meanwhile."""
-        with self._writing():
-            self._note_in_agent(in_agent=True)
+        self.note(_IN_AGENT, "yes")
         try:
             yield
         finally:
             self.forget_in_agent()
 
     def forget_in_agent(self) -> None:
-        if self.noted(_IN_AGENT) is not None:
-            with self._writing():
-                self._note_in_agent(in_agent=False)
+        if self.ended_in_agent():
+            self.forget_fact(_IN_AGENT)
 
     def ended_in_agent(self) -> bool:
         """Whether a process of the agent ended while it made files itself."""
         return self.noted(_IN_AGENT) is not None
-
-    def _note_in_agent(self, *, in_agent: bool) -> None:
-        if in_agent:
-            self._db.execute("INSERT OR REPLACE INTO fact VALUES (?, 'yes')", (_IN_AGENT,))
-        else:
-            self._db.execute("DELETE FROM fact WHERE key = ?", (_IN_AGENT,))
 
     def stretches_until(self, seq: int) -> list[Stretch]:
         """The waiting rows up to and including a number, as the files that they become, by table and date."""
@@ -211,16 +197,23 @@ class Spool(SpoolFile):
         with self._writing():
             if self._published_until() >= seq:
                 return
-            self._db.executemany("INSERT INTO stretch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(astuple, noted))
-            self._db.execute("DELETE FROM fact WHERE key IN (?, ?)", (_TRYING, _IN_AGENT))
+            self._db.executemany(
+                "INSERT INTO stretch (name, day_ms, first_seq, last_seq, row_count, batch, lake, host, published_ms)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                map(astuple, noted),
+            )
+            self._unset(_TRYING)
+            self._unset(_IN_AGENT)
             self._add_waiting(-sum(file.row_count for file in noted))
 
     def published_files(self) -> list[PublishedFile]:
         """The files that published rows became and that are still remembered, oldest first."""
         with self._guarded("read"):
-            return [
-                PublishedFile(*found) for found in self._db.execute("SELECT * FROM stretch ORDER BY batch, first_seq")
-            ]
+            found = self._db.execute(
+                "SELECT name, day_ms, first_seq, last_seq, row_count, batch, lake, host, published_ms FROM stretch"
+                " ORDER BY batch, first_seq"
+            )
+            return [PublishedFile(*each) for each in found]
 
     def rows_of(self, stretch: Stretch) -> Iterator[SpooledRow]:
         """Its rows in order, one at a time; fewer than `row_count` where some have left the spool since."""
@@ -298,11 +291,17 @@ class Spool(SpoolFile):
 
     def note(self, key: str, value: str) -> None:
         with self._writing():
-            self._db.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (key, value))
+            self._set(key, value)
 
     def forget_fact(self, key: str) -> None:
         with self._writing():
-            self._db.execute("DELETE FROM fact WHERE key = ?", (key,))
+            self._unset(key)
+
+    def _set(self, key: str, value: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (key, value))
+
+    def _unset(self, key: str) -> None:
+        self._db.execute("DELETE FROM fact WHERE key = ?", (key,))
 
     def noted(self, key: str) -> str | None:
         with self._guarded("read"):

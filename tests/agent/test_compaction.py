@@ -257,12 +257,12 @@ def run_publisher(host: Host, **changes: Any) -> Outcome:
 def test_a_publisher_compacts_after_it_has_published_unless_it_is_told_not_to(host: Host) -> None:
     for number in range(3):
         host.publish({"gpu": ticks(number, 1)})
-    for changes in ({"is_last": True}, {"compaction": Compaction(hours=False).as_text()}):
+    for changes in ({"is_last": True}, {"compaction": Compaction(hours=False)}):
         assert run_publisher(host, **changes).exit_code == 0
         assert all(not file.hides for file in host.lake.files("gpu"))
     until_then = (datetime.now(UTC).date() - date.fromisoformat("2024-10-05")).days
     spread = Compaction(lateness_ms=0, back_days=until_then + 1)
-    assert run_publisher(host, compaction=spread.as_text()).exit_code == 0
+    assert run_publisher(host, compaction=spread).exit_code == 0
     assert [len(host.lake.files("gpu", dates=[day])) for day in (DATE, "2024-10-05")] == [1, 1]
 
 

@@ -118,7 +118,7 @@ def test_published_rows_stay_for_a_while_and_count_no_more(spool: Spool, lake: L
     assert spool.count() == 0
     run.forget()
     [file] = spool.published_files()
-    assert [row.time_ms for row in spool.rows_of(file.stretch)] == [row["time"] for row in ticks(0, 3)]
+    assert [row.time_ms for row in spool.rows_of(file)] == [row["time"] for row in ticks(0, 3)]
     hands.ms += 1000
     run.forget()
     assert spool.published_files() == []

@@ -27,7 +27,7 @@ def test_publishing_that_was_said_to_be_done_twice_counts_once(spool: Spool) -> 
     spool.append({"gpu": ticks(0, 3)})
     last = spool.last_seq(100)
     assert last is not None
-    made = [publisher.PublishedFile(last, "gpu", MIDNIGHT_MS, last - 2, last, 3, "lake", "h", 5)]
+    made = [publisher.PublishedFile("gpu", MIDNIGHT_MS, last - 2, last, 3, last, "lake", "h", 5)]
     spool.append({"gpu": ticks(3, 1)})
     for _ in range(2):
         spool.publish_until(last, made)
