@@ -21,22 +21,13 @@ from fallow.clock import DAY_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from agent.attribution.lookups import Failures, LookupAnswer
+    from agent.attribution.lookups import AttributedProcess, Failures, LookupAnswer
     from agent.attribution.placement import Placement
     from agent.attribution.pod_resources import PodContainer
     from agent.attribution.settings import AttributionSettings
     from agent.rows import ClaimRow
 
 _START_SLACK_MS = 1000  # a start is known from a boot time in whole seconds
-
-
-@dataclass(frozen=True)
-class Sighting:
-    """A process of some pod, and the GPUs that it was seen on."""
-
-    placement: Placement
-    started_ms: int | None
-    gpus: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -60,7 +51,7 @@ class Allocation:
 
 
 def match_by_gpu(
-    sightings: Iterable[Sighting], allocation: Allocation, taken: Iterable[tuple[str, str]]
+    processes: Iterable[AttributedProcess], allocation: Allocation, taken: Iterable[tuple[str, str]]
 ) -> dict[str, PodName]:
     """Pods by pod UID, as far as the allocation of GPUs leaves no choice.
 
@@ -69,26 +60,26 @@ def match_by_gpu(
     GPUs that it was never given (privileged, or all devices made visible), and then nobody is named.
 
     Args:
-        sightings: processes in pods.
+        processes: those in pods.
         allocation: who was given which GPU.
         taken: namespace and name of pods that are known to belong to other UIDs.
     """
-    by_uid: dict[str, list[Sighting]] = {}
-    for sighting in sightings:
-        if sighting.placement.pod_uid is not None:
-            by_uid.setdefault(sighting.placement.pod_uid, []).append(sighting)
+    by_uid: dict[str, list[AttributedProcess]] = {}
+    for process in processes:
+        if process.placement.pod_uid is not None:
+            by_uid.setdefault(process.placement.pod_uid, []).append(process)
     found = {uid: pod for uid, seen in by_uid.items() if (pod := _only_candidate(seen, allocation)) is not None}
     claims = [(pod.namespace, pod.pod) for pod in found.values()]
     claims += taken
     return {uid: pod for uid, pod in found.items() if claims.count((pod.namespace, pod.pod)) == 1}
 
 
-def _only_candidate(seen: Sequence[Sighting], allocation: Allocation) -> PodName | None:
-    starts = [sighting.started_ms for sighting in seen if sighting.started_ms is not None]
+def _only_candidate(seen: Sequence[AttributedProcess], allocation: Allocation) -> PodName | None:
+    starts = [each.started_ms for each in seen if each.started_ms is not None]
     # GPUs are given to a pod once and for its life: an answer from before it began speaks of another one
     if not starts or min(starts) + _START_SLACK_MS > allocation.asked_ms:
         return None
-    gpus = frozenset[str]().union(*(sighting.gpus for sighting in seen))
+    gpus = frozenset[str]().union(*(each.gpus for each in seen))
     holders = [set(allocation.holders.get(gpu, ())) for gpu in gpus]
     pods = [{(holder.namespace, holder.pod) for holder in found} for found in holders]
     candidates = set.intersection(*pods) if pods else set()
@@ -98,7 +89,7 @@ def _only_candidate(seen: Sequence[Sighting], allocation: Allocation) -> PodName
     names = {
         holder.container for found in holders for holder in found if (holder.namespace, holder.pod) == (namespace, pod)
     }
-    only_container = len(names) == 1 and len({sighting.placement.container_id for sighting in seen}) == 1
+    only_container = len(names) == 1 and len({each.placement.container_id for each in seen}) == 1
     return PodName(namespace, pod, names.pop() if only_container else None, source="pod_resources")
 
 
@@ -223,18 +214,18 @@ class Kubelet:
         """Whether there is anybody to ask: a socket that is there or was, or an address."""
         return bool(self._settings.kubelet_url) or self._has_socket()
 
-    def refresh(self, placements: Sequence[Placement], now_ms: int) -> None:
+    def refresh(self, processes: Sequence[AttributedProcess], now_ms: int) -> None:
         """Asks what is due and takes what has come; waits only where a container is new.
 
         Args:
-            placements: where the processes of now run.
+            processes: those of now.
             now_ms: wall clock.
         """
         self.wait(0.0)
         # containers that Docker or podman runs on their own account are none of the kubelet's
         ids = {
             each.container_id
-            for each in placements
+            for each in (process.placement for process in processes)
             if each.container_id is not None
             and (each.pod_uid is not None or each.container_runtime not in ("docker", "podman"))
         }
@@ -264,23 +255,19 @@ class Kubelet:
             return None
         return self._allocation
 
-    def locate(self, sightings: Sequence[Sighting]) -> dict[Placement, PodName]:
+    def locate(self, processes: Sequence[AttributedProcess]) -> dict[Placement, PodName]:
         """Pods by placement, as far as they are known."""
         found = {}
-        for placement in {sighting.placement for sighting in sightings}:
+        for placement in {process.placement for process in processes}:
             pod = self._containers.get(placement.container_id or "") or self._pods.get(placement.pod_uid or "")
             if pod is not None:
                 found[placement] = pod
         if self._allocation is not None:
             known = {placement.pod_uid for placement in found}
             taken = {(pod.namespace, pod.pod) for pod in found.values()}
-            rest = [sighting for sighting in sightings if sighting.placement.pod_uid not in known]
+            rest = [each for each in processes if each.placement.pod_uid not in known]
             by_uid = match_by_gpu(rest, self._allocation, taken)
-            found |= {
-                sighting.placement: by_uid[uid]
-                for sighting in rest
-                if (uid := sighting.placement.pod_uid or "") in by_uid
-            }
+            found |= {each.placement: by_uid[uid] for each in rest if (uid := each.placement.pod_uid or "") in by_uid}
         return found
 
     def _has_socket(self) -> bool:

@@ -7,16 +7,17 @@ import re
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from agent.attribution.placement import Placement
 from agent.attribution.proc import printable, printable_text, shares_root
 from agent.kernel_files import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from agent.attribution.placement import JobIds, Placement
+    from agent.attribution.placement import JobIds
     from agent.rows import EventRow
 
 Result = TypeVar("Result")
@@ -209,6 +210,30 @@ class SlurmJob:
         return self.job_id or self.sluid
 
 
+@dataclass(slots=True)
+class AttributedProcess:
+    """One process, named for ever by its id and its start."""
+
+    start_ticks: int
+    started_ms: int | None = None
+    command_bytes: bytes = b""
+    texts: tuple[bytes, ...] = ()
+    command: str = ""
+    parent_pid: int = 0
+    host_mem_bytes: int = 0
+    cpu_util_pct: float | None = None
+    user_id: int | None = None
+    placement: Placement = field(default_factory=Placement)
+    slurm: SlurmJob = field(default_factory=SlurmJob)
+    ray_job_id: str | None = None
+    arguments: str | None = None
+    gpus: dict[str, int] = field(default_factory=dict)
+    seen_ms: int = 0
+    read_ms: int | None = None
+    cpu_ticks: int = 0
+    cpu_ns: int | None = None
+
+
 def slurm_job(placement: Placement, job: JobIds) -> SlurmJob:
     """The job by the cgroup, which no process leaves by itself; else by an environment, which anybody can write.
 
@@ -236,27 +261,19 @@ class ControllerError(Exception):
     """scontrol could not ask Slurm's controller."""
 
 
-@dataclass(frozen=True)
-class ControllerJob:
-    """What scontrol says of a job; None where it says nothing."""
-
-    job_id: str | None = None
-    account: str | None = None
-
-
 class SlurmController:
     """Job ids and accounts of jobs whose environment may not be read, asked of scontrol by job id or SLUID."""
 
     def __init__(self, command: str, failures: Failures) -> None:
         self._command = command
         self._failures = failures
-        self._background: Background[dict[str, ControllerJob]] = Background("fallow-scontrol")
-        self._jobs: dict[str, tuple[ControllerJob, int]] = {}
+        self._background: Background[dict[str, SlurmJob]] = Background("fallow-scontrol")
+        self._jobs: dict[str, tuple[SlurmJob, int]] = {}
         self._not_before_ms: int | None = None
 
-    def job(self, key: str | None) -> ControllerJob:
+    def job(self, key: str | None) -> SlurmJob:
         """The job by its id or SLUID, all unknown where Slurm named none, or has not answered yet."""
-        return self._jobs.get(key or "", (ControllerJob(), 0))[0]
+        return self._jobs.get(key or "", (SlurmJob(), 0))[0]
 
     def is_silent(self, key: str) -> bool:
         """Whether scontrol has been asked for a job, or cannot be asked, and did not name its id."""
@@ -289,7 +306,7 @@ class SlurmController:
         self._jobs = kept | {key: (job, now_ms) for key, job in (answer.result or {}).items()}
 
 
-def ask_controller(command: str, key: str, timeout_s: float = _TIMEOUT_S) -> ControllerJob:
+def ask_controller(command: str, key: str, timeout_s: float = _TIMEOUT_S) -> SlurmJob:
     """The job with this id or SLUID, all unknown for a job that the controller has forgotten.
 
     Raises FileNotFoundError where there is no such command, ControllerError where the controller cannot be asked.
@@ -311,18 +328,18 @@ def ask_controller(command: str, key: str, timeout_s: float = _TIMEOUT_S) -> Con
     if done.returncode == 0:
         return parse_job(done.stdout, key)
     if b"nvalid job id" in done.stderr:
-        return ControllerJob()  # over, and forgotten by the controller
+        return SlurmJob()  # over, and forgotten by the controller
     said = printable(done.stderr.strip().splitlines()[-1]) if done.stderr.strip() else f"exit code {done.returncode}"
     raise ControllerError(f"scontrol said: {said[:200]}")
 
 
-def parse_job(output: bytes, key: str) -> ControllerJob:
+def parse_job(output: bytes, key: str) -> SlurmJob:
     """The job in what `scontrol show job -o` prints; the first job of an array prints all of them, a SLUID has one job."""
     jobs = [(match[1], line) for line in output.splitlines() if (match := _JOB_LINE.match(line))]
     own = [(job_id, line) for job_id, line in jobs if job_id == key.encode()] if key.isdigit() else jobs
     if not own or (len(own) > 1 and not key.isdigit()):
-        return ControllerJob()
+        return SlurmJob()
     job_id, line = own[0]
     match = _ACCOUNT.search(line)
     account = printable(match[1]) if match and match[1] not in (b"", b"(null)") else None
-    return ControllerJob(job_id.decode(), account)
+    return SlurmJob(job_id.decode(), account=account)

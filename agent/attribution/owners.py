@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from agent.attribution.kubelet import Kubelet, PodName, Sighting
+from agent.attribution.kubelet import Kubelet, PodName
 from agent.attribution.lookups import (
     SLUID_REMEDY,
     SLUIDS_ALONE,
-    ControllerJob,
+    AttributedProcess,
     Failures,
     LoginNames,
     SlurmController,
@@ -18,7 +17,7 @@ from agent.attribution.lookups import (
     slurm_job,
     unknown_form,
 )
-from agent.attribution.placement import Placement, parse_cgroup, parse_environ
+from agent.attribution.placement import parse_cgroup, parse_environ
 from agent.attribution.proc import (
     own_proc,
     printable,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agent.attribution.kubelet import Allocation
+    from agent.attribution.placement import Placement
     from agent.attribution.settings import AttributionSettings
     from agent.kernel_files import Stat
     from agent.rows import EventRow, ProcessRow
@@ -43,30 +43,6 @@ _LOOK_AGAIN_MS = 300_000  # a process may change its user, and Slurm adopts some
 _LOOKS_AGAIN = 8  # at one time, so that no tick pays for all
 _PRESENT_MS = 120_000
 _SHORTEST_NS = 100_000_000  # CPU is counted in steps of 10 ms: over less time it would be noise
-
-
-@dataclass(slots=True)
-class AttributedProcess:
-    """One process, named for ever by its id and its start."""
-
-    start_ticks: int
-    started_ms: int | None = None
-    command_bytes: bytes = b""
-    texts: tuple[bytes, ...] = ()
-    command: str = ""
-    parent_pid: int = 0
-    host_mem_bytes: int = 0
-    cpu_util_pct: float | None = None
-    user_id: int | None = None
-    placement: Placement = field(default_factory=Placement)
-    slurm: SlurmJob = field(default_factory=SlurmJob)
-    ray_job_id: str | None = None
-    arguments: str | None = None
-    gpus: dict[str, int] = field(default_factory=dict)
-    seen_ms: int = 0
-    read_ms: int | None = None
-    cpu_ticks: int = 0
-    cpu_ns: int | None = None
 
 
 class Processes:
@@ -122,10 +98,9 @@ class Processes:
         process.command_bytes, process.command = stat.command, printable(stat.command)
         process.texts = stat.texts or process.texts
         process.read_ms = now_ms
-        folder, identity = f"{self._proc}/{pid}", read_identity(self._proc, pid)
+        folder, (started_ms, process.user_id) = f"{self._proc}/{pid}", read_identity(self._proc, pid)
         if process.started_ms is None:
-            process.started_ms = identity.started_ms
-        process.user_id = identity.user_id
+            process.started_ms = started_ms
         process.placement = parse_cgroup(read_cgroup(folder) or "")
         job = parse_environ(read_environ(folder) or b"")
         process.slurm, process.ray_job_id = slurm_job(process.placement, job), job.ray_job_id
@@ -161,7 +136,8 @@ class ProcessOwners(Collector):
 
     def __init__(self, settings: AttributionSettings) -> None:
         self._proc = own_proc(settings.proc)
-        self._sees_all = sees_all_processes(settings.sees_all_processes, self._proc)
+        self.sees_all_processes = sees_all_processes(settings.sees_all_processes, self._proc)
+        """Whether the driver's lists hold every process on the GPUs, so that their length is a count."""
         proc = self._proc or settings.proc
         self._failures = Failures()
         self._processes = Processes(proc, with_arguments=settings.command_arguments)
@@ -170,11 +146,6 @@ class ProcessOwners(Collector):
         self._controller = SlurmController(settings.scontrol, self._failures)
         self._pseudonyms = settings.pseudonyms
         self._now_ms = 0
-
-    @property
-    def sees_all_processes(self) -> bool:
-        """Whether the driver's lists hold every process on the GPUs, so that their length is a count."""
-        return self._sees_all
 
     def collect(self, interval: Interval) -> Sequence[ProcessRow]:
         return self.describe(interval.processes, interval.end_ms)
@@ -221,10 +192,8 @@ class ProcessOwners(Collector):
 
     def _pods(self, present: Sequence[AttributedProcess], now_ms: int) -> dict[Placement, PodName]:
         placed = [each for each in present if each.placement.container_id is not None]
-        self._kubelet.refresh([each.placement for each in placed], now_ms)
-        return self._kubelet.locate(
-            [Sighting(each.placement, each.started_ms, frozenset(each.gpus)) for each in placed]
-        )
+        self._kubelet.refresh(placed, now_ms)
+        return self._kubelet.locate(placed)
 
     def _note_untold(self, present: Sequence[AttributedProcess]) -> None:
         """Report schedulers whose jobs cannot be distinguished; a host without such processes gets no event."""
@@ -243,7 +212,7 @@ class ProcessOwners(Collector):
 
     def _columns(self, process: AttributedProcess, pod: PodName | None) -> ProcessRow:
         placement, slurm = process.placement, process.slurm
-        asked = ControllerJob() if slurm.account is not None else self._controller.job(slurm.key)
+        asked = SlurmJob() if slurm.account is not None else self._controller.job(slurm.key)
         job_id = slurm.job_id or asked.job_id
         sources = (
             ("proc", True),

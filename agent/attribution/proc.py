@@ -8,8 +8,6 @@ secrets must not, and decodes all variables where four are wanted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import psutil
 
 from agent.kernel_files import link_target, read
@@ -32,24 +30,18 @@ _ARGUMENT_BYTES = 8192
 _ENVIRON_BYTES = 1 << 22  # the kernel allows a quarter of the stack limit, which is 2 MiB on common systems
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What is read of a process when it is new, and seldom again; None is unknown."""
+def read_identity(proc: str, pid: int) -> tuple[int | None, int | None]:
+    """Start in ms and real user id, by psutil; None is unknown.
 
-    started_ms: int | None = None
-    user_id: int | None = None
-    """The real user id; the owner of the process's folder would be root for one that may not be dumped."""
-
-
-def read_identity(proc: str, pid: int) -> Identity:
-    """Start and user by psutil."""
+    The owner of the process's folder would be root for one that may not be dumped.
+    """
     psutil.PROCFS_PATH = proc
     try:
         process = psutil.Process(pid)
         with process.oneshot():
-            return Identity(round(process.create_time() * 1000), process.uids().real)
+            return round(process.create_time() * 1000), process.uids().real
     except (psutil.Error, OSError, ValueError, LookupError, RuntimeError):
-        return Identity()
+        return None, None
 
 
 def read_cgroup(folder: str) -> str | None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from agent.settings import AgentSettings
-    from agent.snapshot import Snapshot, SnapshotBoard
+    from agent.snapshot import SnapshotBoard
     from agent.spool.spool import Spool
     from agent.supervise.fleet import HostGpus
     from agent.supervise.recorder import Recorder
@@ -85,11 +85,6 @@ class AgentStatus:
         known["blocked"] = tuple(Blocked(**each) for each in known.get("blocked", ()))
         known["publishing"] = PublishingStatus(**known.get("publishing", {}))
         return cls(**known)
-
-
-def count_health(snapshot: Snapshot | None) -> dict[str, int]:
-    """How many GPUs and MIG instances are in each state of health."""
-    return {} if snapshot is None else dict(Counter(row["health"] for row in snapshot.gpus))
 
 
 SOCKET_NAME = "agent.sock"
@@ -368,7 +363,7 @@ class Orders:
     def _status(self) -> AgentStatus:
         snapshot = self._board.latest()
         mode = "releasing" if self._releasing else "released" if self._fleet.released else "running"
-        status = AgentStatus(
+        return AgentStatus(
             mode=mode,
             pid=os.getpid(),
             host=self.settings.host,
@@ -376,12 +371,12 @@ class Orders:
             started_ms=self._started_ms,
             interval_ms=self.settings.interval_ms if snapshot is None else snapshot.interval_ms,
             time_ms=None if snapshot is None else snapshot.time_ms,
-            gpus=count_health(snapshot),
+            gpus={} if snapshot is None else dict(Counter(row["health"] for row in snapshot.gpus)),
             missed_at_start=self.missed_at_start,
             released_until_ms=self._until_ms,
             blocked=tuple(each for each in self._blocked if _alive(each.pid)),
+            publishing=PublishingStatus() if snapshot is None else snapshot.publishing,
         )
-        return status if snapshot is None else AgentStatus(**(vars(status) | {"publishing": snapshot.publishing}))
 
 
 def _alive(pid: int) -> bool:

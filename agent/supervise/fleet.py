@@ -334,12 +334,12 @@ class HostGpus:
     def _settle_trials(self, rows: Sequence[GpuRow]) -> None:
         """Says which GPUs are healthy again after an answered interval; a call on trial makes the others degraded."""
         healthy = {row["gpu"] for row in rows if row["health"] in ("ok", UNKNOWN)}
-        for change in self._trials.settle(self._avoided()):
-            uuid = self.known.uuid(change.target)
-            if not change.target and change.health == "ok":
-                self._note("driver_up", f"the driver {change.why}")
+        for target, health, why in self._trials.settle(self._avoided()):
+            uuid = self.known.uuid(target)
+            if not target and health == "ok":
+                self._note("driver_up", f"the driver {why}")
             elif uuid in healthy:  # whatever else it may be, its worker has said so
-                self._note(f"gpu_{change.health}", f"it {change.why}", uuid)
+                self._note(f"gpu_{health}", f"it {why}", uuid)
         on_trial = {self.known.target(gpu) for gpu, _ in self._trials.open_calls(self._avoided())}
         for row in rows:
             if row["health"] == "ok" and self.known.whole(row["gpu"]) in on_trial:

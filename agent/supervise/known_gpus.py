@@ -7,7 +7,7 @@ A GPU whose UUID an earlier run has learnt keeps it. One that never told its UUI
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -297,8 +297,7 @@ class MissingGpus:
         if len(listed) < len(on_bus):
             return on_bus
         return [
-            MissingGpu(place.name, each.reason, each.source, place.address, each.index, each.health)
-            for place, each in zip(on_bus, listed, strict=True)
+            replace(each, name=place.name, address=place.address) for place, each in zip(on_bus, listed, strict=True)
         ]
 
     def learn(self, devices: Iterable[DeviceRow]) -> None:

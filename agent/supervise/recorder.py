@@ -292,10 +292,23 @@ class Recorder:
         )
 
 
-_GOOD_NEWS = (
-    "agent_start", "agent_stop", "gpu_ok", "gpu_added", "driver_up", "released", "resumed", "config_reloaded", "store_up",
-    "sampling_restored", "lake_repaired", "call_unsupported", "counters_restarted",
-)  # fmt: skip
+_GOOD_NEWS = frozenset(
+    [
+        "agent_start",
+        "agent_stop",
+        "gpu_ok",
+        "gpu_added",
+        "driver_up",
+        "released",
+        "resumed",
+        "config_reloaded",
+        "store_up",
+        "sampling_restored",
+        "lake_repaired",
+        "call_unsupported",
+        "counters_restarted",
+    ]
+)
 
 
 def _by_gpu(processes: list[ProcessRow]) -> dict[str, list[int]]:

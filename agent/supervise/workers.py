@@ -349,15 +349,6 @@ class _Trial:
     """Answered since the newest call was held against it."""
 
 
-@dataclass(frozen=True)
-class HealthChange:
-    """The health of a GPU that is read again, where events said another one before, and why: what follows its name."""
-
-    target: str
-    health: str
-    why: str
-
-
 class Trials:
     """Driver calls that blocked or ended a worker: their GPU is healthy again once each of them has returned.
 
@@ -391,8 +382,10 @@ class Trials:
         if target in self._trials:
             self._trials[target].returned.add(call)
 
-    def settle(self, avoided: Collection[str]) -> list[HealthChange]:
+    def settle(self, avoided: Collection[str]) -> list[tuple[str, str, str]]:
         """Counts an answered interval of the GPUs that are read; those whose health is another one now.
+
+        Returns GPU, health and why: what follows its name.
 
         A GPU is degraded while a call is on trial. One that was not needed for long enough is no longer held against it.
         """
@@ -403,7 +396,7 @@ class Trials:
             over = not left or trial.intervals >= _CALM
             health = "ok" if over else "degraded"
             if health != trial.health:
-                found.append(HealthChange(target, health, _reason(trial, left)))
+                found.append((target, health, _reason(trial, left)))
             trial.health = health
             if over:
                 del self._trials[target]

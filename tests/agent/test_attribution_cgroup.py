@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.attribution.lookups import ControllerJob, Failures, SlurmController, SlurmJob, parse_job, slurm_job
+from agent.attribution.lookups import Failures, SlurmController, SlurmJob, parse_job, slurm_job
 from agent.attribution.placement import JobIds, Placement, parse_cgroup, parse_environ
 from tests.agent.conftest import wait_until
 
@@ -333,7 +333,7 @@ def test_a_tick_does_not_wait_for_scontrol(scontrol: Path) -> None:
     accounts = SlurmController(str(scontrol), Failures())
     accounts.look_up(["2"], NOW)  # returns, though the command sleeps
     accounts.look_up(["2"], NOW + 10_000)
-    assert accounts.job("2") == ControllerJob()
+    assert accounts.job("2") == SlurmJob()
     calls = scontrol.with_name("scontrol.calls")
     wait_until(lambda: calls.exists() and calls.read_text(encoding="ascii"))
     assert calls.read_text(encoding="ascii").splitlines() == ["show job -o 2"]

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.attribution import AttributionSettings
-from agent.attribution.kubelet import Allocation, Kubelet, PodName, Sighting, match_by_gpu
-from agent.attribution.lookups import Failures
+from agent.attribution.kubelet import Allocation, Kubelet, PodName, match_by_gpu
+from agent.attribution.lookups import AttributedProcess, Failures
 from agent.attribution.placement import Placement
 from agent.attribution.pod_resources import PodContainer
 from agent.attribution.pods import PodsError, fetch_pods, parse_pods
@@ -34,8 +34,8 @@ UID_1, UID_2 = "0d9c4f3e-5b1a-4c2d-8e7f-6a5b4c3d2e1f", "1d9c4f3e-5b1a-4c2d-8e7f-
 NOW = 1_795_000_000_000
 
 
-def seen(container_id: str, pod_uid: str, *gpus: str, started_ms: int = NOW - 60_000) -> Sighting:
-    return Sighting(Placement("containerd", container_id, pod_uid), started_ms, frozenset(gpus))
+def seen(container_id: str, pod_uid: str, *gpus: str, started_ms: int = NOW - 60_000) -> AttributedProcess:
+    return placed(pod_uid, *gpus, container=container_id, started_ms=started_ms)
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def endpoint(tmp_path: Path) -> Iterator[PodsEndpoint]:
         yield endpoint
 
 
-def asked(kubelet: Kubelet, sightings: list[Sighting], now_ms: int) -> dict[Placement, PodName]:
+def asked(kubelet: Kubelet, sightings: list[AttributedProcess], now_ms: int) -> dict[Placement, PodName]:
     """What the kubelet view says once everything that is asked has come back."""
-    kubelet.refresh([sighting.placement for sighting in sightings], now_ms)
+    kubelet.refresh(sightings, now_ms)
     kubelet.wait(20)
     return kubelet.locate(sightings)
 
@@ -155,12 +155,15 @@ def test_a_failing_address_is_told_once(endpoint: PodsEndpoint) -> None:
 A, B = PodContainer("ml", "a", "main"), PodContainer("ml", "b", "main")
 
 
-def placed(uid: str | None, *gpus: str, container: str = "c", started_ms: int | None = NOW - 60_000) -> Sighting:
-    return Sighting(Placement("containerd", container, uid), started_ms, frozenset(gpus))
+def placed(
+    uid: str | None, *gpus: str, container: str = "c", started_ms: int | None = NOW - 60_000
+) -> AttributedProcess:
+    where = Placement("containerd", container, uid)
+    return AttributedProcess(0, started_ms, placement=where, gpus=dict.fromkeys(gpus, NOW))
 
 
 SIDE = PodContainer("ml", "a", "side")
-MATCHES: dict[str, tuple[list[Sighting], dict[str, list[PodContainer]], dict[str, tuple[str, str | None]]]] = {
+MATCHES: dict[str, tuple[list[AttributedProcess], dict[str, list[PodContainer]], dict[str, tuple[str, str | None]]]] = {
     "the only holder, with its container": ([placed("u", "g0")], {"g0": [A]}, {"u": ("a", "main")}),
     "holders that share a GPU": ([placed("u", "g0"), placed("v", "g0")], {"g0": [A, B]}, {}),
     "a second GPU tells them apart": (
