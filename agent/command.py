@@ -68,12 +68,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _once(args: argparse.Namespace) -> int:
-    from agent.settings import host_name
-    from agent.top.sources import look_once, table_text  # not needed by a run
+    from agent.top.once import as_json, look_once, table_text  # not needed by a run
 
-    loaded = config.load({}, args.config)
-    look = look_once(loaded.integer("agent.call_timeout") / SECOND_MS, host_name(loaded), loaded)
-    show(json.dumps(look.as_json(), indent=2) if args.json else table_text(look))
+    look = look_once(config.load({}, args.config))
+    show(json.dumps(as_json(look), indent=2) if args.json else table_text(look))
     return 0
 
 

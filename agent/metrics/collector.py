@@ -18,9 +18,22 @@ _WHOLE_MEANS = ("gpm", "samples")
 FRESH_INTERVALS = 3
 """An interval that ended longer ago than so many intervals says nothing about now."""
 
-_HOLDER = ("user", "command", "container_runtime", "container_id", "container", "pod", "namespace", "slurm_job_id", "slurm_step_id",
-           "slurm_account", "ray_job_id", "unit", "attribution")  # fmt: skip
-_FACTS = (
+_HOLDER = [
+    "user",
+    "command",
+    "container_runtime",
+    "container_id",
+    "container",
+    "pod",
+    "namespace",
+    "slurm_job_id",
+    "slurm_step_id",
+    "slurm_account",
+    "ray_job_id",
+    "unit",
+    "attribution",
+]
+_FACTS = [
     "driver_version",
     "cuda_driver_version",
     "architecture",
@@ -29,7 +42,7 @@ _FACTS = (
     "numa_node",
     "nvlink_island",
     "pool",
-)
+]
 
 
 def fresh_for_s(snapshot: Snapshot) -> float:
@@ -100,6 +113,12 @@ def _gpu_labels(snapshot: Snapshot, gpu: str) -> dict[str, object]:
     return labels | {"Hostname": snapshot.host}
 
 
+def _where(snapshot: Snapshot, gpu: str) -> dict[str, object]:
+    """Those that tell the GPU from others."""
+    known = _gpu_labels(snapshot, gpu)
+    return {name: known.get(name) for name in ("gpu", "UUID", "GPU_I_ID", "MIG_UUID", "Hostname")}
+
+
 def _gpu_age(samples: ExposedSamples, snapshot: Snapshot, row: Row, labels: str, age_s: float) -> None:
     if row["health"] in WATCHED:
         end_ms = row["time"] + row["interval_ms"]
@@ -162,9 +181,7 @@ def _processes(samples: ExposedSamples, snapshot: Snapshot, watched: set[str]) -
     for row in snapshot.processes:
         if row["gpu"] not in watched:
             continue
-        known = _gpu_labels(snapshot, row["gpu"])
-        named = {name: known.get(name) for name in ("gpu", "UUID", "GPU_I_ID", "MIG_UUID", "Hostname")}
-        labels = label_text(named | {"pid": row["pid"], "kind": row.get("kind")})
+        labels = label_text(_where(snapshot, row["gpu"]) | {"pid": row["pid"], "kind": row.get("kind")})
         samples.add(catalogue.PROCESS_INFO, 1, _joined(labels, {name: row.get(name) for name in _HOLDER}))
         for family in catalogue.PROCESS:
             samples.add_column(family, row, labels)
@@ -179,8 +196,7 @@ def _serving(samples: ExposedSamples, snapshot: Snapshot) -> None:
         for family in catalogue.SERVING:
             samples.add_column(family, row, labels)
         if (gpu := row.get("gpu")) is not None:
-            known = _gpu_labels(snapshot, gpu)
-            where = {name: known.get(name) for name in ("gpu", "UUID", "GPU_I_ID", "MIG_UUID", "Hostname")}
+            where = _where(snapshot, gpu)
             samples.add(catalogue.SERVING_GPU, 1, label_text(named | where | {"pid": row.get("pid")}))
 
 

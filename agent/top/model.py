@@ -50,19 +50,18 @@ class GpuLine:
 
 @dataclass(frozen=True)
 class ProcessLine:
-    """One process on one GPU; None is unknown."""
+    """One process on one GPU."""
 
-    pid: int
+    row: Row
     gpu_label: str
     gpu_order: tuple[int, int, str]
     """Sorts processes as their GPUs are."""
-    kind: str
     holder: str
-    user: str | None
-    command: str | None
-    mem_used_bytes: int | None
-    cpu_util_pct: float | None
-    host_mem_bytes: int | None
+
+    @property
+    def mem_used_bytes(self) -> int:
+        """0 where it is unknown."""
+        return self.row.get("mem_used_bytes") or 0
 
 
 @dataclass(frozen=True)
@@ -102,22 +101,11 @@ def gpu_lines(snapshot: Snapshot) -> list[GpuLine]:
 def process_lines(snapshot: Snapshot) -> list[ProcessLine]:
     """The processes on GPUs that are watched, those with the most device memory first."""
     lines = [
-        ProcessLine(
-            pid=row["pid"],
-            gpu_label=_label(snapshot, row["gpu"]),
-            gpu_order=_order(snapshot, row["gpu"]),
-            kind=row.get("kind") or "",
-            holder=user_name(row),
-            user=row.get("user"),
-            command=row.get("command"),
-            mem_used_bytes=row.get("mem_used_bytes"),
-            cpu_util_pct=row.get("cpu_util_pct"),
-            host_mem_bytes=row.get("host_mem_bytes"),
-        )
+        ProcessLine(row, _label(snapshot, row["gpu"]), _order(snapshot, row["gpu"]), user_name(row))
         for rows in _by_gpu(snapshot).values()
         for row in rows
     ]
-    return sorted(lines, key=lambda line: (-(line.mem_used_bytes or 0), line.gpu_order, line.pid))
+    return sorted(lines, key=lambda line: (-line.mem_used_bytes, line.gpu_order, line.row["pid"]))
 
 
 def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> TopSummary:
@@ -150,7 +138,7 @@ def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> TopSummary:
         power_limit_w=sum(limits) if limits and len(limits) == len(powers) else None,
         mem_used_bytes=sum(used for used, _ in memory) if memory else None,
         mem_total_bytes=sum(total for _, total in memory) if memory else None,
-        processes=len({line.pid for line in processes}) if any(listed) else None,
+        processes=len({line.row["pid"] for line in processes}) if any(listed) else None,
         processes_partly=not all(listed),
     )
 

@@ -168,7 +168,7 @@ def frame_lines(frame: Frame, width: int, height: int | None, shapes: Glyphs) ->
     room = None if height is None else height - len(foot)
     lines += gpu_table(gpus, width, None if room is None else room - len(lines), shapes)
     if frame.processes and processes:
-        processes.sort(key=SORTS[frame.sort])
+        processes.sort(key=lambda line: (SORTS[frame.sort](line), line.row["pid"]))
         lines += process_table(processes, width, None if room is None else room - len(lines), shapes)
     if room is not None and foot:
         lines += [Text()] * (room - len(lines))

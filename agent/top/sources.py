@@ -5,24 +5,19 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agent.attribution import AttributionSettings, ProcessOwners
-from agent.nvml.installation import driver_error
 from agent.snapshot import IdleClock, Snapshot
 from agent.supervise.control import ask
 from agent.supervise.fleet import DriverDownError, HostGpus
 from agent.supervise.known_gpus import MissingGpus
 from fallow import __version__
-from fallow.clock import SECOND_MS, format_ms
+from fallow.clock import SECOND_MS
 from fallow.errors import FallowError
-from fallow.units import format_bytes
 
 if TYPE_CHECKING:
-    from agent.nvml.gpu import IntervalAnswer
     from agent.rows import DeviceRow, GpuRow, ProcessRow
-    from agent.snapshot import Row
     from fallow.config import Config
 
 _LAG_MS = 300
@@ -32,11 +27,6 @@ _FIRST_LISTS = 2  # a second one soon after the first, so that the use of CPU is
 _OWNERS_S = 0.5
 _LONGEST_CALL_S = 5.0
 """A person waits less long than the agent does before a GPU counts as wedged."""
-
-
-def expected_gpus(config: Config, host: str) -> MissingGpus:
-    """What should be on this host by setting and PCI bus: a look without a spool knows no inventory."""
-    return MissingGpus(host, expected=config.integer("agent.expected_gpus"), sys=config.text("agent.sys"))
 
 
 class DriverSource:
@@ -50,7 +40,9 @@ class DriverSource:
         self._host = config.text("agent.host") or socket.gethostname()
         self._owners = ProcessOwners(AttributionSettings.from_config(config))
         timeout_s = min(config.integer("agent.call_timeout") / SECOND_MS, _LONGEST_CALL_S)
-        self._fleet = HostGpus(timeout_s, expected_gpus(config, self._host))
+        # what should be here by setting and PCI bus: a look without a spool knows no inventory
+        missing = MissingGpus(self._host, expected=config.integer("agent.expected_gpus"), sys=config.text("agent.sys"))
+        self._fleet = HostGpus(timeout_s, missing)
         self._fleet.start(may_wait=False)
         self._idle = IdleClock()
         self._devices: dict[str, DeviceRow] = {}
@@ -188,106 +180,3 @@ def find_source(config: Config, interval_ms: int) -> tuple[TopSource, str]:
         else:
             return AgentSource(folder), ""
     return DriverSource(config, interval_ms), notice
-
-
-SPAN_MS = 1000
-_LAG_S = 0.3
-_OWNERS_WAIT_S = 1.5
-_HEALTH_WIDTH = 9
-_MOST_HOLDERS = 4
-
-
-@dataclass(frozen=True)
-class Look:
-    """Rows of the `gpu`, `process` and `device` tables for one second, not rounded to any grid."""
-
-    host: str
-    time_ms: int
-    gpus: list[GpuRow]
-    processes: list[ProcessRow]
-    devices: list[DeviceRow]
-
-    def as_json(self) -> dict[str, object]:
-        """The look as JSON values with the lake's column names."""
-        return {
-            "host": self.host,
-            "time": format_ms(self.time_ms),
-            "gpus": [_without_time(row) for row in self.gpus],
-            "processes": [_without_time(row) for row in self.processes],
-            "devices": self.devices,
-        }
-
-
-def look_once(timeout_s: float, host: str, loaded: Config) -> Look:
-    """Watches for one second; a GPU whose calls do not return within `timeout_s` is `wedged`, and the others are shown.
-
-    Raises DriverError where the driver cannot be used.
-    """
-    owners = ProcessOwners(AttributionSettings.from_config(loaded))
-    fleet = HostGpus(timeout_s, expected_gpus(loaded, host))
-    try:
-        fleet.start(may_wait=False)
-        start_ms = time.time_ns() // 1_000_000
-        time.sleep(SPAN_MS / 1000 + _LAG_S)
-        answer = _rows(fleet, start_ms)
-        gpus, devices = fleet.complete(answer, start_ms, SPAN_MS), fleet.take_devices()
-    finally:
-        fleet.close()
-    owners.describe(answer["process"], start_ms + SPAN_MS)
-    owners.wait(_OWNERS_WAIT_S)  # what the kubelet, Slurm or a directory service had to be asked for
-    newest = list({device["gpu"]: device for device in devices}.values())  # a second worker describes them again
-    return Look(host, start_ms, gpus, owners.describe(answer["process"], start_ms + SPAN_MS), newest)
-
-
-def _rows(fleet: HostGpus, start_ms: int) -> IntervalAnswer:
-    try:
-        return fleet.rows(start_ms, start_ms + SPAN_MS, list_processes=True, devices="none", errors=False)
-    except DriverDownError as error:
-        told = [str(each["detail"]) for each in fleet.take_incidents()]
-        raise driver_error(0, told[-1] if told else str(error)) from error
-
-
-def _without_time(row: Row) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in ("time", "offset_ms", "read_delay_ms")}
-
-
-def table_text(look: Look) -> str:
-    """One line per GPU and one per process; unknown values are `-`."""
-    devices = {device["gpu"]: device for device in look.devices}
-    health_width = max([_HEALTH_WIDTH, *(len(row["health"]) for row in look.gpus)])
-    header = f"{'gpu':>3}  {'model':<24} {'health':<{health_width}} {'util':>6} {'memory':>21} {'power':>8} {'temp':>6}  users"
-    lines = [f"{look.host}, {format_ms(look.time_ms)}, the second before", header]
-    lines += [_gpu_text(row, devices.get(row["gpu"], {}), look.processes, health_width) for row in look.gpus]
-    for each in look.processes:
-        index = _shown(devices.get(each["gpu"], {}).get("gpu_index"))
-        lines.append(
-            f"     GPU {index}: pid {each['pid']} ({each['kind']}), {_shown(each.get('user'))}, "
-            f"{_shown(each.get('command'))}, {_shown(each.get('mem_used_bytes'), format_bytes)}"
-        )
-    return "\n".join(lines)
-
-
-def _gpu_text(row: GpuRow, device: DeviceRow, processes: list[ProcessRow], health_width: int) -> str:
-    memory = (
-        f"{_shown(row.get('mem_used_bytes'), format_bytes)} of {_shown(device.get('mem_total_bytes'), format_bytes)}"
-    )
-    return (
-        f"{_shown(device.get('gpu_index')):>3}  {_shown(device.get('model')):<24.24} "
-        f"{row['health']:<{health_width}} "
-        f"{_shown(row.get('gpu_util_pct'), lambda pct: f'{pct:.0f} %'):>6} {memory:>21} "
-        f"{_shown(row.get('power_w'), lambda watts: f'{watts:.0f} W'):>8} "
-        f"{_shown(row.get('temperature_c'), lambda degrees: f'{degrees} °C'):>6}  {_holders(row, processes)}"
-    )
-
-
-def _holders(row: GpuRow, processes: list[ProcessRow]) -> str:
-    """The first few by name, and how many more there are."""
-    users = sorted({str(each.get("user") or f"pid {each['pid']}") for each in processes if each["gpu"] == row["gpu"]})
-    if not users:
-        return "nobody" if row.get("process_count") == 0 else "not known"
-    more = len(users) - _MOST_HOLDERS
-    return ", ".join(users[:_MOST_HOLDERS]) + (f" +{more}" if more > 0 else "")
-
-
-def _shown(value: Any, form: Any = str) -> str:
-    return "-" if value is None else str(form(value))

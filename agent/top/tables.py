@@ -304,10 +304,10 @@ def _percent(value: float | None) -> str:
 
 
 SORTS: dict[str, Callable[[ProcessLine], tuple[Any, ...]]] = {
-    "memory": lambda line: (-(line.mem_used_bytes or 0), line.gpu_order, line.pid),
-    "GPU": lambda line: (line.gpu_order, -(line.mem_used_bytes or 0), line.pid),
-    "CPU": lambda line: (-(line.cpu_util_pct or 0), line.gpu_order, line.pid),
-    "user": lambda line: (line.holder, -(line.mem_used_bytes or 0), line.pid),
+    "memory": lambda line: (-line.mem_used_bytes, line.gpu_order),
+    "GPU": lambda line: (line.gpu_order, -line.mem_used_bytes),
+    "CPU": lambda line: (-(line.row.get("cpu_util_pct") or 0), line.gpu_order),
+    "user": lambda line: (line.holder, -line.mem_used_bytes),
 }
 
 
@@ -331,11 +331,11 @@ def _process_columns(processes: list[ProcessLine], shapes: Glyphs) -> list[TopCo
     label_width = max([3, *(len(line.gpu_label) for line in processes)])
     return [
         TopColumn("GPU", text(lambda line: line.gpu_label), label_width, right=True),
-        TopColumn("PID", text(lambda line: str(line.pid)), 7, right=True),
+        TopColumn("PID", text(lambda line: str(line.row["pid"])), 7, right=True),
         TopColumn("USER", text(lambda line: shown(line.holder)), 12, most=36),
-        TopColumn("COMMAND", text(lambda line: shown(line.command or "-")), 10, most=32),
-        TopColumn("GPU GiB", text(lambda line: gib(line.mem_used_bytes)), 7, right=True),
-        TopColumn("CPU %", text(lambda line: number(line.cpu_util_pct)), 6, rank=2, right=True),
-        TopColumn("RAM GiB", text(lambda line: gib(line.host_mem_bytes)), 7, rank=3, right=True),
-        TopColumn("KIND", text(lambda line: line.kind, QUIET), 8, rank=4),
+        TopColumn("COMMAND", text(lambda line: shown(line.row.get("command") or "-")), 10, most=32),
+        TopColumn("GPU GiB", text(lambda line: gib(line.row.get("mem_used_bytes"))), 7, right=True),
+        TopColumn("CPU %", text(lambda line: number(line.row.get("cpu_util_pct"))), 6, rank=2, right=True),
+        TopColumn("RAM GiB", text(lambda line: gib(line.row.get("host_mem_bytes"))), 7, rank=3, right=True),
+        TopColumn("KIND", text(lambda line: line.row.get("kind") or "", QUIET), 8, rank=4),
     ]

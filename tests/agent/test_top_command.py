@@ -15,13 +15,14 @@ import subprocess
 import sys
 import termios
 import time
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from agent.snapshot import Snapshot
 from agent.supervise.control import ControlServer
-from agent.top.sources import Look, table_text
+from agent.top.once import table_text
 from tests.agent.conftest import login_name
 from tests.agent.snapshots import BUSY, GIB, HELD, snapshot
 from tests.conftest import REPOSITORY, clean_environment
@@ -228,7 +229,8 @@ def test_a_driver_that_is_not_loaded_is_said_and_not_waited_for(fake_host: MakeH
 def test_long_values_find_room(users: int, shown: str) -> None:
     rows = [{"gpu": "GPU-a", "health": "reset_required"}, {"gpu": "GPU-b", "health": "ok"}]
     processes = [{"gpu": "GPU-a", "pid": n, "kind": "compute", "user": f"u{n}"} for n in range(users)]
-    lines = table_text(Look("gn001", 0, rows, processes, [])).splitlines()
+    look: Any = replace(snapshot(), gpus=tuple(rows), processes=tuple(processes), devices={})
+    lines = table_text(look).splitlines()
     assert lines[2].endswith(f"  {shown}")
     assert " reset_required " in lines[2]
     assert len({line.index("  - ", 30) for line in (lines[2], lines[3])}) == 1, "the columns stand below one another"
