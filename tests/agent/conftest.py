@@ -60,15 +60,23 @@ class FakeHost:
 
     def run(self, *extra: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.arguments(*extra), capture_output=True, text=True, check=False, timeout=timeout, cwd=REPOSITORY,
+            self.arguments(*extra),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+            cwd=REPOSITORY,
             env=self.environment,
-        )  # fmt: skip
+        )
 
     def start(self, *extra: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            self.arguments(*extra), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=REPOSITORY,
+            self.arguments(*extra),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=REPOSITORY,
             env=self.environment,
-        )  # fmt: skip
+        )
 
     def once(self, *extra: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-W", "error", "-m", "fallow", "agent", "once", *extra]

@@ -37,9 +37,13 @@ class Lanes:
         end_ms = self._next_ms
         self.clock.sleep((end_ms + 250 - self.clock.now_ms()) / 1000)
         wanted: IntervalRequest = {
-            "op": "row", "start_ms": start_ms, "end_ms": end_ms, "list_processes": lists, "devices": devices,
+            "op": "row",
+            "start_ms": start_ms,
+            "end_ms": end_ms,
+            "list_processes": lists,
+            "devices": devices,
             "errors": errors,
-        }  # fmt: skip
+        }
         return self.worker.interval(wanted, 10)
 
     def _alive(self) -> bool:

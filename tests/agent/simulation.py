@@ -131,9 +131,13 @@ class SimulatedHost:
     def run(self, seconds: float, interval: str = "1s") -> SimulatedHost:
         """Runs the agent for so long, and publishes what it has spooled; raises what it raises."""
         given = {
-            "lake.path": self.lake.root, "agent.spool": str(self.folder / "spool"), "agent.host": HOST,
-            "agent.sys": str(self.folder / "sys"), "agent.interval": interval, "agent.call_timeout": f"{CALL_TIMEOUT_S * 1000:.0f}ms",
-        }  # fmt: skip
+            "lake.path": self.lake.root,
+            "agent.spool": str(self.folder / "spool"),
+            "agent.host": HOST,
+            "agent.sys": str(self.folder / "sys"),
+            "agent.interval": interval,
+            "agent.call_timeout": f"{CALL_TIMEOUT_S * 1000:.0f}ms",
+        }
 
         def load() -> tuple[Config, AgentSettings]:
             loaded = config.load(given | self.settings, None)

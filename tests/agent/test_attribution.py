@@ -177,9 +177,13 @@ def test_every_source_is_named(proc: FakeProc, tmp_path: Path) -> None:
         assert "pod_labels" not in row
         endpoint.pods = [api_pod("train-0", UID, {f"containerd://{ID}": "worker"}, team="vision")]
         settings = AttributionSettings(
-            proc=str(proc.folder), pod_resources=str(tmp_path / "k.sock"), kubelet_url=endpoint.url,
-            kubelet_token_file=str(endpoint.token_file), kubelet_ca_file=str(endpoint.ca_file), scontrol="",
-        )  # fmt: skip
+            proc=str(proc.folder),
+            pod_resources=str(tmp_path / "k.sock"),
+            kubelet_url=endpoint.url,
+            kubelet_token_file=str(endpoint.token_file),
+            kubelet_ca_file=str(endpoint.ca_file),
+            scontrol="",
+        )
         owners = ProcessOwners(settings)
         row = described(owners, 7)
         assert (row["pod"], row["container"], row["pod_labels"]) == ("train-0", "worker", '{"team":"vision"}')
@@ -234,11 +238,15 @@ def test_settings_come_from_the_config() -> None:
         "kubernetes.kubelet_url": "https://node:10250", "slurm.scontrol": "/opt/slurm/bin/scontrol",
     }, None, {})  # fmt: skip
     assert AttributionSettings.from_config(loaded) == AttributionSettings(
-        proc="/host/proc", command_arguments=True, sees_all_processes="no",
-        pod_resources="/var/lib/kubelet/pod-resources/kubelet.sock", kubelet_url="https://node:10250",
+        proc="/host/proc",
+        command_arguments=True,
+        sees_all_processes="no",
+        pod_resources="/var/lib/kubelet/pod-resources/kubelet.sock",
+        kubelet_url="https://node:10250",
         kubelet_token_file="/var/run/secrets/kubernetes.io/serviceaccount/token",  # noqa: S106  # a path
-        kubelet_ca_file="/var/run/secrets/kubernetes.io/serviceaccount/ca.crt", scontrol="/opt/slurm/bin/scontrol",
-    )  # fmt: skip
+        kubelet_ca_file="/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
+        scontrol="/opt/slurm/bin/scontrol",
+    )
 
 
 @pytest.mark.parametrize(

@@ -83,31 +83,40 @@ NAMED = {
     "LXC, v2": ("0::/lxc.payload.web", "lxc", "web", None),
     "LXC, v1": ("4:memory:/lxc/web\n1:name=systemd:/lxc/web/init.scope", "lxc", "web", None),
     "LXC, own folder": ("0::/lxc.payload/web/init.scope", "lxc", "web", None),
-    "LXD, a service inside": ("0::/lxc.payload.ml_train-1/system.slice/vllm.service", "lxc", "ml_train-1", "vllm.service"),
+    "LXD, a service inside": (
+        "0::/lxc.payload.ml_train-1/system.slice/vllm.service",
+        "lxc",
+        "ml_train-1",
+        "vllm.service",
+    ),
     "LXC in LXC": ("0::/lxc.payload.outer/lxc.payload.inner", "lxc", "inner", None),
     "Proxmox": ("0::/lxc/101/ns/system.slice/ollama.service", "lxc", "101", "ollama.service"),
     "nspawn, by machinectl": ("0::/machine.slice/machine-web.scope/payload", "systemd-nspawn", "web", None),
     "nspawn, escaped": (r"0::/machine.slice/machine-ml\x2dtrain.scope/payload", "systemd-nspawn", "ml-train", None),
     "nspawn, template": ("0::/machine.slice/systemd-nspawn@web.service/payload", "systemd-nspawn", "web", None),
-}  # fmt: skip
+}
 
 
 UNITS = {
     "system service, v2": ("0::/system.slice/vllm.service", "vllm.service"),
     "system service, v1": ("4:memory:/system.slice\n1:name=systemd:/system.slice/vllm.service", "vllm.service"),
     "template": ("0::/system.slice/system-vllm.slice/vllm@0.service", "vllm@0.service"),
-    "escaped": (r"0::/system.slice/system-vllm.slice/vllm@qwen\x2d72b\xc3\xa9.service", "vllm@qwen-72b\N{LATIN SMALL LETTER E WITH ACUTE}.service"),
+    "escaped": (
+        r"0::/system.slice/system-vllm.slice/vllm@qwen\x2d72b\xc3\xa9.service",
+        "vllm@qwen-72b\N{LATIN SMALL LETTER E WITH ACUTE}.service",
+    ),
     "a name that the kernel could mistake": ("0::/system.slice/_memory.service", "memory.service"),
     "slices of the site": ("0::/hpc.slice/hpc-gpu.slice/train.service/worker", "train.service"),
     "a user's service": ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/vllm.service", "vllm.service"),
     "a desktop's application": (
-        r"0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-org.blender\x2d77.scope", "app-org.blender-77.scope",
+        r"0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-org.blender\x2d77.scope",
+        "app-org.blender-77.scope",
     ),
     "systemd-run": ("0::/system.slice/run-u33.scope", "run-u33.scope"),
     "podman, quadlet": (f"0::/system.slice/web.service/libpod-payload-{ID}", "web.service"),
     "a daemon's own process": ("0::/system.slice/docker.service", "docker.service"),
     "a service that is gone": ("0::/system.slice/vllm.service (deleted)", "vllm.service"),
-}  # fmt: skip
+}
 
 
 SLUIDS = {
@@ -144,11 +153,12 @@ SLURM = {
     "v2, several slurmd": ("0::/system.slice/gpu-1.example_slurmstepd.scope/job_42/step_12/user/task_3", "12"),
     "v2, batch": ("0::/system.slice/slurmstepd.scope/job_42/step_batch/user/task_special", "batch"),
     "v2, adopted by pam_slurm_adopt": (
-        "0::/system.slice/slurmstepd.scope/job_42/step_extern/user/task_4294967293", "extern",
+        "0::/system.slice/slurmstepd.scope/job_42/step_extern/user/task_4294967293",
+        "extern",
     ),
     "v2, other slice": ("0::/hpc.slice/slurmstepd.scope/job_42/step_0/user/task_0", "0"),
     "v2, seen from a container": ("0::/../slurmstepd.scope/job_42/step_0/user/task_0", "0"),
-}  # fmt: skip
+}
 
 
 NOBODY = [

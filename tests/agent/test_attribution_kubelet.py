@@ -58,12 +58,15 @@ def socket_settings(tmp_path: Path) -> AttributionSettings:
 
 def test_the_address_names_pods_that_share_a_gpu(endpoint: PodsEndpoint, tmp_path: Path) -> None:
     endpoint.pods = [
-        api_pod("a", UID_1, {f"containerd://{ID_1}": "main"}, app="x", team="vision"), api_pod("b", UID_2, {}),
-    ]  # fmt: skip
+        api_pod("a", UID_1, {f"containerd://{ID_1}": "main"}, app="x", team="vision"),
+        api_pod("b", UID_2, {}),
+    ]
     settings = AttributionSettings(
-        pod_resources=str(tmp_path / "k.sock"), kubelet_url=endpoint.url, kubelet_token_file=str(endpoint.token_file),
+        pod_resources=str(tmp_path / "k.sock"),
+        kubelet_url=endpoint.url,
+        kubelet_token_file=str(endpoint.token_file),
         kubelet_ca_file=str(endpoint.ca_file),
-    )  # fmt: skip
+    )
     failures = Failures()
     one, other = seen(ID_1, UID_1, GPU_A), seen(ID_2, UID_2, GPU_A)
     shared = pod_list(gpu_pod("a", f"{GPU_A}::0"), gpu_pod("b", f"{GPU_A}::1"))
@@ -120,10 +123,14 @@ def test_the_kubelet_is_asked_every_thirty_seconds_and_for_what_is_new(
     kubelet = Kubelet(socket_settings, "/proc", Failures())
     with pod_resources_server(tmp_path / "k.sock", answer):
         for now_ms, sightings, count in [
-            (NOW, [], 1), (NOW + 10_000, [], 1), (NOW + 20_000, [seen(ID_1, UID_1)], 2), (NOW + 22_000, [seen(ID_2, UID_2)], 2),
-            (NOW + 30_000, [seen(ID_2, UID_2)], 2), (NOW + 50_000, [seen(ID_2, UID_2)], 3),
+            (NOW, [], 1),
+            (NOW + 10_000, [], 1),
+            (NOW + 20_000, [seen(ID_1, UID_1)], 2),
+            (NOW + 22_000, [seen(ID_2, UID_2)], 2),
+            (NOW + 30_000, [seen(ID_2, UID_2)], 2),
+            (NOW + 50_000, [seen(ID_2, UID_2)], 3),
             (NOW - 3_600_000, [seen(ID_2, UID_2)], 4),  # the clock was put back
-        ]:  # fmt: skip
+        ]:
             asked(kubelet, sightings, now_ms)
             assert len(calls) == count, now_ms - NOW
 

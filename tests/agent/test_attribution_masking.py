@@ -159,25 +159,33 @@ def test_tokens_that_show_by_their_shape(tail: str, prefix: str) -> None:
     assert_gone(tail, f"--name={prefix}{tail}")
 
 
-@pytest.mark.parametrize("secret", [
-    "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"[:40],
-    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
-    "-----BEGIN OPENSSH PRIVATE KEY----- b3BlbnNzaC1rZXk= -----END OPENSSH PRIVATE KEY-----",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"[:40],
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+        "-----BEGIN OPENSSH PRIVATE KEY----- b3BlbnNzaC1rZXk= -----END OPENSSH PRIVATE KEY-----",
+    ],
+)
 def test_long_keys_by_their_shape(secret: str) -> None:
     assert secret not in mask("run", secret, "x")
     assert secret[30:] not in mask("run", secret, "x")
 
 
-@pytest.mark.parametrize("line", [
-    "python train.py --lr 0.1 --max-tokens 512 --max_new_tokens=256 --tokenizer meta-llama/Llama-3-8B --model m",
-    "python -m vllm.entrypoints.openai.api_server --model m --max-num-batched-tokens 8192 --port 8000",
-    "torchrun --nproc-per-node 8 --rdzv-endpoint node1:29500 train.py --author me --data /data/x",
-    "docker run -p 8080:80 --gpus all -v /a:/b nvcr.io/nvidia/pytorch:24.01-py3@sha256:0123 python x.py",
-    "ssh -p 22 me@host python x.py", "git clone https://github.com/a/b@main git@github.com:a/b.git",
-    "curl http://127.0.0.1:8000/v1/models", "python x.py --commit 0123456789abcdef0123456789abcdef01234567",
-    "/opt/conda/envs/Train2/lib/python3.11/site-packages/torch/bin/torch_shm_manager",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python train.py --lr 0.1 --max-tokens 512 --max_new_tokens=256 --tokenizer meta-llama/Llama-3-8B --model m",
+        "python -m vllm.entrypoints.openai.api_server --model m --max-num-batched-tokens 8192 --port 8000",
+        "torchrun --nproc-per-node 8 --rdzv-endpoint node1:29500 train.py --author me --data /data/x",
+        "docker run -p 8080:80 --gpus all -v /a:/b nvcr.io/nvidia/pytorch:24.01-py3@sha256:0123 python x.py",
+        "ssh -p 22 me@host python x.py",
+        "git clone https://github.com/a/b@main git@github.com:a/b.git",
+        "curl http://127.0.0.1:8000/v1/models",
+        "python x.py --commit 0123456789abcdef0123456789abcdef01234567",
+        "/opt/conda/envs/Train2/lib/python3.11/site-packages/torch/bin/torch_shm_manager",
+    ],
+)
 def test_what_is_no_secret_stays(line: str) -> None:
     assert mask(*line.split()) == line
 

@@ -71,9 +71,13 @@ def test_a_server_that_never_answers_is_left_in_time(tmp_path: Path) -> None:
             grpc_unary.call(str(tmp_path / "k.sock"), METHOD, 0.2)
 
 
-@pytest.mark.parametrize(("answer", "says"), [
-    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "closed the connection"), (b"\0\0\1\0\0\0\0\0\0x", "does not speak HTTP/2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "closed the connection"),
+        (b"\0\0\1\0\0\0\0\0\0x", "does not speak HTTP/2"),
+    ],
+)
 def test_a_server_that_speaks_something_else_is_an_error(tmp_path: Path, answer: bytes, says: str) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "k.sock"))
@@ -106,11 +110,14 @@ def test_gpus_given_by_dynamic_allocation() -> None:
         resource = {"driver_name": driver, "device_name": device, "cdi_devices": [{"name": name} for name in cdi]}
         return {"claim_name": "c", "claim_namespace": "ml", "claim_resources": [resource]}
 
-    container = {"name": "main", "dynamic_resources": [
-        claim("gpu.nvidia.com", "gpu-1", "k8s.gpu.nvidia.com/claim=8d1c-gpu-1"),
-        claim("gpu.nvidia.com", "gpu-0-mig-1g.10gb-19-0", f"nvidia.com/gpu={MIG}"),
-        claim("gpu.other.com", "gpu-0"),
-    ]}  # fmt: skip
+    container = {
+        "name": "main",
+        "dynamic_resources": [
+            claim("gpu.nvidia.com", "gpu-1", "k8s.gpu.nvidia.com/claim=8d1c-gpu-1"),
+            claim("gpu.nvidia.com", "gpu-0-mig-1g.10gb-19-0", f"nvidia.com/gpu={MIG}"),
+            claim("gpu.other.com", "gpu-0"),
+        ],
+    }
     message = pod_list({"name": "p", "namespace": "ml", "containers": [container]}).SerializeToString()
     assert list(parse_list(message, {0: GPU_A, 1: GPU_B})) == [GPU_B, MIG]
 
@@ -197,9 +204,14 @@ def node(tmp_path: Path) -> Node:
 
 def row(pod: str, gpu: str, since_ms: int, count: int, **more: object) -> dict[str, Any]:
     return {
-        "time": since_ms, "gpu": gpu, "claim_id": f"ml/{pod}", "scheduler": "kubernetes", "account": "ml", "name": pod,
+        "time": since_ms,
+        "gpu": gpu,
+        "claim_id": f"ml/{pod}",
+        "scheduler": "kubernetes",
+        "account": "ml",
+        "name": pod,
         "gpu_count": count,
-    } | more  # fmt: skip
+    } | more
 
 
 def test_a_pod_is_a_claim_from_when_it_is_seen_until_it_is_gone(node: Node) -> None:
@@ -211,8 +223,10 @@ def test_a_pod_is_a_claim_from_when_it_is_seen_until_it_is_gone(node: Node) -> N
         node.pods = [gpu_pod("c", GPU_A), gpu_pod("b", MIG)]
         later = NOW + 2 * ASKED_EVERY_MS
         assert node.rows(later) == [
-            row("a", GPU_A, NOW, 2, end=later), row("a", GPU_B, NOW, 2, end=later), row("c", GPU_A, later, 1),
-        ]  # fmt: skip
+            row("a", GPU_A, NOW, 2, end=later),
+            row("a", GPU_B, NOW, 2, end=later),
+            row("c", GPU_A, later, 1),
+        ]
 
 
 def test_a_pod_stays_one_claim_over_a_restart_of_the_agent(node: Node) -> None:

@@ -193,9 +193,14 @@ def test_another_namespace_shows_its_own_processes_or_says_hidden(mount: list[st
     ):
         pytest.skip("namespaces cannot be made here")
     looked = subprocess.run(
-        [*unshare, sys.executable, "-c", _LOOK, "/proc", "auto"], capture_output=True, text=True, check=True, timeout=60,
-        cwd=REPOSITORY, env=clean_environment(),
-    )  # fmt: skip
+        [*unshare, sys.executable, "-c", _LOOK, "/proc", "auto"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        cwd=REPOSITORY,
+        env=clean_environment(),
+    )
     sees_all, attribution, _ = json.loads(looked.stdout)
     assert sees_all is False
     assert (attribution != "hidden") is shown

@@ -136,8 +136,10 @@ def test_an_agent_with_a_new_spool_merges_the_days_that_the_old_one_left(host: H
 
 
 def test_rows_out_of_order_are_sorted_and_those_without_a_gpu_are_last(host: Host) -> None:
-    rows = [{"gpu": gpu, "time": MIDNIGHT_MS + at, "kind": kind} for gpu, at, kind in
-            [("b", 5, "xid"), ("a", 9, "xid"), (None, 1, "agent_start"), ("a", 2, "lost")]]  # fmt: skip
+    rows = [
+        {"gpu": gpu, "time": MIDNIGHT_MS + at, "kind": kind}
+        for gpu, at, kind in [("b", 5, "xid"), ("a", 9, "xid"), (None, 1, "agent_start"), ("a", 2, "lost")]
+    ]
     for row in rows:
         host.publish({"event": [row]})
     host.clock.moment_ms += 2 * DAY_MS

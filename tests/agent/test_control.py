@@ -78,9 +78,14 @@ def test_another_user_is_told_what_to_do(listen: Listen) -> None:
         Path(folder).chmod(0o755)
         listen(folder=Path(folder))
         done = subprocess.run(
-            [sys.executable, "-c", code, folder], capture_output=True, text=True, check=False, timeout=60, cwd=REPOSITORY,
+            [sys.executable, "-c", code, folder],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            cwd=REPOSITORY,
             env=clean_environment(),
-        )  # fmt: skip
+        )
     assert "may not talk to the agent" in done.stderr
     assert "sudo" in done.stderr
 
@@ -255,9 +260,14 @@ def test_the_whole_status() -> None:
     now_ms = NOW.started_ms + 3_600_000
     publishing = PublishingStatus(now_ms - 90_000, now_ms - 30_000, "no route to host", 1234, 3 << 20)
     whole = replace(
-        NOW, mode="released", time_ms=now_ms - 4_321, gpus={"ok": 7, "lost": 1}, released_until_ms=now_ms + 60_000,
-        blocked=(Blocked(5, "GPU-1", 2, "nvmlX"),), publishing=publishing,
-    )  # fmt: skip
+        NOW,
+        mode="released",
+        time_ms=now_ms - 4_321,
+        gpus={"ok": 7, "lost": 1},
+        released_until_ms=now_ms + 60_000,
+        blocked=(Blocked(5, "GPU-1", 2, "nvmlX"),),
+        publishing=publishing,
+    )
     assert status_text(whole, now_ms) == (
         "fallow 0.2.0 on gn001, process 77, released until 2026-11-18T12:07:40Z: it holds no /dev/nvidia*\n"
         "  rows        one every 10s, the newest ended 4s ago; started 2026-11-18T11:06:40Z\n"

@@ -155,8 +155,12 @@ def lanes(plan: LanePlan, first_ms: int, hours: int) -> dict[str, int]:
 
 def test_a_day_has_one_full_inventory_and_looks_for_changes_in_between() -> None:
     assert lanes(LanePlan(SETTINGS, NOON_MS), NOON_MS, 24) == {
-        "processes": 24 * 120, "all devices": 1, "changed devices": 22, "errors": 287, "kernel": 24 * 120 - 1,
-    }  # fmt: skip
+        "processes": 24 * 120,
+        "all devices": 1,
+        "changed devices": 22,
+        "errors": 287,
+        "kernel": 24 * 120 - 1,
+    }
 
 
 @pytest.mark.parametrize("ahead_ms", [30 * DAY_MS, -30 * DAY_MS])

@@ -59,13 +59,15 @@ PLAIN = Gpu(
     mem_reserved_bytes=GIB, mem_used=Steps(((0, 0), (5, 3 * GIB + 1))),
 )  # fmt: skip
 SPLIT = Gpu(
-    UUID, util=constant(35), gpm={2: constant(70)},
+    UUID,
+    util=constant(35),
+    gpm={2: constant(70)},
     mig=(
         MigInstance("MIG-a", 1, slot=0, mem_used=constant(2 * GIB), processes=(Process(201),), gpm={2: constant(40)}),
         MigInstance("MIG-b", 2, slot=2, util=constant(12.5), gpm_nan=(2,), end_s=30),
         MigInstance("MIG-c", 5, slot=2, profile="2g.20gb", gpu_slices=2, start_s=40),
     ),
-)  # fmt: skip
+)
 LISTED = Gpu(
     UUID,
     processes=(
@@ -276,7 +278,7 @@ def test_gpm_values_are_exact_between_two_samples(player: Player) -> None:
         scenario,
         GPM + f"time.sleep(max(0.0, {scenario.start_ms / 1000 + 1.9} - time.time()))\n"
         "out = between(lambda s: nv.nvmlGpmSampleGet(gpu, s), [2, 3], 0.4)",
-    )  # fmt: skip
+    )
     span_s = 100 * 0.05 / float(short)
     assert moments[2] - moments[1] - 2e-6 <= span_s <= moments[3] - moments[0] + 2e-6
     assert float(long) == pytest.approx(float(short), rel=1e-12)

@@ -115,8 +115,10 @@ def test_disks_are_counted_whole_and_once(host: Host) -> None:
     before = {"sda": (0, 0), "sda1": (0, 0), "nvme0n1": (8, 8), "nvme0n1p1": (0, 0), **dict.fromkeys(layers, (0, 0))}
     host.disks(before, without_device=(*layers, "sda1", "nvme0n1p1"))
     host.row()
-    host.disks({name: (read + 200, written + 100) for name, (read, written) in before.items()},
-               without_device=(*layers, "sda1", "nvme0n1p1"))  # fmt: skip
+    host.disks(
+        {name: (read + 200, written + 100) for name, (read, written) in before.items()},
+        without_device=(*layers, "sda1", "nvme0n1p1"),
+    )
     row = host.row()
     assert row["disk_read_bytes_per_s"] == 2 * 200 * 512 / 10
     assert row["disk_write_bytes_per_s"] == 2 * 100 * 512 / 10
@@ -154,14 +156,17 @@ def test_bytes_are_counted_at_the_network_cards_and_once(host: Host) -> None:
     assert (row["net_receive_bytes_per_s"], row["net_transmit_bytes_per_s"]) == (3 * 10_000, 2 * 10_000)
 
 
-@pytest.mark.parametrize(("column", "file", "text"), [
-    ("cpu_util_pct", "proc/stat", "cpu  900 0 0 8000 0 0 0 0 0 0\n"),
-    ("cpu_pressure_pct", "proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=-5\n"),
-    ("disk_read_bytes_per_s", "proc/diskstats", "8 0 sda 1 1 99 1 1 1 50 1 0 1 1\n"),
-    ("disk_write_bytes_per_s", "proc/diskstats", "8 0 sda 1 1 100 1 1 1 49 1 0 1 1\n"),
-    ("net_receive_bytes_per_s", "sys/class/net/eth0/statistics/rx_bytes", "999\n"),
-    ("net_transmit_bytes_per_s", "sys/class/net/eth0/statistics/tx_bytes", "0\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("column", "file", "text"),
+    [
+        ("cpu_util_pct", "proc/stat", "cpu  900 0 0 8000 0 0 0 0 0 0\n"),
+        ("cpu_pressure_pct", "proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=-5\n"),
+        ("disk_read_bytes_per_s", "proc/diskstats", "8 0 sda 1 1 99 1 1 1 50 1 0 1 1\n"),
+        ("disk_write_bytes_per_s", "proc/diskstats", "8 0 sda 1 1 100 1 1 1 49 1 0 1 1\n"),
+        ("net_receive_bytes_per_s", "sys/class/net/eth0/statistics/rx_bytes", "999\n"),
+        ("net_transmit_bytes_per_s", "sys/class/net/eth0/statistics/tx_bytes", "0\n"),
+    ],
+)
 def test_a_counter_that_goes_back_is_unknown_once(host: Host, column: str, file: str, text: str) -> None:
     host.row()
     assert host.row()[column] in {0, None}  # no time has passed for the CPUs

@@ -78,11 +78,16 @@ def test_mig_instances_are_devices_of_their_own_and_power_stays_with_the_parent(
     own = (Process(os.getpid(), mem_bytes=GIB),)
     host = lanes(
         Gpu(
-            "GPU-m", power_w=constant(300), processes=own, gpm_supported=True,
-            mig=(MigInstance("MIG-1", gi=1, slot=0, util=constant(30), mem_used=constant(2 * GIB), processes=own),
-                 MigInstance("MIG-2", gi=2, slot=1, util=constant(0), profile="2g.20gb", gpu_slices=2)),
+            "GPU-m",
+            power_w=constant(300),
+            processes=own,
+            gpm_supported=True,
+            mig=(
+                MigInstance("MIG-1", gi=1, slot=0, util=constant(30), mem_used=constant(2 * GIB), processes=own),
+                MigInstance("MIG-2", gi=2, slot=1, util=constant(0), profile="2g.20gb", gpu_slices=2),
+            ),
         )
-    )  # fmt: skip
+    )
     first = host.row()
     answer = host.row()
     assert [row["gpu"] for row in answer["gpu"]] == ["GPU-m", "MIG-1", "MIG-2"]
@@ -113,9 +118,14 @@ def test_ampere_under_mig_has_no_utilization_at_all(lanes: MakeLanes) -> None:
 def test_a_reshaped_gpu_never_gives_an_instances_rows_to_the_next_one(lanes: MakeLanes) -> None:
     reshape_s = PAST_S + 2
     host = lanes(
-        Gpu("GPU-m", mig=(MigInstance("MIG-old", gi=1, slot=0, mem_used=constant(GIB), end_s=reshape_s),
-                          MigInstance("MIG-new", gi=1, slot=0, mem_used=constant(5 * GIB), start_s=reshape_s + 0.01)))
-    )  # fmt: skip
+        Gpu(
+            "GPU-m",
+            mig=(
+                MigInstance("MIG-old", gi=1, slot=0, mem_used=constant(GIB), end_s=reshape_s),
+                MigInstance("MIG-new", gi=1, slot=0, mem_used=constant(5 * GIB), start_s=reshape_s + 0.01),
+            ),
+        )
+    )
     answers = [host.row() for _ in range(7)]
     seen = [row for answer in answers for row in answer["gpu"] if row["gpu"].startswith("MIG-")]
     assert {(row["gpu"], row["mem_used_bytes"]) for row in seen} == {("MIG-old", GIB), ("MIG-new", 5 * GIB)}
@@ -151,11 +161,15 @@ def test_error_counters_that_get_worse_are_events(lanes: MakeLanes) -> None:
     at_s = PAST_S + 3
     host = lanes(
         Gpu(
-            "GPU-a", ecc_uncorrected_offset=5, ecc_uncorrected=Steps(((0, 0), (at_s, 2))),
-            remap_pending=Steps(((0, 0), (at_s, 1))), recovery_action=Steps(((0, 0), (at_s, 1))), pcie_replay=constant(9),
+            "GPU-a",
+            ecc_uncorrected_offset=5,
+            ecc_uncorrected=Steps(((0, 0), (at_s, 2))),
+            remap_pending=Steps(((0, 0), (at_s, 1))),
+            recovery_action=Steps(((0, 0), (at_s, 1))),
+            pcie_replay=constant(9),
         ),
         Gpu("GPU-b", field_errors={4: 3, 230: 4}),
-    )  # fmt: skip
+    )
     healthy = of(host.opened, "GPU-a", "errors")
     assert (healthy["row_remap_pending"], healthy["recovery_action"], healthy["pcie_replay_count"]) == (
         False,
@@ -292,7 +306,12 @@ def test_the_newest_numbers_are_those_of_the_binding() -> None:
 def test_throttled_time_is_right_or_null_whatever_the_driver(
     simulated: Callable[..., SimulatedHost], driver: str, *, known: bool
 ) -> None:
-    throttled = {"power_cap": constant(0.5), "sw_thermal": constant(0.25), "hw_thermal": constant(0), "power_brake": constant(1)}  # fmt: skip
+    throttled = {
+        "power_cap": constant(0.5),
+        "sw_thermal": constant(0.25),
+        "hw_thermal": constant(0),
+        "power_brake": constant(1),
+    }
     gpu = Gpu("GPU-a", architecture=10, util=constant(60), throttled=throttled, mem_temperature_c=constant(71))
     host = simulated(Scenario((gpu,), START_MS - 20_000, driver_version=driver)).run(3)
     for row in host.of("GPU-a"):

@@ -79,8 +79,11 @@ def test_what_the_conventions_name_is_there_in_their_units() -> None:
     whole = {name for name, point in points if point.HasField("as_int")}
     assert whole == {"hw.gpu.memory.usage", "hw.gpu.memory.limit", "hw.errors", "hw.status"}
     assert {each.key: each.value.string_value for each in resource.resource.attributes} == {
-        "host.name": "gn001", "service.name": "fallow-agent", "service.version": "0.2.0", "service.instance.id": "gn001"
-    }  # fmt: skip
+        "host.name": "gn001",
+        "service.name": "fallow-agent",
+        "service.version": "0.2.0",
+        "service.instance.id": "gn001",
+    }
 
 
 def test_the_unknown_is_absent_and_zero_is_there() -> None:

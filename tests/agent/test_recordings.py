@@ -93,9 +93,11 @@ OF_DEVICE = [
     "Temperature",
 ]
 STATIC = [
-    *(f"nvmlDeviceGet{name}" for name in OF_DEVICE), "nvlinks", "nvmlGpmQueryDeviceSupport",
+    *(f"nvmlDeviceGet{name}" for name in OF_DEVICE),
+    "nvlinks",
+    "nvmlGpmQueryDeviceSupport",
     *(f"field({number})" for number in (82, 142, 94, 230)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("gpu", [0, 1])
@@ -136,9 +138,10 @@ def test_ring_readings_and_averages_are_played_again(capture: Capture, again: tu
     assert set(played) <= first
     assert second.answers("nvmlDeviceGetSamples(1)", 1)[0].error == 6, "an idle ring has nothing new"
     for call, steps, unit in (
-        ("nvmlDeviceGetPowerUsage", gpu.power_w, 1000), ("field(3)", gpu.ecc_corrected, 1),
+        ("nvmlDeviceGetPowerUsage", gpu.power_w, 1000),
+        ("field(3)", gpu.ecc_corrected, 1),
         ("nvmlDeviceGetMemoryInfo_v2", gpu.mem_used, 1),
-    ):  # fmt: skip
+    ):
         for t_s, result in second.values(call, 0):
             value = result[2] if isinstance(result, list) else result
             near = {steps.at(t_s + late_us / 1e6 + shift) * unit for shift in (-0.05, 0, 0.05)}

@@ -33,13 +33,16 @@ def answer_with(pieces: Sequence[bytes]) -> Callable[[str], Iterable[bytes]]:
     return lambda _path: pieces
 
 
-@pytest.mark.parametrize(("url", "asked", "addresses", "port", "target"), [
-    ("http://127.0.0.1:8000/metrics", "http://127.0.0.1:8000/metrics", ("127.0.0.1",), 8000, "/metrics"),
-    ("http://localhost:30000", "http://localhost:30000/metrics", ("127.0.0.1", "::1"), 30000, "/metrics"),
-    ("http://[::1]:8002/metrics", "http://[::1]:8002/metrics", ("::1",), 8002, "/metrics"),
-    ("https://127.9.8.7/v1/metrics", "https://127.9.8.7:443/v1/metrics", ("127.9.8.7",), 443, "/v1/metrics"),
-    ("http://127.0.0.1/", "http://127.0.0.1:80/", ("127.0.0.1",), 80, "/"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("url", "asked", "addresses", "port", "target"),
+    [
+        ("http://127.0.0.1:8000/metrics", "http://127.0.0.1:8000/metrics", ("127.0.0.1",), 8000, "/metrics"),
+        ("http://localhost:30000", "http://localhost:30000/metrics", ("127.0.0.1", "::1"), 30000, "/metrics"),
+        ("http://[::1]:8002/metrics", "http://[::1]:8002/metrics", ("::1",), 8002, "/metrics"),
+        ("https://127.9.8.7/v1/metrics", "https://127.9.8.7:443/v1/metrics", ("127.9.8.7",), 443, "/v1/metrics"),
+        ("http://127.0.0.1/", "http://127.0.0.1:80/", ("127.0.0.1",), 80, "/"),
+    ],
+)
 def test_loopback_addresses_may_be_asked(
     url: str, asked: str, addresses: tuple[str, ...], port: int, target: str
 ) -> None:
@@ -84,39 +87,45 @@ def test_whole_answers_come_back_whole(pieces: list[bytes]) -> None:
     assert request.startswith(f"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n")
 
 
-@pytest.mark.parametrize(("pieces", "reason"), [
-    (status(404), "HTTP status 404"),
-    (status(401), "HTTP status 401"),
-    (status(500), "HTTP status 500"),
-    ([b"SSH-2.0-OpenSSH_9.2\r\n"], "does not speak HTTP"),
-    ([b"\x00\xff" * 40_000], "does not speak HTTP"),
-    ([b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 50_000 + b"\r\n"], "header does not end"),
-    ([b"HTTP/1.1 200 OK\r\nContent-Length: much\r\n\r\n"], "how long"),
-    ([b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"], "how long"),
-    ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"], "how long"),
-    ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n"], "chunks"),
-    ([b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b"], "compressed"),
-    ([b"HTTP/1.1 200 OK\r\n\r\n", *[b"x" * 2**20] * (LARGEST_BYTES // 2**20 + 1)], "4 MiB"),
-    ([b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", *[b"x" * 2**20] * 6], "4 MiB"),
-    (status(302, "Location: http://10.0.0.5/metrics"), "another server"),
-    (status(302, "Location: //10.0.0.5/metrics"), "another server"),
-    (status(302, "Location: http://127.0.0.1:1/metrics"), "another server"),
-    (status(302), "another server"),
-    (status(307, "Location: /metrics"), "again and again"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pieces", "reason"),
+    [
+        (status(404), "HTTP status 404"),
+        (status(401), "HTTP status 401"),
+        (status(500), "HTTP status 500"),
+        ([b"SSH-2.0-OpenSSH_9.2\r\n"], "does not speak HTTP"),
+        ([b"\x00\xff" * 40_000], "does not speak HTTP"),
+        ([b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 50_000 + b"\r\n"], "header does not end"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: much\r\n\r\n"], "how long"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"], "how long"),
+        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"], "how long"),
+        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n"], "chunks"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b"], "compressed"),
+        ([b"HTTP/1.1 200 OK\r\n\r\n", *[b"x" * 2**20] * (LARGEST_BYTES // 2**20 + 1)], "4 MiB"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", *[b"x" * 2**20] * 6], "4 MiB"),
+        (status(302, "Location: http://10.0.0.5/metrics"), "another server"),
+        (status(302, "Location: //10.0.0.5/metrics"), "another server"),
+        (status(302, "Location: http://127.0.0.1:1/metrics"), "another server"),
+        (status(302), "another server"),
+        (status(307, "Location: /metrics"), "again and again"),
+    ],
+)
 def test_answers_without_metrics_are_named(pieces: list[bytes], reason: str) -> None:
     with Loopback(answer_with(pieces)) as server, pytest.raises(UnusableError, match=reason):
         fetch(server.url())
 
 
-@pytest.mark.parametrize(("pieces", "reason"), [
-    ([HOLD], "within 0.3 s"),
-    ([b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", HOLD], "within 0.3 s"),
-    ([], "hung up"),
-    ([b"HTTP/1.1 200 OK\r\n"], "hung up"),
-    ([b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"], "hung up"),
-    ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"], "hung up"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pieces", "reason"),
+    [
+        ([HOLD], "within 0.3 s"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", HOLD], "within 0.3 s"),
+        ([], "hung up"),
+        ([b"HTTP/1.1 200 OK\r\n"], "hung up"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"], "hung up"),
+        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"], "hung up"),
+    ],
+)
 def test_answers_that_stop_halfway_are_no_answers(pieces: list[bytes], reason: str) -> None:
     with Loopback(answer_with(pieces)) as server, pytest.raises(UnreachableError, match=reason):
         fetch(server.url(), timeout_s=0.3 if HOLD in pieces else 20)

@@ -50,19 +50,22 @@ def rates(before: str, now: str, elapsed_s: float = 10.0) -> dict[str | None, di
     return {reading.model: readings.rates(earlier.get(reading.model), reading, elapsed_s) for reading in models(now)}
 
 
-@pytest.mark.parametrize(("line", "labels", "value"), [
-    ("wanted 3", {}, 3.0),
-    ("wanted_total 3", {}, 3.0),
-    ("wanted{} 1e3", {}, 1000.0),
-    ('wanted{a="b"} 3 1700000000000', {"a": "b"}, 3.0),
-    ('wanted { a = "b" , c="d", } +4.5', {"a": "b", "c": "d"}, 4.5),
-    ('wanted{a="}, c=\\"d\\" \\\\ \\n e"}\t-1', {"a": '}, c="d" \\ \n e'}, -1.0),
-    ('wanted{a="ünï 漢"} 0', {"a": "ünï 漢"}, 0.0),
-    ('wanted_total{a="b"} 3 1700000000.123 # {trace_id="x y"} 0.5 1700000000', {"a": "b"}, 3.0),
-    ("wanted NaN", {}, None),
-    ("wanted +Inf", {}, None),
-    ("wanted 1\r", {}, 1.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "labels", "value"),
+    [
+        ("wanted 3", {}, 3.0),
+        ("wanted_total 3", {}, 3.0),
+        ("wanted{} 1e3", {}, 1000.0),
+        ('wanted{a="b"} 3 1700000000000', {"a": "b"}, 3.0),
+        ('wanted { a = "b" , c="d", } +4.5', {"a": "b", "c": "d"}, 4.5),
+        ('wanted{a="}, c=\\"d\\" \\\\ \\n e"}\t-1', {"a": '}, c="d" \\ \n e'}, -1.0),
+        ('wanted{a="ünï 漢"} 0', {"a": "ünï 漢"}, 0.0),
+        ('wanted_total{a="b"} 3 1700000000.123 # {trace_id="x y"} 0.5 1700000000', {"a": "b"}, 3.0),
+        ("wanted NaN", {}, None),
+        ("wanted +Inf", {}, None),
+        ("wanted 1\r", {}, 1.0),
+    ],
+)
 def test_a_line_is_read(line: str, labels: dict[str, str], value: float | None) -> None:
     for piece_bytes in (1, 7, 1000):
         assert samples(f"# TYPE wanted gauge\n{line}\nunwanted 5", piece_bytes=piece_bytes) == [
@@ -158,14 +161,18 @@ def test_tgi() -> None:
     }
 
 
-@pytest.mark.parametrize(("before", "now"), [
-    (texts.vllm(generated=100), texts.vllm(generated=99)),
-    (texts.vllm(), texts.vllm().replace('engine="1"', 'engine="2"')),
-    (texts.vllm(), texts.vllm().replace("vllm:generation_tokens_total", "vllm:something_else")),
-    (texts.vllm().replace("vllm:generation_tokens_total", "vllm:something_else"), texts.vllm()),
-    (texts.vllm(), texts.vllm(generated=math.nan)),
-    (texts.vllm(model="one"), texts.vllm(model="two")),
-], ids=["went back", "other engines", "gone", "new", "not a number", "other model"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (texts.vllm(generated=100), texts.vllm(generated=99)),
+        (texts.vllm(), texts.vllm().replace('engine="1"', 'engine="2"')),
+        (texts.vllm(), texts.vllm().replace("vllm:generation_tokens_total", "vllm:something_else")),
+        (texts.vllm().replace("vllm:generation_tokens_total", "vllm:something_else"), texts.vllm()),
+        (texts.vllm(), texts.vllm(generated=math.nan)),
+        (texts.vllm(model="one"), texts.vllm(model="two")),
+    ],
+    ids=["went back", "other engines", "gone", "new", "not a number", "other model"],
+)
 def test_counters_that_cannot_be_compared_have_no_rate(before: str, now: str) -> None:
     ((_, moved),) = rates(before, now).items()
     assert moved["generated_tokens_per_s"] is None
@@ -182,12 +189,15 @@ def test_a_series_that_appears_counts_from_its_first_request() -> None:
     assert rates(before, texts.vllm(finished=(40, 2)))["meta-llama/Llama-3.1-8B"]["requests_per_s"] == 0.4
 
 
-@pytest.mark.parametrize(("column", "metric", "old", "new"), [
-    ("kv_cache_used_ratio", "vllm:kv_cache_usage_perc", "0.75", "75"),
-    ("kv_cache_used_ratio", "vllm:kv_cache_usage_perc", "0.75", "-0.1"),
-    ("running_requests", "vllm:num_requests_running", "3", "-1"),
-    ("running_requests", "vllm:num_requests_running", "3", "NaN"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("column", "metric", "old", "new"),
+    [
+        ("kv_cache_used_ratio", "vllm:kv_cache_usage_perc", "0.75", "75"),
+        ("kv_cache_used_ratio", "vllm:kv_cache_usage_perc", "0.75", "-0.1"),
+        ("running_requests", "vllm:num_requests_running", "3", "-1"),
+        ("running_requests", "vllm:num_requests_running", "3", "NaN"),
+    ],
+)
 def test_values_that_cannot_be_are_unknown(column: str, metric: str, old: str, new: str) -> None:
     labels = '{engine="0",model_name="meta-llama/Llama-3.1-8B"}'
     good = texts.vllm()

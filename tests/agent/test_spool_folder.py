@@ -167,8 +167,13 @@ def test_a_service_user_has_its_own_folder_below_roots(tmp: Path) -> None:
     os.chown(folder, OTHER, OTHER)
     program = _AS_OTHER.format(uid=OTHER, path=[*sys.path], folder=str(folder))
     done = subprocess.run(
-        [sys.executable, "-S", "-c", program], capture_output=True, text=True, check=False, env=clean_environment(), cwd=REPOSITORY
-    )  # fmt: skip
+        [sys.executable, "-S", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=clean_environment(),
+        cwd=REPOSITORY,
+    )
     assert (done.stdout, done.stderr) == ("1\n", "")
     with pytest.raises(UnsafeSpoolError, match="run the agent as user"):
         Spool(str(folder), for_agent=True)

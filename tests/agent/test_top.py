@@ -61,8 +61,10 @@ def test_the_table_of_gpus() -> None:
 def test_mig_instances_stand_below_their_gpu() -> None:
     lines = picture(mig_snapshot(NOW_MS), processes=False)
     assert [line.split()[:3] for line in lines[6:]] == [
-        ["0", "H100", "80GB"], ["0:1", "3g.40gb", "active"], ["0:7", "1g.10gb", "idle"],
-    ]  # fmt: skip
+        ["0", "H100", "80GB"],
+        ["0:1", "3g.40gb", "active"],
+        ["0:7", "1g.10gb", "idle"],
+    ]
     assert lines[2].startswith("1 of 2 GPUs idle while held, 8.0 GiB")
 
 

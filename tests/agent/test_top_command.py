@@ -264,9 +264,14 @@ class Terminal:
         self._child = child
         self.before = termios.tcgetattr(child)
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", PROGRAM, *arguments], stdin=child, stdout=child, stderr=child, cwd=REPOSITORY,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-W", "error", "-c", PROGRAM, *arguments],
+            stdin=child,
+            stdout=child,
+            stderr=child,
+            cwd=REPOSITORY,
+            env=environment,
+            start_new_session=True,
+        )
         self.written = ""
 
     def resize(self, columns: int, rows: int) -> None:

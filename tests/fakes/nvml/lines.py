@@ -110,15 +110,19 @@ def _recorded_lines(gpu: Gpu) -> Iterator[str]:
 def _gpu_steps(gpu: Gpu) -> dict[str, Steps]:
     same_name: dict[str, Steps] = {name: getattr(gpu, name) for name in _STEPS}
     throttled = {f"throttled_{reason}": gpu.throttled_share(reason) for reason in THROTTLE_BITS}
-    return same_name | throttled | {
-        "power": gpu.power_w,
-        "energy_power": gpu.energy_power_w or gpu.power_w,
-        "rates_util": gpu.rates[0] if gpu.rates else gpu.util,
-        "rates_mem_util": gpu.rates[1] if gpu.rates else gpu.mem_util,
-        "temperature": gpu.temperature_c,
-        "mem_temperature": gpu.mem_temperature_c,
-        "mig_mode": constant(1 if gpu.mig else 0) if gpu.mig_mode is None else gpu.mig_mode,
-    }  # fmt: skip
+    return (
+        same_name
+        | throttled
+        | {
+            "power": gpu.power_w,
+            "energy_power": gpu.energy_power_w or gpu.power_w,
+            "rates_util": gpu.rates[0] if gpu.rates else gpu.util,
+            "rates_mem_util": gpu.rates[1] if gpu.rates else gpu.mem_util,
+            "temperature": gpu.temperature_c,
+            "mem_temperature": gpu.mem_temperature_c,
+            "mig_mode": constant(1 if gpu.mig else 0) if gpu.mig_mode is None else gpu.mig_mode,
+        }
+    )
 
 
 def _mig_lines(gpu: Gpu, instance: MigInstance) -> Iterator[str]:

@@ -21,9 +21,14 @@ FIRST_PID = 4_194_305
 
 _THROTTLED: tuple[ThrottleReason, ...] = ("power_cap", "sync_boost", "sw_thermal", "hw_thermal", "power_brake")
 _FAULTS: dict[int, FaultKind] = {
-    3: "not_supported", 4: "no_permission", 10: "timeout", 13: "function_not_found", 15: "lost", 16: "reset_required",
+    3: "not_supported",
+    4: "no_permission",
+    10: "timeout",
+    13: "function_not_found",
+    15: "lost",
+    16: "reset_required",
     999: "unknown",
-}  # fmt: skip
+}
 _LISTS = {"Compute": "compute", "Graphics": "graphics", "MPSCompute": "mps"}
 
 
