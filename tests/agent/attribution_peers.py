@@ -16,6 +16,8 @@ import grpc
 import trustme
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from agent.attribution import AttributionSettings
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -118,6 +120,12 @@ class PodsEndpoint:
     status: int = 200
     body: bytes | None = None
     asked: list[str] = field(default_factory=list)
+
+
+def told(endpoint: PodsEndpoint, **values: str) -> AttributionSettings:
+    """Settings with the kubelet's own address."""
+    known = {"kubelet_token_file": str(endpoint.token_file), "kubelet_ca_file": str(endpoint.ca_file)}
+    return AttributionSettings(kubelet_url=endpoint.url, scontrol="", **{**known, **values})
 
 
 BEARER = "kubelet.token-0123456789"

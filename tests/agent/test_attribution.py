@@ -23,6 +23,7 @@ from tests.agent.attribution_peers import (
     pod_list,
     pod_resources_server,
     pods_server,
+    told,
 )
 
 if TYPE_CHECKING:
@@ -176,15 +177,8 @@ def test_every_source_is_named(proc: FakeProc, tmp_path: Path) -> None:
         assert row["attribution"] == "proc+cgroup+environ+pod_resources"
         assert "pod_labels" not in row
         endpoint.pods = [api_pod("train-0", UID, {f"containerd://{ID}": "worker"}, team="vision")]
-        settings = AttributionSettings(
-            proc=str(proc.folder),
-            pod_resources=str(tmp_path / "k.sock"),
-            kubelet_url=endpoint.url,
-            kubelet_token_file=str(endpoint.token_file),
-            kubelet_ca_file=str(endpoint.ca_file),
-            scontrol="",
-        )
-        owners = ProcessOwners(settings)
+        sockets = {"proc": str(proc.folder), "pod_resources": str(tmp_path / "k.sock")}
+        owners = ProcessOwners(told(endpoint, **sockets))
         row = described(owners, 7)
         assert (row["pod"], row["container"], row["pod_labels"]) == ("train-0", "worker", '{"team":"vision"}')
         assert row["attribution"] == "proc+cgroup+environ+kubelet"

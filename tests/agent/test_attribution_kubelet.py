@@ -22,6 +22,7 @@ from tests.agent.attribution_peers import (
     pod_list,
     pod_resources_server,
     pods_server,
+    told,
 )
 
 if TYPE_CHECKING:
@@ -34,8 +35,14 @@ UID_1, UID_2 = "0d9c4f3e-5b1a-4c2d-8e7f-6a5b4c3d2e1f", "1d9c4f3e-5b1a-4c2d-8e7f-
 NOW = 1_795_000_000_000
 
 
-def seen(container_id: str, pod_uid: str, *gpus: str, started_ms: int = NOW - 60_000) -> AttributedProcess:
-    return placed(pod_uid, *gpus, container=container_id, started_ms=started_ms)
+def placed(
+    uid: str | None, *gpus: str, container: str = "c", started_ms: int | None = NOW - 60_000
+) -> AttributedProcess:
+    where = Placement("containerd", container, uid)
+    return AttributedProcess(0, started_ms, placement=where, gpus=dict.fromkeys(gpus, NOW))
+
+
+ONE = placed(UID_1, GPU_A, container=ID_1)
 
 
 @pytest.fixture
@@ -61,40 +68,34 @@ def test_the_address_names_pods_that_share_a_gpu(endpoint: PodsEndpoint, tmp_pat
         api_pod("a", UID_1, {f"containerd://{ID_1}": "main"}, app="x", team="vision"),
         api_pod("b", UID_2, {}),
     ]
-    settings = AttributionSettings(
-        pod_resources=str(tmp_path / "k.sock"),
-        kubelet_url=endpoint.url,
-        kubelet_token_file=str(endpoint.token_file),
-        kubelet_ca_file=str(endpoint.ca_file),
-    )
+    settings = told(endpoint, pod_resources=str(tmp_path / "k.sock"))
     failures = Failures()
-    one, other = seen(ID_1, UID_1, GPU_A), seen(ID_2, UID_2, GPU_A)
+    other = placed(UID_2, GPU_A, container=ID_2)
     shared = pod_list(gpu_pod("a", f"{GPU_A}::0"), gpu_pod("b", f"{GPU_A}::1"))
     with pod_resources_server(tmp_path / "k.sock", lambda _: shared):
-        found = asked(Kubelet(settings, "/proc", failures), [one, other], NOW)
+        found = asked(Kubelet(settings, "/proc", failures), [ONE, other], NOW)
     assert failures.take() == []
-    assert found[one.placement] == PodName("ml", "a", "main", '{"app":"x","team":"vision"}', "containerd")
+    assert found[ONE.placement] == PodName("ml", "a", "main", '{"app":"x","team":"vision"}', "containerd")
     assert found[other.placement] == PodName("ml", "b", None, "{}")  # by the pod's UID: its container is not listed yet
 
 
 def test_a_failure_is_told_once_and_the_view_stays(socket_settings: AttributionSettings, tmp_path: Path) -> None:
     failures = Failures()
     kubelet = Kubelet(socket_settings, "/proc", failures)
-    sighting = seen(ID_1, UID_1, GPU_A)
     with pod_resources_server(tmp_path / "k.sock", lambda _: pod_list(gpu_pod("a", GPU_A))):
-        assert asked(kubelet, [sighting], NOW)
+        assert asked(kubelet, [ONE], NOW)
     (tmp_path / "k.sock").unlink(missing_ok=True)
     for step in range(1, 4):  # the kubelet is being restarted
-        assert asked(kubelet, [sighting], NOW + step * 40_000)
+        assert asked(kubelet, [ONE], NOW + step * 40_000)
     incidents = failures.take()
     assert [incident["kind"] for incident in incidents] == ["attribution_failed"]
     assert incidents[0]["detail"].startswith(
         f"the kubelet's socket {tmp_path / 'k.sock'} cannot be used: No such file or directory"
     )
     # a pod that came later may have the GPU of one that went: nothing is known of it
-    assert asked(kubelet, [seen(ID_2, UID_2, GPU_A, started_ms=NOW + 50_000)], NOW + 160_000) == {}
+    assert asked(kubelet, [placed(UID_2, GPU_A, container=ID_2, started_ms=NOW + 50_000)], NOW + 160_000) == {}
     with pod_resources_server(tmp_path / "k.sock", lambda _: pod_list(gpu_pod("b", GPU_A))):
-        late = seen(ID_2, UID_2, GPU_A, started_ms=NOW + 50_000)
+        late = placed(UID_2, GPU_A, container=ID_2, started_ms=NOW + 50_000)
         assert asked(kubelet, [late], NOW + 200_000)[late.placement].pod == "b"
     assert failures.take() == []
     (tmp_path / "k.sock").unlink(missing_ok=True)
@@ -106,7 +107,7 @@ def test_a_host_without_a_kubelet_asks_nobody(tmp_path: Path) -> None:
     failures = Failures()
     kubelet = Kubelet(AttributionSettings(pod_resources=str(tmp_path / "none.sock")), "/proc", failures)
     assert not kubelet.on
-    assert asked(kubelet, [seen(ID_1, UID_1, GPU_A)], NOW) == {}
+    assert asked(kubelet, [ONE], NOW) == {}
     assert failures.take() == []
     assert kubelet.allocation(NOW) is None
 
@@ -120,39 +121,36 @@ def test_the_kubelet_is_asked_every_thirty_seconds_and_for_what_is_new(
         calls.append(context)
         return pod_list()
 
-    kubelet = Kubelet(socket_settings, "/proc", Failures())
+    kubelet, other = Kubelet(socket_settings, "/proc", Failures()), placed(UID_2, container=ID_2)
     with pod_resources_server(tmp_path / "k.sock", answer):
         for now_ms, sightings, count in [
             (NOW, [], 1),
             (NOW + 10_000, [], 1),
-            (NOW + 20_000, [seen(ID_1, UID_1)], 2),
-            (NOW + 22_000, [seen(ID_2, UID_2)], 2),
-            (NOW + 30_000, [seen(ID_2, UID_2)], 2),
-            (NOW + 50_000, [seen(ID_2, UID_2)], 3),
-            (NOW - 3_600_000, [seen(ID_2, UID_2)], 4),  # the clock was put back
+            (NOW + 20_000, [placed(UID_1, container=ID_1)], 2),
+            (NOW + 22_000, [other], 2),
+            (NOW + 30_000, [other], 2),
+            (NOW + 50_000, [other], 3),
+            (NOW - 3_600_000, [other], 4),  # the clock was put back
         ]:
             asked(kubelet, sightings, now_ms)
             assert len(calls) == count, now_ms - NOW
 
 
 def test_a_container_that_the_list_never_names_does_not_keep_asking(endpoint: PodsEndpoint) -> None:
-    settings = AttributionSettings(
-        kubelet_url=endpoint.url, kubelet_token_file=str(endpoint.token_file), kubelet_ca_file=str(endpoint.ca_file)
-    )
-    kubelet = Kubelet(settings, "/proc", Failures())
+    kubelet = Kubelet(told(endpoint), "/proc", Failures())
     for step in range(5):
-        asked(kubelet, [seen(ID_1, UID_1, GPU_A)], NOW + step * 40_000)
+        asked(kubelet, [ONE], NOW + step * 40_000)
     assert len(endpoint.asked) == 3
-    asked(kubelet, [seen(ID_1, UID_1, GPU_A)], NOW + 700_000)
+    asked(kubelet, [ONE], NOW + 700_000)
     assert len(endpoint.asked) == 4
 
 
 def test_a_failing_address_is_told_once(endpoint: PodsEndpoint) -> None:
-    settings = AttributionSettings(kubelet_url=endpoint.url, kubelet_token_file=str(endpoint.token_file))
+    settings = told(endpoint, kubelet_ca_file="")
     failures = Failures()
     kubelet = Kubelet(settings, "/proc", failures)
     for step in range(2):
-        asked(kubelet, [seen(ID_1, UID_1, GPU_A)], NOW + step * 40_000)
+        asked(kubelet, [ONE], NOW + step * 40_000)
     details = [incident["detail"] for incident in failures.take()]
     assert len(details) == 1
     assert "certificate is not trusted" in details[0]
@@ -160,13 +158,6 @@ def test_a_failing_address_is_told_once(endpoint: PodsEndpoint) -> None:
 
 
 A, B = PodContainer("ml", "a", "main"), PodContainer("ml", "b", "main")
-
-
-def placed(
-    uid: str | None, *gpus: str, container: str = "c", started_ms: int | None = NOW - 60_000
-) -> AttributedProcess:
-    where = Placement("containerd", container, uid)
-    return AttributedProcess(0, started_ms, placement=where, gpus=dict.fromkeys(gpus, NOW))
 
 
 SIDE = PodContainer("ml", "a", "side")
@@ -221,25 +212,8 @@ def test_a_named_pod_holds_every_gpu_and_no_two_uids_have_the_same(
     assert len({pod.pod for pod in found.values()}) == len(found)
 
 
-ID_1 = "1" * 64
-UID_1 = "0d9c4f3e-5b1a-4c2d-8e7f-6a5b4c3d2e1f"
-
-
 def fetch(endpoint: PodsEndpoint) -> list[dict[str, Any]]:
     return fetch_pods(endpoint.url, str(endpoint.token_file), str(endpoint.ca_file))
-
-
-def test_pods_are_fetched_with_the_token(endpoint: PodsEndpoint) -> None:
-    endpoint.pods = [api_pod("train-0", UID_1, {f"containerd://{ID_1}": "main"}, team="vision")]
-    assert fetch(endpoint) == [
-        {
-            "namespace": "ml",
-            "pod": "train-0",
-            "uid": UID_1,
-            "labels": {"team": "vision"},
-            "containers": {f"containerd://{ID_1}": "main"},
-        }
-    ]
 
 
 def test_a_wrong_token_is_told_and_never_shown(endpoint: PodsEndpoint) -> None:
@@ -284,17 +258,16 @@ def test_files_that_are_missing_are_named(endpoint: PodsEndpoint, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"no", b"[]", b'{"items": [{}]}', b'{"items": 3}', b'{"items": [{"metadata": null}]}']
+    ("body", "status", "says"),
+    [
+        *((body, 200, "cannot be asked") for body in (b"", b"no", b"[]", b'{"items": [{}]}', b'{"items": 3}')),
+        (b'{"items": [{"metadata": null}]}', 200, "cannot be asked"),
+        (None, 503, "status 503"),
+    ],
 )
-def test_other_answers_are_errors(endpoint: PodsEndpoint, body: bytes) -> None:
-    endpoint.body = body
-    with pytest.raises(PodsError, match="cannot be asked"):
-        fetch(endpoint)
-
-
-def test_an_error_status_is_told(endpoint: PodsEndpoint) -> None:
-    endpoint.status = 503
-    with pytest.raises(PodsError, match="status 503"):
+def test_other_answers_are_errors(endpoint: PodsEndpoint, body: bytes | None, status: int, says: str) -> None:
+    endpoint.body, endpoint.status = body, status
+    with pytest.raises(PodsError, match=says):
         fetch(endpoint)
 
 
