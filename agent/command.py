@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _once(args: argparse.Namespace) -> int:
-    from agent.top.once import as_json, look_once, table_text  # not needed by a run
+    from agent.top.single_look import as_json, look_once, table_text  # not needed by a run
 
     look = look_once(config.load({}, args.config))
     show(json.dumps(as_json(look), indent=2) if args.json else table_text(look))

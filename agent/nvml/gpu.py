@@ -197,15 +197,9 @@ class IntervalAnswer(OpenAnswer):
     """Since the worker's start."""
 
 
-class LostDriver(TypedDict):
-    """What the driver answered when it was lost."""
-
-    code: int
-    message: str
-
-
 class DriverGoneAnswer(TypedDict):
     """The answer of a worker that has lost the driver, and what happened before: an XID often comes first."""
 
-    driver_gone: LostDriver
+    gone_code: int
+    message: str
     incidents: list[EventRow]

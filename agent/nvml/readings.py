@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import pynvml
 
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from agent.snapshot import GpuErrors
 
 
-class Clocks(Protocol):
-    """The wall clock and a clock that never steps, both in microseconds."""
-
-    def __call__(self) -> tuple[int, int]: ...
+Clocks: TypeAlias = "Callable[[], tuple[int, int]]"
+"""The wall clock and a clock that never steps, both in microseconds."""
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ class Worker:
                 raise self._gone
             answer = self._open(request) if request["op"] == "open" else self._row(request)
         except DriverGoneError as gone:
-            return {"driver_gone": {"code": gone.code, "message": str(gone)}, "incidents": self._incidents()}
+            return {"gone_code": gone.code, "message": str(gone), "incidents": self._incidents()}
         self._drained_s = time.monotonic()
         return answer
 

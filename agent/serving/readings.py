@@ -108,18 +108,13 @@ def _labels(text: str, name: str) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class Metric:
-    """The series of one metric that have one of the given values in each of the given labels."""
+    """The series of one metric that have one of the given values in a label."""
 
     name: str
-    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-
-@dataclass(frozen=True)
-class MetricSource:
-    """Where a column's value is from: a metric, or one metric over another."""
-
-    metric: Metric
+    label: str = ""
+    values: tuple[str, ...] = ()
     over: Metric | None = None
+    """What the value is a share of."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +122,7 @@ class EngineMetric:
     """One column of the `serving` table."""
 
     column: str
-    sources: tuple[MetricSource, ...]
+    sources: tuple[Metric, ...]
     """The first that the server has counts: versions have renamed metrics, and some show both names at once."""
     mean: bool = False
     """Whether several series of a model are averaged (shares) and not added up (counts)."""
@@ -148,16 +143,9 @@ class Engine:
     parts: tuple[str, ...] = ()
     """Labels that are empty in the whole and filled in its parts: the parts are left out."""
 
-    def quantities(self) -> tuple[EngineMetric, ...]:
-        return self.levels + self.counters
-
 
 def _plain(column: str, *names: str, mean: bool = False) -> EngineMetric:
-    return EngineMetric(column, tuple(MetricSource(Metric(name)) for name in names), mean=mean)
-
-
-def _where(name: str, label: str, *values: str) -> Metric:
-    return Metric(name, ((label, values),))
+    return EngineMetric(column, tuple(Metric(name) for name in names), mean=mean)
 
 
 VLLM = Engine(
@@ -191,16 +179,13 @@ SGLANG = Engine(
         EngineMetric(
             "prompt_tokens_per_s",
             (
-                MetricSource(_where("sglang:realtime_tokens", "mode", "prefill_compute", "prefill_cache")),
-                MetricSource(Metric("sglang:prompt_tokens")),
+                Metric("sglang:realtime_tokens", "mode", ("prefill_compute", "prefill_cache")),
+                Metric("sglang:prompt_tokens"),
             ),
         ),
         EngineMetric(
             "generated_tokens_per_s",
-            (
-                MetricSource(_where("sglang:realtime_tokens", "mode", "decode")),
-                MetricSource(Metric("sglang:generation_tokens")),
-            ),
+            (Metric("sglang:realtime_tokens", "mode", ("decode",)), Metric("sglang:generation_tokens")),
         ),
     ),
     copies=("tp_rank", "pp_rank", "moe_ep_rank"),
@@ -221,19 +206,15 @@ TRITON = Engine(
     levels=(
         EngineMetric(
             "kv_cache_used_ratio",
-            (
-                MetricSource(
-                    _where(_BLOCKS, "kv_cache_block_type", "used"), over=_where(_BLOCKS, "kv_cache_block_type", "max")
-                ),
-            ),
+            (Metric(_BLOCKS, "kv_cache_block_type", ("used",), over=Metric(_BLOCKS, "kv_cache_block_type", ("max",))),),
             mean=True,
         ),
-        EngineMetric("running_requests", (MetricSource(_where(_REQUESTS, "request_type", "scheduled")),)),
+        EngineMetric("running_requests", (Metric(_REQUESTS, "request_type", ("scheduled",)),)),
         EngineMetric(
             "waiting_requests",
             (
-                MetricSource(_where(_REQUESTS, "request_type", "waiting")),
-                MetricSource(Metric("nv_inference_pending_request_count")),
+                Metric(_REQUESTS, "request_type", ("waiting",)),
+                Metric("nv_inference_pending_request_count"),
             ),
         ),
     ),
@@ -285,8 +266,9 @@ def recognise(prefixes: Collection[str]) -> Engine | None:
 
 
 def wanted_names() -> frozenset[str]:
-    sources = [source for engine in ENGINES for quantity in engine.quantities() for source in quantity.sources]
-    return frozenset(metric.name for source in sources for metric in (source.metric, source.over) if metric is not None)
+    quantities = [quantity for engine in ENGINES for quantity in (*engine.levels, *engine.counters)]
+    sources = [source for quantity in quantities for source in quantity.sources]
+    return frozenset(metric.name for source in sources for metric in (source, source.over or source))
 
 
 def read(engine: Engine, samples: Iterable[Sample]) -> list[Reading]:
@@ -345,12 +327,12 @@ def _first(engine: Engine, quantity: EngineMetric, samples: Sequence[Sample]) ->
     return next((values for source in quantity.sources if (values := _values(engine, source, samples))), {})
 
 
-def _values(engine: Engine, source: MetricSource, samples: Sequence[Sample]) -> Values:
+def _values(engine: Engine, source: Metric, samples: Sequence[Sample]) -> Values:
     if source.over is None:
-        return _series(source.metric, samples, engine.copies)
-    dropped = (*engine.copies, *(label for metric in (source.metric, source.over) for label, _ in metric.where))
+        return _series(source, samples, engine.copies)
+    dropped = (*engine.copies, source.label, source.over.label)
     wholes = _series(source.over, samples, dropped)
-    return {key: _ratio(part, wholes.get(key)) for key, part in _series(source.metric, samples, dropped).items()}
+    return {key: _ratio(part, wholes.get(key)) for key, part in _series(source, samples, dropped).items()}
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
@@ -361,7 +343,7 @@ def _series(metric: Metric, samples: Sequence[Sample], dropped: Collection[str])
     """The metric's values by their labels without the dropped ones; of those that become alike the largest."""
     found: Values = {}
     for sample in samples:
-        if sample.name != metric.name or any(sample.label(label) not in values for label, values in metric.where):
+        if sample.name != metric.name or (metric.label and sample.label(metric.label) not in metric.values):
             continue
         key = ((_NAME, sample.name), *((name, value) for name, value in sample.labels if name not in dropped))
         other = found.get(key, sample.value)

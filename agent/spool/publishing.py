@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from agent.own_process import module_command
 from agent.snapshot import PublishingStatus
@@ -38,21 +38,8 @@ _ENDED_S = 0.5
 _LEFT_S = 0.2
 
 
-class PublisherRun(Protocol):
-    """A publisher at work; made by starting it."""
-
-    def is_over(self) -> bool: ...
-
-    def wait(self, seconds: float) -> None:
-        """Until it is over, at most so long."""
-
-    def end(self) -> Outcome:
-        """How it ended; one that is not over is ended or, where that cannot be, left to itself."""
-        ...
-
-
 class ThreadRun:
-    """In a daemon thread, for a lake in a folder: one that hangs in a mount holds up nothing, the agent's end included."""
+    """A publisher in a daemon thread, for a lake in a folder: one that hangs in a mount holds up nothing, the agent's end included."""
 
     def __init__(self, arguments: PublisherArguments) -> None:
         """Raises RuntimeError where no thread can be started."""
@@ -72,9 +59,11 @@ class ThreadRun:
         return not self._thread.is_alive()
 
     def wait(self, seconds: float) -> None:
+        """Until it is over, at most so long."""
         self._thread.join(seconds)
 
     def end(self) -> Outcome:
+        """How it ended; one that is not over is left to itself."""
         late = not self.is_over()
         self._is_wanted = False
         self._thread.join(_LEFT_S)  # between two files it sees that nobody waits, and ends in good order
@@ -83,7 +72,7 @@ class ThreadRun:
 
 
 class ProcessRun:
-    """As `python -m agent.spool.publisher`, for an object store, and where a thread might end the agent."""
+    """The same as `python -m agent.spool.publisher`, for an object store, and where a thread might end the agent."""
 
     def __init__(self, arguments: PublisherArguments) -> None:
         """Raises OSError where no process can be started."""
@@ -150,7 +139,7 @@ class Publishing:
         self._settings = settings
         self._spool = spool
         self._clock = clock or SystemClock()
-        self._running: PublisherRun | None = None
+        self._running: ThreadRun | ProcessRun | None = None
         self._left: ThreadRun | None = None
         """One that hangs in the lake; while it does, no other is started into it."""
         self._apart = self._ended_in_agent()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from agent.collectors import UNKNOWN
 from agent.nvml.installation import NOT_STARTED, REVOKED, driver_error, is_down_for_all
 from agent.own_process import in_container
-from agent.supervise.known_gpus import GpuAccount, KnownGpus, LostGpus
+from agent.supervise.known_gpus import GpuAccount, KnownGpus
 from agent.supervise.workers import (
     Crashes,
     DriverLostError,
@@ -87,7 +87,6 @@ class HostGpus:
         self._driver_down = False
         self._refusals = 0
         self._count = 0
-        self._lost = LostGpus()
         self.released = False
         self.account = GpuAccount(known or KnownGpus(), missing)
         self.known = self.account.known
@@ -180,7 +179,7 @@ class HostGpus:
         self._crashes.survived()
         rows = answer["gpu"]
         lost = [row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")]
-        if self._lost.reload_is_due([*lost, *self.account.still_away()]):
+        if self.account.reload_is_due(lost):
             self._end_worker(f"a GPU is still {'lost' if lost else 'missing'}: the driver is loaded afresh")
         self._take(answer)
         self._settle_trials(answer["gpu"])

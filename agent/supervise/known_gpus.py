@@ -169,18 +169,6 @@ def _positions(devices: Sequence[DeviceRow]) -> dict[str, int]:
     return {each["gpu"]: index for each in whole if (index := each["gpu_index"]) is not None}
 
 
-class LostGpus:
-    """A GPU that was put back is found by a newly loaded driver only: tried after some time, and ever more rarely."""
-
-    def __init__(self) -> None:
-        self._lost_for: dict[str, int] = {}
-
-    def reload_is_due(self, lost: Iterable[str]) -> bool:
-        """Counts an interval with these GPUs lost; whether to load the driver afresh."""
-        self._lost_for = {uuid: self._lost_for.get(uuid, 0) + 1 for uuid in set(lost)}
-        return any(count in _RELOADS or count % _RELOADS[-1] == 0 for count in self._lost_for.values())
-
-
 REMEMBERED_MS = 7 * DAY_MS
 """How long a GPU that neither driver nor bus shows any more is expected back: then it counts as taken out."""
 
@@ -359,6 +347,7 @@ class GpuAccount:
     def __init__(self, known: KnownGpus, missing: MissingGpus) -> None:
         self.known = known
         self.missing = missing
+        self._away_for: dict[str, int] = {}
 
     def begin(self, health: str) -> list[DeviceRow]:
         """Without a worker: what an earlier run saw and what should be there; returns inventory of GPUs without a UUID."""
@@ -408,9 +397,14 @@ class GpuAccount:
             for name, health in down
         ]
 
-    def still_away(self) -> list[str]:
-        """Names of those that a driver which is loaded afresh may list again."""
-        return [*self.known.missing, *(each.name for each in self.missing.found if each.health == "missing")]
+    def reload_is_due(self, lost: Sequence[str]) -> bool:
+        """Counts an interval; whether to load the driver afresh.
+
+        A GPU that was put back is found by a newly loaded driver only: tried after some time, and ever more rarely.
+        """
+        away = {*lost, *self.known.missing, *(each.name for each in self.missing.found if each.health == MISSING)}
+        self._away_for = {name: self._away_for.get(name, 0) + 1 for name in away}
+        return any(count in _RELOADS or count % _RELOADS[-1] == 0 for count in self._away_for.values())
 
     def is_told(self, rows: Sequence[GpuRow]) -> bool:
         """Whether every known GPU has a row: of one that no worker could be asked about, nobody knows how it was."""

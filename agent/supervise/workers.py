@@ -69,8 +69,8 @@ class DriverLostError(Exception):
     """The worker has lost the driver: its code and message, and what happened before, which often is the reason."""
 
     def __init__(self, answer: DriverGoneAnswer) -> None:
-        super().__init__(answer["driver_gone"]["message"])
-        self.code = answer["driver_gone"]["code"]
+        super().__init__(answer["message"])
+        self.code = answer["gone_code"]
         self.incidents = answer["incidents"]
 
 
@@ -139,7 +139,7 @@ class WorkerClient:
             elif self._clock.monotonic_s() - moved_s >= (timeout_s if progress else max(timeout_s, _STARTING_S)):
                 raise WorkerHungError(*self._page.current())
         result = json.loads(answer)
-        if "driver_gone" in result:
+        if "gone_code" in result:
             raise DriverLostError(result)
         return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from agent.attribution import AttributionSettings, ProcessOwners
 from agent.snapshot import IdleClock, Snapshot
@@ -52,7 +52,7 @@ class DriverSource:
         self._stopping = threading.Event()
 
     def look(self) -> Snapshot:
-        """The interval that follows the last one; a longer one where a driver call has blocked."""
+        """The interval that follows the last one, once it is over; a longer one where a driver call has blocked."""
         if not self._lists:
             self._look(_LAG_MS)  # from here on there is something to compare the GPUs' and the processes' counters with
         return self._look(self._interval_ms)
@@ -125,21 +125,6 @@ _ANSWER_S = 5.0
 _AGENT_LAG_MS = 600  # the agent closes an interval a little after its end
 
 
-class TopSource(Protocol):
-    """One place to look at; used by one thread."""
-
-    name: str
-    """What the view says that it shows."""
-
-    def look(self) -> Snapshot:
-        """The next interval, once it is over; raises FallowError where nothing can be seen any more."""
-        ...
-
-    def stop(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class AgentSource:
     """Asks the agent once per interval of its own: looking costs the host next to nothing."""
 
@@ -150,7 +135,7 @@ class AgentSource:
         self.name = "agent"
 
     def look(self) -> Snapshot:
-        """The agent's newest interval, not before there can be a newer one than the last."""
+        """The agent's newest interval, not before there can be a newer one; FallowError where it does not answer."""
         self._stopping.wait(max(0, self._next_ms - _now_ms()) / SECOND_MS)
         snapshot = Snapshot.from_json(ask(self._folder, "snapshot", _ANSWER_S))
         self.name = f"agent {snapshot.version}"
@@ -164,6 +149,10 @@ class AgentSource:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+TopSource: TypeAlias = DriverSource | AgentSource
+"""One place to look at, used by one thread; its name is what the view says that it shows."""
 
 
 def find_source(config: Config, interval_ms: int) -> tuple[TopSource, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fallow import parquet, schema
@@ -12,6 +13,19 @@ if TYPE_CHECKING:
 
 DAY_MS = 86_400_000
 MIDNIGHT_MS = 20_000 * DAY_MS
+
+
+@dataclass
+class SetClock:
+    """A clock that a test sets."""
+
+    moment_ms: int = MIDNIGHT_MS
+
+    def now_ms(self) -> int:
+        return self.moment_ms
+
+    def monotonic_s(self) -> float:
+        return self.moment_ms / 1000
 
 
 def ticks(first: int, count: int, start_ms: int = MIDNIGHT_MS) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from fallow.errors import LakeError
 from fallow.lake import Lake, LakeFile
-from tests.agent.spooled import MIDNIGHT_MS, ticks, times
+from tests.agent.spooled import MIDNIGHT_MS, SetClock, ticks, times
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from agent.spool.publisher_arguments import Outcome
 
 DATE = "2024-10-04"
-
-
-@dataclass
-class SetClock:
-    """A clock that a test sets."""
-
-    moment_ms: int = MIDNIGHT_MS
-
-    def now_ms(self) -> int:
-        return self.moment_ms
-
-    def monotonic_s(self) -> float:
-        return self.moment_ms / 1000
 
 
 @dataclass

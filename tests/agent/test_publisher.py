@@ -16,7 +16,7 @@ from agent.spool.publisher import Publisher
 from agent.spool.spool import Spool
 from fallow import parquet, schema
 from fallow.errors import LakeError
-from tests.agent.spooled import MIDNIGHT_MS, ticks, times, waiting
+from tests.agent.spooled import MIDNIGHT_MS, SetClock, ticks, times, waiting
 from tests.publishing.rows import adopted
 
 if TYPE_CHECKING:
@@ -112,14 +112,14 @@ def test_a_spool_from_a_backup_never_reuses_a_number(tmp_path: Path, lake: Lake)
 
 def test_published_rows_stay_for_a_while_and_count_no_more(spool: Spool, lake: Lake) -> None:
     spool.append({"gpu": ticks(0, 3)})
-    hands = Hands(MIDNIGHT_MS)
+    hands = SetClock()
     run = Publisher(spool, lake, "h", keep_ms=1000, clock=hands)
     run.publish()
     assert spool.count() == 0
     run.forget()
     [file] = spool.published_files()
     assert [row.time_ms for row in spool.rows_of(file)] == [row["time"] for row in ticks(0, 3)]
-    hands.ms += 1000
+    hands.moment_ms += 1000
     run.forget()
     assert spool.published_files() == []
     assert spool.oldest_batch() is None
@@ -129,25 +129,12 @@ def test_published_rows_stay_for_a_while_and_count_no_more(spool: Spool, lake: L
 
 def test_a_clock_that_was_put_back_keeps_no_row_for_ever(spool: Spool, lake: Lake) -> None:
     spool.append({"gpu": ticks(0, 3)})
-    hands = Hands(MIDNIGHT_MS)
+    hands = SetClock()
     run = Publisher(spool, lake, "h", keep_ms=1000, clock=hands)
     run.publish()
-    hands.ms -= 3_600_000
+    hands.moment_ms -= 3_600_000
     run.forget()
     assert spool.published_files() == []
-
-
-class Hands:
-    """A clock that a test sets."""
-
-    def __init__(self, ms: int) -> None:
-        self.ms = ms
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic_s(self) -> float:
-        return self.ms / 1000
 
 
 def test_a_long_backlog_leaves_no_large_file_behind(spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

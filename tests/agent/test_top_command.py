@@ -22,7 +22,7 @@ import pytest
 
 from agent.snapshot import Snapshot
 from agent.supervise.control import ControlServer
-from agent.top.once import table_text
+from agent.top.single_look import table_text
 from tests.agent.conftest import login_name
 from tests.agent.snapshots import BUSY, GIB, HELD, snapshot
 from tests.conftest import REPOSITORY, clean_environment
