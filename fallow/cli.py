@@ -55,7 +55,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("allocations", "import and check who was given which GPU",
             "fallow allocations import slurm jobs.txt --lake /srv/lake", "analytics.commands.allocations", "analytics"),
     Command("lake", "make a lake; check, compact, mend and expire its files",
-            "fallow lake init --lake /srv/lake", "fallow.lake_verbs.command"),
+            "fallow lake init --lake /srv/lake", "fallow.lake_verbs"),
     Command("ledger", "account for every GPU-hour by state",
             "fallow ledger --lake /srv/lake --since 7d", "analytics.commands.ledger", "analytics"),
     Command("prices", "list what a GPU-hour costs, and where each price is from",

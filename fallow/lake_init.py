@@ -1,9 +1,11 @@
-"""Making a lake, and what a command that a person runs does where there is no marker yet."""
+"""Making a lake (`fallow lake init`), and what a command that a person runs does where there is no marker yet."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import uuid
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +13,13 @@ from fallow import __version__, schema
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import LakeError
 from fallow.lake_marker import MARKER_KEY, Marker, no_marker, read_marker
+from fallow.lake_verbs import add_lake_flags, lake_of
 from fallow.leases import FOLDER, leased
-from fallow.output import say
+from fallow.output import say, show
 from fallow.stores.model import not_kept
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
     from fallow.clock import Clock
@@ -96,3 +100,21 @@ def require_marker(lake: Lake) -> Marker:
     if (found := read_marker(lake.store)) is None:
         raise no_marker(lake.root)
     return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of `fallow lake init`."""
+    add_lake_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Makes the lake; says what its id is, and whether it was made now."""
+    lake = lake_of(args)
+    marker, made = init_lake(lake)
+    if args.json:
+        show(json.dumps({"lake": lake.root, **asdict(marker), "new": made}, indent=2))
+    elif made:
+        show(f"{lake.root} is a fallow lake now, with the id {marker.id}.")
+    else:
+        show(f"{lake.root} is a fallow lake already, with the id {marker.id}; nothing has changed.")
+    return 0

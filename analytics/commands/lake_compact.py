@@ -11,7 +11,7 @@ from analytics.progress import bar
 from fallow.clock import SystemClock, parse_duration_ms
 from fallow.compaction import Compacted, LakeCompactor
 from fallow.errors import LakeError
-from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
+from fallow.lake_verbs import add_lake_flags, lake_of, settings
 from fallow.output import show
 from fallow.outside_text import visible
 from fallow.units import format_bytes

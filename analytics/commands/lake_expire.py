@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 
-from analytics.lake_care.expire import Expiry, ExpiryPlan, Retention, carry_out, plan
+from analytics.lake_care.expire import LOST, Expiry, ExpiryPlan, Retention, carry_out, plan
 from analytics.ledger.settings import LedgerSettings
 from analytics.progress import bar
 from fallow.clock import SystemClock, format_duration
-from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
+from fallow.lake_verbs import add_lake_flags, lake_of, settings
 from fallow.output import show
 from fallow.units import format_bytes
 
@@ -22,8 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints what goes of each table; 1 where days stay because the lake does not keep their ledger."""
-    from analytics.lake_care.expire import Retention
-
     config = settings(args)
     lake, retention = lake_of(args).require_known(), Retention.from_config(config)
     now_ms = SystemClock().now_ms()
@@ -58,8 +56,6 @@ def _text(planned: ExpiryPlan, retention: Retention, *, done: bool) -> str:
 
 
 def _sentence(each: Expiry, retention: Retention, *, done: bool) -> str:
-    from analytics.lake_care.expire import LOST
-
     days = sorted(each.files)
     verb = "went" if done else "would go"
     return (

@@ -8,7 +8,7 @@ import json
 from analytics.lake_care.repair import Repairer
 from analytics.progress import bar
 from fallow.clock import SystemClock, format_duration
-from fallow.lake_verbs.flags import add_lake_flags, lake_of, settings
+from fallow.lake_verbs import add_lake_flags, lake_of, settings
 from fallow.output import show
 from fallow.outside_text import visible
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fallow.errors import IrregularFileError, LakeError, UnreadableFileError
+from fallow.lake_marker import no_marker
 from fallow.os_user import effective_user
 from fallow.stores.model import NOT_PERMITTED, Stored, not_kept, too_large
 from fallow.stores.regular_files import NotRegularError, inside, kind_of, may_read, open_regular, read_regular
@@ -57,7 +58,7 @@ class LocalStore:
         try:
             descriptor = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError as error:
-            raise self._gone() from error
+            raise no_marker(self.root) from error
         except OSError as error:
             raise LakeError(f"cannot open {self.root}: {error.strerror}", "check its permissions") from error
         self._base = f"/proc/self/fd/{descriptor}"
@@ -231,7 +232,7 @@ class LocalStore:
             if isinstance(error, LakeError):
                 raise
             if not self.exists():
-                raise self._gone() from error
+                raise no_marker(self.root) from error
             raise LakeError(
                 f"cannot write {shown}: {error.strerror}",
                 "move it out of the lake"
@@ -261,16 +262,10 @@ class LocalStore:
         if folder.is_dir():
             return
         if folder == Path(self._base):
-            raise self._gone()
+            raise no_marker(self.root)
         self._make_below_root(folder.parent, mode)
         folder.mkdir(mode, exist_ok=True)
         sync_folder(folder.parent)
-
-    def _gone(self) -> LakeError:
-        return LakeError(
-            f"there is no fallow lake at {self.root}",
-            f"mount it, or make one with `fallow lake init --lake {self.root}`",
-        )
 
     def _folder_mode(self) -> int:
         """What new folders may grant at most, before the umask: nothing to a group or to others that the root shuts out."""

@@ -14,7 +14,7 @@ import fallow
 from fallow import cli
 from fallow.cli import COMMANDS, Command
 from fallow.errors import EmptyLakeError, MissingExtraError, UsageError
-from fallow.lake_verbs.command import VERBS
+from fallow.lake_verbs import VERBS
 from tests.conftest import REPOSITORY, RunFallow, clean_environment, run_python
 from tests.in_process import run_in_process
 
@@ -173,8 +173,8 @@ def test_other_trouble_of_the_system_is_not_taken_for_the_output(monkeypatch: py
 
 def test_the_command_itself_loads_nothing_heavy() -> None:
     code = (
-        "import argparse, json, sys, fallow.cli, fallow.schema.command, fallow.lake, fallow.config, fallow.lake_verbs.command;"
-        "fallow.lake_verbs.command.add_arguments(argparse.ArgumentParser()); print(json.dumps(list(sys.modules)))"
+        "import argparse, json, sys, fallow.cli, fallow.schema.command, fallow.lake, fallow.config, fallow.lake_verbs;"
+        "fallow.lake_verbs.add_arguments(argparse.ArgumentParser()); print(json.dumps(list(sys.modules)))"
     )
     done = run_python("-c", code)
     assert done.stderr == ""

@@ -24,7 +24,7 @@ from analytics.simulation.write import write_fleet
 from analytics.tables.ledger_columns import LEDGER_COLUMNS
 from fallow.cli import COMMANDS, load, main
 from fallow.clock import DAY_MS, HOUR_MS
-from fallow.lake_verbs.command import VERBS as LAKE_VERBS
+from fallow.lake_verbs import VERBS as LAKE_VERBS
 from fallow.outside_text import markdown_text
 from tests.lakes import made_lake
 from tests.made_once import made_once

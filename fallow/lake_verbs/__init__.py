@@ -1,1 +1,0 @@
-"""`fallow lake`: what is done to a lake as a whole, one module per verb."""
