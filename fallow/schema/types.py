@@ -22,18 +22,45 @@ class Type(Enum):
     STRING_LIST = "list<string>"
 
 
+_UNITS = {
+    "_bytes_per_s": "bytes/s",
+    "_bytes": "bytes",
+    "_per_s": "1/s",
+    "_w": "W",
+    "_mj": "mJ",
+    "_kwh": "kWh",
+    "_c": "degC",
+    "_mhz": "MHz",
+    "_ms": "ms",
+    "_s": "s",
+    "_hours": "h",
+    "_pct": "%",
+    "_ratio": "1",
+}
+"""By how a column's name ends, the longest ending first."""
+
+
 @dataclass(frozen=True)
 class LakeColumn:
-    """One column: its name, type, unit, the step that it is stored in, what it means and where it comes from."""
+    """One column: its name, type, what it means, where it comes from, the step that it is stored in, and its unit."""
 
     name: str
     type: Type
     meaning: str
     source: str
-    unit: str = ""
     resolution: str = ""
+    unit: str = ""
+    """What the name ends with or the type says, where they do; `1` counts."""
     key: bool = False  # part of what tells two rows apart; null only where its meaning says so
     dictionary: bool = False  # few distinct values: stored as a dictionary
+
+    def __post_init__(self) -> None:
+        named = (
+            "UTC"
+            if self.type is Type.TIMESTAMP
+            else next((_UNITS[each] for each in _UNITS if self.name.endswith(each)), "")
+        )
+        object.__setattr__(self, "unit", named or self.unit)
 
 
 @dataclass(frozen=True)
