@@ -12,20 +12,20 @@ _LEDGER = "analytics.ledger"
 _TIME = LakeColumn("time", Type.TIMESTAMP, "start", _LEDGER, "1 ms", key=True)
 _HOUR = LakeColumn("time", Type.TIMESTAMP, "start of the hour", _LEDGER, "1 h", key=True)
 _END = LakeColumn("end", Type.TIMESTAMP, "end, exclusive", _LEDGER, "1 ms")
-_HOST = LakeColumn("host", Type.STRING, "host that saw it", "the files' path", key=True, dictionary=True)
-_GPU = LakeColumn("gpu", Type.STRING, "UUID of the GPU or MIG instance", "gpu table", key=True, dictionary=True)
+_HOST = LakeColumn("host", Type.STRING, "host that saw it", "the files' path", key=True)
+_GPU = LakeColumn("gpu", Type.STRING, "UUID of the GPU or MIG instance", "gpu table", key=True)
 
 _HOLDING = (
     LakeColumn("holder", Type.STRING, "who holds or claims the GPU: the users of its processes (of root, its container or service), joined by `+`",
-           "process and claim tables", dictionary=True),
+           "process and claim tables"),
     LakeColumn("holder_source", Type.STRING,
            "process, claim, memory (in use: stands for a holder), unwatched (neither processes nor memory were read: somebody may work there) or "
            "claim_unwatched (a claim's, likewise)",
-           _LEDGER, dictionary=True),
+           _LEDGER),
     LakeColumn("account", Type.STRING, "account or namespace that the holder's work is charged to, joined by `+`",
-           "process and claim tables", dictionary=True),
+           "process and claim tables"),
     LakeColumn("job", Type.STRING, "what the work is called by whoever started it: slurm:ID, pod:NAMESPACE/POD, ray:ID or claim:ID, "
-           "joined by `+`; null for bare processes", "process and claim tables", dictionary=True),
+           "joined by `+`; null for bare processes", "process and claim tables"),
     LakeColumn("holder_shares", Type.DOUBLE_LIST, "share of each of several holders, in the order of `holder`: its processes' time "
            "over all processes' time; null for one holder", "process table", unit="1"),
 )  # fmt: skip
@@ -76,7 +76,7 @@ LEDGER = LakeTable(
         _HOST,
         _GPU,
         _END,
-        LakeColumn("state", Type.STRING, "unknown, unavailable, free, reserved, held, low or active", _LEDGER, dictionary=True),
+        LakeColumn("state", Type.STRING, "unknown, unavailable, free, reserved, held, low or active", _LEDGER),
         LakeColumn("stretch_start", Type.TIMESTAMP, "start of the whole stretch, before the cut at midnight", _LEDGER, "1 ms"),
         LakeColumn("gpu_share", Type.DOUBLE, "part of a GPU that the row is about: 1, or the slices of a MIG instance over all slices; "
                "for a split GPU itself what no instance has", "device table", unit="1"),
@@ -120,7 +120,6 @@ LEDGER_PART = LakeTable(
             "instance that say nothing, and without length where a GPU was released), unavailable, free, reserved, held, "
             "busy, or zero (at an edge of the day and too short to be held by itself)",
             _LEDGER,
-            dictionary=True,
         ),
         LakeColumn("gpu_share", Type.DOUBLE, "as in the ledger", "device table", unit="1"),
         *_HOLDING,
@@ -220,16 +219,16 @@ PROCESS_DAY = LakeTable(
                "process table", "1 ms"),
         LakeColumn("pid", Type.INT32, "process id", "process table", key=True),
         LakeColumn("started", Type.TIMESTAMP, "start of the process", "process table", "10 ms"),
-        LakeColumn("kind", Type.STRING, "compute, graphics or mps", "process table", dictionary=True),
-        LakeColumn("user", Type.STRING, "login name; of root without a job the container such as lxc/web, else the unit such as vllm.service", "process table", dictionary=True),
-        LakeColumn("command", Type.STRING, "command name", "process table", dictionary=True),
-        LakeColumn("arguments", Type.STRING, "command line, where it was recorded", "process table", dictionary=True),
+        LakeColumn("kind", Type.STRING, "compute, graphics or mps", "process table"),
+        LakeColumn("user", Type.STRING, "login name; of root without a job the container such as lxc/web, else the unit such as vllm.service", "process table"),
+        LakeColumn("command", Type.STRING, "command name", "process table"),
+        LakeColumn("arguments", Type.STRING, "command line, where it was recorded", "process table"),
         LakeColumn("first_parent_pid", Type.INT32, "parent process at the first list of the day that names it", "process table"),
         LakeColumn("parent_pid", Type.INT32, "parent process at its last list (1: its own parent has ended)", "process table"),
-        LakeColumn("account", Type.STRING, "Slurm account or namespace", "process table", dictionary=True),
-        LakeColumn("job", Type.STRING, "as in the ledger", "process table", dictionary=True),
-        LakeColumn("container_id", Type.STRING, "container that the process runs in", "process table", dictionary=True),
-        LakeColumn("pod_labels", Type.STRING, "labels of the pod as a JSON object", "process table", dictionary=True),
+        LakeColumn("account", Type.STRING, "Slurm account or namespace", "process table"),
+        LakeColumn("job", Type.STRING, "as in the ledger", "process table"),
+        LakeColumn("container_id", Type.STRING, "container that the process runs in", "process table"),
+        LakeColumn("pod_labels", Type.STRING, "labels of the pod as a JSON object", "process table"),
         LakeColumn("mem_first_bytes", Type.INT64, "device memory at the first list of the day that names it", "process table", "1 byte"),
         LakeColumn("mem_used_max_bytes", Type.INT64, "largest device memory", "process table", "1 byte"),
         LakeColumn("cpu_util_mean_pct", Type.DOUBLE, "mean CPU use; 100 is one CPU", "process table"),
@@ -266,9 +265,9 @@ SERVING_HOURLY = LakeTable(
         _HOUR,
         _HOST,
         _GPU,
-        LakeColumn("endpoint", Type.STRING, "address that was asked", "serving table", key=True, dictionary=True),
-        LakeColumn("model", Type.STRING, "model as the server names it", "serving table", key=True, dictionary=True),
-        LakeColumn("engine", Type.STRING, "vllm, sglang, triton or tgi", "serving table", dictionary=True),
+        LakeColumn("endpoint", Type.STRING, "address that was asked", "serving table", key=True),
+        LakeColumn("model", Type.STRING, "model as the server names it", "serving table", key=True),
+        LakeColumn("engine", Type.STRING, "vllm, sglang, triton or tgi", "serving table"),
         LakeColumn("kv_cache_used_max_ratio", Type.DOUBLE, "largest share of the KV cache in use", "serving table"),
         LakeColumn(
             "running_requests_max", Type.DOUBLE, "most requests being served at once", "serving table", unit="1"
@@ -287,9 +286,7 @@ QUALITY = LakeTable(
     columns=(
         LakeColumn("time", Type.TIMESTAMP, "start of the day", _LEDGER, "1 day", key=True),
         _HOST,
-        LakeColumn(
-            "gpu", Type.STRING, "UUID of the GPU; null where the host is meant", "gpu table", key=True, dictionary=True
-        ),
+        LakeColumn("gpu", Type.STRING, "UUID of the GPU; null where the host is meant", "gpu table", key=True),
         LakeColumn(
             "kind",
             Type.STRING,
@@ -297,7 +294,6 @@ QUALITY = LakeTable(
             "counter_fell, file_left_out (a file that cannot be used) or file_not_read (one that may be readable again)",
             _LEDGER,
             key=True,
-            dictionary=True,
         ),
         LakeColumn("count", Type.INT64, "rows or files", _LEDGER, "1", "1"),
         LakeColumn(

@@ -52,7 +52,6 @@ class LakeColumn:
     unit: str = ""
     """What the name ends with or the type says, where they do; `1` counts."""
     key: bool = False  # part of what tells two rows apart; null only where its meaning says so
-    dictionary: bool = False  # few distinct values: stored as a dictionary
 
     def __post_init__(self) -> None:
         named = (

@@ -98,7 +98,7 @@ def test_the_command_prints_one_table_for_machines() -> None:
     assert (table["name"], table["derived"]) == ("gpu", False)
     assert [column["name"] for column in table["columns"]] == list(schema.GPU.names)
     power = next(column for column in table["columns"] if column["name"] == "power_w")
-    said = {"type": "float", "unit": "W", "resolution": "0.1 W", "key": False, "dictionary": False}
+    said = {"type": "float", "unit": "W", "resolution": "0.1 W", "key": False}
     of = schema.GPU.column("power_w")
     assert power == {"name": "power_w", **said, "meaning": of.meaning, "source": "nvmlDeviceGetPowerUsage"}
 
