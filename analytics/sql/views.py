@@ -128,13 +128,10 @@ def _prices(basis: Report) -> pl.DataFrame:
     book = open_prices(whole.inputs.settings)
     used = newest_basis(whole.inventory, whole.money.costs)
     rows = [
-        {
-            "model": each.model, "pool": each.pool, "hourly": each.hourly, "currency": each.currency,
-            "origin": each.origin, "source": each.source, "date": None if each.date is None else each.date.isoformat(),
-            "gpus": gpus_at(each, used),
-        }
+        {name: getattr(each, name) for name in ("model", "pool", "hourly", "currency", "origin", "source")}
+        | {"date": None if each.date is None else each.date.isoformat(), "gpus": gpus_at(each, used)}
         for each in in_force(book)
-    ]  # fmt: skip
+    ]
     return _frame(rows, PRICES)
 
 
@@ -146,85 +143,100 @@ def _frame(rows: Iterable[Mapping[str, object]], columns: Columns) -> pl.DataFra
     return pl.DataFrame([{name: row.get(name) for name in columns} for row in rows], schema=kinds)
 
 
-_WHERE: Columns = {
-    "host": (pl.String, "the host"),
-    "pool": (pl.String, "the pool at that time"),
-    "model": (pl.String, "the model of the card"),
-}
-LEDGER: Columns = {
-    "gpu": (pl.String, "UUID of the GPU or MIG instance"),
-    **_WHERE,
-    "state": (pl.String, f"one of {', '.join(schema.STATES)}"),
-    "user": (pl.String, "who had the GPU; null where no user had it, or the user is not known"),
-    "team": (pl.String, "the user's team, by the owners file"),
-    "organisation": (pl.String, "the team's organisation"),
-    "project": (pl.String, "the project of the allocation"),
-    "account": (pl.String, "the account or namespace of the allocation"),
-    "job": (pl.String, "the job of the allocation"),
-    "start": (MOMENT, "start of the segment"),
-    "end": (MOMENT, "end of the segment"),
-    "gpu_hours": (pl.Float64, "length of the segment times the user's share of the GPU, hours"),
-    "cost": (MONEY, "what the segment costs; null without a price"),
-    "wasted_cost": (MONEY, "the part of it that is waste; 0 where the segment is used"),
-    "unconfirmed_cost": (MONEY, "the part of wasted_cost that only readings at single moments show"),
-    "currency": (pl.String, "currency of all three"),
-    "sampled_ratio": (pl.Float64, "share of the segment that only readings at single moments call idle"),
-}
-FINDINGS: Columns = {
-    "id": (pl.String, "the finding's id, the same from week to week"),
-    "rule": (pl.String, "the rule that found it"),
-    "sentence": (pl.String, "what was found"),
-    "status": (pl.String, "new, notified, acknowledged, standing or suppressed"),
-    "gpus": (TEXTS, "UUIDs of the GPUs"),
-    "host": (pl.String, "their hosts, joined by +"),
-    "user": (pl.String, "who holds them, joined by +"),
-    "team": (pl.String, "the users' team"),
-    "start": (MOMENT, "since when"),
-    "gpu_hours": (pl.Float64, "GPU time inside the window, hours"),
-    "energy_kwh": (pl.Float64, "energy of that time"),
-    "cost": (pl.Float64, "cost of that time; null without a price"),
-    "currency": (pl.String, "its currency"),
-    "confidence": (pl.String, "high, medium or low"),
-    "failed_conditions": (TEXTS, "why it is not higher"),
-    "reclaimable": (pl.Boolean, "whether any of the GPUs can be reclaimed at the end of the window"),
-    "reclaimable_gpus": (TEXTS, "which ones"),
-    "next_command": (pl.String, "what to type next"),
-}
-RECOMMENDATIONS: Columns = {
-    "id": (pl.String, "the recommendation's id, the same from week to week"),
-    "kind": (pl.String, "the kind of waste"),
-    "action": (pl.String, "what to do"),
-    "owner": (pl.String, "who must act"),
-    "user": (pl.String, "who has the GPUs"),
-    "team": (pl.String, "the user's team"),
-    "pool": (pl.String, "their pools, joined by +"),
-    "host": (pl.String, "their hosts, joined by +"),
-    "gpus": (TEXTS, "UUIDs of the GPUs"),
-    "gpus_now": (TEXTS, "those to act on at the end of the window"),
-    "gpu_hours": (pl.Float64, "waste inside the window, hours; each hour belongs to one recommendation"),
-    "cost": (pl.Float64, "cost of the waste; the rows add up to the ledger's waste"),
-    "currency": (pl.String, "its currency"),
-    "saving_low": (pl.Float64, "least saving a year"),
-    "saving": (pl.Float64, "expected saving a year; null where it is not known"),
-    "saving_high": (pl.Float64, "largest saving a year"),
-    "ranked": (pl.Boolean, "whether it counts in sums of savings"),
-    "confidence": (pl.String, "high, medium or low"),
-    "deadline": (MOMENT, "when to have acted"),
-    "horizon_days": (pl.Float64, "how long it has to last"),
-    "status": (pl.String, "standing, or as the finding's"),
-    "findings": (TEXTS, "ids of the findings that are its evidence"),
-    "next": (pl.String, "what to type next"),
-}
-PRICES: Columns = {
-    "model": (pl.String, "the model of the line; null for all"),
-    "pool": (pl.String, "the pool of the line; null for all"),
-    "hourly": (pl.Decimal(38, 10), "what a GPU-hour costs"),
-    "currency": (pl.String, "its currency"),
-    "origin": (pl.String, "site, or catalog: a public list price"),
-    "source": (pl.String, "where the figure is from"),
-    "date": (pl.String, "its date"),
-    "gpus": (pl.Int64, "GPUs of the lake that have this price"),
-}
+def _columns(described: Mapping[str, str | tuple[pl.DataType | type[pl.DataType], str]]) -> Columns:
+    """The columns by name; a meaning alone is that of a text."""
+    return {name: (pl.String, each) if isinstance(each, str) else each for name, each in described.items()}
+
+
+_WHERE = _columns(
+    {
+        "host": "the host",
+        "pool": "the pool at that time",
+        "model": "the model of the card",
+    }
+)
+LEDGER = _columns(
+    {
+        "gpu": "UUID of the GPU or MIG instance",
+        **_WHERE,
+        "state": f"one of {', '.join(schema.STATES)}",
+        "user": "who had the GPU; null where no user had it, or the user is not known",
+        "team": "the user's team, by the owners file",
+        "organisation": "the team's organisation",
+        "project": "the project of the allocation",
+        "account": "the account or namespace of the allocation",
+        "job": "the job of the allocation",
+        "start": (MOMENT, "start of the segment"),
+        "end": (MOMENT, "end of the segment"),
+        "gpu_hours": (pl.Float64, "length of the segment times the user's share of the GPU, hours"),
+        "cost": (MONEY, "what the segment costs; null without a price"),
+        "wasted_cost": (MONEY, "the part of it that is waste; 0 where the segment is used"),
+        "unconfirmed_cost": (MONEY, "the part of wasted_cost that only readings at single moments show"),
+        "currency": "currency of all three",
+        "sampled_ratio": (pl.Float64, "share of the segment that only readings at single moments call idle"),
+    }
+)
+FINDINGS = _columns(
+    {
+        "id": "the finding's id, the same from week to week",
+        "rule": "the rule that found it",
+        "sentence": "what was found",
+        "status": "new, notified, acknowledged, standing or suppressed",
+        "gpus": (TEXTS, "UUIDs of the GPUs"),
+        "host": "their hosts, joined by +",
+        "user": "who holds them, joined by +",
+        "team": "the users' team",
+        "start": (MOMENT, "since when"),
+        "gpu_hours": (pl.Float64, "GPU time inside the window, hours"),
+        "energy_kwh": (pl.Float64, "energy of that time"),
+        "cost": (pl.Float64, "cost of that time; null without a price"),
+        "currency": "its currency",
+        "confidence": "high, medium or low",
+        "failed_conditions": (TEXTS, "why it is not higher"),
+        "reclaimable": (pl.Boolean, "whether any of the GPUs can be reclaimed at the end of the window"),
+        "reclaimable_gpus": (TEXTS, "which ones"),
+        "next_command": "what to type next",
+    }
+)
+RECOMMENDATIONS = _columns(
+    {
+        "id": "the recommendation's id, the same from week to week",
+        "kind": "the kind of waste",
+        "action": "what to do",
+        "owner": "who must act",
+        "user": "who has the GPUs",
+        "team": "the user's team",
+        "pool": "their pools, joined by +",
+        "host": "their hosts, joined by +",
+        "gpus": (TEXTS, "UUIDs of the GPUs"),
+        "gpus_now": (TEXTS, "those to act on at the end of the window"),
+        "gpu_hours": (pl.Float64, "waste inside the window, hours; each hour belongs to one recommendation"),
+        "cost": (pl.Float64, "cost of the waste; the rows add up to the ledger's waste"),
+        "currency": "its currency",
+        "saving_low": (pl.Float64, "least saving a year"),
+        "saving": (pl.Float64, "expected saving a year; null where it is not known"),
+        "saving_high": (pl.Float64, "largest saving a year"),
+        "ranked": (pl.Boolean, "whether it counts in sums of savings"),
+        "confidence": "high, medium or low",
+        "deadline": (MOMENT, "when to have acted"),
+        "horizon_days": (pl.Float64, "how long it has to last"),
+        "status": "standing, or as the finding's",
+        "findings": (TEXTS, "ids of the findings that are its evidence"),
+        "next": "what to type next",
+    }
+)
+PRICES = _columns(
+    {
+        "model": "the model of the line; null for all",
+        "pool": "the pool of the line; null for all",
+        "hourly": (pl.Decimal(38, 10), "what a GPU-hour costs"),
+        "currency": "its currency",
+        "origin": "site, or catalog: a public list price",
+        "source": "where the figure is from",
+        "date": "its date",
+        "gpus": (pl.Int64, "GPUs of the lake that have this price"),
+    }
+)
 _POLARS: Mapping[schema.Type, pl.DataType | type[pl.DataType]] = {
     schema.Type.TIMESTAMP: MOMENT,
     schema.Type.INT16: pl.Int16,
@@ -241,6 +253,10 @@ def _of_schema(table: schema.LakeTable) -> Columns:
     return {each.name: (_POLARS[each.type], each.meaning) for each in table.columns if each.type in _POLARS}
 
 
+_OF_CLAIM = ("gpu", "end", "claim_id", "scheduler", "user", "account", "host_gpu_count", "planned_end")
+_START = _columns({"start": (MOMENT, "start of the allocation"), "host": "the host"})
+ALLOCATIONS = {**_START, **{name: each for name, each in _of_schema(schema.CLAIM).items() if name in _OF_CLAIM}}
+
 DERIVED: Mapping[str, DerivedView] = {
     "ledger": DerivedView("one segment of one GPU in one state under one user", LEDGER, _ledger),
     "hourly": DerivedView(
@@ -249,13 +265,7 @@ DERIVED: Mapping[str, DerivedView] = {
     "findings": DerivedView("one finding", FINDINGS, _findings),
     "recommendations": DerivedView("one recommendation", RECOMMENDATIONS, _recommendations),
     "allocations": DerivedView(
-        "one GPU, or some GPUs of a host, allocated for a time",
-        {"start": (MOMENT, "start of the allocation"), "host": (pl.String, "the host"), **{
-            name: kind for name, kind in _of_schema(schema.CLAIM).items()
-            if name in ("gpu", "end", "claim_id", "scheduler", "user", "account", "host_gpu_count", "planned_end")
-        }},
-        _allocations,
-        is_personal=False,
+        "one GPU, or some GPUs of a host, allocated for a time", ALLOCATIONS, _allocations, is_personal=False
     ),
     "prices": DerivedView("one price in force", PRICES, _prices),
-}  # fmt: skip
+}
