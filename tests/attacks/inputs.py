@@ -13,7 +13,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -258,12 +257,3 @@ def damaged(good: bytes, rng: random.Random) -> bytes:
         instead = rng.choice((*_DAMAGE, text[start:end] * 2, bytes(rng.randrange(256) for _ in range(8))))
         text = text[:start] + instead + text[end:]
     return text[: rng.randrange(len(text) + 1)] if rng.random() < 0.1 else text
-
-
-if __name__ == "__main__":
-    for each in chain(bombs(), mutated_inputs(int(sys.argv[1]) if sys.argv[1:] else 1000)):
-        if each.name in BOMBS or not each.is_held:
-            held = (
-                f"{'held' if each.is_held else 'NOT HELD':8} {each.seconds:6.1f} s {each.peak_bytes / 2**20:6.0f} MiB"
-            )
-            print(f"{held}  {each.name}: {each.said[-160:]}", flush=True)

@@ -1,7 +1,4 @@
-"""Bad files for a lake: each kind as somebody, or a failing disk, leaves one, and seeded mutations of good ones.
-
-`python -m tests.attacks.lake_files 1000` runs that many mutations against the ledger and says how they ended.
-"""
+"""Bad files for a lake: each kind as somebody, or a failing disk, leaves one, and seeded mutations of good ones."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ import os
 import random
 import shutil
 import socket
-import sys
 import tempfile
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,14 +41,10 @@ def small_lake(folder: Path) -> Lake:
     lake = made_lake(folder)
     for host in HOSTS:
         gpus = [f"GPU-{host}-{number}" for number in range(2)]
-        rows = [
-            row
-            for day in range(2)
-            for gpu in gpus
-            for row in samples(
-                gpu, day * DAY_S, day * DAY_S + 2 * _HOUR_S, every_s=60, gpu_util_pct=float(day), power_w=90.0
-            )
-        ]
+        rows = []
+        for day, gpu in product(range(2), gpus):
+            since_s, busy = day * DAY_S, {"gpu_util_pct": float(day), "power_w": 90.0}
+            rows += samples(gpu, since_s, since_s + 2 * _HOUR_S, every_s=60, **busy)
         write(lake, schema.GPU, rows, host, split=lambda row: row["time"] // (_HOUR_S * 500))
         write(lake, schema.PROCESS, processes(gpus[0], *range(0, _HOUR_S, 60), every_s=60), host)
         write(lake, schema.DEVICE, [device(gpu) for gpu in gpus], host)
@@ -64,36 +57,13 @@ def victim(lake: Lake, table: str = "gpu") -> Path:
     return Path(files[min(1, len(files) - 1)].url)
 
 
-def _garbage(path: Path) -> None:
-    path.write_bytes(random.Random(1).randbytes(5_000))  # noqa: S311  # the same noise every time
-
-
-def _cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def _empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
 def _flipped(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 4] ^= 0x10
     path.write_bytes(content)
 
 
-def _folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def _pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
 def _socket(path: Path) -> None:
-    path.unlink()
     here = Path.cwd()
     os.chdir(path.parent)  # a socket's path has no more than 107 bytes
     try:
@@ -103,20 +73,16 @@ def _socket(path: Path) -> None:
         os.chdir(here)
 
 
-def _link_to_device(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("/dev/zero")
-
-
 def _link_out(path: Path) -> None:
     elsewhere = Path(tempfile.mkdtemp(dir=path.parents[4])) / "other.parquet"
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
 
 
-def _dangling_link(path: Path) -> None:
+def _instead(path: Path, make: Callable[[Path], object]) -> None:
+    """Something else in the place of the file."""
     path.unlink()
-    path.symlink_to("gone")
+    make(path)
 
 
 def _nulls(tens_of_millions: int, path: Path) -> None:
@@ -144,25 +110,12 @@ def _lists(path: Path) -> None:
     _write(path, pa.table({"time": time, "gpu": ["GPU-bad-0"], "interval_ms": lists}), 4)
 
 
-def _columns(path: Path) -> None:
-    _write(path, pa.table({f"c{number}": [1] for number in range(5_000)}))
-
-
-def _other_types(path: Path) -> None:
-    _write(path, pa.table({"time": ["no time"], "gpu": [[1, 2]], "interval_ms": [{"a": 1}]}))
-
-
-def _no_key(path: Path) -> None:
-    _write(path, pq.read_table(path, partitioning=None).drop_columns(["gpu"]))
-
-
-def _twice(path: Path) -> None:
-    data = pq.read_table(path, partitioning=None)
-    _write(path, data.append_column("gpu", data["gpu"]))
+def _data(path: Path) -> pa.Table:
+    return pq.read_table(path, partitioning=None)
 
 
 def _no_utf8(path: Path) -> None:
-    data = pq.read_table(path, partitioning=None)
+    data = _data(path)
     gpus = pa.array([b"GPU-\xff\xfe"] * data.num_rows).view(pa.string())
     _write(path, data.set_column(data.schema.get_field_index("gpu"), "gpu", gpus))
 
@@ -199,17 +152,20 @@ def _write(path: Path, data: pa.Table, times: int = 1, *, plain: bool = False) -
     path.write_bytes(sink.getvalue())
 
 
-FILE_FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "garbage": (_garbage, "broken"),
-    "cut": (_cut, "broken"),
-    "empty": (_empty, "broken"),
+_OTHER_TYPES: dict[str, list[Any]] = {"time": ["no time"], "gpu": [[1, 2]], "interval_ms": [{"a": 1}]}
+
+_NOISE = random.Random(1).randbytes(5_000)  # noqa: S311  # the same every time
+FILE_FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "garbage": (lambda path: path.write_bytes(_NOISE), "broken"),
+    "cut": (lambda path: path.write_bytes(path.read_bytes()[:-100]), "broken"),
+    "empty": (lambda path: path.write_bytes(b""), "broken"),
     "flipped bit": (_flipped, "broken"),
-    "folder": (_folder, "not_regular"),
-    "pipe": (_pipe, "not_regular"),
-    "socket": (_socket, "not_regular"),
-    "link to a device": (_link_to_device, "not_regular"),
+    "folder": (partial(_instead, make=Path.mkdir), "not_regular"),
+    "pipe": (partial(_instead, make=os.mkfifo), "not_regular"),
+    "socket": (partial(_instead, make=_socket), "not_regular"),
+    "link to a device": (partial(_instead, make=lambda path: path.symlink_to("/dev/zero")), "not_regular"),
     "link out of the lake": (_link_out, "not_regular"),
-    "dangling link": (_dangling_link, "not_regular"),
+    "dangling link": (partial(_instead, make=lambda path: path.symlink_to("gone")), "not_regular"),
     "10 million nulls": (partial(_nulls, 1), "too_large"),
     "200 million nulls": (partial(_nulls, 20), "too_large"),
     "300,000 long texts": (_texts, "too_large"),
@@ -219,10 +175,13 @@ FILE_FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "the same instead of numbers": (partial(_texts, column="interval_ms"), "too_large"),
     "the same as often as it is there": (partial(_texts, plain=True), "too_large"),
     "120 million values in lists": (_lists, "broken"),
-    "5,000 columns": (_columns, "too_large"),
-    "other types": (_other_types, "broken"),
-    "without a key": (_no_key, "broken"),
-    "two columns of one name": (_twice, "broken"),
+    "5,000 columns": (lambda path: _write(path, pa.table({f"c{number}": [1] for number in range(5_000)})), "too_large"),
+    "other types": (lambda path: _write(path, pa.table(_OTHER_TYPES)), "broken"),
+    "without a key": (lambda path: _write(path, _data(path).drop_columns(["gpu"])), "broken"),
+    "two columns of one name": (
+        lambda path: _write(path, _data(path).append_column("gpu", _data(path)["gpu"])),
+        "broken",
+    ),
     "text that is not UTF-8": (_no_utf8, "broken"),
     "5,000 groups in one another": (_deep, "broken"),
     "rows that the footer denies": (_denied_rows, "broken"),
@@ -321,7 +280,3 @@ def _overwrite(chance: random.Random, content: bytearray, filler: Callable[[int]
 
 def _footer(content: bytes) -> bytes:
     return content[-8 - int.from_bytes(content[-8:-4], "little") :]
-
-
-if __name__ == "__main__":
-    print(mutated_files(int(sys.argv[1]) if len(sys.argv) > 1 else 100))

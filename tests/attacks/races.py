@@ -1,14 +1,9 @@
-"""Races: two processes import into one lake at the same moment, again and again; the lake must hold the union, nothing twice.
-
-`python -m tests.attacks.races [ROUNDS [LAKES]]` says how many rows were lost and doubled.
-"""
+"""Races: two processes import into one lake at the same moment, again and again; the lake must hold the union, nothing twice."""
 
 from __future__ import annotations
 
 import multiprocessing
 import queue
-import sys
-import tempfile
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -127,17 +122,3 @@ def found(lake: Lake, table: LakeTable = GPU) -> list[int]:
     """The rows that a reader sees, by their numbers."""
     times = pl.Series(parquet.read(lake.files(table.name), table, ["time"]).column("time"))
     return [(moment - MIDNIGHT_MS) // 300_000 for moment in times.dt.epoch("ms")]
-
-
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    with tempfile.TemporaryDirectory() as folder:
-        seen = races(count, sys.argv[2] if len(sys.argv) > 2 else folder)
-    print(f"{seen.races} races of two imports: {seen.lost:,} of {seen.rows:,} rows lost, {seen.doubled:,} doubled")
-    for error in seen.failed:
-        print(error)
-    sys.exit(1 if seen.lost or seen.doubled or seen.failed else 0)
-
-
-if __name__ == "__main__":
-    main()

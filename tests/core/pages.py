@@ -30,38 +30,34 @@ END = "<!-- settings end -->"
 
 def schema_page() -> str:
     """All of docs/schema.md."""
-    head = [
-        "# The lake's tables",
-        "",
-        "<!-- written by `make docs` from fallow/schema -->",
-        "",
-        f"Schema version {SCHEMA_VERSION}. `fallow schema` prints the same in a terminal and `fallow schema --json` for",
-        "machines. Files lie at `<lake>/<table>/date=YYYY-MM-DD/host=H/<first>-<last>.parquet`, so that every reader of",
-        "Parquet also finds `date` and `host`; a derived table's day is one file over all hosts, `<lake>/<table>/date=YYYY-MM-DD/0-0.parquet`,",
-        "and its rows name their host. Null is unknown, 0 is a measured zero. Times are UTC milliseconds.",
-        "A column in **bold** belongs to the key: what tells two rows apart.",
-        "",
-        "| table | one row is | |",
-        "|---|---|---|",
-        *[f"| [{each.name}](#{each.name}) | {each.row} | {_kind(each)} |" for each in TABLES],
-    ]
+    head = f"""# The lake's tables
+
+<!-- written by `make docs` from fallow/schema -->
+
+Schema version {SCHEMA_VERSION}. `fallow schema` prints the same in a terminal and `fallow schema --json` for
+machines. Files lie at `<lake>/<table>/date=YYYY-MM-DD/host=H/<first>-<last>.parquet`, so that every reader of
+Parquet also finds `date` and `host`; a derived table's day is one file over all hosts, `<lake>/<table>/date=YYYY-MM-DD/0-0.parquet`,
+and its rows name their host. Null is unknown, 0 is a measured zero. Times are UTC milliseconds.
+A column in **bold** belongs to the key: what tells two rows apart.
+
+| table | one row is | |
+|---|---|---|""".splitlines()
+    head += [f"| [{each.name}](#{each.name}) | {each.row} | {_kind(each)} |" for each in TABLES]
     return "\n".join([*head, *[line for each in TABLES for line in _table(each)], ""])
 
 
 def rules_page() -> str:
     """All of docs/rules.md."""
-    head = [
-        "# The rules",
-        "",
-        "<!-- written by `make docs` from analytics/rules -->",
-        "",
-        "One rule, one file, one kind of finding. What a finding is, how sure it is and what becomes of it: [findings.md](findings.md).",
-        "`python -m tests.findings.scenarios` tries every rule on some 170 labelled situations and prints precision and recall.",
-        "",
-        "| rule | for | GPUs that are ... |",
-        "|---|---|---|",
-        *[f"| [{rule.name}](#{rule.name}) | {rule.category} | {rule.sentence} |" for rule in RULES],
-    ]
+    head = """# The rules
+
+<!-- written by `make docs` from analytics/rules -->
+
+One rule, one file, one kind of finding. What a finding is, how sure it is and what becomes of it: [findings.md](findings.md).
+`python -m tests.findings.scenarios` tries every rule on some 170 labelled situations and prints precision and recall.
+
+| rule | for | GPUs that are ... |
+|---|---|---|""".splitlines()
+    head += [f"| [{rule.name}](#{rule.name}) | {rule.category} | {rule.sentence} |" for rule in RULES]
     return "\n".join([*head, *[line for rule in RULES for line in _rule(rule)], ""])
 
 
@@ -145,22 +141,21 @@ def _statuses() -> list[str]:
 
 def glossary_page() -> str:
     """All of docs/glossary.md."""
-    lines = ["# Glossary", "", "<!-- written by `make docs` from analytics/glossary.py -->", "",
-             "The words of the code, the pages, the messages and these docs. The last column gives the name in the lake's columns,",
-             "JSON and flags where that is another one.", ""]  # fmt: skip
+    lines = """# Glossary
+
+<!-- written by `make docs` from analytics/glossary.py -->
+
+The words of the code, the pages, the messages and these docs. The last column gives the name in the lake's columns,
+JSON and flags where that is another one.
+
+""".splitlines()
     for title, terms in (
         ("States", STATES.values()),
         ("Confidence", CONFIDENCE.values()),
         ("Status of a finding", STATUSES.values()),
     ):
-        lines += [
-            f"## {title}",
-            "",
-            "| word | meaning |",
-            "|---|---|",
-            *[_line(each.name, each.meaning) for each in terms],
-            "",
-        ]
+        rows = [_line(each.name, each.meaning) for each in terms]
+        lines += [f"## {title}", "", "| word | meaning |", "|---|---|", *rows, ""]
     lines += ["## Rules", "", "| rule | finds GPUs that are ... |", "|---|---|"]
     lines += [_line(f"[{rule.name}](rules.md#{rule.name})", rule.sentence) for rule in RULES]
     lines += ["", "## Words", "", "| word | meaning | in data |", "|---|---|---|", *[_term(each) for each in TERMS], ""]
@@ -197,16 +192,13 @@ def _line(*cells: str) -> str:
 
 def main() -> None:
     """Writes all pages."""
-    (DOCS / "rules.md").write_text(rules_page(), encoding="utf-8")
-    (DOCS / "glossary.md").write_text(glossary_page(), encoding="utf-8")
-    (DOCS / "schema.md").write_text(schema_page(), encoding="utf-8")
-    api = DOCS / "api.md"
-    api.write_text(api_page(api.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, text in {"rules": rules_page(), "glossary": glossary_page(), "schema": schema_page()}.items():
+        (DOCS / f"{name}.md").write_text(text, encoding="utf-8")
     (DOCS / "mappings.md").write_text(mapping_page.mappings_page(), encoding="utf-8")
-    prometheus = DOCS / "prometheus.md"
-    prometheus.write_text(mapping_page.with_summary(prometheus.read_text(encoding="utf-8")), encoding="utf-8")
-    configuration = DOCS / "configuration.md"
-    configuration.write_text(configuration_page(configuration.read_text(encoding="utf-8")), encoding="utf-8")
+    changed = {"api": api_page, "prometheus": mapping_page.with_summary, "configuration": configuration_page}
+    for name, make in changed.items():
+        page = DOCS / f"{name}.md"
+        page.write_text(make(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
