@@ -44,11 +44,11 @@ def test_a_pseudonym_is_the_keyed_hash_that_the_docs_describe(key_file: Path) ->
     assert twice != pseudonyms.of("ann"), "who calls himself like a pseudonym takes nobody's place"
 
 
-@pytest.mark.parametrize("mode", [0o644, 0o604, 0o660, 0o642, 0o777])
-def test_a_key_that_others_can_read_or_change_is_refused(key_file: Path, mode: int) -> None:
-    key_file.chmod(mode)
-    with pytest.raises(ConfigError, match=f"mode {mode:04o}.*chmod 640 {key_file}"):
-        Pseudonyms.load(str(key_file))
+def test_a_key_that_others_can_read_or_change_is_refused(key_file: Path) -> None:
+    for mode in (0o644, 0o604, 0o660, 0o642, 0o777):
+        key_file.chmod(mode)
+        with pytest.raises(ConfigError, match=f"mode {mode:04o}.*chmod 640 {key_file}"):
+            Pseudonyms.load(str(key_file))
     key_file.chmod(0o640)  # what the message says works
     assert Pseudonyms.load(str(key_file)).of("ann") == by_hand("ann")
 
@@ -98,11 +98,9 @@ def test_names_on_the_command_line(key_file: Path) -> None:
 
 def test_a_table_keeps_all_but_the_names_of_users(tmp_path: Path, key_file: Path) -> None:
     table = tmp_path / "owners.csv"
-    table.write_text(
-        "\ufeffkind,name,team,organisation\nuser,ann,nlp,\naccount,ann,nlp,\nnamespace,ml,nlp,\n"
-        'user,CORP+ben,"Vision, 3D",Lab\n\nteam,nlp,,\n',
-        encoding="utf-8",
-    )
+    before = "user,ann,nlp,\naccount,ann,nlp,\nnamespace,ml,nlp,\n"
+    text = f'\ufeffkind,name,team,organisation\n{before}user,CORP+ben,"Vision, 3D",Lab\n\nteam,nlp,,\n'
+    table.write_text(text, encoding="utf-8")
     done = run_in_process("pseudonym", "table", str(table), "--key", str(key_file))
     assert list(csv.reader(io.StringIO(done.stdout))) == [
         ["kind", "name", "team", "organisation"],
@@ -115,11 +113,10 @@ def test_a_table_keeps_all_but_the_names_of_users(tmp_path: Path, key_file: Path
     ]
 
 
-@pytest.mark.parametrize("text", [b"", b"name,team\nann,nlp\n", b"kind,name\nuser,\xff\n", b'kind,name\nuser,"ann\n'])
-def test_a_table_that_is_none_is_refused(tmp_path: Path, key_file: Path, text: bytes) -> None:
+def test_a_table_that_is_none_is_refused(tmp_path: Path, key_file: Path) -> None:
     table = tmp_path / "owners.csv"
-    table.write_bytes(text)
-    done = run_in_process("pseudonym", "table", str(table), "--key", str(key_file))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert str(table) in done.stderr
-    assert Path(table).read_bytes() == text
+    for text in (b"", b"name,team\nann,nlp\n", b"kind,name\nuser,\xff\n", b'kind,name\nuser,"ann\n'):
+        table.write_bytes(text)
+        done = run_in_process("pseudonym", "table", str(table), "--key", str(key_file))
+        assert (done.returncode, done.stdout, str(table) in done.stderr) == (1, "", True)
+        assert table.read_bytes() == text

@@ -65,11 +65,16 @@ def mount(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HungMount
     hung.left.set()
 
 
-def test_a_folder_is_published_to_by_a_thread_and_an_object_store_by_a_process(
-    spool: Spool, lake: Lake, tmp_path: Path
-) -> None:
-    publishing = Publishing(settings(tmp_path, lake.root), spool)
+@pytest.fixture
+def publishing(spool: Spool, lake: Lake, tmp_path: Path) -> Publishing:
+    """Three rows wait."""
     spool.append({"gpu": ticks(0, 3)})
+    return Publishing(settings(tmp_path, lake.root), spool)
+
+
+def test_a_folder_is_published_to_by_a_thread_and_an_object_store_by_a_process(
+    publishing: Publishing, spool: Spool, lake: Lake, tmp_path: Path
+) -> None:
     publishing.start_if_due(0)
     assert isinstance(run_of(publishing), ThreadRun)
     assert publishing.finish(_DEADLINE_S)
@@ -83,10 +88,8 @@ def test_a_folder_is_published_to_by_a_thread_and_an_object_store_by_a_process(
 
 
 def test_a_mount_that_hangs_holds_up_neither_the_sampling_nor_the_end(
-    spool: Spool, lake: Lake, tmp_path: Path, mount: HungMount
+    publishing: Publishing, spool: Spool, mount: HungMount
 ) -> None:
-    publishing = Publishing(settings(tmp_path, lake.root), spool)
-    spool.append({"gpu": ticks(0, 3)})
     publishing.start_if_due(0)
     mount.wait_until_entered()
     spool.append({"gpu": ticks(3, 3)})  # an interval is closed meanwhile
@@ -98,10 +101,8 @@ def test_a_mount_that_hangs_holds_up_neither_the_sampling_nor_the_end(
 
 
 def test_a_publisher_that_hangs_is_left_and_no_other_started_until_it_comes_back(
-    spool: Spool, lake: Lake, tmp_path: Path, mount: HungMount
+    publishing: Publishing, spool: Spool, lake: Lake, mount: HungMount
 ) -> None:
-    publishing = Publishing(settings(tmp_path, lake.root), spool)
-    spool.append({"gpu": ticks(0, 3)})
     publishing.start_if_due(0)
     mount.wait_until_entered()
     for now_s in (10_000, 20_000):
@@ -122,10 +123,8 @@ def test_a_publisher_that_hangs_is_left_and_no_other_started_until_it_comes_back
 
 
 def test_another_lake_is_published_to_while_the_old_one_hangs(
-    spool: Spool, lake: Lake, tmp_path: Path, mount: HungMount
+    publishing: Publishing, spool: Spool, tmp_path: Path, mount: HungMount
 ) -> None:
-    publishing = Publishing(settings(tmp_path, lake.root), spool)
-    spool.append({"gpu": ticks(0, 3)})
     publishing.start_if_due(0)
     mount.wait_until_entered()
     assert not publishing.finish(0.0)
@@ -145,7 +144,7 @@ def test_another_lake_is_published_to_while_the_old_one_hangs(
 
 
 def test_a_panic_of_the_library_is_told_in_a_line_and_tried_again(
-    spool: Spool, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    publishing: Publishing, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class PanicException(BaseException):
         """As Rust's panics arrive in Python."""
@@ -153,8 +152,6 @@ def test_a_panic_of_the_library_is_told_in_a_line_and_tried_again(
     def panic(*_: object) -> bytes:
         raise PanicException("index out of bounds\nnote: run with RUST_BACKTRACE=1")
 
-    publishing = Publishing(settings(tmp_path, lake.root), spool)
-    spool.append({"gpu": ticks(0, 3)})
     with monkeypatch.context() as patched:
         patched.setattr(parquet_writer, "encode", panic)
         publishing.start_if_due(0)
