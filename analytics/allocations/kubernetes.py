@@ -189,13 +189,26 @@ def _add_workload(found: ClusterRows, each: KueueWorkload, as_of_ms: int | None)
         return "no GPU or MIG instance of its own"
     waits_since = each.created if each.evicted is None else each.evicted
     row: _Row = {
-        "time": waits_since, "as_of": as_of_ms, "claim_id": each.claim_id, "scheduler": "kubernetes",
-        "account": each.namespace, "name": next((name for _, name in each.owners), each.name), "gpu_count": each.gpus,
-        "task_count": 1, "gpu_model": each.model, "partition": each.queue, "qos": each.priority_class,
-        "priority": each.priority, "project": each.project, "time_limit_s": each.time_limit_s, "state": each.state,
-        "eligible": waits_since, "reason": each.reason, "granted": each.admitted,
+        "time": waits_since,
+        "as_of": as_of_ms,
+        "claim_id": each.claim_id,
+        "scheduler": "kubernetes",
+        "account": each.namespace,
+        "name": next((name for _, name in each.owners), each.name),
+        "gpu_count": each.gpus,
+        "task_count": 1,
+        "gpu_model": each.model,
+        "partition": each.queue,
+        "qos": each.priority_class,
+        "priority": each.priority,
+        "project": each.project,
+        "time_limit_s": each.time_limit_s,
+        "state": each.state,
+        "eligible": waits_since,
+        "reason": each.reason,
+        "granted": each.admitted,
         "withdrawn": each.finished if each.admitted is None else None,
-    }  # fmt: skip
+    }
     found.requests.append(row)
     return "" if each.admitted is None else "Workload that was admitted, which its pods stand for"
 

@@ -11,9 +11,22 @@ from analytics.allocations.spans import FOREVER_MS, known_allocations
 from fallow.clock import HOUR_MS, Window
 
 _OF_RUNS = (
-    "state", "user", "account", "project", "name", "partition", "qos", "priority", "submitted", "eligible", "planned_end", "time_limit_s",
-    "host_count", "gpu_model", "gpu_count",
-)  # fmt: skip
+    "state",
+    "user",
+    "account",
+    "project",
+    "name",
+    "partition",
+    "qos",
+    "priority",
+    "submitted",
+    "eligible",
+    "planned_end",
+    "time_limit_s",
+    "host_count",
+    "gpu_model",
+    "gpu_count",
+)
 """What every row of a run says alike."""
 
 

@@ -257,7 +257,4 @@ def _refuse(path: str, jobs: pl.DataFrame, wrong: pl.Series, reason: tuple[str, 
     bad = jobs.filter(wrong.fill_null(value=False)).head(_SHOWN).select("line", column).rows()
     if bad:
         named = ", ".join(f"{line} ('{value}')" for line, value in bad)
-        raise InputError(
-            f"{path}: {said}: {named}",
-            hint,
-        )
+        raise InputError(f"{path}: {said}: {named}", hint)

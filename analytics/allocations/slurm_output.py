@@ -191,9 +191,29 @@ def _positions(text: str) -> list[int]:
 
 
 COLUMNS = (
-    "JobIDRaw", "JobID", "JobName", "User", "Account", "WCKey", "Partition", "QOS", "Priority", "State", "Reason", "Submit",
-    "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "Timelimit", "NodeList", "NNodes", "AllocTRES", "ReqTRES",
-)  # fmt: skip
+    "JobIDRaw",
+    "JobID",
+    "JobName",
+    "User",
+    "Account",
+    "WCKey",
+    "Partition",
+    "QOS",
+    "Priority",
+    "State",
+    "Reason",
+    "Submit",
+    "Eligible",
+    "Start",
+    "End",
+    "ElapsedRaw",
+    "TimelimitRaw",
+    "Timelimit",
+    "NodeList",
+    "NNodes",
+    "AllocTRES",
+    "ReqTRES",
+)
 """The columns that are used; others are ignored."""
 
 EXPORT = (

@@ -35,11 +35,7 @@ _NOTHING = pl.DataFrame(schema={name: ROW_SCHEMA[name] for name in ("scheduler",
 
 
 def write(
-    lake: Lake,
-    read: ReadAllocations,
-    removed: pl.DataFrame | None = None,
-    *,
-    newest_first: bool = False,
+    lake: Lake, read: ReadAllocations, removed: pl.DataFrame | None = None, *, newest_first: bool = False
 ) -> Published:
     """Merges the allocations into the lake. Raises LakeError; what is there then is whole, and the same import completes it.
 
@@ -119,8 +115,7 @@ def _write_day(
     first = min([moments.min(), *(file.first_seq for file in seen)])  # type: ignore[type-var]  # integers
     last = max([moments.max(), *(file.last_seq for file in seen)])  # type: ignore[type-var]
     written = lake.put(
-        LakeFile("claim", place.date, place.host, int(str(first)), int(str(last))),
-        parquet.encode(CLAIM, merged, facts),
+        LakeFile("claim", place.date, place.host, int(str(first)), int(str(last))), parquet.encode(CLAIM, merged, facts)
     )
     for file in there:
         if file.last_seq < LATEST_MS and file.key != written.key and written.covers(file):

@@ -128,8 +128,7 @@ def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally
     if not reader.timed and _NO_TIMESTAMP in tally.dropped:
         names = ", ".join(name for name, _ in Header.of(reader.header).fields[:8])
         raise InputError(
-            f"{source.path} has no timestamp field (its header names {names})",
-            f"record it again: {RECORD}",
+            f"{source.path} has no timestamp field (its header names {names})", f"record it again: {RECORD}"
         )
     if not parts:
         return pl.DataFrame(schema=SCHEMA)

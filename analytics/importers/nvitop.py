@@ -16,15 +16,7 @@ from itertools import pairwise
 import polars as pl
 
 from analytics.importers.kinds import add_recording_flags, with_progress
-from analytics.importers.model import (
-    PROCESSES,
-    FileReport,
-    Imported,
-    Tally,
-    check_host,
-    daily_devices,
-    unique_keys,
-)
+from analytics.importers.model import PROCESSES, FileReport, Imported, Tally, check_host, daily_devices, unique_keys
 from analytics.importers.nvidia_smi import check_count
 from analytics.importers.nvidia_smi_lines import CUT_OFF as WRONG_WIDTH
 from analytics.importers.plausibility import check_recording

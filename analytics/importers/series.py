@@ -212,8 +212,7 @@ def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
     kept = _keep(frame, raw[time].is_null(), tally)
     if kept.is_empty():
         raise InputError(
-            f"{wanted.path} has no usable row{tally.reasons}",
-            f"check that '{time}' holds times and '{gpu}' names GPUs",
+            f"{wanted.path} has no usable row{tally.reasons}", f"check that '{time}' holds times and '{gpu}' names GPUs"
         )
     tally.odd.extend(check_values(kept, claims, tally.nulled, settings.card))
     return SeriesPart(kept, tally.report(wanted.path, raw.height + left_out, kept.height), times.local)

@@ -29,10 +29,7 @@ _LARGEST: dict[Type, float] = {
     Type.FLOAT: 3.4028234663852886e38,
     Type.DOUBLE: 1.7976931348623157e308,
 }
-_WORDS = {
-    "health": HEALTH_STATES,
-    "util_source": ("gpm", "samples", "rates", "none", "import", "scraped", "simulated"),
-}
+_WORDS = {"health": HEALTH_STATES, "util_source": ("gpm", "samples", "rates", "none", "import", "scraped", "simulated")}
 """The only values that these text columns may hold (`fallow schema gpu`)."""
 
 
@@ -147,10 +144,23 @@ _BY_SUFFIX: tuple[tuple[str, Mapping[str, float]], ...] = (
     ("_ms", MILLISECONDS),
 )
 _WRITTEN = {
-    "bytes": "B", "byte": "B", "percent": "%", "percentage": "%", "pct": "%", "fraction": "ratio", "frac": "ratio",
-    "watt": "W", "watts": "W", "milliwatt": "mW", "milliwatts": "mW", "joule": "J", "joules": "J", "celsius": "C",
-    "seconds": "s", "sec": "s", "milliseconds": "ms", "mbytes": "MB", "gbytes": "GB", "kbytes": "KB",
-}  # fmt: skip
+    written: unit
+    for unit, names in {
+        "B": ("bytes", "byte"),
+        "%": ("percent", "percentage", "pct"),
+        "ratio": ("fraction", "frac"),
+        "W": ("watt", "watts"),
+        "mW": ("milliwatt", "milliwatts"),
+        "J": ("joule", "joules"),
+        "C": ("celsius",),
+        "s": ("seconds", "sec"),
+        "ms": ("milliseconds",),
+        "MB": ("mbytes",),
+        "GB": ("gbytes",),
+        "KB": ("kbytes",),
+    }.items()
+    for written in names
+}
 _ELSEWHERE = {"f": "Fahrenheit", "fahrenheit": "Fahrenheit", "k": "Kelvin", "kelvin": "Kelvin"}
 _BRACKETS = re.compile(r"[\[(]\s*([^\])]*?)\s*[\])]\s*$")
 _LETTERS = r"[A-Za-z%]"

@@ -86,8 +86,21 @@ _COLUMNS = (
     *(f"{GIVEN}.{holder}" for holder in HOLDERS),
 )
 
-_TOP = ("title", "source_url", "readings", "collect_interval_s", "signed_by", "own_pods", "unknown", "ignored", "extend", "prefix",
-        "labels", "metrics", "combined")  # fmt: skip
+_TOP = (
+    "title",
+    "source_url",
+    "readings",
+    "collect_interval_s",
+    "signed_by",
+    "own_pods",
+    "unknown",
+    "ignored",
+    "extend",
+    "prefix",
+    "labels",
+    "metrics",
+    "combined",
+)
 _LABELS = ("gpu", "gpu_prefix", "index", "host", "mig_uuid", "mig_instance", "device", "holder")
 _METRIC = ("name", "to", "unit", "kind", "covers_s", "only", "sum_over", "per")
 _COMBINED = ("to", "unit", "add", "subtract")

@@ -57,22 +57,30 @@ def newest_hour_ms(lake: Lake, now_ms: int) -> int | None:
     return min(newest.values(), default=None)
 
 
+def _seconds(name: str, meaning: str) -> Family:
+    return Family(f"fallow_follow_{name}", "s", meaning, "", 0.001)
+
+
+def _count(name: str, meaning: str) -> Family:
+    return Family(f"fallow_follow_{name}", "1", meaning, "", kind="counter" if name.endswith("_total") else "gauge")
+
+
 _FAMILIES: Mapping[str, Family] = {
-    "lag_ms": Family("fallow_follow_lag_seconds", "s", "time since the end of the newest window that is in the lake", "", 0.001),
-    "position_ms": Family("fallow_follow_position_timestamp_seconds", "s", "up to when everything is in the lake, since the epoch", "", 0.001),
-    "offset_ms": Family("fallow_follow_clock_offset_seconds", "s", "how far the server's clock is ahead of this host's", "", 0.001),
-    "targets": Family("fallow_follow_targets", "1", "targets with samples in the newest window", ""),
-    "gpus": Family("fallow_follow_gpus", "1", "GPUs with samples in the newest window", ""),
-    "silent_gpus": Family("fallow_follow_silent_gpus", "1", "GPUs of the last 24 hours without samples in the newest window", ""),
-    "windows": Family("fallow_follow_windows_total", "1", "windows that are in the lake", "", kind="counter"),
-    "samples": Family("fallow_follow_samples_total", "1", "samples read, those of overlaps again", "", kind="counter"),
-    "new_rows": Family("fallow_follow_new_rows_total", "1", "rows written that were not there", "", kind="counter"),
-    "changed_rows": Family("fallow_follow_changed_rows_total", "1", "rows that got other values", "", kind="counter"),
-    "agent_rows": Family("fallow_follow_agent_rows_total", "1", "rows left out because agents have them", "", kind="counter"),
-    "dropped": Family("fallow_follow_dropped_total", "1", "samples and values that make nothing", "", kind="counter"),
-    "refusals": Family("fallow_follow_refusals_total", "1", "rounds that ended with an error", "", kind="counter"),
-    "merged_days": Family("fallow_follow_merged_days_total", "1", "days of hosts and tables made one file", "", kind="counter"),
-}  # fmt: skip
+    "lag_ms": _seconds("lag_seconds", "time since the end of the newest window that is in the lake"),
+    "position_ms": _seconds("position_timestamp_seconds", "up to when everything is in the lake, since the epoch"),
+    "offset_ms": _seconds("clock_offset_seconds", "how far the server's clock is ahead of this host's"),
+    "targets": _count("targets", "targets with samples in the newest window"),
+    "gpus": _count("gpus", "GPUs with samples in the newest window"),
+    "silent_gpus": _count("silent_gpus", "GPUs of the last 24 hours without samples in the newest window"),
+    "windows": _count("windows_total", "windows that are in the lake"),
+    "samples": _count("samples_total", "samples read, those of overlaps again"),
+    "new_rows": _count("new_rows_total", "rows written that were not there"),
+    "changed_rows": _count("changed_rows_total", "rows that got other values"),
+    "agent_rows": _count("agent_rows_total", "rows left out because agents have them"),
+    "dropped": _count("dropped_total", "samples and values that make nothing"),
+    "refusals": _count("refusals_total", "rounds that ended with an error"),
+    "merged_days": _count("merged_days_total", "days of hosts and tables made one file"),
+}
 
 
 @dataclass(frozen=True)

@@ -81,9 +81,7 @@ ABSENCES = (
 
 OF_SITES = (
     Absence(
-        "hosts",
-        ("host.cpu_util_pct",),
-        "whether GPUs wait for their host's CPUs, memory, disks or network is unknown",
+        "hosts", ("host.cpu_util_pct",), "whether GPUs wait for their host's CPUs, memory, disks or network is unknown"
     ),
     Absence(
         "Kubernetes objects",

@@ -18,9 +18,7 @@ def patience_ms(every_ms: int) -> int:
 
 
 def follower_server(
-    address: tuple[str, int],
-    metrics: Callable[[], ExposedSamples],
-    health: Callable[[], tuple[int, dict[str, object]]],
+    address: tuple[str, int], metrics: Callable[[], ExposedSamples], health: Callable[[], tuple[int, dict[str, object]]]
 ) -> HttpServer:
     """The server of follow.listen, not started. Many threads ask `metrics` and `health`."""
     pages = MetricsPages("fallow follow", health, metrics)

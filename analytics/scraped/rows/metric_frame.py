@@ -33,11 +33,24 @@ from analytics.scraped.series_labels import (
 _REPLICAS = ("replica", "prometheus_replica", "__replica__", "prometheus", "monitor", "receive_replica")
 """Labels by which servers that scrape the same targets tell themselves apart."""
 
-_OF_THE_CARD = frozenset((
-    "power_w", "energy_mj", "temperature_c", "mem_temperature_c", "sm_clock_mhz", "mem_clock_mhz", "throttle_reasons",
-    "throttled_power_cap_ms", "throttled_sync_boost_ms", "throttled_sw_thermal_ms", "throttled_hw_thermal_ms",
-    "throttled_power_brake_ms", "power_limit_w", "code",
-))  # fmt: skip
+_OF_THE_CARD = frozenset(
+    (
+        "power_w",
+        "energy_mj",
+        "temperature_c",
+        "mem_temperature_c",
+        "sm_clock_mhz",
+        "mem_clock_mhz",
+        "throttle_reasons",
+        "throttled_power_cap_ms",
+        "throttled_sync_boost_ms",
+        "throttled_sw_thermal_ms",
+        "throttled_hw_thermal_ms",
+        "throttled_power_brake_ms",
+        "power_limit_w",
+        "code",
+    )
+)
 """Columns that a MIG instance does not have: a series of an instance repeats what its whole GPU says."""
 
 _UUIDS = ("GPU-", MIG_PREFIX)

@@ -79,9 +79,7 @@ def _of_host(rows: HostRows) -> tuple[pl.DataFrame, pl.DataFrame]:
     # the end of a series is no look at its GPU
     looked_at = rows.gpu.filter(pl.col("health").ne_missing(ENDED))
     samples = looked_at.select(
-        pl.col("gpu").cast(pl.String),
-        next_ms=TRUE_MS,
-        interval_ms=pl.col("interval_ms").cast(pl.Int64),
+        pl.col("gpu").cast(pl.String), next_ms=TRUE_MS, interval_ms=pl.col("interval_ms").cast(pl.Int64)
     ).sort("next_ms")
     looked = samples.group_by("gpu").agg(first_ms=pl.col("next_ms").min(), interval_ms=pl.col("interval_ms").last())
     given = rows.given.select(

@@ -206,10 +206,22 @@ def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
 def _facts(pods: pl.DataFrame) -> pl.DataFrame:
     """Columns of allocations and requests that a pod fills."""
     return pods.select(
-        "placed", "submitted", "project", "partition", "qos", "state", "gpu_model", "time_limit_s",
-        claim_id=pl.col("namespace") + "/" + pl.col("pod"), name=pl.coalesce("owner", "pod"), eligible="created",
-        gpu_count="gpus", host_gpu_count="gpus", host_count=pl.lit(1), pod_end="ended",
-    )  # fmt: skip
+        "placed",
+        "submitted",
+        "project",
+        "partition",
+        "qos",
+        "state",
+        "gpu_model",
+        "time_limit_s",
+        claim_id=pl.col("namespace") + "/" + pl.col("pod"),
+        name=pl.coalesce("owner", "pod"),
+        eligible="created",
+        gpu_count="gpus",
+        host_gpu_count="gpus",
+        host_count=pl.lit(1),
+        pod_end="ended",
+    )
 
 
 @dataclass(frozen=True)
