@@ -7,12 +7,11 @@ from analytics.simulation.people import intensity_csv, offers_csv, owners_csv, p
 from analytics.simulation.placement import Planted, SimulatedFleet
 from analytics.simulation.plan import FleetPlan, plan_fleet
 from analytics.simulation.queue import SCHEDULER, simulated_queue
-from analytics.simulation.write import FleetSummary, write_fleet
+from analytics.simulation.write import write_fleet
 
 __all__ = [
     "SCHEDULER",
     "FleetPlan",
-    "FleetSummary",
     "Planted",
     "SimulatedFleet",
     "intensity_csv",

@@ -22,12 +22,15 @@ _NORMAL_CDF = np.array([0.5 * (1.0 + math.erf(x / math.sqrt(2.0))) for x in _NOR
 
 @dataclass(frozen=True)
 class Activity:
-    """One stay on one GPU in consecutive rows: utilization in %, shares in 0..1, memory held as a share of the card."""
+    """Work on one GPU in consecutive rows, by the columns of the lake: utilization in %, shares in 0..1.
 
-    util_pct: NDArray[np.float64]
-    util_max_pct: NDArray[np.float64]
-    util_p98_pct: NDArray[np.float64]
-    zero_ratio: NDArray[np.float64]
+    `intensity_ratio` is the power while it works, `mem_ratio` the memory held as a share of the card.
+    """
+
+    gpu_util_pct: NDArray[np.float64]
+    gpu_util_max_pct: NDArray[np.float64]
+    gpu_util_p98_pct: NDArray[np.float64]
+    gpu_util_zero_ratio: NDArray[np.float64]
     intensity_ratio: NDArray[np.float64]
     mem_ratio: NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.simulation.activity import activity
+from analytics.simulation.activity import Activity, activity
 from analytics.simulation.catalog import SimulatedCard
 from analytics.simulation.placement import HostPlan, SimulatedFleet
 from analytics.simulation.stays import Stay
@@ -23,18 +23,20 @@ share of its clock that is left."""
 
 @dataclass(frozen=True)
 class Readings:
-    """What the board's sensors say in each row: W, mJ, degC, MHz and NVML's bit mask of clock reasons.
-
-    `power_capped_ms` and `overheated_ms` are how long clocks were held down in each row.
-    """
+    """What the board's sensors say in each row, by the columns of the lake; energy and the last two are counters that climb."""
 
     power_w: NDArray[np.float64]
     energy_mj: NDArray[np.int64]
     temperature_c: NDArray[np.int16]
     sm_clock_mhz: NDArray[np.int16]
     throttle_reasons: NDArray[np.int64]
-    power_capped_ms: NDArray[np.int64]
-    overheated_ms: NDArray[np.int64]
+    throttled_power_cap_ms: NDArray[np.int64]
+    throttled_sw_thermal_ms: NDArray[np.int64]
+
+    @property
+    def counters(self) -> tuple[int, int, int]:
+        """Where the counters stand after the last row."""
+        return int(self.energy_mj[-1]), int(self.throttled_power_cap_ms[-1]), int(self.throttled_sw_thermal_ms[-1])
 
 
 def readings(
@@ -44,12 +46,12 @@ def readings(
     *,
     bare_w: float,
     interval_ms: int,
-    energy_mj: int,
+    counters: tuple[int, int, int],
     inlet_c: float,
     rng: np.random.Generator,
     hot: NDArray[np.bool_],
 ) -> Readings:
-    """The sensors of one GPU, given where a context is open, how hard it works and the energy counter before.
+    """The sensors of one GPU, given where a context is open, how hard it works and the counters before.
 
     Power is `bare_w` (the card's idle_w, give or take) without a process; an open context adds parking_w (facts: arXiv 2605.23918); from there the
     intensity leads to the limit. The counter adds each row's power for the whole interval, so the two always agree. In rows
@@ -74,12 +76,12 @@ def readings(
     reasons = np.where(overheated, reasons | _SW_THERMAL, reasons)
     return Readings(
         power,
-        energy_mj + spent,
+        counters[0] + spent,
         np.rint(temperature).astype(np.int16),
         clock.astype(np.int16),
         reasons.astype(np.int64),
-        interval_ms * capped.astype(np.int64),
-        interval_ms * overheated.astype(np.int64),
+        counters[1] + np.cumsum(interval_ms * capped.astype(np.int64)),
+        counters[2] + np.cumsum(interval_ms * overheated.astype(np.int64)),
     )
 
 
@@ -93,20 +95,10 @@ class GpuDay:
     position: int
     stays: tuple[Stay, ...]
     lost: NDArray[np.bool_]
-    util_pct: NDArray[np.float64]
-    util_max_pct: NDArray[np.float64]
-    util_p98_pct: NDArray[np.float64]
-    zero_ratio: NDArray[np.float64]
-    intensity_ratio: NDArray[np.float64]
-    mem_used_bytes: NDArray[np.int64]
+    did: Activity
+    board: Readings
     process_count: NDArray[np.int16]
-    power_w: NDArray[np.float64]
-    energy_mj: NDArray[np.int64]
-    temperature_c: NDArray[np.int16]
-    sm_clock_mhz: NDArray[np.int16]
-    throttle_reasons: NDArray[np.int64]
-    throttled_power_ms: NDArray[np.int64]
-    throttled_heat_ms: NDArray[np.int64]
+    mem_used_bytes: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -148,9 +140,7 @@ def host_days(fleet: SimulatedFleet, plan: HostPlan) -> Iterator[SimulatedDay]:
             _gpu_day(fleet, plan, position, times_ms, counters=counters[position], inlet_c=inlet_c)
             for position in range(len(counters))
         )
-        counters = [
-            (int(gpu.energy_mj[-1]), int(gpu.throttled_power_ms[-1]), int(gpu.throttled_heat_ms[-1])) for gpu in gpus
-        ]
+        counters = [gpu.board.counters for gpu in gpus]
         yield SimulatedDay(plan, day_ms, fleet.interval_ms, fleet.seed, times_ms, seen, gpus)
 
 
@@ -164,8 +154,8 @@ def _gpu_day(
     inlet_c: float,
 ) -> GpuDay:
     count, card = len(times_ms), plan.host.pool.card
-    util, peak, p98, intensity, mem = (np.zeros(count) for _ in range(5))
-    zero, processes = np.ones(count), np.zeros(count, np.int16)
+    day = Activity(*(np.zeros(count) for _ in range(3)), np.ones(count), np.zeros(count), np.zeros(count))
+    processes = np.zeros(count, np.int16)
     day_end_ms = int(times_ms[0]) + DAY_MS
     stays = tuple(
         stay
@@ -174,10 +164,9 @@ def _gpu_day(
     )
     for stay in stays:
         rows = row_range(stay, int(times_ms[0]), count, fleet.interval_ms)
-        did = activity(stay, position, times_ms[rows], fleet.interval_ms)
-        util[rows], peak[rows], p98[rows] = did.util_pct, did.util_max_pct, did.util_p98_pct
-        zero[rows] = did.zero_ratio
-        intensity[rows], mem[rows], processes[rows] = did.intensity_ratio, did.mem_ratio, stay.processes
+        for name, values in vars(activity(stay, position, times_ms[rows], fleet.interval_ms)).items():
+            getattr(day, name)[rows] = values
+        processes[rows] = stay.processes
     rng = np.random.default_rng([fleet.seed, plan.host.number, 4, position, int(times_ms[0]) // DAY_MS])
     bare_w = card.idle_w * (
         1.0 + 0.03 * float(np.random.default_rng([fleet.seed, plan.host.number, 6, position]).normal())
@@ -185,10 +174,10 @@ def _gpu_day(
     board = readings(
         card,
         processes > 0,
-        intensity,
+        day.intensity_ratio,
         bare_w=bare_w,
         interval_ms=fleet.interval_ms,
-        energy_mj=counters[0],
+        counters=counters,
         inlet_c=inlet_c,
         rng=rng,
         hot=times_ms >= plan.hot_ms.get(position, fleet.until_ms),
@@ -197,12 +186,8 @@ def _gpu_day(
     step = MIB * np.maximum(processes, 1).astype(np.int64)
     usable = card.mem_total_bytes - card.mem_reserved_bytes
     lost_ms = plan.lost_ms.get(position, fleet.until_ms)
-    return GpuDay(
-        position, stays, times_ms >= lost_ms, util, peak, p98, zero, intensity,
-        (mem * usable).astype(np.int64) // step * step, processes,
-        board.power_w, board.energy_mj, board.temperature_c, board.sm_clock_mhz, board.throttle_reasons,
-        counters[1] + np.cumsum(board.power_capped_ms), counters[2] + np.cumsum(board.overheated_ms),
-    )  # fmt: skip
+    used = (day.mem_ratio * usable).astype(np.int64) // step * step
+    return GpuDay(position, stays, times_ms >= lost_ms, day, board, processes, used)
 
 
 def row_range(stay: Stay, day_ms: int, count: int, interval_ms: int) -> slice:

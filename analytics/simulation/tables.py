@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from analytics.simulation.calibration import PROCESS_INTERVAL_MS
 from analytics.simulation.days import GpuDay, SimulatedDay, row_range
+from analytics.simulation.placement import Reservation
 from analytics.simulation.queue import SCHEDULER, SimulatedQueue, claim_id
 from analytics.simulation.stays import Stay
 from fallow import __version__
@@ -39,7 +40,7 @@ def _gpu_rows(day: SimulatedDay, gpu: GpuDay) -> pa.Table:
     seen, card = day.seen, day.plan.host.pool.card
     lost = gpu.lost[seen]
     rng = np.random.default_rng([day.seed, day.plan.host.number, 5, gpu.position, day.day_ms // DAY_MS])
-    busy_pct, context = gpu.intensity_ratio * 100, gpu.process_count > 0
+    did, busy_pct, context = gpu.did, gpu.did.intensity_ratio * 100, gpu.process_count > 0
     columns: dict[str, object] = {
         "time": day.times_ms[seen],
         "gpu": day.plan.host.gpus[gpu.position].uuid,
@@ -51,26 +52,17 @@ def _gpu_rows(day: SimulatedDay, gpu: GpuDay) -> pa.Table:
         "gpu_util_coverage_ratio": np.where(lost, 0.0, np.round(1.0 - 0.002 * rng.random(len(seen)), 4)[seen]),
     }
     measured: dict[str, NDArray[Any]] = {
-        "gpu_util_pct": gpu.util_pct,
-        "gpu_util_max_pct": gpu.util_max_pct,
-        "gpu_util_p98_pct": gpu.util_p98_pct,
-        "gpu_util_zero_ratio": gpu.zero_ratio,
-        "mem_util_pct": np.round(gpu.util_pct * (0.15 + 0.45 * gpu.intensity_ratio), 2),
+        **vars(did),
+        **vars(gpu.board),
+        "mem_util_pct": np.round(did.gpu_util_pct * (0.15 + 0.45 * did.intensity_ratio), 2),
         "mem_used_bytes": gpu.mem_used_bytes,
         "mem_reserved_bytes": np.full(len(seen), card.mem_reserved_bytes),
-        "power_w": gpu.power_w,
-        "energy_mj": gpu.energy_mj,
-        "temperature_c": gpu.temperature_c,
-        "sm_clock_mhz": gpu.sm_clock_mhz,
         "mem_clock_mhz": np.full(len(seen), card.mem_clock_mhz),
-        "throttle_reasons": gpu.throttle_reasons,
         "process_count": gpu.process_count,
-        "throttled_power_cap_ms": gpu.throttled_power_ms,
-        "throttled_sw_thermal_ms": gpu.throttled_heat_ms,
         **dict.fromkeys(_NEVER_THROTTLED, np.zeros(len(seen), np.int64)),
     }
     if card.gpm:
-        sm_pct = np.minimum(gpu.util_pct, 4.0 * (gpu.util_pct > 0) + 0.85 * busy_pct)
+        sm_pct = np.minimum(did.gpu_util_pct, 4.0 * (did.gpu_util_pct > 0) + 0.85 * busy_pct)
         measured |= {
             "sm_active_pct": np.round(sm_pct, 1),
             "sm_occupancy_pct": np.round(0.28 * sm_pct, 1),
@@ -89,7 +81,7 @@ def _between_gpus(day: SimulatedDay, gpu: GpuDay) -> NDArray[np.float64]:
     for stay in gpu.stays:
         if len(stay.gpus) > 1 and gpu.position not in stay.unused:
             rows = row_range(stay, day.day_ms, len(rates), day.interval_ms)
-            rates[rows] = np.rint(0.8 * gpu.util_pct[rows]) * 2**28
+            rates[rows] = np.rint(0.8 * gpu.did.gpu_util_pct[rows]) * 2**28
     return rates
 
 
@@ -165,15 +157,24 @@ def device_table(day: SimulatedDay) -> pa.Table:
     """The inventory at the first row of the day, and again when an agent comes back; a lost GPU is not in it."""
     starts = np.flatnonzero(day.seen & ~np.concatenate([[False], day.seen[:-1]]))
     card = day.plan.host.pool.card
-    return table_from_rows(DEVICE, [
-        {
-            "time": int(day.times_ms[row]), "gpu": day.plan.host.gpus[gpu.position].uuid, "gpu_index": gpu.position,
-            "model": card.model, "mem_total_bytes": card.mem_total_bytes, "power_limit_w": card.power_limit_w,
-            "pci_bus_id": f"00000000:{0x1B + 0x10 * gpu.position:02X}:00.0", "driver_version": DRIVER,
-            "cuda_driver_version": CUDA, "mig_enabled": False, "nvlink_island": _island(day), "pool": day.plan.host.pool.name, "source": "simulated",
-        }
-        for row in starts for gpu in day.gpus if not gpu.lost[row]
-    ])  # fmt: skip
+    model = {"model": card.model, "mem_total_bytes": card.mem_total_bytes, "power_limit_w": card.power_limit_w}
+    driver = {"driver_version": DRIVER, "cuda_driver_version": CUDA, "mig_enabled": False, "source": "simulated"}
+    shared = {**model, **driver, "nvlink_island": _island(day), "pool": day.plan.host.pool.name}
+    return table_from_rows(
+        DEVICE,
+        [
+            {
+                **shared,
+                "time": int(day.times_ms[row]),
+                "gpu": day.plan.host.gpus[gpu.position].uuid,
+                "gpu_index": gpu.position,
+                "pci_bus_id": f"00000000:{0x1B + 0x10 * gpu.position:02X}:00.0",
+            }
+            for row in starts
+            for gpu in day.gpus
+            if not gpu.lost[row]
+        ],
+    )
 
 
 def _island(day: SimulatedDay) -> str | None:
@@ -220,25 +221,21 @@ def allocation_table(day: SimulatedDay, queue: SimulatedQueue, *, first: bool, u
             shared = {"time": start_ms, "end": end, "gpu_count": len(gpus), **rest, **known}
             rows.extend({**shared, "gpu": plan.host.gpus[gpu].uuid} for gpu in gpus)
 
+    def named(of: Stay | Reservation, scheduler: str, claim_id: str) -> dict[str, object]:
+        return {
+            "scheduler": scheduler,
+            "claim_id": claim_id,
+            "user": of.user,
+            "account": of.account,
+            "name": of.name,
+        }
+
     for stay in plan.stays:
         if stay.claimed:
-            named = {
-                "scheduler": "slurm" if stay.job_id else "kubernetes",
-                "claim_id": claim_id(stay),
-                "user": stay.user,
-                "account": stay.account,
-                "name": stay.name,
-            }
-            add(stay.start_ms, stay.end_ms, stay.gpus, named)
+            scheduler = "slurm" if stay.job_id else "kubernetes"
+            add(stay.start_ms, stay.end_ms, stay.gpus, named(stay, scheduler, claim_id(stay)))
     for reserved in plan.reservations:
-        named = {
-            "scheduler": SCHEDULER,
-            "claim_id": reserved.claim_id,
-            "user": reserved.user,
-            "account": reserved.account,
-            "name": reserved.name,
-        }
-        add(reserved.start_ms, until_ms, reserved.gpus, named)
+        add(reserved.start_ms, until_ms, reserved.gpus, named(reserved, SCHEDULER, reserved.claim_id))
     return table_from_rows(CLAIM, sorted(rows, key=lambda row: (str(row["gpu"]), str(row["time"]))))
 
 
@@ -273,7 +270,7 @@ def agent_table(day: SimulatedDay) -> pa.Table:
 def host_table(day: SimulatedDay) -> pa.Table:
     """The host's CPU, memory and traffic: they follow what its GPUs do."""
     rng, seen, count = day.rng, day.seen, len(day.seen)
-    busy = np.mean([gpu.util_pct for gpu in day.gpus], axis=0) / 100
+    busy = np.mean([gpu.did.gpu_util_pct for gpu in day.gpus], axis=0) / 100
     total = 128 * 1024**3 * max(2, len(day.gpus))
     starved = np.zeros(count, np.bool_)
     for stay in (stay for gpu in day.gpus for stay in gpu.stays if stay.starved):
@@ -342,9 +339,9 @@ def _rows(day: SimulatedDay, gpu: GpuDay, stay: Stay) -> pa.Table:
     rows = np.flatnonzero(scraped & day.seen & ~gpu.lost)
     rows = rows[rows % every == 0]
     # what happened since the scrape before
-    sums = np.concatenate([[0.0], np.cumsum(gpu.util_pct)])
+    sums = np.concatenate([[0.0], np.cumsum(gpu.did.gpu_util_pct)])
     load = (sums[rows + 1] - sums[np.maximum(rows + 1 - every, 0)]) / np.minimum(every, rows + 1) / 100
-    now = gpu.util_pct[rows] / 100
+    now = gpu.did.gpu_util_pct[rows] / 100
     rate = np.round(_REQUESTS_PER_S * load, 2)
     speaks = server.kv_cache_ratio is not None
     return table_of(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
@@ -12,8 +10,8 @@ import pyarrow.compute as pc
 
 from analytics.simulation import tables
 from analytics.simulation.days import SimulatedDay, host_days
-from analytics.simulation.placement import Planted, SimulatedFleet
-from analytics.simulation.plan import plan_fleet
+from analytics.simulation.placement import SimulatedFleet
+from analytics.simulation.plan import FleetPlan, plan_fleet
 from analytics.simulation.queue import SCHEDULER, Row, SimulatedQueue, simulated_queue
 from analytics.simulation.tables import serving_table
 from fallow.clock import utc_day
@@ -25,41 +23,22 @@ METADATA = {"simulated": "true"}
 """Stands in every simulated Parquet file beside schema version and writer."""
 
 
-@dataclass(frozen=True)
-class FleetSummary:
-    """What was written: GPUs, hosts, rows per table, bytes in the lake, and the situations planted in it."""
-
-    gpus: int
-    hosts: int
-    rows: dict[str, int]
-    size_bytes: int
-    planted: tuple[Planted, ...]
-
-
-def write_fleet(lake: Lake, fleet: SimulatedFleet, progress: Callable[[float], None] | None = None) -> FleetSummary:
-    """Simulates the fleet into the lake and returns what was written.
+def write_fleet(lake: Lake, fleet: SimulatedFleet, progress: Callable[[float], None] | None = None) -> FleetPlan:
+    """Simulates the fleet into the lake and returns its plan.
 
     Same fleet, same files to the byte. `progress` is called with the share done, 0 to 1, after each host-day. Raises
     LakeError where the lake cannot be written.
     """
     plan = plan_fleet(fleet)
     queue = simulated_queue(plan)
-    rows: Counter[str] = Counter()
-    size_bytes, total = 0, len(plan.hosts) * fleet.days
-    done = 0
-    for host in plan.hosts:
-        for day in host_days(fleet, host):
-            for table, data in day_tables(fleet, day, queue):
-                file = _put(lake, table, day, data)
-                rows[table.name] += data.num_rows
-                size_bytes += file.size_bytes
-            done += 1
-            if progress is not None:
-                progress(done / total)
-    if queue.requests:
-        size_bytes += _put_requests(lake, queue.requests)
-        rows[REQUEST.name] = len(queue.requests)
-    return FleetSummary(fleet.gpus, len(plan.hosts), dict(rows), size_bytes, plan.planted)
+    days = (day for host in plan.hosts for day in host_days(fleet, host))
+    for done, day in enumerate(days, 1):
+        for table, data in day_tables(fleet, day, queue):
+            _put(lake, table, day, data)
+        if progress is not None:
+            progress(done / (len(plan.hosts) * fleet.days))
+    _put_requests(lake, queue.requests)
+    return plan
 
 
 def day_tables(fleet: SimulatedFleet, day: SimulatedDay, queue: SimulatedQueue) -> Iterator[tuple[LakeTable, pa.Table]]:
@@ -78,24 +57,19 @@ def day_tables(fleet: SimulatedFleet, day: SimulatedDay, queue: SimulatedQueue) 
     yield from ((table, data) for table, data in every if data.num_rows)
 
 
-def _put_requests(lake: Lake, requests: Iterable[Row]) -> int:
-    """A file for each day on which somebody was seen to wait, under the scheduler's name; returns their bytes."""
+def _put_requests(lake: Lake, requests: Iterable[Row]) -> None:
+    """A file for each day on which somebody was seen to wait, under the scheduler's name."""
     days: dict[str, list[Row]] = {}
     for each in requests:
         days.setdefault(utc_day(cast("int", each["as_of"])), []).append(each)
-    size_bytes = 0
     for date, rows in sorted(days.items()):
         data = table_from_rows(REQUEST, rows)
         number = 1000 * max(cast("int", row["as_of"]) for row in rows)
-        size_bytes += lake.put(
-            LakeFile(REQUEST.name, date, SCHEDULER, number, number), encode(REQUEST, data, METADATA)
-        ).size_bytes
-    return size_bytes
+        lake.put(LakeFile(REQUEST.name, date, SCHEDULER, number, number), encode(REQUEST, data, METADATA))
 
 
-def _put(lake: Lake, table: LakeTable, day: SimulatedDay, data: pa.Table) -> LakeFile:
+def _put(lake: Lake, table: LakeTable, day: SimulatedDay, data: pa.Table) -> None:
     """One file per table, date and host; its sequence numbers are its first and last row's time in microseconds."""
     span = pc.min_max(data.column("time").cast("int64"))
-    date = utc_day(day.day_ms)
     first, last = (1000 * span[end].as_py() for end in ("min", "max"))
-    return lake.put(LakeFile(table.name, date, day.plan.host.name, first, last), encode(table, data, METADATA))
+    lake.put(LakeFile(table.name, utc_day(day.day_ms), day.plan.host.name, first, last), encode(table, data, METADATA))

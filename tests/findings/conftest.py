@@ -9,7 +9,7 @@ import pytest
 
 from analytics.decide.review import Review, review, run_rules
 from analytics.rules import RULES
-from analytics.simulation import FleetSummary, SimulatedFleet, write_fleet
+from analytics.simulation import FleetPlan, SimulatedFleet, write_fleet
 from analytics.workloads.context import open_context
 from fallow.clock import DAY_MS
 from fallow.lake import Lake
@@ -80,7 +80,7 @@ SIMULATED = SimulatedFleet(gpus=16, days=8, interval_ms=60_000, until_ms=20_777 
 """A small fleet with one of each planted situation; 2026-11-20 is its end."""
 
 
-def simulated_lake(base: Path) -> tuple[Lake, FleetSummary]:
+def simulated_lake(base: Path) -> tuple[Lake, FleetPlan]:
     """The lake of that fleet, one for all workers of a run, which nobody changes; `base` is where a worker has its files."""
 
     def fill(folder: Path) -> None:
@@ -91,6 +91,6 @@ def simulated_lake(base: Path) -> tuple[Lake, FleetSummary]:
 
 
 @pytest.fixture(scope="session")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, FleetSummary]:
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, FleetPlan]:
     """The lake of SIMULATED, and what was planted in it."""
     return simulated_lake(tmp_path_factory.getbasetemp())

@@ -13,27 +13,27 @@ from tests.ledger.rows import load
 
 if TYPE_CHECKING:
     from analytics.ledger.build import Ledger
-    from analytics.simulation import FleetSummary, Planted
+    from analytics.simulation import FleetPlan, Planted
     from analytics.workloads.model import Finding
     from fallow.lake import Lake
 
 
 @pytest.fixture(scope="module")
-def found(simulated: tuple[Lake, FleetSummary]) -> tuple[Finding, ...]:
+def found(simulated: tuple[Lake, FleetPlan]) -> tuple[Finding, ...]:
     return findings(simulated[0])
 
 
 @pytest.fixture(scope="module")
-def ledger(simulated: tuple[Lake, FleetSummary]) -> Ledger:
+def ledger(simulated: tuple[Lake, FleetPlan]) -> Ledger:
     return load(simulated[0])
 
 
-def planted(simulated: tuple[Lake, FleetSummary], kind: str) -> Planted:
+def planted(simulated: tuple[Lake, FleetPlan], kind: str) -> Planted:
     (situation,) = (each for each in simulated[1].planted if each.kind == kind)
     return situation
 
 
-def test_the_gpus_that_nobody_ever_used(simulated: tuple[Lake, FleetSummary], found: tuple[Finding, ...]) -> None:
+def test_the_gpus_that_nobody_ever_used(simulated: tuple[Lake, FleetPlan], found: tuple[Finding, ...]) -> None:
     (never,) = (each for each in found if each.rule == "never_used")
     block = planted(simulated, "never_used")
     assert (never.host, set(never.gpus), never.holder) == (block.host, set(block.gpus), None)
@@ -45,7 +45,7 @@ def test_the_gpus_that_nobody_ever_used(simulated: tuple[Lake, FleetSummary], fo
     assert never.confidence.grade == "low", "two conditions failed"
 
 
-def test_the_notebook_that_was_left_open(simulated: tuple[Lake, FleetSummary], found: tuple[Finding, ...]) -> None:
+def test_the_notebook_that_was_left_open(simulated: tuple[Lake, FleetPlan], found: tuple[Finding, ...]) -> None:
     notebook = planted(simulated, "held_notebook")
     (held,) = (each for each in found if each.rule == "held" and set(each.gpus) & set(notebook.gpus))
     assert (held.host, held.holder, held.reclaimable) == (notebook.host, notebook.holder, True)

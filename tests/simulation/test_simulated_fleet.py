@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.simulation import FleetPlan, FleetSummary, Planted, SimulatedFleet, plan_fleet, write_fleet
+from analytics.simulation import FleetPlan, Planted, SimulatedFleet, plan_fleet, write_fleet
 from analytics.simulation.catalog import POOLS, split_gpus
 from analytics.simulation.queue import simulated_queue
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 UNTIL_MS = 20_777 * DAY_MS  # 2026-11-20
 FLEET = SimulatedFleet(gpus=48, days=3, seed=7, interval_ms=60_000, until_ms=UNTIL_MS)
 WRITTEN = ("gpu", "process", "host", "device", "event", "agent", "serving", "claim", "request")
-Written = tuple["Lake", FleetSummary]
+Written = tuple["Lake", FleetPlan]
 Rows = dict[str, pl.DataFrame]
 
 
@@ -60,11 +60,11 @@ def before(frame: pl.DataFrame, what: Planted) -> pl.DataFrame:
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(tmp_path: Path) -> None:
-    def digests(name: str, seed: int) -> tuple[FleetSummary, dict[str, str]]:
+    def digests(name: str, seed: int) -> tuple[FleetPlan, dict[str, str]]:
         lake = made_lake(tmp_path / name)
         fleet = SimulatedFleet(gpus=12, days=1, seed=seed, interval_ms=60_000, until_ms=UNTIL_MS)
-        summary, keys = write_fleet(lake, fleet), [each.key for each in lake.store.list("")]
-        return summary, {key: hashlib.sha256(Path(lake.store.url(key)).read_bytes()).hexdigest() for key in keys}
+        plan, keys = write_fleet(lake, fleet), [each.key for each in lake.store.list("")]
+        return plan, {key: hashlib.sha256(Path(lake.store.url(key)).read_bytes()).hexdigest() for key in keys}
 
     first, (_, other) = digests("first", 3), digests("other", 4)
     assert digests("again", 3) == first
@@ -73,14 +73,13 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(tmp_path: 
     assert all(first[1][key] != other[key] for key in gpu_files)
 
 
-def test_the_summary_counts_what_is_in_the_lake(written: Written, rows: Rows) -> None:
-    lake, summary = written
-    assert summary.rows == {name: frame.height for name, frame in rows.items()}
-    assert (summary.gpus, summary.hosts) == (48, rows["gpu"]["host"].n_unique())
-    assert rows["gpu"]["gpu"].n_unique() == 48
-    files = [stored for stored in lake.store.list("") if stored.key != MARKER_KEY]
-    assert summary.size_bytes == sum(stored.size_bytes for stored in files)
-    assert {stored.key.partition("/")[0] for stored in files} <= {known.name for known in TABLES}
+def test_the_lake_holds_the_hosts_and_gpus_of_the_plan(written: Written, rows: Rows) -> None:
+    lake, plan = written
+    planned = {(host.host.name, gpu.uuid) for host in plan.hosts for gpu in host.host.gpus}
+    assert set(rows["gpu"].select("host", "gpu").iter_rows()) == planned
+    assert len(planned) == 48
+    stored = {each.key.partition("/")[0] for each in lake.store.list("") if each.key != MARKER_KEY}
+    assert stored == set(WRITTEN) <= {known.name for known in TABLES}
 
 
 def test_everything_says_that_it_is_simulated(written: Written, rows: Rows) -> None:
@@ -238,13 +237,14 @@ def test_people_work_by_day_and_rest_at_the_weekend() -> None:
 def test_a_fleet_of_any_size_is_written(tmp_path: Path, gpus: int) -> None:
     shares: list[float] = []
     fleet = SimulatedFleet(gpus=gpus, days=1, seed=gpus, interval_ms=300_000, until_ms=UNTIL_MS)
-    summary = write_fleet(made_lake(tmp_path), fleet, shares.append)
+    lake = made_lake(tmp_path)
+    plan = write_fleet(lake, fleet, shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
-    outages = [each for each in summary.planted if each.kind == "agent_outage"]
+    outages = [each for each in plan.planted if each.kind == "agent_outage"]
     unseen = sum(len(each.gpus) * (each.end_ms - each.start_ms) // fleet.interval_ms for each in outages)
-    assert summary.rows["gpu"] == gpus * 288 - unseen
-    assert all(each.start_ms < each.end_ms <= UNTIL_MS for each in summary.planted)
+    assert len(read(lake.files("gpu"), table("gpu"))) == gpus * 288 - unseen
+    assert all(each.start_ms < each.end_ms <= UNTIL_MS for each in plan.planted)
 
 
 def test_a_large_fleet_holds_every_situation_more_than_once() -> None:

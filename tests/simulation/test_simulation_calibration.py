@@ -45,7 +45,7 @@ def pool_rows(fleet: SimulatedFleet, pool: str) -> Rows:
         for day in host_days(fleet, host):
             for gpu in day.gpus:
                 mem_pct = 100 * gpu.mem_used_bytes / host.host.pool.card.mem_total_bytes
-                values = [gpu.util_pct, gpu.power_w, mem_pct, gpu.process_count.astype(np.float64)]
+                values = [gpu.did.gpu_util_pct, gpu.board.power_w, mem_pct, gpu.process_count.astype(np.float64)]
                 per_gpu.setdefault(host.host.gpus[gpu.position].uuid, []).append(values)
     kept = [np.concatenate(days, axis=1) for uuid, days in per_gpu.items() if uuid not in planted]
     return Rows(*np.stack(kept, axis=1))
