@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import polars as pl
 
@@ -42,6 +43,13 @@ def hourly_most(
     )
 
 
+def hourly_levels(spans: Mapping[str, pl.DataFrame], by: Sequence[str], since_ms: int, until_ms: int) -> pl.DataFrame:
+    """`hourly_most` of several kinds of rows side by side, a column of its name for each: the hours of the first, sorted."""
+    parts = [hourly_most(rows, by, since_ms, until_ms).rename({"most": name}) for name, rows in spans.items()]
+    found = reduce(lambda left, right: left.join(right, on=(*by, "time"), how="left"), parts)
+    return found.with_columns(pl.col(*spans).fill_null(0.0)).sort(*by, "time")
+
+
 _COUNTED: Mapping[str, tuple[str, ...]] = {
     "allocated": ALLOCATED,
     "allocated_or_unknown": (*ALLOCATED, "unknown"),
@@ -63,11 +71,8 @@ def demand(stretches: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFram
         until_ms: its end; the hour that holds it is left out.
     """
     rows = stretches.with_columns(of=pl.lit(0))
-    found = hourly_most(rows, ("of",), since_ms, until_ms).rename({"most": "there"}).filter(pl.col("there") > 0)
-    for name, states in _COUNTED.items():
-        most = hourly_most(rows.filter(pl.col("state").is_in(states)), ("of",), since_ms, until_ms)
-        found = found.join(most.rename({"most": name}), on=("of", "time"), how="left")
-    return found.drop("of").with_columns(pl.col(list(_COUNTED)).fill_null(0.0)).sort("time")
+    spans = {name: rows.filter(pl.col("state").is_in(states)) for name, states in _COUNTED.items()}
+    return hourly_levels({"there": rows, **spans}, ("of",), since_ms, until_ms).filter(pl.col("there") > 0).drop("of")
 
 
 def duration(levels: pl.Series) -> pl.DataFrame:

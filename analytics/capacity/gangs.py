@@ -51,7 +51,12 @@ def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int, wanted: Sequence[i
     widths, window_ms = _widths(rows), until_ms - since_ms
     sure, most = (_levels_in(rows, states, widths) for states in (("free",), PERHAPS_FREE))
     apart = _summed(sure, pl.col("level"), _GROUP)
-    return tuple(_gang(size, (sure, most, apart), until_ms, window_ms) for size in wanted)
+    found = []
+    for size in wanted:
+        counted = (_summed(apart, pl.col("level") // size), starting(sure, size), starting(most, size))
+        now = (_last(each, until_ms) for each in counted[1:])
+        found.append(Gang(size, *now, *(_share(each, until_ms, window_ms) for each in counted)))
+    return tuple(found)
 
 
 def free_levels(rows: pl.DataFrame, states: Sequence[str]) -> pl.DataFrame:
@@ -73,27 +78,7 @@ def _levels_in(rows: pl.DataFrame, states: Sequence[str], widths: pl.DataFrame) 
 
 def sizes(gpus: int) -> tuple[int, ...]:
     """1, 2, 4, 8 and on as powers of two, up to so many GPUs."""
-    more = []
-    size = 2 * SIZES_LEAST[-1]
-    while size <= gpus:
-        more.append(size)
-        size *= 2
-    return (*SIZES_LEAST, *more)
-
-
-def _gang(size: int, free: tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame], until_ms: int, window_ms: int) -> Gang:
-    """`free` are the free GPUs of each host, the same with what nobody saw, and those of each pool wherever they are."""
-    sure, most, apart = free
-    could, might = starting(sure, size), starting(most, size)
-    anywhere = _summed(apart, pl.col("level") // size)
-    return Gang(
-        size=size,
-        now=_last(could, until_ms),
-        now_most=_last(might, until_ms),
-        free_share=_share(anywhere, until_ms, window_ms),
-        start_share=_share(could, until_ms, window_ms),
-        start_share_most=_share(might, until_ms, window_ms),
-    )
+    return tuple(2**power for power in range(max(len(SIZES_LEAST), gpus.bit_length())))
 
 
 def starting(free: pl.DataFrame, size: int) -> pl.DataFrame:

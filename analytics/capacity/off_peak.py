@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.capacity.demand import hourly_most
+from analytics.capacity.demand import hourly_levels
 from analytics.intervals import clip, merge
 from analytics.states import IN_USE, UNUSED
 from fallow.clock import MINUTE_MS, WEEK_MS, floor_ms, from_ms
@@ -23,7 +23,7 @@ HOURS_MIN = 2
 RECENT_MS = 30 * MINUTE_MS
 SHARE_MIN = 0.1
 """Of the pool, beyond what the median hour of the week leaves: fewer are no reason to wait for the night."""
-_HOURS = 7 * 24
+HOURS = 7 * 24
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,7 @@ def _hours(rows: pl.DataFrame, named: pl.DataFrame, since_ms: int, until_ms: int
         "needed": merge(rows.filter(pl.col("state").is_in(IN_USE)), tail_ms=RECENT_MS).join(named, on="gpu"),
         "unknown": rows.filter(pl.col("state") == "unknown"),
     }
-    found: pl.DataFrame | None = None
-    for name, each in spans.items():
-        most = hourly_most(each, ("pool",), since_ms, until_ms).rename({"most": name})
-        found = most if found is None else found.join(most, on=("pool", "time"), how="left")
-    if found is None:
-        raise AssertionError
-    return found.with_columns(pl.col("needed", "unknown").fill_null(0.0)).sort("pool", "time")
+    return hourly_levels(spans, ("pool",), since_ms, until_ms)
 
 
 def _unused(hours: pl.DataFrame, zone: tzinfo) -> list[int] | None:
@@ -98,37 +92,36 @@ def _unused(hours: pl.DataFrame, zone: tzinfo) -> list[int] | None:
     by_hour: dict[int, list[float]] = {}
     for moment_ms, needed in known.select("time", "needed").iter_rows():
         by_hour.setdefault(hour_of_week(moment_ms, zone), []).append(needed)
-    if len(by_hour) < _HOURS:
+    if len(by_hour) < HOURS:
         return None
     # the least value that nine tenths do not exceed
     needed_by_hour = {
         hour: sorted(values)[max(0, math.ceil(round(QUANTILE * len(values), 6)) - 1)]
         for hour, values in by_hour.items()
     }
-    return [max(0, math.floor(there - needed_by_hour[hour] + 1e-6)) for hour in range(_HOURS)]
+    return [max(0, math.floor(there - needed_by_hour[hour] + 1e-6)) for hour in range(HOURS)]
 
 
 def _windows(pool: str, unused: Sequence[int], gpus: float, weeks: int) -> Iterator[OffPeak]:
     """Runs of hours with clearly more unused than in the median hour; one that reaches over Sunday's end begins there."""
-    least = sorted(unused)[_HOURS // 2] + max(1, math.ceil(SHARE_MIN * gpus))
+    least = sorted(unused)[HOURS // 2] + max(1, math.ceil(SHARE_MIN * gpus))
     enough = [each >= least for each in unused]
     if all(enough) or not any(enough):
         return
-    first = next(hour for hour in range(_HOURS) if enough[hour] and not enough[hour - 1])
+    first = next(hour for hour in range(HOURS) if enough[hour] and not enough[hour - 1])
     start = None
-    for hour in range(first, first + _HOURS + 1):
-        there = enough[hour % _HOURS] and hour < first + _HOURS
+    for hour in range(first, first + HOURS + 1):
+        there = enough[hour % HOURS] and hour < first + HOURS
         if there and start is None:
             start = hour
         if not there and start is not None:
             if hour - start >= HOURS_MIN:
-                gpus_unused = min(unused[each % _HOURS] for each in range(start, hour))
-                begin = start % _HOURS
+                gpus_unused = min(unused[each % HOURS] for each in range(start, hour))
+                begin = start % HOURS
                 yield OffPeak(pool, begin // 24, begin % 24, begin % 24 + hour - start, gpus_unused, weeks)
             start = None
 
 
-HOURS = 7 * 24
 _SLOT_MS = 15 * MINUTE_MS
 """Every zone's distance from UTC is whole quarters of an hour, so that none of them lies in two hours."""
 

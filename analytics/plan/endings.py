@@ -42,7 +42,24 @@ class Chance:
 
 
 @dataclass(frozen=True)
-class Ending:
+class Leaving:
+    """How a job, project or user lets go of GPUs: what says so, on which day, and how likely they are free after it."""
+
+    name: str
+    source: EndingSource
+    day: date
+    team: str | None
+    holder: str | None
+    chance: Chance | None
+
+    @property
+    def order(self) -> tuple[float, date, int, str]:
+        """The surest first, what is unknown last."""
+        return 1.0 if self.chance is None else -self.chance.point, self.day, SOURCES.index(self.source), self.name
+
+
+@dataclass(frozen=True)
+class Ending(Leaving):
     """GPUs of one pool and model that one job, project or user lets go of on a day.
 
     `name` is that of the job (as in the ledger), project or user; `gpus` are UUIDs, in order, `hosts` and `islands` (NVLink,
@@ -51,17 +68,11 @@ class Ending:
     after it; None is unknown.
     """
 
-    name: str
-    source: EndingSource
-    day: date
     gpus: tuple[str, ...]
     pool: str
     model: str
     hosts: tuple[str, ...]
     islands: tuple[str, ...]
-    team: str | None
-    holder: str | None
-    chance: Chance | None
 
 
 @dataclass(frozen=True)
@@ -100,22 +111,8 @@ class Endings:
         )
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """GPUs that a source names, before those are left out that a surer one names too."""
-
-    name: str
-    source: EndingSource
-    day: date
-    gpus: frozenset[str]
-    team: str | None
-    holder: str | None
-    chance: Chance | None
-
-    @property
-    def order(self) -> tuple[float, date, int, str]:
-        """The surest first, what is unknown last."""
-        return 1.0 if self.chance is None else -self.chance.point, self.day, SOURCES.index(self.source), self.name
+_Candidate = tuple[Leaving, frozenset[str]]
+"""With the GPUs that a source names, before those are left out that a surer one names too."""
 
 
 def find_endings(context: Context, jobs: pl.DataFrame, days: int, zone: tzinfo) -> Endings:
@@ -160,16 +157,16 @@ def _announced(context: Context, now: pl.DataFrame, jobs: pl.DataFrame, days: in
         *_at_project_ends(context, now, today),
         *_faded(context, now, today),
     ]
-    near = [each for each in found if each.day <= today + timedelta(days)]
+    near = [each for each in found if each[0].day <= today + timedelta(days)]
     taken: set[str] = set()
     endings: list[Ending] = []
-    for each in sorted(near, key=lambda candidate: candidate.order):
-        endings += _placed(context, each, each.gpus - taken)
-        taken |= each.gpus
+    for leaving, gpus in sorted(near, key=lambda candidate: candidate[0].order):
+        endings += _placed(context, leaving, gpus - taken)
+        taken |= gpus
     return tuple(sorted(endings, key=lambda each: (each.day, SOURCES.index(each.source), each.name, each.gpus)))
 
 
-def _placed(context: Context, found: _Candidate, gpus: frozenset[str]) -> Iterator[Ending]:
+def _placed(context: Context, leaving: Leaving, gpus: frozenset[str]) -> Iterator[Ending]:
     """One ending for each pool and model."""
     inventory, hosts = context.inventory, dict(last_rows(context).select("gpu", "host").iter_rows())
     places = {gpu: (inventory.pool(gpu), inventory.model(gpu)) for gpu in sorted(gpus)}
@@ -177,17 +174,12 @@ def _placed(context: Context, found: _Candidate, gpus: frozenset[str]) -> Iterat
         own = tuple(gpu for gpu, place in places.items() if place == (pool, model))
         islands = {inventory.device(gpu, hosts[gpu]).nvlink_island for gpu in own}
         yield Ending(
-            found.name,
-            found.source,
-            found.day,
-            own,
-            pool,
-            model,
-            tuple(sorted({hosts[gpu] for gpu in own})),
-            tuple(sorted(each for each in islands if each is not None)),
-            found.team,
-            found.holder,
-            found.chance,
+            **vars(leaving),
+            gpus=own,
+            pool=pool,
+            model=model,
+            hosts=tuple(sorted({hosts[gpu] for gpu in own})),
+            islands=tuple(sorted(each for each in islands if each is not None)),
         )
 
 
@@ -212,15 +204,10 @@ def _at_limits(context: Context, now: pl.DataFrame, jobs: pl.DataFrame, zone: tz
     ):
         limit_ms = row["planned_end"] - row["start"]
         holder, account = ("+".join(sorted(set(row[name]) - {None})) or None for name in ("holder", "account"))
-        yield _Candidate(
-            row["work"],
-            "time_limit",
-            _day(row["planned_end"], zone),
-            frozenset(row["gpu"]),
-            context.owners.team(holder, account),
-            holder,
-            _chance(lengths, (until_ms - row["start"]) / limit_ms, limit_ms),
-        )
+        chance = _chance(lengths, (until_ms - row["start"]) / limit_ms, limit_ms)
+        team = context.owners.team(holder, account)
+        leaving = Leaving(row["work"], "time_limit", _day(row["planned_end"], zone), team, holder, chance)
+        yield leaving, frozenset(row["gpu"])
 
 
 def _past_lengths(jobs: pl.DataFrame, until_ms: int) -> list[float]:
@@ -260,7 +247,7 @@ def _at_project_ends(context: Context, now: pl.DataFrame, today: date) -> Iterat
         rows = theirs.filter(pl.col("line").is_in(own))
         holder, account = joined(rows, "holder"), joined(rows, "account")
         team = context.owners.team(holder, account)
-        yield _Candidate(name, "project_end", max(end, today), frozenset(rows["gpu"]), team, holder, None)
+        yield Leaving(name, "project_end", max(end, today), team, holder, None), frozenset(rows["gpu"])
 
 
 def _faded(context: Context, now: pl.DataFrame, today: date) -> Iterator[_Candidate]:
@@ -271,7 +258,7 @@ def _faded(context: Context, now: pl.DataFrame, today: date) -> Iterator[_Candid
         share = None if promised is None else promised.probability
         gpus = frozenset(gpu for gpu in each.gpus if holders.get(gpu) == each.holder)
         chance = None if share is None else Chance(None, share, None)
-        yield _Candidate(each.subject, "fading", today, gpus, each.team, each.holder, chance)
+        yield Leaving(each.subject, "fading", today, each.team, each.holder, chance), gpus
 
 
 def _check(context: Context, jobs: pl.DataFrame, zone: tzinfo) -> EndingCheck | None:

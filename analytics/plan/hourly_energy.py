@@ -66,20 +66,8 @@ USED, HELD, FREE, REST = PARTS = ("used", "held", "free", "rest")
 counter of a GPU that is split, which stands for all of its instances."""
 
 _SUMS = ("gpu_ms", "energy_mj", "energy_known_ms")
-_COLUMNS = (
-    "host",
-    "gpu",
-    "time",
-    "end",
-    "state",
-    "instance",
-    "gpu_share",
-    "team",
-    "pool",
-    "model",
-    "is_deferrable",
-    *_SUMS,
-)
+_PLACE = ("host", "gpu", "time", "end", "state", "instance", "gpu_share", "team", "pool", "model", "is_deferrable")
+_COLUMNS = (*_PLACE, *_SUMS)
 
 
 def hourly_energy(pieces: pl.DataFrame, rollups: Rollups, intensity: GridIntensity, pue: float) -> pl.DataFrame:
@@ -102,20 +90,12 @@ def hourly_energy(pieces: pl.DataFrame, rollups: Rollups, intensity: GridIntensi
     )
 
 
+_PART_OF = {**dict.fromkeys(IN_USE, USED), **dict.fromkeys(IDLE_ALLOCATED, HELD), "free": FREE}
+
+
 def _part() -> pl.Expr:
-    state = pl.col("state")
     is_split = ~pl.col("instance") & (pl.col("gpu_share") < 1)
-    return (
-        pl.when(is_split)
-        .then(pl.lit(REST))
-        .when(state.is_in(IN_USE))
-        .then(pl.lit(USED))
-        .when(state.is_in(IDLE_ALLOCATED))
-        .then(pl.lit(HELD))
-        .when(state == "free")
-        .then(pl.lit(FREE))
-        .otherwise(pl.lit(REST))
-    )
+    return pl.when(is_split).then(pl.lit(REST)).otherwise(pl.col("state").replace_strict(_PART_OF, default=REST))
 
 
 def _by_counter(rows: pl.DataFrame, hourly: pl.DataFrame) -> pl.DataFrame:

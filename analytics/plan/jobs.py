@@ -20,13 +20,13 @@ from fallow import schema
 from fallow.clock import MINUTE_MS, SECOND_MS
 from fallow.lake import Lake
 
+_TEXTS = ("name", "user", "account", "project", "partition", "qos", "state", "gpu_model")
+_TIMES = ("submitted", "eligible", "start", "end", "withdrawn", "as_of", "time_limit_ms", "planned_end")
 JOB_SCHEMA: dict[str, pl.DataType] = {
-    "scheduler": pl.String(), "job": pl.String(), "name": pl.String(), "user": pl.String(), "account": pl.String(),
-    "project": pl.String(), "partition": pl.String(), "qos": pl.String(), "priority": pl.Int64(), "state": pl.String(),
-    "reason": pl.String(), "submitted": pl.Int64(), "eligible": pl.Int64(), "start": pl.Int64(), "end": pl.Int64(),
-    "withdrawn": pl.Int64(), "as_of": pl.Int64(), "time_limit_ms": pl.Int64(), "planned_end": pl.Int64(),
-    "gpus": pl.Int64(), "host_count": pl.Int64(), "hosts": pl.List(pl.String()), "gpu_model": pl.String(),
-}  # fmt: skip
+    **dict.fromkeys(("scheduler", "job", *_TEXTS, "reason"), pl.String()),
+    **dict.fromkeys(("priority", *_TIMES, "gpus", "host_count"), pl.Int64()),
+    "hosts": pl.List(pl.String()),
+}
 """Columns of `load_jobs`, times in milliseconds.
 
 `submitted` is when it asked, `eligible` from when on it could have begun (null: not known apart from `submitted`). `start` is
@@ -37,7 +37,6 @@ job, null where unknown; `hosts` those that it ran on, empty before.
 
 _JOB = ("scheduler", "claim_id")
 _RUN = (*_JOB, "start")
-_TEXTS = ("name", "user", "account", "project", "partition", "qos", "state", "gpu_model")
 LATE_MS = 5 * MINUTE_MS
 """Schedulers end jobs within minutes of their limit."""
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
-from functools import reduce
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
-from analytics.capacity.demand import duration, hourly_most
+from analytics.capacity.demand import duration, hourly_levels
 from analytics.frames import local_time, with_mapped
 from analytics.intervals import SPAN_MS, by_hour
 from analytics.money.cards import card
@@ -76,11 +75,10 @@ def need_curves(
         "taken": rows.filter(pl.col("state").is_in(ALLOCATED)),
         "unknown": rows.filter(pl.col("state") == "unknown"),
     }
-    levels = (hourly_most(each, POOL_MODEL, *window).rename({"most": name}) for name, each in spans.items())
-    means = (_mean(asked, "asked"), _mean(asked.filter(~pl.col("stops")), "firm_asked"))
-    key = (*POOL_MODEL, "time")
-    hours = reduce(lambda found, each: found.join(each, on=key, how="left"), [*levels, *means])
-    hours = hours.filter(pl.col("there") > 0).fill_null(0.0).sort(key)
+    hours = hourly_levels(spans, POOL_MODEL, *window).filter(pl.col("there") > 0)
+    for each in (_mean(asked, "asked"), _mean(asked.filter(~pl.col("stops")), "firm_asked")):
+        hours = hours.join(each, on=(*POOL_MODEL, "time"), how="left", maintain_order="left")
+    hours = hours.fill_null(0.0)
     hours = hours.with_columns(
         need=pl.col("in_use") + pl.col("asked"),
         firm=pl.col("firm") + pl.col("firm_asked"),

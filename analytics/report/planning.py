@@ -33,7 +33,7 @@ from analytics.plan.jobs import POOL_MODEL, ended_by_limit, load_jobs
 from analytics.plan.purchase import Market, PoolPurchase, measured_powers, need_curves, pool_purchases, with_spot_share
 from analytics.plan.queue_waits import Waits, find_waits
 from analytics.plan.replay.comparisons import ComparedScenario, compared_scenarios
-from analytics.plan.replay.replay_base import ReplayBase, ReplayInputs, replay_base
+from analytics.plan.replay.replay_base import ReplayBase, replay_base
 from analytics.plan.replay.replay_fleet import GpuFacts
 from analytics.plan.replay.replay_jobs import work_needs
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
@@ -215,16 +215,14 @@ class Planning:
         rows = self._placed()
         own = rows.filter(*_asked(pool=scope.pool, model=scope.model))
         return replay_base(
-            ReplayInputs(
-                jobs=self.jobs,
-                placed=rows,
-                needs=work_needs(self._context()),
-                facts=GpuFacts(lambda gpu: self._inventory.device(gpu, "").mem_total_bytes, self._money.costs.rate_of),
-                team_of=self._money.owners.team,
-                window=self._window,
-                error_max=self._inputs.settings.number("plan.replay_error_pct") / 100,
-                places=frozenset(own.select(POOL_MODEL).unique().rows()),
-            )
+            jobs=self.jobs,
+            placed=rows,
+            needs=work_needs(self._context()),
+            facts=GpuFacts(lambda gpu: self._inventory.device(gpu, "").mem_total_bytes, self._money.costs.rate_of),
+            team_of=self._money.owners.team,
+            window=self._window,
+            error_max=self._inputs.settings.number("plan.replay_error_pct") / 100,
+            places=frozenset(own.select(POOL_MODEL).unique().rows()),
         )
 
     def scenarios_of(self, scope: Scope, saved: Sequence[SavedScenario]) -> tuple[ComparedScenario, ...]:

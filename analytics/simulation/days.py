@@ -154,7 +154,8 @@ def _gpu_day(
     inlet_c: float,
 ) -> GpuDay:
     count, card = len(times_ms), plan.host.pool.card
-    day = Activity(*(np.zeros(count) for _ in range(3)), np.ones(count), np.zeros(count), np.zeros(count))
+    none = np.zeros(count)
+    day = Activity(none.copy(), none.copy(), none.copy(), np.ones(count), none.copy(), none.copy())
     processes = np.zeros(count, np.int16)
     day_end_ms = int(times_ms[0]) + DAY_MS
     stays = tuple(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from analytics.plan.jobs import JOB_SCHEMA
-from analytics.plan.replay.replay_base import ReplayBase, ReplayInputs, replay_base
+from analytics.plan.replay.replay_base import ReplayBase, replay_base
 from analytics.plan.replay.replay_fleet import GpuFacts
 from analytics.plan.replay.replay_jobs import WORK_NEEDS
 from fallow.clock import HOUR_MS
@@ -26,16 +26,14 @@ def placed_rows(cluster: Cluster, tasks: Sequence[Task], starts: Mapping[str, St
 def base_of(jobs: pl.DataFrame, placed: pl.DataFrame, until: int, *, error_max: float = 0.25) -> ReplayBase:
     """What replays of [0, until) start from; teams are called as users."""
     return replay_base(
-        ReplayInputs(
-            jobs=jobs,
-            placed=placed,
-            needs=pl.DataFrame(schema=WORK_NEEDS),
-            facts=GpuFacts(lambda _: MEMORY, lambda _: PRICE),
-            team_of=lambda user, _: user,
-            window=(0, until),
-            error_max=error_max,
-            places=frozenset(placed.select("pool", "model").unique().rows()),
-        )
+        jobs=jobs,
+        placed=placed,
+        needs=pl.DataFrame(schema=WORK_NEEDS),
+        facts=GpuFacts(lambda _: MEMORY, lambda _: PRICE),
+        team_of=lambda user, _: user,
+        window=(0, until),
+        error_max=error_max,
+        places=frozenset(placed.select("pool", "model").unique().rows()),
     )
 
 

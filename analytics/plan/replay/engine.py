@@ -202,17 +202,10 @@ class ReplayLoop:
 
 RUN_SCHEMA: dict[str, pl.DataType] = {
     "number": pl.UInt32(),
-    "begin": pl.Int64(),
-    "end": pl.Int64(),
-    "pool": pl.String(),
-    "model": pl.String(),
-    "gpus": pl.Int32(),
-    "arrived": pl.Int64(),
-    "preempted": pl.Int32(),
-    "held_ms": pl.Int64(),
-    "cut_ms": pl.Int64(),
+    **dict.fromkeys(("begin", "end", "arrived", "held_ms", "cut_ms"), pl.Int64()),
+    **dict.fromkeys(("pool", "model", "why_not"), pl.String()),
+    **dict.fromkeys(("gpus", "preempted"), pl.Int32()),
     "worked_later": pl.Boolean(),
-    "why_not": pl.String(),
 }
 """One row per job.
 
@@ -279,20 +272,11 @@ def replay(jobs: pl.DataFrame, fleet: ReplayFleet, policy: ReplayPolicy) -> Repl
 
 def _holds(runs: Iterable[Run]) -> pl.DataFrame:
     """HOLD_SCHEMA with the `row` of the job instead of its number, and the `piece`: each run has one."""
-    rows = [
-        (
-            piece,
-            run.number,
-            run.since,
-            run.end,
-            run.station.pool,
-            run.station.model,
-            run.station.first_host + host,
-            gpus,
-        )
-        for piece, run in enumerate(runs)
-        for host, gpus in run.seat.holds()
-    ]
+    rows = []
+    for piece, run in enumerate(runs):
+        at = run.station
+        span = (piece, run.number, run.since, run.end, at.pool, at.model)
+        rows += [(*span, at.first_host + host, gpus) for host, gpus in run.seat.holds()]
     schema = {"piece": pl.Int64(), "row": pl.UInt32(), **HOLD_SCHEMA}
     del schema["number"]
     return pl.DataFrame(rows, schema=schema, orient="row")

@@ -66,48 +66,39 @@ class ReplayBase:
         return self.today.runs["why_not"].count()
 
 
-@dataclass(frozen=True)
-class ReplayInputs:
-    """What a base is made of, see `rebuilt_jobs` and `fleet_today`; `error_max` is the error beyond which the replay says nothing, `places` the pools and models that are replayed."""
-
-    jobs: pl.DataFrame
-    placed: pl.DataFrame
-    needs: pl.DataFrame
-    facts: GpuFacts
-    team_of: TeamOf
-    window: tuple[int, int]
-    error_max: float
-    places: frozenset[PoolModel]
-
-
-def replay_base(inputs: ReplayInputs) -> ReplayBase:
-    """The base of a window.
+def replay_base(
+    jobs: pl.DataFrame,
+    placed: pl.DataFrame,
+    needs: pl.DataFrame,
+    *,
+    facts: GpuFacts,
+    team_of: TeamOf,
+    window: tuple[int, int],
+    error_max: float,
+    places: frozenset[PoolModel],
+) -> ReplayBase:
+    """The base of a window, made of what `rebuilt_jobs` and `fleet_today` take; beyond `error_max` the replay says nothing.
 
     The order of the queue is the one that explains the waits of the jobs that asked in its first half best, and so are the delays, which are looked
     for only where none explains them to `error_max`. The check is of those that asked in its second half.
     """
-    whole = inputs.placed.filter(~pl.col("instance"))
-    own = whole.filter(in_places(inputs.places))
-    rebuilt = rebuilt_jobs(
-        inputs.jobs, inputs.placed, inputs.needs, window=inputs.window, team_of=inputs.team_of, places=inputs.places
-    )
-    known, claimed = located(inputs.jobs, whole)
-    own_blocks = {
-        (partition_key(scheduler, name), pool): hosts
-        for (scheduler, name, pool), hosts in blocks(known, claimed).items()
-    }
-    fleet = fleet_today(own, own_blocks, inputs.facts, inputs.window[1])
-    middle = sum(inputs.window) // 2
+    whole = placed.filter(~pl.col("instance"))
+    rebuilt = rebuilt_jobs(jobs, placed, needs, window=window, team_of=team_of, places=places)
+    known, claimed = located(jobs, whole)
+    own_blocks = {(partition_key(*key[:2]), key[2]): hosts for key, hosts in blocks(known, claimed).items()}
+    own = whole.filter(in_places(places))
+    fleet = fleet_today(own, own_blocks, facts, window[1])
+    middle = sum(window) // 2
     first = rebuilt.jobs["asked"].drop_nulls().sort().head(_LEARNT_FROM)
     until = middle if first.len() < _LEARNT_FROM else min(middle, int(first[-1]))
     early = rebuilt.jobs.filter(pl.coalesce("asked", "started") < until)
     policy, runs = _nearest(early, fleet, until)
     error = checked_waits(early, runs, until).error
-    delays = learnt_delays(early, runs, until) if error is not None and error > inputs.error_max else {}
+    delays = learnt_delays(early, runs, until) if error is not None and error > error_max else {}
     coming = with_delays(rebuilt.jobs, delays)
     today = replay(coming, fleet, policy)
-    check = check_replay(rebuilt.jobs, own, today, inputs.window, judged_from_ms=middle, error_max=inputs.error_max)
-    return ReplayBase(rebuilt, coming, fleet, policy, delays, today, check, inputs.window)
+    check = check_replay(rebuilt.jobs, own, today, window, judged_from_ms=middle, error_max=error_max)
+    return ReplayBase(rebuilt, coming, fleet, policy, delays, today, check, window)
 
 
 def _nearest(jobs: pl.DataFrame, fleet: ReplayFleet, until_ms: int) -> tuple[ReplayPolicy, pl.DataFrame]:

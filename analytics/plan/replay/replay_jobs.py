@@ -22,28 +22,13 @@ from fallow.clock import HOUR_MS, MINUTE_MS
 
 REPLAY_JOB_SCHEMA: dict[str, pl.DataType] = {
     "number": pl.UInt32(),
-    "job": pl.String(),
-    "user": pl.String(),
-    "team": pl.String(),
-    "pool": pl.String(),
-    "model": pl.String(),
-    "partition": pl.String(),
-    "kind": pl.String(),
-    "gpus": pl.Int32(),
-    "gpus_used": pl.Int32(),
-    "hosts": pl.Int32(),
-    "asked": pl.Int64(),
-    "ran_ms": pl.Int64(),
-    "limit_ms": pl.Int64(),
-    "used_ms": pl.Int64(),
+    **dict.fromkeys(("job", "user", "team", "pool", "model", "partition", "kind"), pl.String()),
+    **dict.fromkeys(("gpus", "gpus_used", "hosts"), pl.Int32()),
+    **dict.fromkeys(("asked", "ran_ms", "limit_ms", "used_ms"), pl.Int64()),
     "idle_spells": pl.List(pl.Struct({"begin": pl.Int64, "end": pl.Int64})),
-    "mem_bytes": pl.Int64(),
     "sm_pct": pl.Float64(),
-    "priority": pl.Int64(),
-    "is_deferrable": pl.Boolean(),
-    "started": pl.Int64(),
-    "ended": pl.Int64(),
-    "before_window": pl.Boolean(),
+    **dict.fromkeys(("mem_bytes", "priority", "started", "ended"), pl.Int64()),
+    **dict.fromkeys(("is_deferrable", "before_window"), pl.Boolean()),
 }
 """One row per job run; times are milliseconds since the epoch. Null is unknown, except where it says otherwise.
 
@@ -208,15 +193,8 @@ def _clustered(stays: pl.DataFrame, by: tuple[str, ...], moment: str, name: str)
 SEEN_WAITING_MS = HOUR_MS
 """A job without GPUs still waits where it was seen to wait so shortly before the end of the window."""
 
-WORK_NEEDS = {
-    "host": pl.String(),
-    "gpu": pl.String(),
-    "holder": pl.String(),
-    "account": pl.String(),
-    "job": pl.String(),
-    "need_bytes": pl.Int64(),
-    "sm_pct": pl.Float64(),
-}
+_ON_GPU = ("host", "gpu", "holder", "account", "job")
+WORK_NEEDS = dict.fromkeys(_ON_GPU, pl.String()) | {"need_bytes": pl.Int64(), "sm_pct": pl.Float64()}
 """What work needs of a GPU; null is unknown."""
 
 
@@ -344,8 +322,7 @@ def _bare(jobs: pl.DataFrame) -> pl.DataFrame:
 def _with_use(jobs: pl.DataFrame, rows: pl.DataFrame, needs: pl.DataFrame) -> pl.DataFrame:
     """With what the ledger saw of the jobs, and what they need of a GPU: the most over their GPUs, unknown where it is unknown of any."""
     used = idle_spells(rows, jobs.select("number", "gpus", started="start"))
-    where = ("host", "gpu", "holder", "account", "job")
-    runs = rows.select("number", *where).unique().join(needs, on=where, nulls_equal=True)
+    runs = rows.select("number", *_ON_GPU).unique().join(needs, on=_ON_GPU, nulls_equal=True)
     most = runs.group_by("number").agg(
         pl.when(pl.col(name).null_count() == 0).then(pl.col(name).max()).alias(name)
         for name in ("need_bytes", "sm_pct")
