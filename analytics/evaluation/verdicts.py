@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import polars as pl
 
@@ -87,36 +86,32 @@ class WindowVerdicts:
     could_be_taken: Mapping[str, bool]
 
 
+def _spans(rows: pl.DataFrame) -> Mapping[tuple[str, ...], list[Span]]:
+    """By the first columns the others."""
+    found: dict[tuple[str, ...], list[Span]] = defaultdict(list)
+    for *key, time, end, value in rows.iter_rows():
+        found[tuple(key)].append((time, end, value))
+    return found
+
+
 class LabelIndex:
     """Labels by what is asked of them: lists of spans, which are short."""
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
-
-    @cached_property
-    def _takeable(self) -> dict[str, list[Span]]:
-        found: dict[str, list[Span]] = defaultdict(list)
-        for gpu, time, end, takeable in self.labels.takeable.select("gpu", "time", "end", "takeable").iter_rows():
-            found[gpu].append((time, end, takeable))
-        return found
-
-    @cached_property
-    def _rules(self) -> dict[tuple[str, str], list[Span]]:
-        found: dict[tuple[str, str], list[Span]] = defaultdict(list)
-        for gpu, rule, time, end, ought in self.labels.rules.select("gpu", "rule", "time", "end", "ought").iter_rows():
-            found[gpu, rule].append((time, end, ought))
-        return found
+        self._takeable = _spans(labels.takeable.select("gpu", "time", "end", "takeable"))
+        self._rules = _spans(labels.rules.select("gpu", "rule", "time", "end", "ought"))
 
     def takeable(self, gpu: str, moment_ms: int) -> bool | None:
         """Whether the GPU could be taken back then, as far as a label says."""
-        spans = self._takeable.get(gpu, ())
+        spans = self._takeable[gpu,]
         return next((takeable for time, end, takeable in spans if time <= moment_ms < end), None)
 
     def ought(self, gpu: str, rule: str, since_ms: int, until_ms: int) -> bool | None:
         """Whether the rule ought to find the GPU in that time: yes where any of it is labelled so, no where LABELLED_MIN is."""
         inside = [
             (min(end, until_ms) - max(time, since_ms), ought)
-            for time, end, ought in self._rules.get((gpu, rule), ())
+            for time, end, ought in self._rules[gpu, rule]
             if time < until_ms and end > since_ms
         ]
         if any(ought for _, ought in inside):

@@ -235,46 +235,34 @@ def arrivals(context: Context) -> tuple[Arrival, ...]:
     added = added_gpus(context)
     if added.is_empty():
         return ()
-    rates = {gpu: context.costs.rate_of(gpu) for gpu in added["gpu"]}
-    places = {gpu: (context.inventory.pool(gpu), context.inventory.model(gpu)) for gpu in rates}
-    cards = ramps(context, added).with_columns(
-        pl.Series("pool", [places[gpu][0] for gpu in added["gpu"]]),
-        pl.Series("model", [places[gpu][1] for gpu in added["gpu"]]),
-        pl.Series("rate", list(rates.values()), pl.Float64),
+    schema = {"pool": pl.String(), "model": pl.String(), "rate": pl.Float64()}
+    inventory, rate_of = context.inventory, context.costs.rate_of
+    cards = with_mapped(
+        ramps(context, added), ("gpu",), schema, lambda gpu: (inventory.pool(gpu), inventory.model(gpu), rate_of(gpu))
+    ).with_columns(
         idle_days=(pl.coalesce("first_use", "last_seen") - pl.col("first_seen")) / DAY_MS,
         ramp_days=(pl.col("ramp_day") - pl.col("day")).cast(pl.Float64),
-        is_used=pl.col("first_use").is_not_null(),
     )
-    ordered = cards.sort("day", "pool", "model", "host", "gpu", descending=(True, False, False, False, False))
-    batches = ordered.group_by("day", "pool", "model", "host", maintain_order=True)
-    return tuple(_arrival(own, cards) for _, own in batches)
-
-
-def _arrival(own: pl.DataFrame, cards: pl.DataFrame) -> Arrival:
-    first = own.row(0, named=True)
-    earlier = cards.filter(pl.col("day") < first["day"])["idle_days"]
-    is_priced = not own["rate"].null_count()
-    return Arrival(
-        day=date.fromisoformat(utc_day(first["day"] * DAY_MS)),
-        pool=first["pool"],
-        model=first["model"],
-        host=first["host"],
-        gpus=tuple(own["gpu"]),
-        unused=own.filter(~pl.col("is_used")).height,
-        idle_days=float(own["idle_days"].sum()),
-        first_use_days=_median(own.filter("is_used")["idle_days"]),
-        ramp_days=_median(own["ramp_days"]),
-        active_share=own.select(pl.col("active_share").mean()).item(),
-        fleet_share=first["fleet_mean"],
-        day_cost=float(own["rate"].sum()) * _HOURS_A_DAY if is_priced else None,
-        idle_cost=own.select((pl.col("rate") * pl.col("idle_days")).sum()).item() * _HOURS_A_DAY if is_priced else None,
-        earlier_days=_median(earlier),
-        earlier=earlier.len(),
+    hourly, idle_days, place = pl.col("rate"), pl.col("idle_days"), ("day", "pool", "model", "host")
+    is_priced, is_used = hourly.null_count() == 0, pl.col("first_use").is_not_null()
+    ordered = cards.sort(*place, "gpu", descending=(True, False, False, False, False))
+    batches = ordered.group_by(place, maintain_order=True).agg(
+        "gpu",
+        unused=(~is_used).sum(),
+        idle=idle_days.sum(),
+        first_use_days=idle_days.filter(is_used).median(),
+        ramp_days=pl.col("ramp_days").median(),
+        active_share=pl.col("active_share").mean(),
+        fleet_share=pl.col("fleet_mean").first(),
+        day_cost=pl.when(is_priced).then(hourly.sum() * _HOURS_A_DAY),
+        idle_cost=pl.when(is_priced).then((hourly * idle_days).sum() * _HOURS_A_DAY),
     )
-
-
-def _median(values: pl.Series) -> float | None:
-    return values.to_frame("value").select(pl.col("value").median()).item()  # type: ignore[no-any-return]
+    found = []
+    for day, pool, model, host, gpus, *figures in batches.iter_rows():
+        earlier = cards.filter(pl.col("day") < day).select(idle_days.median(), pl.len()).row(0)
+        came = date.fromisoformat(utc_day(day * DAY_MS))
+        found.append(Arrival(came, pool, model, host, tuple(gpus), *figures, *earlier))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

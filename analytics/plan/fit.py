@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from analytics.frames import with_mapped
 from analytics.money.energy import KNOWN_MIN, MJ_PER_KWH
 from analytics.money.prices import PriceBook
 from analytics.plan.card_options import (
@@ -106,18 +107,12 @@ def _server_hours(context: Context) -> pl.DataFrame:
     rows = rows.filter(pl.col("generated_tokens_mean_per_s").is_not_null()).with_columns(
         tokens=pl.col("generated_tokens_mean_per_s") * seconds
     )
-    inventory = context.inventory
-    cards = pl.DataFrame(
-        [
-            (gpu, inventory.model(inventory.card_of(gpu)), context.costs.rate_of(gpu))
-            for gpu in rows["gpu"].unique()
-            if gpu in inventory.devices
-        ],
-        schema={"gpu": pl.String, "card": pl.String, "rate": pl.Float64},
-        orient="row",
-    )
+    inventory, rate_of = context.inventory, context.costs.rate_of
+    known = rows.filter(pl.col("gpu").is_in(list(inventory.devices)))
+    schema = {"card": pl.String(), "rate": pl.Float64()}
+    priced = with_mapped(known, ("gpu",), schema, lambda gpu: (inventory.model(inventory.card_of(gpu)), rate_of(gpu)))
     energy = context.rollups.hourly("energy_mj", "energy_ms", since_ms=context.since_ms)
-    return rows.join(cards, on="gpu").join(energy, on=("host", "gpu", "time"), how="left")
+    return priced.join(energy, on=("host", "gpu", "time"), how="left")
 
 
 _SAME_SIZE = 0.05

@@ -225,14 +225,11 @@ def with_pools(jobs: pl.DataFrame, claimed: pl.DataFrame, places: Mapping[PoolMo
     ordered = parts.sort("number", "gpus", *POOL_MODEL, descending=[False, True, False, False])
     own = ordered.unique("number", keep="first", maintain_order=True).select("number", *POOL_MODEL)
     found = jobs.join(own, on="number", how="left", maintain_order="left")
-    kinds = found.filter(pl.col("pool").is_null()).select(*PARTITION, "gpu_model").unique()
     used, models = _used(found), AskedModels.of(found)
-    homes = [
-        _home(used.get((scheduler, name), ()), asked, places, models) for scheduler, name, asked in kinds.iter_rows()
-    ]
-    schema = {"usual_pool": pl.String, "usual_model": pl.String, "several": pl.Boolean}
-    usual = pl.concat([kinds, pl.DataFrame(homes, schema=schema, orient="row")], how="horizontal")
-    found = found.join(usual, on=(*PARTITION, "gpu_model"), how="left", nulls_equal=True, maintain_order="left")
+    schema = {"usual_pool": pl.String(), "usual_model": pl.String(), "several": pl.Boolean()}
+    found = with_mapped(
+        found, (*PARTITION, "gpu_model"), schema, lambda *of: _home(used.get(of[:2], ()), of[2], places, models)
+    )
     return found.with_columns(
         pool=pl.coalesce("pool", "usual_pool"),
         model=pl.coalesce("model", "usual_model"),

@@ -75,7 +75,7 @@ def occupied_hosts(placed: pl.DataFrame, until_ms: int, idle_min_ms: int) -> dic
 def _pieces(
     placed: pl.DataFrame, now: pl.DataFrame, until_ms: int, idle_min_ms: int
 ) -> dict[tuple[str, str, str], list[Occupant]]:
-    taken = now.filter(pl.col("state").is_in(ALLOCATED))
+    taken, ran_ms = now.filter(pl.col("state").is_in(ALLOCATED)), until_ms - pl.col("began")
     began = placed.group_by("gpu", "job", "holder").agg(began=pl.col("stretch_start").min())
     spread = taken.filter(pl.col("job").is_not_null()).group_by("job").agg(job_hosts=pl.col("host").n_unique())
     found = (
@@ -87,28 +87,28 @@ def _pieces(
             is_idle=(pl.col("state").is_in(IDLE_ALLOCATED) & (until_ms - pl.col("stretch_start") >= idle_min_ms)).all(),
             is_part=pl.col("is_part").any(),
             job_hosts=pl.col("job_hosts").max(),
-            ran_ms=(until_ms - pl.col("began")).sum(),
-            ran_cost=((until_ms - pl.col("began")) / HOUR_MS * pl.col("rate")).sum(),
-            is_priced=pl.col("rate").is_not_null().all(),
+            ran_ms=ran_ms.sum(),
+            ran_cost=pl.when(pl.col("rate").is_not_null().all()).then((ran_ms / HOUR_MS * pl.col("rate")).sum()),
         )
         .sort("pool", "model", *_PIECE, nulls_last=True)
     )
+    is_known = pl.any_horizontal(pl.col("job", "holder").is_not_null())
+    is_movable = is_known & (pl.col("job_hosts").fill_null(1) == 1) & ~pl.col("is_part")
+    rows = found.select(
+        "pool",
+        "model",
+        "host",
+        "holder",
+        "job",
+        "gpus",
+        "is_idle",
+        is_movable.alias("is_movable"),
+        "ran_ms",
+        "ran_cost",
+    )
     pieces: dict[tuple[str, str, str], list[Occupant]] = {}
-    for row in found.iter_rows(named=True):
-        is_known = row["job"] is not None or row["holder"] is not None
-        on_one_host = row["job_hosts"] is None or row["job_hosts"] == 1
-        pieces.setdefault((row["pool"], row["model"], row["host"]), []).append(
-            Occupant(
-                row["host"],
-                row["holder"],
-                row["job"],
-                row["gpus"],
-                row["is_idle"],
-                is_movable=is_known and on_one_host and not row["is_part"],
-                ran_ms=row["ran_ms"],
-                ran_cost=row["ran_cost"] if row["is_priced"] else None,
-            )
-        )
+    for pool, model, host, *rest in rows.iter_rows():
+        pieces.setdefault((pool, model, host), []).append(Occupant(host, *rest))
     return pieces
 
 

@@ -33,9 +33,8 @@ TIME_OF = {cause: f"{cause}_ms" for cause in CAUSES}
 """By cause the column with its time."""
 
 
-_COLUMNS = (
-    "job", "user", "team", "pool", "model", "partition", "rank", "size", "gpus", "begin", "until", "is_open", "is_ambiguous",
-)  # fmt: skip
+_WHOSE = ("user", "team", "pool", "model")
+_COLUMNS = ("job", *_WHOSE, "partition", "rank", "size", "gpus", "begin", "until", "is_open", "is_ambiguous")
 
 
 @dataclass(frozen=True)
@@ -99,12 +98,8 @@ def find_waits(
         idle=_idle_while(idle.spans, rows),
         since_ms=window[0],
         until_ms=window[1],
-        left_out=there.filter(~IS_COUNTED).select(
-            "user", "team", "pool", "model", is_unasked=pl.col("asked").is_null()
-        ),
-        ran=_named(known.filter(*runs), team_of).select(
-            "user", "team", "pool", "model", "gpus", "start", "end", "state"
-        ),
+        left_out=there.filter(~IS_COUNTED).select(_WHOSE, is_unasked=pl.col("asked").is_null()),
+        ran=_named(known.filter(*runs), team_of).select(*_WHOSE, "gpus", "start", "end", "state"),
     )
 
 

@@ -86,9 +86,9 @@ def _all_works(context: Context) -> tuple[tuple[int, SeenWork], ...]:
 
 
 def _seen(context: Context, row: dict[str, Any], *, is_linked: bool) -> SeenWork:
-    same = {name: row[name] for name in ("holder", "job", "kind", "model", "gpus", "hosts", "gpu_ms", "days", "peak_bytes")}  # fmt: skip
+    same = ("holder", "job", "kind", "model", "gpus", "hosts", "gpu_ms", "days", "peak_bytes")
     return SeenWork(
-        **same,
+        **{name: row[name] for name in same},
         usual_bytes=row["q98_bytes"],
         is_reserved=row["need_bytes"] is None,
         served_bytes=_served_bytes(context, row["work"]) if row["preallocated"] else None,
@@ -157,7 +157,8 @@ def old_cards(context: Context, works: Sequence[SeenWork], stretches: pl.DataFra
     queue = [found for work, own in newer if (found := _placed(context, work, own)) is not None]
     short = short_works(context, stretches)
     holds = {model: PEAK_MAX_SHARE * max(each.card.memory_bytes for each in own) for model, own in older.items() if own}
-    tests = short.filter(pl.col("peak_bytes") <= pl.col("model").replace_strict(holds, default=0.0, return_dtype=pl.Float64))  # fmt: skip
+    most_bytes = pl.col("model").replace_strict(holds, default=0.0, return_dtype=pl.Float64)
+    tests = short.filter(pl.col("peak_bytes") <= most_bytes)
     return OldCards(
         queue=tuple(queue),
         offers=ordered,

@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from analytics.frames import with_mapped
 from analytics.intervals import SPAN_MS, clip, levels
 from analytics.money.energy import MJ_PER_KWH
+from analytics.plan.jobs import POOL_MODEL
 from analytics.plan.replay.engine import Replayed
 from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
 from analytics.plan.replay.replayed_waits import WaitFigures, wait_figures, with_waits
@@ -61,7 +63,7 @@ class FleetUse:
             held_ms=sum(each.held_ms for each in self.pools),
             most=None if None in most else sum(each for each in most if each is not None),
             cost=None if None in costs else sum(each for each in costs if each is not None),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -158,9 +160,7 @@ def replay_outcome(
     ran = jobs.select("number", "user", "team", "ran_ms", "idle_spells").join(runs, on="number")
     homeless = today.runs.drop_nulls("why_not")  # as they asked, they fit nowhere today: no change is to blame
     lost = ran.drop_nulls("why_not").join(homeless, on="number", how="anti")
-    never = lost.group_by("why_not").agg(
-        pl.len(), (pl.col("gpus") * pl.col("ran_ms")).sum().cast(pl.Float64).alias("gpu_ms")
-    )  # fmt: skip
+    never = lost.group_by("why_not").agg(pl.len(), gpu_ms=(pl.col("gpus") * pl.col("ran_ms")).sum().cast(pl.Float64))
     waits = _compared(None, jobs, today, then, window) if has_waits else None
     return ReplayOutcome(
         today=replace(fleet_use(today, window), waits=None if waits is None else waits.today),
@@ -273,11 +273,8 @@ def _idle_after_cut(cut: pl.DataFrame, window: Window) -> pl.DataFrame:
 
 def _cuts(ran: pl.DataFrame, fleet: ReplayFleet, window: Window) -> tuple[CutUser, ...]:
     prices = {(group.pool, group.model): group.hourly_price for group in fleet.groups}
-    own = pl.DataFrame(
-        [(*place, price) for place, price in prices.items()],
-        schema={"pool": pl.String, "model": pl.String, "price": pl.Float64}, orient="row",
-    )  # fmt: skip
-    cut = _cut_in(ran, window).join(own, on=("pool", "model"), how="left")
+    price = {"price": pl.Float64()}
+    cut = with_mapped(_cut_in(ran, window), POOL_MODEL, price, lambda *place: (prices.get(place),))
     cut = cut.join(_idle_after_cut(cut, window), on="number", how="left")
     found = cut.group_by("user", "team").agg(
         jobs=pl.len(),
