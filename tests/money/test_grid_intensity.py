@@ -27,29 +27,49 @@ def by_hour(folder: Path, text: str) -> dict[str, float]:
     return {format_ms(hour)[8:16]: g for hour, g in found.iter_rows()}
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("time,intensity\n2026-11-20T00:00Z,100\n2026-11-20T01:00Z,200\n", {"20T00:00": 100, "20T01:00": 200}),
-        ("\ufefftime;intensity;note\n2026-11-20 01:00+01:00;100,5;x\n2026-11-20 02:00+01:00;200;y\n", {"20T00:00": 100.5, "20T01:00": 200}),
-        # Electricity Maps; of two intensities the direct one
-        (("Datetime (UTC),Country,Zone name,Zone id,Carbon intensity gCO₂eq/kWh (direct),Carbon intensity gCO₂eq/kWh (Life cycle),Data source\n"
-         "2026-11-20 00:00:00,France,France,FR,21.5,33.1,rte\n2026-11-20 01:00:00,France,France,FR,22.5,34.1,rte\n"), {"20T00:00": 21.5, "20T01:00": 22.5}),
-        # carbonintensity.org.uk: half hours, what was and not what was forecast
-        (("Datetime (UTC),Actual Carbon Intensity (gCO2/kWh),Forecast Carbon Intensity (gCO2/kWh),Index\n"
-         "2026-11-20T00:00Z,100,900,low\n2026-11-20T00:30Z,200,900,low\n2026-11-20T01:00Z,300,900,low\n"), {"20T00:00": 150}),
-        # WattTime: five minutes, pounds per MWh
-        ("timestamp,MOER,MOER version,frequency\n" + "".join(f"2026-11-20 00:{minute:02d}:00+00:00,1000,3.2,300\n" for minute in range(0, 60, 5)),
-         {"20T00:00": 453.59237}),
-        # India: the lines begin at half past
-        ("time,intensity\n2026-11-20T00:00+05:30,100\n2026-11-20T01:00+05:30,200\n2026-11-20T02:00+05:30,300\n", {"19T19:00": 150, "19T20:00": 250}),
-        # the hour that clocks repeat is two
-        ("time,intensity\n2026-10-25T01:00+02:00,1\n2026-10-25T02:00+02:00,2\n2026-10-25T02:00+01:00,3\n2026-10-25T03:00+01:00,4\n",
-         {"24T23:00": 1, "25T00:00": 2, "25T01:00": 3, "25T02:00": 4}),
-    ],
-)  # fmt: skip
-def test_files_as_their_sources_write_them(tmp_path: Path, text: str, found: dict[str, float]) -> None:
-    assert by_hour(tmp_path, text) == pytest.approx(found)
+HAND = "time,intensity"
+MAPS = (
+    "Datetime (UTC),Country,Zone name,Zone id,Carbon intensity gCO₂eq/kWh (direct),"
+    "Carbon intensity gCO₂eq/kWh (Life cycle),Data source"
+)
+UK = "Datetime (UTC),Actual Carbon Intensity (gCO2/kWh),Forecast Carbon Intensity (gCO2/kWh),Index"
+DAY = "2026-11-20"
+SOURCES: dict[str, tuple[list[str], dict[str, float]]] = {
+    "by hand": ([HAND, f"{DAY}T00:00Z,100", f"{DAY}T01:00Z,200"], {"20T00:00": 100, "20T01:00": 200}),
+    "of a spreadsheet": (
+        ["\ufefftime;intensity;note", f"{DAY} 01:00+01:00;100,5;x", f"{DAY} 02:00+01:00;200;y"],
+        {"20T00:00": 100.5, "20T01:00": 200},
+    ),
+    "of Electricity Maps, of two intensities the direct one": (
+        [MAPS, f"{DAY} 00:00:00,France,France,FR,21.5,33.1,rte", f"{DAY} 01:00:00,France,France,FR,22.5,34.1,rte"],
+        {"20T00:00": 21.5, "20T01:00": 22.5},
+    ),
+    "of carbonintensity.org.uk: half hours, what was and not what was forecast": (
+        [UK, f"{DAY}T00:00Z,100,900,low", f"{DAY}T00:30Z,200,900,low", f"{DAY}T01:00Z,300,900,low"],
+        {"20T00:00": 150},
+    ),
+    "of WattTime: five minutes, pounds per MWh": (
+        [
+            "timestamp,MOER,MOER version,frequency",
+            *(f"{DAY} 00:{minute:02d}:00+00:00,1000,3.2,300" for minute in range(0, 60, 5)),
+        ],
+        {"20T00:00": 453.59237},
+    ),
+    "of India: the lines begin at half past": (
+        [HAND, *(f"{DAY}T0{hour}:00+05:30,{hour + 1}00" for hour in range(3))],
+        {"19T19:00": 150, "19T20:00": 250},
+    ),
+    "the hour that clocks repeat is two": (
+        [HAND, *(f"2026-10-25T{at}" for at in ("01:00+02:00,1", "02:00+02:00,2", "02:00+01:00,3", "03:00+01:00,4"))],
+        {"24T23:00": 1, "25T00:00": 2, "25T01:00": 3, "25T02:00": 4},
+    ),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_files_as_their_sources_write_them(tmp_path: Path, source: str) -> None:
+    lines, found = SOURCES[source]
+    assert by_hour(tmp_path, "\n".join((*lines, ""))) == pytest.approx(found)
 
 
 @pytest.mark.parametrize(
@@ -67,20 +87,21 @@ def test_gaps_stay_unknown(tmp_path: Path, lines: tuple[str, ...], known: list[s
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("header", "lines", "said"),
     [
-        ("time,intensity\n2026-11-20T00:00,1\n2026-11-20T01:00,2\n", "line 2: '2026-11-20T00:00' has no time zone"),
-        ("time,intensity\nyesterday,1\n", "line 2: 'yesterday' is not a time"),
-        ("time,intensity\n,1\n", "line 2: the time is empty"),
-        ("time,intensity\n2026-11-20T00:00Z,1\n2026-11-20T01:00+01:00,2\n", "line 3: the same moment stands in a line above"),
-        ("time,intensity\n2026-11-20T00:00Z,-1\n", "line 2: intensity '-1' is not a number from 0"),
-        ("time,value\n2026-11-20T00:00Z,1\n", "has no column for the intensity"),
-        ("when,intensity\n2026-11-20T00:00Z,1\n", "has no column for the time"),
-        ("time,intensity\n2026-11-20T00:00Z,1\n", "fewer than two lines"),
-        ("time,intensity\n2026-11-20T00:00Z,1\n2026-11-21T00:00Z,1\n", "more than an hour apart"),
+        (HAND, ("T00:00,1", "T01:00,2"), f"line 2: '{DAY}T00:00' has no time zone"),
+        (HAND, (" yesterday,1",), f"line 2: '{DAY} yesterday' is not a time"),
+        (HAND, ("T00:00Z,1", "T01:00+01:00,2"), "line 3: the same moment stands in a line above"),
+        (HAND, ("T00:00Z,-1",), "line 2: intensity '-1' is not a number from 0"),
+        ("note,time,intensity", (",,1",), "line 2: the time is empty"),
+        ("time,value", ("T00:00Z,1",), "has no column for the intensity"),
+        ("when,intensity", ("T00:00Z,1",), "has no column for the time"),
+        (HAND, ("T00:00Z,1",), "fewer than two lines"),
+        (HAND, ("T00:00Z,1", "T01:00Z,2", "T03:00Z,1", "T05:00Z,1", "T07:00Z,1"), "more than an hour apart"),
     ],
-)  # fmt: skip
-def test_what_cannot_be_read_names_its_line(tmp_path: Path, text: str, said: str) -> None:
+)
+def test_what_cannot_be_read_names_its_line(tmp_path: Path, header: str, lines: tuple[str, ...], said: str) -> None:
+    text = "\n".join((header, *(f"{DAY}{line}" for line in lines)))
     with pytest.raises(ConfigError) as error:
         GridIntensity.load(written(tmp_path, text))
     assert said in str(error.value)

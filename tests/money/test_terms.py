@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PRICES = "model,pool,hourly,date\n,a,2,\n,b,4,\n"
 HOUR = 3600
+H100 = "NVIDIA H100 80GB HBM3"
 
 
 def book(folder: Path, text: str) -> PriceBook:
@@ -50,6 +51,13 @@ def accounts(lake: Lake, prices: PriceBook, built: Ledger | None = None) -> Acco
     return Accounts(built or load(lake), Costs(prices, known), known, Owners.none())
 
 
+def moved(pools: list[tuple[int, str]], *more: Device) -> Inventory:
+    """GPU-a, which came into each of the pools at a second."""
+    rows = [("GPU-a", ms(at), H100, pool) for at, pool in pools]
+    devices = (Device("GPU-a", "h1", model=H100, pool=pools[-1][1] if pools else "a"), *more)
+    return Inventory({each.gpu: each for each in devices}, terms=pl.DataFrame(rows, schema=TERMS, orient="row"))
+
+
 def paid(found: Accounts, group: str = "pool") -> dict[str, int | None]:
     return {row.label: row.paid_cents for row in found.by(group)}
 
@@ -61,13 +69,8 @@ def test_a_gpu_that_moved_to_another_pool_is_billed_to_each_for_its_time(tmp_pat
     assert {row.label: row.total_ms / 3_600_000 for row in found.by("pool")} == {"a": 1.5, "b": 2.5}
     assert found.total.paid_cents == 1300
     assert [(row.label, row.gpus) for row in found.by("host")] == [("h1", 1)], "it is one GPU all along"
-
-
-def test_a_finding_costs_what_its_time_cost(tmp_path: Path) -> None:
-    lake = lake_of(tmp_path, entry(0, "a"), entry(1.5 * HOUR, "b"))
-    rows = load(lake).stretches
-    costs = Costs(book(tmp_path, PRICES), load_inventory(lake))
-    assert costs.of(rows) == pytest.approx(13)
+    rows, costs = load(lake).stretches, Costs(book(tmp_path, PRICES), load_inventory(lake))
+    assert costs.of(rows) == pytest.approx(13), "a finding costs what its time cost"
     assert costs.rate_of("GPU-a") == 4, "what it costs now"
     half = Costs(book(tmp_path, "model,pool,hourly\nFoo,b,4\n"), load_inventory(lake))
     assert half.of(rows) == pytest.approx(4 * 6.88), "the catalog, whichever pool"
@@ -95,22 +98,16 @@ def test_time_without_a_price_is_no_cost(tmp_path: Path) -> None:
 def test_what_the_inventory_says_and_when(tmp_path: Path, entries: list[dict[str, Any]], pools: set[str]) -> None:
     found = accounts(lake_of(tmp_path, *entries), book(tmp_path, PRICES))
     assert set(paid(found)) == pools
-    assert [row.label for row in found.by("model")] == ["NVIDIA H100 80GB HBM3"]
+    assert [row.label for row in found.by("model")] == [H100]
 
 
 def test_a_mig_instance_moves_with_its_gpu(tmp_path: Path) -> None:
-    terms = pl.DataFrame(
-        [("GPU-a", T0, "NVIDIA H100 80GB HBM3", "a"), ("GPU-a", ms(HOUR), "NVIDIA H100 80GB HBM3", "b")],
-        schema=TERMS,
-        orient="row",
-    )
-    whole = Device("GPU-a", "h1", model="NVIDIA H100 80GB HBM3", pool="b")
-    part = Device("MIG-1", "h1", model="NVIDIA H100 80GB HBM3 MIG 1g.10gb", parent_gpu="GPU-a", mig_gpu_slices=1)
-    known = Inventory({"GPU-a": whole, "MIG-1": part}, terms=terms)
+    part = Device("MIG-1", "h1", model=f"{H100} MIG 1g.10gb", parent_gpu="GPU-a", mig_gpu_slices=1)
+    known = moved([(0, "a"), (HOUR, "b")], part)
     built = ledger([stretch("MIG-1", 0, 2 * HOUR, "active", gpu_share=0.25, holder="ann")])
     found = Accounts(built, Costs(book(tmp_path, PRICES), known), known, Owners.none())
     assert paid(found) == {"a": 50, "b": 100}
-    assert paid(found, "model") == {"NVIDIA H100 80GB HBM3": 150}
+    assert paid(found, "model") == {H100: 150}
 
 
 def test_a_price_holds_from_its_day_on_and_the_first_one_before(tmp_path: Path) -> None:
@@ -140,23 +137,15 @@ def test_the_commands_name_every_price_of_the_window(tmp_path: Path, capsys: pyt
     flags = ["--lake", lake.root, "--config", str(tmp_path / "fallow.toml"), "--json"]
     assert main(["ledger", *flags]) == 0
     said = json.loads(capsys.readouterr().out)
-    basis = next(value for name, value in _walk(said) if name == "prices")
-    assert {(each["pool"], each["hourly"], each["gpus"]) for each in basis} == {("a", 2.0, 1), ("b", 4.0, 1)}
+    basis = {(each["pool"], each["hourly"], each["gpus"]) for each in said["money"]["prices"]}
+    assert basis == {("a", 2.0, 1), ("b", 4.0, 1)}
     assert main(["prices", *flags]) == 0
     newest = json.loads(capsys.readouterr().out)["tables"]["prices"]["rows"]
     assert {(each["pool"], each["gpus"]) for each in newest if each["pool"]} == {("a", 0), ("b", 1)}
 
 
-def _walk(value: object) -> list[tuple[str, Any]]:
-    if not isinstance(value, dict):
-        return []
-    return [pair for name, each in value.items() for pair in ((name, each), *_walk(each))]
-
-
 @given(
-    moves=st.lists(
-        st.tuples(st.integers(0, 50_000), st.sampled_from("abc")), max_size=5, unique_by=lambda each: each[0]
-    ),
+    moves=st.dictionaries(st.integers(0, 50_000), st.sampled_from("abc"), max_size=5).map(dict.items).map(list),
     cuts=st.lists(st.integers(1, 49_999), unique=True, max_size=6),
     states=st.lists(st.sampled_from(["active", "held", "free", "unknown"]), min_size=7, max_size=7),
 )
@@ -167,10 +156,7 @@ def test_everything_adds_up_to_what_was_paid(
     spans = list(zip(edges, edges[1:], states, strict=False))
     flows = {"holder": "ann+bob", "energy_mj": 1000.0, "energy_ms": 777}
     built = ledger([stretch("GPU-a", first, last, state, **flows) for first, last, state in spans])
-    terms = pl.DataFrame(
-        [("GPU-a", ms(at), "NVIDIA H100 80GB HBM3", pool) for at, pool in sorted(moves)], schema=TERMS, orient="row"
-    )
-    known = Inventory({"GPU-a": Device("GPU-a", "h1", model="NVIDIA H100 80GB HBM3", pool="a")}, terms=terms)
+    known = moved(sorted(moves))
     prices = book(tmp_path_factory.mktemp("prices"), "pool,hourly\na,1.37\nb,2.11\nc,0.07\n")
     costs = Costs(prices, known)
     found = Accounts(built, costs, known, Owners.none())
