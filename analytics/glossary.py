@@ -95,11 +95,15 @@ TERMS: tuple[Term, ...] = (
     Term("coverage", tr("the share of the GPU time that was observed")),
     Term("demand", tr("GPUs that are allocated or in use at the same moment")),
     Term("demand duration curve", tr("for each number of GPUs, the hours in which at least that many were needed")),
-    Term("effective time", tr("active time, and low time by its activity: SM activity where measured, else utilization")),
+    Term(
+        "effective time", tr("active time, and low time by its activity: SM activity where measured, else utilization")
+    ),
     Term("efficiency", tr("the effective share of the allocated time")),
     Term("ending", tr("GPUs that a job, a project or fading work lets go of on a day")),
     Term("evidence", tr("the figures behind a finding and the time that they cover")),
-    Term("finding", tr("one waste of GPU time that somebody can act on, with evidence, confidence and the next command")),
+    Term(
+        "finding", tr("one waste of GPU time that somebody can act on, with evidence, confidence and the next command")
+    ),
     Term("fragmentation", tr("the share of free GPUs that the jobs of a pool cannot use as they lie")),
     Term("gang", tr("GPUs that one job needs at the same time, often on one host")),
     Term("gap-free utilization", tr("utilization over the whole interval, not at single moments")),
@@ -113,16 +117,27 @@ TERMS: tuple[Term, ...] = (
     Term("ledger", tr("every GPU-second in exactly one state; the states add up to the capacity and to what was paid")),
     Term("low efficiency", tr("much allocated time, little of it used")),
     Term("message", tr("one edition of the report, as it is sent to people or chats")),
-    Term("nudge", tr("a message to one person with the asks about their own GPUs, or to operators about what only they can do")),
+    Term(
+        "nudge",
+        tr("a message to one person with the asks about their own GPUs, or to operators about what only they can do"),
+    ),
     Term("off-peak hours", tr("hours of the week in which GPUs of a pool are not needed in nine weeks of ten")),
     Term("organisation", tr("the level above teams in the owners table")),
     Term("owner", tr("the team, project or organisation that pays for GPU time")),
     Term("packing", tr("workloads that together fill some cards of a pool, so that others come free as a whole")),
     Term("point sample", tr("a value read at one moment; it says nothing about the time before and after")),
     Term("pool", tr("GPUs of one kind that a site manages together")),
-    Term("quarantine", tr("GPUs or workers that the agent leaves alone for a while because driver calls block or crash")),
-    Term("reclaimable", tr("idle GPUs at the end of the window, less the reserve, less those that would break a block that jobs need")),
-    Term("recommendation", tr("one decision about GPUs, with what it saves and who acts; no wasted time is in two of them")),
+    Term(
+        "quarantine", tr("GPUs or workers that the agent leaves alone for a while because driver calls block or crash")
+    ),
+    Term(
+        "reclaimable",
+        tr("idle GPUs at the end of the window, less the reserve, less those that would break a block that jobs need"),
+    ),
+    Term(
+        "recommendation",
+        tr("one decision about GPUs, with what it saves and who acts; no wasted time is in two of them"),
+    ),
     Term("reserve", tr("GPUs kept free for peaks of demand")),
     Term("reversal rate", tr("the share of last week's reclaimable findings whose GPUs were used again within a week")),
     Term("rule", tr("one check over the ledger that produces one kind of finding")),
@@ -140,7 +155,7 @@ TERMS: tuple[Term, ...] = (
     Term("waterfall", tr("from the paid GPU time, state by state, down to the active time")),
     Term("window", tr("the time that a command, report or page is about")),
     Term("workload", tr("all runs of one job, or the processes of one user on one GPU")),
-)  # fmt: skip
+)
 """The other words, in alphabetical order."""
 
 

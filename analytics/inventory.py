@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import polars as pl
@@ -14,12 +14,6 @@ from analytics.mig import Instance, slices_of
 from analytics.small_tables import read_small
 from fallow import schema
 from fallow.lake import Lake
-
-_COLUMNS = (
-    "time", "gpu", "model", "mem_total_bytes", "power_limit_w", "pool", "driver_version", "source",
-    "parent_gpu", "mig_gpu_slices", "mig_enabled", "gpu_index", "nvlink_island",
-)  # fmt: skip
-
 
 NO_POOL = "no pool"
 UNKNOWN_MODEL = "unknown model"
@@ -88,6 +82,11 @@ class Inventory:
         """The MIG instances of a host whose GPU and size are known."""
         return self._instances.get(host, {})
 
+    @property
+    def parents(self) -> dict[tuple[str, str], str]:
+        """The GPU that each of these is a part of, by its host and UUID."""
+        return {(host, uuid): each.parent for host, own in self._instances.items() for uuid, each in own.items()}
+
     @cached_property
     def _instances(self) -> dict[str, dict[str, Instance]]:
         found: dict[str, dict[str, Instance]] = {}
@@ -132,7 +131,8 @@ def simulated_text(simulated: int, gpus: int) -> str:
 
 def load_inventory(lake: Lake) -> Inventory:
     """The newest entry of every GPU in the `device` table; empty where the lake has none."""
-    frame = read_small(lake, schema.DEVICE, _COLUMNS).filter(pl.col("gpu").is_not_null()).sort("time", "host")
+    columns = ["time", *(each.name for each in fields(Device) if each.name != "host")]
+    frame = read_small(lake, schema.DEVICE, columns).filter(pl.col("gpu").is_not_null()).sort("time", "host")
     rows = frame.unique("gpu", keep="last", maintain_order=True).drop("time")
     hosts: dict[str, list[str]] = {}
     for gpu, host in frame.select("gpu", "host").unique().sort("gpu", "host").iter_rows():

@@ -153,7 +153,8 @@ def _of_people(ledger: Ledger, rows: pl.DataFrame, scope: Scope, owners: Owners)
     stated = (pl.col("holder_shares").list.len() == count).fill_null(value=False)
     left = pl.col("mine").list.len()
     own = pl.col("holder_shares").list.gather(pl.col("mine"))
-    part = pl.when(~SEVERAL_HOLD).then(1.0).when(stated).then(own.list.sum() / pl.col("holder_shares").list.sum()).otherwise(left / count)  # fmt: skip
+    share = pl.when(stated).then(own.list.sum() / pl.col("holder_shares").list.sum()).otherwise(left / count)
+    part = pl.when(SEVERAL_HOLD).then(share).otherwise(1.0)
     doubtful = foreign_work(held, ledger.rollups)
     shares = (
         pl.when(SEVERAL_HOLD & stated)
@@ -173,9 +174,11 @@ def _of_people(ledger: Ledger, rows: pl.DataFrame, scope: Scope, owners: Owners)
 
 
 _MINE: dict[str, pl.DataType] = {
-    "holder": pl.String(), "account": pl.String(), "mine": pl.List(pl.Int64), "names": pl.String(), "accounts": pl.String(),
+    **dict.fromkeys(("holder", "account"), pl.String()),
+    "mine": pl.List(pl.Int64),
+    **dict.fromkeys(("names", "accounts"), pl.String()),
     "is_beside": pl.Boolean(),
-}  # fmt: skip
+}
 
 
 def _mine(

@@ -20,7 +20,7 @@ from analytics.ledger.stitch import counted_once, spells_counted_once, stitch
 from analytics.ledger.unused_files import discarding
 from fallow import schema
 from fallow.clock import DAY_MS, WEEK_MS, Window, floor_ms, parse_day_ms, utc_day
-from fallow.lake import Lake, LakeFile
+from fallow.lake import Lake
 from fallow.output import say_lines
 
 
@@ -29,12 +29,11 @@ class Ledger:
     """The ledger of a lake, times as integer milliseconds.
 
     `stretches` has the columns of the ledger table and `stretch_end`, `spells` those of spell and `spell_end`; `rollups` are
-    the hourly and daily tables beside them. `files` are the gpu files that it rests on, `inventory` says what the GPUs are.
+    the hourly and daily tables beside them. `inventory` says what the GPUs are.
     """
 
     stretches: pl.DataFrame
     spells: pl.DataFrame
-    files: tuple[LakeFile, ...]
     rollups: Rollups = field(default_factory=lambda: Rollups({}))
     inventory: Inventory | None = None
     earlier: Earlier = field(default_factory=Earlier)
@@ -135,8 +134,7 @@ def _read(kept: KeptLedger, days: Days, dates: Sequence[str], spells_from_ms: in
         return None
     earlier = Earlier(known, known_now, before, on_unusable=discarding(lake.delete))
     rollups = Rollups(rollup_files(files), claims=kept.claims.rows, discard=lake.delete)
-    gpu_files = tuple(file for hosts in days.values() for day in hosts.values() for file in day.files["gpu"])
-    return Ledger(*rows, gpu_files, rollups, kept.inventory, earlier)
+    return Ledger(*rows, rollups, kept.inventory, earlier)
 
 
 def load_ledger(
@@ -175,7 +173,7 @@ def _load(
     now, before = made.manifest, Manifest.read(lifetime_files)
     is_of_these = before is not None and (before.method, before.prints) == (now.method, now.prints)
     kept = before.ledger(lake) if before is not None and is_of_these else None
-    stretches, spells = kept or _put_together(made, settings, inventory)
+    stretches, spells = kept or put_together(*made.parts(), settings, inventory)
     if (
         kept is None
         or before is None
@@ -183,15 +181,13 @@ def _load(
         or not before.names(schema.GPU_LIFETIME, lifetime_files)
     ):
         made.keep(stretches, spells)
-    used = tuple(file for own in days.values() for day in own.values() for file in day.files["gpu"])
-    return Ledger(stretches, spells, used, made.rollups(claims.rows), inventory)
+    return Ledger(stretches, spells, made.rollups(claims.rows), inventory)
 
 
-def _put_together(made: MadeDays, settings: LedgerSettings, inventory: Inventory) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The stretches and spells of all parts."""
-    parts, spell_parts = (made.frame(table) for table in (schema.LEDGER_PART, schema.SPELL_PART))
-    # of every MIG instance, by host and UUID, the GPU that it is a part of
-    parents = {(host, uuid): each.parent for host in made.hosts for uuid, each in inventory.instances(host).items()}
-    twice, spells_twice = stitch(parts, spell_parts, settings, parents)
+def put_together(
+    parts: pl.DataFrame, spell_parts: pl.DataFrame, settings: LedgerSettings, inventory: Inventory
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the stretches and spells of the parts of all days: rows of `ledger_part` and `spell_part`."""
+    twice, spells_twice = stitch(parts, spell_parts, settings, inventory.parents)
     stretches = counted_once(twice)
     return stretches, spells_counted_once(spells_twice, stretches)

@@ -359,7 +359,7 @@ def _made_again(
     made = _made_days(kept, days, dates, workers, progress)
     if around is None or made is None:
         return False
-    parts = made.frame(schema.LEDGER_PART), made.frame(schema.SPELL_PART)
+    parts = made.parts()
     if _is_entangled(around, parts[0]):
         return False
     rows_ms = bounds.rows_ms

@@ -21,11 +21,11 @@ from analytics.allocations.spans import (
     merged_spans,
     place,
 )
-from analytics.frames import typed
+from analytics.frames import empty, typed
 from analytics.intervals import clip
 from analytics.inventory import Inventory
 from analytics.ledger.day_hours import host_hours, hours_of, serving_hours
-from analytics.ledger.day_owners import Claimed, Shares, Split, shares_of, unit, who_holds
+from analytics.ledger.day_owners import Claimed, Shares, shares_of, unit, who_holds
 from analytics.ledger.day_processes import lists_of, process_day, read_listed
 from analytics.ledger.day_rows import RELEASED, UNKNOWN, DayRows, Defect, read_day_rows
 from analytics.ledger.day_segments import find_pieces
@@ -150,17 +150,12 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
     unseen = shares.related & ~rows.usable & ~(shares.split & ~rows.health.where_in((RELEASED, UNKNOWN)))
     rows = rows.also_usable(shares.related)
     processes = process_day(listed, rows.names, _last_listed(rows))
-    held = who_holds(
-        rows,
-        lists,
-        Claimed.of(_claims(days, rows, shares, processes), rows.names),
-        Split(shares.split, unseen),
-        settings,
-    )
-    found = find_pieces(rows, held, shares, lists, settings)
+    claimed = Claimed.of(_claims(days, rows, shares, processes), rows.names)
+    held = who_holds(rows, lists, claimed, settings, is_split=shares.split, unseen=unseen)
+    pieces, spells = find_pieces(rows, held, shares, lists, settings)
     frames = {
-        "ledger_part": found.pieces,
-        "spell_part": found.spells,
+        "ledger_part": pieces,
+        "spell_part": spells,
         "hourly": hours_of(rows, held),
         "process_day": processes,
         "host_hourly": host_hours(files("host"), day_ms, left_out.add),
@@ -201,24 +196,5 @@ def _last_listed(rows: DayRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def _quality(defects: Sequence[Defect], day_ms: int) -> pl.DataFrame:
-    return pl.DataFrame(
-        [
-            {
-                "time": day_ms,
-                "host": each.host,
-                "gpu": each.gpu,
-                "kind": each.kind,
-                "count": each.count,
-                "example": each.example,
-            }
-            for each in defects
-        ],
-        schema={
-            "time": pl.Int64,
-            "host": pl.String,
-            "gpu": pl.String,
-            "kind": pl.String,
-            "count": pl.Int64,
-            "example": pl.String,
-        },
-    )
+    found = [{"time": day_ms, **vars(each)} for each in defects]
+    return pl.DataFrame(found, schema=empty(schema.QUALITY).schema)

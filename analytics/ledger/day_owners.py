@@ -146,17 +146,14 @@ def unit(host: pl.Expr) -> pl.Expr:
     return pl.concat_str(host, pl.col("gpu"), separator="/")
 
 
-@dataclass(frozen=True)
-class Split:
-    """Rows of GPUs whose work is that of their MIG instances, and rows of split GPUs or instances that say nothing."""
+def who_holds(
+    rows: DayRows, lists: Lists, claimed: Claimed, settings: LedgerSettings, *, is_split: Mask, unseen: Mask
+) -> Held:
+    """Kind and owner of every row.
 
-    whole: Mask
-    unseen: Mask
-
-
-def who_holds(rows: DayRows, lists: Lists, claimed: Claimed, mig: Split, settings: LedgerSettings) -> Held:
-    """Kind and owner of every row."""
-    split = mig.whole | mig.unseen
+    The work of GPUs that `is_split` is that of their MIG instances; of split GPUs and instances, `unseen` rows say nothing.
+    """
+    split = is_split | unseen
     util, util_max = rows.floats["gpu_util_pct"], rows.floats["gpu_util_max_pct"]
     out_of_order = rows.out_of_order
     known = ~np.isnan(util) & ~split
@@ -169,7 +166,7 @@ def who_holds(rows: DayRows, lists: Lists, claimed: Claimed, mig: Split, setting
     claim = np.where(split, NONE, claimed.of_rows(rows))
     use = by_process | by_memory | (known & ~zero)
     kind = np.where(out_of_order, UNAVAILABLE, np.where(use, USE, np.where(claim != NONE, RESERVED, FREE)))
-    kind[mig.unseen] = UNSEEN
+    kind[unseen] = UNSEEN
     list_of_row = lists.of_rows(rows, by_process & (kind == USE))
     unwatched = (
         ((kind == FREE) | (kind == RESERVED))
@@ -178,57 +175,24 @@ def who_holds(rows: DayRows, lists: Lists, claimed: Claimed, mig: Split, setting
         & ~split
         & ~rows.health.where_in((ASLEEP,))
     )
-    witnesses = _Witnesses(
-        use & (kind == USE), by_process, by_memory, unwatched, np.where((kind == RESERVED) | (kind == USE), claim, NONE)
-    )
-    owner, owners = _owners(lists, claimed, witnesses, list_of_row)
-    return Held(kind.astype(np.int32), zero & ~out_of_order, known & ~out_of_order, owner, owners, list_of_row)
-
-
-@dataclass(frozen=True)
-class _Witnesses:
-    """What speaks for an owner, row by row: `claim` is a code, NONE for none."""
-
-    use: Mask
-    by_process: Mask
-    by_memory: Mask
-    unwatched: Mask
-    claim: NDArray[np.intp]
-
-
-def _owners(
-    lists: Lists, claimed: Claimed, seen: _Witnesses, list_of_row: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], tuple[tuple[RowOwner, str | None], ...]]:
-    """The users of the processes where a list names any, else the claim, else that there are processes or memory."""
-    fixed: list[tuple[RowOwner, str | None]] = [
-        (RowOwner(), None),
-        (RowOwner(), "process"),
-        (RowOwner(), "memory"),
-        (RowOwner(), "unwatched"),
-    ]
-    nobody, processes, memory, nobody_looked = range(4)
-    listed = [(owner, "process") for owner in lists.owners]
-    claims = [(owner, source) for source in ("claim", "claim_unwatched") for owner in claimed.owners]
+    # the users of the processes where a list names any, else the claim, else that there are processes or memory
+    sources = (None, "process", "memory", "unwatched")
+    owners: list[tuple[RowOwner, str | None]] = [(RowOwner(), source) for source in sources]
+    owners += [(owner, "process") for owner in lists.owners]
+    owners += [(owner, source) for source in ("claim", "claim_unwatched") for owner in claimed.owners]
     names_user = np.array([owner.holder is not None for owner in lists.owners] + [False])
     list_owner = np.append(lists.owner, NONE)[list_of_row]
-    code = np.full(len(list_of_row), nobody, np.intp)
-    code[seen.unwatched] = nobody_looked
-    code[seen.use & seen.by_memory] = memory
-    code[seen.use & seen.by_process] = processes
-    anonymous = seen.use & seen.by_process & (list_owner != NONE)
-    code[anonymous] = len(fixed) + list_owner[anonymous]
-    from_claim = seen.claim != NONE
-    blind = seen.unwatched[from_claim] * len(claimed.owners)
-    code[from_claim] = len(fixed) + len(listed) + seen.claim[from_claim] + blind
-    named = anonymous & names_user[list_owner]
-    code[named] = len(fixed) + list_owner[named]
-    return _unified(code, [*fixed, *listed, *claims])
-
-
-def _unified(
-    code: NDArray[np.intp], owners: list[tuple[RowOwner, str | None]]
-) -> tuple[NDArray[np.intp], tuple[tuple[RowOwner, str | None], ...]]:
-    """Owners that read the same get the same code, so that a change of code is a change of owner."""
+    code = np.zeros(len(rows), np.intp)
+    code[unwatched] = sources.index("unwatched")
+    code[by_memory & (kind == USE)] = sources.index("memory")
+    code[by_process & (kind == USE)] = sources.index("process")
+    listed = by_process & (kind == USE) & (list_owner != NONE)
+    code[listed] = len(sources) + list_owner[listed]
+    from_claim = (claim != NONE) & ((kind == RESERVED) | (kind == USE)) & ~(listed & names_user[list_owner])
+    blind = unwatched[from_claim] * len(claimed.owners)
+    code[from_claim] = len(sources) + len(lists.owners) + claim[from_claim] + blind
+    # owners that read the same get the same code, so that a change of code is a change of owner
     distinct: dict[tuple[RowOwner, str | None], int] = {}
     renumbered = np.array([distinct.setdefault(owner, len(distinct)) for owner in owners], np.intp)
-    return renumbered[code], tuple(distinct)
+    zero, known = zero & ~out_of_order, known & ~out_of_order
+    return Held(kind.astype(np.int32), zero, known, renumbered[code], tuple(distinct), list_of_row)

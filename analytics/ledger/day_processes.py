@@ -20,11 +20,7 @@ from fallow.lake import LakeFile
 from fallow.process_holder import process_holder
 from fallow.quarantine import OnUnusable
 
-COLUMNS = (
-    "gpu", "time", "interval_ms", "pid", "started", "kind", "user", "command", "arguments", "parent_pid", "pod", "namespace",
-    "slurm_job_id", "slurm_account", "ray_job_id", "container_id", "container_runtime", "container", "unit", "pod_labels", "mem_used_bytes", "cpu_util_pct",
-    "host_mem_bytes",
-)  # fmt: skip
+COLUMNS = tuple(name for name in schema.PROCESS.names if name not in {"slurm_step_id", "attribution"})
 
 _KEY_BITS = 44
 """Milliseconds of some centuries: a GPU's code above them makes one sortable number of GPU and time."""

@@ -41,10 +41,9 @@ THROTTLED = {
     "sync": ("throttled_sync_boost_ms",),
 }
 _COUNTERS = ("energy_mj", *(name for names in THROTTLED.values() for name in names))
-COLUMNS = (
-    "gpu", "time", "offset_ms", "interval_ms", "health", "util_source", *_PERCENTS, "gpu_util_coverage_ratio", "mem_used_bytes", "power_w",
-    *_RATES, "counters_since", *_COUNTERS, "temperature_c", "sm_clock_mhz", "process_count",
-)  # fmt: skip
+COLUMNS = ("gpu", "time", "offset_ms", "interval_ms", "health", "util_source", *_PERCENTS, "gpu_util_coverage_ratio")
+COLUMNS += ("mem_used_bytes", "power_w", *_RATES, "counters_since", *_COUNTERS)
+COLUMNS += ("temperature_c", "sm_clock_mhz", "process_count")
 
 _USE = ("gpu_util_pct", "gpu_util_max_pct", "sm_active_pct", "process_count", "mem_used_bytes")
 """Of two rows for one moment of a GPU the one with more of these counts: work that one of two saw was there."""
@@ -165,12 +164,26 @@ def day_rows(columns: Columns, day_ms: int) -> DayRows:
     rates, counted = _rates(columns, kept, (gpu, start, interval), tally, nothing)
     since_ms = np.diff(start, prepend=0).astype(np.float64)
     tally.overlaps(gpu, start, interval)
+    lost = _lost(units, ~timed, "no_interval", columns.ints("interval_ms"))
+    lost += _lost(units, timed & ~dated, "wrong_day", columns.ints("time"))
     return DayRows(
-        names=names, gpu=gpu, time=columns.ints("time")[kept], start=start, interval=interval, health=health, floats=floats,
-        rates=rates, risen_mj=rates["energy_mj"] * since_ms, counted=counted, nothing=nothing, process_count=process_count, usable=usable, weight=weight, span=span,
-        defects=(*tally.found, *_lost(units, ~timed, "no_interval", columns.ints("interval_ms")),
-            *_lost(units, timed & ~dated, "wrong_day", columns.ints("time")), *_doubles(names, codes, doubled)),
-    )  # fmt: skip
+        names=names,
+        gpu=gpu,
+        time=columns.ints("time")[kept],
+        start=start,
+        interval=interval,
+        health=health,
+        floats=floats,
+        rates=rates,
+        risen_mj=rates["energy_mj"] * since_ms,
+        counted=counted,
+        nothing=nothing,
+        process_count=process_count,
+        usable=usable,
+        weight=weight,
+        span=span,
+        defects=(*tally.found, *lost, *_doubles(names, codes, doubled)),
+    )
 
 
 def _agents_saw(codes: Codes, start: Ints, interval: Ints, whole: Mask, source: Strings) -> Mask:

@@ -22,13 +22,15 @@ from analytics.mig import MIG_PREFIX
 
 HELD, BUSY, ZERO, UNKNOWN = range(4, 8)
 LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown", "unseen")
-_SUMS = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "counter_ms",
-         "watched_sum", "watched_ms", "sample_count", "sampled_ms", "perhaps_idle_ms")  # fmt: skip
+_SOURCES = {"sm": "sm_active_pct", "power": "power_w", "watched": "gpu_util_coverage_ratio"}
+"""The readings whose sums over time are kept, beside that of utilization, by the sums' name."""
+_COUNTS = ("zero_ms", "energy_ms", "counter_ms", "sample_count", "sampled_ms", "perhaps_idle_ms")
+_TOTALS = tuple(f"{name}_sum" for name in ("util", *_SOURCES))
+_SUMS = (*_TOTALS, *(f"{name}_ms" for name in ("util", *_SOURCES)), *_COUNTS, "energy_mj")
 _LARGEST = ("gpu_util_max_pct", "mem_used_max_bytes")
 _WHOLLY = ("idle_draw_max_w", "idle_power_max_w")
 """Largest values that are unknown where any of theirs is."""
-_INTEGERS = ("util_ms", "sm_ms", "zero_ms", "power_ms", "energy_ms", "counter_ms", "watched_ms", "sample_count", "sampled_ms",
-             "perhaps_idle_ms", "mem_used_max_bytes")  # fmt: skip
+_INTEGERS = {*_SUMS, "mem_used_max_bytes"} - {*_TOTALS, "energy_mj"}
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,10 @@ class Runs:
     values: dict[str, Floats]
 
 
-@dataclass(frozen=True)
-class DayPieces:
-    """Pieces with the columns of `ledger_part`, spells with those of `spell_part`."""
-
-    pieces: pl.DataFrame
-    spells: pl.DataFrame
-
-
-def find_pieces(rows: DayRows, held: Held, shares: Shares, lists: Lists, settings: LedgerSettings) -> DayPieces:
-    """The pieces and spells of one date's host-days."""
+def find_pieces(
+    rows: DayRows, held: Held, shares: Shares, lists: Lists, settings: LedgerSettings
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The pieces of one date's host-days, with the columns of `ledger_part`, and spells with those of `spell_part`."""
     use = np.flatnonzero(rows.usable & ~shares.left_out)
     alike = _Alike.of(held, shares, use)
     runs = _runs(rows, use, alike, settings)
@@ -70,10 +66,8 @@ def find_pieces(rows: DayRows, held: Held, shares: Shares, lists: Lists, setting
     at_zero = of_runs.zero[spells]
     ends = _ends(runs, spells)[at_zero]
     idle = {"time": runs.start[spells][at_zero], "unit": runs.gpu[spells][at_zero], "end": ends}
-    return DayPieces(
-        named(pl.concat([frame, _edges(rows, shares, frame)], how="diagonal_relaxed"), rows),
-        named(pl.DataFrame(idle), rows),
-    )
+    pieces_and_edges = pl.concat([frame, _edges(rows, shares, frame)], how="diagonal_relaxed")
+    return named(pieces_and_edges, rows), named(pl.DataFrame(idle), rows)
 
 
 @dataclass(frozen=True)
@@ -141,26 +135,21 @@ def _sums(
     found: dict[str, Floats] = {}
     whole_ms = np.add.reduceat(weight, first)
 
-    def add(values: Floats, total: str, known_ms: str) -> None:
+    util, util_max = rows.floats["gpu_util_pct"][view], rows.floats["gpu_util_max_pct"][view]
+    readings = {name: rows.floats[source][view] for name, source in _SOURCES.items()}
+    for name, values in {"util": np.where(alike.measured, util, np.nan), **readings}.items():
         weighted = values * weight
         unknown = np.isnan(weighted)
-        found[known_ms] = whole_ms
+        found[f"{name}_ms"] = whole_ms
         if unknown.any():
             weighted[unknown] = 0.0
-            found[known_ms] = whole_ms - np.add.reduceat(weight * unknown, first)
-        found[total] = np.add.reduceat(weighted, first)
-
-    util, util_max = rows.floats["gpu_util_pct"][view], rows.floats["gpu_util_max_pct"][view]
-    add(np.where(alike.measured, util, np.nan), "util_sum", "util_ms")
-    add(rows.floats["sm_active_pct"][view], "sm_sum", "sm_ms")
-    power = rows.floats["power_w"][view]
-    add(power, "power_sum", "power_ms")
+            found[f"{name}_ms"] = whole_ms - np.add.reduceat(weight * unknown, first)
+        found[f"{name}_sum"] = np.add.reduceat(weighted, first)
     energy = rows.energy_mj(rows.weight.astype(np.float64))[view]
     known = ~np.isnan(energy)
     found["energy_mj"] = np.add.reduceat(np.where(known, energy, 0.0), first)
     found["energy_ms"] = np.add.reduceat(np.where(known, weight, 0.0), first)
     found["counter_ms"] = np.add.reduceat(np.where(known & rows.counted[view], weight, 0.0), first)
-    add(rows.floats["gpu_util_coverage_ratio"][view], "watched_sum", "watched_ms")
     found |= _sampled(rows, view, first, alike, settings)
     found["zero_ms"] = np.add.reduceat(np.where(alike.zero, weight, 0.0), first)
     found["sample_count"] = np.diff(np.append(first, count)).astype(np.float64)
@@ -289,10 +278,8 @@ def _table(
     """The pieces' columns."""
     text: dict[str, list[str | None]] = {
         "label": [LABELS[code] for code in label],
-        "holder": [owner.holder for owner, _ in owners],
         "holder_source": [source for _, source in owners],
-        "account": [owner.account for owner, _ in owners],
-        "job": [owner.job for owner, _ in owners],
+        **{name: [getattr(owner, name) for owner, _ in owners] for name in ("holder", "account", "job")},
     }
     table: dict[str, object] = {
         "time": runs.start[pieces],

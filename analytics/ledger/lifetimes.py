@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from analytics.frames import empty, read_frame, typed
+from analytics.decode import read_days
+from analytics.frames import empty, typed
 from analytics.intervals import SPAN_MS
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import IN_USE, OCCUPIED, UNOCCUPIED, WITHOUT_EVIDENCE
@@ -47,7 +48,7 @@ class Earlier:
         """Known and active time per GPU and day (ACTIVITY) of the days before, from one on."""
         dates = [file for file in self.files if file.date >= utc_day(since_ms)]
         names = ("gpu", "time", *_OF_THE_DAY)
-        rows = read_frame(dates, schema.GPU_LIFETIME, names, self.on_unusable).filter(pl.col("day_known_ms") > 0)
+        rows = read_days(dates, schema.GPU_LIFETIME, names, self.on_unusable).filter(pl.col("day_known_ms") > 0)
         found = rows.select("gpu", "time", known_ms="day_known_ms", active_ms="day_active_ms")
         if self.days is None:
             return found

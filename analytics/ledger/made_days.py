@@ -17,7 +17,8 @@ from itertools import groupby
 
 import polars as pl
 
-from analytics.frames import digest, read_frame
+from analytics.decode import read_days
+from analytics.frames import digest
 from analytics.inventory import Inventory
 from analytics.ledger import cache as keep
 from analytics.ledger.cache import KeptDay, Manifest, keep_tables, sizes_of
@@ -162,21 +163,11 @@ class MadeDays:
         self._prints: dict[str, dict[str, str]] = {}
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the lake holds all days; it does not where one could not be written."""
-        return not self._warned and not self._loose
-
-    @property
     def manifest(self) -> Manifest:
         """What the days are made from; nothing of the tables that they give together."""
         prints = {date: print_of_day(each) for date, each in self._prints.items()}
         days = {date: (of, sizes_of(self._files.get(date, {}))) for date, of in prints.items()}
         return Manifest(method_of(self._settings), days)
-
-    @property
-    def hosts(self) -> set[str]:
-        """The hosts that have a day."""
-        return {host for prints in self._prints.values() for host in prints}
 
     def build(self, days: Mapping[str, Mapping[str, HostDay]], workers: int, progress: Callable[[float], None]) -> None:
         """Make all days, by date and host: what is kept is taken as it is, the rest is built."""
@@ -242,23 +233,24 @@ class MadeDays:
         """Return the kept rows of hosts that need not be built; built all the same where another command has replaced them."""
         mine = pl.col("host").is_in([day.host for day in staying])
         frames = {
-            table.name: read_frame([kept.files[table.name]], table, None, self._damaged)
-            .filter(mine)
-            .select(table.names)
+            table.name: read_days([kept.files[table.name]], table, table.names, self._damaged).filter(mine)
             for table in PARTS
         }
         return frames if keep.hosts_of(kept.files) == kept.hosts else build_day(staying, self._settings)
 
     def keep(self, stretches: pl.DataFrame, spells: pl.DataFrame) -> None:
         """Keep the tables that all days together give; not where a day could not be kept."""
-        if self.is_kept:
+        if not self._warned and not self._loose:
             rows = {"ledger": stretches, "spell": spells, "gpu_lifetime": by_day(stretches)}
             self._try(lambda: keep_tables(self._lake, rows, self.manifest))
 
-    def frame(self, table: schema.LakeTable) -> pl.DataFrame:
-        """Return all rows of a table of PARTS."""
+    def parts(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return all rows of `ledger_part` and of `spell_part`."""
+        return self._frame(schema.LEDGER_PART), self._frame(schema.SPELL_PART)
+
+    def _frame(self, table: schema.LakeTable) -> pl.DataFrame:
         files = [files[table.name] for _, files in sorted(self._files.items())]
-        rows = read_frame(files, table, None, self._damaged).select(table.names)
+        rows = read_days(files, table, table.names, self._damaged)
         return pl.concat([rows, *(each[table.name] for each in self._loose)], how="vertical_relaxed")
 
     def rollups(self, claims: pl.DataFrame) -> Rollups:

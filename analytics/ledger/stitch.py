@@ -12,8 +12,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 import polars as pl
+from polars import selectors as cs
 
-from analytics.intervals import clip, cut, islands
+from analytics.intervals import SPAN_MS, clip, cut, islands
 from analytics.ledger.settings import DRIVER_WINDOW_MS, SAMPLED_BELOW, LedgerSettings
 from analytics.mig import MIG_PREFIX
 from fallow import schema
@@ -109,18 +110,16 @@ class Taken:
 
 _UNIT = ("host", "gpu")
 _OWNER = ("holder", "holder_source", "account", "job", "gpu_share")
-_LAST = (
-    "open_ms",
-    "last_zero",
-    "last_util_pct",
-    "last_sm_pct",
-    "last_power_w",
-    "last_energy_w",
-    "last_counted",
-    "last_watched_ratio",
-)
-_SHARED = ("util_sum", "util_ms", "sm_sum", "sm_ms", "zero_ms", "power_sum", "power_ms", "energy_mj", "energy_ms", "counter_ms",
-           "watched_sum", "watched_ms", "sampled_ms", "perhaps_idle_ms")  # fmt: skip
+_MEANS = {
+    "util": ("gpu_util_mean_pct", "last_util_pct"),
+    "sm": ("sm_active_mean_pct", "last_sm_pct"),
+    "power": ("power_mean_w", "last_power_w"),
+    "watched": ("coverage_ratio", "last_watched_ratio"),
+}
+"""By the name of a sum over time and of its time the mean that the ledger has, and the column of the day's last row."""
+_COUNTED = ("zero_ms", "energy_ms", "counter_ms", "sampled_ms", "perhaps_idle_ms")
+_SHARED = (*(f"{name}_{part}" for name in _MEANS for part in ("sum", "ms")), *_COUNTED, "energy_mj")
+"""What parts of a row share by their time."""
 _WHOLLY = ("idle_draw_max_w", "idle_power_max_w")
 """Largest values that are unknown where any of theirs is."""
 _LEDGER_COLUMNS = (*schema.LEDGER.names, "stretch_end")
@@ -200,18 +199,12 @@ def _closed(parts: pl.DataFrame) -> pl.DataFrame:
     silent = pl.col("last_watched_ratio").is_null() & (pl.col("open_ms") * SAMPLED_BELOW > DRIVER_WINDOW_MS)
     point = pl.col("last_util_pct").is_not_null() & (silent | (pl.col("last_watched_ratio") < SAMPLED_BELOW))
     return parts.with_columns(closed_end=pl.coalesce(closed, "end")).with_columns(
-        sampled_ms=pl.col("sampled_ms") + pl.when(point).then(longer).otherwise(0),
-        util_sum=pl.col("util_sum") + more("last_util_pct"),
-        util_ms=pl.col("util_ms") + known_ms("last_util_pct"),
-        sm_sum=pl.col("sm_sum") + more("last_sm_pct"),
-        sm_ms=pl.col("sm_ms") + known_ms("last_sm_pct"),
-        power_sum=pl.col("power_sum") + more("last_power_w"),
-        power_ms=pl.col("power_ms") + known_ms("last_power_w"),
+        *(pl.col(f"{name}_sum") + more(last) for name, (_, last) in _MEANS.items()),
+        *(pl.col(f"{name}_ms") + known_ms(last) for name, (_, last) in _MEANS.items()),
         energy_mj=energy,
         energy_ms=pl.col("energy_ms") + known_ms("last_energy_w") + counted,
         counter_ms=pl.col("counter_ms") + counted,
-        watched_sum=pl.col("watched_sum") + more("last_watched_ratio"),
-        watched_ms=pl.col("watched_ms") + known_ms("last_watched_ratio"),
+        sampled_ms=pl.col("sampled_ms") + pl.when(point).then(longer).otherwise(0),
         zero_ms=pl.col("zero_ms") + pl.when(pl.col("last_zero")).then(longer).otherwise(0),
     )
 
@@ -220,19 +213,17 @@ def _decided(parts: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
     """Turns `zero` into `held` or `busy` by the length of the whole spell, over midnight."""
     idle = pl.col("label").is_in(["held", "zero"])
     long = pl.col("spell_ms") >= settings.idle_after_ms
+    doubtful = pl.col("label") == "zero"
+    decided = pl.when(long).then(pl.lit("held")).otherwise(pl.lit("busy"))
     return (
         parts.with_columns(idle=idle)
         .with_columns(spell=islands((*_UNIT, "idle", *_OWNER)))
-        .with_columns(spell_ms=(pl.col("end") - pl.col("time")).sum().over("spell"))
+        .with_columns(spell_ms=SPAN_MS.sum().over("spell"))
         .with_columns(
-            label=pl.when(pl.col("label") == "zero")
-            .then(pl.when(long).then(pl.lit("held")).otherwise(pl.lit("busy")))
-            .otherwise("label"),
-            perhaps_idle_ms=pl.col("perhaps_idle_ms")
-            + pl.when((pl.col("label") == "zero") & ~long).then(pl.col("end") - pl.col("time")).otherwise(0),
+            label=pl.when(doubtful).then(decided).otherwise(pl.col("label").replace("unseen", "unknown")),
+            perhaps_idle_ms=pl.col("perhaps_idle_ms") + pl.when(doubtful & ~long).then(SPAN_MS).otherwise(0),
         )
-        .with_columns(label=pl.col("label").replace("unseen", "unknown"))
-        .drop("idle", "spell", "spell_ms", "closed_end", *_LAST)
+        .drop("idle", "spell", "spell_ms", "closed_end", "open_ms", cs.starts_with("last_"))
     )
 
 
@@ -307,20 +298,16 @@ _MERGED = ("stretch", "day")
 
 def _merged(pieces: pl.DataFrame) -> pl.DataFrame:
     """Pieces of one stretch and day as one; few, for a day's own are merged already."""
-    first = ("host", "gpu", "state", "stretch_start", "stretch_end", *_OWNER)
-    span = pl.col("end") - pl.col("time")
+    energy = pl.col("energy_mj")
     rows = pieces.group_by(*_MERGED, maintain_order=True).agg(
-        *(pl.col(name).first() for name in first),
+        pl.col("host", "gpu", "state", "stretch_start", "stretch_end", *_OWNER).first(),
         pl.col("time").min(),
-        pl.col("end").max(),
-        *(pl.col(name).sum() for name in _SHARED if name != "energy_mj"),
-        pl.when(pl.col("energy_mj").is_not_null().any()).then(pl.col("energy_mj").sum()).alias("energy_mj"),
-        pl.col("sample_count").sum(),
-        pl.col("gpu_util_max_pct").max(),
-        pl.col("mem_used_max_bytes").max(),
-        *(pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()).alias(name) for name in _WHOLLY),
+        pl.col("end", "gpu_util_max_pct", "mem_used_max_bytes").max(),
+        pl.col(*_SHARED[:-1], "sample_count").sum(),
+        pl.when(energy.is_not_null().any()).then(energy.sum()),
+        *(pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()) for name in _WHOLLY),
     )
-    several = pieces.filter(pl.col("holder_shares").is_not_null()).with_columns(_as_list("holder_shares"), span=span)
+    several = pieces.filter(pl.col("holder_shares").is_not_null()).with_columns(_as_list("holder_shares"), span=SPAN_MS)
     shares = (
         several.select(*_MERGED, "span", "holder_shares", place=pl.int_ranges(pl.col("holder_shares").list.len()))
         .explode("holder_shares", "place")
@@ -336,28 +323,14 @@ def _merged(pieces: pl.DataFrame) -> pl.DataFrame:
 
 def _evidence(rows: pl.DataFrame) -> pl.DataFrame:
     """Sums as the ledger's means."""
-
-    def mean(total: str, known_ms: str) -> pl.Expr:
-        return pl.when(pl.col(known_ms) > 0).then(pl.col(total) / pl.col(known_ms))
-
+    means = {
+        mean: pl.when(pl.col(f"{name}_ms") > 0).then(pl.col(f"{name}_sum") / pl.col(f"{name}_ms"))
+        for name, (mean, _) in _MEANS.items()
+    }
     return rows.with_columns(
-        gpu_util_mean_pct=mean("util_sum", "util_ms"),
-        sm_active_mean_pct=mean("sm_sum", "sm_ms"),
-        power_mean_w=mean("power_sum", "power_ms"),
-        coverage_ratio=mean("watched_sum", "watched_ms"),
+        pl.col(*_COUNTED, "util_ms", "sample_count").fill_null(0),
         energy_mj=pl.when(pl.col("energy_ms") > 0).then("energy_mj"),
-        **{
-            name: pl.col(name).fill_null(0)
-            for name in (
-                "zero_ms",
-                "util_ms",
-                "energy_ms",
-                "counter_ms",
-                "sample_count",
-                "sampled_ms",
-                "perhaps_idle_ms",
-            )
-        },
+        **means,
     )
 
 

@@ -27,54 +27,19 @@ _COST, _HOURS = pl.Decimal(38, 8), pl.Decimal(38, 10)
 
 _MOMENT = pl.Datetime("ms", "UTC")
 
-SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
-    "BilledCost": _COST,
-    "BillingAccountId": pl.String,
-    "BillingAccountName": pl.String,
-    "BillingCurrency": pl.String,
-    "BillingPeriodEnd": _MOMENT,
-    "BillingPeriodStart": _MOMENT,
-    "ChargeCategory": pl.String,
-    "ChargeClass": pl.String,
-    "ChargeDescription": pl.String,
-    "ChargeFrequency": pl.String,
-    "ChargePeriodEnd": _MOMENT,
-    "ChargePeriodStart": _MOMENT,
-    "ConsumedQuantity": _HOURS,
-    "ConsumedUnit": pl.String,
-    "ContractedCost": _COST,
-    "ContractedUnitPrice": _HOURS,
-    "EffectiveCost": _COST,
-    "InvoiceId": pl.String,
-    "InvoiceIssuerName": pl.String,
-    "ListCost": _COST,
-    "ListUnitPrice": _HOURS,
-    "PricingCategory": pl.String,
-    "PricingQuantity": _HOURS,
-    "PricingUnit": pl.String,
-    "ProviderName": pl.String,
-    "PublisherName": pl.String,
-    "ResourceId": pl.String,
-    "ResourceName": pl.String,
-    "ResourceType": pl.String,
-    "ServiceCategory": pl.String,
-    "ServiceName": pl.String,
-    "ServiceSubcategory": pl.String,
-    "SkuId": pl.String,
-    "SkuMeter": pl.String,
-    "SkuPriceDetails": pl.String,
-    "SkuPriceId": pl.String,
-    "SubAccountId": pl.String,
-    "SubAccountName": pl.String,
-    "SubAccountType": pl.String,
-    "Tags": pl.String,
-    "x_CoverageRatio": pl.Float64,
-    "x_PriceSource": pl.String,
-    "x_SampledRatio": pl.Float64,
-    "x_State": pl.String,
-    "x_UnconfirmedCost": _COST,
-    "x_UnusedCost": _COST,
+_KINDS: Mapping[pl.DataType, str] = {
+    _COST: "BilledCost ContractedCost EffectiveCost ListCost x_UnconfirmedCost x_UnusedCost",
+    _HOURS: "ConsumedQuantity ContractedUnitPrice ListUnitPrice PricingQuantity",
+    _MOMENT: "BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart",
+    pl.Float64(): "x_CoverageRatio x_SampledRatio",
+    pl.String(): """
+        BillingAccountId BillingAccountName BillingCurrency ChargeCategory ChargeClass ChargeDescription ChargeFrequency
+        ConsumedUnit InvoiceId InvoiceIssuerName PricingCategory PricingUnit ProviderName PublisherName ResourceId ResourceName
+        ResourceType ServiceCategory ServiceName ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId SubAccountId
+        SubAccountName SubAccountType Tags x_PriceSource x_State
+    """,
 }
+SCHEMA = dict(sorted((name, kind) for kind, names in _KINDS.items() for name in names.split()))
 """In the order of the file: FOCUS' own columns by name, then fallow's."""
 
 _TAGS = ("state", "holder", "team", "organisation", "account", "job", "pool", "host")

@@ -9,7 +9,7 @@ from typing import Protocol
 import polars as pl
 
 from analytics.inventory import Inventory
-from analytics.language.language import Sentence
+from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import moment
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr, tr_many
@@ -130,8 +130,9 @@ _MORE = {
 }
 
 
-def named(names: Sequence[str], thing: str) -> str:
-    """`a, b and c`, or `a, b, c, d, e and 3 more hosts`; things are those of `_MORE`."""
-    shown, rest = list(names[:MOST_NAMED]), len(names) - MOST_NAMED
-    last = tr_many(*_MORE[thing], rest) if rest > 0 else shown.pop()
-    return tr("{names} and {last}", names=", ".join(shown), last=last) if shown else last
+def named(names: Sequence[str], thing: str, number: int | None = None) -> str:
+    """`a, b and c`, or `a, b, c, d, e and 3 more hosts` of a number in all; things are those of `_MORE`."""
+    shown = list(names[:MOST_NAMED])
+    rest = (len(names) if number is None else number) - len(shown)
+    last = tr_many(*_MORE[thing], rest) if rest else shown.pop()
+    return tr("{names} and {last}", names=SentenceList(shown, ", "), last=last) if shown else last

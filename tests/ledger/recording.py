@@ -21,18 +21,17 @@ import polars as pl
 import pyarrow as pa
 
 from analytics.frames import empty, milliseconds
-from analytics.inventory import Inventory, load_inventory
-from analytics.ledger.build import Ledger
+from analytics.inventory import load_inventory
+from analytics.ledger.build import Ledger, put_together
 from analytics.ledger.day import SOURCES, HostDay, build_day, load_allocations
 from analytics.ledger.rollups import TABLES, Rollups
-from analytics.ledger.stitch import counted_once, spells_counted_once, stitch
 from analytics.window import load_window_ledger, open_inputs
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake, LakeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from analytics.ledger.settings import LedgerSettings
     from analytics.window import Inputs, WindowLedger
@@ -119,7 +118,9 @@ class Recording:
             parts = {
                 name: _put_back(rows, schema.table(name), newest) for name, rows in build_day(days, settings).items()
             }
-        return _stitched(parts, settings, inventory, claims.rows)
+        stretches, spells = put_together(parts["ledger_part"], parts["spell_part"], settings, inventory)
+        loose = {table.name: [parts[table.name]] for table in TABLES}
+        return Ledger(stretches, spells, Rollups({}, loose, claims=claims.rows), inventory)
 
     def _read_from_here(self) -> ExitStack:
         """Until it is closed, whatever reads the lake's files for a ledger reads these rows."""
@@ -188,18 +189,6 @@ def _put_back(rows: pl.DataFrame, table: schema.LakeTable, newest: int) -> pl.Da
     name = pl.col("host").str.split(_OF_DAY)
     earlier_ms = (newest - name.list.get(1).cast(pl.Int64)) * DAY_MS
     return rows.with_columns(*(pl.col(stamp) - earlier_ms for stamp in stamps), host=name.list.get(0))
-
-
-def _stitched(
-    parts: Mapping[str, pl.DataFrame], settings: LedgerSettings, inventory: Inventory, claims: pl.DataFrame
-) -> Ledger:
-    hosts = {host for hosts in inventory.hosts_of.values() for host in hosts}
-    parents = {(host, uuid): each.parent for host in hosts for uuid, each in inventory.instances(host).items()}
-    twice, spells_twice = stitch(parts["ledger_part"], parts["spell_part"], settings, parents)
-    stretches = counted_once(twice)
-    spells = spells_counted_once(spells_twice, stretches)
-    loose = {table.name: [parts[table.name]] for table in TABLES}
-    return Ledger(stretches, spells, (), Rollups({}, loose, claims=claims), inventory)
 
 
 def opened(

@@ -43,9 +43,7 @@ def stretch(gpu: str, first_s: float, last_s: float, state: str, **values: objec
 
 def ledger(rows: Iterable[Row]) -> Ledger:
     """The ledger of these rows."""
-    return Ledger(
-        pl.DataFrame(list(rows), schema=COLUMNS), pl.DataFrame(schema={"time": pl.Int64, "end": pl.Int64}), ()
-    )
+    return Ledger(pl.DataFrame(list(rows), schema=COLUMNS), pl.DataFrame(schema={"time": pl.Int64, "end": pl.Int64}))
 
 
 def inventory(rows: Iterable[Row], **parents: str) -> Inventory:

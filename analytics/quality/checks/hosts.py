@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from analytics.language.language import Sentence, SentenceList
+from analytics.language.language import Sentence
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import tr, tr_many
-from analytics.quality.model import MOST_NAMED, Data, Remark
+from analytics.quality.model import MOST_NAMED, Data, Remark, named
 from fallow.clock import HOUR_MS
 
 _OVERLAP_MIN_MS = HOUR_MS
@@ -53,7 +53,7 @@ def several_hosts(data: Data) -> Iterator[Remark]:
 def _remark(gpus: pl.DataFrame, kind: str, forms: tuple[str, str]) -> Iterator[Remark]:
     if len(gpus):
         each = [_seen_on(gpu, hosts) for gpu, hosts in gpus.select("gpu", "host").head(MOST_NAMED).rows()]
-        yield Remark(kind, tr_many(*forms, len(gpus), gpus=_listed(each, len(gpus))), len(gpus), each[0])
+        yield Remark(kind, tr_many(*forms, len(gpus), gpus=named(each, "GPU", len(gpus))), len(gpus), each[0])
 
 
 def _seen_on(gpu: str, hosts: Sequence[str]) -> Sentence:
@@ -61,14 +61,6 @@ def _seen_on(gpu: str, hosts: Sequence[str]) -> Sentence:
     for host in hosts[1:]:
         where = tr("{name} and {other}", name=where, other=host)
     return tr("{gpu} ({hosts})", gpu=gpu, hosts=where)
-
-
-def _listed(shown: list[Sentence], number: int) -> str:
-    """Those that are shown, and how many more there are."""
-    rest = number - len(shown)
-    last = tr_many("{number} more GPU", "{number} more GPUs", rest) if rest else shown[-1]
-    before = shown if rest else shown[:-1]
-    return tr("{names} and {last}", names=SentenceList(before, ", "), last=last) if before else last
 
 
 def shared_names(data: Data) -> Iterator[Remark]:
