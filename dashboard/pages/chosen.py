@@ -37,9 +37,9 @@ def gpu_links(view: View, gpus: Sequence[str]) -> Any:
     return [*name_links(view, "gpu", gpus[:_MOST_GPUS]), *more] or tr("none now")
 
 
-def listing(view: View, label: str, lines: Sequence[Any], none: str = "") -> html.Section:
-    """A list under its label; sentences are translated, components stay as they are. `none` stands in an empty list."""
-    shown = [html.Li(view.translate(each) if isinstance(each, str) else each) for each in lines]
+def listing(label: str, lines: Sequence[Any], none: str = "") -> html.Section:
+    """A list under its label; `none` stands in an empty one."""
+    shown = [html.Li(each) for each in lines]
     return html.Section([html.H4(label), html.Ul(shown or [html.Li(none, className="none")])])
 
 

@@ -100,7 +100,7 @@ class _Detail:
             question=self.question,
             finding=where_it_went(subject.spans),
             body=[
-                legend(view, colours, ORDER),
+                legend(colours, ORDER),
                 *([html.P(others, className="hint")] if view.report.scope.is_personal else []),
                 zoom_note(view),
                 *series_chart(

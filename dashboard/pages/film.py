@@ -12,6 +12,7 @@ from dash import ALL, ClientsideFunction, Input, Output, State, callback_context
 
 from analytics.capacity.off_peak import HoursOfWeek, hours_of_week
 from analytics.decide.annotations import Annotation
+from analytics.language.language import SentenceList
 from analytics.language.quantities import Moment, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.report.part_tables import all_known
@@ -113,25 +114,25 @@ def film_strip(view: View, colours: Palette) -> html.Section:
     picture = _of_gpus(view, colours) if kind == GPUS else _of_groups(view, colours, kind)
     height_px = _AROUND_PX + picture.rows.height_px
     given = view.report.recommendations.reclaimable
-    finding = view.translate(asked_for(view.report) if given is None else give_back_sentence(given))
+    finding = asked_for(view.report) if given is None else give_back_sentence(given)
     figure = _figure(view, picture, colours, height_px)
     orders = SORTS if kind == GPUS else SORTS[:2]
     return panel(
         name="film",
         title=tr("Every GPU, all the time"),
         question=picture.question,
-        finding=" ".join([finding, *([view.translate(picture.cut)] if picture.cut else [])]),
+        finding=SentenceList([finding, *([picture.cut] if picture.cut else [])], " "),
         body=[
             html.Div(
                 [
-                    legend(view, colours, ORDER),
+                    legend(colours, ORDER),
                     html.Div([_levels(view, kind), _sorting(view, kind, orders)], className="film-choices"),
                 ],
                 className="film-head",
             ),
             zoom_note(view),
             html.Div(
-                graph(GRAPH, figure, f"{view.translate(picture.label)} {finding}", height_px),
+                graph(GRAPH, figure, SentenceList([picture.label, finding], " "), height_px),
                 className="film-rows",
                 tabIndex="0",
             ),
@@ -400,8 +401,8 @@ def _connect_annotations(app: Any, source: LakeSource) -> None:
         )
         if now is None:
             return [said, *[no_update] * 4]
-        strip = in_words(film_strip(now, palette(str(scheme))), now.language)
-        return [said, annotation_items(now, *_annotations(now)), strip, "", now.version]
+        shown = [annotation_items(*_annotations(now)), film_strip(now, palette(str(scheme)))]
+        return [said, *in_words(shown, now.language), "", now.version]
 
 
 def _written(view: View, asked: Any, text: str, when: str, about: str) -> str:

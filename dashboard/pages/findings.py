@@ -108,10 +108,10 @@ def _one(view: View, finding: Finding) -> list[Any]:
         facts_list(_facts(view, finding)),
         html.Div(
             [
-                listing(view, tr("evidence"), evidence(finding).parts),
-                listing(view, tr("conditions that failed"), finding.confidence.failed, tr("every condition holds")),
-                *([listing(view, tr("notes"), notes)] if notes else []),
-                listing(view, tr("history"), [action_sentence(each) for each in actions], tr("nobody acted on it yet")),
+                listing(tr("evidence"), evidence(finding).parts),
+                listing(tr("conditions that failed"), finding.confidence.failed, tr("every condition holds")),
+                *([listing(tr("notes"), notes)] if notes else []),
+                listing(tr("history"), [action_sentence(each) for each in actions], tr("nobody acted on it yet")),
             ],
             className="lists",
         ),
@@ -130,9 +130,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
         (tr("confidence"), confidence_words(finding)),
         (
             tr("user"),
-            name_links(view, "holder", finding.holder.split(JOINER))
-            if finding.holder
-            else view.translate(finding.without_holder),
+            name_links(view, "holder", finding.holder.split(JOINER)) if finding.holder else tr(finding.without_holder),
         ),
         *([(tr("team"), plain(finding.team))] if finding.team else []),
         *([(tr("job"), ", ".join(plain(each, LONGEST) for each in finding.job.split(JOINER)))] if finding.job else []),

@@ -106,10 +106,10 @@ def detail(view: View, found: Recommendations, recommendation_id: str) -> list[A
         *_nudge(view, each),
         html.Div(
             [
-                listing(view, tr("evidence"), evidence, tr("no finding: the ledger alone")),
-                listing(view, tr("conditions that failed"), each.confidence.failed, tr("every condition holds")),
-                listing(view, tr("what if this is wrong?"), list(_risk(each))),
-                listing(view, tr("history"), _history(view, each), tr("nobody acted on it yet")),
+                listing(tr("evidence"), evidence, tr("no finding: the ledger alone")),
+                listing(tr("conditions that failed"), each.confidence.failed, tr("every condition holds")),
+                listing(tr("what if this is wrong?"), list(_risk(each))),
+                listing(tr("history"), _history(view, each), tr("nobody acted on it yet")),
             ],
             className="lists",
         ),
@@ -147,9 +147,7 @@ def _finding(view: View, finding: Finding, told: Confidence) -> list[Any]:
     """The finding, how sure it is, and which of its conditions do not hold, where these are not those of the decision, which are `told`."""
     name = dcc.Link(heading(finding, view.report.review), href=address(view, "finding", finding.finding_id))
     grade = view.translate(tr(finding.confidence.grade))
-    failed = [
-        html.Li(view.translate(condition)) for condition in finding.confidence.failed if finding.confidence != told
-    ]
+    failed = [html.Li(condition) for condition in finding.confidence.failed if finding.confidence != told]
     return [
         name,
         " ",

@@ -153,7 +153,7 @@ def _setting_table(view: View, found: Sequence[ShownSetting]) -> html.Div:
             [
                 html.Th(each.name, scope="row"),
                 html.Td(each.value, className="of-value set" if each.is_set else "of-value"),
-                html.Td(view.translate(each.origin)),
+                html.Td(each.origin),
                 _meaning(view, each),
             ]
         )

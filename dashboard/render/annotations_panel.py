@@ -8,6 +8,7 @@ from typing import Any
 from dash import dcc, html
 
 from analytics.decide.annotations import LONGEST, Annotation
+from analytics.language.language import SentenceList
 from analytics.language.sentences import tr
 from analytics.tables.annotations import about_words, annotation_lines
 from dashboard.view import View
@@ -26,12 +27,11 @@ def annotations_panel(
         return None
     return html.Section(
         [
-            html.H2(view.translate(tr("Annotations")), id="annotations-title"),
+            html.H2(tr("Annotations"), id="annotations-title"),
             html.P(
-                view.translate(tr("What happened meanwhile? Numbered as the marks above; they change no figure.")),
-                className="question",
+                tr("What happened meanwhile? Numbered as the marks above; they change no figure."), className="question"
             ),
-            html.Div(annotation_items(view, shown, removable), id=LIST),
+            html.Div(annotation_items(shown, removable), id=LIST),
             *(_form(view, abouts) if abouts else []),
             html.P("", id=SAID, role="status"),
         ],
@@ -40,25 +40,25 @@ def annotations_panel(
     )
 
 
-def annotation_items(view: View, shown: Sequence[Annotation], removable: Sequence[str]) -> Any:
+def annotation_items(shown: Sequence[Annotation], removable: Sequence[str]) -> Any:
     """A line for each, with the button that removes it for those who may."""
     if not shown:
-        return html.P(view.translate(tr("There is none in this window.")), className="hint")
-    lines = zip(shown, map(view.translate, annotation_lines(shown)), strict=True)
-    return html.Ul([html.Li([html.Span(line), *_out(view, each, line, removable)]) for each, line in lines])
+        return html.P(tr("There is none in this window."), className="hint")
+    lines = zip(shown, annotation_lines(shown), strict=True)
+    return html.Ul([html.Li([html.Span(line), *_out(each, line, removable)]) for each, line in lines])
 
 
-def _out(view: View, annotation: Annotation, line: str, removable: Sequence[str]) -> list[html.Button]:
+def _out(annotation: Annotation, line: str, removable: Sequence[str]) -> list[html.Button]:
     if annotation.annotation_id not in removable:
         return []
-    remove = view.translate(tr("Remove"))
+    remove = tr("Remove")
     return [
         html.Button(
             remove,
             id={"type": OUT, "index": annotation.annotation_id},
             className="button",
             n_clicks=0,
-            **{"aria-label": f"{remove} {line}"},
+            **{"aria-label": SentenceList([remove, line], " ")},
         )
     ]
 
@@ -67,22 +67,22 @@ def _form(view: View, abouts: Sequence[tuple[str, str | None]]) -> list[Any]:
     options = [
         {"label": view.translate(about_words(scope, name)), "value": f"{scope}:{name or ''}"} for scope, name in abouts
     ]
-    when = view.translate(tr("when ({zone}), such as 2026-11-20 09:00", zone=str(view.zone)))
+    when = tr("when ({zone}), such as 2026-11-20 09:00", zone=str(view.zone))
     about = dcc.Dropdown(id=ABOUT, options=options, value=options[0]["value"], clearable=False)
     fields = [
         (WHEN, when, dcc.Input(id=WHEN, type="text", value="", maxLength=32)),
-        (ABOUT, view.translate(tr("about")), about),
-        (TEXT, view.translate(tr("what happened")), dcc.Input(id=TEXT, type="text", value="", maxLength=LONGEST)),
+        (ABOUT, tr("about"), about),
+        (TEXT, tr("what happened"), dcc.Input(id=TEXT, type="text", value="", maxLength=LONGEST)),
     ]
     return [
         html.Fieldset(
             [
-                html.Legend(view.translate(tr("Annotate a moment"))),
+                html.Legend(tr("Annotate a moment")),
                 *(
                     html.Div([html.Label(label, htmlFor=name), field], className=f"field of-{name}")
                     for name, label, field in fields
                 ),
-                html.Button(view.translate(tr("Annotate")), id=ADD, className="button", n_clicks=0),
+                html.Button(tr("Annotate"), id=ADD, className="button", n_clicks=0),
             ],
             className="annotate",
         )

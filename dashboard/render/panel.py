@@ -44,24 +44,22 @@ def section_panel(
 
     Rows behind the `first` are folded away.
     """
-    notes = [html.P(view.translate(SentenceList(section.notes, " ")), className="note")] if section.notes else []
-    lines = [html.Ul([html.Li(view.translate(line)) for line in section.lines])] if section.lines else []
+    notes = [html.P(SentenceList(section.notes, " "), className="note")] if section.notes else []
+    lines = [html.Ul([html.Li(line) for line in section.lines])] if section.lines else []
     if section.chart is None:
         tables = section_tables(view, colours, section, first=first)
-        body = [*_legend(view, colours, section), *tables, *lines, *notes]
+        body = [*_legend(colours, section), *tables, *lines, *notes]
     else:
-        headline, title = view.translate(section.headline), view.translate(section.title)
         figure, height_px = chart_figure(view, colours, section.chart)
-        picture = graph(f"{section.name}-chart", figure, f"{title}: {headline}", height_px)
-        said = [html.P(view.translate(section.chart_note), className="note")] if section.chart_note else []
+        picture = graph(
+            f"{section.name}-chart", figure, SentenceList([section.title, section.headline], ": "), height_px
+        )
+        said = [html.P(section.chart_note, className="note")] if section.chart_note else []
         found = signs(section.chart, section.states)
-        drawn = [*_legend(view, colours, section), *([sign_legend(view, colours, found)] if found else [])]
+        drawn = [*_legend(colours, section), *([sign_legend(view, colours, found)] if found else [])]
         if table == "folded":
             folded = html.Details(
-                [
-                    html.Summary(view.translate(tr("The figures as a table"))),
-                    *section_tables(view, colours, section, "numbers"),
-                ]
+                [html.Summary(tr("The figures as a table")), *section_tables(view, colours, section, "numbers")]
             )
             body = [*drawn, picture, *said, *lines, *notes, folded]
         elif table == "beside":
@@ -78,23 +76,21 @@ def section_panel(
             body = [*drawn, picture, *said, *section_tables(view, colours, section, first=first), *lines, *notes]
     return panel(
         name=section.name,
-        title=view.translate(section.title),
-        question=view.translate(section.question),
-        finding=view.translate(section.headline),
-        body=[*body, *after, *_explained(view, section.terms)],
+        title=section.title,
+        question=section.question,
+        finding=section.headline,
+        body=[*body, *after, *_explained(section.terms)],
         wide=wide or section.wide,
     )
 
 
-def _legend(view: View, colours: Palette, section: Table) -> list[html.Ul]:
-    return [legend(view, colours, section.states)] if section.states else []
+def _legend(colours: Palette, section: Table) -> list[html.Ul]:
+    return [legend(colours, section.states)] if section.states else []
 
 
-def _explained(view: View, terms: Iterable[Term]) -> list[html.Details]:
-    words = [
-        html.Div([html.Dt(view.translate(tr(each.name))), html.Dd(view.translate(each.meaning))]) for each in terms
-    ]
-    summary = html.Summary(view.translate(tr("What the words mean")))
+def _explained(terms: Iterable[Term]) -> list[html.Details]:
+    words = [html.Div([html.Dt(tr(each.name)), html.Dd(each.meaning)]) for each in terms]
+    summary = html.Summary(tr("What the words mean"))
     return [html.Details([summary, html.Dl(words)], className="terms")] if words else []
 
 

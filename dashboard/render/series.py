@@ -55,9 +55,9 @@ def series_chart(view: View, colours: Palette, name: str, film: PageFilm, series
         shown = {"name": view.translate(line.name), "unit": line.unit, "digits": line.digits}
         words += [shown] if series.is_raw else [None, shown]
     return [
-        graph(name, figure, view.translate(label), height_px),
+        graph(name, figure, label, height_px),
         *hover(colours, gpu_words(view, film, lines=words)),
-        html.P(view.translate(_note(series)), className="hint"),
+        html.P(_note(series), className="hint"),
         _numbers(view, colours, series),
     ]
 
@@ -212,5 +212,5 @@ def _numbers(view: View, colours: Palette, series: PageSeries) -> html.Details:
 
     columns = (column("from", tr("from"), "moment", itemgetter("time")), *map(line_column, series.lines))
     listed = Table("states", "", "", "", columns, tuple(series.coarse.iter_rows(named=True)))
-    summary = html.Summary(view.translate(tr("The figures as a table: mean, least and most")))
+    summary = html.Summary(tr("The figures as a table: mean, least and most"))
     return html.Details([summary, table(view, colours, listed, listed.cells, "linked")])

@@ -36,19 +36,16 @@ def fill(colours: Palette, state: str) -> str:
     return f"repeating-linear-gradient({HATCHED[state]}deg, {line} 0 1px, transparent 1px 6px), {colour}"
 
 
-def legend(view: View, colours: Palette, states: Iterable[str]) -> html.Ul:
+def legend(colours: Palette, states: Iterable[str]) -> html.Ul:
     """The states' colours with their names; each says on a tooltip what it means."""
     items = [
         html.Li(
-            [
-                html.Span(className=f"swatch {state}", style={"background": fill(colours, state)}),
-                view.translate(tr(state)),
-            ],
-            title=view.translate(STATES[state].meaning),
+            [html.Span(className=f"swatch {state}", style={"background": fill(colours, state)}), tr(state)],
+            title=STATES[state].meaning,
         )
         for state in states
     ]
-    return html.Ul(items, className="legend", **{"aria-label": view.translate(tr("Colours"))})
+    return html.Ul(items, className="legend", **{"aria-label": tr("Colours")})
 
 
 def sign_legend(view: View, colours: Palette, signs: Iterable[tuple[str, str, str]]) -> html.Ul:
@@ -63,7 +60,7 @@ def sign_legend(view: View, colours: Palette, signs: Iterable[tuple[str, str, st
         )
         for sign, colour, words in signs
     ]
-    return html.Ul(items, className="legend", **{"aria-label": view.translate(tr("Marks"))})
+    return html.Ul(items, className="legend", **{"aria-label": tr("Marks")})
 
 
 def state_scale(steps: Sequence[str]) -> list[list[Any]]:

@@ -43,7 +43,7 @@ def section_tables(
     shown: list[Any] = [table(view, colours, section, rows[:first], look)]
     if first is not None and len(rows) > first:
         rest = section.rest if section.shown == first else tr("and {number} more", number=Number(len(rows) - first))
-        summary = html.Summary(view.translate(rest))
+        summary = html.Summary(rest)
         shown.append(html.Details([summary, table(view, colours, section, rows[first:], look)], className="more"))
     return shown
 
@@ -108,8 +108,7 @@ def cell_component(view: View, colours: Palette, column: Column, cell: Cell) -> 
 
 def _text(view: View, column: Column, text: str) -> Any:
     if column.kind == "grade":
-        meaning = view.translate(CONFIDENCE[text].meaning)
-        return html.Span(view.translate(tr(text)), className=f"grade {text}", title=meaning)
+        return html.Span(tr(text), className=f"grade {text}", title=CONFIDENCE[text].meaning)
     if isinstance(text, Sentence | SentenceList) or column.kind in _WORDS or not text:
         return view.language.shown(text)
     if column.kind in _PATHS:

@@ -16,11 +16,11 @@ def tiles(view: View, colours: Palette) -> html.Section:
     """The tiles, and below them what their figures are over and what they are compared with."""
     return html.Section(
         [
-            html.H2(view.translate(tr("The window in figures")), className="for-readers"),
+            html.H2(tr("The window in figures"), className="for-readers"),
             html.Dl(
                 [_card(view, colours, each) for each in key_figures(view.report, WINDOW_FIGURES)], className="tiles"
             ),
-            html.P(view.translate(compared_with(view.report.changes)), className="note"),
+            html.P(compared_with(view.report.changes), className="note"),
         ]
     )
 
@@ -32,11 +32,11 @@ def _card(view: View, colours: Palette, tile: KeyFigure) -> html.Div:
     unit = [html.Span(tile.unit, className="of")] if tile.unit else []
     return html.Div(
         [
-            html.Dt([*swatch, view.translate(tile.label)]),
+            html.Dt([*swatch, tile.label]),
             html.Dd([html.Span([figure, *unit], className="figure"), *_change(view, tile)]),
             html.Dd([html.Span(words.shown(line)) for line in tile.lines], className="unit"),
-            *([html.Dd(view.translate(tile.open_between), className="meaning")] if tile.open_between else []),
-            html.Dd(view.translate(tile.meaning), className="meaning"),
+            *([html.Dd(tile.open_between, className="meaning")] if tile.open_between else []),
+            html.Dd(tile.meaning, className="meaning"),
         ],
         className="tile",
     )
