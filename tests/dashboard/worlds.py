@@ -5,12 +5,12 @@ What the team's reader is answered has to be the same in both: then nothing of t
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tests.dashboard.sites import Site
+from tests.dashboard.sites import Site, configured
 from tests.findings.scenarios.builder import H100, L4, Fleet
 from tests.lakes import made_lake
 
@@ -35,27 +35,32 @@ class Others:
 
     @property
     def users(self) -> tuple[str, str]:
-        """Those of them that most is about."""
         return f"{self.mark}-user-a", f"{self.mark}-user-b"
 
     @property
-    def host(self) -> str:
-        """Of them alone."""
-        return f"{self.mark}-host"
+    def where(self) -> dict[str, Any]:
+        """A pool of their own, and a card that nobody else has and that no list of cards knows."""
+        return {"pool": f"{self.mark}-pool", "model": f"NVIDIA {self.mark}"}
 
     @property
-    def gpu(self) -> str:
-        """The first on that host."""
-        return f"GPU-{self.host}-0"
+    def work(self) -> dict[str, Any]:
+        return {"util": self.util, "mem_gb": self.mem_gb}
 
     @property
-    def model(self) -> str:
-        """A card that nobody else has, and that no list of cards knows."""
-        return f"NVIDIA {self.mark}"
+    def command(self) -> dict[str, str]:
+        return {"command": f"{self.mark}-command"}
+
+    def job(self, number: int) -> dict[str, str]:
+        return {"slurm_job_id": f"{number}{self.quota}"}
+
+    def pod(self, number: int) -> dict[str, str]:
+        return {"pod": f"{self.mark}-pod-{number}", "namespace": f"{self.mark}-space"}
 
 
 ONE = Others("quokka", 88.0, 60.0, 31.0, 4, "1.75", 1)
 OTHER = Others("wombat", 64.0, 20.0, 77.0, 9, "0.55", 6)
+
+OWN_ACCOUNT = {"slurm_account": f"{TEAM}-account"}
 
 OF_THE_FLEET = re.compile(r'(?:"ranked": |[.]ranked,)\d+')
 """What tells of all, and says so: how many the team's people are ranked among. docs/security.md names it with what is held constant here."""
@@ -72,39 +77,24 @@ def make_world(folder: Path, others: Others) -> Site:
     _crowd(fleet, others)
     fleet.write(lake)
     one, two = others.users
+    theirs = f"{OTHERS},{others.mark}-organisation"
     (folder / "owners.csv").write_text(
         "kind,name,team,organisation,quota_gpus\n"
         f"user,ann,{TEAM},research,6\nuser,bea,{TEAM},research,\nuser,cleo,{TEAM},research,\naccount,{TEAM}-account,{TEAM},research,\n"
-        f"account,{others.mark}-account,{OTHERS},{others.mark}-organisation,\n"
-        f"user,{one},{OTHERS},{others.mark}-organisation,{others.quota}\nuser,{two},{OTHERS},{others.mark}-organisation,\n",
-        encoding="utf-8",
+        f"account,{others.mark}-account,{theirs},\nuser,{one},{theirs},{others.quota}\nuser,{two},{theirs},\n"
     )
     (folder / "prices.csv").write_text(
         "model,pool,hourly,currency,date,source\n"
         "NVIDIA H100 80GB HBM3,train,2.5,USD,2026-01-02,order 7\nNVIDIA L4,desk,0.5,USD,2026-01-02,order 8\n"
-        f"{others.model},{others.mark}-pool,{others.price},USD,2026-01-03,{others.mark}-order\n",
-        encoding="utf-8",
+        f"NVIDIA {others.mark},{others.mark}-pool,{others.price},USD,2026-01-03,{others.mark}-order\n"
     )
-    config = folder / "fallow.toml"
-    config.write_text(
-        f"[lake]\npath = {json.dumps(lake.root)}\n[money]\nowners = {json.dumps(str(folder / 'owners.csv'))}\n"
-        f"prices = {json.dumps(str(folder / 'prices.csv'))}\n[ledger]\nworkers = 1\n",
-        encoding="utf-8",
-    )
-    return Site(lake, config)
+    return Site(lake, configured(folder, lake, "owners", "prices", more="[ledger]\nworkers = 1\n"))
 
 
 def _of_the_team(fleet: Fleet) -> None:
     """Work that is well used, GPUs that are held and reserved without use, and a card that is too large."""
     first, second, third, fourth = fleet.host("own", H100, 4)
-    fleet.run(
-        first,
-        "ann",
-        util=fleet.wave(92, period_h=4, on_h=3),
-        mem_gb=70,
-        slurm_job_id="11",
-        slurm_account=f"{TEAM}-account",
-    )
+    fleet.run(first, "ann", util=fleet.wave(92, period_h=4, on_h=3), mem_gb=70, slurm_job_id="11", **OWN_ACCOUNT)
     fleet.run(second, "bea", util=0, mem_gb=40)
     fleet.run(third, "ann", util=18, mem_gb=6, slurm_job_id="12")
     fleet.claim([fourth], "bea", 2, claim_id="13")
@@ -121,35 +111,21 @@ def _of_others(fleet: Fleet, others: Others) -> None:
     are behind the team's is not the same.
     """
     one, two = others.users
-    where = {"pool": f"{others.mark}-pool", "model": others.model}
-    busy, held, claimed, lost = fleet.host(others.host, H100, 4, **where)
-    fleet.run(
-        busy,
-        one,
-        util=others.util,
-        mem_gb=others.mem_gb,
-        slurm_job_id=f"9{others.quota}",
-        command=f"{others.mark}-command",
-    )
-    fleet.run(
-        held,
-        two,
-        fleet.between(-6),
-        mem_gb=others.mem_gb / 2,
-        pod=f"{others.mark}-pod",
-        namespace=f"{others.mark}-space",
-    )
+    busy, held, claimed, lost = fleet.host(f"{others.mark}-host", H100, 4, **others.where)
+    fleet.run(busy, one, **others.work, **others.job(9), **others.command)
+    pod = {"pod": f"{others.mark}-pod", "namespace": f"{others.mark}-space"}
+    fleet.run(held, two, fleet.between(-6), mem_gb=others.mem_gb / 2, **pod)
     fleet.claim([claimed], two, 1, claim_id=f"{others.mark}-claim")
     lost.is_in(fleet.between(-1), "lost")
     fleet.event(held.host, -3, "xid", f"Xid 79 of {others.mark}", gpu=held.uuid, code=79)
-    (quiet,) = fleet.host(f"{others.mark}-quiet", H100, 1, **where)
+    (quiet,) = fleet.host(f"{others.mark}-quiet", H100, 1, **others.where)
     fleet.run(quiet, one, util=others.util, mem_gb=5)
     quiet.host.outage(fleet.between(-2))
 
 
 def _crowd(fleet: Fleet, others: Others) -> None:
     """More of them on one card, each with less GPU time than anybody of the team."""
-    (card,) = fleet.host(f"{others.mark}-crowd", H100, 1, pool=f"{others.mark}-pool", model=others.model)
+    (card,) = fleet.host(f"{others.mark}-crowd", H100, 1, **others.where)
     for number in range(others.more_users):
         fleet.run(card, f"{others.mark}-user-{number}", util=60 / others.more_users, mem_gb=others.mem_gb / 10)
 
@@ -160,26 +136,15 @@ def _of_both(fleet: Fleet, others: Others) -> None:
     mine, theirs, passed, divided = fleet.host(SHARED_HOST, H100, 4)
     host = mine.host
     fleet.run(mine, "ann", util=75, mem_gb=50, slurm_job_id="14")
-    fleet.run(
-        theirs,
-        one,
-        util=others.util,
-        mem_gb=others.mem_gb,
-        slurm_job_id=f"8{others.quota}",
-        command=f"{others.mark}-command",
-    )
+    fleet.run(theirs, one, **others.work, **others.job(8), **others.command)
     over = 8 + 5.5 / 24  # half past five
     fleet.run(passed, "bea", fleet.between(0, over), util=30, mem_gb=12, slurm_job_id="15")
-    fleet.run(passed, two, fleet.between(over), util=others.util, mem_gb=others.mem_gb, slurm_job_id=f"7{others.quota}")
-    fleet.run(divided, "ann", util=20, mem_gb=12, slurm_job_id="16", slurm_account=f"{TEAM}-account")
-    fleet.run(divided, one, fleet.between(4, 8), util=20, mem_gb=others.mem_gb / 4, **_pod(others, 1))
+    fleet.run(passed, two, fleet.between(over), **others.work, **others.job(7))
+    fleet.run(divided, "ann", util=20, mem_gb=12, slurm_job_id="16", **OWN_ACCOUNT)
+    fleet.run(divided, one, fleet.between(4, 8), util=20, mem_gb=others.mem_gb / 4, **others.pod(1))
     _of_shared_cards(fleet, others)
-    host.load(
-        fleet.between(3),
-        cpu_util_pct=others.cpu_pct,
-        disk_read_bytes_per_s=1e6 * others.cpu_pct,
-        mem_used_bytes=1e9 * others.cpu_pct,
-    )
+    disk, memory = 1e6 * others.cpu_pct, 1e9 * others.cpu_pct
+    host.load(fleet.between(3), cpu_util_pct=others.cpu_pct, disk_read_bytes_per_s=disk, mem_used_bytes=memory)
     fleet.event(host, -4, "xid", f"Xid 48 of {others.mark}", gpu=theirs.uuid, code=48)
     fleet.event(host, -2.5, "xid", f"Xid 13 of {others.mark}", gpu=passed.uuid, code=13)
     fleet.event(host, -2.2, "agent_start", f"restarted by {others.mark}")
@@ -189,29 +154,25 @@ def _of_shared_cards(fleet: Fleet, others: Others) -> None:
     """Cards that both have at once, to the end: in pods, in jobs, without use, by turns, without a name of the team's own, and one of the team's people with work for both."""
     one, two = others.users
     pods, jobs, idle, nameless, turns, bare, own_two, for_both = fleet.host("shared", H100, 8)
-    own = {"pod": f"{TEAM}-pod", "namespace": TEAM}
+    own, theirs = {"pod": f"{TEAM}-pod", "namespace": TEAM}, {"mem_gb": others.mem_gb / 8}
+    their_account = {"slurm_account": f"{others.mark}-account"}
     fleet.run(pods, "ann", util=20, mem_gb=9, **own)
     over = fleet.between(0, others.quota / 2)  # when they take turns among themselves is theirs to know
-    fleet.run(pods, one, over, util=15, mem_gb=others.mem_gb / 8, **_pod(others, 2))
-    fleet.run(pods, two, ~over, util=15, mem_gb=others.mem_gb / 8, **_pod(others, 5))
-    fleet.run(jobs, "bea", util=12, mem_gb=9, slurm_job_id="17", slurm_account=f"{TEAM}-account")
-    fleet.run(jobs, two, util=12, mem_gb=9, slurm_job_id=f"6{others.quota}", slurm_account=f"{others.mark}-account")
+    fleet.run(pods, one, over, util=15, **theirs, **others.pod(2))
+    fleet.run(pods, two, ~over, util=15, **theirs, **others.pod(5))
+    fleet.run(jobs, "bea", util=12, mem_gb=9, slurm_job_id="17", **OWN_ACCOUNT)
+    fleet.run(jobs, two, util=12, mem_gb=9, **others.job(6), **their_account)
     fleet.run(idle, "ann", fleet.between(-6), mem_gb=9, **own)
-    fleet.run(idle, two, fleet.between(-6), mem_gb=others.mem_gb / 8, **_pod(others, 3))
+    fleet.run(idle, two, fleet.between(-6), **theirs, **others.pod(3))
     fleet.run(nameless, "bea", fleet.between(-5), mem_gb=9)
-    fleet.run(nameless, None, fleet.between(-5), mem_gb=others.mem_gb / 8, **_pod(others, 4))
+    fleet.run(nameless, None, fleet.between(-5), **theirs, **others.pod(4))
     fleet.run(turns, "ann", fleet.daily(8, 18), util=70, mem_gb=9, **own)
-    fleet.run(turns, one, fleet.daily(14, 23), util=25, mem_gb=others.mem_gb / 8, slurm_job_id=f"5{others.quota}")
-    fleet.run(bare, "ann", util=20, mem_gb=9, slurm_job_id="18", slurm_account=f"{TEAM}-account")
-    fleet.run(bare, two, util=15, mem_gb=others.mem_gb / 8, command=f"{others.mark}-command")
-    fleet.run(own_two, "ann", util=20, mem_gb=9, slurm_job_id="19", slurm_account=f"{TEAM}-account")
+    fleet.run(turns, one, fleet.daily(14, 23), util=25, **theirs, **others.job(5))
+    fleet.run(bare, "ann", util=20, mem_gb=9, slurm_job_id="18", **OWN_ACCOUNT)
+    fleet.run(bare, two, util=15, **theirs, **others.command)
+    fleet.run(own_two, "ann", util=20, mem_gb=9, slurm_job_id="19", **OWN_ACCOUNT)
     fleet.run(own_two, "bea", util=20, mem_gb=9, slurm_job_id="20")
-    fleet.run(own_two, None, fleet.between(-5), util=5, mem_gb=others.mem_gb / 8, **_pod(others, 6))
-    fleet.run(for_both, "cleo", util=20, mem_gb=9, slurm_job_id="21", slurm_account=f"{TEAM}-account")
-    paid = {"slurm_job_id": f"{others.mark}22", "slurm_account": f"{others.mark}-account"}
-    fleet.run(for_both, "cleo", util=15, mem_gb=others.mem_gb / 8, command=f"{others.mark}-command", **paid)
-
-
-def _pod(others: Others, number: int) -> dict[str, str]:
-    """Columns of work in a pod of theirs."""
-    return {"pod": f"{others.mark}-pod-{number}", "namespace": f"{others.mark}-space"}
+    fleet.run(own_two, None, fleet.between(-5), util=5, **theirs, **others.pod(6))
+    fleet.run(for_both, "cleo", util=20, mem_gb=9, slurm_job_id="21", **OWN_ACCOUNT)
+    paid = {"slurm_job_id": f"{others.mark}22"} | their_account
+    fleet.run(for_both, "cleo", util=15, **theirs, **others.command, **paid)
