@@ -12,15 +12,14 @@ from flask import Response, request
 from analytics.delivery.channels import safe
 from analytics.delivery.content import edition_name
 from analytics.render.report import FORMATS
-from analytics.render.table_files import as_csv, as_parquet
-from analytics.render.tables import frame
+from analytics.render.tables import as_csv, as_parquet, frame
 from analytics.report.model import Asked
 from analytics.report.report import Report
 from analytics.report.weeks import Week, parse_week, week_of
 from analytics.tables.accounts import accounts_by
 from analytics.tables.card_fit import workload_sizes, workload_table
 from analytics.tables.finding_list import finding_list
-from analytics.tables.gpu_ledger import gpu_ledger, gpu_table
+from analytics.tables.ledger_columns import gpu_ledger, gpu_table
 from analytics.tables.recommendations import decision_rows
 from analytics.tables.report_columns import with_notes
 from analytics.tables.table import Table

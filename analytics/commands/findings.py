@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from analytics.commands import finding_actions as action_command
-from analytics.commands import finding_show as show_command
-from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
+from analytics.commands.finding_actions import as_listed, no_finding
+from analytics.commands.table_verb import Tables, TableVerb, VerbInputs, add_output_arguments
 from analytics.decide.review import Review, is_in_scope, waiting_rules
 from analytics.decide.totals import most_first, totals
 from analytics.language.sentences import tr, tr_many
@@ -31,8 +31,8 @@ from analytics.tables.findings import gone
 from analytics.tables.idle import idle
 from analytics.tables.ledger_columns import WINDOW_COLUMNS
 from analytics.tables.point_samples import point_samples
-from analytics.tables.readiness import WAITING, waiting
 from analytics.tables.table import Table, column_of, entries_column, fact, record_column, rows_column
+from analytics.tables.wording import WAITING, waiting
 from analytics.workloads.model import CATEGORIES, Finding
 from fallow.errors import UsageError
 
@@ -211,18 +211,57 @@ _FINDINGS = TableVerb(
 )
 
 
+def _add_show(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the subcommand."""
+    verb = verbs.add_parser(
+        "show",
+        help="show whole findings, nothing shortened",
+        epilog="example: fallow findings show F-0123456789 --lake /srv/lake",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,  # what was given before the verb stays
+    )
+    verb.add_argument("ids", nargs="+", type=as_listed, metavar="ID", help="id of a finding: F-0123456789")
+    verb.add_argument("--lake", metavar="DIR", help="the lake")
+    verb.add_argument("--config", metavar="FILE", help="config file")
+    add_output_arguments(verb)
+
+
+def _named(given: VerbInputs, args: argparse.Namespace) -> list[Finding]:
+    """Those of the ids, suppressed ones and those of last week too; raises FallowError where one is not there."""
+    found = given.whole.review
+    known: dict[str, Finding] = {each.finding_id: each for each in (*found.gone, *found.findings)}
+    for each in args.ids:
+        if each not in known:
+            raise no_finding(each, known)
+    return [known[each] for each in dict.fromkeys(args.ids)]
+
+
+def _whole(given: VerbInputs, args: argparse.Namespace) -> Tables:
+    shown, look = _named(given, args), only_a_look(given.whole.review.context, given.now_ms)
+    yield finding_list(shown, notes=(look,) if look else ())
+    yield finding_folds(shown, given.whole.inventory, whole=True)
+
+
+_SHOW = TableVerb(
+    tr("Findings"),
+    _whole,
+    content=lambda given, args: ((rows_column("findings", FINDING_COLUMNS, ""),), _named(given, args)),
+    since="all",
+)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the list, and the verbs."""
     _FINDINGS.add_arguments(parser)
     verbs = parser.add_subparsers(
         dest="verb", metavar=f"show|{'|'.join(action_command.VERBS)}", title="what to do about single findings"
     )
-    show_command.add_verb(verbs)
+    _add_show(verbs)
     action_command.add_verbs(verbs)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings, or do what the verb says about some of them; return the exit code."""
     if args.verb == "show":
-        return show_command.VERB.run(args)
+        return _SHOW.run(args)
     return action_command.run(args) if args.verb else _FINDINGS.run(args)

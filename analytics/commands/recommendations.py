@@ -16,7 +16,6 @@ from analytics.names import JOINER
 from analytics.tables.facts import whose_prices
 from analytics.tables.give_back import give_back
 from analytics.tables.ledger_columns import WINDOW_COLUMNS
-from analytics.tables.readiness import WAITING, waiting
 from analytics.tables.recommendations import (
     DECISIONS,
     RECLAIMABLE,
@@ -27,6 +26,7 @@ from analytics.tables.recommendations import (
     waste,
 )
 from analytics.tables.table import Column, column_of, fact, record_column
+from analytics.tables.wording import WAITING, waiting
 from fallow.errors import FallowError
 
 

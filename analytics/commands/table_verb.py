@@ -25,7 +25,7 @@ from analytics.report.model import Asked, Whole
 from analytics.report.report import Report
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
-from analytics.tables.data_age import data_age
+from analytics.tables.facts import data_age
 from analytics.tables.table import Column, Table, record
 from analytics.window import (
     HISTORY_MS,

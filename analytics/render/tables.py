@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -14,12 +17,34 @@ from analytics.language.plain_text import PAGE_COLUMNS, wrap
 from analytics.language.sentences import tr
 from analytics.render.report.markdown import section_parts
 from analytics.render.report.text import for_text, section_text
-from analytics.render.table_files import as_parquet
 from analytics.tables.table import Column, JsonType, Kind, Table, table_json
 from fallow import __version__
+from fallow.clock import format_ms, to_ms
 from fallow.csv_text import csv_text
 from fallow.errors import UsageError
 from fallow.outside_text import json_text, markdown_text, visible_lines
+
+
+def as_csv(table: pl.DataFrame) -> bytes:
+    """UTF-8 with a header, values as in the commands' CSV: empty is unknown, moments are RFC 3339.
+
+    A text that a spreadsheet would run begins with an apostrophe.
+    """
+    rows = ([_written(value) for value in row] for row in table.iter_rows())
+    return csv_text(table.columns, rows, "\r\n").encode()  # lines end as in RFC 4180
+
+
+def _written(value: object) -> object:
+    if isinstance(value, datetime):
+        return format_ms(to_ms(value))
+    return f"{value:f}" if isinstance(value, Decimal) else value
+
+
+def as_parquet(table: pl.DataFrame, metadata: dict[str, str] | None = None) -> bytes:
+    """The table as it is."""
+    target = io.BytesIO()
+    table.write_parquet(target, metadata=metadata)
+    return target.getvalue()
 
 
 @dataclass(frozen=True)

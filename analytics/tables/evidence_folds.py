@@ -10,8 +10,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Day, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.report.parts import ScopedReview
-from analytics.tables.evidence_text import evidence
-from analytics.tables.finding_heading import heading
+from analytics.tables.finding_heading import evidence, heading
 from analytics.tables.findings import notes, notified, whose
 from analytics.tables.recommendations import decision
 from analytics.tables.table import Cell, Fold, Table

@@ -8,13 +8,25 @@ from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, GpuHours, Moment, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
+from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.money.window_money import PriceBasis
 from analytics.report.coverage import Seen, Silent
 from analytics.report.parts import Heading, LedgerFigures
 from analytics.report.weeks import Week
-from analytics.tables.data_age import data_age
 from analytics.tables.point_samples import by_samples, is_sampled
-from fallow.clock import HOUR_MS
+from fallow.clock import DAY_MS, HOUR_MS, floor_ms
+
+_DAYS_FROM_MS = 2 * DAY_MS
+
+
+def data_age(end_ms: int | None, now_ms: int) -> str:
+    """One sentence; empty where nothing counts back from their end (None), and while they reach up to now."""
+    age_ms = 0 if end_ms is None else now_ms - end_ms
+    if end_ms is None or age_ms < SILENT_AFTER_MS:
+        return ""
+    age = Span(floor_ms(age_ms, DAY_MS if age_ms >= _DAYS_FROM_MS else HOUR_MS))
+    return tr("the data end {age} ago, on {moment}: the window counts back from there", age=age, moment=Moment(end_ms))
+
 
 _NAMED = 5
 """Silent hosts that are named; the others are counted."""

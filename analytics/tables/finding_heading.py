@@ -1,13 +1,15 @@
-"""The heading of a finding: how many GPUs, where, and what is found of them; the same in every format and on every page."""
+"""A finding in words: its heading, which is the same in every format and on every page, its user, its cost and its evidence."""
 
 from __future__ import annotations
 
-from analytics.language.language import Sentence
+from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Number
 from analytics.language.sentences import tr
 from analytics.report.parts import ScopedReview
+from analytics.rules import RULES
 from analytics.workloads.confidence import UNCONFIRMED_MAX
+from analytics.workloads.finding_parts import SHARED_LABELS, shown_plainly
 from analytics.workloads.model import Finding, gpus_on_hosts
 
 ENDED = tr("nothing to take back: it has ended")
@@ -50,3 +52,21 @@ def cost_words(unconfirmed: float, amount: Amount) -> Sentence:
     """What idle time costs, in a sentence."""
     is_confirmed = unconfirmed <= UNCONFIRMED_MAX
     return tr("{cost}", cost=amount) if is_confirmed else tr("up to {cost}, not confirmed", cost=amount)
+
+
+LABELS = {rule.name: {key: each for each in (*SHARED_LABELS, *rule.labels) for key in each.keys} for rule in RULES}
+"""Per rule the label of each key of its evidence."""
+
+
+def evidence(finding: Finding) -> SentenceList:
+    """The known values in words, each where its label's first key stands; what has no label is shown by its key."""
+    known = {key: value for key, value in finding.evidence.numbers.items() if value is not None}
+    labels, parts = LABELS.get(finding.rule, {}), list[str]()
+    while known:
+        key = next(iter(known))
+        if key in labels:
+            together = {each: known.pop(each) for each in labels[key].keys if each in known}
+            parts += labels[key].words(together, finding)
+        else:
+            parts.append(f"{key.replace('_', ' ')} {shown_plainly(known.pop(key))}")
+    return SentenceList(parts)

@@ -12,8 +12,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import Stamp
-from analytics.tables.evidence_text import evidence
-from analytics.tables.finding_heading import ENDED, at_most, cost_of, heading, label_of_wanted, user_name
+from analytics.tables.finding_heading import ENDED, at_most, cost_of, evidence, heading, label_of_wanted, user_name
 from analytics.tables.names import CONFIDENCE, GPU_HOURS, GPUS, HOST, RULE
 from analytics.tables.table import (
     Cell,

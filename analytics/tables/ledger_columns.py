@@ -1,13 +1,29 @@
-"""The ledger, its money and its energy as columns for programs: `fallow ledger --json`, the report's JSON and the API."""
+"""The ledger, its money and its energy as columns for programs: `fallow ledger --json`, the report's JSON, the API, and by GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from analytics.inventory import Inventory
 from analytics.language.quantities import from_cents
 from analytics.ledger.sampled import Bound
-from analytics.ledger.summary import Totals, ratio
+from analytics.ledger.summary import Totals, ratio, totals_by
 from analytics.states import UNUSED
 from analytics.tables.accounts import COST_PARTS, EFFICIENCY, UNPAID
-from analytics.tables.table import Column, column_of, entries_column, fact, record_column, rows_column
+from analytics.tables.table import (
+    Column,
+    Table,
+    column_of,
+    entries_column,
+    fact,
+    flag,
+    for_programs,
+    record_column,
+    rows_column,
+)
 from fallow.schema import STATES
 
 WINDOW_COLUMNS = (
@@ -192,3 +208,48 @@ LEDGER_COLUMNS = (
     record_column("energy", _ENERGY, "money", "Energy of the window."),
 )
 """Of `LedgerFigures`."""
+
+
+@dataclass(frozen=True)
+class GpuLedger:
+    """One GPU with its time by state; `host` is where it was last. MIG instances have rows of their own."""
+
+    gpu: str
+    host: str
+    model: str | None
+    pool: str | None
+    simulated: bool
+    totals: Totals
+
+
+def _state(state: str) -> Column:
+    return fact(f"{state}_gpu_hours", "gpu_hours", lambda row: row.totals.state_ms[state])
+
+
+GPU_COLUMNS = (
+    fact("gpu", "gpu", nullable=False),
+    fact("host", "host", nullable=False),
+    fact("model", "name"),
+    fact("pool", "pool"),
+    flag("simulated"),
+    fact("gpu_hours", "gpu_hours", "totals.total_ms"),
+    *map(_state, STATES),
+    fact("coverage", "share", "totals.coverage", about="The observed share of them."),
+)
+"""Of a `GpuLedger`."""
+
+
+def gpu_ledger(stretches: pl.DataFrame, inventory: Inventory) -> list[GpuLedger]:
+    """Return a row for each GPU of some ledger stretches, in the order of hosts and GPUs."""
+    hosts = dict(stretches.sort("time").select("gpu", "host").unique("gpu", keep="last").iter_rows())
+    rows = []
+    for gpu, totals in totals_by(stretches, "gpu").items():
+        device = inventory.devices.get(gpu)
+        model, pool = (None, None) if device is None else (device.model, device.pool)
+        rows.append(GpuLedger(gpu, hosts[gpu], model, pool, inventory.simulated(gpu), totals))
+    return sorted(rows, key=lambda row: (row.host, row.gpu))
+
+
+def gpu_table(rows: Iterable[GpuLedger]) -> Table:
+    """Return the rows as a table."""
+    return for_programs("gpus", GPU_COLUMNS, rows)

@@ -12,8 +12,7 @@ from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Day, GpuHours, Moment, from_cents
 from analytics.language.sentences import tr, tr_many
-from analytics.tables.evidence_text import evidence
-from analytics.tables.finding_heading import cost_words, heading
+from analytics.tables.finding_heading import cost_words, evidence, heading
 from analytics.tables.recommendations import deadline_day, saving_words
 from analytics.tables.table import Cell, Column, Fold, Table, ToCopy, column
 from analytics.workloads.commands import acts

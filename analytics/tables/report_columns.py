@@ -12,17 +12,57 @@ from analytics.tables.finding_list import FINDING_COLUMNS, REVERSALS
 from analytics.tables.findings import notes
 from analytics.tables.goals import goal_columns
 from analytics.tables.ledger_columns import LEDGER_COLUMNS, SCOPE_COLUMNS, TOTALS_COLUMNS, WINDOW_COLUMNS
+from analytics.tables.names import MODEL, POOL
 from analytics.tables.off_peak import OFF_PEAK_COLUMNS
 from analytics.tables.packings import PACKING_COLUMNS
 from analytics.tables.people import people_columns
-from analytics.tables.readiness import WAITING
 from analytics.tables.recommendations import DECISIONS, RECLAIMABLE, SAVINGS
-from analytics.tables.surplus import SURPLUS_COLUMNS
-from analytics.tables.table import column_of, entries_column, fact, flag, record_column, rows_column
+from analytics.tables.table import Column, column_of, entries_column, fact, flag, record_column, rows_column
 from analytics.tables.trends import trend_columns
 from analytics.tables.weeks import week_columns
+from analytics.tables.wording import WAITING
 from analytics.workloads.model import Finding
-from fallow.clock import format_ms
+from analytics.workloads.surplus import BLOCKS
+from fallow.clock import WEEK_MS, format_ms
+
+
+def _blocks(size: int) -> Column:
+    about = f"How many can go if only whole blocks of {size} on one host do."
+    return fact(f"blocks_of_{size}", "count", lambda each: each.in_blocks[size], about=about)
+
+
+SURPLUS_COLUMNS = (
+    *(
+        column_of("surplus", each)
+        for each in (
+            POOL,
+            MODEL,
+            fact("gpus", "number", "estimate.gpus"),
+            fact("low", "count", lambda each: each.estimate.next_week[0]),
+            fact("point", "count", "estimate.left"),
+            fact("high", "count", lambda each: each.estimate.next_week[1]),
+            *map(_blocks, reversed(BLOCKS)),
+            fact("history_days", "number", "estimate.days"),
+        )
+    ),
+    record_column(
+        "back_test",
+        (
+            fact("since_ms", "count", lambda each: each.evidence.until_ms - WEEK_MS),
+            fact("until_ms", "count", "evidence.until_ms"),
+            fact("point", "count", "surplus.backtest.surplus"),
+            fact("hours", "count", "surplus.backtest.hours"),
+            fact(
+                "short_hours",
+                "count",
+                "surplus.backtest.exceeded",
+                about="Hours in which more were needed at once than the estimate of a week earlier would have left.",
+            ),
+        ),
+        lambda each: each if each.surplus.backtest else None,
+    ),
+)
+"""Of a finding with a `surplus`. Programs alone have it: people read what can be given back."""
 
 
 def with_notes(review: ScopedReview, found: Sequence[Finding]) -> list[Finding]:

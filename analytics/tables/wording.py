@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from analytics.decide.review import Review, waiting_rules
+from analytics.decide.review import Review, WaitingRule, waiting_rules
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import OPEN_FROM, Summary
 from analytics.report.parts import Heading
 from analytics.report.report import Report
+from analytics.rules import RULES
 from analytics.scope import Scope
 from analytics.states import UNUSED
 from analytics.tables.facts import silent_host_names
 from analytics.tables.give_back import give_back_sentence
 from analytics.tables.point_samples import every, state_share, useful_share
-from analytics.tables.readiness import waiting
 from analytics.tables.recommendations import saving_headline
+from analytics.tables.table import fact, rows_column
+
+_NAMED = 3
+"""The first to speak that are named; of the others the last moment is said."""
+
+WAITING = rows_column(
+    "waiting",
+    (fact("rule", "words", nullable=False), fact("from", "moment", "from_ms", nullable=False)),
+    "",
+    "Rules that need more history than there was, with the moment from which they can find something.",
+)
+"""Of `waiting_rules`."""
+
+
+def waiting(rules: Sequence[WaitingRule]) -> str:
+    """`7 of 22 rules need more history: held from 14:05, ...`; empty where none does."""
+    if not rules:
+        return ""
+    named = [tr("{rule} from {moment}", rule=each.rule, moment=Moment(each.from_ms)) for each in rules[:_NAMED]]
+    more = len(rules) - _NAMED
+    last = Moment(rules[-1].from_ms)
+    rest = (
+        [tr_many("{number} more up to {moment}", "{number} more up to {moment}", more, moment=last)] if more > 0 else []
+    )
+    return tr_many(
+        "{number} of {rules} rules needs more history before it can find anything: {named}.",
+        "{number} of {rules} rules need more history before they can find anything: {named}.",
+        len(rules),
+        rules=len(RULES),
+        named=SentenceList([*named, *rest], ", "),
+    )
+
 
 TITLE = tr("GPU waste report")
 

@@ -13,8 +13,7 @@ from typing import Any
 from analytics.names import JOINER
 from analytics.tables.accounts import ACCOUNT_COLUMNS, PricedAccount, priced_accounts
 from analytics.tables.finding_list import FINDING_COLUMNS
-from analytics.tables.gpu_ledger import GPU_COLUMNS, gpu_ledger
-from analytics.tables.ledger_columns import LEDGER_COLUMNS
+from analytics.tables.ledger_columns import GPU_COLUMNS, LEDGER_COLUMNS, gpu_ledger
 from analytics.tables.recommendations import DECISION_COLUMNS, RECLAIMABLE, SAVINGS
 from analytics.tables.report_columns import OBSERVED_COLUMNS, with_notes
 from analytics.tables.table import Column, fact

@@ -15,8 +15,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
-from analytics.tables.evidence_text import evidence
-from analytics.tables.finding_heading import ENDED, cost_of, heading, label_of_wanted
+from analytics.tables.finding_heading import ENDED, cost_of, evidence, heading, label_of_wanted
 from analytics.tables.findings import CATEGORY_NAMES, all_findings, confidence_words, notified
 from analytics.tables.give_back import give_back_sentence
 from analytics.tables.palette import Palette

@@ -13,7 +13,7 @@ import pytest
 
 from analytics.decide.review import run_rules
 from analytics.rules import RULES
-from analytics.tables.evidence_text import LABELS
+from analytics.tables.finding_heading import LABELS
 from analytics.workloads.context import open_context
 from analytics.workloads.model import CATEGORIES
 from tests.core import pages

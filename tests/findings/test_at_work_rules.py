@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from analytics.tables.evidence_text import evidence
+from analytics.tables.finding_heading import evidence
 from tests.findings.one_rule import edges, finds_so_many, found, numbers_of, one_host, only_of
 from tests.findings.scenarios.builder import A100_80, GB, H100, Fleet
 

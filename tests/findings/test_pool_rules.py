@@ -12,7 +12,7 @@ import pytest
 
 from analytics.capacity.demand import hourly_most
 from analytics.intervals import merge
-from analytics.tables.evidence_text import evidence
+from analytics.tables.finding_heading import evidence
 from analytics.workloads.surplus import errors, estimate, largest_errors
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, utc_day
 from fallow.schema import DEVICE

@@ -11,7 +11,7 @@ import pytest
 from agent.nvml.ring import Timeline
 from analytics.money.cards import card, cards
 from analytics.rules.preallocated import CacheUse, bytes_per_parameter, parameters_of
-from analytics.tables.evidence_text import evidence
+from analytics.tables.finding_heading import evidence
 from analytics.workloads.cards import Demand, Offer, Shelf, job_kind, product_label, slurm_type
 from analytics.workloads.finding_parts import ESTIMATED, SAVES_IN_A_PACKING
 from analytics.workloads.mig_profiles import first_fit, fits

@@ -8,7 +8,7 @@ import pytest
 
 from analytics.decide.totals import most_first, totals
 from analytics.rules import RULES
-from analytics.tables.evidence_text import evidence
+from analytics.tables.finding_heading import evidence
 from analytics.tables.finding_list import TOTALS_COLUMNS
 from analytics.tables.table import record
 from analytics.workloads.model import Confidence, Evidence, Finding

@@ -17,7 +17,7 @@ import analytics
 from analytics.glossary import STATUSES
 from analytics.language.catalogue import catalogue
 from analytics.language.language import Sentence, SentenceList
-from analytics.tables.evidence_text import evidence
+from analytics.tables.finding_heading import evidence
 from analytics.workloads.model import GRADES, Finding
 from fallow.config import SETTINGS
 from fallow.schema import STATES

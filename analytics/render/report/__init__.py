@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from analytics.language.language import Language
-from analytics.render.report.csv_format import CsvFormat
 from analytics.render.report.json_format import JsonFormat
 from analytics.render.report.markdown import MarkdownFormat
-from analytics.render.report.page_formats import HtmlFormat, PdfFormat
+from analytics.render.report.other_formats import CsvFormat, HtmlFormat, PdfFormat
 from analytics.render.report.text import TextFormat
 from analytics.report.report import Report
 

@@ -14,8 +14,7 @@ from PIL import Image
 from analytics.capacity.off_peak import OffPeak
 from analytics.language.languages import language
 from analytics.ledger.summary import Totals
-from analytics.render.html.charts import drawing
-from analytics.render.html.film import MOST_BYTES, MOST_ROWS, png
+from analytics.render.html.charts import MOST_BYTES, MOST_ROWS, drawing, png
 from analytics.report.film import NOT_THERE, Film
 from analytics.tables.chart import Bars
 from analytics.tables.days import days

@@ -1,4 +1,4 @@
-"""The report as CSV: every figure of the JSON form on a line of its own, for spreadsheets."""
+"""The report as one HTML file, as PDF (the same page with its print styles), and as CSV: every figure of the JSON on a line of its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,33 @@ from analytics.language.language import Language
 from analytics.render.report.json_format import content
 from analytics.report.report import Report
 from fallow.csv_text import csv_text
+
+
+class HtmlFormat:
+    """`--format html`."""
+
+    name = "html"
+    suffix = ".html"
+
+    def render(self, report: Report, language: Language) -> bytes:
+        """The whole page."""
+        from analytics.render.html.page import page
+
+        return page(report, language).encode()
+
+
+class PdfFormat:
+    """`--format pdf`."""
+
+    name = "pdf"
+    suffix = ".pdf"
+
+    def render(self, report: Report, language: Language) -> bytes:
+        """The whole document; raises MissingExtraError."""
+        from analytics.render.html.page import page
+        from analytics.render.pdf import pdf
+
+        return pdf(page(report, language))
 
 
 class CsvFormat:
