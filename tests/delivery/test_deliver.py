@@ -22,7 +22,6 @@ from fallow.actors import Actor
 from fallow.clock import parse_window
 from fallow.errors import LakeError, UsageError
 from tests.delivery.hands import DELIVERY, Hands, example_message, journal
-from tests.ledger.rows import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,16 +133,11 @@ def steps(lake: Lake) -> list[str]:
 def test_the_same_edition_goes_to_the_same_target_once(lake: Lake, hands: Hands) -> None:
     channel = Counting()
     assert [send(lake, channel, hands).step for _ in range(3)] == [SENT, ALREADY, ALREADY]
-    assert channel.sent == [DELIVERY]
-    assert steps(lake) == sorted([CLAIMED, SENDING, SENT])
-
-
-def test_another_content_of_the_same_week_is_the_same_edition(lake: Lake, hands: Hands) -> None:
-    channel = Counting()
-    send(lake, channel, hands)
     late = example_message(text="with rows that came late")
     assert late.sha256 != example_message().sha256
     assert deliver(journal(lake, hands), DELIVERY, late, channel, hands, sleep=hands.sleep).step == ALREADY
+    assert channel.sent == [DELIVERY]
+    assert steps(lake) == sorted([CLAIMED, SENDING, SENT])
 
 
 def test_what_is_recorded(lake: Lake, hands: Hands) -> None:
@@ -309,7 +303,7 @@ def test_who_sees_another_claim(lake: Lake, hands: Hands, try_id: str, steps_of_
     assert (acquire_send_lock(own, DELIVERY, example_message(), hands, hands.sleep) is not None) is wins
 
 
-def test_the_lowest_waits_for_the_others_word(lake: Lake, hands: Hands) -> None:
+def test_the_lowest_waits_for_the_others_word_and_not_for_ever(lake: Lake, hands: Hands) -> None:
     own, other = journal(lake, hands), rival(lake, hands, HIGH, CLAIMED)
 
     def then_it_yields(seconds: float) -> None:
@@ -317,15 +311,12 @@ def test_the_lowest_waits_for_the_others_word(lake: Lake, hands: Hands) -> None:
         if len(hands.slept_s) == 3:
             other.add(DELIVERY, HIGH, YIELDED)
 
+    patient = Hands()
+    assert acquire_send_lock(own, DELIVERY, example_message(), patient, patient.sleep) is None
+    assert sum(patient.slept_s) == deliver_module.WAIT_S
+    own = journal(lake, hands)
     assert acquire_send_lock(own, DELIVERY, example_message(), hands, then_it_yields) is not None
     assert len(hands.slept_s) == 3
-
-
-def test_the_lowest_does_not_wait_for_ever(lake: Lake, hands: Hands) -> None:
-    own = journal(lake, hands)
-    rival(lake, hands, HIGH, CLAIMED)
-    assert acquire_send_lock(own, DELIVERY, example_message(), hands, hands.sleep) is None
-    assert sum(hands.slept_s) == deliver_module.WAIT_S
 
 
 @pytest.mark.parametrize("number", [2, 5])
@@ -349,16 +340,6 @@ def test_of_several_senders_at_once_at_most_one_sends(lake: Lake, hands: Hands, 
     hands.at_ms += LEASE_MS
     send(lake, channel, hands)
     assert len(channel.sent) == 1
-
-
-def test_rows_are_only_ever_added(lake: Lake, hands: Hands) -> None:
-    channel = Counting([FAILED, UNKNOWN])
-    before: dict[str, bytes] = {}
-    for again in (False, False, True, True):
-        send(lake, channel, hands, again=again)
-        now = snapshot(lake)
-        assert before.items() < now.items()
-        before = now
 
 
 def test_a_target_with_a_secret_leaves_none_in_the_lake(lake: Lake, hands: Hands) -> None:

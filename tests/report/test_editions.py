@@ -6,24 +6,42 @@ import json
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from analytics.decide.actions import record
 from fallow.actors import Actor
+from fallow.lake import Lake
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, claim, device, fill, processes, samples
+from tests.report.test_formats import faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fallow.lake import Lake
     from tests.report.conftest import Outcome
 
 IDLE = {"gpu_util_pct": 0.0, "process_count": 1, "power_w": 61.7}
 DAY_S = 24 * 3600
 OTHERS = ("zelda", "GPU-z", "the-other-job", "nobody-here", "speech")
+
+
+def site_of(folder: Path, rows: list[Any], lists: list[Any], claims: list[Any], *devices: dict[str, Any]) -> Path:
+    """The settings of a lake with these rows, in which ann is of the team vision and zelda of speech."""
+    lake = fill(made_lake(folder / "lake"), rows, lists, claims, devices=list(devices))
+    (folder / "owners.csv").write_text("kind,name,team\nuser,ann,vision\nuser,zelda,speech\nuser,nobody-here,speech\n")
+    config = folder / "fallow.toml"
+    config.write_text(f'[lake]\npath = "{lake.root}"\n[money]\nowners = "{folder}/owners.csv"\n')
+    return config
+
+
+def used(gpu: str, user: str, pid: int = 1) -> list[dict[str, Any]]:
+    return processes(gpu, *range(0, 9 * DAY_S, 300), user=user, every_s=300, pid=pid)
+
+
+def idle(*gpus: str) -> list[dict[str, Any]]:
+    return [row for gpu in gpus for row in samples(gpu, 0, 9 * DAY_S, every_s=300, **IDLE)]
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +50,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lake(folder: Path) -> Lake:
-    return made_lake(folder / "lake")
+def site(folder: Path) -> Path:
+    """Ann and zelda each hold a GPU without a kernel for nine days; a claim of zelda's names a GPU that is not there."""
+    lists = used("GPU-a", "ann") + used("GPU-z", "zelda")
+    claims = [claim("GPU-z-gone", 0, 9 * DAY_S, "zelda", "the-other-job")]
+    return site_of(folder, idle("GPU-a", "GPU-z"), lists, claims, device("GPU-a"), device("GPU-z", pool="other"))
+
+
+@pytest.fixture
+def lake(site: Path) -> Lake:
+    return Lake.at(str(site.parent / "lake"))
 
 
 @pytest.fixture
@@ -41,22 +67,6 @@ def config(lake: Lake, site: Path) -> Iterator[Path]:
     """The settings of a site where nobody has done anything yet."""
     yield site
     shutil.rmtree(Path(lake.root, "action"), ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def site(lake: Lake, folder: Path) -> Path:
-    """Ann and zelda each hold a GPU without a kernel for nine days; a claim of zelda's names a GPU that is not there."""
-    rows = [*samples("GPU-a", 0, 9 * DAY_S, every_s=300, **IDLE), *samples("GPU-z", 0, 9 * DAY_S, every_s=300, **IDLE)]
-    lists = [
-        *processes("GPU-a", *range(0, 9 * DAY_S, 300), user="ann", every_s=300),
-        *processes("GPU-z", *range(0, 9 * DAY_S, 300), user="zelda", every_s=300),
-    ]
-    claims = [claim("GPU-z-gone", 0, 9 * DAY_S, "zelda", "the-other-job")]
-    fill(lake, rows, lists, claims, devices=[device("GPU-a"), device("GPU-z", pool="other")])
-    (folder / "owners.csv").write_text("kind,name,team\nuser,ann,vision\nuser,zelda,speech\nuser,nobody-here,speech\n")
-    config = folder / "fallow.toml"
-    config.write_text(f'[lake]\npath = "{lake.root}"\n[money]\nowners = "{folder}/owners.csv"\n')
-    return config
 
 
 ANN, VISION = ("--user", "ann"), ("--team", "vision")
@@ -132,31 +142,17 @@ def one_line(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def shared_lake(folder: Path) -> Lake:
-    return made_lake(folder / "shared" / "lake")
-
-
-@pytest.fixture(scope="module")
-def shared(shared_lake: Lake, folder: Path) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ann and zelda, of two teams, hold one GPU together; ann has one of her own in each of two pools."""
-    rows = [*(row for gpu in ("GPU-a", "GPU-b", "GPU-s") for row in samples(gpu, 0, 9 * DAY_S, every_s=300, **IDLE))]
-    every = range(0, 9 * DAY_S, 300)
-    lists = [
-        *processes("GPU-a", *every, user="ann", every_s=300),
-        *processes("GPU-b", *every, user="ann", every_s=300),
-        *processes("GPU-s", *every, user="ann", pid=1, every_s=300),
-        *processes("GPU-s", *every, user="zelda", pid=2, every_s=300),
-    ]
-    fill(
-        shared_lake,
-        rows,
-        lists,
-        devices=[device("GPU-a", pool="train"), device("GPU-b", pool="dev"), device("GPU-s", pool="dev")],
-    )
-    (folder / "shared" / "owners.csv").write_text("kind,name,team\nuser,ann,vision\nuser,zelda,speech\n")
-    config = folder / "shared" / "fallow.toml"
-    config.write_text(f'[lake]\npath = "{shared_lake.root}"\n[money]\nowners = "{folder}/shared/owners.csv"\n')
-    return config
+    lists = used("GPU-a", "ann") + used("GPU-b", "ann") + used("GPU-s", "ann") + used("GPU-s", "zelda", 2)
+    pools = {"GPU-a": "train", "GPU-b": "dev", "GPU-s": "dev"}
+    devices = [device(gpu, pool=pool) for gpu, pool in pools.items()]
+    return site_of(tmp_path_factory.mktemp("shared"), idle(*pools), lists, [], *devices)
+
+
+@pytest.fixture
+def shared_lake(shared: Path) -> Lake:
+    return Lake.at(str(shared.parent / "lake"))
 
 
 @pytest.mark.parametrize("scope", [("--user", "ann"), ("--team", "vision")])
@@ -171,6 +167,10 @@ def test_what_others_hold_too_is_neither_shown_nor_counted(
     assert "findings about GPUs" not in report(shared_lake, *flags).out
     whole = json.loads(report(shared_lake, "--config", str(shared), "--format", "json").out)
     assert any("zelda" in (each["holder"] or "") for each in whole["findings"])
+    if "--team" in scope:
+        assert [each["name"] for each in content["teams"]] == ["vision"]
+        assert content["scope"]["team"] == "vision"
+        assert faults(content) == []
 
 
 def test_ranks_go_with_the_figures_they_were_given_for(

@@ -137,10 +137,3 @@ def test_a_newer_schema_version(small: Lake, report: Callable[..., Outcome], com
     before = snapshot(small)
     one_sentence(report(small, command=command), file.url, "schema version 99", "upgrade fallow")
     assert snapshot(small) == before
-
-
-def test_the_rows_of_the_lake_are_never_touched(small: Lake, report: Callable[..., Outcome]) -> None:
-    before = snapshot(small, "gpu", "process")
-    for command in COMMANDS:
-        assert report(small, command=command).code == 0
-    assert snapshot(small, "gpu", "process") == before

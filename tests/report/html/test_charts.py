@@ -16,10 +16,8 @@ from analytics.language.languages import language
 from analytics.ledger.summary import Totals
 from analytics.render.html.charts import MOST_BYTES, MOST_ROWS, drawing, png
 from analytics.report.film import NOT_THERE, Film
-from analytics.tables.chart import Bars
 from analytics.tables.days import days
 from analytics.tables.film import film
-from analytics.tables.idle import idle
 from analytics.tables.off_peak import off_peak
 from analytics.tables.palette import DARK, HATCHED, LIGHT, ORDER
 from analytics.tables.waterfall import waterfall
@@ -55,15 +53,6 @@ def said(section: Table) -> list[list[str]]:
     return [["-" if cell is None else ENGLISH.shown(cell) for cell in row] for row in section.cells]
 
 
-def test_the_waterfalls_steps_are_as_long_as_their_hours(week: Report) -> None:
-    steps = mark(waterfall(week.ledger))
-    hours = [step.gpu_ms / HOUR_MS for step in week.ledger.steps]
-    assert steps.values == pytest.approx([sum(hours), *hours])
-    ends = [base + length for base, length in zip(steps.bases, steps.values, strict=True)]
-    assert ends[1:-1] == pytest.approx([ends[0], *steps.bases[1:-2]])
-    assert (steps.bases[0], steps.bases[-1]) == (0, 0)
-
-
 def test_without_waste_the_waterfall_says_so(week: Report) -> None:
     useful = tuple(replace(step, gpu_ms=step.gpu_ms if step.state == "active" else 0.0) for step in week.ledger.steps)
     assert (
@@ -72,29 +61,12 @@ def test_without_waste_the_waterfall_says_so(week: Report) -> None:
     )
 
 
-def test_each_days_column_holds_its_states(week: Report) -> None:
-    chart = days(week.breakdown).chart
-    assert chart is not None
-    [panel] = chart.panels
-    drawn = {each.colour: each.values for each in panel.marks if isinstance(each, Bars)}
-    for state, hours in drawn.items():
-        assert hours == pytest.approx([each.state_ms[state] / HOUR_MS for each in week.breakdown.by["day"].values()])
-    assert set(drawn) == {state for state in STATES if week.ledger.summary.totals.state_ms[state]}
-
-
 def test_a_short_window_is_shown_by_the_hour(week: Report) -> None:
     totals = next(iter(week.breakdown.by["day"].values()))
     hours = {week.ledger.summary.since_ms + hour * HOUR_MS: totals for hour in range(48)}
     section = days(replace(week.breakdown, hours=hours))
     assert section.title == "Every hour by state"
     assert len(section.rows) == 48
-
-
-def test_idle_bars_never_grow_with_the_threshold(week: Report) -> None:
-    held, zero = (list(mark(idle(week.ledger), panel).values) for panel in (0, 1))
-    assert held == sorted(held, reverse=True)
-    assert zero == sorted(zero, reverse=True)
-    assert (len(held), len(zero)) == (4, 5)
 
 
 def test_an_off_peak_window_over_the_weeks_end_goes_on_on_monday(week: Report) -> None:
