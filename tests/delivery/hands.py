@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from analytics.delivery.journal import Journal
 from analytics.delivery.model import Brief, BriefLine, Delivery, Message, MessagePart
@@ -12,9 +15,13 @@ from fallow.actors import Actor
 from fallow.clock import DAY_MS
 from tests.lakes import made_lake
 from tests.ledger.rows import T0
+from tests.report.conftest import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from fallow.lake import Lake
+    from tests.delivery.mail_server import Mailbox
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
 DELIVERY = Delivery("report", "2026-W46", "all/en", "mailto:lead@example.org")
@@ -70,3 +77,30 @@ def forget_what_was_done(lake: Lake) -> None:
     """Takes actions and deliveries out of a lake that other tests use as well."""
     for table in ("action", "delivery"):
         shutil.rmtree(f"{lake.root}/{table}", ignore_errors=True)
+
+
+def mail_settings(box: Mailbox) -> dict[str, str]:
+    """The settings of a server without TLS, as variables give them."""
+    server = {"MAIL_SERVER": f"localhost:{box.port}", "MAIL_SECURITY": "none"}
+    return server | {"MAIL_FROM": "gpu@example.org", "MAIL_TIMEOUT": "2s"}
+
+
+def run_verb(
+    verb: tuple[Callable[[argparse.ArgumentParser], None], Callable[..., int]],
+    flags: list[str],
+    settings: Mapping[str, str],
+    capture: pytest.CaptureFixture[str],
+    *clock: object,
+) -> Outcome:
+    """A verb of `fallow report` below its own clock, with these flags and with settings as variables would give them."""
+    add_arguments, run = verb
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+    add_arguments(parser)
+    before = ("lake", "config", "week", "lang", "timezone", "pool", "model", "team", "user")
+    args = argparse.Namespace(**dict.fromkeys(before) | vars(parser.parse_args(flags)))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(f"FALLOW_{name}", value)
+        code = run(args, *clock)
+    printed = capture.readouterr()
+    return Outcome(code, printed.out, printed.err)

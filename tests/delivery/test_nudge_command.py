@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from fallow import config
 from fallow.actors import Actor
 from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS, Window
 from fallow.errors import EmptyLakeError, FallowError, UsageError
-from tests.delivery.hands import Hands, forget_what_was_done
+from tests.delivery.hands import Hands, forget_what_was_done, mail_settings, run_verb
 from tests.delivery.mail_server import DROP
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.lakes import made_lake
@@ -58,24 +57,10 @@ class Nudger:
     opt_out: str = "kind,name\n"
 
     def __call__(self, *arguments: str, **settings: str) -> Outcome:
-        parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
-        add_nudge_arguments(parser)
-        shared = {"lake": None, "config": None, "lang": None, "timezone": None, "user": None}
-        flags = parser.parse_args(["--lake", self.lake.root, "--as", "zoe", *arguments])
-        settings = {
-            "REPORT_CONTACTS": self._table("contacts", self.contacts),
-            "REPORT_OPT_OUT": self._table("opt-out", self.opt_out),
-            "MAIL_SERVER": f"localhost:{self.mailbox.port}",
-            "MAIL_SECURITY": "none",
-            "MAIL_FROM": "gpu@example.org",
-            "MAIL_TIMEOUT": "2s",
-        } | settings
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in settings.items():
-                patch.setenv(f"FALLOW_{name}", value)
-            code = run_nudge(argparse.Namespace(**shared | vars(flags)), self.clock)
-        printed = self.capture.readouterr()
-        return Outcome(code, printed.out, printed.err)
+        contacts, opt_out = self._table("contacts", self.contacts), self._table("opt-out", self.opt_out)
+        own = {"REPORT_CONTACTS": contacts, "REPORT_OPT_OUT": opt_out} | mail_settings(self.mailbox) | settings
+        flags = ["--lake", self.lake.root, "--as", "zoe", *arguments]
+        return run_verb((add_nudge_arguments, run_nudge), flags, own, self.capture, self.clock)
 
     def _table(self, name: str, text: str) -> str:
         path = self.folder / f"{name}.csv"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from analytics.render.report.json_format import JsonFormat
 from analytics.scope import Scope
 from fallow.clock import WEEK_MS, parse_window
 from fallow.errors import ConfigError, FallowError, UsageError
-from tests.delivery.hands import Hands, forget_what_was_done
+from tests.delivery.hands import Hands, forget_what_was_done, mail_settings, run_verb
 from tests.lakes import made_lake
 from tests.ledger.rows import load, snapshot
 from tests.report.conftest import Outcome, everything
@@ -51,20 +50,9 @@ class Sender:
     capture: pytest.CaptureFixture[str]
 
     def __call__(self, *arguments: str, **settings: str) -> Outcome:
-        """The command with these flags and with settings as variables would give them."""
-        parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
-        add_send_arguments(parser)
-        shared = {"lake": None, "config": None, "week": None, "lang": None, "timezone": None}
-        shared |= {"pool": None, "model": None, "team": None, "user": None}
         form = () if "--format" in arguments else ("--format", "json")
         flags = ["--lake", self.lake.root, "--as", "zoe", *form, *arguments]
-        args = argparse.Namespace(**shared | vars(parser.parse_args(flags)))
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in settings.items():
-                patch.setenv(f"FALLOW_{name}", value)
-            code = run_send(args, self.clock, self.clock.sleep)
-        printed = self.capture.readouterr()
-        return Outcome(code, printed.out, printed.err)
+        return run_verb((add_send_arguments, run_send), flags, settings, self.capture, self.clock, self.clock.sleep)
 
 
 @pytest.fixture
@@ -75,22 +63,13 @@ def send(reported: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     forget_what_was_done(reported)
 
 
-def mail(box: Mailbox) -> dict[str, str]:
-    return {
-        "MAIL_SERVER": f"localhost:{box.port}",
-        "MAIL_SECURITY": "none",
-        "MAIL_FROM": "gpu@example.org",
-        "MAIL_TIMEOUT": "2s",
-    }
-
-
 def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def test_the_last_week_goes_everywhere_and_once(send: Sender, mailbox: Mailbox, receiver: Receiver) -> None:
     to = ["--to", "mailto:a@example.org,b@example.org", "--to", receiver.url(), "--to", str(send.folder)]
-    done = send(*to, **mail(mailbox))
+    done = send(*to, **mail_settings(mailbox))
     assert (done.code, done.err) == (0, "")
     assert [line.partition(" to ")[0] for line in done.out.splitlines()] == ["sent report 2026-W40 (all/en)"] * 4
     assert "secret-token" not in done.out
@@ -105,7 +84,7 @@ def test_the_last_week_goes_everywhere_and_once(send: Sender, mailbox: Mailbox, 
     assert html is not None
     assert f"cid:{picture['Content-ID'].strip('<>')}" in html.get_content()
     assert len(mailbox.mails[0][1]) < 200_000
-    again = send(*to, **mail(mailbox))
+    again = send(*to, **mail_settings(mailbox))
     assert (again.code, again.out.count("it was sent before")) == (0, 4)
     assert (len(mailbox.mails), len(receiver.bodies)) == (2, 1)
 
@@ -114,7 +93,14 @@ def test_a_dry_run_sends_and_records_nothing(send: Sender, mailbox: Mailbox, rec
     send("--to", str(send.folder / "other"))
     before = snapshot(send.lake, "delivery")
     done = send(
-        "--dry-run", "--to", "mailto:a@example.org", "--to", receiver.url(), "--to", str(send.folder), **mail(mailbox)
+        "--dry-run",
+        "--to",
+        "mailto:a@example.org",
+        "--to",
+        receiver.url(),
+        "--to",
+        str(send.folder),
+        **mail_settings(mailbox),
     )
     assert (done.code, done.out.count("would send report 2026-W40 (all/en) to ")) == (0, 3)
     assert "fallow-2026-W40-all-en.json" in done.out
@@ -132,7 +118,7 @@ def test_a_dry_run_sends_and_records_nothing(send: Sender, mailbox: Mailbox, rec
 def test_one_that_fails_is_one_sentence_and_the_others_arrive(send: Sender, mailbox: Mailbox) -> None:
     mailbox.to_recipient["gone@example.org"] = "550 no such user"
     to = ["--to", "mailto:a@example.org,gone@example.org,b@example.org"]
-    done = send(*to, **mail(mailbox))
+    done = send(*to, **mail_settings(mailbox))
     assert done.code == 1
     assert done.err == (
         "fallow: could not send report 2026-W40 (all/en) to mailto:gone@example.org: the mail server refused the recipient: "
@@ -140,21 +126,24 @@ def test_one_that_fails_is_one_sentence_and_the_others_arrive(send: Sender, mail
     )
     assert [address for address, _ in mailbox.mails] == ["a@example.org", "b@example.org"]
     mailbox.to_recipient.clear()
-    assert send("--retry", *to, **mail(mailbox)).out == "sent report 2026-W40 (all/en) to mailto:gone@example.org\n"
+    assert (
+        send("--retry", *to, **mail_settings(mailbox)).out
+        == "sent report 2026-W40 (all/en) to mailto:gone@example.org\n"
+    )
     assert [address for address, _ in mailbox.mails][2:] == ["gone@example.org"]
-    assert send("--retry", *to, **mail(mailbox)).out == "nothing to send again\n"
+    assert send("--retry", *to, **mail_settings(mailbox)).out == "nothing to send again\n"
     assert len(mailbox.mails) == 3
 
 
 def test_what_is_unknown_fails_once_and_is_named_after(send: Sender, mailbox: Mailbox) -> None:
     mailbox.to_message = ["drop"]
     to = ["--to", "mailto:a@example.org", "--catch-up"]
-    first, second = send(*to, **mail(mailbox)), send(*to, **mail(mailbox))
+    first, second = send(*to, **mail_settings(mailbox)), send(*to, **mail_settings(mailbox))
     assert (first.code, second.code) == (1, 0)
     for each in (first, second):
         assert "it is not known whether report 2026-W40 (all/en) to mailto:a@example.org arrived" in each.err
     assert len(mailbox.mails) == 1
-    assert send("--to", "mailto:a@example.org", "--again", **mail(mailbox)).code == 0
+    assert send("--to", "mailto:a@example.org", "--again", **mail_settings(mailbox)).code == 0
     assert mailbox.messages[0]["Message-ID"] == mailbox.messages[1]["Message-ID"]
 
 
