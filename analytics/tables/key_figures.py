@@ -20,7 +20,7 @@ from analytics.report.parts import LedgerFigures
 from analytics.report.report import Report
 from analytics.states import UNUSED
 from analytics.tables.finding_heading import at_most
-from analytics.tables.point_samples import between, by_samples, is_sampled, useful_share
+from analytics.tables.point_samples import between, by_samples, is_sampled, open_between, useful_share
 from analytics.tables.recommendations import a_year
 from analytics.tables.table import Cell
 from fallow.clock import HOUR_MS
@@ -203,10 +203,7 @@ def _open_between(key: str, ledger: LedgerFigures, totals: Totals) -> str:
         return by_samples(ledger.summary) if is_sampled(totals) else ""
     if key == "unused" and totals.leaves_open:
         return tr("confirmed; {sampled}", sampled=between(ledger.summary, totals.unused_bound))
-    if totals.leaves_open and key == "active":
-        return between(ledger.summary, totals.active_bound)
-    is_open = totals.unconfirmed_ms.get(key) or (key == "held" and totals.leaves_open)
-    return between(ledger.summary, totals.bound(key)) if is_open else ""
+    return open_between(ledger.summary, key)
 
 
 def _window_figure(key: str, report: Report) -> KeyFigure:

@@ -40,11 +40,17 @@ def by_samples(summary: Summary) -> str:
 
 def state_share(summary: Summary, state: str) -> str | Share:
     """A state's share of the observed time, and between which bounds it lies where point samples leave that open."""
+    share, sampled = Share(summary.totals.share(state)), open_between(summary, state)
+    return tr("{share} ({sampled})", share=share, sampled=sampled) if sampled else share
+
+
+def open_between(summary: Summary, state: str) -> str:
+    """Between which bounds a state's share lies; nothing where point samples leave nothing of it open."""
     totals = summary.totals
-    share = Share(totals.share(state))
-    if not totals.unconfirmed_ms.get(state) and not (state == "held" and totals.leaves_open):
-        return share
-    return tr("{share} ({sampled})", share=share, sampled=between(summary, totals.bound(state)))
+    if state == "active" and totals.leaves_open:
+        return between(summary, totals.active_bound)
+    is_open = totals.unconfirmed_ms.get(state) or (state == "held" and totals.leaves_open)
+    return between(summary, totals.bound(state)) if is_open else ""
 
 
 def useful_share(summary: Summary) -> str | Share:
