@@ -10,9 +10,12 @@ from difflib import get_close_matches
 
 from analytics.commands.actor import add_actor_argument
 from analytics.decide.actions import Action, actor_words, after_what_is_known, load_actions, record
-from analytics.decide.lifecycle import action_sentence, status_of
+from analytics.decide.lifecycle import status_of
 from analytics.decide.review import review
+from analytics.language.languages import language
 from analytics.language.plain_text import moment, plain
+from analytics.render.report.text import for_text, section_text
+from analytics.tables.annotations import action_list
 from analytics.window import Inputs, load_window_ledger, open_inputs
 from fallow.actors import command_actor
 from fallow.clock import SystemClock, parse_duration_ms, parse_window
@@ -190,9 +193,9 @@ def _history(inputs: Inputs, args: argparse.Namespace) -> int:
         require_ids(inputs, args.ids, actions)
     done: tuple[Action, ...] = actions.get(finding_id, ())
     if args.format == "json":
-        show(json.dumps({"finding_id": finding_id, "actions": [each.as_json() for each in done]}, indent=2))
+        show(json.dumps({"finding_id": finding_id, "actions": action_list(done).records()}, indent=2))
     elif done:
-        show("\n".join(plain(action_sentence(each), 1000) for each in done))
+        show(section_text(action_list(done), for_text(language("en"))))
     else:
         show(f"nobody has done anything about {finding_id} yet")
     return 0

@@ -19,7 +19,7 @@ from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from fallow import parquet, schema
 from fallow.actors import ANONYMOUS, LINK, PERSON, TOKEN, Actor, actor_of, shown_name
-from fallow.clock import DAY_MS, format_ms, utc_day
+from fallow.clock import DAY_MS, utc_day
 from fallow.errors import UsageError
 from fallow.lake import Lake, LakeFile
 from fallow.schema import LakeTable
@@ -80,11 +80,6 @@ class Action:
             "expires": self.expires_ms,
             "channel": self.channel,
         }
-
-    def as_json(self) -> dict[str, object]:
-        """As JSON values, with the columns of the `action` table."""
-        expires = None if self.expires_ms is None else format_ms(self.expires_ms)
-        return self.row() | {"time": format_ms(self.time_ms), "expires": expires}
 
 
 def record(

@@ -1,10 +1,12 @@
-"""Annotations: as a list, and beside a chart, numbered as their marks in it."""
+"""Annotations: as a list, and beside a chart, numbered as their marks in it; and what people did about a finding."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analytics.decide.actions import Action
 from analytics.decide.annotations import ALL, POOL, Annotation
+from analytics.decide.lifecycle import action_sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr, tr_many
@@ -43,14 +45,37 @@ def annotation_list(found: Sequence[Annotation]) -> Table:
             fact("name", "words"),
             column("text", tr("what happened"), "sentence", lambda each: plain(each.text, 200), "text"),
             column("by", tr("by"), "words", audience="people"),
-            *(fact(key, "words", f"actor.{name}") for key, name in _ACTOR.items()),
+            *_ACTOR,
             fact("time", "moment", "time_ms"),
         ),
         rows=tuple(found),
     )
 
 
-_ACTOR = {"actor": "name", "actor_kind": "kind", "os_user": "os_user"}
+def action_list(done: Sequence[Action]) -> Table:
+    """A row for each thing that somebody did about a finding, with the columns of the `action` table for programs."""
+    return Table(
+        name="actions",
+        title=tr("history"),
+        question="",
+        headline="",
+        columns=(
+            column("said", "", "sentence", lambda each: plain(action_sentence(each), 1000), audience="people"),
+            fact("time", "moment", "time_ms"),
+            *(fact(name, "words") for name in ("action_id", "finding_id", "kind")),
+            *_ACTOR,
+            fact("reason", "words"),
+            fact("expires", "moment", "expires_ms"),
+            fact("channel", "words"),
+        ),
+        rows=tuple(done),
+    )
+
+
+_ACTOR = tuple(
+    fact(key, "words", f"actor.{name}")
+    for key, name in {"actor": "name", "actor_kind": "kind", "os_user": "os_user"}.items()
+)
 
 
 def about_words(scope: str, name: str | None) -> str:
