@@ -30,7 +30,7 @@ class Mutation:
 MUTATIONS = (
     # rules
     Mutation("analytics/rules/held.py", 'pl.col("spell_ms") >= context.settings.held_min_ms', 'pl.col("spell_ms") >= 2 * context.settings.held_min_ms', "tests/promises/test_findings.py"),
-    Mutation("analytics/rules/held.py", "is_in(now) & last)", "is_in(now))", "tests/promises/test_findings.py"),
+    Mutation("analytics/workloads/window_end.py", "if last_seen.get(gpu) == end", "if gpu in last_seen", "tests/promises/test_findings.py"),
     Mutation("analytics/rules/zombie_holder.py", "ORPHAN_IDLE_MS = DAY_MS", "ORPHAN_IDLE_MS = 2 * DAY_MS", "tests/findings/test_idle_rules.py"),
     Mutation("analytics/rules/hoarding.py", "SHARE_MAX = 0.5", "SHARE_MAX = 0.8", "tests/findings/test_pool_rules.py"),
     Mutation("analytics/rules/low_efficiency.py", "EFFICIENCY_MAX = 0.25", "EFFICIENCY_MAX = 0.5", "tests/findings/test_at_work_rules.py"),

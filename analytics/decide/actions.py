@@ -14,6 +14,8 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import polars as pl
+
 from analytics.frames import read_frame
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
@@ -39,6 +41,13 @@ def add_rows(lake: Lake, table: LakeTable, rows: Sequence[Mapping[str, object]],
     """All of the rows or none, in the file that it returns, and known to be in the lake then; raises LakeError."""
     file = LakeFile(table.name, utc_day(now_ms), socket.gethostname() or "unnamed", number, number)
     return lake.put_confirmed(file, parquet.encode(table, parquet.table_from_rows(table, rows)))
+
+
+def added_rows(lake: Lake, table: LakeTable, *, strict: bool = False) -> pl.DataFrame:
+    """Every row that was added, times as integer milliseconds in `time_ms`; a file that cannot be used is left out, or with `strict` an error."""
+    files = lake.files(table.name)
+    rows = read_frame(files, table, None, None if strict else lake.left_out.leave_out)
+    return rows.drop("host").rename({"time": "time_ms"})
 
 
 KINDS = ("ack", "suppress", "reopen", "notify", "note")
@@ -117,12 +126,11 @@ def load_actions(lake: Lake, *, strict: bool = False) -> Mapping[str, tuple[Acti
 
     A file that cannot be used is left out, or with `strict` an error.
     """
-    files = lake.files(schema.ACTION.name)
-    rows = read_frame(files, schema.ACTION, None, None if strict else lake.left_out.leave_out).drop("host")
     # two hosts that recorded one thing at the same moment have a file each
-    frame = rows.sort("time", "actor").unique("action_id", keep="first", maintain_order=True)
+    rows = added_rows(lake, schema.ACTION, strict=strict).sort("time_ms", "actor")
+    frame = rows.unique("action_id", keep="first", maintain_order=True)
     found: dict[str, list[Action]] = {}
-    for row in frame.rename({"time": "time_ms", "expires": "expires_ms"}).iter_rows(named=True):
+    for row in frame.rename({"expires": "expires_ms"}).iter_rows(named=True):
         found.setdefault(row["finding_id"], []).append(Action(actor=actor_of(row), **row))
     order = {each: sorted(own, key=lambda action: (action.time_ms, action.action_id)) for each, own in found.items()}
     return {finding_id: tuple(own) for finding_id, own in order.items()}

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analytics.decide.actions import actor_words, add_rows, file_number
-from analytics.frames import read_frame
+from analytics.decide.actions import actor_words, add_rows, added_rows, file_number
 from fallow import schema
 from fallow.actors import Actor, actor_of
 from fallow.errors import FallowError, UsageError
@@ -88,10 +87,7 @@ def load_annotations(lake: Lake, *, strict: bool = False) -> tuple[Annotation, .
 
     A file that cannot be used is left out, or with `strict` an error.
     """
-    frame = read_frame(
-        lake.files(schema.ANNOTATION.name), schema.ANNOTATION, None, None if strict else lake.left_out.leave_out
-    )
-    rows = frame.drop("host").rename({"at": "at_ms", "time": "time_ms"}).rows(named=True)
+    rows = added_rows(lake, schema.ANNOTATION, strict=strict).rename({"at": "at_ms"}).rows(named=True)
     removed = {row["annotation_id"] for row in rows if row["kind"] == _REMOVE}
     own = [row for row in rows if row.pop("kind") == _ADD and row["annotation_id"] not in removed]
     return tuple(sorted(Annotation(actor=actor_of(row), **row) for row in own))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta, tzinfo
+from datetime import date, timedelta, tzinfo
 
 from analytics.decide.actions import Action, after_what_is_known, load_actions, record
+from analytics.decide.deadlines import end_of_day_ms
 from analytics.decide.lifecycle import RELEASED
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date
 from analytics.language.sentences import tr
 from analytics.workloads.waste import RELEASE
 from fallow.actors import LINK, Actor
-from fallow.clock import from_ms, to_ms
+from fallow.clock import from_ms
 from fallow.errors import UsageError
 from fallow.lake import Lake
 
@@ -72,7 +73,7 @@ def keep_until_ms(text: str, now_ms: int, zone: tzinfo) -> int:
         raise wrong from None
     if not first <= day <= last:
         raise wrong
-    return to_ms(datetime.combine(day + timedelta(days=1), time.min, zone))
+    return end_of_day_ms(day, zone)
 
 
 def days_to_keep(now_ms: int, zone: tzinfo) -> tuple[date, date]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta, tzinfo
+from datetime import date, datetime, time, timedelta, tzinfo
 
 from fallow.clock import from_ms, to_ms
 from fallow.config import Config
@@ -46,21 +46,15 @@ class Deadlines:
             zone,
         )
 
-    def release_ms(self, since_ms: int) -> int:
-        """The end of the day, exclusive, by which idle GPUs are to be released or spoken for, and faults looked at."""
-        return self._end_ms(since_ms, self.release_days)
-
-    def change_ms(self, since_ms: int) -> int:
-        """The same for work that is to be changed."""
-        return self._end_ms(since_ms, self.change_days)
-
-    def return_ms(self, since_ms: int) -> int:
-        """The same for cards that are to be given back to whoever lends them."""
-        return self._end_ms(since_ms, self.return_days)
-
-    def _end_ms(self, since_ms: int, working_days: int) -> int:
+    def end_ms(self, since_ms: int, working_days: int) -> int:
+        """The end of the day, exclusive, by which something is to be done in so many working days."""
         day, left = from_ms(since_ms).astimezone(self.zone).date(), working_days
         while left:
             day += timedelta(days=1)
             left -= len(set(self.days_off)) >= _WEEK_DAYS or day.weekday() not in self.days_off
-        return to_ms(datetime.combine(day + timedelta(days=1), time.min, self.zone))
+        return end_of_day_ms(day, self.zone)
+
+
+def end_of_day_ms(day: date, zone: tzinfo) -> int:
+    """The end of a day of the zone, exclusive."""
+    return to_ms(datetime.combine(day + timedelta(days=1), time.min, zone))

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analytics.decide.actions import add_rows, file_number
-from analytics.frames import read_frame
+from analytics.decide.actions import add_rows, added_rows, file_number
 from analytics.intervals import SPAN_MS, clip
 from analytics.ledger.sampled import with_unconfirmed
 from analytics.proportions import wilson
@@ -189,8 +188,7 @@ def load_records(lake: Lake, before_ms: int) -> Mapping[tuple[str, str], RuleRec
 
     A window is never graded by labels of its own time: what was said of last month stays the same.
     """
-    files = lake.files(schema.JUDGEMENT.name)
-    rows = read_frame(files, schema.JUDGEMENT, None, lake.left_out.leave_out).sort("time", "evaluation_id")
+    rows = added_rows(lake, schema.JUDGEMENT).sort("time_ms", "evaluation_id")
     known = rows.filter(rows["until"] < before_ms).select("rule", "confidence", "findings", "judged", "right")
     return {(rule, grade): RuleRecord(rule, grade, *counts) for rule, grade, *counts in known.iter_rows()}
 

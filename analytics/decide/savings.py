@@ -193,10 +193,10 @@ class _Part:
         """Idle GPUs and faults first, then changes of work; cards that leave the site take the longest."""
         deadlines, told_ms = self.decisions.deadlines, self.decisions.told_ms
         if action == "return":
-            return deadlines.return_ms(told_ms)
+            return deadlines.end_ms(told_ms, deadlines.return_days)
         if action in ("right-size", "schedule off-peak") or (action == "ask" and whole.kind is waste.INEFFICIENT):
-            return deadlines.change_ms(told_ms)
-        return deadlines.release_ms(told_ms)
+            return deadlines.end_ms(told_ms, deadlines.change_days)
+        return deadlines.end_ms(told_ms, deadlines.release_days)
 
 
 def _action(whole: Recommendation, now: Sequence[str], *, is_seen: bool) -> str:

@@ -21,7 +21,7 @@ from analytics.workloads import waste
 from analytics.workloads.commands import on_host
 from analytics.workloads.confidence import grade
 from analytics.workloads.finding_parts import finding_of, label, words_for
-from analytics.workloads.ledger_rows import GPU_MS, gpu_ms_of, whole_number
+from analytics.workloads.ledger_rows import GPU_MS, gpu_ms_of, longest_h
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
 from fallow.clock import HOUR_MS
 
@@ -53,7 +53,7 @@ def blind_spot_findings(context: Context) -> Iterator[Finding]:
         ("unknown time", spans, unknown.join(mute, on=("host", "gpu"), how="anti"), _agent_status),
         ("no utilization", spans, unknown.join(mute, on=("host", "gpu"), how="semi"), _doctor),
         ("holder not known", used, used.filter(pl.col("holder").is_null() & pl.col("account").is_null()), _doctor),
-        ("use not watched", seen, seen.filter(unwatched.fill_null(value=False)), _doctor),
+        ("use not watched", seen, seen.filter(unwatched), _doctor),
     ):
         yield from _unseen_shares(context, kind, whole, blind, command)
 
@@ -124,7 +124,7 @@ def _unseen_shares(
             "kind": kind,
             "blind_gpu_hours": float(row["blind_ms"]) / HOUR_MS,
             "share_of_the_host": row["share"],
-            "longest_h": whole_number(rows, (pl.col("stretch_end") - pl.col("stretch_start")).max()) / HOUR_MS,
+            "longest_h": longest_h(rows),
         }
         yield _blind_spot_finding(context, host, rows, numbers, _check(context, host, command))
 

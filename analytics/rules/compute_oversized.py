@@ -14,17 +14,12 @@ import polars as pl
 from analytics.language.language import Sentence
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
-from analytics.workloads import waste
 from analytics.workloads.finding_parts import Known
-from analytics.workloads.model import Context, Finding, Label, Rule, of_gpus
-from analytics.workloads.runs import NEED_THRESHOLDS
-from analytics.workloads.smaller_cards import PRICE_THRESHOLDS, SMALLER_CARD_LABELS, smaller_card_findings
+from analytics.workloads.model import Context, Finding, Label, of_gpus
+from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings, smaller_card_rule
 from analytics.workloads.workloads import (
     IDLE_MAX_PCT,
     NEARLY_IDLE,
-    PEAK_THRESHOLDS,
-    WORK_THRESHOLDS,
-    WORKLOAD_HISTORY,
     above_a_gpu_day,
     with_demand,
     workloads,
@@ -64,29 +59,18 @@ def compute_oversized_findings(context: Context) -> Iterator[Finding]:
     yield from smaller_card_findings(context, COMPUTE_OVERSIZED, calm, less_memory=False)
 
 
-COMPUTE_OVERSIZED = Rule(
-    name="compute_oversized",
-    category="right_size",
-    sentence=of_gpus(
-        "busy for at most a fifth of the time, where a slower or older card would do",
-        "busy for at most a fifth of the time, where a slower or older card would do",
-    ),
-    kinds=(waste.OVERSIZED,),
+COMPUTE_OVERSIZED = smaller_card_rule(
+    "compute_oversized",
+    of_gpus("busy for at most a fifth of the time, where a slower or older card would do"),
+    compute_oversized_findings,
     precedence=10,
-    per_host=False,
-    history=WORKLOAD_HISTORY,
     thresholds={
         "utilization": f"above 0 and at most {IDLE_MAX_PCT:g} % for 95 % of the time (Princeton Job Defense Shield: GPU too powerful)",
         "memory": "the lesser card holds it; a workload that took 97 % of its card or more may have run out of memory and is left out",
         "speed": "the lesser card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
-        **PRICE_THRESHOLDS,
-        **PEAK_THRESHOLDS,
-        **NEED_THRESHOLDS,
-        **WORK_THRESHOLDS,
     },
     labels=(
         *SMALLER_CARD_LABELS,
         Label(("gpu_util_p95_pct", "gpu_util_max_pct"), _utilization_words),
     ),
-    find=compute_oversized_findings,
 )

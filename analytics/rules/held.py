@@ -6,24 +6,20 @@ under an hour), display servers and monitors, GPUs whose utilization nobody meas
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import polars as pl
 
-from analytics.intervals import SPAN_MS
 from analytics.ledger.summary import ratio
 from analytics.states import UNOCCUPIED
 from analytics.workloads import waste
 from analytics.workloads.commands import ending_command, ties
-from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of
-from analytics.workloads.ledger_rows import THRESHOLDS_MIN, held_gpu_ms
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
+from analytics.workloads.ledger_rows import highest, idle_numbers, newest_source
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.processes import held_by_work
 from analytics.workloads.window_end import on_host_ahead, still_going
-from fallow.clock import HOUR_MS
 
 _BY = ("host", "holder", "whom")
 
@@ -36,12 +32,11 @@ def held_findings(context: Context) -> Iterator[Finding]:
         whom=pl.coalesce("holder", "gpu"),
     )
     long = held.filter(pl.col("spell_ms") >= context.settings.held_min_ms)
-    now = _ongoing(context, long)
     # a process list says nothing of a GPU that its processes have left since
-    idle = frozenset(now["gpu"]) | _left(context)
-    facts = _facts(held, long, now)
+    idle = _left(context).union(still_going(context, long))
+    every = held.partition_by(_BY, as_dict=True)
     for by, stretches in long.partition_by(_BY, as_dict=True, maintain_order=True).items():
-        yield _held_finding(context, stretches, facts[by], idle)
+        yield _held_finding(context, every[by], stretches, idle)
 
 
 HELD = Rule(
@@ -60,34 +55,33 @@ HELD = Rule(
 )
 
 
-def _held_finding(context: Context, stretches: pl.DataFrame, facts: Mapping[str, Any], idle: frozenset[str]) -> Finding:
-    current = tuple(facts["current"] or ())
+def _held_finding(context: Context, every: pl.DataFrame, stretches: pl.DataFrame, idle: frozenset[str]) -> Finding:
+    current = still_going(context, stretches)
     listed = (gpu for gpu in context.holders.beyond(current) if gpu not in idle)
     bound = ties(context, current)
     bound = replace(bound, gpus=tuple(sorted({*listed, *bound.gpus})))
-    host, holder, source = facts["host"], facts["holder"], facts["source"]
+    host, holder, source = stretches["host"][0], stretches["holder"][0], newest_source(stretches)
+    powered = stretches.filter(stretches["power_mean_w"].is_not_null())
+    known_ms = powered["end"] - powered["time"]
+    commands = {process.command for process in context.holders.on(current) if process.command}
     return finding_of(
         context,
         HELD,
         stretches,
-        subject=facts["whom"],
+        subject=stretches["whom"][0],
         holder=holder,
-        numbers=_held_numbers(context, facts, current),
-        failed=(
-            known_holder(source, holder),
-            bound.failed,
-        ),
+        source=source,
+        numbers={
+            **idle_numbers("held", every, stretches, current, source),
+            "power_mean_w": ratio(float((known_ms * powered["power_mean_w"]).sum()), float(known_ms.sum())),
+            "gpu_util_max_pct": highest(stretches, "gpu_util_max_pct"),
+            "commands": "+".join(sorted(commands)) or None,
+        },
+        failed=[bound.failed],
         reclaimable_gpus=() if bound else current,
         # nothing to take back where the holder has gone or works again
         next_command=ending_command(context, host, current, holder, bound=bound) if current else "",
     )
-
-
-def _ongoing(context: Context, long: pl.DataFrame) -> pl.DataFrame:
-    """The rows of intervals that still ran at the end of the window: only their GPUs can be taken back."""
-    now = still_going(context, long)
-    last = pl.col("end") == pl.col("end").max().over("gpu")
-    return long.filter(pl.col("gpu").is_in(now) & last)
 
 
 def _left(context: Context) -> frozenset[str]:
@@ -95,40 +89,3 @@ def _left(context: Context) -> frozenset[str]:
     rows = context.inside.stretches
     last = rows.filter(pl.col("end") == pl.col("end").max().over("gpu"))
     return frozenset(last.filter(pl.col("state").is_in(UNOCCUPIED) & ~on_host_ahead(context))["gpu"])
-
-
-def _facts(held: pl.DataFrame, long: pl.DataFrame, now: pl.DataFrame) -> dict[tuple[object, ...], dict[str, Any]]:
-    """What each finding says, from all held rows, those of long intervals, and those that still run."""
-    powered = pl.col("power_mean_w").is_not_null()
-    found = long.group_by(_BY).agg(
-        source=pl.col("holder_source").sort_by("time", "gpu").last(),
-        stretch_count=pl.struct("gpu", "stretch_start").n_unique(),
-        longest_ms=pl.col("spell_ms").max(),
-        mem_used_max_bytes=pl.col("mem_used_max_bytes").max(),
-        power_sum=(SPAN_MS * pl.col("power_mean_w")).filter(powered).sum(),
-        power_ms=SPAN_MS.filter(powered).sum(),
-        gpu_util_max_pct=pl.col("gpu_util_max_pct").max(),
-    )
-    all_held = held.group_by(_BY).agg(**{f"held_{minutes}": held_gpu_ms(minutes) for minutes in THRESHOLDS_MIN})
-    running = now.group_by(_BY).agg(current=pl.col("gpu").unique().sort())
-    for each in (all_held, running):
-        found = found.join(each, on=_BY, how="left", nulls_equal=True)
-    return {tuple(row[name] for name in _BY): row for row in found.iter_rows(named=True)}
-
-
-def _held_numbers(context: Context, facts: Mapping[str, Any], current: tuple[str, ...]) -> dict[str, EvidenceValue]:
-    processes = context.holders.on(current)
-    return {
-        **{
-            f"held_gpu_hours_in_stretches_of_{minutes}_min": facts[f"held_{minutes}"] / HOUR_MS
-            for minutes in THRESHOLDS_MIN
-        },
-        "holder_source": facts["source"],
-        "gpus_held_now": len(current),
-        "stretch_count": facts["stretch_count"],
-        "longest_h": facts["longest_ms"] / HOUR_MS,
-        "mem_used_max_bytes": facts["mem_used_max_bytes"],
-        "power_mean_w": ratio(facts["power_sum"], facts["power_ms"]),
-        "gpu_util_max_pct": facts["gpu_util_max_pct"],
-        "commands": "+".join(sorted({process.command for process in processes if process.command})) or None,
-    }

@@ -6,13 +6,12 @@ team's first weeks, a team without a quota on file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import polars as pl
 
 from analytics.capacity.demand import hourly_most
-from analytics.language.language import Sentence
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.money.owners import Owner, Team
@@ -21,7 +20,7 @@ from analytics.workloads import waste
 from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.finding_parts import counted, finding_of, label, words_for
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, whole_number
-from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, agreeing, of_gpus, whole_gpus
+from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, agreeing, of_gpus, whole_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
 HISTORY_DAYS = 28
@@ -41,30 +40,6 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class TeamDemand:
-    """What a team may have, what it had and what it used over so many days; at once: exceeded in 5 % of the hours."""
-
-    quota_gpus: float
-    allocated_at_once: float
-    used_at_once: float
-    allocated_gpu_hours: float
-    used_gpu_hours: float
-    days: float
-
-    @property
-    def quota_too_large(self) -> bool:
-        return self.allocated_at_once < SHARE_MAX * self.quota_gpus
-
-    @property
-    def allocated_too_much(self) -> bool:
-        return (
-            self.allocated_gpu_hours > GPU_HOURS_MIN
-            and self.used_gpu_hours <= EFFICIENCY_MAX * self.allocated_gpu_hours
-            and self.used_at_once < SHARE_MAX * self.allocated_at_once
-        )
-
-
 def hoarding_findings(context: Context) -> Iterator[Finding]:
     """Teams whose quota far exceeds their allocations, or whose allocations far exceed their use: one finding for each."""
     teams = {name: team for name, team in context.owners.teams().items() if team.quota_gpus}
@@ -79,19 +54,22 @@ def hoarding_findings(context: Context) -> Iterator[Finding]:
     had, used = (_at_once(rows, since_ms, context.until_ms) for rows in (owned, working))
     for name, team in teams.items():
         mine, rows = (frame.filter(pl.col("team") == name) for frame in (owned, inside))
-        working_ms = gpu_ms_of(mine.filter(pl.col("state").is_in(IN_USE)))
-        demand = TeamDemand(
-            float(team.quota_gpus or 0),
-            had.get(name, 0.0),
-            used.get(name, 0.0),
-            gpu_ms_of(mine) / HOUR_MS,
-            working_ms / HOUR_MS,
-            days,
-        )
-        if demand.quota_too_large:
-            yield _hoarding_finding(context, team, "quota", rows, demand)
-        if demand.allocated_too_much:
-            yield _hoarding_finding(context, team, "allocation", rows, demand)
+        quota, at_once, used_at_once = float(team.quota_gpus or 0), had.get(name, 0.0), used.get(name, 0.0)
+        had_h = gpu_ms_of(mine) / HOUR_MS
+        used_h = gpu_ms_of(mine.filter(pl.col("state").is_in(IN_USE))) / HOUR_MS
+        numbers: dict[str, EvidenceValue] = {
+            "quota_gpus": team.quota_gpus,
+            "allocated_at_once_q95_gpus": at_once,
+            "used_at_once_q95_gpus": used_at_once,
+            "allocated_gpu_hours": had_h,
+            "used_gpu_hours": used_h,
+            "history_days": days,
+        }
+        if at_once < SHARE_MAX * quota:
+            left = {"quota_unused_gpus": quota - at_once}
+            yield _hoarding_finding(context, team, "quota", rows, numbers | left, days=days)
+        if had_h > GPU_HOURS_MIN and used_h <= EFFICIENCY_MAX * had_h and used_at_once < SHARE_MAX * at_once:
+            yield _hoarding_finding(context, team, "allocation", rows, numbers, days=days)
 
 
 HOARDING = Rule(
@@ -122,28 +100,21 @@ HOARDING = Rule(
 )
 
 
-def _hoarding_finding(context: Context, team: Team, kind: str, rows: pl.DataFrame, demand: TeamDemand) -> Finding:
+def _hoarding_finding(
+    context: Context, team: Team, kind: str, rows: pl.DataFrame, numbers: Mapping[str, EvidenceValue], *, days: float
+) -> Finding:
     idle = rows.filter(pl.col("state").is_in(IDLE_ALLOCATED)).drop("team")
     # a team without a GPU of its own is judged by how well the fleet was watched
     about = context.inside.stretches if idle.is_empty() else idle
+    short = tr("{days} days of demand, {wanted} are needed", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
     look = _quota_command if kind == "quota" else _work_command
     finding = finding_of(
         context,
         HOARDING,
         about,
         subject=f"{kind}: {team.name}",
-        numbers={
-            "kind": kind,
-            "quota_gpus": team.quota_gpus,
-            "allocated_at_once_q95_gpus": demand.allocated_at_once,
-            "used_at_once_q95_gpus": demand.used_at_once,
-            "allocated_gpu_hours": demand.allocated_gpu_hours,
-            "used_gpu_hours": demand.used_gpu_hours,
-            "history_days": demand.days,
-            **({"quota_unused_gpus": demand.quota_gpus - demand.allocated_at_once} if kind == "quota" else {}),
-            "hosts": idle["host"].n_unique(),
-        },
-        failed=[[_too_short(demand.days)] if demand.days < HISTORY_DAYS - 1 / 24 else []],
+        numbers={"kind": kind, **numbers, "hosts": idle["host"].n_unique()},
+        failed=[[short] if days < HISTORY_DAYS - 1 / 24 else []],
         holder=joined(idle, "holder"),
         next_command=look(team.owners[0]) or watch_command(str(about["host"][0])),
         host="",
@@ -153,10 +124,6 @@ def _hoarding_finding(context: Context, team: Team, kind: str, rows: pl.DataFram
         finding = replace(finding, gpus=(), gpu_ms=0.0, energy_kwh=None, cost=None, currency=None, job=None)
     about_what = _QUOTA if kind == "quota" else _ALLOCATION
     return replace(finding, team=team.name, sentence=agreeing(about_what, len(finding.gpus)))
-
-
-def _too_short(days: float) -> Sentence:
-    return tr("{days} days of demand, {wanted} are needed", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
 
 
 def _of_teams(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:

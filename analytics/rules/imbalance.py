@@ -28,7 +28,7 @@ from analytics.workloads.ledger_rows import (
     whole_hours,
     within_hours,
 )
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Label, Rule, of_gpus
+from analytics.workloads.model import Context, Finding, HistoryNeed, Label, Rule, of_gpus
 from analytics.workloads.processes import program_runs, serving_gpus
 from fallow.clock import HOUR_MS
 
@@ -95,13 +95,24 @@ def _imbalance_finding(
     of_slow = rows.filter(pl.col("gpu").is_in(slow["gpu"].to_list()))
     stretches = within_hours(context, of_slow)
     measured = bool(rows["by_sm"].all())
-    host = str(slow["host"][0])
+    host, what = str(slow["host"][0]), "gpu_sm_active" if measured else "gpu_util"
+    most, least = float(per_gpu["mean_pct"].top_k(1)[0]), float(per_gpu["mean_pct"].bottom_k(1)[0])
     return finding_of(
         context,
         IMBALANCE,
         stretches,
         subject=str(rows["work"][0]),
-        numbers=_imbalance_numbers(rows, per_gpu, stretches, by_sm=measured) | {"judged_h": judged_h},
+        numbers={
+            "holder_source": newest_source(stretches),
+            "gpus_of_the_job": per_gpu.height,
+            f"busiest_{what}_mean_pct": most,
+            f"idlest_{what}_mean_pct": least,
+            "spread": 1 - least / most,
+            "uneven_h": rows["time"].n_unique(),
+            "waiting_gpu_hours": float((1 - rows["level"] / most).clip(0, 1).sum()),
+            "slower_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,
+            "judged_h": judged_h,
+        },
         failed=[
             []
             if measured
@@ -160,27 +171,3 @@ def _lasting(judged: pl.DataFrame) -> pl.DataFrame:
     return series.with_columns(lasting=lasting).filter(
         pl.col("lasting") & (pl.col("lasting").mean().over("work") >= SHARE_MIN)
     )
-
-
-def _imbalance_numbers(
-    rows: pl.DataFrame, per_gpu: pl.DataFrame, stretches: pl.DataFrame, *, by_sm: bool
-) -> dict[str, EvidenceValue]:
-    highest, lowest = (
-        float(per_gpu.select(value).item()) for value in (pl.col("mean_pct").max(), pl.col("mean_pct").min())
-    )
-    what = "gpu_sm_active" if by_sm else "gpu_util"
-    return {
-        "holder_source": newest_source(stretches),
-        "gpus_of_the_job": per_gpu.height,
-        f"busiest_{what}_mean_pct": highest,
-        f"idlest_{what}_mean_pct": lowest,
-        "spread": 1 - lowest / highest,
-        "uneven_h": rows["time"].n_unique(),
-        "waiting_gpu_hours": _waiting(rows, highest),
-        "slower_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,
-    }
-
-
-def _waiting(rows: pl.DataFrame, highest_pct: float) -> float:
-    """GPU-hours by which the GPUs stayed behind the busiest."""
-    return float(rows.select((1 - pl.col("level") / highest_pct).clip(0, 1).sum()).item())

@@ -16,18 +16,18 @@ from analytics.language.sentences import tr
 from analytics.ranks import rank
 from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of, label, rank_label
 from analytics.workloads.ledger_rows import (
     first_ms,
     gpu_ms_of,
     gpus_on,
     joined,
+    mean_of,
     newest_source,
     whole_hours,
     within_hours,
 )
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, gpus_of, of_gpus
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, gpus_of, of_gpus
 from analytics.workloads.processes import serving_gpus
 from fallow.clock import HOUR_MS
 
@@ -36,6 +36,8 @@ SM_BELOW_PCT = 40.0
 POWER_BELOW = 0.5
 DRAM_FROM_PCT = 50.0
 GPU_HOURS_MIN = 24
+
+_MEANS = ("gpu_util_mean_pct", "sm_active_mean_pct", "dram_active_mean_pct", "power_mean_w")
 
 
 def inefficient_findings(context: Context) -> Iterator[Finding]:
@@ -85,15 +87,23 @@ def _inefficient_finding(context: Context, whom: str, busy: pl.DataFrame, rank_a
     poor = busy.filter("poor")
     stretches = within_hours(context, poor)
     holder, host = poor["holder"][0], str(poor["host"].mode().sort()[0])
-    here = gpus_on(poor, host)
     return finding_of(
         context,
         INEFFICIENT,
         stretches,
         subject=whom,
-        numbers=_inefficient_numbers(busy, poor, stretches, rank_among),
-        failed=[known_holder(newest_source(stretches), holder), _unmeasured(poor)],
-        next_command=monitor_command(host, here),
+        source=newest_source(stretches),
+        numbers={
+            **{name: mean_of(poor, name) for name in _MEANS},
+            "gpus_with_sm_activity": _gpus_with(poor, "sm_active_mean_pct"),
+            "power_limit_w": mean_of(poor, "limit_w"),
+            "share_of_busy_hours": poor.height / busy.height,
+            "rank_among_holders": rank_among,
+            "inefficient_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,
+            "jobs": joined(stretches, "job"),
+        },
+        failed=[_unmeasured(poor)],
+        next_command=monitor_command(host, gpus_on(poor, host)),
         holder=holder,
         since_ms=first_ms(poor),
         notes=[
@@ -161,20 +171,3 @@ def _measured_on(hours: pl.DataFrame, column: str) -> Sentence:
 
 def _gpus_with(hours: pl.DataFrame, column: str) -> int:
     return hours.filter(pl.col(column).is_not_null())["gpu"].n_unique()
-
-
-def _inefficient_numbers(
-    busy: pl.DataFrame, poor: pl.DataFrame, stretches: pl.DataFrame, rank_among: str
-) -> dict[str, EvidenceValue]:
-    means = ("gpu_util_mean_pct", "sm_active_mean_pct", "dram_active_mean_pct", "power_mean_w")
-    limits = poor["limit_w"].drop_nulls()
-    return {
-        "holder_source": newest_source(stretches),
-        **{name: poor.select(pl.col(name).cast(pl.Float64).mean()).item() for name in means},
-        "gpus_with_sm_activity": _gpus_with(poor, "sm_active_mean_pct"),
-        "power_limit_w": limits.mean() if len(limits) else None,
-        "share_of_busy_hours": poor.height / busy.height,
-        "rank_among_holders": rank_among,
-        "inefficient_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,
-        "jobs": joined(stretches, "job"),
-    }

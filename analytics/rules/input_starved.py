@@ -17,10 +17,9 @@ from analytics.language.sentences import tr
 from analytics.states import IN_USE
 from analytics.workloads import waste
 from analytics.workloads.commands import on_host
-from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of, label, words_for
-from analytics.workloads.ledger_rows import first_ms, joined, newest_source, whole_hours, within_hours
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
+from analytics.workloads.ledger_rows import first_ms, highest, joined, mean_of, newest_source, whole_hours, within_hours
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.processes import serving_gpus
 from fallow.clock import DAY_MS, HOUR_MS
 
@@ -65,6 +64,16 @@ RESOURCES = (
 )
 
 
+_SHOWN = (
+    "process_cpu_pct",
+    "cpu_util_mean_pct",
+    "cpu_pressure_mean_pct",
+    "io_pressure_mean_pct",
+    "disk_read_mean_bytes_per_s",
+    "net_receive_mean_bytes_per_s",
+    "pcie_mean_bytes_per_s",
+)
+"""Columns of the hours that the finding states the means of."""
 _WAITS_FOR = {each.words: each.words for each in RESOURCES}
 
 
@@ -125,11 +134,18 @@ def _input_starved_finding(context: Context, rows: pl.DataFrame, resource: Resou
         INPUT_STARVED,
         stretches,
         subject=str(rows["work"][0]),
-        numbers={"holder_source": newest_source(stretches), **_input_starved_numbers(rows, starved, resource)},
-        failed=[
-            known_holder(newest_source(stretches), holder),
-            _input_starved_doubts(context, starved, resource, gain_pct),
-        ],
+        source=newest_source(stretches),
+        numbers={
+            "waits_for": resource.words,
+            "gpu_util_mean_pct": mean_of(starved, "gpu_util_mean_pct"),
+            "gpu_util_mean_otherwise_pct": mean_of(rows.filter(~pl.col(resource.name)), "gpu_util_mean_pct"),
+            "zero_share": starved.select(pl.col("zero_ms").sum() / pl.col("observed_ms").sum()).item(),
+            "share_of_middling_hours": starved.height / int(rows["middling"].sum()),
+            **{name: mean_of(starved, name) for name in _SHOWN},
+            "starved_gpu_hours": float(starved.height),
+            "jobs": joined(starved, "job"),
+        },
+        failed=[_input_starved_doubts(context, starved, resource, gain_pct)],
         next_command=on_host(host, *resource.looks),
         holder=holder,
         since_ms=first_ms(starved),
@@ -141,7 +157,7 @@ def _input_starved_finding(context: Context, rows: pl.DataFrame, resource: Resou
 
 def _input_starved_hours(context: Context) -> pl.DataFrame:
     """Whole hours of work that waits for nobody's requests, with `work`, `middling` and one column for each resource's limit."""
-    known = (pl.col("gpu_util_mean_pct") >= UTIL_FROM_PCT).fill_null(value=False)
+    known = pl.col("gpu_util_mean_pct") >= UTIL_FROM_PCT
     hours = whole_hours(context).filter(known, ~pl.col("gpu").is_in(list(serving_gpus(context))))
     # whole minutes without a kernel are phases of the work; what waits for input works in between
     standing = pl.col("zero_ms") > STANDING_MAX * pl.col("observed_ms")
@@ -166,14 +182,10 @@ def _host_limits(context: Context) -> pl.DataFrame:
     disk = (pl.col("disk_read_mean_bytes_per_s"), "disk")
     net = (pl.col("net_receive_mean_bytes_per_s"), "net")
     plateaus = [_plateau(rate).alias(name) for rate, name in (disk, net)]
-    cpu = (pl.col("cpu_util_mean_pct") >= CPU_FROM_PCT).fill_null(value=False) | (
-        pl.col("cpu_pressure_mean_pct") >= CPU_PRESSURE_FROM_PCT
-    ).fill_null(value=False)
+    cpu = (pl.col("cpu_util_mean_pct") >= CPU_FROM_PCT) | (pl.col("cpu_pressure_mean_pct") >= CPU_PRESSURE_FROM_PCT)
     # checkpoints wait for disks too: what is mostly written is no input
     written = pl.col("disk_write_mean_bytes_per_s") > pl.max_horizontal(disk[0], net[0])
-    io = (pl.col("io_pressure_mean_pct") >= IO_PRESSURE_FROM_PCT).fill_null(value=False) & ~written.fill_null(
-        value=False
-    )
+    io = (pl.col("io_pressure_mean_pct") >= IO_PRESSURE_FROM_PCT) & ~written.fill_null(value=False)
     return hosts.with_columns(*plateaus, cpu=cpu, io=io).drop("sample_count", "cpu_count")
 
 
@@ -181,7 +193,7 @@ def _plateau(rate: pl.Expr) -> pl.Expr:
     """Hours near the host's own 99th percentile, where there are many of them and it is no mere trickle."""
     top = rate.quantile(0.99).over("host")
     near = (rate >= PLATEAU * top) & (top >= RATE_MIN_BYTES_PER_S)
-    return near.fill_null(value=False) & (near.sum().over("host") >= PLATEAU_HOURS_MIN)
+    return near & (near.sum().over("host") >= PLATEAU_HOURS_MIN)
 
 
 def _process_limits(context: Context) -> pl.DataFrame:
@@ -197,8 +209,8 @@ def _process_limits(context: Context) -> pl.DataFrame:
     )
     processes = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms)
     return processes.group_by("host", "gpu", day=pl.col("time") // DAY_MS).agg(
-        process=at_limit.fill_null(value=False).any(),
-        offload=offload.fill_null(value=False).any(),
+        process=at_limit.any(),
+        offload=offload.any(),
         process_cpu_pct=mean.max(),
     )
 
@@ -249,7 +261,7 @@ def _input_starved_doubts(
     others = there.select(pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(IN_USE)).n_unique())
     if others.item() > 1:
         failed.append(tr("other workloads run on the same host and may cause the load"))
-    cpu_pct = _known_max(starved, "process_cpu_pct")
+    cpu_pct = highest(starved, "process_cpu_pct")
     if resource.name in ("process", "cpu") and cpu_pct is not None and cpu_pct >= OFFLOAD_CPU_FROM_PCT:
         failed.append(
             tr(
@@ -258,37 +270,3 @@ def _input_starved_doubts(
             )
         )
     return failed
-
-
-def _known_max(rows: pl.DataFrame, column: str) -> float | None:
-    value = rows.select(pl.col(column).max()).item()
-    return None if value is None else float(value)
-
-
-def _input_starved_numbers(rows: pl.DataFrame, starved: pl.DataFrame, resource: Resource) -> dict[str, EvidenceValue]:
-    def mean(name: str) -> EvidenceValue:
-        return starved.select(pl.col(name).cast(pl.Float64).mean()).item()  # type: ignore[no-any-return]  # a mean of floats
-
-    clear = rows.filter(~pl.col(resource.name))
-    zero = starved.select(pl.col("zero_ms").sum() / pl.col("observed_ms").sum()).item()
-    return {
-        "waits_for": resource.words,
-        "gpu_util_mean_pct": mean("gpu_util_mean_pct"),
-        "gpu_util_mean_otherwise_pct": clear.select(pl.col("gpu_util_mean_pct").cast(pl.Float64).mean()).item(),
-        "zero_share": zero,
-        "share_of_middling_hours": starved.height / int(rows["middling"].sum()),
-        **{
-            name: mean(name)
-            for name in (
-                "process_cpu_pct",
-                "cpu_util_mean_pct",
-                "cpu_pressure_mean_pct",
-                "io_pressure_mean_pct",
-                "disk_read_mean_bytes_per_s",
-                "net_receive_mean_bytes_per_s",
-                "pcie_mean_bytes_per_s",
-            )
-        },
-        "starved_gpu_hours": float(starved.height),
-        "jobs": joined(starved, "job"),
-    }

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.intervals import clip
 from analytics.language.quantities import Share
 from analytics.language.sentences import tr
 from analytics.states import OCCUPIED
 from analytics.workloads import waste
 from analytics.workloads.commands import Ties, ending_command, listed_now, look_command, ties
-from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of, label
-from analytics.workloads.ledger_rows import joined, whole_number
+from analytics.workloads.ledger_rows import highest, joined, rows_since, whole_number
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
@@ -112,17 +110,17 @@ def _loaded_no_traffic_finding(context: Context, server: _Server) -> Finding:
         LOADED_NO_TRAFFIC,
         rows,
         subject=server.subject,
+        source=last["holder_source"],
         numbers={
-            "holder_source": last["holder_source"],
             "models": server.models,
             "endpoints": server.endpoints,
             "quiet_h": (context.until_ms - server.since_ms) / HOUR_MS,
             "answered_share": server.answered,
             "commands": joined(processes, "command"),
-            "gpu_util_max_pct": rows.select(pl.col("gpu_util_max_pct").max()).item(),
-            "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
+            "gpu_util_max_pct": highest(rows, "gpu_util_max_pct"),
+            "mem_used_max_bytes": highest(rows, "mem_used_max_bytes"),
         },
-        failed=[known_holder(last["holder_source"], holder), _loaded_no_traffic_doubts(server), bound.failed],
+        failed=[_loaded_no_traffic_doubts(server), bound.failed],
         next_command=_loaded_no_traffic_command(context, server, holder, bound, safe=safe),
         reclaimable_gpus=() if bound or server.replica or server.shared else gpus,
         holder=holder,
@@ -152,7 +150,7 @@ def _by_metrics(context: Context, asked: pl.DataFrame, waiting: pl.Series, there
             since_ms=whole_number(own, pl.col("quiet_since").max()),
             models=joined(own, "models"),
             endpoints=joined(own, "endpoints"),
-            answered=float(own.select(pl.col("answered").min()).item()),
+            answered=float(own["answered"].bottom_k(1)[0]),
             replica=models in busy_models,
         )
 
@@ -196,9 +194,7 @@ def _loaded_no_traffic_command(
 def _loaded_no_traffic_rows(context: Context, since: pl.DataFrame) -> pl.DataFrame:
     """The ledger's rows of GPUs in use, from `since` on, where they are in use at the end of the window."""
     now = last_rows(context).filter(pl.col("state").is_in(OCCUPIED)).select("gpu")
-    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED)).join(since.join(now, on="gpu"), on="gpu")
-    late = rows.filter(pl.col("end") > pl.col("since"))
-    return clip(late, "since").drop("since")
+    return rows_since(context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED)), since.join(now, on="gpu"))
 
 
 def server_traffic(context: Context) -> pl.DataFrame:
@@ -207,7 +203,7 @@ def server_traffic(context: Context) -> pl.DataFrame:
     `quiet_since` is the end of the last hour with a request, or the first hour that was asked about.
     """
     hours = context.rollups.serving().filter(pl.col("gpu").is_not_null())
-    busy = pl.any_horizontal((pl.col(name) > 0).fill_null(value=False) for name in (*_COUNTED, *_SEEN))
+    busy = pl.any_horizontal(pl.col(name) > 0 for name in (*_COUNTED, *_SEEN))
     known = pl.any_horizontal(pl.col(name).is_not_null() for name in _COUNTED) & (pl.col("scrape_count") > 0)
     per_hour = hours.group_by("host", "gpu", "time").agg(
         busy=busy.any(),

@@ -124,17 +124,8 @@ def _low_efficiency_finding(
     use = stretches.select(**_USE).row(0, named=True)
     holder, known = str(row["holder"]), float(use["known_share"])
     host = str(stretches["host"][0])
-    failed = (
-        [
-            tr(
-                "utilization is known for {share} of it, {wanted} are needed",
-                share=Share(known, 0),
-                wanted=Share(KNOWN_MIN, 0),
-            )
-        ]
-        if known < KNOWN_MIN
-        else []
-    )
+    share, wanted = Share(known, 0), Share(KNOWN_MIN, 0)
+    unsure = tr("utilization is known for {share} of it, {wanted} are needed", share=share, wanted=wanted)
     return finding_of(
         context,
         LOW_EFFICIENCY,
@@ -153,7 +144,7 @@ def _low_efficiency_finding(
             "gpus_with_sm_activity": use["sm_gpus"] or None,
             "holder_source": newest_source(stretches),
         },
-        failed=[failed],
+        failed=[[unsure] if known < KNOWN_MIN else []],
         next_command=monitor_command(host, gpus_on(stretches, host)),
         holder=holder,
         notes=[

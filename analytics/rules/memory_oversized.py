@@ -10,17 +10,12 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from analytics.workloads import waste
 from analytics.workloads.finding_parts import label
-from analytics.workloads.model import Context, Finding, Rule, of_gpus
-from analytics.workloads.runs import NEED_THRESHOLDS
-from analytics.workloads.smaller_cards import PRICE_THRESHOLDS, SMALLER_CARD_LABELS, smaller_card_findings
+from analytics.workloads.model import Context, Finding, of_gpus
+from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings, smaller_card_rule
 from analytics.workloads.workloads import (
     IDLE_MAX_PCT,
     NEARLY_IDLE,
-    PEAK_THRESHOLDS,
-    WORK_THRESHOLDS,
-    WORKLOAD_HISTORY,
     above_a_gpu_day,
     with_demand,
     workloads,
@@ -42,29 +37,18 @@ def memory_oversized_findings(context: Context) -> Iterator[Finding]:
     yield from smaller_card_findings(context, MEMORY_OVERSIZED, busy, less_memory=True)
 
 
-MEMORY_OVERSIZED = Rule(
-    name="memory_oversized",
-    category="right_size",
-    sentence=of_gpus(
-        "needing at most half of the card's memory, where a smaller card would do",
-        "needing at most half of the card's memory, where a smaller card would do",
-    ),
-    kinds=(waste.OVERSIZED,),
+MEMORY_OVERSIZED = smaller_card_rule(
+    "memory_oversized",
+    of_gpus("needing at most half of the card's memory, where a smaller card would do"),
+    memory_oversized_findings,
     precedence=20,
-    per_host=False,
-    history=WORKLOAD_HISTORY,
     thresholds={
         "oversized": f"the card has at least {OVERSIZED:g} times the memory that is needed (the next smaller card has half)",
         "utilization": f"above {IDLE_MAX_PCT:g} % for more than 5 % of the time: up to that `compute_oversized` says it",
         "speed": "the smaller card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
-        **PRICE_THRESHOLDS,
-        **PEAK_THRESHOLDS,
-        **NEED_THRESHOLDS,
-        **WORK_THRESHOLDS,
     },
     labels=(
         label("gpu_util_p95_pct", "utilization {value} % or less for 95 % of the time"),
         *SMALLER_CARD_LABELS,
     ),
-    find=memory_oversized_findings,
 )

@@ -16,8 +16,8 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import tr
 from analytics.workloads import waste
-from analytics.workloads.confidence import known_holder
-from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, finding_of, label
+from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, label, workload_finding
+from analytics.workloads.ledger_rows import gpus_on, highest
 from analytics.workloads.mig_profiles import (
     MigFit,
     fits,
@@ -27,7 +27,7 @@ from analytics.workloads.mig_profiles import (
     split_notes,
 )
 from analytics.workloads.model import Context, Finding, Label, Rule, of_gpus
-from analytics.workloads.runs import NEED_SHARE, NEED_THRESHOLDS, stretches_of
+from analytics.workloads.runs import NEED_SHARE, NEED_THRESHOLDS
 from analytics.workloads.workloads import (
     LINKED_BYTES_PER_S,
     PEAK_THRESHOLDS,
@@ -37,7 +37,6 @@ from analytics.workloads.workloads import (
     above_a_gpu_day,
     nvlinked,
     runs_of,
-    seen_long_enough,
     with_demand,
     workloads,
 )
@@ -110,38 +109,25 @@ MIG_FIT = Rule(
 
 
 def _mig_fit_finding(context: Context, group: pl.DataFrame, fit: MigFit) -> Finding:
-    rows = stretches_of(context, runs_of(context, group))
-    holder, host, model = (group[name][0] for name in ("holder", "host", "model"))
-    gpus = tuple(sorted(rows["gpu"].unique()))
-    profile = fit.profile.name
-    highest = group.select(pl.col("peak_bytes", "need_bytes", "util_pct", "sm_pct", "dram_pct").max())
-    peak, need, util_pct, sm_pct, dram_pct = highest.row(0)
-    return finding_of(
+    host, profile = group["host"][0], fit.profile.name
+    gpus = gpus_on(runs_of(context, group), host)
+    return workload_finding(
         context,
         MIG_FIT,
-        rows,
-        subject="|".join((holder or gpus[0], group["account"][0] or "", model)),
+        group,
         numbers={
-            "holder_source": group["holder_source"][0],
-            "works": group.height,
-            "model": model,
-            "mem_used_max_bytes": peak,
-            "mem_need_bytes": need,
-            "gpu_util_p98_pct": util_pct,
-            "sm_active_p98_pct": None if group["sm_pct"].null_count() else sm_pct,
-            "dram_active_p98_pct": None if group["dram_pct"].null_count() else dram_pct,
+            "mem_used_max_bytes": highest(group, "peak_bytes"),
+            "mem_need_bytes": highest(group, "need_bytes"),
+            "gpu_util_p98_pct": highest(group, "util_pct"),
+            "sm_active_p98_pct": None if group["sm_pct"].null_count() else highest(group, "sm_pct"),
+            "dram_active_p98_pct": None if group["dram_pct"].null_count() else highest(group, "dram_pct"),
             "mig_profile": profile,
             "mig_sm_share": fit.sm_share,
             "mig_memory_bytes": fit.profile.memory_bytes,
             "saving": None,
         },
-        failed=[
-            known_holder(group["holder_source"][0], holder),
-            seen_long_enough(group),
-            part_measured(group, fit.sm_share),
-        ],
+        failed=part_measured(group, fit.sm_share),
         next_command=split_command(host, gpus, profile, certain=context.latest and host not in context.ahead),
-        holder=holder,
         notes=[
             SAVES_IN_A_PACKING,
             *split_notes(host, gpus, profile, group["job"]),

@@ -11,12 +11,13 @@ from dataclasses import replace
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.states import UNOCCUPIED
 from analytics.workloads import waste
 from analytics.workloads.commands import watch_command
 from analytics.workloads.confidence import watched_holders
 from analytics.workloads.finding_parts import finding_of, label
-from analytics.workloads.ledger_rows import joined, whole_number
+from analytics.workloads.ledger_rows import highest, joined, whole_number
 from analytics.workloads.model import Context, Evidence, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.window_end import claimed_by_count, counted_gpus, seen_lately
 from fallow.clock import HOUR_MS
@@ -27,15 +28,12 @@ def never_used_findings(context: Context) -> Iterator[Finding]:
     never = _never_used(context.whole.lifetimes, context.settings.never_used_min_ms)
     if never.is_empty():
         return
-    unused = context.inside.stretches.filter(
-        pl.col("state").is_in(UNOCCUPIED) & pl.col("gpu").is_in(never["gpu"].implode())
-    )
-    whole = context.whole.lifetimes.filter(pl.col("gpu").is_in(never["gpu"].implode()))
+    unused = context.inside.stretches.filter(pl.col("state").is_in(UNOCCUPIED))
     there = _still_there(context, never["gpu"])
     for (host,), gpus in never.sort("host", "gpu").group_by("host", maintain_order=True):
         stretches = unused.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
         if not stretches.is_empty():
-            history = whole.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
+            history = context.whole.lifetimes.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
             yield _never_used_finding(context, str(host), tuple(gpus["gpu"]), stretches, history=history, there=there)
 
 
@@ -79,10 +77,9 @@ def _never_used_finding(
         numbers={
             **({"holder_source": None} if unwatched else {}),
             "observed_gpu_hours": whole_number(history, pl.col("util_ms").sum()) / HOUR_MS,
-            "reserved_gpu_hours": whole_number(stretches, (pl.col("end") - pl.col("time")).filter(reserved).sum())
-            / HOUR_MS,
-            "gpu_util_max_pct": history["gpu_util_max_pct"].max(),  # type: ignore[dict-item]  # a float column
-            "mem_used_max_bytes": history["mem_used_max_bytes"].max(),  # type: ignore[dict-item]  # an integer column
+            "reserved_gpu_hours": whole_number(stretches, SPAN_MS.filter(reserved).sum()) / HOUR_MS,
+            "gpu_util_max_pct": highest(history, "gpu_util_max_pct"),
+            "mem_used_max_bytes": highest(history, "mem_used_max_bytes"),
             "model": "+".join(sorted({context.inventory.model(gpu) for gpu in gpus})),
         },
         failed=(watched_holders(unwatched=unwatched), claimed_by_count(context, [host])),

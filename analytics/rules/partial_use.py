@@ -19,10 +19,9 @@ from analytics.language.sentences import tr, tr_many
 from analytics.states import IN_USE
 from analytics.workloads import waste
 from analytics.workloads.commands import ending_command, look_command, quote, ties
-from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of, label
-from analytics.workloads.ledger_rows import GPU_MS, by_job, joined, newest_source
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
+from analytics.workloads.ledger_rows import by_job, gpu_ms_of, highest, joined, mean_of, newest_source
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.processes import program_stretches
 from analytics.workloads.window_end import KNOWN_MIN, still_going, unseen_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS
@@ -103,20 +102,20 @@ def _counted_finding(context: Context, claim: Mapping[str, Any], seen: pl.DataFr
     work = str(claim["work"])
     own = by_job(context.whole.stretches.filter(pl.col("gpu").is_in(seen["gpu"].implode())))
     own = own.filter(pl.col("work") == work)
-    holder, source = joined(own, "holder"), newest_source(own)
+    holder = joined(own, "holder")
     found = finding_of(
         context,
         PARTIAL_USE,
         rows,
         subject=f"{work}: counted on {claim['host']}",
+        source=newest_source(own),
         numbers={
-            "holder_source": source,
             "gpus_claimed": claim["claimed"],
             "gpus_seen_of_the_claim": claim["seen"],
             "gpus_never_seen_of_the_claim": unseen,
-            "used_gpu_util_mean_pct": seen.filter("used").select(pl.col("mean_pct").mean()).item(),
+            "used_gpu_util_mean_pct": mean_of(seen.filter("used"), "mean_pct"),
         },
-        failed=[known_holder(source, holder), [_counted(unseen, candidates)]],
+        failed=[[_counted(unseen, candidates)]],
         next_command=_partial_use_command(context, work, own, seen.filter(~pl.col("unused")), ()),
         holder=holder,
         since_ms=claim["start"],
@@ -143,9 +142,8 @@ def _counted_finding(context: Context, claim: Mapping[str, Any], seen: pl.DataFr
 
 
 def _partial_use_finding(context: Context, work: str, gpus: pl.DataFrame, rows: pl.DataFrame) -> Finding:
-    source = newest_source(rows)
     holder = joined(rows, "holder")
-    kept = gpus.filter(~pl.col("unused"))
+    kept, unused = gpus.filter(~pl.col("unused")), gpus.filter("unused")
     now = still_going(context, rows)
     bound = _bound(context, work, now, kept["gpu"].to_list())
     free = () if bound else now
@@ -154,8 +152,16 @@ def _partial_use_finding(context: Context, work: str, gpus: pl.DataFrame, rows: 
         PARTIAL_USE,
         rows.drop("work"),
         subject=work,
-        numbers=_partial_use_numbers(gpus, rows, source),
-        failed=[known_holder(source, holder)],
+        source=newest_source(rows),
+        numbers={
+            "gpus_of_the_job": gpus.height,
+            "gpus_used": kept.height,
+            "gpus_never_used": unused.height,
+            "used_gpu_util_mean_pct": mean_of(gpus.filter("used"), "mean_pct"),
+            "unused_gpu_util_mean_pct": highest(unused, "mean_pct"),
+            "reserved_gpu_hours": gpu_ms_of(rows.filter(pl.col("state") == "reserved")) / HOUR_MS,
+            "mem_used_max_bytes": highest(rows, "mem_used_max_bytes"),
+        },
         next_command=_partial_use_command(context, work, rows, kept, free),
         reclaimable_gpus=free,
         holder=holder,
@@ -199,21 +205,6 @@ def _partial_use_per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
         )
         .sort("work", "host", "gpu")
     )
-
-
-def _partial_use_numbers(gpus: pl.DataFrame, rows: pl.DataFrame, source: str | None) -> dict[str, EvidenceValue]:
-    busy = gpus.filter("used")
-    reserved = rows.filter(pl.col("state") == "reserved")
-    return {
-        "holder_source": source,
-        "gpus_of_the_job": gpus.height,
-        "gpus_used": gpus.filter(~pl.col("unused")).height,
-        "gpus_never_used": gpus.filter("unused").height,
-        "used_gpu_util_mean_pct": busy.select(pl.col("mean_pct").mean()).item(),
-        "unused_gpu_util_mean_pct": gpus.filter("unused").select(pl.col("mean_pct").max()).item(),
-        "reserved_gpu_hours": float(reserved.select(GPU_MS.sum()).item()) / HOUR_MS,
-        "mem_used_max_bytes": rows["mem_used_max_bytes"].max(),
-    }
 
 
 def _bound(context: Context, work: str, idle: Sequence[str], busy: Sequence[str]) -> bool:

@@ -19,18 +19,16 @@ from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.cards import Offer, shelf
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.confidence import known_holder
-from analytics.workloads.finding_parts import finding_of, label, varying
-from analytics.workloads.ledger_rows import gpus_on
+from analytics.workloads.finding_parts import label, varying, workload_finding
+from analytics.workloads.ledger_rows import gpus_on, highest
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, gpus_of, of_gpus
-from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS, stretches_of
+from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import demand_of
 from analytics.workloads.workloads import (
     RUN_MIN_MS,
     WORK_THRESHOLDS,
     above_a_gpu_day,
     runs_of,
-    seen_long_enough,
     with_demand,
     workloads,
 )
@@ -110,23 +108,36 @@ PREALLOCATED = Rule(
 
 
 def _preallocated_finding(context: Context, group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None) -> Finding:
-    rows = stretches_of(context, runs)
-    holder, model = group["holder"][0], group["model"][0]
     host = runs["host"][0]
-    gpus = gpus_on(runs, host)
-    share = float(runs["mem_share"].top_k(1)[0])
+    share = float(highest(runs, "mem_share"))
     offer = _lesser(context, group, use)
-    return finding_of(
+    # a server keeps what it reserved on purpose, and takes as much at the next start
+    serves = bool(runs["reserving"].any()) or 0.88 <= share < 0.95
+    framework, setting = ("JAX", "XLA_PYTHON_CLIENT_PREALLOCATE=false") if share < 0.8 else _TENSORFLOW
+    numbers: dict[str, EvidenceValue] = {
+        "mem_used_max_bytes": highest(group, "peak_bytes"),
+        "reserved_share_of_card": share,
+        "mem_variation": highest(runs, "variation"),
+        "gpu_util_mean_pct": highest(group, "util_mean_pct"),
+        "kv_cache_used_max_ratio": None if use is None else use.used_max_ratio,
+        "weights_bytes": None if use is None else use.weights_bytes,
+        "mem_need_bytes": None if use is None else use.need_bytes,
+    }
+    if offer is not None:
+        numbers |= {"recommended_card": offer.model or offer.card.name, "recommended_hourly": offer.hourly}
+    return workload_finding(
         context,
         PREALLOCATED,
-        rows,
-        subject="|".join((holder or gpus[0], group["account"][0] or "", model)),
-        numbers=_preallocated_numbers(group, runs, use, offer),
-        failed=[known_holder(group["holder_source"][0], holder), seen_long_enough(group), _preallocated_unsure(use)],
-        next_command=_preallocated_command(share, host, gpus, runs),
-        holder=holder,
-        notes=_preallocated_notes(share, use, runs, offer),
+        group,
+        numbers=numbers,
+        failed=_preallocated_unsure(use),
+        # what makes the next start take only what it needs; of a server, whose cache is wanted, a look at its GPUs
+        next_command=monitor_command(host, gpus_on(runs, host)) if serves else f"export {setting}",
+        notes=_without_metrics(framework, serves=serves) if use is None else _with_metrics(share, use, offer),
     )
+
+
+_TENSORFLOW = ("TensorFlow", "TF_FORCE_GPU_ALLOW_GROWTH=true")
 
 
 def _lesser(context: Context, group: pl.DataFrame, use: CacheUse | None) -> Offer | None:
@@ -137,26 +148,6 @@ def _lesser(context: Context, group: pl.DataFrame, use: CacheUse | None) -> Offe
     return None if demand is None else shelf(context).choose(group["model"][0], demand)
 
 
-def _preallocated_numbers(
-    group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None, offer: Offer | None
-) -> dict[str, EvidenceValue]:
-    numbers: dict[str, EvidenceValue] = {
-        "holder_source": group["holder_source"][0],
-        "works": group.height,
-        "model": group["model"][0],
-        "mem_used_max_bytes": group["peak_bytes"].top_k(1)[0],
-        "reserved_share_of_card": runs["mem_share"].top_k(1)[0],
-        "mem_variation": runs.select(pl.col("variation").max()).item(),
-        "gpu_util_mean_pct": group["util_mean_pct"].top_k(1)[0],
-        "kv_cache_used_max_ratio": None if use is None else use.used_max_ratio,
-        "weights_bytes": None if use is None else use.weights_bytes,
-        "mem_need_bytes": None if use is None else use.need_bytes,
-    }
-    if offer is not None:
-        numbers |= {"recommended_card": offer.model or offer.card.name, "recommended_hourly": offer.hourly}
-    return numbers
-
-
 def _preallocated_unsure(use: CacheUse | None) -> list[str]:
     if use is None:
         return [tr("the need is not known: no server says how much of its cache it uses")]
@@ -165,39 +156,22 @@ def _preallocated_unsure(use: CacheUse | None) -> list[str]:
     return [tr("the weights are known from the model's name only")]
 
 
-def _framework(share: float) -> tuple[str, str]:
-    """Whose default the share is, and what turns it off."""
-    if share < 0.8:
-        return "JAX", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"
-    return "TensorFlow", "export TF_FORCE_GPU_ALLOW_GROWTH=true"
-
-
-def _preallocated_serves(runs: pl.DataFrame) -> bool:
-    return bool(runs["reserving"].any())
-
-
-def _preallocated_command(share: float, host: str, gpus: list[str], runs: pl.DataFrame) -> str:
-    """What makes the next start take only what it needs; of a server, whose cache is wanted, a look at its GPUs."""
-    if _preallocated_serves(runs) or 0.88 <= share < 0.95:
-        return monitor_command(host, gpus)
-    return _framework(share)[1]
-
-
-def _preallocated_notes(share: float, use: CacheUse | None, runs: pl.DataFrame, offer: Offer | None) -> list[str]:
-    if use is None:
-        if _preallocated_serves(runs) or 0.88 <= share < 0.95:
-            return [
-                tr(
-                    "an inference server reserves its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
-                )
-            ]
-        framework, _ = _framework(share)
+def _without_metrics(framework: str, *, serves: bool) -> list[str]:
+    if serves:
         return [
             tr(
-                "{framework} reserves that much by default; start it once with that variable set to see what it really needs",
-                framework=framework,
+                "an inference server reserves its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
             )
         ]
+    return [
+        tr(
+            "{framework} reserves that much by default; start it once with that variable set to see what it really needs",
+            framework=framework,
+        )
+    ]
+
+
+def _with_metrics(share: float, use: CacheUse, offer: Offer | None) -> list[str]:
     used = tr(
         "at most {share} of the KV cache was in use over {hours} hours",
         share=Share(use.used_max_ratio),

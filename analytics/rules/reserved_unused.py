@@ -16,12 +16,11 @@ from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import OCCUPIED
 from analytics.workloads import waste
 from analytics.workloads.commands import Ties, array_command, operands, quote, ties, watch_command
-from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import finding_of, label
-from analytics.workloads.ledger_rows import THRESHOLDS_MIN, by_job, gpu_ms_of, joined, whole_number
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
+from analytics.workloads.ledger_rows import by_job, idle_numbers, joined
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.window_end import still_going
-from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
+from fallow.clock import DAY_MS, format_duration
 
 STANDING_MIN_MS = 3 * DAY_MS
 RECENT_MS = DAY_MS
@@ -59,33 +58,19 @@ RESERVED_UNUSED = Rule(
 )
 
 
-def _reserved_unused_finding(context: Context, rows: pl.DataFrame, all_reserved: pl.DataFrame) -> Finding:
+def _reserved_unused_finding(context: Context, rows: pl.DataFrame, every: pl.DataFrame) -> Finding:
     first = rows.row(0, named=True)
     now = still_going(context, rows)
     current = rows.filter(pl.col("gpu").is_in(now))
     bound = _bound(context, current)
-    numbers: dict[str, EvidenceValue] = {
-        f"reserved_gpu_hours_in_stretches_of_{minutes}_min": gpu_ms_of(
-            all_reserved.filter(minutes * MINUTE_MS <= _SPELL)
-        )
-        / HOUR_MS
-        for minutes in THRESHOLDS_MIN
-    }
-    numbers |= {
-        "holder_source": "claim",
-        "gpus_reserved_now": len(now),
-        "stretch_count": rows.select("gpu", "stretch_start").n_unique(),
-        "longest_h": whole_number(rows, _SPELL.max()) / HOUR_MS,
-        "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
-        "accounts": joined(rows, "account"),
-    }
     return finding_of(
         context,
         RESERVED_UNUSED,
         rows.drop("whom"),
         subject=str(first["whom"]),
-        numbers=numbers,
-        failed=[known_holder("claim", first["holder"]), _used_lately(context, current), bound.failed],
+        source="claim",
+        numbers=idle_numbers("reserved", every, rows, now, "claim") | {"accounts": joined(rows, "account")},
+        failed=[_used_lately(context, current), bound.failed],
         next_command=_reserved_unused_command(context, str(first["host"]), current, bound),
         reclaimable_gpus=() if bound else now,
         holder=first["holder"],

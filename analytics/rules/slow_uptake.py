@@ -16,7 +16,7 @@ from analytics.states import UNUSED
 from analytics.workloads import waste
 from analytics.workloads.commands import watch_command
 from analytics.workloads.finding_parts import counted, finding_of, label
-from analytics.workloads.ledger_rows import whole_number
+from analytics.workloads.ledger_rows import mean_of, whole_number
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.uptake import RAMP_SHARE, START_MS, added_gpus, ramps
 from analytics.workloads.window_end import claimed_by_count, counted_gpus, still_going
@@ -90,7 +90,7 @@ def _slow_uptake_finding(context: Context, host: str, day_ms: int, gpus: pl.Data
             "first_use_after_h": gpus.select(((pl.col("first_use") - pl.col("first_seen")) / HOUR_MS).max()).item(),
             "ramp_after_days": gpus.select((pl.col("ramp_day") - pl.col("day")).max()).item(),
             "days_since_added": (context.until_ms - whole_number(gpus, pl.col("first_seen").min())) / DAY_MS,
-            "active_share_since": gpus.select(pl.col("active_share").mean()).item(),
+            "active_share_since": mean_of(gpus, "active_share"),
             "active_share_of_the_fleet": fleet,
         },
         failed=[
@@ -113,6 +113,6 @@ def _slow(context: Context, added: pl.DataFrame) -> pl.DataFrame:
     late = (used - pl.col("first_seen") >= FIRST_USE_MAX_DAYS * DAY_MS) & (used >= since_ms)
     # the day on which half of the fleet's mean was reached has to be over to be judged
     ramped_ms = ((pl.col("ramp_day") + 1) * DAY_MS).fill_null(until_ms)
-    judgeable = (pl.col("fleet_mean") >= FLEET_MEAN_MIN).fill_null(value=False)
+    judgeable = pl.col("fleet_mean") >= FLEET_MEAN_MIN
     crawling = judgeable & (ramped_ms - pl.col("first_seen") > RAMP_MAX_DAYS * DAY_MS) & (ramped_ms > since_ms)
     return judged.filter(late | crawling)

@@ -20,8 +20,8 @@ from analytics.states import OCCUPIED
 from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.finding_parts import counted, finding_of, label, varying
-from analytics.workloads.ledger_rows import GPU_MS, gpus_on, joined, newest_source, occupancies, one_job
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
+from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on, joined, newest_source, occupancies, one_job
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.processes import program_stretches, serving_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
@@ -46,6 +46,11 @@ class StallSeries:
     @property
     def total_ms(self) -> int:
         return int((self.end - self.start).sum())
+
+    @property
+    def mean_ms(self) -> float:
+        """How long one is on average."""
+        return self.total_ms / len(self.start)
 
     @property
     def periods_ms(self) -> NDArray[np.int64]:
@@ -117,13 +122,24 @@ STALLS = Rule(
 
 def _stalls_finding(context: Context, work: str, stretches: pl.DataFrame, series: StallSeries) -> Finding:
     stalled = _stalled(stretches, series)
+    stalled_ms, all_ms = gpu_ms_of(stalled), gpu_ms_of(stretches)
     host = str(stretches["host"].mode().sort()[0])
     return finding_of(
         context,
         STALLS,
         stalled.drop("work"),
         subject=work,
-        numbers=_stalls_numbers(stretches, stalled, series),
+        numbers={
+            "holder_source": newest_source(stretches),
+            "gpus_of_the_job": stretches["gpu"].n_unique(),
+            "stall_count": len(series.start),
+            "stall_mean_s": series.mean_ms / SECOND_MS,
+            "period_mean_min": float(series.periods_ms.mean()) / MINUTE_MS,
+            "period_cv": series.period_cv,
+            "stalled_share": stalled_ms / all_ms,
+            "stalled_gpu_hours": stalled_ms / HOUR_MS,
+            "job_gpu_hours": all_ms / HOUR_MS,
+        },
         failed=[_assumed(stretches, series)],
         next_command=monitor_command(host, gpus_on(stretches, host)),
         holder=joined(stretches, "holder"),
@@ -206,24 +222,7 @@ def _stalled(stretches: pl.DataFrame, series: StallSeries) -> pl.DataFrame:
 def _assumed(stretches: pl.DataFrame, series: StallSeries) -> list[str]:
     rows = int(stretches["sample_count"].sum())
     row_ms = stretches["util_ms"].sum() / rows if rows else STALL_MAX_MS
-    length_ms = series.total_ms / len(series.start)
-    if row_ms * 2 > length_ms:
-        rows_s, stall_s = Number(row_ms / SECOND_MS), Number(length_ms / SECOND_MS)
+    if row_ms * 2 > series.mean_ms:
+        rows_s, stall_s = Number(row_ms / SECOND_MS), Number(series.mean_ms / SECOND_MS)
         return [tr("samples of {rows_s} s are coarse for stalls of {stall_s} s", rows_s=rows_s, stall_s=stall_s)]
     return []
-
-
-def _stalls_numbers(stretches: pl.DataFrame, stalled: pl.DataFrame, series: StallSeries) -> dict[str, EvidenceValue]:
-    stalled_ms = float(stalled.select(GPU_MS.sum()).item())
-    all_ms = float(stretches.select(GPU_MS.sum()).item())
-    return {
-        "holder_source": newest_source(stretches),
-        "gpus_of_the_job": stretches["gpu"].n_unique(),
-        "stall_count": len(series.start),
-        "stall_mean_s": series.total_ms / len(series.start) / SECOND_MS,
-        "period_mean_min": float(series.periods_ms.mean()) / MINUTE_MS,
-        "period_cv": series.period_cv,
-        "stalled_share": stalled_ms / all_ms,
-        "stalled_gpu_hours": stalled_ms / HOUR_MS,
-        "job_gpu_hours": all_ms / HOUR_MS,
-    }

@@ -51,11 +51,25 @@ from analytics.workloads.window_end import claimed_by_count, counted_gpus
 from fallow.clock import DAY_MS, MINUTE_MS
 
 _KEYS = (
-    "pool", "model", "pool_gpus", "needed_at_once_gpus", "needed_at_once_max_gpus", "needed_quantile", "needed_with_reserve_gpus",
-    "surplus_low_gpus", "surplus_gpus", "surplus_high_gpus", "surplus_free_now_gpus", "backtest_surplus_gpus", "backtest_enough_gpus",
-    "backtest_hours", "backtest_exceeded_hours", "backtest_needed_max_gpus", *(f"surplus_gpus_in_blocks_of_{size}" for size in BLOCKS),
+    "pool",
+    "model",
+    "pool_gpus",
+    "needed_at_once_gpus",
+    "needed_at_once_max_gpus",
+    "needed_quantile",
+    "needed_with_reserve_gpus",
+    "surplus_low_gpus",
+    "surplus_gpus",
+    "surplus_high_gpus",
+    "surplus_free_now_gpus",
+    "backtest_surplus_gpus",
+    "backtest_enough_gpus",
+    "backtest_hours",
+    "backtest_exceeded_hours",
+    "backtest_needed_max_gpus",
+    *(f"surplus_gpus_in_blocks_of_{size}" for size in BLOCKS),
     "surplus_blocks",
-)  # fmt: skip
+)
 
 
 def _surplus_words(_: Mapping[str, Value], finding: Finding) -> list[str]:

@@ -17,8 +17,8 @@ from analytics.workloads import waste
 from analytics.workloads.commands import throttle_command
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.finding_parts import finding_of, label, words_for
-from analytics.workloads.ledger_rows import first_ms, joined, newest_source, whole_hours, within_hours
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, of_gpus
+from analytics.workloads.ledger_rows import first_ms, highest, joined, mean_of, newest_source, whole_hours, within_hours
+from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from fallow.clock import HOUR_MS
 
 ACTIVE_FROM_PCT = 10.0
@@ -36,17 +36,38 @@ class Cause:
     column: str
     share_min: float
     remedy: str
+    doubt: str = ""
+    """Why nobody can be sure of it."""
 
 
 CAUSES = (
-    Cause("heat", "heat", "throttled_thermal_ms", SHARE_MIN, tr("check the host's fans, air flow and inlet temperature")),
-    Cause("brake", "power below the GPU's own limit", "throttled_power_ms", SHARE_MIN,
-          tr("power is held back from outside the GPU: a power brake, a weak supply or a rack limit")),
-    Cause("cap", "the power cap", "throttled_power_ms", CAP_SHARE_MIN,
-          tr("a power cap at full load is normal; this one costs more than a quarter of the clock")),
-    Cause("sync", "another GPU of the boost group", "throttled_sync_ms", SHARE_MIN,
-          tr("the slowest GPU of the group sets the clock of all")),
-)  # fmt: skip
+    Cause(
+        "heat", "heat", "throttled_thermal_ms", SHARE_MIN, tr("check the host's fans, air flow and inlet temperature")
+    ),
+    Cause(
+        "brake",
+        "power below the GPU's own limit",
+        "throttled_power_ms",
+        SHARE_MIN,
+        tr("power is held back from outside the GPU: a power brake, a weak supply or a rack limit"),
+        tr("power cap and power brake are counted together: only the low draw suggests a brake"),
+    ),
+    Cause(
+        "cap",
+        "the power cap",
+        "throttled_power_ms",
+        CAP_SHARE_MIN,
+        tr("a power cap at full load is normal; this one costs more than a quarter of the clock"),
+        tr("a power cap at full load is normal on many cards, and the site may have set it"),
+    ),
+    Cause(
+        "sync",
+        "another GPU of the boost group",
+        "throttled_sync_ms",
+        SHARE_MIN,
+        tr("the slowest GPU of the group sets the clock of all"),
+    ),
+)
 
 
 _CAUSES = {each.words: each.words for each in CAUSES}
@@ -54,12 +75,11 @@ _CAUSES = {each.words: each.words for each in CAUSES}
 
 def throttled_findings(context: Context) -> Iterator[Finding]:
     """Active time with clocks held down: one finding per host and cause."""
-    known = (pl.col("throttled_known_ms") > 0).fill_null(value=False)
     active = whole_hours(context).filter(pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT)
-    hours = active.filter(known)
+    hours = active.filter(pl.col("throttled_known_ms") > 0)
     per_gpu = _throttled_per_gpu(context, hours)
     for cause in CAUSES:
-        fired = per_gpu.filter((pl.col(cause.name) > cause.share_min).fill_null(value=False))
+        fired = per_gpu.filter(pl.col(cause.name) > cause.share_min)
         for (host,), gpus in fired.group_by("host", maintain_order=True):
             own = active.join(gpus.select("host", "gpu"), on=("host", "gpu"), how="semi", maintain_order="left")
             yield _throttled_finding(context, str(host), cause, gpus, own)
@@ -99,13 +119,26 @@ THROTTLED = Rule(
 def _throttled_finding(context: Context, host: str, cause: Cause, gpus: pl.DataFrame, active: pl.DataFrame) -> Finding:
     slowed = active.filter(pl.col(cause.column) > 0)
     stretches = within_hours(context, slowed)
+    active_ms = float(gpus["active_ms"].sum())
+    share, active_h = min(float((gpus[cause.name] * gpus["active_ms"]).sum()) / active_ms, 1.0), active_ms / HOUR_MS
     return finding_of(
         context,
         THROTTLED,
         stretches,
         subject=cause.name,
-        numbers={"holder_source": newest_source(stretches), **_throttled_numbers(cause, gpus)},
-        failed=[_counted(active), _guesses(cause)],
+        numbers={
+            "holder_source": newest_source(stretches),
+            "cause": cause.words,
+            "throttled_share_of_active_time": share,
+            "throttled_gpu_hours": share * active_h,
+            "active_gpu_hours": active_h,
+            "temperature_max_c": highest(gpus, "temperature_max_c"),
+            "power_mean_w": mean_of(gpus, "power_mean_w"),
+            "power_limit_w": mean_of(gpus, "limit_w"),
+            "sm_clock_mean_mhz": mean_of(gpus, "clock_mhz"),
+            "sm_clock_fastest_mhz": highest(gpus, "fastest_mhz"),
+        },
+        failed=[_counted(active), [cause.doubt] if cause.doubt else []],
         next_command=throttle_command(host, str(gpus.sort(cause.name, "gpu", descending=(True, False))["gpu"][0])),
         holder=joined(stretches, "holder"),
         since_ms=first_ms(slowed),
@@ -157,28 +190,3 @@ def _counted(active: pl.DataFrame) -> list[str]:
     """Fails where the counters were read in too few of the active hours."""
     known_ms, observed_ms = active.select(pl.col("throttled_known_ms", "observed_ms").sum()).row(0)
     return measured_enough(known_ms, observed_ms, tr("why clocks were held down"))
-
-
-def _guesses(cause: Cause) -> list[str]:
-    if cause.name == "brake":
-        return [tr("power cap and power brake are counted together: only the low draw suggests a brake")]
-    if cause.name == "cap":
-        return [tr("a power cap at full load is normal on many cards, and the site may have set it")]
-    return []
-
-
-def _throttled_numbers(cause: Cause, gpus: pl.DataFrame) -> dict[str, EvidenceValue]:
-    weight = pl.col("active_ms")
-    share = float(gpus.select((pl.col(cause.name) * weight).sum() / weight.sum()).item())
-    active_h = float(gpus.select(weight.sum()).item()) / HOUR_MS
-    return {
-        "cause": cause.words,
-        "throttled_share_of_active_time": min(share, 1.0),
-        "throttled_gpu_hours": min(share, 1.0) * active_h,
-        "active_gpu_hours": active_h,
-        "temperature_max_c": gpus["temperature_max_c"].max(),
-        "power_mean_w": gpus.select(pl.col("power_mean_w").mean()).item(),
-        "power_limit_w": gpus.select(pl.col("limit_w").mean()).item(),
-        "sm_clock_mean_mhz": gpus.select(pl.col("clock_mhz").mean()).item(),
-        "sm_clock_fastest_mhz": gpus.select(pl.col("fastest_mhz").max()).item(),
-    }

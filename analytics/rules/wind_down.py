@@ -276,12 +276,12 @@ def faded_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
         if late.is_empty():
             continue
         numbers: dict[str, EvidenceValue] = {
-            "days_without_activity": _days(row["gap_ms"]),
-            "past_gaps_p95_days": _days(row["gap_p95_ms"]),
+            "days_without_activity": _in(DAY_MS, row["gap_ms"]),
+            "past_gaps_p95_days": _in(DAY_MS, row["gap_p95_ms"]),
             "past_gap_count": row["gap_count"],
-            "active_gpu_hours_a_day_lately": _wind_down_hours(row["recent_ms"]),
-            "active_gpu_hours_a_day_before": _wind_down_hours(row["prior_ms"]),
-            "days_since_a_process_began": _days(row["no_start_ms"]),
+            "active_gpu_hours_a_day_lately": _in(HOUR_MS, row["recent_ms"]),
+            "active_gpu_hours_a_day_before": _in(HOUR_MS, row["prior_ms"]),
+            "days_since_a_process_began": _in(DAY_MS, row["no_start_ms"]),
         }
         unknown = row["no_start_ms"] is None and not row["by_gap"]
         failed = [tr("the start of the processes is not known")] if unknown else []
@@ -383,9 +383,5 @@ def _wind_down_look(rows: pl.DataFrame, holder: str | None) -> str:
     return look_command(str(rows["host"][0]))
 
 
-def _days(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / DAY_MS
-
-
-def _wind_down_hours(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / HOUR_MS
+def _in(unit_ms: int, milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / unit_ms

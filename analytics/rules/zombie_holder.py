@@ -10,13 +10,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from analytics.intervals import clip
 from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.commands import Ties, ending_command, listed_now, look_command, on_host, own_processes, ties
-from analytics.workloads.confidence import known_holder
 from analytics.workloads.finding_parts import counted, finding_of, label, words_for
-from analytics.workloads.ledger_rows import joined, whole_number
+from analytics.workloads.ledger_rows import highest, joined, rows_since, whole_number
 from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
 from analytics.workloads.process_lists import NOTEBOOK_COMMAND, NOTEBOOK_POD, SERVER, is_service
 from analytics.workloads.processes import alive, processes_of
@@ -98,18 +96,17 @@ def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.
         ZOMBIE_HOLDER,
         rows,
         subject=f"{why}: {first['whom']}",
+        source=first["holder_source"],
         numbers={
-            "holder_source": first["holder_source"],
             "why": why,
-            "process_count": processes.select("pid").n_unique(),
+            "process_count": processes["pid"].n_unique(),
             "pids": "+".join(map(str, processes["pid"].unique().sort())),
             "commands": joined(processes, "command"),
             "idle_h": shortest_ms / HOUR_MS,
-            "cpu_util_mean_pct": processes.select(pl.col("cpu_util_mean_pct").max()).item(),
-            "mem_used_max_bytes": rows.select(pl.col("mem_used_max_bytes").max()).item(),
+            "cpu_util_mean_pct": highest(processes, "cpu_util_mean_pct"),
+            "mem_used_max_bytes": highest(rows, "mem_used_max_bytes"),
         },
         failed=[
-            known_holder(first["holder_source"], first["holder"]),
             [tr("the start of the processes is not known: they may belong to a later run of the job")]
             if ageless
             else [],
@@ -159,9 +156,9 @@ def _zombie_holder_judged(context: Context, processes: pl.DataFrame) -> pl.DataF
     before = (pl.col("started") < pl.col("job_end")).fill_null(value=True)
     ended = (pl.col("job_end") <= context.until_ms - GRACE_MS) & before
     why = (
-        pl.when(ended.fill_null(value=False))
+        pl.when(ended)
         .then(pl.lit(ENDED))
-        .when(orphan.fill_null(value=False) & still & (idle_ms >= ORPHAN_IDLE_MS))
+        .when(orphan & still & (idle_ms >= ORPHAN_IDLE_MS))
         .then(pl.lit(PARENT_GONE))
         .when(notebook & (idle_ms >= NOTEBOOK_IDLE_MS))
         .then(pl.lit(NOTEBOOK))
@@ -185,7 +182,5 @@ def _since(context: Context, processes: pl.DataFrame) -> pl.DataFrame:
     from_ms = (
         pl.when(pl.col("why") == ENDED).then(pl.max_horizontal("stretch_start", "job_end")).otherwise("stretch_start")
     )
-    spans = processes.group_by("gpu").agg(since=from_ms.min(), stretch_start=pl.col("stretch_start").first())
-    rows = context.inside.stretches.filter(pl.col("state") == "held").join(spans, on=("gpu", "stretch_start"))
-    late = rows.filter(pl.col("end") > pl.col("since"))
-    return clip(late, "since").drop("since")
+    spans = processes.group_by("gpu", "stretch_start").agg(since=from_ms.min())
+    return rows_since(context.inside.stretches.filter(pl.col("state") == "held"), spans)

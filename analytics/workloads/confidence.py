@@ -52,27 +52,53 @@ class Condition:
 def conditions() -> tuple[Condition, ...]:
     """Every condition, in the order in which failures are listed; a finding that fails none is of high confidence."""
     return (
-        Condition("coverage", f"at least {Share(COVERAGE_MIN, 0)} of the GPUs' time in the window was observed",
-                  "unknown time may hide work"),
+        Condition(
+            "coverage",
+            f"at least {Share(COVERAGE_MIN, 0)} of the GPUs' time in the window was observed",
+            "unknown time may hide work",
+        ),
         Condition("history", f"at least {HISTORY_MIN_DAYS} days of history", "two whole weeks, weekends included"),
-        Condition("metric", "utilization was measured on these GPUs, and any other metric that a rule needs (SM activity, memory in use, "
-                  f"throttling counters) for at least {Share(COVERAGE_MIN, 0)} of the time that it judges",
-                  "what was not measured is unknown, not 0"),
-        Condition("sampling", f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time; point samples fail unless the "
-                  "energy counter between them is that of an idle card, and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)",
-                  "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
-        Condition("confirmation", f"of idle time by point samples, energy or power confirm all but {Share(1 - COVERAGE_MIN, 0)}: the GPU drew "
-                  "what an idle one of its model draws", "a sample at 0 says that the GPU was idle at that moment and no more"),
-        Condition("clock", "no host has rows from the future", "a clock that is ahead does not say how things stand now"),
-        Condition("attribution", "the user is known by name, from processes or an allocation", "otherwise nobody can be asked"),
-        Condition("persistence", f"the GPUs stay unused for another `findings.horizon` (7 d) with a probability of at least {Share(HIGH_MIN, 0)}; "
-                  f"below {Share(MEDIUM_MIN, 0)} the confidence is low", "idle intervals of the last "
-                  f"{format_duration(HISTORY_MS)}: the fleet's, the user's and the GPU's own; docs/calibration.md says what was kept"),
-        Condition("alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"),
-        Condition("record", "of the rule's findings of the same confidence that this site has labelled, at least "
-                  f"{Share(HIGH_MIN, 0)} (medium: {Share(MEDIUM_MIN, 0)}) were right. Judged from {JUDGED_MIN} labelled findings on",
-                  "`fallow evaluate --save`: what a site measured counts for more than what a rule claims"),
-    )  # fmt: skip
+        Condition(
+            "metric",
+            "utilization was measured on these GPUs, and any other metric that a rule needs (SM activity, memory in use, "
+            f"throttling counters) for at least {Share(COVERAGE_MIN, 0)} of the time that it judges",
+            "what was not measured is unknown, not 0",
+        ),
+        Condition(
+            "sampling",
+            f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time; point samples fail unless the "
+            "energy counter between them is that of an idle card, and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)",
+            "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743",
+        ),
+        Condition(
+            "confirmation",
+            f"of idle time by point samples, energy or power confirm all but {Share(1 - COVERAGE_MIN, 0)}: the GPU drew "
+            "what an idle one of its model draws",
+            "a sample at 0 says that the GPU was idle at that moment and no more",
+        ),
+        Condition(
+            "clock", "no host has rows from the future", "a clock that is ahead does not say how things stand now"
+        ),
+        Condition(
+            "attribution", "the user is known by name, from processes or an allocation", "otherwise nobody can be asked"
+        ),
+        Condition(
+            "persistence",
+            f"the GPUs stay unused for another `findings.horizon` (7 d) with a probability of at least {Share(HIGH_MIN, 0)}; "
+            f"below {Share(MEDIUM_MIN, 0)} the confidence is low",
+            "idle intervals of the last "
+            f"{format_duration(HISTORY_MS)}: the fleet's, the user's and the GPU's own; docs/calibration.md says what was kept",
+        ),
+        Condition(
+            "alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"
+        ),
+        Condition(
+            "record",
+            "of the rule's findings of the same confidence that this site has labelled, at least "
+            f"{Share(HIGH_MIN, 0)} (medium: {Share(MEDIUM_MIN, 0)}) were right. Judged from {JUDGED_MIN} labelled findings on",
+            "`fallow evaluate --save`: what a site measured counts for more than what a rule claims",
+        ),
+    )
 
 
 @dataclass(frozen=True)

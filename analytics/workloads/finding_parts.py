@@ -15,7 +15,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.ledger.usage import WORK_KEY, foreign_work
 from analytics.mig import MIG_PREFIX
 from analytics.names import JOINER
-from analytics.workloads.confidence import Observation, grade, observe, right_clocks, watched_enough
+from analytics.workloads.confidence import Observation, grade, known_holder, observe, right_clocks, watched_enough
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN, RowIndex, energy_kwh, gpu_ms_of, joined
 from analytics.workloads.model import (
     HIGH_MIN,
@@ -34,7 +34,9 @@ from analytics.workloads.model import (
     once_per_context,
 )
 from analytics.workloads.persistence import outlook
+from analytics.workloads.runs import stretches_of
 from analytics.workloads.window_end import window_end
+from analytics.workloads.workloads import runs_of, seen_long_enough
 from fallow.clock import HOUR_MS
 
 Shown = str | Quantity
@@ -248,9 +250,13 @@ def with_estimates(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
 @once_per_context
 def _drawn_by_hour(context: Context) -> RowIndex:
     """What each GPU drew in each hour, by GPU: host, time, hour_mj and for how long it is known."""
-    hours = context.rollups.hourly("energy_mj", "energy_ms").filter((pl.col("energy_ms") > 0).fill_null(value=False))
+    hours = context.rollups.hourly("energy_mj", "energy_ms").filter(pl.col("energy_ms") > 0)
     known = hours.select("host", "gpu", "time", hour_mj="energy_mj", hour_known_ms=pl.col("energy_ms").cast(pl.Int64))
     return RowIndex(known, "gpu")
+
+
+UNASKED = "unasked"
+"""The `source` of a finding whose holder need not be known."""
 
 
 def finding_of(
@@ -261,6 +267,7 @@ def finding_of(
     subject: str,
     numbers: Mapping[str, EvidenceValue],
     failed: Sequence[Sequence[str]] = (),
+    source: str | None = UNASKED,
     next_command: str = "",
     reclaimable_gpus: Sequence[str] = (),
     holder: str | None = None,
@@ -273,8 +280,8 @@ def finding_of(
     """A finding about some rows of `context.inside.stretches`, which must not be empty.
 
     Hosts, GPUs, GPU time, energy, cost, team, job and the conditions that any rule can fail (coverage, history, gap-free
-    utilization) come from the rows; `failed` are the rule's own failed conditions. Unless `is_promised` is false, a finding of GPUs
-    to take back says how likely they stay unused.
+    utilization) come from the rows; `failed` are the rule's own failed conditions. With a `source`, which is how the holder is
+    known, the name has to be. Unless `is_promised` is false, a finding of GPUs to take back says how likely they stay unused.
     """
     # single columns, for a thousand findings are put together: a frame's own expressions take ten times as long
     uuids = tuple(sorted(set(stretches["gpu"].to_list()))) if gpus is None else tuple(gpus)
@@ -284,6 +291,9 @@ def finding_of(
     accounts, jobs = (joined(own, name) for name in ("account", "job"))
     cost = context.costs.of(stretches)
     energy, said = _energy(context, stretches)
+    if source != UNASKED:
+        numbers = numbers if "holder_source" in numbers else {"holder_source": source, **numbers}
+        failed = (known_holder(source, holder), *failed)
     promised = _outlook(context, reclaimable_gpus, holder) if is_promised and reclaimable_gpus else None
     return Finding(
         rule=rule.name,
@@ -308,6 +318,33 @@ def finding_of(
         currency=context.costs.currency if cost is not None else None,
         notes=(*notes, *said),
         beside_unknown=_beside_unknown(context, stretches),
+    )
+
+
+def workload_finding(
+    context: Context,
+    rule: Rule,
+    works: pl.DataFrame,
+    *,
+    numbers: Mapping[str, EvidenceValue],
+    failed: Sequence[str],
+    next_command: str,
+    notes: Sequence[str],
+) -> Finding:
+    """A finding about works (columns of `workloads`) of one holder, account and model of card."""
+    runs = runs_of(context, works)
+    first: dict[str, Any] = works.row(0, named=True)
+    return finding_of(
+        context,
+        rule,
+        stretches_of(context, runs),
+        subject="|".join((first["holder"] or runs["gpu"][0], first["account"] or "", first["model"])),
+        holder=first["holder"],
+        source=first["holder_source"],
+        numbers={"works": works.height, "model": first["model"], **numbers},
+        failed=[seen_long_enough(works), failed],
+        next_command=next_command,
+        notes=notes,
     )
 
 

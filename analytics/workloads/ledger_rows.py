@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from analytics.intervals import SPAN_MS, clip, islands
 from analytics.ledger.usage import job_names
 from analytics.states import ALLOCATED, OCCUPIED
-from analytics.workloads.model import Context, once_per_context
+from analytics.workloads.model import Context, EvidenceValue, once_per_context
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 GPU_MS = SPAN_MS * pl.col("gpu_share")
@@ -28,6 +29,16 @@ def whole_number(frame: pl.DataFrame, value: pl.Expr) -> int:
     return int(frame.select(value).item() or 0)
 
 
+def highest(rows: pl.DataFrame, column: str) -> Any:
+    """The largest known value of a column; None where there is none."""
+    return rows[column].max()
+
+
+def mean_of(rows: pl.DataFrame, column: str) -> Any:
+    """The mean of the known values of a column; None where there is none."""
+    return rows[column].cast(pl.Float64).mean()
+
+
 def gpus_on(rows: pl.DataFrame, host: str) -> list[str]:
     """The GPUs of these rows on one host, in order."""
     return rows.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
@@ -36,6 +47,12 @@ def gpus_on(rows: pl.DataFrame, host: str) -> list[str]:
 def first_ms(rows: pl.DataFrame) -> int:
     """The moment at which the first of some rows begins; there must be one."""
     return int(rows.select(pl.col("time").min()).item())
+
+
+def rows_since(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Of each GPU in `spans` what lies after its moment `since`; by the other columns of `spans` too."""
+    late = rows.join(spans, on=[name for name in spans.columns if name != "since"])
+    return clip(late.filter(pl.col("end") > pl.col("since")), "since").drop("since")
 
 
 def gpu_ms_of(stretches: pl.DataFrame) -> float:
@@ -59,19 +76,36 @@ THRESHOLDS_MIN = (30, 60, 120)
 
 
 def held_gpu_hours(stretches: pl.DataFrame) -> dict[int, float]:
-    """GPU-hours in the ledger's `held` stretches of at least each of THRESHOLDS_MIN, by minutes.
+    """GPU-hours in the ledger's `held` stretches of at least each of THRESHOLDS_MIN, by minutes."""
+    return _by_length(stretches.filter(pl.col("state") == "held"))
+
+
+def _by_length(rows: pl.DataFrame) -> dict[int, float]:
+    """GPU-hours in stretches of at least each of THRESHOLDS_MIN, by minutes.
 
     A stretch counts with its whole length, before cuts at midnight and at the window's start; its time is that inside.
     """
-    held = stretches.filter(pl.col("state") == "held")
-    sums = held.select(held_gpu_ms(minutes).alias(str(minutes)) for minutes in THRESHOLDS_MIN).row(0)
-    return {minutes: float(total) / HOUR_MS for minutes, total in zip(THRESHOLDS_MIN, sums, strict=True)}
+    long_ms = rows["stretch_end"] - rows["stretch_start"]
+    return {each: gpu_ms_of(rows.filter(long_ms >= each * MINUTE_MS)) / HOUR_MS for each in THRESHOLDS_MIN}
 
 
-def held_gpu_ms(minutes: int) -> pl.Expr:
-    """GPU milliseconds of `held` rows whose whole interval lasts at least so many minutes."""
-    long = pl.col("stretch_end") - pl.col("stretch_start") >= minutes * MINUTE_MS
-    return ((pl.col("end") - pl.col("time")) * pl.col("gpu_share")).filter(long).sum()
+def idle_numbers(
+    what: str, every: pl.DataFrame, rows: pl.DataFrame, now: Sequence[str], source: str | None
+) -> dict[str, EvidenceValue]:
+    """What is said of GPUs that were `held` or `reserved` for nothing: by all such rows, and by those long enough to tell."""
+    return {
+        **{f"{what}_gpu_hours_in_stretches_of_{each}_min": hours for each, hours in _by_length(every).items()},
+        "holder_source": source,
+        f"gpus_{what}_now": len(now),
+        "stretch_count": len(set(zip(rows["gpu"], rows["stretch_start"], strict=True))),
+        "longest_h": longest_h(rows),
+        "mem_used_max_bytes": highest(rows, "mem_used_max_bytes"),
+    }
+
+
+def longest_h(rows: pl.DataFrame) -> float:
+    """Hours of the longest of the stretches to which some rows belong, before cuts."""
+    return float(highest(rows.select(span=pl.col("stretch_end") - pl.col("stretch_start")), "span")) / HOUR_MS
 
 
 class RowIndex:

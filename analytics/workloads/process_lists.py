@@ -16,9 +16,27 @@ from analytics.ledger.rollups import Rollups
 from fallow.clock import DAY_MS
 
 _SERVICES = (
-    "Xorg", "X", "Xwayland", "gnome-shell", "kwin.*", "plasmashell", "mutter.*", "cinnamon", "sddm.*", "gdm.*", "lightdm", "xfwm4",
-    "sway", "weston", "xrdp.*", "nvidia-cuda-mps.*", "nvidia-persiste.*", "nv-hostengine", "dcgm-exporter", "nvidia-smi",
-)  # fmt: skip
+    "Xorg",
+    "X",
+    "Xwayland",
+    "gnome-shell",
+    "kwin.*",
+    "plasmashell",
+    "mutter.*",
+    "cinnamon",
+    "sddm.*",
+    "gdm.*",
+    "lightdm",
+    "xfwm4",
+    "sway",
+    "weston",
+    "xrdp.*",
+    "nvidia-cuda-mps.*",
+    "nvidia-persiste.*",
+    "nv-hostengine",
+    "dcgm-exporter",
+    "nvidia-smi",
+)
 _SERVICE = re.compile("|".join(_SERVICES))
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -64,19 +64,19 @@ class PoolReclaimable:
     idle_now: int
     unconfirmed: int
     missing: int
-    reserve: int | None
-    broken_blocks: int | None
-    safe: int | None
-    whole_nodes: int | None
-    low: int | None
-    high: int | None
-    safe_gpus: tuple[str, ...]
-    gpus_by_host: Mapping[str, tuple[str, ...]]
-    whole_hosts: tuple[str, ...]
     history_days: float
-    known_from_ms: int | None
-    reserves: tuple[Reserve, ...]
     names: frozenset[str]
+    reserve: int | None = None
+    broken_blocks: int | None = None
+    safe: int | None = None
+    whole_nodes: int | None = None
+    low: int | None = None
+    high: int | None = None
+    safe_gpus: tuple[str, ...] = ()
+    gpus_by_host: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    whole_hosts: tuple[str, ...] = ()
+    known_from_ms: int | None = None
+    reserves: tuple[Reserve, ...] = ()
     put_off: int = 0
 
     @property
@@ -88,6 +88,9 @@ class PoolReclaimable:
     def default(self) -> Reserve | None:
         """The reserve that is kept."""
         return next((each for each in self.reserves if each.margin == MARGIN), None)
+
+
+_SUMMED = ("idle_now", "unconfirmed", "missing", "reserve", "broken_blocks", "put_off", "safe", "whole_nodes")
 
 
 @dataclass(frozen=True)
@@ -116,16 +119,9 @@ class Reclaimable:
         each = tuple(sorted(pools, key=lambda one: (-(one.safe or 0), -one.idle_now, one.pool, one.model)))
         return cls(
             each,
-            idle_now=sum(one.idle_now for one in each),
-            unconfirmed=sum(one.unconfirmed for one in each),
-            missing=sum(one.missing for one in each),
             need_unknown=sum(one.idle_now for one in each if one.safe is None),
-            reserve=sum(one.reserve or 0 for one in each),
-            broken_blocks=sum(one.broken_blocks or 0 for one in each),
-            put_off=sum(one.put_off for one in each),
-            safe=sum(one.safe or 0 for one in each),
-            whole_nodes=sum(one.whole_nodes or 0 for one in each),
             unseen_since_ms=unseen_since_ms,
+            **{name: sum(getattr(one, name) or 0 for one in each) for name in _SUMMED},
         )
 
     @property
@@ -160,38 +156,29 @@ def reclaimable(context: Context) -> Reclaimable:
 def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimable:
     whole = need.gpus.filter(pl.col("gpu_share") == 1)
     idle, sampled = _idle(context, whole)
-    missing = need.members.filter(pl.col("gpu_share") == 1).height - whole.height
+    about: dict[str, Any] = {
+        "pool": need.pool,
+        "model": need.model,
+        "gpus": whole.height,
+        "idle_now": idle.height,
+        "unconfirmed": sampled,
+        "missing": need.members.filter(pl.col("gpu_share") == 1).height - whole.height,
+        "names": frozenset(whole["gpu"]),
+    }
     found = need.estimate
     if found is None:
         days = need.hours.height / 24
-        known_from = context.until_ms + round(max(0.0, HISTORY_MIN_DAYS - days) * DAY_MS)
         return PoolReclaimable(
-            need.pool,
-            need.model,
-            whole.height,
-            idle.height,
-            sampled,
-            missing,
-            *(None,) * 6,
-            (),
-            {},
-            (),
-            days,
-            known_from,
-            (),
-            frozenset(whole["gpu"]),
+            **about,
+            history_days=days,
+            known_from_ms=context.until_ms + round(max(0.0, HISTORY_MIN_DAYS - days) * DAY_MS),
         )
     most = _Most(_idle_hosts(whole, idle), whole["host"].n_unique(), hosts_needed)
     beyond = _beyond(idle.height, found.left, sampled)
     safe, whole_hosts = most.of(beyond)
     low, high = found.next_week
     return PoolReclaimable(
-        pool=need.pool,
-        model=need.model,
-        gpus=whole.height,
-        idle_now=idle.height,
-        unconfirmed=sampled,
-        missing=missing,
+        **about,
         reserve=idle.height - beyond,
         broken_blocks=beyond - len(safe),
         safe=len(safe),
@@ -202,9 +189,7 @@ def _pool(context: Context, need: PoolNeed, hosts_needed: int) -> PoolReclaimabl
         gpus_by_host=_by_host(whole, safe),
         whole_hosts=whole_hosts,
         history_days=found.days,
-        known_from_ms=None,
         reserves=tuple(_reserve(need, found, margin, most, (idle.height, sampled)) for margin in MARGINS),
-        names=frozenset(whole["gpu"]),
     )
 
 

@@ -234,9 +234,7 @@ def _reserving(context: Context) -> pl.DataFrame:
     inside = pl.col("time") >= context.since_ms - HOUR_MS
     served = context.rollups.serving(context.since_ms - HOUR_MS).filter(inside, pl.col("engine").is_in(_RESERVING))
     named = pl.col("command").str.contains(_RESERVING_COMMANDS) | pl.col("arguments").str.contains(_RESERVING_COMMANDS)
-    listed = context.rollups.processes(context.since_ms).filter(
-        pl.col("end") > context.since_ms, named.fill_null(value=False)
-    )
+    listed = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms, named)
     found = pl.concat([each.select("host", "gpu").drop_nulls() for each in (served, listed)])
     return found.unique().with_columns(reserving=True)
 

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
 
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
+from analytics.workloads import waste
 from analytics.workloads.cards import BFLOAT16_SINCE, WORTH_MOVING, Demand, Offer, ask_for, shelf, slowdown
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.confidence import known_holder
-from analytics.workloads.finding_parts import finding_of, label
+from analytics.workloads.finding_parts import label, workload_finding
 from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on
-from analytics.workloads.model import Context, EvidenceValue, Finding, Rule, joined_by_and
-from analytics.workloads.runs import stretches_of
+from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule, joined_by_and
+from analytics.workloads.runs import NEED_THRESHOLDS, stretches_of
 from analytics.workloads.workloads import (
+    PEAK_THRESHOLDS,
     REPORTED_FROM_GPU_MS,
+    WORK_THRESHOLDS,
+    WORKLOAD_HISTORY,
     nvlinked,
     runs_of,
-    seen_long_enough,
     sm_activity_measured,
     sm_activity_of_means,
 )
@@ -37,10 +39,34 @@ SMALLER_CARD_LABELS = (
     label("dram_active_p95_pct", "memory bandwidth {value} % or less for 95 % of the time"),
 )
 
-PRICE_THRESHOLDS = {
+_PRICE_THRESHOLDS = {
     "price": f"at least {WORTH_MOVING:.0%} below that of the present card; where one price is the site's and the other a list price, below it at least (ours)",
     "saving": "stated for a card that the fleet had in the last 24 h of the window, where both prices are of one kind; otherwise not known",
 }
+
+
+def smaller_card_rule(
+    name: str,
+    sentence: str,
+    find: Callable[[Context], Iterator[Finding]],
+    *,
+    precedence: int,
+    thresholds: Mapping[str, str],
+    labels: tuple[Label, ...],
+) -> Rule:
+    """A rule whose findings are `smaller_card_findings`, with thresholds and labels of its own."""
+    return Rule(
+        name=name,
+        category="right_size",
+        sentence=sentence,
+        kinds=(waste.OVERSIZED,),
+        precedence=precedence,
+        per_host=False,
+        history=WORKLOAD_HISTORY,
+        thresholds={**thresholds, **_PRICE_THRESHOLDS, **PEAK_THRESHOLDS, **NEED_THRESHOLDS, **WORK_THRESHOLDS},
+        labels=labels,
+        find=find,
+    )
 
 
 def smaller_card_findings(context: Context, rule: Rule, found: pl.DataFrame, *, less_memory: bool) -> Iterator[Finding]:
@@ -74,20 +100,15 @@ def demand_of(row: Mapping[str, Any], *, less_memory: bool) -> Demand | None:
 def _smaller_card_finding(context: Context, rule: Rule, works: pl.DataFrame, offer: Offer) -> Finding:
     runs = runs_of(context, works)
     rows = stretches_of(context, runs)
-    first = runs.row(0, named=True)
-    holder, model = works["holder"][0], works["model"][0]
     command, note = _ask_command(context, works, runs, offer)
-    present = shelf(context).fleet[model]
-    saving = saving_of(context, rows, offer)
-    return finding_of(
+    present = shelf(context).fleet[works["model"][0]]
+    return workload_finding(
         context,
         rule,
-        rows,
-        subject="|".join((holder or first["gpu"], works["account"][0] or "", model)),
-        numbers=_numbers(works, present, offer) | {"saving": saving},
-        failed=[known_holder(works["holder_source"][0], holder), _unsure(context, works, present, offer)],
+        works,
+        numbers=_numbers(works, present, offer) | {"saving": saving_of(context, rows, offer)},
+        failed=_unsure(context, works, present, offer),
         next_command=command,
-        holder=holder,
         notes=[note, *_notes(context, rows, present, offer)],
     )
 
@@ -137,9 +158,6 @@ def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Evi
     most = highest.row(0, named=True)
     unmeasured = {name for name in ("sm_pct", "dram_pct") if works[name].null_count()}
     return {
-        "holder_source": works["holder_source"][0],
-        "works": works.height,
-        "model": works["model"][0],
         "card_memory_bytes": works["card_bytes"].bottom_k(1)[0],
         "mem_used_max_bytes": most["peak_bytes"],
         "mem_need_bytes": most["need_bytes"],
@@ -163,7 +181,6 @@ def _by_means(works: pl.DataFrame, present: Offer, offer: Offer) -> pl.DataFrame
 
 def _unsure(context: Context, works: pl.DataFrame, present: Offer, offer: Offer) -> list[str]:
     failed = [
-        *seen_long_enough(works),
         *sm_activity_measured(works),
         *sm_activity_of_means(_by_means(works, present, offer)),
     ]

@@ -231,13 +231,9 @@ def unseen_gpus(context: Context, shortest_ms: int) -> pl.DataFrame:
         shortest_ms: claims that were shorter are left out.
     """
     counted = _counted_runs(context).filter(pl.col("end") - pl.col("start") >= shortest_ms)
-    if counted.is_empty():
-        return _no_unseen(counted)
     there = context.whole.stretches.join(counted.select("host").unique(), on="host", how="semi")
     parts = there.filter(pl.col("gpu_share") != 1).select("host").unique()
     counted = counted.join(parts, on="host", how="anti")  # what is split is claimed by the instance
-    if counted.is_empty():
-        return _no_unseen(counted)
     own = by_job(there).select("work", "host", "gpu").unique()
     seen = own.group_by("work", "host").agg(seen=pl.len().cast(pl.Int64))
     beside = _unused_beside(there, counted, own)
@@ -247,12 +243,6 @@ def unseen_gpus(context: Context, shortest_ms: int) -> pl.DataFrame:
     unseen = pl.col("claimed") - pl.col("seen") - pl.col("doubtful")
     found = found.with_columns(unseen=pl.min_horizontal(unseen, pl.col("candidates").list.len()))
     return found.filter(pl.col("unseen") > 0).drop("doubtful").sort("work", "host")
-
-
-def _no_unseen(counted: pl.DataFrame) -> pl.DataFrame:
-    return counted.with_columns(
-        seen=pl.lit(None, pl.Int64), unseen=pl.lit(None, pl.Int64), candidates=pl.lit(None, pl.List(pl.String))
-    )
 
 
 def _counted_runs(context: Context) -> pl.DataFrame:

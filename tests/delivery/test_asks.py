@@ -182,7 +182,7 @@ def test_who_said_released_and_did_not_is_reminded_of_it(said_ms: int, broken: i
     ],
 )
 def test_a_deadline_is_the_end_of_a_working_day_of_the_site(deadlines: Deadlines, due: str) -> None:
-    assert format_ms(deadlines.release_ms(T0)) == due
+    assert format_ms(deadlines.end_ms(T0, deadlines.release_days)) == due
 
 
 def test_the_settings_of_nudges_are_those_of_every_deadline() -> None:
