@@ -47,69 +47,45 @@ class HostileSite:
         return open_inputs(argparse.Namespace(lake=None, since=None, until=None, config=str(self.config)))
 
 
+TABLES = {
+    "owners": "kind,name,team,organisation\nuser,{user},{team},{organisation}\nuser,{other},{team},{organisation}\n",
+    "prices": "model,pool,hourly,currency,date,source\n{model},{pool},2.5,USD,2026-01-02,{source}\n",
+    "offers": "kind,provider,model,hourly,date,source\non_demand,{provider},{model},1.5,2026-01-02,{offer}\n",
+    "contacts": "kind,name,email\nuser,{user},ann@example.org\nuser,{other},bob@example.org\n",
+    "labels": "gpu,since,until,takeable\n{gpu},2026-01-01,2027-01-01,yes\n",
+    "jobs": "start,host,gpu_count,user,name,submitted,claim_id,state,partition\n"
+    "2026-11-20T10:00:00Z,{job_host},2,{job_user},{job_name},,,,\n"
+    ",,4,{job_user},,2026-11-20T10:00:00Z,{request},{state},{queue}\n",
+}
+
+
 def make_site(folder: Path) -> HostileSite:
     """Nine days of three hosts: held, reserved, busy and broken GPUs, with owners, prices, goals, contacts, notes and labels."""
     lake = made_lake(folder / "lake")
     fleet = _fleet()
     fleet.write(lake)
-    add_annotation(
-        lake,
-        hostile("note"),
-        Actor(hostile_actor()),
-        at_ms=T_END - 86_400_000,
-        now_ms=NOW_MS - 1000,
-        scope=POOL,
-        name=hostile("pool"),
-    )
-    tables = {
-        "owners": [
-            ("kind", "name", "team", "organisation"),
-            ("user", hostile("user"), hostile("team"), hostile("organisation")),
-            ("user", hostile("other"), hostile("team"), hostile("organisation")),
-        ],
-        "prices": [
-            ("model", "pool", "hourly", "currency", "date", "source"),
-            (hostile("model"), hostile("pool"), "2.5", "USD", "2026-01-02", hostile("source")),
-        ],
-        "offers": [
-            ("kind", "provider", "model", "hourly", "date", "source"),
-            ("on_demand", hostile("provider"), hostile("model"), "1.5", "2026-01-02", hostile("offer")),
-        ],
-        "contacts": [
-            ("kind", "name", "email"),
-            ("user", hostile("user"), "ann@example.org"),
-            ("user", hostile("other"), "bob@example.org"),
-        ],
-    }
-    for name, lines in tables.items():
-        (folder / f"{name}.csv").write_text(
-            "".join(",".join(map(_quoted, line)) + "\n" for line in lines), encoding="utf-8", newline=""
-        )
-    (folder / "labels.csv").write_text(
-        f"gpu,since,until,takeable\n{_quoted(fleet.gpus[0].uuid)},2026-01-01,2027-01-01,yes\n",
-        encoding="utf-8",
-        newline="",
-    )
-    (folder / "jobs.csv").write_text(
-        "start,host,gpu_count,user,name,submitted,claim_id,state,partition\n"
-        f"2026-11-20T10:00:00Z,{_quoted(hostile('job host'))},2,{_quoted(hostile('job user'))},{_quoted(hostile('job name'))},,,,\n"
-        f",,4,{_quoted(hostile('job user'))},,2026-11-20T10:00:00Z,"
-        f"{','.join(_quoted(hostile(each)) for each in ('request', 'state', 'queue'))}\n",
-        encoding="utf-8",
-        newline="",
-    )
+    before_ms, pool = T_END - 86_400_000, hostile("pool")
+    actor = Actor(hostile_actor())
+    add_annotation(lake, hostile("note"), actor, at_ms=before_ms, now_ms=NOW_MS - 1000, scope=POOL, name=pool)
+    quoted = _Quoted(gpu=fleet.gpus[0].uuid)
+    for name, text in TABLES.items():
+        (folder / f"{name}.csv").write_text(text.format_map(quoted), encoding="utf-8", newline="")
     config = folder / "fallow.toml"
     money = "".join(f"{name} = {json.dumps(str(folder / f'{name}.csv'))}\n" for name in ("owners", "prices", "offers"))
+    contacts = json.dumps(str(folder / "contacts.csv"))
     config.write_text(
-        f"[lake]\npath = {json.dumps(lake.root)}\n[money]\n{money}[report]\ncontacts = {json.dumps(str(folder / 'contacts.csv'))}\n"
+        f"[lake]\npath = {json.dumps(lake.root)}\n[money]\n{money}[report]\ncontacts = {contacts}\n"
         "quiet_hours = ''\nquiet_days = ''\n[ledger]\nworkers = 1\n",
         encoding="utf-8",
     )
     return HostileSite(lake, config, folder / "labels.csv", folder / "jobs.csv")
 
 
-def _quoted(cell: str) -> str:
-    return '"' + cell.replace('"', '""') + '"'
+class _Quoted(dict[str, str]):
+    """Each name as a cell of CSV; one that is not given is hostile."""
+
+    def __missing__(self, name: str) -> str:
+        return '"' + hostile(name.replace("_", " ")).replace('"', '""') + '"'
 
 
 def _fleet() -> Fleet:
@@ -117,25 +93,11 @@ def _fleet() -> Fleet:
     user, other = hostile("user"), hostile("other")
     where = {"pool": hostile("pool"), "model": hostile("model")}
     held, busy, claimed, lost = fleet.host(f"=h<a href='//e.vil'>x</a>{HIDDEN}z", H100, 4, **where)
-    names = {
-        "command": hostile("command"),
-        "pod": hostile("pod"),
-        "namespace": hostile("space"),
-        "container": hostile("container"),
-    }
+    names = {each: hostile(each) for each in ("command", "pod", "container")} | {"namespace": hostile("space")}
     fleet.run(held, user, util=0, mem_gb=40, **names)
     fleet.run(busy, other, util=90, mem_gb=30, slurm_job_id=hostile("job"), slurm_account=hostile("account"))
-    fleet.claim(
-        [claimed],
-        user,
-        1,
-        claim_id=hostile("claim"),
-        name=hostile("job name"),
-        account=hostile("account"),
-        partition=hostile("partition"),
-        qos=hostile("qos"),
-        state=hostile("state"),
-    )
+    allocated = {each: hostile(each) for each in ("account", "partition", "qos", "state")}
+    fleet.claim([claimed], user, 1, claim_id=hostile("claim"), name=hostile("job name"), **allocated)
     lost.is_in(fleet.between(-1), "lost")
     fleet.event(held.host, -3, "xid", hostile("event"), gpu=held.uuid, code=79)
     first, second = fleet.host("plain", L4, 2, pool=hostile("pool"))
