@@ -62,14 +62,17 @@ def empty(table: schema.LakeTable) -> pl.DataFrame:
     return pl.DataFrame(schema={column.name: POLARS[column.type] for column in table.columns})
 
 
-def typed(frame: pl.DataFrame, table: schema.LakeTable) -> pl.DataFrame:
-    """The frame with the table's columns in its order and types; columns that it lacks are null."""
+def shaped(frame: pl.DataFrame, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """The frame with exactly these columns, in their order and types; those that it lacks are null."""
     return frame.select(
-        (pl.col(column.name) if column.name in frame.columns else pl.lit(None).alias(column.name)).cast(
-            POLARS[column.type]
-        )
-        for column in table.columns
+        (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name)
+        for name, kind in columns.items()
     )
+
+
+def typed(frame: pl.DataFrame, table: schema.LakeTable) -> pl.DataFrame:
+    """The frame with the table's columns."""
+    return shaped(frame, empty(table).schema)
 
 
 def with_mapped(

@@ -22,7 +22,7 @@ from analytics.allocations.kubernetes_objects import (
     workload_of,
 )
 from analytics.allocations.model import ROW_SCHEMA, KnownHosts, ReadAllocations, Surroundings, conform
-from analytics.frames import POLARS, typed
+from analytics.frames import empty, typed
 from analytics.importers.kinds import with_progress
 from analytics.importers.model import FileReport, Tally
 from analytics.importers.source import InputLimits, open_source
@@ -39,7 +39,7 @@ _Row = dict[str, Any]
 
 @dataclass
 class ClusterRows:
-    """Rows of the two tables, how many objects they stand for, and why the others do not."""
+    """Rows of the two tables (and more), how many objects they stand for, and why the others do not."""
 
     claims: list[_Row] = field(default_factory=list)
     requests: list[_Row] = field(default_factory=list)
@@ -52,7 +52,7 @@ class ClusterRows:
         claims = pl.DataFrame([row for each in found for row in each.claims], schema=ROW_SCHEMA)
         requests = pl.DataFrame(
             [row for each in found for row in each.requests],
-            schema={column.name: POLARS[column.type] for column in REQUEST.columns},
+            schema=empty(REQUEST).schema,
         )
         named = single_names("account")
         return conform(claims.with_columns(named)), typed(requests.with_columns(named), REQUEST)
@@ -135,7 +135,7 @@ def _add_pod(found: ClusterRows, pod: Pod, as_of_ms: int | None, known: KnownObj
             "reason": pod.reason,
             "task_count": 1,
         }
-        found.requests.append(_only(row, REQUEST.names))
+        found.requests.append(row)
     else:
         limit_s = row["time_limit_s"]
         row |= {
@@ -145,7 +145,7 @@ def _add_pod(found: ClusterRows, pod: Pod, as_of_ms: int | None, known: KnownObj
             "host_gpu_count": pod.demand.gpus,
             "planned_end": None if limit_s is None else pod.placed + limit_s * SECOND_MS,
         }
-        found.claims.append(_only(row, ROW_SCHEMA))
+        found.claims.append(row)
     return ""
 
 
@@ -163,8 +163,8 @@ def _pod_row(pod: Pod, workload: KueueWorkload | None, job: ClusterObject | None
         "gpu_model": pod.demand.model,
         "host_count": 1,
         "state": pod.state,
-        "partition": (workload.queue if workload else None) or pod.queue or pod.demand.pool,
-        "qos": (workload.priority_class if workload else None) or pod.demand.priority_class,
+        "partition": (workload.partition if workload else None) or pod.partition or pod.demand.pool,
+        "qos": (workload.qos if workload else None) or pod.demand.priority_class,
         "priority": ranked.priority,
         "project": pod.project,
         "time_limit_s": min(limits, default=None),
@@ -185,36 +185,23 @@ def _asked(pod: Pod, workload: KueueWorkload | None, job: ClusterObject | None) 
 
 def _add_workload(found: ClusterRows, each: KueueWorkload, as_of_ms: int | None) -> str:
     """Why it has no row that anybody counts, or nothing."""
-    if not each.gpus:
+    if not each.gpu_count:
         return "no GPU or MIG instance of its own"
     waits_since = each.created if each.evicted is None else each.evicted
-    row: _Row = {
+    row = vars(each) | {
         "time": waits_since,
         "as_of": as_of_ms,
         "claim_id": each.claim_id,
         "scheduler": "kubernetes",
         "account": each.namespace,
         "name": next((name for _, name in each.owners), each.name),
-        "gpu_count": each.gpus,
         "task_count": 1,
-        "gpu_model": each.model,
-        "partition": each.queue,
-        "qos": each.priority_class,
-        "priority": each.priority,
-        "project": each.project,
-        "time_limit_s": each.time_limit_s,
-        "state": each.state,
         "eligible": waits_since,
-        "reason": each.reason,
         "granted": each.admitted,
         "withdrawn": each.finished if each.admitted is None else None,
     }
     found.requests.append(row)
     return "" if each.admitted is None else "Workload that was admitted, which its pods stand for"
-
-
-def _only(row: _Row, names: Iterable[str]) -> _Row:
-    return {name: row.get(name) for name in names}
 
 
 _READERS: Mapping[str, Callable[[Object], ClusterObject]] = {"Pod": pod_of, "Workload": workload_of, "Job": job_of}

@@ -78,7 +78,8 @@ class ClusterObject:
     created: int
     latest: int
     """The newest moment that it tells of."""
-    queue: str | None
+    partition: str | None
+    """Its queue."""
     project: str | None
     priority: int | None
     time_limit_s: int | None
@@ -105,9 +106,11 @@ class Pod(ClusterObject):
 
 @dataclass(frozen=True)
 class KueueWorkload(ClusterObject):
-    gpus: int
-    model: str | None
-    priority_class: str | None
+    """What a column of requests holds has its name."""
+
+    gpu_count: int
+    gpu_model: str | None
+    qos: str | None
     state: str
     reason: str | None
     admitted: int | None
@@ -131,7 +134,7 @@ def pod_of(each: Object) -> Pod:
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     return Pod(
         **_common(each, (*ends, *(at for _, at, _ in conditions.values()))),
-        queue=labels.get(_QUEUE),
+        partition=labels.get(_QUEUE),
         priority=spec.get("priority"),
         time_limit_s=spec.get("activeDeadlineSeconds"),
         demand=demand_of(spec),
@@ -158,12 +161,12 @@ def workload_of(each: Object) -> KueueWorkload:
     is_active = spec.get("active") is not False
     return KueueWorkload(
         **_common(each, [at for _, at, _ in conditions.values()]),
-        queue=spec.get("queueName"),
+        partition=spec.get("queueName"),
         priority=spec.get("priority"),
         time_limit_s=spec.get("maximumExecutionTimeSeconds"),
-        gpus=sum(count * demand.gpus for count, demand in sets),
-        model=models.pop() if len(models) == 1 else None,
-        priority_class=(spec.get("priorityClassRef") or {}).get("name") or spec.get("priorityClassName") or None,
+        gpu_count=sum(count * demand.gpus for count, demand in sets),
+        gpu_model=models.pop() if len(models) == 1 else None,
+        qos=(spec.get("priorityClassRef") or {}).get("name") or spec.get("priorityClassName") or None,
         state="Finished" if "Finished" in times else "Pending" if is_active else "Inactive",
         reason=None if waits_for is None else waits_for[2],
         admitted=times.get("Admitted"),
@@ -176,7 +179,7 @@ def workload_of(each: Object) -> KueueWorkload:
 def job_of(each: Object) -> ClusterObject:
     """Raises as `pod_of`."""
     limit = (each.get("spec") or {}).get("activeDeadlineSeconds")
-    return ClusterObject(**_common(each, ()), queue=None, priority=None, time_limit_s=limit)
+    return ClusterObject(**_common(each, ()), partition=None, priority=None, time_limit_s=limit)
 
 
 def demand_of(spec: Mapping[str, Any]) -> GpuDemand:

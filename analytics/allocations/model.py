@@ -10,13 +10,13 @@ from typing import Protocol
 
 import polars as pl
 
-from analytics.frames import read_frame
+from analytics.frames import empty, read_frame, shaped
 from analytics.importers.model import FileReport, Kind
 from fallow import schema
 from fallow.config import Config
 from fallow.errors import UnusableFileError
 from fallow.lake import Lake, LakeFile
-from fallow.schema import CLAIM, Type
+from fallow.schema import CLAIM
 
 
 @dataclass(frozen=True)
@@ -51,21 +51,13 @@ class AllocationSource(Kind, Protocol):
         ...
 
 
-_TYPES = {Type.TIMESTAMP: pl.Int64(), Type.INT32: pl.Int32(), Type.INT64: pl.Int64(), Type.STRING: pl.String()}
-
-ROW_SCHEMA: dict[str, pl.DataType] = {
-    "host": pl.String(),
-    **{column.name: _TYPES[column.type] for column in CLAIM.columns},
-}
+ROW_SCHEMA: dict[str, pl.DataType] = {"host": pl.String(), **empty(CLAIM).schema}
 """Names and types of an allocation in memory."""
 
 
 def conform(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with exactly those columns; what they lack is null."""
-    return rows.select(
-        (pl.col(name) if name in rows.columns else pl.lit(None)).cast(kind).alias(name)
-        for name, kind in ROW_SCHEMA.items()
-    )
+    return shaped(rows, ROW_SCHEMA)
 
 
 _DAYS = 2  # the newest day may have begun a moment ago, and not every GPU been written yet

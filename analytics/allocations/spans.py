@@ -16,12 +16,10 @@ from analytics.names import single_names
 
 PROCESS_JOBS_SCHEMA = {"gpu": pl.String, "host": pl.String, "time": pl.Int64, "end": pl.Int64, "job": pl.String}
 
-_WORDS = {"slurm": "slurm:", "kubernetes": "pod:"}
-
 
 @dataclass(frozen=True)
-class PlacedSpans:
-    """`placed`: the allocations once per GPU that they were put on, with `gpu`; `unplaced`: what is left, with its own count."""
+class AllocationSpans:
+    """`placed`: what lies on GPUs, with `gpu`; `unplaced`: what could be put on none, with UNPLACED_SCHEMA and its own count."""
 
     placed: pl.DataFrame
     unplaced: pl.DataFrame
@@ -29,7 +27,7 @@ class PlacedSpans:
 
 def place(
     unplaced: pl.DataFrame, gpus_of_host: Mapping[str, Sequence[str]], process_jobs: pl.DataFrame | None = None
-) -> PlacedSpans:
+) -> AllocationSpans:
     """Places allocations on all GPUs of their host, or on those that their processes were seen on.
 
     Args:
@@ -50,7 +48,9 @@ def place(
     # of an allocation of unknown size that was seen somewhere, nobody knows whether there is a rest
     left = pl.col("_placed").is_null() | (pl.col("gpu_count_on_host") > 0).fill_null(value=False)
     placed = allocations.join(found, on="row").sort("row", "gpu")
-    return PlacedSpans(placed.drop("row", "gpu_count_on_host"), rest.filter(left).sort("row").select(unplaced.columns))
+    return AllocationSpans(
+        placed.drop("row", "gpu_count_on_host"), rest.filter(left).sort("row").select(unplaced.columns)
+    )
 
 
 def _whole_hosts(allocations: pl.DataFrame, gpus_of_host: Mapping[str, Sequence[str]]) -> pl.DataFrame:
@@ -67,10 +67,9 @@ def _seen(allocations: pl.DataFrame, process_jobs: pl.DataFrame | None) -> pl.Da
     """(row, gpu) of allocations whose processes were seen, at most as many as they count."""
     if process_jobs is None or process_jobs.is_empty():
         return pl.DataFrame(schema={"row": allocations["row"].dtype, "gpu": pl.String})
-    word = pl.col("scheduler").replace_strict(_WORDS, default="claim:", return_dtype=pl.String).fill_null("claim:")
     work = process_jobs.drop_nulls("job").with_columns(pl.col("job").str.split("+")).explode("job")
     work = work.select("host", "gpu", "job", work_start="time", work_end="end")
-    met = allocations.with_columns(job=word + pl.col("claim_id")).join(work, on=["host", "job"])
+    met = _with_job(allocations).join(work, on=["host", "job"])
     by_gpu = (
         clip(met, "work_start", "work_end", start="start", sums=())
         .with_columns(shared=pl.col("end") - pl.col("start"))
@@ -118,14 +117,6 @@ _NAMES = {"holder": "user", "account": "account", "claim_id": "claim_id", "job":
 _SPAN = [pl.col("gpu", "start", "end"), *(pl.col(old).alias(new) for new, old in _NAMES.items())]
 
 
-@dataclass(frozen=True)
-class AllocationSpans:
-    """What allocations say of GPUs: `placed` has SPAN_SCHEMA, `unplaced` what could be put on no GPU, with UNPLACED_SCHEMA."""
-
-    placed: pl.DataFrame
-    unplaced: pl.DataFrame
-
-
 def allocation_spans(
     allocations: pl.DataFrame,
     gpus_of_host: Mapping[str, Sequence[str]],
@@ -134,7 +125,7 @@ def allocation_spans(
     since_ms: int = 0,
     until_ms: int = FOREVER_MS,
 ) -> AllocationSpans:
-    """All allocations of a time as spans per GPU, cut to [since_ms, until_ms), with those that only a count is known of placed.
+    """All allocations of a time as spans per GPU (SPAN_SCHEMA), cut to [since_ms, until_ms), with those that only a count is known of placed.
 
     Args:
         allocations: rows of the `claim` table with ALLOCATION_COLUMNS and `host`, of any hosts; also those that began long before.

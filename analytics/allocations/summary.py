@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from analytics.allocations.model import ReadAllocations
+from analytics.importers.command import published_line
 from analytics.importers.model import FileReport
 from analytics.importers.publish import Published
 from fallow.clock import format_ms
@@ -41,18 +42,9 @@ def as_text(read: ReadAllocations, published: Sequence[Published], lake: str) ->
         f"time zone {read.time_zone}",
         *(f"note      {note}" for note in read.notes),
         f"lake      {lake}",
-        *(_written(each) for each in published if each.files_written or each.already_there),
+        *(published_line(each) for each in published if each.files_written or each.already_there),
     ]
     return "\n".join(lines)
-
-
-def _written(each: Published) -> str:
-    if not each.files_written:
-        return f"  {each.table}: already there: {each.already_there:,} rows"
-    return (
-        f"  {each.table}: {each.new:,} rows new, {each.already_there:,} already there, {each.replaced:,} "
-        f"replaced; {each.files_written:,} {'file' if each.files_written == 1 else 'files'} written"
-    )
 
 
 def _file(report: FileReport) -> list[str]:

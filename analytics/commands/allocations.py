@@ -12,12 +12,10 @@ from analytics.allocations import summary
 from analytics.allocations.check import check
 from analytics.allocations.csv_file import CsvFile
 from analytics.allocations.kubernetes import Kubernetes
-from analytics.allocations.listing import allocations_in
+from analytics.allocations.listing import allocations_in, newest_row_ms, requests_in
 from analytics.allocations.model import AllocationSource, KnownHosts, Surroundings
-from analytics.allocations.newest_row import newest_row_ms
 from analytics.allocations.publish import publish_allocations
 from analytics.allocations.slurm import Slurm
-from analytics.allocations.waiting_list import requests_in
 from analytics.commands.table_verb import LakeInputs, LakeVerb, Tables, open_window
 from analytics.frames import read_frame
 from analytics.importers.kinds import add_kinds, open_lake, pseudonyms_of, replaced

@@ -81,7 +81,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Imported:
-    """Everything that one import read, ready to be published.
+    """What one import, or one window of a host's series, read: rows, and how they came to be.
 
     `gpu` and `device` hold columns of the lake's tables of those names, in the lake's types; a column that is not
     there is null. `gpu` has one row per (gpu, time + offset_ms); its column `processes`, where there is one, holds the
@@ -91,9 +91,9 @@ class Imported:
     host: str
     gpu: pl.DataFrame
     device: pl.DataFrame
-    files: tuple[FileReport, ...]
-    interval: str
-    timezone: str
+    files: tuple[FileReport, ...] = ()
+    interval: str = "as scraped"
+    timezone: str = "UTC"
     notes: tuple[str, ...] = ()
     given_interval_ms: int | None = None
     merged: int = 0
@@ -107,6 +107,10 @@ class Imported:
 
     events: pl.DataFrame = field(default_factory=pl.DataFrame)
     """The same of the table `event`."""
+
+    given: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Who series named: a row per GPU, holder and unbroken stretch with gpu, start_ms, end_ms (the last sample that named it),
+    namespace, pod, container, slurm_job, user (any of the last five null), for `analytics.scraped.who`."""
 
 
 _UUID = r"^(GPU|MIG)-"

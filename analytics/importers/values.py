@@ -8,20 +8,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from analytics.frames import POLARS, shaped
 from analytics.importers.model import Tally
 from fallow.errors import UsageError
 from fallow.schema import HEALTH_STATES, LakeColumn, LakeTable, Type
 
-_TYPES: dict[Type, pl.DataType] = {
-    Type.TIMESTAMP: pl.Datetime("ms", "UTC"),
-    Type.INT16: pl.Int16(),
-    Type.INT32: pl.Int32(),
-    Type.INT64: pl.Int64(),
-    Type.FLOAT: pl.Float32(),
-    Type.DOUBLE: pl.Float64(),
-    Type.BOOL: pl.Boolean(),
-    Type.STRING: pl.String(),
-}
+_TYPES = POLARS | {Type.TIMESTAMP: pl.Datetime("ms", "UTC")}
 _LARGEST: dict[Type, float] = {
     Type.INT16: 2**15 - 1,
     Type.INT32: 2**31 - 1,
@@ -44,10 +36,7 @@ def polars_schema(table: LakeTable) -> dict[str, pl.DataType]:
 
 def conform(frame: pl.DataFrame, table: LakeTable) -> pl.DataFrame:
     """The frame with exactly the table's columns and types; what it lacks is null."""
-    return frame.select(
-        (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name)
-        for name, kind in polars_schema(table).items()
-    )
+    return shaped(frame, polars_schema(table))
 
 
 def clean(values: pl.Series, column: LakeColumn, tally: Tally) -> pl.Series:

@@ -12,9 +12,8 @@ from analytics.allocations.model import KnownHosts, ReadAllocations
 from analytics.allocations.publish import publish_allocations
 from analytics.frames import empty, read_frame
 from analytics.importers.kinds import replaced
-from analytics.importers.model import TRUE_MS, FileReport, Imported
+from analytics.importers.model import TRUE_MS, Imported
 from analytics.importers.publish import publish
-from analytics.scraped.rows.model import HostRows
 from analytics.scraped.samples import Samples
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.who.allocations import (
@@ -116,8 +115,8 @@ class LakeWriter:
         """What agents have is looked up anew."""
         self._days = {}
 
-    def imported(self, rows: HostRows) -> Imported:
-        """The rows of a host as importers hand theirs over, under the agents' name for the host and without what agents have.
+    def imported(self, rows: Imported) -> Imported:
+        """The rows of a host under the agents' name for the host and without what agents have.
 
         Raises LakeError.
         """
@@ -133,17 +132,10 @@ class LakeWriter:
             events = day.without_known_gpus(events) if events.height else events
         new = pl.concat(gpu)
         self.totals.of_agents += rows.gpu.height - new.height
-        nulled = tuple(each for each in rows.dropped if each.column)
-        return Imported(
-            name,
-            new,
-            device.join(new.select("gpu").unique(), on="gpu", how="semi"),
-            (FileReport(f"host {rows.host}", new.height, new.height, nulled=nulled),),
-            "as scraped",
-            "UTC",
-            hosts=pl.concat(hosts),
-            events=events,
-        )
+        known = device.join(new.select("gpu").unique(), on="gpu", how="semi")
+        # overlapping windows and servers make drops of scraped series nothing to doubt
+        files = tuple(replace(each, lines_read=new.height, rows_kept=new.height, dropped=()) for each in rows.files)
+        return replace(rows, host=name, gpu=new, device=known, files=files, hosts=pl.concat(hosts), events=events)
 
     def write(self, imported: Imported) -> None:
         """Raises LakeError; what is there then is whole."""
@@ -190,7 +182,7 @@ def _date() -> pl.Expr:
     return pl.col("time").dt.strftime("%Y-%m-%d")
 
 
-def _dates(rows: HostRows) -> list[str]:
+def _dates(rows: Imported) -> list[str]:
     return sorted(
         {
             date

@@ -12,9 +12,10 @@ from typing import Self
 
 import polars as pl
 
+from analytics.importers.model import Imported
 from analytics.scraped.discovery import Discovery, FoundHost, FoundNames
 from analytics.scraped.recognition import GPU_LIKE
-from analytics.scraped.rows.model import INSTANCE, HostRows, Pace, RowSettings, Source
+from analytics.scraped.rows.model import INSTANCE, Pace, RowSettings, Source
 from analytics.scraped.rows.scraped_rows import find_source_paces, host_rows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples
 from analytics.scraped.server.metrics_server import MetricsServer
@@ -151,7 +152,7 @@ class ReadChunk:
     """What a chunk amounts to; `samples` are those of the chunk itself, and context."""
 
     chunk: Chunk
-    hosts: tuple[HostRows, ...]
+    hosts: tuple[Imported, ...]
     samples: int
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -41,10 +41,6 @@ class SeriesSelection:
 
     match: str = ""
     """Matchers of PromQL, joined by commas."""
-
-    def of(self, names: Collection[str], instances: Collection[str] | None = None) -> SeriesSelection:
-        """The same for other metrics and targets."""
-        return replace(self, names=names, instances=instances)
 
     @property
     def text(self) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from analytics.importers.doubts import ImportOverview
+from analytics.importers.model import Imported
 from analytics.importers.publish import Published
-from analytics.scraped.rows.model import HostRows
 from analytics.scraped.rows.scraped_rows import ENDED
 from fallow.clock import HOUR_MS
 
@@ -71,10 +71,11 @@ class ReadTotals:
             if name in device.columns:
                 known.update(device.select("gpu", name).drop_nulls().iter_rows())
 
-    def add_account(self, rows: HostRows) -> None:
+    def add_account(self, rows: Imported) -> None:
         """What of the samples of a host became no row, and what its reader should know."""
-        for each in rows.dropped:
-            self.dropped[each.reason, each.column] += each.count
+        for file in rows.files:
+            for each in (*file.dropped, *file.nulled):
+                self.dropped[each.reason, each.column] += each.count
         for note in rows.notes:
             self._noted.setdefault(note, set()).add(rows.host)
 

@@ -10,8 +10,7 @@ from typing import Any
 import polars as pl
 
 from analytics.allocations.check import Checked
-from analytics.allocations.listing import ListedAllocation
-from analytics.allocations.waiting_list import ListedRequest
+from analytics.allocations.listing import ListedAllocation, ListedRequest
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number

@@ -17,7 +17,6 @@ from tests.ledger.rows import T0
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from analytics.scraped.rows.model import HostRows
     from fallow.lake import Lake
 
 Series = tuple[dict[str, str], list[tuple[int, float | None]]]
@@ -54,29 +53,29 @@ def samples_of(series: Sequence[Series]) -> Samples:
     return Samples(tuple(labels for labels, _ in series), pl.DataFrame(rows, SAMPLE_SCHEMA, orient="row"))
 
 
-def rows_of(*series: Series, hours: float = 24, collect_s: float | None = None) -> dict[str, HostRows]:
+def rows_of(*series: Series, hours: float = 24, collect_s: float | None = None) -> dict[str, Imported]:
     """The rows of each host."""
     settings = RowSettings(T0, T0 + round(hours * 3_600_000), None if collect_s is None else round(collect_s * 1000))
     return {found.host: found for found in host_rows(samples_of(series), EXPORTERS, settings)}
 
 
-def one_host(*series: Series, hours: float = 24, collect_s: float | None = None) -> HostRows:
+def one_host(*series: Series, hours: float = 24, collect_s: float | None = None) -> Imported:
     (found,) = rows_of(*series, hours=hours, collect_s=collect_s).values()
     return found
 
 
-def columns(found: HostRows, *names: str, gpu: int | str = 0) -> list[tuple[object, ...]]:
+def columns(found: Imported, *names: str, gpu: int | str = 0) -> list[tuple[object, ...]]:
     """Seconds after T0 and some columns of a GPU's rows."""
     own = found.gpu.filter(pl.col("gpu") == (gpu if isinstance(gpu, str) else uuid(gpu)))
     at = (pl.col("time").dt.epoch("ms") + pl.col("offset_ms") - T0) / 1000
     return own.select(at, *(names or ("gpu_util_pct",))).rows()
 
 
-def counts(found: HostRows) -> Mapping[tuple[str, str], int]:
-    return {(each.reason, each.column): each.count for each in found.dropped}
+def counts(found: Imported) -> Mapping[tuple[str, str], int]:
+    return {(each.reason, each.column): each.count for file in found.files for each in (*file.dropped, *file.nulled)}
 
 
-def lake_with(lake: Lake, *found: HostRows) -> Lake:
+def lake_with(lake: Lake, *found: Imported) -> Lake:
     """The lake with the rows, published as every import is."""
     for each in found:
         publish(lake, Imported(each.host, each.gpu, each.device, (), "as scraped", "UTC"))

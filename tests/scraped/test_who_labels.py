@@ -22,11 +22,11 @@ from tests.scraped.who_rows import STEP_S, bring, host_rows, spans
 from tests.scraped.who_rows import given as given_of
 
 if TYPE_CHECKING:
-    from analytics.scraped.rows.model import HostRows
+    from analytics.importers.model import Imported
     from fallow.lake import Lake
 
 
-def one(*hosts: HostRows, until_s: float) -> WindowAllocations:
+def one(*hosts: Imported, until_s: float) -> WindowAllocations:
     return allocations_of(given_of(*hosts), None, OpenAllocations.none(), as_of_ms=ms(until_s), hosts=KnownHosts())
 
 

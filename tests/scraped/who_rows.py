@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.allocations.model import KnownHosts
 from analytics.allocations.publish import publish_allocations
-from analytics.scraped.rows.model import HostRows
+from analytics.importers.model import Imported
 from analytics.scraped.samples import SAMPLE_SCHEMA, Samples
 from analytics.scraped.who.allocations import OpenAllocations, allocations_of
 from analytics.scraped.who.label_runs import Given
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 STEP_S = 30
 
 
-def host_rows(host: str, first_s: float, last_s: float, **holders: Sequence[str | None]) -> HostRows:
+def host_rows(host: str, first_s: float, last_s: float, **holders: Sequence[str | None]) -> Imported:
     """A host whose GPUs (`G0=...`) were scraped every 30 s in [first_s, last_s), with who each sample names.
 
     A holder is `NAMESPACE/POD` or `slurm:JOB`, None for nobody, and `-` for a scrape that failed. The list is as long as the window, or
@@ -40,15 +40,9 @@ def host_rows(host: str, first_s: float, last_s: float, **holders: Sequence[str 
         given += _stretches(gpu, [(at, who) for at, who in zip(times, each, strict=True) if who != "-"])
     names = ("gpu", "start_ms", "end_ms", "namespace", "pod", "container", "slurm_job", "user")
     schema: dict[str, Any] = {name: pl.Int64 if name.endswith("_ms") else pl.String for name in names}
-    return HostRows(
-        host,
-        pl.DataFrame(gpus, schema=["gpu", "time", "offset_ms", "interval_ms"], orient="row").with_columns(
-            health=pl.lit(None, pl.String)
-        ),
-        pl.DataFrame(),
-        pl.DataFrame(),
-        pl.DataFrame(given, schema=schema, orient="row"),
-    )
+    rows = pl.DataFrame(gpus, schema=["gpu", "time", "offset_ms", "interval_ms"], orient="row")
+    told = pl.DataFrame(given, schema=schema, orient="row")
+    return Imported(host, rows.with_columns(health=pl.lit(None, pl.String)), pl.DataFrame(), given=told)
 
 
 def _stretches(gpu: str, named: Sequence[tuple[int, str | None]]) -> list[tuple[Any, ...]]:
@@ -70,7 +64,7 @@ def _holder(who: str) -> tuple[str | None, ...]:
     return namespace, pod, "main", None, None
 
 
-def given(*hosts: HostRows) -> Given:
+def given(*hosts: Imported) -> Given:
     return Given.of(hosts)
 
 
@@ -84,7 +78,7 @@ def kube(*series: tuple[Mapping[str, str], Mapping[float, float]]) -> Samples:
 
 def bring(
     lake: Lake,
-    *windows: tuple[float, Sequence[HostRows]],
+    *windows: tuple[float, Sequence[Imported]],
     before: OpenAllocations | None = None,
     series: Samples | None = None,
 ) -> OpenAllocations:

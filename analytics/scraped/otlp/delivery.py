@@ -10,13 +10,13 @@ from pathlib import Path
 import polars as pl
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from analytics.importers.model import TRUE_MS
+from analytics.importers.model import TRUE_MS, Imported
 from analytics.mapping.model import Exporter
 from analytics.scraped.lake_writer import DayMerging, LakeWriter, WriterSettings
 from analytics.scraped.otlp.messages import Point, points_of
 from analytics.scraped.otlp.spool import RequestSpool, frames
 from analytics.scraped.rows.metric_frame import scraped_units
-from analytics.scraped.rows.model import HostRows, Pace, RowSettings, Source
+from analytics.scraped.rows.model import Pace, RowSettings, Source
 from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS
 from analytics.scraped.rows.scraped_rows import find_source_paces, host_rows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples
@@ -191,7 +191,7 @@ class SpoolDelivery:
         going_on = {key: each for key, each in window.sums_before.items() if each.until_ms + KEPT_MS >= window.since_ms}
         self._last, self._sums = kept, going_on
 
-    def _write(self, hosts: Sequence[HostRows], until_ms: int) -> None:
+    def _write(self, hosts: Sequence[Imported], until_ms: int) -> None:
         self._writer.begin_window()
         for rows in hosts:
             self._writer.write(self._writer.imported(rows))
@@ -223,7 +223,7 @@ def _read(segment: Path) -> Iterator[Point]:
         yield from points_of(ExportMetricsServiceRequest.FromString(frame))
 
 
-def _with_starts(rows: HostRows, since: pl.DataFrame) -> HostRows:
+def _with_starts(rows: Imported, since: pl.DataFrame) -> Imported:
     """`counters_since` as the sums themselves say it."""
     if rows.gpu.is_empty() or since.is_empty():
         return rows

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from analytics.importers.model import Count, Tally
+from analytics.importers.model import Count, FileReport, Imported, Tally
 from analytics.importers.times import IN_THE_FUTURE, latest_possible_ms
 from analytics.importers.values import clean, polars_schema
 from analytics.mapping.model import HOLDERS, Exporter
@@ -29,7 +29,7 @@ from analytics.scraped.rows.metric_frame import (
     metric_frame,
     scraped_units,
 )
-from analytics.scraped.rows.model import HostRows, Pace, RowSettings, Source
+from analytics.scraped.rows.model import Pace, RowSettings, Source
 from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS
 from analytics.scraped.rows.source_choice import ChosenRows, chosen_rows
 from analytics.scraped.samples import Samples
@@ -106,8 +106,11 @@ class RowAccount:
                     self.rows(reasons, lost.group_by("host").len(), column.name)
         return frame
 
-    def dropped(self, host: int) -> tuple[Count, ...]:
-        return tuple(Count(reason, count, column) for (reason, column), count in self._counts[host].most_common())
+    def report(self, host: int, rows: int) -> FileReport:
+        """Of samples and values that make nothing."""
+        lost = [Count(reason, count, column) for (reason, column), count in self._counts[host].most_common()]
+        dropped, nulled = (tuple(each for each in lost if bool(each.column) is named) for named in (False, True))
+        return FileReport(f"host {self._codes.hosts[host]}", rows, rows, dropped, nulled)
 
     def notes(self, host: int) -> tuple[str, ...]:
         return tuple(self._notes[host])
@@ -117,7 +120,7 @@ ENDED = "released"
 """The health of a GPU from the moment on from which its series ended: nobody reads it."""
 
 
-def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSettings) -> list[HostRows]:
+def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSettings) -> list[Imported]:
     """The rows of each host that the samples name, by host.
 
     What they claim, and what becomes of samples that make none, is in docs/prometheus.md, "What a scraped series can say".
@@ -263,14 +266,14 @@ def _named(frame: pl.DataFrame, codes: UnitCodes) -> pl.DataFrame:
     )
 
 
-def _by_host(tables: dict[str, pl.DataFrame], codes: UnitCodes, account: RowAccount) -> list[HostRows]:
+def _by_host(tables: dict[str, pl.DataFrame], codes: UnitCodes, account: RowAccount) -> list[Imported]:
     parts = {name: frame.partition_by("host", as_dict=True, include_key=False) for name, frame in tables.items()}
-    return [
-        HostRows(
-            host,
-            **{name: of_host.get((host,), tables[name].clear().drop("host")) for name, of_host in parts.items()},
-            dropped=account.dropped(code),
-            notes=account.notes(code),
+    found = []
+    for code, host in sorted(enumerate(codes.hosts), key=lambda each: each[1]):
+        gpu, device, hosts, events, given = (
+            parts[name].get((host,), tables[name].clear().drop("host"))
+            for name in ("gpu", "device", "hosts", "events", "given")
         )
-        for code, host in sorted(enumerate(codes.hosts), key=lambda each: each[1])
-    ]
+        files, notes = (account.report(code, gpu.height),), account.notes(code)
+        found.append(Imported(host, gpu, device, files, notes=notes, hosts=hosts, events=events, given=given))
+    return found

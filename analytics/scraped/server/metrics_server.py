@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, Protocol, Self
@@ -36,30 +35,11 @@ ADDS_NO_LABELS = ("Grafana Mimir", "Cortex")
 """Names of those whose remote-read hands on what their API answers, without labels of their own."""
 
 
-@dataclass(frozen=True)
-class ServerIdentity:
-    """`name` such as "Prometheus 2.42.0"; `clock_offset_ms` is how far its clock is ahead of ours, known to a second or so."""
-
-    name: str
-    clock_offset_ms: int | None
-
-
-def identity(connection: ServerConnection, clock: Clock) -> ServerIdentity:
-    """Asks for a number, which every server of this family knows, and for its build, which most tell.
+def _told(connection: ServerConnection, clock: Clock) -> tuple[HttpAnswer, int | None]:
+    """What it answers to a number, which every server of this family knows, and how far its clock is ahead of ours, to a second or so.
 
     Raises InputError where no metrics server answers.
     """
-    answer, clock_offset_ms = _told(connection, clock)
-    return ServerIdentity(_name(connection, answer), clock_offset_ms)
-
-
-def measured_offset_ms(connection: ServerConnection, clock: Clock) -> int | None:
-    """How far its clock is ahead of ours now, known to a second or so; None where it does not tell. Raises InputError."""
-    return _told(connection, clock)[1]
-
-
-def _told(connection: ServerConnection, clock: Clock) -> tuple[HttpAnswer, int | None]:
-    """What it answers to the smallest of questions, and how far its clock was ahead. Raises InputError."""
     before_ms = clock.now_ms()
     answer = connection.post("/api/v1/query", b"query=1", FORM)
     between_ms = (before_ms + clock.now_ms()) // 2
@@ -196,8 +176,8 @@ class MetricsServer:
     def __init__(self, connection: ServerConnection, clock: Clock) -> None:
         self._connection, self._clock = connection, clock
         self._told: dict[str, None] = {}
-        found = identity(connection, clock)
-        self.name, self._clock_offset_ms = found.name, found.clock_offset_ms
+        answer, self._clock_offset_ms = _told(connection, clock)
+        self.name = _name(connection, answer)
         self._way = self._fastest_way()
         if connection.address.is_overheard:
             self._tell(
@@ -244,7 +224,7 @@ class MetricsServer:
 
     def measured_offset_ms(self) -> int | None:
         """The same, asked for anew: clocks are set while a service runs."""
-        self._clock_offset_ms = measured_offset_ms(self._connection, self._clock)
+        _, self._clock_offset_ms = _told(self._connection, self._clock)
         return self._clock_offset_ms
 
     def series(self, selector: str, since_ms: int, until_ms: int) -> list[Labels]:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.importers.model import TRUE_MS
-from analytics.scraped.rows.model import HostRows
+from analytics.importers.model import TRUE_MS, Imported
 from analytics.scraped.rows.scraped_rows import ENDED
 from fallow.clock import DAY_MS, MINUTE_MS
 
@@ -46,7 +45,7 @@ class Given:
     looked: pl.DataFrame
 
     @classmethod
-    def of(cls, hosts: Sequence[HostRows]) -> Given:
+    def of(cls, hosts: Sequence[Imported]) -> Given:
         """Of the hosts of one window; host by host, for the samples of a fleet are many."""
         found = [_of_host(each) for each in hosts]
         return cls(
@@ -75,7 +74,7 @@ class Given:
         )
 
 
-def _of_host(rows: HostRows) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _of_host(rows: Imported) -> tuple[pl.DataFrame, pl.DataFrame]:
     # the end of a series is no look at its GPU
     looked_at = rows.gpu.filter(pl.col("health").ne_missing(ENDED))
     samples = looked_at.select(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.allocations.model import ROW_SCHEMA, KnownHosts, conform
-from analytics.frames import POLARS, typed
+from analytics.frames import empty, typed
 from analytics.scraped.who.kube_metrics import KubeTables
 from analytics.scraped.who.label_runs import NEAR_MS
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
@@ -163,7 +163,7 @@ def _jobs(kube: KubeTables) -> pl.DataFrame:
 POD_SCHEMA = ROW_SCHEMA | {"seen_ms": pl.Int64()}
 """Allocations of pods that no label names, and when they were last told of."""
 
-WAITING_SCHEMA = {**{column.name: POLARS[column.type] for column in REQUEST.columns}, "told_ms": pl.Int64()}
+WAITING_SCHEMA = {**empty(REQUEST).schema, "told_ms": pl.Int64()}
 """Requests, and up to when the lake knows of them."""
 
 _AGAIN_MS = HOUR_MS
