@@ -91,8 +91,6 @@ def _visits(site: Site, slot: tuple[int, ...], rng: np.random.Generator, visits:
             user,
             team,
             name=f"{team}-run",
-            job_id="",
-            command="python3",
             seed=new_seed(rng),
             idle_from_ms=visit.idle_from_ms if visit.end_ms > visit.idle_from_ms else None,
         )

@@ -181,8 +181,6 @@ class PlacementBoard:
                 user,
                 account,
                 name="jupyter",
-                job_id="",
-                command="python3",
                 seed=self.fleet.seed * 1000 + nth,
                 idle_from_ms=idle_ms,
                 arguments=NOTEBOOK_ARGUMENTS if self.habits.told else None,
@@ -221,7 +219,6 @@ class PlacementBoard:
                 "vision",
                 name="vision-finetune",
                 job_id=str(900_000 + nth),
-                command="python3",
                 seed=self.fleet.seed * 1000 + 500 + nth,
                 claimed=True,
             )

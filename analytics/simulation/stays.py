@@ -47,9 +47,9 @@ class Stay:
     user: str
     account: str
     name: str
-    job_id: str
-    command: str
     seed: int
+    job_id: str = ""
+    command: str = "python3"
     processes: int = 1
     unused: tuple[int, ...] = ()
     idle_from_ms: int | None = None
@@ -128,7 +128,6 @@ def _training(
             team,
             name=f"{team}-{('pretrain', 'finetune', 'sweep', 'eval')[int(rng.integers(0, 4))]}",
             job_id=str(number),
-            command="python3",
             seed=new_seed(rng),
             claimed=True,
             unused=slot[len(slot) // 2 :] if part else (),
@@ -147,10 +146,20 @@ def _serving(
         end_ms = at_ms + round(DAY_MS * rng.uniform(3, 12))  # until the next release
         pod = f"{service}-{int(rng.integers(16**9)):09x}-{int(rng.integers(16**5)):05x}"
         yield Stay(
-            at_ms, end_ms, slot, site.habits.serving_of.get(service, site.habits.serving), "serving", f"svc-{team}", team,
-            name=pod, job_id="", command="tritonserver" if service == "ranker" else "python3", seed=new_seed(rng),
-            claimed=True, idle_factor=known.QUIET_IDLE_FACTOR if quiet else 1.0, server=SimulatedServer(service, "triton"),
-        )  # fmt: skip
+            at_ms,
+            end_ms,
+            slot,
+            site.habits.serving_of.get(service, site.habits.serving),
+            "serving",
+            f"svc-{team}",
+            team,
+            pod,
+            new_seed(rng),
+            command="tritonserver" if service == "ranker" else "python3",
+            claimed=True,
+            idle_factor=known.QUIET_IDLE_FACTOR if quiet else 1.0,
+            server=SimulatedServer(service, "triton"),
+        )
         at_ms = end_ms + int(rng.integers(1, 4)) * MINUTE_MS
 
 
@@ -172,8 +181,6 @@ def _notebooks(
             user,
             team,
             name="jupyter",
-            job_id="",
-            command="python3",
             seed=new_seed(rng),
             processes=2 if rng.random() < 0.25 else 1,
             idle_from_ms=at_ms + worked_ms if left_ms else None,

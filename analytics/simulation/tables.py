@@ -37,29 +37,26 @@ def _offsets(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
 
 
 def _gpu_rows(day: SimulatedDay, gpu: GpuDay) -> pa.Table:
-    seen, card = day.seen, day.plan.host.pool.card
-    lost = gpu.lost[seen]
+    card, lost, count = day.plan.host.pool.card, gpu.lost, len(day.seen)
     rng = np.random.default_rng([day.seed, day.plan.host.number, 5, gpu.position, day.day_ms // DAY_MS])
     did, busy_pct, context = gpu.did, gpu.did.intensity_ratio * 100, gpu.process_count > 0
     columns: dict[str, object] = {
-        "time": day.times_ms[seen],
         "gpu": day.plan.host.gpus[gpu.position].uuid,
-        "interval_ms": day.interval_ms,
-        "offset_ms": _offsets(rng, len(seen))[seen],
+        "offset_ms": _offsets(rng, count),
         "counters_since": day.counters_since_ms,
-        "health": np.where(lost, "lost", "ok") if lost.any() else "ok",
+        "health": np.where(lost, "lost", "ok"),
         "util_source": "simulated",
-        "gpu_util_coverage_ratio": np.where(lost, 0.0, np.round(1.0 - 0.002 * rng.random(len(seen)), 4)[seen]),
+        "gpu_util_coverage_ratio": np.where(lost, 0.0, np.round(1.0 - 0.002 * rng.random(count), 4)),
     }
     measured: dict[str, NDArray[Any]] = {
         **vars(did),
         **vars(gpu.board),
         "mem_util_pct": np.round(did.gpu_util_pct * (0.15 + 0.45 * did.intensity_ratio), 2),
         "mem_used_bytes": gpu.mem_used_bytes,
-        "mem_reserved_bytes": np.full(len(seen), card.mem_reserved_bytes),
-        "mem_clock_mhz": np.full(len(seen), card.mem_clock_mhz),
+        "mem_reserved_bytes": np.full(count, card.mem_reserved_bytes),
+        "mem_clock_mhz": np.full(count, card.mem_clock_mhz),
         "process_count": gpu.process_count,
-        **dict.fromkeys(_NEVER_THROTTLED, np.zeros(len(seen), np.int64)),
+        **dict.fromkeys(_NEVER_THROTTLED, np.zeros(count, np.int64)),
     }
     if card.gpm:
         sm_pct = np.minimum(did.gpu_util_pct, 4.0 * (did.gpu_util_pct > 0) + 0.85 * busy_pct)
@@ -71,8 +68,7 @@ def _gpu_rows(day: SimulatedDay, gpu: GpuDay) -> pa.Table:
             **dict.fromkeys(("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"), _between_gpus(day, gpu)),
         }
     null = lost if lost.any() else None
-    columns |= {name: pa.array(values[seen], mask=null) for name, values in measured.items()}
-    return table_of(GPU, columns, int(seen.sum()))
+    return _seen(GPU, day, columns | {name: pa.array(values, mask=null) for name, values in measured.items()})
 
 
 def _between_gpus(day: SimulatedDay, gpu: GpuDay) -> NDArray[np.float64]:
@@ -246,59 +242,63 @@ def agent_table(day: SimulatedDay) -> pa.Table:
     missed = np.zeros(count, np.int32)
     if day.plan.outage_ms is not None and len(back):
         missed[back] = (day.plan.outage_ms[1] - day.plan.outage_ms[0]) // day.interval_ms
-    return table_of(
+    return _seen(
         AGENT,
+        day,
         {
-            "time": day.times_ms[seen],
-            "interval_ms": day.interval_ms,
             "version": __version__,
-            "supervisor_cpu_ms": np.round(rng.gamma(20, 0.11, count), 1)[seen],
-            "worker_cpu_ms": np.round(rng.gamma(20, 0.05 + 0.012 * len(day.gpus), count), 1)[seen],
+            "supervisor_cpu_ms": np.round(rng.gamma(20, 0.11, count), 1),
+            "worker_cpu_ms": np.round(rng.gamma(20, 0.05 + 0.012 * len(day.gpus), count), 1),
             "supervisor_rss_bytes": 18 * 1024**2,
             "worker_rss_bytes": 15 * 1024**2,
             "nvml_calls": 14 * len(day.gpus),
-            "nvml_busy_ms": np.round(rng.gamma(12, 0.2 * len(day.gpus) / 8 + 0.1, count), 2)[seen],
-            "nvml_slowest_ms": np.round(rng.gamma(4, 0.2, count), 2)[seen],
+            "nvml_busy_ms": np.round(rng.gamma(12, 0.2 * len(day.gpus) / 8 + 0.1, count), 2),
+            "nvml_slowest_ms": np.round(rng.gamma(4, 0.2, count), 2),
             "nvml_slowest_call": "nvmlDeviceGetPowerUsage",
-            "missed_intervals": missed[seen],
-            "spool_rows": rng.integers(0, 400, count)[seen],
+            "missed_intervals": missed,
+            "spool_rows": rng.integers(0, 400, count),
         },
-        int(seen.sum()),
     )
 
 
 def host_table(day: SimulatedDay) -> pa.Table:
     """The host's CPU, memory and traffic: they follow what its GPUs do."""
-    rng, seen, count = day.rng, day.seen, len(day.seen)
+    rng, count = day.rng, len(day.seen)
     busy = np.mean([gpu.did.gpu_util_pct for gpu in day.gpus], axis=0) / 100
     total = 128 * 1024**3 * max(2, len(day.gpus))
     starved = np.zeros(count, np.bool_)
     for stay in (stay for gpu in day.gpus for stay in gpu.stays if stay.starved):
         starved[row_range(stay, day.day_ms, count, day.interval_ms)] = True
-    return table_of(
+    return _seen(
         HOST,
+        day,
         {
-            "time": day.times_ms[seen],
-            "interval_ms": day.interval_ms,
-            "cpu_util_pct": np.round(2 + 35 * busy + rng.gamma(2, 1, count), 1)[seen],
+            "cpu_util_pct": np.round(2 + 35 * busy + rng.gamma(2, 1, count), 1),
             "cpu_count": 16 * max(2, len(day.gpus)),
-            "mem_used_bytes": ((0.05 + 0.3 * busy) * total).astype(np.int64)[seen] // 2**20 * 2**20,
+            "mem_used_bytes": ((0.05 + 0.3 * busy) * total).astype(np.int64) // 2**20 * 2**20,
             "mem_total_bytes": total,
             "swap_used_bytes": 0,
-            "cpu_pressure_pct": np.round(rng.gamma(1, 0.3, count), 1)[seen],
+            "cpu_pressure_pct": np.round(rng.gamma(1, 0.3, count), 1),
             "mem_pressure_pct": 0.0,
             "io_pressure_pct": np.round(
                 np.where(starved, rng.uniform(38, 64, count), rng.gamma(1, 0.5, count) * (1 + 4 * busy)), 1
-            )[seen],
+            ),
             "disk_read_bytes_per_s": np.rint(
                 np.where(starved, rng.uniform(1.9e9, 2.1e9, count), 1e4 + 2e8 * busy * rng.gamma(2, 0.5, count))
-            )[seen],
-            "disk_write_bytes_per_s": np.rint(1e5 + 2e7 * busy * rng.gamma(1, 1, count))[seen],
-            "net_receive_bytes_per_s": np.rint(2e4 + 4e8 * busy * rng.gamma(2, 0.5, count))[seen],
-            "net_transmit_bytes_per_s": np.rint(2e4 + 2e8 * busy * rng.gamma(2, 0.5, count))[seen],
+            ),
+            "disk_write_bytes_per_s": np.rint(1e5 + 2e7 * busy * rng.gamma(1, 1, count)),
+            "net_receive_bytes_per_s": np.rint(2e4 + 4e8 * busy * rng.gamma(2, 0.5, count)),
+            "net_transmit_bytes_per_s": np.rint(2e4 + 2e8 * busy * rng.gamma(2, 0.5, count)),
         },
-        int(seen.sum()),
     )
+
+
+def _seen(table: LakeTable, day: SimulatedDay, columns: dict[str, object]) -> pa.Table:
+    """The rows of a day in which the agent was there; each column has a value for every row of the day, or one for all."""
+    shared = {"time": day.times_ms, "interval_ms": day.interval_ms}
+    values = (shared | columns).items()
+    whole = table_of(table, dict(values), len(day.seen))
+    return whole if day.seen.all() else whole.filter(pa.array(day.seen)).combine_chunks()
 
 
 def table_of(table: LakeTable, columns: dict[str, object], count: int) -> pa.Table:
