@@ -19,7 +19,6 @@ from tests.lakes import made_lake
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from analytics.scraped.rows.model import HostRows
     from analytics.scraped.samples import Samples
     from analytics.scraped.server.metrics_server import WayOfReading
 
@@ -37,7 +36,7 @@ def bill(name: str, reader: WayOfReading, selector: str, window: range) -> Itera
     samples, exporters = read(), load_exporters()
     number = samples.frame.height
 
-    def rows() -> list[HostRows]:
+    def rows() -> list[Imported]:
         return host_rows(samples, exporters, RowSettings(window.start, window.stop))
 
     hosts = rows()

@@ -26,7 +26,7 @@ from fallow.schema import DEVICE, GPU, PROCESS, LakeTable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from analytics.scraped.rows.model import HostRows
+    from analytics.importers.model import Imported
     from benchmarks.recordings import Floats
 
 _ROW_MS = 10 * SECOND_MS
@@ -182,7 +182,7 @@ class ScrapedLake:
         self.lake, self.scraping = lake, scraping
         self._settings = RowSettings(START_MS, START_MS + length_ms, COLLECT_MS if scraping.told else None)
         self._writer, self._exporters = LakeWriter(lake, WriterSettings(), ReadTotals()), load_exporters()
-        self._rows: list[HostRows] = []
+        self._rows: list[Imported] = []
         self._writer.begin_window()
 
     def add(self, gpus: list[WorkedGpu]) -> None:

@@ -41,9 +41,11 @@ THROTTLED = {
     "sync": ("throttled_sync_boost_ms",),
 }
 _COUNTERS = ("energy_mj", *(name for names in THROTTLED.values() for name in names))
-COLUMNS = ("gpu", "time", "offset_ms", "interval_ms", "health", "util_source", *_PERCENTS, "gpu_util_coverage_ratio")
-COLUMNS += ("mem_used_bytes", "power_w", *_RATES, "counters_since", *_COUNTERS)
-COLUMNS += ("temperature_c", "sm_clock_mhz", "process_count")
+COLUMNS = (
+    *("gpu", "time", "offset_ms", "interval_ms", "health", "util_source", *_PERCENTS, "gpu_util_coverage_ratio"),
+    *("mem_used_bytes", "power_w", *_RATES, "counters_since", *_COUNTERS),
+    *("temperature_c", "sm_clock_mhz", "process_count"),
+)
 
 _USE = ("gpu_util_pct", "gpu_util_max_pct", "sm_active_pct", "process_count", "mem_used_bytes")
 """Of two rows for one moment of a GPU the one with more of these counts: work that one of two saw was there."""
