@@ -141,7 +141,7 @@ def summed(fleets: Sequence[Judged]) -> dict[str, Any]:
             own = rules[each["rule"]]
             own["precision"].add(each, "precision")
             own["recall"].add(each, "recall")
-        for each in fleet.takeable["rules-by-confidence"]:
+        for each in fleet.takeable["rules_by_confidence"]:
             rules[each["rule"]][f"takeable_{each['confidence']}"].add(each, "precision")
         for each in fleet.takeable["takeable"]:
             takeable[each["confidence"]].add(each, "takeable")

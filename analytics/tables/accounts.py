@@ -41,7 +41,7 @@ def accounts_by(group: str, rows: Sequence[Account], money: Money) -> Table:
     shown = len(rows) if group == "day" else sum(row.total_ms >= _LEAST_MS for row in rows)
     rest_ms = sum(row.total_ms for row in rows[shown:])
     return Table(
-        name=f"accounts-{group}",
+        name=f"accounts_{group}",
         title=tr("GPU time and money by {group}", group=title),
         question=tr("Who or what had which GPU time, what became of it, and what did it cost?"),
         headline=_headline(total, money.currency),

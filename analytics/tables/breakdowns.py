@@ -39,7 +39,7 @@ def totals_section(by: str, groups: Sequence[tuple[str, Totals]]) -> Table:
         return column(f"{state}_share", title, "share", lambda name: Share(of[name].share(state)))
 
     return Table(
-        name=f"by-{by}",
+        name=f"by_{by}",
         title=_TITLES[by],
         question=tr("Where did the time go? Shares are of the observed time."),
         headline=_headline(groups),

@@ -61,7 +61,7 @@ def _coverage(by: str, groups: Mapping[str, Totals], shown: tuple[str, ...], mor
     title, question, head, label = _BY[by]
     sampled = column("sampled_share", tr("by point samples"), "share", lambda name: groups[name].sampled)
     return Table(
-        name=f"coverage-{by}",
+        name=f"coverage_{by}",
         title=title,
         question=question,
         headline=_headline([(label(name), totals) for name, totals in groups.items()]),

@@ -281,7 +281,7 @@ def _rule_grades(found: Evaluation) -> Table:
         *_proportion("precision"),
     )
     rows = tuple(grade for rule in found.rules for grade in rule.by_grade)
-    return Table("rules-by-confidence", "", "", "", columns, rows, audience="programs")
+    return Table("rules_by_confidence", "", "", "", columns, rows, audience="programs")
 
 
 def _recorded_states(found: Evaluation) -> Table:
@@ -294,7 +294,7 @@ def _recorded_states(found: Evaluation) -> Table:
         fact("agreed_share", "share", lambda state: ratio(*recorded(state))),
     )
     rows = tuple(state for state in STATES[1:] if recorded(state)[1])
-    return Table("recorded-states", "", "", "", columns, rows, audience="programs")
+    return Table("recorded_states", "", "", "", columns, rows, audience="programs")
 
 
 def _counts(found: Evaluation) -> Table:

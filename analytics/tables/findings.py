@@ -205,7 +205,7 @@ def all_findings(review: ScopedReview) -> Table:
         return sum(each.kind == "notify" for each in review.actions.get(finding.finding_id, ()))
 
     return Table(
-        name="all-findings",
+        name="all_findings",
         title=tr("All findings"),
         question=tr("What can be taken back, from whom, what to type, and who is on it?"),
         headline="",

@@ -20,7 +20,7 @@ def data_quality(quality: Sequence[Remark] | None) -> Table | None:
         return None
     remarks = tuple(remark.sentence for remark in quality)
     return Table(
-        name="data-quality",
+        name="data_quality",
         title=tr("Data quality"),
         question=tr("What is wrong with the data that the figures are made of?"),
         headline=tr_many("{number} remark.", "{number} remarks.", len(remarks))
@@ -66,7 +66,7 @@ def how_made(heading: Heading) -> Table:
     """How each figure is made, with the thresholds in force."""
     settings = heading.settings
     return Table(
-        name="how-made",
+        name="how_made",
         title=tr("How each figure is made"),
         question=tr("From what, and with which thresholds?"),
         headline=tr("Shares are of the observed time. States add up to the total to the millisecond."),

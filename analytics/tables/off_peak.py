@@ -51,7 +51,7 @@ def off_peak(windows: Sequence[OffPeak] | None, heading: Heading, ledger: Ledger
     rest = len(found) - _LISTED
     pools = tuple(dict.fromkeys(each.pool for each in found))
     return Table(
-        name="off-peak",
+        name="off_peak",
         title=tr("Off-peak hours"),
         question=tr("When is there room for work that can wait? From the last weeks, whatever the window."),
         headline=_headline(found, heading.known, ledger.summary.until_ms),

@@ -195,7 +195,7 @@ def packed_cards(packings: Sequence[Packing]) -> Table | None:
     if not found:
         return None
     return Table(
-        name="packed-cards",
+        name="packed_cards",
         title=tr("Which work on which card"),
         question=tr("Which workloads would lie together, and what would it cost each of them?"),
         headline=_cards_headline([each.work for each in found], len({each.card.gpu for each in found})),

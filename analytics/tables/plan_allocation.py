@@ -235,7 +235,7 @@ def _owner_name(owner: str) -> str:
 def allocation_facts(found: FleetAllocation) -> Table:
     """Return for programs what the other tables rest on."""
     return single(
-        "allocation-facts",
+        "allocation_facts",
         (
             fact("observed_share", "share", "seen"),
             fact("has_owners", "words", json_type="boolean"),

@@ -244,4 +244,4 @@ def room_checks(rooms: Sequence[PoolRoom]) -> Table:
         fact("host_gpus_most", "count", "width"),
         *(fact(f"jobs_{count}", "count", f"check.{count}") for count in counts),
     )
-    return for_programs("room-pools", columns, rooms)
+    return for_programs("room_pools", columns, rooms)

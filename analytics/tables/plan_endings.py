@@ -96,7 +96,7 @@ def endings_check(found: FleetAllocation) -> Table | None:
         fact("gpus_named", "count", lambda source: check.said.get(source, 0)),
         fact("gpus_came_free", "count", lambda source: check.came_free.get(source, 0)),
     )
-    return for_programs("endings-check", columns, SOURCES)
+    return for_programs("endings_check", columns, SOURCES)
 
 
 def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:

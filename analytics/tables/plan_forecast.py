@@ -299,7 +299,7 @@ def forecast_days(found: Sequence[PoolOutlook]) -> Table:
         ),
     )
     rows = (day for pool in found for day in _days(pool))
-    return for_programs("forecast-days", columns, rows)
+    return for_programs("forecast_days", columns, rows)
 
 
 def demand_chart(found: Sequence[PoolOutlook], most: int) -> Chart | None:

@@ -29,7 +29,7 @@ def internal_price_table(found: Sequence[InternalPrices], currency: str) -> Tabl
         return None
     most = max(found, key=lambda each: each.spread)
     return Table(
-        name="internal-prices",
+        name="internal_prices",
         title=tr("Internal prices by hour"),
         question=tr("What should an hour cost within the house, so that work that can wait runs when GPUs are idle?"),
         headline=_swing(most),
@@ -59,7 +59,7 @@ def price_factors(found: Sequence[InternalPrices]) -> Table:
         fact("load", "number", json_type="array"),
         fact("factors", "words", json_type="object"),
     )
-    return for_programs("internal-price-factors", columns, found)
+    return for_programs("internal_price_factors", columns, found)
 
 
 def _swing(prices: InternalPrices) -> str:
@@ -99,7 +99,7 @@ def _notes(found: Sequence[InternalPrices], most: InternalPrices, currency: str)
 def shifted_work_table(base: ReplayBase, found: ShiftedWork, currency: str) -> Table:
     """The GPU-hours of deferrable work in each hour of the day, today and with these hours."""
     return Table(
-        name="shifted-work",
+        name="shifted_work",
         title=tr("What off-peak prices would have moved"),
         question=tr("When would work that can wait have run, had it begun in the cheap hours only?"),
         headline=_moved(found),
@@ -130,7 +130,7 @@ def shifted_work_figures(found: ShiftedWork) -> Table:
         column_of(lambda _: waits[0], P95_WAIT, "today_p95_wait_s"),
         column_of(lambda _: waits[1], P95_WAIT, "then_p95_wait_s"),
     )
-    return single("shifted-work-figures", columns, found)
+    return single("shifted_work_figures", columns, found)
 
 
 def _moved(found: ShiftedWork) -> str:

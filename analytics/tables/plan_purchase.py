@@ -155,7 +155,7 @@ def mix_parts(found: Sequence[PoolPurchase], currency: str) -> Table | None:
     if not rows:
         return None
     return Table(
-        name="purchase-mix",
+        name="purchase_mix",
         title=tr("What the mix is made of"),
         question=tr("How many GPUs of each kind, how well are they used, and what do they cost?"),
         headline=tr("What is used in most hours comes first: these GPUs are worth having for good.")
@@ -226,7 +226,7 @@ def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -
         fact("is_old", "words", lambda each: is_old(each.offer, today), "boolean"),
     )
     return Table(
-        name="purchase-offers",
+        name="purchase_offers",
         title=tr("Offers and break-even"),
         question=tr("From which use on is a GPU worth having for good, and what would each offer cost alone?"),
         headline=tr_many(
@@ -262,7 +262,7 @@ def need_figures(found: Sequence[PoolPurchase], currency: str) -> Table:
         rows_column("weeks", mix, "weeks"),
         rows_column("spot_left_out", (fact("provider", "name"), fact("source", "name")), "unrated"),
     )
-    return for_programs("purchase-needs", columns, found)
+    return for_programs("purchase_needs", columns, found)
 
 
 def _mixes(found: Sequence[PoolPurchase]) -> list[Mix]:

@@ -194,7 +194,7 @@ def wait_table(waits: Waits, by: str) -> Table | None:
         return None
     title, word, kind = _GROUPS[by]
     return Table(
-        name=f"queue-{by}",
+        name=f"queue_{by}",
         title=title,
         question=tr("Whose jobs wait, and for what?"),
         headline=_longest(found, kind),
@@ -240,7 +240,7 @@ def idle_while_waiting(waits: Waits, open_ms: float) -> Table:
 
     free, unused = (sum(map(spent_in(kind), pools)) for kind in ("free", "unused"))
     return Table(
-        name="idle-while-waiting",
+        name="idle_while_waiting",
         title=tr("What stood idle meanwhile"),
         question=tr("How much GPU time was free or held without use, and how much of it while jobs waited?"),
         headline=tr(
@@ -302,7 +302,7 @@ def counted_jobs(waits: Waits, used: float | None) -> Table:
     """Return for programs how many jobs are counted, how many are left out and why, and what share of GPU time was used."""
     rows, unasked = waits.rows, int(waits.left_out["is_unasked"].sum())
     return single(
-        "queue-counted",
+        "queue_counted",
         (
             fact("jobs", "count", lambda _: rows.height),
             fact("jobs_without_time_of_asking", "count", lambda _: unasked),
@@ -319,4 +319,4 @@ def back_test(waits: Waits) -> Table:
     """Return for programs all waits, and those of each half of the window."""
     named = zip(("all", "first_half", "second_half"), (in_all(waits), *halves(waits)), strict=True)
     rows = (replace(group, name=name) for name, group in named)
-    return for_programs("queue-halves", (fact("part", "words", "name"), *_GROUP_COLUMNS), rows)
+    return for_programs("queue_halves", (fact("part", "words", "name"), *_GROUP_COLUMNS), rows)

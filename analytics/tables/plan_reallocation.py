@@ -89,7 +89,7 @@ def _request_columns(numbers: Literal["all", "programs"]) -> tuple[Column, ...]:
 def cannot_propose(why: str) -> Table:
     """In place of the proposal, why there is none."""
     return Table(
-        name="reallocation-wrong",
+        name="reallocation_wrong",
         title=tr("Who should get which GPUs"),
         question=tr("Which requests can be served by GPUs that come free, from when, and whose are they?"),
         headline=why,
@@ -289,7 +289,7 @@ def proposal_facts(found: Reallocation | None) -> Table | None:
     if found is None:
         return None
     return single(
-        "reallocation-facts",
+        "reallocation_facts",
         (
             fact("known_up_to", "words", "last_day"),
             fact("proven_to_serve_most", "words", "serves_most", "boolean"),

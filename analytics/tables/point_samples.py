@@ -103,7 +103,7 @@ def point_samples(ledger: LedgerFigures) -> Table | None:
     if (totals.sampled or 0.0) < OPEN_FROM:
         return None
     return Table(
-        name="point-samples",
+        name="point_samples",
         title=tr("Point samples"),
         question=tr("How sure is the idle time? A sample at 0 says that the GPU was idle at that moment and no more."),
         headline=_headline(summary),

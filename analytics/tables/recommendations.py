@@ -418,7 +418,7 @@ def by_group(found: Recommendations, by: GroupBy) -> Table:
     name = owner_words if by == "owner" else place_name
     most = next(((each.name, each.saving) for each in groups if each.saving is not None), None)
     return Table(
-        name=f"recommendations-by-{by}",
+        name=f"recommendations_by_{by}",
         title=tr("By who acts") if by == "owner" else tr("By pool"),
         question=tr("What do the decisions of each come to?"),
         headline=tr("No decision is known to save something in this window.")

@@ -188,6 +188,7 @@ def test_json_has_each_table_by_keys_with_units_as_the_schema_of_its_columns_say
     answer, content = run(case, "json")
     found = json.loads(content, object_pairs_hook=unique)["tables"]
     assert list(found) == [table.name for table in answer.tables]
+    assert [name for name in found if not KEY.fullmatch(name)] == []
     for table in answer.tables:
         keys = keys_of(table)
         assert len(set(keys)) == len(keys)

@@ -64,8 +64,8 @@ def test_what_the_off_peak_chart_leaves_out_is_said(planned: Site) -> None:
     view = planned.view(WEEK)
     found = tuple(OffPeak(f"pool{number}", 5, 7, 30, 2, 4) for number in range(6))
     shown = drawn(view, off_peak(found, view.report.heading, view.report.ledger))
-    assert [len(trace["z"]) for trace in figure(shown, "off-peak-chart")["data"]] == [7] * 4
-    assert {row[0] for row in table(shown, "off-peak")} == {f"pool{number}" for number in range(6)}
+    assert [len(trace["z"]) for trace in figure(shown, "off_peak-chart")["data"]] == [7] * 4
+    assert {row[0] for row in table(shown, "off_peak")} == {f"pool{number}" for number in range(6)}
     assert "Hours left blank" in words(shown)
     assert "The chart shows 4 of 6 pools" in words(shown)
 

@@ -125,12 +125,12 @@ def test_the_data_page_counts_as_the_report_does(site: NumbersSite, asked: Quest
         f"The rest counts in no share: {told['ledger']['gpu_hours']['unknown']:,.1f} GPU-hours are unknown, "
         f"{seen['outside_gpu_hours']:,.1f} before a host's first row or after its last."
     )
-    count = len(told["tables"]["data-quality"]["rows"])
-    assert shown.panel("data-quality").finding == (
+    count = len(told["tables"]["data_quality"]["rows"])
+    assert shown.panel("data_quality").finding == (
         f"{count} remark{'s' * (count != 1)}." if count else "Nothing to remark."
     )
-    remarks = shown.panel("data-quality").text
-    assert all(each["sentence"] in remarks for each in told["tables"]["data-quality"]["rows"])
+    remarks = shown.panel("data_quality").text
+    assert all(each["sentence"] in remarks for each in told["tables"]["data_quality"]["rows"])
     silent = shown.panel("silent").rows() if seen["silent"] else []
     assert [row[:3] for row in silent] == [
         [each["host"], str(each["gpus"]), moment(each["since"])] for each in seen["silent"]
@@ -141,7 +141,7 @@ def test_the_data_page_counts_as_the_report_does(site: NumbersSite, asked: Quest
 @pytest.mark.parametrize("group", ["day", "pool", "model", "host"])
 def test_the_coverage_of_each_group_is_the_ledgers(site: NumbersSite, asked: Question, group: str) -> None:
     told = site.told.groups(asked, group)
-    panel = site.shown("/quality", asked).panel(f"coverage-{group}")
+    panel = site.shown("/quality", asked).panel(f"coverage_{group}")
     wanted = {}
     for label, each in told.items():
         spent = Spent.of_account(each)
@@ -264,7 +264,7 @@ def test_off_peak_hours_are_the_reports(long: NumbersSite, *, narrowed: bool) ->
         asked = asked.but(pool=long.told.report(asked)["off_peak"][0]["pool"])
     told = long.told.report(asked)["off_peak"]
     assert told
-    panel = long.shown("/capacity", asked).panel("off-peak")
+    panel = long.shown("/capacity", asked).panel("off_peak")
 
     def hour(weekday: int, number: int) -> str:
         return f"{WEEKDAYS[(weekday + number // 24) % 7]} {number % 24:02}:00"
@@ -274,7 +274,7 @@ def test_off_peak_hours_are_the_reports(long: NumbersSite, *, narrowed: bool) ->
         for each in sorted(told, key=lambda each: -each["gpus"] * (each["until_hour"] - each["from_hour"]))
     ]  # fmt: skip
     assert panel.rows() == wanted
-    drawn = panel.figure("off-peak-chart")["data"]
+    drawn = panel.figure("off_peak-chart")["data"]
     pools = sorted({each["pool"] for each in told})
     cells = {
         (pools.index(each["pool"]) * 7 + (each["weekday"] + number // 24) % 7, number % 24): each["gpus"]
@@ -291,7 +291,7 @@ def test_off_peak_hours_are_the_reports(long: NumbersSite, *, narrowed: bool) ->
 
 def test_what_takes_four_weeks_is_not_known_of_nine_days(site: NumbersSite) -> None:
     assert site.told.report(DAYS)["off_peak"] == []
-    assert site.shown("/capacity", DAYS).panel("off-peak").finding == (
+    assert site.shown("/capacity", DAYS).panel("off_peak").finding == (
         "Not known: it takes 4 weeks, and the lake has 1.3 before the end of the window."
     )
 

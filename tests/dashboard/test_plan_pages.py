@@ -52,9 +52,9 @@ def test_each_pool_has_its_mix_and_each_price_its_row(planned: Site) -> None:
     found = planned.view().whole.plan.purchases
     shown = page(planned.client(), "/purchase", WEEK)
     assert len(table(shown, "purchase")) == len(found) > 1
-    rows = {name: table(shown, name) for name in ("purchase-mix", "purchase-offers")}
-    assert len(rows["purchase-mix"]) == sum(len(each.mix.parts) for each in found if each.mix is not None)
-    assert len(rows["purchase-offers"]) == sum(len(each.options) for each in found)
+    rows = {name: table(shown, name) for name in ("purchase_mix", "purchase_offers")}
+    assert len(rows["purchase_mix"]) == sum(len(each.mix.parts) for each in found if each.mix is not None)
+    assert len(rows["purchase_offers"]) == sum(len(each.options) for each in found)
     assert "as now: up to" in json.dumps(shown)
     assert "Internal prices by hour" in words(shown)
 

@@ -23,7 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 def rows(tree: Any, name: str) -> dict[str, list[str]]:
     """The rows of one table: what it is about, and its figures."""
-    found = table(tree, f"coverage-{name}")
+    found = table(tree, f"coverage_{name}")
     return {row[0]: [cell.replace("\N{NO-BREAK SPACE}", " ").strip() for cell in row[1:]] for row in found}
 
 

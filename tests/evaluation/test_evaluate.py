@@ -124,7 +124,7 @@ def test_states_in_gpu_hours(evaluate: Evaluate) -> None:
     (whole,) = found["evaluation"]
     assert (whole["gpu_hours"], whole["labelled_gpu_hours"], whole["judged_gpu_hours"]) == (16.0, 6.0, 6.0)
     assert (whole["agreed_gpu_hours"], whole["agreed_share"]) == (4.0, pytest.approx(4 / 6))
-    held = row(found, "recorded-states", "state", "held")
+    held = row(found, "recorded_states", "state", "held")
     assert (held["agreed_gpu_hours"], held["labelled_gpu_hours"]) == (2.0, 3.0)
     assert held["agreed_share"] == pytest.approx(2 / 3)
 

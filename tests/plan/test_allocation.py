@@ -115,7 +115,7 @@ def test_without_owners_accounts_and_users_stand_in_and_use_is_the_same_beside_g
     assert (pair["waited"], pair["did_not_use"]) == ("bob", "maps")
     roots = [each for each in found["allocation"] if each["level"] == "organisation"]
     used, given = (sum(root[name] for root in roots) for name in ("used_gpu_hours", "gpu_hours"))
-    [counted] = answer(lake, "queue")["queue-counted"]
+    [counted] = answer(lake, "queue")["queue_counted"]
     assert counted["used_share"] == pytest.approx(used / given)
 
 
@@ -123,7 +123,7 @@ def test_without_owners_accounts_and_users_stand_in_and_use_is_the_same_beside_g
 def test_a_team_sees_nobody_else_whether_it_has_gpus_or_none(lake: Lake) -> None:
     found = answer(lake, "allocation", "--team", "speech")
     assert not [name for name in ("vision", "atlas", "ann", "mia", "sales", "products") if name in json.dumps(found)]
-    assert found.keys().isdisjoint({"starving", "uptake", "endings-check"})
+    assert found.keys().isdisjoint({"starving", "uptake", "endings_check"})
     assert [each["name"] for each in found["endings"]] == ["slurm:2"]
     assert paths(found["allocation"])["research",]["quota_gpus"] == 2
     tree = paths(answer(lake, "allocation", "--team", "sales")["allocation"])
@@ -154,7 +154,7 @@ def test_without_allocations_projects_are_answered_and_a_week_before_is_checked(
     said = text(lake, "allocation")
     assert "No job of this window is known with the time at which it asked for GPUs" in said
     assert "1 ending frees 2 GPUs by 2026-11-27: 2 by project end." in said
-    check = answer(lake, "allocation")["endings-check"]
+    check = answer(lake, "allocation")["endings_check"]
     assert [(each["gpus_named"], each["gpus_came_free"]) for each in check] == [(0, 0)] * 3
 
 
@@ -191,7 +191,7 @@ def test_requests_are_served_by_what_comes_free(lake: Lake, tables: Path, monkey
     [unserved] = found["unserved"]
     assert (unserved["name"], unserved["reason"], unserved["gpus_free_in_time"]) == ("all", "too_few", 5)
     assert sum(each["gpu_count"] for each in found["left_over"]) == 1
-    assert found["reallocation-facts"][0]["proven_best"] is True
+    assert found["reallocation_facts"][0]["proven_best"] is True
     assert run(lake, "allocation", *asked, "--csv", "--table", "reallocation").stdout.count("\n") == 3
     said = text(lake, "allocation", *asked)
     assert "2 of 3 requests can be served, with 4 of the 13 GPUs asked for. 1 begins later than asked for." in said

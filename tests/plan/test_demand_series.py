@@ -90,7 +90,7 @@ def test_it_says_waste_before_shortage_and_until_when_to_order(lake: Lake) -> No
 
 def test_json_has_every_day_with_its_bands_and_the_lead_time_of_the_pool(lake: Lake) -> None:
     found = answer(lake, "forecast", "--horizon", "2w", "--lead-time", "4w", "--lead-time", "train=3d")
-    [pool], days = found["forecast"], found["forecast-days"]
+    [pool], days = found["forecast"], found["forecast_days"]
     assert (pool["horizon_days"], pool["lead_days"], pool["gpus"], pool["known_days"]) == (14, 3, 6.0, 29)
     assert pool["reclaimable_gpus"] == 3
     assert pool["order_by"] == str(date.fromisoformat(pool["full_likely"]) - timedelta(3))

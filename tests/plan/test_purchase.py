@@ -201,16 +201,16 @@ def test_the_command_says_the_mix_its_parts_and_what_is_old(lake: Lake, tables: 
     assert "older than 90 days" in said
     assert "Nobody says whose work may be interrupted" not in said
     told = answer(lake, "purchase")
-    parts = {part["kind"]: (part["gpus"], part["gpu_hours"]) for part in told["purchase-mix"]}
+    parts = {part["kind"]: (part["gpus"], part["gpu_hours"]) for part in told["purchase_mix"]}
     assert parts["own"][0] == 3
-    [pool] = told["purchase-needs"]
+    [pool] = told["purchase_needs"]
     levels = pairwise([*pool["curve"], {"gpus": 0.0}])
     area = sum(each["hours"] * (each["gpus"] - below["gpus"]) for each, below in levels)
     assert sum(hours for _, hours in parts.values()) == pytest.approx(area)
     assert told["purchase"][0]["now_yearly_cost"] == pytest.approx(6 * HOURS_PER_YEAR)
-    is_old = {each["source"]: each["is_old"] for each in told["purchase-offers"]}
+    is_old = {each["source"]: each["is_old"] for each in told["purchase_offers"]}
     assert is_old.items() >= {"invoice": False, "cloud": True}.items()
-    [internal] = told["internal-price-factors"]
+    [internal] = told["internal_price_factors"]
     assert (internal["flat"], len(internal["load"])) == (1.0, 24)
 
 
@@ -219,7 +219,7 @@ def test_more_that_may_be_interrupted_goes_to_spot(lake: Lake, tables: Callable[
     spot = "spot,cloud,H100 SXM,0.5,2026-01-01,2"
     tables(offers=f"{head},interruptions_per_day\n{rented},\n{spot}\n")
     told = answer(lake, "purchase", "--spot-share", "0.5")
-    gpu_hours = {part["kind"]: part["gpu_hours"] for part in told["purchase-mix"]}
+    gpu_hours = {part["kind"]: part["gpu_hours"] for part in told["purchase_mix"]}
     assert gpu_hours["spot"] == pytest.approx(gpu_hours["on_demand"])
 
 

@@ -196,7 +196,7 @@ def test_figures_of_an_empty_week_are_unknown_and_not_zero(full: Lake, report: R
     assert energy["pue"] > 1  # a setting holds whatever was seen
     assert content["ledger"]["window"] == {"since": "2026-10-12T00:00:00Z", "until": "2026-10-19T00:00:00Z"}
     assert (content["findings"], content["ended"], content["reversals"]) == ([], [], None)
-    assert list(content["tables"]) == ["data-quality"]
+    assert list(content["tables"]) == ["data_quality"]
     lines = report(full, "--week", AFTER, "--format", "csv").out.splitlines()
     assert {"empty,true", "ledger.gpu_hours.free,", "ledger.gpus,", "trends.total.now,"} <= set(lines)
 

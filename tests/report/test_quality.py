@@ -28,7 +28,7 @@ def remarks(report: Callable[..., Outcome]) -> Callable[..., dict[str, list[str]
 
     def read(lake: Lake, *arguments: str) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for each in json.loads(report(lake, "--format", "json", *arguments).out)["tables"]["data-quality"]["rows"]:
+        for each in json.loads(report(lake, "--format", "json", *arguments).out)["tables"]["data_quality"]["rows"]:
             found.setdefault(each["kind"], []).append(each["sentence"])
         return found
 
@@ -295,5 +295,5 @@ def test_models_that_nobody_has_a_price_for(lake: Lake, remarks: Remarks) -> Non
 
 def test_a_remark_counts_and_gives_an_example(lake: Lake, report: Callable[..., Outcome]) -> None:
     fill(lake, hour("a", power_w=-1.0), devices=listed("a"))
-    (remark,) = json.loads(report(lake, "--format", "json").out)["tables"]["data-quality"]["rows"]
+    (remark,) = json.loads(report(lake, "--format", "json").out)["tables"]["data_quality"]["rows"]
     assert (remark["kind"], remark["count"], remark["example"]) == ("negative_value", 12, "a: power_w -1")

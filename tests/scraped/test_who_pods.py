@@ -303,7 +303,7 @@ def test_waits_and_planned_ends_of_scraped_pods_are_those_of_the_plans(
 ) -> None:
     scraped(lake)
     assert main(["plan", "queue", "--lake", lake.root, "--json"]) == 0
-    (rank,) = rows_of(capsys.readouterr().out)["queue-rank"]
+    (rank,) = rows_of(capsys.readouterr().out)["queue_rank"]
     assert (rank["rank"], rank["jobs"], rank["jobs_still_waiting"]) == ("high", 2, 1)
     # what waits is told of once an hour, so it waited for as long as its last word says
     assert rank["hours"] == pytest.approx(1 / 3 + 359 / 120)
