@@ -64,7 +64,7 @@ def recommendation(lead: Finding, *others: Finding, **changes: Any) -> Recommend
     kind = rule.kinds[0]
     action = "repair" if rule.of_machine else kind.action
     change = action in ("right-size", "ask")
-    due_ms = DEADLINES.return_ms if action == "return" else DEADLINES.change_ms if change else DEADLINES.release_ms
+    days = DEADLINES.return_days if action == "return" else DEADLINES.change_days if change else DEADLINES.release_days
     own = {
         "recommendation_id": recommendation_id(lead),
         "kind": kind,
@@ -79,7 +79,7 @@ def recommendation(lead: Finding, *others: Finding, **changes: Any) -> Recommend
         "host": lead.host,
         "gpu_ms": lead.gpu_ms,
         "currency": "USD",
-        "deadline_ms": due_ms(T0),
+        "deadline_ms": DEADLINES.end_ms(T0, days),
         "next_command": lead.next_command,
         "simulated": lead.simulated,
     }
