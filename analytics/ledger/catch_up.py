@@ -40,18 +40,16 @@ _ROUNDED = 1e-9
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """UTC midnights: parts are read from `parts_ms` on, rows made again from `rows_ms` on, changes begin at `changed_ms`."""
+class KeptRows:
+    """What a lake keeps of the days that are made again and of those around them: rows of `ledger`, `spell` and `gpu_lifetime`.
 
+    UTC midnights: parts are read from `parts_ms` on, rows made again from `rows_ms` on, changes begin at `changed_ms`.
+    """
+
+    ledger: KeptLedger
     parts_ms: int
     rows_ms: int
     changed_ms: int
-
-
-@dataclass(frozen=True)
-class KeptRows:
-    """What the lake keeps: rows of `ledger`, `spell` and `gpu_lifetime`."""
-
     stretches: pl.DataFrame
     """Rows of `ledger` of the day before `rows_ms`."""
     spells: pl.DataFrame
@@ -64,40 +62,28 @@ class KeptRows:
     """The GPUs that had been seen by `rows_ms`."""
 
 
-RowsSince = Callable[[int], pl.DataFrame | None]
-"""The kept rows of `ledger` from the day of a moment up to the rows that are made again; None where they cannot be had."""
-
-
-def restitch(
-    parts: tuple[pl.DataFrame, pl.DataFrame],
-    kept: KeptRows,
-    bounds: Bounds,
-    settings: LedgerSettings,
-    rows_since: RowsSince,
-) -> tuple[pl.DataFrame, pl.DataFrame] | None:
+def restitch(parts: tuple[pl.DataFrame, pl.DataFrame], kept: KeptRows) -> tuple[pl.DataFrame, pl.DataFrame] | None:
     """The rows of `ledger` and `spell` from `rows_ms` on, as all days together would give them, without their ends.
 
-    None where the days before would change, or may. No GPU is on several hosts, and none is a MIG instance.
+    None where the days before would change, or may. No GPU is on several hosts, and none is a MIG instance; `idle_after_ms`
+    is at most a day.
 
     Args:
         parts: `ledger_part` and `spell_part` from `parts_ms` on.
         kept: what the lake keeps.
-        bounds: what is read, made and changed.
-        settings: the thresholds; `idle_after_ms` is at most a day.
-        rows_since: reads kept rows of the ledger.
     """
-    if not _is_settled(parts[0], kept, bounds):
+    if not _is_settled(parts[0], kept):
         return None
-    stretches, spells = stitch(*parts, settings)
-    joined = _joined(_with_label(stretches), _with_label(kept.stretches), "stretch", ("label", *_OWNER), bounds)
-    joined_spells = _joined(spells, kept.spells, "spell", (), bounds)
+    stretches, spells = stitch(*parts, kept.ledger.settings)
+    joined = _joined(_with_label(stretches), _with_label(kept.stretches), "stretch", ("label", *_OWNER), kept.rows_ms)
+    joined_spells = _joined(spells, kept.spells, "spell", (), kept.rows_ms)
     if joined is None or joined_spells is None:
         return None
-    judged = _judged(joined, kept, bounds, settings, rows_since)
+    judged = _judged(joined, kept)
     return None if judged is None else (judged.drop("label", "loaded_start"), joined_spells.drop("loaded_start"))
 
 
-def _is_settled(parts: pl.DataFrame, kept: KeptRows, bounds: Bounds) -> bool:
+def _is_settled(parts: pl.DataFrame, kept: KeptRows) -> bool:
     """Whether the parts that were read say all that rows from `rows_ms` on need, and rows before it need no changed day.
 
     For a GPU that has rows among the changed days, or had some, one between `rows_ms` and `changed_ms` tells how long all that was
@@ -106,16 +92,16 @@ def _is_settled(parts: pl.DataFrame, kept: KeptRows, bounds: Bounds) -> bool:
     """
     known, time = pl.col("label") != "unknown", pl.col("time")
     spans = {
-        "context": time < bounds.rows_ms,
-        "settling": time.is_between(bounds.rows_ms, bounds.changed_ms, closed="left"),
-        "changed": time >= bounds.changed_ms,
+        "context": time < kept.rows_ms,
+        "settling": time.is_between(kept.rows_ms, kept.changed_ms, closed="left"),
+        "changed": time >= kept.changed_ms,
     }
     found = parts.group_by(_UNIT).agg(
         *(span.any().alias(name) for name, span in spans.items()),
         *((known & span).any().alias(f"known_{name}") for name, span in spans.items()),
         has_parts=pl.lit(value=True),
     )
-    replaced = kept.replaced.filter(time >= bounds.changed_ms)
+    replaced = kept.replaced.filter(time >= kept.changed_ms)
     was = replaced.group_by(_UNIT).agg(known_was=(pl.col("state") != "unknown").any(), was=pl.lit(value=True))
     units = found.join(was, on=_UNIT, how="full", coalesce=True)
     seen = {"seen_before_parts": kept.lifetimes_before_parts, "seen_before_rows": kept.lifetimes}
@@ -144,32 +130,31 @@ def _with_label(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _joined(
-    rows: pl.DataFrame, kept: pl.DataFrame, name: str, same: tuple[str, ...], bounds: Bounds
+    rows: pl.DataFrame, kept: pl.DataFrame, name: str, same: tuple[str, ...], rows_ms: int
 ) -> pl.DataFrame | None:
     """The rows from `rows_ms` on, those that go on from before it with the kept start; None where they do not meet what is kept.
 
     `loaded_start` is the start as far as the parts tell.
     """
     start = f"{name}_start"
-    meets = pl.col("end") == bounds.rows_ms
+    meets = pl.col("end") == rows_ms
     columns = (*_UNIT, *same)
     before = kept.filter(meets)
     if not rows.filter(meets).select(columns).sort(_UNIT).equals(before.select(columns).sort(_UNIT)):
         return None
-    after = rows.filter(pl.col("time") >= bounds.rows_ms)
+    after = rows.filter(pl.col("time") >= rows_ms)
     met = after.join(before.select(*_UNIT, kept_start=start), on=_UNIT, how="left", maintain_order="left")
-    goes_on = pl.col(start) < bounds.rows_ms
+    goes_on = pl.col(start) < rows_ms
     return met.with_columns(pl.when(goes_on).then("kept_start").otherwise(start).alias(start), loaded_start=start).drop(
         "kept_start"
     )
 
 
-def _judged(
-    rows: pl.DataFrame, kept: KeptRows, bounds: Bounds, settings: LedgerSettings, rows_since: RowsSince
-) -> pl.DataFrame | None:
+def _judged(rows: pl.DataFrame, kept: KeptRows) -> pl.DataFrame | None:
     """The rows with `low` or `active` by the whole of each stretch; None where that of a kept row would change, or may."""
-    goes_on = (pl.col("stretch_start") < bounds.rows_ms) & (pl.col("label") == "busy")
-    was = kept.stretches.filter(pl.col("end") == bounds.rows_ms).select(*_UNIT, kept_state="state")
+    settings = kept.ledger.settings
+    goes_on = (pl.col("stretch_start") < kept.rows_ms) & (pl.col("label") == "busy")
+    was = kept.stretches.filter(pl.col("end") == kept.rows_ms).select(*_UNIT, kept_state="state")
     now = rows.filter(goes_on).join(was, on=_UNIT, how="left")
     if now.is_empty():
         return rows
@@ -178,7 +163,8 @@ def _judged(
         return None
     doubtful = _doubtful(now.filter(~is_whole), kept.replaced, settings)
     if not doubtful.is_empty():
-        older = rows_since(int(doubtful["stretch_start"].min()))  # type: ignore[arg-type]  # of integers
+        first_ms = int(doubtful["stretch_start"].min()) // DAY_MS * DAY_MS  # type: ignore[arg-type]  # of integers
+        older = kept.ledger.rows(schema.LEDGER, first_ms, kept.rows_ms)
         if older is None or not _stay(doubtful, older, settings):
             return None
     states = rows.join(was, on=_UNIT, how="left", maintain_order="left")
@@ -335,8 +321,11 @@ def catch_up(kept: KeptLedger, changed: str, workers: int, progress: Callable[[f
         return False
     try:
         for back in _BACK_DAYS:
-            bounds = Bounds(changed_ms - 2 * back * DAY_MS, changed_ms - back * DAY_MS, changed_ms)
-            done = _made_again(kept, bounds, until_ms, workers, progress)
+            parts_ms, rows_ms = (changed_ms - days * back * DAY_MS for days in (2, 1))
+            around = _kept_rows(kept, (parts_ms, rows_ms, changed_ms), until_ms)
+            if around is None:
+                return False
+            done = _made_again(around, dates_between(parts_ms, until_ms), workers, progress)
             if done is not None:
                 return done
     except LakeError:
@@ -344,72 +333,50 @@ def catch_up(kept: KeptLedger, changed: str, workers: int, progress: Callable[[f
     return False
 
 
-def _made_again(
-    kept: KeptLedger, bounds: Bounds, until_ms: int, workers: int, progress: Callable[[float], None]
-) -> bool | None:
+def _made_again(around: KeptRows, dates: Sequence[str], workers: int, progress: Callable[[float], None]) -> bool | None:
     """Make the changed days again with some days before them, and keep them: whether that is done.
 
     None where more days before might do it. Raises LakeError where the lake cannot be written.
     """
-    dates = dates_between(bounds.parts_ms, until_ms)
+    kept = around.ledger
     days = kept.days(dates)
-    if not _only_newest_changed(kept, kept.prints_of(days), bounds):
+    if not _only_newest_changed(around, kept.prints_of(days)):
         return False
-    around = _kept_rows(kept, bounds, until_ms)
-    made = _made_days(kept, days, dates, workers, progress)
-    if around is None or made is None:
-        return False
+    failures: list[str] = []
+    expired = kept.expired & days.keys()
+    made = MadeDays(kept.lake, kept.settings, failures.append, dates=dates, expired=expired)
+    made.build({date: hosts for date, hosts in days.items() if date not in expired}, workers, progress)
     parts = made.parts()
-    if _is_entangled(around, parts[0]):
+    if failures or made.lacks_files or _is_entangled(around, parts[0]):
         return False
-    rows_ms = bounds.rows_ms
-    found = restitch(
-        parts,
-        around,
-        bounds,
-        kept.settings,
-        lambda first_ms: kept.rows(schema.LEDGER, first_ms // DAY_MS * DAY_MS, rows_ms),
-    )
+    found = restitch(parts, around)
     if found is None:
         return None
     stretches, spells = found
     if stretches.is_empty():
         return False
-    lifetimes = by_day(stretches, around.lifetimes)
     manifest = replace(kept.manifest, days={**kept.manifest.days, **made.manifest.days})
-    rows = {"ledger": stretches, "spell": spells, "gpu_lifetime": lifetimes}
-    keep_tables(kept.lake, rows, manifest, dates_between(rows_ms, until_ms))
+    rows = {"ledger": stretches, "spell": spells, "gpu_lifetime": by_day(stretches, around.lifetimes)}
+    keep_tables(kept.lake, rows, manifest, [date for date in dates if date >= utc_day(around.rows_ms)])
     return True
 
 
-def _only_newest_changed(kept: KeptLedger, prints: Mapping[str, str], bounds: Bounds) -> bool:
+def _only_newest_changed(around: KeptRows, prints: Mapping[str, str]) -> bool:
     """Whether the days before the changed ones are those of the manifest, and no day has lost all of its files."""
-    first, changed = utc_day(bounds.parts_ms), utc_day(bounds.changed_ms)
-    before = {date: print_ for date, print_ in kept.manifest.prints.items() if date >= first}
+    first, changed = utc_day(around.parts_ms), utc_day(around.changed_ms)
+    before = {date: print_ for date, print_ in around.ledger.manifest.prints.items() if date >= first}
     settled = [{date: of for date, of in each.items() if date < changed} for each in (before, prints)]
     return settled[0] == settled[1] and before.keys() <= prints.keys()
 
 
-def _kept_rows(kept: KeptLedger, bounds: Bounds, until_ms: int) -> KeptRows | None:
-    rows_ms = bounds.rows_ms
-    stretches = kept.rows(schema.LEDGER, rows_ms - DAY_MS, rows_ms)
-    spells = kept.rows(schema.SPELL, rows_ms - DAY_MS, rows_ms)
+def _kept_rows(kept: KeptLedger, moments: tuple[int, int, int], until_ms: int) -> KeptRows | None:
+    parts_ms, rows_ms, _ = moments
+    stretches, spells = (kept.rows(table, rows_ms - DAY_MS, rows_ms) for table in (schema.LEDGER, schema.SPELL))
     replaced = kept.rows(schema.LEDGER, rows_ms, until_ms)
-    seen, lifetimes = kept.lifetimes_before(bounds.parts_ms), kept.lifetimes_before(rows_ms)
+    seen, lifetimes = (kept.lifetimes_before(moment) for moment in (parts_ms, rows_ms))
     if stretches is None or spells is None or replaced is None or seen is None or lifetimes is None:
         return None
-    return KeptRows(stretches, spells, replaced, seen, lifetimes)
-
-
-def _made_days(
-    kept: KeptLedger, days: Days, dates: Sequence[str], workers: int, progress: Callable[[float], None]
-) -> MadeDays | None:
-    """The days with their parts, built and kept where they are not; None where that cannot be."""
-    failures: list[str] = []
-    expired = kept.expired & days.keys()
-    made = MadeDays(kept.lake, kept.settings, failures.append, dates=dates, expired=expired)
-    made.build({date: hosts for date, hosts in days.items() if date not in expired}, workers, progress)
-    return None if failures or made.lacks_files else made
+    return KeptRows(kept, *moments, stretches, spells, replaced, seen, lifetimes)
 
 
 def _is_entangled(kept: KeptRows, parts: pl.DataFrame) -> bool:

@@ -1,7 +1,6 @@
 """The ledger once more, by DuckDB alone: SQL from the lake's Parquet files to stretches, with nothing of the ledger's code.
 
-Each statement makes one temporary table out of the ones before it; `STEPS` are their order. `assert_agree` compares structure
-exactly, and sums of floats within rounding.
+`assert_agree` compares structure exactly, and sums of floats within rounding.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 
 _TYPES = {"timestamp[ms, UTC]": "timestamptz", "int16": "smallint", "int32": "integer", "int64": "bigint"}
 
-SAMPLE = """
-create temp table sample as
+STEPS = {
+    "sample": """
 with plain as (
     select host, gpu,
            epoch_ms("time") as listed_ms,
@@ -62,10 +61,8 @@ select *,
        health = 'asleep' as asleep,
        (util_pct = 0 and util_max_pct is null) or (util_max_pct = 0 and util_pct < 0.5) as reads_zero
 from distinct_start
-"""
-
-RISEN = """
-create temp table risen as
+""",
+    "risen": """
 with neighbours as (
     select *,
            lag(start_ms) over by_day as last_ms,
@@ -81,15 +78,11 @@ select * exclude (last_ms, last_interval_ms, last_epoch, last_scraped, last_ener
                 and energy_mj >= last_energy_mj
             then energy_mj - last_energy_mj end as risen_mj
 from neighbours
-"""
-
-SEEN = """
-create temp table seen as
+""",
+    "seen": """
 select host, gpu, min(start_ms) as first_ms, max(start_ms + interval_ms) as last_ms from sample group by host, gpu
-"""
-
-USABLE = """
-create temp table usable as
+""",
+    "usable": """
 with told as (
     select * exclude (reads_zero),
            coalesce(reads_zero, false) and not out_of_order as zero,
@@ -103,20 +96,16 @@ select * exclude (tells), lead(start_ms) over (partition by gpu, day order by st
             else least(next_ms, start_ms + 3 * interval_ms) end as end_ms
 from told
 where tells
-"""
-
-HELD_PROCESS = """
-create temp table held_process as
+""",
+    "held_process": """
 select *, replace(case when coalesce(slurm_job_id, pod, ray_job_id) is not null then "user"
                        when container is not null and ("user" = 'root' or regexp_full_match("user", '[0-9]+'))
                        then container_runtime || '/' || container
                        when unit is not null and "user" = 'root' then unit
                        else "user" end, '+', '\\') as holder
 from raw_process
-"""
-
-LIST = """
-create temp table process_list as
+""",
+    "process_list": """
 with process as (
     select host, gpu, epoch_ms("time") as listed_ms, interval_ms, holder as "user",
            replace(coalesce(slurm_account, namespace), '+', '\\') as account,
@@ -132,18 +121,14 @@ select host, gpu, listed_ms, listed_ms // 86400000 as day,
        string_agg(distinct job, '+' order by job) as jobs
 from process
 group by host, gpu, listed_ms
-"""
-
-LIST_USER = """
-create temp table list_user as
+""",
+    "list_user": """
 select host, gpu, epoch_ms("time") as listed_ms, holder as "user", count(distinct pid) as pairs
 from held_process
 where holder is not null
 group by all
-"""
-
-LISTED = """
-create temp table listed as
+""",
+    "listed": """
 select usable.*,
        case when usable.listed_ms - earlier.listed_ms <= earlier.reach_ms then earlier
             when later.listed_ms - usable.listed_ms <= later.reach_ms then later end as list
@@ -154,10 +139,8 @@ asof left join process_list as earlier
 asof left join process_list as later
     on usable.host = later.host and usable.gpu = later.gpu and usable.day = later.day
     and usable.listed_ms <= later.listed_ms
-"""
-
-CLAIM_SPAN = """
-create temp table claim_span as
+""",
+    "claim_span": """
 select host, gpu, epoch_ms("time") as start_ms,
        coalesce(epoch_ms(max("end")), epoch_ms(min(planned_end)), 4611686018427387904) as end_ms,
        max(replace("user", '+', '\\')) as "user", max(replace(account, '+', '\\')) as account,
@@ -165,10 +148,8 @@ select host, gpu, epoch_ms("time") as start_ms,
 from raw_claim
 where gpu is not null
 group by host, gpu, "time", scheduler, claim_id
-"""
-
-CLAIMED = """
-create temp table claimed as
+""",
+    "claimed": """
 select usable.gpu, usable.start_ms,
        string_agg(distinct claim_span."user", '+' order by claim_span."user") as users,
        string_agg(distinct claim_span.account, '+' order by claim_span.account) as accounts,
@@ -178,10 +159,8 @@ join claim_span
     on usable.host = claim_span.host and usable.gpu = claim_span.gpu
     and usable.start_ms >= claim_span.start_ms and usable.start_ms < claim_span.end_ms
 group by usable.gpu, usable.start_ms
-"""
-
-USED = """
-create temp table used as
+""",
+    "used": """
 with judged as (
     select listed.*,
            case when claimed.start_ms is not null then claimed end as claimed,
@@ -221,10 +200,8 @@ select * exclude (list, claimed),
            'job': case source when 'process' then list.jobs when 'claim' then claimed.jobs when 'claim_unwatched' then claimed.jobs end
        } as use
 from sources
-"""
-
-LABELLED = """
-create temp table labelled as
+""",
+    "labelled": """
 with marked as (
     select *,
            lag(end_ms) over by_gpu is distinct from start_ms
@@ -239,10 +216,8 @@ select * exclude (begins, spell, spell_ms),
             when zero and spell_ms >= $idle_after_ms then 'held'
             else 'busy' end as label
 from spans
-"""
-
-GROUPED = """
-create temp table grouped as
+""",
+    "grouped": """
 with marked as (
     select *,
            lag(end_ms) over by_gpu is distinct from start_ms
@@ -251,10 +226,8 @@ with marked as (
     from labelled window by_gpu as (partition by gpu order by start_ms)
 )
 select * exclude (begins), count(*) filter (begins) over (partition by gpu order by start_ms) as stretch from marked
-"""
-
-STRETCH = """
-create temp table stretch as
+""",
+    "stretch": """
 with summed as (
     select host, gpu, stretch, any_value(use) as use, any_value(label) as label,
            min(start_ms) as start_ms, max(end_ms) as end_ms,
@@ -278,10 +251,8 @@ select * exclude (label),
             when util_sum / util_ms < $low_below_pct then 'low'
             else 'active' end as state
 from summed
-"""
-
-HOLDER_SHARE = """
-create temp table holder_share as
+""",
+    "holder_share": """
 with each_user as (
     select gpu, stretch, "user", sum(pairs * (end_ms - start_ms)) as weight
     from grouped join list_user using (host, gpu)
@@ -291,10 +262,8 @@ with each_user as (
 select gpu, stretch, list(weight / whole order by "user") as holder_shares
 from (select *, sum(weight) over (partition by gpu, stretch) as whole from each_user)
 group by gpu, stretch having count(*) > 1
-"""
-
-LEDGER = """
-create temp table result as
+""",
+    "result": """
 with edges as (
     select host, gpu, start_ms as at_ms, end_ms as then_ms from stretch
     union all select host, gpu, first_ms, first_ms from seen
@@ -314,10 +283,8 @@ from stretch left join holder_share using (gpu, stretch)
 union all by name
 select host, gpu, start_ms, end_ms, 'unknown' as state, 0 as zero_ms, 0 as util_ms, 0 as energy_ms, 0 as sample_count
 from gaps where start_ms < end_ms
-"""
-
-SPELL = """
-create temp table spell as
+""",
+    "spell": """
 with marked as (
     select *,
            lag(end_ms) over by_gpu is distinct from start_ms or lag(zero) over by_gpu is distinct from zero as begins
@@ -325,10 +292,9 @@ with marked as (
 ),
 numbered as (select *, count(*) filter (begins) over (partition by gpu order by start_ms) as spell from marked)
 select gpu, min(start_ms) as start_ms, max(end_ms) as end_ms from numbered where zero group by gpu, spell
-"""
-
-STEPS = (SAMPLE, RISEN, SEEN, USABLE, HELD_PROCESS, LIST, LIST_USER, LISTED, CLAIM_SPAN, CLAIMED)
-STEPS += (USED, LABELLED, GROUPED, STRETCH, HOLDER_SHARE, LEDGER, SPELL)
+""",
+}
+"""By its name each temporary table, made out of the ones before it."""
 
 
 @dataclass(frozen=True)
@@ -343,11 +309,12 @@ def duckdb_ledger(lake: Lake, settings: LedgerSettings) -> Found:
     """The ledger of a lake."""
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
-        for table in (GPU, PROCESS, CLAIM, DEVICE):
-            connection.execute(f"create temp view raw_{table.name} as {_rows(table, lake.files(table.name))}")
+        for each in (GPU, PROCESS, CLAIM, DEVICE):
+            connection.execute(f"create temp view raw_{each.name} as {_rows(each, lake.files(each.name))}")
         known = asdict(settings) | {"no_context_bytes": NO_CONTEXT_BYTES}
-        for step in STEPS:
-            connection.execute(step, {name: value for name, value in known.items() if f"${name}" in step})
+        for table, step in STEPS.items():
+            used = {name: value for name, value in known.items() if f"${name}" in step}
+            connection.execute(f"create temp table {table} as {step}", used)
         return Found(
             _dicts(connection.sql("from result order by gpu, start_ms")),
             connection.sql("from spell order by gpu, start_ms").fetchall(),

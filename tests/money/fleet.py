@@ -23,13 +23,23 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 T0 = 1_795_132_800_000  # 2026-11-20 00:00 UTC
 
-COLUMNS = {
-    "gpu": pl.String, "host": pl.String, "time": pl.Int64, "end": pl.Int64, "state": pl.String, "gpu_share": pl.Float64,
-    "holder": pl.String, "account": pl.String, "holder_shares": pl.List(pl.Float64), "energy_mj": pl.Float64,
-    "energy_ms": pl.Int64, "util_ms": pl.Int64, "sample_count": pl.Int64, "gpu_util_max_pct": pl.Float64,
-    "mem_used_max_bytes": pl.Int64, "holder_source": pl.String, "zero_ms": pl.Int64, "gpu_util_mean_pct": pl.Float64,
-    "sampled_ms": pl.Int64, "sm_active_mean_pct": pl.Float64,
-}  # fmt: skip
+COLUMNS: dict[str, pl.DataType] = {
+    **dict.fromkeys(("gpu", "host"), pl.String()),
+    **dict.fromkeys(("time", "end"), pl.Int64()),
+    "state": pl.String(),
+    "gpu_share": pl.Float64(),
+    **dict.fromkeys(("holder", "account"), pl.String()),
+    "holder_shares": pl.List(pl.Float64),
+    "energy_mj": pl.Float64(),
+    **dict.fromkeys(("energy_ms", "util_ms", "sample_count"), pl.Int64()),
+    "gpu_util_max_pct": pl.Float64(),
+    "mem_used_max_bytes": pl.Int64(),
+    "holder_source": pl.String(),
+    "zero_ms": pl.Int64(),
+    "gpu_util_mean_pct": pl.Float64(),
+    "sampled_ms": pl.Int64(),
+    "sm_active_mean_pct": pl.Float64(),
+}
 
 MODELS = {"a": "NVIDIA H100 80GB HBM3", "b": "NVIDIA L40S", "c": "NVIDIA A100", "d": None}
 """Priced by the catalog, priced by it, not priced, not even named: by the first letter of the GPU."""

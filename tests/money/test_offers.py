@@ -24,22 +24,29 @@ MEMORY = (
     '"{""Gpus"": [{""Name"": ""x"", ""Count"": 1, ""MemoryInfo"": {""SizeInMiB"": %d}}], ""TotalGpuMemoryInMiB"": 0}"'
 )
 PYTHON_MEMORY = "\"{'Gpus': [{'Name': 'x', 'Manufacturer': 'NVIDIA', 'Count': 8.0, 'MemoryInfo': {'SizeInMiB': %d}}], 'TotalGpuMemoryInMiB': 0}\""
-CATALOG = "\n".join(
-    [
-        "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone,Arch",
-        f"big,H100,8.0,192.0,2048.0,{PYTHON_MEMORY % 81920},24.0,8.0,us-east-1,use1-az1,x86_64",
-        f"big,H100,8.0,192.0,2048.0,{PYTHON_MEMORY % 81920},20.0,,eu-north-1,eun1-az1,x86_64",
-        f"one,H100,1.0,26.0,234.0,{MEMORY % 81920},2.75,1.5,us-west-2,usw2-az1,x86_64",
-        f"old,V100,1.0,8.0,61.0,{MEMORY % 16384},3.06,0.9,us-east-1,use1-az1,x86_64",
-        f"1x_SECURE,A100-80GB,2.0,16.0,234.0,{PYTHON_MEMORY % 80},2.78,2.78,US,US-CA-1,",  # RunPod: GiB
-        f"tiny,A10,0.167,6.0,55.0,{MEMORY % 24576},0.1,0.01,us-east-1,use1-az1,x86_64",  # a share of a GPU
-        ",L4,1,,,,0.56,0.22,us-central1,us-central1-a,",  # GCP: the accelerator, without its host
-        "cpu,,,4.0,16.0,,0.2,0.1,us-east-1,use1-az1,x86_64",
-        "amd,MI300X,8.0,192.0,1536.0,,40.0,,us-east-1,use1-az1,x86_64",
-        "vague,A100,8.0,96.0,1152.0,,8.0,,us-east-1,use1-az1,x86_64",  # 40 or 80 GB: nobody says
-        "gone,T4,1.0,4.0,16.0,,0,,us-east-1,use1-az1,x86_64",  # 0 is no price
-    ]
-)  # fmt: skip
+HEAD = (
+    "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone,Arch"
+)
+LINES = (
+    f"big,H100,8.0,192.0,2048.0,{PYTHON_MEMORY % 81920},24.0,8.0,us-east-1,use1-az1,x86_64",
+    f"big,H100,8.0,192.0,2048.0,{PYTHON_MEMORY % 81920},20.0,,eu-north-1,eun1-az1,x86_64",
+    f"one,H100,1.0,26.0,234.0,{MEMORY % 81920},2.75,1.5,us-west-2,usw2-az1,x86_64",
+    f"old,V100,1.0,8.0,61.0,{MEMORY % 16384},3.06,0.9,us-east-1,use1-az1,x86_64",
+    f"1x_SECURE,A100-80GB,2.0,16.0,234.0,{PYTHON_MEMORY % 80},2.78,2.78,US,US-CA-1,",  # RunPod: GiB
+    f"tiny,A10,0.167,6.0,55.0,{MEMORY % 24576},0.1,0.01,us-east-1,use1-az1,x86_64",  # a share of a GPU
+    ",L4,1,,,,0.56,0.22,us-central1,us-central1-a,",  # GCP: the accelerator, without its host
+    "cpu,,,4.0,16.0,,0.2,0.1,us-east-1,use1-az1,x86_64",
+    "amd,MI300X,8.0,192.0,1536.0,,40.0,,us-east-1,use1-az1,x86_64",
+    "vague,A100,8.0,96.0,1152.0,,8.0,,us-east-1,use1-az1,x86_64",  # 40 or 80 GB: nobody says
+    "gone,T4,1.0,4.0,16.0,,0,,us-east-1,use1-az1,x86_64",  # 0 is no price
+)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Path:
+    path = tmp_path / "vms.csv"
+    path.write_text("\n".join((HEAD, *LINES)), encoding="utf-8")
+    return path
 
 
 def loaded(folder: Path, *lines: str, currency: str = "USD") -> tuple[GpuOffer, ...]:
@@ -57,10 +64,8 @@ def test_every_kind_of_offer(tmp_path: Path) -> None:
     )
     assert (bought.hourly, bought.years, bought.source) == (Decimal(2), Decimal(4), "quote 12")
     assert (reserved.hourly, reserved.source) == (Decimal("2.10"), "cloud")
-    assert all(
-        is_of(each, "NVIDIA H100 80GB HBM3") and not is_of(each, "NVIDIA H100 PCIe")
-        for each in (bought, reserved, spot)
-    )
+    for each in (bought, reserved, spot):
+        assert [is_of(each, model) for model in ("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe")] == [True, False]
     # six interruptions a day lose an hour each: a quarter of what is paid
     assert useful_hourly(spot, 1.0) == pytest.approx(1.20 / 0.75)
     assert useful_hourly(spot, 4.0) is None  # no work would be finished
@@ -68,12 +73,7 @@ def test_every_kind_of_offer(tmp_path: Path) -> None:
 
 
 def test_older_than_ninety_days_is_old_and_what_has_no_date_too(tmp_path: Path) -> None:
-    told = [
-        ("2026-11-20", False),
-        (str(DAY - OLD_AFTER), False),
-        (str(DAY - OLD_AFTER - timedelta(1)), True),
-        ("", True),
-    ]
+    told = [(str(DAY), False), (str(DAY - OLD_AFTER), False), (str(DAY - OLD_AFTER - timedelta(1)), True), ("", True)]
     found = loaded(tmp_path, *(f"on_demand,cloud,L4,1,,{day},,,,," for day, _ in told))
     assert [is_old(each, DAY) for each in found] == [old for _, old in told]
 
@@ -94,22 +94,22 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, said: str) -> None:
         loaded(tmp_path, line)
 
 
-def test_a_catalog_gives_the_cheapest_whole_gpu_of_each_card(tmp_path: Path) -> None:
-    path = tmp_path / "vms.csv"
-    path.write_text(CATALOG, encoding="utf-8")
-    found = import_catalog(str(path), "aws", DAY)
-    cheapest = {(each["model"], each["kind"]): (each["hourly"], each["source"]) for each in found.offers}
-    assert cheapest == {
-        ("H100 SXM", "on_demand"): (Decimal("2.5"), "aws big / 8, eu-north-1"),
-        ("H100 PCIe", "on_demand"): (Decimal("2.5"), "aws big / 8, eu-north-1"),
-        ("H100 SXM", "spot"): (1, "aws big / 8, us-east-1"),
-        ("H100 PCIe", "spot"): (1, "aws big / 8, us-east-1"),
-        **{(card, kind): (Decimal("1.39"), "aws 1x_SECURE / 2, US") for card in ("A100 SXM 80GB", "A100 PCIe 80GB") for kind in ("on_demand", "spot")},
-        **{(card, "on_demand"): (Decimal("3.06"), "aws old, us-east-1") for card in ("V100 SXM2 16GB", "V100 PCIe 16GB")},
-        **{(card, "spot"): (Decimal("0.9"), "aws old, us-east-1") for card in ("V100 SXM2 16GB", "V100 PCIe 16GB")},
-    }  # fmt: skip
+def test_a_catalog_gives_the_cheapest_whole_gpu_of_each_card(catalog: Path) -> None:
+    found = import_catalog(str(catalog), "aws", DAY)
+    cheapest = {(each["model"], each["kind"]): (str(each["hourly"]), each["source"]) for each in found.offers}
+    expected: dict[tuple[str, str], tuple[str, str]] = {}
+    for names, kind, hourly, source in (
+        (("H100 SXM", "H100 PCIe"), "on_demand", "2.500000", "aws big / 8, eu-north-1"),
+        (("H100 SXM", "H100 PCIe"), "spot", "1.000000", "aws big / 8, us-east-1"),
+        (("A100 SXM 80GB", "A100 PCIe 80GB"), "on_demand", "1.390000", "aws 1x_SECURE / 2, US"),
+        (("A100 SXM 80GB", "A100 PCIe 80GB"), "spot", "1.390000", "aws 1x_SECURE / 2, US"),
+        (("V100 SXM2 16GB", "V100 PCIe 16GB"), "on_demand", "3.060000", "aws old, us-east-1"),
+        (("V100 SXM2 16GB", "V100 PCIe 16GB"), "spot", "0.900000", "aws old, us-east-1"),
+    ):
+        expected |= {(name, kind): (hourly, source) for name in names}
+    assert cheapest == expected
     assert found.unknown == ("A100", "MI300X")
-    west = import_catalog(str(path), "aws", DAY, "us-west")
+    west = import_catalog(str(catalog), "aws", DAY, "us-west")
     assert {each["source"] for each in west.offers} == {"aws one, us-west-2"}
 
 
@@ -117,11 +117,13 @@ def fallow(offers: Path, *arguments: str) -> Any:
     return run_in_process("prices", *arguments, FALLOW_MONEY_OFFERS=str(offers))
 
 
-def test_an_import_replaces_its_providers_prices_and_keeps_what_was_added_by_hand(tmp_path: Path) -> None:
-    catalog, offers = tmp_path / "vms.csv", tmp_path / "offers.csv"
-    catalog.write_text(CATALOG, encoding="utf-8")
-    by_hand = ("reserved,aws,H100 SXM,2.2,USD,2026-01-05,our contract,1,,,", "spot,aws,H100 SXM,9.9,USD,2026-01-05,before,,,,4",
-               "on_demand,lambda,H100 SXM,2.99,USD,2026-01-05,site,,,,")  # fmt: skip
+def test_an_import_replaces_its_providers_prices_and_keeps_what_was_added_by_hand(catalog: Path) -> None:
+    offers = catalog.with_name("offers.csv")
+    by_hand = (
+        "reserved,aws,H100 SXM,2.2,USD,2026-01-05,our contract,1,,,",
+        "spot,aws,H100 SXM,9.9,USD,2026-01-05,before,,,,4",
+        "on_demand,lambda,H100 SXM,2.99,USD,2026-01-05,site,,,,",
+    )
     offers.write_text("\n".join((HEADER, *by_hand)), encoding="utf-8")
     done = fallow(offers, "--import", str(catalog), "--provider", "aws", "--date", "2026-11-20")
     assert (done.returncode, done.stdout) == (0, f"12 offers of aws are in {offers}\n")
@@ -142,9 +144,8 @@ def test_an_import_replaces_its_providers_prices_and_keeps_what_was_added_by_han
         (("--provider", "aws", "--date", "2026-11-20", "--region", "moon"), "no price of a whole instance"),
     ],
 )
-def test_a_wrong_import_is_one_sentence_and_changes_nothing(tmp_path: Path, flags: tuple[str, ...], said: str) -> None:
-    catalog, offers = tmp_path / "vms.csv", tmp_path / "offers.csv"
-    catalog.write_text(CATALOG, encoding="utf-8")
+def test_a_wrong_import_is_one_sentence_and_changes_nothing(catalog: Path, flags: tuple[str, ...], said: str) -> None:
+    offers = catalog.with_name("offers.csv")
     done = fallow(offers, "--import", str(catalog), *flags)
     assert done.returncode == 2
     assert said in done.stderr

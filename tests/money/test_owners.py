@@ -37,37 +37,35 @@ def refusal(folder: Path, text: str) -> str:
     return str(caught.value).replace(str(folder), "")
 
 
-def test_account_and_namespace_say_who_is_charged_before_the_user_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("holder", "account", "team", "organisation"),
+    [
+        ("ann", None, "vision", "research"),
+        ("bob", "vis01", "vision", "research"),  # another line of vision says so
+        ("bob", "unheard-of", "speech", "research"),
+        ("ann", "serving", "platform", "product"),
+        (None, "serving", "platform", "product"),
+        ("carl", None, None, None),
+        (None, None, None, None),
+        ("bob+ann", None, "speech+vision", "research"),
+        ("ann+carl", None, "vision", "research"),
+        ("ann+bob", "vis01", "vision", "research"),
+        ("eve+ann", None, "platform+vision", "product+research"),
+    ],
+)
+def test_account_and_namespace_say_who_is_charged_before_the_users_do(
+    tmp_path: Path, holder: str | None, account: str | None, team: str | None, organisation: str | None
+) -> None:
     found = owners(tmp_path, TABLE)
-    assert found.team("ann", None) == "vision"
-    assert found.team("bob", "vis01") == "vision"
-    assert found.team("bob", "unheard-of") == "speech"
-    assert found.team("ann", "serving") == "platform"
-    assert found.team("carl", None) is None
-    assert found.team(None, None) is None
-    assert found.team(None, "serving") == "platform"
-
-
-def test_several_holders_have_several_teams(tmp_path: Path) -> None:
-    found = owners(tmp_path, TABLE)
-    assert found.team("bob+ann", None) == "speech+vision"
-    assert found.team("ann+carl", None) == "vision"
-    assert found.team("ann+bob", "vis01") == "vision"
-    assert found.organisation("bob+ann", None) == "research"
-    assert found.organisation("eve+ann", None) == "product+research"
-    assert found.of("bob+ann", None) is None, "no one line is about both"
-
-
-def test_an_organisation_is_the_teams_wherever_it_is_said(tmp_path: Path) -> None:
-    found = owners(tmp_path, TABLE)
-    assert found.organisation("bob", "vis01") == "research", "another line of vision says so"
-    assert found.organisation("carl", None) is None
+    assert (found.team(holder, account), found.organisation(holder, account)) == (team, organisation)
+    assert Owners.none().team(holder, account) is None
 
 
 def test_lines_and_teams_keep_what_they_say(tmp_path: Path) -> None:
     found = owners(tmp_path, TABLE)
     bob = found.of("bob", None)
     assert bob is not None
+    assert found.of("bob+ann", None) is None, "no one line is about both"
     assert (bob.kind, bob.project_end, bob.quota_gpus) == ("user", date(2026, 12, 31), None)
     serving = found.owner("namespace", "serving")
     assert serving is not None
@@ -75,6 +73,7 @@ def test_lines_and_teams_keep_what_they_say(tmp_path: Path) -> None:
     teams = found.teams()
     assert list(teams) == ["platform", "speech", "vision"]
     assert {name: team.quota_gpus for name, team in teams.items()} == {"platform": 4.5, "speech": None, "vision": 24.0}
+    assert Owners.none().teams() == {}
     assert len(teams["vision"].owners) == 2
 
 
@@ -85,11 +84,6 @@ def test_a_line_names_its_project_and_its_days(tmp_path: Path) -> None:
     assert (line.project, line.project_start, line.project_end) == ("maps", date(2026, 11, 2), date(2026, 11, 2))
     said = refusal(tmp_path, f"{header}\nuser,ann,vision,maps,2026-11-03,2026-11-02\n")
     assert "/owners.csv, line 2: the project ends on 2026-11-02, before it starts on 2026-11-03" in said
-
-
-def test_nobody() -> None:
-    assert Owners.none().team("ann", "x") is None
-    assert Owners.none().teams() == {}
 
 
 def test_what_a_spreadsheet_writes_is_read(tmp_path: Path) -> None:
