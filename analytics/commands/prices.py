@@ -12,10 +12,9 @@ from analytics.commands.written_file import write_out
 from analytics.inventory import Inventory, load_inventory
 from analytics.language.plain_text import count, plain
 from analytics.language.sentences import tr
-from analytics.money.cards import catalog
 from analytics.money.costs import Costs
 from analytics.money.offers import load_offers
-from analytics.money.prices import COLUMNS, PriceBook, priced_as
+from analytics.money.prices import COLUMNS, PriceBook, catalog, priced_as
 from analytics.money.window_money import PriceBasis, newest_basis, open_prices, unmatched_prices
 from analytics.tables.site_tables import offers, prices_in_force
 from fallow.clock import from_ms
@@ -50,7 +49,7 @@ def _price_file(given: LakeInputs) -> str:
     for listed in catalog().values():
         if priced_as(listed.model, None) not in book.site and book.from_catalog(listed.model) is not None:
             cells = {"model": listed.model, "hourly": listed.hourly, "currency": listed.currency}
-            lines.append(cells | {"date": listed.date.isoformat(), "source": listed.source})
+            lines.append(cells | {"date": str(listed.date), "source": listed.source})
     remarks = [
         f"# no price: {count(each.gpus, 'GPU')} of {plain(each.model)} in {plain(each.pool)}\n"
         for each in basis

@@ -4,12 +4,6 @@ Memory is what NVML shows of a card with its default settings (ECC on where that
 cores and FP32 sums, from NVIDIA's data sheets, as are FP8 and FP4 (dense, too; on GeForce cards with FP32 sums) and NVLink
 (both ways, all links of a card; 0 is none); MIG profiles are those of NVIDIA's MIG user guide, the compute capability that of
 NVIDIA's table of CUDA GPUs. An empty field is not known, or a format that the card lacks. For a card at hand the device table's own `mem_total_bytes` is better.
-
-The built-in catalog (`catalog.csv`) has public list prices per GPU-hour, each with the day of the figure and where it was listed. They
-say what the same GPU would cost on demand in a public cloud, with its share of the host around it, not what a site pays. Every figure
-was read in a public record of that day and none is guessed: a model that nobody lists, or that was found without a day, is not in it.
-`AWS p5.48xlarge / 8` is the hourly price of that instance divided by its eight GPUs; all are on demand, without any discount.
-`starting at` is the lowest of a marketplace, where nobody else lists one.
 """
 
 from __future__ import annotations
@@ -18,8 +12,6 @@ import csv
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
 from functools import cache
 from importlib import resources
 
@@ -122,15 +114,15 @@ def _card(row: Mapping[str, str]) -> Card:
         year=int(row["year"]),
         compute_capability=_capability(row["compute_capability"]),
         sms=int(row["sms"]) if row["sms"] else None,
-        fp16_tflops=_number(row["fp16_tflops"]),
-        fp8_tflops=_number(row["fp8_tflops"]),
-        fp4_tflops=_number(row["fp4_tflops"]),
-        bandwidth_gb_per_s=_number(row["bandwidth_gb_per_s"]),
         nvlink_gb_per_s=float(row["nvlink_gb_per_s"]),
-        tdp_w=_number(row["tdp_w"]),
         mig_slices=int(row["mig_slices"]),
         mig_profiles=tuple(_profiles(row["mig_profiles"].split())),
+        **{name: float(row[name]) if row[name] else None for name in _PERHAPS},
     )
+
+
+_PERHAPS = ("fp16_tflops", "fp8_tflops", "fp4_tflops", "bandwidth_gb_per_s", "tdp_w")
+"""Figures that are not known of every card."""
 
 
 def _capability(text: str) -> tuple[int, int]:
@@ -138,40 +130,7 @@ def _capability(text: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _number(text: str) -> float | None:
-    return float(text) if text else None
-
-
 def _profiles(names: Iterable[str]) -> Iterable[MigProfile]:
     for name in names:
         slices, _, memory = name.partition("g.")
         yield MigProfile(name, int(slices), int(int(memory.removesuffix("gb")) * _GIB * MIG_VISIBLE))
-
-
-@dataclass(frozen=True)
-class ListPrice:
-    """One public list price per GPU-hour."""
-
-    model: str
-    hourly: Decimal
-    currency: str
-    date: date
-    source: str
-
-
-@cache
-def catalog() -> Mapping[str, ListPrice]:
-    """Every listed price by the name of its card."""
-    text = resources.files(__package__).joinpath("catalog.csv").read_text(encoding="utf-8")
-    return {
-        row["model"]: ListPrice(
-            row["model"], Decimal(row["hourly"]), row["currency"], date.fromisoformat(row["date"]), row["source"]
-        )
-        for row in csv.DictReader(text.splitlines())
-    }
-
-
-def listed(model_name: str | None) -> ListPrice | None:
-    """The list price of a GPU model as NVML names it; None where there is none."""
-    found = card(model_name)
-    return catalog().get(found.name) if found is not None else None

@@ -1,15 +1,25 @@
-"""What a GPU-hour costs: the site's own table of prices, and the catalog of public list prices for what it leaves open."""
+"""What a GPU-hour costs: the site's own table of prices, and the catalog of public list prices for what it leaves open.
+
+The built-in catalog (`catalog.csv`) has public list prices per GPU-hour, each with the day of the figure and where it was listed. They
+say what the same GPU would cost on demand in a public cloud, with its share of the host around it, not what a site pays. Every figure
+was read in a public record of that day and none is guessed: a model that nobody lists, or that was found without a day, is not in it.
+`AWS p5.48xlarge / 8` is the hourly price of that instance divided by its eight GPUs; all are on demand, without any discount.
+`starting at` is the lowest of a marketplace, where nobody else lists one.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from difflib import get_close_matches
+from functools import cache
+from importlib import resources
 
-from analytics.money.cards import ListPrice, card, listed, words
+from analytics.money.cards import card, words
 from analytics.money.csv_tables import CsvLine, read_lines
 from fallow.clock import parse_day_ms
 from fallow.errors import ConfigError
@@ -90,6 +100,23 @@ class Price:
     stated: str | None = None
 
 
+@cache
+def catalog() -> Mapping[str, Price]:
+    """Every listed price by the name of its card."""
+    text = resources.files(__package__).joinpath("catalog.csv").read_text(encoding="utf-8")
+    found = {}
+    for row in csv.DictReader(text.splitlines()):
+        hourly, day = Decimal(row["hourly"]), date.fromisoformat(row["date"])
+        found[row["model"]] = Price(hourly, row["currency"], day, row["source"], "catalog", row["model"], None)
+    return found
+
+
+def listed(model_name: str | None) -> Price | None:
+    """The list price of a GPU model as NVML names it; None where there is none."""
+    found = card(model_name)
+    return catalog().get(found.name) if found is not None else None
+
+
 @dataclass(frozen=True)
 class PriceBook:
     """The prices; `exchange` says what one unit of another currency is worth in `currency`.
@@ -166,9 +193,9 @@ def _since_ms(price: Price) -> int:
     return 0 if price.date is None else parse_day_ms(price.date.isoformat())
 
 
-def _catalog_price(found: ListPrice, rate: Decimal, currency: str, pool: str | None) -> Price:
+def _catalog_price(found: Price, rate: Decimal, currency: str, pool: str | None) -> Price:
     stated = None if found.currency == currency else f"{found.hourly} {found.currency}"
-    return Price(found.hourly * rate, currency, found.date, found.source, "catalog", found.model, pool, stated)
+    return replace(found, hourly=found.hourly * rate, currency=currency, pool=pool, stated=stated)
 
 
 def _exchange(lines: Iterable[CsvLine], currency: str) -> dict[str, Decimal]:

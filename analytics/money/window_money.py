@@ -15,11 +15,11 @@ from analytics.language.plain_text import count, plain
 from analytics.ledger.build import Ledger
 from analytics.mig import MIG_PREFIX
 from analytics.money.accounts import Accounts
-from analytics.money.cards import card, catalog, listed
+from analytics.money.cards import card
 from analytics.money.costs import UNKNOWN_TERM, Costs
 from analytics.money.energy import Grid
 from analytics.money.owners import Owners
-from analytics.money.prices import Price, PriceBook, priced_as
+from analytics.money.prices import Price, PriceBook, catalog, listed, priced_as
 from analytics.window import Inputs
 from fallow.config import Config
 

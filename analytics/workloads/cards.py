@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from analytics.language.sentences import tr
-from analytics.money.cards import Card, card, cards, listed
+from analytics.money.cards import Card, card, cards
+from analytics.money.prices import listed
 from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.runs import PEAK_MAX_SHARE

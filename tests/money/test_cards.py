@@ -8,7 +8,8 @@ from importlib import resources
 
 import pytest
 
-from analytics.money.cards import card, cards, catalog, listed, words
+from analytics.money.cards import card, cards, words
+from analytics.money.prices import catalog, listed
 
 GIB = 2**30
 
