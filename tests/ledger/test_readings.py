@@ -35,37 +35,31 @@ def lake_of(folder: Path, rows: list[dict[str, Any]], host: str = "h1", day_ms: 
 
 def spans_of(*hosts: str) -> pl.DataFrame:
     """The GPU on these hosts, each a day after the other."""
-    days = range(len(hosts))
-    return pl.DataFrame(
-        {
-            "gpu": "GPU-a",
-            "host": pl.Series(hosts, dtype=pl.String),
-            "time": pl.Series([DAY + day * DAY_MS for day in days], dtype=pl.Int64),
-            "end": pl.Series([DAY + (day + 1) * DAY_MS for day in days], dtype=pl.Int64),
-            "gpu_share": 1.0,
-        }
-    )
+    rows = [("GPU-a", host, DAY + day * DAY_MS, DAY + (day + 1) * DAY_MS, 1.0) for day, host in enumerate(hosts)]
+    names = {"gpu": pl.String, "host": pl.String, "time": pl.Int64, "end": pl.Int64, "gpu_share": pl.Float64}
+    return pl.DataFrame(rows, schema=names, orient="row")
 
 
-def test_the_rows_of_one_gpu_in_a_time(tmp_path: Path) -> None:
-    rows = [row(step * STEP, gpu, gpu_util_pct=float(step)) for gpu in ("GPU-a", "GPU-b") for step in range(10)]
-    found = gpu_readings(lake_of(tmp_path, rows), "GPU-a", spans_of("h1"), DAY + 2 * STEP, DAY + 5 * STEP)
-    assert found["gpu_util_pct"].to_list() == [2.0, 3.0, 4.0]
-    assert found["time"].to_list() == [DAY + step * STEP for step in (2, 3, 4)]
-    assert found.columns == ["time", "interval_ms", *READINGS]
-
-
-def test_what_cannot_be_is_unknown_and_zero_is_zero(tmp_path: Path) -> None:
+def test_the_rows_of_one_gpu_in_a_time_where_what_cannot_be_is_unknown_and_zero_is_zero(tmp_path: Path) -> None:
+    values = {
+        "gpu_util_pct": (0.0, 250.0, None, 3.0),
+        "mem_used_bytes": (0, -1, 7, 8),
+        "power_w": (float("nan"), float("inf"), -3.0, 4.0),
+    }
     rows = [
-        row(0, gpu_util_pct=0.0, mem_used_bytes=0, power_w=float("nan")),
-        row(STEP, gpu_util_pct=250.0, mem_used_bytes=-1, power_w=float("inf")),
-        row(2 * STEP, gpu_util_pct=None, mem_used_bytes=7, power_w=-3.0),
+        row(step * STEP, gpu, **{name: each[max(step - 2, 0)] for name, each in values.items()})
+        for gpu in ("GPU-a", "GPU-b")
+        for step in range(6)
     ]
-    found = gpu_readings(lake_of(tmp_path, rows), "GPU-a", spans_of("h1"), DAY, DAY + HOUR_MS)
-    assert found["gpu_util_pct"].to_list() == [0.0, None, None]
-    assert found["mem_used_bytes"].to_list() == [0.0, None, 7.0]
-    assert found["power_w"].to_list() == [None, None, None]
-    assert found["sm_active_pct"].null_count() == 3
+    found = gpu_readings(lake_of(tmp_path, rows), "GPU-a", spans_of("h1"), DAY + 2 * STEP, DAY + 5 * STEP)
+    assert found.columns == ["time", "interval_ms", *READINGS]
+    assert found.drop("interval_ms").to_dict(as_series=False) == {
+        "time": [DAY + step * STEP for step in (2, 3, 4)],
+        "gpu_util_pct": [0.0, None, None],
+        "sm_active_pct": [None] * 3,
+        "mem_used_bytes": [0.0, None, 7.0],
+        "power_w": [None] * 3,
+    }
 
 
 def test_only_files_of_its_host_and_days_are_opened(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from analytics.inventory import Device, Inventory
+from analytics.inventory import TERMS, Device, Inventory
 from analytics.ledger.build import Ledger
 from analytics.ledger.summary import clip_ledger
 from analytics.money.accounts import Accounts
@@ -80,10 +81,13 @@ def accounts(
     whose: Owners | None = None,
     prices: PriceBook | None = None,
     window: Window | None = None,
+    moves: Sequence[tuple[str, int, str]] = (),
     **parents: str,
 ) -> Accounts:
-    """The accounts of these rows."""
+    """The accounts of these rows; `moves` are GPUs that came into a pool at a second."""
     known = inventory(rows, **parents)
+    terms = [(gpu, T0 + 1000 * at, MODELS[gpu[0]], pool) for gpu, at, pool in sorted(moves)]
+    known = replace(known, terms=pl.DataFrame(terms, schema=TERMS, orient="row"))
     built = ledger(rows) if window is None else clip_ledger(ledger(rows), window)
     return Accounts(built, Costs(prices or PriceBook.load(None, "USD"), known), known, whose or Owners.none())
 

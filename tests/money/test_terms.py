@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from analytics.inventory import TERMS, Device, Inventory, load_inventory
-from analytics.money.accounts import GROUPS, Accounts
+from analytics.money.accounts import Accounts
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
@@ -142,31 +140,3 @@ def test_the_commands_name_every_price_of_the_window(tmp_path: Path, capsys: pyt
     assert main(["prices", *flags]) == 0
     newest = json.loads(capsys.readouterr().out)["tables"]["prices"]["rows"]
     assert {(each["pool"], each["gpus"]) for each in newest if each["pool"]} == {("a", 0), ("b", 1)}
-
-
-@given(
-    moves=st.dictionaries(st.integers(0, 50_000), st.sampled_from("abc"), max_size=5).map(dict.items).map(list),
-    cuts=st.lists(st.integers(1, 49_999), unique=True, max_size=6),
-    states=st.lists(st.sampled_from(["active", "held", "free", "unknown"]), min_size=7, max_size=7),
-)
-def test_everything_adds_up_to_what_was_paid(
-    moves: list[tuple[int, str]], cuts: list[int], states: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    edges = [0, *sorted(cuts), 50_000]
-    spans = list(zip(edges, edges[1:], states, strict=False))
-    flows = {"holder": "ann+bob", "energy_mj": 1000.0, "energy_ms": 777}
-    built = ledger([stretch("GPU-a", first, last, state, **flows) for first, last, state in spans])
-    known = moved(sorted(moves))
-    prices = book(tmp_path_factory.mktemp("prices"), "pool,hourly\na,1.37\nb,2.11\nc,0.07\n")
-    costs = Costs(prices, known)
-    found = Accounts(built, costs, known, Owners.none())
-    exact = costs.of(built.stretches)
-    assert exact is not None
-    assert found.total.paid_cents == pytest.approx(100 * exact, abs=0.51)
-    assert found.total.total_ms == 50_000_000
-    assert found.total.energy.known_ms == 777 * len(spans)
-    for group in GROUPS:
-        rows = found.by(group)
-        assert sum(row.paid_cents or 0 for row in rows) == found.total.paid_cents, group
-        assert sum(row.total_ms for row in rows) == pytest.approx(50_000_000), group
-        assert all(sum(row.state_cents.values()) == row.paid_cents for row in rows), group
