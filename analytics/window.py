@@ -157,7 +157,8 @@ def load_window_ledger(
         )
     newest_ms = data_end_ms(whole.host_ends, now_ms)
     window = inputs.window if asked is None else asked.before(newest_ms)
-    whole = whole if asked is None else _with_history(whole, window, history_ms)
+    first_ms = None if asked is None else history_start_ms(window, history_ms)
+    whole = whole if first_ms is None else recent(whole, first_ms)
     inside = clip_ledger(whole, window)
     if inside.stretches.is_empty() and not or_empty:
         until_ms = max(whole.host_ends.values())
@@ -168,7 +169,8 @@ def load_window_ledger(
             "choose a window that has some of them",
         )
     inside, floors = confirmed(inputs, inside)
-    end_ms = _end_ms(whole, window, now_ms)
+    passed_ms = max(*whole.host_ends.values(), now_ms)
+    end_ms = None if window.until_ms is None else min(window.until_ms, passed_ms)
     summary = _summary(inside, window, end_ms)
     return WindowLedger(whole, inside, summary, end_ms, floors, window, None if asked is None else newest_ms)
 
@@ -179,12 +181,6 @@ def say_left_out(lake: Lake, ledger: WindowLedger | None = None) -> None:
         say(note)
 
 
-def _with_history(whole: Ledger, window: Window, history_ms: int) -> Ledger:
-    """No more of the ledger than the window and its history need."""
-    first_ms = history_start_ms(window, history_ms)
-    return whole if first_ms is None else recent(whole, first_ms)
-
-
 def confirmed(inputs: Inputs, inside: Ledger) -> tuple[Ledger, IdleFloors | None]:
     """The ledger inside the window with `unconfirmed_ms`, by what the fleet's idle cards draw in it."""
     rows = inside.stretches
@@ -193,12 +189,6 @@ def confirmed(inputs: Inputs, inside: Ledger) -> tuple[Ledger, IdleFloors | None
     inventory = inside.inventory or load_inventory(inputs.lake)
     floors = idle_floors(rows, inventory, inputs.ledger_settings.idle_after_ms)
     return replace(inside, stretches=with_unconfirmed(rows, floors, inventory)), floors
-
-
-def _end_ms(whole: Ledger, window: Window, now_ms: int) -> int | None:
-    if window.until_ms is None:
-        return None
-    return min(window.until_ms, max(*whole.host_ends.values(), now_ms))
 
 
 def _summary(inside: Ledger, window: Window, end_ms: int | None) -> Summary:

@@ -150,38 +150,31 @@ def load_ledger(
     Where the lake cannot be written, the ledger is built all the same and a warning says so. `workers` processes build it, 0:
     as many as there are CPUs. Raises LakeError and its kinds for a lake that is missing, empty or broken.
     """
-    lake.require()
-    return in_turn(lake, lambda turn: _load(turn, settings, progress, warn, workers), warn)
 
+    def load(lake: Lake) -> Ledger:
+        inventory = load_inventory(lake)
+        claims = load_allocations(lake, inventory)
+        expired = expired_days(lake)
+        gpu_files = lake.files("gpu") if expired else lake.require_files("gpu")
+        files = {"gpu": gpu_files} | {table.name: lake.files(table.name) for table in SOURCES[1:]}
+        days = host_days(inventory, claims, files, expired)
+        made = MadeDays(lake, settings, warn, expired=expired)
+        made.build(days, workers, progress)
+        lifetime_files = lake.all_files(schema.GPU_LIFETIME.name)
+        now, before = made.manifest, Manifest.read(lifetime_files)
+        is_of_these = before is not None and (before.method, before.prints) == (now.method, now.prints)
+        kept = before.ledger(lake) if before is not None and is_of_these else None
+        stretches, spells = kept or put_together(*made.parts(), settings, inventory)
+        if (
+            kept is None
+            or before is None
+            or before.days != now.days
+            or not before.names(schema.GPU_LIFETIME, lifetime_files)
+        ):
+            made.keep(stretches, spells)
+        return Ledger(stretches, spells, made.rollups(claims.rows), inventory)
 
-def _load(
-    lake: Lake,
-    settings: LedgerSettings,
-    progress: Callable[[float], None],
-    warn: Callable[[str], None],
-    workers: int,
-) -> Ledger:
-    inventory = load_inventory(lake)
-    claims = load_allocations(lake, inventory)
-    expired = expired_days(lake)
-    gpu_files = lake.files("gpu") if expired else lake.require_files("gpu")
-    files = {"gpu": gpu_files} | {table.name: lake.files(table.name) for table in SOURCES[1:]}
-    days = host_days(inventory, claims, files, expired)
-    made = MadeDays(lake, settings, warn, expired=expired)
-    made.build(days, workers, progress)
-    lifetime_files = lake.all_files(schema.GPU_LIFETIME.name)
-    now, before = made.manifest, Manifest.read(lifetime_files)
-    is_of_these = before is not None and (before.method, before.prints) == (now.method, now.prints)
-    kept = before.ledger(lake) if before is not None and is_of_these else None
-    stretches, spells = kept or put_together(*made.parts(), settings, inventory)
-    if (
-        kept is None
-        or before is None
-        or before.days != now.days
-        or not before.names(schema.GPU_LIFETIME, lifetime_files)
-    ):
-        made.keep(stretches, spells)
-    return Ledger(stretches, spells, made.rollups(claims.rows), inventory)
+    return in_turn(lake.require(), load, warn)
 
 
 def put_together(

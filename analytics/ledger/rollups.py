@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -51,7 +51,7 @@ class Rollups:
     def inside(self, window: Window) -> Rollups:
         """The same in a window: hours and days that begin before its end, and hours that reach into it."""
         since_ms = None if window.since_ms is None else floor_ms(window.since_ms, HOUR_MS)
-        return Rollups(self.files, self.loose, Window(since_ms, window.until_ms), self.claims, self.discard, self._read)
+        return replace(self, window=Window(since_ms, window.until_ms))
 
     def until(self, until_ms: int) -> Rollups:
         """The same without what begins at or after a moment."""

@@ -9,7 +9,7 @@ Pure functions from frames to frames; integer milliseconds throughout.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 from polars import selectors as cs
@@ -41,17 +41,18 @@ def _once(rows: pl.DataFrame) -> pl.DataFrame:
     ordered = rows.with_columns(worth=worth, last=last).sort(
         "worth", "last", "host", "time", descending=[False, True, False, False]
     )
-    taken = Taken()
-    index, starts, ends = [], [], []
+    taken, parts = Taken(), []
     for number, (start, end) in enumerate(ordered.select("time", "end").iter_rows()):
-        for left, right in taken.free(start, end):
-            index.append(number)
-            starts.append(left)
-            ends.append(right)
+        parts += [(number, left, right) for left, right in taken.free(start, end)]
         taken.add(start, end)
-    kept = ordered.drop("worth", "last")[index]
-    free = pl.DataFrame({"from_ms": starts, "to_ms": ends}, schema={"from_ms": pl.Int64, "to_ms": pl.Int64})
-    return clip(pl.concat([kept, free], how="horizontal"), "from_ms", "to_ms").drop("from_ms", "to_ms")
+    return _parts(ordered.drop("worth", "last"), parts)
+
+
+def _parts(rows: pl.DataFrame, parts: Sequence[tuple[int, int, int]]) -> pl.DataFrame:
+    """Parts of rows: the number of each part's row, from when and until when."""
+    spans = pl.DataFrame(parts, schema=dict.fromkeys(("row", "from_ms", "to_ms"), pl.Int64), orient="row")
+    kept = pl.concat([rows[spans["row"]], spans.drop("row")], how="horizontal")
+    return clip(kept, "from_ms", "to_ms").drop("from_ms", "to_ms")
 
 
 def spells_counted_once(spells: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
@@ -259,15 +260,12 @@ def _existing(gaps: pl.DataFrame, known: pl.DataFrame, parents: Mapping[tuple[st
     wanted = known.with_columns(whole=names).filter(pl.col("whole").is_in(doubtful["whole"].unique().to_list()))
     for whole, start, end in wanted.select("whole", "time", "end").sort("time").iter_rows():
         seen.setdefault(whole, Taken()).add(start, end)
-    rows, starts, ends = [], [], []
-    for number, (whole, start, end) in enumerate(doubtful.select("whole", "time", "end").iter_rows()):
-        for left, right in seen[whole].free(start, end) if whole in seen else ((start, end),):
-            rows.append(number)
-            starts.append(left)
-            ends.append(right)
-    left_over = doubtful[rows].with_columns(time=pl.Series(starts, dtype=pl.Int64), end=pl.Series(ends, dtype=pl.Int64))
-    rest = asked.filter(pl.col("whole").is_null())
-    return pl.concat([rest, left_over]).drop("whole")
+    parts = [
+        (number, left, right)
+        for number, (whole, start, end) in enumerate(doubtful.select("whole", "time", "end").iter_rows())
+        for left, right in seen.get(whole, Taken()).free(start, end)
+    ]
+    return pl.concat([asked.filter(pl.col("whole").is_null()), _parts(doubtful, parts)]).drop("whole")
 
 
 def _ledger(pieces: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:

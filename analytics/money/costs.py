@@ -42,7 +42,7 @@ UNKNOWN_TERM = PriceTerm(ALWAYS_MS, NEVER_MS, None, None, None)
 
 def terms_of(inventory: Inventory, prices: PriceBook) -> dict[str, tuple[PriceTerm, ...]]:
     """The terms of every GPU of the inventory, in order; together they are all of time."""
-    changed: dict[str, list[tuple[int, str | None, str | None]]] = {}
+    changed: dict[str, list[_Kind]] = {}
     for gpu, since_ms, model, pool in inventory.terms.select("gpu", "since", "model", "pool").iter_rows():
         changed.setdefault(gpu, []).append((since_ms, model, pool))
     priced: dict[tuple[int, int, str | None, str | None], tuple[PriceTerm, ...]] = {}
@@ -90,9 +90,11 @@ def _until(name: str, moment: pl.Expr) -> pl.Expr:
     return part // SPAN_MS if name == "energy_ms" else part / SPAN_MS
 
 
-def _kinds(
-    gpu: str, inventory: Inventory, changed: Mapping[str, list[tuple[int, str | None, str | None]]]
-) -> list[tuple[int, str | None, str | None]]:
+_Kind = tuple[int, str | None, str | None]
+"""Since when a GPU is of which model and pool."""
+
+
+def _kinds(gpu: str, inventory: Inventory, changed: Mapping[str, list[_Kind]]) -> list[_Kind]:
     """Since when a GPU is of which model and pool; those of its GPU for a MIG instance that has none of its own."""
     device = inventory.devices[gpu]
     parent = inventory.devices.get(device.parent_gpu or "")
@@ -105,9 +107,7 @@ def _kinds(
     return [(since_ms, own[-1][1] or model, pool) for since_ms, model, pool in above]
 
 
-def _spans(
-    kinds: list[tuple[int, str | None, str | None]],
-) -> Iterator[tuple[int, int, str | None, str | None]]:
+def _spans(kinds: list[_Kind]) -> Iterator[tuple[int, int, str | None, str | None]]:
     """From when until when each of them holds; the first holds for the time before it, too."""
     starts = [ALWAYS_MS, *(since_ms for since_ms, _, _ in kinds[1:])]
     for (_, model, pool), since_ms, until_ms in zip(kinds, starts, [*starts[1:], NEVER_MS], strict=True):
