@@ -212,13 +212,10 @@ def test_two_people_at_once_are_both_recorded_and_the_later_decides(held: Lake, 
     """Both keep the ledger, and one at a time: a command that has to wait for its turn may tell so, and nothing else."""
     calls = [["ack", ID, "--as", "zoe"], ["suppress", ID, "--reason", "mine", "--as", "yan"]]
     with leased(held, "ledger", "the test"):
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", "fallow", "findings", "--lake", held.root, *call],
-                cwd=REPOSITORY, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            )
-            for call in calls
-        ]  # fmt: skip
+        words = (sys.executable, "-W", "error", "-m", "fallow", "findings", "--lake", held.root)
+        at: Any = {"cwd": REPOSITORY, "env": clean_environment(), "text": True}
+        at |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started = [subprocess.Popen([*words, *call], **at) for call in calls]
         assert all(WAITING in each.stderr.readline() for each in started if each.stderr is not None)
     ended = [each.communicate(timeout=120) for each in started]
     assert [line for _, errors in ended for line in errors.splitlines() if WAITING not in line] == []

@@ -22,6 +22,7 @@ from tests.findings.scenarios.situations import serve, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -137,10 +138,7 @@ EDGES = [
         ("runs count from 61 minutes", {60: 0, 65: 1}, on_26_cards),
         ("of nearly idle work the other rule speaks", 0, lambda: small(util=20.0)),
     ),
-    *edges(
-        "co_location",
-        ("more than a GPU-day side by side", {24: 0, 25: 1}, side_by_side),
-    ),
+    *edges("co_location", ("more than a GPU-day side by side", {24: 0, 25: 1}, side_by_side)),
     *edges(
         "preallocated",
         ("shares that frameworks take", FRAMEWORKS, reserving),
@@ -253,6 +251,26 @@ def test_without_a_smaller_card_in_the_fleet_the_catalog_is_asked() -> None:
     assert numbers["saving"] is None
     assert "what it would save is not known: no such card in this fleet" in each.notes
     assert each.next_command == "ssh h1 nvidia-smi dmon -i GPU-h1-0 -s puc -c 30"
+
+
+@pytest.mark.parametrize(
+    ("prices", "why"),
+    [
+        (f"{A100_80.model},4,", "one price is the site's, the other a list price"),
+        (
+            f"{A100_80.model},1,2026-01-01\n{A100_80.model},4,2026-11-19\n{A100_40.model},2,",
+            "by the prices of that time it would have saved nothing",
+        ),
+    ],
+)
+def test_prices_that_cannot_be_compared_promise_no_saving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prices: str, why: str
+) -> None:
+    (tmp_path / "prices.csv").write_text(f"model,hourly,date\n{prices}\n", encoding="utf-8")
+    monkeypatch.setenv("FALLOW_MONEY_PRICES", str(tmp_path / "prices.csv"))
+    each = only_of("memory_oversized", small())
+    assert f"what it would save is not known: {why}" in each.notes
+    assert each.evidence.numbers["saving"] is None
 
 
 def test_a_card_that_has_left_the_fleet_is_none_to_move_to() -> None:

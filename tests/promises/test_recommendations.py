@@ -210,9 +210,8 @@ def test_cents_go_to_the_largest_remainders_and_of_equal_ones_to_the_first_by_na
     """docs/money.md: "distributes the cents by the largest remainder"."""
     third = MICROCENTS // 3
     assert share_out(2, {("a",): 2 * third, ("b",): MICROCENTS, ("c",): third}) == {("a",): 1, ("b",): 1, ("c",): 0}
-    assert share_out(2, {("b",): MICROCENTS // 2, ("c",): MICROCENTS // 2, ("a",): MICROCENTS}) == {
-        ("a",): 1, ("b",): 1, ("c",): 0,
-    }  # fmt: skip
+    half = MICROCENTS // 2
+    assert share_out(2, {("b",): half, ("c",): half, ("a",): MICROCENTS}) == {("a",): 1, ("b",): 1, ("c",): 0}
 
 
 @pytest.mark.parametrize("group", ["pool", "team", "organisation", "model", "host", "holder", "account", "day"])
@@ -237,9 +236,8 @@ def test_time_of_several_users_is_charged_by_their_process_time_and_free_time_to
         row.label: {state: each for state, each in row.state_cents.items() if each}
         for row in accounts(rows).by("holder")
     }
-    assert users == {
-        "ann": {"active": 516, "held": 344}, "bob": {"active": 172}, "eve": {"held": 344}, "(nobody)": {"free": 688, "unavailable": 688},
-    }  # fmt: skip
+    known = {"ann": {"active": 516, "held": 344}, "bob": {"active": 172}, "eve": {"held": 344}}
+    assert users == known | {"(nobody)": {"free": 688, "unavailable": 688}}
 
 
 def findings(site: Site) -> tuple[Finding, ...]:

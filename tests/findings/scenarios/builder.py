@@ -76,11 +76,10 @@ class Fleet(Grid):
 
     def host(self, name: str, card: SimulatedCard, gpus: int, *, pool: str = "train", **device: object) -> list[Gpu]:
         """A host with this many GPUs; `device` sets further columns of their inventory entries."""
-        calm = {
-            "cpu_util_pct": 8.0, "cpu_count": 64, "mem_used_bytes": 60 * GB, "mem_total_bytes": 512 * GB, "swap_used_bytes": 0,
-            "cpu_pressure_pct": 0.2, "mem_pressure_pct": 0.0, "io_pressure_pct": 0.3, "disk_read_bytes_per_s": 2e6,
-            "disk_write_bytes_per_s": 1e6, "net_receive_bytes_per_s": 1e6, "net_transmit_bytes_per_s": 1e6,
-        }  # fmt: skip
+        calm = {"cpu_util_pct": 8.0, "cpu_pressure_pct": 0.2, "mem_pressure_pct": 0.0, "io_pressure_pct": 0.3}
+        calm |= {"disk_read_bytes_per_s": 2e6, "disk_write_bytes_per_s": 1e6, "net_receive_bytes_per_s": 1e6}
+        calm |= {"net_transmit_bytes_per_s": 1e6, "cpu_count": 64, "mem_used_bytes": 60 * GB}
+        calm |= {"mem_total_bytes": 512 * GB, "swap_used_bytes": 0}
         host = Host(name, pool, {key: np.full(self.rows, float(value)) for key, value in calm.items()}, self.always)
         self.hosts.append(host)
         added = [Gpu.idle(f"GPU-{name}-{number}", card, number, host) for number in range(gpus)]
@@ -97,11 +96,9 @@ class Fleet(Grid):
             slices, memory = profile.split("g.")
             instance = Gpu.idle(f"MIG-{gpu.uuid[4:]}-{number}", gpu.card, None, gpu.host)
             instance.parent = gpu
-            instance.device |= {
-                "model": f"{gpu.card.model} MIG {profile}", "parent_gpu": gpu.uuid, "mig_profile": profile,
-                "mig_gpu_slices": int(slices), "mem_total_bytes": int(memory.removesuffix("gb")) * GB,
-                "gpu_instance_id": number + 1,
-            }  # fmt: skip
+            instance.device |= {"model": f"{gpu.card.model} MIG {profile}", "parent_gpu": gpu.uuid}
+            instance.device |= {"mig_profile": profile, "mig_gpu_slices": int(slices), "gpu_instance_id": number + 1}
+            instance.device |= {"mem_total_bytes": int(memory.removesuffix("gb")) * GB}
             instances.append(instance)
         self.gpus += instances
         return instances
@@ -150,10 +147,9 @@ class Fleet(Grid):
             busy_cpu = np.where(pct > 0, 110.0, 0.3)
             for number, stretch in enumerate(_stretches(whole)):
                 pid = shared.get(number) or next(self._pids)
-                own: Row = {
-                    "kind": "compute", "command": "python3", "user": user, "pid": pid, "parent_pid": pid - 1, "cpu_util_pct": busy_cpu,
-                    "started": int(self.times_ms[np.argmax(stretch)]) - 2 * SECOND_MS, "host_mem_bytes": 3 * GB, "attribution": "proc",
-                }  # fmt: skip
+                own: Row = {"kind": "compute", "command": "python3", "user": user, "pid": pid, "parent_pid": pid - 1}
+                own |= {"cpu_util_pct": busy_cpu, "host_mem_bytes": 3 * GB, "attribution": "proc"}
+                own |= {"started": int(self.times_ms[np.argmax(stretch)]) - 2 * SECOND_MS}
                 gpu.stays.append(Stay(stretch, memory, own | columns))
 
     def claim(
@@ -197,10 +193,9 @@ class Fleet(Grid):
             values = {
                 name: float(value[row]) if isinstance(value, np.ndarray) else value for name, value in levels.items()
             }
-            self.note("serving", host, {
-                "time": int(self.times_ms[row]), "interval_ms": self.interval_ms, "endpoint": f"http://127.0.0.1:{8000 + (gpu.index or 0)}/metrics",
-                "model": model, "engine": "vllm", "health": "ok", "gpu": gpu.uuid, "pid": pid, **values,
-            })  # fmt: skip
+            said = {"endpoint": f"http://127.0.0.1:{8000 + (gpu.index or 0)}/metrics", "model": model, "engine": "vllm"}
+            said |= {"time": int(self.times_ms[row]), "interval_ms": self.interval_ms, "health": "ok", "gpu": gpu.uuid}
+            self.note("serving", host, said | {"pid": pid} | values)
 
     def event(self, host: Host, day: float, kind: str, detail: str = "", **columns: object) -> None:
         """A row of the event table; `gpu` and `code` as columns."""

@@ -45,8 +45,8 @@ def record_fleet(fleet: Fleet) -> Recording:
 
 def _table(table: schema.LakeTable, columns: Mapping[str, object], count: int) -> pa.Table:
     """Arrays are columns with NaN as null, a single value is repeated, a missing column is null."""
-    return pa.table([_column(columns.get(field.name), field.type, count) for field in parquet.arrow_schema(table)],
-                    schema=parquet.arrow_schema(table))  # fmt: skip
+    fields = parquet.arrow_schema(table)
+    return pa.table([_column(columns.get(field.name), field.type, count) for field in fields], schema=fields)
 
 
 def _column(value: Any, kind: pa.DataType, count: int) -> pa.Array:
@@ -105,10 +105,9 @@ def _gpu_rows(fleet: Fleet, gpu: Gpu, seen: Mask) -> pa.Table:
         start = np.full(fleet.rows, np.nan) if there is None else np.asarray(there, np.float64)
         columns[name] = np.where(when, np.nan if value is None else np.asarray(value, np.float64), start)
     chosen = {name: value[seen] if isinstance(value, np.ndarray) else value for name, value in columns.items()}
-    return _table(schema.GPU, chosen | {
-        "time": fleet.times_ms[seen], "gpu": gpu.uuid, "interval_ms": fleet.interval_ms, "offset_ms": 0,
-        "health": gpu.health[seen], "util_source": "gpm" if gpu.card.gpm else "samples",
-    }, int(seen.sum()))  # fmt: skip
+    chosen |= {"time": fleet.times_ms[seen], "gpu": gpu.uuid, "interval_ms": fleet.interval_ms, "offset_ms": 0}
+    chosen |= {"health": gpu.health[seen], "util_source": "gpm" if gpu.card.gpm else "samples"}
+    return _table(schema.GPU, chosen, int(seen.sum()))
 
 
 def _board(fleet: Fleet, gpu: Gpu) -> dict[str, Any]:
@@ -172,11 +171,9 @@ def _device_rows(fleet: Fleet, host: Host, there: Sequence[tuple[Gpu, Mask]]) ->
         times = fleet.times_ms[seen & (gpu.health == "ok")]
         _, firsts = np.unique(times // DAY_MS, return_index=True)
         card = gpu.card
-        entry: dict[str, object] = {
-            "gpu": gpu.uuid, "gpu_index": gpu.index, "model": card.model, "mem_total_bytes": card.mem_total_bytes,
-            "power_limit_w": card.power_limit_w, "driver_version": "580.95.05",
-            "cuda_driver_version": "13.0", "mig_enabled": False if gpu.parent is None else None,
-            "pool": host.pool, "source": "nvml",
-        }  # fmt: skip
+        entry: dict[str, object] = {"gpu": gpu.uuid, "gpu_index": gpu.index, "pool": host.pool, "source": "nvml"}
+        entry |= {"model": card.model, "mem_total_bytes": card.mem_total_bytes, "power_limit_w": card.power_limit_w}
+        entry |= {"driver_version": "580.95.05", "cuda_driver_version": "13.0"}
+        entry |= {"mig_enabled": False if gpu.parent is None else None}
         rows += [entry | gpu.device | {"time": int(times[first])} for first in firsts]
     return rows
