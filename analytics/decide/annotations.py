@@ -39,14 +39,7 @@ class Annotation:
 
 
 def add_annotation(
-    lake: Lake,
-    text: str,
-    actor: Actor,
-    *,
-    at_ms: int,
-    now_ms: int,
-    scope: str = ALL,
-    name: str | None = None,
+    lake: Lake, text: str, actor: Actor, *, at_ms: int, now_ms: int, scope: str = ALL, name: str | None = None
 ) -> Annotation:
     """Writes one; raises UsageError for a text that is none, and LakeError."""
     words = " ".join(text.split())

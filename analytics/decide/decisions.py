@@ -363,7 +363,7 @@ def _faulty(context: Context) -> dict[str, tuple[str, ...]]:
         & (pl.col("stretch_end") - pl.col("stretch_start") >= context.settings.held_min_ms)
     )
     hosts = rows.group_by("host").agg(pl.col("gpu").unique().sort()).sort("host")
-    return {own_id("faulty", str(host)): tuple(gpus) for host, gpus in hosts.iter_rows()}
+    return {own_id("faulty", host): tuple(gpus) for host, gpus in hosts.iter_rows()}
 
 
 def _small(pool: PoolReclaimable) -> str:

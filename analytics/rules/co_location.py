@@ -24,7 +24,6 @@ from analytics.workloads.sharing import (
     BUSY_MAX_PCT,
     GROUP_MAX,
     MEMORY_MAX_SHARE,
-    Group,
     candidates,
     groups,
     holders_apart,
@@ -67,7 +66,38 @@ def co_location_findings(context: Context) -> Iterator[Finding]:
     for members in several.partition_by(("host", "model"), maintain_order=True):
         those = [by_work[work] for work in members["work"] if work in by_work]
         for group in groups(those, int(members["card_bytes"].bottom_k(1)[0])):
-            yield _co_location_finding(context, members, group)
+            own = members.filter(pl.col("work").is_in([each.work for each in group.members]))
+            rows = stretches_of(context, runs_of(context, own))
+            gpus = sorted(each.gpu for each in group.members)
+            host, model = members["host"][0], members["model"][0]
+            holders = sorted({each.holder for each in group.members if each.holder})
+            yield finding_of(
+                context,
+                CO_LOCATION,
+                rows,
+                subject="|".join(gpus),
+                numbers={
+                    "holder_source": "+".join(sorted(own["holder_source"].drop_nulls().unique())) or None,
+                    "works": len(group.members),
+                    "model": model,
+                    "mem_together_bytes": group.memory_bytes,
+                    "card_memory_bytes": own["card_bytes"].bottom_k(1)[0],
+                    "aligned_hours": group.aligned_hours,
+                    "gpu_util_together_p95_pct": group.aligned_pct,
+                    "gpu_util_together_bursts_p95_pct": group.bursts_pct,
+                    "saving": None,
+                },
+                failed=[
+                    [tr("interference cannot be measured: try it, and compare the time per step")],
+                    holders_apart(own),
+                    seen_long_enough(own),
+                    _priority_unknown(context, own),
+                    [] if set(still_going(context, rows)) == set(gpus) else [tr("not all of them are still running")],
+                ],
+                next_command=monitor_command(host, gpus),
+                holder="+".join(holders) or None,
+                notes=[SAVES_IN_A_PACKING, _INTERFERENCE, _how(own, gpus)],
+            )
 
 
 CO_LOCATION = Rule(
@@ -105,41 +135,6 @@ CO_LOCATION = Rule(
     ),
     find=co_location_findings,
 )
-
-
-def _co_location_finding(context: Context, members: pl.DataFrame, group: Group) -> Finding:
-    own = members.filter(pl.col("work").is_in([each.work for each in group.members]))
-    rows = stretches_of(context, runs_of(context, own))
-    gpus = sorted(each.gpu for each in group.members)
-    host, model = members["host"][0], members["model"][0]
-    holders = sorted({each.holder for each in group.members if each.holder})
-    return finding_of(
-        context,
-        CO_LOCATION,
-        rows,
-        subject="|".join(gpus),
-        numbers={
-            "holder_source": "+".join(sorted(own["holder_source"].drop_nulls().unique())) or None,
-            "works": len(group.members),
-            "model": model,
-            "mem_together_bytes": group.memory_bytes,
-            "card_memory_bytes": own["card_bytes"].bottom_k(1)[0],
-            "aligned_hours": group.aligned_hours,
-            "gpu_util_together_p95_pct": group.aligned_pct,
-            "gpu_util_together_bursts_p95_pct": group.bursts_pct,
-            "saving": None,
-        },
-        failed=[
-            [tr("interference cannot be measured: try it, and compare the time per step")],
-            holders_apart(own),
-            seen_long_enough(own),
-            _priority_unknown(context, own),
-            [] if set(still_going(context, rows)) == set(gpus) else [tr("not all of them are still running")],
-        ],
-        next_command=monitor_command(host, gpus),
-        holder="+".join(holders) or None,
-        notes=[SAVES_IN_A_PACKING, _INTERFERENCE, _how(own, gpus)],
-    )
 
 
 def _priority_unknown(context: Context, own: pl.DataFrame) -> list[str]:

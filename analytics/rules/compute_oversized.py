@@ -17,13 +17,7 @@ from analytics.language.sentences import tr
 from analytics.workloads.finding_parts import Known
 from analytics.workloads.model import Context, Finding, Label, of_gpus
 from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings, smaller_card_rule
-from analytics.workloads.workloads import (
-    IDLE_MAX_PCT,
-    NEARLY_IDLE,
-    above_a_gpu_day,
-    with_demand,
-    workloads,
-)
+from analytics.workloads.workloads import IDLE_MAX_PCT, NEARLY_IDLE, above_a_gpu_day, with_demand, workloads
 
 OUT_OF_MEMORY_SHARE = 0.97
 """A peak beyond this share of the card: it may have run out of memory."""
@@ -69,8 +63,5 @@ COMPUTE_OVERSIZED = smaller_card_rule(
         "memory": "the lesser card holds it; a workload that took 97 % of its card or more may have run out of memory and is left out",
         "speed": "the lesser card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
     },
-    labels=(
-        *SMALLER_CARD_LABELS,
-        Label(("gpu_util_p95_pct", "gpu_util_max_pct"), _utilization_words),
-    ),
+    labels=(*SMALLER_CARD_LABELS, Label(("gpu_util_p95_pct", "gpu_util_max_pct"), _utilization_words)),
 )

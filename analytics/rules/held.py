@@ -36,7 +36,32 @@ def held_findings(context: Context) -> Iterator[Finding]:
     idle = _left(context).union(still_going(context, long))
     every = held.partition_by(_BY, as_dict=True)
     for by, stretches in long.partition_by(_BY, as_dict=True, maintain_order=True).items():
-        yield _held_finding(context, every[by], stretches, idle)
+        current = still_going(context, stretches)
+        listed = (gpu for gpu in context.holders.beyond(current) if gpu not in idle)
+        bound = ties(context, current)
+        bound = replace(bound, gpus=tuple(sorted({*listed, *bound.gpus})))
+        host, holder, source = stretches["host"][0], stretches["holder"][0], newest_source(stretches)
+        powered = stretches.filter(stretches["power_mean_w"].is_not_null())
+        known_ms = powered["end"] - powered["time"]
+        commands = {process.command for process in context.holders.on(current) if process.command}
+        yield finding_of(
+            context,
+            HELD,
+            stretches,
+            subject=stretches["whom"][0],
+            holder=holder,
+            source=source,
+            numbers={
+                **idle_numbers("held", every[by], stretches, current, source),
+                "power_mean_w": ratio(float((known_ms * powered["power_mean_w"]).sum()), float(known_ms.sum())),
+                "gpu_util_max_pct": highest(stretches, "gpu_util_max_pct"),
+                "commands": "+".join(sorted(commands)) or None,
+            },
+            failed=[bound.failed],
+            reclaimable_gpus=() if bound else current,
+            # nothing to take back where the holder has gone or works again
+            next_command=ending_command(context, host, current, holder, bound=bound) if current else "",
+        )
 
 
 HELD = Rule(
@@ -49,39 +74,10 @@ HELD = Rule(
     history=HistoryNeed(setting="held_min_ms"),
     thresholds={
         "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of idle intervals last another hour, after 5 only 4.7 %: "
-        "GenTD26 serving trace)",
+        "GenTD26 serving trace)"
     },
     find=held_findings,
 )
-
-
-def _held_finding(context: Context, every: pl.DataFrame, stretches: pl.DataFrame, idle: frozenset[str]) -> Finding:
-    current = still_going(context, stretches)
-    listed = (gpu for gpu in context.holders.beyond(current) if gpu not in idle)
-    bound = ties(context, current)
-    bound = replace(bound, gpus=tuple(sorted({*listed, *bound.gpus})))
-    host, holder, source = stretches["host"][0], stretches["holder"][0], newest_source(stretches)
-    powered = stretches.filter(stretches["power_mean_w"].is_not_null())
-    known_ms = powered["end"] - powered["time"]
-    commands = {process.command for process in context.holders.on(current) if process.command}
-    return finding_of(
-        context,
-        HELD,
-        stretches,
-        subject=stretches["whom"][0],
-        holder=holder,
-        source=source,
-        numbers={
-            **idle_numbers("held", every, stretches, current, source),
-            "power_mean_w": ratio(float((known_ms * powered["power_mean_w"]).sum()), float(known_ms.sum())),
-            "gpu_util_max_pct": highest(stretches, "gpu_util_max_pct"),
-            "commands": "+".join(sorted(commands)) or None,
-        },
-        failed=[bound.failed],
-        reclaimable_gpus=() if bound else current,
-        # nothing to take back where the holder has gone or works again
-        next_command=ending_command(context, host, current, holder, bound=bound) if current else "",
-    )
 
 
 def _left(context: Context) -> frozenset[str]:

@@ -78,7 +78,6 @@ HOARDING = Rule(
     sentence=of_gpus("of a team whose quota or allocation far exceeds its use"),
     kinds=(waste.ALLOCATED_IDLE, waste.HELD_IDLE, waste.INEFFICIENT),
     precedence=90,
-    per_host=False,
     history=HistoryNeed(HISTORY_MIN_DAYS * DAY_MS),
     thresholds={
         "quota": f"Q{QUANTILE * 100:.0f} of the GPUs that the team has at once, hour by hour over {HISTORY_DAYS} days, under {SHARE_MAX:.0%} of its "
@@ -116,7 +115,7 @@ def _hoarding_finding(
         numbers={"kind": kind, **numbers, "hosts": idle["host"].n_unique()},
         failed=[[short] if days < HISTORY_DAYS - 1 / 24 else []],
         holder=joined(idle, "holder"),
-        next_command=look(team.owners[0]) or watch_command(str(about["host"][0])),
+        next_command=look(team.owners[0]) or watch_command(about["host"][0]),
         host="",
         notes=[tr("the GPU-hours are those that the team held or was allocated and did not use")],
     )

@@ -56,7 +56,41 @@ def imbalance_findings(context: Context) -> Iterator[Finding]:
         # in the mean over these hours as well: trials of a search that take turns are even in the long run
         slow = per_gpu.filter(pl.col("mean_pct") < (1 - SPREAD_MIN) * pl.col("mean_pct").max())
         if not slow.is_empty():
-            yield _imbalance_finding(context, rows, per_gpu, slow, int((judged["work"] == work).sum()))
+            of_slow = rows.filter(pl.col("gpu").is_in(slow["gpu"].to_list()))
+            stretches = within_hours(context, of_slow)
+            measured = bool(rows["by_sm"].all())
+            host, what = slow["host"][0], "gpu_sm_active" if measured else "gpu_util"
+            most, least = float(per_gpu["mean_pct"].top_k(1)[0]), float(per_gpu["mean_pct"].bottom_k(1)[0])
+            yield finding_of(
+                context,
+                IMBALANCE,
+                stretches,
+                subject=work,
+                numbers={
+                    "holder_source": newest_source(stretches),
+                    "gpus_of_the_job": per_gpu.height,
+                    f"busiest_{what}_mean_pct": most,
+                    f"idlest_{what}_mean_pct": least,
+                    "spread": 1 - least / most,
+                    "uneven_h": rows["time"].n_unique(),
+                    "waiting_gpu_hours": float((1 - rows["level"] / most).clip(0, 1).sum()),
+                    "slower_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,
+                    "judged_h": int((judged["work"] == work).sum()),
+                },
+                failed=[
+                    []
+                    if measured
+                    else [
+                        tr("SM activity is not measured on every GPU of the job, so a spinning kernel counts as work")
+                    ]
+                ],
+                next_command=monitor_command(host, gpus_on(per_gpu, host)),
+                holder=joined(stretches, "holder"),
+                since_ms=first_ms(rows),
+                notes=[
+                    tr("some jobs are uneven by design: parameter servers, actors and learners have different roles")
+                ],
+            )
 
 
 IMBALANCE = Rule(
@@ -66,7 +100,6 @@ IMBALANCE = Rule(
     kinds=(waste.INEFFICIENT,),
     precedence=30,
     advice=tr("Spread the work evenly over its GPUs, or ask for fewer next time; or say why not."),
-    per_host=False,
     history=HistoryNeed(SUSTAINED_H * HOUR_MS),
     thresholds={
         "spread": f"(max - min) / max of the GPUs' hourly means above {SPREAD_MIN} (half of the slower GPUs' time is waiting)",
@@ -87,42 +120,6 @@ IMBALANCE = Rule(
     ),
     find=imbalance_findings,
 )
-
-
-def _imbalance_finding(
-    context: Context, rows: pl.DataFrame, per_gpu: pl.DataFrame, slow: pl.DataFrame, judged_h: int
-) -> Finding:
-    of_slow = rows.filter(pl.col("gpu").is_in(slow["gpu"].to_list()))
-    stretches = within_hours(context, of_slow)
-    measured = bool(rows["by_sm"].all())
-    host, what = str(slow["host"][0]), "gpu_sm_active" if measured else "gpu_util"
-    most, least = float(per_gpu["mean_pct"].top_k(1)[0]), float(per_gpu["mean_pct"].bottom_k(1)[0])
-    return finding_of(
-        context,
-        IMBALANCE,
-        stretches,
-        subject=str(rows["work"][0]),
-        numbers={
-            "holder_source": newest_source(stretches),
-            "gpus_of_the_job": per_gpu.height,
-            f"busiest_{what}_mean_pct": most,
-            f"idlest_{what}_mean_pct": least,
-            "spread": 1 - least / most,
-            "uneven_h": rows["time"].n_unique(),
-            "waiting_gpu_hours": float((1 - rows["level"] / most).clip(0, 1).sum()),
-            "slower_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,
-            "judged_h": judged_h,
-        },
-        failed=[
-            []
-            if measured
-            else [tr("SM activity is not measured on every GPU of the job, so a spinning kernel counts as work")]
-        ],
-        next_command=monitor_command(host, gpus_on(per_gpu, host)),
-        holder=joined(stretches, "holder"),
-        since_ms=first_ms(rows),
-        notes=[tr("some jobs are uneven by design: parameter servers, actors and learners have different roles")],
-    )
 
 
 def _hours_of_several_gpus(context: Context) -> pl.DataFrame:

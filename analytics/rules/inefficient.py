@@ -54,7 +54,34 @@ def inefficient_findings(context: Context) -> Iterator[Finding]:
     holders = busy["whom"].n_unique()
     for whom, _, place in ranked.filter(pl.col("gpu_hours") > GPU_HOURS_MIN).iter_rows():
         own = busy.filter(pl.col("whom") == whom)
-        yield _inefficient_finding(context, whom, own, f"{place} of {holders}")
+        weak = own.filter("poor")
+        stretches = within_hours(context, weak)
+        holder, host = weak["holder"][0], weak["host"].mode().sort()[0]
+        yield finding_of(
+            context,
+            INEFFICIENT,
+            stretches,
+            subject=whom,
+            source=newest_source(stretches),
+            numbers={
+                **{name: mean_of(weak, name) for name in _MEANS},
+                "gpus_with_sm_activity": _gpus_with(weak, "sm_active_mean_pct"),
+                "power_limit_w": mean_of(weak, "limit_w"),
+                "share_of_busy_hours": weak.height / own.height,
+                "rank_among_holders": f"{place} of {holders}",
+                "inefficient_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,
+                "jobs": joined(stretches, "job"),
+            },
+            failed=[_unmeasured(weak)],
+            next_command=monitor_command(host, gpus_on(weak, host)),
+            holder=holder,
+            since_ms=first_ms(weak),
+            notes=[
+                tr(
+                    "small kernels, spinning waits and data loading on the GPU all look like this; profile one step to find out which it is"
+                )
+            ],
+        )
 
 
 INEFFICIENT = Rule(
@@ -64,7 +91,6 @@ INEFFICIENT = Rule(
     kinds=(waste.INEFFICIENT,),
     precedence=50,
     advice=tr("Give the GPU more to do at once, such as larger batches or lower precision; or say why not."),
-    per_host=False,
     history=HistoryNeed(HOUR_MS, gpu_hours=GPU_HOURS_MIN),
     thresholds={
         "busy": f"hourly utilization of at least {BUSY_FROM_PCT:g} % (one kernel at a time is enough for 100 %)",
@@ -81,37 +107,6 @@ INEFFICIENT = Rule(
     ),
     find=inefficient_findings,
 )
-
-
-def _inefficient_finding(context: Context, whom: str, busy: pl.DataFrame, rank_among: str) -> Finding:
-    poor = busy.filter("poor")
-    stretches = within_hours(context, poor)
-    holder, host = poor["holder"][0], str(poor["host"].mode().sort()[0])
-    return finding_of(
-        context,
-        INEFFICIENT,
-        stretches,
-        subject=whom,
-        source=newest_source(stretches),
-        numbers={
-            **{name: mean_of(poor, name) for name in _MEANS},
-            "gpus_with_sm_activity": _gpus_with(poor, "sm_active_mean_pct"),
-            "power_limit_w": mean_of(poor, "limit_w"),
-            "share_of_busy_hours": poor.height / busy.height,
-            "rank_among_holders": rank_among,
-            "inefficient_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,
-            "jobs": joined(stretches, "job"),
-        },
-        failed=[_unmeasured(poor)],
-        next_command=monitor_command(host, gpus_on(poor, host)),
-        holder=holder,
-        since_ms=first_ms(poor),
-        notes=[
-            tr(
-                "small kernels, spinning waits and data loading on the GPU all look like this; profile one step to find out which it is"
-            )
-        ],
-    )
 
 
 def _busy_hours(context: Context) -> pl.DataFrame:

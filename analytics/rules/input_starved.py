@@ -81,7 +81,36 @@ def input_starved_findings(context: Context) -> Iterator[Finding]:
     """Workloads at middling utilization in hours in which the host was at a limit: one finding per host, user and job."""
     hours = _input_starved_hours(context)
     for work, resource, gain_pct in _limiting(hours):
-        yield _input_starved_finding(context, hours.filter(pl.col("work") == work), resource, gain_pct)
+        rows = hours.filter(pl.col("work") == work)
+        starved = rows.filter(pl.col("middling") & pl.col(resource.name))
+        stretches = within_hours(context, starved)
+        host, holder = starved["host"][0], starved["holder"][0]
+        yield finding_of(
+            context,
+            INPUT_STARVED,
+            stretches,
+            subject=work,
+            source=newest_source(stretches),
+            numbers={
+                "waits_for": resource.words,
+                "gpu_util_mean_pct": mean_of(starved, "gpu_util_mean_pct"),
+                "gpu_util_mean_otherwise_pct": mean_of(rows.filter(~pl.col(resource.name)), "gpu_util_mean_pct"),
+                "zero_share": starved.select(pl.col("zero_ms").sum() / pl.col("observed_ms").sum()).item(),
+                "share_of_middling_hours": starved.height / int(rows["middling"].sum()),
+                **{name: mean_of(starved, name) for name in _SHOWN},
+                "starved_gpu_hours": float(starved.height),
+                "jobs": joined(starved, "job"),
+            },
+            failed=[_input_starved_doubts(context, starved, resource, gain_pct)],
+            next_command=on_host(host, *resource.looks),
+            holder=holder,
+            since_ms=first_ms(starved),
+            notes=[
+                tr(
+                    "CPU offload and data generation look the same: check what the CPU does before adding loader workers"
+                )
+            ],
+        )
 
 
 INPUT_STARVED = Rule(
@@ -123,36 +152,6 @@ INPUT_STARVED = Rule(
     ),
     find=input_starved_findings,
 )
-
-
-def _input_starved_finding(context: Context, rows: pl.DataFrame, resource: Resource, gain_pct: float | None) -> Finding:
-    starved = rows.filter(pl.col("middling") & pl.col(resource.name))
-    stretches = within_hours(context, starved)
-    host, holder = str(starved["host"][0]), starved["holder"][0]
-    return finding_of(
-        context,
-        INPUT_STARVED,
-        stretches,
-        subject=str(rows["work"][0]),
-        source=newest_source(stretches),
-        numbers={
-            "waits_for": resource.words,
-            "gpu_util_mean_pct": mean_of(starved, "gpu_util_mean_pct"),
-            "gpu_util_mean_otherwise_pct": mean_of(rows.filter(~pl.col(resource.name)), "gpu_util_mean_pct"),
-            "zero_share": starved.select(pl.col("zero_ms").sum() / pl.col("observed_ms").sum()).item(),
-            "share_of_middling_hours": starved.height / int(rows["middling"].sum()),
-            **{name: mean_of(starved, name) for name in _SHOWN},
-            "starved_gpu_hours": float(starved.height),
-            "jobs": joined(starved, "job"),
-        },
-        failed=[_input_starved_doubts(context, starved, resource, gain_pct)],
-        next_command=on_host(host, *resource.looks),
-        holder=holder,
-        since_ms=first_ms(starved),
-        notes=[
-            tr("CPU offload and data generation look the same: check what the CPU does before adding loader workers")
-        ],
-    )
 
 
 def _input_starved_hours(context: Context) -> pl.DataFrame:
@@ -209,9 +208,7 @@ def _process_limits(context: Context) -> pl.DataFrame:
     )
     processes = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms)
     return processes.group_by("host", "gpu", day=pl.col("time") // DAY_MS).agg(
-        process=at_limit.any(),
-        offload=offload.any(),
-        process_cpu_pct=mean.max(),
+        process=at_limit.any(), offload=offload.any(), process_cpu_pct=mean.max()
     )
 
 
@@ -256,7 +253,7 @@ def _input_starved_doubts(
                 resource=tr(_WAITS_FOR[resource.words]),
             )
         )
-    host = str(starved["host"][0])
+    host = starved["host"][0]
     there = context.inside.stretches.filter(pl.col("host") == host)
     others = there.select(pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(IN_USE)).n_unique())
     if others.item() > 1:

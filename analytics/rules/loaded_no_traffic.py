@@ -70,7 +70,34 @@ def loaded_no_traffic_findings(context: Context) -> Iterator[Finding]:
     asked = server_traffic(context)
     found = [*_by_metrics(context, asked, waiting, there), *_by_utilization(context, asked, waiting, there)]
     for server in found:
-        yield _loaded_no_traffic_finding(context, server)
+        rows, processes = server.rows, server.processes
+        last = rows.sort("time").row(-1, named=True)
+        gpus = rows["gpu"].unique().sort().to_list()
+        bound = ties(context, gpus)
+        safe = server.answered is not None and not server.replica and not server.shared
+        holder = joined(rows.filter(pl.col("time") == last["time"]), "holder")
+        yield finding_of(
+            context,
+            LOADED_NO_TRAFFIC,
+            rows,
+            subject=server.subject,
+            source=last["holder_source"],
+            numbers={
+                "models": server.models,
+                "endpoints": server.endpoints,
+                "quiet_h": (context.until_ms - server.since_ms) / HOUR_MS,
+                "answered_share": server.answered,
+                "commands": joined(processes, "command"),
+                "gpu_util_max_pct": highest(rows, "gpu_util_max_pct"),
+                "mem_used_max_bytes": highest(rows, "mem_used_max_bytes"),
+            },
+            failed=[_loaded_no_traffic_doubts(server), bound.failed],
+            next_command=_loaded_no_traffic_command(context, server, holder, bound, safe=safe),
+            reclaimable_gpus=() if bound or server.replica or server.shared else gpus,
+            holder=holder,
+            since_ms=server.since_ms,
+            notes=[_COMES_BACK] if rows["job"].str.contains("pod:").any() else [],
+        )
 
 
 LOADED_NO_TRAFFIC = Rule(
@@ -98,37 +125,6 @@ LOADED_NO_TRAFFIC = Rule(
 )
 
 
-def _loaded_no_traffic_finding(context: Context, server: _Server) -> Finding:
-    rows, processes = server.rows, server.processes
-    last = rows.sort("time").row(-1, named=True)
-    gpus = rows["gpu"].unique().sort().to_list()
-    bound = ties(context, gpus)
-    safe = server.answered is not None and not server.replica and not server.shared
-    holder = joined(rows.filter(pl.col("time") == last["time"]), "holder")
-    return finding_of(
-        context,
-        LOADED_NO_TRAFFIC,
-        rows,
-        subject=server.subject,
-        source=last["holder_source"],
-        numbers={
-            "models": server.models,
-            "endpoints": server.endpoints,
-            "quiet_h": (context.until_ms - server.since_ms) / HOUR_MS,
-            "answered_share": server.answered,
-            "commands": joined(processes, "command"),
-            "gpu_util_max_pct": highest(rows, "gpu_util_max_pct"),
-            "mem_used_max_bytes": highest(rows, "mem_used_max_bytes"),
-        },
-        failed=[_loaded_no_traffic_doubts(server), bound.failed],
-        next_command=_loaded_no_traffic_command(context, server, holder, bound, safe=safe),
-        reclaimable_gpus=() if bound or server.replica or server.shared else gpus,
-        holder=holder,
-        since_ms=server.since_ms,
-        notes=[_COMES_BACK] if rows["job"].str.contains("pod:").any() else [],
-    )
-
-
 def _by_metrics(context: Context, asked: pl.DataFrame, waiting: pl.Series, there: pl.DataFrame) -> Iterator[_Server]:
     busy_models = set(asked.filter(~pl.col("quiet"))["models"].drop_nulls())
     quiet = asked.filter(pl.col("quiet") & ~pl.col("gpu").is_in(waiting.implode()))
@@ -143,8 +139,8 @@ def _by_metrics(context: Context, asked: pl.DataFrame, waiting: pl.Series, there
             continue
         own = servers.join(rows.select("gpu").unique(), on="gpu", how="semi")
         yield _Server(
-            host=str(host),
-            subject=str(models or ""),
+            host=host,
+            subject=models or "",
             rows=rows,
             processes=there.filter(pl.col("gpu").is_in(own["gpu"].implode())),
             since_ms=whole_number(own, pl.col("quiet_since").max()),
@@ -167,7 +163,7 @@ def _by_utilization(
         rows = _loaded_no_traffic_rows(context, processes.select("gpu", since="stretch_start").unique())
         since_ms = whole_number(processes, pl.col("stretch_start").max())
         if not rows.is_empty():
-            yield _Server(str(host), f"by utilization: {whom}", rows, processes, since_ms)
+            yield _Server(host, f"by utilization: {whom}", rows, processes, since_ms)
 
 
 def _loaded_no_traffic_doubts(server: _Server) -> list[str]:

@@ -6,7 +6,7 @@ particular, GPUs whose utilization nobody measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import polars as pl
 
@@ -89,7 +89,38 @@ def low_efficiency_findings(context: Context) -> Iterator[Finding]:
     for row in low.iter_rows(named=True):
         mine = owned.filter(pl.col("holder") == row["holder"])
         named = mine.join(by_gpu, on=("holder", "gpu"), how="semi")
-        yield _low_efficiency_finding(context, row, named, f"{row['rank']} of {holders.height}", mine["gpu"].n_unique())
+        use = named.select(**_USE).row(0, named=True)
+        holder, known = str(row["holder"]), float(use["known_share"])
+        host = named["host"][0]
+        share, wanted = Share(known, 0), Share(KNOWN_MIN, 0)
+        unsure = tr("utilization is known for {share} of it, {wanted} are needed", share=share, wanted=wanted)
+        yield finding_of(
+            context,
+            LOW_EFFICIENCY,
+            named,
+            subject=holder,
+            numbers={
+                "gpu_util_mean_pct": 100 * use["efficiency"],
+                "user_gpus": mine["gpu"].n_unique(),
+                "user_gpu_util_mean_pct": 100 * float(row["efficiency"]),
+                "used_gpu_hours": use["used_ms"] / HOUR_MS,
+                "rank_among_holders": f"{row['rank']} of {holders.height}",
+                "share_of_held_hours": row["fleet_share"],
+                "sm_active_mean_pct": use["sm_pct"],
+                "gpu_util_mean_with_sm_pct": use["util_with_sm_pct"],
+                "sm_known_share": use["sm_known_share"],
+                "gpus_with_sm_activity": use["sm_gpus"] or None,
+                "holder_source": newest_source(named),
+            },
+            failed=[[unsure] if known < KNOWN_MIN else []],
+            next_command=monitor_command(host, gpus_on(named, host)),
+            holder=holder,
+            notes=[
+                tr(
+                    "low utilization is not reclaimable capacity: it says how the GPUs are used, not which of them could be given back"
+                )
+            ],
+        )
 
 
 LOW_EFFICIENCY = Rule(
@@ -99,7 +130,6 @@ LOW_EFFICIENCY = Rule(
     kinds=(waste.INEFFICIENT,),
     precedence=60,
     advice=tr("Put more work on each GPU, such as larger batches or several runs, or ask for fewer; or say why not."),
-    per_host=False,
     history=HistoryNeed(gpu_hours=GPU_HOURS_MIN),
     thresholds={
         "utilization": f"mean over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
@@ -116,43 +146,6 @@ LOW_EFFICIENCY = Rule(
     ),
     find=low_efficiency_findings,
 )
-
-
-def _low_efficiency_finding(
-    context: Context, row: Mapping[str, float | str], stretches: pl.DataFrame, rank_among: str, user_gpus: int
-) -> Finding:
-    use = stretches.select(**_USE).row(0, named=True)
-    holder, known = str(row["holder"]), float(use["known_share"])
-    host = str(stretches["host"][0])
-    share, wanted = Share(known, 0), Share(KNOWN_MIN, 0)
-    unsure = tr("utilization is known for {share} of it, {wanted} are needed", share=share, wanted=wanted)
-    return finding_of(
-        context,
-        LOW_EFFICIENCY,
-        stretches,
-        subject=holder,
-        numbers={
-            "gpu_util_mean_pct": 100 * use["efficiency"],
-            "user_gpus": user_gpus,
-            "user_gpu_util_mean_pct": 100 * float(row["efficiency"]),
-            "used_gpu_hours": use["used_ms"] / HOUR_MS,
-            "rank_among_holders": rank_among,
-            "share_of_held_hours": row["fleet_share"],
-            "sm_active_mean_pct": use["sm_pct"],
-            "gpu_util_mean_with_sm_pct": use["util_with_sm_pct"],
-            "sm_known_share": use["sm_known_share"],
-            "gpus_with_sm_activity": use["sm_gpus"] or None,
-            "holder_source": newest_source(stretches),
-        },
-        failed=[[unsure] if known < KNOWN_MIN else []],
-        next_command=monitor_command(host, gpus_on(stretches, host)),
-        holder=holder,
-        notes=[
-            tr(
-                "low utilization is not reclaimable capacity: it says how the GPUs are used, not which of them could be given back"
-            )
-        ],
-    )
 
 
 def _low_efficiency_services(context: Context) -> pl.DataFrame:

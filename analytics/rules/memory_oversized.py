@@ -13,13 +13,7 @@ import polars as pl
 from analytics.workloads.finding_parts import label
 from analytics.workloads.model import Context, Finding, of_gpus
 from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings, smaller_card_rule
-from analytics.workloads.workloads import (
-    IDLE_MAX_PCT,
-    NEARLY_IDLE,
-    above_a_gpu_day,
-    with_demand,
-    workloads,
-)
+from analytics.workloads.workloads import IDLE_MAX_PCT, NEARLY_IDLE, above_a_gpu_day, with_demand, workloads
 
 OVERSIZED = 2.0
 """Memory of the card over the need: below it no card on the market is a step smaller."""
@@ -47,8 +41,5 @@ MEMORY_OVERSIZED = smaller_card_rule(
         "utilization": f"above {IDLE_MAX_PCT:g} % for more than 5 % of the time: up to that `compute_oversized` says it",
         "speed": "the smaller card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
     },
-    labels=(
-        label("gpu_util_p95_pct", "utilization {value} % or less for 95 % of the time"),
-        *SMALLER_CARD_LABELS,
-    ),
+    labels=(label("gpu_util_p95_pct", "utilization {value} % or less for 95 % of the time"), *SMALLER_CARD_LABELS),
 )

@@ -18,14 +18,7 @@ from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, label, workload_finding
 from analytics.workloads.ledger_rows import gpus_on, highest
-from analytics.workloads.mig_profiles import (
-    MigFit,
-    fits,
-    part_measured,
-    profile_for,
-    split_command,
-    split_notes,
-)
+from analytics.workloads.mig_profiles import fits, part_measured, profile_for, split_command, split_notes
 from analytics.workloads.model import Context, Finding, Label, Rule, of_gpus
 from analytics.workloads.runs import NEED_SHARE, NEED_THRESHOLDS
 from analytics.workloads.workloads import (
@@ -75,7 +68,35 @@ def mig_fit_findings(context: Context) -> Iterator[Finding]:
     by_name = {(model, fit.profile.name): fit for model, fit in zip(measured["model"], chosen, strict=True) if fit}
     for group in found.partition_by(_GROUP, maintain_order=True):
         if group["gpu_ms"].sum() > REPORTED_FROM_GPU_MS:
-            yield _mig_fit_finding(context, group, by_name[group["model"][0], group["profile"][0]])
+            host, profile = group["host"][0], group["profile"][0]
+            fit = by_name[group["model"][0], profile]
+            gpus = gpus_on(runs_of(context, group), host)
+            yield workload_finding(
+                context,
+                MIG_FIT,
+                group,
+                numbers={
+                    "mem_used_max_bytes": highest(group, "peak_bytes"),
+                    "mem_need_bytes": highest(group, "need_bytes"),
+                    "gpu_util_p98_pct": highest(group, "util_pct"),
+                    "sm_active_p98_pct": None if group["sm_pct"].null_count() else highest(group, "sm_pct"),
+                    "dram_active_p98_pct": None if group["dram_pct"].null_count() else highest(group, "dram_pct"),
+                    "mig_profile": profile,
+                    "mig_sm_share": fit.sm_share,
+                    "mig_memory_bytes": fit.profile.memory_bytes,
+                    "saving": None,
+                },
+                failed=part_measured(group, fit.sm_share),
+                next_command=split_command(host, gpus, profile, certain=context.latest and host not in context.ahead),
+                notes=[
+                    SAVES_IN_A_PACKING,
+                    *split_notes(host, gpus, profile, group["job"]),
+                    tr(
+                        "it fits by its use over time; a step that fills the card would take {factor} times as long",
+                        factor=Number(1 / fit.sm_share, 1),
+                    ),
+                ],
+            )
 
 
 MIG_FIT = Rule(
@@ -106,34 +127,3 @@ MIG_FIT = Rule(
     ),
     find=mig_fit_findings,
 )
-
-
-def _mig_fit_finding(context: Context, group: pl.DataFrame, fit: MigFit) -> Finding:
-    host, profile = group["host"][0], fit.profile.name
-    gpus = gpus_on(runs_of(context, group), host)
-    return workload_finding(
-        context,
-        MIG_FIT,
-        group,
-        numbers={
-            "mem_used_max_bytes": highest(group, "peak_bytes"),
-            "mem_need_bytes": highest(group, "need_bytes"),
-            "gpu_util_p98_pct": highest(group, "util_pct"),
-            "sm_active_p98_pct": None if group["sm_pct"].null_count() else highest(group, "sm_pct"),
-            "dram_active_p98_pct": None if group["dram_pct"].null_count() else highest(group, "dram_pct"),
-            "mig_profile": profile,
-            "mig_sm_share": fit.sm_share,
-            "mig_memory_bytes": fit.profile.memory_bytes,
-            "saving": None,
-        },
-        failed=part_measured(group, fit.sm_share),
-        next_command=split_command(host, gpus, profile, certain=context.latest and host not in context.ahead),
-        notes=[
-            SAVES_IN_A_PACKING,
-            *split_notes(host, gpus, profile, group["job"]),
-            tr(
-                "it fits by its use over time; a step that fills the card would take {factor} times as long",
-                factor=Number(1 / fit.sm_share, 1),
-            ),
-        ],
-    )

@@ -34,7 +34,35 @@ def never_used_findings(context: Context) -> Iterator[Finding]:
         stretches = unused.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
         if not stretches.is_empty():
             history = context.whole.lifetimes.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
-            yield _never_used_finding(context, str(host), tuple(gpus["gpu"]), stretches, history=history, there=there)
+            uuids = tuple(gpus["gpu"])
+            unwatched = bool(history["unwatched"].any())
+            first_seen = whole_number(history, pl.col("first_seen").min())
+            reserved = pl.col("state") == "reserved"
+            found = finding_of(
+                context,
+                NEVER_USED,
+                stretches,
+                subject="",
+                host=host,
+                gpus=uuids,
+                holder=joined(stretches, "holder"),
+                since_ms=first_seen,
+                numbers={
+                    **({"holder_source": None} if unwatched else {}),
+                    "observed_gpu_hours": whole_number(history, pl.col("util_ms").sum()) / HOUR_MS,
+                    "reserved_gpu_hours": whole_number(stretches, SPAN_MS.filter(reserved).sum()) / HOUR_MS,
+                    "gpu_util_max_pct": highest(history, "gpu_util_max_pct"),
+                    "mem_used_max_bytes": highest(history, "mem_used_max_bytes"),
+                    "model": "+".join(sorted({context.inventory.model(gpu) for gpu in uuids})),
+                },
+                failed=(watched_holders(unwatched=unwatched), claimed_by_count(context, [host])),
+                reclaimable_gpus=() if unwatched else [gpu for gpu in uuids if gpu in there],
+                next_command=watch_command(host),
+            )
+            # the evidence is the whole of the history, not the window's part of it
+            samples = {"sample_count": whole_number(history, pl.col("sample_count").sum())}
+            last_seen = whole_number(history, pl.col("last_seen").max())
+            yield replace(found, evidence=Evidence(first_seen, last_seen, {**found.evidence.numbers, **samples}))
 
 
 NEVER_USED = Rule(
@@ -51,45 +79,6 @@ NEVER_USED = Rule(
     labels=(label("observed_gpu_hours", "{value} GPU-hours observed"),),
     find=never_used_findings,
 )
-
-
-def _never_used_finding(
-    context: Context,
-    host: str,
-    gpus: tuple[str, ...],
-    stretches: pl.DataFrame,
-    *,
-    history: pl.DataFrame,
-    there: frozenset[str],
-) -> Finding:
-    unwatched = bool(history["unwatched"].any())
-    first_seen = whole_number(history, pl.col("first_seen").min())
-    reserved = pl.col("state") == "reserved"
-    found = finding_of(
-        context,
-        NEVER_USED,
-        stretches,
-        subject="",
-        host=host,
-        gpus=gpus,
-        holder=joined(stretches, "holder"),
-        since_ms=first_seen,
-        numbers={
-            **({"holder_source": None} if unwatched else {}),
-            "observed_gpu_hours": whole_number(history, pl.col("util_ms").sum()) / HOUR_MS,
-            "reserved_gpu_hours": whole_number(stretches, SPAN_MS.filter(reserved).sum()) / HOUR_MS,
-            "gpu_util_max_pct": highest(history, "gpu_util_max_pct"),
-            "mem_used_max_bytes": highest(history, "mem_used_max_bytes"),
-            "model": "+".join(sorted({context.inventory.model(gpu) for gpu in gpus})),
-        },
-        failed=(watched_holders(unwatched=unwatched), claimed_by_count(context, [host])),
-        reclaimable_gpus=() if unwatched else [gpu for gpu in gpus if gpu in there],
-        next_command=watch_command(host),
-    )
-    # the evidence is the whole of the history, not the window's part of it
-    samples = {"sample_count": whole_number(history, pl.col("sample_count").sum())}
-    last_seen = whole_number(history, pl.col("last_seen").max())
-    return replace(found, evidence=Evidence(first_seen, last_seen, {**found.evidence.numbers, **samples}))
 
 
 def _never_used(history: pl.DataFrame, shortest_ms: int) -> pl.DataFrame:

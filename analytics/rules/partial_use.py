@@ -6,9 +6,8 @@ of its own, two programs of one user.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import polars as pl
 
@@ -53,7 +52,31 @@ def partial_use_findings(context: Context) -> Iterator[Finding]:
         idle = gpus.filter("unused")["gpu"].to_list()
         rows = inside.filter((pl.col("work") == work) & pl.col("gpu").is_in(idle))
         if not rows.is_empty():
-            yield _partial_use_finding(context, str(work), gpus, rows)
+            holder = joined(rows, "holder")
+            kept, unused = gpus.filter(~pl.col("unused")), gpus.filter("unused")
+            now = still_going(context, rows)
+            bound = _bound(context, work, now, kept["gpu"].to_list())
+            free = () if bound else now
+            yield finding_of(
+                context,
+                PARTIAL_USE,
+                rows.drop("work"),
+                subject=work,
+                source=newest_source(rows),
+                numbers={
+                    "gpus_of_the_job": gpus.height,
+                    "gpus_used": kept.height,
+                    "gpus_never_used": unused.height,
+                    "used_gpu_util_mean_pct": mean_of(gpus.filter("used"), "mean_pct"),
+                    "unused_gpu_util_mean_pct": highest(unused, "mean_pct"),
+                    "reserved_gpu_hours": gpu_ms_of(rows.filter(pl.col("state") == "reserved")) / HOUR_MS,
+                    "mem_used_max_bytes": highest(rows, "mem_used_max_bytes"),
+                },
+                next_command=_partial_use_command(context, work, rows, kept, free),
+                reclaimable_gpus=free,
+                holder=holder,
+                notes=_partial_use_notes(work, kept, bound=bool(now) and bound),
+            )
 
 
 PARTIAL_USE = Rule(
@@ -62,7 +85,6 @@ PARTIAL_USE = Rule(
     sentence=of_gpus("that never worked while other GPUs of the same job did"),
     kinds=(waste.ALLOCATED_IDLE, waste.HELD_IDLE),
     precedence=40,
-    per_host=False,
     history=HistoryNeed(MIN_MS),
     thresholds={
         "unused": f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)",
@@ -85,88 +107,57 @@ PARTIAL_USE = Rule(
 )
 
 
-def _never_seen_findings(context: Context, unseen: pl.DataFrame, per_gpu: pl.DataFrame) -> Iterator[Finding]:
+def _never_seen_findings(context: Context, claims: pl.DataFrame, per_gpu: pl.DataFrame) -> Iterator[Finding]:
     """GPUs that the job's allocation only counts, and that the job was never seen on."""
     worked = per_gpu.filter(pl.col("used") & (pl.col("busy_ms") >= MIN_MS))
-    for claim in unseen.join(worked.select("work").unique(), on="work", how="semi").iter_rows(named=True):
+    for claim in claims.join(worked.select("work").unique(), on="work", how="semi").iter_rows(named=True):
         met = context.inside.stretches.filter(
             pl.col("gpu").is_in(claim["candidates"]), pl.col("end") > claim["start"], pl.col("time") < claim["end"]
         )
         if not met.is_empty():
             rows = clip(met, claim["start"], claim["end"])
-            yield _counted_finding(context, claim, per_gpu.filter(pl.col("work") == claim["work"]), rows)
-
-
-def _counted_finding(context: Context, claim: Mapping[str, Any], seen: pl.DataFrame, rows: pl.DataFrame) -> Finding:
-    unseen, candidates = int(claim["unseen"]), len(claim["candidates"])
-    work = str(claim["work"])
-    own = by_job(context.whole.stretches.filter(pl.col("gpu").is_in(seen["gpu"].implode())))
-    own = own.filter(pl.col("work") == work)
-    holder = joined(own, "holder")
-    found = finding_of(
-        context,
-        PARTIAL_USE,
-        rows,
-        subject=f"{work}: counted on {claim['host']}",
-        source=newest_source(own),
-        numbers={
-            "gpus_claimed": claim["claimed"],
-            "gpus_seen_of_the_claim": claim["seen"],
-            "gpus_never_seen_of_the_claim": unseen,
-            "used_gpu_util_mean_pct": mean_of(seen.filter("used"), "mean_pct"),
-        },
-        failed=[[_counted(unseen, candidates)]],
-        next_command=_partial_use_command(context, work, own, seen.filter(~pl.col("unused")), ()),
-        holder=holder,
-        since_ms=claim["start"],
-        notes=_partial_use_notes(work, seen.filter(~pl.col("unused")), bound=True),
-    )
-    share = unseen / candidates
-    alike = len({context.inventory.model(gpu) for gpu in found.gpus}) == 1
-    return replace(
-        found,
-        sentence=found.sentence
-        if share == 1
-        else tr_many(
-            "of which {number} never worked while other GPUs of the same job did",
-            "of which {number} never worked while other GPUs of the same job did",
-            unseen,
-        ),
-        job=work,
-        team=context.owners.team(holder, joined(own, "account")),
-        gpu_ms=share * found.gpu_ms,
-        # which of them it is nobody knows: their energy may differ, and cards of one model cost the same
-        energy_kwh=found.energy_kwh if share == 1 else None,
-        cost=share * found.cost if found.cost is not None and (share == 1 or alike) else None,
-    )
-
-
-def _partial_use_finding(context: Context, work: str, gpus: pl.DataFrame, rows: pl.DataFrame) -> Finding:
-    holder = joined(rows, "holder")
-    kept, unused = gpus.filter(~pl.col("unused")), gpus.filter("unused")
-    now = still_going(context, rows)
-    bound = _bound(context, work, now, kept["gpu"].to_list())
-    free = () if bound else now
-    return finding_of(
-        context,
-        PARTIAL_USE,
-        rows.drop("work"),
-        subject=work,
-        source=newest_source(rows),
-        numbers={
-            "gpus_of_the_job": gpus.height,
-            "gpus_used": kept.height,
-            "gpus_never_used": unused.height,
-            "used_gpu_util_mean_pct": mean_of(gpus.filter("used"), "mean_pct"),
-            "unused_gpu_util_mean_pct": highest(unused, "mean_pct"),
-            "reserved_gpu_hours": gpu_ms_of(rows.filter(pl.col("state") == "reserved")) / HOUR_MS,
-            "mem_used_max_bytes": highest(rows, "mem_used_max_bytes"),
-        },
-        next_command=_partial_use_command(context, work, rows, kept, free),
-        reclaimable_gpus=free,
-        holder=holder,
-        notes=_partial_use_notes(work, kept, bound=bool(now) and bound),
-    )
+            seen = per_gpu.filter(pl.col("work") == claim["work"])
+            unseen, candidates = int(claim["unseen"]), len(claim["candidates"])
+            work = claim["work"]
+            own = by_job(context.whole.stretches.filter(pl.col("gpu").is_in(seen["gpu"].implode())))
+            own = own.filter(pl.col("work") == work)
+            holder = joined(own, "holder")
+            found = finding_of(
+                context,
+                PARTIAL_USE,
+                rows,
+                subject=f"{work}: counted on {claim['host']}",
+                source=newest_source(own),
+                numbers={
+                    "gpus_claimed": claim["claimed"],
+                    "gpus_seen_of_the_claim": claim["seen"],
+                    "gpus_never_seen_of_the_claim": unseen,
+                    "used_gpu_util_mean_pct": mean_of(seen.filter("used"), "mean_pct"),
+                },
+                failed=[[_counted(unseen, candidates)]],
+                next_command=_partial_use_command(context, work, own, seen.filter(~pl.col("unused")), ()),
+                holder=holder,
+                since_ms=claim["start"],
+                notes=_partial_use_notes(work, seen.filter(~pl.col("unused")), bound=True),
+            )
+            share = unseen / candidates
+            alike = len({context.inventory.model(gpu) for gpu in found.gpus}) == 1
+            yield replace(
+                found,
+                sentence=found.sentence
+                if share == 1
+                else tr_many(
+                    "of which {number} never worked while other GPUs of the same job did",
+                    "of which {number} never worked while other GPUs of the same job did",
+                    unseen,
+                ),
+                job=work,
+                team=context.owners.team(holder, joined(own, "account")),
+                gpu_ms=share * found.gpu_ms,
+                # which of them it is nobody knows: their energy may differ, and cards of one model cost the same
+                energy_kwh=found.energy_kwh if share == 1 else None,
+                cost=share * found.cost if found.cost is not None and (share == 1 or alike) else None,
+            )
 
 
 def _counted(unseen: int, candidates: int) -> Sentence:
@@ -229,10 +220,10 @@ def _partial_use_command(
         space, _, pod = name.partition("/")
         return f"kubectl get pod -n {quote(space)} {'-- ' if pod.startswith('-') else ''}{quote(pod)} -o yaml"
     if kind == "claim":
-        host = str(rows["host"][0])
+        host = rows["host"][0]
         return ending_command(context, host, free, joined(rows, "holder")) if free else look_command(host)
     if kind == "ray":
-        return look_command(str(rows["host"][0]))
+        return look_command(rows["host"][0])
     return f"export CUDA_VISIBLE_DEVICES={quote(','.join(kept['gpu']))}"
 
 

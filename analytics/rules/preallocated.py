@@ -24,14 +24,7 @@ from analytics.workloads.ledger_rows import gpus_on, highest
 from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, gpus_of, of_gpus
 from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import demand_of
-from analytics.workloads.workloads import (
-    RUN_MIN_MS,
-    WORK_THRESHOLDS,
-    above_a_gpu_day,
-    runs_of,
-    with_demand,
-    workloads,
-)
+from analytics.workloads.workloads import RUN_MIN_MS, WORK_THRESHOLDS, above_a_gpu_day, runs_of, with_demand, workloads
 from fallow.clock import HOUR_MS
 
 FULL_CACHE_RATIO = 0.9
@@ -80,7 +73,33 @@ def preallocated_findings(context: Context) -> Iterator[Finding]:
         runs = runs_of(context, group)
         use = cache_use(context, runs)
         if use is None or use.used_max_ratio < FULL_CACHE_RATIO:
-            yield _preallocated_finding(context, group, runs, use)
+            host = runs["host"][0]
+            share = float(highest(runs, "mem_share"))
+            offer = _lesser(context, group, use)
+            # a server keeps what it reserved on purpose, and takes as much at the next start
+            serves = bool(runs["reserving"].any()) or 0.88 <= share < 0.95
+            framework, setting = ("JAX", "XLA_PYTHON_CLIENT_PREALLOCATE=false") if share < 0.8 else _TENSORFLOW
+            numbers: dict[str, EvidenceValue] = {
+                "mem_used_max_bytes": highest(group, "peak_bytes"),
+                "reserved_share_of_card": share,
+                "mem_variation": highest(runs, "variation"),
+                "gpu_util_mean_pct": highest(group, "util_mean_pct"),
+                "kv_cache_used_max_ratio": None if use is None else use.used_max_ratio,
+                "weights_bytes": None if use is None else use.weights_bytes,
+                "mem_need_bytes": None if use is None else use.need_bytes,
+            }
+            if offer is not None:
+                numbers |= {"recommended_card": offer.model or offer.card.name, "recommended_hourly": offer.hourly}
+            yield workload_finding(
+                context,
+                PREALLOCATED,
+                group,
+                numbers=numbers,
+                failed=_preallocated_unsure(use),
+                # what makes the next start take only what it needs; of a server, whose cache is wanted, a look at its GPUs
+                next_command=monitor_command(host, gpus_on(runs, host)) if serves else f"export {setting}",
+                notes=_without_metrics(framework, serves=serves) if use is None else _with_metrics(share, use, offer),
+            )
 
 
 PREALLOCATED = Rule(
@@ -89,7 +108,6 @@ PREALLOCATED = Rule(
     sentence=of_gpus("with memory reserved in advance, so that the need is not known"),
     kinds=(waste.INEFFICIENT,),
     precedence=70,
-    per_host=False,
     history=HistoryNeed(RUN_MIN_MS),
     thresholds={
         "preallocated": NEED_THRESHOLDS["preallocated"],
@@ -105,36 +123,6 @@ PREALLOCATED = Rule(
     ),
     find=preallocated_findings,
 )
-
-
-def _preallocated_finding(context: Context, group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse | None) -> Finding:
-    host = runs["host"][0]
-    share = float(highest(runs, "mem_share"))
-    offer = _lesser(context, group, use)
-    # a server keeps what it reserved on purpose, and takes as much at the next start
-    serves = bool(runs["reserving"].any()) or 0.88 <= share < 0.95
-    framework, setting = ("JAX", "XLA_PYTHON_CLIENT_PREALLOCATE=false") if share < 0.8 else _TENSORFLOW
-    numbers: dict[str, EvidenceValue] = {
-        "mem_used_max_bytes": highest(group, "peak_bytes"),
-        "reserved_share_of_card": share,
-        "mem_variation": highest(runs, "variation"),
-        "gpu_util_mean_pct": highest(group, "util_mean_pct"),
-        "kv_cache_used_max_ratio": None if use is None else use.used_max_ratio,
-        "weights_bytes": None if use is None else use.weights_bytes,
-        "mem_need_bytes": None if use is None else use.need_bytes,
-    }
-    if offer is not None:
-        numbers |= {"recommended_card": offer.model or offer.card.name, "recommended_hourly": offer.hourly}
-    return workload_finding(
-        context,
-        PREALLOCATED,
-        group,
-        numbers=numbers,
-        failed=_preallocated_unsure(use),
-        # what makes the next start take only what it needs; of a server, whose cache is wanted, a look at its GPUs
-        next_command=monitor_command(host, gpus_on(runs, host)) if serves else f"export {setting}",
-        notes=_without_metrics(framework, serves=serves) if use is None else _with_metrics(share, use, offer),
-    )
 
 
 _TENSORFLOW = ("TensorFlow", "TF_FORCE_GPU_ALLOW_GROWTH=true")
@@ -223,7 +211,7 @@ def cache_use(context: Context, runs: pl.DataFrame) -> CacheUse | None:
     alone = each.filter((pl.col("endpoints") == 1) & (pl.col("model").list.len() == 1)).explode("model")
     if alone.height < runs["gpu"].n_unique() or alone["model"].n_unique() != 1:
         return None
-    name = str(alone["model"][0])
+    name = alone["model"][0]
     gpus = int(alone.group_by("endpoint").len()["len"].bottom_k(1)[0])
     parameters, width = parameters_of(name), bytes_per_parameter(name)
     return CacheUse(

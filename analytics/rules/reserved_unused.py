@@ -37,8 +37,24 @@ def reserved_unused_findings(context: Context) -> Iterator[Finding]:
     reserved = context.inside.stretches.filter((pl.col("state") == "reserved") & watched).with_columns(whom=whom)
     least_ms = pl.when(_of_a_job()).then(context.settings.held_min_ms).otherwise(STANDING_MIN_MS)
     for _, rows in reserved.filter(least_ms <= _SPELL).group_by("host", "whom", maintain_order=True):
-        of_them = reserved.join(rows.select("host", "whom").unique(), on=("host", "whom"), how="semi")
-        yield _reserved_unused_finding(context, rows, of_them)
+        every = reserved.join(rows.select("host", "whom").unique(), on=("host", "whom"), how="semi")
+        first = rows.row(0, named=True)
+        now = still_going(context, rows)
+        current = rows.filter(pl.col("gpu").is_in(now))
+        bound = _bound(context, current)
+        yield finding_of(
+            context,
+            RESERVED_UNUSED,
+            rows.drop("whom"),
+            subject=first["whom"],
+            source="claim",
+            numbers=idle_numbers("reserved", every, rows, now, "claim") | {"accounts": joined(rows, "account")},
+            failed=[_used_lately(context, current), bound.failed],
+            next_command=_reserved_unused_command(context, first["host"], current, bound),
+            reclaimable_gpus=() if bound else now,
+            holder=first["holder"],
+            notes=_reserved_unused_notes(current),
+        )
 
 
 RESERVED_UNUSED = Rule(
@@ -56,26 +72,6 @@ RESERVED_UNUSED = Rule(
     labels=(label("accounts", "accounts {value}"),),
     find=reserved_unused_findings,
 )
-
-
-def _reserved_unused_finding(context: Context, rows: pl.DataFrame, every: pl.DataFrame) -> Finding:
-    first = rows.row(0, named=True)
-    now = still_going(context, rows)
-    current = rows.filter(pl.col("gpu").is_in(now))
-    bound = _bound(context, current)
-    return finding_of(
-        context,
-        RESERVED_UNUSED,
-        rows.drop("whom"),
-        subject=str(first["whom"]),
-        source="claim",
-        numbers=idle_numbers("reserved", every, rows, now, "claim") | {"accounts": joined(rows, "account")},
-        failed=[_used_lately(context, current), bound.failed],
-        next_command=_reserved_unused_command(context, str(first["host"]), current, bound),
-        reclaimable_gpus=() if bound else now,
-        holder=first["holder"],
-        notes=_reserved_unused_notes(current),
-    )
 
 
 def _of_a_job() -> pl.Expr:

@@ -37,7 +37,38 @@ def slow_uptake_findings(context: Context) -> Iterator[Finding]:
     for (host, day), gpus in slow.group_by("host", "day", maintain_order=True):
         rows = inside.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
         if not rows.is_empty():
-            yield _slow_uptake_finding(context, str(host), int(str(day)) * DAY_MS, gpus, rows)
+            unused = gpus.filter(pl.col("first_use").is_null())
+            # which of a host's free GPUs a claim counts nobody can say
+            nobodys = (pl.col("state") == "free") & ~pl.col("host").is_in(list(counted_gpus(context)))
+            free = still_going(context, rows.filter(nobodys & pl.col("holder_source").is_null()))
+            fleet = gpus["fleet_mean"][0]
+            yield finding_of(
+                context,
+                SLOW_UPTAKE,
+                rows,
+                subject=f"added {utc_day(day * DAY_MS)}",
+                numbers={
+                    "gpus_added": gpus["added"][0],
+                    "gpus_slow": gpus.height,
+                    "gpus_without_any_use": unused.height,
+                    "first_use_after_h": gpus.select(
+                        ((pl.col("first_use") - pl.col("first_seen")) / HOUR_MS).max()
+                    ).item(),
+                    "ramp_after_days": gpus.select((pl.col("ramp_day") - pl.col("day")).max()).item(),
+                    "days_since_added": (context.until_ms - whole_number(gpus, pl.col("first_seen").min())) / DAY_MS,
+                    "active_share_since": mean_of(gpus, "active_share"),
+                    "active_share_of_the_fleet": fleet,
+                },
+                failed=[
+                    [tr("no GPU was there before: half of the fleet's mean is not known")] if fleet is None else [],
+                    claimed_by_count(context, [host]),
+                ],
+                next_command=watch_command(host),
+                reclaimable_gpus=free,
+                since_ms=whole_number(gpus, pl.col("first_seen").min()),
+                gpus=gpus["gpu"].to_list(),
+                host=host,
+            )
 
 
 SLOW_UPTAKE = Rule(
@@ -70,39 +101,6 @@ SLOW_UPTAKE = Rule(
     ),
     find=slow_uptake_findings,
 )
-
-
-def _slow_uptake_finding(context: Context, host: str, day_ms: int, gpus: pl.DataFrame, rows: pl.DataFrame) -> Finding:
-    unused = gpus.filter(pl.col("first_use").is_null())
-    # which of a host's free GPUs a claim counts nobody can say
-    nobodys = (pl.col("state") == "free") & ~pl.col("host").is_in(list(counted_gpus(context)))
-    free = still_going(context, rows.filter(nobodys & pl.col("holder_source").is_null()))
-    fleet = gpus["fleet_mean"][0]
-    return finding_of(
-        context,
-        SLOW_UPTAKE,
-        rows,
-        subject=f"added {utc_day(day_ms)}",
-        numbers={
-            "gpus_added": gpus["added"][0],
-            "gpus_slow": gpus.height,
-            "gpus_without_any_use": unused.height,
-            "first_use_after_h": gpus.select(((pl.col("first_use") - pl.col("first_seen")) / HOUR_MS).max()).item(),
-            "ramp_after_days": gpus.select((pl.col("ramp_day") - pl.col("day")).max()).item(),
-            "days_since_added": (context.until_ms - whole_number(gpus, pl.col("first_seen").min())) / DAY_MS,
-            "active_share_since": mean_of(gpus, "active_share"),
-            "active_share_of_the_fleet": fleet,
-        },
-        failed=[
-            [tr("no GPU was there before: half of the fleet's mean is not known")] if fleet is None else [],
-            claimed_by_count(context, [host]),
-        ],
-        next_command=watch_command(host),
-        reclaimable_gpus=free,
-        since_ms=whole_number(gpus, pl.col("first_seen").min()),
-        gpus=gpus["gpu"].to_list(),
-        host=host,
-    )
 
 
 def _slow(context: Context, added: pl.DataFrame) -> pl.DataFrame:

@@ -81,7 +81,31 @@ def stalls_findings(context: Context) -> Iterator[Finding]:
             continue
         stretches = rows.filter(pl.col("work") == work)
         if _costly(series, stretches):
-            yield _stalls_finding(context, str(work), stretches, series)
+            stalled = _stalled(stretches, series)
+            stalled_ms, all_ms = gpu_ms_of(stalled), gpu_ms_of(stretches)
+            host = stretches["host"].mode().sort()[0]
+            yield finding_of(
+                context,
+                STALLS,
+                stalled.drop("work"),
+                subject=work,
+                numbers={
+                    "holder_source": newest_source(stretches),
+                    "gpus_of_the_job": stretches["gpu"].n_unique(),
+                    "stall_count": len(series.start),
+                    "stall_mean_s": series.mean_ms / SECOND_MS,
+                    "period_mean_min": float(series.periods_ms.mean()) / MINUTE_MS,
+                    "period_cv": series.period_cv,
+                    "stalled_share": stalled_ms / all_ms,
+                    "stalled_gpu_hours": stalled_ms / HOUR_MS,
+                    "job_gpu_hours": all_ms / HOUR_MS,
+                },
+                failed=[_assumed(stretches, series)],
+                next_command=monitor_command(host, gpus_on(stretches, host)),
+                holder=joined(stretches, "holder"),
+                since_ms=int(series.start[0]),
+                notes=[tr("to win this time back, checkpoint asynchronously or less often, or synchronize less")],
+            )
 
 
 STALLS = Rule(
@@ -96,7 +120,6 @@ STALLS = Rule(
     advice=tr(
         "Find out what the work waits for when it pauses, such as saving or checking, and shorten it; or say why not."
     ),
-    per_host=False,
     history=HistoryNeed(COUNT_MIN * STALL_MIN_MS),
     thresholds={
         "length": f"{STALL_MIN_MS // SECOND_MS} s to {STALL_MAX_MS // MINUTE_MS} min without a kernel on every GPU of the job "
@@ -118,34 +141,6 @@ STALLS = Rule(
     ),
     find=stalls_findings,
 )
-
-
-def _stalls_finding(context: Context, work: str, stretches: pl.DataFrame, series: StallSeries) -> Finding:
-    stalled = _stalled(stretches, series)
-    stalled_ms, all_ms = gpu_ms_of(stalled), gpu_ms_of(stretches)
-    host = str(stretches["host"].mode().sort()[0])
-    return finding_of(
-        context,
-        STALLS,
-        stalled.drop("work"),
-        subject=work,
-        numbers={
-            "holder_source": newest_source(stretches),
-            "gpus_of_the_job": stretches["gpu"].n_unique(),
-            "stall_count": len(series.start),
-            "stall_mean_s": series.mean_ms / SECOND_MS,
-            "period_mean_min": float(series.periods_ms.mean()) / MINUTE_MS,
-            "period_cv": series.period_cv,
-            "stalled_share": stalled_ms / all_ms,
-            "stalled_gpu_hours": stalled_ms / HOUR_MS,
-            "job_gpu_hours": all_ms / HOUR_MS,
-        },
-        failed=[_assumed(stretches, series)],
-        next_command=monitor_command(host, gpus_on(stretches, host)),
-        holder=joined(stretches, "holder"),
-        since_ms=int(series.start[0]),
-        notes=[tr("to win this time back, checkpoint asynchronously or less often, or synchronize less")],
-    )
 
 
 def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -45,7 +45,6 @@ from analytics.workloads.surplus import (
     UNKNOWN_MAX,
     Backtest,
     PoolSurplus,
-    Surplus,
 )
 from analytics.workloads.window_end import claimed_by_count, counted_gpus
 from fallow.clock import DAY_MS, MINUTE_MS
@@ -134,8 +133,40 @@ def _by_host(surplus: PoolSurplus, between: str) -> str:
 def standing_surplus_findings(context: Context) -> Iterator[Finding]:
     """GPUs of one model in one pool beyond what was needed at once: one finding per pool and model."""
     for need in pool_needs(context).values():
-        if need.count >= POOL_MIN_GPUS and need.estimate is not None and need.estimate.left >= 1:
-            yield from _standing_surplus_finding(context, need, need.estimate)
+        estimated = need.estimate
+        if need.count >= POOL_MIN_GPUS and estimated is not None and estimated.left >= 1:
+            gpus, since_ms = need.gpus, history_start_ms(context)
+            named = _first_to_go(context, need).head(estimated.left)
+            rows = context.inside.stretches.filter(
+                pl.col("state").is_in(UNUSED) & pl.col("gpu").is_in(named["gpu"].implode())
+            )
+            if rows.is_empty():
+                continue
+            watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
+            # which of a host's free GPUs a claim counts nobody can say
+            counted = pl.col("host").is_in(list(counted_gpus(context)))
+            free = named.filter((pl.col("state") == "free") & watched & ~counted)
+            doubtful = named.filter((pl.col("state") == "free") & counted)["host"].unique()
+            per_host = named.group_by("host").len("gpus").sort("gpus", "host", descending=[True, False])
+            hosts = dict(per_host.iter_rows())
+            whole = [host for host, number in hosts.items() if number == gpus.filter(pl.col("host") == host).height]
+            surplus = PoolSurplus(need.pool, need.model, estimated, need.backtest(), free.height, hosts)
+            finding = finding_of(
+                context,
+                STANDING_SURPLUS,
+                rows,
+                subject=f"{need.pool}: {need.model}",
+                numbers=_surplus_numbers(surplus),
+                failed=[_unsure(surplus), claimed_by_count(context, doubtful)],
+                next_command=watch_command(next(iter(hosts))),
+                reclaimable_gpus=free["gpu"].sort().to_list(),
+                since_ms=since_ms,
+                gpus=named["gpu"].sort().to_list(),
+                host="",
+                is_promised=False,  # the back-test of the estimate says how sure it is
+                notes=[_whole_hosts(whole)] if whole else [],
+            )
+            yield replace(finding, surplus=surplus)
 
 
 STANDING_SURPLUS = Rule(
@@ -145,7 +176,6 @@ STANDING_SURPLUS = Rule(
     kinds=(waste.SURPLUS,),
     precedence=10,
     of_pool=True,
-    per_host=False,
     history=HistoryNeed(HISTORY_MIN_DAYS * DAY_MS),
     thresholds={
         "reserve": f"N - ceil(Q(D) * {1 + MARGIN:g} * (1 + 1/days)); D: GPUs active in the last {RECENT_MS // MINUTE_MS} min, highest "
@@ -161,39 +191,6 @@ STANDING_SURPLUS = Rule(
     labels=(Label(_KEYS, _surplus_words),),
     find=standing_surplus_findings,
 )
-
-
-def _standing_surplus_finding(context: Context, need: PoolNeed, estimated: Surplus) -> Iterator[Finding]:
-    gpus, since_ms = need.gpus, history_start_ms(context)
-    named = _first_to_go(context, need).head(estimated.left)
-    rows = context.inside.stretches.filter(pl.col("state").is_in(UNUSED) & pl.col("gpu").is_in(named["gpu"].implode()))
-    if rows.is_empty():
-        return
-    watched = ~pl.col("holder_source").is_in(NOBODY_LOOKED).fill_null(value=False)
-    # which of a host's free GPUs a claim counts nobody can say
-    counted = pl.col("host").is_in(list(counted_gpus(context)))
-    free = named.filter((pl.col("state") == "free") & watched & ~counted)
-    doubtful = named.filter((pl.col("state") == "free") & counted)["host"].unique()
-    per_host = named.group_by("host").len("gpus").sort("gpus", "host", descending=[True, False])
-    hosts = dict(per_host.iter_rows())
-    whole = [host for host, number in hosts.items() if number == gpus.filter(pl.col("host") == host).height]
-    surplus = PoolSurplus(need.pool, need.model, estimated, need.backtest(), free.height, hosts)
-    finding = finding_of(
-        context,
-        STANDING_SURPLUS,
-        rows,
-        subject=f"{need.pool}: {need.model}",
-        numbers=_surplus_numbers(surplus),
-        failed=[_unsure(surplus), claimed_by_count(context, doubtful)],
-        next_command=watch_command(next(iter(hosts))),
-        reclaimable_gpus=free["gpu"].sort().to_list(),
-        since_ms=since_ms,
-        gpus=named["gpu"].sort().to_list(),
-        host="",
-        is_promised=False,  # the back-test of the estimate says how sure it is
-        notes=[_whole_hosts(whole)] if whole else [],
-    )
-    yield replace(finding, surplus=surplus)
 
 
 def _surplus_numbers(surplus: PoolSurplus) -> dict[str, EvidenceValue]:
@@ -233,11 +230,7 @@ def _unsure(surplus: PoolSurplus) -> list[str]:
     low, point = surplus.estimate.left_if_unknown_is_need, surplus.estimate.left
     if low < (point + 1) // 2:
         failed.append(
-            tr(
-                "if unobserved time counts as need, only {low} of {point} remain",
-                low=Number(low),
-                point=Number(point),
-            )
+            tr("if unobserved time counts as need, only {low} of {point} remain", low=Number(low), point=Number(point))
         )
     tested = surplus.backtest
     if tested is not None and not tested.held:

@@ -82,7 +82,38 @@ def throttled_findings(context: Context) -> Iterator[Finding]:
         fired = per_gpu.filter(pl.col(cause.name) > cause.share_min)
         for (host,), gpus in fired.group_by("host", maintain_order=True):
             own = active.join(gpus.select("host", "gpu"), on=("host", "gpu"), how="semi", maintain_order="left")
-            yield _throttled_finding(context, str(host), cause, gpus, own)
+            slowed = own.filter(pl.col(cause.column) > 0)
+            stretches = within_hours(context, slowed)
+            active_ms = float(gpus["active_ms"].sum())
+            share, active_h = (
+                min(float((gpus[cause.name] * gpus["active_ms"]).sum()) / active_ms, 1.0),
+                active_ms / HOUR_MS,
+            )
+            yield finding_of(
+                context,
+                THROTTLED,
+                stretches,
+                subject=cause.name,
+                numbers={
+                    "holder_source": newest_source(stretches),
+                    "cause": cause.words,
+                    "throttled_share_of_active_time": share,
+                    "throttled_gpu_hours": share * active_h,
+                    "active_gpu_hours": active_h,
+                    "temperature_max_c": highest(gpus, "temperature_max_c"),
+                    "power_mean_w": mean_of(gpus, "power_mean_w"),
+                    "power_limit_w": mean_of(gpus, "limit_w"),
+                    "sm_clock_mean_mhz": mean_of(gpus, "clock_mhz"),
+                    "sm_clock_fastest_mhz": highest(gpus, "fastest_mhz"),
+                },
+                failed=[_counted(own), [cause.doubt] if cause.doubt else []],
+                next_command=throttle_command(
+                    host, str(gpus.sort(cause.name, "gpu", descending=(True, False))["gpu"][0])
+                ),
+                holder=joined(stretches, "holder"),
+                since_ms=first_ms(slowed),
+                notes=[cause.remedy],
+            )
 
 
 THROTTLED = Rule(
@@ -114,36 +145,6 @@ THROTTLED = Rule(
     ),
     find=throttled_findings,
 )
-
-
-def _throttled_finding(context: Context, host: str, cause: Cause, gpus: pl.DataFrame, active: pl.DataFrame) -> Finding:
-    slowed = active.filter(pl.col(cause.column) > 0)
-    stretches = within_hours(context, slowed)
-    active_ms = float(gpus["active_ms"].sum())
-    share, active_h = min(float((gpus[cause.name] * gpus["active_ms"]).sum()) / active_ms, 1.0), active_ms / HOUR_MS
-    return finding_of(
-        context,
-        THROTTLED,
-        stretches,
-        subject=cause.name,
-        numbers={
-            "holder_source": newest_source(stretches),
-            "cause": cause.words,
-            "throttled_share_of_active_time": share,
-            "throttled_gpu_hours": share * active_h,
-            "active_gpu_hours": active_h,
-            "temperature_max_c": highest(gpus, "temperature_max_c"),
-            "power_mean_w": mean_of(gpus, "power_mean_w"),
-            "power_limit_w": mean_of(gpus, "limit_w"),
-            "sm_clock_mean_mhz": mean_of(gpus, "clock_mhz"),
-            "sm_clock_fastest_mhz": highest(gpus, "fastest_mhz"),
-        },
-        failed=[_counted(active), [cause.doubt] if cause.doubt else []],
-        next_command=throttle_command(host, str(gpus.sort(cause.name, "gpu", descending=(True, False))["gpu"][0])),
-        holder=joined(stretches, "holder"),
-        since_ms=first_ms(slowed),
-        notes=[cause.remedy],
-    )
 
 
 def _throttled_per_gpu(context: Context, hours: pl.DataFrame) -> pl.DataFrame:

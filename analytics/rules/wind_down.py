@@ -18,7 +18,6 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
-from analytics.money.owners import Owner
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads import waste
 from analytics.workloads.commands import look_command, quote, ties
@@ -236,7 +235,6 @@ WIND_DOWN = Rule(
     sentence=of_gpus("still with a user whose work has faded or whose project ends"),
     kinds=(waste.ALLOCATED_IDLE, waste.HELD_IDLE, waste.INEFFICIENT),
     precedence=80,
-    per_host=False,
     history=HistoryNeed(RECENT_DAYS * DAY_MS),
     thresholds={
         "gap": f"time without activity over the 95th percentile of past gaps above {GAP_RATIO:g}, from {GAPS_MIN} gaps of at least "
@@ -311,20 +309,16 @@ def _project_findings(context: Context, now: pl.DataFrame) -> Iterator[Finding]:
         gpus = theirs.filter(pl.col("line") == line)["gpu"]
         rows = owned.filter((pl.col("line") == line) & pl.col("gpu").is_in(gpus.implode())).drop("line")
         if not rows.is_empty():
-            yield _project_finding(context, owner, rows)
-
-
-def _project_finding(context: Context, owner: Owner, rows: pl.DataFrame) -> Finding:
-    end_ms = parse_day_ms(str(owner.project_end)) + DAY_MS
-    over = end_ms <= context.until_ms
-    after = rows.filter(pl.col("end") > end_ms) if over else rows
-    about = clip(after, end_ms) if over and not after.is_empty() else rows
-    numbers: dict[str, EvidenceValue] = {
-        "project_end": str(owner.project_end),
-        "days_until_project_end": (end_ms - context.until_ms) / DAY_MS,
-    }
-    subject = f"project end: {owner.kind} {owner.name}"
-    return _wind_down_finding(context, subject, joined(about, "holder"), about, numbers, over=over)
+            end_ms = parse_day_ms(str(owner.project_end)) + DAY_MS
+            over = end_ms <= context.until_ms
+            after = rows.filter(pl.col("end") > end_ms) if over else rows
+            about = clip(after, end_ms) if over and not after.is_empty() else rows
+            numbers: dict[str, EvidenceValue] = {
+                "project_end": str(owner.project_end),
+                "days_until_project_end": (end_ms - context.until_ms) / DAY_MS,
+            }
+            subject = f"project end: {owner.kind} {owner.name}"
+            yield _wind_down_finding(context, subject, joined(about, "holder"), about, numbers, over=over)
 
 
 def _wind_down_finding(
@@ -380,7 +374,7 @@ def _wind_down_look(rows: pl.DataFrame, holder: str | None) -> str:
     accounts = own.filter(pl.col("job").str.contains("pod:"))["account"].drop_nulls()
     if not accounts.is_empty():
         return f"kubectl get pods -n {quote(str(accounts[0]))}"
-    return look_command(str(rows["host"][0]))
+    return look_command(rows["host"][0])
 
 
 def _in(unit_ms: int, milliseconds: float | None) -> float | None:

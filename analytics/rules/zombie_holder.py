@@ -50,7 +50,44 @@ def zombie_holder_findings(context: Context) -> Iterator[Finding]:
     for (host, _, why), processes in dead.with_columns(whom=pl.coalesce("holder", "gpu")).group_by(
         "host", "whom", "why", maintain_order=True
     ):
-        yield from _zombie_holder_finding(context, str(host), str(why), processes)
+        gpus = processes["gpu"].unique().sort().to_list()
+        rows = _since(context, processes)
+        if rows.is_empty():
+            continue
+        first = processes.row(0, named=True)
+        # what a job left behind when it ended is ended by pid
+        bound = ties(context, gpus, as_jobs=why != ENDED)
+        shortest_ms = context.until_ms - whole_number(processes, pl.col("stretch_start").max())
+        ageless = why == ENDED and processes["started"].null_count() > 0
+        yield finding_of(
+            context,
+            ZOMBIE_HOLDER,
+            rows,
+            subject=f"{why}: {first['whom']}",
+            source=first["holder_source"],
+            numbers={
+                "why": why,
+                "process_count": processes["pid"].n_unique(),
+                "pids": "+".join(map(str, processes["pid"].unique().sort())),
+                "commands": joined(processes, "command"),
+                "idle_h": shortest_ms / HOUR_MS,
+                "cpu_util_mean_pct": highest(processes, "cpu_util_mean_pct"),
+                "mem_used_max_bytes": highest(rows, "mem_used_max_bytes"),
+            },
+            failed=[
+                [tr("the start of the processes is not known: they may belong to a later run of the job")]
+                if ageless
+                else [],
+                bound.failed,
+            ],
+            next_command=_zombie_holder_command(context, host, why, processes, bound, sure=not ageless),
+            reclaimable_gpus=() if bound or ageless else gpus,
+            holder=first["holder"],
+            since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
+            # what a job left behind when it ended is not waited for
+            is_promised=why != ENDED,
+            notes=[tr("a notebook's unsaved results are lost with its kernel: ask first")] if why == NOTEBOOK else [],
+        )
 
 
 ZOMBIE_HOLDER = Rule(
@@ -79,47 +116,6 @@ ZOMBIE_HOLDER = Rule(
     # an idle notebook still belongs to its user
     has_lost_user=lambda finding: finding.evidence.numbers.get("why") != NOTEBOOK,
 )
-
-
-def _zombie_holder_finding(context: Context, host: str, why: str, processes: pl.DataFrame) -> Iterator[Finding]:
-    gpus = processes["gpu"].unique().sort().to_list()
-    rows = _since(context, processes)
-    if rows.is_empty():
-        return
-    first = processes.row(0, named=True)
-    # what a job left behind when it ended is ended by pid
-    bound = ties(context, gpus, as_jobs=why != ENDED)
-    shortest_ms = context.until_ms - whole_number(processes, pl.col("stretch_start").max())
-    ageless = why == ENDED and processes["started"].null_count() > 0
-    yield finding_of(
-        context,
-        ZOMBIE_HOLDER,
-        rows,
-        subject=f"{why}: {first['whom']}",
-        source=first["holder_source"],
-        numbers={
-            "why": why,
-            "process_count": processes["pid"].n_unique(),
-            "pids": "+".join(map(str, processes["pid"].unique().sort())),
-            "commands": joined(processes, "command"),
-            "idle_h": shortest_ms / HOUR_MS,
-            "cpu_util_mean_pct": highest(processes, "cpu_util_mean_pct"),
-            "mem_used_max_bytes": highest(rows, "mem_used_max_bytes"),
-        },
-        failed=[
-            [tr("the start of the processes is not known: they may belong to a later run of the job")]
-            if ageless
-            else [],
-            bound.failed,
-        ],
-        next_command=_zombie_holder_command(context, host, why, processes, bound, sure=not ageless),
-        reclaimable_gpus=() if bound or ageless else gpus,
-        holder=first["holder"],
-        since_ms=whole_number(rows, pl.col("time").min()) if why == ENDED else None,
-        # what a job left behind when it ended is not waited for
-        is_promised=why != ENDED,
-        notes=[tr("a notebook's unsaved results are lost with its kernel: ask first")] if why == NOTEBOOK else [],
-    )
 
 
 def _zombie_holder_command(

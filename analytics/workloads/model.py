@@ -297,14 +297,14 @@ class Rule:
     """The kinds of wasted time that its findings claim, in the order of `waste.PRECEDENCE`."""
     precedence: int
     """Of rules that claim the same time the lowest number has it."""
-    per_host: bool
-    """Whether it looks at each host for itself, so that a subject may come up on several, in a finding for each."""
     thresholds: Mapping[str, str]
     """The numbers that it depends on, each with its source, for people to read."""
     history: HistoryNeed
     """What has to be known before it can find anything."""
     find: Callable[[Context], Iterable[Finding]]
     """The query that yields its findings, in no order."""
+    per_host: bool = False
+    """Whether it looks at each host for itself, so that a subject may come up on several, in a finding for each."""
     of_machine: bool = False
     """A fault of the machine: operators repair it, and the user of the GPU neither can nor reads of it."""
     of_part: bool = False

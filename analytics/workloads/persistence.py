@@ -92,10 +92,7 @@ class Persistence:
         own = self._of_user.get(user, _NONE)
         here = np.intersect1d(own, self._of_gpu.get(gpu, _NONE))
         share = self._of_fleet(age_ms, horizon_ms)
-        for places, weight, prior in (
-            (own, self._spells.weight, WEIGHT_OF_FLEET),
-            (here, self._alone, WEIGHT_OF_USER),
-        ):
+        for places, weight, prior in ((own, self._spells.weight, WEIGHT_OF_FLEET), (here, self._alone, WEIGHT_OF_USER)):
             lasted, judged = self._counted(places, weight, np.array([[float(age_ms)]]), horizon_ms)
             share = (lasted + prior * share) / (judged + prior)
         if horizon_ms >= WEEK_MS:  # every hour of the week is in it

@@ -72,7 +72,7 @@ def pool_needs(context: Context) -> Mapping[PoolModel, PoolNeed]:
     members = _members(context)
     hours = demand(context.whole.stretches, members, context.until_ms)
     own = {
-        (str(pool), str(model)): (gpus, members.filter(pool=pool, model=model), hours.filter(pool=pool, model=model))
+        (pool, model): (gpus, members.filter(pool=pool, model=model), hours.filter(pool=pool, model=model))
         for (pool, model), gpus in now.group_by("pool", "model", maintain_order=True)
     }
     off = largest_errors(

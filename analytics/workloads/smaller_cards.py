@@ -61,7 +61,6 @@ def smaller_card_rule(
         sentence=sentence,
         kinds=(waste.OVERSIZED,),
         precedence=precedence,
-        per_host=False,
         history=WORKLOAD_HISTORY,
         thresholds={**thresholds, **_PRICE_THRESHOLDS, **PEAK_THRESHOLDS, **NEED_THRESHOLDS, **WORK_THRESHOLDS},
         labels=labels,
@@ -82,7 +81,20 @@ def smaller_card_findings(context: Context, rule: Rule, found: pl.DataFrame, *, 
     moved = found.with_columns(target=pl.Series(targets, dtype=pl.String)).drop_nulls("target").sort("work")
     for works in moved.partition_by(_TARGET, maintain_order=True):
         if works["gpu_ms"].sum() > REPORTED_FROM_GPU_MS:
-            yield _smaller_card_finding(context, rule, works, offers[works["model"][0], works["target"][0]])
+            offer = offers[works["model"][0], works["target"][0]]
+            runs = runs_of(context, works)
+            rows = stretches_of(context, runs)
+            command, note = _ask_command(context, works, runs, offer)
+            present = shelf(context).fleet[works["model"][0]]
+            yield workload_finding(
+                context,
+                rule,
+                works,
+                numbers=_numbers(works, present, offer) | {"saving": saving_of(context, rows, offer)},
+                failed=_unsure(context, works, present, offer),
+                next_command=command,
+                notes=[note, *_notes(context, rows, present, offer)],
+            )
 
 
 def demand_of(row: Mapping[str, Any], *, less_memory: bool) -> Demand | None:
@@ -95,22 +107,6 @@ def demand_of(row: Mapping[str, Any], *, less_memory: bool) -> Demand | None:
         return None
     flow_pct = UNMEASURED_BANDWIDTH * busy_pct if row["dram_pct"] is None else row["dram_pct"]
     return Demand(row["peak_bytes"], busy_pct / 100, flow_pct / 100, less_memory=less_memory)
-
-
-def _smaller_card_finding(context: Context, rule: Rule, works: pl.DataFrame, offer: Offer) -> Finding:
-    runs = runs_of(context, works)
-    rows = stretches_of(context, runs)
-    command, note = _ask_command(context, works, runs, offer)
-    present = shelf(context).fleet[works["model"][0]]
-    return workload_finding(
-        context,
-        rule,
-        works,
-        numbers=_numbers(works, present, offer) | {"saving": saving_of(context, rows, offer)},
-        failed=_unsure(context, works, present, offer),
-        next_command=command,
-        notes=[note, *_notes(context, rows, present, offer)],
-    )
 
 
 def saving_of(context: Context, rows: pl.DataFrame, offer: Offer) -> float | None:
@@ -180,10 +176,7 @@ def _by_means(works: pl.DataFrame, present: Offer, offer: Offer) -> pl.DataFrame
 
 
 def _unsure(context: Context, works: pl.DataFrame, present: Offer, offer: Offer) -> list[str]:
-    failed = [
-        *sm_activity_measured(works),
-        *sm_activity_of_means(_by_means(works, present, offer)),
-    ]
+    failed = [*sm_activity_measured(works), *sm_activity_of_means(_by_means(works, present, offer))]
     if not works.join(nvlinked(context), on="work", how="semi").is_empty():
         failed.append(tr("its GPUs use NVLink, and whether {card} would have it is not known", card=offer.card.name))
     if works["sm_pct"].null_count():

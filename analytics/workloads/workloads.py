@@ -27,7 +27,7 @@ WORK_THRESHOLDS = {
 
 PEAK_THRESHOLDS = {
     "peaks": "of the driver's samples, by the 98th percentile and the maximum of each row; where rows have means only it is not known, "
-    "and nothing is said (a mean over a minute hides bursts of seconds)",
+    "and nothing is said (a mean over a minute hides bursts of seconds)"
 }
 
 IDLE_MAX_PCT = 20.0
