@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fallow.lake import Lake
@@ -122,9 +123,8 @@ def _claim_file(place: Path, first: int, end: str) -> str:
 
 
 def _import_claims(place: Path, first: int, end: str) -> int:
-    return _command(
-        "allocations", "import", "csv", _claim_file(place.parent, first, end), "--lake", str(place / "lake")
-    )
+    file = _claim_file(place.parent, first, end)
+    return _command("allocations", "import", "csv", file, "--lake", str(place / "lake"))
 
 
 def _fill(place: Path) -> None:
@@ -164,8 +164,7 @@ def _publish(place: Path) -> int:
     from agent.spool.publisher import Publisher
     from agent.spool.spool import Spool
 
-    spool = Spool(str(place / "spool"))
-    with contextlib.closing(spool):
+    with contextlib.closing(Spool(str(place / "spool"))) as spool:
         Publisher(spool, Lake.at(str(place / "lake")), "h").publish()
     return 0
 
@@ -174,36 +173,36 @@ def _annotate(place: Path) -> int:
     return _command("annotations", "add", "driver 580", "--lake", str(place / "lake"), "--as", "ana")
 
 
+def _of_command(name: str) -> tuple[str, ...]:
+    return f"analytics.commands.{name}", "fallow.parquet"
+
+
 WRITERS = (
     Writer("store", (), _put_first, lambda place: _put(place, b"new " * 50_000), _put_content),
     Writer(
-        "importer",
-        ("analytics.commands.imports", "fallow.parquet"),
-        lambda place: _import(place, -12, 5),
-        lambda place: _import(place, -8, 7),
-        _imported,
+        "importer", _of_command("imports"), lambda at: _import(at, -12, 5), lambda at: _import(at, -8, 7), _imported
     ),
     Writer(
         "allocations",
-        ("analytics.commands.allocations", "fallow.parquet"),
+        _of_command("allocations"),
         lambda place: _import_claims(place, 10, ""),
         lambda place: _import_claims(place, 15, "2026-11-22T00:00Z"),
-        lambda place: _read(place, ("claim",), ("host", "gpu", "time", "claim_id", "end")),
+        partial(_read, tables=("claim",), columns=("host", "gpu", "time", "claim_id", "end")),
     ),
-    Writer("keeper", ("analytics.commands.ledger", "fallow.parquet"), _fill, _ledger, _kept, is_derived=True),
+    Writer("keeper", _of_command("ledger"), _fill, _ledger, _kept, is_derived=True),
     Writer(
         "publisher",
         ("agent.spool.publisher",),
         _spool,
         _publish,
-        lambda place: _read(place, ("gpu",), ("gpu", "time", "gpu_util_pct")),
+        partial(_read, tables=("gpu",), columns=("gpu", "time", "gpu_util_pct")),
     ),
     Writer(
         "annotations",
-        ("analytics.commands.annotations", "fallow.parquet"),
+        _of_command("annotations"),
         lambda place: (place / "lake").mkdir(),
         _annotate,
-        lambda place: _read(place, ("annotation",), ("text",)),
+        partial(_read, tables=("annotation",), columns=("text",)),
         adds=True,
     ),
 )

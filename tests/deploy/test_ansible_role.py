@@ -76,9 +76,8 @@ def play(debian: Chroot, package: str, *options: str, **settings: str) -> tuple[
         done = debian.run(*command)
     except AssertionError as failed:
         log = debian.at("/run/agent.log")
-        raise AssertionError(
-            f"{failed}\nthe agent: {log.read_text() if log.exists() else 'was never started'}"
-        ) from None
+        told = log.read_text() if log.exists() else "was never started"
+        raise AssertionError(f"{failed}\nthe agent: {told}") from None
     found = RECAP.search(done.stdout)
     assert found is not None, done.stdout
     return int(found[2]), done.stdout
@@ -96,8 +95,7 @@ def test_the_role_on_a_fresh_host_again_and_with_changes(debian: Chroot, tmp_pat
     before = debian.files()
     play(debian, package, "--check")
     assert debian.files() == before, "a dry run has changed the host"
-    changed, _ = play(debian, package)
-    assert changed > 0
+    assert play(debian, package)[0] > 0
     closes_intervals(debian, "0.1.1")
     make_lake(debian)
     pid = running_pid(debian)
@@ -114,13 +112,9 @@ def test_the_role_on_a_fresh_host_again_and_with_changes(debian: Chroot, tmp_pat
     play(debian, newer, pool="train")
     closes_intervals(debian, "0.2.0")
     assert running_pid(debian) != pid
-    now = status(debian)
-    assert now is not None
-    assert now["missed_at_start"] == 0
+    assert (status(debian) or {})["missed_at_start"] == 0
     stop(debian)
 
 
 def running_pid(debian: Chroot) -> int:
-    now = status(debian)
-    assert now is not None
-    return int(now["pid"])
+    return int((status(debian) or {})["pid"])
