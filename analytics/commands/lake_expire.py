@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _text(planned: ExpiryPlan, retention: Retention, *, done: bool) -> str:
     lines = [_sentence(each, retention, done=done) for each in planned.expiries]
-    if not retention.tables:
+    if not retention.kept_ms:
         lines.append("everything is kept for ever: set retention.gpu, for one, to 90d (docs/configuration.md)")
     elif not planned.expiries:
         lines.append("nothing is older than it is kept")

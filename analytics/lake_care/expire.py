@@ -28,21 +28,8 @@ HOURLY = frozenset(table.name for table in (schema.HOURLY, schema.HOST_HOURLY, s
 EMPTIED = HOURLY | {schema.PROCESS_DAY.name}
 """Derived tables whose files stay, without rows: a day of the ledger is kept as a whole or not at all."""
 
-_SETTINGS = {
-    **{
-        table.name: f"retention.{table.name}"
-        for table in (
-            schema.GPU,
-            schema.PROCESS,
-            schema.HOST,
-            schema.SERVING,
-            schema.EVENT,
-            schema.AGENT,
-            schema.PROCESS_DAY,
-        )
-    },
-    **dict.fromkeys(sorted(HOURLY), "retention.hourly"),
-}
+_OWN = (schema.GPU, schema.PROCESS, schema.HOST, schema.SERVING, schema.EVENT, schema.AGENT, schema.PROCESS_DAY)
+_SETTINGS = {each.name: f"retention.{each.name}" for each in _OWN} | dict.fromkeys(sorted(HOURLY), "retention.hourly")
 
 LOST: Mapping[str, str] = {
     "gpu": "the ledger of these days cannot be built again with other settings or later allocations, and their readings are not drawn",
@@ -69,10 +56,6 @@ class Retention:
     def from_config(cls, config: Config) -> Retention:
         found = {table: config.integer(name) for table, name in _SETTINGS.items()}
         return cls({table: kept_ms for table, kept_ms in found.items() if kept_ms})
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return tuple(self.kept_ms)
 
     def last_day(self, table: str, now_ms: int) -> str:
         """The newest day of which every moment is older than the table's rows are kept."""
@@ -120,7 +103,7 @@ def plan(
 ) -> ExpiryPlan:
     """What would go now. Raises LakeError."""
     found = ExpiryPlan()
-    due = {name: _due_files(lake, name, retention.last_day(name, now_ms)) for name in retention.tables}
+    due = {name: _due_files(lake, name, retention.last_day(name, now_ms)) for name in retention.kept_ms}
     samples = {date for name, files in due.items() if name in _SOURCES for date in files}
     unready = samples - _ready(lake, settings, samples)
     for number, (name, files) in enumerate(due.items(), 1):
