@@ -120,8 +120,6 @@ def test_variables_are_filled_in_from_those_before_them(tmp_path: Path) -> None:
     assert "HTTPS_PROXY" in seen
     assert container["image"] == "registry.example.com/fallow-agent@sha256:" + "0" * 64
 
-    assert container["image"] == "registry.example.com/fallow-agent@sha256:" + "0" * 64
-
 
 def test_other_settings_start_the_pods_anew(tmp_path: Path) -> None:
     other = merged(MINIMAL, {"settings": {"agent": {"pool": "h100"}}})
