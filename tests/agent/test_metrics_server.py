@@ -20,7 +20,7 @@ import trustme
 from agent.metrics import MetricsSettings, metrics_server
 from agent.snapshot import SnapshotBoard
 from fallow import config
-from fallow.errors import ConfigError, FallowError
+from fallow.errors import ConfigError
 from fallow.exposition import OPEN_METRICS, TEXT
 from fallow.http_server import ConnectionBounds, Connections, HttpServer, Request, Response, parse_listen, text_response
 from tests.agent.conftest import wait_until
@@ -388,12 +388,6 @@ def test_settings_come_from_the_config() -> None:
     for half, missing in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
         with pytest.raises(ConfigError, match=rf"metrics\.{missing} is not set"):
             MetricsSettings.from_config(settings(listen="0", **{half: "/some/where"}))
-
-
-def test_a_taken_port_is_one_sentence(serve: Serve, board: SnapshotBoard) -> None:
-    taken = serve().port
-    with pytest.raises(FallowError, match=f"cannot listen on 127.0.0.1:{taken}"):
-        metrics_server(MetricsSettings("127.0.0.1", taken), board).start()
 
 
 @pytest.mark.parametrize(
