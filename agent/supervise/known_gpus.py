@@ -69,13 +69,10 @@ class KnownGpus:
         named = {target for target in targets if not target.startswith("#")}
         return frozenset(named | {f"#{position}{suffix}" for position in positions})
 
-    def set(self, uuid: str, health: str | None) -> None:
-        """Notes a GPU's state; None where it can be watched again."""
+    def set(self, uuid: str, health: str) -> None:
+        """Notes a GPU's state."""
         self.uuids = tuple(sorted({*self.uuids, uuid}))
-        if health is None:
-            self.down.pop(uuid, None)
-        else:
-            self.down[uuid] = health
+        self.down[uuid] = health
 
     def set_all(self, health: str) -> None:
         """Notes one state for all, except for those that are wedged: that is worse."""

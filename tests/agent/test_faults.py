@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import totals_by
 from fallow.errors import DriverError
 from tests.agent.simulation import START_MS
-from tests.fakes.nvml import GIB, Fault, Gpu, Process, Scenario, Steps, constant
+from tests.fakes.nvml import GIB, Fault, Gpu, MigInstance, Process, Scenario, Steps, constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,8 +144,12 @@ def test_a_gpu_that_blocks_again_when_it_is_tried_was_never_healthy(simulated: S
 
 @pytest.mark.parametrize("kind", ["mismatch", "driver_not_loaded"])
 def test_a_driver_that_went_away_is_loaded_again(simulated: Simulated, kind: str) -> None:
-    host = simulated(two_gpus(Fault(kind, start_s=4, end_s=8))).run(18)
+    scenario = two_gpus(Fault(kind, start_s=4, end_s=8))
+    split = Gpu("GPU-m", gpm_supported=True, mig=(MigInstance("MIG-1", gi=1, util=constant(60)),))
+    host = simulated(replace(scenario, gpus=(*scenario.gpus, split))).run(18)
     assert healths(host, "GPU-a") == healths(host, "GPU-b") == ["ok", "driver_down", "ok"]
+    # as its GPU; averages need two moments
+    assert healths(host, "MIG-1") == ["ok", "driver_down", "unknown", "ok"]
     assert [each for each in host.kinds() if each.startswith("driver")] == ["driver_down", "driver_up"]
 
 
