@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from analytics.decide.review import found_by_rules
+from analytics.evaluation.evaluate import LabelIndex, judge_findings
 from analytics.evaluation.labels import gpu_names, read_labels
-from analytics.evaluation.verdicts import LabelIndex, judge_findings
 from analytics.importers.source import InputLimits
 from analytics.inventory import load_inventory
 from analytics.window import load_window_ledger, open_inputs

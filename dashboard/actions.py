@@ -14,7 +14,7 @@ from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.scenarios import SavedScenario, remove_scenario, save_scenario
+from analytics.plan.replay.comparisons import SavedScenario, remove_scenario, save_scenario
 from dashboard.access.audit import ACTION, ANNOTATION, REFUSED, SCENARIO, audit, audit_first, in_role
 from dashboard.access.people import PLANNER, NotAllowedError
 from dashboard.error_panels import error_line, problem_line

@@ -1,15 +1,113 @@
-"""How many GPUs were in some state at once: each hour's most, and how many hours reached each level."""
+"""How many GPUs were in some state at once, hour by hour, and which jobs on several GPUs could start."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import polars as pl
 
 from analytics.intervals import clip, levels
-from analytics.states import ALLOCATED, IN_USE
+from analytics.states import ALLOCATED, IN_USE, PERHAPS_FREE
 from fallow.clock import HOUR_MS
+
+SIZES_LEAST = (1, 2, 4, 8)
+"""Sizes that are told of in any case; larger ones as far as the fleet goes."""
+
+_GROUP = ("pool", "model")
+_PLACE = (*_GROUP, "host")
+
+
+@dataclass(frozen=True)
+class Gang:
+    """Jobs that want `size` GPUs at once, of one model in one pool; shares are of the window, None for an empty one.
+
+    `now` is how many could start at its end, `free_share` for how long so many GPUs were free wherever they were,
+    `start_share` for how long one could start. The `_most` count what nobody saw as free.
+    """
+
+    size: int
+    now: int
+    now_most: int
+    free_share: float | None
+    start_share: float | None
+    start_share_most: float | None
+
+
+def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int, wanted: Sequence[int] | None = None) -> tuple[Gang, ...]:
+    """One per size, the smallest first.
+
+    A job of at most as many GPUs as a host has lies on one host; a larger one takes whole free hosts. Only whole GPUs count,
+    no MIG instances. A host has as many GPUs as the largest of its model and pool had in the window.
+
+    Args:
+        placed: the ledger's rows with `pool` and `model`.
+        since_ms: start of the window.
+        until_ms: its end.
+        wanted: the sizes; None: 1, 2, 4 and 8, and on as far as the fleet goes.
+    """
+    rows = clip(placed.filter(pl.col("gpu_share") == 1), since_ms, until_ms)
+    if wanted is None:
+        wanted = sizes(int(levels(rows, _GROUP).select(pl.col("level").max()).item() or 0))
+    widths, window_ms = _widths(rows), until_ms - since_ms
+    sure, most = (_levels_in(rows, states, widths) for states in (("free",), PERHAPS_FREE))
+    apart = _summed(sure, pl.col("level"), _GROUP)
+    found = []
+    for size in wanted:
+        counted = (_summed(apart, pl.col("level") // size), starting(sure, size), starting(most, size))
+        now = (_last(each, until_ms) for each in counted[1:])
+        found.append(Gang(size, *now, *(_share(each, until_ms, window_ms) for each in counted)))
+    return tuple(found)
+
+
+def free_levels(rows: pl.DataFrame, states: Sequence[str]) -> pl.DataFrame:
+    """How many whole GPUs of each host are in one of the states at once.
+
+    Columns: those of `levels` by pool, model and host, and `width`, which is how many a host of its pool and model has.
+    """
+    return _levels_in(rows, states, _widths(rows))
+
+
+def _widths(rows: pl.DataFrame) -> pl.DataFrame:
+    """How many whole GPUs a host of each pool and model has at most."""
+    return levels(rows, _PLACE).group_by(_GROUP).agg(width=pl.col("level").max())
+
+
+def _levels_in(rows: pl.DataFrame, states: Sequence[str], widths: pl.DataFrame) -> pl.DataFrame:
+    return levels(rows.filter(pl.col("state").is_in(states)), _PLACE).join(widths, on=_GROUP)
+
+
+def sizes(gpus: int) -> tuple[int, ...]:
+    """1, 2, 4, 8 and on as powers of two, up to so many GPUs."""
+    return tuple(2**power for power in range(max(len(SIZES_LEAST), gpus.bit_length())))
+
+
+def starting(free: pl.DataFrame, size: int) -> pl.DataFrame:
+    """How many jobs of a size could start in `free_levels`, with the columns of `levels`."""
+    small, large = free.filter(pl.col("width") >= size), free.filter(pl.col("width") < size)
+    whole = _summed(large, pl.col("level") // pl.col("width"), (*_GROUP, "width"))
+    hosts = (pl.lit(size) + pl.col("width") - 1) // pl.col("width")
+    could = (small.with_columns(pl.col("level") // size), whole.with_columns(pl.col("level") // hosts))
+    return _summed(pl.concat([each.select("time", "end", "level") for each in could]), pl.col("level"))
+
+
+def _summed(free: pl.DataFrame, value: pl.Expr, by: Sequence[str] = ()) -> pl.DataFrame:
+    """The sum of a value of rows of `levels` that hold at once, with the columns of `levels`."""
+    return levels(free.drop_nulls("end"), by, weight=value)
+
+
+def _last(counted: pl.DataFrame, until_ms: int) -> int:
+    before = counted.filter(pl.col("time") < until_ms)
+    return int(before["level"][-1]) if before.height else 0
+
+
+def _share(counted: pl.DataFrame, until_ms: int, window_ms: int) -> float | None:
+    """For which part of the window the level was at least 1."""
+    lasting = pl.col("end").fill_null(until_ms) - pl.col("time")
+    enough_ms = int(counted.select(lasting.filter(pl.col("level") >= 1).sum()).item() or 0)
+    return enough_ms / window_ms if window_ms > 0 else None
+
 
 _DIGITS = 6
 """Shares of MIG instances are sevenths: what their sums are off by lies far below."""

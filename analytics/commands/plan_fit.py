@@ -10,8 +10,20 @@ from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.language.sentences import tr
 from analytics.money.window_money import open_prices
 from analytics.plan.fit import fit_model, fit_seen, measured_tokens
-from analytics.plan.model_needs import METHODS, OPTIMIZERS, PRECISIONS, STORED_BITS, Serving, Training
-from analytics.plan.model_shape import ModelShape, is_compressed, missing_keys, read_config, shape_of, typical_shape
+from analytics.plan.model_needs import (
+    METHODS,
+    OPTIMIZERS,
+    PRECISIONS,
+    STORED_BITS,
+    ModelShape,
+    Serving,
+    Training,
+    is_compressed,
+    missing_keys,
+    read_config,
+    shape_of,
+    typical_shape,
+)
 from analytics.plan.seen_work import SeenWork, old_cards, seen_works
 from analytics.tables.plan_fit import (
     fitted_model,

@@ -9,9 +9,14 @@ from analytics.commands.actor import add_actor_argument
 from analytics.commands.table_verb import PEOPLE, Tables, TableVerb, VerbInputs
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
-from analytics.plan.replay.comparisons import saved_policy
+from analytics.plan.replay.comparisons import (
+    SavedScenario,
+    load_scenarios,
+    remove_scenario,
+    save_scenario,
+    saved_policy,
+)
 from analytics.plan.replay.policy import changed_fleet
-from analytics.plan.scenarios import SavedScenario, load_scenarios, remove_scenario, save_scenario
 from analytics.scope import Scope
 from analytics.tables.plan_scenarios import saved_scenarios, scenario_table
 from fallow.actors import Actor, command_actor

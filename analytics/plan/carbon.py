@@ -13,8 +13,19 @@ from analytics.ledger.rollups import Rollups
 from analytics.money.energy import MJ_PER_KWH, Grid, GridIntensity
 from analytics.money.priced_segments import NOBODY
 from analytics.money.window_money import Money
-from analytics.plan.deferral import Deferral, GridHours, find_deferral, with_deferrable
-from analytics.plan.hourly_energy import FREE, HELD, NOTHING, PARTS, CarbonSum, carbon_sums, hourly_energy
+from analytics.plan.deferral import (
+    FREE,
+    HELD,
+    NOTHING,
+    PARTS,
+    CarbonSum,
+    Deferral,
+    GridHours,
+    carbon_sums,
+    find_deferral,
+    hourly_energy,
+    with_deferrable,
+)
 from fallow.clock import HOUR_MS, floor_ms
 
 YEAR_HOURS = 8766

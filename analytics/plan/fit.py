@@ -10,20 +10,11 @@ import polars as pl
 from analytics.frames import with_mapped
 from analytics.money.energy import KNOWN_MIN, MJ_PER_KWH
 from analytics.money.prices import PriceBook
-from analytics.plan.card_options import (
-    COUNTS,
-    CardOption,
-    card_options,
-    fleet_offers,
-    host_widths,
-    market_offers,
-    times_as_long,
-    unknown_models,
-)
 from analytics.plan.model_needs import (
     METHODS,
     STORED_BITS,
     MemoryNeed,
+    ModelShape,
     Serving,
     TokenBounds,
     Training,
@@ -32,8 +23,18 @@ from analytics.plan.model_needs import (
     training_bounds,
     training_need,
 )
-from analytics.plan.model_shape import ModelShape
-from analytics.plan.seen_work import PlacedWork, SeenWork
+from analytics.plan.seen_work import (
+    COUNTS,
+    CardOption,
+    PlacedWork,
+    SeenWork,
+    card_options,
+    fleet_offers,
+    host_widths,
+    market_offers,
+    times_as_long,
+    unknown_models,
+)
 from analytics.rules.preallocated import parameters_of
 from analytics.workloads.cards import Offer
 from analytics.workloads.model import Context, once_per_context

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from functools import cached_property
 
-from analytics.capacity.gangs import Gang, gangs
+from analytics.capacity.demand import Gang, gangs
 from analytics.decide.actions import load_actions
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.decisions import Decisions, decide

@@ -32,12 +32,11 @@ from analytics.plan.forecast import HORIZON_DAYS, DemandSeries, PoolOutlook, dem
 from analytics.plan.jobs import POOL_MODEL, ended_by_limit, load_jobs
 from analytics.plan.purchase import Market, PoolPurchase, measured_powers, need_curves, pool_purchases, with_spot_share
 from analytics.plan.queue_waits import Waits, find_waits
-from analytics.plan.replay.comparisons import ComparedScenario, compared_scenarios
+from analytics.plan.replay.comparisons import ComparedScenario, SavedScenario, compared_scenarios
 from analytics.plan.replay.replay_base import ReplayBase, replay_base
 from analytics.plan.replay.replay_fleet import GpuFacts
 from analytics.plan.replay.replay_jobs import work_needs
 from analytics.plan.room_for_jobs import ASKED_SIZES, PoolRoom, pool_rooms
-from analytics.plan.scenarios import SavedScenario
 from analytics.plan.starving import StarvingPair
 from analytics.report.coverage import Seen
 from analytics.scope import Scope

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import polars as pl
 
-from analytics.capacity.gangs import Gang
+from analytics.capacity.demand import Gang
 from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.recommendations import Recommendations
 from analytics.decide.review import is_in_scope, names_others
@@ -21,9 +21,8 @@ from analytics.money.window_money import Money
 from analytics.plan.endings import Endings
 from analytics.plan.forecast import PoolOutlook, of_scope
 from analytics.plan.queue_waits import Waits
-from analytics.plan.replay.comparisons import ComparedScenario
+from analytics.plan.replay.comparisons import ComparedScenario, load_scenarios
 from analytics.plan.room_for_jobs import PoolRoom, of_pools
-from analytics.plan.scenarios import load_scenarios
 from analytics.quality.model import Remark
 from analytics.report.compare import Changes, changes
 from analytics.report.coverage import Seen

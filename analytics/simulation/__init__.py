@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from analytics.simulation.labels import labels_csv
-from analytics.simulation.people import intensity_csv, offers_csv, owners_csv, prices_csv, requests_csv
+from analytics.simulation.people import intensity_csv, labels_csv, offers_csv, owners_csv, prices_csv, requests_csv
 from analytics.simulation.placement import Planted, SimulatedFleet
 from analytics.simulation.plan import FleetPlan, plan_fleet
 from analytics.simulation.queue import SCHEDULER, simulated_queue

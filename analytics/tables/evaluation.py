@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Literal
 
-from analytics.evaluation.evaluate import Evaluation, StateAgreement
-from analytics.evaluation.verdicts import LABELLED_MIN, Proportion
+from analytics.evaluation.evaluate import LABELLED_MIN, Evaluation, Proportion, StateAgreement
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Share
 from analytics.language.sentences import tr, tr_many

@@ -13,8 +13,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import MJ_PER_KWH
 from analytics.money.priced_segments import UNNAMED
 from analytics.plan.carbon import Carbon, TeamCarbon
-from analytics.plan.deferral import Deferral, HourOfDay
-from analytics.plan.hourly_energy import FREE, HELD, PARTS, REST, USED, CarbonSum
+from analytics.plan.deferral import FREE, HELD, PARTS, REST, USED, CarbonSum, Deferral, HourOfDay
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
 from analytics.tables.names import NAME_MOST, account_name, card_name
 from analytics.tables.table import Column, Table, column, drawn, fact, for_programs, single

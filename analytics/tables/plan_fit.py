@@ -8,9 +8,9 @@ from dataclasses import asdict, replace
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.card_options import CardOption
 from analytics.plan.fit import FittedOption, ModelFit
 from analytics.plan.model_needs import ERROR, MemoryNeed, Serving, Training
+from analytics.plan.seen_work import CardOption
 from analytics.tables.names import NAME_MOST, amount, decimals
 from analytics.tables.table import Column, Table, column, fact, single
 

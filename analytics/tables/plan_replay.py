@@ -11,8 +11,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import Grid
 from analytics.money.priced_segments import NOT_KNOWN
 from analytics.money.window_money import Money
-from analytics.plan.replay.outcome import ComparedWaits, CutUser, FleetUse, ReplayOutcome, Unplaced
-from analytics.plan.replay.replay_base import ReplayBase
+from analytics.plan.replay.replay_base import ComparedWaits, CutUser, FleetUse, ReplayBase, ReplayOutcome, Unplaced
 from analytics.plan.replay.station import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
 from analytics.tables.names import GPU_HOURS, GPUS, NAME_MOST, TEAM, account_name, amount, decimals
 from analytics.tables.plan_replay_check import (

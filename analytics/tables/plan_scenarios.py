@@ -11,7 +11,7 @@ from analytics.language.quantities import GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.money.window_money import Money
 from analytics.plan.replay.comparisons import ComparedScenario, Sweep
-from analytics.plan.replay.outcome import FleetUse
+from analytics.plan.replay.replay_base import FleetUse
 from analytics.plan.replay.replayed_waits import ReplayCheck
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
 from analytics.tables.names import GPUS, amount, decimals, place_name

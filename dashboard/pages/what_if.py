@@ -16,12 +16,10 @@ from dash import ClientsideFunction, Input, Output, State, callback_context, dcc
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
-from analytics.plan.replay.comparisons import ComparedScenario
-from analytics.plan.replay.outcome import ReplayOutcome
+from analytics.plan.replay.comparisons import LONGEST_NAME, ComparedScenario, SavedScenario, as_toml, load_scenarios
 from analytics.plan.replay.policy import policy_over
-from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
+from analytics.plan.replay.replay_base import ReplayBase, ReplayOutcome, scenario_outcome
 from analytics.plan.replay.replay_fleet import ReplayFleet
-from analytics.plan.scenarios import LONGEST_NAME, SavedScenario, as_toml, load_scenarios
 from analytics.report.planning import Planning
 from analytics.scope import Scope
 from analytics.tables.palette import Palette, palette

@@ -9,7 +9,7 @@ from collections import defaultdict
 import polars as pl
 import pytest
 
-from analytics.capacity.gangs import Gang, gangs, sizes
+from analytics.capacity.demand import Gang, gangs, sizes
 
 TEXT = dict.fromkeys(("pool", "model", "host", "gpu"), pl.String)
 SCHEMA = TEXT | {"time": pl.Int64, "end": pl.Int64, "state": pl.String, "gpu_share": pl.Float64}

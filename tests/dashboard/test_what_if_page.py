@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from analytics.plan.replay.comparisons import load_scenarios
 from analytics.plan.replay.replay_fleet import HostGroup, ReplayFleet
-from analytics.plan.scenarios import load_scenarios
 from analytics.tables.palette import palette
 from dashboard.access.people import NotAllowedError
 from dashboard.actions import record_scenario, withdraw_scenario

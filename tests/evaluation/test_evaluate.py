@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.evaluation.evaluate import reliability
-from analytics.evaluation.verdicts import Proportion
+from analytics.evaluation.evaluate import Proportion, reliability
 from analytics.workloads.confidence import grade
 from analytics.workloads.model import Outlook
 from fallow.schema import STATES

@@ -16,7 +16,7 @@ from analytics.evaluation.labels import COLUMNS, STATES_MEANT, gpu_names, read_l
 from analytics.importers.source import InputLimits
 from analytics.inventory import Device, Inventory
 from analytics.simulation import labels_csv, plan_fleet
-from analytics.simulation.labels import true_spans
+from analytics.simulation.people import true_spans
 from fallow.clock import HOUR_MS
 from fallow.errors import InputError
 from fallow.schema import STATES

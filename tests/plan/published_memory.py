@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analytics.plan.model_needs import ERROR, Serving, Training, serving_need, training_need
-from analytics.plan.model_shape import ModelShape
+from analytics.plan.model_needs import ERROR, ModelShape, Serving, Training, serving_need, training_need
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -15,8 +15,7 @@ from analytics.money.energy import Grid, GridIntensity
 from analytics.money.owners import Owner, Owners
 from analytics.money.window_money import Money
 from analytics.plan.carbon import AskedCarbon, Carbon, CarbonBasis, find_carbon
-from analytics.plan.deferral import GridHours, find_deferral, least_rates, moved_work, with_deferrable
-from analytics.plan.hourly_energy import hourly_energy
+from analytics.plan.deferral import GridHours, find_deferral, hourly_energy, least_rates, moved_work, with_deferrable
 from analytics.solver import one_thread_solver
 from analytics.tables.plan_carbon import carbon_tables
 from fallow import schema

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.plan.card_options import CardOption, card_options, times_as_long
 from analytics.plan.fit import measured_tokens
 from analytics.plan.model_needs import MemoryNeed
-from analytics.plan.seen_work import OldCards, old_cards, seen_works
+from analytics.plan.seen_work import CardOption, OldCards, card_options, old_cards, seen_works, times_as_long
 from analytics.workloads.cards import Demand, Offer
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, V100, Fleet

@@ -11,26 +11,24 @@ import pytest
 from analytics.money.cards import Card, card
 from analytics.plan.model_needs import (
     RUNTIME_BYTES,
+    TYPICAL,
     MemoryNeed,
+    ModelShape,
     Serving,
     TokenBounds,
     Training,
     activation_bytes,
-    peak_rate,
-    serving_bounds,
-    serving_need,
-    training_bounds,
-    training_need,
-    weight_bytes,
-)
-from analytics.plan.model_shape import (
-    TYPICAL,
-    ModelShape,
     is_compressed,
     missing_keys,
+    peak_rate,
     read_config,
+    serving_bounds,
+    serving_need,
     shape_of,
+    training_bounds,
+    training_need,
     typical_shape,
+    weight_bytes,
 )
 from fallow.errors import UsageError
 from tests.plan.published_memory import MEASUREMENTS, PAGE, SHAPES, with_table

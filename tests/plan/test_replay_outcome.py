@@ -12,9 +12,8 @@ from analytics.money.energy import Grid
 from analytics.plan.purchase import InternalPrices
 from analytics.plan.replay.comparisons import ShiftedWork, knee, shifted_work, sweep
 from analytics.plan.replay.engine import replay
-from analytics.plan.replay.outcome import fleet_use
 from analytics.plan.replay.policy import OffPeakHours, Priorities
-from analytics.plan.replay.replay_base import ReplayBase, scenario_outcome
+from analytics.plan.replay.replay_base import ReplayBase, fleet_use, scenario_outcome
 from analytics.tables.plan_replay import replay_answer
 from analytics.tables.plan_scenarios import replay_sweep
 from fallow.clock import HOUR_MS

@@ -9,8 +9,16 @@ import polars as pl
 import pytest
 
 from analytics.plan.jobs import JOB_SCHEMA
-from analytics.plan.moves import Moves, Occupant, OccupiedHost, moves_for
-from analytics.plan.room_for_jobs import PoolRoom, RoomCheck, fragments, pool_rooms
+from analytics.plan.room_for_jobs import (
+    Moves,
+    Occupant,
+    OccupiedHost,
+    PoolRoom,
+    RoomCheck,
+    fragments,
+    moves_for,
+    pool_rooms,
+)
 from analytics.tables.plan_defrag import room_sentence
 from fallow.clock import HOUR_MS, MINUTE_MS
 

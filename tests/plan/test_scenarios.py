@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.plan.replay.comparisons import saved_policy
+from analytics.plan.replay.comparisons import (
+    MOST,
+    SavedScenario,
+    as_toml,
+    load_scenarios,
+    remove_scenario,
+    save_scenario,
+    saved_policy,
+)
 from analytics.plan.replay.policy import (
     GIB,
     OffPeakHours,
@@ -18,7 +26,6 @@ from analytics.plan.replay.policy import (
     policy_table,
 )
 from analytics.plan.replay.replay_fleet import HostGroup
-from analytics.plan.scenarios import MOST, SavedScenario, as_toml, load_scenarios, remove_scenario, save_scenario
 from fallow.actors import Actor
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.errors import FallowError, UsageError
