@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from analytics.simulation import SimulatedFleet, plan_fleet, simulated_queue
 from analytics.simulation.days import host_days
-from analytics.simulation.write import METADATA, day_tables
+from analytics.simulation.tables import METADATA, day_tables
 from fallow import schema
 from fallow.clock import DAY_MS, MINUTE_MS, utc_day
 from fallow.lake import Lake, LakeFile

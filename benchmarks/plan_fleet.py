@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from analytics.commands.plan import VERBS
 from analytics.simulation import SCHEDULER, FleetPlan, SimulatedFleet, intensity_csv, plan_fleet, simulated_queue
 from analytics.simulation.days import host_days
-from analytics.simulation.write import METADATA, day_tables
+from analytics.simulation.tables import METADATA, day_tables
 from benchmarks.fleet_lake import KEPT_IN, UNTIL_MS
 from benchmarks.measure import Figure, cpu_s
 from benchmarks.served_pages import served

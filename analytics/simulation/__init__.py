@@ -6,7 +6,7 @@ from analytics.simulation.people import intensity_csv, labels_csv, offers_csv, o
 from analytics.simulation.placement import Planted, SimulatedFleet
 from analytics.simulation.plan import FleetPlan, plan_fleet
 from analytics.simulation.queue import SCHEDULER, simulated_queue
-from analytics.simulation.write import write_fleet
+from analytics.simulation.tables import write_fleet
 
 __all__ = [
     "SCHEDULER",

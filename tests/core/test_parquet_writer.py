@@ -14,7 +14,7 @@ import pytest
 
 from analytics.simulation import SimulatedFleet, plan_fleet, simulated_queue
 from analytics.simulation.days import host_days
-from analytics.simulation.write import day_tables
+from analytics.simulation.tables import day_tables
 from fallow import parquet, parquet_writer
 from fallow.clock import DAY_MS
 from fallow.errors import LakeError

@@ -20,7 +20,7 @@ from analytics.commands.plan import VERBS
 from analytics.render.json_schema import object_schema
 from analytics.render.tables import FORMATS, VerbAnswer, document
 from analytics.simulation import SimulatedFleet
-from analytics.simulation.write import write_fleet
+from analytics.simulation.tables import write_fleet
 from analytics.tables.ledger_columns import LEDGER_COLUMNS
 from fallow.cli import COMMANDS, load, main
 from fallow.clock import DAY_MS, HOUR_MS

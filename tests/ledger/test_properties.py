@@ -14,7 +14,7 @@ from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import clip_ledger, summarise
 from analytics.simulation.placement import SimulatedFleet
-from analytics.simulation.write import write_fleet
+from analytics.simulation.tables import write_fleet
 from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS, Window
 from tests.ledger.duckdb_ledger import assert_agree, duckdb_ledger
