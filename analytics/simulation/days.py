@@ -10,8 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.simulation.calibration import IntervalLengths, Knots, draw
-from analytics.simulation.catalog import SimulatedCard
+from analytics.simulation.catalog import IntervalLengths, Knots, SimulatedCard, draw
 from analytics.simulation.placement import HostPlan, SimulatedFleet
 from analytics.simulation.stays import Stay
 from fallow.clock import DAY_MS, HOUR_MS, SECOND_MS

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from analytics.simulation import calibration as known
-from analytics.simulation.catalog import MEASURED, POOLS, TAUGHT, Habits, Pool, SimulatedHost
+from analytics.simulation.catalog import MEASURED, NOTEBOOK, POOLS, TAUGHT, TRAINING, Habits, Pool, SimulatedHost
 from analytics.simulation.stays import NOTEBOOK_ARGUMENTS, Stay, host_stays
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from fallow.errors import UsageError
@@ -176,7 +175,7 @@ class PlacementBoard:
                 start_ms,
                 self.fleet.until_ms,
                 gpus,
-                known.NOTEBOOK,
+                NOTEBOOK,
                 "notebook",
                 user,
                 account,
@@ -213,7 +212,7 @@ class PlacementBoard:
                 self.fleet.since_ms,
                 self.at(0.13),
                 gpus,
-                known.TRAINING,
+                TRAINING,
                 "training",
                 "greta",
                 "vision",

@@ -8,9 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analytics.simulation import calibration as known
-from analytics.simulation.calibration import Behaviour, IntervalLengths, Knots
-from analytics.simulation.catalog import BUSY_SERVING, TUNED, build_hosts
+from analytics.simulation.catalog import BUSY_SERVING, NOTEBOOK, TUNED, Behaviour, IntervalLengths, Knots, build_hosts
 from analytics.simulation.placement import HostPlan, PlacementBoard, Planted, SimulatedFleet
 from analytics.simulation.stays import SimulatedServer, Stay
 from fallow.clock import DAY_MS, HOUR_MS
@@ -134,7 +132,7 @@ _SCENES = (
         "legacy",
         1,
         (0.6, 1.0),
-        known.NOTEBOOK,
+        NOTEBOOK,
         "olga",
         "robotics",
         "",

@@ -7,9 +7,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analytics.simulation import calibration as known
-from analytics.simulation.calibration import Behaviour, draw_ms
-from analytics.simulation.catalog import MEASURED, SERVICES, TEAMS, Habits, SimulatedHost
+from analytics.simulation.catalog import (
+    JOB_GAP,
+    JOB_LENGTH,
+    MEASURED,
+    NIGHT_START_RATIO,
+    NOTEBOOK,
+    QUIET_EVERY,
+    QUIET_IDLE_FACTOR,
+    SERVICES,
+    TEAMS,
+    Behaviour,
+    Habits,
+    SimulatedHost,
+    draw_ms,
+)
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 BURN_IN_MS = 7 * DAY_MS
@@ -113,7 +125,7 @@ def _training(
 ) -> Iterator[Stay]:
     at_ms = since_ms + int(rng.integers(0, DAY_MS // 2))
     while at_ms < until_ms:
-        end_ms = at_ms + draw_ms(known.JOB_LENGTH, rng)
+        end_ms = at_ms + draw_ms(JOB_LENGTH, rng)
         team, user = person(rng)
         number = 1_000_000 + int(rng.integers(0, 9_000_000))
         part = len(slot) > 1 and rng.random() < site.habits.part_ratio
@@ -133,13 +145,13 @@ def _training(
             unused=slot[len(slot) // 2 :] if part else (),
             idle_from_ms=at_ms + int((end_ms - at_ms) * rng.uniform(0.3, 0.8)) if tail else None,
         )
-        at_ms = _next_start(end_ms + draw_ms(known.JOB_GAP, rng), rng)
+        at_ms = _next_start(end_ms + draw_ms(JOB_GAP, rng), rng)
 
 
 def _serving(
     site: Site, slot: tuple[int, ...], rng: np.random.Generator, since_ms: int, until_ms: int
 ) -> Iterator[Stay]:
-    quiet = (site.host.number * site.host.pool.gpus_per_host + slot[0]) % known.QUIET_EVERY == known.QUIET_EVERY - 3
+    quiet = (site.host.number * site.host.pool.gpus_per_host + slot[0]) % QUIET_EVERY == QUIET_EVERY - 3
     service, team = SERVICES[0 if quiet else 1 + int(rng.integers(0, len(SERVICES) - 1))]
     at_ms = since_ms
     while at_ms < until_ms:
@@ -157,7 +169,7 @@ def _serving(
             new_seed(rng),
             command="tritonserver" if service == "ranker" else "python3",
             claimed=True,
-            idle_factor=known.QUIET_IDLE_FACTOR if quiet else 1.0,
+            idle_factor=QUIET_IDLE_FACTOR if quiet else 1.0,
             server=SimulatedServer(service, "triton"),
         )
         at_ms = end_ms + int(rng.integers(1, 4)) * MINUTE_MS
@@ -176,7 +188,7 @@ def _notebooks(
             at_ms,
             at_ms + worked_ms + left_ms,
             slot,
-            known.NOTEBOOK,
+            NOTEBOOK,
             "notebook",
             user,
             team,
@@ -198,7 +210,7 @@ WORK: dict[str, DrawnStays] = {"training": _training, "serving": _serving, "note
 
 def _next_start(at_ms: int, rng: np.random.Generator) -> int:
     """When the next job starts in a slot that could take one at `at_ms`: many wait for somebody to come to work."""
-    if _at_work(at_ms) or rng.random() < known.NIGHT_START_RATIO:
+    if _at_work(at_ms) or rng.random() < NIGHT_START_RATIO:
         return at_ms
     return working_hour(at_ms, rng)
 

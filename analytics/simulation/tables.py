@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from analytics.simulation.calibration import PROCESS_INTERVAL_MS
+from analytics.simulation.catalog import PROCESS_INTERVAL_MS
 from analytics.simulation.days import GpuDay, SimulatedDay, host_days, row_range
 from analytics.simulation.placement import Reservation, SimulatedFleet
 from analytics.simulation.plan import FleetPlan, plan_fleet
