@@ -111,12 +111,8 @@ def test_a_push_is_a_row_with_what_it_covers(site: Site) -> None:
     rows = site.rows()
     assert moments(rows) == list(range(8))
     first = rows.row(1, named=True)
-    assert (first["gpu"], first["host"], first["interval_ms"], first["util_source"]) == (
-        "GPU-1",
-        "gn001",
-        STEP_MS,
-        "scraped",
-    )
+    named = ("GPU-1", "gn001", STEP_MS, "scraped")
+    assert (first["gpu"], first["host"], first["interval_ms"], first["util_source"]) == named
     assert (first["gpu_util_pct"], first["power_w"], first["energy_mj"]) == (50.0, 300.0, 1_000_000)
     assert (first["temperature_c"], first["mem_temperature_c"]) == (61, 82)
     assert first["gpu_util_coverage_ratio"] == pytest.approx(0.1666 * 1000 / STEP_MS, rel=0.01)
@@ -295,18 +291,11 @@ def test_an_agent_that_pushes_is_understood(site: Site) -> None:
 @pytest.mark.long
 def test_kill_9_after_the_answer_loses_nothing(tmp_path: Path) -> None:
     lake = made_lake(tmp_path / "lake")
-    command = [
-        sys.executable,
-        "-m",
-        "fallow",
-        "follow",
-        "otlp",
-        "--lake",
-        lake.root,
-        "--spool",
-        str(tmp_path / "spool"),
-    ]
-    flags, environment = ["--listen", "127.0.0.1:0", "--config", os.devnull], {**os.environ, "FALLOW_FOLLOW_LISTEN": ""}
+    command = [sys.executable, "-m", "fallow", "follow", "otlp", "--lake", lake.root, "--listen", "127.0.0.1:0"]
+    flags, environment = (
+        ["--spool", str(tmp_path / "spool"), "--config", os.devnull],
+        {**os.environ, "FALLOW_FOLLOW_LISTEN": ""},
+    )
     now = SystemClock().now_ms() // STEP_MS * STEP_MS - 100 * STEP_MS
 
     def begin(every: str) -> tuple[subprocess.Popen[str], str]:
