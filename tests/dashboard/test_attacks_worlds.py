@@ -496,8 +496,6 @@ def hold_nothing_of_others(answers: list[str], question: object, worlds: tuple[W
         assert world.finding not in third
 
 
-pytestmark = pytest.mark.long
-
 SCOPES = (("--team", TEAM), ("--user", "ann"), ("--user", "bea"))
 COMMANDS = [
     *(("report", "--week", "2026-W46", "--format", name) for name in ("text", "md", "html", "json", "csv")),
@@ -508,24 +506,21 @@ COMMANDS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Site]:
-    folder = tmp_path_factory.mktemp("worlds")
-    return {each.mark: make_world(folder / f"quota-{each.quota}", each) for each in (ONE, OTHER)}
-
-
 @pytest.mark.parametrize("scope", SCOPES, ids=" ".join)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_command(
-    sites: dict[str, Site], command: tuple[str, ...], scope: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    worlds: tuple[World, World],
+    command: tuple[str, ...],
+    scope: tuple[str, str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     said = []
-    for mark, site in sites.items():
-        code = main([*command, *scope, "--config", str(site.config)])
+    for world in worlds:
+        code = main([*command, *scope, "--config", str(world.site.config)])
         printed = capsys.readouterr()
         assert code == 0, printed.err
-        assert mark not in printed.out
-        said.append(OF_THE_FLEET.sub("", printed.out.replace(str(site.config.parent), "SITE")))
+        assert world.mark not in printed.out
+        said.append(OF_THE_FLEET.sub("", printed.out.replace(str(world.site.config.parent), "SITE")))
     assert said[0] == said[1]
     assert OTHERS not in re.sub(r"\bothers?\b", "", said[0]).split()
 
@@ -547,8 +542,8 @@ def nudged(site: Site, folder: Path) -> dict[str, str]:
     return {file.name: file.read_text(encoding="utf-8") for file in sorted(folder.iterdir())}
 
 
-def test_a_nudge_tells_nobody_of_other_teams(sites: dict[str, Site], tmp_path: Path) -> None:
-    one, other = (nudged(site, tmp_path / mark) for mark, site in sites.items())
+def test_a_nudge_tells_nobody_of_other_teams(worlds: tuple[World, World], tmp_path: Path) -> None:
+    one, other = (nudged(world.site, tmp_path / world.mark) for world in worlds)
     theirs = {name for name in one if "them" in name}
     ours = one.keys() - theirs
     assert ours

@@ -25,7 +25,6 @@ from dashboard.actions import annotate
 from dashboard.pages.report import send_tried
 from fallow.actors import ANONYMOUS, LINK, TOKEN, Actor
 from fallow.errors import ConfigError
-from fallow.lake import Lake
 from tests.conftest import run_python
 from tests.dashboard.acting import PLAN, VIEW_ALPHA, Held, Pages, held_lake
 from tests.dashboard.conftest import page, words
@@ -99,14 +98,6 @@ def test_where_no_line_can_be_written_nothing_is_done_and_pages_are_read(held: H
     assert finding_id in json.dumps(page(full.client, "/findings", "?span=all"))
     # a refusal stays one
     assert "not for you" in words(page(full.client, "/settings", "?span=all"))
-
-
-def test_an_action_on_many_findings_is_all_in_the_log_before_it_is_done(held: Held, tmp_path: Path) -> None:
-    ids = [held.finding(gpu).finding_id for gpu in "abcd"]
-    file = tmp_path / "audit.jsonl"
-    held.pages(PLAN, trail_of(str(file))).press("ack", *ids)
-    first = lines(file)[0]["did"]
-    assert all(each in first for each in ids)
 
 
 WRITES = """
@@ -278,12 +269,3 @@ def test_a_line_says_who_sent_a_report_and_what_became_of_it(
         send_tried(pages.source, week, {"search": week, "targets": [target.format(folder=f"file:{out}")]})
     said = [each.getMessage() for each in caplog.records if each.name == "dashboard.access.audit"]
     assert said == [each.format(folder=f"file:{out}") for each in lines]
-
-
-def test_a_page_that_is_not_for_a_reader_is_written_down(
-    lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = held_lake(lake, tmp_path).pages(PLAN).client
-    with caplog.at_level(logging.INFO, "dashboard.access.audit"):
-        assert "not for you" in words(page(client, "/settings", "?span=all"))
-    assert caplog.messages == ["person pia: refused the page /settings as planner: it takes the role admin"]

@@ -166,7 +166,6 @@ def test_it_tells_systemd_that_it_is_there(fleet_lake: Lake, tmp_path: Path) -> 
             assert manager.recv(1000).startswith(b"READY=1")
 
 
-@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_the_process_that_starts_the_others_has_no_threads_that_a_fork_would_lose(fleet_lake: Lake) -> None:
     with serving("dashboard", "--lake", fleet_lake.root, "--port", "0") as (server, address):

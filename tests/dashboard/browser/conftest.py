@@ -48,6 +48,10 @@ class Surfer:
         return self.page
 
 
+Surf = Callable[..., Surfer]
+"""Opens a window: `surf` below."""
+
+
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a demo fleet: 24 GPUs over nine days, with owners and prices."""
@@ -144,7 +148,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def surf(browser: Browser, address: str) -> Iterator[Callable[..., Surfer]]:
+def surf(browser: Browser, address: str) -> Iterator[Surf]:
     """Opens windows; afterwards none of them may have had an error or asked anybody else for anything.
 
     `at` is another server than that of the demo, and `user` who its proxy says there is.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from playwright.sync_api import Locator, Page
 from fallow.cli import main
 from fallow.clock import DAY_MS, SystemClock, format_ms
 from fallow.lake import Lake
-from tests.dashboard.browser.conftest import PLANNERS, Site, Surfer
+from tests.dashboard.browser.conftest import PLANNERS, Site, Surf
 
 PIA, PAUL = PLANNERS
 ALL = "span=all"
@@ -38,7 +37,7 @@ def state(page: Page) -> dict[str, Any]:
     return found
 
 
-def opened(surf: Callable[..., Surfer], search: str = f"?{ALL}", **how: Any) -> Page:
+def opened(surf: Surf, search: str = f"?{ALL}", **how: Any) -> Page:
     page = surf(**how).open(f"/findings{search}")
     return listed(page)
 

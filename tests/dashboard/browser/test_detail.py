@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import polars as pl
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Request
 
 from dashboard.series import MOST_POINTS
 from fallow.clock import HOUR_MS, MINUTE_MS, parse_window
 from fallow.lake import Lake
-from tests.dashboard.browser.conftest import Surfer
+from tests.dashboard.browser.conftest import Surf, Surfer
 from tests.dashboard.browser.test_film import drag, drawn, leave_part, place
-from tests.dashboard.browser.test_frame import asked, picture
+from tests.dashboard.browser.test_frame import asked, is_for_everybody
 
 pytestmark = pytest.mark.long
-
-PHONE = 390
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +58,7 @@ def figure(answer: Any) -> dict[str, Any]:
     return next((each for each in found if each), {})
 
 
-def test_a_drag_brings_the_rows_of_what_is_in_sight_and_no_others(surf: Callable[..., Surfer], busy: str) -> None:
+def test_a_drag_brings_the_rows_of_what_is_in_sight_and_no_others(surf: Surf, busy: str) -> None:
     page = open_detail(surf(), "gpu", busy, "&span=7d")
     whole = [each for each in drawn(page, "gpu-graph") if each["type"] == "scatter"]
     assert 0 < sum(each["values"] for each in whole) <= MOST_POINTS
@@ -90,9 +86,7 @@ def test_a_drag_brings_the_rows_of_what_is_in_sight_and_no_others(surf: Callable
     assert len(response.body()) < 200_000
 
 
-def test_back_and_a_double_click_and_a_link_show_the_whole_window(
-    surf: Callable[..., Surfer], card: tuple[str, str]
-) -> None:
+def test_back_and_a_double_click_and_a_link_show_the_whole_window(surf: Surf, card: tuple[str, str]) -> None:
     surfer = surf()
     page = open_detail(surfer, "gpu", card[0])
     whole = drawn(page, "gpu-graph")
@@ -113,7 +107,7 @@ def test_back_and_a_double_click_and_a_link_show_the_whole_window(
         assert drawn(page, "gpu-graph") == whole
 
 
-def test_the_keyboard_comes_closer_and_reads_the_figures(surf: Callable[..., Surfer], card: tuple[str, str]) -> None:
+def test_the_keyboard_comes_closer_and_reads_the_figures(surf: Surf, card: tuple[str, str]) -> None:
     surfer = surf()
     page = open_detail(surfer, "gpu", card[0])
     page.focus(".zoom a")
@@ -129,7 +123,7 @@ def test_the_keyboard_comes_closer_and_reads_the_figures(surf: Callable[..., Sur
     assert "GPU UTILIZATION, %" in head.upper()
 
 
-def test_a_host_shows_its_gpus_and_a_click_opens_one(surf: Callable[..., Surfer], card: tuple[str, str]) -> None:
+def test_a_host_shows_its_gpus_and_a_click_opens_one(surf: Surf, card: tuple[str, str]) -> None:
     surfer = surf()
     page = open_detail(surfer, "host", card[1], "&span=all")
     gpus = page.locator(".lead a[href^='/gpu']").count()
@@ -152,20 +146,8 @@ def test_a_host_shows_its_gpus_and_a_click_opens_one(surf: Callable[..., Surfer]
 
 
 @pytest.mark.parametrize("kind", ["gpu", "host"])
-def test_it_is_accessible_in_both_schemes_and_fits_a_phone(
-    surf: Callable[..., Surfer], card: tuple[str, str], kind: str
-) -> None:
+def test_it_is_accessible_in_both_schemes_and_fits_a_phone(surf: Surf, card: tuple[str, str], kind: str) -> None:
     surfer = surf()
     page = open_detail(surfer, kind, card[0] if kind == "gpu" else card[1], "&span=all&lang=fr")
     assert "Qui l'a eu" in page.inner_text("#page")
-    for scheme in ("light", "dark"):
-        if scheme == "dark":
-            page.click("#theme")
-            page.wait_for_selector("html[data-theme=dark]")
-            surfer.settled()
-        picture(page, f"{kind}-{scheme}")
-        found = Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()
-    page.set_viewport_size({"width": PHONE, "height": 900})
-    page.wait_for_function("() => document.documentElement.scrollWidth <= 390")  # once the charts have been drawn again
-    picture(page, f"{kind}-phone")
+    is_for_everybody(surfer, kind)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 from playwright.sync_api import TimeoutError as TooLate
 
-from tests.dashboard.browser.conftest import Site, Surfer
+from tests.dashboard.browser.conftest import Site, Surf, Surfer
 from tests.dashboard.browser.test_frame import asked
 
 pytestmark = pytest.mark.long
@@ -84,7 +83,7 @@ def listed(page: Page) -> list[list[str]]:
     return found
 
 
-def test_a_click_on_a_row_opens_its_gpu_and_back_comes_back(surf: Callable[..., Surfer]) -> None:
+def test_a_click_on_a_row_opens_its_gpu_and_back_comes_back(surf: Surf) -> None:
     surfer, row = surf(), 7
     page = film(surfer, "?sort=waste&span=3d&zone=Asia/Kolkata")
     gpu, host, _, _ = listed(page)[row]
@@ -104,7 +103,7 @@ def test_a_click_on_a_row_opens_its_gpu_and_back_comes_back(surf: Callable[..., 
     assert asked(page) == {"sort": ["waste"], "span": ["3d"], "zone": ["Asia/Kolkata"]}
 
 
-def test_a_part_of_the_time_has_finer_columns_and_a_double_click_ends_it(surf: Callable[..., Surfer]) -> None:
+def test_a_part_of_the_time_has_finer_columns_and_a_double_click_ends_it(surf: Surf) -> None:
     surfer = surf()
     page = film(surfer, "?sort=waste")
     whole = drawn(page)[0]
@@ -122,7 +121,7 @@ def test_a_part_of_the_time_has_finer_columns_and_a_double_click_ends_it(surf: C
     assert drawn(page)[0] == whole
 
 
-def test_a_row_of_a_pool_says_its_shares_and_opens_it(surf: Callable[..., Surfer]) -> None:
+def test_a_row_of_a_pool_says_its_shares_and_opens_it(surf: Surf) -> None:
     surfer = surf()
     page = film(surfer, "?rows=pool")
     lines = page.evaluate("document.querySelector('#film-graph .js-plotly-plot').calcdata[0][0].z.length")
@@ -142,7 +141,7 @@ def test_a_row_of_a_pool_says_its_shares_and_opens_it(surf: Callable[..., Surfer
     page.wait_for_url(lambda url: "pool=" not in url)
 
 
-def test_columns_that_last_longer_where_clocks_change_are_named_by_their_beginning(surf: Callable[..., Surfer]) -> None:
+def test_columns_that_last_longer_where_clocks_change_are_named_by_their_beginning(surf: Surf) -> None:
     page = film(surf())
     told = page.evaluate(
         """() => {
@@ -162,7 +161,7 @@ def test_columns_that_last_longer_where_clocks_change_are_named_by_their_beginni
     ]
 
 
-def test_a_finger_that_moves_over_the_film_scrolls_the_page(surf: Callable[..., Surfer]) -> None:
+def test_a_finger_that_moves_over_the_film_scrolls_the_page(surf: Surf) -> None:
     surfer = surf(width=390)
     page = film(surfer)
     session = page.context.new_cdp_session(page)
@@ -178,7 +177,7 @@ def test_a_finger_that_moves_over_the_film_scrolls_the_page(surf: Callable[..., 
     assert asked(page) == {}
 
 
-def test_a_planner_annotates_a_moment_and_takes_it_back(surf: Callable[..., Surfer], site: Site) -> None:
+def test_a_planner_annotates_a_moment_and_takes_it_back(surf: Surf, site: Site) -> None:
     surfer = surf(at=site.address, user="pia")
     page = film(surfer, "?zone=Europe/Paris")
     day = page.evaluate(

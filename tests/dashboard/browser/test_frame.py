@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
@@ -12,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from dashboard.pages import PAGES
-from tests.dashboard.browser.conftest import Site, Surfer
+from tests.dashboard.browser.conftest import Site, Surf, Surfer
 
 pytestmark = pytest.mark.long
 
@@ -37,17 +36,14 @@ def picture(page: Page, name: str) -> None:
         page.screenshot(path=f"{folder}/{name}.png", full_page=True)
 
 
-@pytest.mark.parametrize("path", LISTED)
-def test_a_page_loads_is_accessible_and_fits_a_phone(surf: Callable[..., Surfer], path: str) -> None:
-    name = path.strip("/") or "overview"
-    surfer = surf()
-    page = surfer.open(path)
+def is_for_everybody(surfer: Surfer, name: str) -> None:
+    """Accessible in both schemes, and no wider than a phone."""
+    page = surfer.page
     for scheme in ("light", "dark"):
         if scheme == "dark":
             page.click("#theme")
             page.wait_for_selector("html[data-theme=dark]")
             surfer.settled()
-        assert page.inner_text("#page h1") == NAMES[path]
         picture(page, f"{name}-{scheme}")
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
@@ -56,7 +52,14 @@ def test_a_page_loads_is_accessible_and_fits_a_phone(surf: Callable[..., Surfer]
     picture(page, f"{name}-phone")
 
 
-def test_filters_are_addresses_and_back_steps_through_them(surf: Callable[..., Surfer]) -> None:
+@pytest.mark.parametrize("path", LISTED)
+def test_a_page_loads_and_is_for_everybody(surf: Surf, path: str) -> None:
+    surfer = surf()
+    assert surfer.open(path).inner_text("#page h1") == NAMES[path]
+    is_for_everybody(surfer, path.strip("/") or "overview")
+
+
+def test_filters_are_addresses_and_back_steps_through_them(surf: Surf) -> None:
     surfer = surf()
     page = surfer.open("/")
     before = page.inner_text("#page .headline")
@@ -77,7 +80,7 @@ def test_filters_are_addresses_and_back_steps_through_them(surf: Callable[..., S
     assert asked(page) == {}
 
 
-def test_a_chosen_scheme_stays(surf: Callable[..., Surfer]) -> None:
+def test_a_chosen_scheme_stays(surf: Surf) -> None:
     surfer = surf()
     page = surfer.open("/")
     assert page.get_attribute("html", "data-theme") == "light"
@@ -88,7 +91,7 @@ def test_a_chosen_scheme_stays(surf: Callable[..., Surfer]) -> None:
     assert page.get_attribute("html", "data-theme") == "dark"
 
 
-def test_the_keyboard_goes_past_the_bar(surf: Callable[..., Surfer]) -> None:
+def test_the_keyboard_goes_past_the_bar(surf: Surf) -> None:
     page = surf().open("/")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.innerText") == "Skip to the page"
@@ -96,7 +99,7 @@ def test_the_keyboard_goes_past_the_bar(surf: Callable[..., Surfer]) -> None:
     assert page.evaluate("document.activeElement.id") == "main"
 
 
-def test_the_filters_are_reached_and_used_by_keyboard(surf: Callable[..., Surfer]) -> None:
+def test_the_filters_are_reached_and_used_by_keyboard(surf: Surf) -> None:
     surfer = surf()
     page = surfer.open("/")
     for _ in range(20):
@@ -117,7 +120,7 @@ def test_the_filters_are_reached_and_used_by_keyboard(surf: Callable[..., Surfer
 
 
 @pytest.mark.parametrize("name", ["span", "pool"])
-def test_an_open_list_is_accessible(surf: Callable[..., Surfer], name: str) -> None:
+def test_an_open_list_is_accessible(surf: Surf, name: str) -> None:
     page = surf().open("/")
     page.click(f"#ask-{name}")
     page.wait_for_selector(".dash-dropdown-content [role=radiogroup]")
@@ -125,7 +128,7 @@ def test_an_open_list_is_accessible(surf: Callable[..., Surfer], name: str) -> N
     assert found.violations_count == 0, found.generate_report()
 
 
-def test_a_link_to_the_page_is_copied(surf: Callable[..., Surfer]) -> None:
+def test_a_link_to_the_page_is_copied(surf: Surf) -> None:
     page = surf().open("/film?pool=legacy")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.click("#copy")
@@ -133,7 +136,7 @@ def test_a_link_to_the_page_is_copied(surf: Callable[..., Surfer]) -> None:
     assert page.evaluate("navigator.clipboard.readText()").endswith("/film?pool=legacy")
 
 
-def test_on_a_phone_the_page_that_one_is_on_is_in_sight_in_the_list_of_pages(surf: Callable[..., Surfer]) -> None:
+def test_on_a_phone_the_page_that_one_is_on_is_in_sight_in_the_list_of_pages(surf: Surf) -> None:
     page = surf(width=390).open("/settings")
     page.wait_for_function("() => document.getElementById('nav').scrollLeft > 0")
     left, right = page.evaluate(
@@ -142,7 +145,7 @@ def test_on_a_phone_the_page_that_one_is_on_is_in_sight_in_the_list_of_pages(sur
     assert 0 <= left < right <= 390
 
 
-def test_a_session_that_has_ended_loads_the_page_again(surf: Callable[..., Surfer]) -> None:
+def test_a_session_that_has_ended_loads_the_page_again(surf: Surf) -> None:
     """What is loaded leads to the sign-in and back here."""
     surfer = surf()
     page = surfer.open("/film")
@@ -155,7 +158,7 @@ def test_a_session_that_has_ended_loads_the_page_again(surf: Callable[..., Surfe
     surfer.faults.clear()
 
 
-def test_a_fault_in_what_somebody_did_is_told_and_the_next_page_has_nothing_of_it(surf: Callable[..., Surfer]) -> None:
+def test_a_fault_in_what_somebody_did_is_told_and_the_next_page_has_nothing_of_it(surf: Surf) -> None:
     surfer = surf()
     page = surfer.open("/findings")
     assert page.locator("#failed-action").is_hidden()
@@ -167,7 +170,7 @@ def test_a_fault_in_what_somebody_did_is_told_and_the_next_page_has_nothing_of_i
     page.locator("#failed-action").wait_for(state="hidden")
 
 
-def test_any_days_are_chosen_with_the_keyboard(surf: Callable[..., Surfer]) -> None:
+def test_any_days_are_chosen_with_the_keyboard(surf: Surf) -> None:
     surfer = surf()
     page = surfer.open("/quality")
     page.focus("#days-summary")
@@ -186,10 +189,7 @@ def test_any_days_are_chosen_with_the_keyboard(surf: Callable[..., Surfer]) -> N
     assert Axe().run(page).violations_count == 0
 
 
-pytestmark = pytest.mark.long
-
-
-def test_a_view_is_saved_found_by_keyboard_and_deleted(surf: Callable[..., Surfer]) -> None:
+def test_a_view_is_saved_found_by_keyboard_and_deleted(surf: Surf) -> None:
     surfer = surf(width=390, scheme="dark")
     page = surfer.open("/findings?span=24h&lang=fr")
     page.wait_for_function("() => document.title.startsWith('Constats, dernières 24 heures')")
@@ -218,7 +218,7 @@ def test_a_view_is_saved_found_by_keyboard_and_deleted(surf: Callable[..., Surfe
     assert page.locator("#views-list li").count() == 0
 
 
-def test_readers_of_one_browser_have_views_of_their_own(surf: Callable[..., Surfer], site: Site) -> None:
+def test_readers_of_one_browser_have_views_of_their_own(surf: Surf, site: Site) -> None:
     surfer = surf(at=site.address, user="pia")
     page = surfer.open("/film")
     page.click("#views-label")
@@ -230,8 +230,6 @@ def test_readers_of_one_browser_have_views_of_their_own(surf: Callable[..., Surf
     page.click("#views-label")
     page.wait_for_selector("text=No view is saved yet.")
 
-
-pytestmark = pytest.mark.long
 
 OUTCOME = "#what-if-outcome"
 
@@ -248,7 +246,7 @@ def moved(page: Page, slider: str, key: str) -> str:
     return page.inner_text(OUTCOME)
 
 
-def test_sliders_are_answered_and_scenarios_kept(surf: Callable[..., Surfer]) -> None:
+def test_sliders_are_answered_and_scenarios_kept(surf: Surf) -> None:
     surfer = surf(width=390)
     page = surfer.open("/what-if?span=all")
     page.wait_for_selector(f"{OUTCOME} section")

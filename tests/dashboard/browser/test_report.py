@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
 
 from fallow.cli import main
-from tests.dashboard.browser.conftest import PLANNERS, Site, Surfer
+from tests.dashboard.browser.conftest import PLANNERS, Site, Surf, Surfer
 from tests.dashboard.browser.test_frame import asked, choose, picture
 
 pytestmark = pytest.mark.long
@@ -41,7 +40,7 @@ def week(page: Page) -> str:
     return page.inner_text(".weeks .here").split()[0]
 
 
-def test_another_week_is_an_address(surf: Callable[..., Surfer]) -> None:
+def test_another_week_is_an_address(surf: Surf) -> None:
     surfer = surf()
     page = opened(surfer)
     first = week(page)
@@ -62,9 +61,7 @@ def test_another_week_is_an_address(surf: Callable[..., Surfer]) -> None:
     page.wait_for_function("first => document.querySelector('.weeks .here')?.innerText.startsWith(first)", arg=first)
 
 
-def test_a_planner_tries_and_then_sends_to_a_folder_and_by_mail(
-    surf: Callable[..., Surfer], site: Site, tmp_path: Path
-) -> None:
+def test_a_planner_tries_and_then_sends_to_a_folder_and_by_mail(surf: Surf, site: Site, tmp_path: Path) -> None:
     page = opened(surf(at=site.address, user=PLANNERS[0]))
     chosen = week(page)
     assert page.is_disabled("#send-now")
