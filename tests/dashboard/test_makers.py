@@ -128,6 +128,13 @@ def test_a_reader_who_comes_back_waits_for_those_who_had_no_turn_since(one_at_a_
     assert slow.made == ["ada 0", "bob 0", "ada 1", "cid 0"]
 
 
+def test_those_that_were_asked_for_last_are_kept() -> None:
+    cache: Cache[str] = Cache(2)
+    for name in "abac":
+        cache.of(name, str)
+    assert list(cache.items()) == ["a", "c"]
+
+
 @pytest.mark.parametrize(("bytes_", "at_once"), [(64, 1), (89, 1), (90, 2), (1000, 4)])
 def test_no_more_views_are_made_at_once_than_there_is_room_for(bytes_: int, at_once: int) -> None:
     """Of 25 bytes each beside 40 that stay: with 64 bytes not even one fits, and none waits for ever."""
