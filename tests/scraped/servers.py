@@ -35,6 +35,7 @@ from tests.scraped.gateway import Answered, Gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from http.server import BaseHTTPRequestHandler
 
     from tests.fakes.nvml import Scenario
 
@@ -265,6 +266,7 @@ class Replayer(Gateway):
         super().__init__(self._answer)
         self.exposures: list[Exposure] = []
         self.target = self.url.removeprefix("http://")
+        self._exposure: Exposure | None = None
         self._away = False
         self._pages = pages
         self._turn = threading.Lock()
@@ -283,14 +285,20 @@ class Replayer(Gateway):
         until = len(self.asked) + scrapes
         wait_until(lambda: len(self.asked) >= until, lambda: "nobody scrapes")
 
-    def _answer(self, *_: object) -> Answered:
-        """One scrape at a time, so that exposures have an order."""
+    def serve(self, request: BaseHTTPRequestHandler) -> None:
+        """One scrape at a time, so that exposures have an order; one that was not waited for is none."""
         with self._turn:
-            if self._away:
-                return Answered(503)
-            page = self._pages(len(self.exposures))
-            self.exposures.append(Exposure(time.time_ns() // 1_000_000, parsed(page)))
-            return Answered(200, page.encode(), {"Content-Type": "text/plain; version=0.0.4"})
+            self._exposure = None
+            super().serve(request)
+            if self._exposure is not None:
+                self.exposures.append(self._exposure)
+
+    def _answer(self, *_: object) -> Answered:
+        if self._away:
+            return Answered(503)
+        page = self._pages(len(self.exposures))
+        self._exposure = Exposure(time.time_ns() // 1_000_000, parsed(page))
+        return Answered(200, page.encode(), {"Content-Type": "text/plain; version=0.0.4"})
 
 
 def replayed(
