@@ -25,9 +25,18 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
 Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
+"""Numbers of rows, or of other things in an array."""
 
 NONE = -1
 """The code of a null string, and null in integers that cannot be negative."""
+
+
+def run_starts(*keys: NDArray[np.generic]) -> Places:
+    """The first row of each run of rows that agree in all keys."""
+    if not len(keys[0]):
+        return np.zeros(0, np.intp)
+    return np.flatnonzero(np.append(True, np.any([key[1:] != key[:-1] for key in keys], axis=0)))
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,7 @@ class Strings:
     codes: Codes
     names: tuple[str, ...]
 
-    def take(self, rows: Ints | NDArray[np.intp] | Mask | slice) -> Strings:
+    def take(self, rows: Ints | Places | Mask | slice) -> Strings:
         """Some of the rows."""
         return Strings(self.codes[rows], self.names)
 

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.frames import empty, read_frame
-from analytics.ledger.columns import Columns, Floats
+from analytics.ledger.columns import Columns, Floats, Places, run_starts
 from analytics.ledger.day_owners import Held
 from analytics.ledger.day_rows import THROTTLED, DayRows, in_day
 from analytics.ledger.day_segments import named
@@ -95,8 +95,7 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
     if not len(rows):
         return empty(schema.HOURLY)
     hour = rows.start // HOUR_MS
-    new = (rows.gpu[1:] != rows.gpu[:-1]) | (hour[1:] != hour[:-1])
-    groups = _Groups(np.flatnonzero(np.concatenate(([True], new))), np.concatenate(([0], np.cumsum(new))), rows)
+    groups = _Groups(run_starts(rows.gpu, hour), rows)
     util = np.where(held.measured, rows.floats["gpu_util_pct"], np.nan)
     sm = rows.floats["sm_active_pct"]
     peaks = util_peaks(rows, util, groups.weight)
@@ -130,8 +129,9 @@ class _Groups:
     Milliseconds are exact as floats, and multiplying floats by integers takes numpy several times as long.
     """
 
-    def __init__(self, starts: NDArray[np.intp], number: NDArray[np.intp], rows: DayRows) -> None:
-        self.starts, self.number = starts, number
+    def __init__(self, starts: Places, rows: DayRows) -> None:
+        self.starts = starts
+        self.number = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
         self.weight, self.span = rows.weight.astype(np.float64), rows.span.astype(np.float64)
         self._rows = rows
 
@@ -291,7 +291,7 @@ def host_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusable |
     if not len(order):
         return empty(schema.HOST_HOURLY)
     host, hour = columns.host.codes[order], hour[order]
-    starts = np.flatnonzero(np.concatenate(([True], (np.diff(host) != 0) | (np.diff(hour) != 0))))
+    starts = run_starts(host, hour)
     table: dict[str, object] = {
         name: _means(columns.floats(source)[order], starts) for name, source in _HOST_MEANS.items()
     }
@@ -310,7 +310,7 @@ def host_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusable |
     )
 
 
-def _means(values: Floats, starts: NDArray[np.intp]) -> Floats:
+def _means(values: Floats, starts: Places) -> Floats:
     """The mean of each group, NaN where nothing is known; what is below 0 or no number is unknown."""
     known = np.isfinite(values) & (values >= 0)
     counts = np.add.reduceat(known, starts, dtype=np.float64)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from analytics.ledger.columns import NONE, Codes, Floats, Mask
+from analytics.ledger.columns import NONE, Codes, Floats, Ints, Mask, Places
 from analytics.ledger.day_processes import Lists, RowOwner, last_at, sort_key
 from analytics.ledger.day_rows import ASLEEP, DayRows
 from analytics.ledger.settings import LedgerSettings
@@ -59,7 +58,7 @@ def shares_of(rows: DayRows, instances: Mapping[tuple[str, str], Instance]) -> S
     return Shares(np.where(share < 1e-9, 0.0, share), split, left_out, related)
 
 
-def _spans(rows: DayRows, mine: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
+def _spans(rows: DayRows, mine: Places) -> Iterator[tuple[int, int]]:
     """The times in which an instance was there: its rows, with what each stands for; a gap beyond that ends it.
 
     There are none where every row of the instance was one that cannot be, as with no interval.
@@ -94,19 +93,19 @@ class Held:
     kind: Codes
     zero: Mask
     measured: Mask
-    owner: NDArray[np.intp]
+    owner: Places
     owners: tuple[tuple[RowOwner, str | None], ...]
-    list_of_row: NDArray[np.intp]
+    list_of_row: Places
 
 
 @dataclass(frozen=True)
 class Claimed:
     """Spans in which GPUs of one host-day are claimed, by GPU and start; `owner` are codes into `owners`."""
 
-    key: NDArray[np.int64]
-    end: NDArray[np.int64]
-    gpu: NDArray[np.int64]
-    owner: NDArray[np.intp]
+    key: Ints
+    end: Ints
+    gpu: Ints
+    owner: Places
     owners: tuple[RowOwner, ...]
 
     @classmethod
@@ -132,7 +131,7 @@ class Claimed:
             tuple(owners),
         )
 
-    def of_rows(self, rows: DayRows) -> NDArray[np.intp]:
+    def of_rows(self, rows: DayRows) -> Places:
         """The claim in whose span each row starts, as a code into `owners`; NONE for none."""
         if not len(self.key):
             return np.full(len(rows), NONE, np.intp)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from analytics.frames import empty
-from analytics.ledger.columns import NONE, Codes, Columns, Floats, Ints, Mask, Strings
+from analytics.ledger.columns import NONE, Codes, Columns, Floats, Ints, Mask, Places, Strings, run_starts
 from analytics.ledger.day_rows import DayRows, in_day
 from analytics.ledger.settings import GAP_INTERVALS
 from analytics.names import single_name
@@ -45,11 +44,11 @@ class Lists:
     key: Ints
     time: Ints
     reach: Ints
-    owner: NDArray[np.intp]
+    owner: Places
     owners: tuple[RowOwner, ...]
     users: dict[int, dict[str, int]]
 
-    def of_rows(self, rows: DayRows, wanted: Mask) -> NDArray[np.intp]:
+    def of_rows(self, rows: DayRows, wanted: Mask) -> Places:
         """The list that each wanted row goes by, NONE for none.
 
         The last one at or before the row's time, else the first one after; a list is good for three of its own intervals.
@@ -68,7 +67,7 @@ class Lists:
             found[mine] = np.where(near_before, before, np.where(self._near(after, gpu, time), after, NONE))
         return found
 
-    def _near(self, at: NDArray[np.intp], gpu: Codes, time: Ints) -> Mask:
+    def _near(self, at: Places, gpu: Codes, time: Ints) -> Mask:
         same = (self.key[at] >> _KEY_BITS) == gpu
         return np.asarray(same & (np.abs(time - self.time[at]) <= self.reach[at]), bool)
 
@@ -78,7 +77,7 @@ def sort_key(gpu: Codes, time: Ints) -> Ints:
     return (gpu.astype(np.int64) << _KEY_BITS) + time
 
 
-def last_at(keys: Ints, wanted: Ints) -> NDArray[np.intp]:
+def last_at(keys: Ints, wanted: Ints) -> Places:
     """The last of some ascending keys at or before each wanted one, -1 for none."""
     if len(keys) < len(wanted) and (wanted[1:] >= wanted[:-1]).all():  # then it is the few that are searched for
         bounds = np.searchsorted(wanted, keys)
@@ -205,8 +204,8 @@ def lists_of(rows: ListedProcesses) -> Lists:
         none = np.zeros(0, np.int64)
         return Lists(none, none, none, np.zeros(0, np.intp), (), {})
     key = sort_key(rows.gpu, rows.time)
-    starts = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
-    number = np.cumsum(np.concatenate(([0], (key[1:] != key[:-1]).astype(np.intp))))
+    starts = run_starts(key)
+    number = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
     combination, first_row = _combinations(rows)
     owner, owners = _owners(rows, combination, first_row, starts, number)
     several = {code for code, each in enumerate(owners) if each.holder and "+" in each.holder}
@@ -220,7 +219,7 @@ def lists_of(rows: ListedProcesses) -> Lists:
     )
 
 
-def _combinations(rows: ListedProcesses) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _combinations(rows: ListedProcesses) -> tuple[Places, Places]:
     """Each row's (user, account, job) as a code, and a row that has it."""
     packed = rows.texts["user"].codes.astype(np.int64) + 1
     for part in (rows.account, rows.job):
@@ -233,19 +232,19 @@ def _combinations(rows: ListedProcesses) -> tuple[NDArray[np.intp], NDArray[np.i
 
 def _owners(
     rows: ListedProcesses,
-    combination: NDArray[np.intp],
-    first_row: NDArray[np.intp],
-    starts: NDArray[np.intp],
-    number: NDArray[np.intp],
-) -> tuple[NDArray[np.intp], tuple[RowOwner, ...]]:
+    combination: Places,
+    first_row: Places,
+    starts: Places,
+    number: Places,
+) -> tuple[Places, tuple[RowOwner, ...]]:
     """Per list, the code of its owner. Lists with the same combinations have the same fingerprint."""
     order = np.lexsort((combination, number))
     sorted_number, sorted_combination = number[order], combination[order]
     again = np.concatenate(([False], (np.diff(sorted_number) == 0) & (np.diff(sorted_combination) == 0)))
     prints = np.random.default_rng(0).integers(1, 2**63, len(first_row), dtype=np.uint64)
     values = np.where(again, np.uint64(0), prints[sorted_combination])
-    list_starts = np.flatnonzero(np.concatenate(([True], np.diff(sorted_number) > 0)))
-    _, first_list, codes = np.unique(np.add.reduceat(values, list_starts), return_index=True, return_inverse=True)
+    sums = np.add.reduceat(values, run_starts(sorted_number))
+    _, first_list, codes = np.unique(sums, return_index=True, return_inverse=True)
     ends = np.append(starts[1:], len(rows))
     owners: dict[RowOwner, int] = {}
     renumbered = np.empty(len(first_list), np.intp)
@@ -256,14 +255,12 @@ def _owners(
     return renumbered[codes], tuple(owners)
 
 
-def _joined(values: Strings, rows: NDArray[np.intp]) -> str | None:
+def _joined(values: Strings, rows: Places) -> str | None:
     names = {values.names[code] for code in values.codes[rows] if code != NONE}
     return "+".join(sorted(names)) or None
 
 
-def _user_counts(
-    rows: ListedProcesses, starts: NDArray[np.intp], owner: NDArray[np.intp], several: set[int]
-) -> dict[int, dict[str, int]]:
+def _user_counts(rows: ListedProcesses, starts: Places, owner: Places, several: set[int]) -> dict[int, dict[str, int]]:
     users = rows.texts["user"]
     ends = np.append(starts[1:], len(rows))
     found = {}
@@ -279,9 +276,7 @@ def process_day(rows: ListedProcesses, gpus: Sequence[tuple[str, str]], last_lis
     if not len(rows):
         return empty(schema.PROCESS_DAY)
     order = np.lexsort((rows.time, rows.integers["started"], rows.integers["pid"], rows.gpu))
-    keys = (rows.gpu[order], rows.integers["pid"][order], rows.integers["started"][order])
-    new = np.any([np.diff(key) != 0 for key in keys], axis=0)
-    starts = np.flatnonzero(np.concatenate(([True], new)))
+    starts = run_starts(rows.gpu[order], rows.integers["pid"][order], rows.integers["started"][order])
     last = order[np.append(starts[1:], len(order)) - 1]
     listed_last = last_listed.copy()
     np.maximum.at(listed_last, rows.gpu, rows.time)

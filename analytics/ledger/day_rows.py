@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analytics.ledger.columns import NONE, Codes, Columns, Floats, Ints, Mask, Strings, Units
+from analytics.ledger.columns import NONE, Codes, Columns, Floats, Ints, Mask, Strings, Units, run_starts
 from analytics.ledger.settings import GAP_INTERVALS
 from fallow import schema
 from fallow.clock import DAY_MS, format_ms
@@ -218,8 +218,8 @@ def _in_order(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple
         return rows, rows[:0]
     ties: list[Floats] = [*_tie_breakers(columns, rows), start[rows].astype(float), codes[rows].astype(float)]
     rows = rows[np.lexsort(ties)]
-    again = np.concatenate(([False], (np.diff(codes[rows]) == 0) & (np.diff(start[rows]) == 0)))
-    return rows[~again], rows[again]
+    first = run_starts(codes[rows], start[rows])
+    return rows[first], np.delete(rows, first)
 
 
 def _tie_breakers(columns: Columns, rows: Ints) -> list[Floats]:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.ledger.columns import Codes, Floats, Ints, Mask
+from analytics.ledger.columns import Codes, Floats, Ints, Mask, Places, run_starts
 from analytics.ledger.day_owners import UNSEEN, USE, Held, Shares
 from analytics.ledger.day_processes import Lists, RowOwner
 from analytics.ledger.day_rows import DayRows
@@ -37,7 +37,7 @@ _INTEGERS = {*_SUMS, "mem_used_max_bytes"} - {*_TOTALS, "energy_mj"}
 class Runs:
     """Runs of rows, each with the index of its first row, its bounds and its sums (NaN where a maximum is unknown)."""
 
-    first: NDArray[np.intp]
+    first: Places
     gpu: Codes
     start: Ints
     end: Ints
@@ -75,12 +75,12 @@ class _Alike:
     """What the states depend on, row by row or run by run; `owner` tells shares of a GPU apart, too."""
 
     kind: Codes
-    owner: NDArray[np.intp]
+    owner: Places
     zero: Mask
     measured: Mask
 
     @classmethod
-    def of(cls, held: Held, shares: Shares, use: NDArray[np.intp]) -> _Alike:
+    def of(cls, held: Held, shares: Shares, use: Places) -> _Alike:
         rows = _view(use, len(held.kind))
         owner = held.owner[rows]
         if (shares.share != 1).any():
@@ -88,11 +88,11 @@ class _Alike:
             owner = owner * len(kinds) + codes
         return cls(held.kind[rows], owner, held.zero[rows], held.measured[rows])
 
-    def take(self, at: NDArray[np.intp]) -> _Alike:
+    def take(self, at: Places) -> _Alike:
         return _Alike(self.kind[at], self.owner[at], self.zero[at], self.measured[at])
 
 
-def _view(use: NDArray[np.intp], count: int) -> NDArray[np.intp] | slice:
+def _view(use: Places, count: int) -> Places | slice:
     """The same rows of so many, without a copy where they are all of them."""
     return slice(None) if len(use) == count else use
 
@@ -111,7 +111,7 @@ def named(frame: pl.DataFrame, rows: DayRows) -> pl.DataFrame:
     )
 
 
-def _runs(rows: DayRows, use: NDArray[np.intp], alike: _Alike, settings: LedgerSettings) -> Runs:
+def _runs(rows: DayRows, use: Places, alike: _Alike, settings: LedgerSettings) -> Runs:
     """Rows of one GPU that follow one another and are alike in all that the states depend on."""
     view = _view(use, len(rows))
     gpu, start = rows.gpu[view], rows.start[view]
@@ -125,9 +125,7 @@ def _runs(rows: DayRows, use: NDArray[np.intp], alike: _Alike, settings: LedgerS
     return Runs(first, gpu[first], start[first], end[last], _sums(rows, use, first, alike, settings))
 
 
-def _sums(
-    rows: DayRows, use: NDArray[np.intp], first: NDArray[np.intp], alike: _Alike, settings: LedgerSettings
-) -> dict[str, Floats]:
+def _sums(rows: DayRows, use: Places, first: Places, alike: _Alike, settings: LedgerSettings) -> dict[str, Floats]:
     """What a run carries: every sum is value times milliseconds, over the rows that state the value."""
     view = _view(use, len(rows))
     weight = rows.weight[view].astype(np.float64)
@@ -160,8 +158,8 @@ def _sums(
 
 def _sampled(
     rows: DayRows,
-    view: NDArray[np.intp] | slice,
-    first: NDArray[np.intp],
+    view: Places | slice,
+    first: Places,
     alike: _Alike,
     settings: LedgerSettings,
 ) -> dict[str, Floats]:
@@ -198,7 +196,7 @@ def _begins(runs: Runs, *keys: NDArray[np.generic]) -> Mask:
     return np.concatenate(([True], ~same))
 
 
-def _ends(runs: Runs, groups: NDArray[np.intp]) -> Ints:
+def _ends(runs: Runs, groups: Places) -> Ints:
     """The end of the last run of each group."""
     return runs.end[np.append(groups[1:], len(runs.first)) - 1] if len(groups) else runs.end[:0]
 
@@ -210,8 +208,8 @@ class _IdleGroups:
     `follows` says which go on from the group before without a gap.
     """
 
-    first: NDArray[np.intp]
-    number: NDArray[np.intp]
+    first: Places
+    number: Places
     length: Ints
     new_gpu: Mask
     follows: Mask
@@ -273,7 +271,7 @@ def _labels(idle: _IdleGroups, alike: _Alike, settings: LedgerSettings) -> Codes
 
 
 def _table(
-    runs: Runs, pieces: NDArray[np.intp], label: Codes, owners: Sequence[tuple[RowOwner, str | None]]
+    runs: Runs, pieces: Places, label: Codes, owners: Sequence[tuple[RowOwner, str | None]]
 ) -> dict[str, object]:
     """The pieces' columns."""
     text: dict[str, list[str | None]] = {
@@ -295,10 +293,10 @@ def _table(
     return table
 
 
-def _tails(rows: DayRows, use: NDArray[np.intp], held: Held) -> dict[str, object]:
+def _tails(rows: DayRows, use: Places, held: Held) -> dict[str, object]:
     """Per GPU its last row: what the next day's first row may lengthen or shorten."""
     gpu = rows.gpu[_view(use, len(rows))]
-    last = use[np.flatnonzero(np.append(gpu[1:] != gpu[:-1], True))] if len(use) else use
+    last = use[np.append(run_starts(gpu)[1:], len(use)) - 1] if len(use) else use
     power = rows.floats["power_w"][last]
     instances = np.array([uuid.startswith(MIG_PREFIX) for _, uuid in rows.names], bool)
     floats = {
@@ -327,7 +325,7 @@ def _edges(rows: DayRows, shares: Shares, pieces: pl.DataFrame) -> pl.DataFrame:
     gpu = rows.gpu[kept]
     if not len(gpu):
         return pieces.clear()
-    first = np.flatnonzero(np.append(True, gpu[1:] != gpu[:-1]))
+    first = run_starts(gpu)
     last = np.append(first[1:], len(gpu)) - 1
     seen = pl.DataFrame(
         {
@@ -355,9 +353,7 @@ def _releases(rows: DayRows, shares: Shares) -> pl.DataFrame:
     return pl.DataFrame(moments).with_columns(label=pl.lit(LABELS[UNSEEN]))
 
 
-def _holder_shares(
-    holders: pl.Series, rows_of: Sequence[NDArray[np.intp]], weight: Ints, held: Held, lists: Lists
-) -> pl.Series:
+def _holder_shares(holders: pl.Series, rows_of: Sequence[Places], weight: Ints, held: Held, lists: Lists) -> pl.Series:
     """`holder_shares`: of each of several users, its processes' time over that of all of them."""
     found: list[list[float] | None] = [None] * len(holders)
     for at, holder in enumerate(holders if lists.users else ()):
@@ -367,7 +363,7 @@ def _holder_shares(
     return pl.Series("holder_shares", found, dtype=pl.List(pl.Float64))
 
 
-def _split(names: list[str], list_of_row: NDArray[np.intp], weight: Ints, lists: Lists) -> list[float] | None:
+def _split(names: list[str], list_of_row: Places, weight: Ints, lists: Lists) -> list[float] | None:
     """Shares in the order of the names; None where the holder is not from process lists."""
     time = dict.fromkeys(names, 0.0)
     used, inverse = np.unique(list_of_row, return_inverse=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from analytics.decode import read_days
 from analytics.frames import empty, milliseconds
+from analytics.ledger.columns import run_starts
 from analytics.ledger.unused_files import Discard, discarding
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, HOUR_MS, Window, floor_ms, utc_day
@@ -158,7 +159,7 @@ def _sums(day: pa.Table, columns: Sequence[str], hours: pl.DataFrame) -> list[_S
         if there.any():
             bins = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, BINS)
             own = groups[there]
-            starts = np.flatnonzero(np.concatenate(([True], own[1:] != own[:-1])))
+            starts = run_starts(own)
             values = bins[(np.cumsum(known) - 1)[rows[there]]]
             found.append((column, own[starts], np.add.reduceat(values, starts, axis=0, dtype=np.int64)))
     return found

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from analytics.intervals import clip
+from analytics.intervals import SPAN_MS, clip
 from analytics.ledger.build import Ledger
 from analytics.ledger.sampled import Bound, PointSamples, samples_of
 from analytics.mig import MIG_PREFIX
@@ -207,7 +207,7 @@ def totals_by(spans: pl.DataFrame, column: str) -> dict[str, Totals]:
     whole = pl.col("gpu").filter(~pl.col("gpu").str.starts_with(MIG_PREFIX)).n_unique()
     gpus = named.group_by("grouped").agg(pl.when(whole > 0).then(whole).otherwise(pl.col("gpu").n_unique()))
     sums = named.group_by("grouped", "state").agg(
-        _share_of(pl.col("end") - pl.col("time")).alias("state_ms"),
+        _share_of(SPAN_MS).alias("state_ms"),
         *((_share_of(pl.col(name)) if name in spans.columns else pl.lit(0)).alias(name) for name in _LEFT_OPEN),
     )
     found = {
@@ -220,7 +220,7 @@ def totals_by(spans: pl.DataFrame, column: str) -> dict[str, Totals]:
             before.gpus,
             before.state_ms | {state: state_ms},
             before.sampled_ms + sampled_ms,
-            {**before.unconfirmed_ms, **({state: unconfirmed_ms} if unconfirmed_ms else {})},
+            {**before.unconfirmed_ms, state: unconfirmed_ms} if unconfirmed_ms else before.unconfirmed_ms,
             before.perhaps_idle_ms + perhaps_ms,
         )
     return found
@@ -233,12 +233,10 @@ def _share_of(time_ms: pl.Expr) -> pl.Expr:
 
 def _idle(spells: pl.DataFrame) -> Idle:
     """Clipped time in spells, by the length of the whole spell."""
-    spent, length = pl.col("end") - pl.col("time"), pl.col("spell_end") - pl.col("spell_start")
-    sums = spells.select(
-        spent.sum().alias("all"), *(spent.filter(length >= least).sum().alias(name) for name, least in SPELLS.items())
-    )
-    found = sums.row(0, named=True)
-    return Idle(found.pop("all"), found)
+    length = pl.col("spell_end") - pl.col("spell_start")
+    by_length = {name: SPAN_MS.filter(length >= least).sum() for name, least in SPELLS.items()}
+    found = spells.select(zero_ms=SPAN_MS.sum(), **by_length).row(0, named=True)
+    return Idle(found.pop("zero_ms"), found)
 
 
 def _as_int(value: object) -> int:

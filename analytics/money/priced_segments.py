@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from analytics.frames import with_mapped
+from analytics.intervals import SPAN_MS
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL, Inventory
 from analytics.ledger.usage import LOW_ACTIVITY, by_sm_activity, used_share
 from analytics.mig import MIG_PREFIX
@@ -110,23 +111,22 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
     energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
     GPU, not shared, and of the first holder only).
     """
-    span = pl.col("end") - pl.col("time")
     there = [name for name in _COLUMNS if name in stretches.columns]
     measured = [name for name in LOW_ACTIVITY if name in there]
     rows = (
         placed(stretches.select(there), costs, inventory)
         .with_row_index("row")
         .join(costs.rates(), on=("gpu", "since"), how="left")
-        .with_columns(span_ms=span, gpu_ms=span * pl.col("gpu_share"))
+        .with_columns(span_ms=SPAN_MS, gpu_ms=SPAN_MS * pl.col("gpu_share"))
         .with_columns(
             energy_known_ms=pl.col("energy_ms") * pl.col("gpu_share"),
             amount=(pl.col("gpu_ms") * pl.col("rate") / HOUR_MS * 100 * MICROCENTS).round().cast(AMOUNT),
             day=pl.col("time") // DAY_MS,
-            open_share=pl.col("unconfirmed_ms") / span if "unconfirmed_ms" in there else pl.lit(0.0),
+            open_share=pl.col("unconfirmed_ms") / SPAN_MS if "unconfirmed_ms" in there else pl.lit(0.0),
             used_share=used_share(measured),
             by_sm=by_sm_activity(measured),
         )
-        .with_columns(spell_ms=pl.col("stretch_end") - pl.col("stretch_start") if "stretch_end" in there else span)
+        .with_columns(spell_ms=pl.col("stretch_end") - pl.col("stretch_start") if "stretch_end" in there else SPAN_MS)
         .drop("unconfirmed_ms", "stretch_start", "stretch_end", *LOW_ACTIVITY, strict=False)
     )
     # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors

@@ -13,7 +13,7 @@ from analytics.allocations.spans import (
     known_allocations,
     overlapping_allocations,
 )
-from analytics.intervals import clip
+from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import Data, Remark, allocations_of, gpus_of, named
@@ -24,9 +24,7 @@ def overlapping(data: Data) -> Iterator[Remark]:
     """GPUs that several allocations name at once."""
     found = _inside(overlapping_allocations(data.claims), data, "time")
     if len(found):
-        worst = found.sort(pl.col("end") - pl.col("time"), "gpu", "time", descending=[True, False, False]).row(
-            0, named=True
-        )
+        worst = found.sort(SPAN_MS, "gpu", "time", descending=[True, False, False]).row(0, named=True)
         example = tr("{gpu}: {claims}", gpu=worst["gpu"], claims=named(worst["claims"].split("+"), "claim"))
         sentence = tr_many(
             "{number} GPU named by several allocations at once, for {hours} GPU-hours (such as {example}): the time counts once, "
@@ -34,7 +32,7 @@ def overlapping(data: Data) -> Iterator[Remark]:
             "{number} GPUs named by several allocations at once, for {hours} GPU-hours (such as {example}): the time counts once, "
             "and everybody with an allocation is its user",
             found["gpu"].n_unique(),
-            hours=GpuHours(int((found["end"] - found["time"]).sum())),
+            hours=GpuHours(int(found.select(SPAN_MS.sum()).item())),
             example=example,
         )
         yield Remark("overlapping_claims", sentence, len(found), example)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from analytics.intervals import SPAN_MS
 from analytics.language.quantities import GpuHours, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import SILENT_AFTER_MS
@@ -17,11 +18,10 @@ _LEFT_OUT = tr("time after that is not in any sum")
 
 def unobserved(data: Data) -> Iterator[Remark]:
     """Hosts that were not observed for some of the time."""
-    span = pl.col("end") - pl.col("time")
     unknown = pl.col("state") == "unknown"
     hosts = (
         data.stretches.group_by("host")
-        .agg(unknown_ms=span.filter(unknown).sum(), total_ms=span.sum(), gpus=pl.col("gpu").n_unique())
+        .agg(unknown_ms=SPAN_MS.filter(unknown).sum(), total_ms=SPAN_MS.sum(), gpus=pl.col("gpu").n_unique())
         .filter(pl.col("unknown_ms") > 0)
         .sort("unknown_ms", "host", descending=[True, False])
     )
