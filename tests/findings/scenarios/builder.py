@@ -17,7 +17,7 @@ utilization, and the largest utilization, its percentile and the share of zeros 
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -188,7 +188,10 @@ class Fleet(Grid):
         """An inference server's own metrics on one GPU: kv_cache_used_ratio, running_requests, requests_per_s, ... as levels."""
         host = gpu.host
         whole = (self.always if when is None else when) & host.seen
-        levels = {name: value if value is None or isinstance(value, str) else self.level(value) for name, value in columns.items()}  # type: ignore[arg-type]  # values are levels  # fmt: skip
+        given: Any = columns
+        levels = {
+            name: each if each is None or isinstance(each, str) else self.level(each) for name, each in given.items()
+        }
         for row in np.flatnonzero(whole):
             values = {
                 name: float(value[row]) if isinstance(value, np.ndarray) else value for name, value in levels.items()
