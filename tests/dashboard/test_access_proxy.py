@@ -124,6 +124,7 @@ def test_two_ways_at_once_are_none() -> None:
 
 def test_without_any_way_only_this_machine_is_served() -> None:
     assert chosen({}, local=True).__class__.__name__ == "Local"
+    assert chosen(PROXIED, local=True).__class__.__name__ == "WithTokens", "what is set counts on loopback too"
     with pytest.raises(UsageError, match="nothing says who they are"):
         chosen({})
 

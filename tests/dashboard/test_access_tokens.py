@@ -64,6 +64,7 @@ def ask(client: FlaskClient, path: str, token: str = "", peer: str = "192.0.2.7"
 def test_a_token_opens_what_is_for_programs_and_nothing_else(client: FlaskClient) -> None:
     for path in ("/api/v1/ledger?span=all", "/api/v1/openapi.json", "/metrics?span=all"):
         assert ask(client, path, TOKEN).status_code == 200
+        assert ask(client, path, TOKEN, Host="evil.example").status_code == 403
     message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     shown = {"Host": "gpus.example.org", "Authorization": f"bearer {TOKEN}"}
     assert client.post("/mcp", json=message, headers=shown).status_code == 200

@@ -61,6 +61,12 @@ def test_a_line_says_who_did_what_when_and_from_where(held: Held, tmp_path: Path
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_an_action_on_many_findings_is_all_in_the_log_before_it_is_done(held: Held, tmp_path: Path) -> None:
+    ids = [held.finding(gpu).finding_id for gpu in "abcd"]
+    held.pages(PLAN, trail_of(str(tmp_path / "audit"))).press("ack", *ids)
+    assert [each for each in ids if each not in lines(tmp_path / "audit")[0]["did"]] == []
+
+
 def test_no_name_makes_two_lines_of_one(held: Held, tmp_path: Path) -> None:
     eve = Reader('eve"}\n{"event": "sign-in", "who": "boss\u2028\u202e\x1b[2K', ADMIN)
     held.pages(eve, trail_of(str(tmp_path / "audit"))).client.get("/export/gpus.csv?span=all")
