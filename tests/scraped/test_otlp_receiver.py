@@ -211,6 +211,7 @@ def test_a_sender_that_waits_for_leave_to_send_gets_it(intake: Intake, url: str)
         ({"transfer-encoding": "chunked"}, b"-5\r\nabcde\r\n0\r\n\r\n", 400),
         ({"transfer-encoding": "chunked"}, b"0x5\r\nabcde\r\n0\r\n\r\n", 400),
         ({"transfer-encoding": "chunked"}, b"5" * 2000, 400),
+        ({"transfer-encoding": "chunked"}, f"1\r\n5\r\n{MOST:x}\r\n".encode(), 413),
         ({"transfer-encoding": "chunked", "content-length": "5"}, b"0\r\n\r\n", 400),
         ({"transfer-encoding": "gzip, chunked"}, b"0\r\n\r\n", 400),
         ({"transfer-encoding": "identity", "content-length": "5"}, b"hello", 400),
