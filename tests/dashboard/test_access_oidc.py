@@ -181,6 +181,13 @@ def test_one_browsers_way_is_no_others_and_a_return_is_good_for_once(client_of: 
     assert [status(theirs, back) for _ in range(2)] == [302, 403]
 
 
+def test_the_answer_of_another_provider_is_none(client: FlaskClient) -> None:
+    """RFC 9207: a provider that the browser was sent to meanwhile may not hand in a code of its own."""
+    back = provider_answer(client.get("/", headers=LOCAL))
+    answer = client.get(f"{back}&iss=https://evil.example", headers=LOCAL)
+    assert told(answer, "another service has answered this sign-in") == (403, True)
+
+
 def test_two_tabs_sign_in_side_by_side(client: FlaskClient) -> None:
     ways = [provider_answer(client.get(path, headers=LOCAL)) for path in ("/film", "/gpu")]
     assert [client.get(way, headers=LOCAL).headers["Location"] for way in ways] == ["/film", "/gpu"]

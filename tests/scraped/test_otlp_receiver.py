@@ -215,6 +215,8 @@ def test_a_sender_that_waits_for_leave_to_send_gets_it(intake: Intake, url: str)
         ({"transfer-encoding": "chunked", "content-length": "5"}, b"0\r\n\r\n", 400),
         ({"transfer-encoding": "gzip, chunked"}, b"0\r\n\r\n", 400),
         ({"transfer-encoding": "identity", "content-length": "5"}, b"hello", 400),
+        ({"content-length": "6"}, b"hello", 400),
+        ({"content-length": "20", "content-encoding": "gzip"}, gzip.compress(bytes(100))[:20], 400),
     ],
 )
 def test_a_length_that_is_none_is_refused(headers: dict[str, str], body: bytes, status: int) -> None:
