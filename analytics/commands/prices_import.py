@@ -48,7 +48,7 @@ def run_import(args: argparse.Namespace, settings: Config) -> None:
         )
     kept = offer_lines(path) if Path(path).exists() else ()
     write_whole(Path(path), csv_of(COLUMNS, merged(kept, found, args.provider)).encode())
-    show(f"{len(found.offers)} offers of {plain(args.provider, 40)} are in {path}")
+    show(f"offers of {plain(args.provider, 40)} now in {path}: {len(found.offers)}")
     _say_more(found)
 
 

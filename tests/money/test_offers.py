@@ -126,7 +126,7 @@ def test_an_import_replaces_its_providers_prices_and_keeps_what_was_added_by_han
     )
     offers.write_text("\n".join((HEADER, *by_hand)), encoding="utf-8")
     done = fallow(offers, "--import", str(catalog), "--provider", "aws", "--date", "2026-11-20")
-    assert (done.returncode, done.stdout) == (0, f"12 offers of aws are in {offers}\n")
+    assert (done.returncode, done.stdout) == (0, f"offers of aws now in {offers}: 12\n")
     assert "which one is meant: A100, MI300X" in done.stderr
     told = json.loads(fallow(offers, "--json").stdout)["tables"]["offers"]["rows"]
     assert [each["source"] for each in told[:2]] == ["our contract", "site"]
