@@ -60,6 +60,20 @@ def test_the_report_is_that_of_the_report_command(
         )
 
 
+def test_everything_says_simulated_and_money_and_teams_come_with_it(
+    demo: tuple[Path, subprocess.CompletedProcess[str]], run_fallow: RunFallow
+) -> None:
+    out, _ = demo
+    assert all("SIMULATED FLEET" in (out / name).read_text() for name in ("report.txt", "report.md", "report.html"))
+    report = json.loads((out / "report.json").read_text())
+    assert report["simulated_gpus"] == report["ledger"]["gpus"] == 4
+    assert all(finding["simulated"] for finding in report["findings"])
+    done = run_fallow("ledger", "--config", str(out / "fallow.toml"), "--by", "team", "--json")
+    assert (done.returncode, "prices.csv" in done.stderr) == (0, False), "every line is of some GPU"
+    teams = {row["label"] for row in json.loads(done.stdout)["groups"]["rows"]}
+    assert ("(nobody)" in teams, "(no team)" in teams) == (True, False)
+
+
 def test_prices_that_somebody_tries_stay(tmp_path: Path, run_fallow: RunFallow) -> None:
     run_fallow(*SMALL, str(tmp_path))
     first = (tmp_path / "report.txt").read_text()
@@ -122,6 +136,12 @@ def test_a_folder_of_somebody_else_stays_as_it_is(
     assert "did not make it" in done.stderr
     assert "give --out" in done.stderr
     assert {each.name: each.read_text() for each in tmp_path.iterdir()} == content
+
+
+def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path, run_fallow: RunFallow) -> None:
+    (tmp_path / "out").write_text("mine")
+    done = run_fallow(*SMALL, str(tmp_path / "out"))
+    assert (done.returncode, done.stderr.count("\n"), (tmp_path / "out").read_text()) == (1, 1, "mine")
 
 
 def test_rows_that_somebody_put_into_the_lake_are_never_removed(tmp_path: Path, run_fallow: RunFallow) -> None:

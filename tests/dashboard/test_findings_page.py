@@ -128,6 +128,10 @@ def test_an_address_leads_to_one_finding_even_a_suppressed_one(held: Held) -> No
     assert "warm standby" in words(by_id(tree, "finding-detail")["children"])
     strange = shown(held, search=f"{ALL}&finding=F-0000000000")
     assert by_id(strange, "findings-grid")["selectedRows"] == []
+    every = shown(held, search=f"{ALL}&lang=fr")
+    standing = {row["id"]: row["standing"] for row in by_id(every, "findings-grid")["rowData"]}
+    assert [each for each, status in standing.items() if status == "suppressed"] == [finding_id]
+    assert "1 masqué" in words(every), "the switch counts what it hides"
 
 
 def test_a_moment_has_its_day_in_the_readers_zone(held: Held) -> None:
