@@ -419,7 +419,8 @@ def test_words_of_slurm(read: Callable[[str], object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a,", "[", "a[1-2", "a]1[", "a[x-y]", "a[1-99999999]", "a[1-60000]b[1-60000]", "a[]"]
+    "text",
+    ["", "a,", "[", "a[1-2", "a]1[", "a[x-y]", "a[1-99999999]", "a[1-60000]b[1-60000]", "a[1-60000],b[1-60000]", "a[]"],
 )
 def test_what_is_no_host_list(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no|names more than"):
