@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from analytics.scraped.server.address import ServerAddress
-from analytics.scraped.server.answers import HttpAnswer, OversizedAnswerError, refusal
+from analytics.scraped.server.answers import HttpAnswer, OversizedAnswerError, api_data, refusal
 from analytics.scraped.server.connection import RequestPace, ServerConnection, ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.server.ways import LabelMatcher, matchers
@@ -116,6 +116,23 @@ def test_a_server_that_says_nothing_of_use(answers: int, says: str) -> None:
     with Receiver() as receiver:
         receiver.answers = [answers] * 9
         assert says in failing(receiver.url(""), replace(IMPATIENT, answer_s=300))
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            b'{"status":"success","isPartial":true,"data":[]}',
+            "answers with a part of its data; look which of its storage",
+        ),
+        (b'{"status":"success","data":[1', "is cut off or garbled"),
+        (b'{"status":"error","data":[]}', "is not that of a metrics server"),
+        (b'{"status":"success"}', "is not that of a metrics server"),
+    ],
+)
+def test_an_answer_that_is_not_the_whole_one_is_none(body: bytes, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        api_data(body, LOGGED_IN, lambda _: None)
 
 
 def test_a_body_that_drips_is_left_after_a_while() -> None:
