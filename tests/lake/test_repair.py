@@ -12,6 +12,7 @@ import pytest
 from analytics.lake_care.repair import Repairer, inspect
 from fallow.clock import SystemClock
 from fallow.compaction import partitions
+from fallow.errors import LakeError
 from fallow.lake import AGENT_FIRST_SEQ, Lake
 from tests.in_process import run_in_process
 from tests.lake.worlds import LATER_MS, numbers, put, put_small, rows
@@ -103,6 +104,16 @@ def test_a_damaged_file_is_moved_aside_and_what_it_hid_is_read(lake: Lake) -> No
     assert len(lake.files("gpu")) == 2
     assert Path(lake.root, ".quarantine", wide.key).is_file()
     assert run_in_process("lake", "check", "--lake", lake.root).returncode == 0
+
+
+def test_a_damaged_file_stays_where_the_store_keeps_no_whole_copy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = put(lake, 0, 11, rows(0, 12))
+    lake.store.put(wide.key, damaged := lake.read(wide)[:-9])
+    put_whole = type(lake.store).put
+    monkeypatch.setattr(type(lake.store), "put", lambda store, key, data: put_whole(store, key, data[:-1]))
+    with pytest.raises(LakeError):
+        repair(lake)
+    assert lake.read(wide) == damaged
 
 
 def test_half_written_files_go_after_the_grace(lake: Lake) -> None:
