@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle
 from typing import TYPE_CHECKING
 from urllib.request import Request
 
@@ -23,8 +24,7 @@ from tests.lakes import made_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-from itertools import cycle
-from pathlib import Path
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
