@@ -204,7 +204,7 @@ def _known(reading: Callable[[], Result]) -> Result | None:
 
 
 def _memory(proc: str) -> tuple[int | None, int | None]:
-    """Bytes installed and in use, as far as the kernel tells.
+    """Bytes installed and in use, as the kernel reports them.
 
     Kernels before 3.14 have no MemAvailable, and some containers' /proc says 0: psutil would put its own estimate there.
     """

@@ -15,7 +15,7 @@ _AT_ONCE = 4096  # the kernel hands longer files out page by page
 
 
 def read(path: str, most: int = _AT_ONCE) -> bytes | None:
-    """Up to so many bytes of the file."""
+    """The first `most` bytes of the file; None where it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

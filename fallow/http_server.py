@@ -365,6 +365,8 @@ class HttpServer:
         try:
             with contextlib.suppress(OSError):  # a client that disconnects or is too slow is dropped
                 self._converse(connection)
+        except Exception:
+            log.exception("%s: a connection failed", self._what)
         finally:
             self._connections.end(connection)
             connection.socket.close()

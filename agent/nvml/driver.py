@@ -140,7 +140,7 @@ class Driver:
         self._spent_s.clear()
 
     def say(self, kind: str, detail: str, gpu: DriverGpu | None = None) -> None:
-        """Notes what is to be written as an event, with the time of the row that it comes with."""
+        """Notes an event, with the time of the row that it comes with."""
         self.incidents.append({"kind": kind, "detail": detail, "gpu": None if gpu is None else gpu.uuid})
 
     @contextmanager

@@ -156,7 +156,7 @@ _LISTS: tuple[tuple[str, Callable[..., Any]], ...] = (
 
 
 def read_processes(driver: Driver, gpu: DriverGpu) -> list[ProcessRow] | None:
-    """Rows of the `process` table as far as the driver knows them, without their time; None where a list is unknown.
+    """Rows of the `process` table that the driver knows, without their time; None where a list is unknown.
 
     Raises GpuGoneError and DriverGoneError.
     """
@@ -218,7 +218,7 @@ def say_what_changed(driver: Driver, gpu: DriverGpu, before: GpuErrors | None, a
     if after["row_remap_pending"] and not known.get("row_remap_pending"):
         driver.say("row_remap_pending", "a memory row waits to be remapped: reset the GPU", gpu)
     if after["row_remap_failed"] and not known.get("row_remap_failed"):
-        driver.say("row_remap_failed", "a memory row could not be remapped: the card is to be replaced", gpu)
+        driver.say("row_remap_failed", "a memory row could not be remapped: replace the card", gpu)
     action = after["recovery_action"]
     if action is not None and action not in ("none", known.get("recovery_action")):
         driver.say("recovery_action", f"the driver asks for {action.replace('_', ' ')}", gpu)

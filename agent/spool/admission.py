@@ -112,7 +112,7 @@ _AT_ONCE = 500
 
 
 def set_rows_aside(spool: Spool, before_ms: int) -> str:
-    """Moves waiting rows of the time before a moment, and returns what is to be said of it; empty where there are none.
+    """Moves waiting rows of the time before a moment, and returns a sentence about them; empty where there are none.
 
     Rows that were in the spool when it came to this machine are those of the other agent, and stay.
 
@@ -153,7 +153,7 @@ class NameClaim:
     ) -> None:
         """`now_s` is a clock that nobody can set; the claim is renewed about every `period_s`. Raises SpoolError."""
         self.aside = ""
-        """What is to be said of rows that were set aside when the name was taken over, for they are of the time of another agent."""
+        """The sentence about rows that were set aside when the name was taken over: another agent had it in their time."""
         self.others: Sequence[HostClaim] = ()
         """Other live agents of this name, as far as this one has looked."""
         self.has_looked = False

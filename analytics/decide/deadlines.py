@@ -47,7 +47,7 @@ class Deadlines:
         )
 
     def end_ms(self, since_ms: int, working_days: int) -> int:
-        """The end of the day, exclusive, by which something is to be done in so many working days."""
+        """The end of the day, exclusive, that is `days` working days ahead."""
         day, left = from_ms(since_ms).astimezone(self.zone).date(), working_days
         while left:
             day += timedelta(days=1)

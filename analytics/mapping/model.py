@@ -14,7 +14,7 @@ count. count: how many values the label `per` has.
 """
 
 HOLDERS = ("namespace", "pod", "container", "slurm_job", "user")
-"""What may be said of who holds a GPU: columns of `Imported.given`."""
+"""Who holds a GPU: columns of `Imported.given`."""
 
 GIVEN = "given"
 """Stands as a table for metrics whose value, not label, says who holds the GPU."""

@@ -37,7 +37,7 @@ class Cause:
     share_min: float
     remedy: str
     doubt: str = ""
-    """Why nobody can be sure of it."""
+    """Why it is not sure."""
 
 
 CAUSES = (

@@ -407,7 +407,7 @@ def day_tables(fleet: SimulatedFleet, day: SimulatedDay, queue: SimulatedQueue) 
 
 
 def _put_requests(lake: Lake, requests: Iterable[Row]) -> None:
-    """A file for each day on which somebody was seen to wait, under the scheduler's name."""
+    """A file for each day with waiting jobs, under the scheduler's name."""
     days: dict[str, list[Row]] = {}
     for each in requests:
         days.setdefault(utc_day(cast("int", each["as_of"])), []).append(each)

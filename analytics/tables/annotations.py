@@ -53,7 +53,7 @@ def annotation_list(found: Sequence[Annotation]) -> Table:
 
 
 def action_list(done: Sequence[Action]) -> Table:
-    """A row for each thing that somebody did about a finding, with the columns of the `action` table for programs."""
+    """A row for each action on a finding, with the columns of the `action` table for programs."""
     return Table(
         name="actions",
         title=tr("history"),

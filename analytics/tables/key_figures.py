@@ -62,7 +62,7 @@ _CHARGED_TO_NO_USER = ("free", "unavailable")
 
 
 def key_figures(report: Report, keys: Iterable[str]) -> tuple[KeyFigure, ...]:
-    """Return the figures of these keys, as far as the scope has them."""
+    """Return the figures of these keys that the scope has."""
     shown = (key for key in keys if not (report.scope.is_personal and key in _CHARGED_TO_NO_USER))
     return tuple(_MADE_BY[key](report) for key in shown)
 

@@ -1,4 +1,4 @@
-"""Names in cells and sentences, said in the reader's language where there are none, and the columns that many tables have."""
+"""Names in cells and sentences, with words in the reader's language where there is no name, and columns that many tables share."""
 
 from __future__ import annotations
 

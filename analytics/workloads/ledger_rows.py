@@ -92,7 +92,7 @@ def _by_length(rows: pl.DataFrame) -> dict[int, float]:
 def idle_numbers(
     what: str, every: pl.DataFrame, rows: pl.DataFrame, now: Sequence[str], source: str | None
 ) -> dict[str, EvidenceValue]:
-    """What is said of GPUs that were `held` or `reserved` for nothing: by all such rows, and by those long enough to tell."""
+    """Claims about GPUs that were `held` or `reserved` for nothing: by all such rows, and by those long enough to tell."""
     return {
         **{f"{what}_gpu_hours_in_stretches_of_{each}_min": hours for each, hours in _by_length(every).items()},
         "holder_source": source,

@@ -113,7 +113,7 @@ def _too_large(most_bytes: int) -> RequestError:
 PATH = "/v1/metrics"
 RETRY_AFTER_S = 30
 BOUNDS = ConnectionBounds(connections=16, per_address=12, head_s=10, body_s=30, answer_s=30, slow_s=10)
-"""Few connections at a time, for a body takes memory; most for one address, for a gateway pushes for a whole site, but never all."""
+"""Few connections at a time, because a body takes memory. A gateway pushes for a whole site, so one address may have most, never all."""
 
 _NO_ROOM = "there is no room for more until the lake takes rows again"
 """Without the path of the spool: whoever pushes may ask."""
