@@ -6,12 +6,13 @@ DEMO_ARGS =
 FLEET_ARGS =
 PYTEST_ARGS =
 NAMES =
+PROSE_ARGS =
 UPGRADE =
 # another Python than python3: make test PYTHON=python3.12
 export PYTHON
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all fuzz mutations attack fleet audit bench calibrate docs sbom lock clean
+.PHONY: help demo test test-all fuzz mutations attack fleet audit bench calibrate docs lint-prose sbom lock clean
 .DEFAULT_GOAL = help
 
 help:
@@ -26,6 +27,7 @@ help:
 	@echo 'make bench   measure what the docs claim'
 	@echo 'make calibrate measure what findings promise against what became of it, and write docs/calibration.md'
 	@echo 'make docs    write the generated parts of docs/ again'
+	@echo 'make lint-prose counts words to avoid and long sentences (PROSE_ARGS="--list docs/": shows them there)'
 	@echo 'make sbom    write what fallow is made of, with licences, to requirements/sbom/ (after make lock)'
 	@echo 'make lock    resolve requirements/*.txt again (UPGRADE=--upgrade: to the newest versions)'
 	@echo 'make clean   remove everything that the others made, .venv included'
@@ -94,6 +96,7 @@ bench:
 calibrate:
 	@requirements/install.sh dev
 	@$(BIN)/python -m benchmarks.calibration
+	@$(BIN)/python -m benchmarks next-week
 
 docs:
 	@requirements/install.sh dev
@@ -102,6 +105,10 @@ docs:
 	@$(BIN)/python -m tests.agent.test_rows
 	@$(BIN)/python -m tests.plan.published_memory
 	@$(BIN)/python -m tests.plan.answers
+
+lint-prose:
+	@requirements/install.sh dev
+	@$(BIN)/python -m tests.language.prose $(PROSE_ARGS)
 
 sbom:
 	@requirements/install.sh dev
@@ -123,7 +130,8 @@ lock:
 	$(COMPILE) 3.11 -c requirements/all.txt pyproject.toml --extra all requirements/dev.in -o requirements/dev.txt; \
 	$(COMPILE) 3.11 --no-deps requirements/kube-tools.in -o requirements/kube-tools.txt; \
 	$(COMPILE) 3.11 requirements/ziglang.in -o requirements/ziglang.txt; \
-	$(COMPILE) 3.11 requirements/audit.in -o requirements/audit.txt
+	$(COMPILE) 3.11 requirements/audit.in -o requirements/audit.txt; \
+	$(COMPILE) 3.11 requirements/engines.in -o requirements/engines.txt
 
 clean:
 	rm -rf .venv build dist demo .mypy_cache .ruff_cache .import_linter_cache .hypothesis .pytest_cache *.egg-info

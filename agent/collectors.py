@@ -1,6 +1,6 @@
-"""The shape of every source of rows, and the place where sources are run: timed, isolated, counted.
+"""The interface of every source of rows, and the runner that times sources, isolates their failures and counts them.
 
-A source of the host is a `Collector`, listed in agent/supervise/sources.py. A subject of each GPU is a
+A source of the host is a `Collector`, listed in agent/supervise/sources.py. A group of a GPU's columns is a
 `GpuCollector` (agent/nvml/readings.py), listed in `COLLECTORS` of agent/nvml/sampler.py.
 """
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from agent.rows import AnyRow, EventRow, ProcessRow
 
 UNKNOWN = "unknown"
-"""The health of a GPU in an interval of which nothing was observed."""
+"""The health of a GPU in an interval without any observation."""
 
 Result = TypeVar("Result")
 
 _MOST_REASONS = 256
-"""Messages may name what differs every time (a process, an address): the oldest is forgotten, and told again if it returns."""
+"""Most remembered reasons. Messages may contain varying parts (a process, an address), so the oldest reason is forgotten."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The interval [start_ms, end_ms) that has just ended, and what the worker has said of its processes."""
+    """The interval [start_ms, end_ms) that has just ended, and the worker's process lists."""
 
     start_ms: int
     end_ms: int
     processes: Sequence[ProcessRow] = ()
-    """The process lists that were read in this interval, as the driver gives them."""
+    """The driver's process lists that were read in this interval."""
     pids: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """The processes of the newest list of each GPU, by UUID."""
+    """The processes of the newest list per GPU, by UUID."""
 
     @property
     def length_ms(self) -> int:
@@ -45,28 +45,28 @@ class Collector(ABC):
     """One source of the supervisor's rows."""
 
     name = ""
-    """What events and the log call it."""
+    """The source's name in events and in the log."""
     table = ""
 
     @abstractmethod
     def collect(self, interval: Interval) -> Sequence[AnyRow]:
-        """Rows of the table for this interval, often none; may raise, which costs its own rows and nothing else."""
+        """Return rows of the table for this interval, often none. An error costs only this source's rows."""
 
     def unknown(self, _: Interval) -> Sequence[AnyRow]:
-        """The rows that stand in where `collect` has failed: what is known without it."""
+        """Return the rows for an interval in which `collect` has failed: the facts that are known without it."""
         return ()
 
     def take_incidents(self) -> Sequence[EventRow]:
-        """What happened since the last call; an event without a time has just happened."""
+        """Return the events since the last call; an event without a time has just happened."""
         return ()
 
-    def close(self) -> None:  # noqa: B027  # most have nothing to end
-        """Ends what runs beside the sampling."""
+    def close(self) -> None:  # noqa: B027  # most have no thread
+        """End the source's threads."""
 
 
 @dataclass
 class CollectorCosts:
-    """What one collector has cost in this run."""
+    """The cost of one collector in this run."""
 
     runs: int = 0
     failures: int = 0
@@ -74,7 +74,7 @@ class CollectorCosts:
 
 
 class CollectorRuns:
-    """Runs collectors: times each, isolates its failure, and reports each reason of each collector once."""
+    """Runs collectors: measures their time, isolates failures, and reports every reason of a collector once."""
 
     def __init__(self) -> None:
         self.costs: dict[str, CollectorCosts] = {}
@@ -82,9 +82,9 @@ class CollectorRuns:
         self._incidents: list[str] = []
 
     def run(
-        self, name: str, collect: Callable[[], Result], otherwise: Result, expected: tuple[type[Exception], ...] = ()
+        self, name: str, collect: Callable[[], Result], fallback: Result, expected: tuple[type[Exception], ...] = ()
     ) -> Result:
-        """The result of `collect`, `otherwise` where it fails; `expected` errors are the caller's and pass."""
+        """Return the result of `collect`, or `fallback` where it fails; `expected` errors pass to the caller."""
         costs = self.costs.get(name)
         if costs is None:
             costs = self.costs[name] = CollectorCosts()
@@ -93,10 +93,10 @@ class CollectorRuns:
             return collect()
         except expected:
             raise
-        except Exception as error:  # noqa: BLE001  # the others go on; the event says what to mend
+        except Exception as error:  # noqa: BLE001  # other collectors continue; the event reports the error
             costs.failures += 1
             self._report(name, error)
-            return otherwise
+            return fallback
         finally:
             costs.runs += 1
             costs.wall_s += time.perf_counter() - begun_s
@@ -111,6 +111,6 @@ class CollectorRuns:
         self._incidents.append(f"the collector {name} failed, and its columns are unknown: {reason}")
 
     def take_details(self) -> list[str]:
-        """A sentence for each new reason since the last call, for events of the kind `part_failed`."""
+        """Return a sentence per new reason since the last call, for events of the kind `part_failed`."""
         taken, self._incidents = self._incidents, []
         return taken

@@ -43,13 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "fallow agent publish --spool /var/lib/fallow/other-name-1 --host gn017 --lake /srv/lake",
     )
     for each in (sample, publish):
-        each.add_argument("--lake", metavar="DIR", help="the lake to publish to: a folder, s3://, gs:// or az://")
+        each.add_argument("--lake", metavar="DIR", help="location of the lake: a folder, s3://, gs:// or az://")
     sample.add_argument("--spool", metavar="DIR", help="local folder for rows that are not in the lake yet")
-    sample.add_argument("--interval", metavar="TIME", help="length of one row's interval (default 10s)")
+    sample.add_argument("--interval", metavar="TIME", help="length of the interval of a row (default: 10s)")
     sample.add_argument("--for", dest="run_for", metavar="TIME", help="stop after this time")
     sample.add_argument("--host", metavar="NAME", help="this host's name in the lake (default: its host name)")
-    sample.add_argument("--pool", metavar="NAME", help="the group of hosts that this one belongs to")
-    once.add_argument("--json", action="store_true", help="machine-readable")
+    sample.add_argument("--pool", metavar="NAME", help="pool of hosts that this host belongs to")
+    once.add_argument("--json", action="store_true", help="print JSON")
     publish.add_argument("--spool", metavar="DIR", required=True, help="the spool's folder")
     publish.add_argument("--host", metavar="NAME", required=True, help="the host's name in the lake")
     for each in (status, release, resume):
@@ -57,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for each in (sample, once, publish, status, release, resume):
         each.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
     for each in (status, release, resume):
-        each.add_argument("--json", action="store_true", help="machine-readable")
+        each.add_argument("--json", action="store_true", help="print JSON")
     release.add_argument("--for", dest="release_for", metavar="TIME", help="use the driver again after this time")
-    release.add_argument("--wait", metavar="TIME", default="60s", help="how long to wait for the driver (default 60s)")
+    release.add_argument("--wait", metavar="TIME", default="60s", help="how long to wait for the driver (default: 60s)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,7 +79,7 @@ def _run(args: argparse.Namespace) -> int:
     from agent.own_process import bound_memory
 
     bound_memory()
-    # here, so that `fallow agent status` does not load the whole agent
+    # imported here, so that `fallow agent status` does not load the whole agent
     from agent import logs
     from agent.settings import AgentSettings
     from agent.spool.spool import Spool
@@ -110,9 +110,9 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    """Prints what the agent does; 1 where its loop has stopped going round, whatever the state of the driver.
+    """Print the agent's status. Return 1 where its loop has stopped, whatever the state of the driver.
 
-    Raises NoAgentError where none runs.
+    Raises NoAgentError where no agent runs.
     """
     now, now_ms = _ask(_spool_folder(args), "status"), time.time_ns() // 1_000_000
     show(json.dumps(now.as_json(), indent=2) if args.json else status_text(now, now_ms))
@@ -120,13 +120,13 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def is_stale(now: AgentStatus, now_ms: int) -> bool:
-    """Whether an interval should have been closed long ago; /healthz fails by the same measure."""
+    """Return whether an interval is long overdue; /healthz uses the same rule."""
     newest_ms = max(now.started_ms, now.time_ms or 0)
     return is_silent((now_ms - newest_ms) / SECOND_MS, now.interval_ms)
 
 
 def _release(args: argparse.Namespace) -> int:
-    """Has the agent release the driver and waits for it; 1 where something still holds it."""
+    """Let the agent release the driver, and wait. Return 1 where a process still holds it."""
     folder = _spool_folder(args)
     for_ms = None if args.release_for is None else parse_duration_ms(args.release_for)
     deadline_s = time.monotonic() + parse_duration_ms(args.wait) / SECOND_MS
@@ -136,13 +136,13 @@ def _release(args: argparse.Namespace) -> int:
         now = _ask(folder, "status")
     if args.json:
         show(json.dumps(now.as_json(), indent=2))
-        return 0 if _free(now) else 1
-    if not _free(now):
-        raise FallowError(_still_held(now, args.wait), _remedy(now))
+        return 0 if _is_free(now) else 1
+    if not _is_free(now):
+        raise FallowError(_release_error(now, args.wait), _remedy(now))
     again = (
         ""
         if now.released_until_ms is None
-        else f", and the agent does so on its own at {format_ms(now.released_until_ms)}"
+        else f", and the agent resumes by itself at {format_ms(now.released_until_ms)}"
     )
     show(
         f"The driver is free: the agent on {now.host} no longer holds any /dev/nvidia*; "
@@ -152,7 +152,7 @@ def _release(args: argparse.Namespace) -> int:
 
 
 def _resume(args: argparse.Namespace) -> int:
-    """Has the agent use the driver again."""
+    """Let the agent use the driver again. Return the exit code."""
     folder = _spool_folder(args)
     before = _ask(folder, "status")
     now = _ask(folder, "resume")
@@ -169,7 +169,7 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _publish(args: argparse.Namespace) -> int:
-    """Publishes the spool of a host that is gone, or rows that were set aside."""
+    """Publish the spool of a host that is gone, or rows that were set aside. Return the exit code."""
     from agent.settings import AgentSettings
     from agent.spool.publisher import publish_leftover
 
@@ -177,7 +177,7 @@ def _publish(args: argparse.Namespace) -> int:
     settings = AgentSettings.from_config(config.load(flags, args.config))
     count = publish_leftover(settings)
     if not count:
-        show(f"nothing waits in {settings.spool}")
+        show(f"no rows wait in {settings.spool}")
         return 0
     show(
         f"{count:,} rows of {settings.spool} are in {settings.lake} as those of the host {settings.host}; the folder may be removed."
@@ -186,17 +186,17 @@ def _publish(args: argparse.Namespace) -> int:
 
 
 def status_text(now: AgentStatus, now_ms: int) -> str:
-    """The status as a few lines for people."""
+    """Return the status as a few lines for people."""
     age = "no interval closed yet"
     if now.time_ms is not None:
-        age = f"the newest ended {_rough(now_ms - now.time_ms)} ago"
+        age = f"the newest ended {_duration_text(now_ms - now.time_ms)} ago"
     lines = [
         f"fallow {now.version} on {now.host}, process {now.pid}, {_mode(now)}",
         f"  rows        one every {format_duration(now.interval_ms)}, {age}; started {format_ms(now.started_ms)}",
         f"  GPUs        {', '.join(f'{count} {health}' for health, count in sorted(now.gpus.items())) or 'none known yet'}",
         f"  publishing  {_publishing(now, now_ms)}",
     ]
-    lines += [f"  blocked     {_blocked(each)}" for each in now.blocked]
+    lines += [f"  blocked     {_blocked_text(each)}" for each in now.blocked]
     return "\n".join(lines)
 
 
@@ -211,7 +211,9 @@ def _publishing(now: AgentStatus, now_ms: int) -> str:
     state = now.publishing
     waiting = "-" if state.waiting_rows is None else f"{state.waiting_rows:,}"
     size = "" if state.spool_bytes is None else f" in {format_bytes(state.spool_bytes)}"
-    last = "nothing yet" if state.last_success_ms is None else f"last {_rough(now_ms - state.last_success_ms)} ago"
+    last = (
+        "nothing yet" if state.last_success_ms is None else f"last {_duration_text(now_ms - state.last_success_ms)} ago"
+    )
     text = f"{last}, {waiting} rows wait{size}"
     if state.failing_since_ms is not None:
         text += f"; failing since {format_ms(state.failing_since_ms)}: {state.last_error or 'no reason given'}"
@@ -220,29 +222,29 @@ def _publishing(now: AgentStatus, now_ms: int) -> str:
     return text
 
 
-def _rough(span_ms: int) -> str:
-    """The span in whole seconds, which is as much as a person reads."""
+def _duration_text(span_ms: int) -> str:
+    """Return a duration in whole seconds, precise enough for people."""
     return format_duration(max(0, span_ms // SECOND_MS * SECOND_MS))
 
 
-def _free(now: AgentStatus) -> bool:
+def _is_free(now: AgentStatus) -> bool:
     return now.mode == "released" and not now.blocked
 
 
-def _still_held(now: AgentStatus, wait: str) -> str:
+def _release_error(now: AgentStatus, wait: str) -> str:
     if now.blocked:
-        return f"the driver is still held on {now.host}: {'; '.join(_blocked(each) for each in now.blocked)}"
+        return f"the driver is still held on {now.host}: {'; '.join(_blocked_text(each) for each in now.blocked)}"
     return f"the agent on {now.host} has not released the driver within {wait}"
 
 
 def _remedy(now: AgentStatus) -> str:
     if now.blocked:
-        return "everything else is released; that process ends when the GPU is reset or the host reboots; do not kill -9 it"
-    return "ask again with `fallow agent status`, or give a longer --wait"
+        return "the other GPUs are released; that process ends when the GPU is reset or the host reboots; do not kill -9 it"
+    return "ask again with `fallow agent status`, or use a longer --wait"
 
 
-def _blocked(each: Blocked) -> str:
-    gpu = "a GPU that it has not named" if each.gpu is None else each.gpu
+def _blocked_text(each: Blocked) -> str:
+    gpu = "an unknown GPU" if each.gpu is None else each.gpu
     where = gpu if each.gpu_index is None else f"GPU {each.gpu_index}" + ("" if each.gpu is None else f" ({each.gpu})")
     return f"worker {each.pid} is stuck in {each.call} on {where}"
 

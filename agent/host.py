@@ -1,13 +1,14 @@
 """One row of the `host` table per interval: CPU, memory, pressure, disks and network.
 
-psutil reads; by hand are read pressure, which it does not know, network cards, of which it sees its own network namespace
-only, and memory, of which it estimates what the kernel does not tell (docs/agent-cost.md has the figures).
+psutil reads most columns (docs/agent-cost.md has the figures). The agent itself reads pressure, which psutil does not support. It
+reads network cards, because psutil reads only its own network namespace. It reads memory, because psutil estimates values that
+the kernel does not report.
 
-Bytes of disks and network interfaces are counted at the hardware and only once. A write to a RAID of an encrypted partition
-shows in /proc/diskstats at each layer, and a pod's packet at each of the interfaces that it passes. Only what has a device
-beneath it (a `device` link in sysfs) is counted: whole disks, never partitions, loop, RAM, zram, device mapper or software
-RAID; network cards, never loopback, bridges, bonds (their cards are counted), VLANs, tunnels or the veth pairs of containers.
-RDMA (InfiniBand verbs, RoCE) passes by the interfaces' counters, so it is in none of these numbers.
+Bytes of disks and network interfaces are counted once, at the hardware. The kernel shows a write to a RAID of an encrypted
+partition at every layer, and a pod's packet at every interface on its way. Only entries with a `device` link in sysfs count.
+These are whole disks, but not partitions, loop, RAM, zram, device mapper or software RAID. They are network cards, but not
+loopback, bridges, bonds (their cards count), VLANs, tunnels or the veth pairs of containers. RDMA (InfiniBand verbs, RoCE)
+bypasses the interfaces' counters, so these numbers do not contain it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from agent.rows import HostRow
 
 Transfers = dict[str, tuple[int, int]]
-"""Per device the bytes read (or received) and written (or sent)."""
+"""Bytes read (or received) and written (or sent), by device."""
 
 _NVME_PATH = re.compile(r"nvme(\d+)c\d+n(\d+)")
 _REPRESENTOR = re.compile(rb"(c\d+)?pf\d+(vf|sf)\d+")
@@ -38,15 +39,15 @@ _LARGEST_NUMBER = 2**63 - 1
 
 
 def physical_disks(sys: str) -> frozenset[str]:
-    """Names of the whole disks; none where sysfs cannot be read."""
+    """Return the names of the whole disks; none where sysfs is unreadable."""
     return _with_device(f"{sys}/block")
 
 
 def physical_interfaces(sys: str) -> frozenset[str]:
-    """Names of the network cards; none where sysfs cannot be read.
+    """Return the names of the network cards; none where sysfs is unreadable.
 
-    Left out are cards under an interface that has a device itself and includes their bytes (Azure's netvsc, virtio with
-    standby), and the representors of an SR-IOV switch, whose packets pass the card as well.
+    They exclude cards below an interface that has a device and includes their bytes (Azure's netvsc, virtio with standby).
+    They also exclude the representors of an SR-IOV switch, whose packets pass the card too.
     """
     folder = f"{sys}/class/net"
     return frozenset(
@@ -62,14 +63,14 @@ def _with_device(folder: str) -> frozenset[str]:
 
 
 def disk_transfers(disks: Collection[str]) -> Transfers:
-    """What these disks read and wrote; raises as psutil does."""
+    """Return the bytes that these disks read and wrote; raises as psutil does."""
     found = psutil.disk_io_counters(perdisk=True, nowrap=False)
     moved = {name: (each.read_bytes, each.write_bytes) for name, each in found.items() if name in disks}
     return _without_paths(moved)
 
 
 def _without_paths(moved: Transfers) -> Transfers:
-    """An NVMe namespace once: Linux before 6.2 counts its bytes at the hidden paths to it, later ones at itself."""
+    """Return the transfers with every NVMe namespace once: Linux before 6.2 counts its bytes at its hidden paths."""
     merged = dict(moved)
     for name, (taken, given) in moved.items():
         path = _NVME_PATH.fullmatch(name)
@@ -83,10 +84,10 @@ def _without_paths(moved: Transfers) -> Transfers:
 
 
 def interface_transfers(sys: str, interfaces: Collection[str]) -> Transfers | None:
-    """What these interfaces received and sent; None where one does not say.
+    """Return the bytes that these interfaces received and sent; None where an interface does not report them.
 
-    Read from sysfs and not by psutil, which reads /proc/net/dev: that is the network namespace of whoever reads it, with a
-    line for every container's interface.
+    They come from sysfs. psutil reads /proc/net/dev, which shows the reader's own network namespace, with a line for every
+    container's interface.
     """
     moved: Transfers = {}
     for name in interfaces:
@@ -99,7 +100,7 @@ def interface_transfers(sys: str, interfaces: Collection[str]) -> Transfers | No
 
 
 def whole(text: bytes | None) -> int | None:
-    """The number in a text of digits; None for anything else, and for one that no 64-bit column holds."""
+    """Return the number in a text of digits; None for other texts, and for a number beyond a 64-bit column."""
     digits = b"" if text is None else text.strip()
     if not digits.isdigit() or len(digits) > len(str(_LARGEST_NUMBER)):
         return None
@@ -110,43 +111,45 @@ Value = int | float | None
 Result = TypeVar("Result")
 
 _RESOURCES = ("cpu", "memory", "io")
-"""What the kernel measures pressure of, as its files are called."""
+"""The resources whose pressure the kernel measures, by the names of its files."""
 _SOME = re.compile(rb"^some .*\btotal=(\d+)$", re.MULTILINE)
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable): *(\d+) kB$", re.MULTILINE)
 _KIB = 1024
-_TIMES = 8  # user nice system idle iowait irq softirq steal; the guests' times after them lie in user and nice already
+_TIMES = (
+    8  # user nice system idle iowait irq softirq steal; user and nice already include the guests' times that follow
+)
 _FIND_DEVICES_S = 60.0
 _LONGEST = 1.75
-"""Intervals between two looks; beyond it the machine was suspended or intervals were missed, and the mean is not this one's."""
+"""Most intervals between two looks. After more, the machine was suspended or intervals were missed: the mean is not valid."""
 
 
 @dataclass(frozen=True)
 class _Look:
-    """All counters at one moment."""
+    """All counters at one time."""
 
     at_s: float
     cpu: tuple[float, float] | None
-    """Seconds of all CPUs since boot, and those without work, also while waiting for I/O; what a hypervisor took is not idle."""
+    """Seconds of all CPUs since boot, and idle seconds, including I/O wait. Time that a hypervisor took is not idle."""
     pressure_us: Mapping[str, int | None]
     disks: Transfers | None
     interfaces: Transfers | None
 
 
 def _since_boot_s() -> float:
-    """Never stepped like the wall clock, and goes on while the machine is suspended, unlike `time.monotonic`."""
+    """Return the seconds since boot, by a clock without steps that runs on in suspension, unlike `time.monotonic`."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class HostMeter(Collector):
-    """Reads the host's counters and differences them from one call to the next.
+    """Reads the host's counters and computes their differences between calls.
 
-    Whatever is missing, denied or garbled is null in the row; no call raises.
+    A missing, denied or unreadable value is null in the row; no call raises.
     """
 
     name = table = "host"
 
     def __init__(self, proc: str = "/proc", sys: str = "/sys", clock_s: Callable[[], float] = _since_boot_s) -> None:
-        """`proc` and `sys` are where the host's are mounted; the clock may never be put back."""
+        """`proc` and `sys` are the mount points of the host's; `clock_s` must never go back."""
         self._proc, self._sys, self._clock_s = proc, sys, clock_s
         self._before: _Look | None = None
         self._disks: frozenset[str] = frozenset()
@@ -160,20 +163,20 @@ class HostMeter(Collector):
         return [{"time": interval.start_ms, "interval_ms": interval.length_ms}]
 
     def row(self, start_ms: int, interval_ms: int) -> HostRow:
-        """Columns of the `host` table: levels of this moment, rates and shares as means since the call before.
+        """Return columns of the `host` table: current levels, and rates and shares as means since the last call.
 
-        Rates are null in the first row, where a counter went back or a device came or went, and where much more or no time
-        has passed since the call before.
+        Rates are null in the first row, after a counter went back, and after a device was added or removed. They are also null
+        where no time, or much more than an interval, has passed since the last call.
         """
         psutil.PROCFS_PATH = self._proc
         look = self._look()
         before, self._before = self._before, look
         total_bytes, used_bytes = _memory(self._proc)
-        swap = _known(psutil.swap_memory)
+        swap = _reading(psutil.swap_memory)
         return {
             "time": start_ms,
             "interval_ms": interval_ms,
-            "cpu_count": _known(psutil.cpu_count),
+            "cpu_count": _reading(psutil.cpu_count),
             "mem_used_bytes": used_bytes,
             "mem_total_bytes": total_bytes,
             "swap_used_bytes": None if swap is None else _bytes(swap.used),
@@ -188,25 +191,25 @@ class HostMeter(Collector):
             self._interfaces = physical_interfaces(self._sys)
         return _Look(
             at_s,
-            _known(_cpu_times),
+            _reading(_cpu_times),
             {resource: _pressure_us(self._proc, resource) for resource in _RESOURCES},
-            _known(lambda: disk_transfers(self._disks)) if self._disks else None,
+            _reading(lambda: disk_transfers(self._disks)) if self._disks else None,
             interface_transfers(self._sys, self._interfaces),
         )
 
 
-def _known(reading: Callable[[], Result]) -> Result | None:
-    """What psutil reads; None where it cannot: it raises whatever its parsing comes upon."""
+def _reading(reading: Callable[[], Result]) -> Result | None:
+    """Return psutil's value; None where it fails, because psutil raises any error of its parsing."""
     try:
         return reading()
-    except Exception:  # noqa: BLE001  # as said
+    except Exception:  # noqa: BLE001  # see the docstring
         return None
 
 
 def _memory(proc: str) -> tuple[int | None, int | None]:
-    """Bytes installed and in use, as the kernel reports them.
+    """Return the bytes installed and in use, as the kernel reports them.
 
-    Kernels before 3.14 have no MemAvailable, and some containers' /proc says 0: psutil would put its own estimate there.
+    Kernels before 3.14 have no MemAvailable, and some containers' /proc reports 0, where psutil would use its own estimate.
     """
     found = dict(_MEMORY.findall(read(f"{proc}/meminfo") or b""))
     total_kib, available_kib = whole(found.get(b"MemTotal")), whole(found.get(b"MemAvailable"))
@@ -225,7 +228,7 @@ def _cpu_times() -> tuple[float, float]:
 
 
 def _pressure_us(proc: str, resource: str) -> int | None:
-    """The time since boot in which some task waited for the resource; None where the kernel does not say.
+    """Return the time since boot in which a task waited for the resource; None where the kernel does not report it.
 
     Kernels before 4.20 have no such files, and `psi=0` (or distributions that need `psi=1`) leave them empty.
     """
@@ -252,7 +255,7 @@ def _means(before: _Look | None, now: _Look, longest_s: float) -> dict[str, Valu
 
 
 def _busy_pct(before: tuple[float, float] | None, now: tuple[float, float] | None) -> float | None:
-    """Share of the CPUs' time that was not idle; waiting for I/O is idle, for the CPU could have done something else."""
+    """Return the share of the CPUs' time that was not idle. I/O wait counts as idle, because the CPU was free."""
     if before is None or now is None:
         return None
     total, idle = now[0] - before[0], now[1] - before[1]
@@ -262,14 +265,14 @@ def _busy_pct(before: tuple[float, float] | None, now: tuple[float, float] | Non
 
 
 def _waited_pct(before_us: int | None, now_us: int | None, elapsed_s: float) -> float | None:
-    """Share of the time in which some task waited; the kernel's clock and ours differ a little, so 100 is the most."""
+    """Return the share of the time in which a task waited, at most 100, because the two clocks differ a little."""
     if before_us is None or now_us is None or now_us < before_us:
         return None
     return round(min(100.0, (now_us - before_us) / elapsed_s / 10_000), 2)
 
 
 def _per_s(before: Transfers | None, now: Transfers | None, elapsed_s: float) -> tuple[Value, Value]:
-    """Bytes per second in both directions over all devices, or two nulls: a part of the devices is not the sum."""
+    """Return bytes per second in both directions over all devices; two nulls where a device is unknown."""
     if not before or not now or before.keys() != now.keys():
         return None, None
     taken = given = 0

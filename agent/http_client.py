@@ -1,8 +1,8 @@
-"""HTTP/1.1 in little memory: requests, and what comes back over a connection, bounded in time and size.
+"""An HTTP/1.1 client with little memory: requests, and answers with limits of time and size.
 
-`http.client` would cost the supervisor 5.4 MiB and `urllib.request` 7.2 MiB of resident memory; this costs none, for all
-that it imports is loaded anyway. It knows what metrics endpoints do: bodies of a given length, in chunks, or up to the end of
-the connection, and a redirect to another path of the same server.
+`http.client` would cost the supervisor 5.4 MiB and `urllib.request` 7.2 MiB of resident memory. This module costs none,
+because its imports are loaded anyway. It supports the bodies of metrics endpoints: of a given length, in chunks, or up to the
+end of the connection. It follows a redirect to another path of the same server.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from ssl import SSLSocket
 
 LARGEST_BYTES = 4 * 2**20
-"""Of a body; the largest seen from a real server is a twentieth of it."""
+"""Limit of a body; the largest body of a real server so far is a twentieth of it."""
 
 _LARGEST_HEAD_BYTES = 2**15
-_PIECE_BYTES = 2**16
+_BLOCK_BYTES = 2**16
 
 
 class UnreachableError(Exception):
-    """Nobody answered, or the answer stopped halfway; the message says why and changes only when the cause does."""
+    """There was no answer, or an incomplete one. The message names the cause and changes only with the cause."""
 
 
 class UnusableError(Exception):
-    """Somebody answered with something else than metrics; the message says with what."""
+    """The answer was not metrics; the message describes it."""
 
 
 def seconds_left(deadline_s: float) -> float:
@@ -49,9 +49,9 @@ class ReceivedAnswer:
         self.address: str = connection.getpeername()[0]
 
     def head(self) -> tuple[int, dict[str, str]]:
-        """Status and headers, their names in lower case; raises UnusableError where this is no HTTP."""
-        version, _, rest = self._line().partition(" ")
-        status = rest[:3]
+        """Return status and headers, with names in lower case; raises UnusableError where the answer is not HTTP."""
+        version, _, after_version = self._line().partition(" ")
+        status = after_version[:3]
         if version not in ("HTTP/1.1", "HTTP/1.0") or not (status.isdigit() and len(status) == 3):
             raise UnusableError("it does not speak HTTP/1.1")
         headers: dict[str, str] = {}
@@ -65,53 +65,53 @@ class ReceivedAnswer:
         return int(status), headers
 
     def body(self, headers: dict[str, str]) -> Iterator[bytes]:
-        """The body in pieces; raises UnusableError where it is too large and UnreachableError where it is cut off."""
+        """Yield the body in blocks; raises UnusableError where it is too large, and UnreachableError where it is incomplete."""
         if headers.get("content-encoding", "identity").lower() != "identity":
-            raise UnusableError("it sends compressed answers unasked")
+            raise UnusableError("it sends compressed answers, which were not requested")
         if headers.get("transfer-encoding", "").lower() == "chunked":
-            pieces = self._chunks()
+            blocks = self._chunks()
         elif "content-length" in headers:
-            pieces = self._exactly(_length(headers["content-length"], 10))
+            blocks = self._exactly(_length(headers["content-length"], 10))
         else:
-            pieces = self._to_the_end()
+            blocks = self._to_the_end()
         size = 0
-        for piece in pieces:
-            size += len(piece)
+        for block in blocks:
+            size += len(block)
             if size > LARGEST_BYTES:
                 raise UnusableError(f"it sent more than {LARGEST_BYTES // 2**20} MiB")
-            yield piece
+            yield block
 
     def _chunks(self) -> Iterator[bytes]:
         while length := _length(self._line().partition(";")[0], 16):
             yield from self._exactly(length)
             if self._line():
-                raise UnusableError("its chunks are not as long as they say")
+                raise UnusableError("its chunks do not have their stated length")
 
     def _exactly(self, length: int) -> Iterator[bytes]:
         while length:
             if not self._pending and not self._receive():
-                raise UnreachableError("it hung up in the middle of its answer")
-            piece, self._pending = self._pending[:length], self._pending[length:]
-            length -= len(piece)
-            yield piece
+                raise UnreachableError("it closed the connection in the middle of its answer")
+            block, self._pending = self._pending[:length], self._pending[length:]
+            length -= len(block)
+            yield block
 
     def _to_the_end(self) -> Iterator[bytes]:
         while self._pending or self._receive():
-            piece, self._pending = self._pending, b""
-            yield piece
+            block, self._pending = self._pending, b""
+            yield block
 
     def _line(self) -> str:
         while b"\n" not in self._pending:
             if len(self._pending) > _LARGEST_HEAD_BYTES:
                 raise UnusableError("it does not speak HTTP/1.1")
             if not self._receive():
-                raise UnreachableError("it hung up in the middle of its answer")
+                raise UnreachableError("it closed the connection in the middle of its answer")
         line, _, self._pending = self._pending.partition(b"\n")
         return line.rstrip(b"\r").decode("latin-1")
 
     def _receive(self) -> bool:
         self._connection.settimeout(seconds_left(self._deadline_s))
-        more = self._connection.recv(_PIECE_BYTES)
+        more = self._connection.recv(_BLOCK_BYTES)
         self._pending += more
         return bool(more)
 
@@ -120,7 +120,7 @@ def _length(text: str, base: int) -> int:
     digits = text.strip().lower()
     allowed = "0123456789abcdef"[:base]
     if not digits or len(digits) > 16 or digits.strip(allowed):
-        raise UnusableError("it does not say how long its answer is")
+        raise UnusableError("it does not state the length of its answer")
     return int(digits, base)
 
 
@@ -131,19 +131,19 @@ _PORTS = {"http": 80, "https": 443}
 @dataclass(frozen=True)
 class Endpoint:
     url: str
-    """As rows name it."""
+    """The endpoint's name in rows."""
     scheme: str
     host: str
-    """As the server wants to see it in the Host header."""
+    """The value of the Host header."""
     addresses: tuple[str, ...]
     """IP addresses to try in this order."""
     port: int
     target: str
-    """The path to ask for."""
+    """The path of the request."""
 
 
 def parse_endpoints(urls: Iterable[str]) -> tuple[Endpoint, ...]:
-    """The endpoints in their order, each once; raises UsageError for one that is no loopback http(s) address."""
+    """Return the endpoints in order, without duplicates; raises UsageError for one that is not a loopback http(s) address."""
     return tuple(dict.fromkeys(_parse(url) for url in urls))
 
 
@@ -151,7 +151,7 @@ def _parse(url: str) -> Endpoint:
     match = URL.fullmatch(url)
     if match is None:
         raise UsageError(
-            f"serving.endpoints: '{_without_secret(url)}' is not an address that can be asked",
+            f"serving.endpoints: '{_without_secret(url)}' is not a valid address",
             "write it like http://127.0.0.1:8000/metrics, without user, password and query",
         )
     scheme, name, port_text, path = match.groups()
@@ -159,7 +159,7 @@ def _parse(url: str) -> Endpoint:
     if not addresses:
         raise UsageError(
             f"serving.endpoints: {name} is not this host's loopback interface",
-            "the agent asks only localhost, 127.0.0.0/8 and [::1]; let each host's agent ask its own servers",
+            "the agent queries only localhost, 127.0.0.0/8 and [::1]; let every host's agent query its own servers",
         )
     port = int(port_text or _PORTS[scheme])
     if not 0 < port < 2**16:
@@ -169,7 +169,7 @@ def _parse(url: str) -> Endpoint:
 
 
 def _loopback(name: str) -> tuple[str, ...]:
-    """Addresses that surely stay on this host; a name other than localhost would have to be looked up first."""
+    """Return addresses that surely stay on this host. Names other than localhost are refused, because they need a lookup."""
     if name.lower() == "localhost":
         return ("127.0.0.1", "::1")
     try:
@@ -186,9 +186,9 @@ def _loopback(name: str) -> tuple[str, ...]:
 
 
 def _without_secret(url: str) -> str:
-    """A refused address as a message may repeat it."""
-    rest = url.partition("?")[0]
-    return f"...@{rest.rpartition('@')[2]}" if "@" in rest else rest
+    """Return a refused address in a form that a message may contain."""
+    address = url.partition("?")[0]
+    return f"...@{address.rpartition('@')[2]}" if "@" in address else address
 
 
 _MOST_REDIRECTS = 2
@@ -197,9 +197,9 @@ _ACCEPT = "text/plain;version=0.0.4, */*;q=0.1"
 
 
 def get(endpoint: Endpoint, timeout_s: float, take: Callable[[bytes], None]) -> str:
-    """Hands the body to `take` piece by piece, and returns the IP address that answered.
+    """Pass the body to `take` block by block, and return the IP address that answered.
 
-    Raises UnreachableError and UnusableError; pieces taken before an error are not a whole answer.
+    Raises UnreachableError and UnusableError; blocks before an error are not a complete answer.
     """
     deadline_s = time.monotonic() + timeout_s
     target = endpoint.target
@@ -210,8 +210,8 @@ def get(endpoint: Endpoint, timeout_s: float, take: Callable[[bytes], None]) -> 
                 _send(connection, endpoint, target, deadline_s)
                 status, headers = answer.head()
                 if status == 200:
-                    for piece in answer.body(headers):
-                        take(piece)
+                    for block in answer.body(headers):
+                        take(block)
                     return answer.address
             except TimeoutError:
                 raise _too_slow(timeout_s) from None
@@ -220,11 +220,11 @@ def get(endpoint: Endpoint, timeout_s: float, take: Callable[[bytes], None]) -> 
         if status not in _REDIRECTS:
             raise UnusableError(f"it answered with HTTP status {status}")
         target = _same_server(endpoint, headers.get("location", ""))
-    raise UnusableError("it redirects again and again")
+    raise UnusableError("it redirects too often")
 
 
 def _too_slow(timeout_s: float) -> UnreachableError:
-    return UnreachableError(f"no whole answer within {timeout_s:g} s")
+    return UnreachableError(f"no complete answer within {timeout_s:g} s")
 
 
 def _connect(endpoint: Endpoint, deadline_s: float) -> socket.socket:
@@ -249,10 +249,10 @@ def _connect(endpoint: Endpoint, deadline_s: float) -> socket.socket:
 
 
 def _secured(connection: socket.socket) -> SSLSocket:
-    """TLS without looking at the certificate.
+    """Return a TLS connection without a check of the certificate.
 
-    It is made out to the server's public name, never to the loopback address; nothing secret is sent, and who could answer
-    in the server's place on this port could as well do so without TLS.
+    The certificate has the server's public name, never the loopback address. No secret is sent, and a program that could
+    answer in the server's place on this port could do so without TLS too.
     """
     import ssl  # 4 MiB, for https only
 
@@ -275,7 +275,7 @@ def _send(connection: socket.socket, endpoint: Endpoint, target: str, deadline_s
 
 
 def _same_server(endpoint: Endpoint, location: str) -> str:
-    """The path of a redirect; raises UnusableError where it leads to somebody else."""
+    """Return the path of a redirect; raises UnusableError where it leads to another server."""
     own = f"{endpoint.scheme}://{endpoint.host}/"
     target = "/" + location[len(own) :] if location.startswith(own) else location
     if not target.startswith("/") or target.startswith("//") or not target.isascii() or not target.isprintable():

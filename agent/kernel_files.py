@@ -1,6 +1,6 @@
-"""Files of /proc and /sys, read as the agent can afford at every look: pathlib takes three times as long.
+"""Reads files of /proc and /sys without pathlib, which takes three times as long.
 
-Missing, denied, switched off and gone between two calls are one and the same: None, or nothing.
+Files that are missing, denied, switched off or gone between two calls give the same result: None, or an empty one.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
-_AT_ONCE = 4096  # the kernel hands longer files out page by page
+_AT_ONCE = 4096  # the kernel returns longer files page by page
 
 
 def read(path: str, most: int = _AT_ONCE) -> bytes | None:
-    """The first `most` bytes of the file; None where it cannot be read."""
+    """Return the first `most` bytes of the file; None where it is unreadable."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -33,7 +33,7 @@ def read(path: str, most: int = _AT_ONCE) -> bytes | None:
 
 
 def read_text(path: str) -> str:
-    """What a short file says, without blanks around it; empty where it cannot be read."""
+    """Return the text of a short file, without blanks around it; empty where it is unreadable."""
     return (read(path) or b"").decode(errors="replace").strip()
 
 
@@ -52,22 +52,22 @@ def link_target(path: str) -> str:
 
 
 def kernel_address(driver_address: str) -> str:
-    """The kernel's way to write the driver's 00000000:17:00.0: it writes four digits of the domain, in small letters."""
-    domain, _, rest = driver_address.lower().partition(":")
-    return f"{domain[-4:]}:{rest}"
+    """Return the kernel's form of the driver's address 00000000:17:00.0: four digits of the domain, in lower case."""
+    domain, _, device = driver_address.lower().partition(":")
+    return f"{domain[-4:]}:{device}"
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What /proc/PID/stat says: start and CPU in clock ticks since boot, memory in pages (proc(5)).
+    """The values of /proc/PID/stat: start and CPU in clock ticks since boot, memory in pages (proc(5)).
 
-    `texts` is where the kernel has put the arguments and the environment. Every program lies elsewhere, even the same
-    one started again, and while the kernel is still starting it they are not all there. Empty where that is not shown:
-    without the right to read the environment, and for a process that has ended.
+    `texts` are the addresses of the arguments and the environment. They differ for every start of a program, and are
+    incomplete while the kernel starts it. Empty where they are not shown: without the right to read the environment, and
+    for a process that has ended.
     """
 
     command: bytes
-    """The name of its program, cut off after 15 characters."""
+    """The name of the program, cut after 15 characters."""
     parent_pid: int
     cpu_ticks: int
     start_ticks: int
@@ -76,9 +76,9 @@ class Stat:
 
 
 def read_stat(folder: str) -> Stat | None:
-    """The numbers of the process in this folder of /proc; None where it is not shown.
+    """Return the values of the process in this folder of /proc; None where it is not shown.
 
-    A command may hold blanks, brackets and line ends, so that only the last `)` ends it.
+    A command may contain blanks, brackets and line ends, so only the last `)` ends it.
     """
     text = read(f"{folder}/stat") or b""
     opening, closing = text.find(b"("), text.rfind(b")")

@@ -1,6 +1,6 @@
 """The agent's log: one line per record on standard error, for people, for journald and for machines.
 
-`extra={"kind": ..., "gpu": ...}` on a record becomes fields of its own in the JSON form.
+`extra={"kind": ..., "gpu": ...}` of a record becomes separate fields in the JSON form.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 _SEVERITY = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
-"""The levels as syslog numbers them, which journald reads from the start of a line (sd-daemon(3))."""
+"""Syslog's numbers of the levels, which journald reads at the start of a line (sd-daemon(3))."""
 
 _ESCAPED = str.maketrans({chr(code): repr(chr(code))[1:-1] for code in (*range(32), 127, 0x85, 0x2028, 0x2029)})
 
 
 def configure(form: str, level: str) -> None:
-    """Sends every record of fallow's of at least `level` (debug, info, warning or error) to standard error.
+    """Send fallow's records of at least `level` (debug, info, warning or error) to standard error.
 
-    `form` is `text` or `json`. Calling it again, after a reload of the config, replaces what was set before.
+    `form` is `text` or `json`. A second call, after a reload of the config, replaces the earlier settings.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(journald=_journald(os.environ)))
@@ -41,14 +41,14 @@ def configure(form: str, level: str) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """`TIME LEVEL MESSAGE`; for journald, which has the time, `<N>MESSAGE` with the severity as a number."""
+    """Formats `TIME LEVEL MESSAGE`, or for journald, which adds the time, `<N>MESSAGE` with the severity as a number."""
 
     def __init__(self, *, journald: bool) -> None:
         super().__init__()
         self._journald = journald
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line: line breaks and control characters are written as escapes."""
+        """Return the record as one line; line breaks and control characters become escapes."""
         message = record.getMessage()
         if trace := _trace(self, record):
             message += f" [{trace}]"
@@ -59,10 +59,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object: time (RFC 3339, UTC), level, message, then the record's extra fields."""
+    """Formats one JSON object: time (RFC 3339, UTC), level, message, then the record's extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line; a traceback is one text in the field `traceback`."""
+        """Return the record as one line; a traceback is one text in the field `traceback`."""
         fields: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -76,7 +76,7 @@ class JsonFormatter(logging.Formatter):
 
 def _time(record: logging.LogRecord) -> str:
     moment = format_ms(int(record.created * 1000))
-    return moment if "." in moment else f"{moment[:-1]}.000Z"  # lines of one width
+    return moment if "." in moment else f"{moment[:-1]}.000Z"  # times of equal width
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
@@ -84,7 +84,7 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 
 def _journald(environment: Mapping[str, str]) -> bool:
-    """Whether standard error is the journal's own stream, which its device and inode in the environment tell."""
+    """Return whether standard error is the journal's stream, by its device and inode in the environment."""
     try:
         here = os.fstat(sys.stderr.fileno())
     except (OSError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""The agent's own processes: how they are started, whether they run in a container, and their memory."""
+"""The agent's own processes: their start, whether they run in a container, and their memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _WITHOUT_FOLDER = "import sys, runpy; del sys.path[0], sys.argv[0]; runpy.run_mo
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """The command of this Python for a module; nothing is ever imported from the folder that the agent runs in.
+    """Return the command that runs a module with this Python, without imports from the current folder.
 
-    That is what `-P` is for, which Python 3.10 lacks: there a line of code takes the folder off the path before any
-    module is looked for.
+    `-P` prevents such imports. Python 3.10 lacks `-P`, so there a line of code first removes the folder from the path.
     """
     if sys.version_info >= (3, 11):
         return [sys.executable, "-P", "-m", module, *arguments]
@@ -26,31 +25,31 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 def in_container() -> bool:
-    """Whether this process runs in a container of docker, podman or Kubernetes."""
+    """Return whether this process runs in a container of docker, podman or Kubernetes."""
     marks = ("/.dockerenv", "/run/.containerenv")
-    return "KUBERNETES_SERVICE_HOST" in os.environ or any(os.path.exists(mark) for mark in marks)  # noqa: PTH110  # the NVML worker spares pathlib, 0.8 MiB
+    return "KUBERNETES_SERVICE_HOST" in os.environ or any(os.path.exists(mark) for mark in marks)  # noqa: PTH110  # the NVML worker avoids pathlib, 0.8 MiB
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h of glibc
 _RETURNED_FROM_BYTES = 32 << 10
-_ARENAS = 2  # one more than the sampling needs: a thread that waits for it would hold up an interval
+_ARENAS = 2  # one more than sampling needs: a thread that waits for an arena would delay an interval
 
 _statm: list[int] = []
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process; the file is kept open, because it is read at every interval."""
+    """Return the resident memory of this process in bytes. The file stays open, because it is read at every interval."""
     if not _statm:
         _statm.append(os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC))
     return int(os.pread(_statm[0], 64, 0).split()[1]) * PAGE_BYTES
 
 
 def bound_memory() -> None:
-    """Has the C library give back what is large as soon as it is free: kept for later, it takes 2 MiB with every publishing.
+    """Let the C library release large free blocks at once: if it keeps them, every publishing takes 2 MiB more.
 
-    Called first, for what is allocated before stays where it is.
+    Call it first, because earlier allocations are not affected.
     """
-    with contextlib.suppress(OSError, AttributeError):  # a C library without it
+    with contextlib.suppress(OSError, AttributeError):  # a C library without this function
         library = ctypes.CDLL(None)
         library.mallopt(_M_MMAP_THRESHOLD, _RETURNED_FROM_BYTES)
         library.mallopt(_M_TRIM_THRESHOLD, 4 * _RETURNED_FROM_BYTES)
@@ -58,9 +57,9 @@ def bound_memory() -> None:
 
 
 def settle_memory() -> None:
-    """Gives back what starting up has left over, and spares the collector from walking what stays for ever.
+    """Release the memory left over from the start, and exclude permanent objects from garbage collection.
 
-    Compiling modules that have no bytecode on disk leaves 11 MiB behind in a worker.
+    Compiling modules without bytecode on disk leaves 11 MiB in a worker.
     """
     gc.collect()
     gc.freeze()

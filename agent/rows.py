@@ -1,7 +1,7 @@
 """Typed rows of the tables that the agent writes. Written by `make docs` from fallow/schema; do not edit.
 
-A column that is left out or None is unknown. Times are milliseconds since the epoch. Units stand in the names; what each
-column means stands in docs/schema.md.
+A column that is left out or None is unknown. Times are milliseconds since the epoch. Units stand in the names;
+`fallow schema` says what each column means.
 """
 
 from __future__ import annotations
@@ -183,13 +183,13 @@ class AgentRow(TypedDict, total=False):
     sees_all_processes: bool | None
 
 
-class ClaimRow(TypedDict, total=False):
-    """A row of the `claim` table."""
+class AllocationRow(TypedDict, total=False):
+    """A row of the `allocation` table."""
 
     time: int
     gpu: str | None
     end: int | None
-    claim_id: str | None
+    allocation_id: str | None
     scheduler: str | None
     user: str | None
     account: str | None
@@ -207,6 +207,7 @@ class ClaimRow(TypedDict, total=False):
     project: str | None
     host_count: int | None
     gpu_model: str | None
+    reason: str | None
 
 
 class Rows(TypedDict, total=False):
@@ -219,8 +220,8 @@ class Rows(TypedDict, total=False):
     serving: list[ServingRow]
     event: list[EventRow]
     agent: list[AgentRow]
-    claim: list[ClaimRow]
+    allocation: list[AllocationRow]
 
 
-AnyRow: TypeAlias = GpuRow | ProcessRow | HostRow | DeviceRow | ServingRow | EventRow | AgentRow | ClaimRow
+AnyRow: TypeAlias = GpuRow | ProcessRow | HostRow | DeviceRow | ServingRow | EventRow | AgentRow | AllocationRow
 """A row of any table that the agent writes."""

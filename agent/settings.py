@@ -1,4 +1,4 @@
-"""What a run of the agent is told, from flags, environment and config file."""
+"""Settings of a run of the agent, from flags, environment and config file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fallow.lake_marker import is_lake_id
 if TYPE_CHECKING:
     from fallow.config import Config
 
-_LONGEST_HOST = 80  # percent-encoded, it still has to fit into a file name
+_LONGEST_HOST = 80  # the percent-encoded name must fit into a file name
 _SMALLEST_SPOOL = (
-    16_000_000  # bytes: an hour of eight GPUs takes 3 MB, and what is published has to fit beside what is not
+    16_000_000  # bytes: an hour of eight GPUs takes 3 MB, and published and unpublished rows must fit together
 )
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """How the agent merges its own files; see the settings of the section `compaction`."""
+    """The agent's merging of its own files; see the settings of the section `compaction`."""
 
     hours: bool = True
     days: bool = True
@@ -44,7 +44,7 @@ class Compaction:
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """The settings of the sampling itself; surfaces and attribution read their own."""
+    """The settings of sampling; surfaces and attribution read their own settings."""
 
     lake: str
     spool: str
@@ -56,11 +56,11 @@ class AgentSettings:
     publish_every_ms: int
     call_timeout_s: float
     expected_gpus: int = 0
-    """How many GPUs the host should have; 0: as the inventory and the PCI bus say."""
+    """Number of GPUs that the host should have; 0: by the inventory and the PCI bus."""
     spool_max_bytes: int = 2_000_000_000
     keep_published_ms: int = 3_600_000
     lake_id: str = ""
-    """The id that the lake must have; empty: that which it had first."""
+    """The required id of the lake; empty: the id that it had first."""
     machine_id: str = "/etc/machine-id"
     compaction: Compaction = Compaction()
     proc: str = "/proc"
@@ -69,11 +69,11 @@ class AgentSettings:
 
     @classmethod
     def from_config(cls, loaded: Config, run_for: str | None = None) -> AgentSettings:
-        """The settings in force; raises UsageError where one is missing or cannot be."""
+        """Return the settings in force; raises UsageError for a missing or invalid setting."""
         interval_ms = loaded.integer("agent.interval")
         if interval_ms < SECOND_MS:
             raise UsageError(
-                f"an interval of {interval_ms} ms ({loaded.origins['agent.interval']}) is too short", "give 1s or more"
+                f"an interval of {interval_ms} ms ({loaded.origins['agent.interval']}) is too short", "use 1s or more"
             )
         return cls(
             lake=Lake.at(loaded.require("lake.path", "--lake")).root,
@@ -98,17 +98,21 @@ class AgentSettings:
 
 
 def host_name(loaded: Config) -> str:
-    """This host's name in the lake; raises UsageError for one that cannot name a folder."""
+    """Return this host's name in the lake; raises UsageError for a name that cannot be a folder's name."""
     host = loaded.text("agent.host") or socket.gethostname()
     if not host.isprintable() or len(host.encode()) > _LONGEST_HOST:
-        raise UsageError(f"--host {host[:40]!r} cannot name a folder", "give a printable name of at most 80 bytes")
+        raise UsageError(
+            f"--host {host[:40]!r} cannot be the name of a folder", "use a printable name of at most 80 bytes"
+        )
     return host
 
 
 def _pool(loaded: Config) -> str:
     pool = loaded.text("agent.pool")
     if not pool.isprintable():
-        raise UsageError(f"the pool {pool[:40]!r} ({loaded.origins['agent.pool']}) is no name", "give a printable name")
+        raise UsageError(
+            f"the pool {pool[:40]!r} ({loaded.origins['agent.pool']}) is not printable", "use a printable name"
+        )
     return pool
 
 
@@ -117,7 +121,7 @@ def _spool_max_bytes(loaded: Config) -> int:
     if most < _SMALLEST_SPOOL:
         raise UsageError(
             f"a spool of {most} bytes (agent.spool_max, {loaded.origins['agent.spool_max']}) is too small",
-            "give 16MB or more",
+            "use 16MB or more",
         )
     return most
 
@@ -127,7 +131,7 @@ def _lake_id(loaded: Config) -> str:
     if lake_id and not is_lake_id(lake_id):
         raise UsageError(
             f"'{lake_id[:40]}' (lake.id, {loaded.origins['lake.id']}) is not the id of a lake",
-            "give the id that `fallow lake init` shows",
+            "use the id that `fallow lake init` shows",
         )
     return lake_id
 
@@ -136,8 +140,8 @@ def _proc(loaded: Config) -> str:
     proc = loaded.text("agent.proc")
     if not (Path(proc) / "stat").is_file():
         raise UsageError(
-            f"{proc} (agent.proc, {loaded.origins['agent.proc']}) is no /proc: there is no file stat in it",
-            "give the folder where the host's /proc is mounted",
+            f"{proc} (agent.proc, {loaded.origins['agent.proc']}) is not a /proc: it has no file stat",
+            "use the folder where the host's /proc is mounted",
         )
     return proc
 
@@ -146,7 +150,7 @@ def _sys(loaded: Config) -> str:
     sys = loaded.text("agent.sys")
     if not Path(sys).is_dir():
         raise UsageError(
-            f"{sys} (agent.sys, {loaded.origins['agent.sys']}) is no folder",
-            "give the folder where the host's /sys is mounted",
+            f"{sys} (agent.sys, {loaded.origins['agent.sys']}) is not a folder",
+            "use the folder where the host's /sys is mounted",
         )
     return sys

@@ -1,6 +1,6 @@
-"""What the agent knows after its newest interval, for whoever asks at that moment: /metrics, the control socket, `fallow top`.
+"""The agent's state after its newest interval, for /metrics, the control socket and `fallow top`.
 
-The lake holds history; a snapshot holds the present, and says how old it is.
+The lake holds history; a snapshot holds the present and its age.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agent.rows import AgentRow, DeviceRow, GpuRow, HostRow, ProcessRow, ServingRow
 
 Row = Mapping[str, Any]
-"""A row of any of the lake's tables, to be read; times in milliseconds since the epoch."""
+"""A read-only row of any table of the lake; times in milliseconds since the epoch."""
 
 WATCHED = ("ok", "degraded")
 """The states of health in which a GPU's values are measured."""
@@ -25,10 +25,10 @@ _LONGEST_SILENCE_S = 120.0
 
 
 def is_silent(age_s: float, interval_ms: int) -> bool:
-    """Whether an interval should have been closed long ago: three of them, and no less than a slow driver may take.
+    """Return whether an interval is long overdue: after three intervals, and not before the time of a slow driver.
 
     Args:
-        age_s: seconds since the newest interval ended; before the first, since the agent started.
+        age_s: seconds since the newest interval ended; before the first interval, since the agent started.
         interval_ms: length of an interval.
     """
     return age_s > max(3 * interval_ms / 1000, _LONGEST_SILENCE_S)
@@ -36,29 +36,29 @@ def is_silent(age_s: float, interval_ms: int) -> bool:
 
 @dataclass(frozen=True)
 class PublishingStatus:
-    """How far the way from the spool to the lake is open."""
+    """The state of publishing from the spool into the lake."""
 
     last_success_ms: int | None = None
-    """When rows last reached the lake; None while none have in this run."""
+    """When rows last reached the lake; None before the first time in this run."""
     failing_since_ms: int | None = None
-    """When the first of the failures in a row happened; None while publishing works."""
+    """When the current series of failures began; None while publishing succeeds."""
     last_error: str | None = None
     waiting_rows: int | None = None
     spool_bytes: int | None = None
     name_conflict: str | None = None
-    """Which other agent of this host's name there is, and what to do; None: none is known."""
+    """A sentence about another agent with this host name, and the remedy; None: no other agent is known."""
 
 
 @dataclass(frozen=True)
 class Xid:
-    """The newest critical error that the driver reported of a GPU."""
+    """The newest critical error that the driver reported for a GPU."""
 
     code: int
     time_ms: int
 
 
 class GpuErrors(TypedDict, total=False):
-    """What a GPU counts of its errors, for /metrics and for events; None is unknown. The lake has none of it."""
+    """A GPU's error counters, for /metrics and events; None is unknown. The lake does not contain them."""
 
     gpu: str
     ecc_corrected_count: int | None
@@ -86,26 +86,26 @@ class Snapshot:
     time_ms: int
     """End of the newest closed interval."""
     mode: str
-    """`running`, or `released` while the agent keeps away from the driver."""
+    """`running`, or `released` while the agent does not use the driver."""
     gpus: tuple[GpuRow, ...] = ()
     """Rows of the `gpu` table for that interval."""
     idle_since_ms: Mapping[str, int | None] = field(default_factory=dict)
-    """Since when a GPU has been watched without any utilization above 0, by UUID; None: it is active, or nobody knows."""
+    """Since when a GPU has been watched without utilization above 0, by UUID; None: it is active, or unknown."""
     devices: Mapping[str, DeviceRow] = field(default_factory=dict)
-    """The newest row of the `device` table of each GPU, by UUID."""
+    """The newest row of the `device` table, by UUID."""
     processes: tuple[ProcessRow, ...] = ()
-    """Rows of the `process` table: the newest list of each GPU."""
+    """Rows of the `process` table: the newest list per GPU."""
     host_row: HostRow | None = None
     serving: tuple[ServingRow, ...] = ()
     agent_row: AgentRow | None = None
     errors: tuple[GpuErrors, ...] = ()
-    """The newest error counters of each GPU."""
+    """The newest error counters, per GPU."""
     xids: Mapping[str, Xid] = field(default_factory=dict)
-    """Newest XID of each GPU that had one in this run, by UUID."""
+    """The newest XID in this run, by UUID; GPUs without an XID are missing."""
     publishing: PublishingStatus = field(default_factory=PublishingStatus)
 
     def as_json(self) -> dict[str, Any]:
-        """The snapshot as JSON values; `from_json` reads it back."""
+        """Return the snapshot as JSON values; `from_json` reads them back."""
         whole = {each.name: getattr(self, each.name) for each in fields(self)}
         return whole | {
             "publishing": asdict(self.publishing),
@@ -114,7 +114,7 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Snapshot:
-        """The snapshot that `as_json` wrote; fields that a newer agent may have added are left out."""
+        """Return the snapshot that `as_json` wrote, without the unknown fields of a newer agent."""
         known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
         for name in ("gpus", "processes", "serving", "errors"):
             known[name] = tuple(known.get(name, ()))
@@ -124,10 +124,10 @@ class Snapshot:
 
 
 class SnapshotBoard:
-    """Where the newest snapshot hangs: the sampling thread puts it up, any other thread reads it."""
+    """Holds the newest snapshot: the sampling thread publishes it, other threads read it."""
 
     def __init__(self, interval_ms: int = 0) -> None:
-        """`interval_ms` is the length of the first interval, by which its absence is judged."""
+        """`interval_ms` is the length of the first interval, for judging whether it is overdue."""
         self.interval_ms = interval_ms
         self._newest: tuple[Snapshot, float] | None = None  # one reference, replaced whole: readers need no lock
         self._made_s = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -137,14 +137,14 @@ class SnapshotBoard:
         self._newest = snapshot, time.clock_gettime(time.CLOCK_BOOTTIME) - age_s
 
     def latest(self) -> Snapshot | None:
-        """The newest snapshot; None before the first."""
+        """Return the newest snapshot; None before the first."""
         newest = self._newest
         return None if newest is None else newest[0]
 
     def latest_with_age(self) -> tuple[Snapshot, float] | None:
-        """The newest snapshot and the seconds since the end of its interval; None before the first.
+        """Return the newest snapshot and the seconds since its interval's end; None before the first.
 
-        The age counts on a clock that never steps and that runs while the machine sleeps.
+        The age is by a clock that has no steps and runs while the machine sleeps.
         """
         newest = self._newest
         if newest is None:
@@ -153,22 +153,22 @@ class SnapshotBoard:
         return snapshot, max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ended_s)
 
     def age_s(self) -> float:
-        """How many seconds the board hangs there, by the same clock: since the agent started."""
+        """Return the seconds since the agent started, by the same clock."""
         return time.clock_gettime(time.CLOCK_BOOTTIME) - self._made_s
 
 
 class IdleClock:
-    """Since when each GPU has run nothing, as far as somebody looked.
+    """Tracks since when each GPU has been idle without a gap in observation.
 
-    A moment counts only from where observation is unbroken: an interval of unknown utilization (GPU lost, driver down,
-    agent away) says neither idle nor active, so that after it the count begins anew. The true idle time is never shorter.
+    An interval of unknown utilization (GPU lost, driver down, agent stopped) is neither idle nor active, so the idle time
+    restarts after it. The true idle time is never shorter.
     """
 
     def __init__(self) -> None:
         self._idle: dict[str, tuple[int | None, int]] = {}  # by UUID: idle since, end of the newest row
 
     def feed(self, rows: Iterable[GpuRow]) -> dict[str, int | None]:
-        """Takes the `gpu` rows of one interval and returns idle since (epoch ms) by UUID, None: active or unknown."""
+        """Add the `gpu` rows of one interval. Return the start of idleness (epoch ms) by UUID; None: active or unknown."""
         before, self._idle = self._idle, {}
         for row in rows:
             start_ms = row["time"]
@@ -182,5 +182,5 @@ class IdleClock:
 
 
 def _idle(row: GpuRow) -> bool:
-    """Whether utilization was seen in the interval, and all that was seen was 0."""
+    """Return whether utilization was observed in the interval and was 0 throughout."""
     return row.get("gpu_util_pct") == 0 and not row.get("gpu_util_max_pct")

@@ -1,7 +1,7 @@
 """Half-open intervals [time, end) in integer milliseconds: the one clip, cut, merge, islands and levels for rows of every table.
 
-The sums that a ledger row carries (SUMS) are shared by time whenever a row is shortened, so that no part claims the energy of the
-whole. Whole numbers stay whole, so that parts may differ from the row by half a millisecond each.
+The sums of a ledger row (SUMS) are divided by time whenever a row is shortened, so that no part has the energy of the
+whole. Whole numbers stay whole, so parts may differ from the row by half a millisecond each.
 """
 
 from __future__ import annotations
@@ -26,27 +26,30 @@ SUMS = (
     "counter_ms",
     "sampled_ms",
     "perhaps_idle_ms",
+    "quiet_ms",
     "unconfirmed_ms",
+    "likely_ms",
+    "confirmed_ms",
 )
 """Columns of the ledger that grow with the time of their row."""
 
 SPAN_MS = pl.col("end") - pl.col("time")
-"""How long a row lasts."""
+"""The length of a row."""
 
 
 def clip(
     rows: pl.DataFrame, since: Bound = None, until: Bound = None, *, start: str = "time", sums: Sequence[str] = SUMS
 ) -> pl.DataFrame:
-    """The part of each row in [since, until), in the rows' order; rows with nothing in it are left out.
+    """Return the part of each row in [since, until), in the rows' order; rows outside are left out.
 
     Args:
         rows: `end` and the column that `start` names; a null end is open and ends with `until`.
         since: start of the time kept.
         until: its end.
         start: the column in which a row begins.
-        sums: columns that are shared by time where the rows have them.
+        sums: columns that are divided by time where the rows have them.
     """
-    if _inside(rows, start, since, until):
+    if _is_inside(rows, start, since, until):
         return rows
     begin, stop = pl.col(start), pl.col("end")
     if since is not None:
@@ -64,8 +67,8 @@ def _moment(bound: int | str | pl.Expr) -> pl.Expr:
     return pl.col(bound) if isinstance(bound, str) else bound
 
 
-def _inside(rows: pl.DataFrame, start: str, since: Bound, until: Bound) -> bool:
-    """Whether no row reaches out: most windows have no end at all, and the copy of a week may take 100 MB."""
+def _is_inside(rows: pl.DataFrame, start: str, since: Bound, until: Bound) -> bool:
+    """Return whether all rows lie inside: most windows have no end, and the copy of a week may take 100 MB."""
     if not (isinstance(since, int | None) and isinstance(until, int | None)):
         return False
     first, last, length, open_ended = rows.select(
@@ -80,7 +83,7 @@ def _inside(rows: pl.DataFrame, start: str, since: Bound, until: Bound) -> bool:
 
 
 def shared(rows: pl.DataFrame, part: pl.Expr, sums: Sequence[str] = SUMS) -> list[pl.Expr]:
-    """The sums of which each row keeps a part; whole numbers are rounded."""
+    """Return the sums for the kept part of each row; whole numbers are rounded."""
     return [
         (pl.col(name) * part).round().cast(pl.Int64) if rows.schema[name] == pl.Int64 else pl.col(name) * part
         for name in sums
@@ -89,9 +92,9 @@ def shared(rows: pl.DataFrame, part: pl.Expr, sums: Sequence[str] = SUMS) -> lis
 
 
 def cut(rows: pl.DataFrame, step_ms: int, name: str, *, sums: Sequence[str] = SUMS) -> pl.DataFrame:
-    """The rows cut at the whole steps of UTC, with the column `name`: the number of the step since the epoch.
+    """Return the rows cut at the whole steps of UTC, with the column `name`: the number of the step since the epoch.
 
-    Rows that lie in one step come first, each where it was; the parts of the others follow.
+    Rows inside one step come first, in their order; the parts of the others follow.
     """
     marked = rows.with_columns(pl.col("time").floordiv(step_ms).alias(name), _last=(pl.col("end") - 1) // step_ms)
     inside = marked.filter(pl.col(name) == pl.col("_last")).drop("_last")
@@ -104,12 +107,12 @@ def cut(rows: pl.DataFrame, step_ms: int, name: str, *, sums: Sequence[str] = SU
 
 
 def by_hour(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows cut at the full hours of UTC, with `hour`: the millisecond at which it begins."""
+    """Return the rows cut at the full hours of UTC, with `hour`: the millisecond at which it begins."""
     return cut(rows, HOUR_MS, "hour").with_columns(pl.col("hour") * HOUR_MS)
 
 
 def by_day(rows: pl.DataFrame, zone: tzinfo) -> pl.DataFrame:
-    """The rows cut at the zone's midnights, with `day` as `2026-11-20`; the parts of a cut row follow those left whole."""
+    """Return the rows cut at the zone's midnights, with `day` as `2026-11-20`; the parts of a cut row follow the uncut rows."""
     if rows.is_empty():
         return rows.with_columns(day=pl.lit("", pl.String))
     dates, midnights = _midnights(int(rows["time"].min()), int(rows["end"].max()), zone)  # type: ignore[arg-type]  # of integers
@@ -124,9 +127,9 @@ def by_day(rows: pl.DataFrame, zone: tzinfo) -> pl.DataFrame:
 
 
 def _midnights(first_ms: int, last_ms: int, zone: tzinfo) -> tuple[list[str], list[int]]:
-    """The dates that a time has in the zone, and when each begins; one moment more, at which the last date ends.
+    """Return the dates of a time range in the zone and the start of each, followed by the end of the last date.
 
-    Where clocks leave midnight out, a date begins when they change.
+    Where clocks skip midnight, a date begins when they change.
     """
     first, last = (from_ms(moment).astimezone(zone).date() for moment in (first_ms, last_ms))
     dates = [first + timedelta(number) for number in range((last - first).days + 2)]
@@ -135,9 +138,9 @@ def _midnights(first_ms: int, last_ms: int, zone: tzinfo) -> tuple[list[str], li
 
 
 def merge(spans: pl.DataFrame, by: Sequence[str] = ("gpu",), *, tail_ms: int = 0, start: str = "time") -> pl.DataFrame:
-    """Spans put together where they touch or overlap, each lasting `tail_ms` longer: `by`, `start`, `end`, sorted.
+    """Return intervals joined where they touch or overlap, each lengthened by `tail_ms`: `by`, `start`, `end`, sorted.
 
-    `gpu_share` is the largest of those put together, where the spans have it.
+    `gpu_share` is the largest of the joined intervals, where they have it.
     """
     share = ["gpu_share"] if "gpu_share" in spans.columns else []
     ordered = spans.select(*by, start, *share, end=pl.col("end") + tail_ms).sort(*by, start)
@@ -152,7 +155,7 @@ def merge(spans: pl.DataFrame, by: Sequence[str] = ("gpu",), *, tail_ms: int = 0
 
 
 def islands(by: Sequence[str], gap_ms: int | None = 0, *, start: str = "time", end: str = "end") -> pl.Expr:
-    """Number each row's island: neighbours in the rows' order that agree in all of `by`, with no long gap between them.
+    """Return the number of each row's island: adjacent rows that agree in all of `by`, with no long gap between them.
 
     Numbers rise with the rows. A null agrees with a null only.
 
@@ -171,20 +174,27 @@ def islands(by: Sequence[str], gap_ms: int | None = 0, *, start: str = "time", e
 def levels(
     spans: pl.DataFrame, by: Sequence[str] = (), *, weight: pl.Expr | None = None, start: str = "time"
 ) -> pl.DataFrame:
-    """Count the spans that there are at once: `by`, `time`, `end` and `level`, sorted by `by` and `time`.
+    """Return the number of simultaneous intervals: `by`, `time`, `end` and `level`, sorted by `by` and `time`.
 
-    A row lasts from one moment at which a span of its `by` begins or ends to the next, also where the level stays equal or is 0.
-    The last row of each `by` begins where the last span ends: its level is 0 and its `end` null.
+    A row lasts from one moment at which an interval of its `by` begins or ends to the next, also where the level stays equal or is 0.
+    The last row of each `by` begins where the last interval ends: its level is 0 and its `end` null.
 
     Args:
         spans: rows with `by`, the column that `start` names, and `end`.
-        by: columns that tell apart what is counted apart.
-        weight: what each span counts with; None counts 1.
-        start: column in which a span begins.
+        by: columns that separate the counts.
+        weight: the weight of each interval; None counts 1.
+        start: column in which an interval begins.
     """
     weight = pl.lit(1, pl.Int64) if weight is None else weight
-    begins = spans.select(*by, time=start, level=weight)
-    ends = spans.select(*by, time="end", level=-weight)
-    changes = pl.concat([begins, ends]).group_by(*by, "time").agg(pl.col("level").sum()).sort(*by, "time")
+    # groups by number, in the order of their names: sorting and grouping by names takes several times as long
+    groups = spans.select(by).unique().sort(by).with_row_index("_group") if by else None
+    keys = () if groups is None else ("_group",)
+    rows = spans.select(*by, "end", time=start, level=weight)
+    rows = rows if groups is None else rows.join(groups, on=by, nulls_equal=True)
+    begins, ends = rows.select(*keys, "time", "level"), rows.select(*keys, time="end", level=-pl.col("level"))
+    changes = pl.concat([begins, ends]).group_by(*keys, "time").agg(pl.col("level").sum()).sort(*keys, "time")
     level, end = pl.col("level").cum_sum(), pl.col("time").shift(-1)
-    return changes.select(*by, "time", end=end.over(by) if by else end, level=level.over(by) if by else level)
+    if groups is None:
+        return changes.select("time", end=end, level=level)
+    found = changes.with_columns(end=end.over(keys), level=level.over(keys))
+    return found.join(groups, on=keys, maintain_order="left").select(*by, "time", "end", "level")

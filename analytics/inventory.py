@@ -1,4 +1,4 @@
-"""The inventory: what is known of each GPU beyond its samples."""
+"""The inventory: the facts about each GPU beyond its samples."""
 
 from __future__ import annotations
 
@@ -43,48 +43,51 @@ class Device:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Device per GPU, and in `hosts_of` every host that ever reported the GPU, in order.
-
-    `terms` has model and pool of the GPUs that changed one of them, a row from each time (`since`, ms) on; what is not in it
-    has always been what its device says. `newest_ms` is the time of the newest entry of all.
-    """
+    """The facts about each GPU."""
 
     devices: Mapping[str, Device]
+    """By GPU."""
     hosts_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Every host that ever reported the GPU, in order."""
     terms: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=TERMS))
+    """Model and pool of the GPUs that changed one of them, a row from each time (`since`, ms) on.
+
+    Any other GPU has always been what its device states.
+    """
     newest_ms: int | None = None
+    """Time of the newest entry of all."""
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Every model of which there was a GPU, in order."""
+        """Return every model of the GPUs, in order."""
         return tuple(sorted({each.model for each in self.devices.values() if each.model is not None}))
 
     def device(self, gpu: str, host: str) -> Device:
-        """The GPU's entry; one with nothing known where the lake has none."""
+        """Return the GPU's entry; an entry without facts where the lake has none."""
         return self.devices.get(gpu) or Device(gpu, host)
 
     def model(self, gpu: str) -> str:
-        """The model's name, or `unknown model`."""
+        """Return the model's name, or `unknown model`."""
         device = self.devices.get(gpu)
         return (device.model if device else None) or UNKNOWN_MODEL
 
     def pool(self, gpu: str) -> str:
-        """The pool's name, or `no pool`."""
+        """Return the pool's name, or `no pool`."""
         device = self.devices.get(gpu)
         return (device.pool if device else None) or NO_POOL
 
     def card_of(self, gpu: str) -> str:
-        """The GPU that a MIG instance is a part of; the GPU itself where it is none."""
+        """Return the GPU to which a MIG instance belongs; the GPU itself where it is none."""
         device = self.devices.get(gpu)
         return gpu if device is None or device.parent_gpu is None else device.parent_gpu
 
     def instances(self, host: str) -> Mapping[str, Instance]:
-        """The MIG instances of a host whose GPU and size are known."""
+        """Return the MIG instances of a host whose GPU and size are known."""
         return self._instances.get(host, {})
 
     @property
     def parents(self) -> dict[tuple[str, str], str]:
-        """The GPU that each of these is a part of, by its host and UUID."""
+        """Return the parent GPU of these instances, by host and UUID."""
         return {(host, uuid): each.parent for host, own in self._instances.items() for uuid, each in own.items()}
 
     @cached_property
@@ -99,22 +102,22 @@ class Inventory:
         return found
 
     def simulated(self, gpu: str) -> bool:
-        """Whether the GPU exists in a simulation only."""
+        """Return whether the GPU exists in a simulation only."""
         device = self.devices.get(gpu)
         return device is not None and device.source == "simulated"
 
     def is_scraped(self, host: str) -> bool:
-        """Whether all that is known of the host's GPUs is from a metrics server: no agent runs there."""
+        """Return whether all facts about the host's GPUs are from a metrics server: no agent runs there."""
         sources = {device.source for device in self.devices.values() if device.host == host}
         return sources == {"scraped"}
 
     def count_simulated(self, gpus: Iterable[str]) -> int:
-        """How many of the GPUs exist in a simulation only."""
+        """Return how many of the GPUs exist in a simulation only."""
         return sum(self.simulated(gpu) for gpu in gpus)
 
 
 def simulated_text(simulated: int, gpus: int) -> str:
-    """What to say of simulated GPUs; empty where there are none."""
+    """Return the note on simulated GPUs; empty where there are none."""
     if not simulated:
         return ""
     if simulated == gpus:
@@ -129,10 +132,17 @@ def simulated_text(simulated: int, gpus: int) -> str:
     )
 
 
-def load_inventory(lake: Lake) -> Inventory:
-    """The newest entry of every GPU in the `device` table; empty where the lake has none."""
+def load_inventory(lake: Lake, *, compare_all: bool = False) -> Inventory:
+    """Return the inventory with the newest entry of every GPU in the `device` table; empty where the lake has none.
+
+    `compare_all`: as in `read_small`.
+    """
     columns = ["time", *(each.name for each in fields(Device) if each.name != "host")]
-    frame = read_small(lake, schema.DEVICE, columns).filter(pl.col("gpu").is_not_null()).sort("time", "host")
+    frame = (
+        read_small(lake, schema.DEVICE, columns, compare_all=compare_all)
+        .filter(pl.col("gpu").is_not_null())
+        .sort("time", "host")
+    )
     rows = frame.unique("gpu", keep="last", maintain_order=True).drop("time")
     hosts: dict[str, list[str]] = {}
     for gpu, host in frame.select("gpu", "host").unique().sort("gpu", "host").iter_rows():
@@ -142,17 +152,17 @@ def load_inventory(lake: Lake) -> Inventory:
 
 
 def _terms(frame: pl.DataFrame) -> pl.DataFrame:
-    """When which GPU was of which model and in which pool, of those that changed one of them.
+    """Return the model and pool of each GPU that changed one of them, with the start of each term.
 
-    What the first entry says holds for the time before it as well, and where the first ones name no pool, that of the first
-    one that does: nobody had said yet. A card keeps its model, so that an entry without one says nothing.
+    The first entry also holds for the time before it. Where the first entries name no pool, the first pool applies to them,
+    because it was not yet stated. A card keeps its model, so an entry without a model changes nothing.
     """
     entries = frame.select("gpu", "model", "pool", since="time").unique(
         ("gpu", "since"), keep="last", maintain_order=True
     )
     named = entries.sort("gpu", "since").with_columns(
         pl.col("model").forward_fill().backward_fill().over("gpu"),
-        # only what comes before the first name is filled: an entry without a pool after that has left it
+        # only the time before the first name is filled: a later entry without a pool means that the GPU left its pool
         pool=pl.when(pl.col("pool").is_not_null().cum_sum().over("gpu") == 0)
         .then(pl.col("pool").drop_nulls().first().over("gpu"))
         .otherwise("pool"),

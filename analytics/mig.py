@@ -1,11 +1,11 @@
-"""MIG instances: how they are named, and their share of the GPU."""
+"""MIG instances: their names, and their share of the GPU."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 MIG_PREFIX = "MIG-"
-"""How the driver begins the UUID of a MIG instance."""
+"""The prefix of a MIG instance's UUID in the driver."""
 
 _SLICES = 7
 _FOUR_SLICES = ("A30", "RTX PRO 6000")
@@ -14,12 +14,12 @@ _FOUR_SLICES = ("A30", "RTX PRO 6000")
 
 @dataclass(frozen=True)
 class Instance:
-    """A MIG instance: the GPU that it is a part of, and what part."""
+    """A MIG instance: its GPU, and its part of that GPU."""
 
     parent: str
     share: float
 
 
 def slices_of(model: str | None) -> int:
-    """How many slices the GPUs of a model have."""
+    """Return how many slices the GPUs of a model have."""
     return 4 if any(name in (model or "") for name in _FOUR_SLICES) else _SLICES

@@ -1,4 +1,4 @@
-"""Names of people and accounts: several are joined by `+`, so a single one has none."""
+"""Names of people and accounts: several are joined by `+`, so a single name contains none."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import polars as pl
 
 JOINER = "+"
 _INSTEAD = "\\"
-"""Where `+` stands in a name it parts a domain from a user (winbind), for which `\\` is the usual sign."""
+"""A `+` inside a name separates a domain from a user (winbind); the usual sign is `\\`."""
 
 
 def single_name(name: str) -> str:
-    """One user's or account's name as it stands in everything that is derived."""
+    """Return a user's or account's name in the form of all derived data."""
     return name.replace(JOINER, _INSTEAD)
 
 
 def asked_name(text: str) -> str:
-    """A holder's name on the command line, as it is shown or with the `+` that its source has; ArgumentTypeError for none."""
+    """Return a user's name from the command line, as shown or with the `+` of its source. Raises ArgumentTypeError for an empty name."""
     return single_name(given_name(text))
 
 
 def given_name(text: str) -> str:
-    """A name on the command line; raises ArgumentTypeError for an empty one, which would be nobody's."""
+    """Return the name from the command line. Raises ArgumentTypeError if it is blank: a blank name stands for time without a user."""
     if not text.strip():
-        raise argparse.ArgumentTypeError("it names nobody and nothing: leave it out for everything")
+        raise argparse.ArgumentTypeError("the name is empty: leave the option out to select everything")
     return text
 
 
 def single_names(*columns: str) -> pl.Expr:
-    """The same for columns that hold one name each."""
+    """Return `single_name` for columns that hold one name each."""
     return pl.col(*columns).str.replace_all(JOINER, _INSTEAD, literal=True)

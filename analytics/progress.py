@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[float], None]]:
-    """Yields a function that takes the done share (0 to 1); draws on standard error if that is a terminal."""
+    """Yield a function that takes the done share (0 to 1) and draws on standard error if that is a terminal."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=1.0)

@@ -6,5 +6,5 @@ import polars as pl
 
 
 def rank(figure: pl.Expr) -> pl.Expr:
-    """The rank of each row's figure among all rows; null where the figure is."""
+    """Return the rank of each row's figure among all rows; null where the figure is null."""
     return figure.rank("min", descending=True).cast(pl.Int64)

@@ -1,4 +1,4 @@
-"""What one GPU's rows said over a time, for looking at: as they are, or as the least, mean and most of each bin."""
+"""Readings of one GPU over a time, for display: the rows themselves, or the least, mean and most of each bin."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SCHEMA = dict.fromkeys(("time", "interval_ms"), pl.Int64) | dict.fromkeys(READI
 
 
 def gpu_readings(lake: Lake, gpu: str, spans: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
-    """The GPU's rows that begin inside the time: `time`, `interval_ms` and READINGS, sorted; null is unknown.
+    """Return the GPU's rows that begin inside the time: `time`, `interval_ms` and READINGS, sorted; null is unknown.
 
-    They are the rows that the ledger rests on: of several for one moment the one that it counts, each for the time up to
-    the next one at most, and of each host only what it counts of that host. Only the files of those hosts and of the time's days
-    are opened, a day of a host at a time; one that cannot be used is left out. Raises LakeError and its kinds.
+    They are the rows on which the ledger rests. Of several rows for one moment it is the counted one, each until the next row at
+    most, and for each host only the time that counts for that host. Only the files of those hosts and of the time's days
+    are opened, a day of a host at a time; unusable files are left out. Raises LakeError and its kinds.
 
     Args:
-        lake: where the rows are.
+        lake: the lake with the rows.
         gpu: the GPU.
         spans: the ledger's rows of the GPU: `host`, `time`, `end` and `gpu_share`.
         since_ms: start of the time.
@@ -54,7 +54,7 @@ def _rows_of_host(lake: Lake, gpu: str, host: str, since_ms: int, until_ms: int)
 
 
 def only_during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """The rows whose whole interval lies in the spans (ledger stretches): what somebody else had is not in it.
+    """Return the rows whose whole interval lies in the given ledger segments, without the time of other users.
 
     Args:
         rows: `time` and `interval_ms`, sorted by time.
@@ -66,7 +66,7 @@ def only_during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def never_during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """The rows of whose interval no part lies in the spans, with the arguments of `only_during`."""
+    """Return the rows whose interval lies wholly outside the given segments, with the arguments of `only_during`."""
     theirs = merge(spans, ()).select(from_ms="time", to_ms="end").sort("from_ms")
     last = rows.sort("time").with_columns(last_ms=pl.col("time") + pl.col("interval_ms") - 1)
     found = last.join_asof(theirs, left_on="last_ms", right_on="from_ms", strategy="backward")
@@ -74,7 +74,7 @@ def never_during(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def binned(rows: pl.DataFrame, names: Sequence[str], since_ms: int, until_ms: int, bin_ms: int) -> pl.DataFrame:
-    """One row per bin of the time, in order: `time` (its start) and of every name `_min`, `_mean` and `_max`.
+    """Return one row per bin of the time, in order: `time` (its start) and of every name `_min`, `_mean` and `_max`.
 
     Means are weighted by the rows' intervals; a bin without a known value is null. Bins lie on the grid of their width.
     """

@@ -1,4 +1,4 @@
-"""HiGHS (highspy), as all searches for a best choice use it: one thread and one seed, so that the same question has the same answer."""
+"""HiGHS (highspy) for all optimizations: one thread and one seed, so the same question has the same answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def one_thread_solver(**limits: float) -> Highs:
-    """A solver that looks for the best there is; `limits` are options of HiGHS that end its search before."""
+    """Return a solver that searches for the optimum; `limits` are options of HiGHS that end its search earlier."""
     import highspy
 
     solver = highspy.Highs()  # type: ignore[no-untyped-call]  # its constructor has no annotations

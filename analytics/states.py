@@ -1,4 +1,4 @@
-"""Sets of the ledger's states, each named for what it means; all in the order of `fallow.schema.STATES`."""
+"""Sets of the ledger's states, each named for its meaning; all in the order of `fallow.schema.STATES`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IN_USE = ("low", "active")
 """The GPU computes, a little or a lot."""
 
 IDLE_ALLOCATED = ("reserved", "held")
-"""Somebody has the GPU, and it does not compute."""
+"""The GPU has a user, and it does not compute."""
 
 OCCUPIED = ("held", *IN_USE)
 """A workload is on the GPU, whether it computes or not."""
@@ -23,25 +23,25 @@ UNOCCUPIED = ("free", "reserved")
 """No workload is on the GPU."""
 
 ALLOCATED = (*IDLE_ALLOCATED, *IN_USE)
-"""Somebody has the GPU: an allocation, or a workload without one."""
+"""The GPU has a user: an allocation, or a workload without one."""
 
 WITHOUT_EVIDENCE = ("unknown", "unavailable")
-"""Tells nothing of what the GPU would be used for: it was not observed, or nobody could have used it."""
+"""Shows nothing about the use of the GPU: it was not observed, or could not be used."""
 
 PERHAPS_FREE = ("unknown", "free")
-"""Free, as far as anybody knows."""
+"""Free, by all that is known."""
 
 UNALLOCATED = (*WITHOUT_EVIDENCE, "free")
-"""Time that is nobody's."""
+"""Time without a user."""
 
 AT_REST = ("unavailable", *UNUSED)
 """Known not to compute."""
 
 OBSERVED = (*AT_REST, *IN_USE)
-"""The agent saw the GPU."""
+"""The agent observed the GPU."""
 
 USED_FIRST = STATES[::-1]
-"""As tables and legends list them: from used, over wasted, to not known."""
+"""The order in tables and legends: from used, over wasted, to not known."""
 
 ALLOCATED_USED_FIRST = ALLOCATED[::-1]
-"""ALLOCATED as tables list it."""
+"""ALLOCATED in the order of tables."""

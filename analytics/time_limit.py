@@ -1,4 +1,4 @@
-"""How long one piece of work may take: it is given up at the first step that begins after its time."""
+"""A time limit for a unit of work: it is abandoned at the first step that begins after the limit."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _CHECK: ContextVar[Callable[[], None]] = ContextVar("time limit", default=lambda
 
 
 class TookTooLongError(FallowError):
-    """The work was given up when its time was over."""
+    """The work was abandoned when its time was over."""
 
 
 @contextmanager
 def time_limit(seconds: float, now_s: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """What runs inside may take so long; steps in other threads know of no limit."""
+    """Limit the time of the code inside; steps in other threads are not limited."""
     end_s = now_s() + seconds
 
     def check() -> None:
         if now_s() > end_s:
             raise TookTooLongError(
-                tr("This took too long and was given up."), tr("Ask for a shorter window, or for a part of the fleet.")
+                tr("This took too long and was stopped."), tr("Ask for a shorter window, or for a part of the fleet.")
             )
 
     token = _CHECK.set(check)
@@ -36,5 +36,5 @@ def time_limit(seconds: float, now_s: Callable[[], float] = time.monotonic) -> I
 
 
 def check_time() -> None:
-    """At the beginning of a step: raises TookTooLongError where the time is over."""
+    """Raise TookTooLongError at the beginning of a step where the time is over."""
     _CHECK.get()()

@@ -1,1 +1,1 @@
-"""What the docs claim, measured: `make bench` runs everything and writes benchmarks/results.json."""
+"""Measurements of the docs' claims: `make bench` runs everything and writes benchmarks/results.json."""

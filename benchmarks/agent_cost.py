@@ -1,7 +1,7 @@
-"""What the agent costs its host, every process and thread of it, publishing and probes included: 8 GPUs, 32 processes, 10 s rows.
+"""The agent's cost for its host, with all processes, threads, publishing and probes: 8 GPUs, 32 processes, 10 s rows.
 
-The real agent runs over the test driver, whose calls cost almost nothing: the figures are the agent's own cost, to
-which a real driver adds its calls (about 2.5 us for a rate, 0.1 ms for a round trip to the GPU's firmware).
+The real agent runs over the test driver, whose calls cost almost nothing, so the figures are the agent's own cost. A real driver
+adds its calls (about 2.5 us for a rate, 0.1 ms for a round trip to the GPU's firmware).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from benchmarks.agent_processes import AgentProcesses, Memory, memory, pss_alone_mib
 from benchmarks.gpu_host import FLEET, gpu_host
@@ -22,7 +22,6 @@ from fallow import parquet, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
     from benchmarks.gpu_host import GpuHost
     from tests.fakes.nvml import Steps
@@ -32,45 +31,48 @@ TICKS = int(os.environ.get("BENCH_TICKS", "13"))
 TICKS_A_PUBLISHING = 30
 """`agent.publish_every`, five minutes."""
 CYCLE_TICKS = int(os.environ.get("BENCH_CYCLE_TICKS", "38"))
-"""A publishing begins at most six minutes after the one before."""
+"""A publishing begins at most six minutes after the last."""
 WARM_S = 1.5 * INTERVAL_S
-"""Starting up, importing and the first calls are over by then."""
+"""Startup, imports and the first calls are over by then."""
 
 _LOOK_EVERY_S = 0.02  # a publishing takes a tenth of a second
-_QUIET_LOOK_EVERY_S = 2.0  # a look walks through all memory, and the agent then finds the caches cold
-_EXACT_EVERY_S = 0.1  # reading every mapping of every process takes milliseconds
+_QUIET_LOOK_EVERY_S = 2.0  # a look reads all memory, so the agent's caches are cold after it
+_EXACT_EVERY_S = 0.02  # what a publishing maps changes several times within a tenth of a second
 
 
 @dataclass
 class AgentBill:
-    """What was seen from outside of all processes of one agent, tick by tick."""
+    """External observations of all processes of one agent, tick by tick."""
 
     host: GpuHost
     processes: AgentProcesses
     probes: Probes
     quiet_ms: list[float] = field(default_factory=list)
-    """CPU of each tick in which nothing was published."""
+    """CPU of each tick without publishing."""
     publishing_ms: list[float] = field(default_factory=list)
-    """CPU of each tick in which something was."""
+    """CPU of each tick with publishing."""
+    resting_mib: list[float] = field(default_factory=list)
+    """Between two ticks, without a publishing, as if no other program shared pages."""
     rss_mib: float = 0.0
     pss_mib: float = 0.0
     pss_alone_mib: float = 0.0
-    """The most at any moment: as processes, with shared pages once, and as if nobody else had those pages."""
+    """The maximum at any moment: per process, with shared pages counted once, and as if no other program shared them."""
     most: dict[str, Memory] = field(default_factory=dict)
-    """By process, at the moment with the most of `pss_mib`."""
+    """By process, at the moment with the largest `pss_mib`."""
     _before_ms: float = 0.0
     _files: int = 0
 
     def look(self) -> None:
-        """Adds the tick that is over, and asks for the agent's health; the first look only begins."""
+        """Add the last tick, and ask for the agent's health; the first look only starts the count."""
         now_ms, files = self.processes.cpu_ms(), sum(1 for _ in Path(self.host.lake.root).rglob("*.parquet"))
         if self._before_ms:
             (self.quiet_ms if files == self._files else self.publishing_ms).append(now_ms - self._before_ms)
         self._before_ms, self._files = now_ms, files
+        self.resting_mib.append(pss_alone_mib(self.processes.pids()))
         self.probes.go_on()
 
     def watch_memory(self, until_s: float) -> None:
-        """Looks all the time while there are more threads or processes than in quiet moments, and else now and then."""
+        """Look continuously while there are more threads or processes than in quiet moments, otherwise from time to time."""
         quiet, look_s, exact_s = self.processes.threads(), 0.0, 0.0
         while (now_s := time.monotonic()) < until_s:
             time.sleep(_LOOK_EVERY_S)
@@ -89,43 +91,57 @@ class AgentBill:
 
     @property
     def publishing_extra_ms(self) -> float:
-        """What a publishing costs; RuntimeError where there was none."""
+        """Return the cost of a publishing; RuntimeError where there was none."""
         if not self.publishing_ms:
             raise RuntimeError(f"nothing was published in {len(self.quiet_ms)} ticks: raise BENCH_CYCLE_TICKS")
         return statistics.mean(self.publishing_ms) - statistics.mean(self.quiet_ms)
 
     def amortised_ms(self, publishing_ms: float) -> float:
-        """CPU of a tick, with its share of a publishing that costs so much."""
+        """Return the CPU of a tick, with its share of a publishing's cost."""
         return statistics.mean(self.quiet_ms) + publishing_ms / TICKS_A_PUBLISHING
 
 
 def measure() -> Iterator[Figure]:
-    """A whole cycle of publishing with the sample ring; then, at the same time, a driver without it, and one without GPM too."""
+    """Yield a whole publishing cycle with the sample ring; then, in parallel, shorter runs over other drivers."""
     with ExitStack() as stack:
         bill = stack.enter_context(billed_agent())
         _follow(bill, CYCLE_TICKS, with_memory=True)
         rows = parquet.read(bill.host.lake.files("agent"), schema.AGENT).sort_by("time").to_pydict()
         driver_mib = bill.host.driver_resident_mib()
     with ExitStack() as stack:
-        ringless = {name: stack.enter_context(billed_agent(ring=False, gpm=gpm)) for name, gpm in _WITHOUT_RING.items()}
-        _follow_all(list(ringless.values()), TICKS)
-    yield from _cpu(bill, ringless, rows)
+        others = {name: stack.enter_context(billed_agent(**given)) for name, (_, given) in _OTHERS.items()}
+        _follow_all(list(others.values()), TICKS)
+    yield from _cpu(bill, others, rows)
     yield from _memory(bill, driver_mib)
+    resting = f"the same {_OTHERS['with_metrics'][0]}"
+    yield Figure(
+        "agent_pss_resting_with_metrics", statistics.median(others["with_metrics"].resting_mib), "MiB", resting
+    )
     yield from _calls(rows)
 
 
-_WITHOUT_RING = {"agent_cpu_per_tick_without_ring": True, "agent_cpu_per_tick_without_ring_and_gpm": False}
-"""Figures, and whether the cards have GPM there."""
+_OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "without_ring": ("over a driver without the ring", {"ring": False}),
+    "without_ring_and_gpm": ("over a driver without ring and GPM", {"ring": False, "gpm": False}),
+    "polling": ("over a driver whose wait for events looks every 10 ms", {"event_poll_ms": 10}),
+    "with_metrics": ("with /metrics, scraped once a tick", {"page": "/metrics"}),
+}
+"""Ends of figures' names; what differs, in words and as arguments of `billed_agent`."""
+
+
+_SETTINGS = {"/healthz": "FALLOW_METRICS_HEALTH_LISTEN", "/metrics": "FALLOW_METRICS_LISTEN"}
 
 
 @contextmanager
-def billed_agent(*, ring: bool = True, gpm: bool = True, first_gpu_util: Steps | None = None) -> Iterator[AgentBill]:
-    """An agent on a host of its own that answers /healthz, past its start."""
+def billed_agent(
+    first_gpu_util: Steps | None = None, page: Literal["/healthz", "/metrics"] = "/healthz", **driver: Any
+) -> Iterator[AgentBill]:
+    """Yield a started agent that answers `page`, on its own host over `driver`, as `gpu_host` takes it."""
     address = f"127.0.0.1:{free_port()}"
-    with gpu_host(first_gpu_util, ring=ring, gpm=gpm) as host:
-        host.environment["FALLOW_METRICS_HEALTH_LISTEN"] = address
+    with gpu_host(first_gpu_util, **driver) as host:
+        host.environment[_SETTINGS[page]] = address
         with host.agent(INTERVAL_S) as agent:
-            yield AgentBill(host, AgentProcesses(agent.pid), Probes(address, "/healthz", INTERVAL_S / 2))
+            yield AgentBill(host, AgentProcesses(agent.pid), Probes(address, page, INTERVAL_S / 2))
 
 
 def _follow(bill: AgentBill, ticks: int, *, with_memory: bool = False) -> None:
@@ -133,7 +149,7 @@ def _follow(bill: AgentBill, ticks: int, *, with_memory: bool = False) -> None:
 
 
 def _follow_all(bills: Sequence[AgentBill], ticks: int, *, with_memory: bool = False) -> None:
-    """Looks between two ticks, so that each look adds one whole tick."""
+    """Look between two ticks, so that each look adds one whole tick."""
     wait_until_settled()
     for _ in range(ticks):
         for bill in bills:
@@ -145,15 +161,14 @@ def _follow_all(bills: Sequence[AgentBill], ticks: int, *, with_memory: bool = F
         time.sleep(max(0.0, next_s - time.monotonic()))
 
 
-def _cpu(bill: AgentBill, ringless: dict[str, AgentBill], rows: dict[str, list[Any]]) -> Iterator[Figure]:
+def _cpu(bill: AgentBill, others: dict[str, AgentBill], rows: dict[str, list[Any]]) -> Iterator[Figure]:
     how = f"{len(bill.quiet_ms) + len(bill.publishing_ms)} ticks of {INTERVAL_S} s, {FLEET}"
     publishing_ms = bill.publishing_extra_ms
     whole = "all processes and threads, publisher and one probe a tick included"
     yield Figure("agent_cpu_per_tick", bill.amortised_ms(publishing_ms), "ms", f"{whole}, {how}")
-    for name, other in ringless.items():
-        yield Figure(
-            name, other.amortised_ms(publishing_ms), "ms", f"the same over a driver without it, {TICKS - 1} ticks"
-        )
+    for name, other in others.items():
+        same = f"the same {_OTHERS[name][0]}, {TICKS - 1} ticks"
+        yield Figure(f"agent_cpu_per_tick_{name}", other.amortised_ms(publishing_ms), "ms", same)
     yield Figure(
         "agent_cpu_per_tick_median", statistics.median(bill.quiet_ms), "ms", "without publishing, with a probe"
     )
@@ -170,7 +185,9 @@ def _memory(bill: AgentBill, driver_mib: float) -> Iterator[Figure]:
     yield Figure(
         "agent_pss", bill.pss_mib, "MiB", f"{worst}, shared pages once: {split}; test driver's scenario included"
     )
-    yield Figure("agent_pss_alone", bill.pss_alone_mib, "MiB", "the same where nobody else runs this Python")
+    yield Figure("agent_pss_alone", bill.pss_alone_mib, "MiB", "the same where no other program runs this Python")
+    resting = "supervisor and worker between publishings, where no other program runs this Python, median"
+    yield Figure("agent_pss_resting", statistics.median(bill.resting_mib), "MiB", resting)
     yield Figure("agent_rss", bill.rss_mib, "MiB", "the same with shared pages in each process")
     yield Figure("test_driver_rss", driver_mib, "MiB", "the scenario inside the worker's memory, no part of the agent")
 
@@ -185,12 +202,12 @@ def _calls(rows: dict[str, list[Any]]) -> Iterator[Figure]:
 
 
 def wait_until_settled() -> None:
-    """Past the first tick, and then to a moment of the interval at which neither process has anything to do."""
+    """Wait past the first tick, and then for a moment of the interval at which both processes are idle."""
     time.sleep(WARM_S)
     time.sleep((1.3 * INTERVAL_S - time.time() % INTERVAL_S) % INTERVAL_S)
 
 
 def _own_cpu_ms(rows: dict[str, list[Any]]) -> list[float]:
-    """CPU per tick by the agent's own account; the first tick pays for starting up."""
+    """Return CPU per tick by the agent's own account, without the first tick, which includes the startup."""
     pairs = zip(rows["supervisor_cpu_ms"], rows["worker_cpu_ms"], strict=True)
     return [supervisor + worker for supervisor, worker in pairs][1:]

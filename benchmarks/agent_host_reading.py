@@ -1,7 +1,7 @@
-"""Reading the host and its processes by hand and by psutil: CPU per tick of each, with 32 processes on 8 GPUs.
+"""CPU per tick for reading the host and its processes directly and with psutil, with 32 processes on 8 GPUs.
 
-The agent uses psutil unless reading by hand saves more than 1 ms a tick, or psutil does not tell what is needed
-(docs/agent-cost.md). Between two readings the benchmark sleeps, so that both begin with cold caches, as a tick does.
+The agent uses psutil unless direct reading saves more than 1 ms per tick, or psutil lacks a needed value
+(docs/agent-cost.md). The benchmark sleeps between two readings, so that both begin with cold caches, as a tick does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ print(statm() - before)
 
 @dataclass(frozen=True)
 class Reading:
-    """One thing to read, in two ways."""
+    """One set of values, read in two ways."""
 
     name: str
     by_hand: Callable[[], object]
@@ -48,7 +48,7 @@ class Reading:
 
 
 def measure() -> Iterator[Figure]:
-    """CPU milliseconds per tick of every reading both ways, and what importing psutil costs in memory."""
+    """Yield the CPU milliseconds per tick of every reading in both ways, and the memory cost of importing psutil."""
     children = [subprocess.Popen(["sleep", "600"]) for _ in range(PROCESSES)]
     try:
         for reading in _readings([child.pid for child in children]):
@@ -63,7 +63,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _cpu_ms(read: Callable[[], object]) -> float:
-    """Median CPU milliseconds of this thread."""
+    """Return the median CPU milliseconds of this thread."""
     taken = []
     for _ in range(_REPEATS):
         time.sleep(_PAUSE_S)

@@ -1,8 +1,8 @@
-"""An hour of the agent by the real clock, as it is deployed: rows of 10 s, publisher, compaction at the hour's end, probes.
+"""An hour of the deployed agent by the real clock: rows of 10 s, publisher, compaction at the hour's end, probes.
 
-Every process of the agent is looked at twenty times a second, so that the moments of publishing are seen and not only the
-quiet between them; the Kubernetes probes of the chart run as often as there. Every minute what was seen so far is
-written to `benchmarks/hour.json`, so that a run that is cut short has told what it saw. BENCH_HOUR_S is its length.
+The benchmark reads every process of the agent twenty times a second, so that it observes publishing and not only quiet
+moments. The Kubernetes probes run as often as in the chart. Every minute it writes its observations to
+`benchmarks/hour.json`, so that an interrupted run keeps them. BENCH_HOUR_S is the length.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MINUTE_S = 60.0
 
 @dataclass
 class Minute:
-    """What one minute showed: CPU by the kernel's clocks, the most memory at one moment, and what was there at its end."""
+    """Observations of one minute: CPU by the kernel's clocks, the maximum of memory, and the state at its end."""
 
     began_s: float
     ended: str = ""
@@ -49,24 +49,24 @@ class Minute:
     pss_mib: float = 0.0
     pss_alone_mib: float = 0.0
     quiet_rss_mib: float = 0.0
-    """The least, when nothing but supervisor and worker was there."""
+    """The minimum, when only supervisor and worker ran."""
     descriptors: int = 0
     spool_mib: float = 0.0
     by_process: dict[str, Memory] = field(default_factory=dict)
-    """At the moment with the most memory."""
+    """By process, at the moment with the most memory."""
 
 
 @dataclass
 class Hour:
-    """Everything that was seen, minute by minute."""
+    """All observations, minute by minute."""
 
     minutes: list[Minute] = field(default_factory=list)
     peak_rss_mib: dict[str, float] = field(default_factory=dict)
-    """Of each kind of process the most by the kernel's own mark."""
+    """The kernel's own maximum, by kind of process."""
 
 
 def measure() -> Iterator[Figure]:
-    """Runs the agent for LENGTH_S and reads its processes, its lake and its own account."""
+    """Run the agent for LENGTH_S and read its processes, its lake and its own account."""
     with gpu_host() as host:
         hour, probes = _run(host)
         driver_mib = host.driver_resident_mib()
@@ -116,7 +116,7 @@ def _add_minute(hour: Hour, processes: AgentProcesses, probes: Probes, host: Gpu
 
 
 def _probes(host: GpuHost) -> Probes:
-    """The probes that repeat, as the DaemonSet has them; the agent of the host is told where to listen for them."""
+    """Return the repeating probes of the DaemonSet, after setting the address at which the host's agent listens for them."""
     values = {"lake": {"path": "s3://bucket/fallow"}, "agent": {"image": {"repository": "fallow-agent"}}}
     daemon_set = named(charted(host.folder, values))["DaemonSet", "fallow-agent"]
     (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
@@ -127,7 +127,7 @@ def _probes(host: GpuHost) -> Probes:
 
 
 def _store(hour: Hour, probes: Probes) -> None:
-    """Writes what was seen so far, whole or not at all."""
+    """Write the observations so far, atomically."""
     seen = {
         "taken": datetime.now(UTC).strftime("%Y-%m-%d"),
         "machine": machine(),
@@ -171,7 +171,7 @@ def _costs(hour: Hour, probes: Probes, driver_mib: float) -> Iterator[Figure]:
 
 
 def _kept(host: GpuHost, hour: Hour) -> Iterator[Figure]:
-    """What reached the lake: every interval once for each GPU, in how many files."""
+    """Yield what reached the lake: every interval once per GPU, and the number of files."""
     lake = host.lake
     columns = parquet.read(lake.files("gpu"), schema.GPU).select(["gpu", "time"]).to_pylist()
     seen = Counter((row["gpu"], row["time"]) for row in columns)

@@ -1,7 +1,8 @@
 """fallow's agent, gpustat, nvitop-exporter and gpu-usage-audit side by side: the same driver, the same GPUs, the same six minutes.
 
-So long, because fallow's bill is whole only with a publishing in it. All look every 10 s. The first GPU works for 200 ms in every 7 s, which shows what each of them sees of the time: whoever
-reads the driver's short average sees one moment of it, 1.7 to 10 % of the time, and nothing of the rest.
+The length includes a publishing, which is part of fallow's cost. All tools look every 10 s. The first GPU is active for 200 ms in
+every 7 s, which shows how much of the time a tool observes. A tool that reads the driver's short average observes one moment, 1.7
+to 10 % of the time.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _HOW = f"{CYCLE_TICKS - 1} samples, one every {INTERVAL_S} s, side by side, {FLE
 
 @dataclass
 class Resident:
-    """A tool that stays, and the CPU that it used from one look to the next."""
+    """A tool that stays resident, and its CPU between looks."""
 
     pid: int
     cpu_ms: list[float] = field(default_factory=list)
@@ -54,7 +55,7 @@ class Resident:
     _before_ms: float = 0.0
 
     def look(self) -> None:
-        """Adds the CPU since the look before; the first one only begins."""
+        """Add the CPU since the last look; the first look only starts the count."""
         now_ms = cpu_ms([self.pid])
         if self._before_ms:
             self.cpu_ms.append(now_ms - self._before_ms)
@@ -65,7 +66,7 @@ class Resident:
 
 @dataclass
 class Tools:
-    """The tools that run together, and what the short-lived looks of the others said."""
+    """The tools that run together, and the answers of the tools that are started for each look."""
 
     fallow: AgentBill
     nvitop: Resident
@@ -76,14 +77,14 @@ class Tools:
     scrapes: list[Look] = field(default_factory=list)
 
     def look(self) -> None:
-        """Adds the interval that has just ended to each that stays."""
+        """Add the interval that has just ended to every resident tool."""
         for tool in (self.fallow, self.nvitop, self.gpustat_loop, self.audit):
             if tool is not None:
                 tool.look()
 
 
 def measure() -> Iterator[Figure]:
-    """Runs all of them together; says so and measures nothing where the other two cannot be installed."""
+    """Run all tools together. Where the other tools cannot be installed, print that and measure nothing."""
     try:
         commands = installed()
     except NoPeersError as reason:
@@ -154,7 +155,7 @@ def _costs(tools: Tools) -> Iterator[Figure]:
 
 
 def _seen(tools: Tools, host: GpuHost) -> Iterator[Figure]:
-    """The first GPU's mean utilization as each has it, and how many values of GPUs and processes are known."""
+    """Yield every tool's mean utilization of the first GPU, and its number of known values of GPUs and processes."""
     rows = parquet.read(host.lake.files("gpu"), schema.GPU).sort_by([("time", "ascending"), ("gpu", "ascending")])
     gpus = [row for row in rows.to_pylist() if row["gpu_util_pct"] is not None]
     first = [row["gpu_util_pct"] for row in gpus if row["gpu"] == gpus[0]["gpu"]]
@@ -179,7 +180,7 @@ def _mean_first(looks: Sequence[Look]) -> float:
 
 
 def _values(host: GpuHost) -> int:
-    """Of the newest rows that the agent wrote of each table."""
+    """Return the number of known values in the agent's newest rows of each table."""
     total = 0
     for table in (schema.GPU, schema.PROCESS):
         rows = parquet.read(host.lake.files(table.name), table).to_pylist()

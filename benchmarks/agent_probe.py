@@ -1,7 +1,7 @@
-"""What a health check costs: a request of /healthz, as the kubelet sends it, and the command that probes ran before.
+"""The cost of a health check: the kubelet's request of /healthz, and the status command as an alternative.
 
-Each check comes seconds after the one before, at a moment at which the agent has nothing else to do: its caches are cold,
-as between two probes.
+Each check comes seconds after the last, at a moment at which the agent is idle, so its caches are cold, as between two
+probes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from benchmarks.gpu_host import GpuHost
 
 CHECKS = int(os.environ.get("BENCH_TICKS", "12"))
-_ENDED_S = 0.2  # the thread that answered has ended by then
+_ENDED_S = 0.2  # the answering thread has ended by then
 
 
 def measure() -> Iterator[Figure]:
-    """Checks an agent whose ticks are 10 s in both ways in turn, and what listening adds to its memory."""
+    """Yield the cost of both checks, in turn, for an agent with ticks of 10 s, and the memory for listening."""
     with gpu_host() as host:
         port = free_port()
         listening = replace(host, environment=host.environment | {"FALLOW_METRICS_HEALTH_LISTEN": f"127.0.0.1:{port}"})
@@ -56,12 +56,12 @@ def measure() -> Iterator[Figure]:
 
 
 def wait_until_next() -> None:
-    """To the quiet moment of the next interval."""
+    """Wait for the quiet moment of the next interval."""
     time.sleep((1.3 * INTERVAL_S - time.time() % INTERVAL_S) % INTERVAL_S)
 
 
 def _cost_ms(pid: int, check: Callable[[], None]) -> float:
-    """CPU of the agent, and of the programs that the check started."""
+    """Return the CPU of the agent, and of the programs that the check started."""
     before_ms, before_s = cpu_ms([pid]), cpu_s()
     own_s = time.process_time()
     check()

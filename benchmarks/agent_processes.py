@@ -1,4 +1,4 @@
-"""What the kernel says of an agent at one moment, all its processes together: memory, descriptors and CPU time."""
+"""The kernel's figures of all processes of an agent at one moment: memory, descriptors and CPU time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIZES = re.compile(rb"^(Rss|Pss|Anonymous): +(\d+) kB", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Memory:
-    """Resident memory in MiB: all of it, and with shared pages divided among all who share them (`pss`)."""
+    """Resident memory in MiB: all pages, and with shared pages divided among their processes (`pss`)."""
 
     rss_mib: float = 0.0
     pss_mib: float = 0.0
@@ -35,13 +35,13 @@ class Memory:
 
 @dataclass(frozen=True)
 class AgentProcesses:
-    """A supervisor and whatever it has started; processes that end meanwhile are left out."""
+    """A supervisor and its descendants; processes that end meanwhile are ignored."""
 
     supervisor: int
     _roles: dict[int, str] = field(default_factory=dict)
 
     def pids(self) -> dict[int, str]:
-        """Every process that there is now, by the module that it runs: `supervisor`, `worker`, `publisher`, ..."""
+        """Return every current process, by the module that it runs: `supervisor`, `worker`, `publisher`, ..."""
         try:
             children = [child.pid for child in psutil.Process(self.supervisor).children(recursive=True)]
         except psutil.Error:
@@ -52,7 +52,7 @@ class AgentProcesses:
         return {self.supervisor: "supervisor"} | {pid: self._roles[pid] for pid in children}
 
     def cpu_ms(self) -> float:
-        """CPU time of all of them so far, of those that have ended too (these to 10 ms in all)."""
+        """Return the CPU time of all processes so far, including ended ones (these with a resolution of 10 ms)."""
         total = 0.0
         for pid in self.pids():
             try:
@@ -69,7 +69,7 @@ class AgentProcesses:
 
 
 def memory(pids: Mapping[int, str]) -> dict[str, Memory]:
-    """Memory now, by what each process is; of several of one kind their sum."""
+    """Return the current memory by kind of process."""
     found: dict[str, Memory] = defaultdict(Memory)
     for pid, role in pids.items():
         if sizes := _sizes(_read(pid, "smaps_rollup")):
@@ -78,10 +78,10 @@ def memory(pids: Mapping[int, str]) -> dict[str, Memory]:
 
 
 def pss_alone_mib(pids: Iterable[int]) -> float:
-    """What the processes take on a machine where nobody else runs the same Python.
+    """Return the processes' memory on a machine without another program on the same Python.
 
-    The kernel divides a page of a library by all who have it mapped, other programs included. Here a file's pages count once,
-    as many as the process that has most of them, and memory that is no file's counts whole.
+    The kernel divides a library's page among all processes that map it, including other programs. Here a file's pages count
+    once, by the process with the most of them, and memory without a file counts fully.
     """
     anonymous_kib, files_kib = 0, dict[tuple[bytes, bytes], int]()
     for pid in pids:
@@ -95,7 +95,7 @@ def pss_alone_mib(pids: Iterable[int]) -> float:
 
 
 def peak_rss_mib(pids: Mapping[int, str]) -> dict[str, float]:
-    """The most that each process has had resident in all its life, which no sampling can miss."""
+    """Return the kernel's maximum of resident memory of each process, which no sampling can miss."""
     peaks: dict[str, float] = {}
     for pid, role in pids.items():
         if found := re.search(rb"^VmHWM:\s+(\d+) kB", _read(pid, "status"), re.MULTILINE):
@@ -109,7 +109,7 @@ def _role(pid: int) -> str:
 
 
 def _mappings(text: bytes) -> Iterator[tuple[tuple[bytes, bytes], dict[bytes, int]]]:
-    """Device and inode of each mapping, with its sizes in KiB."""
+    """Yield device and inode of each mapping, with its sizes in KiB."""
     heads = list(_MAPPING.finditer(text))
     ends = [*(head.start() for head in heads[1:]), len(text)] if heads else []
     for head, end in zip(heads, ends, strict=True):
@@ -121,7 +121,7 @@ def _sizes(text: bytes) -> dict[bytes, int]:
 
 
 def _ended_children_ms(pid: int) -> float:
-    """CPU time of the children that a process has waited for (proc_pid_stat(5), fields 16 and 17)."""
+    """Return the CPU time of the children that a process has waited for (proc_pid_stat(5), fields 16 and 17)."""
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     return (int(fields[13]) + int(fields[14])) * _CLOCK_TICK_MS if fields else 0.0
 

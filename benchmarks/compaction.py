@@ -1,4 +1,4 @@
-"""What small files cost a reader, and what it costs to merge them: by the agent hour by hour, and by the service at once."""
+"""The cost of small files for a reader, and the cost of merging them: by the agent every hour, and by the service at once."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _HOST = "sim-h100-01"
 
 
 def measure() -> Iterator[Figure]:
-    """A day of one host with 8 GPUs at 10 s, as it is published every five minutes."""
-    from benchmarks.fleet_lake import fleet_of, simulated
+    """Yield the costs for a day of one host with 8 GPUs at 10 s, published every five minutes."""
+    from benchmarks.fleet_lake import PUBLISHED_EVERY_MS, as_agents_write, fleet_of
     from fallow import parquet, schema
 
-    with tempfile.TemporaryDirectory() as folder, simulated(fleet_of(24, 1), small_files=True) as made:
+    with tempfile.TemporaryDirectory() as folder, as_agents_write(fleet_of(24, 1), PUBLISHED_EVERY_MS) as made:
         small, own, service = (Path(folder) / name for name in ("small", "own", "service"))
         for place in (small, own, service):
-            for folder_of_host in Path(made.lake.root).glob(f"*/*/host={_HOST}"):
-                shutil.copytree(folder_of_host, place / folder_of_host.relative_to(made.lake.root))
+            for folder_of_host in Path(made.root).glob(f"*/*/host={_HOST}"):
+                shutil.copytree(folder_of_host, place / folder_of_host.relative_to(made.root))
         rows = parquet.read(Lake.at(str(small)).files("gpu"), schema.GPU, ["time"]).num_rows
         how = f"a host's day of 8 GPUs, {rows:,} gpu rows of 10 s"
         yield from _sizes("small", small, how)
@@ -56,7 +56,7 @@ def _sizes(name: str, place: Path, how: str) -> Iterator[Figure]:
 
 
 def _by_agent(place: Path, how: str) -> Iterator[Figure]:
-    """In a process that has nothing else to do, as an agent does it: each hour when it is over, the day when it is over."""
+    """Yield the costs of an agent's merging, in a separate process: each hour at its end, and the day at its end."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.compaction", str(place)], capture_output=True, text=True, check=True
     )
@@ -84,7 +84,7 @@ def _by_service(place: Path, how: str) -> Iterator[Figure]:
 
 
 def _reading(small: Path, own: Path, service: Path, how: str) -> Iterator[Figure]:
-    """CPU seconds to read all columns of all tables of agents, median of 5."""
+    """Yield the CPU seconds to read all columns of all tables of agents, median of 5."""
     from benchmarks.measure import timed
     from fallow import parquet, schema
 
@@ -93,7 +93,7 @@ def _reading(small: Path, own: Path, service: Path, how: str) -> Iterator[Figure
         for table in schema.OF_AGENTS:
             parquet.read(lake.files(table.name), table)
 
-    read(small)  # loads what is loaded once
+    read(small)  # the first read includes one-time loading
     places = {"small": small, "own": own, "service": service}
     costs = {name: timed(partial(read, place), 5)[0] for name, place in places.items()}
     yield Figure("host_day_read_small_cpu", 1000 * costs["small"], "ms", f"all tables of {how}, five-minute files")
@@ -118,7 +118,7 @@ class _Clock:
 
 
 class _Most:
-    """The largest proportional set size of this process since it was last asked, in MiB."""
+    """The largest proportional set size of this process since the last query, in MiB."""
 
     def __init__(self) -> None:
         self._most = 0.0
@@ -142,7 +142,7 @@ def pss_mib() -> float:
 
 
 def main() -> None:
-    """`python -m benchmarks.compaction LAKE`: merges a host-day as its agent would, and prints what that took as JSON."""
+    """`python -m benchmarks.compaction LAKE`: merge a host's day as its agent would, and print the cost as JSON."""
     from agent.own_process import bound_memory, trim_memory
 
     bound_memory()

@@ -1,12 +1,12 @@
 """`python -m benchmarks forecast PATH...`: forecasts of demand on published traces against last week again, out of sample.
 
-PATH are CSV files of the traces, which their licences keep out of this repository; docs/planning.md says where they are from. At the end
+PATH are CSV files of the traces, which their licences keep out of this repository; docs/evaluate.md says where they are from. At the end
 of each day with enough days before it every method forecasts the days after it. The error is the mean absolute scaled error (Hyndman &
 Koehler 2006, doi:10.1016/j.ijforecast.2006.03.001): over that of last week again within the days that were learnt from. `fallow` is whichever
 of exponential smoothing with a week (ets) and last week again was nearer in its own test before. Every forecast is out of sample. The
 model was chosen with all traces but HELD_OUT in view: how methods compare is out of sample on that one alone.
 The other methods are those of statsforecast, which only this measurement needs (`pip install statsforecast`): `AutoETS AZA` is the model of ets,
-fitted by that library. Stored in benchmarks/forecast.json; docs/planning.md has it as a table.
+fitted by that library. Stored in benchmarks/forecast.json; docs/evaluate.md has it as a table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analytics.plan.forecast import (
+from analytics.capacity.forecast_models import (
     BAND,
     LEVELS,
     MODEL_MIN_DAYS,
@@ -35,13 +35,13 @@ from benchmarks.demand_traces import series_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from analytics.plan.forecast import Days, Method
+    from analytics.capacity.forecast_models import Days, Method
 
     Answer = tuple[Days, Days, Days]
     """The middle, and the lower and upper edge of the 80 % band."""
 
 STORED = Path(__file__).parent / "forecast.json"
-PAGE = Path(__file__).parent.parent / "docs" / "planning.md"
+PAGE = Path(__file__).parent.parent / "docs" / "evaluate.md"
 HORIZONS = (7, 14, 28, 91)
 HELD_OUT = "Helios Venus"
 """The model was fixed before anybody looked at it."""
@@ -152,21 +152,16 @@ def _of_library(model: Any, learnt: Days, horizon: int) -> Answer:
 
 
 def _tables(stored: dict[str, Any]) -> str:
-    """A row for each trace and horizon: errors of every method, then the share of the days within the band of fallow's own."""
+    """A row for each trace and horizon: errors of fallow's methods and of the nearest other, and the share of days within the band."""
     own = (NAIVE, ETS, FALLOW)
-    others = sorted(
-        {
-            name for trace in stored["traces"].values() for rows in trace["horizons"].values() for name in rows
-        }.difference(own)
-    )
-    bands = [f"in the {BAND} % band: {name}" for name in own]
-    heads = ["trace", "series", "days", "days ahead", "forecasts", *own, *others, *bands]
+    heads = ["trace", "days", "days ahead", *own, "nearest other", f"days in the {BAND} % band"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for name, trace in sorted(stored["traces"].items(), key=lambda item: item[0] != HELD_OUT):
         for horizon, rows in sorted(trace["horizons"].items(), key=lambda item: int(item[0])):
             part = "held out" if name == HELD_OUT else "in view when choosing"
-            errors = [f"{rows[method]['mase']:.2f}" for method in (*own, *others)]
-            inside = [f"{rows[method]['inside_80_ratio']:.0%}" for method in own]
-            about = [f"{name} ({part})", trace["series"], trace["days"], horizon, rows[ETS]["forecasts"]]
-            lines.append("| " + " | ".join(map(str, [*about, *errors, *inside])) + " |")
+            errors = [f"{rows[method]['mase']:.2f}" for method in own]
+            error, other = min((found["mase"], method) for method, found in rows.items() if method not in own)
+            inside = f"{rows[FALLOW]['inside_80_ratio']:.0%}"
+            cells = [f"{name} ({part})", trace["days"], horizon, *errors, f"{error:.2f} {other}", inside]
+            lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Daily demand for GPUs in published traces: tables of jobs, and levels minute by minute, told apart by the columns that they have."""
+"""Daily demand for GPUs in published traces: tables of jobs, and levels per minute, identified by their columns."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 import polars as pl
 
 from analytics.capacity.demand import hourly_most
-from analytics.workloads.surplus import QUANTILE
+from analytics.capacity.peak_demand import QUANTILE
 from fallow.clock import HOUR_MS, SECOND_MS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from analytics.plan.forecast import Days
+    from analytics.capacity.forecast_models import Days
 
 HOURS_MIN = 22
-"""Of a day that counts, as in fallow."""
+"""The share of a day's hours that the day's demand covers, as in fallow."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,23 @@ KINDS = (
 
 
 def series_of(paths: list[Path]) -> dict[str, list[Days]]:
-    """The daily series in the files by kind; files of no known kind raise ValueError. NaN on days on which nothing was recorded.
+    """Return the daily series in the files by kind, with NaN on days without a recording.
 
-    Where several files of a kind stand at 0 on the same day, it was the recording that stood still.
+    Where several files of a kind are at 0 on the same day, the recording had stopped.
     """
-    found: dict[str, list[Days]] = {}
+    return {name: _without_gaps([_days(each) for each in own]) for name, own in hours_of(paths).items()}
+
+
+def hours_of(paths: list[Path]) -> dict[str, list[pl.DataFrame]]:
+    """Return the hourly series in the files by kind: `time` (start of the hour, ms) and `most`. A file of no known kind raises ValueError."""
+    found: dict[str, list[pl.DataFrame]] = {}
     for path in paths:
         rows = pl.read_csv(path, infer_schema_length=100_000, try_parse_dates=True)
         kind = next((kind for kind in KINDS if set(kind.columns) <= set(rows.columns)), None)
         if kind is None:
-            raise ValueError(f"{path} has no columns of a trace that is known here: {', '.join(rows.columns)}")
-        found.setdefault(kind.name, []).append(_days(_jobs(rows, kind) if kind.start else _levels(rows, kind)))
-    return {name: _without_gaps(own) for name, own in found.items()}
+            raise ValueError(f"{path} has no columns of a trace that is supported: {', '.join(rows.columns)}")
+        found.setdefault(kind.name, []).append(_jobs(rows, kind) if kind.start else _levels(rows, kind))
+    return found
 
 
 def _levels(rows: pl.DataFrame, kind: TraceKind) -> pl.DataFrame:
@@ -70,7 +75,7 @@ def _levels(rows: pl.DataFrame, kind: TraceKind) -> pl.DataFrame:
 
 
 def _jobs(rows: pl.DataFrame, kind: TraceKind) -> pl.DataFrame:
-    """From the first recorded end on: jobs that ended before are not in such a table. A job without an end outlasts it."""
+    """Return the jobs from the first recorded end on: earlier jobs are not in the table. A job without an end outlasts it."""
     jobs = rows.select(time=_moment(rows, kind.start), end=_moment(rows, kind.end), gpus=kind.gpus, of=pl.lit(0))
     jobs = jobs.filter(pl.col("gpus") > 0)
     since_ms, until_ms = jobs.select(first=pl.col("end").min(), last=pl.col("end").max()).row(0)
@@ -85,7 +90,7 @@ def _moment(rows: pl.DataFrame, column: str) -> pl.Expr:
 
 
 def _days(hours: pl.DataFrame) -> Days:
-    """What sufficed in 95 % of the hours of each day, as fallow counts a day; without the last day, on which traces are cut off."""
+    """Return the GPUs that sufficed in 95 % of each day's hours, as in fallow, without the last day, which traces cut off."""
     days = hours.group_by(day=pl.col("time") // (24 * HOUR_MS)).agg(
         need=pl.col("most").quantile(QUANTILE, "higher"), hours=pl.len()
     )

@@ -1,6 +1,6 @@
-"""Kinds of simulated fleets that benchmarks judge by: other pools, and work with a rhythm of its own.
+"""Kinds of simulated fleets for benchmarks: other pools, and workloads with their own rhythm.
 
-Runs come back at their hour; projects end and leave processes behind.
+Runs return at their hour; projects end and leave processes behind.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from analytics.simulation.stays import WORK, Site, Stay, new_seed, person, worki
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 _EVERY = (("day", 0.5), ("weekday", 0.3), ("week", 0.2))
-"""How often a run comes back, and the share of the slots in which it does; our own guess, no trace behind it."""
+"""How often a run returns, and the share of the slots in which it does; our own guess, without a trace."""
 
 
 @dataclass(frozen=True)
 class Visit:
-    """Somebody's time on a slot: at work from `start_ms` to `idle_from_ms`, with a process there until `end_ms`."""
+    """A user's time on a slot: active from `start_ms` to `idle_from_ms`, with a process until `end_ms`."""
 
     start_ms: int
     idle_from_ms: int
@@ -30,7 +30,7 @@ class Visit:
 
 
 def returning_runs(rng: np.random.Generator, since_ms: int, until_ms: int) -> Iterator[Visit]:
-    """A run of one to three hours at the same hour, whose process stays until the next one in two of three slots."""
+    """Yield runs of one to three hours at the same hour, whose process stays until the next run in two of three slots."""
     rhythm = str(rng.choice([name for name, _ in _EVERY], p=[share for _, share in _EVERY]))
     hour_ms, weekday, person = int(rng.integers(0, 24)) * HOUR_MS, int(rng.integers(0, 7)), int(rng.integers(0, 2**31))
     stays = rng.random() < 2 / 3
@@ -50,7 +50,7 @@ def _is_due(rhythm: str, day_ms: int, weekday: int) -> bool:
 
 
 def projects(rng: np.random.Generator, since_ms: int, until_ms: int) -> Iterator[Visit]:
-    """Weeks of work by one person, day after day; two in five projects leave a process behind when they end, some for good."""
+    """Yield projects: weeks of daily work by one person. Two in five leave a process at their end, some for ever."""
     at_ms = since_ms + int(rng.exponential(3.0) * DAY_MS)
     while at_ms < until_ms:
         person, ends_ms = int(rng.integers(0, 2**31)), at_ms + int(rng.uniform(5, 40) * DAY_MS)
@@ -101,7 +101,7 @@ WORK.update(returning=_returning, project=_projects)
 
 @dataclass(frozen=True)
 class FleetKind:
-    """The pools, whose shares add up to 1, and the habits of the people in them."""
+    """Pools, whose shares add up to 1, and the habits of their users."""
 
     pools: tuple[Pool, ...] = POOLS
     habits: Habits = MEASURED
@@ -116,7 +116,7 @@ KINDS: dict[str, FleetKind] = {
     "returning": FleetKind((Pool("batch", A100, 0.75, 8, "returning"), Pool("train", H100, 0.25, 8, "training"))),
     "projects": FleetKind((Pool("research", H100, 0.75, 8, "project"), Pool("serving", L40S, 0.25, 4, "serving"))),
 }
-"""`measured` is that of the sources in docs/simulation.md; the others differ from one another as much as they can."""
+"""`measured` is the fleet of the sources in docs/simulation.md; the others differ as much as possible from each other."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,11 @@
-"""The lakes that the fleet is measured over: simulated once, and kept where FALLOW_BENCH_LAKE names a folder."""
+"""The lakes of the fleet's measurements: simulated once, and kept where FALLOW_BENCH_LAKE names a folder."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics.simulation import SimulatedFleet, plan_fleet, simulated_queue
+from analytics.simulation import SimulatedFleet, plan_fleet, simulated_queue, write_fleet
 from analytics.simulation.days import host_days
 from analytics.simulation.tables import METADATA, day_tables
 from fallow import schema
-from fallow.clock import DAY_MS, MINUTE_MS, utc_day
+from fallow.clock import DAY_MS, MINUTE_MS, SECOND_MS, parse_day_ms, utc_day
 from fallow.lake import Lake, LakeFile
 from fallow.parquet import encode
 from tests.lakes import made_lake
@@ -29,62 +27,72 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KEPT_IN = "FALLOW_BENCH_LAKE"
-"""Folder in which simulated lakes stay from one run to the next: 60 million rows take many minutes to write."""
+"""Folder that keeps simulated lakes between runs, by the names of `lake_name`: large ones take many minutes to write."""
 UNTIL_MS = 20_700 * DAY_MS
 PUBLISHED_EVERY_MS = 5 * MINUTE_MS
-"""How often an agent brings its rows to the lake: so long is a file before it is compacted."""
+"""Time between two publishings of an agent: the length of a file before compaction."""
 
 COUNTERS_SINCE_MS = UNTIL_MS - 60 * DAY_MS
 COUNTED_SHARE = 0.01
-"""Part of the time in which each cause holds clocks down."""
+"""Share of the time in which each cause reduces clocks."""
 MIB = 2**20
 
 
-@dataclass(frozen=True)
-class FleetLake:
-    """A lake of a simulated fleet, without any derived table, and how many rows of gpu and process it has."""
-
-    lake: Lake
-    fleet: SimulatedFleet
-    gpu_rows: int
-    process_rows: int
-    size_bytes: int
+def fleet_of(gpus: int, days: int, interval_s: int = 10) -> SimulatedFleet:
+    """Return a fleet whose rows are `interval_s` apart."""
+    return SimulatedFleet(gpus=gpus, days=days, seed=1, interval_ms=interval_s * SECOND_MS, until_ms=UNTIL_MS)
 
 
-def fleet_of(gpus: int, days: int) -> SimulatedFleet:
-    """A fleet with rows of 10 s."""
-    return SimulatedFleet(gpus=gpus, days=days, seed=1, interval_ms=10_000, until_ms=UNTIL_MS)
+def lake_name(fleet: SimulatedFleet) -> str:
+    """Return the folder of a fleet's lake below FALLOW_BENCH_LAKE, such as `1000x7d60s`."""
+    return f"{fleet.gpus}x{fleet.days}d{fleet.interval_ms // SECOND_MS}s"
 
 
 @contextmanager
-def simulated(fleet: SimulatedFleet, *, small_files: bool = False) -> Iterator[FleetLake]:
-    """The fleet's lake: one file per table, host and day, or one for each five minutes as agents publish them."""
+def simulated(fleet: SimulatedFleet, last_days: int | None = None) -> Iterator[Lake]:
+    """Yield a copy of the fleet's lake without derived tables: its files are links, so that only new files take space.
+
+    `last_days` leaves out the days before.
+    """
     kept = os.environ.get(KEPT_IN)
-    with tempfile.TemporaryDirectory() as folder:
-        name = f"{fleet.gpus}x{fleet.days}-{fleet.interval_ms}ms-{'small' if small_files else 'whole'}"
-        root = Path(kept or folder) / name
-        said = root.with_suffix(".json")
-        if not said.exists():
-            shutil.rmtree(root, ignore_errors=True)
-            root.parent.mkdir(parents=True, exist_ok=True)
-            lake = made_lake(root)
-            facts = _write(lake, fleet, small_files=small_files)
-            said.write_text(json.dumps(facts), encoding="utf-8")
-        forget_derived(root)
-        yield FleetLake(made_lake(root), fleet, **json.loads(said.read_text(encoding="utf-8")))
+    if kept:
+        Path(kept).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept) as folder:
+        whole = Path(kept or folder) / lake_name(fleet)
+        if not whole.exists():
+            begun = Path(folder) / "begun"
+            write_fleet(made_lake(begun), fleet)
+            begun.rename(whole)
+        first = "" if last_days is None else f"date={utc_day(fleet.until_ms - last_days * DAY_MS)}"
+        yield Lake.at(str(linked(whole, Path(folder) / "lake", since=first)))
+
+
+def linked(lake: Path, copy: Path, since: str = "") -> Path:
+    """Return a copy of a lake without derived tables and without folders of days before `since`."""
+    derived = {table.name for table in schema.TABLES if table.derived}
+
+    def left_out(_: str, names: list[str]) -> set[str]:
+        return {name for name in names if name in derived or (name.startswith("date=") and name < since)}
+
+    try:
+        return Path(shutil.copytree(lake, copy, ignore=left_out, copy_function=os.link))
+    except shutil.Error:  # the copy lies on another file system
+        shutil.rmtree(copy)
+        return Path(shutil.copytree(lake, copy, ignore=left_out))
 
 
 def forget_derived(root: Path) -> None:
-    """Removes every table that is made from others."""
+    """Remove every derived table."""
     for table in schema.TABLES:
         if table.derived:
             shutil.rmtree(root / table.name, ignore_errors=True)
 
 
 @contextmanager
-def without_last_day(of: FleetLake) -> Iterator[None]:
-    """The lake as it was a day before its end."""
-    root, day = Path(of.lake.root), f"date={utc_day(of.fleet.until_ms - DAY_MS)}"
+def without_last_day(root: Path) -> Iterator[None]:
+    """Yield the lake as it was a day before its end."""
+    newest_ms = max(parse_day_ms(folder.name.removeprefix("date=")) for folder in (root / "gpu").iterdir())
+    day = f"date={utc_day(newest_ms)}"
     aside = root.with_suffix(".last-day")
     hidden = [folder for table in root.iterdir() if (folder := table / day).is_dir()]
     for folder in hidden:
@@ -98,23 +106,22 @@ def without_last_day(of: FleetLake) -> Iterator[None]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _write(lake: Lake, fleet: SimulatedFleet, *, small_files: bool) -> dict[str, int]:
-    rows, size_bytes = {"gpu": 0, "process": 0}, 0
-    plan = plan_fleet(fleet)
-    queue = simulated_queue(plan)
-    for host in plan.hosts:
-        for day in host_days(fleet, host):
+@contextmanager
+def as_agents_write(fleet: SimulatedFleet, every_ms: int = DAY_MS) -> Iterator[Lake]:
+    """Yield a lake with the counters and rates that agents add, in files of this length."""
+    with tempfile.TemporaryDirectory() as folder:
+        lake, plan = made_lake(Path(folder) / "lake"), plan_fleet(fleet)
+        queue = simulated_queue(plan)
+        for day in (day for host in plan.hosts for day in host_days(fleet, host)):
             for table, data in day_tables(fleet, day, queue):
-                whole = _as_agents_write(data) if table is schema.GPU else data
-                rows[table.name] = rows.get(table.name, 0) + data.num_rows
-                every_ms = PUBLISHED_EVERY_MS if small_files else DAY_MS
+                whole = _with_counters(data) if table is schema.GPU else data
                 for file, part in _published(table, whole, day.plan.host.name, every_ms):
-                    size_bytes += lake.put(file, encode(table, part, METADATA)).size_bytes
-    return {"gpu_rows": rows["gpu"], "process_rows": rows["process"], "size_bytes": size_bytes}
+                    lake.put(file, encode(table, part, METADATA))
+        yield lake
 
 
-def _as_agents_write(data: pa.Table) -> pa.Table:
-    """The rows with the counters and rates that an agent reads and the simulation leaves out: null columns cost nothing to read."""
+def _with_counters(data: pa.Table) -> pa.Table:
+    """Return the rows with the agent's counters and rates, which the simulation lacks: null columns cost nothing to read."""
     count = data.num_rows
     rng = np.random.default_rng(count)
     times_ms = np.asarray(data["time"].cast(pa.int64()))
@@ -137,7 +144,7 @@ def _as_agents_write(data: pa.Table) -> pa.Table:
 def _published(
     table: schema.LakeTable, data: pa.Table, host: str, every_ms: int
 ) -> Iterator[tuple[LakeFile, pa.Table]]:
-    """The rows as an agent's publisher would name and cut them."""
+    """Yield the rows in the files of an agent's publisher."""
     ordered = data.sort_by("time")
     times = np.asarray(ordered["time"].cast(pa.int64()))
     cuts = np.flatnonzero(np.diff(times // every_ms)) + 1

@@ -1,4 +1,4 @@
-"""What `benchmarks/hardware.sh DIR` measured, beside what the load really did: `python -m benchmarks.hardware DIR`."""
+"""The measurements of `benchmarks/hardware.sh DIR`, beside the true load: `python -m benchmarks.hardware DIR`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.fakes.nvml.capture import Capture
 from tests.fakes.nvml.load_phases import LoadPhase, load_phases
 
 _SETTLED_S = 1.0
-"""A value that looks back a second is not counted in the first second of a phase."""
+"""A value that covers the last second does not count in the first second of a phase."""
 
 
 def main(folder: Path) -> None:
-    """Prints a table of each part of the measurement."""
+    """Print a table of each part of the measurement."""
     phases = load_phases(folder / "phases.jsonl")
     rows = _table(folder / "lake/gpu")
     print("Agent's rows: utilization %, SM activity %, power W, beside the share of time in which a kernel ran")
@@ -31,6 +31,11 @@ def main(folder: Path) -> None:
     for name in ("supervisor_cpu_ms", "worker_cpu_ms", "nvml_busy_ms"):
         print(f"{name} a tick: median {costs[name].median():.1f}, most {costs[name].max():.1f}")
     _print_recording(Capture.read(folder / "capture.jsonl"), load_phases(folder / "recorded-phases.jsonl"))
+    calls = json.loads((folder / "calls.json").read_text())
+    print(
+        "waiting for events: {cpu_ms} ms CPU, {switches} switches in {returned_after_s} s".format(**calls["event_wait"])
+    )
+    print("reading events at once: median {} us, p99 {} us, most {} us".format(*calls["events_at_once"]))
     jitter = [json.loads(line) for line in (folder / "jitter.jsonl").read_text().splitlines()]
     for with_agent in ("no", "yes"):
         seen = [each["seen"] for each in jitter if each["agent"] == with_agent]
@@ -42,7 +47,7 @@ def main(folder: Path) -> None:
 _SHOWN = ("gpu_util_pct", "sm_active_pct", "power_w")
 _SHARES = ("p50", "p99", "p99.9", "max")
 _STARTING_MS = 100.0
-"""CPU of the interval in which the worker loads the driver."""
+"""Return the CPU of the interval in which the worker loads the driver."""
 
 
 def _table(folder: Path) -> pl.DataFrame:

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Measures the agent on a host with a real NVIDIA GPU that nobody else uses: benchmarks/hardware.sh DIR [PHASE_SECONDS]
-# Needs python3 with PyTorch and what pyproject.toml names under `dependencies`. It changes no setting of the GPU. In DIR it
-# leaves the agent's lake, what the load did (phases.jsonl), the driver's raw answers (capture.jsonl), how launches fare with
-# and without the agent (jitter.jsonl), and what `fallow doctor` says. `python -m benchmarks.hardware DIR` reads them.
+# Measures the agent on a host with a real NVIDIA GPU without other users: benchmarks/hardware.sh DIR [PHASE_SECONDS]
+# Needs python3 with PyTorch and the `dependencies` of pyproject.toml. It changes no setting of the GPU. It writes to DIR
+# the agent's lake, the phases of the load (phases.jsonl), the driver's raw answers (capture.jsonl), the cost of single
+# calls (calls.json), launch times with and without the agent (jitter.jsonl), and the output of `fallow doctor`. `python -m benchmarks.hardware DIR` reads them.
 set -eu
 out=$1 phase_s=${2:-30}
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -19,9 +19,9 @@ spool=$(mktemp -d)
 
 ( agent "$spool" ) > "$out/agent.log" 2>&1 &
 agent=$!
-sleep "$phase_s"  # nobody holds the GPU
+sleep "$phase_s"  # the GPU is free
 python3 benchmarks/hardware_load.py "$out/phases.jsonl" --phase-seconds "$phase_s"
-sleep 21  # nobody holds it again
+sleep 21  # the GPU is free again
 ps -o pid,rss,time,args --ppid $$ > "$out/processes.txt" || true
 ended $agent
 
@@ -29,6 +29,7 @@ python3 benchmarks/hardware_load.py "$out/recorded-phases.jsonl" --phase-seconds
 load=$!
 python3 tests/fakes/nvml/record.py "$out/capture.jsonl" --seconds 85 --every 1
 wait $load
+python3 benchmarks/hardware_calls.py > "$out/calls.json"  # also what waiting for events costs
 
 for turn in 1 2 3; do
   for with in no yes; do

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Measures work that looks like none, and none that looks like work, on a host with a real NVIDIA GPU that nobody else uses:
-# benchmarks/hardware_doubtful.sh DIR [PHASE_SECONDS]. Needs python3 with PyTorch, CuPy and fallow's dependencies. In DIR it
-# leaves the agent's lake, what the load did (phases.jsonl), a kernel's owner killed (killed.txt) and the driver's raw
+# Measures work that looks idle, and idleness that looks like work, on a host with a real NVIDIA GPU without other users:
+# benchmarks/hardware_doubtful.sh DIR [PHASE_SECONDS]. Needs python3 with PyTorch, CuPy and fallow's dependencies. It writes to DIR
+# the agent's lake, the phases of the load (phases.jsonl), the killing of a kernel's process (killed.txt) and the driver's raw
 # answers (capture.jsonl).
 set -eu
 out=$1 phase_s=${2:-20}
@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE=1
 python3 -m fallow lake init --lake "$out/lake"
 python3 -m fallow agent run --lake "$out/lake" --spool "$(mktemp -d)" --host gpu-host > "$out/agent.log" 2>&1 &
 agent=$!
-sleep "$phase_s"  # nobody holds the GPU
+sleep "$phase_s"  # the GPU is free
 python3 benchmarks/hardware_load.py "$out/phases.jsonl" --phase-seconds "$phase_s" --doubtful
 {
   date +%s.%N

@@ -1,6 +1,6 @@
-"""How long one small kernel takes from launch to end, as its program sees it: `python benchmarks/hardware_jitter.py --seconds 10`.
+"""The time of one small kernel from launch to end, in its program: `python benchmarks/hardware_jitter.py --seconds 10`.
 
-Prints one JSON object: `launches`, and of the time from launch to end, us, `p50`, `p99`, `p99.9` and `max`. Needs PyTorch.
+Prints one JSON object: `launches`, and `p50`, `p99`, `p99.9` and `max` of the time from launch to end in us. Needs PyTorch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WARM_UP = 2000
 
 
 def measure(seconds: float) -> dict[str, float]:
-    """Launches and waits, again and again."""
+    """Launch the kernel and wait for it repeatedly, and return the times."""
     took_us = []
     for _ in range(WARM_UP):
         _launch_us()

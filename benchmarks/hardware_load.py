@@ -1,7 +1,7 @@
-"""Loads one real GPU with work whose busy time is known: `python benchmarks/hardware_load.py PHASES.jsonl --phase-seconds 30`.
+"""Loads one real GPU with work of known busy time: `python benchmarks/hardware_load.py PHASES.jsonl --phase-seconds 30`.
 
-It needs PyTorch and CuPy and nothing of fallow. Each line of the file is one phase: what ran, when it began and ended (seconds since
-the epoch) and `busy_ms`, the time in which a kernel ran, by CUDA events around each burst.
+It needs PyTorch and CuPy, but not fallow. Each line of the file is one phase: its work, and its start and end (seconds since
+the epoch). `busy_ms` is the time in which a kernel ran, by CUDA events around each burst.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GRID_S = 10
-"""Phases begin where the agent's intervals do."""
+"""Phases begin at the starts of the agent's intervals."""
 HELD_BYTES = 8 * 2**30
 _BURST_MS = 200.0
-"""A phase without pauses is so many bursts in a row."""
+"""Number of bursts in a row of a phase without pauses."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Work that comes in bursts of `busy_ms` every `every_ms`; None runs nothing."""
+    """Work in bursts of `busy_ms` every `every_ms`; None runs no kernel."""
 
     name: str
     kernel: str | None = None
@@ -56,7 +56,7 @@ DOUBTFUL_PHASES = (
     Phase("bf16 matrix products, 300 ms every 5 s", "matmul", 300, 5000),
     Phase("bf16 matrix products of 512, always", "small matmul", _BURST_MS, 0),
 )
-"""Work that looks like none, and none that looks like work."""
+"""Work that looks idle, and idleness that looks like work."""
 _POLL = """
 extern "C" __global__ void poll(volatile int *flag, long long cycles) {
     long long begin = clock64();
@@ -66,7 +66,7 @@ extern "C" __global__ void poll(volatile int *flag, long long cycles) {
 
 
 class Load:
-    """Bursts of one kernel, as long as asked for."""
+    """Bursts of one kernel, of a requested length."""
 
     def __init__(self) -> None:
         self.held = torch.empty(HELD_BYTES, dtype=torch.uint8, device="cuda")
@@ -96,16 +96,16 @@ class Load:
         self._per_ms = {kernel: self._rate(kernel, tries.get(kernel, 50)) for kernel in self._calls}
 
     def burst(self, kernel: str, busy_ms: float) -> float:
-        """Runs for about that long; returns how long it was."""
+        """Run for about this time, and return the true time."""
         return self._timed(kernel, max(1, round(busy_ms * self._per_ms[kernel])))
 
     def _run_poll(self, cycles: int) -> None:
-        """Runs on PyTorch's stream, so that its events time it."""
+        """Run on PyTorch's stream, so that its events measure the time."""
         with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
             self._poll((24,), (512,), (self._flag, cupy.int64(cycles)))
 
     def _rate(self, kernel: str, times: int) -> float:
-        self._timed(kernel, times)  # the first one also raises the clocks
+        self._timed(kernel, times)  # the first run also raises the clocks
         return times / self._timed(kernel, times)
 
     def _timed(self, kernel: str, times: int) -> float:
@@ -118,7 +118,7 @@ class Load:
 
 
 def run(load: Load, phase: Phase, until_s: float) -> float:
-    """Returns the busy time, ms."""
+    """Run the phase, and return the busy time in ms."""
     if phase.kernel is None:
         time.sleep(max(0.0, until_s - time.time()))
         return 0.0
@@ -132,7 +132,7 @@ def run(load: Load, phase: Phase, until_s: float) -> float:
 
 
 def main() -> None:
-    """Runs every phase in turn."""
+    """Run every phase in turn."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("phases")
     parser.add_argument("--phase-seconds", type=int, default=30)

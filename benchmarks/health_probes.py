@@ -1,4 +1,4 @@
-"""The agent's health asked for over HTTP, as a kubelet asks."""
+"""Health checks of the agent over HTTP, as a kubelet sends them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 
 @dataclass
 class Probes:
-    """The agent's health as the kubelet asks for it: what an answer costs is within the agent's own CPU."""
+    """The kubelet's health checks of the agent; the agent's own CPU includes the answers."""
 
     address: str
     path: str
@@ -21,7 +21,7 @@ class Probes:
     asked: int = 0
 
     def go_on(self) -> None:
-        """Asks where it is time to."""
+        """Send the checks that are due."""
         if time.monotonic() >= self.due_s:
             self.due_s = time.monotonic() + self.every_s
             self.asked += 1

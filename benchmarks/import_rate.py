@@ -1,4 +1,4 @@
-"""How fast history comes in: rows per second of both importers, from text to published Parquet."""
+"""The speed of importing history: rows per second of both importers, from text to published Parquet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START_S = 1_790_000_000
 
 
 def measure() -> Iterator[Figure]:
-    """A million rows through each importer."""
+    """Yield the rates for a million rows through each importer."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         series, smi = folder / "series.csv", folder / "smi.csv"

@@ -204,49 +204,19 @@ def _figure(name: str, share: Mapping[str, Any]) -> Iterator[Figure]:
 def page(text: str) -> str:
     """The page with the stored figures between its marks."""
     found = json.loads(STORED.read_text(encoding="utf-8"))
-    lines = [
-        "| rule | findings | judged | right | precision | 90 % interval | recall |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = ["| rule | findings right | 90 % interval | labelled GPUs found |", "|---|---|---|---|"]
     for rule, own in found["rules"].items():
-        precision, recall = own["precision"], own["recall"]
         lines.append(
-            f"| {rule} | {own['findings']} | {precision['judged']} | {precision['right']} | {_shown(precision)} | "
-            f"{recall['right']} of {recall['judged']} |"
+            f"| {rule} | {_counts(own['precision'])} | {_interval(own['precision'])} | {_counts(own['recall'])} |"
         )
-    lines += ["", "| rule | wrong about | missed | could not be taken back at high or medium |", "|---|---|---|---|"]
-    for rule, own in found["rules"].items():
-        kept = Counter(own["kept at high"]) + Counter(own["kept at medium"])
-        cells = [
-            ", ".join(f"{name} ({count})" for name, count in each.items())
-            for each in (own["wrong"], own["missed"], kept)
-        ]
-        lines += [f"| {rule} | " + " | ".join(cells) + " |"] if any(cells) else []
-    lines += ["", "| GPUs to take back | high | medium | low |", "|---|---|---|---|"]
-    for rule, own in found["rules"].items():
-        shares = [own[f"takeable_{grade}"] for grade in GRADES if f"takeable_{grade}" in own]
-        if any(share["judged"] for share in shares):
-            lines.append(
-                f"| findings of {rule} | "
-                + " | ".join(f"{share['right']} of {share['judged']}" for share in shares)
-                + " |"
-            )
-    lines.append(
-        "| all GPUs | "
-        + " | ".join(f"{share['right']} of {share['judged']}" for share in found["takeable"].values())
-        + " |"
-    )
-    lines.append(
-        "| share, 90 % interval | "
-        + " | ".join(_shown(share).replace(" | ", ", ") for share in found["takeable"].values())
-        + " |"
-    )
+    lines += ["", "| GPUs to reclaim, by confidence | stayed unused | 90 % interval |", "|---|---|---|"]
+    lines += [f"| {grade} | {_counts(share)} | {_interval(share)} |" for grade, share in found["takeable"].items()]
     return between_marks(text, "judged", "\n".join(lines) + "\n")
 
 
-def _shown(share: Mapping[str, Any]) -> str:
-    return (
-        f"{share['ratio']:.2f} | {share['interval_90'][0]:.2f} to {share['interval_90'][1]:.2f}"
-        if share["judged"]
-        else "- | -"
-    )
+def _counts(share: Mapping[str, Any]) -> str:
+    return f"{share['right']} of {share['judged']}"
+
+
+def _interval(share: Mapping[str, Any]) -> str:
+    return "{:.2f} to {:.2f}".format(*share["interval_90"]) if share["judged"] else "-"

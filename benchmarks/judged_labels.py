@@ -1,6 +1,6 @@
-"""Labels of situations by their own truth, week by week: what every rule ought to find, in the plain meaning of its words.
+"""Labels of situations by their own truth, per week: what every rule should find, by the plain meaning of its words.
 
-Each rule has a function that says yes, no, or None where physics does not tell or the words could be read either way.
+Each rule has a function that returns yes, no, or None where physics does not decide or the words are ambiguous.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from benchmarks.recordings import A100, Floats, Mask
 from fallow.clock import MINUTE_MS
 
 IDLE_ROWS = 5 * MINUTE_MS // ROW_MS + 1
-"""Rows at zero that are surely five minutes."""
+"""Number of rows at zero that surely cover five minutes."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One GPU in one week, beside the others of its job."""
+    """One GPU in one week, with the other GPUs of its job."""
 
     recording: Recording
     whole_busy: Floats
@@ -64,18 +64,18 @@ class Case:
         return np.ones(WEEK, np.bool_) if seen is None else seen[self.span]
 
     @cached_property
-    def works(self) -> bool:
-        """Whether it worked for long enough to say what it needs: two hours, not on one day only."""
+    def has_enough_work(self) -> bool:
+        """Whether the GPU was active long enough to show its needs: two hours, on more than one day."""
         return int(self.ran.sum()) >= 2 * HOUR and int(self.ran.reshape(7, DAY).any(axis=1).sum()) > 1
 
     @cached_property
     def stays_unused(self) -> bool:
-        """Nobody uses it for seven days after the week, and no work would end with it."""
+        """Whether the GPU stays unused for seven days after the week, and no running work depends on it."""
         running = any(case.whole_ran[case.until - HOUR : case.until].any() for case in self.siblings)
         return not running and not self.whole_ran[self.until : self.until + WEEK].any()
 
     def quiet_to_the_end(self, there: Mask) -> bool:
-        """Whether it was so, and without a kernel, for the last day at least."""
+        """Return whether the condition held without a kernel for at least the last day."""
         return (
             bool(there[self.until - DAY : self.until].all()) and not self.whole_ran[self.until - DAY : self.until].any()
         )
@@ -85,7 +85,7 @@ Answer = bool | None
 
 
 def between(value: float, no: float, yes: float) -> Answer:
-    """Yes on the one side, no on the other, and nothing between; `yes` may be the lower one."""
+    """Return True beyond `yes`, False beyond `no`, and None between; `yes` may be the lower value."""
     if (value >= yes) if yes > no else (value <= yes):
         return True
     return False if ((value <= no) if yes > no else (value >= no)) else None
@@ -101,7 +101,7 @@ def held(case: Case) -> Answer:
 
 
 def reserved_unused(case: Case) -> Answer:
-    alone = case.recording.claimed & ~case.recording.occupied
+    alone = case.recording.allocated & ~case.recording.occupied
     if alone[case.span].sum() < 0.01 * WEEK:
         return False
     return True if case.quiet_to_the_end(alone) and case.stays_unused else None
@@ -111,21 +111,13 @@ def never_used(case: Case) -> Answer:
     if case.recording.occupied[: case.until].any():
         return False
     there = np.ones(ROWS, np.bool_) if case.recording.seen is None else case.recording.seen
-    return True if there[: case.until].sum() >= WEEK and not case.recording.claimed[: case.until].any() else None
+    return True if there[: case.until].sum() >= WEEK and not case.recording.allocated[: case.until].any() else None
 
 
-def zombie_holder(case: Case) -> Answer:
-    ended = case.recording.orphan_from
-    if ended is None:
-        return False
-    return True if ended <= case.until - DAY else None
-
-
-def loaded_no_traffic(case: Case) -> Answer:
-    """Some days without a request are left open: a server gets none until it gets one."""
-    if "server" not in case.facts or case.ran.reshape(7, DAY).any(axis=1).all():
-        return False
-    return True if case.occupied.all() and not case.ran.any() else None
+def left_free(case: Case) -> Answer:
+    """Return whether the GPU was free for two weeks; None within a day of two weeks."""
+    taken = np.flatnonzero((case.recording.occupied | case.recording.allocated)[: case.until])
+    return between(float(case.until - taken[-1]), 13 * DAY, 15 * DAY) if taken.size else False
 
 
 def partial_use(case: Case) -> Answer:
@@ -150,14 +142,14 @@ def input_starved(case: Case) -> Answer:
 
 
 def throttled(case: Case) -> Answer:
-    return between(case.recording.work.clock_lost, 0.02, 0.06) if case.works or not case.ran.any() else None
+    return between(case.recording.work.clock_lost, 0.02, 0.06) if case.has_enough_work or not case.ran.any() else None
 
 
 def inefficient(case: Case) -> Answer:
     work = case.recording.work
     if not case.ran.any() or work.busy_mean < 0.4 or work.sm_mean > 0.55:
         return None if case.facts & {"hangs"} or work.clock_lost > 0.02 else False
-    return True if case.works and work.busy_mean > 0.8 and work.sm_mean < 0.25 else None
+    return True if case.has_enough_work and work.busy_mean > 0.8 and work.sm_mean < 0.25 else None
 
 
 def stalls(case: Case) -> Answer:
@@ -173,13 +165,13 @@ def _spins(case: Case) -> Mask:
 
 
 def compute_oversized(case: Case) -> Answer:
-    return between(case.recording.work.slower_on_half, 0.15, 0.05) if case.works else None
+    return between(case.recording.work.slower_on_half, 0.15, 0.05) if case.has_enough_work else None
 
 
 def memory_oversized(case: Case) -> Answer:
-    """Half of the memory would do. Of an A100 there is such a card; of the others it also has half of the rest."""
+    """Return whether half of the memory suffices. Only the A100 exists with half the memory and the same compute."""
     need, work = case.recording.need, case.recording.work
-    if need is None or not case.works:
+    if need is None or not case.has_enough_work:
         return None
     smaller = between(need, 0.6, 0.4)
     return None if smaller and case.recording.card != A100 and work.slower_on_half > 0.05 else smaller
@@ -187,7 +179,7 @@ def memory_oversized(case: Case) -> Answer:
 
 def mig_fit(case: Case) -> Answer:
     work, need = case.recording.work, case.recording.need
-    if not case.works:
+    if not case.has_enough_work:
         return None
     if not case.recording.card.mig or case.siblings or work.slower_on_4g > 0.15 or (need or 0) > 0.6:
         return False
@@ -198,7 +190,7 @@ def preallocated(case: Case) -> Answer:
     return ("preallocated" in case.facts) if case.occupied.sum() >= DAY else None
 
 
-def wind_down(case: Case) -> Answer:
+def ending(case: Case) -> Answer:
     ends = [int(fact.rpartition(" ")[2]) for fact in case.facts if fact.startswith("winds down")]
     if ends:
         return True if case.until >= (ends[0] + 5) * DAY else None
@@ -218,7 +210,7 @@ def slow_uptake(case: Case) -> Answer:
 def hoarding(case: Case) -> Answer:
     if "hoards" in case.facts:
         return True
-    return False if "uses its quota" in case.facts or (case.works and case.ran.mean() > 0.6) else None
+    return False if "uses its quota" in case.facts or (case.has_enough_work and case.ran.mean() > 0.6) else None
 
 
 def blind_spot(case: Case) -> Answer:
@@ -232,14 +224,14 @@ def blind_spot(case: Case) -> Answer:
 RULES: Mapping[str, Callable[[Case], Answer]] = {
     rule.__name__: rule
     for rule in (
-        held, reserved_unused, never_used, zombie_holder, loaded_no_traffic, partial_use, imbalance, input_starved, throttled,
-        inefficient, stalls, compute_oversized, memory_oversized, mig_fit, preallocated, wind_down, slow_uptake, hoarding, blind_spot,
+        held, reserved_unused, never_used, left_free, partial_use, imbalance, input_starved, throttled,
+        inefficient, stalls, compute_oversized, memory_oversized, mig_fit, preallocated, ending, slow_uptake, hoarding, blind_spot,
     )
 }  # fmt: skip
 
 
 def low_efficiency(cases: Sequence[Case]) -> Iterator[Answer]:
-    """Users with 5 % of the fleet's hours are large, those with under 2 % are not; the mean is over all time that they are there."""
+    """Yield for each case whether its user is large (5 % of the hours, not under 2 %) with a low mean over all held time."""
     there: dict[str, float] = defaultdict(float)
     busy: dict[str, float] = defaultdict(float)
     for case in cases:
@@ -257,11 +249,11 @@ def low_efficiency(cases: Sequence[Case]) -> Iterator[Answer]:
 
 
 def co_location(cases: Sequence[Case], hosts: Sequence[str]) -> Iterator[Answer]:
-    """Yes where a workload on another GPU of the host would share the card and neither gets 10 % slower; no where none of the fleet would."""
+    """Yield True where a workload of the host could share the card with a slowdown under 10 %, False where no other could."""
     single = [number for number, case in enumerate(cases) if case.recording.need is not None and not case.siblings]
     partners = [number for number in single if cases[number].ran.any()]
     for number, case in enumerate(cases):
-        if number not in single or not case.works:
+        if number not in single or not case.has_enough_work:
             yield False if case.siblings else None
             continue
         fits = [
@@ -276,9 +268,9 @@ def co_location(cases: Sequence[Case], hosts: Sequence[str]) -> Iterator[Answer]
 
 
 def _together(one: Case, other: Case) -> tuple[float, float]:
-    """How much slower the one that suffers more would get in that week on a shared card, and the memory that both need.
+    """Return the larger slowdown of two workloads on a shared card in that week, and the memory that both need.
 
-    Kernels of two programs take turns: while both have some, each waits for half of the time.
+    Kernels of two programs take turns: while both have kernels, each program waits for half of the time.
     """
     waits = float((one.busy * other.busy).sum()) / 2
     return waits / min(one.busy.sum(), other.busy.sum()), (one.recording.need or 1) + (other.recording.need or 1)
@@ -299,7 +291,7 @@ class Label:
 
 
 def labels_of(fleet: Sequence[Recording], names: Sequence[str], hosts: Sequence[str]) -> Iterator[Label]:
-    """All labels of a fleet: states of the whole time, rules of each week, and what could be taken back at each week's end."""
+    """Yield all labels of a fleet: states of the whole time, rules of each week, and reclaimable GPUs at each week's end."""
     busy = [each.busy() for each in fleet]
     for name, recording, worked in zip(names, fleet, busy, strict=True):
         yield from _states(name, recording, worked > 0)
@@ -322,33 +314,36 @@ def labels_of(fleet: Sequence[Recording], names: Sequence[str], hosts: Sequence[
         of_fleet = {"low_efficiency": list(low_efficiency(cases)), "co_location": list(co_location(cases, hosts))}
         for number, (name, case) in enumerate(zip(names, cases, strict=True)):
             answers = {rule: judge(case) for rule, judge in RULES.items()} | {
-                rule: said[number] for rule, said in of_fleet.items()
+                rule: answer[number] for rule, answer in of_fleet.items()
             }
-            yes, no = ("+".join(rule for rule, said in answers.items() if said is wanted) for wanted in (True, False))
+            yes, no = (
+                "+".join(rule for rule, answer in answers.items() if answer is wanted) for wanted in (True, False)
+            )
             yield Label(name, week * WEEK, case.until, rules=yes, not_rules=no, note=case.recording.kind)
             if (
                 case.recording.occupied[case.until - 1]
-                or case.recording.claimed[case.until - 1]
+                or case.recording.allocated[case.until - 1]
                 or answers["never_used"]
+                or answers["left_free"]
             ):
                 takeable = "true" if case.stays_unused else "false"
                 yield Label(name, case.until - HOUR, case.until, takeable=takeable, note=case.recording.kind)
 
 
 def _states(name: str, recording: Recording, ran: Mask) -> Iterator[Label]:
-    """Used, and unused for five minutes and more, as long as somebody saw it."""
+    """Yield the labels of used time, and of unused time of at least five minutes, where the GPU was observed."""
     there = recording.occupied[:SEEN]
     seen = np.ones(SEEN, np.bool_) if recording.seen is None else recording.seen[:SEEN]
     unused = {
         "held": there & ~ran[:SEEN],
-        "reserved": recording.claimed[:SEEN] & ~there,
-        "free": ~recording.claimed[:SEEN] & ~there,
+        "reserved": recording.allocated[:SEEN] & ~there,
+        "free": ~recording.allocated[:SEEN] & ~there,
     }
-    rest = seen.copy()
+    used = seen.copy()
     for state, mask in unused.items():
         for first, after in runs(mask & seen):
             if after - first >= IDLE_ROWS or state != "held":
-                rest[first:after] = False
+                used[first:after] = False
                 yield Label(name, first, after, state=state, note=recording.kind)
-    for first, after in runs(rest):
+    for first, after in runs(used):
         yield Label(name, first, after, state="used", note=recording.kind)

@@ -1,4 +1,4 @@
-"""In which situations the rules were wrong: what `fallow evaluate` counts, by the situation of the GPUs."""
+"""The situations in which the rules were wrong: the counts of `fallow evaluate`, by the situation of the GPUs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Misses = Counter[tuple[str, str, str]]
 
 
 def misses(lake: Path, config: Path, labels: Path, situations: Mapping[str, str]) -> Misses:
-    """What was wrong and what was missed, week by week; `situations` is by GPU."""
+    """Return the wrong and the missed cases per week; `situations` is by GPU."""
     inputs = open_inputs(argparse.Namespace(lake=str(lake), since=None, until=None, config=str(config)))
     ledger = load_window_ledger(inputs)
     inventory = load_inventory(inputs.lake)

@@ -1,4 +1,4 @@
-"""What an agent on each host would have written of the situations: rows of GPUs, processes, hosts, servers and claims."""
+"""The rows that agents would write for the situations: GPUs, processes, hosts, servers and allocations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.judged_situations import DAY, HOUR, ROW_MS, SEEN, SEEN_DAYS, Rec
 from fallow import parquet
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
 from fallow.lake import Lake, LakeFile
-from fallow.schema import CLAIM, DEVICE, GPU, HOST, PROCESS, SERVING, LakeTable
+from fallow.schema import ALLOCATION, DEVICE, GPU, HOST, PROCESS, SERVING, LakeTable
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 START_MS = 1_792_972_800_000  # Monday 2026-10-26 00:00 UTC
 PER_HOST = 8
 LISTED, SCRAPED = HOUR // 2, HOUR // 6
-"""Rows between two process lists, and between two rows of a host or an inference server."""
+"""Number of rows between two process lists, and between two rows of a host or an inference server."""
 
 
 def hosts_of(fleet: Sequence[Recording]) -> list[str]:
-    """A host for each GPU: cards of one model and one kind of host, a gang on one host."""
+    """Return the host of each GPU: a host has cards of one model and one kind, and a gang is on one host."""
     taken: dict[tuple[str, str], list[int]] = defaultdict(list)
     gangs: dict[str, str] = {}
     sizes = Counter(each.gang for each in fleet if each.gang)
@@ -50,7 +50,7 @@ def hosts_of(fleet: Sequence[Recording]) -> list[str]:
 
 
 def write_lake(fleet: Sequence[Recording], names: Sequence[str], hosts: Sequence[str], folder: Path) -> None:
-    """The lake of what an agent on each host would have seen of the first four weeks."""
+    """Write the lake of agents' rows for the first four weeks."""
     lake = made_lake(folder)
     by_host: dict[str, list[int]] = defaultdict(list)
     for number, host in enumerate(hosts):
@@ -66,7 +66,7 @@ def write_lake(fleet: Sequence[Recording], names: Sequence[str], hosts: Sequence
 
 
 def _put(lake: Lake, table: LakeTable, host: str, rows: pa.Table) -> None:
-    """A file for each day."""
+    """Write a file per day."""
     times = rows["time"].cast(pa.int64()).to_numpy()
     for number in range(SEEN_DAYS):
         day_ms = START_MS + number * DAY_MS
@@ -90,7 +90,7 @@ def _tables(recording: Recording, gpu: str, index: int, number: int) -> dict[Lak
         GPU: _gpu_rows(recording, gpu, played),
         DEVICE: _device_rows(recording, gpu, index),
         PROCESS: _process_rows(recording, gpu, number),
-        CLAIM: _claim_rows(recording, gpu, number),
+        ALLOCATION: _allocation_rows(recording, gpu, number),
     }
     if {"server", "metrics"} <= recording.facts:
         made[SERVING] = _serving_rows(recording, gpu, number)
@@ -98,10 +98,10 @@ def _tables(recording: Recording, gpu: str, index: int, number: int) -> dict[Lak
 
 
 def _played(recording: Recording) -> dict[str, Floats]:
-    """The columns of the work where it is at work, and of a card that waits elsewhere."""
+    """Return the columns of the work while it is active, and of an idle card elsewhere."""
     active, card = recording.active[:SEEN], recording.card
-    rest = np.where(recording.occupied[:SEEN], card.context_w, card.idle_w)
-    idle = {"power_w": rest, "mean_w": rest, "clock": 1.0, "gpu_util_zero_ratio": 1.0}
+    idle_draw_w = np.where(recording.occupied[:SEEN], card.context_w, card.idle_w)
+    idle = {"power_w": idle_draw_w, "mean_w": idle_draw_w, "clock": 1.0, "gpu_util_zero_ratio": 1.0}
     return {
         name: np.where(active, recording.played(values)[:SEEN], idle.get(name, 0.0))
         for name, values in recording.work.columns.items()
@@ -152,7 +152,7 @@ def _device_rows(recording: Recording, gpu: str, index: int) -> pa.Table:
 
 
 def _process_rows(recording: Recording, gpu: str, number: int) -> pa.Table:
-    """The list of processes at each start, and every half hour."""
+    """Return the list of processes at each start, and every half hour."""
     parts, seen = [], _seen(recording)
     for run, (first, after) in enumerate(runs(recording.occupied[:SEEN])):
         rows = np.unique(np.concatenate(([first], np.arange(-(-first // LISTED) * LISTED, after, LISTED)))).astype(
@@ -179,32 +179,32 @@ def _process_rows(recording: Recording, gpu: str, number: int) -> pa.Table:
 
 
 def _job(recording: Recording, number: int, first: int) -> str | None:
-    """The id of the Slurm job that begins there: one for all GPUs of a gang."""
+    """Return the id of the Slurm job that begins here, the same for all GPUs of a gang."""
     if not recording.slurm:
         return None
     own = sum(recording.gang.encode()) % 900 * 7 + 1000 if recording.gang else number
     return f"{own}{first:05}"
 
 
-def _claim_rows(recording: Recording, gpu: str, number: int) -> pa.Table:
+def _allocation_rows(recording: Recording, gpu: str, number: int) -> pa.Table:
     parts = []
-    for first, after in runs(recording.claimed):
+    for first, after in runs(recording.allocated):
         if first < SEEN:
             pod = f"ns-{recording.user}/{recording.command}-{number}"
             parts.append(table_of(
-                CLAIM,
+                ALLOCATION,
                 {
                     "time": np.array([time_ms(first)]), "end": int(time_ms(after)) if after < SEEN else None, "gpu": gpu, "gpu_count": 1,
-                    "claim_id": pod if recording.pod else _job(recording, number, first), "scheduler": "kubernetes" if recording.pod else "slurm",
+                    "allocation_id": pod if recording.pod else _job(recording, number, first), "scheduler": "kubernetes" if recording.pod else "slurm",
                     "user": None if recording.pod else recording.user, "account": f"{'ns' if recording.pod else 'acc'}-{recording.user}", "name": "work",
                 },
                 1,
             ))  # fmt: skip
-    return pa.concat_tables(parts) if parts else table_of(CLAIM, {}, 0)
+    return pa.concat_tables(parts) if parts else table_of(ALLOCATION, {}, 0)
 
 
 def _serving_rows(recording: Recording, gpu: str, number: int) -> pa.Table:
-    """What the server itself says of its requests."""
+    """Return the server's own metrics of its requests."""
     asked = np.zeros(SEEN)
     if recording.work.requests is not None:
         asked = recording.played(recording.work.requests)[:SEEN]
@@ -223,7 +223,7 @@ def _serving_rows(recording: Recording, gpu: str, number: int) -> pa.Table:
 
 
 def _host_rows(fleet: Sequence[Recording]) -> pa.Table:
-    """What limits the GPUs, or somebody else's program, shows in the host's own figures."""
+    """Return the host's figures, which show what limits the GPUs, or another user's program."""
     rng, rows, host = np.random.default_rng(len(fleet)), np.arange(0, SEEN, SCRAPED), fleet[0].host
     working = np.mean([each.active[rows] for each in fleet], axis=0)
     waiting = np.mean([each.active[rows] & ("waits for input" in each.facts) for each in fleet], axis=0) > 0

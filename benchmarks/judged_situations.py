@@ -1,7 +1,7 @@
-"""Situations on GPUs whose truth is known because they were made: true cases of every rule, and others that look like them.
+"""Generated situations on GPUs, whose truth is known: true cases of every rule, and look-alikes.
 
-Nothing here was written with the rules at hand. Each situation draws its parameters from distributions; recordings reach a week
-beyond the lake, so that what became of a GPU is known at its end.
+They were written without the rules at hand. Each situation draws its parameters from distributions. Recordings reach a week
+beyond the lake, so that the later use of a GPU is known.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ Builder = Callable[[Rng], "list[Recording]"]
 
 @dataclass(frozen=True)
 class Recording:
-    """One GPU over five weeks, by row: who is on it, when it works, and at what.
+    """One GPU over five weeks, by row: its user, its active time, and its work.
 
-    `facts` are those that no figure tells: why a process is there, and what it waits for.
+    `facts` are not visible in figures: why a process is there, and what it waits for.
     """
 
     kind: str
@@ -54,13 +54,13 @@ class Recording:
     work: Work
     active: Mask
     occupied: Mask
-    claimed: Mask
+    allocated: Mask
     memory: Floats
     """Used, as a share of the card."""
     need: float | None
-    """The most that is needed, as a share of the card; None where the program takes what there is."""
+    """The peak demand, as a share of the card; None where the program takes all that there is."""
     choice: NDArray[np.int64]
-    """The hour of the work that each hour plays."""
+    """The recorded hour of the work that each hour plays."""
     user: str = ""
     command: str = "python"
     facts: frozenset[str] = frozenset()
@@ -70,22 +70,22 @@ class Recording:
     orphan_from: int | None = None
     seen: Mask | None = None
     host: str = ""
-    """GPUs of one name share hosts, and what the hosts are busy with."""
+    """GPUs with the same name share hosts and the hosts' load."""
     gang: str = ""
 
     def played(self, by_hour: Floats) -> Floats:
-        """What the hours of the work are worth in each row; 0 while it does not work."""
+        """Return the values of the work's hours in each row; 0 while it is not active."""
         hour = self.choice[np.arange(ROWS) // HOUR]
         rows: Floats = np.where(self.active, by_hour[hour, np.arange(ROWS) % HOUR], 0.0)
         return rows
 
     def busy(self) -> Floats:
-        """The share of each row in which a kernel ran."""
+        """Return the share of each row in which a kernel ran."""
         return self.played(self.work.columns["gpu_util_pct"]) / 100
 
 
 def runs(mask: Mask) -> list[tuple[int, int]]:
-    """The stretches in which it holds: first row, and the row after the last."""
+    """Return the segments in which the mask is true: first row, and the row after the last."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
     return [(int(first), int(after)) for first, after in edges.reshape(-1, 2)]
 
@@ -97,7 +97,7 @@ def _between(first_day: float = 0, last_day: float = DAYS) -> Mask:
 
 
 def _jobs(rng: Rng, days: tuple[float, float], gap_h: tuple[float, float]) -> Mask:
-    """Jobs that follow one another."""
+    """Return the mask of jobs in sequence."""
     mask, row = ~_between(), int(rng.uniform(0, gap_h[1]) * HOUR)
     while row < ROWS:
         after = row + int(rng.uniform(*days) * DAY)
@@ -107,7 +107,7 @@ def _jobs(rng: Rng, days: tuple[float, float], gap_h: tuple[float, float]) -> Ma
 
 
 def _daily(rng: Rng, at_h: float, length_h: tuple[float, float], chance: float = 1.0, weekend: float = 1.0) -> Mask:
-    """A stretch at about the same time of day, on days by chance; the first day is a Monday."""
+    """Return the mask of a segment at about the same time on random days; the first day is a Monday."""
     mask = ~_between()
     for day in range(DAYS):
         if rng.random() < chance * (weekend if day % 7 > 4 else 1):
@@ -125,30 +125,30 @@ def _pauses(rng: Rng, every_min: tuple[float, float], length_min: tuple[float, f
     return mask
 
 
-def recording(rng: Rng, kind: str, card: Card, ticks: Ticks, memory: float, **rest: Any) -> Recording:
-    """A GPU that somebody is on and works on all of the time, unless `rest` says otherwise; Slurm jobs and pods claim it meanwhile.
+def recording(rng: Rng, kind: str, card: Card, ticks: Ticks, memory: float, **traits: Any) -> Recording:
+    """Return a GPU that a user holds and uses all the time, unless `traits` differ; Slurm jobs and pods allocate it then.
 
-    `memory` is what is used and needed, as a share of the card.
+    `memory` is the memory that is used and needed, as a share of the card.
     """
-    occupied, hours, work = rest.get("occupied", _between()), np.arange(DAYS * 24), work_of(ticks, card, ROW_MS)
+    occupied, hours, work = traits.get("occupied", _between()), np.arange(DAYS * 24), work_of(ticks, card, ROW_MS)
     daily = ticks.requests is not None  # requests come at their hours of the day, other hours of work in any order
     choice = (
         hours % 24 + 24 * rng.integers(0, work.hours // 24, len(hours))
         if daily
         else rng.integers(0, work.hours, len(hours))
     )
-    used = np.full(ROWS, memory) if rest.get("need", 0) is None else _allocated(rng, occupied, memory)
+    used = np.full(ROWS, memory) if traits.get("need", 0) is None else _allocated(rng, occupied, memory)
     given = {
         "active": occupied,
-        "claimed": occupied if rest.get("slurm") or rest.get("pod") else ~_between(),
+        "allocated": occupied if traits.get("slurm") or traits.get("pod") else ~_between(),
         "need": memory,
-    } | rest
+    } | traits
     given["active"] = given["active"] & occupied
     return Recording(kind=kind, card=card, work=work, memory=used, choice=choice, **{"occupied": occupied} | given)
 
 
 def _allocated(rng: Rng, occupied: Mask, memory: float) -> Floats:
-    """What an allocator holds: it grows in the first minutes of each process, and then by a little with every new shape."""
+    """Return an allocator's memory: it grows in the first minutes of a process, and slightly with every new shape."""
     used: Floats = memory * np.where(rng.random(ROWS) < 0.2, 1.0, 0.985)
     for first, after in runs(occupied):
         grows = min(after - first, int(rng.integers(1, 6)))
@@ -156,21 +156,23 @@ def _allocated(rng: Rng, occupied: Mask, memory: float) -> Floats:
     return used
 
 
-def _in_jobs(rng: Rng, kind: str, card: Card, ticks: Ticks, memory: float, **rest: Any) -> Recording:
-    """Slurm jobs of some days, one after the other."""
-    return recording(rng, kind, card, ticks, memory, **{"occupied": _jobs(rng, (2, 7), (0.2, 6)), "slurm": True} | rest)
+def _in_jobs(rng: Rng, kind: str, card: Card, ticks: Ticks, memory: float, **traits: Any) -> Recording:
+    """Return Slurm jobs of some days in sequence."""
+    return recording(
+        rng, kind, card, ticks, memory, **{"occupied": _jobs(rng, (2, 7), (0.2, 6)), "slurm": True} | traits
+    )
 
 
-def _serving(rng: Rng, kind: str, card: Card, ticks: Ticks, memory: float, **rest: Any) -> Recording:
-    """An inference server in a pod, which tells its requests to fallow."""
+def _serving(rng: Rng, kind: str, card: Card, ticks: Ticks, memory: float, **traits: Any) -> Recording:
+    """Return an inference server in a pod, which reports its requests to fallow."""
     given = {"pod": True, "command": "tritonserver", "facts": frozenset({"server", "metrics"})}
-    return recording(rng, kind, card, ticks, memory, **given | rest)
+    return recording(rng, kind, card, ticks, memory, **given | traits)
 
 
-def _gang(rng: Rng, kind: str, ticks: Sequence[Ticks], **rest: Any) -> list[Recording]:
-    """The GPUs of one job after the other, each with ticks of its own."""
+def _gang(rng: Rng, kind: str, ticks: Sequence[Ticks], **traits: Any) -> list[Recording]:
+    """Return the GPUs of jobs in sequence, with separate ticks per GPU."""
     name, user, memory = f"gang-{rng.integers(10**9)}", f"group{rng.integers(10**6)}", rng.uniform(0.62, 0.92)
-    given = {"occupied": _jobs(rng, (3, 8), (0.3, 8)), "gang": name, "user": user} | rest
+    given = {"occupied": _jobs(rng, (3, 8), (0.3, 8)), "gang": name, "user": user} | traits
     return [_in_jobs(rng, kind, H100, each, memory, **given) for each in ticks]
 
 
@@ -180,7 +182,7 @@ def _kernels(rng: Rng, low: float = 0.72, high: float = 0.9) -> Ticks:
 
 
 def _bursts(rng: Rng, share: tuple[float, float], work_s: tuple[float, float], sm: tuple[float, float]) -> Ticks:
-    """Work and pauses of about the same lengths, with so large a share of work."""
+    """Return work and pauses of similar lengths, with a given share of work."""
     work, part = rng.uniform(*work_s), rng.uniform(*share)
     pause = max(0.1, work * (1 - part) / part)
     return steps(rng, (0.7 * pause, 1.3 * pause), (0.7 * work, 1.3 * work), sm)
@@ -212,7 +214,7 @@ def offloaded_training(rng: Rng) -> list[Recording]:
 
 
 def data_starved(rng: Rng) -> list[Recording]:
-    """Every job of a host waits for its loaders: for the CPUs, or for the disks."""
+    """Every job of a host waits for its data loaders: for the CPUs, or for the disks."""
     host, facts = f"{('cpu', 'io')[rng.integers(2)]} starved-{rng.integers(10**6)}", frozenset({"waits for input"})
     ticks = [replace(_bursts(rng, (0.15, 0.5), (0.15, 0.6), (0.7, 0.9)), overlapped=True) for _ in range(3)]
     return [
@@ -222,7 +224,7 @@ def data_starved(rng: Rng) -> list[Recording]:
 
 
 def busy_host(rng: Rng) -> list[Recording]:
-    """Somebody else's program takes the CPUs; the GPUs do not wait for them."""
+    """Another user's program takes the CPUs, but the GPUs do not wait for them."""
     host = f"cpu noise-{rng.integers(10**6)}"
     asked = requests(rng, rng.uniform(0.02, 0.08, 48), (0.5, 4), rng.uniform(0.55, 0.8), 0.6)
     return [
@@ -232,10 +234,10 @@ def busy_host(rng: Rng) -> list[Recording]:
 
 
 def checkpoints(rng: Rng) -> list[Recording]:
-    """The whole job writes its state, minutes long, and computes nothing meanwhile."""
+    """The whole job writes its state for minutes, and does not compute meanwhile."""
     size, on = int(rng.choice([1, 4])), _jobs(rng, (3, 8), (0.3, 6))
-    rest = {"occupied": on, "active": on & ~_pauses(rng, (30, 60), (4, 9)), "facts": frozenset({"stalls"})}
-    return _gang(rng, "checkpoint pauses", [_kernels(rng)] * size, **rest | ({} if size > 1 else {"gang": ""}))
+    traits = {"occupied": on, "active": on & ~_pauses(rng, (30, 60), (4, 9)), "facts": frozenset({"stalls"})}
+    return _gang(rng, "checkpoint pauses", [_kernels(rng)] * size, **traits | ({} if size > 1 else {"gang": ""}))
 
 
 def hanging_gang(rng: Rng) -> list[Recording]:
@@ -267,27 +269,27 @@ def straggling_gang(rng: Rng) -> list[Recording]:
 
 
 def spinning_gang(rng: Rng) -> list[Recording]:
-    """One rank gets a quarter of the work and spins in its collective for the rest: always busy, with few SMs."""
+    """One rank gets a quarter of the work and otherwise spins in its collective: always busy, with few SMs."""
     own = steps(rng, (6, 10), (1.5, 3.0), (0.75, 0.85))
-    works = own.busy > 0
-    spun = Ticks(np.maximum(own.busy, 0.97), np.where(works, own.sm, 0.06), np.where(works, own.dram, 0.02))
+    active = own.busy > 0
+    spun = Ticks(np.maximum(own.busy, 0.97), np.where(active, own.sm, 0.06), np.where(active, own.dram, 0.02))
     return _gang(rng, "gang with a spinning rank", [_kernels(rng)] * 3 + [spun])
 
 
 def half_used_gang(rng: Rng) -> list[Recording]:
-    """The program was started for one GPU less than the job has; it opens a context on all of them."""
+    """The program was started for one GPU fewer than the job has, but opens a context on all GPUs."""
     *made, last = _gang(rng, "gang that uses some", [_kernels(rng)] * int(rng.choice([2, 4])))
     return [*made, replace(last, active=~_between(), memory=np.full(ROWS, 0.006), need=0.006)]
 
 
 def gang_with_evaluator(rng: Rng) -> list[Recording]:
-    """One GPU of the job evaluates, for half an hour once a day: it waits, but it is needed."""
+    """One GPU of the job evaluates for half an hour once a day: it waits, but is needed."""
     *made, last = _gang(rng, "gang with an evaluator", [_kernels(rng)] * 4, occupied=_between())
     return [*made, replace(last, active=_daily(rng, rng.uniform(2, 20), (0.3, 1.0)))]
 
 
 def detached_training(rng: Rng) -> list[Recording]:
-    """`nohup`: the session is gone, and the work goes on."""
+    """`nohup`: the session has ended, but the work continues."""
     return [_in_jobs(rng, "detached training", _card(rng), _kernels(rng), rng.uniform(0.4, 0.9), slurm=False, parent=1)]
 
 
@@ -295,28 +297,28 @@ def detached_training(rng: Rng) -> list[Recording]:
 
 
 def busy_server(rng: Rng) -> list[Recording]:
-    """A daily rhythm, and a need of the card's bandwidth; the cache fills the memory."""
+    """The server has a daily rhythm and needs the card's bandwidth; its cache fills the memory."""
     rhythm = np.clip(1 + 0.9 * np.sin((np.arange(24) - rng.uniform(7, 10)) / 24 * 2 * np.pi), 0.08, 2)
     asked = requests(rng, rng.uniform(0.1, 0.5) * rhythm, (0.5, 4), rng.uniform(0.55, 0.8), rng.uniform(0.6, 0.75))
-    rest = {"command": "vllm", "facts": frozenset({"server", "metrics", "preallocated"}), "need": None}
-    return [_serving(rng, "busy server", L40S, asked, 0.9, **rest)]
+    traits = {"command": "vllm", "facts": frozenset({"server", "metrics", "preallocated"}), "need": None}
+    return [_serving(rng, "busy server", L40S, asked, 0.9, **traits)]
 
 
 def rare_requests(rng: Rng) -> list[Recording]:
-    """A request every half an hour to every eight hours: idle for most of the time, and needed."""
+    """Requests come every half hour to eight hours: the server is mostly idle, but needed."""
     asked = requests(rng, np.full(96, 1 / (3600 * rng.uniform(0.5, 8))), (1, 8), rng.uniform(0.5, 0.8), 0.6)
     return [_serving(rng, "server with rare requests", L40S, asked, rng.uniform(0.3, 0.7))]
 
 
 def no_requests(rng: Rng) -> list[Recording]:
-    """A model was loaded, and nobody asks it; four of ten of these servers tell fallow nothing."""
-    rest = {"facts": frozenset({"server"})} if rng.random() < 0.4 else {}
+    """A model was loaded and gets no requests; four of ten of these servers report nothing to fallow."""
+    traits = {"facts": frozenset({"server"})} if rng.random() < 0.4 else {}
     on, asked = _between(rng.choice([0.0, rng.uniform(1, 6)])), requests(rng, np.zeros(24), (1, 2), 0.5, 0.5)
-    return [_serving(rng, "server without requests", L40S, asked, rng.uniform(0.3, 0.7), occupied=on, **rest)]
+    return [_serving(rng, "server without requests", L40S, asked, rng.uniform(0.3, 0.7), occupied=on, **traits)]
 
 
 def warm_standby(rng: Rng) -> list[Recording]:
-    """Takes over when the other server fails, every few days for some hours."""
+    """The server takes over when another server fails, every few days for some hours."""
     active, row = ~_between(), int(rng.uniform(0, 6) * DAY)
     while row < ROWS:
         active[row : row + int(rng.uniform(0.3, 5) * HOUR)] = True
@@ -331,7 +333,7 @@ def small_server(rng: Rng) -> list[Recording]:
     return [_serving(rng, "small server", H100, asked, rng.uniform(0.05, 0.2))]
 
 
-# people, and what they leave behind
+# people, and the processes that they leave behind
 
 
 def nightly_batch(rng: Rng) -> list[Recording]:
@@ -340,81 +342,85 @@ def nightly_batch(rng: Rng) -> list[Recording]:
 
 
 def daily_use(rng: Rng) -> list[Recording]:
-    """A process that waits all day for its ten minutes to an hour, at six in the morning."""
+    """A process waits all day for its ten minutes to an hour, at six in the morning."""
     active, parent = _daily(rng, 6, (0.2, 1.0)), int(rng.choice([1, 4000]))
     return [recording(rng, "daily use", _card(rng), _kernels(rng), rng.uniform(0.2, 0.7), active=active, parent=parent)]
 
 
 def notebook(rng: Rng) -> list[Recording]:
-    """Somebody comes back to it, on most working days."""
+    """Its user returns on most working days."""
     active = _daily(rng, rng.uniform(8, 15), (1, 5), rng.uniform(0.6, 1), 0.15)
     return [recording(rng, "notebook", _card(rng), _typing(rng), rng.uniform(0.15, 0.8), active=active)]
 
 
 def forgotten_notebook(rng: Rng) -> list[Recording]:
-    """Used on its first days, and never again."""
+    """The notebook is used on its first days, and never again."""
     first = rng.uniform(0, 14)
     active = _between(first, first + 0.05) | _daily(rng, rng.uniform(8, 15), (2, 6)) & _between(
         first, first + rng.uniform(1, 4)
     )
-    rest = {"occupied": _between(first), "active": active}
-    return [recording(rng, "forgotten notebook", _card(rng), _typing(rng), rng.uniform(0.1, 0.6), **rest)]
+    traits = {"occupied": _between(first), "active": active}
+    return [recording(rng, "forgotten notebook", _card(rng), _typing(rng), rng.uniform(0.1, 0.6), **traits)]
 
 
 def holiday(rng: Rng) -> list[Recording]:
-    """Looks forgotten for one or two weeks; then its user is back."""
+    """The notebook looks forgotten for one or two weeks; then its user returns."""
     away = rng.uniform(5, 14)
     active = _daily(rng, rng.uniform(8, 15), (1, 5), 0.9, 0.2) & ~_between(away, away + rng.uniform(8, 13))
-    rest = {"active": active, "facts": frozenset({"comes back"})}
-    return [recording(rng, "notebook over a holiday", _card(rng), _typing(rng), rng.uniform(0.15, 0.7), **rest)]
+    traits = {"active": active, "facts": frozenset({"comes back"})}
+    return [recording(rng, "notebook over a holiday", _card(rng), _typing(rng), rng.uniform(0.15, 0.7), **traits)]
 
 
-def winding_down(rng: Rng) -> list[Recording]:
+def ending(rng: Rng) -> list[Recording]:
     """A project ends: its user works less and less, and keeps two GPUs."""
     day, user = rng.uniform(14, 17), f"leaving{rng.integers(10**6)}"
     last = _between(0, day), _between(day, day + 8)
     active = [_jobs(rng, (0.5, 2), (1, 5)) & last[0] | _daily(rng, 11, (0.2, 0.8), 0.3) & last[1] for _ in range(2)]
-    rest = {"user": user, "facts": frozenset({f"winds down {day:.0f}"})}
+    traits = {"user": user, "facts": frozenset({f"winds down {day:.0f}"})}
     return [
-        recording(rng, "project that ends", _card(rng), _kernels(rng), rng.uniform(0.3, 0.7), active=each, **rest)
+        recording(rng, "project that ends", _card(rng), _kernels(rng), rng.uniform(0.3, 0.7), active=each, **traits)
         for each in active
     ]
 
 
 def orphan(rng: Rng) -> list[Recording]:
-    """The job or the session has ended; its process is still there."""
+    """The job or the session has ended, but its process still runs."""
     first, slurm = rng.uniform(0, 12), bool(rng.random() < 0.5)
     ended = first + rng.uniform(0.5, 5)
     worked = _between(first, ended)
-    rest = {"occupied": _between(first), "active": worked, "claimed": worked & slurm, "slurm": slurm}
+    traits = {"occupied": _between(first), "active": worked, "allocated": worked & slurm, "slurm": slurm}
     return [
-        recording(rng, "orphan", _card(rng), _kernels(rng), rng.uniform(0.2, 0.9), orphan_from=int(ended * DAY), **rest)
+        recording(
+            rng, "orphan", _card(rng), _kernels(rng), rng.uniform(0.2, 0.9), orphan_from=int(ended * DAY), **traits
+        )
     ]
 
 
 def daemon(rng: Rng) -> list[Recording]:
-    """Started by init, so that its parent is process 1, and rarely at work: nobody's left-over."""
-    rest = {"active": _daily(rng, rng.uniform(8, 18), (0.1, 0.5), 0.5), "parent": 1, "command": "transcribed"}
-    return [recording(rng, "daemon", _card(rng), _typing(rng), rng.uniform(0.1, 0.4), **rest)]
+    """A rarely active service: init started it, so its parent is process 1, and it is not an orphan."""
+    traits = {"active": _daily(rng, rng.uniform(8, 18), (0.1, 0.5), 0.5), "parent": 1, "command": "transcribed"}
+    return [recording(rng, "daemon", _card(rng), _typing(rng), rng.uniform(0.1, 0.4), **traits)]
 
 
 # allocations and inventory
 
 
 def reserved(rng: Rng) -> list[Recording]:
-    """Reserved for something that does not come."""
-    claimed = _between(rng.choice([0.0, rng.uniform(0, 8)]))
-    return [_in_jobs(rng, "reserved in vain", _card(rng), _kernels(rng), 0.5, occupied=~_between(), claimed=claimed)]
+    """The GPU is reserved for work that never starts."""
+    allocated = _between(rng.choice([0.0, rng.uniform(0, 8)]))
+    return [
+        _in_jobs(rng, "reserved in vain", _card(rng), _kernels(rng), 0.5, occupied=~_between(), allocated=allocated)
+    ]
 
 
 def workshop(rng: Rng) -> list[Recording]:
-    """Reserved some days before it is used."""
+    """The GPU is reserved some days before it is used."""
     day = rng.uniform(8, 26)
-    rest = {
+    traits = {
         "occupied": _between(day, day + 3) & _daily(rng, 9, (7, 8)),
-        "claimed": _between(day - rng.uniform(2, 6), day + 3),
+        "allocated": _between(day - rng.uniform(2, 6), day + 3),
     }
-    return [_in_jobs(rng, "reserved for a workshop", _card(rng), _typing(rng), 0.4, **rest)]
+    return [_in_jobs(rng, "reserved for a workshop", _card(rng), _typing(rng), 0.4, **traits)]
 
 
 def never_used(rng: Rng) -> list[Recording]:
@@ -422,37 +428,39 @@ def never_used(rng: Rng) -> list[Recording]:
 
 
 def used_once(rng: Rng) -> list[Recording]:
-    """Used on the first day, and free since."""
+    """The GPU is used on the first day, and free since."""
     on = _between(0.1, 0.1 + rng.uniform(0.1, 1))
     return [_in_jobs(rng, "used on the first day", _card(rng), _kernels(rng), 0.5, occupied=on)]
 
 
 def new_hosts(rng: Rng) -> list[Recording]:
-    """Four GPUs come that are used at once, and four that are used after a week or more."""
+    """Four new GPUs are used at once, and four are used after a week or more."""
     made = []
     for kind, after_days in (("new and used", (0.05, 0.4)), ("new and slow", (9, 14))):
         first, host = rng.uniform(4, 9), f"new-{rng.integers(10**6)}"
-        rest = {"seen": _between(first), "host": host, "facts": frozenset({kind})}
+        traits = {"seen": _between(first), "host": host, "facts": frozenset({kind})}
         begins = _between(first + rng.uniform(*after_days))
         on = [_jobs(rng, (1, 4), (0.2, 4)) & begins for _ in range(4)]
-        made += [_in_jobs(rng, kind, H100, _kernels(rng), 0.7, occupied=each, **rest) for each in on]
+        made += [_in_jobs(rng, kind, H100, _kernels(rng), 0.7, occupied=each, **traits) for each in on]
     return made
 
 
 def hoarders(rng: Rng) -> list[Recording]:
-    """A team keeps six GPUs allocated, and works on one at a time."""
-    rest = {"pod": True, "user": f"hoard{rng.integers(10**6)}", "facts": frozenset({"hoards"})}
+    """A team keeps six GPUs allocated, and uses one at a time."""
+    traits = {"pod": True, "user": f"hoard{rng.integers(10**6)}", "facts": frozenset({"hoards"})}
     turn = np.arange(ROWS) // (DAY // 2) % 6
     return [
-        recording(rng, "team that hoards", H100, _kernels(rng), 0.6, active=turn == nth, **rest) for nth in range(6)
+        recording(rng, "team that hoards", H100, _kernels(rng), 0.6, active=turn == nth, **traits) for nth in range(6)
     ]
 
 
 def weekly_peak(rng: Rng) -> list[Recording]:
-    """A team needs its whole quota of four, on one or two days of each week."""
-    rest = {"pod": True, "user": f"peak{rng.integers(10**6)}", "facts": frozenset({"uses its quota"})}
+    """A team needs its whole quota of four GPUs on one or two days of each week."""
+    traits = {"pod": True, "user": f"peak{rng.integers(10**6)}", "facts": frozenset({"uses its quota"})}
     on = (np.arange(ROWS) / DAY + rng.uniform(0, 5)) % 7 < rng.uniform(1, 2)
-    return [recording(rng, "team with a weekly peak", H100, _kernels(rng), 0.65, occupied=on, **rest) for _ in range(4)]
+    return [
+        recording(rng, "team with a weekly peak", H100, _kernels(rng), 0.65, occupied=on, **traits) for _ in range(4)
+    ]
 
 
 def blind(rng: Rng) -> list[Recording]:
@@ -468,13 +476,13 @@ def blind(rng: Rng) -> list[Recording]:
 
 
 def small_work(rng: Rng) -> list[Recording]:
-    """Small kernels, one after the other or with pauses; little memory."""
+    """The work has small kernels, in sequence or with pauses, and little memory."""
     ticks, slurm = _bursts(rng, (0.05, 0.9), (0.5, 4), (0.04, 0.25)), bool(rng.random() < 0.7)
     return [_in_jobs(rng, "small work", _card(rng), ticks, rng.uniform(0.04, 0.22), slurm=slurm)]
 
 
 def launch_bound(rng: Rng) -> list[Recording]:
-    """A loop on the host starts a kernel of a millisecond every ten or so: never idle, and hardly busy in any moment."""
+    """A loop on the host starts a kernel of 1 ms about every 10 ms: never idle, and never fully busy."""
     sm, share = rng.choice([rng.uniform(0.05, 0.4), rng.uniform(0.85, 0.97)]), rng.uniform(0.05, 0.17)
     ticks = steps(rng, (0.1, 0.2), (2, 20), (sm, sm))
     return [_in_jobs(rng, "launch-bound loop", H100, replace(ticks, busy=ticks.busy * share), rng.uniform(0.05, 0.4))]
@@ -490,7 +498,7 @@ def large_kernels_small_memory(rng: Rng) -> list[Recording]:
 
 
 def memory_peaks(rng: Rng) -> list[Recording]:
-    """Little memory for most of the time, and most of the card's for a few minutes once a day."""
+    """The work uses little memory, but most of the card's memory for a few minutes once a day."""
     made, high = (
         recording(rng, "memory peaks", _card(rng), _kernels(rng), rng.uniform(0.1, 0.3), slurm=True),
         rng.uniform(0.7, 0.95),
@@ -507,8 +515,8 @@ def inefficient(rng: Rng) -> list[Recording]:
 
 def preallocated(rng: Rng) -> list[Recording]:
     """JAX takes three quarters of the card at its start."""
-    rest = {"need": None, "facts": frozenset({"preallocated"})}
-    return [_in_jobs(rng, "preallocating", _card(rng), _kernels(rng), 0.75, **rest)]
+    traits = {"need": None, "facts": frozenset({"preallocated"})}
+    return [_in_jobs(rng, "preallocating", _card(rng), _kernels(rng), 0.75, **traits)]
 
 
 def full_memory(rng: Rng) -> list[Recording]:
@@ -517,7 +525,7 @@ def full_memory(rng: Rng) -> list[Recording]:
 
 
 def hot_card(rng: Rng) -> list[Recording]:
-    """Cooling does not keep up: after some minutes of work the clock falls by a tenth to a half, for some minutes."""
+    """The cooling is too weak: after some minutes of work the clock falls by a tenth to a half for some minutes."""
     hot = np.cumsum(rng.random((3, HOUR_TICKS)) < 1 / 3000, axis=1) % 2 == 0
     return [
         _in_jobs(rng, "hot card", H100, replace(_kernels(rng), clock=np.where(hot, rng.uniform(0.5, 0.88), 1.0)), 0.8)
@@ -525,7 +533,7 @@ def hot_card(rng: Rng) -> list[Recording]:
 
 
 def warm_card(rng: Rng) -> list[Recording]:
-    """The clock dips for two seconds now and then: under 1 % of the work is lost."""
+    """The clock dips for two seconds occasionally, which loses under 1 % of the work."""
     dips = np.repeat(rng.random((3, HOUR_TICKS // 20)) < rng.uniform(0.01, 0.04), 20, axis=1)
     return [_in_jobs(rng, "card with short dips", H100, replace(_kernels(rng), clock=np.where(dips, 0.8, 1.0)), 0.8)]
 
@@ -536,7 +544,7 @@ SITUATIONS: tuple[tuple[Builder, int], ...] = (
         data_starved, busy_host, preallocated, new_hosts,
     )),
     *((build, 2) for build in (
-        half_used_gang, checkpoints, winding_down, warm_standby, small_server, nightly_batch, daemon, detached_training, used_once,
+        half_used_gang, checkpoints, ending, warm_standby, small_server, nightly_batch, daemon, detached_training, used_once,
         small_kernels_large_memory, memory_peaks, inefficient, full_memory, hot_card, warm_card, blind,
     )),
     *((build, 3) for build in (
@@ -545,11 +553,11 @@ SITUATIONS: tuple[tuple[Builder, int], ...] = (
     *((build, 4) for build in (offloaded_training, no_requests, notebook, orphan, small_work, launch_bound)),
     (forgotten_notebook, 5),
 )  # fmt: skip
-"""The kinds of situation, and how many of each a fleet has."""
+"""The kinds of situations, and their number in a fleet."""
 
 
 def fleet_of(seed: int, situations: Sequence[tuple[Builder, int]] = SITUATIONS) -> list[Recording]:
-    """All recordings of a fleet; whoever no situation names has a user to itself."""
+    """Return all recordings of a fleet. A recording without a named user gets its own user."""
     made: list[Recording] = []
     for number, (build, count) in enumerate(situations):
         for nth in range(count):

@@ -1,10 +1,10 @@
-"""How fallow fares on a trace that somebody else recorded, by labels made from the trace itself and by none of fallow's code.
+"""fallow's accuracy on an independent trace, by labels made from the trace itself, without fallow's code.
 
-The trace genai26 (143 serving pods over a day, a duty cycle every 57 s) becomes a lake, and its CSV file labels: a pod is used in
-rows above 0, unused where it stays at 0 for five minutes and more, and could be taken back at a moment where it stays at 0 for
-the horizon after it. Then `fallow evaluate --every 2h` judges what was known every two hours by what came later.
+The trace genai26 (143 serving pods over a day, a duty cycle every 57 s) becomes a lake, and its CSV file labels. A pod is used in
+rows above 0, and unused where it stays at 0 for at least five minutes. It is reclaimable at a moment where it stays at 0 for the
+following horizon. Then `fallow evaluate --every 2h` judges the findings of every two hours by the later labels.
 
-The licence keeps the trace out of this repository: it is looked for in ../shared/traces, or where FALLOW_BENCH_TRACES says.
+The licence keeps the trace out of this repository: it is expected in ../shared/traces, or in the folder FALLOW_BENCH_TRACES.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ copy (
         from read_csv('{trace}')
         window pods as (partition by container_ip order by timestamp_anon)
     ),
-    -- a gap of more than three steps, or the end of the trace: nobody knows what came then
-    stretches as (
+    -- a gap of more than three steps, or the end of the trace: the later state is unknown
+    segments as (
         select *, coalesce(sum((coalesce(next_moment - moment, 1e9) > 3 * {step})::int) over (
-            partition by pod order by moment rows between unbounded preceding and 1 preceding), 0) as stretch
+            partition by pod order by moment rows between unbounded preceding and 1 preceding), 0) as segment
         from samples
     ),
     runs as (
-        select *, row_number() over (partition by pod, stretch order by moment)
-                - row_number() over (partition by pod, stretch, used order by moment) as run
-        from stretches
+        select *, row_number() over (partition by pod, segment order by moment)
+                - row_number() over (partition by pod, segment, used order by moment) as run
+        from segments
     ),
     spans as (
-        select pod, stretch, used, min(moment) as since, max(moment) + {step} as until
-        from runs group by pod, stretch, used, run
+        select pod, segment, used, min(moment) as since, max(moment) + {step} as until
+        from runs group by pod, segment, used, run
     ),
     following as (
-        select *, coalesce(lead(since) over (partition by pod, stretch order by since), until) as next_since,
-               max(until) over (partition by pod, stretch) - {horizon} as known_until
+        select *, coalesce(lead(since) over (partition by pod, segment order by since), until) as next_since,
+               max(until) over (partition by pod, segment) - {horizon} as known_until
         from spans
     ),
     -- safe until the horizon before the next use; nothing is known where the horizon reaches beyond what was recorded: there
@@ -85,14 +85,14 @@ copy (
 
 
 def trace_folder() -> Path | None:
-    """Where the trace is; None where it is not."""
+    """Return the folder of the trace; None where it is missing."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "traces"
     folder = Path(os.environ.get("FALLOW_BENCH_TRACES", beside)) / "genai26"
     return folder if (folder / "duty.csv.gz").is_file() else None
 
 
 def write_labels(trace: Path, labels: Path, horizon_h: int) -> None:
-    """Labels of the trace: states, and whether a pod stays unused for so long."""
+    """Write labels of the trace: states, and whether a pod stays unused for the horizon."""
     values = {"trace": trace, "labels": labels, "step": STEP_S, "horizon": 3600 * horizon_h, "host": HOST}
     with duckdb.connect() as connection:
         connection.execute(LABELS.format(**values))
@@ -107,7 +107,7 @@ def import_trace(folder: Path, lake: Path) -> None:
 
 
 def measure() -> Iterator[Figure]:
-    """Takeable precision at each horizon, and how far the states agree; nothing where the trace is not there."""
+    """Yield the precision of reclaimable pods per horizon, and the agreement of states; nothing without the trace."""
     folder = trace_folder()
     if folder is None:
         print("skipped: the trace genai26 is not in ../shared/traces (its licence keeps it out)", file=sys.stderr)

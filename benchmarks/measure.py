@@ -1,4 +1,4 @@
-"""Figures with their units, and the machine that they were taken on."""
+"""Figures with their units, and the machine of the measurement."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number: what it is, its unit, and how it was made."""
+    """One measured number: its name, its unit, its method, and the value that it must not exceed."""
 
     name: str
     value: float
     unit: str
     how: str
+    goal: float | None = None
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process and of its children that have ended: steadier than wall time on a shared machine."""
+    """Return the CPU seconds of this process and its ended children: they vary less than wall time on a shared machine."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def timed(work: Callable[[], object], repeats: int = 3) -> tuple[float, float]:
-    """Median CPU seconds and median wall seconds of some work."""
+    """Return median CPU seconds and median wall seconds of a function."""
     cpu, wall = [], []
     for _ in range(repeats):
         before_cpu, before_wall = cpu_s(), time.perf_counter()
@@ -43,14 +44,14 @@ def timed(work: Callable[[], object], repeats: int = 3) -> tuple[float, float]:
 
 
 def between_marks(page: str, mark: str, tables: str) -> str:
-    """The page with other tables between `<!-- mark -->` and the next `<!-- end -->`."""
-    before, rest = page.split(f"<!-- {mark} -->\n", 1)
-    _, after = rest.split("<!-- end -->", 1)
+    """Return the page with new tables between `<!-- mark -->` and the next `<!-- end -->`."""
+    before, tail = page.split(f"<!-- {mark} -->\n", 1)
+    _, after = tail.split("<!-- end -->", 1)
     return f"{before}<!-- {mark} -->\n\n{tables}\n<!-- end -->{after}"
 
 
 def machine() -> dict[str, object]:
-    """What a reader needs to compare."""
+    """Return the facts about the machine that a comparison needs."""
     return {
         "processors": os.cpu_count(),
         "architecture": platform.machine(),

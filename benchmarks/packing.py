@@ -1,4 +1,4 @@
-"""What the solver of packings is worth, and how long packings of a large fleet take."""
+"""The benefit of the packing solver, and the time for packings of a large fleet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analytics.workloads.mig_profiles import fewest_cards, fits
-from analytics.workloads.sharing import Candidate, best_sharing, groups
+from analytics.workloads.sharing import CardSharer, best_sharing, groups
 from benchmarks.measure import Figure, timed
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ SHARED_GPUS = 1_000
 
 
 def measure() -> Iterator[Figure]:
-    """Cards spared by the first group that fits and by the best choice, and wall time of large pools."""
-    pools = [_works(np.random.default_rng(seed), PER_POOL) for seed in range(POOLS)]
+    """Yield the cards saved by the first group that fits and by the best choice, and the wall time for large pools."""
+    pools = [_workloads(np.random.default_rng(seed), PER_POOL) for seed in range(POOLS)]
     gives_way = frozenset(range(PER_POOL))
     first = sum(len(each.members) - 1 for pool in pools for each in groups(pool, CARD))
     found = [best_sharing(pool, gives_way, CARD) for pool in pools]
@@ -35,18 +35,18 @@ def measure() -> Iterator[Figure]:
     profiles = fits("NVIDIA H100 80GB HBM3")
     needs = [profiles[each] for each in random.integers(0, len(profiles), MIG_GPUS)]
     yield Figure("packing_mig", timed(lambda: fewest_cards(needs))[1], "s", f"{MIG_GPUS} GPUs of one pool, proven best")
-    large = _works(random, SHARED_GPUS)
+    large = _workloads(random, SHARED_GPUS)
     way = frozenset(range(0, SHARED_GPUS, 2))
     wall = timed(lambda: best_sharing(large, way, CARD), 1)[1]
     yield Figure("packing_sharing", wall, "s", f"{SHARED_GPUS} GPUs of one pool, half of them give way")
 
 
-def _works(random: np.random.Generator, number: int) -> list[Candidate]:
-    """Works that take 5 to 55 % of a card's memory and 3 to 60 % of its time, each with an hour of its own at which it peaks."""
+def _workloads(random: np.random.Generator, number: int) -> list[CardSharer]:
+    """Return workloads with 5 to 55 % of a card's memory and 3 to 60 % of its time, each with its own peak hour."""
     found = []
     for each in range(number):
         wave = 1 + 0.5 * np.sin((np.arange(HOURS) / 24 + random.random()) * 2 * np.pi)
         pct = np.clip(random.uniform(3, 60) * wave, 0, 100)
         histogram = np.bincount(np.ceil(pct).astype(int), minlength=101).astype(np.int64)
-        found.append(Candidate(each, f"g{each}", "ann", int(random.uniform(0.05, 0.55) * CARD), pct, histogram))
+        found.append(CardSharer(each, f"g{each}", "ann", int(random.uniform(0.05, 0.55) * CARD), pct, histogram))
     return found

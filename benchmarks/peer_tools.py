@@ -1,4 +1,4 @@
-"""Other tools that look at the same GPUs: gpustat, nvitop-exporter and gpu-usage-audit, installed beside fallow, never into it."""
+"""Other monitoring tools for the same GPUs: gpustat, nvitop-exporter and gpu-usage-audit, in separate environments."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.conftest import REPOSITORY
 PINS = ("gpustat==1.1.1", "nvitop==1.7.2", "nvitop-exporter==1.7.2")
 AUDIT_PINS = ("gpu-usage-audit==1.8.0",)
 _AUDIT_PYTHONS = ("python3.13", "python3.12")
-"""The Pythons that it runs on."""
+"""The versions of Python that gpu-usage-audit supports."""
 _FOLDER = REPOSITORY / "build"
 _SAMPLE = re.compile(r"(?P<name>\w+)\{(?P<labels>[^}]*)\} (?P<value>\S+)")
 
 
 class NoPeersError(Exception):
-    """The tools could not be installed: no index within reach, or it lacks these versions."""
+    """The tools could not be installed: the index is unreachable, or lacks these versions."""
 
 
 def installed() -> Path:
-    """The folder with the commands of gpustat and nvitop-exporter.
+    """Return the folder with the commands of gpustat and nvitop-exporter.
 
     Raises NoPeersError where pip cannot install them.
     """
@@ -38,7 +38,7 @@ def installed() -> Path:
 
 
 def audit_installed() -> Path:
-    """The folder with the command of gpu-usage-audit; raises NoPeersError as `installed`, and where no Python for it is there."""
+    """Return the folder with the command of gpu-usage-audit; raises NoPeersError as `installed`, and without a Python for it."""
     found = [path for name in _AUDIT_PYTHONS if (path := shutil.which(name))]
     python = next((path for path in found if subprocess.run([path, "-c", ""], check=False).returncode == 0), None)
     if python is None:
@@ -47,7 +47,7 @@ def audit_installed() -> Path:
 
 
 def _environment(folder: Path, python: str, pins: tuple[str, ...]) -> Path:
-    """The commands of an environment with these packages, which is made where it is not there."""
+    """Return the folder of commands of an environment with these packages, after creating it where it is missing."""
     stamp = folder / "installed"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != "\n".join(pins):
         subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
@@ -61,7 +61,7 @@ def _environment(folder: Path, python: str, pins: tuple[str, ...]) -> Path:
 
 @dataclass(frozen=True)
 class Look:
-    """What one look at the host said, and what it cost the process that was started for it."""
+    """The answer of one look at the host, and the cost of its process."""
 
     first_gpu_util_pct: float
     values: int
@@ -70,12 +70,12 @@ class Look:
 
 
 def gpustat_once(commands: Path, environment: dict[str, str]) -> Look:
-    """`gpustat --json` in a process of its own, as a scheduled job runs it."""
+    """Return the look of `gpustat --json` in a separate process, as a scheduled job runs it."""
     program = subprocess.Popen([commands / "gpustat", "--json"], env=environment, stdout=subprocess.PIPE)
     assert program.stdout is not None  # noqa: S101  # a pipe was asked for
     with program.stdout as output:
         begun = output.read(1)
-        # it prints when it has seen everything; wait4 would count the memory of the process that started it
+        # it prints at its end; wait4 would count the memory of its parent process
         rss_mib = _most_resident_mib(program.pid)
         gpus = json.loads(begun + output.read())["gpus"]
     _, status, usage = os.wait4(program.pid, 0)
@@ -99,7 +99,7 @@ class NvitopExporter:
         )  # fmt: skip
 
     def scrape(self) -> Look:
-        """One scrape, as Prometheus makes it."""
+        """Return the answer to one scrape of Prometheus."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=30) as answer:
             samples = [found for line in answer.read().decode().splitlines() if (found := _SAMPLE.match(line))]
         known = [sample for sample in samples if not math.isnan(float(sample["value"]))]
@@ -109,7 +109,7 @@ class NvitopExporter:
 
 
 def _most_resident_mib(pid: int) -> float:
-    """The kernel's high-water mark; 0 where the process has just ended."""
+    """Return the kernel's maximum; 0 where the process has just ended."""
     try:
         status = Path("/proc", str(pid), "status").read_text(encoding="ascii")
     except OSError:
@@ -119,7 +119,7 @@ def _most_resident_mib(pid: int) -> float:
 
 
 def _leaves(value: Any) -> int:
-    """How many values there are that are not null."""
+    """Return the number of values that are not null."""
     if isinstance(value, dict):
         return sum(map(_leaves, value.values()))
     if isinstance(value, list):

@@ -1,8 +1,8 @@
 """`python -m benchmarks persistence`: fallow's model of how long GPUs stay unused, against libraries for survival analysis.
 
-Simulated fleets of every kind, from seeds that no constant was chosen on, and a published trace. At moments of the last weeks every
-model learns from what was known then, and is judged by what came after: all figures are out of sample. Figures of libraries that
-are not installed are left as they were. Stored in benchmarks/persistence.json; docs/calibration.md has them as a table.
+It uses simulated fleets of every kind, from seeds without influence on any constant, and a published trace. At moments of the
+last weeks every model learns from the facts known then, and is judged by later facts. All figures are out of sample. Figures of
+libraries that are not installed stay unchanged. Stored in benchmarks/persistence.json; docs/calibration.md shows its Brier scores.
 """
 
 from __future__ import annotations
@@ -17,86 +17,59 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from analytics.workloads.lifetables import Lifetables
 from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN
-from analytics.workloads.persistence import ANYBODY, Persistence, spells_of
+from benchmarks.calibration_page import write_page
 from benchmarks.idle_moments import Moment, Plan, simulated, trace
 from benchmarks.measure import Figure
 from benchmarks.survival_libraries import Landmarks, installed
-from fallow.clock import format_duration, parse_duration_ms
+from fallow.clock import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
-    Ask = Callable[[str, str, int, int], float]
-    """Of a user, a GPU, an age and a horizon in milliseconds the probability that it stays unused."""
+    Ask = Callable[[str, int], float]
+    """Returns the probability that a GPU stays unused for a horizon in milliseconds."""
 
 STORED = Path(__file__).parent / "persistence.json"
-PAGE = Path(__file__).parent.parent / "docs" / "calibration.md"
-PRESENT, BY_AGE, BY_KIND = "fallow", "without the hour of the week", "with the kind of work"
-KIND_WEIGHT = 20.0
-"""Spells of work of the same kind that weigh as much as the whole fleet's rate: in sample 4 was a little better for 12 hours, 100 for 7 days."""
+PRESENT, BY_TABLES = "fallow", "without recalibration"
 CLIPPED = 0.001
-"""No promise counts as surer than this: the logarithm of what was called impossible would outweigh everything."""
-
-
-class _OfKind(Persistence):
-    """The fleet's rate corrected by spells of one kind of work."""
-
-    same: NDArray[np.int64]
-
-    def _of_fleet(self, age_ms: int, horizon_ms: int) -> float:
-        age = np.array([[float(age_ms)]])
-        lasted, judged = self._counted(self.same, self._spells.weight, age, horizon_ms)
-        return (lasted + KIND_WEIGHT * super()._of_fleet(age_ms, horizon_ms)) / (judged + KIND_WEIGHT)
-
-
-def _questions(moment: Moment) -> Iterator[tuple[str, pl.DataFrame, pl.DataFrame]]:
-    """Which use ends a spell, with the spells (`asked`: whose use that is, null where nobody knows) and the cases that ask so."""
-    is_anybodys = pl.col("user") == ANYBODY
-    yield "ended_by_user", moment.spells.with_columns(asked="user"), moment.cases.filter(~is_anybodys)
-    yield "ended", moment.spells.with_columns(asked=pl.lit(ANYBODY)), moment.cases.filter(is_anybodys)
+"""Upper bound of a promise's certainty, because the logarithm of an impossible event would dominate the mean."""
 
 
 def answers(moment: Moment, horizons_ms: Iterable[int], step_ms: int) -> Iterator[tuple[str, int, float, float]]:
-    """Of every case and horizon that was observed: which model, the horizon, what it promises, and 1 where that was kept."""
-    for ended, spells, cases in _questions(moment):
-        if cases.is_empty() or spells.is_empty():
-            continue
-        own, libraries = _ours(moment, spells, ended), _libraries(spells, ended, moment.until_ms, step_ms)
-        for horizon_ms in horizons_ms:
-            asked = cases.filter(pl.col(str(horizon_ms)).is_not_null())
-            kept = asked[str(horizon_ms)].to_list()
-            for model, ask in (own | libraries).items():
-                for (gpu, user, age_ms), outcome in zip(
-                    asked.select("gpu", "user", "age_ms").iter_rows(), kept, strict=True
-                ):
-                    yield model, horizon_ms, ask(user, gpu, age_ms, horizon_ms), outcome
+    """Yield for every observed case and horizon the model, the horizon, the promise, and 1 where the promise was kept."""
+    if moment.cases.is_empty():
+        return
+    libraries = _libraries(moment, step_ms)
+    for horizon_ms in horizons_ms:
+        asked = moment.cases.filter(pl.col(str(horizon_ms)).is_not_null())
+        kept = asked[str(horizon_ms)].to_list()
+        for model, ask in (_ours(moment, horizon_ms) | libraries).items():
+            for gpu, outcome in zip(asked["gpu"], kept, strict=True):
+                yield model, horizon_ms, ask(gpu, horizon_ms), outcome
 
 
-def _ours(moment: Moment, spells: pl.DataFrame, ended: str) -> dict[str, Ask]:
-    kind = dict(spells.filter("is_last").select("gpu", "kind").iter_rows())
-    spells = spells.filter(pl.col("asked").is_not_null())
-    known = spells_of(spells, ended, spells["asked"])
-    by_kind = {}
-    for name in set(kind.values()):
-        by_kind[name] = _OfKind(known, moment.until_ms)
-        by_kind[name].same = np.flatnonzero((spells["kind"] == name).to_numpy())
-    present = Persistence(known, moment.until_ms)
-
-    def of_kind(user: str, gpu: str, age_ms: int, horizon_ms: int) -> float:
-        return by_kind.get(kind.get(gpu, ""), present).lasting(user, gpu, age_ms, horizon_ms)
-
-    # to a model that thinks it is 1970 no week before the present one has been
-    return {PRESENT: present.lasting, BY_AGE: Persistence(known, 0).lasting, BY_KIND: of_kind}
+def _ours(moment: Moment, horizon_ms: int) -> dict[str, Ask]:
+    tables = Lifetables(moment.intervals)
+    asked = tables.newest(moment.until_ms)
+    gpus = moment.intervals[asked.places]["gpu"].to_list()
+    (shares,) = tables.shares([asked], horizon_ms)
+    found = {PRESENT: tables.promised(asked, horizon_ms), BY_TABLES: shares}
+    return {name: _known_answers(dict(zip(gpus, each.tolist(), strict=True))) for name, each in found.items()}
 
 
-def _libraries(spells: pl.DataFrame, ended: str, until_ms: int, step_ms: int) -> dict[str, Ask]:
+def _known_answers(by_gpu: dict[str, float]) -> Ask:
+    return lambda gpu, _: by_gpu[gpu]
+
+
+def _libraries(moment: Moment, step_ms: int) -> dict[str, Ask]:
     models = installed()
     if not models:
         return {}
-    landmarks = Landmarks(spells, ended, until_ms, step_ms)
+    landmarks = Landmarks(moment.intervals, moment.until_ms, step_ms)
     known, rows = landmarks.to_learn(), landmarks.to_ask()
     return {name: _asking(fit(*known), rows) for name, (_, fit) in models.items()}
 
@@ -107,7 +80,7 @@ def _asking(
     gpus, table = {gpu: at for at, gpu in enumerate(rows)}, np.array(list(rows.values()))
     answered: dict[int, NDArray[np.float64]] = {}
 
-    def ask(_user: str, gpu: str, _age_ms: int, horizon_ms: int) -> float:
+    def ask(gpu: str, horizon_ms: int) -> float:
         if horizon_ms not in answered:
             answered[horizon_ms] = curve(table, horizon_ms)
         return float(answered[horizon_ms][gpus[gpu]])
@@ -116,7 +89,7 @@ def _asking(
 
 
 def score(promised: NDArray[np.float64], kept: NDArray[np.float64]) -> dict[str, Any]:
-    """Brier score, log loss, and of the promises of each grade how many there are, what they promise and what was kept."""
+    """Return Brier score, log loss, and per grade the number of promises, their mean and the share that was kept."""
     clipped = np.clip(promised, CLIPPED, 1 - CLIPPED)
     log_loss = -np.mean(kept * np.log(clipped) + (1 - kept) * np.log(1 - clipped))
 
@@ -136,7 +109,7 @@ def score(promised: NDArray[np.float64], kept: NDArray[np.float64]) -> dict[str,
 
 
 def scores(asked: Iterable[tuple[Iterable[Moment], Plan]]) -> dict[str, dict[str, Any]]:
-    """By horizon and model."""
+    """Return the scores by horizon and model."""
     found: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
     for when, plan in asked:
         for moment in when:
@@ -150,7 +123,7 @@ def scores(asked: Iterable[tuple[Iterable[Moment], Plan]]) -> dict[str, dict[str
 
 
 def measure() -> Iterator[Figure]:
-    """Brier scores of fallow's own; all figures are stored, and the page written."""
+    """Store all figures, write the page, and yield the Brier scores of fallow's own model."""
     os.environ["FALLOW_LEDGER_WORKERS"] = "1"
     models = installed()
     if not models:
@@ -162,47 +135,9 @@ def measure() -> Iterator[Figure]:
     for name, asked in (("simulated", simulated()), ("genai26", trace())):
         for horizon, rows in scores(asked).items():
             stored.setdefault(name, {}).setdefault(horizon, {}).update(rows)
-            for model in (PRESENT, BY_AGE):
+            for model in (PRESENT, BY_TABLES):
                 how = f"{name}: {rows[model]['cases']} idle GPUs, out of sample, {model}"
-                key = "persistence_brier" if model == PRESENT else "persistence_by_age_brier"
+                key = "persistence_brier" if model == PRESENT else "persistence_by_tables_brier"
                 yield Figure(f"{key}_{name}_{horizon}", rows[model]["brier"], "score", how)
     STORED.write_text(json.dumps(stored, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-
-
-def page(text: str) -> str:
-    """The page with the stored figures between its marks."""
-    stored = json.loads(STORED.read_text(encoding="utf-8"))
-    tables = [_table(name, stored[name], stored["versions"]) for name in ("simulated", "genai26") if name in stored]
-    before, rest = text.split("<!-- libraries -->\n", 1)
-    _, after = rest.split("<!-- end -->", 1)
-    return f"{before}<!-- libraries -->\n\n" + "\n".join(tables) + f"\n<!-- end -->{after}"
-
-
-def _table(name: str, horizons: dict[str, Any], versions: dict[str, str]) -> str:
-    heads = (
-        f"{name}: horizon",
-        "cases",
-        "model",
-        "Brier",
-        "log loss",
-        "from 95 %: GPUs",
-        "promised",
-        "kept",
-        "80 to 95 %: GPUs",
-        "promised",
-        "kept",
-    )
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    for horizon, rows in sorted(horizons.items(), key=lambda item: parse_duration_ms(item[0])):
-        for model, row in sorted(rows.items(), key=lambda item: (item[0] in versions, item[1]["brier"])):
-            label = f"{model} ({versions[model]})" if model in versions else model
-            classes = [cell for grade in ("high", "medium") for cell in _cells(row[grade])]
-            cells = [horizon, row["cases"], label, f"{row['brier']:.4f}", f"{row['log_loss']:.4f}", *classes]
-            lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _cells(grade: dict[str, Any]) -> list[str]:
-    shares = ["-" if grade[name] is None else f"{grade[name]:.1%}" for name in ("promised_ratio", "kept_ratio")]
-    return [str(grade["gpus"]), *shares]
+    write_page()

@@ -1,7 +1,7 @@
-"""One physical week as 100 ms samples, as the agent's rows and as scrapes: the bounds that are stated, and the truth.
+"""One physical week as 100 ms samples, as the agent's rows and as scrapes: the stated bounds, and the truth.
 
-A recording says every 100 ms whether a kernel ran and what the card drew. All that fallow would have seen of it goes through a
-lake; the truth is that of the recording itself. `python -m benchmarks physical-week` prints the table of a full week.
+A recording has every 100 ms whether a kernel ran and the card's power. The observations that fallow would have go through a
+lake; the truth is the recording itself. `python -m benchmarks physical-week` prints the table of a full week.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ IDLE_AFTER_MS = 5 * MINUTE_MS
 _START_MS = 1_795_132_800_000  # 2026-11-20 00:00 UTC
 _IDLE_W, _PAUSE_W, _WORK_W = 70.0, 115.0, 420.0
 _FREE_GPUS = 3
-"""Enough for the fleet to know what its idle cards draw."""
+"""Enough idle cards for the fleet to learn their power."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """One GPU, tick by tick: whether a kernel ran, what it drew, and whether somebody was on it at all."""
+    """One GPU, tick by tick: whether a kernel ran, its power, and whether it had a user."""
 
     name: str
     busy: Mask
@@ -54,7 +54,7 @@ class Load:
 
 @dataclass(frozen=True)
 class View:
-    """One way to look at it: how often, by the agent (means of all of the time) or at moments, and with which evidence."""
+    """One way of observation: its interval, by the agent (means of the whole time) or at moments, and its evidence."""
 
     name: str
     every_ms: int
@@ -75,7 +75,7 @@ VIEWS = (
 
 @dataclass(frozen=True)
 class Seen:
-    """What a view states of a recording, beside the truth; all in shares of the time."""
+    """A view's figures of a recording, and the truth; all in shares of the time."""
 
     view: View
     held: float
@@ -87,13 +87,13 @@ class Seen:
 
     @property
     def holds(self) -> bool:
-        """Whether both truths lie inside what is stated, to a millionth."""
+        """Return whether both truths are inside the stated bounds, to a millionth."""
         pairs = ((self.held_between, self.true_held), (self.idle_between, self.true_idle))
         return all(low - 1e-6 <= truth <= high + 1e-6 for (low, high), truth in pairs)
 
 
 def record(length_ms: int, seed: int = 1) -> tuple[Load, ...]:
-    """Bursty training, an idle GPU that is held, a server with rare requests, training that stops half-way, and free GPUs."""
+    """Return bursty training, a GPU held idle, a server with rare requests, training that stops half-way, and free GPUs."""
     rng, ticks = np.random.default_rng(seed), length_ms // TICK_MS
     trained = bursts(rng, ticks, pause=(1.0, 3.3), work=(0.2, 1.0))
     until_noon = bursts(rng, ticks, pause=(0.5, 3.3), work=(0.5, 20.0))
@@ -109,17 +109,17 @@ def record(length_ms: int, seed: int = 1) -> tuple[Load, ...]:
     )
 
 
-def drawn_w(rng: np.random.Generator, busy: Mask) -> Floats:
-    """Clocks stay up for some seconds after work, and fall over some more."""
+def drawn_w(rng: np.random.Generator, busy: Mask, resting_w: float | Floats = _IDLE_W) -> Floats:
+    """Return what a card draws in each tick: clocks stay up for some seconds after work, and fall over some more."""
     tick = np.arange(len(busy))
     since_s = (tick - np.maximum.accumulate(np.where(busy, tick, -(10**9)))) * TICK_MS / SECOND_MS
-    idle = _IDLE_W + (_PAUSE_W - _IDLE_W) * np.clip((10 - since_s) / 5, 0, 1)
+    idle = resting_w + np.maximum(_PAUSE_W - resting_w, 0) * np.clip((10 - since_s) / 5, 0, 1)
     drawn: Floats = np.where(busy, _WORK_W, idle) + rng.normal(0, 0.5, len(busy))
     return drawn
 
 
 def truth(loads: tuple[Load, ...]) -> tuple[float, float]:
-    """The shares of time in intervals without a kernel that last five minutes on GPUs that somebody is on, and of all idle time."""
+    """Return the share of time held idle (five minutes without a kernel on a GPU with a user), and of all idle time."""
     ticks = sum(len(load.busy) for load in loads)
     held = sum(_held_ticks(load.busy) for load in loads if load.occupied)
     return held / ticks, sum(int((~load.busy).sum()) for load in loads) / ticks
@@ -132,7 +132,7 @@ def _held_ticks(busy: Mask) -> int:
 
 
 def look(loads: tuple[Load, ...], view: View, folder: Path) -> Seen:
-    """What fallow says of a recording that was seen in one way."""
+    """Return fallow's figures of a recording observed in one way."""
     lake = made_lake(folder)
     for number, load in enumerate(loads):
         _write(lake, f"GPU-{number}", load, view)
@@ -156,7 +156,7 @@ def _seen(view: View, summary: Summary, true: tuple[float, float]) -> Seen:
 
 
 def _write(lake: Lake, gpu: str, load: Load, view: View) -> None:
-    """The rows of one GPU, a file for each day; each GPU is a host of its own."""
+    """Write the rows of one GPU, a file per day; each GPU has its own host."""
     columns = _rows(load, view)
     times = columns["time"]
     for number, day_ms in enumerate(range(_START_MS, int(times[-1]) + 1, DAY_MS)):
@@ -221,7 +221,7 @@ def _write_devices(lake: Lake, count: int) -> None:
 
 
 def looks(length_ms: int, views: tuple[View, ...] = VIEWS, say: Callable[[Seen], None] = lambda _: None) -> list[Seen]:
-    """One recording seen in several ways."""
+    """Return the figures of one recording for several ways of observation."""
     loads, found = record(length_ms), []
     for view in views:
         with tempfile.TemporaryDirectory() as folder:
@@ -231,7 +231,7 @@ def looks(length_ms: int, views: tuple[View, ...] = VIEWS, say: Callable[[Seen],
 
 
 def measure() -> Iterator[Figure]:
-    """Prints the table of a week; the figures are how many bounds hold, and how wide they are."""
+    """Print the table of a week; yield the number of bounds that hold, and their width."""
     print(f"{'seen by':<24} {'held':>7} {'between':>17} {'truth':>7} {'idle':>7} {'between':>17} {'truth':>7}")
     found = looks(WEEK_MS, say=lambda each: print(_line(each), flush=True))
     yield Figure(

@@ -1,8 +1,8 @@
-"""`fallow plan` over a fleet of a thousand GPUs and four weeks with two hundred thousand jobs: each verb as a process of its own.
+"""`fallow plan` over 1,000 GPUs and four weeks with 200,000 jobs: each verb in a separate process.
 
-The lake is a simulated fleet with rows of ten minutes, so that it is made in minutes: a finished ledger has one row per stretch,
-whatever the interval was. Each stay of the simulation is a chain of short jobs, as many as make up the number that is wanted. It
-stays in the folder that FALLOW_BENCH_LAKE names, with its ledger.
+The lake is a simulated fleet with rows of ten minutes, which takes minutes to make. A finished ledger has one row per segment,
+whatever the interval. Each stay of the simulation is a chain of short jobs, up to the wanted number. The folder
+FALLOW_BENCH_LAKE keeps the lake with its ledger.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from benchmarks.served_pages import served
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, utc_day
 from fallow.lake import Lake, LakeFile
 from fallow.parquet import encode, table_from_rows
-from fallow.schema import CLAIM, REQUEST, LakeTable
+from fallow.schema import ALLOCATION, REQUEST, LakeTable
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ Row = Mapping[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class ManyPools(SimulatedFleet):
-    """A fleet whose pools are cut into ten, each with hosts of eight GPUs."""
+    """A fleet whose pools are divided into ten, with hosts of eight GPUs."""
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """Hosts are named after their cards' tags, which therefore differ."""
+        """Return the pools. Their cards' tags differ, because hosts are named after them."""
         return tuple(
             replace(pool, name=f"{pool.name}-{nth}", share=pool.share / shards, gpus_per_host=8,
                     card=replace(pool.card, tag=f"{pool.card.tag}-{nth}"))
@@ -69,7 +69,7 @@ class ManyPools(SimulatedFleet):
 
 
 def measure() -> Iterator[Figure]:
-    """Every verb, then the pages."""
+    """Yield the costs of every verb, then of the pages."""
     with tempfile.TemporaryDirectory() as folder:
         config = _made(Path(os.environ.get(KEPT_IN) or folder) / f"plan-{GPUS}x{DAYS}")
         how = f"{GPUS} GPUs x {DAYS} days with {JOBS:,} jobs, finished ledger"
@@ -83,7 +83,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _verb(name: str, config: Path) -> tuple[float, float]:
-    """CPU and wall seconds."""
+    """Return the CPU and wall seconds of a verb."""
     before_cpu, before_wall = cpu_s(), time.perf_counter()
     command = [sys.executable, "-m", "fallow", "plan", name, "--config", str(config), "--json"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -91,8 +91,8 @@ def _verb(name: str, config: Path) -> tuple[float, float]:
 
 
 def _pages(config: Path, how: str) -> Iterator[Figure]:
-    """Each page that there is: in a time zone that nobody asked for before, once the window is loaded, and again."""
-    from dashboard.pages import PAGES as THERE  # only those that are made already
+    """Yield the times of each page: in a new time zone, after the window is loaded, and again."""
+    from dashboard.pages import PAGES as THERE  # only the pages that exist
 
     with served(str(config.parent / "lake"), "--config", str(config)) as server:
         for path in (each.path for each in THERE if each.path in PAGES):
@@ -104,7 +104,7 @@ def _pages(config: Path, how: str) -> Iterator[Figure]:
 
 
 def _made(folder: Path) -> Path:
-    """The configuration of the fleet, whose lake is there."""
+    """Return the configuration of the fleet, after making its lake if it is missing."""
     config = folder / "fallow.toml"
     if not config.exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -113,13 +113,15 @@ def _made(folder: Path) -> Path:
         owners = [f"account,{_team(nth)},{_team(nth)},research,{GPUS // TEAMS}" for nth in range(TEAMS)]
         (folder / "owners.csv").write_text("\n".join([_OWNERS, *owners, ""]), encoding="utf-8")
         (folder / "intensity.csv").write_text(intensity_csv(fleet), encoding="utf-8")
-        said = {
+        settings = {
             "lake": {"path": folder / "lake"},
             "money": {"owners": folder / "owners.csv"},
             "plan": {"carbon": folder / "intensity.csv"},
         }
         lines = [
-            f"[{part}]\n{key} = {json.dumps(str(value))}" for part, own in said.items() for key, value in own.items()
+            f"[{part}]\n{key} = {json.dumps(str(value))}"
+            for part, own in settings.items()
+            for key, value in own.items()
         ]
         config.write_text("\n".join([*lines, ""]), encoding="utf-8")
     return config
@@ -127,42 +129,42 @@ def _made(folder: Path) -> Path:
 
 def _write(lake: Lake, plan: FleetPlan) -> None:
     queue = simulated_queue(plan)
-    stays = [_inside(plan.fleet, stay) for host in plan.hosts for stay in host.stays if stay.claimed]
+    stays = [_inside(plan.fleet, stay) for host in plan.hosts for stay in host.stays if stay.allocated]
     job_ms = sum(until_ms - since_ms for since_ms, until_ms in stays) / JOBS
     rng = np.random.default_rng(plan.fleet.seed)
     numbers = iter(range(1_000_000, 10_000_000))
     for host in plan.hosts:
         for day in host_days(plan.fleet, host):
             for table, data in day_tables(plan.fleet, day, queue):
-                if table is not CLAIM:
+                if table is not ALLOCATION:
                     _put(lake, table, host.host.name, data)
-        _put_claims(lake, host.host.name, _claims(plan.fleet, host, job_ms, (numbers, rng)))
+        _put_allocations(lake, host.host.name, _allocations(plan.fleet, host, job_ms, (numbers, rng)))
     _put(lake, REQUEST, SCHEDULER, table_from_rows(REQUEST, list(_pending(plan, rng))), by="as_of")
 
 
-def _put_claims(lake: Lake, host: str, rows: Iterator[Row]) -> None:
-    """A file for each day, as a scheduler's importer writes them."""
+def _put_allocations(lake: Lake, host: str, rows: Iterator[Row]) -> None:
+    """Write a file per day, as a scheduler's importer does."""
     days: dict[str, list[Row]] = {}
     for row in rows:
         days.setdefault(utc_day(int(str(row["time"]))), []).append(row)
     for own in days.values():
         in_order = sorted(own, key=lambda row: (str(row["gpu"]), str(row["time"])))
-        _put(lake, CLAIM, host, table_from_rows(CLAIM, in_order))
+        _put(lake, ALLOCATION, host, table_from_rows(ALLOCATION, in_order))
 
 
 def _put(lake: Lake, table: LakeTable, host: str, data: pa.Table, by: str = "time") -> None:
-    """The rows of one day."""
+    """Write the rows of one day."""
     span = pc.min_max(data[by].cast("int64"))
     first, last = span["min"].as_py(), span["max"].as_py()
     lake.put(LakeFile(table.name, utc_day(first), host, 1000 * first, 1000 * last), encode(table, data, METADATA))
 
 
-def _claims(
+def _allocations(
     fleet: SimulatedFleet, host: HostPlan, job_ms: float, drawn_from: tuple[Iterator[int], np.random.Generator]
 ) -> Iterator[Row]:
-    """Each stay as a chain of jobs, one row for each GPU of each."""
+    """Yield each stay as a chain of jobs, one row per job and GPU."""
     numbers, rng = drawn_from
-    for stay in (stay for stay in host.stays if stay.claimed):
+    for stay in (stay for stay in host.stays if stay.allocated):
         since_ms, until_ms = _inside(fleet, stay)
         count = max(1, int((until_ms - since_ms) / job_ms + rng.random()))
         cuts = np.sort(rng.uniform(since_ms, until_ms, count - 1)).astype(np.int64) // SECOND_MS * SECOND_MS
@@ -173,7 +175,7 @@ def _claims(
 
 
 def _inside(fleet: SimulatedFleet, stay: Stay) -> tuple[int, int]:
-    """The part of a stay that lies in the lake, empty where none does."""
+    """Return the part of a stay within the lake's time; empty where there is none."""
     since_ms = min(max(stay.start_ms, fleet.since_ms), fleet.until_ms)
     return since_ms, max(since_ms, min(stay.end_ms, fleet.until_ms))
 
@@ -184,7 +186,7 @@ def _job(host: HostPlan, stay: Stay, span: tuple[int, int], number: int, rng: np
     limit_ms = 2 * (end_ms - start_ms)
     is_over = end_ms < UNTIL_MS
     shared = {
-        "time": start_ms, "end": end_ms if is_over else None, "claim_id": str(number), "scheduler": SCHEDULER,
+        "time": start_ms, "end": end_ms if is_over else None, "allocation_id": str(number), "scheduler": SCHEDULER,
         "user": stay.user, "account": _team(number), "name": stay.name, "gpu_count": len(stay.gpus), "qos": "normal",
         "partition": host.host.pool.name + ("-long" if limit_ms > 4 * HOUR_MS else ""), "host_count": 1,
         "state": "COMPLETED" if is_over else "RUNNING", "submitted": eligible_ms - 30 * SECOND_MS,
@@ -195,13 +197,13 @@ def _job(host: HostPlan, stay: Stay, span: tuple[int, int], number: int, rng: np
 
 
 def _pending(plan: FleetPlan, rng: np.random.Generator) -> Iterator[Row]:
-    """Jobs that wait at the end, in every pool."""
+    """Yield jobs that wait at the end, in every pool."""
     pools = plan.fleet.pools
     for nth in range(PENDING):
         asked_ms = UNTIL_MS - int(rng.exponential(4 * 3600)) * SECOND_MS
         gpus = int(rng.choice((1, 1, 1, 2, 4, 8, 16)))
         yield {
-            "time": asked_ms, "as_of": UNTIL_MS, "eligible": asked_ms, "claim_id": str(20_000_000 + nth),
+            "time": asked_ms, "as_of": UNTIL_MS, "eligible": asked_ms, "allocation_id": str(20_000_000 + nth),
             "scheduler": SCHEDULER, "user": "amara", "account": _team(nth), "name": "pending", "gpu_count": gpus,
             "host_count": -(-gpus // 8), "partition": pools[nth % len(pools)].name, "qos": "normal", "priority": 100 + nth % 7,
             "state": "PENDING", "reason": "Resources", "time_limit_s": 24 * 3600,

@@ -1,10 +1,10 @@
-"""Planted faults in simulated clusters: the hours that each really cost, and those that `fallow plan queue` says."""
+"""Planted faults in simulated clusters: their true cost in hours, and the hours that `fallow plan queue` reports."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from analytics.plan.wait_causes import CAUSES
+from analytics.capacity.causes import CAUSES
 from benchmarks.measure import Figure
 from tests.plan.scheduler import planted, worst
 
@@ -15,12 +15,12 @@ SEEDS = (1, 2, 3)
 
 
 def measure() -> Iterator[Figure]:
-    """For each fault the hours of its causes, true and found, and by how much the worst of them is off."""
+    """Yield for each fault the true and the reported hours of its causes, and the largest error."""
     for seed in SEEDS:
         for case in planted(seed):
             name = f"queue_{case.name.replace(' ', '_')}_{seed}"
             true, found = case.true_hours(), case.found_hours()
-            for cause in CAUSES:
+            for cause in (each.name for each in CAUSES):
                 if true[cause] or found[cause] >= 1:
                     yield Figure(
                         f"{name}_{cause}",

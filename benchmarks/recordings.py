@@ -1,4 +1,4 @@
-"""Work on one GPU, 100 ms by 100 ms: what it asks of the card, what a smaller card would make of it, and the agent's rows of it."""
+"""Work on one GPU in steps of 100 ms: its use of the card, its slowdown on a smaller card, and the agent's rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR_TICKS = HOUR_MS // TICK_MS
 
 
 def bursts(rng: np.random.Generator, ticks: int, pause: tuple[float, float], work: tuple[float, float]) -> Mask:
-    """Work and pauses by turns, each of a random length in seconds."""
+    """Return work and pauses in turn, of random lengths in seconds."""
     count = int(ticks * TICK_MS / SECOND_MS / (pause[0] + work[0])) + 2
     lengths = np.empty(2 * count)
     lengths[::2], lengths[1::2] = rng.uniform(*pause, count), rng.uniform(*work, count)
@@ -30,7 +30,7 @@ def bursts(rng: np.random.Generator, ticks: int, pause: tuple[float, float], wor
 
 @dataclass(frozen=True)
 class Card:
-    """A model of GPU, as far as recordings need it."""
+    """The properties of a GPU model that recordings need."""
 
     model: str
     mem_bytes: int
@@ -49,11 +49,11 @@ L40S = Card("NVIDIA L40S", 48_305_799_168, 350, 35, 85, 2520)
 
 @dataclass(frozen=True)
 class Ticks:
-    """Hours of work, tick by tick: the share of the tick with a kernel, and what the kernels took of SMs and of memory bandwidth.
+    """Hours of work, tick by tick: the share of the tick with a kernel, and the kernels' use of SMs and memory bandwidth.
 
-    `clock` is the clock that was left of the full one. `overlapped` work prepares its next step while the GPU computes; a slower
-    GPU costs nothing until it is the slower of the two. Work that somebody `waits_for` (a request, a person) is judged by how long
-    its kernels take, other work by how long all of it takes. `requests` are those that arrive in each tick.
+    `clock` is the share of the full clock. `overlapped` work prepares its next step while the GPU computes; a slower GPU costs
+    nothing until it is slower than the preparation. Work that a request or a person `waits_for` is judged by the time of its
+    kernels, other work by its whole time. `requests` are the requests that arrive in each tick.
     """
 
     busy: Floats
@@ -67,13 +67,13 @@ class Ticks:
 
 @dataclass(frozen=True)
 class Work:
-    """Hours of work as the agent's rows, by column, hour and row, and what was measured of them at full resolution."""
+    """Hours of work as the agent's rows, by column, hour and row, and measures at full resolution."""
 
     columns: dict[str, Floats]
     requests: Floats | None
     busy_mean: float
     sm_mean: float
-    """SMs taken by the kernels while they run."""
+    """Share of SMs that the kernels use while they run."""
     clock_lost: float
     slower_on_half: float
     slower_on_3g: float
@@ -85,7 +85,7 @@ class Work:
 
 
 def slowdown(ticks: Ticks, sm: float, dram: float) -> float:
-    """How much longer the work takes with this share of the card's SMs and bandwidth; 0.05 is 5 %."""
+    """Return the slowdown of the work with this share of the card's SMs and bandwidth; 0.05 is 5 %."""
     stretched = ticks.busy * np.maximum(1, np.maximum(ticks.sm / sm, ticks.dram / dram))
     if ticks.overlapped:
         steps = stretched.reshape(-1, 100).sum(axis=1)  # prefetching evens out ten seconds
@@ -95,7 +95,7 @@ def slowdown(ticks: Ticks, sm: float, dram: float) -> float:
 
 
 def work_of(ticks: Ticks, card: Card, row_ms: int) -> Work:
-    """The agent's rows of the hours, and the measures of the whole."""
+    """Return the agent's rows of the hours, and the measures of the whole work."""
     hours, step = len(ticks.busy), row_ms // TICK_MS
     by_row = ticks.busy.reshape(hours, -1, step)
     used = (ticks.busy * ticks.sm).reshape(by_row.shape)
@@ -136,7 +136,7 @@ def steps(
     hours: int = 3,
     overlapped: bool = False,
 ) -> Ticks:
-    """Kernels in bursts of some seconds; each hour takes SMs and bandwidth around a level of its own."""
+    """Return kernels in bursts of some seconds; each hour uses SMs and bandwidth around its own level."""
     shape = (hours, HOUR_TICKS)
     on = bursts(rng, hours * HOUR_TICKS, pause, work).reshape(shape)
     level = rng.uniform(*sm, (hours, 1))
@@ -145,7 +145,7 @@ def steps(
 
 
 def requests(rng: np.random.Generator, per_s: Floats, service_s: tuple[float, float], sm: float, dram: float) -> Ticks:
-    """Requests that arrive at random, at a rate for each hour, and share the card while they overlap."""
+    """Return requests that arrive at random, at a rate per hour, and share the card while they overlap."""
     shape = (len(per_s), HOUR_TICKS)
     arrivals = rng.poisson(np.repeat(per_s[:, None] * TICK_MS / SECOND_MS, HOUR_TICKS, axis=1))
     start = np.repeat(np.flatnonzero(arrivals), arrivals.ravel()[arrivals.ravel() > 0])

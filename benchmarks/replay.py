@@ -1,4 +1,4 @@
-"""How fast jobs are replayed, and how near queues with a known answer come to it."""
+"""The speed of replaying jobs, and the error against queues with a known answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEED = 18
 
 
 def measure() -> Iterator[Figure]:
-    """CPU seconds for a busy fleet, and errors against formulas."""
+    """Yield the CPU seconds for a busy fleet, and errors against formulas."""
     jobs, fleet = busy_jobs(), busy_fleet()
     policies = {
         "fifo": ReplayPolicy(),
@@ -46,7 +46,7 @@ def measure() -> Iterator[Figure]:
 
 
 def busy_jobs() -> pl.DataFrame:
-    """Jobs of four weeks on 1 to 16 GPUs, of which one in ten is served first; time limits of one, two and four times what they ran."""
+    """Return jobs of four weeks on 1 to 16 GPUs, one in ten with priority, with limits of 1, 2 and 4 times their run time."""
     rng = np.random.default_rng(SEED)
     gpus = rng.choice(SIZES, JOBS)
     mean_ms = BUSY * HOSTS * 8 * SPAN_MS / (JOBS * float(np.mean(SIZES)))

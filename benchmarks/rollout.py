@@ -1,8 +1,8 @@
-"""What one host asks of an object store in a day; benchmarks/rollout_sizing.py makes a fleet's needs of it, for docs/rollout.md.
+"""What one host asks of an object store in a day; benchmarks/rollout_sizing.py makes a fleet's needs of it, for docs/deploying.md.
 
-The agent's rows of ten simulated minutes (8 GPUs, 32 processes, 10 s) are repeated through two days; its own publisher and its own
-compaction bring them into a store in memory. Requests are those of the second day, in which the first one's files are merged too.
-The clock is set, so this takes seconds.
+The agent's rows of ten simulated minutes (8 GPUs, 32 processes, 10 s) are repeated for two days. Its own publisher and compaction
+write them into a store in memory. The requests are those of the second day, which also merges the first day's files. The clock is
+simulated, so this takes seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent.spool.spool import Spool
 from benchmarks.gpu_host import FLEET, PROCESSES
 from benchmarks.measure import Figure
 from fallow import schema
-from fallow.clock import DAY_MS, MINUTE_MS, utc_day
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, utc_day
 from fallow.stores import objects
 from tests.agent.simulation import START_MS, SimulatedHost
 from tests.fakes.nvml import library_folder, standard_fleet
@@ -41,12 +41,12 @@ RECORDED_S = 600
 FIRST_MS = START_MS // DAY_MS * DAY_MS
 _ONCE_A_DAY = ("device", "event")
 _PAGE = 1000
-"""Names in one answer to a listing, at most."""
+"""Maximum number of names in one answer to a listing."""
 
 
 @dataclass
 class SetClock:
-    """Stands where it is set: a `fallow.clock.Clock`."""
+    """A `fallow.clock.Clock` that stays at its set time."""
 
     ms: int
 
@@ -59,7 +59,7 @@ class SetClock:
 
 @dataclass
 class CountedStore:
-    """A store in memory that counts what a bill does: PUT and LIST, GET and HEAD, DELETE, and the bytes of each way."""
+    """A store in memory that counts the items of a bill: PUT and LIST, GET and HEAD, DELETE, and bytes in both directions."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
     requests: Counter[str] = field(default_factory=Counter)
@@ -88,6 +88,7 @@ class CountedStore:
     def list(self, prefix: str | None = None) -> Any:
         found = [each for batch in self.store.list(prefix) for each in batch]
         self._count("list", pages=len(found) // _PAGE + 1)
+        self.requests["listed"] += len(found)
         return [found]
 
     def list_with_delimiter(self, prefix: str) -> Any:
@@ -100,17 +101,17 @@ class CountedStore:
 
 
 def measure() -> Iterator[Figure]:
-    """A day of one host: its requests, its objects, its bytes, and the size of its spool while nothing can be published."""
+    """Yield figures of a host's day: requests, objects, bytes, and the size of its spool without publishing."""
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
         folder = Path(name)
-        recorded = _recorded(folder / "recorded", patched)
+        recorded = recorded_rows(folder / "recorded", patched)
         counted = CountedStore()
         patched.setattr(objects, "_client", lambda *_: counted)
         lake = made_lake("s3://bench/fallow")
         spool = Spool(str(folder / "spool"), for_agent=True)
-        _live(spool, lake, recorded, counted, FIRST_MS)
+        live_day(spool, lake, recorded, counted, FIRST_MS)
         counted.requests.clear()
-        most = _live(spool, lake, recorded, counted, FIRST_MS + DAY_MS)
+        most = live_day(spool, lake, recorded, counted, FIRST_MS + DAY_MS)
         spool.close()
         left = _objects(counted, utc_day(FIRST_MS))
         spool_bytes = _day_in_spool(folder, recorded)
@@ -124,18 +125,18 @@ def measure() -> Iterator[Figure]:
     yield Figure("rollout_spool", spool_bytes / 1e6, "MB", "a day that nothing was published, same host")
 
 
-def _recorded(folder: Path, patched: pytest.MonkeyPatch) -> dict[int, Rows]:
-    """Rows of every table by the tick that they belong to, as offsets from the first; times are offsets as well."""
+def recorded_rows(folder: Path, patched: pytest.MonkeyPatch) -> dict[int, Rows]:
+    """Return rows of every table by tick, as offset from the first; times are offsets too."""
     folder.mkdir()
-    holders = [subprocess.Popen(["sleep", "3600"]) for _ in range(PROCESSES)]
+    users = [subprocess.Popen(["sleep", "3600"]) for _ in range(PROCESSES)]
     try:
-        scenario = standard_fleet(START_MS - 60_000, [holder.pid for holder in holders])
+        scenario = standard_fleet(START_MS - 60_000, [user.pid for user in users])
         host = SimulatedHost(folder, library_folder(), made_lake(folder / "lake"), scenario, patched)
         host.run(RECORDED_S, "10s")
     finally:
-        for holder in holders:
-            holder.kill()
-            holder.wait()
+        for user in users:
+            user.kill()
+            user.wait()
     ticks: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for table in schema.TABLES:
         for row in [] if table.derived else host.rows(table.name):
@@ -146,13 +147,23 @@ def _recorded(folder: Path, patched: pytest.MonkeyPatch) -> dict[int, Rows]:
     return {tick: dict(rows) for tick, rows in ticks.items()}
 
 
-def _live(spool: Spool, lake: Lake, recorded: dict[int, Rows], counted: CountedStore, day_ms: int) -> int:
-    """Publishes a day, and merges what is due in it; returns how many objects there were at most."""
+def live_day(
+    spool: Spool,
+    lake: Lake,
+    recorded: dict[int, Rows],
+    counted: CountedStore,
+    day_ms: int,
+    *,
+    host: str = "bench",
+    hours: range = range(24),
+) -> int:
+    """Publish a day or some hours of it, and run its due merges. Return the maximum number of objects."""
     clock, most = SetClock(day_ms), 0
-    for now_ms in range(day_ms + PUBLISH_MS, day_ms + DAY_MS + 1, PUBLISH_MS):
+    first_ms, end_ms = (day_ms + hour * HOUR_MS for hour in (hours.start, hours.stop))
+    for now_ms in range(first_ms + PUBLISH_MS, end_ms + 1, PUBLISH_MS):
         clock.ms = now_ms
         _append(spool, recorded, day_ms, now_ms - PUBLISH_MS, now_ms)
-        Publisher(spool, lake, "bench", clock=clock, compaction=Compaction()).run()
+        Publisher(spool, lake, host, clock=clock, compaction=Compaction()).run()
         most = max(most, _objects(counted))
     return most
 
@@ -176,5 +187,5 @@ def _day_in_spool(folder: Path, recorded: dict[int, Rows]) -> int:
 
 
 def _objects(counted: CountedStore, date: str = "") -> int:
-    """The lake's files, of a date or of all."""
+    """Return the number of the lake's files, of a date or of all dates."""
     return sum(f"/date={date}" in each["path"] for batch in counted.store.list(None) for each in batch)

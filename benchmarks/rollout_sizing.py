@@ -1,6 +1,6 @@
-"""What a fleet takes, from the measured figures: `python -m benchmarks.rollout_sizing HOSTS GPUS` prints it for yours.
+"""The needs of a fleet, from the measured figures: `python -m benchmarks.rollout_sizing HOSTS GPUS` prints them.
 
-Without arguments it writes the table of docs/rollout.md again.
+Without arguments it writes the table of docs/deploying.md again.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from benchmarks.measure import between_marks
 from fallow.config import SETTINGS
 
-PAGE = Path(__file__).parent.parent / "docs" / "rollout.md"
+PAGE = Path(__file__).parent.parent / "docs" / "deploying.md"
 RESULTS = Path(__file__).parent / "results.json"
 HOSTS, GPUS = 500, 8
-"""The fleet of the page; what was measured is a host of eight GPUs."""
+"""The fleet of the page; the measured host has eight GPUs."""
 
 PRICES = "Amazon S3 Standard in US East (N. Virginia), public list prices of 2025"
 PUT_LIST_USD, GET_USD, GB_MONTH_USD = 0.005 / 1000, 0.0004 / 1000, 0.023
@@ -25,7 +25,7 @@ PUT_LIST_USD, GET_USD, GB_MONTH_USD = 0.005 / 1000, 0.0004 / 1000, 0.023
 _ROWS_A_DAY = 86_400 // 10
 _MONTH_DAYS = 30
 _THINNED_FROM = 0.75
-"""Share of agent.spool_max from which on rows become longer (agent/spool/backlog.py)."""
+"""Share of agent.spool_max above which rows become longer (agent/spool/backlog.py)."""
 
 MARK = "rollout"
 
@@ -43,24 +43,24 @@ class Sizing:
 
     @property
     def share(self) -> float:
-        """Of the measured host's rows: those that a host has, which are nearly all of its GPUs and of processes on them."""
+        """Return a host's rows as a share of the measured host's: nearly all rows are of GPUs and their processes."""
         return self.gpus / GPUS
 
     @property
     def lake_bytes(self) -> tuple[float, float]:
-        """Of one host-day, when its files are merged."""
+        """Return the bytes of a host's day in the lake, with merged files."""
         rows = self.gpus * _ROWS_A_DAY
-        low, high = (self.figure(name) for name in ("simulated_lake_bytes_per_row", "fleet_full_bytes_per_row"))
+        low, high = (self.figure(name) for name in ("ledger_64_bytes_per_row", "ledger_64_counters_bytes_per_row"))
         return rows * low, rows * high
 
     @property
     def spool_bytes(self) -> float:
-        """Of one host-day that cannot be published."""
+        """Return the bytes of a host's day in the spool, without publishing."""
         return self.figure("rollout_spool") * 1e6 * self.share
 
     @property
     def outage_days(self) -> float:
-        """How long a host goes on at full resolution without a lake."""
+        """Return the days that a host samples at full resolution without a lake."""
         most = next(setting for setting in SETTINGS if setting.name == "agent.spool_max")
         return _THINNED_FROM * float(most.parse(most.default)) / self.spool_bytes
 
@@ -70,11 +70,11 @@ class Sizing:
 
     @property
     def requests_usd(self) -> float:
-        """Of one host-day."""
+        """Return the cost of a host's requests per day."""
         return self.put_list * PUT_LIST_USD + self.figure("rollout_get_requests") * GET_USD
 
     def lines(self) -> list[tuple[str, str, str]]:
-        """What, for one host and day, for the fleet."""
+        """Return the lines: the name, the value for one host and day, and the value for the fleet."""
         low, high = self.lake_bytes
         month, year = self.hosts * _MONTH_DAYS, self.hosts * 365
         sent = self.figure("rollout_sent") * self.share
@@ -83,15 +83,19 @@ class Sizing:
         storage = [self.hosts * 365 * each / 1e9 * GB_MONTH_USD for each in (low, high)]
         return [
             ("rows of the table `gpu`", f"{self.gpus * _ROWS_A_DAY:,}", f"{self.hosts * self.gpus * _ROWS_A_DAY / 1e6:,.1f} million a day"),
-            ("lake, files merged", f"{low / 1e6:.1f} to {high / 1e6:.1f} MB", f"{year * low / 1e12:.2f} to {year * high / 1e12:.2f} TB a year"),
+            ("lake, files merged", f"{_range(f'{low / 1e6:.1f}', f'{high / 1e6:.1f}')} MB", f"{_range(f'{year * low / 1e12:.2f}', f'{year * high / 1e12:.2f}')} TB a year"),
             ("spool while the lake is away", f"{self.spool_bytes / 1e6:.0f} MB", f"{self.outage_days:.0f} days until rows become longer, by the default `agent.spool_max`"),
             ("objects at most, before they are merged", f"{self.figure('rollout_objects_most'):,.0f}", f"{self.hosts * self.figure('rollout_objects_most'):,.0f}"),
             ("objects of a day that is over", f"{self.figure('rollout_objects_left'):,.0f}", f"{year * self.figure('rollout_objects_left') / 1e6:,.1f} million a year"),
             *[(f"{name.upper()} requests", f"{each:,.0f}", f"{self.hosts * each / 1e6:,.2f} million a day") for name, each in zip(names, requests, strict=True)],
             ("sent to the store", f"{sent:.0f} MB", f"{self.hosts * sent * 8 / 86_400:.2f} Mbit/s in the mean"),
             ("money for requests", f"${self.requests_usd:.3f}", f"${month * self.requests_usd:,.0f} a month"),
-            ("money for storage, after a year", "", f"${storage[0]:,.0f} to ${storage[1]:,.0f} a month"),
+            ("money for storage, after a year", "", f"{_range(f'${storage[0]:,.0f}', f'${storage[1]:,.0f}')} a month"),
         ]  # fmt: skip
+
+
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
 
 
 def sizing(hosts: int, gpus: int) -> Sizing:
@@ -105,7 +109,7 @@ def table(of: Sizing) -> str:
 
 
 def page(text: str) -> str:
-    """The page with the table of the stored figures."""
+    """Return the page with the table of the stored figures."""
     return between_marks(text, MARK, table(sizing(HOSTS, GPUS)))
 
 
@@ -115,7 +119,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if len(arguments) != 2 or not all(each.isdecimal() and int(each) for each in arguments):
         print(
-            "give the number of hosts and of GPUs on each, as in: python -m benchmarks.rollout_sizing 500 8",
+            "name the number of hosts and of GPUs per host, as in: python -m benchmarks.rollout_sizing 500 8",
             file=sys.stderr,
         )
         return 2

@@ -1,4 +1,4 @@
-"""What the samples of a metrics server cost all the way into the lake: read, made into rows, written as Parquet."""
+"""The cost of a metrics server's samples up to the lake: reading, conversion to rows, writing Parquet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DAY_MS = 86_400_000
 
 
 def bill(name: str, reader: WayOfReading, selector: str, window: range) -> Iterator[Figure]:
-    """The three steps for the samples of a window (its step is the scrape interval), and the same for a month of a large fleet."""
+    """Yield the costs of the three steps for a window's samples (its step is the scrape interval), and for a large fleet's month."""
     edges = [window.start + (window.stop - window.start) * number // 4 for number in range(5)]
 
     def read() -> Samples:

@@ -1,4 +1,4 @@
-"""The lakes of a week: what the agent would have written of it, and what an import makes of scrapes of dcgm-exporter."""
+"""The lakes of a week: the agent's rows, and the rows that an import makes of dcgm-exporter's scrapes."""
 
 from __future__ import annotations
 
@@ -37,16 +37,19 @@ _MEMORY_MIB = 20_480
 
 @dataclass(frozen=True)
 class Scraping:
-    """How often a server scrapes, whether the exporter has profiling fields, and whether `--collect-interval` tells of its own."""
+    """The scrape interval, the exporter's fields, and whether the import knows the exporter's interval by `--collect-interval`."""
 
     every_ms: int
     profiling: bool = False
     told: bool = False
+    counter: bool = True
+    """Whether the energy counter is scraped."""
 
     @property
     def name(self) -> str:
         parts = [f"{self.every_ms // SECOND_MS} s scrapes"]
-        return ", ".join([*parts, *["profiling fields"] * self.profiling, *["interval told"] * self.told])
+        parts += ["profiling fields"] * self.profiling + ["interval given"] * self.told
+        return ", ".join([*parts, *["no energy counter"] * (not self.counter)])
 
 
 SCRAPINGS = (
@@ -57,13 +60,13 @@ SCRAPINGS = (
 
 @dataclass
 class ScrapedHost:
-    """The series of one host as its exporter tells them, and the samples of each."""
+    """The series of one host's exporter, and their samples."""
 
     labels: list[Labels] = field(default_factory=list)
     frames: list[pl.DataFrame] = field(default_factory=list)
 
     def add(self, labels: Labels, times: Any, values: Floats) -> None:
-        """A series; a value of NaN ends it."""
+        """Add a series; a value of NaN ends it."""
         frame = pl.DataFrame({"series": len(self.labels), "time_ms": times, "value": values}, schema=SAMPLE_SCHEMA)
         self.labels.append(labels)
         self.frames.append(frame.with_columns(pl.col("value").fill_nan(None)))
@@ -73,7 +76,7 @@ class ScrapedHost:
 
 
 def write_agent_rows(lake: Lake, gpu: WorkedGpu) -> None:
-    """What the agent would have written: means of all of each 10 s, the energy counter, and who is on the GPU."""
+    """Write the agent's rows: means of every 10 s, the energy counter, and the users of the GPU."""
     step = _ROW_MS // TICK_MS
     count = len(gpu.busy) // step
     busy = gpu.busy[: count * step].reshape(count, step)
@@ -97,7 +100,7 @@ def write_agent_rows(lake: Lake, gpu: WorkedGpu) -> None:
 
 
 def _put(lake: Lake, table: LakeTable, gpu: WorkedGpu, columns: Mapping[str, Any], part: int = 0) -> None:
-    """A file for each day."""
+    """Write a file per day."""
     times = columns["time"]
     for day_ms in range(START_MS, int(times[-1]) + 1, DAY_MS):
         own = (times >= day_ms) & (times < day_ms + DAY_MS)
@@ -121,7 +124,7 @@ def _energy_mj(gpu: WorkedGpu) -> Floats:
 
 
 def _mean_w(energy_mj: Floats, read: Any) -> Floats:
-    """The driver's reading: the mean of the second before."""
+    """Return the driver's reading: the mean of the last second."""
     first = np.maximum(read - SECOND_MS // TICK_MS, 0)
     drawn: Floats = np.round(
         (energy_mj[np.maximum(read, 1)] - energy_mj[first]) / np.maximum((read - first) * TICK_MS, TICK_MS), 1
@@ -130,29 +133,29 @@ def _mean_w(energy_mj: Floats, read: Any) -> Floats:
 
 
 def add_scrapes(host: ScrapedHost, gpu: WorkedGpu, scraping: Scraping) -> None:
-    """What scrapes of dcgm-exporter find: at each the newest collection, under the labels of who has the GPU."""
+    """Add the samples of dcgm-exporter's scrapes: each has the newest collection, with the labels of the GPU's pod."""
     phase, length_ms = collect_phase(gpu.host), len(gpu.busy) * TICK_MS
     times = np.arange(1_234 + 777 * gpu.host, length_ms, scraping.every_ms)
     read = (times - phase * TICK_MS) // COLLECT_MS * (COLLECT_MS // TICK_MS) + phase
     times, read = times[read > 0], read[read > 0]
     values = _collected(gpu, read, scraping)
-    holder = np.zeros(len(read), np.int64)
+    user = np.zeros(len(read), np.int64)
     for number, stay in enumerate(gpu.stays, 1):
-        holder[(read >= stay.first) & (read < stay.after)] = number
-    for number in np.unique(holder):
-        own = holder == number
-        # a series that the page no longer has ends at the next scrape
+        user[(read >= stay.first) & (read < stay.after)] = number
+    for number in np.unique(user):
+        own = user == number
+        # a series that is missing from the page ends at the next scrape
         end = np.flatnonzero(np.diff(own.astype(np.int8)) == -1) + 1
         at = np.concatenate((times[own], times[end])) + START_MS
         order = np.argsort(at, kind="stable")
         pod = {"namespace": _namespace(gpu), "pod": gpu.stays[number - 1].pod, "container": "work"} if number else {}
         for name, all_values in values.items():
-            said = np.concatenate((all_values[own], np.full(len(end), np.nan)))
-            host.add(_labels(name, gpu) | pod, at[order], said[order])
+            series = np.concatenate((all_values[own], np.full(len(end), np.nan)))
+            host.add(_labels(name, gpu) | pod, at[order], series[order])
 
 
 def _collected(gpu: WorkedGpu, read: Any, scraping: Scraping) -> dict[str, Any]:
-    """The values of each metric at the ticks at which the exporter read the driver."""
+    """Return the values of each metric at the ticks at which the exporter read the driver."""
     ran = np.concatenate(([0.0], np.cumsum(gpu.busy)))
     window = 2 if gpu.host % 2 else SECOND_MS // TICK_MS
     energy_mj = _energy_mj(gpu)
@@ -160,8 +163,9 @@ def _collected(gpu: WorkedGpu, read: Any, scraping: Scraping) -> dict[str, Any]:
         "DCGM_FI_DEV_GPU_UTIL": np.rint(100 * (ran[read] - ran[np.maximum(read - window, 0)]) / window),
         "DCGM_FI_DEV_FB_USED": np.where(gpu.occupied[read], float(_MEMORY_MIB), 0.0),
         "DCGM_FI_DEV_POWER_USAGE": _mean_w(energy_mj, read),
-        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": np.floor(energy_mj[read]),
     }
+    if scraping.counter:
+        values["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"] = np.floor(energy_mj[read])
     if scraping.profiling:
         before = np.maximum(read - COLLECT_MS // TICK_MS, 0)
         values["DCGM_FI_PROF_GR_ENGINE_ACTIVE"] = np.round((ran[read] - ran[before]) / np.maximum(read - before, 1), 6)
@@ -176,7 +180,7 @@ def _labels(name: str, gpu: WorkedGpu) -> dict[str, str]:
 
 
 class ScrapedLake:
-    """A lake that is filled as `fallow import prometheus` fills it, a host at a time."""
+    """A lake that is filled like by `fallow import prometheus`, one host at a time."""
 
     def __init__(self, lake: Lake, scraping: Scraping, length_ms: int) -> None:
         self.lake, self.scraping = lake, scraping
@@ -186,7 +190,7 @@ class ScrapedLake:
         self._writer.begin_window()
 
     def add(self, gpus: list[WorkedGpu]) -> None:
-        """The GPUs of one host."""
+        """Add the GPUs of one host."""
         host = ScrapedHost()
         for gpu in gpus:
             add_scrapes(host, gpu, self.scraping)
@@ -195,6 +199,6 @@ class ScrapedLake:
             self._rows.append(rows)
 
     def finish(self) -> Lake:
-        """The lake with the allocations of all hosts."""
+        """Return the lake, after adding the allocations of all hosts."""
         self._writer.write_allocations(Given.of(self._rows), None, self._settings.until_ms)
         return self.lake

@@ -1,4 +1,4 @@
-"""How fast a metrics server's raw samples become a frame, and rows in a lake, by each way of reading, beside `promtool` that reads the same.
+"""The speed of turning a metrics server's raw samples into a frame and into rows, by each way of reading and by `promtool`.
 
 Real Prometheus and VictoriaMetrics on loopback, with 80 GPUs, 6 metrics each and the labels of dcgm-exporter in Kubernetes.
 """
@@ -38,13 +38,13 @@ METRICS = {
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": (0, 1, 6),
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": (0, 1, 6),
 }
-"""Least, most and digits behind the point."""
+"""Minimum, maximum and number of decimals."""
 
 STEP_MS = 15_000
 STEPS = 2_500
 SAMPLES = GPUS * len(METRICS) * STEPS
 WINDOWS = 4
-"""Each of half a million samples at most, as ServerLimits has it."""
+"""Requests of at most half a million samples, as in ServerLimits."""
 
 ALL = '{__name__=~"DCGM_.*"}'
 READ_LONG = """
@@ -61,7 +61,7 @@ print(count, Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
 
 
 def measure() -> Iterator[Figure]:
-    """Nothing where the servers are not installed."""
+    """Yield the rates; nothing where the servers are not installed."""
     if lacking := missing():
         print(lacking, file=sys.stderr)
         return
@@ -83,7 +83,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _load(victoria: MetricsProcess, text: Path) -> None:
-    """OpenMetrics has its times in seconds, VictoriaMetrics' import in milliseconds."""
+    """Load the history; OpenMetrics has times in seconds, VictoriaMetrics' import in milliseconds."""
     lines = (line.rpartition(" ") for line in text.read_text().splitlines() if not line.startswith("#"))
     body = "\n".join(f"{sample} {round(float(at_s) * 1000)}" for sample, _, at_s in lines)
     with ServerConnection(ServerAddress(victoria.url), ServerLimits()) as connection:
@@ -92,7 +92,7 @@ def _load(victoria: MetricsProcess, text: Path) -> None:
 
 
 def history(since_ms: int) -> str:
-    """OpenMetrics text with everything; half of all utilizations are 0."""
+    """Return the history as OpenMetrics text; half of all utilizations are 0."""
     generator = np.random.default_rng(1)
     lines = []
     for metric, (least, most, digits) in METRICS.items():
@@ -139,7 +139,7 @@ def _ways(
 
 
 def _cpu_of(process: MetricsProcess) -> float:
-    """CPU seconds of a server, which is a child of this process."""
+    """Return the CPU seconds of a server, which is a child of this process."""
     [server] = [each for each in psutil.Process().children() if each.cmdline()[0] == process.command]
     return sum(server.cpu_times()[:2])
 
@@ -154,7 +154,7 @@ def _read(reader: WayOfReading, since_ms: int) -> None:
 
 
 def _promtool(process: PrometheusProcess, since_ms: int) -> Iterator[Figure]:
-    """It prints what it reads; its dump reads the blocks themselves, without a server."""
+    """Yield promtool's times. It prints its samples; its dump reads the blocks without a server."""
     end_s = (since_ms + STEP_MS * STEPS) / 1000
     commands = {
         "query": ["promtool", "query", "instant", f"--time={end_s:.3f}", process.url, f"{ALL}[{STEP_MS * STEPS}ms]"],
@@ -167,7 +167,7 @@ def _promtool(process: PrometheusProcess, since_ms: int) -> Iterator[Figure]:
 
 
 def _memory(process: MetricsProcess, since_ms: int) -> Iterator[Figure]:
-    """Of a process that reads the whole range, once and ten times."""
+    """Yield the memory of a process that reads the whole range once and ten times."""
     for repeats in (1, 10):
         arguments = [process.url, str(since_ms), str(since_ms + STEP_MS * STEPS), str(repeats)]
         done = subprocess.run(

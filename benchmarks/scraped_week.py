@@ -1,9 +1,10 @@
-"""The same week once through the agent and once through a Prometheus that scrapes dcgm-exporter: what differs.
+"""The differences between the agent's view of a week and that of a Prometheus that scrapes dcgm-exporter.
 
-The agent's rows are exact means of every 10 s. dcgm-exporter reads the driver every 30 s and repeats what it read: GPU_UTIL of the
-0.2 s or the second before, or with profiling fields the mean of the 30 s. Raw samples of 15, 30 and 60 s scrapes go through
+The agent's rows are exact means of every 10 s. dcgm-exporter reads the driver every 30 s and repeats its readings: GPU_UTIL of the
+last 0.2 s or second, or with profiling fields the mean of the 30 s. Raw samples of 15, 30 and 60 s scrapes go through
 `host_rows` and the writer of `fallow import prometheus`. `python -m benchmarks scraped-week` stores the figures in
-benchmarks/scraped_week.json; docs/prometheus.md has them as tables.
+benchmarks/scraped_week.json; docs/prometheus.md has them as tables. Beside the week stand two weeks of GPUs that are left idle among look-alikes, whose findings the week after
+judges.
 """
 
 from __future__ import annotations
@@ -14,26 +15,31 @@ import json
 import tempfile
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from datetime import UTC
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from analytics.decide.deadlines import Deadlines
+from analytics.decide.decisions import decide
 from analytics.decide.review import review
+from analytics.decide.savings import recommendations_in
 from analytics.ledger.sampled import samples_of
 from analytics.states import IN_USE, UNOCCUPIED
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.ledger_rows import GPU_MS
+from analytics.workloads.model import GRADES
 from benchmarks.measure import Figure, between_marks
 from benchmarks.recordings import TICK_MS
 from benchmarks.scraped_lakes import SCRAPINGS, ScrapedLake, Scraping, write_agent_rows
-from benchmarks.worked_week import IN_STEP, WorkedGpu, worked_gpus
-from fallow.clock import HOUR_MS, WEEK_MS
+from benchmarks.worked_week import IN_STEP, LEFT_IDLE, START_MS, WorkedGpu, worked_gpus
+from fallow.clock import HOUR_MS, SECOND_MS, WEEK_MS, format_ms
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from analytics.ledger.summary import Totals
     from analytics.workloads.model import Finding
@@ -48,7 +54,7 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True)
 class WeekSeen:
-    """What fallow says of the week by one source: GPU-hours, and shares of the observed time; pairs are bounds."""
+    """fallow's figures of the week from one source: GPU-hours, and shares of the observed time; pairs are bounds."""
 
     name: str
     in_use: float
@@ -57,13 +63,13 @@ class WeekSeen:
     unoccupied: float
     unknown: float
     at_moments: float | None
-    """Share of the observed time that readings of moments stand for; None for the truth."""
+    """Share of the observed time that was sampled at moments; None for the truth."""
 
     idle_between: Pair
     idle_out_of_step_between: Pair
     held_by_kind: Mapping[str, float]
     findings: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """The confidence of each, by rule and GPU."""
+    """The confidence of findings, by rule and GPU."""
 
 
 @dataclass
@@ -107,7 +113,7 @@ def _hours(ticks: int) -> float:
 
 
 def weeks_seen(folder: Path, length_ms: int = WEEK_MS, scrapings: Sequence[Scraping] = SCRAPINGS) -> list[WeekSeen]:
-    """The truth, the agent's week and each scraped one."""
+    """Return the truth, the agent's week and every scraped week."""
     agent = made_lake(folder / "agent")
     scraped = [ScrapedLake(made_lake(folder / f"scraped-{n}"), each, length_ms) for n, each in enumerate(scrapings)]
     truth, kinds = _Truth(), {}
@@ -126,10 +132,10 @@ def weeks_seen(folder: Path, length_ms: int = WEEK_MS, scrapings: Sequence[Scrap
 def _looked_at(name: str, lake: Lake, kinds: Mapping[str, str]) -> WeekSeen:
     inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=None, config=None))
     ledger = load_window_ledger(inputs)
-    stretches, totals = ledger.inside.stretches, ledger.summary.totals
+    segments, totals = ledger.inside.segments, ledger.summary.totals
     in_step = [gpu for gpu, kind in kinds.items() if kind in IN_STEP]
     held, idle = totals.bound("held"), ledger.summary.samples.idle
-    out_of_step = samples_of(stretches.filter(~pl.col("gpu").is_in(in_step))).idle
+    out_of_step = samples_of(segments.filter(~pl.col("gpu").is_in(in_step))).idle
     observed = totals.observed_ms
     rest = observed * (1 - len(in_step) / len(kinds))
     return WeekSeen(
@@ -142,7 +148,7 @@ def _looked_at(name: str, lake: Lake, kinds: Mapping[str, str]) -> WeekSeen:
         at_moments=totals.sampled or 0,
         idle_between=(idle.low_ms / observed, idle.high_ms / observed),
         idle_out_of_step_between=(out_of_step.low_ms / rest, out_of_step.high_ms / rest),
-        held_by_kind=_held_by_kind(stretches, kinds),
+        held_by_kind=_held_by_kind(segments, kinds),
         findings=_by_gpu(review(inputs, ledger).findings),
     )
 
@@ -151,8 +157,8 @@ def _of(totals: Totals, states: Iterable[str]) -> float:
     return sum(totals.state_ms[state] for state in states) / HOUR_MS
 
 
-def _held_by_kind(stretches: pl.DataFrame, kinds: Mapping[str, str]) -> dict[str, float]:
-    held = stretches.filter(pl.col("state") == "held").with_columns(kind=pl.col("gpu").replace_strict(kinds))
+def _held_by_kind(segments: pl.DataFrame, kinds: Mapping[str, str]) -> dict[str, float]:
+    held = segments.filter(pl.col("state") == "held").with_columns(kind=pl.col("gpu").replace_strict(kinds))
     spent = held.group_by("kind").agg(hours=GPU_MS.sum() / HOUR_MS)
     found = dict(spent.iter_rows())
     return {kind: found.get(kind, 0.0) for kind in dict.fromkeys(kinds.values())}
@@ -162,11 +168,91 @@ def _by_gpu(findings: Iterable[Finding]) -> dict[tuple[str, str], str]:
     return {(each.rule, gpu): each.confidence.grade for each in findings for gpu in each.gpus}
 
 
+@dataclass(frozen=True)
+class LeftIdle:
+    """fallow's figures of two scraped weeks, and the outcome in the third: GPU-hours, and GPUs."""
+
+    name: str
+    held: float
+    true_held: float
+    confirmed: float
+    very_likely: float
+    wrongly: float
+    """The part of confirmed or very likely time that was not held idle in truth."""
+
+    named: Mapping[str, tuple[int, int]]
+    """By confidence, the number of GPUs that findings would reclaim, and how many stayed unused in the week after."""
+
+    stay_unused: int
+    ranked: int
+    """Ranked recommendations."""
+
+
+JUDGED_MS = WEEK_MS
+LEFT_IDLE_SCRAPINGS = tuple(Scraping(60 * SECOND_MS, counter=counter) for counter in (True, False))
+
+
+def left_idle(folder: Path, seen_ms: int = 2 * WEEK_MS) -> list[LeftIdle]:
+    """Return the figures of idle GPUs for each scraping, judged by their use in the week after."""
+    length_ms = seen_ms + JUDGED_MS
+    lakes = [
+        ScrapedLake(made_lake(folder / f"left-{n}"), each, length_ms) for n, each in enumerate(LEFT_IDLE_SCRAPINGS)
+    ]
+    held: dict[str, list[tuple[int, int]]] = {}
+    unused: set[str] = set()
+    for _, gpus in groupby(worked_gpus(length_ms, kinds=LEFT_IDLE), key=lambda gpu: gpu.host):
+        of_host = list(gpus)
+        for gpu in of_host:
+            held[gpu.uuid] = gpu.held_spans_ms()
+            if not gpu.busy[seen_ms // TICK_MS :].any():
+                unused.add(gpu.uuid)
+        for lake in lakes:
+            lake.add(of_host)
+    until = format_ms(START_MS + seen_ms)
+    return [_judged(each.scraping.name, each.finish(), until, held, unused) for each in lakes]
+
+
+def _judged(
+    name: str, lake: Lake, until: str, held: Mapping[str, Sequence[tuple[int, int]]], unused: set[str]
+) -> LeftIdle:
+    inputs = open_inputs(argparse.Namespace(lake=lake.root, since=None, until=until, config=None))
+    ledger = load_window_ledger(inputs)
+    found = review(inputs, ledger)
+    decisions = decide(found, Deadlines.of(inputs.settings, UTC))
+    recommendations = recommendations_in(decisions, ledger.inside.segments).listed
+    named: dict[str, set[str]] = {grade: set() for grade in GRADES}
+    for each in found.findings:
+        named[each.confidence.grade].update(each.reclaimable_gpus)
+    rows = ledger.inside.segments.filter(pl.col("state") == "held")
+    wrongly = true_held = 0
+    for gpu, start, end, confirmed_ms, likely_ms in rows.select(
+        "gpu", "time", "end", "confirmed_ms", "likely_ms"
+    ).iter_rows():
+        true_ms = sum(max(0, min(end, until_ms) - max(start, from_ms)) for from_ms, until_ms in held[gpu])
+        true_held += true_ms
+        wrongly += max(0, confirmed_ms + likely_ms - true_ms)
+    return LeftIdle(
+        name=name,
+        held=rows.select(GPU_MS.sum()).item() / HOUR_MS,
+        true_held=true_held / HOUR_MS,
+        confirmed=rows["confirmed_ms"].sum() / HOUR_MS,
+        very_likely=rows["likely_ms"].sum() / HOUR_MS,
+        wrongly=wrongly / HOUR_MS,
+        named={grade: (len(own), len(own & unused)) for grade, own in named.items()},
+        stay_unused=len(unused),
+        ranked=sum(each.ranked for each in recommendations),
+    )
+
+
 def measure() -> Iterator[Figure]:
-    """Stores the figures and writes the tables; what is told is how many bounds hold."""
+    """Store the figures and write the tables; yield how many bounds hold, and how often GPUs that findings name stay unused."""
     with tempfile.TemporaryDirectory() as folder:
-        found = weeks_seen(Path(folder))
-    STORED.write_text(json.dumps([as_json(each, found[1]) for each in found], indent=2) + "\n", encoding="utf-8")
+        found, left = weeks_seen(Path(folder)), left_idle(Path(folder))
+    stored = {
+        "weeks": [as_json(each, found[1]) for each in found],
+        "left_idle": [dataclasses.asdict(each) for each in left],
+    }
+    STORED.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     truth, seen = found[0], found[1:]
     pairs = [(each.held_between, truth.held) for each in seen]
@@ -174,6 +260,11 @@ def measure() -> Iterator[Figure]:
     yield Figure(
         "scraped_week_bounds_held", 100 * sum(low <= true <= high for (low, high), true in pairs) / len(pairs), "%",
         f"{len(seen)} ways to see one week of 24 GPUs: held time, and idle time of work out of step, lie inside the stated bounds",
+    )  # fmt: skip
+    surer = [left[0].named[grade] for grade in ("high", "medium")]
+    yield Figure(
+        "scraped_findings_right", 100 * sum(right for _, right in surer) / sum(count for count, _ in surer), "%",
+        "GPUs of findings of medium or high confidence from two weeks of 60 s scrapes with the energy counter: nobody used them in the week after",
     )  # fmt: skip
 
 
@@ -194,61 +285,29 @@ def as_json(seen: WeekSeen, agent: WeekSeen) -> dict[str, Any]:
 
 
 def page(text: str) -> str:
-    """The page with the stored figures between its marks."""
-    weeks = json.loads(STORED.read_text(encoding="utf-8"))
-    lines = [*_seen_table(weeks), "", *_held_table(weeks), "", *_findings_table(weeks)]
-    return between_marks(text, "scraped week", "\n".join(lines) + "\n")
+    """Return the page with the stored figures between its marks."""
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
+    text = between_marks(text, "scraped week", "\n".join(_seen_table(stored["weeks"])) + "\n")
+    return between_marks(text, "left idle", "\n".join(_left_table(stored["left_idle"])) + "\n")
+
+
+def _left_table(left: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "| seen by | held idle | truly so | confirmed | very likely | wrongly so | GPUs to reclaim: high | medium | low |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for week in left:
+        hours = (_whole(week[name]) for name in ("held", "true_held", "confirmed", "very_likely"))
+        named = (f"{right} of {count} right" if count else "-" for count, right in week["named"].values())
+        yield f"| {week['name']} | {' | '.join(hours)} | {week['wrongly']:.1f} | {' | '.join(named)} |"
 
 
 def _seen_table(weeks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield "| seen by | at moments | in use | held | held, between | nobody on it | no kernel, between | the same, out of step |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for each in weeks:
-        held = _span(each["held_between"], _whole)
-        idle, out_of_step = (_span(each[name], _percent) for name in ("idle_between", "idle_out_of_step_between"))
-        moments = "-" if each["at_moments"] is None else _percent(each["at_moments"])
-        yield (
-            f"| {each['name']} | {moments} | {_whole(each['in_use'])} | {_whole(each['held'])} | {held} | "
-            f"{_whole(each['unoccupied'])} | {idle} | {out_of_step} |"
-        )
-
-
-def _held_table(weeks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield f"| held, GPU-hours | {' | '.join(each['name'] for each in weeks)} |"
-    yield "|---" * (len(weeks) + 1) + "|"
-    for kind in weeks[0]["held_by_kind"]:
-        yield f"| {kind} | {' | '.join(_whole(each['held_by_kind'][kind]) for each in weeks)} |"
-
-
-def _findings_table(weeks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    agent, scraped = weeks[1]["findings"], weeks[2:]
-    yield f"| GPUs in findings | {' | '.join(each['name'] for each in weeks[1:])} |"
-    yield "|---" * len(weeks) + "|"
-    for rule in sorted({rule for each in weeks for rule in each["findings"]}):
-        cells = [str(agent.get(rule, {}).get("same", 0)), *(_found(each["findings"].get(rule, {})) for each in scraped)]
-        yield f"| {rule} | {' | '.join(cells)} |"
-
-
-def _found(counts: Mapping[str, int]) -> str:
-    """How many of the agent's it has, and how many that the agent has not."""
-    if not counts:
-        return "-"
-    of = counts["same"] + counts["lost"]
-    parts = [f"{counts['same']} of {of}"] if of else []
-    if counts["more"]:
-        low = f", {counts['more_low']} of low confidence" if counts["more_low"] else ""
-        parts.append(f"{counts['more']} more{low}")
-    return "; ".join(parts)
-
-
-def _span(pair: Sequence[float], shown: Callable[[float], str]) -> str:
-    low, high = (shown(each) for each in pair)
-    return low if low == high else f"{low} to {high}"
+    yield "| seen by | in use | held idle | held idle, bounds |"
+    yield "|---|---|---|---|"
+    for week in weeks:
+        low, high = (_whole(bound) for bound in week["held_between"])
+        bounds = low if low == high else f"{low} to {high}"
+        yield f"| {week['name']} | {_whole(week['in_use'])} | {_whole(week['held'])} | {bounds} |"
 
 
 def _whole(value: float) -> str:
     return f"{value:,.0f}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

@@ -1,4 +1,4 @@
-"""`fallow dashboard` in a process of its own, asked for pages over loopback as browsers ask, without one."""
+"""`fallow dashboard` in a separate process, with requests over loopback like a browser's, but without a browser."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _PACKED = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Answer:
-    """Seconds until a page was there, its compressed bytes, and what it says."""
+    """Seconds until a page arrived, its compressed bytes, and its content."""
 
     spent_s: float
     wire_bytes: int
     text: bytes
 
     def figures(self) -> dict[str, int]:
-        """Compressed bytes of each figure, and of the words that some keep beside it, by their ids."""
+        """Return the compressed bytes of each figure, and of the texts that some figures have beside them, by id."""
         found: dict[str, int] = {}
 
         def walk(part: object) -> None:
@@ -60,13 +60,15 @@ class Server:
     start_s: float
 
     def ask(self, path: str, search: str, user: str = "") -> Answer:
-        """A page, for a user whom a proxy names; fails for anything else."""
+        """Return a page, for a user that a proxy names; fails for other answers."""
         before = time.perf_counter()
         while True:
             content = self._answer(path, search, user)
             spent_s = time.perf_counter() - before
-            text = gzip.decompress(content) if content.startswith(_PACKED) else content  # what is short comes as it is
-            if b'"data-again"' in text:  # said to take longer: the page asks again, as here
+            text = (
+                gzip.decompress(content) if content.startswith(_PACKED) else content
+            )  # short answers are not compressed
+            if b'"data-again"' in text:  # an answer that takes longer: the page asks again, like this loop
                 time.sleep(0.1)
                 continue
             if b'"className":"heading"' not in text:
@@ -74,7 +76,7 @@ class Server:
             return Answer(spent_s, len(content), text)
 
     def request(self, path: str, search: str, user: str = "") -> http.client.HTTPConnection:
-        """A page asked for, whose answer nobody has read."""
+        """Return the connection of a page's request, whose answer is unread."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         connection.request("POST", "/_dash-update-component", json.dumps(question(path, search)), {
             "Content-Type": "application/json", "Accept-Encoding": "gzip", "Origin": f"http://127.0.0.1:{self.port}",
@@ -83,7 +85,7 @@ class Server:
         return connection
 
     def get(self, path: str, port: int | None = None) -> float:
-        """Seconds until something other than a page was answered with 200; raises OSError and RuntimeError."""
+        """Return the seconds until an address, other than a page, answers with 200; raises OSError and RuntimeError."""
         before = time.perf_counter()
         connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=120)
         try:
@@ -106,20 +108,24 @@ class Server:
         return content
 
     def largest_bytes(self) -> int:
-        """Resident memory of the largest of its processes."""
+        """Return the resident memory of the largest of its processes."""
         return max(each.memory_info().rss for each in self._processes())
 
     def largest_ever_bytes(self) -> int:
-        """The most that was resident in one of its processes since `forget_largest`, as the kernel counts it."""
+        """Return the kernel's maximum of resident memory of one of its processes since `forget_largest`."""
         return max(_most_resident_bytes(each.pid) for each in self._processes())
 
     def forget_largest(self) -> None:
-        """Restart the kernel's count from what is resident now."""
+        """Restart the kernel's maximum from the current resident memory."""
         for each in self._processes():
             Path(f"/proc/{each.pid}/clear_refs").write_text("5")
 
+    def cpu_s(self) -> float:
+        """Return the CPU seconds of the server and its children so far."""
+        return sum(each.cpu_times().user + each.cpu_times().system for each in self._processes())
+
     def resident_bytes(self) -> int:
-        """Of the server and its children."""
+        """Return the resident memory of the server and its children."""
         return sum(each.memory_info().rss for each in self._processes())
 
     def _processes(self) -> list[psutil.Process]:
@@ -127,7 +133,7 @@ class Server:
 
 
 def _most_resident_bytes(pid: int) -> int:
-    """The kernel's own high-water mark, which no sampling misses."""
+    """Return the kernel's own maximum, which no sampling misses."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(each.split()[1]) * 1024 for each in lines if each.startswith("VmHWM:"))
 
@@ -150,10 +156,12 @@ def question(path: str, search: str) -> dict[str, object]:
 
 
 @contextmanager
-def served(root: str, *flags: str, environment: dict[str, str] | None = None) -> Iterator[Server]:
-    """`fallow dashboard` over a lake, on a port of its own, with more flags."""
+def served(
+    root: str, *flags: str, environment: dict[str, str] | None = None, python: str = sys.executable
+) -> Iterator[Server]:
+    """Run `fallow dashboard` over a lake, on its own port, with further flags and by the fallow of this Python."""
     before = time.perf_counter()
-    command = [sys.executable, "-m", "fallow", "dashboard", "--lake", root, "--port", "0", *flags]
+    command = [python, "-P", "-m", "fallow", "dashboard", "--lake", root, "--port", "0", *flags]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as process:
@@ -164,9 +172,9 @@ def served(root: str, *flags: str, environment: dict[str, str] | None = None) ->
 
 
 def _port(process: subprocess.Popen[str]) -> int:
-    said = []
+    output = []
     for line in process.stdout or ():
-        said.append(line)
+        output.append(line)
         if found := re.search(r"http://[^/ ]+:(\d+)", line):
             return int(found[1])
-    raise RuntimeError("no address: " + "".join(said))
+    raise RuntimeError("no address: " + "".join(output))

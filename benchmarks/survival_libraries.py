@@ -1,7 +1,7 @@
-"""What libraries for survival analysis make of a fleet's idle spells: lifelines, scikit-survival and statsmodels, where installed.
+"""Models of survival analysis for a fleet's idle intervals: lifelines, scikit-survival and statsmodels, where installed.
 
-They are taught by landmarks: every so often in the five weeks before, each spell under way is a row with how long it still lasted
-and whether use ended it. So one row is like one question, and time since last use is a covariate as the others are.
+They learn from landmarks: at regular moments, each open idle interval is a row with its remaining time and whether use ended it.
+So a row is like a question, and the time since the last use is a covariate like the others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analytics.workloads.persistence import ANYBODY, HISTORY_MS
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, WEEK_MS
 
 if TYPE_CHECKING:
@@ -24,56 +23,58 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.float64]
     Curve = Callable[[Rows, int], Rows]
-    """Of rows of covariates, the probability that each lasts for so long."""
+    """Returns, for rows of covariates, the probability that each interval lasts for a time."""
     Fit = Callable[[Rows, Rows, Rows], Curve]
-    """From rows of covariates, how long each lasted on, and whether use ended it."""
+    """Fits a model from rows of covariates, their remaining times, and whether use ended them."""
 
-KINDS = ("service", "pod", "slurm")
-"""Kinds of work with a column of their own; what has no job, as notebooks have none, has 0 in all of them."""
+KINDS = ("held", "reserved")
+"""Kinds of holding with their own column; a free GPU has 0 in both."""
 _USER_WEIGHT, _GPU_WEIGHT = 4.0, 1.0
 _TREES, _LEAF = 40, 15
 _CONSTANT = 1e-9
 
 
 class Landmarks:
-    """Rows of covariates of spells under way, at any moment up to `until_ms`."""
+    """Rows of covariates of open idle intervals, at moments up to `until_ms`."""
 
-    def __init__(self, spells: pl.DataFrame, ended: str, until_ms: int, step_ms: int) -> None:
-        self._began = spells["time"].to_numpy().astype(np.float64)
-        self._end = self._began + spells["length_ms"].to_numpy()
-        self._ended = spells[ended].to_numpy()
-        self._kind = np.array([[kind == own for own in KINDS] for kind in spells["kind"]], np.float64).reshape(-1, 3)
-        self._told = spells["asked"].is_not_null().to_numpy()
-        users, gpus = spells["asked"].fill_null(ANYBODY).to_numpy(), spells["gpu"].to_numpy()
+    def __init__(self, intervals: pl.DataFrame, until_ms: int, step_ms: int) -> None:
+        self._began, self._time, self._last, self._end = (
+            intervals[name].to_numpy().astype(np.float64) for name in ("began", "time", "end", "stop")
+        )
+        self._ended, self._is_last = intervals["ended"].to_numpy(), intervals["is_last"].to_numpy()
+        self._kind = np.array([[kind == own for own in KINDS] for kind in intervals["kind"]], np.float64)
+        users, gpus = intervals["user"].to_numpy(), intervals["gpu"].to_numpy()
         self._users, self._gpus = ({name: at for at, name in enumerate(sorted(set(names)))} for names in (users, gpus))
         self._user = np.array([self._users[name] for name in users], np.int64)
         self._gpu = np.array([self._gpus[name] for name in gpus], np.int64)
         self.step_ms, self._until_ms = step_ms, until_ms
 
     def to_learn(self) -> tuple[Rows, Rows, Rows]:
-        """Covariates, remaining milliseconds, and whether use ended each, of all landmarks."""
-        times = np.arange(self._until_ms - HISTORY_MS, self._until_ms, self.step_ms, dtype=np.float64)
+        """Return the covariates, the remaining milliseconds, and whether use ended the interval, of all landmarks."""
+        first = self._until_ms - (self._until_ms - self._time.min()) // self.step_ms * self.step_ms
+        times = np.arange(first, self._until_ms, self.step_ms, dtype=np.float64)
         found = [(self._under_way(time_ms), time_ms) for time_ms in times]
         found = [(places, time_ms) for places, time_ms in found if len(places)]
         rows = [self._rows(places, time_ms) for places, time_ms in found]
-        rest = [self._end[places] - time_ms for places, time_ms in found]
+        remaining = [self._end[places] - time_ms for places, time_ms in found]
         ended = [self._ended[places].astype(np.float64) for places, _ in found]
-        return np.concatenate(rows), np.concatenate(rest), np.concatenate(ended)
+        return np.concatenate(rows), np.concatenate(remaining), np.concatenate(ended)
 
     def to_ask(self) -> dict[str, Rows]:
-        """By GPU the covariates of the spells that still run."""
-        places = np.flatnonzero((self._end == self._until_ms) & ~self._ended)
+        """Return the covariates of the open idle intervals, by GPU."""
+        places = np.flatnonzero(self._is_last)
         names = {at: name for name, at in self._gpus.items()}
         return {
-            names[self._gpu[place]]: self._rows(places[at : at + 1], self._until_ms)[0]
+            names[self._gpu[place]]: self._rows(places[at : at + 1], self._end[place])[0]
             for at, place in enumerate(places)
         }
 
     def _under_way(self, time_ms: float) -> NDArray[np.int64]:
-        return np.flatnonzero(self._told & (self._began + 5 * MINUTE_MS <= time_ms) & (self._end > time_ms))
+        is_there = (self._time <= time_ms) & (self._last > time_ms)
+        return np.flatnonzero(is_there & (self._began + 5 * MINUTE_MS <= time_ms))
 
     def _rows(self, places: NDArray[np.int64], time_ms: float) -> Rows:
-        """Age, hour of the week in waves of a day and a week, weekend, how long the user's and the GPU's rests were, kind of work."""
+        """Return age, daily and weekly waves, weekend, the lengths of the user's and GPU's idle intervals, and kind of holding."""
         day, week = (2 * math.pi * (time_ms % span) / span for span in (DAY_MS, WEEK_MS))
         weekend = float((time_ms // DAY_MS + 3) % 7 >= 5)  # the epoch was a Thursday
         wave = [math.sin(day), math.cos(day), math.sin(week), math.cos(week), weekend]
@@ -95,7 +96,7 @@ class Landmarks:
 
 
 def installed() -> dict[str, tuple[str, Fit]]:
-    """By name of the model the library's version and how it is fitted; of what is not installed nothing."""
+    """Return the library's version and the fit by name of the model, for installed libraries."""
     found: dict[str, tuple[str, Fit]] = {}
     for name, (module, fit) in _MODELS.items():
         try:
@@ -106,10 +107,10 @@ def installed() -> dict[str, tuple[str, Fit]]:
 
 
 def _scaled(fit: Fit) -> Fit:
-    """With columns that do not vary left out, and the others scaled to mean 0 and variance 1."""
+    """Return a fit without constant columns, and with the others scaled to mean 0 and variance 1."""
 
     def scaled(rows: Rows, rest_ms: Rows, ended: Rows) -> Curve:
-        if not ended.any():  # no curve falls where no end was seen
+        if not ended.any():  # without an observed end no curve falls
             return lambda asked, _: np.ones(len(asked))
         spread = rows.std(axis=0)
         varies, middle = spread > _CONSTANT, rows.mean(axis=0)
@@ -132,7 +133,7 @@ def _lifelines(name: str, **options: Any) -> Fit:
 
         frame = pd.DataFrame(rows, columns=[f"c{at}" for at in range(rows.shape[1])])
         fitter = getattr(lifelines, name)(**options)
-        fitter.fit(frame.assign(rest=np.maximum(rest_ms, MINUTE_MS) / HOUR_MS, ended=ended), "rest", "ended")
+        fitter.fit(frame.assign(remaining=np.maximum(rest_ms, MINUTE_MS) / HOUR_MS, ended=ended), "remaining", "ended")
 
         def ask(asked: Rows, horizon_ms: int) -> Rows:
             table = pd.DataFrame(asked, columns=frame.columns)
@@ -147,11 +148,11 @@ def _forest(rows: Rows, rest_ms: Rows, ended: Rows) -> Curve:
     from sksurv.ensemble import RandomSurvivalForest
     from sksurv.util import Surv
 
-    # a forest keeps a curve over all different times in each leaf: 200 of them are enough
+    # a forest keeps a curve over all different times in each leaf: 200 times are enough
     edges = np.unique(np.quantile(rest_ms, np.linspace(0, 1, 201)))
-    rest = edges[np.minimum(np.searchsorted(edges, rest_ms), len(edges) - 1)]
+    remaining = edges[np.minimum(np.searchsorted(edges, rest_ms), len(edges) - 1)]
     forest = RandomSurvivalForest(_TREES, min_samples_leaf=_LEAF, max_features="sqrt", random_state=1, n_jobs=1)
-    forest.fit(rows, Surv.from_arrays(ended > 0, rest))
+    forest.fit(rows, Surv.from_arrays(ended > 0, remaining))
 
     def ask(asked: Rows, horizon_ms: int) -> Rows:
         curves = forest.predict_survival_function(asked, return_array=True)
@@ -166,11 +167,13 @@ def _logit(rows: Rows, rest_ms: Rows, ended: Rows) -> Curve:
         import statsmodels.api as sm
 
         lasted = rest_ms >= horizon_ms
-        told = lasted | (ended > 0)
-        if not told.any():
+        observed = lasted | (ended > 0)
+        if not observed.any():
             return np.full(len(asked), 0.5)
         model = sm.GLM(
-            lasted[told].astype(float), np.column_stack([np.ones(told.sum()), rows[told]]), sm.families.Binomial()
+            lasted[observed].astype(float),
+            np.column_stack([np.ones(observed.sum()), rows[observed]]),
+            sm.families.Binomial(),
         )
         fitted = model.fit_regularized(alpha=1e-3, L1_wt=0.0)
         return np.asarray(fitted.predict(np.column_stack([np.ones(len(asked)), asked])), np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import TypeVar
 
 from analytics.decide.actions import LONGEST_REASON, Action, after_what_is_known, load_actions, record
@@ -30,31 +30,31 @@ T = TypeVar("T")
 def carry_out(
     source: LakeSource, search: str | None, action: Callable[[View], tuple[str, T]]
 ) -> tuple[str, T | None, View | None]:
-    """What a button of a page comes to: a sentence in the reader's language, what `action` returned, and the view after it.
+    """Run a button's action; return a sentence in the reader's language, the action's result, and the view after it.
 
-    `action` returns the sentence with its result. Where there is no view, or it raises FallowError, the sentence is the
-    reason and the others are None; the view is also None where it cannot be made again.
+    `action` returns the sentence and the result. Where there is no view, or `action` raises FallowError, the sentence is the
+    reason, and result and view are None. The view is also None where it cannot be made again.
     """
     view = view_of(source, search)
     if isinstance(view, Problem):
         return problem_line(source, search, view), None, None
     try:
-        said, result = action(view)
+        sentence, result = action(view)
     except FallowError as error:
         return error_line(view, error), None, None
     source.forget()
     now = view_of(source, search)
-    return view.translate(said), result, None if isinstance(now, Problem) else now
+    return view.translate(sentence), result, None if isinstance(now, Problem) else now
 
 
-ACK, SUPPRESS, REOPEN, NOTE = "ack", "suppress", "reopen", "note"
-KINDS = (ACK, SUPPRESS, REOPEN, NOTE)
+ACK, SNOOZE, REOPEN, NOTE = "ack", "snooze", "reopen", "note"
+KINDS = (ACK, SNOOZE, REOPEN, NOTE)
 _IDS_A_LINE = 100
-"""Of findings in the audit log."""
+"""The number of finding ids in one line of the audit log."""
 
 _DONE = {
     ACK: ("Acknowledged {number} finding", "Acknowledged {number} findings"),
-    SUPPRESS: ("Suppressed {number} finding", "Suppressed {number} findings"),
+    SNOOZE: ("Snoozed {number} finding", "Snoozed {number} findings"),
     REOPEN: ("Reopened {number} finding", "Reopened {number} findings"),
     NOTE: ("Noted on {number} finding", "Noted on {number} findings"),
 }
@@ -62,9 +62,14 @@ _DONE = {
 
 @dataclass(frozen=True)
 class Wish:
-    """What a reader wants done: about which findings, in which words, until which day.
+    """An action that a reader asks for.
 
-    `seen` has by finding the id of the last action that their page showed.
+    Attributes:
+        kind: one of KINDS.
+        ids: the findings to act on.
+        text: the reason or the note.
+        until: the last day of a snooze.
+        seen: the id of the last action that the reader's page showed, by finding.
     """
 
     kind: str
@@ -76,7 +81,13 @@ class Wish:
 
 @dataclass(frozen=True)
 class ActionOutcome:
-    """What was recorded, in words for the reader, and what their page has seen by now."""
+    """The recorded actions.
+
+    Attributes:
+        done: the actions; none where nothing was recorded.
+        said: the message for the reader.
+        seen: the id of the last action that the reader's page shows from now on, by finding.
+    """
 
     done: tuple[Action, ...]
     said: str
@@ -84,42 +95,46 @@ class ActionOutcome:
 
 
 def act(view: View, wish: Wish, now_ms: int) -> ActionOutcome:
-    """Records the wish, on all of its findings or on none; where others acted meanwhile it records nothing and says so.
+    """Record the wish on all of its findings or on none; return the outcome.
 
-    Raises NotAllowedError for whoever may not act and for findings that the reader does not see, UsageError for a wish that
-    lacks something, AuditError and LakeError where it cannot be written.
+    Where others acted since the reader's page was made, nothing is recorded and the outcome names their actions.
+
+    Raises:
+        NotAllowedError: the reader may not act, or does not see a finding.
+        UsageError: the wish is incomplete.
+        AuditError, LakeError: the action cannot be written.
     """
     try:
         view.reader.require(PLANNER)
-        ids = _own(view, wish.ids)
+        ids = _visible_ids(view, wish.ids)
     except NotAllowedError:
         asked = ", ".join(plain(str(each)) for each in wish.ids)
         _audit(view, f"refused {wish.kind}", asked, REFUSED)
         raise
-    reason, expires_ms = _reason(wish), _expires_ms(wish, now_ms)
+    reason, expires_ms = _reason(wish), _expires_ms(wish, now_ms, view.zone)
     lake = view.whole.inputs.lake.require()
     before = load_actions(lake)
-    news = _meanwhile(ids, wish, before)
+    news = _unseen_actions(ids, wish, before)
     if news:
-        return ActionOutcome((), _asked_again(news), {**wish.seen, **last_of(before, ids)})
-    # what stands open already is not reopened: the record says only what somebody changed
+        return ActionOutcome((), _conflict_message(news), {**wish.seen, **last_of(before, ids)})
+    # open findings are not reopened: the record holds changes only
     ids = [each for each in ids if wish.kind != REOPEN or status_of(before.get(each, ()), "", now_ms)]
     if not ids:
-        return ActionOutcome((), tr("Nothing to reopen: it is neither acknowledged nor suppressed."), dict(wish.seen))
+        return ActionOutcome((), tr("Nothing to reopen: it is neither acknowledged nor snoozed."), dict(wish.seen))
     at_ms = after_what_is_known(now_ms, ids, before)
     for at in range(0, len(ids), _IDS_A_LINE):
         _audit_first(view, wish.kind, ", ".join(ids[at : at + _IDS_A_LINE]), ACTION)
     done = record(lake, wish.kind, ids, view.reader.actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
     for each in done:
         _audit(view, each.kind, f"{each.finding_id} ({each.action_id})", ACTION)
-    known = _known_by_now(lake, before, done)
-    return ActionOutcome(done, _told(wish, done, known), {**wish.seen, **last_of(known, ids)})
+    known = _actions_with(lake, before, done)
+    return ActionOutcome(done, _done_message(wish, done, known), {**wish.seen, **last_of(known, ids)})
 
 
-def _known_by_now(
+def _actions_with(
     lake: Lake, before: Mapping[str, tuple[Action, ...]], done: Sequence[Action]
 ) -> Mapping[str, tuple[Action, ...]]:
-    """Everybody's actions; where the lake does not answer any more, those of before and these: they are recorded all the same."""
+    """Return all actions in the lake. Where the lake no longer answers, return those from before and the recorded ones."""
     try:
         return load_actions(lake)
     except FallowError:
@@ -128,19 +143,20 @@ def _known_by_now(
 
 
 def last_of(actions: Mapping[str, Sequence[Action]], ids: Iterable[str]) -> dict[str, str]:
-    """The id of the last action that changes how each finding stands; nothing for findings without one."""
+    """Return by finding the id of the last action that changes its status; findings without such an action are left out."""
     changes = {each: [action for action in actions.get(each, ()) if action.kind != NOTE] for each in ids}
     return {each: own[-1].action_id for each, own in changes.items() if own}
 
 
-def _own(view: View, ids: Iterable[str]) -> list[str]:
-    """The ids if the reader sees all of them: the browser sends what it likes."""
-    known = {finding.finding_id for finding in view.report.review.findings}
+def _visible_ids(view: View, ids: Iterable[str]) -> list[str]:
+    """Return the ids without duplicates; raises NotAllowedError unless the reader sees all: a browser may send any id."""
+    known = {finding.finding_id for finding in view.report.named_findings}
     wanted = list(dict.fromkeys(ids))
-    strange = [each for each in wanted if each not in known]
-    if strange:
+    unknown = [each for each in wanted if each not in known]
+    if unknown:
         raise NotAllowedError(
-            f"there is no finding {plain(str(strange[0]))} on your page", "load the page again: it may have ended"
+            f"there is no finding {plain(str(unknown[0]))} on your page",
+            "load the page again: the finding may have ended",
         )
     if not wanted:
         raise UsageError("no finding is chosen", "choose one or more rows of the table")
@@ -151,24 +167,24 @@ def _reason(wish: Wish) -> str | None:
     text = wish.text.strip()
     if len(text) > LONGEST_REASON:
         raise UsageError("the text is too long", f"stay below {LONGEST_REASON:,} characters")
-    if not text and wish.kind in (SUPPRESS, NOTE):
-        what = "a reason" if wish.kind == SUPPRESS else "a text"
-        raise UsageError(f"this takes {what}", "say it in a few words: others will read it")
+    if not text and wish.kind in (SNOOZE, NOTE):
+        sentence = "a snooze takes a reason" if wish.kind == SNOOZE else "a note takes a text"
+        raise UsageError(sentence, "write a few words: others will read them")
     return text or None
 
 
-def _expires_ms(wish: Wish, now_ms: int) -> int | None:
-    """The end of a suppression, its last day inclusive; None is until somebody reopens it."""
-    if wish.kind != SUPPRESS or not wish.until:
+def _expires_ms(wish: Wish, now_ms: int, zone: tzinfo) -> int | None:
+    """Return the end of a snooze, after its last day in the reader's zone; None lasts until a planner reopens the finding."""
+    if wish.kind != SNOOZE or not wish.until:
         return None
-    expires_ms = parse_window(None, wish.until).until_ms
+    expires_ms = parse_window(None, wish.until, zone=zone).until_ms
     if expires_ms is None or expires_ms <= now_ms:
-        raise UsageError(f"{plain(wish.until)} has passed", "choose a day to come")
+        raise UsageError(f"{plain(wish.until)} has passed", "choose a day in the future")
     return expires_ms
 
 
-def _meanwhile(ids: Iterable[str], wish: Wish, now: Mapping[str, Sequence[Action]]) -> list[Action]:
-    """What others did since the reader's page was made, the last of each finding; a note changes nothing for anybody."""
+def _unseen_actions(ids: Iterable[str], wish: Wish, now: Mapping[str, Sequence[Action]]) -> list[Action]:
+    """Return the last action of each finding that the reader's page does not show yet; none for a note, which never conflicts."""
     if wish.kind == NOTE:
         return []
     last = last_of(now, ids)
@@ -176,14 +192,14 @@ def _meanwhile(ids: Iterable[str], wish: Wish, now: Mapping[str, Sequence[Action
     return [action for each in last for action in now[each] if action.action_id in news]
 
 
-def _asked_again(news: Sequence[Action]) -> SentenceList:
+def _conflict_message(news: Sequence[Action]) -> SentenceList:
     what = [tr("{finding}: {what}", finding=each.finding_id, what=action_sentence(each)) for each in news]
-    again = tr("Nothing is recorded yet: press the button again to do it all the same.")
-    return SentenceList([tr("Somebody acted meanwhile."), *what, again], "\n")
+    again = tr("Nothing is recorded yet: press the button again to record your action anyway.")
+    return SentenceList([tr("Others acted in the meantime."), *what, again], "\n")
 
 
-def _told(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Action]]) -> SentenceList:
-    """What was done, until when, and what somebody did at the very same time, which decides if it came later."""
+def _done_message(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Action]]) -> SentenceList:
+    """Return what was done and until when, and the actions of others at the same moment that came later and so decide."""
     first = tr_many(*_DONE[wish.kind], len(done))
     expires_ms = done[0].expires_ms
     if expires_ms is not None:
@@ -192,21 +208,21 @@ def _told(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Actio
         tr("{finding}: {what}, which came later and decides", finding=own.finding_id, what=action_sentence(each))
         for own in done
         for each in known[own.finding_id]
-        if wish.kind != NOTE and each > own and each.kind in (ACK, SUPPRESS, REOPEN)
+        if wish.kind != NOTE and each > own and each.kind in (ACK, SNOOZE, REOPEN)
     ]
     return SentenceList([first, *later], "\n")
 
 
 def annotations_in_sight(view: View) -> tuple[Annotation, ...]:
-    """Those of the window about what the reader looks at, by their moment."""
+    """Return the annotations of the window that concern the view, by their moment."""
     summary = view.report.ledger.summary
     return tuple(each for each in annotations_about(view) if summary.since_ms <= each.at_ms <= summary.until_ms)
 
 
 def annotations_about(view: View) -> tuple[Annotation, ...]:
-    """Those of whenever that are about everything or about what the reader looks at, by their moment.
+    """Return the annotations of all times about everything or about the view's pool and team, by their moment.
 
-    Of the whole fleet all pools and teams are looked at, also those of which there is nothing in the lake.
+    A view of the whole fleet has all pools and teams, even those without rows in the lake.
     """
     query = view.query
     pools = (query.pool,) if query.pool else view.names["pool"]
@@ -220,17 +236,20 @@ def annotations_about(view: View) -> tuple[Annotation, ...]:
 
 
 def abouts(view: View) -> tuple[tuple[str, str | None], ...]:
-    """What the reader can annotate: everything, a pool or a team; a planner of one team has only that."""
+    """Return what the reader can annotate: everything, a pool or a team. A planner of one team can annotate only that team."""
     if view.reader.team is not None:
         return ((TEAM, view.reader.team),)
     return ((ALL, None), *((POOL, each) for each in view.names["pool"]), *((TEAM, each) for each in view.names["team"]))
 
 
 def annotate(view: View, text: str, when: str, about: tuple[str, str | None], now_ms: int) -> Annotation:
-    """Writes one; raises NotAllowedError for whoever may not, UsageError for what lacks something, LakeError."""
+    """Write an annotation and return it.
+
+    Raises NotAllowedError for a reader who may not annotate, UsageError for an incomplete annotation, and LakeError.
+    """
     _require_planner(view, "annotate")
     if about not in abouts(view):
-        raise UsageError("it is not said what this is about", "everything, one pool or one team")
+        raise UsageError("the annotation has no subject", "choose everything, one pool or one team")
     at_ms = _moment_ms(view, when)
     lake = view.whole.inputs.lake.require()
     scope, name = about
@@ -241,13 +260,18 @@ def annotate(view: View, text: str, when: str, about: tuple[str, str | None], no
 
 
 def withdraw(view: View, annotation_id: str, now_ms: int) -> Annotation:
-    """Removes one that the reader could have written; raises as `annotate`, and FallowError where it is gone already."""
+    """Remove an annotation that the reader could have written, and return it.
+
+    Raises the errors of `annotate`, and FallowError where the annotation is already removed.
+    """
     what = "remove annotation"
     _require_planner(view, what)
     own = {each.annotation_id for each in annotations_in_sight(view) if can_withdraw(view, each)}
     if annotation_id not in own:
         _audit(view, f"refused {what}", plain(annotation_id), REFUSED)
-        raise NotAllowedError("there is no such annotation on your page", "load the page again: it may be removed")
+        raise NotAllowedError(
+            "there is no such annotation on your page", "load the page again: the annotation may be removed"
+        )
     _audit_first(view, what, annotation_id, ANNOTATION)
     gone = remove_annotation(view.whole.inputs.lake.require(), annotation_id, view.reader.actor, now_ms=now_ms)
     _audit(view, what, annotation_id, ANNOTATION)
@@ -255,27 +279,30 @@ def withdraw(view: View, annotation_id: str, now_ms: int) -> Annotation:
 
 
 def can_withdraw(view: View, annotation: Annotation) -> bool:
-    """Whether the reader may remove it: a planner, of one team only what is about that."""
+    """Return whether the reader may remove the annotation: planners may, those of one team only annotations of that team."""
     is_own = view.reader.team is None or (annotation.scope, annotation.name) == (TEAM, view.reader.team)
     return view.reader.may(PLANNER) and is_own
 
 
 def _moment_ms(view: View, when: str) -> int:
-    """`2026-11-20` or `2026-11-20 09:00` on the reader's clocks, unless it says its own offset."""
+    """Return the moment of `2026-11-20` or `2026-11-20 09:00`, in the reader's zone unless the text has an offset."""
     try:
         local = datetime.fromisoformat(when.strip())
         return to_ms(local if local.tzinfo is not None else local.replace(tzinfo=view.zone))
     except (ValueError, OverflowError):
-        raise UsageError(f"'{plain(when)}' is not a moment", "write it as 2026-11-20 09:00") from None
+        raise UsageError(f"'{plain(when)}' is not a date and time", "write it as 2026-11-20 09:00") from None
 
 
 def may_save(view: View) -> bool:
-    """Whether the reader may save scenarios: a planner of the whole fleet."""
+    """Return whether the reader may save scenarios: only planners of the whole fleet may."""
     return view.reader.may(PLANNER) and view.reader.team is None
 
 
 def record_scenario(view: View, name: str, policy: str, now_ms: int) -> SavedScenario:
-    """Saves a scenario; raises NotAllowedError for whoever may not, UsageError for a name that is none, LakeError."""
+    """Save a scenario and return it.
+
+    Raises NotAllowedError for a reader who may not save, UsageError for an invalid name, and LakeError.
+    """
     _require_saving(view, "save scenario")
     _audit_first(view, "save scenario", plain(name), SCENARIO)
     saved = save_scenario(view.whole.inputs.lake.require(), name, policy, view.reader.actor, now_ms=now_ms)
@@ -284,7 +311,7 @@ def record_scenario(view: View, name: str, policy: str, now_ms: int) -> SavedSce
 
 
 def withdraw_scenario(view: View, name: str, now_ms: int) -> SavedScenario:
-    """Removes a scenario; raises as `record_scenario`, and FallowError where there is none of that name."""
+    """Remove a scenario and return it. Raises the errors of `record_scenario`, and FallowError for an unknown name."""
     _require_saving(view, "remove scenario")
     _audit_first(view, "remove scenario", plain(name), SCENARIO)
     gone = remove_scenario(view.whole.inputs.lake.require(), name, view.reader.actor, now_ms=now_ms)
@@ -307,7 +334,7 @@ def _require_planner(view: View, what: str) -> None:
 
 
 def _audit_first(view: View, what: str, about: str, event: str) -> None:
-    """Writes down what is about to be done; raises AuditError where it cannot, and then it must not be done."""
+    """Write down what the reader is about to do. Raises AuditError where that fails; the act must then not happen."""
     audit_first(view.reader.actor, in_role(view.reader, f"asks to {what}", about), event)
 
 

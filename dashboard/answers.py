@@ -1,7 +1,7 @@
-"""Answers by a link out of a nudge: without an account, about one ask, and nothing else of the pages.
+"""Answers through a link in a nudge: they need no account, concern one recommendation of the nudge, and open no other page.
 
-The link's token is what entitles. Looking (GET, HEAD) changes nothing, since mail programs follow links before anybody reads
-them; the button sends a POST, which has to come from this very page.
+The link's token authorizes the answer. GET and HEAD change nothing, since mail programs follow links before their user does.
+The button sends a POST, which must come from this page.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _LOG = logging.getLogger(__name__)
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 _MOST_SENT_BYTES = 4096
 _MOST_A_MINUTE = 20
-"""Of requests with one link, and of lines in the log about links that are not valid."""
+"""Limit on the requests with one link, and on the lines in the log about invalid links."""
 
 _PROPOSED_DAYS = 7
 
-_INVALID = tr("This link is not valid, or not any more. Answer the mail that it came in.")
-_BUSY = tr("This link was opened very often. Try again in a minute.")
-_FAILED = tr("It could not be recorded. Try again later, or answer the mail that the link came in.")
+_INVALID = tr("This link is not valid, or no longer valid. Reply to the mail that contains the link.")
+_BUSY = tr("This link was opened too often. Try again in a minute.")
+_FAILED = tr("Your answer could not be recorded. Try again later, or reply to the mail that contains the link.")
 
 
 def serve_answers(server: object, source: LakeSource, endpoint: str, clock: Clock | None = None) -> None:
-    """Adds the one route; `endpoint` is the name by which requests to it are let through without a session."""
+    """Add the route of the answers; requests to `endpoint` need no session."""
     desk = _Desk(source, clock or SystemClock())
     server.add_url_rule(  # type: ignore[attr-defined]  # flask's
         f"{PATH}<token>", endpoint, desk.answer, methods=["GET", "POST"], provide_automatic_options=False
@@ -54,11 +54,11 @@ def serve_answers(server: object, source: LakeSource, endpoint: str, clock: Cloc
 
 
 class _Desk:
-    """Takes answers; one at a time, so that two clicks at once are one answer."""
+    """Records answers, one at a time, so that two clicks at once make one answer."""
 
     def __init__(self, source: LakeSource, clock: Clock) -> None:
         self._source, self._clock = source, clock
-        self._opened, self._strange = Allowance(_MOST_A_MINUTE, clock), Allowance(_MOST_A_MINUTE, clock)
+        self._opened, self._invalid_opened = Allowance(_MOST_A_MINUTE, clock), Allowance(_MOST_A_MINUTE, clock)
         self._turn = threading.Lock()
 
     def answer(self, token: str) -> Response:
@@ -70,23 +70,23 @@ class _Desk:
             _LOG.warning("a link cannot be answered: %s", error)
             links = None
         if links is None:
-            return self._invalid(request)
+            return self._invalid_link_refusal(request)
         hosts = (urlsplit(links.address).hostname or "", *inputs.settings.texts("dashboard.hosts"))
         if not AllowedHosts(hosts).allow(request.host):
             return refuse(request, NOT_THIS_NAME)
         found = links.read(token, self._clock.now_ms())
         if found is None:
-            return self._invalid(request)
+            return self._invalid_link_refusal(request)
         speaks = language(found.language, inputs.settings.text("report.timezone"))
         if not self._opened.take(found.channel):
             return plain_answer(f"{speaks.translate(_BUSY)}\n", 429)
         try:
-            return self._told(inputs, found, speaks)
+            return self._answer_page(inputs, found, speaks)
         except FallowError as error:
             _LOG.warning("an answer by a link was not recorded: %s", error)
             return plain_answer(f"{speaks.translate(_FAILED)}\n", 503)
 
-    def _told(self, inputs: Inputs, found: Answer, speaks: Language) -> Response:
+    def _answer_page(self, inputs: Inputs, found: Answer, speaks: Language) -> Response:
         lake = inputs.lake.require()
         before = recorded(found, load_actions(lake))
         if before is not None:
@@ -116,16 +116,16 @@ class _Desk:
         first, last = days_to_keep(self._clock.now_ms(), zone)
         return DaysToChoose(first, last, first + timedelta(days=_PROPOSED_DAYS))
 
-    def _invalid(self, asked: Request) -> Response:
-        """The same for every link that says nothing here, whatever is wrong with it."""
-        if self._strange.take(""):
-            audit_stranger(asked.remote_addr, "came with a link that is not valid")
-        said = "\n".join(language(code).translate(_INVALID) for code in CODES)
-        return plain_answer(f"{said}\n", 404)
+    def _invalid_link_refusal(self, asked: Request) -> Response:
+        """Return the same refusal for every invalid link, whatever the fault."""
+        if self._invalid_opened.take(""):
+            audit_stranger(asked.remote_addr, "opened a link that is not valid")
+        sentences = "\n".join(language(code).translate(_INVALID) for code in CODES)
+        return plain_answer(f"{sentences}\n", 404)
 
 
 def _page(content: str, status: int = 200) -> Response:
-    """Nobody keeps it, nothing of it is sent elsewhere; the page's own address goes to this site alone, which asks for it."""
+    """Return a page that is never cached and fetches nothing; browsers send its address to this site only."""
     return Response(
         content,
         status=status,

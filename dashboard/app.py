@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import logging
 from functools import partial
 from typing import Any
 
-from dash import ClientsideFunction, Dash, Input, Output, State, callback_context, no_update, set_props
-from flask import Response, request, send_from_directory
+from dash import ClientsideFunction, Input, Output, State, callback_context, no_update, set_props
+from flask import Response, redirect, request
 
 from analytics.tables.palette import palette
 from dashboard.access import LOCAL, Access
@@ -30,7 +29,8 @@ from dashboard.error_panels import (
 from dashboard.files import serve_files
 from dashboard.frame import FAILED_ACTION, OUTPUTS, choices, connect_bar, frame, heading, links, no_choices
 from dashboard.metrics import serve_metrics
-from dashboard.pages import PAGES
+from dashboard.page_files import PagesApp
+from dashboard.pages import MOVED, PAGES
 from dashboard.protection import BY_LINK, protect
 from dashboard.query import Query
 from dashboard.source import LakeSource, view_of
@@ -38,22 +38,14 @@ from dashboard.view import View
 from fallow.errors import FallowError
 
 _LOG = logging.getLogger(__name__)
-_FILES = importlib.resources.files("dashboard")
-_CHARTS_LIBRARY = "/_dash-component-suites/plotly/package_data/plotly.min.js"
-_INDEX = _FILES.joinpath("index.html").read_text(encoding="utf-8")
 
 
 def build_app(source: LakeSource, access: Access = LOCAL, *, rates: Rates = UNLIMITED, trail: Trail = NO_TRAIL) -> Any:
     """The app over a source; its `server` is the WSGI application. `access` finds out who asks, `trail` keeps the audit log."""
-    app = Dash(
-        "dashboard",
+    app = PagesApp(
+        name="dashboard",
         title="fallow: GPU waste",
         update_title=None,
-        index_string=_INDEX,
-        assets_folder=str(_FILES.joinpath("assets")),
-        assets_path_ignore=["vendor"],  # no page waits for the charts' library
-        meta_tags=[{"name": "viewport", "content": "width=device-width, initial-scale=1"}],
-        serve_locally=True,
         # pages come by callback, so that nothing of the lake stands in the frame
         suppress_callback_exceptions=True,
         enable_mcp=False,
@@ -67,9 +59,8 @@ def build_app(source: LakeSource, access: Access = LOCAL, *, rates: Rates = UNLI
     connect_bar(app)
     for page in PAGES:
         page.connect(app, source)
-    # the vendored bundle where dash asks for plotly's own, three times as large, when the first chart of a page comes
-    bundle = partial(send_from_directory, str(_FILES.joinpath("assets", "vendor")), "plotly-cartesian.min.js")
-    app.server.add_url_rule(_CHARTS_LIBRARY, "charts_library", bundle)
+    for path in MOVED:
+        app.server.add_url_rule(path, f"moved{path}", _moved)
     serve_files(app.server, source)
     serve_api(app.server, source)
     serve_metrics(app.server, source)
@@ -99,9 +90,13 @@ def _connect(app: Any, source: LakeSource, access: Access) -> None:
     def page(scheme: str | None, path: str | None, search: str | None, _: int | None) -> Any:
         if scheme is None:
             return [no_update] * (3 + len(OUTPUTS))
+        path = path or "/"
+        if path in MOVED:  # from a view that was saved under it: what the browser loads is redirected
+            path = MOVED[path]
+            set_props("url", {"pathname": path})
         set_props(FAILED_ACTION, {"children": ""})  # of another page, or mended
         try:
-            return _answer(source, access, scheme, path or "/", search)
+            return _answer(source, access, scheme, path, search)
         except Exception:  # noqa: BLE001  # whatever it is, the reader gets a sentence and the log the traceback
             _LOG.exception("a page could not be made")
             return [unexpected_error_panel(language_of(source, search)), no_update, "", *no_choices()]
@@ -159,8 +154,14 @@ def _page(source: LakeSource, view: View, scheme: str, path: str) -> list[Any]:
         return [forbidden_page_panel(view.language, page.role)]
     # figures are kept with the page: a second reader waits for nothing
     return source.made_of(
-        view, ("page", view.key, scheme, path), lambda: [*heading(view, page.name), page.content(view, palette(scheme))]
+        view, ("page", view.key, scheme, path), lambda: [*heading(view, page), page.content(view, palette(scheme))]
     )
+
+
+def _moved() -> Response:
+    """Leads from an address that a page had before to the one that it has now, with the same query."""
+    query = request.query_string.decode("ascii", "ignore")
+    return redirect(MOVED[request.path] + (f"?{query}" if query else ""), 301)  # type: ignore[return-value]
 
 
 def _unforeseen(source: LakeSource, _: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""`fallow dashboard`: serves the pages over a lake, to this machine or to those who may see them."""
+"""`fallow dashboard`: serves the pages over a lake, to this machine or to readers who sign in."""
 
 from __future__ import annotations
 
@@ -27,54 +27,52 @@ _MOST_WORKERS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's own flags."""
+    """Add the command's own flags."""
     add_common_arguments(parser)
     parser.add_argument(
         "--host",
         default=LOOPBACK,
         metavar="ADDRESS",
-        help=f"the address to serve on (default {LOOPBACK}: this machine only); others need a sign-in, docs/dashboard.md",
+        help=f"address to serve on (default: {LOOPBACK}, this machine only); other addresses need a sign-in, docs/dashboard.md",
     )
-    parser.add_argument("--port", type=int, default=8050, metavar="N", help="the port (default 8050; 0: any free one)")
+    parser.add_argument("--port", type=int, default=8050, metavar="N", help="port (default: 8050; 0: any free port)")
     parser.add_argument(
         "--workers",
         type=int,
         default=1,
         metavar="N",
-        help="processes, each with eight threads and the ledger in memory (default 1)",
+        help="processes, each with eight threads and the ledger in memory (default: 1)",
     )
     parser.add_argument(
         "--health-port",
         type=int,
         metavar="N",
-        help="a port that answers /healthz alone, from a process of its own, as the probes of a cluster want it (default: none)",
+        help="port for /healthz alone, in its own process, for the probes of a cluster (default: none)",
     )
-    parser.add_argument(
-        "--insecure", action="store_true", help="show everything to everybody who can reach the address"
-    )
-    add_verb(parser.add_subparsers(dest="verb", metavar="sessions", title="who is signed in"))
+    parser.add_argument("--insecure", action="store_true", help="show all data to anyone who can reach the address")
+    add_verb(parser.add_subparsers(dest="verb", metavar="sessions", title="verbs"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves until Ctrl-C or SIGTERM, while SIGHUP reads the settings again; or does what the verb says."""
+    """Serve the pages until Ctrl-C or SIGTERM, or run the verb; return the exit code. SIGHUP reads the settings again."""
     if args.verb:
         return run_sessions(args)
     if not 1 <= args.workers <= _MOST_WORKERS:
-        raise UsageError(f"--workers {args.workers} is no number of processes", f"give 1 to {_MOST_WORKERS}")
+        raise UsageError(f"--workers {args.workers} is not a number of processes", f"give 1 to {_MOST_WORKERS}")
     show_log()
     pages = _Pages(args)
-    if (code := _lake_missing(args)) != 0:
+    if (code := _missing_lake_code(args)) != 0:
         return code
     listening = listen(args.host, args.port)
     health = None if args.health_port is None else listen(args.host, args.health_port)
     if args.insecure:
-        say(f"--insecure: everybody who can reach {args.host} sees everything, and is not asked who they are")
+        say(f"--insecure: everybody who can reach {args.host} sees everything, without a sign-in")
     return serve_workers(pages.make, pages.renew, pages.limits, listening, workers=args.workers, health=health)
 
 
 @dataclass(frozen=True)
-class _Chosen:
-    """What the flags and settings say of who may come in, how often, and what is kept of it."""
+class _Choice:
+    """The flags' and settings' choice of access, rates, audit trail and limits."""
 
     access: Access
     rates: Rates
@@ -83,16 +81,16 @@ class _Chosen:
 
 
 class _Pages:
-    """What the flags ask for, with the access that the settings gave when they were last right."""
+    """The pages that the flags ask for, with the access from the last valid settings."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        """Raises UsageError and its kinds for wrong flags and settings."""
+        """Raises UsageError and its kinds for invalid flags and settings."""
         self._args = args
-        self._chosen = self._choose()
+        self._choice = self._new_choice()
 
     def make(self) -> Any:
-        """The app. The window is read again with every page: `--since 7d` ends with the data as they are then, not at the start."""
-        chosen = self._chosen
+        """Return the app. The window moves with the data: `--since 7d` ends with the newest row, not with the start of the app."""
+        chosen = self._choice
         return app_of(
             lambda: open_inputs(self._args),
             chosen.access,
@@ -102,26 +100,26 @@ class _Pages:
         )
 
     def limits(self) -> Limits:
-        return self._chosen.limits
+        return self._choice.limits
 
     def renew(self) -> None:
-        """Reads the settings again; wrong ones are said and change nothing."""
+        """Read the settings again. Invalid settings are reported and change nothing."""
         try:
-            self._chosen = self._choose()
+            self._choice = self._new_choice()
         except FallowError as error:
-            say(f"{error}; who may ask stays as it was")
+            say(f"{error}; the access stays unchanged")
 
-    def _choose(self) -> _Chosen:
+    def _new_choice(self) -> _Choice:
         settings: Config = open_inputs(self._args).settings
         host = self._args.host
         access = access_of(settings, address=host, local=is_loopback(host), insecure=self._args.insecure)
-        return _Chosen(access, rates_of(settings), trail_of(settings.text("dashboard.audit")), limits_of(settings))
+        return _Choice(access, rates_of(settings), trail_of(settings.text("dashboard.audit")), limits_of(settings))
 
 
-def _lake_missing(args: argparse.Namespace) -> int:
-    """Says that there is no lake, and returns the exit code; 0 where there is one.
+def _missing_lake_code(args: argparse.Namespace) -> int:
+    """Return 0 where there is a lake; else report the error and return its exit code.
 
-    In a process of its own, for asking an object store starts threads.
+    Runs in a process of its own, since a client of an object store starts threads.
     """
     asking = multiprocessing.get_context("fork").Process(target=_require_lake, args=(args,))
     asking.start()

@@ -1,4 +1,4 @@
-"""`fallow demo`: a simulated fleet, the report on it, and its pages."""
+"""`fallow demo`: a simulated fleet, its report and its pages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from analytics.simulation import (
     requests_csv,
     write_fleet,
 )
-from analytics.tables.recommendations import saving_headline
+from analytics.tables.value import value_headline
 from analytics.window import Inputs, load_window_ledger
 from fallow import __version__, config
 from fallow.clock import DAY_MS, SystemClock, Window, floor_ms, format_ms
@@ -51,7 +51,7 @@ _MADE_BY = "fallow demo"
 
 @dataclass(frozen=True)
 class Record:
-    """What demo.json says of the lake beside it; it stands there before the lake's first file."""
+    """The content of demo.json, which describes the lake beside it. The file is written before the lake's first file."""
 
     fallow_version: str
     fleet: dict[str, int]
@@ -59,14 +59,14 @@ class Record:
     complete: bool
 
     def text(self) -> str:
-        """The file's content."""
+        """Return the file's content."""
         content = {"made_by": _MADE_BY, "until": format_ms(self.fleet["until_ms"])} | asdict(self)
         return json.dumps(content, indent=2) + "\n"
 
 
 @dataclass(frozen=True)
 class DemoFolder:
-    """A folder that `fallow demo` fills. It removes nothing that it has not written itself."""
+    """A folder that `fallow demo` fills. `fallow demo` removes only its own files."""
 
     path: Path
 
@@ -77,21 +77,22 @@ class DemoFolder:
 
     @property
     def config(self) -> Path:
-        """The settings that name the lake and the site's own tables."""
+        """The settings file, which names the lake and the site's tables."""
         return self.path / "fallow.toml"
 
     @property
     def labels(self) -> Path:
-        """What the fleet really did, for `fallow evaluate`."""
+        """The file with what the fleet really did, for `fallow evaluate`."""
         return self.path / "labels.csv"
 
     def prepare(self, fleet: SimulatedFleet) -> None:
-        """Sees to it that the lake holds exactly this fleet, whole; a finished one of the same making is kept.
+        """Make the lake hold exactly this fleet; a complete lake of the same version and fleet is kept.
 
-        Beside a lake that is made lie the tables of a site (owners, prices, offers, requests and the grid's intensity), the settings that name them, and labels of what
-        the fleet really did; beside one that is kept they stay as they are, for somebody may have tried other prices.
+        Beside the lake are the tables of a site: owners, prices, offers, requests and the grid's carbon intensity. The settings
+        name these tables, and the labels hold what the fleet really did. A kept lake keeps its tables, since a user may
+        have changed the prices; only missing files are written.
 
-        Raises FallowError where the folder holds something that is not ours, or cannot be written.
+        Raises FallowError where the folder holds files of others or cannot be written.
         """
         found = self._record()
         hosts = (*(host.host.name for host in plan_fleet(fleet).hosts), SCHEDULER)
@@ -145,24 +146,24 @@ class DemoFolder:
         return self.path / "demo.json"
 
     def _record(self) -> Record | None:
-        """What is recorded; None in a folder that is new or empty."""
+        """Return the record of the folder; None for a new or empty folder. Raises FallowError for a folder of others."""
         try:
             if not self.path.exists() or not any(self.path.iterdir()):
                 return None
             content = json.loads(self._record_file.read_text(encoding="utf-8"))
             if content["made_by"] != _MADE_BY:
-                raise self._foreign()
+                raise self._foreign_error()
             return Record(
                 content["fallow_version"], content["fleet"], tuple(content["hosts"]), complete=content["complete"]
             )
         except (FileNotFoundError, KeyError, TypeError, ValueError) as error:
-            raise self._foreign() from error
+            raise self._foreign_error() from error
         except OSError as error:
             raise FallowError(f"cannot read {self.path}: {error.strerror}", "give --out another folder") from error
 
-    def _foreign(self) -> FallowError:
+    def _foreign_error(self) -> FallowError:
         return FallowError(
-            f"{self.path} is not empty and `fallow demo` did not make it, so it stays as it is",
+            f"{self.path} is not empty and `fallow demo` did not create it, so it stays unchanged",
             "give --out a new or empty folder",
         )
 
@@ -170,23 +171,23 @@ class DemoFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FallowError(f"cannot make {self.path}: {error.strerror}", "give --out another folder") from error
+            raise FallowError(f"cannot create {self.path}: {error.strerror}", "give --out another folder") from error
         write_whole(self._record_file, record.text().encode())
 
     def _clear(self, made: Record) -> None:
-        """Removes the simulated lake, unless somebody else has put rows into it since."""
+        """Remove the simulated lake; raises FallowError where the lake has rows of hosts that are not simulated."""
         if not self.lake.store.exists():
             return
-        strangers = {
+        other_hosts = {
             file.host
             for table in TABLES
             if not table.derived  # made from the others
             for file in self.lake.all_files(table.name)
             if file.host not in made.hosts
         }
-        if strangers:
+        if other_hosts:
             raise FallowError(
-                f"{self.lake.root} also holds rows of {min(strangers)}, which `fallow demo` did not write, so it stays",
+                f"{self.lake.root} also holds rows of {min(other_hosts)}, which `fallow demo` did not write, so it stays",
                 "give --out a new folder",
             )
         try:
@@ -202,13 +203,15 @@ _TIMEOUT_S = 30.0
 
 HEADING = "This machine's own GPUs (measured, not simulated)"
 NO_DRIVER = "No NVIDIA driver was found on this machine: everything below is simulated."
-_UNREADABLE = "This machine's own GPUs could not be read (`fallow agent once` says why): everything below is simulated."
+_UNREADABLE = (
+    "This machine's own GPUs could not be read (`fallow agent once` shows why): everything below is simulated."
+)
 
 
 @contextmanager
 def look_at_own_gpus() -> Iterator[subprocess.Popen[str]]:
-    """A running `fallow agent once`; it is ended with the block."""
-    # -P: a folder that somebody else can write to may be where this was typed
+    """Yield a running `fallow agent once`, which ends with the block."""
+    # -P: other users may be able to write to the current folder
     command = [sys.executable, "-P", "-m", "fallow", "agent", "once"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as look:
         try:
@@ -218,7 +221,7 @@ def look_at_own_gpus() -> Iterator[subprocess.Popen[str]]:
 
 
 def own_gpus_text(look: subprocess.Popen[str]) -> str:
-    """What it printed under a heading, or one line where there is nothing to see."""
+    """Return the output of `fallow agent once` under a heading, or one line where no GPU could be read."""
     try:
         out, err = look.communicate(timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -230,27 +233,29 @@ def own_gpus_text(look: subprocess.Popen[str]) -> str:
 
 _FORMATS = ("text", "md", "html", "json")
 
-_MOST_ROWS = 100_000_000  # about 1.5 GB and ten minutes: more is a slip of the hand, not a demo
+_MOST_ROWS = 100_000_000  # about 1.5 GB and ten minutes: more is a typing error, not a demo
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's own flags."""
+    """Add the command's own flags."""
     parser.add_argument("--out", metavar="DIR", required=True, help="folder for the simulated lake and the report")
-    parser.add_argument("--gpus", type=int, default=64, metavar="N", help="GPUs in the fleet (default 64)")
-    parser.add_argument("--days", type=int, default=28, metavar="N", help="days up to last midnight, UTC (default 28)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="another seed, another fleet (default 1)")
-    parser.add_argument("--no-serve", action="store_true", help="end after the report instead of serving the pages")
+    parser.add_argument("--gpus", type=int, default=64, metavar="N", help="GPUs in the fleet (default: 64)")
+    parser.add_argument(
+        "--days", type=int, default=28, metavar="N", help="days before the last midnight, UTC (default: 28)"
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the simulation (default: 1)")
+    parser.add_argument("--no-serve", action="store_true", help="exit after the report instead of serving the pages")
     parser.add_argument(
         "--port",
         type=int,
         default=8050,
         metavar="N",
-        help="port of the pages (default 8050, the next free one where it is taken; 0: any)",
+        help="port of the pages (default: 8050 or the next free port; 0: any)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the lake and the report, says what was found, and serves the pages until Ctrl-C."""
+    """Write the lake and the report, print what was found, and serve the pages until Ctrl-C; return the exit code."""
     until_ms = floor_ms(SystemClock().now_ms(), DAY_MS)
     fleet = SimulatedFleet(until_ms=until_ms, gpus=args.gpus, days=args.days, seed=args.seed, showcase=True)
     rows = fleet.gpus * fleet.days * DAY_MS // fleet.interval_ms
@@ -259,21 +264,21 @@ def run(args: argparse.Namespace) -> int:
             f"--gpus {args.gpus} for --days {args.days} would write {rows:,} rows", f"stay below {_MOST_ROWS:,}"
         )
     folder = DemoFolder(Path(args.out))
-    with look_at_own_gpus() as look:  # takes a second where there is a driver: meanwhile the fleet is made
+    with look_at_own_gpus() as look:  # takes a second where there is a driver: the fleet is simulated in the meantime
         folder.prepare(fleet)
         show(own_gpus_text(look))
     settings = config.load({"lake.path": str(folder.lake.root)}, str(folder.config))
     inputs = Inputs(folder.lake, Window(), settings)
-    show(_epilogue(folder, *_report(inputs, folder)))
+    show(_epilogue(folder, *_written_report(inputs, folder)))
     if args.no_serve:
         return 0
     sys.stdout.flush()
-    serving = _serving()
+    serving = _serving_module()
     return int(serving.serve(serving.app_of(lambda: inputs), port=args.port, next_free=True))
 
 
-def _report(inputs: Inputs, folder: DemoFolder) -> tuple[Report, list[Path]]:
-    """The report, and the files that it was written to."""
+def _written_report(inputs: Inputs, folder: DemoFolder) -> tuple[Report, list[Path]]:
+    """Write the report in every format; return the report and its files."""
     report = build_report(inputs, load_window_ledger(inputs))
     written = []
     for each in (format_named(name) for name in _FORMATS):
@@ -283,31 +288,32 @@ def _report(inputs: Inputs, folder: DemoFolder) -> tuple[Report, list[Path]]:
     return report, written
 
 
-def _found(report: Report) -> str:
-    """What was found: the GPUs, their hours, what of them went unused, and what that is worth."""
-    spent, paid, says = (
+def _result_sentences(report: Report) -> str:
+    """Return what was found: the GPUs, their hours, the unused hours, and their value."""
+    spent, paid, english = (
         report.ledger.summary.totals,
         from_cents(report.money.accounts.total.paid_cents),
         for_text(ENGLISH),
     )
-    cost = "have no known price" if paid is None else f"cost {says.shown(Amount(paid, report.money.currency))}"
+    cost = "have no known price" if paid is None else f"cost {english.shown(Amount(paid, report.money.currency))}"
     return (
-        f"{says.shown(GpuHours(spent.total_ms))} GPU-hours of {spent.gpus} simulated GPUs {cost}; "
-        f"{says.shown(GpuHours(spent.unused_ms))} of them went unused. {says.translate(saving_headline(report.recommendations))}"
+        f"{english.shown(GpuHours(spent.total_ms))} GPU-hours of {spent.gpus} simulated GPUs {cost}; "
+        f"{english.shown(GpuHours(spent.unused_ms))} of them went unused. "
+        f"{english.translate(value_headline(report.recommendations))}"
     )
 
 
 def _epilogue(folder: DemoFolder, report: Report, written: list[Path]) -> str:
     settings, fallow = shlex.quote(str(folder.config)), _command_name()
     commands = {
-        f"{fallow} recommendations --config {settings}": "what to do, what it is worth, who acts",
-        f"{fallow} ledger --config {settings} --by team": "who paid for what, and used how much of it",
+        f"{fallow} recommendations --config {settings}": "the actions, their value and their owners",
+        f"{fallow} ledger --config {settings} --by team": "paid and used GPU time of each team",
         f"{fallow} findings --config {settings}": "every finding with its evidence",
     }
     width = max(map(len, commands))
     return "\n".join(
         [
-            *wrap(_found(report), PAGE_COLUMNS),
+            *wrap(_result_sentences(report), PAGE_COLUMNS),
             f"The report is in {folder.path}: {', '.join(each.name for each in written)}.",
             "Try next:",
             *(f"  {command:<{width}}  {meaning}" for command, meaning in commands.items()),
@@ -316,15 +322,15 @@ def _epilogue(folder: DemoFolder, report: Report, written: list[Path]) -> str:
 
 
 def _command_name() -> str:
-    """How this command can be typed again: by its name where that is on the PATH, else by the path that it was called by."""
+    """Return how to type this command again: its name where it is on the PATH, else the path by which it was called."""
     called = Path(sys.argv[0])
     if called.name != "fallow" or shutil.which("fallow") is not None:
         return "fallow"
     return shlex.quote(str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called))
 
 
-def _serving() -> ModuleType:
-    """The serving module, loaded only here: everything above works without dash."""
+def _serving_module() -> ModuleType:
+    """Return the serving module, which is imported only here: all other steps run without dash."""
     try:
         return importlib.import_module("dashboard.serving")
     except ModuleNotFoundError as error:

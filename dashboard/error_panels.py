@@ -15,76 +15,76 @@ from fallow.errors import FallowError
 
 
 def problem_panel(speaks: Language, found: Problem) -> html.Div:
-    """Instead of a view."""
-    title = tr("Still being made") if found.is_passing else tr("Nothing to show")
+    """Return the panel that replaces a page without a view."""
+    title = tr("In progress") if found.is_passing else tr("Nothing to show")
     return _problem(speaks, title, found.message, found.hint, again=found.is_passing)
 
 
-_UNFORESEEN = tr("Something went wrong that fallow did not foresee.")
-_LOGGED = tr("The log says more.")
+_UNEXPECTED = tr("An unexpected error occurred.")
+_LOG_HINT = tr("The log has the details.")
 
 
 def failed_action_message(speaks: Language) -> str:
-    """What is told of a fault of fallow itself in what somebody just did on a page that stays."""
+    """Return the message for an unexpected error in a reader's action, on a page that stays."""
     return " ".join(
-        speaks.translate(each) for each in (_UNFORESEEN, tr("Load the page again to see what was done."), _LOGGED)
+        speaks.translate(each) for each in (_UNEXPECTED, tr("Load the page again to see what was done."), _LOG_HINT)
     )
 
 
 def unforeseen_message(speaks: Language) -> str:
-    """The same where there is no page that stays."""
-    return f"{speaks.translate(_UNFORESEEN)} {speaks.translate(_LOGGED)}"
+    """Return the message for an unexpected error where no page stays."""
+    return f"{speaks.translate(_UNEXPECTED)} {speaks.translate(_LOG_HINT)}"
 
 
 def unexpected_error_panel(speaks: Language) -> html.Div:
-    """After a fault of fallow itself."""
-    return _problem(speaks, tr("This page could not be made"), _UNFORESEEN, _LOGGED)
+    """Return the panel for an unexpected error."""
+    return _problem(speaks, tr("This page could not be computed"), _UNEXPECTED, _LOG_HINT)
 
 
 def in_a_line(speaks: Language, message: str, hint: str) -> str:
-    """The same where there is room for a line only: sentences one after the other, a command's message with its hint."""
-    said, advice = speaks.translate(message), speaks.translate(hint)
-    return f"{said}{' ' if said.endswith('.') else '; '}{advice}" if advice else said
+    """Return a message and its hint in one line: sentences follow each other, a command's message has `; ` before the hint."""
+    sentence, advice = speaks.translate(message), speaks.translate(hint)
+    return f"{sentence}{' ' if sentence.endswith('.') else '; '}{advice}" if advice else sentence
 
 
 def error_line(view: View, error: FallowError) -> str:
-    """In a line, what the view's reader may know of an error."""
+    """Return in one line what the view's reader may know of an error."""
     found = problem_of(error, view.reader)
     return in_a_line(view.language, found.message, found.hint)
 
 
 def problem_line(source: LakeSource, search: str | None, found: Problem) -> str:
-    """In a line, why an address has no view, in the address's language."""
+    """Return in one line why an address has no view, in the address's language."""
     return in_a_line(language_of(source, search), found.message, found.hint)
 
 
 def missing_page_panel(speaks: Language, path: str) -> html.Div:
-    """At an address that nothing lies at."""
+    """Return the panel for an unknown address."""
     return _problem(
         speaks,
         tr("There is no such page"),
-        tr("Nothing lies at {path}.", path=path),
+        tr("No page has the address {path}.", path=path),
         dcc.Link(speaks.translate(tr("Go to the first page")), href="/"),
     )
 
 
 def forbidden_page_panel(speaks: Language, role: str) -> html.Div:
-    """Where the reader's role is not enough."""
+    """Return the panel for a page that needs a higher role than the reader's."""
     return _problem(
         speaks,
-        tr("This page is not for you"),
-        tr("It takes the role {role}.", role=role),
-        tr("Ask who runs these pages."),
+        tr("You have no access to this page"),
+        tr("This page needs the role {role}.", role=role),
+        tr("Ask the operator of these pages."),
     )
 
 
 def stale_data_notice(source: LakeSource, view: View) -> list[html.Div]:
-    """Above a page of the last version that could be read: why there is no newer one."""
+    """Return the notice above a page of older data: why newer data could not be read. Empty where the data are the newest."""
     found = source.stale_because
     if found is None:
         return []
     sentence = tr(
-        "The lake could not be read again; this is what it said up to {moment}.", moment=Moment(view.as_of_ms)
+        "The lake could not be read again; this page has the data up to {moment}.", moment=Moment(view.as_of_ms)
     )
     if not view.reader.sees_places:
         found = UNREADABLE
@@ -93,7 +93,7 @@ def stale_data_notice(source: LakeSource, view: View) -> list[html.Div]:
         html.Div(
             [
                 html.P(view.translate(sentence)),
-                html.P(why, className="hint", lang=_tongue(view.language, found.message)),
+                html.P(why, className="hint", lang=_lang_attribute(view.language, found.message)),
             ],
             className="stale",
             role="alert",
@@ -102,7 +102,7 @@ def stale_data_notice(source: LakeSource, view: View) -> list[html.Div]:
 
 
 def language_of(source: LakeSource, search: str | None) -> Language:
-    """That of an address, of the settings, or English."""
+    """Return the language of an address, else of the settings, else English."""
     try:
         query = Query.parse(search)
     except FallowError:
@@ -113,13 +113,13 @@ def language_of(source: LakeSource, search: str | None) -> Language:
 
 
 def _problem(speaks: Language, title: str, message: str, hint: str | dcc.Link, *, again: bool = False) -> html.Div:
-    said = speaks.translate(message)
-    sentence = f"{said[:1].upper()}{said[1:].removesuffix('.')}."
+    text = speaks.translate(message)
+    sentence = f"{text[:1].upper()}{text[1:].removesuffix('.')}."
     return html.Div(
         [
             html.H1(speaks.translate(title)),
-            html.P(sentence, lang=_tongue(speaks, message)),
-            html.P(speaks.translate(hint), className="hint", lang=_tongue(speaks, hint))
+            html.P(sentence, lang=_lang_attribute(speaks, message)),
+            html.P(speaks.translate(hint), className="hint", lang=_lang_attribute(speaks, hint))
             if isinstance(hint, str)
             else html.P(hint),
         ],
@@ -129,6 +129,6 @@ def _problem(speaks: Language, title: str, message: str, hint: str | dcc.Link, *
     )
 
 
-def _tongue(speaks: Language, text: str) -> str | None:
-    """Messages of the commands are English whatever the page speaks; whoever has them read aloud is told."""
+def _lang_attribute(speaks: Language, text: str) -> str | None:
+    """Return `en` for a command's message on a page in another language, so that a screen reader pronounces it; else None."""
     return None if speaks.code == "en" or isinstance(text, Sentence) else "en"

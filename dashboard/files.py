@@ -1,4 +1,4 @@
-"""What readers take along: tables as CSV and Parquet, and the weekly report in every format and as a preview in a frame."""
+"""Downloads: tables as CSV and Parquet, and the weekly report in every format and as a preview in a frame."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from analytics.tables.card_fit import workload_sizes, workload_table
 from analytics.tables.finding_list import finding_list
 from analytics.tables.ledger_columns import gpu_ledger, gpu_table
 from analytics.tables.recommendations import decision_rows
-from analytics.tables.report_columns import with_notes
+from analytics.tables.report_columns import for_reading
 from analytics.tables.table import Table
 from dashboard.access.audit import audit_export
 from dashboard.access.audit_trail import AuditError
@@ -31,31 +31,36 @@ from dashboard.view import Problem, View
 from fallow.errors import FallowError
 
 
-def _holders(view: View) -> Table:
+def _users(view: View) -> Table:
     money = view.report.money
-    return accounts_by("holder", money.accounts.by("holder"), money)
+    return accounts_by("user", money)
 
 
 EXPORTS: Mapping[str, Callable[[View], Table]] = {
-    "findings": lambda view: finding_list(with_notes(view.report.review, view.report.review.findings)),
-    "holders": _holders,
-    "gpus": lambda view: gpu_table(gpu_ledger(view.part.inside.stretches, view.whole.inventory)),
+    "findings": lambda view: finding_list(for_reading(view.report.review, is_all=view.query.show == "all")),
+    "users": _users,
+    "gpus": lambda view: gpu_table(gpu_ledger(view.part.inside.segments, view.whole.inventory)),
     "recommendations": lambda view: decision_rows(view.report.recommendations),
-    "works": lambda view: workload_table(workload_sizes(view.report)),
+    "workloads": lambda view: workload_table(workload_sizes(view.report)),
 }
-"""By name: the table of `/export/NAME.csv` and `/export/NAME.parquet`, with the search of the page's address. Suppressed findings are there with their status."""
+"""The tables of `/export/NAME.csv` and `/export/NAME.parquet` by name; they take the search of the page's address.
+
+Snoozed findings are included with their status; findings of low confidence only with `show=all`.
+"""
 
 
 def exported(view: View, name: str) -> pl.DataFrame:
-    """All rows of a table of EXPORTS as programs read them, moments as such."""
+    """Return all rows of a table of EXPORTS in values for programs; moments are datetimes in UTC, days are dates."""
     table = EXPORTS[name](view)
-    moments = [each.key for each in table.columns if each.kind == "moment"]
-    return frame(table).with_columns(pl.col(moments).str.to_datetime("%+", time_unit="ms", time_zone="UTC"))
+    moments, days = ([each.key for each in table.columns if each.kind == kind] for kind in ("moment", "day"))
+    return frame(table).with_columns(
+        pl.col(moments).str.to_datetime("%+", time_unit="ms", time_zone="UTC"), pl.col(days).str.to_date()
+    )
 
 
 def links(view: View, name: str) -> html.Span:
-    """Where the table can be had as a file, with the window and scope of the page."""
-    search = view.query.on_every_page.search
+    """Return the links to a table's files, with the window and scope of the page."""
+    search = view.query.on_every_page.but(show=view.query.show).search
     return html.Span(
         [
             html.A(kind, href=f"/export/{name}.{kind.lower()}{search}", className="button", download="")
@@ -69,7 +74,7 @@ _MOST_WEEKS = 8
 
 
 def weeks(view: View) -> list[Week]:
-    """The last weeks of which the lake has rows, the newest first, in the reader's time zone."""
+    """Return the last weeks with rows in the lake, the newest first, in the reader's time zone."""
     found = [week_of(view.as_of_ms - 1, view.zone)]
     first_ms = view.report.heading.known.since_ms or 0
     while len(found) < _MOST_WEEKS and found[-1].since_ms > first_ms:
@@ -78,7 +83,7 @@ def weeks(view: View) -> list[Week]:
 
 
 def chosen_week(view: View) -> Week:
-    """The week that the address names, else the newest that the lake has to its end; raises UsageError for what is none."""
+    """Return the week that the address names, else the newest complete week; raises UsageError for an invalid week."""
     if view.query.start:
         return parse_week(view.query.start, view.zone, view.as_of_ms)
     known = weeks(view)
@@ -86,13 +91,13 @@ def chosen_week(view: View) -> Week:
 
 
 def edition(view: View, week: Week) -> Report:
-    """The report of the week, of the view's scope; raises EmptyLakeError and its kinds."""
+    """Return the report of the week in the view's scope; raises EmptyLakeError and its kinds."""
     asked = Asked(week, view.report.scope, view.zone, names_lake=view.reader.sees_places)
     return view.made.of(("edition", asked), lambda: Report(view.whole_of(week.window), asked).decided())  # type: ignore[no-any-return]
 
 
 def report_name(view: View, week: Week, suffix: str) -> str:
-    """That which `fallow report send` gives the same edition: `fallow-2026-W46-all-en.html`."""
+    """Return the file name that `fallow report send` gives the same edition, such as `fallow-2026-W46-all-en.html`."""
     scope, _, code = edition_name(view.report.scope, view.language.code).rpartition("/")
     return f"fallow-{week.label}-{safe(scope)}-{code}{suffix}"
 
@@ -112,11 +117,11 @@ FRAME_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self'"
 )
-"""Of the preview: it fetches nothing and runs nothing; the document itself names the one style that it has."""
+"""The policy of the preview, which fetches nothing and runs nothing; the document's own policy names its one style."""
 
 
 def serve_files(server: Any, source: LakeSource) -> None:
-    """Adds the routes; each comes to its view as the pages do, so that a team's reader gets that team's rows and edition."""
+    """Add the routes. They use the views of the pages, so that a reader of one team gets that team's rows and edition."""
 
     @server.route("/export/<name>.<kind>")  # type: ignore[untyped-decorator]
     def export(name: str, kind: str) -> Response:
@@ -160,7 +165,7 @@ def _file(content: str | bytes, kind: str, name: str) -> Response:
 
 
 def _answer(source: LakeSource, make: Callable[[View, str], Response]) -> Response:
-    """What `make` makes of the view and the address's search, or one sentence on why there is none; never a traceback."""
+    """Return the response of `make` to the view and the address's search, or one sentence with the error."""
     search = request.query_string.decode(errors="replace")
     look = view_of(source, search)
     if isinstance(look, Problem):
@@ -171,5 +176,5 @@ def _answer(source: LakeSource, make: Callable[[View, str], Response]) -> Respon
         return _refusal(error_line(look, error), 503 if isinstance(error, AuditError) else 409)
 
 
-def _refusal(said: str, status: int) -> Response:
-    return Response(f"fallow: {said}\n", status=status, mimetype="text/plain")
+def _refusal(sentence: str, status: int) -> Response:
+    return Response(f"fallow: {sentence}\n", status=status, mimetype="text/plain")

@@ -1,4 +1,4 @@
-"""What surrounds every page: the bar with its choices, the navigation and the heading."""
+"""What surrounds every page: the navigation, the choices and the heading."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from analytics.decide.actions import actor_words
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
+from analytics.report.weeks import SPANS
 from analytics.tables.facts import facts
 from analytics.tables.wording import scope_parts
 from dashboard.access.people import ADMIN
-from dashboard.pages import PAGES
-from dashboard.query import DEFAULT_SPAN, SPANS, Query
+from dashboard.pages import PAGES, PLACES
+from dashboard.pages.page import Page, PagePlace
+from dashboard.query import DEFAULT_SPAN, Query
 from dashboard.render.tables import facts_list
 from dashboard.times import day_fields, shown_days
 from dashboard.view import View
@@ -22,7 +24,9 @@ from fallow import __version__
 from fallow.clock import DAY_MS
 from fallow.outside_text import revealed
 
-CONTROLS = ("span", "pool", "model", "team", "zone", "lang")
+_FILTERS = ("span", "pool", "model", "team")
+_READING = ("zone", "lang")
+CONTROLS = (*_FILTERS, *_READING)
 """The choices, each in the element `ask-NAME`; its value is the query's, empty for the default."""
 
 _LABELS = {
@@ -39,7 +43,7 @@ _SPAN_NAMES = {
     "3d": tr("last 3 days"),
     "7d": tr("last 7 days"),
     "28d": tr("last 28 days"),
-    "all": tr("all that is known"),
+    "all": tr("all data"),
 }
 _LANGUAGES = {"en": "English", "fr": "Français"}
 _ZONES = (
@@ -55,23 +59,16 @@ _ZONES = (
 )
 
 
-def controls() -> html.Div:
-    """The elements, without choices: these come with the page, as the labels do in its reader's language."""
+def _control(name: str) -> html.Div:
+    """The list of one choice, without options: these come with the page, as the label does in its reader's language."""
     return html.Div(
         [
-            html.Div(
-                [
-                    html.Label(str(_LABELS[name]), id=f"label-{name}", htmlFor=f"ask-{name}"),
-                    dcc.Dropdown(id=f"ask-{name}", options=[], value="", clearable=False, searchable=name != "span"),
-                    *([_any_days()] if name == "span" else []),
-                ],
-                className=f"ask of-{name}",
-                id=f"box-{name}",
-            )
-            for name in CONTROLS
+            html.Label(str(_LABELS[name]), id=f"label-{name}", htmlFor=f"ask-{name}"),
+            dcc.Dropdown(id=f"ask-{name}", options=[], value="", clearable=False, searchable=name != "span"),
+            *([_any_days()] if name == "span" else []),
         ],
-        className="asks",
-        role="search",
+        className=f"ask of-{name}",
+        id=f"box-{name}",
     )
 
 
@@ -97,6 +94,9 @@ OUTPUTS = [
     *(Output(f"box-{name}", "hidden") for name in CONTROLS),
     Output("days-summary", "children"),
     Output("days-form", "children"),
+    Output("pages", "children"),
+    Output("menu", "children"),
+    Output("filters", "children"),
     Output("again", "children"),
     Output("skip", "children"),
     Output("copy", "children"),
@@ -123,6 +123,9 @@ def choices(view: View, path: str, query: Query | None = None) -> list[Any]:
         *(name in _EVERYTHING and len(options[name]) <= 2 and not values[name] for name in CONTROLS),
         _days_name(view),
         _days(view, query),
+        page_links(view, path),
+        _menu_name(view, path),
+        _filters_name(view, options, values),
         view.translate(tr("New data: show it")),
         view.translate(tr("Skip to the page")),
         view.translate(tr("Copy link")),
@@ -139,6 +142,19 @@ def _days(view: View, query: Query) -> list[Any]:
     if query.first or query.last:
         first, last = query.first, query.last
     return day_fields(view, "window", first, last)
+
+
+def _menu_name(view: View, path: str) -> str:
+    """On a phone, on the button that opens the navigation: the page."""
+    page = page_at(path)
+    return view.translate(tr("Pages") if page is None else page.name)
+
+
+def _filters_name(view: View, options: dict[str, list[dict[str, str]]], values: dict[str, str]) -> str:
+    """On a phone, on the button that opens the choices: the window, and what is narrowed."""
+    chosen = ("span", *(name for name in _EVERYTHING if values[name]))
+    labels = [each["label"] for name in chosen for each in options[name] if each["value"] == values[name]]
+    return ", ".join(labels) or view.translate(tr("Filters"))
 
 
 def no_choices() -> list[Any]:
@@ -196,7 +212,7 @@ def _title(view: View, path: str, query: Query, spans: list[dict[str, str]]) -> 
     """Of the browser's window: the page, what it is about and narrowed to, and the window; `Findings, pool train, last 7 days - fallow`."""
     chosen = _value(view, query, "span")
     window = next((each["label"] for each in spans if each["value"] == chosen), "")
-    page = next((each for each in PAGES if each.path == path), None)
+    page = page_at(path)
     name = [view.translate(page.name)] if page is not None else []
     about = [plain(getattr(query, path[1:]))] if path in ("/gpu", "/host") else []
     scope = [view.translate(part) for part in scope_parts(view.report.scope)]
@@ -280,22 +296,30 @@ def frame() -> html.Div:
             html.A("Skip to the page", href="#main", id="skip", className="skip"),
             html.Header(
                 [
-                    html.Span([html.B("fallow"), " GPU waste"], className="brand"),
-                    controls(),
+                    html.Span([html.B("fallow"), html.Span(" GPU waste")], className="brand"),
+                    _fold("menu", "nav pages tools"),
+                    html.Nav([], id="nav", **{"aria-label": "Places"}),
                     html.Button("New data: show it", id="again", hidden=True, className="again"),
-                    _saved_views(),
-                    html.Button("Copy link", id="copy", className="button"),
+                    html.Div(
+                        [_saved_views(), html.Button("Copy link", id="copy", className="button")],
+                        id="tools",
+                        className="bar-tools",
+                    ),
+                    html.Div([_control(name) for name in _READING], id="reading", className="asks"),
                     html.Button(
                         "◐", id="theme", className="theme", title="light or dark", **{"aria-label": "Light or dark"}
                     ),
+                    _fold("filters", "asks reading"),
+                    html.Nav([], id="pages", **{"aria-label": "Pages of this place"}),
+                    html.Div([_control(name) for name in _FILTERS], id="asks", className="asks", role="search"),
                 ],
+                id="bar",
                 className="bar",
             ),
-            html.Nav([], id="nav", **{"aria-label": "Pages"}),
             html.Main(
                 [
                     html.P("", id=FAILED_ACTION, className="stale", role="alert"),
-                    html.Div(html.P("Reading the ledger…", className="waiting", role="status"), id="page"),
+                    html.Div(_skeleton(), id="page"),
                 ],
                 id="main",
                 tabIndex="-1",
@@ -305,19 +329,57 @@ def frame() -> html.Div:
     )
 
 
+def _fold(name: str, opens: str) -> html.Button:
+    """On a phone, the button that opens what the ids in `opens` name (assets/fallow.js)."""
+    return html.Button(
+        name.capitalize(), id=name, className="button fold", **{"aria-expanded": "false", "aria-controls": opens}
+    )
+
+
+def _skeleton() -> list[Any]:
+    """The outline of a page that is being made."""
+    outline = [html.Div(className=f"skeleton of-{part}") for part in ("heading", "answer", "picture", "rows")]
+    return [html.P("Reading the ledger…", className="waiting for-readers", role="status"), *outline]
+
+
+def page_at(path: str) -> Page | None:
+    """The page of an address; None where nothing lies."""
+    return next((page for page in PAGES if page.path == path), None)
+
+
+def place_of(path: str) -> PagePlace | None:
+    """The place to which the page of an address belongs; None where nothing lies."""
+    return next((place for place in PLACES if any(page.path == path for page in place.pages)), None)
+
+
 def links(view: View, path: str, way_out: str) -> list[html.Span]:
-    """The pages, with the same window and scope, as far as the reader may open them; then who that is, and the way out."""
-    search = view.query.on_every_page.search
-    pages = [
-        html.Span(
-            dcc.Link(view.translate(page.name), href=page.path + search),
-            className="here" if page.path == path else "",
-            **({"aria-current": "page"} if page.path == path else {}),
-        )
-        for page in PAGES
-        if page.listed and view.reader.may(page.role)
+    """The places, with the same window and scope, as far as the reader may open a page of them; then who that is, and the way out."""
+    here = place_of(path)
+    firsts = [(place, next(iter(_open_pages(view, place)), None)) for place in PLACES]
+    shown = [
+        _link(view, place.name, first.path, "true" if place == here else "")
+        for place, first in firsts
+        if first is not None
     ]
-    return [*pages, *_who(view, way_out)]
+    return [*shown, *_who(view, way_out)]
+
+
+def page_links(view: View, path: str) -> list[html.Span]:
+    """The pages of the place that the reader is in; none where the address has no place."""
+    here = place_of(path)
+    if here is None:
+        return []
+    return [_link(view, page.name, page.path, "page" if page.path == path else "") for page in _open_pages(view, here)]
+
+
+def _open_pages(view: View, place: PagePlace) -> list[Page]:
+    return [page for page in place.pages if page.listed and view.reader.may(page.role)]
+
+
+def _link(view: View, name: str, path: str, current: str) -> html.Span:
+    """A link to a page with the same window and scope, marked where it is `current`."""
+    link = dcc.Link(view.translate(name), href=path + view.query.on_every_page.search)
+    return html.Span(link, className="here", **{"aria-current": current}) if current else html.Span(link)
 
 
 def _who(view: View, way_out: str) -> list[html.Span]:
@@ -330,14 +392,16 @@ def _who(view: View, way_out: str) -> list[html.Span]:
     return [html.Span([html.Span(f"{name}, {reader.described}"), *out], className="who")]
 
 
-def heading(view: View, name: str) -> list[Any]:
-    """The page's name, what its numbers are of, and whether the GPUs are simulated."""
+def heading(view: View, page: Page) -> list[Any]:
+    """The page's question, what its numbers are of, and whether the GPUs are simulated."""
     wanted = {view.translate(label) for label in _FACTS}
     shown = {
         label: fact for label, fact in facts(view.report.heading, view.report.ledger, view.language) if label in wanted
     }
     shown[view.translate("data as of")] = view.translate(tr("{moment}", moment=Moment(view.as_of_ms)))
-    title = html.Div([html.H1(view.translate(name)), facts_list(shown.items())], className="heading")
+    title = html.Div(
+        [html.H1(view.translate(page.question or page.name)), facts_list(shown.items())], className="heading"
+    )
     simulated = view.report.heading.simulated
     return [
         title,

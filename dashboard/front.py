@@ -1,7 +1,7 @@
-"""HTTP in front of the threads: whole requests only take one, and slow or many connections take none (waitress).
+"""HTTP server in front of the threads (waitress): only a whole request takes a thread, and a slow connection takes none.
 
-One loop reads all connections and sends all answers. It closes what stands still, and where there are too many connections
-the one that has waited longest makes room. `/healthz` and what is refused here are answered on a thread of their own.
+One loop reads all connections and sends all answers. It closes stalled connections. Where there are too many, it closes the
+connection that has waited longest. A thread of its own answers `/healthz` and the requests that are refused here.
 """
 
 from __future__ import annotations
@@ -35,38 +35,42 @@ _LOG = logging.getLogger(__name__)
 _MOST_HEADER_BYTES = 65_536
 _READ_BYTES = 65_536
 _TURN_S = 0.25
-_LOOKED_AFTER_EVERY_S = 0.25
+_MAINTENANCE_EVERY_S = 0.25
 _RETRY_S = 5
 _MOST_SHOWN = 200
-"""Characters of a path in the log."""
+"""The most characters of a path in the log."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What connections may take, in one process. Times are in seconds."""
+    """The limits of one process's connections. Times are in seconds."""
 
     threads: int = 8
     connections: int = 400
     per_address: int = 100
-    """Of one address that is no proxy and not this machine."""
+    """Connections of one address that is neither a proxy nor this machine."""
     waiting: int = 200
     """Requests that wait for a thread."""
     held_bytes: int = 256 * 1024 * 1024
-    """Of requests that are not yet answered and answers that are not yet taken, in all."""
+    """Bytes of all unanswered requests and of all answers that clients have not yet read."""
     header_s: float = 10.0
+    """The longest time until a request's headers are complete."""
     request_s: float = 60.0
+    """The longest time until a request's body is complete."""
     idle_s: float = 30.0
+    """How long a connection without a request is kept."""
     unread_s: float = 30.0
-    """How long a reader may take nothing of an answer."""
+    """How long a client may read nothing of an answer."""
     answer_s: float = 600.0
+    """The longest time in which a client may read an answer."""
     linger_s: float = 2.0
-    """How long a connection without a request is kept once the process is to end."""
+    """How long a connection without a request is kept while the process ends."""
     proxies: Proxies = field(default_factory=lambda: Proxies(()))
     """Addresses that speak for many readers."""
 
 
 def limits_of(settings: Config) -> Limits:
-    """Raises ConfigError for proxies that are none."""
+    """Return the limits of the settings; raises ConfigError for an invalid proxy."""
     return Limits(
         connections=settings.integer("dashboard.connections"),
         per_address=settings.integer("dashboard.connections_per_address"),
@@ -80,16 +84,16 @@ class Front:
     def __init__(
         self, application: Any, listening: socket.socket, limits: Limits, now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a line for each request that waits
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # waitress logs every request that waits
         self._server = _Server(application, listening, limits, now_s)
 
     def turn(self) -> None:
-        """Reads and sends what there is, or waits a quarter of a second for it."""
+        """Read and send what is ready; wait for at most a quarter of a second."""
         wasyncore.loop(timeout=_TURN_S, use_poll=True, map=self._server._map, count=1)  # noqa: SLF001  # as its `run` does
-        self._server.look_after()
+        self._server.close_overdue()
 
     def drain(self, patience_s: float, alive: Callable[[], None] = lambda: None) -> None:
-        """Takes no more connections, and returns when all are answered or the time is up; `alive` is called meanwhile."""
+        """Accept no more connections; return when all requests are answered or the time is up. Calls `alive` in between."""
         self._server.end_listening()
         end = time.monotonic() + patience_s
         while self._server.active_channels and time.monotonic() < end:
@@ -104,20 +108,23 @@ class Front:
 
 
 class _Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
-    """Refuses a request of two lengths with 400, after which waitress closes the connection."""
+    """Refuses a request with two lengths (400); waitress then closes the connection."""
 
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
         names = {line.partition(b":")[0].lower() for line in header_plus.split(b"\r\n")[1:]}
-        # RFC 9112, section 6.1: a proxy in front may have taken the rest of the body for the next reader's request
+        # RFC 9112, section 6.1: a proxy may take the end of such a body for the next reader's request
         if b"transfer-encoding" in names and (b"content-length" in names or self.version != "1.1"):
             raise ParsingError("Transfer-Encoding beside Content-Length, or not in HTTP/1.1")
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]
-    """A connection that knows since when it waits for its client.
+    """A connection that knows how long it has waited for its client.
 
-    `since` is when the client's turn began, `moved` when its answer began or last lost bytes.
+    Attributes:
+        since: when the client's turn began.
+        moved: when the client last read bytes of the answer, or the answer began.
+        is_deferred: true while the next request waits until the client has read the previous answer.
     """
 
     parser_class = _Parser
@@ -126,13 +133,13 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         self._untaken = 0
         self.now_s = server.now_s
         self.since = self.moved = self.now_s()
-        self.put_off = False
+        self.is_deferred = False
         self.path = ""
         super().__init__(server, *args, **kwargs)
 
     @property
     def total_outbufs_len(self) -> int:
-        """Bytes of answers that the client has not taken. waitress changes it under `outbuf_lock` where threads answer."""
+        """Bytes of answers that the client has not read. waitress changes it under `outbuf_lock` where threads answer."""
         return self._untaken
 
     @total_outbufs_len.setter
@@ -146,18 +153,18 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is the client's turn: no request of theirs is being answered."""
-        return (not self.requests or self.put_off) and not self.will_close
+        """True where it is the client's turn: no request of the client is being answered."""
+        return (not self.requests or self.is_deferred) and not self.will_close
 
     @property
     def held_bytes(self) -> int:
-        """Of a request that is not yet whole, and of answers that its client has not taken: what goes when it is closed."""
+        """Bytes of an incomplete request and of unread answers: a close frees them."""
         begun = self.request.body_bytes_received if self.request is not None and not self.request.completed else 0
         return int(begun + self.total_outbufs_len)
 
     @property
     def waiting_bytes(self) -> int:
-        """Of whole requests that wait for a thread or are being answered."""
+        """Bytes of complete requests that wait for a thread or are being answered."""
         return sum(each.body_bytes_received for each in list(self.requests))
 
     def received(self, data: bytes) -> bool:
@@ -178,13 +185,13 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         super().handle_close()
 
     def take_up(self) -> None:
-        """Queues the next request where it was put off until the answer before is taken."""
-        if self.put_off and not self.total_outbufs_len:
-            self.put_off = False
+        """Queue the next request where it waited until the client had read the previous answer."""
+        if self.is_deferred and not self.total_outbufs_len:
+            self.is_deferred = False
             self.server.add_task(self)
 
     def overdue_reason(self, now: float, limits: Limits) -> str | None:
-        """Why the connection has to go, None where it may stay."""
+        """Return why the connection must be closed; None where it may stay."""
         if not self.outbuf_lock.acquire(blocking=False):
             return None  # a thread is adding to the answer or sending it
         try:
@@ -194,29 +201,29 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
             self.outbuf_lock.release()
         if unmoved_s is not None:
             if unmoved_s > limits.unread_s:
-                return f"its reader took nothing for {limits.unread_s:g} s"
-            most_s, why = limits.answer_s, f"its reader took longer than {limits.answer_s:g} s"
+                return f"the client read nothing for {limits.unread_s:g} s"
+            most_s, why = limits.answer_s, f"the client took longer than {limits.answer_s:g} s"
         elif self.request is None:
-            most_s, why = limits.idle_s, "it is idle"
+            most_s, why = limits.idle_s, "the connection is idle"
         else:
             most_s = limits.request_s if self.request.headers_finished else limits.header_s
-            why = "its request is not whole"
+            why = "the request is incomplete"
         return why if waited_s > most_s else None
 
     def drop(self, why: str) -> None:
-        """Closes it with the next turn. A connection whose client takes nothing would never be seen as ready to close."""
+        """Close the connection at the next turn. The loop alone would never close it while its client reads nothing."""
         self.note_drop(why)
         self.will_close = True
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def note_drop(self, why: str) -> None:
-        """Logs that an answer goes that was begun or is still owed; of a connection without one there is nothing to say."""
+        """Log a dropped answer, begun or still to come; a connection without an answer is not logged."""
         if (self.total_outbufs_len or self.requests) and not self.will_close:
-            # the token of a link is what entitles; what else is secret stands in the query, which is no part of the path
+            # a link's token is a secret in the path; all other secrets are in the query, which is not part of the path
             path = f"{PATH}..." if self.path.startswith(PATH) else plain(self.path, _MOST_SHOWN)
-            left = format_bytes(self.total_outbufs_len)
-            _LOG.warning("dropped the answer to %s for %s, %s not taken: %s", self.addr[0], path, left, why)
+            unread = format_bytes(self.total_outbufs_len)
+            _LOG.warning("dropped the answer to %s for %s, %s unread: %s", self.addr[0], path, unread, why)
 
 
 class _Server(TcpWSGIServer):  # type: ignore[misc]
@@ -225,7 +232,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     def __init__(self, application: Any, listening: socket.socket, limits: Limits, now_s: Callable[[], float]) -> None:
         self.now_s = now_s
         self._limits = limits
-        self._looked_after = now_s()
+        self._maintained_s = now_s()
         self._light = ThreadedTaskDispatcher()
         self._light.set_thread_count(1)
         super().__init__(
@@ -235,11 +242,11 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             sockinfo=(listening.family, listening.type, listening.proto, listening.getsockname()),
             adj=Adjustments(
                 threads=limits.threads,
-                connection_limit=2 * limits.connections,  # never reached: the oldest makes room before
+                connection_limit=2 * limits.connections,  # never reached: the oldest connection is closed before
                 max_request_header_size=_MOST_HEADER_BYTES,
                 max_request_body_size=MOST_SENT_BYTES + 1,
                 recv_bytes=_READ_BYTES,
-                inbuf_overflow=_READ_BYTES,  # what is longer waits in a file
+                inbuf_overflow=_READ_BYTES,  # longer requests wait in a file
                 outbuf_overflow=4 * _READ_BYTES,
                 channel_request_lookahead=1,  # sees a client that hangs up while it is being answered
                 clear_untrusted_proxy_headers=False,  # nothing reads them
@@ -253,12 +260,15 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         return self.task_dispatcher, self._light
 
     def maintenance(self, now: float) -> None:
-        """Of waitress, by the clock on the wall: `look_after` in its place."""
+        """Do nothing: waitress's own maintenance uses the wall clock, and `close_overdue` replaces it."""
 
     def add_task(self, channel: _Channel) -> None:
-        """Queues a connection whose request is whole. A thread that made the next answer of many would wait for the reader."""
+        """Queue a connection with a complete request, but not before its client has read the previous answer.
+
+        Otherwise a thread that answers the next request would wait for the client.
+        """
         if channel.total_outbufs_len:
-            channel.put_off = True
+            channel.is_deferred = True
             return
         [request, *_] = channel.requests
         channel.path = "a request that is refused" if request.error else request.path
@@ -266,23 +276,23 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             if len(self.task_dispatcher.queue) < self._limits.waiting:
                 super().add_task(channel)
                 return
-            said = f"fallow: too many requests are waiting; try again in {_RETRY_S} s\n"
-            request.error = _RefusedError(503, "Service Unavailable", said, ("Retry-After", str(_RETRY_S)))
+            sentence = f"fallow: too many requests are waiting; try again in {_RETRY_S} s\n"
+            request.error = _RefusedError(503, "Service Unavailable", sentence, ("Retry-After", str(_RETRY_S)))
         elif isinstance(request.error, RequestEntityTooLarge):
             request.error = _RefusedError(413, request.error.reason, TOO_LONG)
         self._light.add_task(channel)
 
     def handle_accept(self) -> None:
         super().handle_accept()
-        while (oldest := self._surplus()) is not None:
+        while (oldest := self._excess_connection()) is not None:
             oldest.drop("too many connections are open")
 
-    def look_after(self) -> None:
-        """Closes the connections that have stood still for too long."""
+    def close_overdue(self) -> None:
+        """Close the connections that have been stalled for too long."""
         now = self.now_s()
-        if now - self._looked_after < _LOOKED_AFTER_EVERY_S:
+        if now - self._maintained_s < _MAINTENANCE_EVERY_S:
             return
-        self._looked_after = now
+        self._maintained_s = now
         self.shed_bytes()
         for each in list(self.active_channels.values()):
             why = None if each.will_close else each.overdue_reason(now, self._limits)
@@ -295,19 +305,22 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         self._limits = replace(self._limits, idle_s=self._limits.linger_s)
 
     def shed_bytes(self) -> None:
-        """Where too much is held, the largest goes of requests that are not whole and answers that nobody takes."""
-        channels = self._open()
+        """Close the connection with the most held bytes where all connections together hold more than `held_bytes`."""
+        channels = self._open_channels()
         if sum(each.held_bytes + each.waiting_bytes for each in channels) > self._limits.held_bytes:
             largest = max(channels, key=lambda each: each.held_bytes)
-            if largest.held_bytes:  # what is whole gets its answer
-                largest.drop("requests and answers take more memory than they may")
+            if largest.held_bytes:  # a complete request gets its answer
+                largest.drop("requests and answers exceed the memory limit")
 
-    def _open(self) -> list[_Channel]:
+    def _open_channels(self) -> list[_Channel]:
         return [each for each in list(self.active_channels.values()) if not each.will_close]
 
-    def _surplus(self) -> _Channel | None:
-        """The connection to close where there are too many, in all or of one address: the one that has waited longest there."""
-        channels = self._open()
+    def _excess_connection(self) -> _Channel | None:
+        """Return the connection to close where there are too many, in all or from one address; else None.
+
+        It is the longest waiting connection of the address with the most waiting connections.
+        """
+        channels = self._open_channels()
         if len(channels) <= min(self._limits.per_address, self._limits.connections):
             return None
         waiting = [each for each in channels if each.is_waiting]
@@ -327,10 +340,10 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
 
 
 class _RefusedError(Error):  # type: ignore[misc]
-    """An answer in our own words in place of waitress's."""
+    """A refusal with our own text in place of waitress's."""
 
-    def __init__(self, code: int, reason: str, said: str, *headers: tuple[str, str]) -> None:
-        super().__init__(said)
+    def __init__(self, code: int, reason: str, text: str, *headers: tuple[str, str]) -> None:
+        super().__init__(text)
         self.code, self.reason, self._headers = code, reason, headers
 
     def to_response(self, _: str | None = None) -> tuple[str, list[tuple[str, str]], bytes]:

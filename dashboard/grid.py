@@ -1,13 +1,13 @@
 """Tables that a reader sorts, filters and pages through: AG Grid with the site's colours and the reader's language.
 
-Columns, cells and values are those of a `Table`. Cells are text and never markup. A figure or a moment has a value, by which it is
-sorted and filtered, and a text, which is shown; both come from the server, so that the browser needs no rule of any language.
+Columns, cells and values are those of a `Table`. Cells are text and never markup. A figure or a moment has a value for sorting
+and filtering, and a text to show. Both come from the server, so that the browser needs no rules of any language.
 
-Filters and order stand in the address, short and readable. `filter=holder:farid,cost.above:100,since.after:2026-11-01` names a
-column, how it is compared, and with what. Parts with a comma between them hold all at once; of several with `|` between them,
-all about one column, one has to hold. A backslash goes before a comma, a bar or a backslash that belongs to a value.
-`sort=-cost,holder` is the highest cost first, then the holders. `show=all` lists also what the table leaves out by itself. The
-browser writes them and reads them back (assets/filters.js); here they are only looked through.
+The address holds filters and order. `filter=user:farid,cost.above:100,since.after:2026-11-01` names a column, a comparison and
+a value per condition. A row must meet all conditions between commas. Of conditions joined by `|`, which are about one column,
+it must meet one. A backslash precedes a comma, a bar or a backslash that belongs to a value. `sort=-cost,user` sorts by the
+highest cost, then by user. `show=all` also lists the rows that the table leaves out by default. The browser writes and reads
+the filters (assets/filters.js); this module only checks them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date
 from typing import Any
 
 from dash import html
@@ -23,11 +23,11 @@ from dash_ag_grid import AgGrid  # type: ignore[import-untyped]
 
 from analytics.language.language import Language
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Day, Moment
+from analytics.language.quantities import Date, Day, Moment
 from analytics.language.sentences import tr
 from analytics.tables.table import Column, Kind, Table
 from dashboard.query import Query
-from fallow.clock import from_ms
+from fallow.clock import from_ms, start_of_day_ms
 from fallow.errors import UsageError
 
 _WORDS = {
@@ -93,30 +93,30 @@ _WORDS = {
     "ariaLabelSelectField": tr("Choose one"),
 }
 _SAMPLE = (1234.5, 1)
-"""A number with both marks: what stands behind its first figure, and before its last."""
+"""A number with both marks: the thousands separator after its first digit, the decimal mark before its last."""
 
 
 def grid_words(language: Language) -> dict[str, str]:
-    """Every word of the grid's own, and how the language writes the numbers of its pages."""
+    """Return the grid's own words in the language, and the language's number marks."""
     shown = language.number(*_SAMPLE)
     marks = {"thousandSeparator": shown[1], "decimalSeparator": shown[-2]}
     return {key: language.translate(words) for key, words in _WORDS.items()} | marks
 
 
 TEXT, NUMBER, MOMENT, RANK = "text", "number", "moment", "rank"
-"""Kinds of filters. A moment's value is milliseconds since the epoch; a rank's is the place of its word among the others."""
-_FIXED = "\N{NO-BREAK SPACE}"
+"""Kinds of filters. A moment's value is milliseconds since the epoch; a rank's value is the place of its word in their order."""
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
-_ROW_PX, _HIGH_ROW_PX, _HEAD_PX, _FOOT_PX, _BAR_PX = 38, 52, 90, 46, 16
+_ROW_PX, _HIGH_ROW_PX, _HEAD_PX, _FOOT_PX, _BAR_PX = 38, 52, 48, 46, 16
 _ONE = {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True}
 _PAGES = (10, 25, 50, 100)
 _SHOWN = {"function": "fallowShown(params)"}
 
-_EITHER = ["blank", "notBlank"]
+_EMPTY_OPTIONS = ["blank", "notBlank"]
 _TEXT_FILTER = {
     "filter": "agTextColumnFilter",
     "filterParams": {
-        "filterOptions": ["contains", "notContains", "equals", "notEqual", "startsWith", "endsWith", *_EITHER]
+        "filterOptions": ["contains", "notContains", "equals", "notEqual", "startsWith", "endsWith", *_EMPTY_OPTIONS]
     },
 }
 _NUMBER_FILTER = {
@@ -124,7 +124,7 @@ _NUMBER_FILTER = {
     "filterParams": {
         "filterOptions": [
             *("equals", "notEqual", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual", "inRange"),
-            *_EITHER,
+            *_EMPTY_OPTIONS,
         ],
         "inRangeInclusive": True,
     },
@@ -133,12 +133,12 @@ _DAY_FILTER = {
     "filter": "agDateColumnFilter",
     "filterValueGetter": {"function": "fallowDayOf(params)"},
     "filterParams": {
-        "filterOptions": ["equals", "notEqual", "lessThan", "greaterThan", "inRange", *_EITHER],
+        "filterOptions": ["equals", "notEqual", "lessThan", "greaterThan", "inRange", *_EMPTY_OPTIONS],
         "comparator": {"function": "fallowDay"},
         "inRangeInclusive": True,
     },
 }
-"""The ways to compare are those that an address has words for (`_OPERATORS`)."""
+"""The comparisons are those that an address has words for (`_OPERATORS`)."""
 
 _KINDS: dict[str, dict[str, Any]] = {
     TEXT: _TEXT_FILTER,
@@ -153,26 +153,34 @@ _KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-_WIDTHS_PX: Mapping[Kind, int] = {"count": 75, "gpu_hours": 100, "money": 120, "moment": 185, "gpu": 150, "grade": 100}
-"""Widths of columns by their kind; others are as wide as `_WIDTH_PX`."""
+_WIDTHS_PX: Mapping[Kind, int] = {
+    "count": 75,
+    "gpu_hours": 100,
+    "money": 120,
+    "moment": 185,
+    "day": 110,
+    "gpu": 150,
+    "grade": 100,
+}
+"""Widths of columns by kind; all other kinds have `_WIDTH_PX`."""
 _WIDTH_PX = 115
 
 
 def _filter_kind(column: Column) -> str:
-    """How a column is sorted and filtered: words whose value for programs is a whole number are sorted by that."""
-    if column.kind == "moment":
+    """Return how a column is sorted and filtered. Words whose value for programs is an integer are sorted by that value."""
+    if column.kind in ("moment", "day"):
         return MOMENT
     return NUMBER if column.is_figure else RANK if column.value_type == "integer" else TEXT
 
 
 @dataclass(frozen=True)
 class GridOf:
-    """A table, and what only a grid needs of it.
+    """A table with the additions that only a grid needs.
 
     Attributes:
-        row_id: the id of a row.
-        widths_px: the widths of columns by key, where they are not those of their kinds.
-        beside: texts of a row that are in no column, by field; those of `{key}_means` are the tooltips of the column's cells.
+        row_id: returns the id of a row.
+        widths_px: the widths of columns by key, where they differ from the widths of their kinds.
+        beside: texts of a row that are in no column, by field; the field `{key}_means` is the tooltip of the column's cells.
     """
 
     table: Table
@@ -197,7 +205,7 @@ class GridOf:
         }
 
     def rows(self, language: Language) -> list[dict[str, Any]]:
-        """Return the rows as AG Grid takes them: texts in the language, beside the values by which they are sorted."""
+        """Return the rows as AG Grid takes them: texts in the language, and the values for sorting."""
         return [
             {"id": self.row_id(row)}
             | {name: language.shown(read(row)) for name, read in self.beside.items()}
@@ -207,7 +215,7 @@ class GridOf:
 
 
 def _fields(language: Language, column: Column, row: object) -> Iterator[tuple[str, object]]:
-    """Yield the fields of one cell. A moment has also its day in the reader's zone (`2026-11-01`), by which it is filtered."""
+    """Yield the fields of one cell. A moment also has its day in the reader's zone (`2026-11-01`), for filters."""
     key, kind, cell = column.key, _filter_kind(column), column.cell(row)
     text = "" if cell is None else language.shown(cell)
     if kind in (TEXT, RANK):
@@ -215,13 +223,16 @@ def _fields(language: Language, column: Column, row: object) -> Iterator[tuple[s
         if kind == RANK:
             yield f"{key}_rank", column.value(row)
         return
-    # a range stands on the second line of a narrow cell
-    yield f"{key}_text", text.replace(" ", _FIXED).replace(f"{_FIXED}(", " (") if " (" in text else text
-    if not isinstance(cell, Moment | Day):
+    # a narrow cell breaks only before the range in brackets
+    yield f"{key}_text", text.replace(" ", _NO_BREAK).replace(f"{_NO_BREAK}(", " (") if " (" in text else text
+    if isinstance(cell, Date):
+        yield key, start_of_day_ms(cell.date, UTC)
+        yield f"{key}_day", cell.date.isoformat()
+    elif isinstance(cell, Moment | Day):
+        yield key, cell.moment_ms
+        yield f"{key}_day", from_ms(cell.moment_ms).astimezone(language.zone).date().isoformat()
+    else:
         yield key, column.value(row)
-        return
-    yield key, cell.moment_ms
-    yield f"{key}_day", from_ms(cell.moment_ms).astimezone(language.zone).date().isoformat()
 
 
 def grid(
@@ -235,11 +246,17 @@ def grid(
     one: bool = False,
     high_rows: bool = False,
 ) -> html.Div:
-    """Return the table in a frame of its final height; its title is the accessible name.
+    """Return the table in a frame of its final height; the table's title is the accessible name.
 
-    With `chosen` (ids) rows can be chosen, one by a click or Space and more by their boxes; they stand in `selectedRows`.
-    With `one` it is one row at most, without boxes. With `hides` the page's own script says which rows are listed. `high_rows` have two
-    lines, onto which long cells wrap.
+    Args:
+        language: the reader's language.
+        name: the id of the grid.
+        shown: the table.
+        chosen: the ids of the selected rows; with None, rows cannot be selected. `selectedRows` has the selection.
+        page_rows: rows of a page.
+        hides: true where the page's own script decides which rows are listed.
+        one: true where at most one row can be selected; rows then have no boxes.
+        high_rows: true for rows of two lines, onto which long cells wrap.
     """
     data, label = shown.rows(language), language.translate(shown.table.title)
     place = next((place for place, row in enumerate(data) if row["id"] in (chosen or ())), 0)
@@ -253,8 +270,8 @@ def grid(
         defaultColDef={
             "sortable": True,
             "resizable": True,
-            "floatingFilter": True,
             "suppressHeaderMenuButton": True,
+            "suppressHeaderFilterButton": True,
             **({"wrapText": True, "wrapHeaderText": True} if high_rows else {}),
         },
         dashGridOptions=_options(language, label, page_rows, choosing=chosen is not None, hides=hides)
@@ -262,11 +279,20 @@ def grid(
         | {"rowHeight": row_px},
         selectedRows=[row for row in data if row["id"] in (chosen or ())],
         paginationGoTo=place // page_rows or None,  # None leaves the grid at its beginning
-        style={"height": f"{height_px}px", "width": "100%"},
+        style={"height": "100%", "width": "100%"},
         className="",
         dangerously_allow_code=False,
     )
-    return html.Div(table, className="grid", style={"minHeight": f"{height_px}px"})
+    return html.Div(table, className="grid", style={"--rows": f"{height_px}px"})
+
+
+def filter_button(name: str) -> html.Button:
+    """Return the button that shows the fields by which the grid `name` is filtered, or takes them away (assets/filters.js)."""
+    return html.Button(
+        tr("Filter"),
+        className="button switch",
+        **{"aria-pressed": "false", "aria-controls": name, "data-filters": name},
+    )
 
 
 def _options(language: Language, label: str, page_rows: int, *, choosing: bool, hides: bool) -> dict[str, Any]:
@@ -276,12 +302,12 @@ def _options(language: Language, label: str, page_rows: int, *, choosing: bool, 
         "paginationPageSize": page_rows,
         "paginationPageSizeSelector": sorted({page_rows, *_PAGES}),
         "localeText": grid_words(language) | {"ariaGridName": label},
-        # readers of the screen go through rows in the order of the elements
+        # screen readers go through rows in the order of the elements
         "ensureDomOrder": True,
         "enableCellTextSelection": not choosing,
         "tooltipShowDelay": 400,
         "animateRows": False,
-        # arrows go about within the table: with Tab somebody without a mouse would have to pass every cell of it
+        # arrow keys move within the table: with Tab, a reader without a mouse would have to pass every cell
         "tabToNextCell": {"function": "fallowLeaves()"},
         "tabToNextHeader": {"function": "fallowLeaves()"},
     }
@@ -299,71 +325,74 @@ def _options(language: Language, label: str, page_rows: int, *, choosing: bool, 
     return options
 
 
-_MOST_PARTS = 2
-"""Conditions on one column: so many fields has its filter."""
+_MOST_CONDITIONS = 2
+"""Conditions on one column: the number of fields of its filter."""
 
 _WITHOUT_VALUE = ("unknown", "known")
-_OF_TEXT = ("", "without", "is", "not", "begins", "ends", *_WITHOUT_VALUE)
+_TEXT_OPERATORS = ("", "without", "is", "not", "begins", "ends", *_WITHOUT_VALUE)
 _OPERATORS: Mapping[str, tuple[str, ...]] = {
-    TEXT: _OF_TEXT,
-    RANK: _OF_TEXT,
+    TEXT: _TEXT_OPERATORS,
+    RANK: _TEXT_OPERATORS,
     NUMBER: ("", "not", "below", "above", "most", "least", "between", *_WITHOUT_VALUE),
     MOMENT: ("", "not", "before", "after", "between", *_WITHOUT_VALUE),
 }
-"""How a column of each kind can be compared; without a word it is `contains` for a text, `is` for all others."""
+"""The comparisons for columns of each kind. The empty word is `contains` for a text, and `is` for all other kinds."""
 
-_PIECE = re.compile(r"(?:[^\\,|]|\\.)*", re.DOTALL)
+_CONDITION = re.compile(r"(?:[^\\,|]|\\.)*", re.DOTALL)
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?", re.ASCII)
 
 
 def check_address(query: Query, columns: Sequence[Column]) -> None:
-    """Raises UsageError for filters and an order that these columns cannot have, and for what cannot be shown."""
+    """Raise UsageError for a filter or an order that these columns cannot have, and for an invalid `show`."""
     kinds = {each.key: _filter_kind(each) for each in columns}
     if query.show not in ("", "all"):
-        raise UsageError(f"'{plain(query.show)}' is nothing to show", "take show=all for suppressed findings too")
+        raise UsageError(
+            f"'{plain(query.show)}' is not a value of show",
+            "take show=all to add findings of low confidence and snoozed findings",
+        )
     if query.filter:
         _check_filters(query.filter, kinds)
     fields = query.sort.split(",") if query.sort else []
     for each in fields:
         _kind(each.removeprefix("-"), kinds)
     if len({each.removeprefix("-") for each in fields}) < len(fields):
-        raise UsageError("the order of the address names a column twice", "name each once, as in sort=-cost,holder")
+        raise UsageError("the order of the address names a column twice", "name a column once, as in sort=-cost,user")
 
 
 def _check_filters(filters: str, kinds: Mapping[str, str]) -> None:
-    of_column: dict[str, int] = {}
-    for part in _split(filters):
-        column = _column(part[0])
-        if any(_column(each) != column for each in part):
-            raise UsageError("a filter of the address joins two columns by '|'", "join what is about one column")
-        for each in part:
-            _check_piece(each, _kind(column, kinds))
-        if len(part) > 1 and column in of_column:
-            raise _too_much(column)
-        of_column[column] = of_column.get(column, 0) + len(part)
-        if of_column[column] > _MOST_PARTS:
-            raise _too_much(column)
+    counts: dict[str, int] = {}
+    for alternatives in _conditions(filters):
+        column = _column(alternatives[0])
+        if any(_column(each) != column for each in alternatives):
+            raise UsageError("a filter of the address joins two columns by '|'", "join conditions on one column only")
+        for each in alternatives:
+            _check_condition(each, _kind(column, kinds))
+        if len(alternatives) > 1 and column in counts:
+            raise _excess_error(column)
+        counts[column] = counts.get(column, 0) + len(alternatives)
+        if counts[column] > _MOST_CONDITIONS:
+            raise _excess_error(column)
 
 
-def _split(filters: str) -> list[list[str]]:
-    """The parts that hold at once, each with its alternatives, without their backslashes."""
-    parts: list[list[str]] = [[]]
+def _conditions(filters: str) -> list[list[str]]:
+    """Return the conditions that a row must meet, as lists of alternatives without the escaping backslashes."""
+    conditions: list[list[str]] = [[]]
     at = 0
     while True:
-        found = _PIECE.match(filters, at)
+        found = _CONDITION.match(filters, at)
         at = found.end() if found else at
-        parts[-1].append(re.sub(r"\\(.)", r"\1", found[0] if found else "", flags=re.DOTALL))
+        conditions[-1].append(re.sub(r"\\(.)", r"\1", found[0] if found else "", flags=re.DOTALL))
         if at >= len(filters):
-            return parts
+            return conditions
         if filters[at] == "\\":
-            raise UsageError("a filter of the address ends within a sign", "write \\\\ for one backslash")
+            raise UsageError("a filter of the address ends with a single backslash", "write \\\\ for a backslash")
         if filters[at] == ",":
-            parts.append([])
+            conditions.append([])
         at += 1
 
 
-def _column(piece: str) -> str:
-    return piece.partition(":")[0].partition(".")[0]
+def _column(condition: str) -> str:
+    return condition.partition(":")[0].partition(".")[0]
 
 
 def _kind(column: str, kinds: Mapping[str, str]) -> str:
@@ -372,8 +401,8 @@ def _kind(column: str, kinds: Mapping[str, str]) -> str:
     return kinds[column]
 
 
-def _check_piece(piece: str, kind: str) -> None:
-    head, colon, value = piece.partition(":")
+def _check_condition(condition: str, kind: str) -> None:
+    head, colon, value = condition.partition(":")
     column, _, operator = head.partition(".")
     if operator not in _OPERATORS[kind] or (head.endswith(".") and not operator):
         known = ", ".join(each for each in _OPERATORS[kind] if each)
@@ -386,7 +415,7 @@ def _check_piece(piece: str, kind: str) -> None:
     else:
         is_right = _IS_VALUE[kind](value)
     if not is_right:
-        raise UsageError(f"'{plain(piece)}' is no filter of the column '{column}'", "choose it anew in the table")
+        raise UsageError(f"'{plain(condition)}' is not a filter of the column '{column}'", "set it again in the table")
 
 
 def _is_day(value: str) -> bool:
@@ -404,7 +433,8 @@ _IS_VALUE: Mapping[str, Callable[[str], bool]] = {
 }
 
 
-def _too_much(column: str) -> UsageError:
+def _excess_error(column: str) -> UsageError:
     return UsageError(
-        f"the address has too many filters of the column '{plain(column)}'", f"stay at {_MOST_PARTS} on one column"
+        f"the address has too many filters of the column '{plain(column)}'",
+        f"use at most {_MOST_CONDITIONS} on one column",
     )

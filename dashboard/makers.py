@@ -1,4 +1,4 @@
-"""What took long to make: kept for whoever asks next, and made by a few threads, in turns by reader, as memory allows."""
+"""A cache of values that take long to make, and the few threads that make them: in turns by reader, as memory allows."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from fallow.errors import FallowError
 V = TypeVar("V")
 
 Submit = Callable[["Future[Any]", Callable[[], None], Callable[[BaseException], None]], None]
-"""Takes on work for a future: what fills it, and what to call with the error where it is not done."""
+"""Schedules the work of a future. The arguments: the future, the function that fills it, and the function that fails it."""
 
 
 class Cache(Generic[V]):
-    """The values of the keys that were last asked for. Of several who ask for one at once, one makes it and the others wait.
+    """The values of the most recently requested keys. Of several threads that need a value at once, one makes it and others wait.
 
-    A value that could not be made is not kept: whoever asks next tries again. `after` runs whenever one has been made.
+    A failed value is not kept: the next request tries again. `after` runs after every value.
     """
 
     def __init__(self, most: int, after: Callable[[], None] = lambda: None) -> None:
@@ -35,21 +35,21 @@ class Cache(Generic[V]):
         self._made: OrderedDict[Hashable, Future[V]] = OrderedDict()
 
     def of(self, key: Hashable, make: Callable[[], V]) -> V:
-        """The value, made in this thread where nobody has it; raises what `make` raises."""
+        """Return the value; this thread makes a missing one. Raises what `make` raises."""
         future, is_mine = self._place(key)
         if is_mine:
             self._fill(key, future, make)
         return future.result()
 
     def begin(self, key: Hashable, make: Callable[[], V], submit: Submit) -> Future[V]:
-        """The value to come; where nobody has it, `submit` takes on the work."""
+        """Return the future of the value; `submit` schedules the work of a missing one."""
         future, is_mine = self._place(key)
         if is_mine:
             submit(future, partial(self._fill, key, future, make), partial(self._fail, key, future))
         return future
 
     def find(self, key: Hashable) -> V | None:
-        """The value where it is there, which counts as asking for it; None where it is not, or not yet."""
+        """Return the value and count it as requested; None where it is missing or not ready."""
         with self._lock:
             future = self._made.get(key)
             if future is None or not future.done() or future.exception() is not None:
@@ -58,12 +58,12 @@ class Cache(Generic[V]):
             return future.result()
 
     def drop(self, key: Hashable) -> None:
-        """Forgets the value; who waits for it gets it."""
+        """Forget the value; threads that wait for it still get it."""
         with self._lock:
             self._made.pop(key, None)
 
-    def let_go(self, most: int = 1) -> bool:
-        """Forgets what was asked for the longest ago, so many at most and never the last; whether there was any."""
+    def evict(self, most: int = 1) -> bool:
+        """Forget up to `most` of the least recently requested values, but never the last one; return whether any was forgotten."""
         with self._lock:
             goes = min(most, len(self._made) - 1)
             for _ in range(goes):
@@ -71,7 +71,7 @@ class Cache(Generic[V]):
         return goes > 0
 
     def items(self) -> dict[Hashable, V]:
-        """Those that are there by now, the one that was asked for last at the end."""
+        """Return the values that are ready, the most recently requested one last."""
         with self._lock:
             made = list(self._made.items())
         return {key: each.result() for key, each in made if each.done() and each.exception() is None}
@@ -90,7 +90,7 @@ class Cache(Generic[V]):
     def _fill(self, key: Hashable, future: Future[V], make: Callable[[], V]) -> None:
         try:
             future.set_result(make())
-        except BaseException as error:  # noqa: BLE001  # handed to all who wait
+        except BaseException as error:  # noqa: BLE001  # raised in every thread that waits
             self._fail(key, future, error)
         self._after()
 
@@ -102,51 +102,58 @@ class Cache(Generic[V]):
 
 
 _AT_ONCE = 4
-"""At most: more of them make nothing sooner, since they share the cores."""
+"""The number of threads. More threads would finish nothing sooner, since they share the cores."""
 
 _IN_ALL, _PER_READER = 32, 8
-"""Of views that are being made or wait to be."""
+"""The most views that are being made or wait, in all and for one reader."""
 
 _ABANDONED_AFTER_S = 30.0
-"""What waits and was not asked for again for this long is not begun. A page that was told to wait asks every few seconds."""
+"""A waiting view without a new request for this long is not begun. A waiting page sends a request every few seconds."""
 
 _MOST_S = 300.0
-"""Five times what a window of five thousand GPUs takes."""
+"""The longest time for one view: five times that of a window of five thousand GPUs."""
 
 
 class TooManyError(FallowError):
-    """So much is being made already that nothing more is taken on; asking again helps."""
+    """Too many views are being made; a later request may succeed."""
 
 
 class _AbandonedError(TooManyError):
-    """Nobody asked for it any more when its turn came."""
+    """The view's turn came after its readers had stopped asking for it."""
 
 
 @dataclass
 class _Work:
-    """One view to make, for whom, and when somebody last asked for it."""
+    """One view to make.
+
+    Attributes:
+        reader: the reader whose turn it takes; None for fallow itself.
+        run: makes the view.
+        fail: ends the work with an error.
+        asked_s: when a reader last requested the view.
+    """
 
     reader: Hashable
     run: Callable[[], None]
-    give_up: Callable[[BaseException], None]
+    fail: Callable[[BaseException], None]
     asked_s: float
     is_begun: bool = False
 
 
 class Makers:
-    """Makes what a cache lacks, in turns by reader, and only where the budget has room. Safe to ask from many threads.
+    """Makes the missing values of a cache, in turns by reader, and only where the budget has room. Thread-safe.
 
-    `let_go` lets go of something that is kept, and says whether there was any.
+    `evict` forgets kept values and returns whether there were any.
     """
 
     def __init__(
         self,
         now_s: Callable[[], float] = time.monotonic,
         budget: Budget | None = None,
-        let_go: Callable[[], bool] = lambda: False,
+        evict: Callable[[], bool] = lambda: False,
     ) -> None:
         self._now_s = now_s
-        self._budget, self._let_go = budget, let_go
+        self._budget, self._evict = budget, evict
         self._lock = threading.Lock()
         self._gate = threading.Lock()
         self._open: OrderedDict[Future[Any], _Work] = OrderedDict()
@@ -155,39 +162,39 @@ class Makers:
         self._threads = ThreadPoolExecutor(_AT_ONCE, "view")
 
     def begin(self, cache: Cache[V], key: Hashable, make: Callable[[], V], reader: Hashable) -> Future[V]:
-        """The value to come, made for a reader (None: for fallow itself, which no bound holds back); raises TooManyError."""
-        future = cache.begin(key, make, partial(self._take_on, reader))
+        """Return the future of the value, made for a reader; None is fallow itself, which has no limit. Raises TooManyError."""
+        future = cache.begin(key, make, partial(self._schedule, reader))
         with self._lock:
             if future in self._open:
                 self._open[future].asked_s = self._now_s()
         return future
 
-    def _take_on(
-        self, reader: Hashable, future: Future[Any], run: Callable[[], None], give_up: Callable[[BaseException], None]
+    def _schedule(
+        self, reader: Hashable, future: Future[Any], run: Callable[[], None], fail: Callable[[BaseException], None]
     ) -> None:
         with self._lock:
             own = sum(each.reader == reader for each in self._open.values())
             is_too_much = reader is not None and (len(self._open) >= _IN_ALL or own >= _PER_READER)
             if not is_too_much:
-                self._open[future] = _Work(reader, run, give_up, self._now_s())
+                self._open[future] = _Work(reader, run, fail, self._now_s())
                 self._turn_of.setdefault(reader, (self._turns, False))
         if is_too_much:
-            give_up(
+            fail(
                 TooManyError(
-                    tr("So many pages are being made at this moment that this one has to wait."),
-                    tr("It comes by itself when there is room."),
+                    tr("The server is busy with other pages, so this page waits."),
+                    tr("This page refreshes by itself."),
                 )
             )
         else:
-            self._threads.submit(self._do)
+            self._threads.submit(self._run_next)
 
-    def _do(self) -> None:
-        with self._gate:  # whose turn it is shows once there is room
-            place = None if self._budget is None else self._budget.admit(self._let_go)
+    def _run_next(self) -> None:
+        with self._gate:  # the turn is decided only once there is room
+            place = None if self._budget is None else self._budget.admit(self._evict)
             future, work = self._next()
         try:
             if work.reader is not None and self._now_s() - work.asked_s > _ABANDONED_AFTER_S:
-                work.give_up(_AbandonedError("nobody asked for this page any more", "ask for it again"))
+                work.fail(_AbandonedError("this page was no longer requested when its turn came", "open it again"))
             else:
                 with nullcontext() if work.reader is None else time_limit(_MOST_S, self._now_s):
                     work.run()
@@ -200,9 +207,9 @@ class Makers:
                     del self._turn_of[work.reader]
 
     def _next(self) -> tuple[Future[Any], _Work]:
-        """The first work of the reader for whom the least is being made; of several, of the one whose last turn is longest ago.
+        """Return the first work of the reader with the fewest views in progress; of several, of the one with the oldest turn.
 
-        A reader who had no turn yet comes before one who had the last turn when they asked.
+        A reader without a turn comes before a reader who had the last turn at the time of the request.
         """
         with self._lock:
             begun = Counter(each.reader for each in self._open.values() if each.is_begun)

@@ -1,13 +1,13 @@
-"""The dashboard's `/metrics`: the ledger and the decisions of a window in the Prometheus text format; docs/metrics.md is written from it.
+"""The dashboard's `/metrics`: ledger and recommendations of a window, in the Prometheus text format. Source of docs/metrics.md.
 
-All families are gauges of a window that moves with the data, so that none is a counter, and sums over time mean nothing. The
-route is open to whoever may see the pages, and to programs with a token. Unknown values are absent, never 0.
+All families are gauges of a window that moves with the data: none is a counter, and sums over time mean nothing. The route is
+open to readers of the pages and to programs with a token. Unknown values are absent, never 0.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from analytics.report.report import Report
 from analytics.states import UNUSED
 from analytics.tables.accounts import COST_PARTS
 from analytics.tables.table import record
-from analytics.workloads.reclaimable import Reclaimable
+from analytics.workloads.pool_demand import FleetDemand, PoolDemand
 from dashboard.access.people import person
 from dashboard.access.tokens import METRICS
 from dashboard.api.parameters import WINDOW_AND_SCOPE, parse_request
@@ -40,25 +40,29 @@ DATA_AGE = Family("fallow_data_age_seconds", "s", "Age of that row at the scrape
 STALE = Family(
     "fallow_data_stale",
     "0 or 1",
-    "Whether the lake could not be read again: the figures are of the last version that could",
+    "Whether the lake cannot be read: the figures are of the last version that was read",
     "lake",
 )
-WINDOW_START = Family(
-    "fallow_window_start_timestamp_seconds", "s", "Begin of the window that all figures are of", "address"
-)
+WINDOW_START = Family("fallow_window_start_timestamp_seconds", "s", "Start of the window of all figures", "address")
 WINDOW_END = Family("fallow_window_end_timestamp_seconds", "s", "End of that window", "address")
 
 GPUS = Family("fallow_ledger_gpus", "1", "GPUs of the window", "ledger")
 SIMULATED = Family("fallow_ledger_simulated_gpus", "1", "Of these GPUs, those that a simulation made", "ledger")
 GPU_HOURS = Family(
-    "fallow_ledger_gpu_hours", _HOURS, "GPU time of the window by state; the states add up to what was there", "ledger"
+    "fallow_ledger_gpu_hours", _HOURS, "GPU time of the window by state; the states add up to the whole", "ledger"
 )
 UNCONFIRMED = Family(
-    "fallow_ledger_unconfirmed_gpu_hours", _HOURS, "What of an idle state point samples alone call idle", "ledger"
+    "fallow_ledger_unconfirmed_gpu_hours",
+    _HOURS,
+    "Part of an idle state that only samples at single moments show as idle",
+    "ledger",
 )
 COVERAGE = Family("fallow_ledger_coverage_ratio", "ratio", "Observed share of the window's GPU time", "ledger")
 SAMPLED = Family(
-    "fallow_ledger_sampled_ratio", "ratio", "Share of the observed time that point samples alone have seen", "ledger"
+    "fallow_ledger_sampled_ratio",
+    "ratio",
+    "Share of the observed time that only samples at single moments cover",
+    "ledger",
 )
 COST = Family(
     "fallow_ledger_cost",
@@ -73,69 +77,81 @@ UNPRICED = Family(
 RECOMMENDATIONS = Family(
     "fallow_recommendations",
     "1",
-    "Decisions; `ranked` is true where they are known to save something and nobody has put them off",
+    "Recommendations; `ranked` is true where they free a known GPU time and are not snoozed",
     "recommendations",
 )
 RECOMMENDATION_GPUS = Family(
-    "fallow_recommendation_gpus", "1", "GPUs to act on now; each is in one decision", "recommendations"
+    "fallow_recommendation_gpus", "1", "GPUs to act on now; a GPU is in one recommendation", "recommendations"
 )
 RECOMMENDATION_HOURS = Family(
     "fallow_recommendation_gpu_hours",
     _HOURS,
-    "Wasted time of the window that decisions are about; each piece is in one",
+    "Wasted time of the window that recommendations are about, without overlap",
     "recommendations",
 )
 RECOMMENDATION_UNCONFIRMED = Family(
     "fallow_recommendation_unconfirmed_gpu_hours",
     _HOURS,
-    "What of that time point samples alone call idle",
+    "Part of that time that only samples at single moments show as idle",
     "recommendations",
 )
 RECOMMENDATION_COST = Family(
-    "fallow_recommendation_cost", _MONEY, "What the wasted time cost, as far as it has a price", "recommendations"
+    "fallow_recommendation_cost", _MONEY, "What the wasted time with a known price cost", "recommendations"
 )
-SAVING = Family(
-    "fallow_recommendation_saving_per_year",
+FREED = Family(
+    "fallow_recommendation_freed_per_year",
     _MONEY_A_YEAR,
-    "What decisions that save something would save: `bound` is low, point or high",
+    "GPU time that ranked recommendations free, at its price: `bound` is low, point or high",
+    "recommendations",
+)
+CASH = Family(
+    "fallow_recommendation_cash_per_year",
+    _MONEY_A_YEAR,
+    "Spending that ranked recommendations end: `bound` is low, point or high; absent where unknown. Never add it to the freed time",
     "recommendations",
 )
 WASTE = Family(
     "fallow_waste_gpu_hours",
     _HOURS,
-    "All wasted time of the window; `actionable` is true for what the decisions are about",
+    "All wasted time of the window; `actionable` is true for the part that recommendations are about",
     "recommendations",
 )
 
+RELEASABLE = Family(
+    "fallow_releasable_gpus",
+    "1",
+    "GPUs that pools can release now; absent where the demand is not known",
+    "recommendations",
+)
 RECLAIMABLE = Family(
     "fallow_reclaimable_gpus",
     "1",
-    "GPUs that are safe to give back now; absent where the need is not known",
+    "Held or reserved GPUs that findings of at least medium confidence name as reclaimable",
     "recommendations",
 )
-IDLE_NOW = Family(
-    "fallow_reclaimable_idle_gpus",
+FREE_NOW = Family(
+    "fallow_free_gpus",
     "1",
-    "Idle GPUs at the end of the window, before reserve and blocks",
+    "Unallocated GPUs at the end of the window, before reserve and blocks",
     "recommendations",
 )
 RESERVE = Family(
-    "fallow_reclaimable_reserve_gpus",
+    "fallow_reserve_gpus",
     "1",
-    "Of the idle GPUs, those that are kept for what the pool needs at once",
+    "Of the free and reclaimable GPUs, those that are kept for the peak demand",
     "recommendations",
 )
 
 FAMILIES = tuple(each for each in globals().values() if isinstance(each, Family))
-"""In the order of an answer."""
+"""All families, in the order of an answer."""
 
 MOST_POOLS = 50
 OTHER_POOLS = "(others)"
-"""Stands for the pools beyond MOST_POOLS together: those with the least wasted time, and with the fewest GPUs."""
+"""The label of all pools beyond MOST_POOLS: the pools with the least wasted time, or with the fewest GPUs."""
 
 
 def collect(view: View, now_ms: int, *, is_stale: bool) -> ExposedSamples:
-    """The samples of a view: what is known of its window, and nothing else."""
+    """Return the samples of a view; values that are unknown in its window are left out."""
     samples = ExposedSamples()
     report = view.report
     samples.add(VERSION, 1, label_text({"version": __version__}))
@@ -145,17 +161,17 @@ def collect(view: View, now_ms: int, *, is_stale: bool) -> ExposedSamples:
     samples.add(WINDOW_START, report.ledger.seen.since_ms / SECOND_MS)
     samples.add(WINDOW_END, report.ledger.seen.until_ms / SECOND_MS)
     samples.add(COVERAGE, report.ledger.summary.coverage)
-    if report.ledger.is_empty:  # figures of nothing that was seen are not 0
+    if report.ledger.is_empty:  # without observations, figures are unknown and not 0
         return samples
-    _ledger(samples, report)
+    _add_ledger(samples, report)
     found = report.recommendations
-    _recommendations(samples, found)
-    if found.reclaimable is not None:
-        _reclaimable(samples, found.reclaimable)
+    _add_recommendations(samples, found)
+    if found.fleet is not None:
+        _add_pools(samples, found.fleet)
     return samples
 
 
-def _ledger(samples: ExposedSamples, report: Report) -> None:
+def _add_ledger(samples: ExposedSamples, report: Report) -> None:
     totals: Totals = report.ledger.summary.totals
     samples.add(GPUS, totals.gpus)
     samples.add(SIMULATED, report.heading.simulated_gpus)
@@ -171,14 +187,14 @@ def _ledger(samples: ExposedSamples, report: Report) -> None:
     samples.add(UNPRICED, paid.unpriced_ms / HOUR_MS)
 
 
-def _recommendations(samples: ExposedSamples, found: Recommendations) -> None:
+def _add_recommendations(samples: ExposedSamples, found: Recommendations) -> None:
     kept = _kept_pools((each.pool, each.gpu_ms) for each in found.listed)
     groups: dict[tuple[str, str, str, bool], list[Recommendation]] = defaultdict(list)
     for each in found.listed:
-        groups[each.kind.name, each.action, _shown(each.pool, kept), each.ranked].append(each)
+        groups[each.kind.name, each.action, _pool_label(each.pool, kept), each.ranked].append(each)
     for (kind, action, pool, is_ranked), listed in sorted(groups.items()):
         named = {"kind": kind, "action": action, "pool": pool, "ranked": str(is_ranked).lower()}
-        _group(samples, named, replace(found, listed=tuple(listed)), found.waste.currency)
+        _add_group(samples, named, replace(found, listed=tuple(listed)), found.waste.currency)
     waste = found.waste
     for is_actionable, spent_ms in (
         ("true", waste.gpu_ms - waste.not_actionable_ms),
@@ -187,7 +203,7 @@ def _recommendations(samples: ExposedSamples, found: Recommendations) -> None:
         samples.add(WASTE, spent_ms / HOUR_MS, label_text({"actionable": is_actionable}))
 
 
-def _group(samples: ExposedSamples, named: dict[str, str], own: Recommendations, currency: str) -> None:
+def _add_group(samples: ExposedSamples, named: dict[str, str], own: Recommendations, currency: str) -> None:
     labels = label_text(named)
     samples.add(RECOMMENDATIONS, len(own.listed), labels)
     samples.add(RECOMMENDATION_GPUS, sum(len(each.gpus_now) for each in own.listed), labels)
@@ -196,40 +212,50 @@ def _group(samples: ExposedSamples, named: dict[str, str], own: Recommendations,
     samples.add(RECOMMENDATION_UNCONFIRMED, unconfirmed_ms / HOUR_MS, labels)
     cents = [each.cents for each in own.listed if each.cents is not None]
     samples.add(RECOMMENDATION_COST, sum(cents) / 100 if cents else None, label_text(named | {"currency": currency}))
-    # only those that are ranked are known to save anything
-    of_saving = {name: value for name, value in named.items() if name != "ranked"} | {"currency": currency}
-    for bound in ("low", "point", "high"):
-        amount = None if own.saving is None else getattr(own.saving, bound)
-        samples.add(SAVING, amount, label_text(of_saving | {"bound": bound}))
+    # only ranked recommendations have a known value
+    of_value = {name: value for name, value in named.items() if name != "ranked"} | {"currency": currency}
+    value = own.value
+    for family, estimate in ((FREED, value and value.freed), (CASH, value and value.cash)):
+        for bound in ("low", "point", "high"):
+            amount = None if estimate is None else getattr(estimate, bound)
+            samples.add(family, amount, label_text(of_value | {"bound": bound}))
 
 
-def _reclaimable(samples: ExposedSamples, found: Reclaimable) -> None:
-    """By pool; a pool whose need is not known has no number, and so have the others together where one of them has none."""
+def _add_pools(samples: ExposedSamples, found: FleetDemand) -> None:
+    """Add the figures of pools. A pool with unknown demand has no figure; neither has OTHER_POOLS if it contains such a pool."""
     kept = _kept_pools((each.pool, each.gpus) for each in found.pools)
-    for family, name in ((RECLAIMABLE, "safe"), (IDLE_NOW, "idle_now"), (RESERVE, "reserve")):
+    for family, read in _POOL_FAMILIES:
         by_pool: dict[str, list[int | None]] = defaultdict(list)
         for each in found.pools:
-            by_pool[_shown(each.pool, kept)].append(getattr(each, name))
+            by_pool[_pool_label(each.pool, kept)].append(read(each))
         for pool, values in sorted(by_pool.items()):
             known = [each for each in values if each is not None]
             total = sum(known) if len(known) == len(values) else None
             samples.add(family, total, label_text({"pool": pool}))
 
 
+_POOL_FAMILIES: tuple[tuple[Family, Callable[[PoolDemand], int | None]], ...] = (
+    (RELEASABLE, lambda pool: None if pool.release is None else len(pool.release.now)),
+    (RECLAIMABLE, lambda pool: pool.reclaimable_now),
+    (FREE_NOW, lambda pool: pool.free_now),
+    (RESERVE, lambda pool: pool.reserve),
+)
+
+
 def _kept_pools(sizes: Iterable[tuple[str, float]]) -> frozenset[str]:
-    """The largest pools, which keep their names."""
+    """Return the largest pools, which keep their names."""
     size: dict[str, float] = defaultdict(float)
     for pool, each in sizes:
         size[pool] += each
     return frozenset(sorted(size, key=lambda pool: (-size[pool], pool))[:MOST_POOLS])
 
 
-def _shown(pool: str, kept: frozenset[str]) -> str:
+def _pool_label(pool: str, kept: frozenset[str]) -> str:
     return pool if pool in kept else OTHER_POOLS
 
 
 def serve_metrics(server: Any, source: LakeSource) -> None:
-    """Adds the route; window and scope are those of the pages' addresses, as `/metrics?span=24h&pool=train`."""
+    """Add the route; window and scope are those of the pages' addresses, as in `/metrics?span=24h&pool=train`."""
 
     def answer() -> Response:
         search, reader = request.query_string.decode(errors="replace"), person()
@@ -248,5 +274,5 @@ def serve_metrics(server: Any, source: LakeSource) -> None:
 
 
 def _refusal(source: LakeSource, search: str, found: Problem) -> Response:
-    said = problem_line(source, search, found)
-    return Response(f"fallow: {said}\n", status=503 if found.is_passing else 409, mimetype="text/plain")
+    sentence = problem_line(source, search, found)
+    return Response(f"fallow: {sentence}\n", status=503 if found.is_passing else 409, mimetype="text/plain")

@@ -1,4 +1,4 @@
-"""What keeps the pages to themselves: who may ask, headers, and nothing fetched from elsewhere."""
+"""Protection of the pages: a reader for every request, security headers, and nothing fetched from other sites."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from dashboard.access.refusal import Gate, Rates, answer, refuse
 from dashboard.access.tokens import is_for_programs
 
 HEALTH = "/healthz"
-"""Answers whoever asks, so that a cluster can tell that the pages are there, and says nothing of the lake."""
+"""Answers every client, so that a cluster can check that the pages run. Its answer holds nothing of the lake."""
 
 BY_LINK = "answer_by_link"
-"""The one endpoint beside it that takes no session: a link's token entitles to one answer there."""
+"""The only other endpoint without a session: a link's token authorizes one answer."""
 
 CALLBACK = "/_dash-update-component"
 _SCRIPTS = ("/_dash-component-suites/", "/assets/")
 _LONG_BYTES = 1024
 MOST_SENT_BYTES = 1024 * 1024
-"""Of one request: all rows of a table of 10,000 findings, chosen at once, stay below it. What is read of it takes up to twenty times as much."""
-TOO_LONG = "fallow: too much was sent at once; choose fewer rows or write less\n"
+"""The longest request: a selection of all rows of a table of 10,000 findings is shorter. Parsed, it takes up to twenty times as much."""
+TOO_LONG = "fallow: the request is too large; choose fewer rows or write less\n"
 _READING = ("GET", "HEAD", "OPTIONS")
 _OWN_FRAME = "frame-ancestors 'self'"
 
 
 def content_security_policy(app: Any) -> str:
-    """Only this server's own files; no eval. Plotly writes style attributes, hence the one `unsafe-inline`."""
+    """Return a policy that allows this server's own files and no eval. Plotly's style attributes need the `unsafe-inline`."""
     return "; ".join(
         [
             "default-src 'none'",
@@ -54,19 +54,19 @@ def content_security_policy(app: Any) -> str:
 
 
 def protect(app: Any, access: Access, rates: Rates) -> None:
-    """Asks who it is before every request, those of callbacks and exports included, and puts the headers on every answer.
+    """Identify the reader of every request, including callbacks and exports, and add the headers to every answer.
 
-    Called when all callbacks are there.
+    Call this after all callbacks are registered.
     """
     policy = content_security_policy(app)
     gate = Gate(rates)
 
-    def ask_who() -> AnyResponse | None:
+    def identify() -> AnyResponse | None:
         if request.path == HEALTH:
             return answer("ok\n")
         if is_foreign(request):
-            said = "this did not come from these pages; open them again"
-            return gate.stop_stranger(request) or refuse(request, said, why="another site's page sent it")
+            sentence = "the request did not come from these pages; open them again"
+            return gate.stop_stranger(request) or refuse(request, sentence, why="another site's page sent the request")
         if request.endpoint == BY_LINK:
             return gate.stop_stranger(request)
         found = _admitted(access, gate)
@@ -75,27 +75,28 @@ def protect(app: Any, access: Access, rates: Rates) -> None:
         g.person = found
         return None
 
-    def look_at_callback() -> AnyResponse | None:
+    def check_callback() -> AnyResponse | None:
         if request.path != CALLBACK or request.method != "POST" or not is_malformed(request, app.callback_map):
             return None
-        return refuse(request, "this is no callback of these pages; open them again", who=g.person.actor, status=400)
+        sentence = "the request is not a callback of these pages; open them again"
+        return refuse(request, sentence, who=g.person.actor, status=400)
 
     def finish(response: Response) -> Response:
         _put_headers(response, policy)
         return _compressed(response)
 
     app.server.config["MAX_CONTENT_LENGTH"] = MOST_SENT_BYTES
-    # for dash a script that it does not have is a fault of its own; here it is one of whoever asks
+    # dash reports an unknown script as its own fault; it is the client's
     no_script = "fallow: there is no such script\n"
     app.server.register_error_handler(DependencyException, lambda _: answer(no_script, 404))
     app.server.register_error_handler(RequestEntityTooLarge, lambda _: answer(TOO_LONG, 413))
-    app.server.before_request(ask_who)
-    app.server.before_request(look_at_callback)
+    app.server.before_request(identify)
+    app.server.before_request(check_callback)
     app.server.after_request(finish)
 
 
 def _admitted(access: Access, gate: Gate) -> Reader | AnyResponse:
-    """Who asks, or the answer that they get instead, which is to wait where there were too many requests."""
+    """Return the reader, or the answer that they get instead: 429 after too many requests, else a refusal or a sign-in."""
     found = access.admit(request)
     who = found.actor if isinstance(found, Reader) else found.who
     stopped = gate.stop_stranger(request) if who is None else gate.stop_reader(who, request)
@@ -103,10 +104,11 @@ def _admitted(access: Access, gate: Gate) -> Reader | AnyResponse:
 
 
 def is_foreign(asked: Request) -> bool:
-    """Whether another site's page may have had the browser send this: all that writes has to say that it is from here.
+    """Return whether another site's page may have sent the request: a request that writes must prove that it is from here.
 
-    The browser says so itself: no page can set `Sec-Fetch-Site` or `Origin`. The former stays true behind a proxy that
-    changes `Host`; it is sent over TLS and on loopback only. Programs say nothing: they may ask where nothing is written.
+    The browser sends the proof, since no page can set `Sec-Fetch-Site` or `Origin`. The former stays correct behind a proxy
+    that changes `Host`, but browsers send it only over TLS and on loopback. Programs send neither and may use the paths
+    for programs, where nothing is written.
     """
     if asked.method in _READING:
         return False
@@ -122,7 +124,7 @@ def is_foreign(asked: Request) -> bool:
 
 
 def _put_headers(response: Response, policy: str) -> None:
-    """The headers of every answer. One that brings a policy of its own is a document that these pages show in a frame."""
+    """Add the headers to an answer. An answer with a policy of its own is a document that these pages show in a frame."""
     own = response.headers.get("Content-Security-Policy")
     if own and "frame-ancestors" not in own:
         own = f"{own.rstrip('; ')}; {_OWN_FRAME}"
@@ -131,20 +133,20 @@ def _put_headers(response: Response, policy: str) -> None:
             "Content-Security-Policy": own or policy,
             "X-Content-Type-Options": "nosniff",
             "X-Frame-Options": "SAMEORIGIN" if own and "frame-ancestors 'self'" in own else "DENY",
-            # without the page's own address a browser says of a form that it came from nowhere
+            # the answer page needs the referrer: without it a browser sends a form with the origin `null`
             "Referrer-Policy": response.headers.get("Referrer-Policy", "no-referrer"),
             "Cross-Origin-Opener-Policy": "same-origin",
             "Cross-Origin-Resource-Policy": "same-origin",
         }
     )
     if "Cache-Control" not in response.headers:
-        # scripts and styles have a tag to ask by; whatever is of the lake stays nowhere
+        # scripts and styles are revalidated by their tag; data of the lake are stored nowhere
         is_script = request.path.startswith(_SCRIPTS) and response.get_etag()[0] is not None
         response.headers["Cache-Control"] = "no-cache" if is_script else "no-store"
 
 
 def _compressed(response: Response) -> Response:
-    """The answer gzipped where the browser takes it: the pages are often read through a tunnel."""
+    """Return the answer, gzipped where the browser accepts that: the pages are often read through a tunnel."""
     wanted = "gzip" in request.headers.get("Accept-Encoding", "")
     if not wanted or response.status_code != 200 or "Content-Encoding" in response.headers:
         return response
@@ -162,40 +164,40 @@ def _gzip(content: bytes) -> bytes:
 
 
 _gzip_once = lru_cache(maxsize=64)(_gzip)
-"""Of scripts and styles, which are few and the same for all. What is of the lake is kept with its window alone."""
+"""Cached for scripts and styles only, which are few and the same for all readers. Data of the lake are kept with their window."""
 
 
 _MOST_PARTS = 10_000
-"""Objects and lists in one request: of a few bytes each becomes some hundred. What the pages send has a few for each element."""
+"""Objects and lists in one request: a few bytes become some hundred in memory. The pages send a few per element."""
 
 
 def is_malformed(asked: Request, callbacks: Mapping[str, Any]) -> bool:
-    """Whether a request to a callback is none that the pages send: the same elements, in the same order.
+    """Return whether a callback request differs from those that the pages send: other elements, or another order.
 
-    dash reads it on trust, and what is missing becomes an error of its own with a long traceback. `callbacks` are dash's own,
-    by what they fill. Raises RequestEntityTooLarge.
+    dash does not check requests: a missing part becomes an error with a long traceback. `callbacks` are dash's callbacks by
+    their output. Raises RequestEntityTooLarge.
     """
     content = asked.get_data()
     if content.count(b"{") + content.count(b"[") > _MOST_PARTS:
         return True
     try:
         body = asked.get_json()
-    except (HTTPException, RecursionError):  # no JSON, or thousands of brackets
+    except (HTTPException, RecursionError):  # not JSON, or thousands of brackets
         return True
     if not isinstance(body, dict) or not isinstance(body.get("output"), str):
         return True
     known = callbacks.get(body["output"], {})
     return not (
-        "callback" in known  # those of the browser have none
-        and _fit(body.get("inputs", []), known["inputs"])
-        and _fit(body.get("state", []), known["state"])
-        and (known.get("no_output", False) or _fit(_listed(body.get("outputs")), _filled(body["output"])))
+        "callback" in known  # callbacks that run in the browser have none
+        and _are_elements(body.get("inputs", []), known["inputs"])
+        and _are_elements(body.get("state", []), known["state"])
+        and (known.get("no_output", False) or _are_elements(_as_list(body.get("outputs")), _outputs(body["output"])))
         and _are_changes(body.get("changedPropIds", []))
     )
 
 
-def _fit(sent: object, known: list[dict[str, str]]) -> bool:
-    """Whether a list holds an element, or several of one kind, for each of those that the callback names."""
+def _are_elements(sent: object, known: list[dict[str, str]]) -> bool:
+    """Return whether a list has an element, or several of one kind, for every element of the callback."""
     return (
         isinstance(sent, list)
         and len(sent) == len(known)
@@ -204,7 +206,7 @@ def _fit(sent: object, known: list[dict[str, str]]) -> bool:
 
 
 def _is_element(sent: object, wanted: dict[str, str]) -> bool:
-    if wanted["id"].startswith("{"):  # all whose id has these keys
+    if wanted["id"].startswith("{"):  # all elements whose id has these keys
         keys = json.loads(wanted["id"]).keys()
         return isinstance(sent, list) and all(
             isinstance(each, dict)
@@ -216,18 +218,18 @@ def _is_element(sent: object, wanted: dict[str, str]) -> bool:
     return isinstance(sent, dict) and (sent.get("id"), sent.get("property")) == (wanted["id"], wanted["property"])
 
 
-def _listed(outputs: object) -> object:
+def _as_list(outputs: object) -> object:
     return [outputs] if isinstance(outputs, dict) else outputs
 
 
-def _filled(output: str) -> list[dict[str, str]]:
-    """What a callback fills, from dash's name for it: `..a.children...b.data..` or `a.children`."""
+def _outputs(output: str) -> list[dict[str, str]]:
+    """Return the elements that a callback fills, from dash's name for them: `..a.children...b.data..` or `a.children`."""
     found = output[2:-2].split("...") if output.startswith("..") else [output]
     return [{"id": name, "property": kind} for name, _, kind in (each.rpartition(".") for each in found)]
 
 
 def _are_changes(sent: object) -> bool:
-    """Whether it names elements and their properties: `a.value`, or an id of several keys as JSON."""
+    """Return whether a list names elements and their properties: `a.value`, or an id of several keys as JSON."""
     if not isinstance(sent, list) or not all(isinstance(each, str) for each in sent):
         return False
     try:

@@ -9,21 +9,17 @@ from urllib.parse import parse_qsl, urlencode
 
 from analytics.language.languages import CODES, time_zone
 from analytics.report.compare import window_against
-from analytics.report.weeks import day_window, days_between
+from analytics.report.weeks import ALL, SPANS, day_window, days_between
 from analytics.scope import Scope
 from fallow.clock import SECOND_MS, AskedWindow, Window, parse_window
 from fallow.errors import UsageError
-
-ALL = "all"
-SPANS = ("24h", "3d", "7d", "28d", ALL)
-"""Windows up to the end of the data, as `--since` takes them; `all` is all that the lake has."""
 
 DEFAULT_SPAN = "7d"
 
 _GRID_MS = 10 * SECOND_MS
 
-_LONGEST = 300
-"""Characters of one value: names are not longer, and an address is no place for more."""
+_LONGEST, _LONGEST_SCENARIO = 300, 2000
+"""Most characters of a value: names are not longer, and a scenario names several pools."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +29,9 @@ class Query:
     `since` and `until` are days, weeks or moments as the commands take them, and take the place of `span`. `first` and `last` are
     days in the reader's zone, both inclusive, and take the place of either. `against` is what the page that compares sets the
     window beside: `before`, `13w` or days as `2026-08-10..2026-08-16`. `zone` and
-    `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `holder`, `finding` and `recommendation` (ids) are what a page is
+    `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `user`, `finding` and `recommendation` (ids) are what a page is
     about, `sort` the order of its rows, `filter` which of them and `show` whether it has those too that it leaves out by itself
-    (grid.py), `start` and `end` the part of the window that a chart is zoomed to, `rows` what a row of the film
+    (grid.py), `start` and `end` the part of the window that a chart is zoomed to, `rows` what a row of the timeline
     stands for, `group` what the recommendations are grouped by, `reserve` the reserve in percent that is
     tried out, `scenario` what is tried out on the page What if.
     """
@@ -52,7 +48,7 @@ class Query:
     lang: str = ""
     gpu: str = ""
     host: str = ""
-    holder: str = ""
+    user: str = ""
     finding: str = ""
     recommendation: str = ""
     sort: str = ""
@@ -78,8 +74,9 @@ class Query:
         except ValueError as error:
             raise UsageError("this is no address of these pages", "begin again at /") from error
         values = {name: value for name, value in pairs if name in known}
-        if any(len(value) > _LONGEST for value in values.values()):
-            raise UsageError("a value of the address is too long", f"stay below {_LONGEST} characters")
+        for name, value in values.items():
+            if len(value) > (most := _LONGEST_SCENARIO if name == "scenario" else _LONGEST):
+                raise UsageError("a value of the address is too long", f"stay below {most} characters")
         query = cls(**values)
         query._check()
         return query

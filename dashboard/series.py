@@ -1,6 +1,6 @@
-"""The series of a GPU or a host in what is in sight of the window, binned so that the browser gets few points.
+"""The series of a GPU or a host in the visible part of the window, binned so that the browser gets few points.
 
-Whoever asks for a team's part gets the rows that lie inside that team's own time, and no others.
+A view of one team has only the rows within that team's own time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,22 @@ from dashboard.view import View
 from fallow.clock import SECOND_MS
 
 MOST_POINTS = 2_000
-"""Of all lines together: below it every row is a point of its own."""
+"""The most points of all lines together; with fewer rows, every row is a point."""
 _TABLE_ROWS = 24
 
 
 @dataclass(frozen=True)
 class SeriesLine:
-    """One series: its column, what it is called, and its unit, of which one is `scale` of the column's."""
+    """One series.
+
+    Attributes:
+        column: the column of the readings.
+        name: the name that readers see.
+        unit: the unit that readers see.
+        scale: the column's value of one unit.
+        digits: decimal places.
+        top: the upper end of the axis; None where the values decide.
+    """
 
     column: str
     name: str
@@ -52,10 +61,15 @@ HOST_LINES = (
 
 @dataclass(frozen=True, eq=False)
 class PageSeries:
-    """`frame` has a row per bin with `time` and per line `_min`, `_mean` and `_max`, null where nothing is known.
+    """The series of one GPU or host.
 
-    `lines` are those of which anything is known, `missing` the others; `coarse` is the same in few bins, for a table.
-    `is_raw` says that no bin holds more than one row.
+    Attributes:
+        frame: a row per bin with `time` and, per line, `_min`, `_mean` and `_max`; null where unknown.
+        coarse: the same in few bins, for a table.
+        lines: the lines with known values.
+        missing: the lines without known values.
+        bin_ms: the width of a bin of `frame`.
+        is_raw: true where no bin has more than one row.
     """
 
     frame: pl.DataFrame
@@ -67,20 +81,23 @@ class PageSeries:
 
 
 def gpu_series(view: View, gpu: str) -> PageSeries:
-    """A GPU's own rows; raises LakeError and its kinds."""
+    """Return the series of a GPU's own rows; raises LakeError and its kinds."""
     since_ms, until_ms = visible(view)
-    spans = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
+    spans = view.part.inside.segments.filter(pl.col("gpu") == gpu)
     rows = gpu_readings(view.whole.inputs.lake, gpu, spans, since_ms, until_ms)
-    own = without_others(view.whole, view.report.scope, view.part.inside.stretches, rows, pl.col("gpu") == gpu)
+    own = without_others(view.whole, view.report.scope, view.part.inside.segments, rows, pl.col("gpu") == gpu)
     return _series(view, own, spans, GPU_LINES)
 
 
 def host_series(view: View, host: str) -> PageSeries:
-    """A host's hours from `host_hourly`; of the part of people only hours in which it was theirs alone, all the time."""
+    """Return the series of a host's hours from `host_hourly`.
+
+    A view of some users has only the hours in which the host was theirs alone, for the whole hour.
+    """
     since_ms, until_ms = visible(view)
-    spans = view.part.inside.stretches.filter(pl.col("host") == host)
+    spans = view.part.inside.segments.filter(pl.col("host") == host)
     columns = [line.column for line in HOST_LINES]
-    own = view.part.inside.stretches
+    own = view.part.inside.segments
     hours = host_hours(view.whole, host, columns).filter(pl.col("time") >= since_ms, pl.col("time") < until_ms)
     rows = without_others(view.whole, view.report.scope, own, hours, pl.col("host") == host)
     return _series(view, rows, spans, HOST_LINES)
@@ -96,8 +113,8 @@ def _series(view: View, rows: pl.DataFrame, spans: pl.DataFrame, lines: Sequence
     bin_ms = width_of(until_ms - since_ms, MOST_POINTS // max(1, len(known)), least_ms)
     coarse_ms = width_of(until_ms - since_ms, _TABLE_ROWS, least_ms)
     return PageSeries(
-        frame=_binned(view, rows, names, bin_ms, least_ms),
-        coarse=_binned(view, rows, names, coarse_ms, least_ms),
+        frame=_bins(view, rows, names, bin_ms, least_ms),
+        coarse=_bins(view, rows, names, coarse_ms, least_ms),
         lines=known,
         missing=tuple(line for line in lines if line not in known),
         bin_ms=bin_ms,
@@ -105,8 +122,11 @@ def _series(view: View, rows: pl.DataFrame, spans: pl.DataFrame, lines: Sequence
     )
 
 
-def _binned(view: View, rows: pl.DataFrame, names: Sequence[str], bin_ms: int, least_ms: int) -> pl.DataFrame:
-    """Bins of what is in sight, on round times that the reader's clocks showed at its start; rows as they are where each has one."""
+def _bins(view: View, rows: pl.DataFrame, names: Sequence[str], bin_ms: int, least_ms: int) -> pl.DataFrame:
+    """Return the visible rows in bins; where a bin is no longer than a row's interval, the bins are those of the rows.
+
+    Bins begin at round times in the UTC offset that the reader's zone has at the visible start.
+    """
     since_ms, until_ms = visible(view)
     late_ms = int(edges(view.zone, since_ms, since_ms + 1, bin_ms)[0]) if bin_ms > least_ms else 0
     found = binned(rows.with_columns(pl.col("time") - late_ms), names, since_ms - late_ms, until_ms - late_ms, bin_ms)

@@ -1,4 +1,4 @@
-"""Makes the app and listens for it; serves it in this very process, as `fallow demo` does after it has read its lake."""
+"""Creation of the app and of its socket, and a server in this process, which `fallow demo` uses after it has read its lake."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from fallow.output import show
 LOOPBACK = "127.0.0.1"
 
 _MOST_PORTS = 50
-_OF_PORTS = (errno.EADDRINUSE, errno.EACCES)
-"""What is wrong with a port, and not with the address."""
+_PORT_ERRORS = (errno.EADDRINUSE, errno.EACCES)
+"""Errors of the port and not of the address."""
 
 _PATIENCE_S = 15.0
-"""How long a reader waits for an answer before they are told that it takes long."""
+"""How long a reader waits for an answer before the page shows that it takes long."""
 
 
 def app_of(
@@ -41,27 +41,27 @@ def app_of(
     trail: Trail = NO_TRAIL,
     workers: int = 1,
 ) -> Any:
-    """The dash app over what `open_inputs` names, warm: the ledger is loaded, and the first page comes at once.
+    """Return the dash app over the inputs, with the ledger loaded, so that the first page needs no wait.
 
-    From then on it follows the lake. `workers` processes share the memory that the settings allow.
+    The app then follows the lake. `workers` processes share the memory that the settings allow.
     """
     budget = Budget(budget_bytes(open_inputs().settings.integer("dashboard.memory"), workers))
     source = LakeSource(open_inputs, patience_s=_PATIENCE_S, budget=budget)
-    with contextlib.suppress(FallowError):  # told by the pages, until there is something to show
+    with contextlib.suppress(FallowError):  # the pages show the error until there are data
         source.refresh()
     source.look(Query(), Reader("", VIEWER))
     source.follow()
     app = build_app(source, access, rates=rates, trail=trail)
-    app.server.test_client().get(HEALTH)  # has dash set itself up
+    app.server.test_client().get(HEALTH)  # makes dash finish its setup
     with app.server.test_request_context("/"):
-        app.index()  # registers the component libraries before two browsers ask at once
+        app.index()  # registers the component libraries before two browsers send requests at once
     return app
 
 
 def serve(app: Any, *, host: str = LOOPBACK, port: int = 8050, next_free: bool = False) -> int:
-    """Prints the address and serves until Ctrl-C or SIGTERM; returns 0.
+    """Print the address and serve until Ctrl-C or SIGTERM; return 0.
 
-    Raises UsageError for a port that cannot be, FallowError for one that is taken (`next_free` takes the next).
+    Raises UsageError for an invalid port, FallowError for a port in use (with `next_free` the next free port is used).
     """
     with listen(host, port, next_free=next_free) as listening:
         port = listening.getsockname()[1]
@@ -83,18 +83,18 @@ def serve(app: Any, *, host: str = LOOPBACK, port: int = 8050, next_free: bool =
 
 
 def announce(host: str, port: int) -> None:
-    """Says where the pages are."""
+    """Print the address of the pages."""
     shown = f"[{host}]" if ":" in host else host
     show(f"\nThe pages are at http://{shown}:{port}/ (Ctrl-C ends them)")
 
 
 def listen(host: str, port: int, *, next_free: bool = False) -> socket.socket:
-    """A listening socket: on the port, or the first free one after it.
+    """Return a listening socket on the port, or with `next_free` on the first free port from it.
 
-    Raises UsageError for a port that cannot be, FallowError for one that is taken.
+    Raises UsageError for an invalid port, FallowError for a port in use.
     """
     if not 0 <= port < 65536:
-        raise UsageError(f"--port {port} is no port", "give 1 to 65535, or 0 for any free one")
+        raise UsageError(f"--port {port} is not a port", "give 1 to 65535, or 0 for any free one")
     last = min(port + _MOST_PORTS, 65535) if next_free and port else port
     for candidate in range(port, last + 1):
         try:
@@ -104,7 +104,7 @@ def listen(host: str, port: int, *, next_free: bool = False) -> socket.socket:
                 raise FallowError(
                     f"cannot serve on {host} port {candidate}: {str(error.strerror).partition(' (')[0]}",
                     "give another --port, or 0 for any free one"
-                    if error.errno in _OF_PORTS
+                    if error.errno in _PORT_ERRORS
                     else "give --host an address of this machine",
                 ) from error
     raise AssertionError(port)

@@ -1,4 +1,4 @@
-"""All that is made of one version of the lake, for every reader and every window."""
+"""One version of the lake, with the views made from it for every reader and every window."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from analytics.ledger.build import Ledger
 from analytics.ledger.summary import data_end_ms
 from analytics.money.window_money import open_owners, open_prices
 from analytics.report.goals import open_goals
-from analytics.report.model import Asked, Whole
+from analytics.report.model import Asked, Shared, Whole
 from analytics.report.part_tables import all_known
 from analytics.report.report import Report
 from analytics.scope import Scope
@@ -29,17 +29,22 @@ from dashboard.view import View
 from fallow.clock import SystemClock, Window
 
 _WINDOWS, _VIEWS, _PAGES = 64, 48, 64
-"""At most, whatever memory there is; views and pages are those of one window."""
+"""The most kept windows, and the most views and pages of one window, however much memory is free."""
 
 
 class _Window:
-    """What all views of a window share. It fills itself as it is asked, which one thread does at a time (`turn`).
+    """What all views of a window share. Its figures are computed on demand, by one thread at a time (`turn`).
 
-    Whatever is made of a window is kept here, so that it goes when the window goes; `keep` runs after each of it. `before` are
-    the views of before somebody acted.
+    Views and pages of a window are kept here, so that they are evicted with the window.
+
+    Attributes:
+        before: the views from before the last actions of readers.
+        views: the views by query and reader.
+        pages: the pages that are made of the views.
     """
 
     def __init__(self, whole: Whole, keep: Callable[[], None]) -> None:
+        """`keep` runs after every view and page that is made."""
         self.whole, self._keep = whole, keep
         self.turn = threading.Lock()
         self.before: dict[Hashable, View] = {}
@@ -47,22 +52,22 @@ class _Window:
         self.pages: Cache[Any] = Cache(_PAGES, keep)
 
     def after_actions(self) -> _Window:
-        """The same with what people did since."""
+        """Return the same window with the newest actions of readers."""
         after = _Window(self.whole.after_actions(), self._keep)
         after.turn = self.turn
         after.before = dict(list({**self.before, **self.views.items()}.items())[-_VIEWS:])
         return after
 
-    def let_go(self) -> bool:
-        """Forgets of what was made of it what was asked for the longest ago; whether there was any."""
+    def evict(self) -> bool:
+        """Forget the least recently requested views and pages; return whether there were any."""
         if self.before:
             self.before = {}
             return True
-        return self.pages.let_go(_PAGES // 2) or self.views.let_go(_VIEWS // 2)
+        return self.pages.evict(_PAGES // 2) or self.views.evict(_VIEWS // 2)
 
 
 class LakeSnapshot:
-    """One version of the lake: the ledger and what was made of it. Safe to ask from many threads."""
+    """One version of the lake: the ledger and the views made from it. Thread-safe."""
 
     def __init__(
         self,
@@ -80,14 +85,15 @@ class LakeSnapshot:
         self._windows: Cache[_Window] = Cache(_WINDOWS, keep)
         self._names: Cache[dict[str, tuple[str, ...]]] = Cache(_VIEWS)
         self._making: Cache[View] = Cache(_VIEWS)
+        self._shared = Shared(self._whole_of)
 
     @classmethod
     def read(cls, inputs: Inputs, version: str, keep: Callable[[], None]) -> LakeSnapshot:
-        """That of the lake as it is; `keep` runs whenever something has been made of it.
+        """Return the snapshot of the current lake; `keep` runs after everything that is made from it.
 
         Raises LakeError and its kinds, and ConfigError for tables of prices, owners or goals.
         """
-        # what cannot be read is known before the ledger is made for nothing, and before anybody is shown the new version
+        # read first, so that an unreadable table fails before the ledger is built and before a reader sees the new version
         load_actions(inputs.lake)
         annotations = load_annotations(inputs.lake)
         open_owners(inputs.settings)
@@ -96,7 +102,7 @@ class LakeSnapshot:
         return cls(inputs, load_whole(inputs), version, annotations, keep)
 
     def after_actions(self, version: str) -> LakeSnapshot:
-        """The same data after somebody acted on a finding or annotated: the ledger and what the rules found stay; raises LakeError."""
+        """Return the same data with the newest actions and annotations; ledger and findings are kept. Raises LakeError."""
         load_actions(self.inputs.lake, strict=True)
         annotations = load_annotations(self.inputs.lake, strict=True)
         after = LakeSnapshot(self.inputs, self._ledger, version, annotations, self._keep)
@@ -105,37 +111,38 @@ class LakeSnapshot:
         return after
 
     def begin(self, query: Query, reader: Reader, makers: Makers, *, by: str | None = None) -> Future[View]:
-        """What the query asks for, as far as the reader may see it; where nobody has it, the makers make it for `by`.
+        """Return the future of the view of a query, limited to what the reader may see; the makers make a missing one for `by`.
 
-        Its reader is `nobody`: it is the same for all of a team. What a page is about, and how it is sorted, changes nothing
-        of the view: its query is what goes along on every page. Raises LakeError and its kinds, UsageError and TooManyError.
+        The view's reader is `shared_reader`, since all readers of a team share the view. Its query is the part that every page
+        has in its address: the subject of a page and its order do not change the view. Raises LakeError and its kinds,
+        UsageError and TooManyError.
         """
-        key = (seen_by(query, reader).on_every_page, nobody(reader))
-        window = self._windows.find((self._named(query), False))
+        key = (seen_by(query, reader).on_every_page, shared_reader(reader))
+        window = self._windows.find((self._named_window(query), False))
         view = None if window is None else window.views.find(key)
         if view is not None:
             there: Future[View] = Future()
             there.set_result(view)
             return there
         future = makers.begin(self._making, key, partial(self._view, *key), by)
-        future.add_done_callback(lambda _: self._making.drop(key))  # it is kept with its window
+        future.add_done_callback(lambda _: self._making.drop(key))  # the view is kept with its window
         return future
 
-    def let_go(self) -> bool:
-        """Forgets the window that was asked for the longest ago with all that was made of it, of the last one only that.
+    def evict(self) -> bool:
+        """Forget the least recently requested window with its views; of the last window, only views and pages.
 
-        Whether there was any.
+        Return whether there was anything to forget.
         """
-        return self._windows.let_go() or any(window.let_go() for window in self._windows.items().values())
+        return self._windows.evict() or any(window.evict() for window in self._windows.items().values())
 
     def _view(self, query: Query, reader: Reader) -> View:
-        window = self._window(self._named(query))
+        window = self._window(self._named_window(query))
         return window.views.of(
-            (query, reader), lambda: self._again(window, query, reader) or self._make(window, query, reader)
+            (query, reader), lambda: self._updated_view(window, query, reader) or self._new_view(window, query, reader)
         )
 
-    def _again(self, window: _Window, query: Query, reader: Reader) -> View | None:
-        """The view of before somebody acted, with the findings as they stand now: the rest of it has not changed."""
+    def _updated_view(self, window: _Window, query: Query, reader: Reader) -> View | None:
+        """Return the view from before the last actions with the current status of its findings; None without such a view."""
         before = window.before.get((query, reader))
         if before is None:
             return None
@@ -153,8 +160,8 @@ class LakeSnapshot:
     def _whole_of(self, window: Window) -> Whole:
         return self._window(window, or_empty=True).whole
 
-    def _make(self, window: _Window, query: Query, reader: Reader) -> View:
-        speaks = self._speaks(query)
+    def _new_view(self, window: _Window, query: Query, reader: Reader) -> View:
+        speaks = self._language(query)
         whole = window.whole
         with window.turn:
             report = Report(whole, Asked(None, query.scope, speaks.zone)).decided()
@@ -173,26 +180,27 @@ class LakeSnapshot:
             annotations=self._annotations,
         )
 
-    def _speaks(self, query: Query) -> Language:
+    def _language(self, query: Query) -> Language:
         settings = self.inputs.settings
         return language(query.lang or settings.text("report.language"), query.zone or settings.text("report.timezone"))
 
-    def _named(self, query: Query) -> Window:
+    def _named_window(self, query: Query) -> Window:
         if self.has_own_window and not (query.span or query.names_window):
             own = self.inputs.back
             return self.inputs.window if own is None else own.before(self._newest_ms)
-        return query.window(self._newest_ms, self._speaks(query).zone)
+        return query.window(self._newest_ms, self._language(query).zone)
 
     def _window(self, window: Window, *, or_empty: bool = False) -> _Window:
         def make() -> _Window:
             own = replace(self.inputs, window=window, back=None)
-            return _Window(Whole(own, load_window_ledger(own, or_empty=or_empty, whole=self._ledger)), self._keep)
+            ledger = load_window_ledger(own, or_empty=or_empty, whole=self._ledger)
+            return _Window(Whole(own, ledger, shared=self._shared, keep=True), self._keep)
 
         return self._windows.of((window, or_empty), make)
 
     @property
     def has_own_window(self) -> bool:
-        """Whether whoever started the pages has named a window for addresses that name none."""
+        """True where the command that started the pages named a window, for addresses that name none."""
         return self.inputs.back is not None or self.inputs.window != Window(None, None)
 
     @cached_property
@@ -202,19 +210,19 @@ class LakeSnapshot:
 
 
 def seen_by(query: Query, reader: Reader) -> Query:
-    """What comes of the query for a reader: who may see one team gets no other, whatever they ask for."""
+    """Return the query limited to the reader's team: a reader of one team always gets that team."""
     return query if reader.team is None else query.but(team=reader.team)
 
 
-def nobody(reader: Reader) -> Reader:
-    """Whoever sees the same as the reader: what a role may do changes nothing of the figures."""
+def shared_reader(reader: Reader) -> Reader:
+    """Return the reader that stands for all readers who see the same figures: name and role do not change figures."""
     return Reader("", VIEWER, reader.team)
 
 
 def _names(whole: Whole, reader: Reader) -> dict[str, tuple[str, ...]]:
-    """What can be chosen; somebody who may see one team has no other to choose, and no pool or model that it never had."""
+    """Return the pools, models and teams that the reader can choose; for a reader of one team, only those of that team."""
     seen = all_known(whole, Scope(team=reader.team))
-    gpus = seen.stretches["gpu"].unique().sort().to_list()
+    gpus = seen.segments["gpu"].unique().sort().to_list()
     inventory = whole.inventory
     teams = [reader.team] if reader.team is not None else sorted(whole.money.owners.teams())
     return {

@@ -1,4 +1,4 @@
-"""Hands out what the pages show, and reloads the lake in the background when it has changed."""
+"""The source of the pages' views; it reloads a changed lake in the background."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from functools import partial
 from typing import TypeVar
 
 from analytics.language.sentences import tr
+from analytics.report.weeks import SPANS
 from analytics.window import Inputs
 from dashboard.access.people import VIEWER, Reader, person
 from dashboard.makers import Cache, Makers, TooManyError
 from dashboard.memory import Budget
-from dashboard.query import SPANS, Query
-from dashboard.snapshot import LakeSnapshot, nobody, seen_by
+from dashboard.query import Query
+from dashboard.snapshot import LakeSnapshot, seen_by, shared_reader
 from dashboard.view import UNREADABLE, Problem, View, problem_of
 from fallow import __version__
 from fallow.clock import HOUR_MS, Clock, SystemClock
@@ -32,7 +33,7 @@ from fallow.lake import Lake
 
 
 def view_of(source: LakeSource, search: str | None) -> View | Problem:
-    """What the address's `?...` asks for, as far as whoever asks may see it, or what stands in its way."""
+    """Return the view that an address's `?...` asks for, limited to what the current reader may see, or the problem."""
     try:
         return source.look(Query.parse(search), person())
     except FallowError as error:
@@ -43,58 +44,57 @@ V = TypeVar("V")
 
 _LOG = logging.getLogger(__name__)
 
-_DATA = ("gpu", "process", "claim", "request", "device")
+_DATA = ("gpu", "process", "allocation", "request", "device")
 _ACTIONS = ("action", "annotation", "scenario")
-"""What a page rests on: a new file in any of these tables makes a new version."""
+"""The tables behind the pages: a new file in any of them makes a new version."""
 
 _TABLES = ("money.owners", "money.prices", "money.offers", "money.goals", "plan.requests", "plan.carbon")
-"""Settings that name a site's own tables, which the pages rest on as well."""
+"""Settings that name a site's own tables, which the pages also use."""
 
 _ACTIONS_EVERY_MS = 2_000
-"""Somebody else's actions show after this long; listing a few files costs next to nothing."""
+"""Actions of other readers show after this time; a list of a few files costs little."""
 
 _ACTIONS_WITHIN_S = 2.0
-"""So long a reader waits for that list."""
+"""How long a reader waits for the list of actions."""
 
-_REST_S, _LONGEST_REST_S = 30.0, 600.0
-_REST_SHARE = 10
-"""Between two readings of the lake at least this many times what the last one took: they are for the readers, who come first."""
+_PAUSE_S, _LONGEST_PAUSE_S = 30.0, 600.0
+_PAUSE_FACTOR = 10
+"""The pause between two readings of the lake is at least this multiple of the last reading's time: readers come first."""
 
 _TOO_LONG_S = 1200.0
-"""Longer than five thousand GPUs take with all that is warmed. A network file system may wait for its server for ever."""
+"""More than five thousand GPUs take, with all warmed views. A network file system may wait for its server for ever."""
 
 _STILL_ASKED_MS = 3_600_000
 _WARMED = 12
-"""Of what was asked for in the last hour, so much is made of a new version before anybody sees it."""
+"""The number of recently requested views (of the last hour) that a new version has ready before readers see it."""
 
 _WAITING = 4
-"""So many threads wait for views at once, half of those that answer: the others are for what is there already."""
+"""The threads that may wait for views at once: half of those that answer. The other threads serve views that are ready."""
 
 _ATTEMPTS = 3
-"""How often the lake is listed and read when its files are replaced meanwhile."""
+"""How often the lake is listed and read again when files are replaced during the reading."""
 
-_MOVED = Problem(
-    tr("The files of the lake are being put together at this moment."),
-    tr("The page comes by itself as soon as they are read again."),
+_MERGING = Problem(
+    tr("The files of the lake are being merged."),
+    tr("This page refreshes by itself."),
     is_passing=True,
 )
 _NO_END = Problem(
-    tr("The lake has been read for more than twenty minutes, and this has not ended."),
-    tr("Look whether the disk or the mount that it is on answers."),
+    tr("The lake has been read for more than twenty minutes, and the reading has not ended."),
+    tr("Check whether the disk or mount of the lake responds."),
 )
 LATE = Problem(
-    tr("This takes longer than usual, and goes on being made."),
-    tr("It comes by itself when it is there. A shorter window is faster."),
+    tr("This page takes longer than usual."),
+    tr("This page refreshes by itself. A shorter window is faster."),
     is_passing=True,
 )
 
 
 class LakeSource:
-    """Hands out views of the newest version of the lake that has been read. Safe to ask from many threads.
+    """Provides views of the newest version of the lake that has been read. Thread-safe.
 
-    `refresh` reads the lake, `follow` does so from now on. Nobody waits for it: until a new version is there, views are
-    of the last one, and stay when the lake cannot be read any more, which `stale_because` tells. After `patience_s` whoever waits
-    is told that it takes long; None waits for ever. What is kept of windows stays within the budget; None knows no bounds.
+    `refresh` reads the lake once, `follow` reads it from now on. Readers do not wait for a reading: until a new version is
+    ready, views are of the last version. They stay where the lake cannot be read any more; `stale_because` has the reason.
     """
 
     def __init__(
@@ -105,30 +105,31 @@ class LakeSource:
         patience_s: float | None = None,
         budget: Budget | None = None,
     ) -> None:
+        """A reader waits at most `patience_s` for a view, without end where it is None. Kept windows stay within the budget."""
         self._open = open_inputs
         self._clock = clock or SystemClock()
         self._patience_s = patience_s
-        self._generation: LakeSnapshot | None = None
+        self._snapshot: LakeSnapshot | None = None
         self._actions_seen_ms: int | None = None
         self._swap = threading.Lock()
         self._asked: OrderedDict[tuple[Query, Reader], int] = OrderedDict()
         self._first: Future[None] | None = None
-        self._noticing: Future[None] | None = None
+        self._listing: Future[None] | None = None
         self._reader = ThreadPoolExecutor(1, "lake")
         self._lister = ThreadPoolExecutor(1, "actions")
         self._budget = budget
-        self._makers = Makers(budget=budget, let_go=self._let_go)
+        self._makers = Makers(budget=budget, evict=self._evict)
         self._waiting = threading.BoundedSemaphore(_WAITING)
-        self._of_lake: Problem | None = None
-        self._of_actions: Problem | None = None
+        self._lake_problem: Problem | None = None
+        self._actions_problem: Problem | None = None
         self._reading_since_s: float | None = None
 
     def look(self, query: Query, reader: Reader) -> View | Problem:
-        """What the query asks for, as far as the reader may see it, or what stands in its way."""
+        """Return the view that the query asks for, limited to what the reader may see, or the problem."""
         try:
-            generation = self._current()
+            snapshot = self._current()
             self._remember(query, reader)
-            made = self._wait_for(generation.begin(query, reader, self._makers, by=reader.actor.log_words))
+            made = self._wait_for(snapshot.begin(query, reader, self._makers, by=reader.actor.log_words))
             return replace(made, query=seen_by(query, reader), reader=reader)
         except TimeoutError:
             return LATE
@@ -136,10 +137,13 @@ class LakeSource:
             return self.problem(error, reader)
 
     def made_of(self, view: View, key: Hashable, make: Callable[[], V]) -> V:
-        """What a page shows of a view, kept with it, else made in this thread as memory allows; raises TooManyError."""
+        """Return what a page shows of a view, kept with the view; this thread makes a missing one as memory allows.
+
+        Raises TooManyError.
+        """
 
         def admitted() -> V:
-            with nullcontext() if self._budget is None else self._budget.making(self._let_go, self._patience_s):
+            with nullcontext() if self._budget is None else self._budget.making(self._evict, self._patience_s):
                 return make()
 
         try:
@@ -148,7 +152,7 @@ class LakeSource:
             raise TooManyError(LATE.message, LATE.hint) from None
 
     def _wait_for(self, view: Future[View]) -> View:
-        """What comes of it; raises TimeoutError where that takes too long, or too many wait already."""
+        """Return the view of a future; raises TimeoutError where it takes too long or too many threads wait already."""
         if self._patience_s is None or view.done():
             return view.result()
         if not self._waiting.acquire(blocking=False):
@@ -159,91 +163,100 @@ class LakeSource:
             self._waiting.release()
 
     def begin(self, cache: Cache[V], key: Hashable, make: Callable[[], V], reader: str | None) -> Future[V]:
-        """What a page makes beside its view, by the threads that make views; raises TooManyError, for fallow itself (None) never."""
+        """Return the future of a page's own value, made by the threads that make views.
+
+        Raises TooManyError, except for fallow itself (reader None).
+        """
         return self._makers.begin(cache, key, make, reader)
 
     def _keep_within_budget(self) -> None:
-        if self._budget is not None and self._generation is not None:
-            self._budget.keep(self._let_go)
+        if self._budget is not None and self._snapshot is not None:
+            self._budget.keep(self._evict)
 
-    def _let_go(self) -> bool:
-        generation = self._generation
-        return generation is not None and generation.let_go()
+    def _evict(self) -> bool:
+        snapshot = self._snapshot
+        return snapshot is not None and snapshot.evict()
 
     def problem(self, error: FallowError, reader: Reader) -> Problem:
-        """What to tell of an error; after a file that is gone the lake is read again at once."""
+        """Return the problem that a reader sees for an error. After a vanished file, the lake is read again at once."""
         if isinstance(error, TooManyError):
             return Problem(error.message, error.hint, is_passing=True)
         if not isinstance(error, VanishedFileError):
             return problem_of(error, reader)
         self._reader.submit(self._refresh)
-        if self._of_lake is None:
-            return _MOVED
-        return self._of_lake if reader.sees_places else UNREADABLE
+        if self._lake_problem is None:
+            return _MERGING
+        return self._lake_problem if reader.sees_places else UNREADABLE
 
     @property
     def stale_because(self) -> Problem | None:
-        """Why there is no newer version than the one that is shown; None where it is the newest."""
+        """Why newer data cannot be read; None where the shown version is the newest."""
         since_s = self._reading_since_s
         is_endless = since_s is not None and self._clock.monotonic_s() - since_s > _TOO_LONG_S
-        return self._of_lake or self._of_actions or (_NO_END if is_endless else None)
+        return self._lake_problem or self._actions_problem or (_NO_END if is_endless else None)
 
     @property
     def settings(self) -> Config | None:
-        """Those in force, None where the lake has never been read."""
-        return self._generation.inputs.settings if self._generation else None
+        """The settings in force; None before the lake has been read."""
+        return self._snapshot.inputs.settings if self._snapshot else None
 
     def inputs(self) -> Inputs:
-        """The lake and the settings as they are now, whatever has been read of them; raises FallowError."""
+        """Return the lake and the settings as they are now, not as they were read; raises FallowError."""
         return self._open()
 
     def version(self) -> str:
-        """What changes with the lake; where it has never been read, LakeError, or TimeoutError while it is."""
+        """Return a text that changes with the lake. Before the first reading, raises LakeError, or TimeoutError during it."""
         return self._current().version
 
     def forget(self) -> None:
-        """Looks for actions again at the next question: somebody has just written one."""
+        """List the actions again at the next request, since a reader has just written one."""
         self._actions_seen_ms = None
 
     def refresh(self) -> None:
-        """Reads the lake if its data have changed; raises LakeError and its kinds where there is nothing else to show."""
+        """Read the lake if its data have changed; raises LakeError and its kinds where there is no older version to show."""
         self._reader.submit(self._refresh).result()
 
-    def follow(self, *, rest_s: float = _REST_S) -> threading.Event:
-        """Reads it again whenever it has changed, from now until the process ends or the event that comes back is set.
+    def follow(self, *, pause_s: float = _PAUSE_S) -> threading.Event:
+        """Read a changed lake again, until the process ends or the returned event is set.
 
-        Between two readings it rests for `rest_s`, and longer where reading takes long.
+        Between two readings is a pause of `pause_s`, longer where a reading takes long.
         """
         end = threading.Event()
-        threading.Thread(target=self._follow, args=(rest_s, end), name="follow the lake", daemon=True).start()
+        threading.Thread(target=self._follow, args=(pause_s, end), name="follow the lake", daemon=True).start()
         return end
 
     def _current(self) -> LakeSnapshot:
-        if self._generation is None:
+        if self._snapshot is None:
             with self._swap:
                 if self._first is None or self._first.done():
                     self._first = self._reader.submit(self._read_first)
             self._first.result(self._patience_s)
         else:
             self._notice_actions()
-        if self._generation is None:
+        if self._snapshot is None:
             raise AssertionError
-        return self._generation
+        return self._snapshot
 
     def _read_first(self) -> None:
-        if self._generation is None:
+        if self._snapshot is None:
             self._refresh()
 
     def _follow(self, least_s: float, end: threading.Event) -> None:
-        for span in SPANS:
-            if not _tried(partial(self.look, Query(span=span), Reader("", VIEWER))):
-                return
-        rest_s = least_s
-        while not end.wait(rest_s):
+        ahead: list[Callable[[], object]] = [partial(self.look, Query(span=span), Reader("", VIEWER)) for span in SPANS]
+        if not all(_is_running_after(each) for each in (*ahead, self._make_plans)):
+            return
+        pause_s = least_s
+        while not end.wait(pause_s):
             before = time.monotonic()
-            if not _tried(self.refresh):
+            if not (_is_running_after(self.refresh) and _is_running_after(self._make_plans)):
                 return
-            rest_s = min(max(least_s, _REST_SHARE * (time.monotonic() - before)), _LONGEST_REST_S)
+            pause_s = min(max(least_s, _PAUSE_FACTOR * (time.monotonic() - before)), _LONGEST_PAUSE_S)
+
+    def _make_plans(self) -> None:
+        """Make what takes longest on the pages of the default window, so that no reader waits for it."""
+        view = self.look(Query(), Reader("", VIEWER))
+        if isinstance(view, View):
+            self.made_of(view, "plans", partial(_plans_of, view))
 
     def _refresh(self) -> None:
         self._reading_since_s = self._clock.monotonic_s()
@@ -255,43 +268,43 @@ class LakeSource:
                 except VanishedFileError:
                     if attempt == _ATTEMPTS - 1:
                         raise
-            self._of_lake = None
+            self._lake_problem = None
         except FallowError as error:
-            self._of_lake = Problem(error.message, error.hint)
-            if self._generation is None:
+            self._lake_problem = Problem(error.message, error.hint)
+            if self._snapshot is None:
                 raise
         except Exception:
             _LOG.exception("the lake could not be read again")
-            self._of_lake = Problem(tr("Something went wrong that fallow did not foresee."), tr("The log says more."))
-            if self._generation is None:
+            self._lake_problem = Problem(tr("An unexpected error occurred."), tr("The log has the details."))
+            if self._snapshot is None:
                 raise
         finally:
             self._reading_since_s = None
 
     def _read(self) -> None:
-        """The lake as it is now, if its data have changed."""
+        """Read the lake as it is now, if its data have changed."""
         inputs, began_ms = self._open(), self._clock.now_ms()
         inputs.lake.require()
-        # who is silent and what is suppressed is a matter of the clock as well
+        # silent hosts and snoozed findings also change with the clock
         data = f"{_digest(inputs.lake, _DATA)}-{_digest_of_tables(inputs.settings)}-{began_ms // HOUR_MS}"
         actions = _digest(inputs.lake, _ACTIONS)
-        if self._generation is not None and self._generation.version.split(".")[0] == data:
+        if self._snapshot is not None and self._snapshot.version.split(".")[0] == data:
             return
-        generation = LakeSnapshot.read(inputs, f"{data}.{actions}", self._keep_within_budget)
-        self._warm(generation)
+        snapshot = LakeSnapshot.read(inputs, f"{data}.{actions}", self._keep_within_budget)
+        self._warm(snapshot)
         with self._swap:
-            self._generation, self._actions_seen_ms, self._of_actions = generation, began_ms, None
+            self._snapshot, self._actions_seen_ms, self._actions_problem = snapshot, began_ms, None
 
-    def _warm(self, generation: LakeSnapshot) -> None:
-        """Makes what readers look at before they are shown the new version; what cannot be made is told to who asks again."""
+    def _warm(self, snapshot: LakeSnapshot) -> None:
+        """Make the recently requested views of a new version before readers see it. A failure shows at the next request."""
         now_ms = self._clock.now_ms()
         with self._swap:
             wanted = [asked for asked, at_ms in self._asked.items() if now_ms - at_ms < _STILL_ASKED_MS]
         for query, reader in wanted[-_WARMED:]:
-            _tried(generation.begin(query, reader, self._makers).result)
+            _is_running_after(snapshot.begin(query, reader, self._makers).result)
 
     def _remember(self, query: Query, reader: Reader) -> None:
-        asked = (query.on_every_page, nobody(reader))
+        asked = (query.on_every_page, shared_reader(reader))
         with self._swap:
             self._asked[asked] = self._clock.now_ms()
             self._asked.move_to_end(asked)
@@ -299,50 +312,57 @@ class LakeSource:
                 self._asked.popitem(last=False)
 
     def _notice_actions(self) -> None:
-        """Another version where somebody acted. Where the lake does not answer nobody waits long: it is seen later."""
+        """Take the version with new actions. Where the lake does not respond, readers do not wait long and see them later."""
         with self._swap:
             now_ms, seen_ms = self._clock.now_ms(), self._actions_seen_ms
             is_time = seen_ms is None or not 0 <= now_ms - seen_ms < _ACTIONS_EVERY_MS
-            if not is_time or (self._noticing is not None and not self._noticing.done()):
+            if not is_time or (self._listing is not None and not self._listing.done()):
                 return
             self._actions_seen_ms = now_ms
-            self._noticing = noticing = self._lister.submit(self._list_actions)
+            self._listing = listing = self._lister.submit(self._list_actions)
         with contextlib.suppress(TimeoutError, FallowError):
-            noticing.result(_ACTIONS_WITHIN_S)
+            listing.result(_ACTIONS_WITHIN_S)
 
     def _list_actions(self) -> None:
-        generation = self._generation
-        if generation is None:
+        snapshot = self._snapshot
+        if snapshot is None:
             return
-        data, _ = generation.version.split(".")
-        version = f"{data}.{_digest(generation.inputs.lake, _ACTIONS)}"
+        data, _ = snapshot.version.split(".")
+        version = f"{data}.{_digest(snapshot.inputs.lake, _ACTIONS)}"
         try:
-            after = generation if version == generation.version else generation.after_actions(version)
+            after = snapshot if version == snapshot.version else snapshot.after_actions(version)
         except FallowError as error:
-            self._of_actions = Problem(error.message, error.hint)
+            self._actions_problem = Problem(error.message, error.hint)
             return
         with self._swap:
-            if self._generation is generation:
-                self._generation, self._of_actions = after, None
+            if self._snapshot is snapshot:
+                self._snapshot, self._actions_problem = after, None
 
 
-def _tried(work: Callable[[], object]) -> bool:
-    """Whether there is any use in going on after this work: not when the process ends, and nobody takes work any more."""
+def _plans_of(view: View) -> bool:
+    """Make the queue's waits, the room for jobs and the sizes of workloads; `view.whole` keeps them."""
+    whole = view.whole
+    _ = whole.plan.waits, whole.plan.rooms, whole.footprints(view.report.scope, view.part)
+    return True
+
+
+def _is_running_after(work: Callable[[], object]) -> bool:
+    """Do the work and log its errors; return False where the process ends and accepts no more work."""
     try:
         work()
-    except FallowError:  # readers are told
+    except FallowError:  # the pages show it
         pass
     except RuntimeError as error:
         if "shutdown" in str(error):
             return False
-        _LOG.exception("something could not be made ahead")
-    except Exception:  # noqa: BLE001  # whatever it is: the next reading may do
-        _LOG.exception("something could not be made ahead")
+        _LOG.exception("a view could not be computed in advance")
+    except Exception:  # noqa: BLE001  # whatever the error is: the next reading may succeed
+        _LOG.exception("a view could not be computed in advance")
     return True
 
 
 def _digest_of_tables(settings: Config) -> str:
-    """What changes with the site's own tables and settings and with fallow itself; who cannot read one is told when it is opened."""
+    """Return a digest of the site's tables, the settings and fallow's version. An unreadable table fails later, when opened."""
     found = hashlib.blake2b(f"{__version__} {sorted(settings.values.items())}".encode(), digest_size=4)
     for name in _TABLES:
         with contextlib.suppress(ConfigError):
@@ -351,7 +371,7 @@ def _digest_of_tables(settings: Config) -> str:
 
 
 def _digest(lake: Lake, tables: tuple[str, ...]) -> str:
-    """What changes with the files of some tables, and is the same in every process; raises LakeError."""
+    """Return a digest of the files of some tables, the same in every process; raises LakeError."""
     found = hashlib.blake2b(digest_size=8)
     for table in tables:
         for file in lake.files(table):

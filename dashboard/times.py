@@ -1,8 +1,7 @@
-"""Times on the pages: the days that a reader can ask for, the part that a chart is zoomed to, and its bins.
+"""Times on the pages: the choice of days, the visible part of a window, and the bins of charts.
 
-Any days are chosen in two fields, which the browser makes its own date fields (assets/days.js). `start` and `end` of the
-address are the part of the window that a chart is zoomed to. Bins have round widths and begin on round times of the reader's
-clocks.
+A reader chooses days in two fields, which the browser turns into its own date fields (assets/days.js). `start` and `end` of
+the address are the visible part of the window. Bins have round widths and begin at round times of the reader's clocks.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ _DAYS = {"first": tr("from"), "last": tr("to")}
 
 
 def day_fields(view: View, into: str, first: str, last: str) -> list[Any]:
-    """The fields with the days that they begin with, which days there are, and the button.
+    """Return the fields with their initial days, a hint with the available days, and the button.
 
-    `into` is what of the address the days go into: `window`, or `against` for those to compare with.
+    `into` is the use of the days in the address: `window`, or `against` for the days to compare with.
     """
     known = days_of(view.report.heading.known, view.zone)
-    said = tr(
-        "There are data from {first} to {last}; days are whole, in {zone}.",
+    hint = tr(
+        "Data are available from {first} to {last}. Days are whole days in {zone}.",
         first=Date(known[0]),
         last=Date(known[1]),
         zone=str(view.zone),
@@ -62,13 +61,13 @@ def day_fields(view: View, into: str, first: str, last: str) -> list[Any]:
             className="days",
             **{"data-into": into, "data-min": str(known[0]), "data-max": str(known[1]), "data-wrong": wrong},
         ),
-        html.P(view.translate(said), className="hint", id=f"{into}-days-hint"),
+        html.P(view.translate(hint), className="hint", id=f"{into}-days-hint"),
         html.Button(view.translate(tr("Show these days")), type="submit", className="button"),
     ]
 
 
 def days_of(window: Window, zone: tzinfo) -> tuple[date, date]:
-    """The first and the last day on which some of a window with both ends lies."""
+    """Return the first and the last day of a window with both ends."""
     first, last = (
         from_ms(moment or 0).astimezone(zone).date() for moment in (window.since_ms, (window.until_ms or 1) - 1)
     )
@@ -76,21 +75,21 @@ def days_of(window: Window, zone: tzinfo) -> tuple[date, date]:
 
 
 def shown_days(view: View) -> tuple[date, date]:
-    """The days of the window that is shown."""
+    """Return the first and the last day of the view's window."""
     seen = view.report.ledger.seen
     return days_of(Window(seen.since_ms, seen.until_ms), view.zone)
 
 
 _LEAST_MS = 10 * MINUTE_MS
-"""The least of the time that can be in sight."""
+"""The shortest visible time."""
 _CLOSER, _WIDER, _EARLIER, _LATER = tr("closer"), tr("wider"), tr("earlier"), tr("later")
 
 
 def visible(view: View) -> tuple[int, int]:
-    """Start and end in milliseconds: what the address names of the window, or all of it where that leaves nothing."""
+    """Return start and end of the visible time in milliseconds: the address's part of the window, else the whole window."""
     since_ms, until_ms = view.report.ledger.summary.since_ms, view.report.ledger.summary.until_ms
     try:
-        asked = parse_window(view.query.start or None, view.query.end or None)
+        asked = parse_window(view.query.start or None, view.query.end or None, zone=view.zone)
     except UsageError:
         asked = Window()
     start = max(since_ms, asked.since_ms or since_ms)
@@ -99,28 +98,28 @@ def visible(view: View) -> tuple[int, int]:
 
 
 def is_zoomed(view: View) -> bool:
-    """Whether it is less than the window."""
+    """Return whether the visible time is shorter than the window."""
     return visible(view) != (view.report.ledger.summary.since_ms, view.report.ledger.summary.until_ms)
 
 
 def zoom_note(view: View) -> html.Div:
-    """What is in sight, and the ways from there for those who drag and double-click nothing."""
+    """Return the visible time in words, and links to other times for readers who do not drag or double-click."""
     start, end = visible(view)
     links = [
-        dcc.Link(name, href=view.query.but(start=_written(begins), end=_written(ends)).search)
-        for name, (begins, ends) in _ways(view).items()
+        dcc.Link(name, href=view.query.but(start=_address_moment(begins), end=_address_moment(ends)).search)
+        for name, (begins, ends) in _other_times(view).items()
     ]
     if is_zoomed(view):
-        said = tr("In sight: {since} to {until}.", since=Moment(start), until=Moment(end))
+        note = tr("In sight: {since} to {until}.", since=Moment(start), until=Moment(end))
         whole = view.query.but(start="", end="").search or "?"
         links.append(dcc.Link(tr("Show the whole window"), href=whole))
     else:
-        said = tr("Drag along the time to see a part of it in more detail.")
-    return html.Div([html.Span(said), *links], className="film-sorting hint zoom")
+        note = tr("Drag along the time axis to see a part of it in more detail.")
+    return html.Div([html.Span(note), *links], className="timeline-sorting hint zoom")
 
 
-def _ways(view: View) -> dict[str, tuple[int, int]]:
-    """What else could be in sight: half of it or twice as much, and the halves of it before and after."""
+def _other_times(view: View) -> dict[str, tuple[int, int]]:
+    """Return other times to show: half or twice the visible time, and the visible time moved by half to earlier or later."""
     start, end = visible(view)
     since_ms, until_ms = view.report.ledger.summary.since_ms, view.report.ledger.summary.until_ms
     quarter = floor_ms((end - start) // 4, MINUTE_MS)
@@ -138,8 +137,8 @@ def _ways(view: View) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _written(moment_ms: int) -> str:
-    """A moment as the address has it."""
+def _address_moment(moment_ms: int) -> str:
+    """Return a moment in the form of an address."""
     return f"{from_ms(moment_ms):%Y-%m-%dT%H:%MZ}"
 
 
@@ -150,21 +149,21 @@ WIDTHS_MS = (
     *(DAY_MS * days for days in (1, 2, 7, 28, 364)),
 )
 _SLOT_MS = 15 * MINUTE_MS
-"""Every zone's distance from UTC is whole quarters of an hour, and so is every change of clocks."""
+"""Every zone's offset from UTC is a multiple of a quarter of an hour, and so is every change of clocks."""
 _MONDAY_MS = 3 * DAY_MS
 """1970 began on a Thursday; weeks begin on Mondays."""
 
 
 def width_of(span_ms: int, most: float, least_ms: int) -> int:
-    """The shortest round width, no shorter than `least_ms`, of which no more than `most` are as long as the time."""
+    """Return the shortest round width, at least `least_ms`, with which at most `most` bins cover the time."""
     return next((width for width in WIDTHS_MS if span_ms / width <= most and width >= least_ms), WIDTHS_MS[-1])
 
 
 def edges(zone: tzinfo, since_ms: int, until_ms: int, width_ms: int) -> NDArray[np.int64]:
-    """Where the bins of a time begin, and where the last one ends: all of the time lies within them.
+    """Return the starts of the bins that cover a time, and the end of the last bin.
 
-    On the days on which clocks change, bins above an hour have an hour more or less; of an hour that comes twice, each time has
-    bins of its own.
+    When clocks change, a bin above an hour is an hour longer or shorter. An hour that occurs twice has separate bins for both
+    occurrences.
     """
     if width_ms < 2 * _SLOT_MS:
         offset_ms = _offset_ms(since_ms, zone)
@@ -183,7 +182,7 @@ def edges(zone: tzinfo, since_ms: int, until_ms: int, width_ms: int) -> NDArray[
 
 
 def _offsets(slots: NDArray[np.int64], zone: tzinfo) -> NDArray[np.int64]:
-    """How far the clocks are ahead of UTC in each slot; slot by slot only for days on which they change."""
+    """Return the offset from UTC in every slot; it is looked up slot by slot only on days on which clocks change."""
     days, of_slot = np.unique(slots // DAY_MS, return_inverse=True)
     at = [_offset_ms(int(day) * DAY_MS, zone) for day in (*days, days[-1] + 1)]
     offsets = np.array(at[:-1], dtype=np.int64)[of_slot]

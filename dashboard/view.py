@@ -1,4 +1,4 @@
-"""What one reader sees of one version of the lake, or why there is nothing to see."""
+"""The view of one reader on one version of the lake, and the problem that a reader sees instead."""
 
 from __future__ import annotations
 
@@ -35,13 +35,18 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What one reader sees of one version of the lake. Two views are equal only if they are the same.
+    """The view of one reader on one version of the lake. Two views are equal only if they are the same object.
 
-    `report` is of the scope. `names` has the pools, models and teams
-    that can be chosen. `as_of_ms` is the end of the newest row of the lake, `version` changes with the lake. `made` keeps
-    what was made of the views of this version by their `key`, and goes with it. `whole_of` is another window, which may be empty.
-    `annotations` are everybody's, of all times.
-    `has_own_window` says that whoever started the pages has named the window of addresses that name none.
+    Attributes:
+        query: the address's window, scope and settings.
+        report: the report of the scope.
+        as_of_ms: the end of the newest row of the lake.
+        version: a text that changes with the lake.
+        names: the pools, models and teams that the reader can choose.
+        made: keeps values made from the views of this window by `key`, and is evicted with the window.
+        whole_of: returns the data of another window, which may be empty.
+        annotations: the annotations of all readers and all times.
+        has_own_window: true where the command that started the pages named a window, for addresses that name none.
     """
 
     query: Query
@@ -59,12 +64,12 @@ class View:
 
     @property
     def key(self) -> tuple[Query, str, str | None]:
-        """The same for all who see the same: what was made for one of them is right for the others."""
+        """A key that readers share who see the same page: a value made for one reader is right for all of them."""
         return self.query, self.reader.role, self.reader.team
 
     @property
     def key_of_figures(self) -> tuple[Query, str, str | None]:
-        """The same for all who see the same figures, on whatever page and in whatever language."""
+        """A key that readers share who see the same figures, on any page and in any language."""
         return replace(self.query.on_every_page, lang=""), self.reader.role, self.reader.team
 
     @property
@@ -78,41 +83,39 @@ class View:
         return self.report.whole
 
     def kept(self, name: Hashable, make: Callable[[], V]) -> V:
-        """What `make` makes, once for all who see the same figures; `name` says what it is."""
+        """Return the value of `make`, made once under `name` for all readers who see the same figures."""
         return self.made.of((name, *self.key_of_figures), make)  # type: ignore[no-any-return]
 
     def translate(self, text: str) -> str:
-        """The text in the reader's language."""
+        """Return the text in the reader's language."""
         return self.language.translate(text)
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Why there is nothing to show, and what to do about it; `is_passing` where waiting a little is enough."""
+    """Why there is nothing to show, and what to do about it. `is_passing` is true where the page only needs to wait."""
 
     message: str
     hint: str
     is_passing: bool = False
 
 
-_OF_SITE = (LakeError, ConfigError, InputError, MissingExtraError)
+_SITE_ERRORS = (LakeError, ConfigError, InputError, MissingExtraError)
 """Errors whose words name places and files of the site."""
 
 UNREADABLE = Problem(
-    tr("The data cannot be read or written as they should."), tr("Ask who runs these pages: the log says more.")
+    tr("The data cannot be read or written."), tr("Ask the operator of these pages: the log has the details.")
 )
-_WHERE_NAMES_ARE = tr(
-    "take one of the names that the pages offer above, or that `/api/v1/scopes` and the tool `scopes` answer with"
-)
-_EMPTY = Problem(tr("There are no data in this window."), tr("Choose another one."))
+_NAMES_HINT = tr("choose a name in the filters of a page, or from the answer of `/api/v1/scopes` or the tool `scopes`")
+_EMPTY = Problem(tr("This window has no data."), tr("Choose another window."))
 
 
 def problem_of(error: FallowError, reader: Reader) -> Problem:
-    """What to tell a reader of an error: only whoever `sees_places`, where the lake lies and of whose host a file is wrong."""
+    """Return the problem that a reader sees for an error. Only readers who `sees_places` see paths and hosts of the site."""
     if isinstance(error, EmptyScopeError):
-        return Problem(error.message, _WHERE_NAMES_ARE)
-    names_places = isinstance(error, _OF_SITE)
+        return Problem(error.message, _NAMES_HINT)
+    names_places = isinstance(error, _SITE_ERRORS)
     if reader.sees_places or not names_places:
         return Problem(error.message, error.hint)
-    _LOG.warning("said in general words to a %s: %s", reader.described, error)
+    _LOG.warning("shown to a %s without details: %s", reader.described, error)
     return _EMPTY if isinstance(error, EmptyLakeError) else UNREADABLE

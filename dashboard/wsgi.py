@@ -1,7 +1,7 @@
 """The pages in one or several processes, which gunicorn starts and a reload replaces without a gap.
 
-The process that starts the others reads no lake: the threads with which the libraries do that would not outlive the fork.
-`/healthz` can have a port and a process of its own, so that no computation of the pages, however long, delays it.
+The first process reads no lake, since the libraries' threads for that would not survive the fork. `/healthz` can have a port
+and a process of its own, so that no computation of the pages delays it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from dashboard.protection import HEALTH
 from dashboard.serving import announce
 
 _PATIENCE_S = 60.0
-"""A computation may keep a process from everything else for seconds; one that is silent for longer is stuck."""
+"""A computation may block a process for seconds; a process that is silent for longer is stuck."""
 
 
 class Pulse:
-    """When a process of the pages last gave a sign of life, for all that are forked from this one."""
+    """The last sign of life of any process of the pages, shared by all forked processes."""
 
     def __init__(self) -> None:
         self._last_s = multiprocessing.get_context("fork").RawValue("d", 0.0)
@@ -42,11 +42,11 @@ class Pulse:
 
 
 def health_application(pulse: Pulse) -> Callable[[dict[str, Any], Any], list[bytes]]:
-    """200 while a process of the pages answers, 503 before the first one does and when all are stuck."""
+    """Return a WSGI application: 200 while a process of the pages runs, 503 before the first one and when all are stuck."""
 
     def answer(environ: dict[str, Any], start: Any) -> list[bytes]:
         if environ["PATH_INFO"] != HEALTH:
-            status, content = "404 Not Found", b"fallow: there is nothing here but /healthz\n"
+            status, content = "404 Not Found", b"fallow: this port serves /healthz only\n"
         elif pulse.is_heard:
             status, content = "200 OK", b"ok\n"
         else:
@@ -65,14 +65,14 @@ def health_application(pulse: Pulse) -> Callable[[dict[str, Any], Any], list[byt
 
 
 def serve_health(listening: socket.socket, pulse: Pulse, pages: socket.socket) -> None:
-    """Starts the process, which ends with this one, and takes the socket over; `pages` stays this one's."""
+    """Start a process that serves `/healthz`, ends with this process and takes over `listening`; `pages` stays with this one."""
     parent = os.getpid()
     if os.fork():
         listening.close()
         return
     try:
         pages.close()
-        for number in (signal.SIGINT, signal.SIGHUP):  # of a terminal, they reach all; the first process decides
+        for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all; the first process decides
             signal.signal(number, signal.SIG_IGN)
         front = Front(health_application(pulse), listening, Limits(threads=1))
         while os.getppid() == parent:
@@ -82,7 +82,7 @@ def serve_health(listening: socket.socket, pulse: Pulse, pages: socket.socket) -
 
 
 class _Worker(Worker):  # type: ignore[misc]  # gunicorn is untyped
-    """One process: gunicorn starts, watches and ends it, and the front speaks HTTP."""
+    """One process: gunicorn starts, watches and ends it; the front serves HTTP."""
 
     def run(self) -> None:
         front = self.app.front(self.sockets[0].sock)
@@ -95,7 +95,7 @@ class _Worker(Worker):  # type: ignore[misc]  # gunicorn is untyped
 
 _FIXED = {
     "worker_class": _Worker,
-    # a worker that gives no sign of life for this long is replaced; reading a large lake for the first time takes minutes
+    # a worker without a sign of life for this long is replaced; the first reading of a large lake takes minutes
     "timeout": 900,
     "graceful_timeout": 30,
     "loglevel": "warning",
@@ -105,7 +105,7 @@ _FIXED = {
 
 
 class Pages(BaseApplication):  # type: ignore[misc]
-    """What gunicorn runs: `make` builds the app in each worker, `renew` reads the settings again before new ones start."""
+    """The gunicorn application: `make` builds the app in a worker; `renew` reads the settings again before a reload."""
 
     def __init__(
         self,
@@ -123,41 +123,41 @@ class Pages(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def load_config(self) -> None:
-        """Our settings in place of a file and of gunicorn's own variables."""
+        """Use our settings instead of a file and gunicorn's own variables."""
         for name, value in self._settings.items():
-            if name in self.cfg.settings:  # older ones know fewer
+            if name in self.cfg.settings:  # older versions have fewer settings
                 self.cfg.set(name, value)
 
     def load(self) -> Any:
-        """The WSGI application, warm."""
+        """Return the WSGI application, ready to answer."""
         return self._make().server
 
     def front(self, listening: socket.socket) -> Front:
-        """In a worker: what answers, with the limits as they are now."""
+        """Return a worker's HTTP server, with the current limits."""
         return Front(self.wsgi(), listening, self._limits())
 
     def reload(self) -> None:
-        """SIGHUP: new workers with new settings; the old ones end when they have answered."""
+        """Start new workers with new settings, on SIGHUP; the old workers end after their last answer."""
         self._renew()
         super().reload()
 
     def run(self) -> None:
-        """Until it is told to stop, which raises SystemExit."""
+        """Run until a signal stops the process, which raises SystemExit."""
         _Arbiter(self).run()
 
-    def say_warm(self, age: int) -> None:
-        """In a worker, which gunicorn knows by its age: it can answer."""
+    def report_warm(self, age: int) -> None:
+        """Report from a worker, which gunicorn knows by its age, that it can answer."""
         os.write(self._write, b"%d " % age)
 
     def are_warm(self, ages: set[int]) -> bool:
-        """In the first process: whether all of these can answer."""
+        """Return, in the first process, whether all these workers can answer."""
         with contextlib.suppress(BlockingIOError):  # nothing new
             self._warm |= {int(each) for each in os.read(self._read, 65536).split()}
         return ages <= self._warm
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc]
-    """Lets the old workers answer until the new ones can, which takes as long as reading the lake."""
+    """Keeps the old workers until the new workers can answer, which takes as long as reading the lake."""
 
     def manage_workers(self) -> None:
         while len(self.WORKERS) > self.num_workers and self.SIG_QUEUE.empty():
@@ -177,20 +177,20 @@ def serve_workers(
     workers: int,
     health: socket.socket | None = None,
 ) -> int:
-    """Serves what `make` makes until Ctrl-C or SIGTERM, and says where as soon as it can answer; returns the exit code.
+    """Serve the app of `make` until Ctrl-C or SIGTERM; print the address once a worker can answer. Return the exit code.
 
-    `health` is a socket for `/healthz` alone. Takes the sockets over.
+    `health` is a socket for `/healthz` only. Takes over both sockets.
     """
-    said = multiprocessing.get_context("fork").Value("b", 0)
+    is_announced = multiprocessing.get_context("fork").Value("b", 0)
     host, port = listening.getsockname()[:2]
 
     def ready(worker: Any) -> None:
         worker.app.pulse.beat()
-        worker.app.say_warm(worker.age)
-        with said.get_lock():
-            if not said.value:
+        worker.app.report_warm(worker.age)
+        with is_announced.get_lock():
+            if not is_announced.value:
                 announce(host, port)
-                said.value = 1
+                is_announced.value = 1
 
     pulse = Pulse()
     if health is not None:
@@ -199,6 +199,6 @@ def serve_workers(
     own = {"bind": f"fd://{listening.detach()}", "workers": workers, "post_worker_init": ready}
     try:
         Pages(make, renew, limits, pulse, _FIXED | own).run()
-    except SystemExit as stop:  # in every process: how gunicorn ends
+    except SystemExit as stop:  # gunicorn ends every process with it
         return int(stop.code or 0)
     return 0

@@ -27,13 +27,13 @@ class CommandModule(Protocol):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, args: argparse.Namespace) -> int:
-        """Does it; returns the exit code or raises FallowError."""
+        """Run the command; return the exit code. Raises FallowError."""
         ...
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command: its name, what it does, an example, its module and the extra that the module needs."""
+    """A command: its name, a summary, an example, its module, and the extra whose packages the module needs."""
 
     name: str
     summary: str
@@ -42,57 +42,177 @@ class Command:
     extra: str = ""
 
 
-COMMANDS: tuple[Command, ...] = (
-    Command("agent", "sample this host's GPUs into the lake",
-            "fallow agent run --lake /srv/lake --spool /var/lib/fallow --interval 10s", "agent.command"),
-    Command("top", "watch this host's GPUs live", "fallow top", "agent.top.command"),
-    Command("doctor", "check driver, devices, CUDA and lake on this host",
-            "fallow doctor --lake /srv/lake --spool /var/lib/fallow", "agent.doctor.command"),
-    Command("import", "bring history in from files or a metrics server",
-            "fallow import nvidia-smi gpu.csv --host gn001 --lake /srv/lake", "analytics.commands.imports", "analytics"),
-    Command("follow", "keep up with a live source of measurements",
-            "fallow follow prometheus --url http://prometheus:9090 --lake /srv/lake", "analytics.commands.follow", "analytics"),
-    Command("allocations", "import and check who was given which GPU",
-            "fallow allocations import slurm jobs.txt --lake /srv/lake", "analytics.commands.allocations", "analytics"),
-    Command("lake", "make a lake; check, compact, mend and expire its files",
-            "fallow lake init --lake /srv/lake", "fallow.lake_verbs"),
-    Command("ledger", "account for every GPU-hour by state",
-            "fallow ledger --lake /srv/lake --since 7d", "analytics.commands.ledger", "analytics"),
-    Command("prices", "list what a GPU-hour costs, and where each price is from",
-            "fallow prices --lake /srv/lake", "analytics.commands.prices", "analytics"),
-    Command("findings", "list GPUs that can be taken back, with evidence",
-            "fallow findings --lake /srv/lake --json", "analytics.commands.findings", "analytics"),
-    Command("recommendations", "say what to give back, what it saves, who acts",
-            "fallow recommendations --lake /srv/lake --since 7d", "analytics.commands.recommendations", "analytics"),
-    Command("plan", "say who waits and why, who gets what, and when to order",
-            "fallow plan queue --lake /srv/lake", "analytics.commands.plan", "analytics"),
-    Command("sql", "ask lake, ledger, findings and prices in SQL",
-            "fallow sql 'select state, sum(cost) from ledger group by state' --lake /srv/lake", "analytics.commands.sql",
-            "analytics"),
-    Command("annotations", "note what happened when, for the charts",
-            "fallow annotations add 'driver 580' --at 2026-11-20T09:00Z --lake /srv/lake", "analytics.commands.annotations",
-            "analytics"),
-    Command("evaluate", "judge findings and states by your own labels",
-            "fallow evaluate --lake /srv/lake --labels labels.csv", "analytics.commands.evaluate", "analytics"),
-    Command("report", "write the waste report",
-            "fallow report --lake /srv/lake --format md --out report.md", "analytics.commands.report", "analytics"),
-    Command("dashboard", "serve the pages for capacity planners",
-            "fallow dashboard --lake /srv/lake --port 8050", "dashboard.command", "dashboard"),
-    Command("demo", "simulate a fleet and show what fallow makes of it",
-            "fallow demo --out demo", "dashboard.demo", "analytics"),
-    Command("pseudonym", "make the key, and pseudonyms of users",
-            "fallow pseudonym of ann --key /etc/fallow/pseudonym.key", "fallow.pseudonym_command"),
-    Command("schema", "describe the lake's tables",
-            "fallow schema gpu --json", "fallow.schema.command"),
-)  # fmt: skip
+COMMANDS_BY_PERSON: Mapping[str, tuple[Command, ...]] = {
+    "host": (
+        Command(
+            "agent",
+            "record this host's GPUs in the lake",
+            "fallow agent run --lake /srv/lake --spool /var/lib/fallow --interval 10s",
+            "agent.command",
+        ),
+        Command("top", "show this host's GPUs live", "fallow top", "agent.top.command"),
+        Command(
+            "doctor",
+            "check driver, devices, CUDA and lake on this host",
+            "fallow doctor --lake /srv/lake --spool /var/lib/fallow",
+            "agent.doctor.command",
+        ),
+    ),
+    "planner": (
+        Command(
+            "recommendations",
+            "list actions on GPUs with value, owner and deadline",
+            "fallow recommendations --lake /srv/lake --since 7d",
+            "analytics.commands.recommendations",
+            "analytics",
+        ),
+        Command(
+            "findings",
+            "list the evidence for recommendations",
+            "fallow findings --lake /srv/lake --json",
+            "analytics.commands.findings",
+            "analytics",
+        ),
+        Command(
+            "ledger",
+            "account for every GPU-hour by state",
+            "fallow ledger --lake /srv/lake --since 7d",
+            "analytics.commands.ledger",
+            "analytics",
+        ),
+        Command(
+            "plan",
+            "queue, allocation, forecast, purchase and what if",
+            "fallow plan queue --lake /srv/lake",
+            "analytics.commands.plan",
+            "analytics",
+        ),
+        Command(
+            "dashboard",
+            "serve the pages for capacity planners",
+            "fallow dashboard --lake /srv/lake --port 8050",
+            "dashboard.command",
+            "dashboard",
+        ),
+        Command(
+            "evaluate",
+            "compare findings and states with your own labels",
+            "fallow evaluate --lake /srv/lake --labels labels.csv",
+            "analytics.commands.evaluate",
+            "analytics",
+        ),
+    ),
+    "payer": (
+        Command(
+            "report",
+            "write or send the report on wasted GPU time",
+            "fallow report --lake /srv/lake --format md --out report.md",
+            "analytics.commands.report",
+            "analytics",
+        ),
+        Command(
+            "prices",
+            "list what a GPU-hour costs, with sources",
+            "fallow prices --lake /srv/lake",
+            "analytics.commands.prices",
+            "analytics",
+        ),
+    ),
+    "data": (
+        Command(
+            "import",
+            "import history from files or a metrics server",
+            "fallow import nvidia-smi gpu.csv --host gn001 --lake /srv/lake",
+            "analytics.commands.imports",
+            "analytics",
+        ),
+        Command(
+            "follow",
+            "record measurements from a live source",
+            "fallow follow prometheus --url http://prometheus:9090 --lake /srv/lake",
+            "analytics.commands.follow",
+            "analytics",
+        ),
+        Command(
+            "allocations",
+            "import, list and check allocations of GPUs",
+            "fallow allocations import slurm jobs.txt --lake /srv/lake",
+            "analytics.commands.allocations",
+            "analytics",
+        ),
+        Command(
+            "annotations",
+            "mark events on the charts",
+            "fallow annotations add 'driver 580' --at 2026-11-20T09:00Z --lake /srv/lake",
+            "analytics.commands.annotations",
+            "analytics",
+        ),
+        Command(
+            "lake",
+            "create, check, compact, repair and expire a lake",
+            "fallow lake init --lake /srv/lake",
+            "fallow.lake_verbs",
+        ),
+        Command(
+            "sql",
+            "query lake, ledger, findings and prices in SQL",
+            "fallow sql 'select state, sum(cost) from ledger group by state' --lake /srv/lake",
+            "analytics.commands.sql",
+            "analytics",
+        ),
+        Command(
+            "pseudonym",
+            "create a key, and print pseudonyms of users",
+            "fallow pseudonym of ann --key /etc/fallow/pseudonym.key",
+            "fallow.pseudonym_command",
+        ),
+    ),
+    "all": (
+        Command(
+            "demo",
+            "simulate a fleet, and show its report and pages",
+            "fallow demo --out demo",
+            "dashboard.demo",
+            "analytics",
+        ),
+    ),
+}
+"""The commands in the order of the help, by the person who needs them."""
 
+REFERENCE: tuple[Command, ...] = (
+    Command("schema", "describe the lake's tables", "fallow schema gpu --json", "fallow.schema.command"),
+    Command(
+        "rules",
+        "describe the rules behind the findings",
+        "fallow rules held",
+        "analytics.commands.rules",
+        "analytics",
+    ),
+    Command(
+        "settings",
+        "list the settings, their defaults and variables",
+        "fallow settings ledger",
+        "analytics.commands.settings",
+        "analytics",
+    ),
+    Command(
+        "glossary",
+        "explain the words of messages, pages and columns",
+        "fallow glossary held",
+        "analytics.commands.glossary",
+        "analytics",
+    ),
+)
+"""Commands that print what a word, a rule, a setting or a column means."""
+
+COMMANDS: tuple[Command, ...] = (*(each for group in COMMANDS_BY_PERSON.values() for each in group), *REFERENCE)
 
 _UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)
 """How the kernel refuses output to a full or broken disk."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns its exit code: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+    """Run the command line; return the exit code: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a character that the terminal lacks is replaced
@@ -100,14 +220,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     code = 0
     try:
         code = _code(arguments)
-        # here, where a reader that went away is handled, and not in the interpreter's own flush at exit
+        # flush here, where a closed pipe is handled, not in the interpreter at exit
         print(end="", flush=True)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         _drop_output()  # the reader (head, less) has exited: not a failure
     except OSError as error:
-        # what fails on a path names it; without one, it is the output that could not be written
+        # an error of a file names the file; an error without a name is of the output
         if error.errno not in _UNWRITABLE or error.filename is not None:
             raise
         _drop_output()
@@ -118,7 +238,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _code(arguments: list[str]) -> int:
-    """The exit code; prints a FallowError as one sentence."""
+    """Return the exit code; prints a FallowError as one sentence."""
     try:
         return _run(arguments)
     except FallowError as error:
@@ -127,7 +247,7 @@ def _code(arguments: list[str]) -> int:
 
 
 def _drop_output() -> None:
-    """Discards what is left in the buffer, so that the flush at exit prints no traceback."""
+    """Discard the buffered output, so that the flush at exit prints no traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -158,38 +278,51 @@ def _run(arguments: list[str]) -> int:
     module.add_arguments(parser)
     try:
         args = parser.parse_args(arguments[1:])
-    except SystemExit as stop:  # argparse has said what is wrong; --help ends with 0
+    except SystemExit as stop:  # argparse has printed the error; --help exits with 0
         return int(stop.code or 0)
     return module.run(args)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports errors as one sentence with a hint; verbs inherit it."""
+    """A parser that reports an error as one sentence with a hint; verbs inherit it."""
 
     def error(self, message: str) -> NoReturn:
         from difflib import get_close_matches
 
-        verbs = next((each for each in self._actions if isinstance(each, argparse._SubParsersAction)), None)  # noqa: SLF001
+        verbs = self._verbs()
         if verbs is not None and message == f"the following arguments are required: {verbs.metavar}":
-            summaries = {each.dest: each.help or "" for each in verbs._choices_actions}  # noqa: SLF001
-            what = str(verbs.metavar) if str(verbs.metavar).isupper() else "VERB"
-            say_lines(_page(self.description or "", self.prog, what, summaries))
+            say_lines(self._verbs_help(verbs))
             raise SystemExit(2)
         wrong = [word for word in message.split() if word.startswith("--")] if "unrecognized" in message else []
         near = [found for word in wrong for found in get_close_matches(word, self._option_string_actions, n=1)]
         hint = f"did you mean {near[0]}?" if near else f"`{self.prog} --help` shows an example"
         raise UsageError(f"{self.prog.removeprefix('fallow ')}: {message}", hint)
 
+    def format_help(self) -> str:
+        """Return the help; of a command that only has verbs, a line for each verb."""
+        verbs = self._verbs()
+        if verbs is not None and verbs.required and len(self._actions) == 2:  # --help and the verbs
+            return self._verbs_help(verbs) + "\n"
+        return super().format_help()
+
+    def _verbs(self) -> argparse._SubParsersAction[Any] | None:
+        return next((each for each in self._actions if isinstance(each, argparse._SubParsersAction)), None)  # noqa: SLF001
+
+    def _verbs_help(self, verbs: argparse._SubParsersAction[Any]) -> str:
+        summaries = {each.dest: each.help or "" for each in verbs._choices_actions}  # noqa: SLF001
+        what = str(verbs.metavar) if str(verbs.metavar).isupper() else "VERB"
+        return _verbs_page(self.description or "", self.prog, what, summaries, self.epilog or "")
+
 
 class VerbParser(_Parser):
-    """The parser of one verb of a command. It loads the verb's module with the flags, once the verb is asked for."""
+    """The parser of a verb. It loads the module of the verb when the verb is used, and not before."""
 
     def __init__(self, *, command: Command, **about: Any) -> None:
         super().__init__(**about)
         self._command: Command | None = command
 
     def load(self) -> None:
-        """Add the verb's flags; raises MissingExtraError where the packages that it needs are not installed."""
+        """Add the flags of the verb; raises MissingExtraError if the packages of its extra are not installed."""
         if self._command is not None:
             module = load(self._command, self.prog.removeprefix("fallow "))
             self._command = None
@@ -197,13 +330,13 @@ class VerbParser(_Parser):
             self.set_defaults(run_verb=module.run)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as every parser does, with the flags of the module."""
+        """Parse the arguments after the module of the verb is loaded."""
         self.load()
         return super().parse_known_args(args, namespace)
 
 
 def add_verbs(parser: argparse.ArgumentParser, commands: Iterable[Command], called: str = "VERB") -> None:
-    """Add a parser for each command of one name below another; `args.run_verb(args)` runs the one that is asked for."""
+    """Add a parser for each verb; `args.run_verb(args)` runs the chosen verb."""
     verbs = parser.add_subparsers(metavar=called, required=True, title="verbs", parser_class=VerbParser)
     for each in commands:
         verbs.add_parser(
@@ -218,7 +351,7 @@ def add_verbs(parser: argparse.ArgumentParser, commands: Iterable[Command], call
 
 
 def load(command: Command, called: str = "") -> CommandModule:
-    """The module behind a command, or the verb in it; MissingExtraError where the packages or the Python that it needs are missing."""
+    """Return the module of a command, or its VERB; raises MissingExtraError if its packages or its Python are missing."""
     called = called or command.name
     if command.extra and sys.version_info < (3, 11):
         raise MissingExtraError(
@@ -228,14 +361,14 @@ def load(command: Command, called: str = "") -> CommandModule:
     try:
         module = importlib.import_module(command.module)
     except ModuleNotFoundError as error:
-        if (told := missing_extra(error, called, command.extra)) is None:
+        if (explained := missing_extra(error, called, command.extra)) is None:
             raise
-        raise told from error
+        raise explained from error
     return cast("CommandModule", getattr(module, "VERB", module))
 
 
 def missing_extra(error: ModuleNotFoundError, command: str, extra: str) -> MissingExtraError | None:
-    """What to say where a module of an extra is not installed; None where the error is of another kind."""
+    """Return the error that names the missing extra; None if `error` has another cause."""
     missing = (error.name or "").partition(".")[0]
     if not extra or missing in ("fallow", "agent", "analytics", "dashboard", ""):
         return None
@@ -246,16 +379,38 @@ def missing_extra(error: ModuleNotFoundError, command: str, extra: str) -> Missi
 
 
 def _overview() -> str:
-    summaries = {each.name: each.summary for each in COMMANDS}
-    first = f"fallow {__version__}: finds the GPUs that are paid for and not used."
-    return _page(first, "fallow", "COMMAND", summaries)
+    """Return the help of `fallow`: a line for each command, by person, and one line for the reference."""
+    width = max(len(each.name) for each in COMMANDS)
+    lines = []
+    for person, commands in COMMANDS_BY_PERSON.items():
+        labels = (person, *[""] * len(commands))
+        lines += [
+            f"{label:<{_PERSON}}  {each.name:<{width}}  {each.summary}"
+            for label, each in zip(labels, commands, strict=False)
+        ]
+    return "\n".join(
+        [
+            f"fallow {__version__}: finds the GPUs that are paid for and not used.",
+            "",
+            "usage: fallow COMMAND [ARGUMENTS]",
+            *lines,
+            f"{'':<{_PERSON}}  {', '.join(each.name for each in REFERENCE)}: print the reference",
+            _FOOTER.format(called="fallow COMMAND"),
+        ]
+    )
 
 
-def _page(first: str, called: str, what: str, summaries: Mapping[str, str]) -> str:
-    """What a group of commands or verbs prints when none of them is named: a line for each."""
+def _verbs_page(description: str, called: str, what: str, summaries: Mapping[str, str], example: str) -> str:
+    """Return the help of a command that only has verbs: a line for each verb."""
     width = max(map(len, summaries))
     lines = [f"  {name:<{width}}  {summary}" for name, summary in summaries.items()]
-    usage = f"usage: {called} {what} [ARGUMENTS]"
-    return "\n".join(
-        [first, "", usage, "", *lines, "", f"`{called} {what} --help` shows its arguments and an example."]
+    above = (
+        [description, "", f"usage: {called} {what} [ARGUMENTS]", ""]
+        if description
+        else [f"usage: {called} {what} [ARGUMENTS]", ""]
     )
+    return "\n".join([*above, *lines, "", *([example] if example else []), _FOOTER.format(called=f"{called} {what}")])
+
+
+_PERSON = 7
+_FOOTER = "`{called} --help` shows its arguments and an example."

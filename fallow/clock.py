@@ -1,4 +1,4 @@
-"""Times and durations: reading them as people write them, and the interval grid.
+"""Times and durations: parsing, formatting, and the interval grid.
 
 All times inside fallow are integer milliseconds since the Unix epoch, UTC.
 """
@@ -31,17 +31,17 @@ _UNIT_MS = {
     "w": WEEK_MS,
 }
 _LONGEST_MS = 253_402_300_800_000
-"""From the epoch to the end of the year 9999, the last that a datetime can hold."""
+"""From the epoch to the end of the year 9999, the last year of a datetime."""
 LAST_YEAR = 2199
-"""Of what may be asked for: several times as long before any such window is still a date that can be written."""
+"""Last year of a requested window; dates long before such a window can still be written."""
 _LAST_MS = 7_258_118_400_000
-"""Its end."""
+"""End of LAST_YEAR."""
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|sec|s|min|m|h|d|w)\s*")
 _WHOLE_DAYS = re.compile(r"\s*(?:\d+\s*[dw]\s*)+")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _RFC_3339 = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d)?)(\.\d+)?([Zz]|[+-]\d\d:?\d\d)?")
 _WEEK = re.compile(r"(\d{4})-W(\d{1,2})")
-_WHEN_HINT = "write a day (2026-11-20), a week (2026-W47), a span back from the end of the data (7d) or RFC 3339 (2026-11-20T06:00Z)"
+_WHEN_HINT = "write a date (2026-11-20), a week (2026-W47), a length before the end of the data (7d) or RFC 3339 (2026-11-20T06:00Z)"
 
 
 class Clock(Protocol):
@@ -62,13 +62,13 @@ class SystemClock:
 
 @dataclass(frozen=True)
 class Window:
-    """A half-open span [since_ms, until_ms) of UTC milliseconds; either end may be open."""
+    """A half-open interval [since_ms, until_ms) in UTC milliseconds; None is an open end."""
 
     since_ms: int | None = None
     until_ms: int | None = None
 
     def rounded_out(self, grid_ms: int) -> Window:
-        """The least window on the grid that holds this one."""
+        """Return the smallest window on the grid that contains this window."""
         return Window(
             None if self.since_ms is None else floor_ms(self.since_ms, grid_ms),
             None if self.until_ms is None else -floor_ms(-self.until_ms, grid_ms),
@@ -76,7 +76,7 @@ class Window:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds of a duration such as `10s`, `1h30m`, `7d`; raises UsageError on anything else, zero included."""
+    """Return the milliseconds of a duration such as `10s`, `1h30m`, `7d`; raises UsageError for other text and for zero."""
     total, at = 0.0, 0
     while match := _DURATION.match(text, at):
         total += float(match[1]) * _UNIT_MS[match[2]]
@@ -87,7 +87,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def format_duration(duration_ms: int) -> str:
-    """The duration in the largest units that lose nothing, such as `1h 30min`; the inverse of parse_duration_ms."""
+    """Return the exact duration in the largest units, such as `1h 30min`; the inverse of parse_duration_ms."""
     if duration_ms == 0:
         return "0s"
     parts, rest = [], duration_ms
@@ -100,7 +100,7 @@ def format_duration(duration_ms: int) -> str:
 
 @dataclass(frozen=True)
 class AskedWindow:
-    """A window as somebody wrote it, and the time zone whose days a span such as `7d` counts."""
+    """A window as written in flags or settings, and the time zone of its days and weeks."""
 
     since: str | None = None
     until: str | None = None
@@ -108,23 +108,22 @@ class AskedWindow:
 
     @property
     def counts_back(self) -> bool:
-        """Whether it counts back from a moment that it does not name: the end of the data."""
+        """True if the window counts back from the end of the data."""
         return _is_span(self.until) or (self.until is None and _is_span(self.since))
 
     def before(self, end_ms: int) -> Window:
-        """The window, its spans counted back from that moment; raises UsageError."""
+        """Return the window, with lengths counted back from `end_ms`; raises UsageError."""
         return parse_window(self.since, self.until, end_ms, self.zone)
 
 
 def parse_window(
     since: str | None, until: str | None, end_ms: int | None = None, zone: tzinfo = timezone.utc
 ) -> Window:
-    """The window that --since and --until name.
+    """Return the window that --since and --until name; raises UsageError.
 
-    A day or week given as --until ends it inclusively (its last moment counts); a span such as `7d` as --since counts back
-    from --until, or, where that is open, from `end_ms`. Whole days of it are days of the zone: where the clocks change
-    within them they have an hour more or less. Without `end_ms` spans count back from now, down to the last whole hour
-    (below a day: the last whole minute). Raises UsageError.
+    Days and weeks are those of the zone. A day or week as --until is included. A length such as `7d` as --since counts back
+    from --until, or from `end_ms` if --until is open. A day in which the clocks change has an hour more or less. Without
+    `end_ms`, lengths count back from now, rounded down to the hour (lengths below a day: to the minute).
     """
     anchor_ms = SystemClock().now_ms() if end_ms is None else end_ms
     until_ms = None if until is None else _moment_ms(until, end=True, anchor_ms=anchor_ms, zone=zone)
@@ -138,12 +137,12 @@ def parse_window(
 
 
 def _span_start_ms(end_ms: int, span: str, zone: tzinfo) -> int:
-    """The moment so long before another: a span in days or weeks counts days of the zone, any other is exact."""
+    """Return the moment `span` before `end_ms`. Days and weeks count days of the zone; other units are exact."""
     span_ms = parse_duration_ms(span)
     if not _WHOLE_DAYS.fullmatch(span) or span_ms > end_ms:
         return end_ms - span_ms
     local = from_ms(end_ms).astimezone(zone)
-    # on the clock of the zone, where a day has 23 or 25 hours when that is put forward or back
+    # on the clock of the zone, where a day with a clock change has 23 or 25 hours
     earlier = local.replace(tzinfo=None) - timedelta(milliseconds=span_ms)
     return to_ms(earlier.replace(tzinfo=zone, fold=local.fold))
 
@@ -162,15 +161,14 @@ def _moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> int:
 def _read_moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> int:
     try:
         if _DAY.fullmatch(text):
-            return to_ms(datetime.fromisoformat(text).replace(tzinfo=timezone.utc)) + (DAY_MS if end else 0)
-        if week := _WEEK.fullmatch(text):
-            monday = datetime.combine(
-                date.fromisocalendar(int(week[1]), int(week[2]), 1), datetime.min.time(), timezone.utc
-            )
-            return to_ms(monday) + (WEEK_MS if end else 0)
+            return start_of_day_ms(date.fromisoformat(text) + timedelta(days=int(end)), zone)
+        if (monday := iso_monday(text)) is not None:
+            return start_of_day_ms(monday + timedelta(days=7 * int(end)), zone)
         if _DURATION.match(text):
             return _span_start_ms(anchor_ms, text, zone)
         moment = read_rfc3339(text)
+    except OverflowError:
+        return _LAST_MS  # the day after the last date
     except ValueError as error:
         raise UsageError(f"'{text}' is not a time", _WHEN_HINT) from error
     if moment.tzinfo is None:
@@ -178,8 +176,19 @@ def _read_moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> in
     return to_ms(moment)
 
 
+def iso_monday(text: str) -> date | None:
+    """Return the first day of an ISO week such as `2026-W47`, None for other text; raises ValueError for a week that does not exist."""
+    week = _WEEK.fullmatch(text)
+    return None if week is None else date.fromisocalendar(int(week[1]), int(week[2]), 1)
+
+
+def start_of_day_ms(day: date, zone: tzinfo) -> int:
+    """Return the first moment of a day in a zone."""
+    return to_ms(datetime.combine(day, datetime.min.time(), zone))
+
+
 def read_rfc3339(text: str) -> datetime:
-    """Like `datetime.fromisoformat`, which in Python 3.10 knows neither Z nor fractions of other than 3 or 6 digits."""
+    """Return what `datetime.fromisoformat` returns; in Python 3.10 also for Z and for fractions of any length."""
     if sys.version_info < (3, 11) and (parts := _RFC_3339.fullmatch(text)):
         seconds, fraction, offset = parts.groups()
         zone = "+00:00" if offset in ("Z", "z") else offset or ""
@@ -188,32 +197,32 @@ def read_rfc3339(text: str) -> datetime:
 
 
 def to_ms(moment: datetime) -> int:
-    """Milliseconds since the epoch of an aware datetime, exactly (no float in between)."""
+    """Return the exact milliseconds since the epoch of an aware datetime."""
     return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
 
 
 def from_ms(moment_ms: int) -> datetime:
-    """The UTC datetime of milliseconds since the epoch."""
+    """Return the UTC datetime of milliseconds since the epoch."""
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=moment_ms)
 
 
 def format_ms(moment_ms: int) -> str:
-    """RFC 3339 in UTC with `Z`, milliseconds only where there are some."""
+    """Return RFC 3339 in UTC with `Z`, with milliseconds only if they are not 0."""
     # isoformat, unlike strftime, writes years below 1000 with four digits
     shown = from_ms(moment_ms).replace(tzinfo=None)
     return shown.isoformat(timespec="milliseconds" if moment_ms % 1000 else "seconds") + "Z"
 
 
 def utc_day(moment_ms: int) -> str:
-    """The UTC date `YYYY-MM-DD` on which the moment lies."""
+    """Return the UTC date `YYYY-MM-DD` of the moment."""
     return from_ms(moment_ms).date().isoformat()
 
 
 def parse_day_ms(day: str) -> int:
-    """The start of a UTC date `YYYY-MM-DD`."""
-    return to_ms(datetime.fromisoformat(day).replace(tzinfo=timezone.utc))
+    """Return the start of a UTC date `YYYY-MM-DD`."""
+    return start_of_day_ms(date.fromisoformat(day), timezone.utc)
 
 
 def floor_ms(moment_ms: int, interval_ms: int) -> int:
-    """The start of the grid interval that holds the moment; the grid starts at the epoch."""
+    """Return the start of the grid interval that contains the moment; the grid starts at the epoch."""
     return moment_ms - moment_ms % interval_ms

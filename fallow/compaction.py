@@ -1,8 +1,8 @@
-"""Makes one file of the files that writers left of a day that is over: one of each table, date and host.
+"""Merge the files of a past day into one file for each table, date and host.
 
-Resumable, and safe twice and beside readers, writers and another compactor: what is merged (`fallow.parquet_merging`) has a range that
-covers exactly the files that it was made of, and those go only in a later run, after the grace, and only where every row of them is
-in the file that hides them. Rows are compared as hashes. Agents merge their own files while a day is going on, by their notes
+A run can be resumed and repeated, and is safe beside readers, writers and another compactor. The range of a merged file
+(`fallow.parquet_merging`) covers exactly the files that it replaces. A later run removes the replaced files, after the grace, and
+only if each row of them is in the merged file. Rows are compared by hashes. During a day, agents merge their own files
 (agent/spool/compaction.py).
 
 Imports Polars: the agent's processes never import this module.
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 REST_MS = 3 * HOUR_MS
-"""How long nothing of a partition may have changed before a service merges it: an agent's own merge is of files of one hour."""
+"""Time without a change before a service merges a partition; an agent merges its own files of an hour."""
 
 _MOST_BYTES = 128 << 20
-"""Of files that are merged in memory; a day of 56 MIG instances at 1 s has half."""
+"""Largest size of the files that are merged in memory; a day of 56 MIG instances at 1 s has half."""
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One table, date and host: all files of agents (and requests) in it, or all of imports, hidden ones too."""
+    """A table, date and host: all files of agents (and requests), or all files of imports, hidden files included."""
 
     table: str
     date: str
@@ -62,12 +62,12 @@ class Partition:
         return f"{self.table}/date={self.date}/host={self.host}"
 
     def is_over(self, now_ms: int, older_than_ms: int) -> bool:
-        """Whether its day ended so long ago and nothing of it has changed for a while."""
+        """Return whether the day is over by the required time and its files are at rest."""
         rests = all(each.modified_ms <= now_ms - min(REST_MS, older_than_ms) for each in self.files)
         return rests and parse_day_ms(self.date) + DAY_MS + older_than_ms <= now_ms
 
     def overlaps(self) -> list[list[LakeFile]]:
-        """Groups of visible files whose ranges overlap and do not lie inside one another."""
+        """Return the groups of visible files whose ranges overlap without one containing the other."""
         groups: list[list[LakeFile]] = []
         for before, after in pairwise(self.visible):
             if after.first_seq <= before.last_seq:
@@ -78,11 +78,11 @@ class Partition:
         return groups
 
     def is_in_parts(self) -> bool:
-        """Whether its rows lie in several files that can become one."""
+        """Return whether the rows are in several files that can be merged."""
         return len(self.visible) > 1 and not self.overlaps()
 
     def replaced(self, now_ms: int, grace_ms: int) -> list[tuple[LakeFile, list[LakeFile]]]:
-        """Each file that has hidden others for longer than the grace, with those."""
+        """Return the files that have hidden other files for longer than the grace, with the hidden files."""
         return [
             (file, list(file.hides))
             for file in self.visible
@@ -98,7 +98,7 @@ def partitions(
     hosts: Collection[str] | None = None,
     of_imports: bool = False,
 ) -> list[Partition]:
-    """Those of all dates and hosts or of some, by date, host and table; files of imports and of agents are never in one. LakeError."""
+    """Return the partitions of all or some dates and hosts, by date, host and table; imports and agents are separate. Raises LakeError."""
     found: dict[tuple[str, str, str], list[LakeFile]] = defaultdict(list)
     for table in tables:
         for file in lake.all_files(table.name, hosts=hosts, dates=dates):
@@ -109,19 +109,19 @@ def partitions(
 
 @contextmanager
 def turn(lake: Lake, date: str, what: str) -> Iterator[Lake]:
-    """The lake as one service alone changes the files of a date; others wait. Raises LakeError."""
+    """Return the lake for the only service that may change the files of a date; other services wait. Raises LakeError."""
     with leased(lake, f"care-{date}", f"{what} of {date}") as mine:
         yield mine
 
 
 def rows_of(files: Sequence[LakeFile]) -> pl.DataFrame:
-    """The rows of files of one table, without the host. Raises UnusableFileError and its kinds, naming the file."""
+    """Return the rows of files of a table, without the host. Raises UnusableFileError and its kinds, which name the file."""
     table = schema.table(files[0].table)
     return pl.DataFrame(pl.from_arrow(parquet.read(files, table).select(table.names)))
 
 
 def row_hashes(rows: pl.DataFrame) -> pl.Series:
-    """Of each row one of all its columns; lists, which cannot be hashed, as their texts."""
+    """Return a hash of all columns for each row; lists are hashed as text."""
     flat = rows.with_columns(
         pl.col(name).cast(pl.List(pl.String)).list.join("+", ignore_nulls=False)
         for name, kind in rows.schema.items()
@@ -131,12 +131,12 @@ def row_hashes(rows: pl.DataFrame) -> pl.Series:
 
 
 def counted(rows: pl.DataFrame) -> pl.DataFrame:
-    """How often each row is there: `row` (a hash of all its columns) and `count`."""
+    """Return the number of equal rows: `row` (a hash of all columns) and `count`."""
     return pl.DataFrame({"row": row_hashes(rows)}).group_by("row").agg(count=pl.len())
 
 
 def content_of(file: LakeFile) -> pl.DataFrame | None:
-    """Its rows as `counted` gives them; None where it cannot be read."""
+    """Return the rows of a file as `counted` does; None if the file cannot be read."""
     try:
         return counted(rows_of([file]))
     except LakeError:
@@ -144,7 +144,7 @@ def content_of(file: LakeFile) -> pl.DataFrame | None:
 
 
 def lacks(holder: pl.DataFrame, other: pl.DataFrame) -> int:
-    """How many rows of the other are not in the holder; both as `counted` gives them."""
+    """Return how many rows of `other` are missing in `holder`; both as `counted` returns them."""
     both = other.join(holder, on="row", how="left", suffix="_there")
     missing = pl.col("count").cast(pl.Int64) - pl.col("count_there").fill_null(0).cast(pl.Int64)
     return int(both.select(pl.max_horizontal(missing, 0).sum()).item() or 0)
@@ -152,21 +152,21 @@ def lacks(holder: pl.DataFrame, other: pl.DataFrame) -> int:
 
 @dataclass
 class Compacted:
-    """What a run did, or would do."""
+    """The changes that a run made, or would make."""
 
     merged: list[tuple[str, int]] = field(default_factory=list)
-    """New files with the number of those that each replaces."""
+    """New files, each with the number of files that it replaces."""
     files_before: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
     skipped: list[str] = field(default_factory=list)
-    """Partitions that stay as they are, and why."""
+    """Partitions that are not merged, with the reason."""
     removed: list[LakeFile] = field(default_factory=list)
-    """Hidden files that are gone."""
+    """Hidden files that were removed."""
     kept: list[LakeFile] = field(default_factory=list)
-    """Hidden files that hold rows which the file over them lacks, or that cannot be read or removed."""
+    """Hidden files with rows that the merged file lacks, and hidden files that cannot be read or removed."""
     refused: str = ""
-    """Why the store removes nothing."""
+    """The reason why the store refuses to remove files."""
 
     def add(self, into: LakeFile, files: Sequence[LakeFile]) -> None:
         self.merged.append((into.key, len(files)))
@@ -176,7 +176,7 @@ class Compacted:
 
 
 def remove_replaced(lake: Lake, each: Partition, now_ms: int, grace_ms: int, done: Compacted) -> None:
-    """Removes hidden files that may go. Raises LakeError only where the turn is lost."""
+    """Remove hidden files that are no longer needed. Raises LakeError only if the lease is lost."""
     for file, hidden in each.replaced(now_ms, grace_ms):
         holder = content_of(file)
         for old in hidden:
@@ -194,13 +194,13 @@ def remove_replaced(lake: Lake, each: Partition, now_ms: int, grace_ms: int, don
 
 
 def compact(lake: Lake, each: Partition, now_ms: int, grace_ms: int, done: Compacted) -> None:
-    """Removes what was replaced and makes one file of the rest; call it where it is this writer's turn. Raises LakeError."""
+    """Remove the replaced files and merge the others; the caller holds the lease. Raises LakeError."""
     remove_replaced(lake, each, now_ms, grace_ms, done)
     if not each.is_in_parts():
         return
     files = each.visible
     if each.size_bytes > _MOST_BYTES:
-        done.skipped.append(f"{each.name}: {each.size_bytes} bytes are more than are merged at a time")
+        done.skipped.append(f"{each.name}: {each.size_bytes} bytes are too many to merge")
         return
     try:
         content = merged_files(lake, files)
@@ -214,7 +214,7 @@ def compact(lake: Lake, each: Partition, now_ms: int, grace_ms: int, done: Compa
 
 @dataclass(frozen=True)
 class LakeCompactor:
-    """Of one lake: days that ended `older_than_ms` ago, hidden files that were replaced `grace_ms` ago."""
+    """Merges the days of a lake that ended `older_than_ms` ago; removes files that were replaced `grace_ms` ago."""
 
     lake: Lake
     now_ms: int
@@ -223,7 +223,7 @@ class LakeCompactor:
     dry_run: bool = False
 
     def run(self, progress: Callable[[float], None] = lambda _: None) -> Compacted:
-        """Raises LakeError; what is done then stays done."""
+        """Merge and remove; return the changes. Raises LakeError; earlier changes remain."""
         done = Compacted()
         due = [each for each in partitions(self.lake) if self._is_due(each)]
         by_date = [(date, list(own)) for date, own in groupby(due, lambda each: each.date)]
@@ -244,7 +244,7 @@ class LakeCompactor:
 
     def _compact_date(self, date: str, names: Collection[str], done: Compacted) -> None:
         with turn(self.lake, date, "the compaction") as mine:
-            # what another compactor did while this one waited is seen
+            # list again: another compactor may have worked while this one waited
             for each in partitions(mine, dates=[date]):
                 if each.name in names and self._is_due(each):
                     compact(mine, each, self.now_ms, self.grace_ms, done)

@@ -1,4 +1,4 @@
-"""What an error of a socket or of TLS means, in words that hold nothing that was sent."""
+"""Descriptions of socket and TLS errors, without any text that was sent."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ssl
 
 
 def connection_fault(error: Exception) -> str:
+    """Return the fault as a clause without a subject name, such as `it did not answer`."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted ({error.verify_message})"
     if isinstance(error, ssl.SSLError):

@@ -1,4 +1,4 @@
-"""Tables as CSV, for commands and pages alike: no cell that a spreadsheet would run, none with something hidden in it."""
+"""Tables as CSV for commands and pages, without cells that a spreadsheet would run and without invisible characters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fallow.outside_text import csv_cell
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]], line_end: str = "\n") -> str:
-    """A header and the rows; None is an empty cell."""
+    """Return a header and the rows as CSV; None is an empty cell."""
     target = io.StringIO(newline="")
     writer = csv.writer(target, lineterminator=line_end)
     writer.writerow([csv_cell(each) for each in columns])
@@ -19,5 +19,5 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]], line_end:
 
 
 def csv_of(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    """The same of rows by column; a column that a row lacks is empty, and what else it has is left out."""
+    """Return CSV of rows that are mappings; a missing column is empty, and other keys are left out."""
     return csv_text(columns, ([row.get(name) for name in columns] for row in rows))

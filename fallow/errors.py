@@ -1,30 +1,30 @@
-"""Every error that fallow raises on purpose, as one tree.
+"""The errors that fallow raises on purpose, as one tree.
 
-FallowError                 something went wrong that a person can act on (exit 1)
+FallowError                 a person can act on the error (exit 1)
 ├── UsageError              the command line or a setting is wrong (exit 2)
 │   └── ConfigError         the config file or an environment variable is wrong (exit 2)
 ├── LakeError               the lake cannot be read or written
-│   ├── EmptyLakeError      the lake is there and holds nothing yet for the question
-│   │   └── EmptyScopeError  nothing of it is of the pool, team or user that is asked for
-│   ├── UnusableFileError   one file in the lake cannot be used; most readers leave it out and say so
-│   │   ├── BrokenFileError       it is not a whole Parquet file of its table
-│   │   │   ├── OversizedFileError    it is larger than any file of a lake
-│   │   │   ├── IrregularFileError    it is a pipe, a device, a folder, or a link out of the lake
-│   │   │   └── ForeignFileError      it says that it is of another host than its folder
-│   │   └── UnreadableFileError   this user may not read it, or its disk does not give it
-│   ├── DamagedMarkerError  the file that says which lake this is says nothing
-│   ├── NoLakeError         there is no marker of a lake, or that of another lake than expected
+│   ├── EmptyLakeError      the lake exists and has no data for the question
+│   │   └── EmptyScopeError  the data has none of the pool, model, team or user
+│   ├── UnusableFileError   a file in the lake cannot be used; most readers leave it out with a message
+│   │   ├── BrokenFileError       the file is not a whole Parquet file of its table
+│   │   │   ├── OversizedFileError    the file is larger than any file of a lake
+│   │   │   ├── IrregularFileError    the name is a pipe, a device, a folder, or a link out of the lake
+│   │   │   └── ForeignFileError      the file names another host than its folder
+│   │   └── UnreadableFileError   the user may not read the file, or the disk fails
+│   ├── DamagedMarkerError  the marker of the lake is damaged
+│   ├── NoLakeError         the marker of the lake is missing, or is of another lake
 │   ├── HostNameTakenError  another agent publishes under this host's name
-│   ├── VanishedFileError   a file of the lake was replaced by another while it was read
+│   ├── VanishedFileError   a file of the lake was replaced while it was read
 │   └── SchemaVersionError  a file in the lake has a schema version that this fallow does not read
 ├── InputError              a file given to an importer cannot be used
 ├── DriverError             the NVIDIA driver or its library cannot be used
 ├── SpoolError              a local spool cannot be used
-│   └── UnsafeSpoolError    others than the agent's user could swap what is in it (exit 2)
+│   └── UnsafeSpoolError    users other than the agent's could replace its files (exit 2)
 └── MissingExtraError       a command needs packages that the base install leaves out
 
-Each carries a message (what happened, naming the file or value) and a hint (what to do next);
-the command prints both as one line and no traceback.
+An error has a message, which names the file or value, and a hint, which says what to do next. The command prints both on one
+line, without a traceback.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _LONG_VALUE = re.compile(
     rf'|(?<!\w)"[^"]{{{_VALUE_LONGEST},}}"(?!\w)'
     rf"|\S{{{_VALUE_LONGEST + 1},}}"
 )
-"""A value that a message repeats: a text in quotes, whose apostrophes stand between letters, or a text without a blank."""
+"""A long value in a message: quoted text, in which apostrophes stand between letters, or text without a blank."""
 
 
 class FallowError(Exception):
-    """What happened, and a hint that says what to do next."""
+    """An error with a message, and a hint that says what to do next."""
 
     exit_code = 1
 
@@ -57,15 +57,15 @@ class FallowError(Exception):
 
 
 def _shortened(text: str) -> str:
-    """Return the text with at most 200 characters of a value; `…` stands for what is left out.
+    """Return the text with values cut to 200 characters; `…` stands for the rest.
 
-    Of more than 1,000 characters only the first and the last 200 stay: a value with blanks and without quotes makes a
-    message so long, and its end says what is wrong.
+    A text of more than 1,000 characters is cut to its first and last 200: such a text has a value with blanks and without
+    quotes, and ends with the reason.
     """
     short = _LONG_VALUE.sub(lambda value: f"{value[0][:_VALUE_LONGEST]}…", text)
     if len(short) > _MESSAGE_LONGEST:
         return f"{short[:_VALUE_LONGEST]}…{short[-_VALUE_LONGEST:]}"
-    return text if short == text else short  # a sentence that can be translated stays one
+    return text if short == text else short  # an unchanged text keeps its type, so that it can be translated
 
 
 class UsageError(FallowError):
@@ -83,15 +83,15 @@ class LakeError(FallowError):
 
 
 class EmptyLakeError(LakeError):
-    """The lake is there and holds nothing yet for the question."""
+    """The lake exists and has no data for the question."""
 
 
 class EmptyScopeError(EmptyLakeError):
-    """Nothing of it is of the pool, team or user that is asked for."""
+    """The data has none of the pool, model, team or user."""
 
 
 class UnusableFileError(LakeError):
-    """One file in the lake cannot be used; `kind` is one of `fallow.quarantine.FAULTS`."""
+    """A file in the lake cannot be used; `kind` is one of `fallow.quarantine.FAULTS`."""
 
     kind = "broken"
 
@@ -101,35 +101,35 @@ class BrokenFileError(UnusableFileError):
 
 
 class OversizedFileError(BrokenFileError):
-    """A file in the lake is larger, or would be when decoded, than any that fallow writes."""
+    """A file in the lake is larger than any that fallow writes, or would be when decoded."""
 
     kind = "too_large"
 
 
 class IrregularFileError(BrokenFileError):
-    """What has the name of a file in the lake is a pipe, a device, a folder, or a link out of the lake."""
+    """A name of a file in the lake belongs to a pipe, a device, a folder, or a link out of the lake."""
 
     kind = "not_regular"
 
 
 class ForeignFileError(BrokenFileError):
-    """A file in the lake says that it is of another host than its folder."""
+    """A file in the lake names another host than its folder."""
 
     kind = "foreign_host"
 
 
 class UnreadableFileError(UnusableFileError):
-    """A file in the lake may not be read by this user, or its disk fails; it may pass without the file being changed."""
+    """The user may not read a file in the lake, or its disk fails; the fault may pass without a change of the file."""
 
     kind = "unreadable"
 
 
 class DamagedMarkerError(LakeError):
-    """The file that says which lake this is says nothing."""
+    """The marker of the lake is damaged."""
 
 
 class NoLakeError(LakeError):
-    """There is no marker of a lake, or that of another lake than expected."""
+    """The marker of the lake is missing, or is of another lake."""
 
 
 class HostNameTakenError(LakeError):
@@ -137,7 +137,7 @@ class HostNameTakenError(LakeError):
 
 
 class VanishedFileError(LakeError):
-    """A file of the lake was replaced by another while it was read; reading again helps."""
+    """A file of the lake was replaced while it was read; reading again helps."""
 
 
 class SchemaVersionError(LakeError):
@@ -149,7 +149,7 @@ class InputError(FallowError):
 
 
 class DriverError(FallowError):
-    """The NVIDIA driver or its library cannot be used; `code` is what the library's start returned, 0 where it was not that."""
+    """The NVIDIA driver or its library cannot be used; `code` is the return code of the library's start, 0 for other faults."""
 
     def __init__(self, message: str, hint: str = "", code: int = 0) -> None:
         super().__init__(message, hint)
@@ -161,7 +161,7 @@ class SpoolError(FallowError):
 
 
 class UnsafeSpoolError(SpoolError):
-    """Others than the agent's user and root could have it write elsewhere: a setting has to change, no restart helps."""
+    """Users other than root and the agent's could redirect the agent's writes. A setting has to change; a restart does not help."""
 
     exit_code = 2
 

@@ -1,9 +1,9 @@
-"""Metric families as data, the Prometheus text format and OpenMetrics: what every `/metrics` of fallow is written with.
+"""Metric families as data, and writers of the Prometheus text format and OpenMetrics for all `/metrics` of fallow.
 
 prometheus_client would add 9 MiB to the agent and rename DCGM's counters.
 
-Formats: Prometheus exposition format 0.0.4 and OpenMetrics 1.0.0. The one difference that matters here: counters
-of OpenMetrics end in `_total`, so that DCGM's counters have the type `unknown` there.
+Formats: Prometheus exposition format 0.0.4 and OpenMetrics 1.0.0. Counters of OpenMetrics end in `_total`; DCGM's counters do
+not, and have the type `unknown` there.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Value = float | bool
 
 @dataclass(frozen=True)
 class Family:
-    """One metric name; several entries of one name differ in `label`."""
+    """A metric; entries with the same name differ in `label`."""
 
     name: str
     unit: str
     meaning: str
     source: str
-    """`table.column` of the lake's schema, or where else it is from."""
+    """`table.column` of the lake's schema, or another source."""
     factor: float = 1
-    """Turns the column's unit into this one."""
+    """Converts the column's unit to `unit`."""
     kind: str = "gauge"
     label: tuple[str, str] | None = None
 
@@ -44,18 +44,18 @@ class Family:
 
 
 class ExposedSamples:
-    """The samples of one scrape, by family name; one label set of a family holds one value."""
+    """The samples of a scrape, by family name; a label set of a family has one value."""
 
     def __init__(self) -> None:
         self._families: dict[str, tuple[Family, dict[str, Value]]] = {}
 
     def add(self, family: Family, value: Value | None, labels: str = "") -> None:
-        """Adds a value in the family's own unit, under labels that `label_text` wrote; None is unknown and left out."""
+        """Add a value in the family's unit, with labels from `label_text`; None is unknown and left out."""
         if value is not None:
             self._families.setdefault(family.name, (family, {}))[1][labels] = value
 
     def add_column(self, family: Family, row: Mapping[str, Any], labels: str = "") -> None:
-        """Adds the row's value in the family's column, in the family's unit, with the family's own label."""
+        """Add the value of the family's column in the row, in the family's unit and with the family's label."""
         value = row.get(family.column)
         if value is None:
             return
@@ -73,14 +73,14 @@ class ExposedSamples:
 
 
 def label_text(labels: Mapping[str, object]) -> str:
-    """`a="x",b="y"`; labels without a value are left out."""
+    """Return `a="x",b="y"`; labels without a value are left out."""
     return ",".join(
         f'{name}="{str(value).translate(_ESCAPED)}"' for name, value in labels.items() if value not in (None, "")
     )
 
 
 def negotiate(accept: str) -> str:
-    """The content type for an Accept header: OpenMetrics if it is asked for, else the Prometheus text format."""
+    """Return the content type for an Accept header: OpenMetrics if the header names it, else the Prometheus text format."""
     return OPEN_METRICS if "application/openmetrics-text" in accept.lower() else TEXT
 
 

@@ -1,4 +1,4 @@
-"""Reads files that a person or a setting names: one reader, which never waits for a pipe and never reads without end."""
+"""Read files that flags and settings name, without waiting for a pipe and without reading endlessly."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ SECRET_BYTES = 64 << 10
 """A token, a password, a key or a few headers."""
 
 SETTINGS_BYTES = 1 << 20
-"""TOML or JSON that people write: settings, mappings, scenarios, a model's `config.json`."""
+"""TOML or JSON: settings, mappings, scenarios, a model's `config.json`."""
 
 CERTIFICATE_BYTES = 4 << 20
-"""PEM; a system's authorities take about 250 KB."""
+"""PEM; a system's CAs have about 250 KB."""
 
 TABLE_BYTES = 16 << 20
-"""A CSV table that people keep by hand: a hundred thousand lines."""
+"""A CSV table that people edit: a hundred thousand lines."""
 
 WRITER_S = 10.0
-"""How long a named pipe may stay without a writer."""
+"""Longest wait for the writer of a named pipe."""
 
 
 class NotAFileError(OSError):
-    """What is named cannot be read as a file; `strerror` says why, and `hint` what to do."""
+    """The name cannot be read as a file; `strerror` is the reason, `hint` the remedy."""
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(None, reason)
@@ -44,7 +44,7 @@ class NotAFileError(OSError):
 
 
 def given_bytes(what: str, path: str | Path, most_bytes: int, error: type[FallowError] = ConfigError) -> bytes:
-    """Return the content of a regular file, or of what a link leads to; nothing for `/dev/null`.
+    """Return the content of a regular file, or of the target of a link; empty for `/dev/null`.
 
     `what` names the file in errors: a setting, or `the config file`. Raises `error` for a pipe, a device, a folder, more than
     `most_bytes`, and a file that cannot be read; its cause is the OSError.
@@ -58,7 +58,7 @@ def given_bytes(what: str, path: str | Path, most_bytes: int, error: type[Fallow
 def given_text(
     what: str, path: str | Path, most_bytes: int, error: type[FallowError] = ConfigError, encoding: str = "utf-8"
 ) -> str:
-    """Return the same as text; raises `error` also for bytes of another encoding."""
+    """Return the content as text; raises `error` also for another encoding."""
     try:
         return given_bytes(what, path, most_bytes, error).decode(encoding)
     except UnicodeDecodeError as cause:
@@ -67,9 +67,9 @@ def given_text(
 
 
 def authorities(what: str, path: str) -> ssl.SSLContext:
-    """Return a client's context that trusts the authorities of a PEM file, or the system's where the path is empty.
+    """Return a client's TLS context that trusts the CAs of a PEM file, or the system's CAs for an empty path.
 
-    Raises ConfigError, which names the file by `what`.
+    Raises ConfigError, which names the file as `what`.
     """
     import ssl  # 4 MiB, for https only
 
@@ -82,9 +82,9 @@ def authorities(what: str, path: str) -> ssl.SSLContext:
 
 
 def open_input(path: str | Path) -> tuple[bytes, BinaryIO]:
-    """Return the first byte of a pipe, nothing of a file, and the file or pipe, open for reading what follows.
+    """Return the first byte of a pipe, empty for a file, and the open file or pipe.
 
-    A pipe is what a shell makes of `/dev/stdin` and `<(command)`. Raises OSError, and NotAFileError for a device, a socket, a
+    Shells pass `/dev/stdin` and `<(command)` as pipes. Raises OSError, and NotAFileError for a device, a socket, a
     folder, and a pipe without a writer after `WRITER_S`.
     """
     descriptor = _open(path)
@@ -98,7 +98,7 @@ def open_input(path: str | Path) -> tuple[bytes, BinaryIO]:
 
 
 def remedy(error: OSError) -> str:
-    """Return what to do about a file that could not be read."""
+    """Return the remedy for a file that could not be read."""
     if isinstance(error, NotAFileError):
         return error.hint
     return "check its permissions" if isinstance(error, PermissionError) else "check the path"
@@ -107,38 +107,38 @@ def remedy(error: OSError) -> str:
 def _read(path: str | Path, most_bytes: int) -> bytes:
     descriptor = _open(path)
     with os.fdopen(descriptor, "rb") as file:
-        if os.fstat(descriptor).st_rdev != os.stat(os.devnull).st_rdev:  # noqa: PTH116  # /dev/null is how people name an empty file
+        if os.fstat(descriptor).st_rdev != os.stat(os.devnull).st_rdev:  # noqa: PTH116  # people use /dev/null as an empty file
             _must_be(descriptor, stat.S_ISREG)
         content = file.read(most_bytes + 1)
-    if content is None:  # the kernel has nothing to say just now, as in /proc/kmsg
-        raise NotAFileError("it has no content that ends", "write the content into a file, and name that")
+    if content is None:  # the kernel has no data now, as in /proc/kmsg
+        raise NotAFileError("its content does not end", "write the content to a file, and name the file")
     if len(content) > most_bytes:
-        raise NotAFileError(f"it is larger than {format_bytes(most_bytes)}", "check that it is the file that was meant")
+        raise NotAFileError(f"it is larger than {format_bytes(most_bytes)}", "check that this is the intended file")
     return content
 
 
 def _open(path: str | Path) -> int:
-    """The descriptor of whatever is named, without waiting and without becoming a terminal's process."""
+    """Return the descriptor of the name, without waiting and without acquiring a terminal."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except ValueError as error:  # a NUL in it
-        raise NotAFileError("no file has such a name", "check the path") from error
-    if stat.S_ISDIR(os.fstat(descriptor).st_mode):  # `fdopen` refuses it, and leaves it open
+    except ValueError as error:  # the name contains NUL
+        raise NotAFileError("no file can have this name", "check the path") from error
+    if stat.S_ISDIR(os.fstat(descriptor).st_mode):  # `fdopen` refuses a folder, and does not close it
         os.close(descriptor)
         raise NotAFileError("it is a folder", "name a file")
     return descriptor
 
 
 def _must_be(descriptor: int, *kinds: Callable[[int], bool]) -> int:
-    """The type of what is open; raises NotAFileError where it is of none of the kinds."""
+    """Return the type of the open file; raises NotAFileError for other types."""
     mode = os.fstat(descriptor).st_mode
     if not any(is_kind(mode) for is_kind in kinds):
-        raise NotAFileError(f"it is {kind_of(mode)}", "write the content into a file, and name that")
+        raise NotAFileError(f"it is {kind_of(mode)}", "write the content to a file, and name the file")
     return stat.S_IFMT(mode)
 
 
 def _first_byte(pipe: int) -> bytes:
-    """Return the first byte; nothing where the writer wrote nothing, or has not written yet."""
+    """Return the first byte; empty if the writer has written nothing."""
     until_s = time.monotonic() + WRITER_S
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
@@ -146,7 +146,7 @@ def _first_byte(pipe: int) -> bytes:
         events = poll.poll(50)
         try:
             first = os.read(pipe, 1)
-        except BlockingIOError:  # there is a writer, who takes its time
+        except BlockingIOError:  # a writer is slow
             return b""
         if first or events:  # events without a byte: a writer came and went
             return first

@@ -1,15 +1,15 @@
-"""Names of GPUs that never told their UUID: by host and PCI address, else by host and position."""
+"""Names of GPUs whose UUID is unknown: by host and PCI address, else by host and position."""
 
 from __future__ import annotations
 
 import re
 
 STAND_IN = r"/(pci-[0-9a-f]+:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]|gpu-[0-9]+)$"
-"""How such a name ends, as a regular expression; a UUID has no slash."""
+"""Regular expression for the end of a stand-in name; a UUID has no slash."""
 
 
 def at_address(host: str, address: str) -> str:
-    """The name of the GPU at a PCI address such as 0000:17:00.0."""
+    """Return the name of the GPU at a PCI address such as 0000:17:00.0."""
     return f"{host}/pci-{address}"
 
 
@@ -18,5 +18,5 @@ def at_position(host: str, position: int) -> str:
 
 
 def is_stand_in(gpu: str) -> bool:
-    """Whether the name stands for a GPU until it tells its UUID."""
+    """Return whether the name stands for a GPU whose UUID is unknown."""
     return re.search(STAND_IN, gpu) is not None

@@ -1,12 +1,12 @@
-"""Claims to a host's name: which installations publish as this host, so that two agents of one name are told apart.
+"""Claims to a host's name: the installations that publish as this host, so that two agents with one name are detected.
 
-`agents/host=H/<install id>.json` is written by that installation alone, again and again: a policy of the store that lets a
-host write `*/host=H/*` covers it. The claims stay when an agent has stopped: `fallow lake check` reads in them who may have
+Only the installation itself writes `agents/host=H/<install id>.json`, and renews it; a store's policy that lets a host write
+`*/host=H/*` covers the file. Claims remain when an agent stops: `fallow lake check` reads in them which installations may have
 written a host's files.
 
-An agent holds the name once it has stored that it wants it and then sees no other live claim that wants or holds it. Of
-two that want it the one that began earlier goes on asking; the other one yields until the first is silent or has left. A
-claim is live while it changes. So no store needs a lock or a condition, and no two clocks have to agree.
+An agent holds the name once it has stored that it wants the name and then sees no other live claim that wants or holds it. Of two
+agents that want the name, the one that started earlier continues; the other yields until the first is silent or has left. A claim
+is live while it changes. Therefore a store needs neither locks nor conditional writes, and clocks need not agree.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
 FOLDER = "agents"
 
 WANTS, HOLDS, YIELDS, LEFT = "wants", "holds", "yields", "left"
-"""States of a claim: asks for the name, publishes under it, waits for another one, has stopped."""
+"""States of a claim: wants the name, publishes under it, waits for another agent, has stopped."""
 
 _STATES = (WANTS, HOLDS, YIELDS, LEFT)
 _MOST_BYTES = 16 << 10
 _MOST_TEXT = 120
 _LONGEST_PERIOD_S = 21_600.0
-"""Of another's claim: whoever writes longer periods into it must not keep the name for ever."""
+"""Longest period of another agent's claim, so that a wrong period cannot keep the name for ever."""
 
 
 @dataclass(frozen=True)
 class HostClaim:
-    """What one installation says in its claim."""
+    """The content of an installation's claim."""
 
     host: str
     install: str
     machine: str
     node: str
-    """The machine's own name, by which a person finds it."""
+    """The machine's host name, by which a person finds it."""
     by: str
     run: str
-    """A random id of this run of the agent: two processes with one installation (a copied spool) differ in it."""
+    """A random id of this run of the agent; distinguishes two processes of one installation (a copied spool)."""
     started_ms: int
     state: str
     held_until_ms: int
-    """By this machine's clock, until when this installation held the name, as far as it knew when it wrote this; 0: never."""
+    """Time until which this installation held the name when it wrote the claim, by this machine's clock; 0: never."""
     count: int
-    """Climbs with every renewal."""
+    """Rises with each renewal."""
     period_s: float
-    """How often it is renewed; three times that without a change, and it is silent."""
+    """Time between renewals; a claim without a change for three periods is silent."""
 
     @property
     def key(self) -> str:
@@ -63,16 +63,16 @@ class HostClaim:
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """The lower of two began earlier; never the same for two runs."""
+        """Sort key of runs, the earlier run first; unique for each run."""
         return self.started_ms, self.install, self.run
 
     def content(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
 
     def said(self) -> str:
-        """Who it is, for a person who has to find it."""
+        """Return a description of the installation, so that a person can find it."""
         machine = f"machine {self.machine[:12]}" if self.machine else "a machine without an id"
-        return f"the installation {self.install[:12]} on {machine}, which calls itself {self.node or 'nothing'}"
+        return f"the installation {self.install[:12]} on {machine} with the host name {self.node or 'unknown'}"
 
 
 def claims_folder(host: str) -> str:
@@ -80,7 +80,7 @@ def claims_folder(host: str) -> str:
 
 
 def list_claims(store: Store, host: str) -> dict[str, Stored]:
-    """The claims to a host's name by installation, unread; LakeError where they cannot be listed."""
+    """Return the installations that have claimed a host's name; raises LakeError if they cannot be listed."""
     found = {}
     for stored in store.list(claims_folder(host)):
         install = stored.key.rpartition("/")[2].removesuffix(".json")
@@ -90,20 +90,20 @@ def list_claims(store: Store, host: str) -> dict[str, Stored]:
 
 
 def read_claim(store: Store, host: str, install: str) -> HostClaim | None:
-    """The claim of an installation; None where there is none, or where what is there is none. Raises LakeError."""
+    """Return the claim of an installation; None if it is missing or not a claim. Raises LakeError."""
     content = store.read_small(f"{claims_folder(host)}/{install}.json", _MOST_BYTES)
     return None if content is None else _parsed(host, install, content)
 
 
 def read_claims(store: Store, host: str) -> Iterator[HostClaim]:
-    """All claims to a host's name. Raises LakeError."""
+    """Return all claims to a host's name. Raises LakeError."""
     for install in list_claims(store, host):
         if (claim := read_claim(store, host, install)) is not None:
             yield claim
 
 
 def _parsed(host: str, install: str, content: bytes) -> HostClaim | None:
-    """Host and installation are those of the claim's name: nobody may claim for another."""
+    """Return the claim in the content; host and installation come from its name, so that no installation claims for another."""
     try:
         found = json.loads(content)
     except ValueError:
@@ -112,7 +112,7 @@ def _parsed(host: str, install: str, content: bytes) -> HostClaim | None:
 
 
 def claim_of(host: str, install: str, found: Any) -> HostClaim | None:
-    """The claim whose fields these are; None where they are none."""
+    """Return the claim with these fields; None if the fields are wrong."""
     try:
         state, period_s = found["state"], float(found["period_s"])
         started_ms, held_until_ms, count = (int(found[name]) for name in ("started_ms", "held_until_ms", "count"))
@@ -130,20 +130,20 @@ def _text(value: Any) -> str:
 
 
 class Origins:
-    """Which installations ever claimed each host's name, read once for each host."""
+    """The installations that have claimed hosts' names, read once for each host."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._installs: dict[str, frozenset[str]] = {}
 
     def doubt(self, file: LakeFile, metadata: Mapping[str, str]) -> str:
-        """What is odd about who wrote the file, as a sentence; empty: nothing. Raises LakeError."""
+        """Return a sentence about an unexpected origin of the file; empty for an expected origin. Raises LakeError."""
         strangers = [each for each in listed(metadata.get(INSTALL_KEY, "")) if each not in self._claimed(file.host)]
         if not strangers:
             return ""
         return (
             f"{file.url} was written by the installation {strangers[0][:40]}, which never claimed the host {file.host}; "
-            "find out who put it there, and move it out of the lake unless it is right"
+            "find out who wrote it, and move it out of the lake if it is wrong"
         )
 
     def _claimed(self, host: str) -> frozenset[str]:

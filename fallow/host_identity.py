@@ -1,8 +1,7 @@
-"""Who writes a host's files, beside the host's name: the machine, and the installation of the agent on it.
+"""The origin of a host's files: the host, the machine, and the installation of the agent.
 
-Every file of an agent says in its metadata which host it is of, and which installation on which machine wrote it. A
-compacted file names every installation whose rows it holds, separated by commas. Files of imports
-say nothing of it.
+The metadata of an agent's file names all three. A merged file names each installation whose rows it contains, separated by
+commas. Files of imports name none.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ INSTALL_KEY = "fallow_install"
 MACHINE_KEY = "fallow_machine"
 
 _APP_ID = bytes.fromhex("5f0c9b1ae4d84f0d9a6b7c23d1f86e94")
-"""What is hashed with a machine id, so that the id itself never leaves the host: machine-id(5) asks for that."""
+"""Hashed with the machine id, so that the id never leaves the host, as machine-id(5) requires."""
 
 _BLOCK_BYTES = 64
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
@@ -35,16 +34,16 @@ _UNSET = "0" * 32
 
 @dataclass(frozen=True)
 class HostIdentity:
-    """One installation of the agent: the host's name in the lake, a random id, and the machine's hash ("": unknown)."""
+    """An installation of the agent: the host's name in the lake, a random id, and the machine's hash (empty: unknown)."""
 
     host: str
     install: str
     machine: str
 
     def metadata(self) -> dict[str, str]:
-        """What a file that it writes says of its origin."""
-        said = {HOST_KEY: self.host, INSTALL_KEY: self.install, MACHINE_KEY: self.machine}
-        return {key: value for key, value in said.items() if value}
+        """Return the metadata of the files that the installation writes."""
+        origin = {HOST_KEY: self.host, INSTALL_KEY: self.install, MACHINE_KEY: self.machine}
+        return {key: value for key, value in origin.items() if value}
 
 
 def new_install_id() -> str:
@@ -56,7 +55,7 @@ def is_install_id(text: str) -> bool:
 
 
 def merged_origin(origins: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The origin of a file that holds the rows of several, given the metadata of each: for whoever compacts them."""
+    """Return the metadata of a merged file, given the metadata of the files that it replaces."""
     found: dict[str, set[str]] = {}
     for each in origins:
         for key in (HOST_KEY, INSTALL_KEY, MACHINE_KEY):
@@ -65,14 +64,14 @@ def merged_origin(origins: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """The installations or machines that a file names."""
+    """Return the installations or machines in a value of a file's metadata."""
     return tuple(each for each in text.split(",") if each)
 
 
 def machine_hash(file: str = "/etc/machine-id") -> str:
-    """What tells machines apart: the hash of the machine id as sd_id128_get_machine_app_specific() makes it, 32 hex digits.
+    """Return the hash of the machine id, 32 hex digits, as sd_id128_get_machine_app_specific() computes it.
 
-    "" where there is no machine id, as in most containers.
+    Empty without a machine id, as in most containers.
     """
     try:
         text = given_text("agent.machine_id", file, SECRET_BYTES, encoding="ascii").strip().replace("-", "")
@@ -87,7 +86,7 @@ def machine_hash(file: str = "/etc/machine-id") -> str:
 
 
 def _hmac_sha256(key: bytes, message: bytes) -> bytes:
-    """RFC 2104 for keys up to a block."""
+    """Return the HMAC of RFC 2104; the key is at most a block."""
     sha256, padded = _sha256(), key.ljust(_BLOCK_BYTES, b"\0")
     inner = sha256(bytes(each ^ 0x36 for each in padded) + message).digest()
     digest: bytes = sha256(bytes(each ^ 0x5C for each in padded) + inner).digest()
@@ -95,8 +94,8 @@ def _hmac_sha256(key: bytes, message: bytes) -> bytes:
 
 
 def _sha256() -> Callable[[bytes], Any]:
-    """Python's own SHA-256: hashlib would load OpenSSL, 3 MB that a resident agent does not need for one hash."""
-    for name in ("_sha2", "_sha256", "hashlib"):  # since 3.12, before, and where neither was built
+    """Return Python's own SHA-256: hashlib would load OpenSSL, which costs a resident agent 3 MB."""
+    for name in ("_sha2", "_sha256", "hashlib"):  # since Python 3.12, before it, and builds with neither
         with contextlib.suppress(ImportError):
             found: Callable[[bytes], Any] = importlib.import_module(name).sha256
             return found

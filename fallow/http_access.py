@@ -23,7 +23,7 @@ class Token:
     """The token that a client must send. If its file becomes unreadable, the former token stays in force."""
 
     def __init__(self, path: str, setting: str) -> None:
-        """`setting` names the file. Raises ConfigError where the file holds no token."""
+        """Read the token; `setting` names the file in errors. Raises ConfigError if the file has no token."""
         self._path = Path(path)
         self._setting = setting
         self._stamp = _stamp(self._path)
@@ -32,10 +32,10 @@ class Token:
             log.warning("%s can be read by every user of this host; `chmod 640` it", path)
 
     def allows(self, authorization: str) -> bool:
-        """Whether an Authorization header carries the token; takes the same time for every wrong one."""
+        """Return whether an Authorization header has the token, in a time that does not depend on the wrong token."""
         self._reread()
         scheme, _, shown = authorization.partition(" ")
-        # latin-1 holds whatever bytes came in a header
+        # latin-1 can represent all bytes of a header
         return (
             hmac.compare_digest(shown.strip().encode("latin-1", "replace"), self._token) and scheme.lower() == "bearer"
         )
@@ -54,22 +54,22 @@ class Token:
     def _read(self) -> bytes:
         token = given_bytes(self._setting, self._path, SECRET_BYTES).strip()
         if not token or not token.isascii() or len(token.split()) != 1:
-            raise ConfigError(f"{self._setting} {self._path} holds no token", "write one word of ASCII into it")
+            raise ConfigError(f"{self._setting} {self._path} has no token", "write one word of ASCII to the file")
         return token
 
 
 class Certificate:
     def __init__(self, certificate: str, key: str) -> None:
-        """The two files of metrics.tls_certificate and metrics.tls_key. Raises ConfigError where they cannot be used."""
+        """Read metrics.tls_certificate and metrics.tls_key. Raises ConfigError if the files cannot be used."""
         self._paths = Path(certificate), Path(key)
         self._stamps = [_stamp(path) for path in self._paths]
         self._context = self._load()
 
     def encrypt(self, connection: OpenConnection) -> None:
-        """Encrypts a connection; its timeout bounds each step of the handshake. Raises OSError where the client fails."""
+        """Encrypt a connection; its timeout limits each step of the handshake. Raises OSError if the client fails."""
         self._reload()
         encrypted = self._context.wrap_socket(connection.socket, server_side=True, do_handshake_on_connect=False)
-        connection.socket = encrypted  # known before the handshake, so that it can be shut in the middle of it
+        connection.socket = encrypted  # set before the handshake, so that the handshake can be interrupted
         encrypted.do_handshake()
 
     def _reload(self) -> None:
@@ -80,7 +80,7 @@ class Certificate:
         try:
             self._context = self._load()
             log.info("read the certificate %s again", self._paths[0])
-        except ConfigError as error:  # it may be half written, or its key may follow: that is another change
+        except ConfigError as error:  # the file may be incomplete, or its key may follow: both change the files again
             log.warning("%s; the former certificate stays in force", error)
 
     def _load(self) -> ssl.SSLContext:
@@ -101,7 +101,7 @@ class Certificate:
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """Changes with the file, also when a rename replaces it; None if it cannot be read."""
+    """Return a value that changes with the file, also after a rename; None if the file cannot be read."""
     try:
         found = path.stat()
     except OSError:

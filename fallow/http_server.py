@@ -1,7 +1,7 @@
-"""The HTTP server of the agent and of the followers: one request a connection, each step against a deadline.
+"""The HTTP server of the agent and of the followers: one request per connection, each step with a deadline.
 
-No more of HTTP/1 than scrapes, health checks and pushes need: the standard library's server would cost the resident agent 7 MiB,
-and has no deadline for a whole request. Where all connections are taken, those that keep others out are closed.
+It supports the part of HTTP/1 that scrapes, health checks and pushes need. The standard library's server would cost the resident
+agent 7 MiB and has no deadline for a whole request. If all connections are in use, the server closes connections that block others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LISTEN = re.compile(r"(?:(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\[\]:\s]*)
 
 
 def parse_listen(text: str, setting: str) -> tuple[str, int]:
-    """Host and port of `9477`, `:9477` (both loopback), `0.0.0.0:9477` or `[::1]:9477`; raises ConfigError."""
+    """Return host and port of `9477`, `:9477` (both loopback), `0.0.0.0:9477` or `[::1]:9477`; raises ConfigError."""
     match = _LISTEN.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
         raise ConfigError(
@@ -44,7 +44,7 @@ def parse_listen(text: str, setting: str) -> tuple[str, int]:
 
 
 def is_of_this_host(host: str) -> bool:
-    """True if only this host reaches the address."""
+    """Return whether only this host can reach the address."""
     if host == "localhost":
         return True
     try:
@@ -60,7 +60,7 @@ _DRAIN_S = 2.0
 
 
 class RequestError(Exception):
-    """A request that is refused: the status, the reason, and further headers of the answer."""
+    """A refused request: the status, the reason, and further headers of the response."""
 
     def __init__(self, status: HTTPStatus, why: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(why or status.phrase)
@@ -68,17 +68,17 @@ class RequestError(Exception):
 
 
 class RequestBody:
-    """The bytes after a request's head, read only as far as the handler asks."""
+    """The body of a request, read on demand."""
 
     def __init__(self, connection: socket.socket, received: bytes, patience_s: float, *, is_awaited: bool) -> None:
-        """`is_awaited` where the client sends nothing before it hears `100 Continue`."""
+        """`is_awaited` is true if the client waits for `100 Continue`."""
         self._connection, self._received = connection, received
         self._deadline_s = time.monotonic() + patience_s
         self._patience_s = patience_s
         self._is_awaited = is_awaited
 
     def read(self, most: int) -> bytes:
-        """Some bytes, up to `most`; none where the client sends no more. Raises RequestError at the deadline."""
+        """Return up to `most` bytes, none at the end of the body. Raises RequestError at the deadline."""
         if self._received:
             found, self._received = self._received[:most], self._received[most:]
             return found
@@ -112,12 +112,12 @@ class Response:
 
 
 def text_response(status: HTTPStatus, text: str = "", headers: Mapping[str, str] | None = None) -> Response:
-    """A line of text: by default what the status means."""
+    """Return a response with a line of text, by default the meaning of the status."""
     return Response(status, "text/plain; charset=utf-8", f"{text or status.phrase}\n".encode(), headers or {})
 
 
 def _read_request(connection: socket.socket, deadline_s: float, body_s: float) -> Request:
-    """Reads the head. Raises RequestError, or OSError at the deadline, however slowly the bytes drip in."""
+    """Return the request after its head is read. Raises RequestError, and OSError at the deadline, even for a slow client."""
     received = bytearray()
     while b"\r\n\r\n" not in received:
         if len(received) > _LONGEST_HEAD:
@@ -145,7 +145,7 @@ def _read_request(connection: socket.socket, deadline_s: float, body_s: float) -
 
 
 def _send_response(connection: socket.socket, response: Response, deadline_s: float, *, head_only: bool) -> None:
-    """Raises OSError at the deadline, however slowly the client reads."""
+    """Send the response. Raises OSError at the deadline, even for a slow client."""
     headers = {
         "Content-Type": response.content_type,
         "Content-Length": str(len(response.body)),
@@ -163,7 +163,7 @@ def _send_response(connection: socket.socket, response: Response, deadline_s: fl
 
 
 def _drain(connection: socket.socket) -> None:
-    """Reads what the client still sends, such as a body: closing earlier could discard the answer."""
+    """Read the rest of the request, such as a body: closing earlier could discard the response."""
     connection.shutdown(socket.SHUT_WR)
     deadline_s, received = time.monotonic() + _DRAIN_S, 0
     while received < _MOST_DRAINED:
@@ -183,35 +183,35 @@ def _set_deadline(connection: socket.socket, deadline_s: float) -> None:
 
 @dataclass(frozen=True)
 class ConnectionBounds:
-    """How many connections there may be, and how long each step of one may take."""
+    """Limits for the number of connections, and for the time of each step."""
 
     connections: int = 8
-    """At a time; each has a thread of its own."""
+    """Most concurrent connections; each has a thread."""
     per_address: int = 4
     head_s: float = 3.0
-    """For the handshake and the request's head: an honest client sends it at once."""
+    """Time for the handshake and the head of the request; a normal client sends both at once."""
     body_s: float = 3.0
     answer_s: float = 5.0
     slow_s: float = 2.0
-    """How long a connection is left alone after it was admitted, before another may take its place."""
+    """Time after its admission in which a connection cannot be replaced by another."""
 
 
 @dataclass(eq=False)
 class OpenConnection:
     socket: socket.socket
-    """What is read and written: another object once it is encrypted."""
+    """The socket; another object after encryption."""
     address: str
     since_s: float
     is_served: bool = False
-    """From the end of the request's head to the end of the answer."""
+    """True from the end of the request's head to the end of the response."""
     is_closed: bool = field(default=False, repr=False)
-    """For another's sake."""
+    """True if it was closed to make room for another connection."""
 
 
 class Connections:
-    """Admits connections up to a limit, and closes those that keep others out: idle ones first, then slow ones.
+    """Admits connections up to a limit, and closes connections that block others, first idle and then slow connections.
 
-    An honest client sends its request at once, so a connection that has sent none and has waited longest is no loss.
+    A normal client sends its request at once, so that the longest idle connection without a request can be closed.
     """
 
     def __init__(self, bounds: ConnectionBounds, monotonic_s: Callable[[], float] = time.monotonic) -> None:
@@ -220,20 +220,20 @@ class Connections:
         self._open: list[OpenConnection] = []  # oldest first
         self._lock = threading.Lock()
         self.ended = threading.Event()
-        """Set whenever one ends."""
+        """Set whenever a connection ends."""
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Return the number of open connections."""
         return len(self._open)
 
     def has_room(self) -> bool:
-        """True if another can be admitted, after closing one that keeps it out."""
+        """Return whether another connection can be admitted; may close a connection to make room."""
         with self._lock:
             self.ended.clear()
             return len(self._open) < self._bounds.connections or self._close_one(self._open)
 
     def admit(self, connection: socket.socket, address: str) -> OpenConnection | None:
-        """Add a connection after `has_room`; None where its address has its share and uses all of it."""
+        """Add and return a connection after `has_room`; None if its address already uses its whole share."""
         with self._lock:
             own = [each for each in self._open if each.address == address]
             if len(own) >= self._bounds.per_address and not self._close_one(own):
@@ -249,7 +249,7 @@ class Connections:
             self.ended.set()
 
     def _close_one(self, among: list[OpenConnection]) -> bool:
-        """Shuts one of them down, whatever its thread waits for. Returns False where none may be closed."""
+        """Close a connection, whatever its thread waits for; return False if none may be closed."""
         slow_s = self._monotonic_s() - self._bounds.slow_s
         closed = next((each for each in among if not each.is_served), None)
         closed = closed or next((each for each in among if each.since_s < slow_s), None)
@@ -269,7 +269,7 @@ _PAUSE_S = 1.0  # after an accept that failed, as when descriptors have run out
 
 
 class HttpServer:
-    """Answers in threads of its own from `start` to `close`."""
+    """An HTTP server with its own threads, which answers from `start` to `close`."""
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ class HttpServer:
         bounds: ConnectionBounds | None = None,
         certificate: Certificate | None = None,
     ) -> None:
-        """Port 0 lets the system choose. `what` is served, `remedy` says what helps where the address cannot be had."""
+        """Port 0 lets the system choose. `what` and `remedy` are the subject and the hint of the error for an unusable address."""
         self._address, self._respond, self._what, self._remedy = address, respond, what, remedy
         self._bounds = bounds or ConnectionBounds()
         self._certificate = certificate
@@ -291,7 +291,7 @@ class HttpServer:
         self._thread = threading.Thread(target=self._accept_all, name="http", daemon=True)
 
     def start(self) -> None:
-        """Begins to listen. Raises FallowError where the address is taken or is not this host's; then it may be called again."""
+        """Start to listen. Raises FallowError if the address is in use or not this host's; a later call may succeed."""
         host, port = self._address
         try:
             family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -306,7 +306,7 @@ class HttpServer:
         log.info("%s on %s", self._what, self.url)
 
     def close(self) -> None:
-        """Stops listening; open connections end by themselves within their bounds."""
+        """Stop listening; open connections end within their limits."""
         if self._socket is not None:
             self._closing.set()
             self._socket.shutdown(socket.SHUT_RDWR)  # accept() returns with an error
@@ -350,7 +350,7 @@ class HttpServer:
                 connection.close()
 
     def _serve_in_thread(self, connection: socket.socket, address: str) -> None:
-        """Above its address's share the connection is closed at once."""
+        """Serve the connection in a thread; closes it at once if its address exceeds its share."""
         admitted = self._connections.admit(connection, address)
         if admitted is None:
             connection.close()
@@ -390,7 +390,7 @@ class HttpServer:
         _drain(connection)
 
     def _answer(self, request: Request) -> Response:
-        """What the handler responds; status 500 and an entry in the log where it fails. Raises RequestError."""
+        """Return the response of the handler; status 500 and a log entry if it fails. Raises RequestError."""
         try:
             return self._respond(request)
         except (RequestError, ConnectionError):  # a client that disconnects while its body is read
@@ -402,15 +402,15 @@ class HttpServer:
 
 @dataclass(frozen=True)
 class MetricsPages:
-    """/metrics and /healthz of a service, and / that names them."""
+    """/metrics and /healthz of a service, and / with links to them."""
 
     service: str
     health: Callable[[], tuple[int, dict[str, Any]]]
-    """The HTTP status and what is answered as JSON."""
+    """Returns the HTTP status and the JSON of the response."""
     metrics: Callable[[], ExposedSamples] | None
-    """None where only /healthz is served."""
+    """None if only /healthz is served."""
     token: Token | None = None
-    """What a reader of /metrics has to show; /healthz needs none, because a kubelet has none."""
+    """The token for /metrics; /healthz needs none, because a kubelet has none."""
 
     def respond(self, request: Request) -> Response:
         if request.path not in ("/", "/healthz") + (() if self.metrics is None else ("/metrics",)):

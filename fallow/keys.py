@@ -1,4 +1,4 @@
-"""Keys that something is signed with: a file that only those who sign can read."""
+"""Signing keys in files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LEAST_BYTES = 32
 
 
 def read_key(path: str, setting: str) -> bytes:
-    """The content of the file that a setting names; raises ConfigError where it cannot be read or is too short."""
+    """Return the content of the file that a setting names; raises ConfigError if it cannot be read or is too short."""
     key = given_bytes(setting, path, SECRET_BYTES).strip()
     if len(key) < LEAST_BYTES:
         raise ConfigError(

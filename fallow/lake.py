@@ -1,13 +1,15 @@
-"""The lake's layout: where each file goes, what its name says and which files a reader sees.
+"""The layout of the lake: the path of each file, the meaning of its name, and the files that readers see.
 
 `<lake>/<table>/date=YYYY-MM-DD/host=H/<first seq>-<last seq>.parquet`; a derived table's day is one file over all hosts,
-`<lake>/<table>/date=YYYY-MM-DD/0-0.parquet`, whose rows name their host. The writer owns its host's sequence numbers, so
-publishing a stretch twice lands on the same name. A file whose range lies inside another file's range of the same
+`<lake>/<table>/date=YYYY-MM-DD/0-0.parquet`, whose rows name their host; of a large fleet's day there are several such files,
+each over a share of the hosts (`analytics/ledger/cache.py`). The writer owns its host's sequence numbers, so
+publishing a segment twice lands on the same name. A file whose range lies inside another file's range of the same
 table, date and host is hidden: that is how a wider file replaces narrower ones without a rename.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 import re
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from fallow import schema
+from fallow.clock import SystemClock, utc_day
 from fallow.errors import EmptyLakeError, LakeError, NoLakeError
 from fallow.lake_marker import MARKER_KEY
 from fallow.quarantine import FAULTS, LeftOut, Quarantine
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 _KEY = re.compile(r"(\w+)/date=([^/]+)/(?:host=([^/]+)/)?(\d+)-(\d+)\.parquet", re.ASCII)
 _FIRST_YEAR, _LAST_YEAR = 1970, 2199
-"""Of the dates that a file can have; beyond them no clock of a computer is right."""
+"""Years that the date of a file can have; a clock beyond these years is wrong."""
 
 _OBSERVED = frozenset(table.name for table in schema.TABLES if not table.derived)
 
@@ -34,15 +37,23 @@ ALL_HOSTS = ""
 """The host of a file over all hosts."""
 
 MOST_READ_BYTES = 256 << 20
-"""Of a file that is held whole: a day of 56 MIG instances at 1 s takes a quarter of it."""
+"""Largest file that is read at once; a day of 56 MIG instances at 1 s has a quarter."""
+
+MONTH_LAST_SEQ = 31
+"""Last sequence number of a file that has the rows of a whole month."""
+
+KEPT_BY_MONTH = {
+    each.name: f"{each.name}_day" for each in (schema.DEVICE, schema.ALLOCATION, schema.REQUEST, schema.EVENT)
+}
+"""Observed tables of which a derived table keeps the rows by month."""
 
 AGENT_FIRST_SEQ = 10**14
-"""Sequence numbers of agents begin here; importers' are below it. Files of the two are never merged."""
+"""First sequence number of agents; importers' numbers are lower. Files of agents and importers are never merged."""
 
 
 @dataclass(frozen=True, order=True)
 class LakeFile:
-    """One Parquet file of the lake and what its name says."""
+    """A Parquet file of the lake, with the facts in its name."""
 
     table: str
     date: str
@@ -53,9 +64,9 @@ class LakeFile:
     size_bytes: int = 0
     version: str = field(default="", compare=False)
     modified_ms: int = field(default=0, compare=False)
-    """When it was stored, by the store's clock; 0 where that is not known."""
+    """Time of the last change, by the store's clock; 0 if unknown."""
     hides: tuple[LakeFile, ...] = field(default=(), compare=False, repr=False)
-    """The files that this one covers: what is left of it where it cannot be read."""
+    """The files that this file replaces; readers use them if this file cannot be read."""
 
     @property
     def key(self) -> str:
@@ -63,7 +74,7 @@ class LakeFile:
         return f"{self.table}/date={self.date}/{host}{self.first_seq}-{self.last_seq}.parquet"
 
     def covers(self, other: LakeFile) -> bool:
-        """Whether the other file's range lies inside this one's, in the same table, date and host."""
+        """Return whether this range contains the other file's range, in the same table, date and host."""
         return (
             (self.table, self.date, self.host) == (other.table, other.date, other.host)
             and self.first_seq <= other.first_seq
@@ -72,7 +83,7 @@ class LakeFile:
 
 
 class Lake:
-    """Where rows lie. `left_out` is what its listings passed over and its readers did not use, so far."""
+    """A lake. `left_out` has the files and names that listings and readers have left out so far."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -81,7 +92,7 @@ class Lake:
 
     @classmethod
     def at(cls, location: str) -> Lake:
-        """The lake at a location, whether it exists yet or not; nothing is contacted. UsageError for a wrong address."""
+        """Return the lake at a location without contacting it; it need not exist. Raises UsageError for a wrong address."""
         return cls(open_store(location))
 
     @property
@@ -89,47 +100,45 @@ class Lake:
         return self.store.root
 
     def require(self) -> Lake:
-        """This lake, known to exist; LakeError otherwise."""
+        """Return this lake; raises LakeError if it does not exist."""
         if not self.store.exists():
             raise LakeError(
                 f"there is no lake at {self.root}",
-                f"check the address and the mount, or make one with `fallow lake init --lake {self.root}`",
+                f"check the address and the mount, or create a lake with `fallow lake init --lake {self.root}`",
             )
         self._check_mounted()
         return self
 
     def require_known(self) -> Lake:
-        """This lake, with a marker or a table in it: an empty place is no lake, and all would be well in it. LakeError otherwise."""
+        """Return this lake; raises LakeError if it has neither a marker nor a table, because an empty folder would pass every check."""
         self.require()
         tables = {table.name for table in schema.TABLES}
         if self.store.look(MARKER_KEY) is None and not tables & {*self.store.folders("")}:
             raise LakeError(
                 f"there is no fallow lake at {self.root}",
-                f"check the address and the mount, or make one with `fallow lake init --lake {self.root}`",
+                f"check the address and the mount, or create a lake with `fallow lake init --lake {self.root}`",
             )
         return self
 
     def _check_mounted(self) -> None:
-        """LakeError where a marker was seen and is gone: what is written now would fill the disk below a mount that is away."""
+        """Raise LakeError if a marker disappeared: a write would fill the disk below a missing mount."""
         if not self.store.may_vanish:
             return
         has_marker = self.store.look(MARKER_KEY) is not None
         if self._had_marker and not has_marker:
-            raise NoLakeError(
-                f"the lake at {self.root} has gone: its {MARKER_KEY} is no longer there", "mount it again"
-            )
+            raise NoLakeError(f"the lake at {self.root} disappeared: {MARKER_KEY} is missing", "mount it again")
         self._had_marker = has_marker
 
     def files(
         self, table: str, *, hosts: Iterable[str] | None = None, dates: Iterable[str] | None = None
     ) -> list[LakeFile]:
-        """The visible files of a table, sorted by date, host and range; optionally of some hosts and dates only."""
+        """Return the visible files of a table, sorted by date, host and range; optionally of some hosts and dates."""
         return visible(self.all_files(table, hosts=hosts, dates=dates))
 
     def all_files(
         self, table: str, *, hosts: Iterable[str] | None = None, dates: Iterable[str] | None = None
     ) -> list[LakeFile]:
-        """Like `files`, with those that a wider file hides."""
+        """Return what `files` returns, with hidden files."""
         wanted_hosts = None if hosts is None else set(hosts)
         wanted_dates = None if dates is None else set(dates)
         found = []
@@ -144,7 +153,7 @@ class Lake:
         return sorted(found)
 
     def _file(self, stored: Stored) -> LakeFile | None:
-        """The file of a name; None where it is none of the lake's, which is noted where it looks like one."""
+        """Return the file with a name; None for other names, which are recorded if they resemble a file of the lake."""
         match = _KEY.fullmatch(stored.key)
         host = None if match is None else _host(match[3])
         fault = stored.fault
@@ -154,10 +163,10 @@ class Lake:
             fault = "no_host" if host is None else "" if _is_date(match[2]) else "no_date"
         if fault:
             sentence = f"{self.store.url(stored.key)} {stored.detail or FAULTS[fault]}"
-            if stored.key in _OBSERVED:  # nothing at all would be known of it
+            if stored.key in _OBSERVED:  # otherwise nothing would report it
                 raise LakeError(
-                    f"{sentence}, where the lake has a folder",
-                    "move it out of the lake (what lies on another disk is mounted there, not linked)",
+                    f"{sentence}; the lake needs a folder here",
+                    "move it out of the lake (mount another disk here, and do not link it)",
                 )
             self.left_out.add(LeftOut(stored.key, fault, sentence))
         if fault or match is None or host is None:
@@ -176,19 +185,31 @@ class Lake:
         )
 
     def _listed(self, table: str, hosts: set[str] | None, dates: set[str] | None) -> Iterator[Stored]:
-        """Lists no more than is asked for: a publisher lists its own folders only."""
+        """Yield the stored files of the requested hosts and dates; a publisher lists only its own folders."""
         if dates is None:
             yield from self.store.list(table)
         elif hosts is None:
-            for date in dates:
-                yield from self.store.list(f"{table}/date={date}")
+            for first, last in _spans_of(dates):
+                yield from self.store.list_between(table, f"date={first}", f"date={last}")
         else:
             for date in dates:
                 for host in hosts:
                     yield from self.store.list(f"{table}/date={date}/host={quote(host, safe='')}")
 
+    def dates(self, table: str) -> list[str]:
+        """Return the dates for which a table has a folder, in order; a folder may be empty. Raises LakeError like `files`."""
+        names = (name.removeprefix("date=") for name in self.store.folders(table) if name.startswith("date="))
+        found = sorted(name for name in names if _is_date(name))
+        # a table that is no folder is an error, which the listing states
+        return found or sorted({file.date for file in self.all_files(table)})
+
+    def newest_files(self, table: str) -> list[LakeFile]:
+        """Return the visible files of the newest date that has any, without a listing of the dates before."""
+        each_date = (self.files(table, dates=[date]) for date in reversed(self.dates(table)))
+        return next(filter(None, each_date), [])
+
     def strays(self) -> list[LeftOut]:
-        """Folders of observed tables that are named for a date that is none: the listing of a window never meets them."""
+        """Return the folders of observed tables whose name is not a date; the listing of a window does not include them."""
         met = {"/".join(each.key.split("/")[:2]) for each in self.left_out.found}
         return [
             LeftOut(key, "no_date", f"{self.store.url(key)} {FAULTS['no_date']}")
@@ -200,37 +221,38 @@ class Lake:
         ]
 
     def require_files(self, table: str) -> list[LakeFile]:
-        """The visible files of a table; EmptyLakeError where there are none, LakeError where there is no lake."""
+        """Return the visible files of a table; raises EmptyLakeError without files, LakeError without a lake."""
         files = self.require().files(table)
         if not files:
             raise EmptyLakeError(
                 f"the lake at {self.root} holds no {table} rows yet",
-                "start `fallow agent run` or `fallow follow`, or bring history in with `fallow import`",
+                "start `fallow agent run` or `fallow follow`, or import history with `fallow import`",
             )
         return files
 
     def put(self, file: LakeFile, data: bytes) -> LakeFile:
-        """Publishes one file atomically and returns it with its address; the same name again replaces it."""
+        """Publish a file atomically and return it with its address; a file with the same name is replaced."""
         if file.host == ALL_HOSTS and not schema.table(file.table).derived:
             raise LakeError(f"{file.table} rows of {file.date} name no host", "give --host")
         self._check_mounted()
         self.store.put(file.key, data, self._before_put)
+        self._forget_month(file)
         return LakeFile(
             file.table, file.date, file.host, file.first_seq, file.last_seq, self.store.url(file.key), len(data)
         )
 
     def _before_put(self) -> None:
-        """Called right before a file gets its name; LakeError keeps it from that."""
+        """Runs just before a file gets its name; a LakeError cancels the write."""
         self._check_mounted()
 
     def put_confirmed(self, file: LakeFile, data: bytes) -> LakeFile:
-        """Like `put`, and asks the store whether it holds the file; LakeError where it does not."""
+        """Publish a file like `put`, and check that the store has it; raises LakeError otherwise."""
         written = self.put(file, data)
         self.store.confirm(file.key, data)
         return written
 
     def read(self, file: LakeFile) -> bytes:
-        """The file's content; FileNotFoundError where it is gone, LakeError where it is larger than agents write or unreadable."""
+        """Return the content of a file; raises FileNotFoundError for a missing file, LakeError for a too large or unreadable file."""
         content = self.store.read_small(file.key, MOST_READ_BYTES)
         if content is None:
             raise FileNotFoundError(file.url or file.key)
@@ -238,10 +260,25 @@ class Lake:
 
     def delete(self, file: LakeFile) -> None:
         self.store.delete(file.key)
+        self._forget_month(file)
+
+    def _forget_month(self, file: LakeFile) -> None:
+        """Remove the kept rows of a past month that has changed: readers do not compare them with all files of that month.
+
+        A host may lack the right to remove them; then the next build of the whole ledger compares them.
+        """
+        if file.table in KEPT_BY_MONTH and file.date[:7] < utc_day(SystemClock().now_ms())[:7]:
+            with contextlib.suppress(LakeError):
+                self.store.delete(month_file(file.table, file.date[:7]).key)
+
+
+def month_file(table: str, month: str) -> LakeFile:
+    """Return the file that keeps the rows of a month, such as `2026-11`, of a table of KEPT_BY_MONTH."""
+    return LakeFile(KEPT_BY_MONTH[table], f"{month}-01", ALL_HOSTS, 0, MONTH_LAST_SEQ)
 
 
 class SameLake(Lake):
-    """Another lake and what is noted about it, for a writer that does more when it puts and deletes."""
+    """A lake with the same records as another `Lake`, for writers that extend `put` and `delete`."""
 
     def __init__(self, lake: Lake) -> None:
         super().__init__(lake.store)
@@ -250,7 +287,7 @@ class SameLake(Lake):
 
 @functools.lru_cache(maxsize=16_384)
 def _host(quoted: str | None) -> str | None:
-    """The host that a folder is named for; None where that is not UTF-8."""
+    """Return the host in the name of a folder; None if the name is not UTF-8."""
     try:
         return ALL_HOSTS if quoted is None else unquote(quoted, errors="strict")
     except UnicodeDecodeError:
@@ -259,18 +296,28 @@ def _host(quoted: str | None) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def _is_date(text: str) -> bool:
-    """Whether a folder's name is a day on which a computer can have measured."""
+    """Return whether the name of a folder is a plausible date."""
     try:
         return len(text) == len("2026-11-20") and _FIRST_YEAR <= dt.date.fromisoformat(text).year <= _LAST_YEAR
     except ValueError:
         return False
 
 
+def _spans_of(dates: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the first and the last date of each span of dates without a gap."""
+    days = sorted(map(dt.date.fromisoformat, dates))
+    first = 0
+    for number, day in enumerate(days, start=1):
+        if number == len(days) or (days[number] - day).days > 1:
+            yield days[first].isoformat(), day.isoformat()
+            first = number
+
+
 def visible(files: Iterable[LakeFile]) -> list[LakeFile]:
-    """The files that no other one covers, in order, each with those that it `hides`; of two equal ranges there is only ever one name."""
+    """Return the files that no other file covers, in order, with the files that they hide; equal ranges have the same name."""
     kept: list[LakeFile] = []
     hidden: dict[int, list[LakeFile]] = {}
-    # widest first within a partition, so that a file that hides another comes before it
+    # widest first in a partition, so that a file comes before the files that it hides
     for file in sorted(files, key=lambda each: (each.table, each.date, each.host, each.first_seq, -each.last_seq)):
         if kept and kept[-1].covers(file):
             hidden.setdefault(len(kept) - 1, []).append(file)

@@ -1,4 +1,4 @@
-"""Making a lake (`fallow lake init`), and what a command that a person runs does where there is no marker yet."""
+"""`fallow lake init`, and the creation of a lake by other commands that people run."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 def init_lake(lake: Lake, clock: Clock | None = None) -> tuple[Marker, bool]:
-    """The lake's marker, made where there is none, and whether it was made now. Of several at once, one makes it.
+    """Return the marker of the lake, and whether this call created it; of concurrent calls, one creates it.
 
-    The folder of a lake is made too; a bucket has to be there. Raises LakeError where the lake cannot be written, or its folder is
-    another lake's or something else's.
+    Also creates the folder of a lake; a bucket has to exist. Raises LakeError if the lake cannot be written, or if the folder
+    belongs to another lake or has other content.
     """
     if (found := read_marker(lake.store)) is not None:
         return found, False
     if lake.store.may_vanish:
         _refuse_other_folder(lake.root)
     lake.store.make()
-    with leased(lake, "init", f"the making of {lake.root}"):
+    with leased(lake, "init", f"the creation of {lake.root}"):
         if (found := read_marker(lake.store)) is not None:
             return found, False
         made = Marker(str(uuid.uuid4()), format_ms((clock or SystemClock()).now_ms()), f"fallow {__version__}")
@@ -46,24 +46,26 @@ def init_lake(lake: Lake, clock: Clock | None = None) -> tuple[Marker, bool]:
         if read_marker(lake.store) != made:
             raise not_kept(lake.store.url(MARKER_KEY), len(made.content()), lake.store.look(MARKER_KEY))
     if lake.store.may_vanish:
-        _remove_if_empty(Path(lake.root, FOLDER, "init"))  # whoever makes a lake is mostly not who writes to it
+        _remove_if_empty(
+            Path(lake.root, FOLDER, "init")
+        )  # the user who creates a lake is rarely the user who writes to it
     return made, True
 
 
 def _refuse_other_folder(root: str) -> None:
-    """Raises LakeError where a folder lies inside a lake, or holds something that is none of a lake's."""
+    """Raise LakeError for a folder inside a lake, and for a folder with content that is not a lake's."""
     folder = Path(root).resolve()
     own = {MARKER_KEY, "lost+found", *(table.name for table in schema.TABLES)}
     around, others = None, []
-    with contextlib.suppress(OSError):  # what cannot be looked at cannot be made a lake either, and the store says why
+    with contextlib.suppress(OSError):  # a folder that cannot be read cannot become a lake, and the store says why
         around = next((each for each in folder.parents if (each / MARKER_KEY).is_file()), None)
         others = sorted(each.name for each in folder.iterdir() if each.name not in own and each.name[0] != ".")
     if around is not None:
-        raise LakeError(f"{folder} lies inside the lake {around}", "name that lake, or a folder outside it")
+        raise LakeError(f"{folder} is inside the lake {around}", "name this lake, or a folder outside it")
     if others:
         raise LakeError(
-            f"{folder} holds {others[0]}, which is no table of a lake",
-            "give a new or empty folder: a lake shares its own with nothing",
+            f"{folder} contains {others[0]}, which is not a table of a lake",
+            "give a new or empty folder: a lake needs its own folder",
         )
 
 
@@ -74,47 +76,47 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def holds_observed_files(lake: Lake) -> bool:
-    """Whether rows of some host, or allocations, lie in the lake."""
+    """Return whether the lake has rows of a host, or allocations."""
     return any(lake.store.folders(table.name) for table in schema.TABLES if not table.derived)
 
 
 def opened_for_writing(lake: Lake, tell: Callable[[str], None] = say) -> Lake:
-    """The lake for a command that somebody types to bring rows in: made where nothing is, and that is told.
+    """Return the lake for a command that imports rows; an empty location becomes a lake, and `tell` gets a message.
 
-    A lake that has rows and no marker is written as it is, with a hint.
+    A lake with rows and without a marker is used as it is; `tell` gets a hint.
     """
     if read_marker(lake.store) is None:
         if holds_observed_files(lake):
             tell(
-                f"the lake at {lake.root} has no id yet, so no agent publishes into it; "
-                f"`fallow lake init --lake {lake.root}` gives it one"
+                f"the lake at {lake.root} has no id yet, so agents do not publish into it; "
+                f"`fallow lake init --lake {lake.root}` gives it an id"
             )
         else:
             marker, _ = init_lake(lake)
-            tell(f"made a new lake at {lake.root} (id {marker.id})")
+            tell(f"created a lake at {lake.root} (id {marker.id})")
     return lake
 
 
 def require_marker(lake: Lake) -> Marker:
-    """The marker; NoLakeError with the remedy where there is none."""
+    """Return the marker; raises NoLakeError without one."""
     if (found := read_marker(lake.store)) is None:
         raise no_marker(lake.root)
     return found
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `fallow lake init`."""
+    """Add the flags of `fallow lake init`."""
     add_lake_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Makes the lake; says what its id is, and whether it was made now."""
+    """Create the lake, and print its id and whether it is new; return the exit code."""
     lake = lake_of(args)
     marker, made = init_lake(lake)
     if args.json:
         show(json.dumps({"lake": lake.root, **asdict(marker), "new": made}, indent=2))
     elif made:
-        show(f"{lake.root} is a fallow lake now, with the id {marker.id}.")
+        show(f"{lake.root} is a new fallow lake, with the id {marker.id}.")
     else:
-        show(f"{lake.root} is a fallow lake already, with the id {marker.id}; nothing has changed.")
+        show(f"{lake.root} is already a fallow lake, with the id {marker.id}; nothing changed.")
     return 0

@@ -1,7 +1,7 @@
-"""The marker of a lake: a small file in its root that says which lake this is.
+"""The marker of a lake: a small file in its root with the id of the lake.
 
-A folder alone says nothing: where a file server is not mounted, the same path is an empty folder of the root disk. So an agent
-publishes only into a lake whose marker it finds, with the id that it has met there before.
+A path alone does not identify a lake: if a file server is not mounted, the path is an empty folder of the root disk. Therefore an
+agent publishes only into a lake whose marker has the id that the agent recorded earlier.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_TEXT = 80
 
 @dataclass(frozen=True)
 class Marker:
-    """What a marker says: the lake's id (a random UUID), when it was made (RFC 3339) and by which fallow."""
+    """The content of a marker: the lake's id (a random UUID), its creation time (RFC 3339), and the version of fallow."""
 
     id: str
     made: str
@@ -36,19 +36,19 @@ class Marker:
 
 
 def read_marker(store: Store) -> Marker | None:
-    """The marker; None where there is none. Raises LakeError where it cannot be read, DamagedMarkerError where it is none."""
+    """Return the marker, None without one. Raises LakeError if it cannot be read, DamagedMarkerError if it is damaged."""
     content = store.read_small(MARKER_KEY, _MOST_BYTES)
     return None if content is None else _parsed(store, content)
 
 
 def is_lake_id(text: str) -> bool:
-    """Whether a text can be a lake's id."""
+    """Return whether the text has the form of a lake's id."""
     return _ID.fullmatch(text) is not None
 
 
 def no_marker(root: str) -> NoLakeError:
-    """The error for a place that is no lake, or whose mount is away."""
-    remedy = f"make one with `fallow lake init --lake {root}`"
+    """Return the error for a location without a marker, which may be an unmounted file system."""
+    remedy = f"create a lake with `fallow lake init --lake {root}`"
     return NoLakeError(f"there is no fallow lake at {root}", remedy if "://" in root else f"mount it, or {remedy}")
 
 
@@ -60,8 +60,8 @@ def _parsed(store: Store, content: bytes) -> Marker:
     lake_id = found.get("id") if isinstance(found, dict) else None
     if not isinstance(lake_id, str) or not is_lake_id(lake_id):
         raise DamagedMarkerError(
-            f"{store.url(MARKER_KEY)} is no marker of a lake",
-            "put it back from a backup; or remove it, run `fallow lake init`, and set lake.id to the new id for every agent",
+            f"{store.url(MARKER_KEY)} is not a marker of a lake",
+            "restore it from a backup; or remove it, run `fallow lake init`, and set lake.id to the new id on all agents",
         )
     return Marker(lake_id, *(_text(found.get(name)) for name in ("made", "by")))
 

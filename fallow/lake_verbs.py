@@ -1,6 +1,6 @@
-"""`fallow lake VERB`: the table of verbs, the flags that each has, and the lake that they name.
+"""`fallow lake VERB`: the verbs, their shared flags, and the lake that the flags name.
 
-The base install has `init` alone; the other verbs name the extra that their packages belong to.
+The base install only has `init`; the other verbs name the extra that they need.
 """
 
 from __future__ import annotations
@@ -17,44 +17,48 @@ if TYPE_CHECKING:
     from fallow.config import Config
 
 VERBS: tuple[Command, ...] = (
-    Command("init", "make a lake, or give one its id; agents publish only where they find one",
+    Command("init", "create a lake, or give a lake its id; agents publish only into a lake with an id",
             "fallow lake init --lake /srv/lake", "fallow.lake_init"),
-    Command("check", "name files that readers leave out, doubled rows and hidden ones; exit code 1 where there are any",
+    Command("check", "list files that readers leave out, and doubled and hidden rows; exit code 1 for any",
             "fallow lake check --lake /srv/lake", "analytics.commands.lake_check", "analytics"),
-    Command("compact", "merge the files of days that are over, one of each table and host, where agents did not",
+    Command("compact", "merge the files of past days that agents did not merge, by table and host",
             "fallow lake compact --lake /srv/lake --older-than 2d", "analytics.commands.lake_compact", "analytics"),
-    Command("repair", "put right what check names and remove what is left over; without --yes only say so",
+    Command("repair", "repair what `check` lists and remove unused files; without --yes only list the steps",
             "fallow lake repair --lake /srv/lake --yes", "analytics.commands.lake_repair", "analytics"),
-    Command("expire", "delete what is older than the retention settings say; without --yes only say so",
+    Command("expire", "delete rows older than the retention settings allow; without --yes only list them",
             "fallow lake expire --lake /srv/lake --yes", "analytics.commands.lake_expire", "analytics"),
-    Command("size", "count files, rows and bytes by table, host or day, and what a month adds",
+    Command("size", "count files, rows and bytes by table, host or day, and the growth per month",
             "fallow lake size --lake /srv/lake --by day", "analytics.commands.lake_size", "analytics"),
+    Command("export", "bring tables of Delta Lake up to date with the ledger, for Spark, Trino, Snowflake and others",
+            "fallow lake export --lake /srv/lake --to s3://exports/gpus", "analytics.commands.lake_export", "delta"),
+    Command("warm", "make the findings of the usual windows ahead and keep them in the lake, for pages and reports",
+            "fallow lake warm --lake /srv/lake", "analytics.commands.lake_warm", "analytics"),
 )  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds every verb with its own flags."""
+    """Add each verb with its own flags."""
     add_verbs(parser, VERBS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the verb."""
+    """Run the verb; return the exit code."""
     code: int = args.run_verb(args)
     return code
 
 
 def add_lake_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds --lake, --config and --json."""
-    parser.add_argument("--lake", metavar="DIR", help="the lake (or FALLOW_LAKE_PATH, or lake.path in the config file)")
+    """Add --lake, --config and --json."""
+    parser.add_argument("--lake", metavar="DIR", help="location of the lake (or FALLOW_LAKE_PATH, or lake.path)")
     parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
-    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def settings(args: argparse.Namespace) -> Config:
-    """The settings in force, given the flags of `add_lake_flags`."""
+    """Return the settings in force, given the flags of `add_lake_flags`."""
     return config.load({"lake.path": args.lake}, args.config)
 
 
 def lake_of(args: argparse.Namespace) -> Lake:
-    """The lake of the flags, whether it exists or not; UsageError where none is given."""
+    """Return the lake that the flags name, which need not exist; raises UsageError if they name none."""
     return Lake.at(settings(args).require("lake.path", "--lake"))

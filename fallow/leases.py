@@ -1,14 +1,14 @@
-"""Leases: one writer at a time where a writer reads what the lake holds and puts something else in its place.
+"""Leases: one writer at a time for writers that read files of the lake and replace them.
 
-Who wants a lease stores a ticket, a small file under a name that nobody else can choose, and then lists the tickets. It holds
-the lease once its ticket is the only one; of two that see each other the later one takes its ticket back and waits. Whoever
-comes later sees the holder's ticket. So no store needs a lock, a rename or a condition: only a list that shows what was stored
-before. Names are never used twice, so that removing a void ticket cannot hurt another writer.
+A writer stores a ticket, a small file under a unique name, and then lists the tickets. The writer holds the lease if its ticket is
+the only one. Of two writers that see each other, the later removes its ticket and waits. Later writers see the ticket of the
+holder. A store therefore needs no lock, rename or condition, only a listing that shows earlier files. Names are never reused, so
+that removing an expired ticket cannot harm another writer.
 
-A holder stores its ticket again and again. A ticket is void once a waiting writer has seen it unchanged for the time of expiry by
-its own clock, so that clocks need not agree, or at once if its process ran on this host and is gone. A holder that could not
-store its ticket for a fraction of that time writes no more. It looks at the clock right before a file gets its name, and once
-more afterwards: a process that was stopped just between may have overwritten another's file, and says so.
+A holder renews its ticket regularly. A ticket expires if a waiting writer has seen it unchanged for the expiry time by its own
+clock, so that clocks need not agree; or at once if its process ran on this host and has ended. A holder that could not renew its
+ticket for part of the expiry time stops writing. It checks the clock just before a file gets its name and again afterwards: a
+process that was suspended in between may have overwritten another writer's file, and reports that.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FOLDER = ".leases"
-"""Where tickets lie in the lake: no table has this name."""
+"""Folder of the tickets in the lake; no table has this name."""
 
 _FIRST_PAUSE_S = 0.02
 _FAR_OFF_MS = 10**14
-"""The year 5138: a name with a later moment is not fallow's."""
+"""The year 5138; a name with a later time is not fallow's."""
 
 
 @dataclass(frozen=True)
 class LeaseTimes:
-    """How long things take: a store's slowest request (90 s with its retries) ends between `sure_s` and `expiry_s`."""
+    """Times of a lease: a store's slowest request (90 s with its retries) ends between `sure_s` and `expiry_s`."""
 
     wait_s: float = 600
-    """How long a writer waits for its turn."""
+    """How long a writer waits for the lease."""
     renew_s: float = 10
     sure_s: float = 30
-    """A holder that stored its ticket so long ago begins no other write."""
+    """A holder whose ticket is older than this starts no write."""
     expiry_s: float = 120
-    """A ticket that did not change for so long is void."""
+    """A ticket without a change for this time has expired."""
     pause_s: float = 1
-    """The longest time between two looks at the tickets."""
+    """Longest time between two listings of the tickets."""
 
 
 DEFAULT_TIMES = LeaseTimes()
 
 
 class LeaseClock:
-    """A clock that nobody can put, and that goes on while the host sleeps where there is such a one."""
+    """A clock that cannot be set, and that runs while the host sleeps, if the system has such a clock."""
 
     def now_s(self) -> float:
         return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
@@ -85,18 +85,18 @@ def leased(
     clock: LeaseClock = _CLOCK,
     tell: Callable[[str], None] = say,
 ) -> Iterator[Lake]:
-    """The lake as one writer alone may change it, once it is this one's turn.
+    """Return the lake for the only writer that may change it; waits for the lease.
 
     Args:
-        lake: what is written to.
-        name: writers of one name wait for each other.
-        what: what the writer does, such as `an import of gpu-7`, for those who wait.
-        times: bounds.
-        clock: what they are measured by.
-        tell: is told for whom this writer waits.
+        lake: the lake to change.
+        name: writers with the same name wait for each other.
+        what: the work of the writer, such as `an import of gpu-7`, for messages of waiting writers.
+        times: the times of the lease.
+        clock: the clock that measures them.
+        tell: gets a message about the writer that this writer waits for.
 
-    Raises LakeError where tickets cannot be stored, where the turn does not come in time, and from the lake's `put` and
-    `delete` once the lease may be another's.
+    Raises LakeError if tickets cannot be stored or if the wait is too long. The lake's `put` and `delete` raise LakeError once
+    another writer may have the lease.
     """
     queue = _Queue(lake, f"{FOLDER}/{quote(name, safe='-')}", times, clock)
     lease = _Lease(lake, _Ticket.new(queue.folder), times, clock)
@@ -105,14 +105,14 @@ def leased(
         with lease.renewed():
             yield _LeasedLake(lake, lease)
     finally:
-        # whoever dies before is known to be dead, or its ticket expires
+        # the ticket of a process that dies before this expires, or its end is detected
         with contextlib.suppress(LakeError):
             lease.withdraw()
 
 
 @dataclass(frozen=True, order=True)
 class _Ticket:
-    """Who wants a lease, as the ticket's name says it."""
+    """A writer that wants a lease, from the name of its ticket."""
 
     key: str
     started_ms: int
@@ -131,7 +131,7 @@ class _Ticket:
 
     @classmethod
     def read(cls, key: str) -> _Ticket:
-        """The ticket of a name; one that is no ticket's is of somebody unknown."""
+        """Return the ticket with a name; another name gives a ticket of an unknown writer."""
         first, *rest = key.rpartition("/")[2].split(",")
         known = [*(plain(unquote(each), 64) for each in rest), "", "", "", "", ""][:5]
         started_ms = int(first[:15]) if first[:15].isdecimal() else 0
@@ -139,7 +139,7 @@ class _Ticket:
 
     @property
     def is_dead(self) -> bool:
-        """Whether its process is known to be gone: only one of this host and this namespace can be looked for."""
+        """Return whether the process has ended; only processes of this host and PID namespace can be checked."""
         if not self.place or self.place != _place() or not self.pid.isdecimal():
             return False
         try:
@@ -147,17 +147,17 @@ class _Ticket:
         except ProcessLookupError:
             return True
         except (OSError, OverflowError):
-            pass  # another user's; /proc may hide it
+            pass  # another user's process may be hidden in /proc
         born = _born(self.pid)
         return born is not None and born != self.born
 
-    def said(self) -> str:
-        who = f"by {self.user or 'somebody'} on {self.host or 'an unknown host'} (process {self.pid or '?'})"
+    def description(self) -> str:
+        who = f"{self.user or 'an unknown user'} on {self.host or 'an unknown host'} (process {self.pid or '?'})"
         return who + (f" since {format_ms(self.started_ms)}" if self.started_ms else "")
 
 
 class _Queue:
-    """The tickets for one lease, and since when each was seen unchanged."""
+    """The tickets for a lease, and the time since which each is unchanged."""
 
     def __init__(self, lake: Lake, folder: str, times: LeaseTimes, clock: LeaseClock) -> None:
         self.folder, self.times, self.clock = folder, times, clock
@@ -165,11 +165,11 @@ class _Queue:
         self._seen: dict[str, tuple[str, float]] = {}
 
     def tickets(self) -> list[_Ticket]:
-        """Those that count, the earliest first; void ones are removed. Raises LakeError."""
+        """Return the valid tickets, the earliest first; removes expired tickets. Raises LakeError."""
         now_s = self.clock.now_s()
         seen = {}
         for stored in list(self._lake.store.list(self.folder)):
-            if stored.fault:  # a folder or a pipe is nobody's ticket
+            if stored.fault:  # a folder or a pipe is not a ticket
                 continue
             version, since_s = self._seen.get(stored.key, ("", now_s))
             since_s = since_s if version == stored.version else now_s
@@ -182,7 +182,7 @@ class _Queue:
 
 
 class _Lease:
-    """A ticket that is stored, stored again while it is wanted, and taken back."""
+    """A ticket that is stored, renewed while the lease is needed, and removed."""
 
     def __init__(self, lake: Lake, ticket: _Ticket, times: LeaseTimes, clock: LeaseClock) -> None:
         self.ticket = ticket
@@ -193,9 +193,9 @@ class _Lease:
 
     def store(self) -> None:
         """Raises LakeError."""
-        now_s = self._clock.now_s()  # before: what was stored late is as old as the wish to store it
+        now_s = self._clock.now_s()  # before the write: a late write counts from its start
         self._count += 1
-        self._is_stored = True  # also where an error is told: the store may have taken it
+        self._is_stored = True  # also after an error: the store may have the ticket
         self._lake.store.put(self.ticket.key, f"{self._count}\n".encode())
         self._stored_s = now_s
 
@@ -209,31 +209,31 @@ class _Lease:
         return self._clock.now_s() - self._stored_s < self._times.sure_s
 
     def require(self) -> None:
-        """Raises LakeError unless nobody else can have the lease now."""
+        """Raise LakeError if another writer may have the lease now."""
         if not self.is_sure:
             raise LakeError(
-                f"this command has lost its turn to write to {self._lake.root}: it could not renew its lease for "
+                f"this command lost its lease on {self._lake.root}: it could not renew the lease for "
                 f"{format_duration(round(1000 * self._times.sure_s))}",
-                "run it again; what it has written is whole, and nothing is doubled",
+                "run it again; its files are complete, and nothing is duplicated",
             )
 
     def require_kept(self) -> None:
-        """Raises LakeError where another may have had the lease by now, who cannot know of what was written just before."""
+        """Raise LakeError if another writer may have had the lease during the write."""
         if self._clock.now_s() - self._stored_s >= self._times.expiry_s:
             raise LakeError(
-                f"this command may have written to {self._lake.root} after it had lost its turn",
+                f"this command may have written to {self._lake.root} after it lost its lease",
                 "run it again, and then again what has written there since: one may have overwritten the other",
             )
 
     @contextlib.contextmanager
     def renewed(self) -> Iterator[None]:
-        """Stores the ticket again and again in a thread of its own."""
+        """Renew the ticket in a thread inside the context."""
         over = threading.Event()
 
         def renew() -> None:
-            # a lease that may be another's is never taken up again
+            # a lease that another writer may have is never resumed
             while not over.wait(self._times.renew_s) and self.is_sure:
-                with contextlib.suppress(LakeError):  # tried again; `require` says so if that does not help
+                with contextlib.suppress(LakeError):  # the next renewal may succeed; `require` reports the failure
                     self.store()
 
         thread = threading.Thread(target=renew, name="lease", daemon=True)
@@ -266,9 +266,9 @@ class _LeasedLake(SameLake):
 
 
 def _wait_for_turn(queue: _Queue, lease: _Lease, what: str, tell: Callable[[str], None]) -> None:
-    """Returns when this ticket is the only one; raises LakeError when that takes too long."""
+    """Return when this ticket is the only one; raises LakeError if that takes too long."""
     clock, mine = queue.clock, lease.ticket
-    began_s, pause_s, told = clock.now_s(), _FIRST_PAUSE_S, ""
+    began_s, pause_s, named_key = clock.now_s(), _FIRST_PAUSE_S, ""
     while True:
         others = [each for each in queue.tickets() if each.key != mine.key]
         if not others or mine.key < others[0].key:
@@ -282,20 +282,21 @@ def _wait_for_turn(queue: _Queue, lease: _Lease, what: str, tell: Callable[[str]
         if clock.now_s() - began_s >= queue.times.wait_s:
             waited = format_duration(round(1000 * queue.times.wait_s))
             if not others:
-                raise LakeError(f"{what} has waited {waited} for {queue.folder}", "look why the lake is so slow")
+                raise LakeError(f"{what} has waited {waited} for {queue.folder}", "check why the lake is slow")
             raise LakeError(
-                f"{what} has waited {waited} for another one {others[0].said()}", "run it again when that one has ended"
+                f"{what} has waited {waited} for another writer: {others[0].description()}",
+                "run it again when the other writer has ended",
             )
-        if others and told != others[0].key and pause_s > 10 * _FIRST_PAUSE_S:
-            told = others[0].key
-            tell(f"{what} waits for another one {others[0].said()}")
-        # whoever looks at the same moments would meet again
-        clock.sleep(pause_s * random.uniform(0.5, 1))  # noqa: S311  # no secret
+        if others and named_key != others[0].key and pause_s > 10 * _FIRST_PAUSE_S:
+            named_key = others[0].key
+            tell(f"{what} waits for another writer: {others[0].description()}")
+        # random, so that two writers do not list at the same times
+        clock.sleep(pause_s * random.uniform(0.5, 1))  # noqa: S311  # not a secret
         pause_s = min(2 * pause_s, queue.times.pause_s)
 
 
 def _place() -> str:
-    """What processes that can see one another have in common: the host's boot and the namespace of process ids; "" unknown."""
+    """Return a hash of the host's boot and the PID namespace, equal for processes that can see each other; empty: unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
         namespace = Path("/proc/self/ns/pid").readlink()
@@ -305,7 +306,7 @@ def _place() -> str:
 
 
 def _born(pid: str) -> str | None:
-    """When a process began, in ticks since the boot; "" where it has ended and only its parent has not asked; None unknown."""
+    """Return the start of a process in ticks since the boot; empty for an ended process, None if unknown."""
     try:
         fields = Path("/proc", pid, "stat").read_bytes().rpartition(b")")[2].split()
         return "" if fields[0] in (b"Z", b"X") else fields[19].decode()

@@ -1,4 +1,4 @@
-"""The user that the operating system knows this process by, whatever variables and flags say."""
+"""The user of this process in the operating system, whatever variables and flags say."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import pwd
 
 
 def login_name() -> str | None:
-    """The name of the real user id; None where the user directory has none, as in a container."""
+    """Return the name of the real user id; None without an entry in the user directory, as in a container."""
     return _name(os.getuid())
 
 
 def os_user() -> str:
-    """The same, or `uid 65532` where there is no name."""
+    """Return the name of the real user id, or `uid 65532` without a name."""
     return login_name() or f"uid {os.getuid()}"
 
 
 def effective_user() -> str:
-    """The same of the user whose permissions count for files."""
+    """Return the name of the effective user id, whose permissions count for files, or `uid 65532` without a name."""
     return _name(os.geteuid()) or f"uid {os.geteuid()}"
 
 

@@ -1,4 +1,4 @@
-"""What commands print: every text passes here on its way to a terminal, which would obey control characters in a name."""
+"""Output of commands. All text passes through here, because a terminal would obey control characters in names."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from fallow.outside_text import visible, visible_lines
 
 
 def show(text: str, end: str = "\n") -> None:
-    """Prints lines on standard output."""
+    """Print lines on standard output."""
     print(visible_lines(text), end=end, flush=True)
 
 
 def say(text: str) -> None:
-    """Prints one sentence on standard error, behind the command's name."""
+    """Print a sentence on standard error, after the name of the command."""
     print(f"fallow: {visible(text)}", file=sys.stderr, flush=True)
 
 
 def say_lines(text: str, end: str = "\n") -> None:
-    """Prints lines on standard error, as they are."""
+    """Print lines on standard error."""
     print(visible_lines(text), end=end, file=sys.stderr, flush=True)

@@ -1,12 +1,11 @@
-"""Parquet in and out: the Arrow form of the schema, one way to write files and one way to read them.
+"""Read and write Parquet with pyarrow: the Arrow schema of tables, writing and checked reading of files.
 
-A file is opened only where it is a regular one within the limits, of a version that this fallow knows, and whole. What a footer
-states is compared with the limits before anything is decoded. A host's day of 56 MIG instances at an interval of
-1 s has 4.8 million rows and, if all that it measures is noise, 380 MB in its columns and as much in texts. A derived table's
-file has those of all hosts. Whether a file is of the host whose folder it lies in, its metadata says (fallow/host_identity.py);
-one that says nothing is taken as it is: an import's, another program's.
+A reader opens only regular, complete files within the limits, with a known schema version. The facts in the footer are compared with
+the limits before any decoding. A host's day of 56 MIG instances at an interval of 1 s has 4.8 million rows and, if all
+measurements are noise, 380 MB in its columns and as much text. A file of a derived table has the rows of all hosts. The metadata
+names the host of a file (fallow/host_identity.py); files of imports and other programs name none and are accepted.
 
-Imports pyarrow: the resident agent processes never import this module.
+The resident agent processes never import this module, because it imports pyarrow.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -64,19 +64,19 @@ MOST_BYTES = 2 << 30
 MOST_FOOTER_BYTES = 16 << 20
 MOST_COLUMNS = 1_000
 MOST_DECODED_BYTES = 512 << 20
-"""Of all columns, as the footer states it; and of all texts, which a footer states once however often they repeat."""
+"""Largest decoded size of all columns, by the footer, and of all text, which a footer counts once if it repeats."""
 
 MOST_LISTED = 100_000_000
-"""Values in lists, which no footer states for sure: 100 a GPU-hour are those of a day of 41,000 GPUs."""
+"""Most values in lists, whose number a footer does not state; 100 per GPU-hour allow a day of 41,000 GPUs."""
 
 _ALL_HOSTS = 8
-"""So many times as many rows and decoded bytes has a file over all hosts."""
+"""Factor of the limits for rows and decoded bytes of a file with all hosts."""
 
 
 _HOST = pa.field("host", pa.string())
 
 _LISTS_ROWS = 10_000
-"""Rows that are decoded at a time where they have lists, of which each may be long."""
+"""Rows per batch in tables with lists, which may be long."""
 
 _ARROW = {
     Type.TIMESTAMP: pa.timestamp("ms", tz="UTC"),
@@ -94,28 +94,49 @@ _ARROW = {
 
 
 def arrow_schema(table: LakeTable) -> pa.Schema:
-    """The Arrow schema of a table; every field may be null, for Arrow checks nullability only in some of its paths."""
+    """Return the Arrow schema of a table; all fields are nullable, because Arrow checks nullability only partly."""
     return pa.schema([pa.field(column.name, _ARROW[column.type]) for column in table.columns])
 
 
 def table_from_rows(table: LakeTable, rows: Sequence[Mapping[str, object]]) -> pa.Table:
-    """Rows as an Arrow table, as `fallow.parquet_writer.arrow_rows` makes it of the agent's: sorted, with null for what does not fit."""
+    """Return the rows as an Arrow table like `fallow.parquet_writer.arrow_rows`: sorted, with null for values that do not fit."""
     return pa.table(parquet_writer.arrow_rows(table, rows)[0]).cast(arrow_schema(table))
 
 
 def encode(table: LakeTable, data: pa.Table | pl.DataFrame, metadata: Mapping[str, str] | None = None) -> bytes:
-    """The rows as one Parquet file, sorted by the table's (gpu, time), with schema version and writer in its metadata.
+    """Return the rows as a Parquet file, sorted by (gpu, time), with schema version and writer in its metadata.
 
-    Integers in a column of times are milliseconds since the epoch.
+    Integers in a time column are milliseconds since the epoch.
     """
     rows = data if isinstance(data, pa.Table) else data.to_arrow()
-    by = [name for name in ("gpu", "time") if name in table.names]
-    data = rows.select(list(table.names)).cast(arrow_schema(table)).sort_by([(name, "ascending") for name in by])
+    by = order_of(table)
+    data = rows.select(list(table.names)).cast(arrow_schema(table))
+    # a page and a dictionary would start again with each chunk
+    data = data.combine_chunks() if _is_sorted(data, by) else data.sort_by([(name, "ascending") for name in by])
     return parquet_writer.encode(table, data.cast(_written_schema(table)), metadata)
 
 
+def order_of(table: LakeTable) -> list[str]:
+    """Return the columns by which a file of the table is sorted."""
+    return [name for name in ("gpu", "time") if name in table.names]
+
+
+def _is_sorted(data: pa.Table, by: Sequence[str]) -> bool:
+    """Return whether the rows are sorted by these columns, without nulls: to sort them all the same would copy every column."""
+    if data.num_rows < 2:
+        return True
+    rising: pa.ChunkedArray | None = None
+    for name in reversed(by):
+        before, after = data.column(name).slice(0, data.num_rows - 1), data.column(name).slice(1)
+        if rising is None:
+            rising = pc.less_equal(before, after)
+        else:
+            rising = pc.or_(pc.less(before, after), pc.and_(pc.equal(before, after), rising))
+    return rising is None or pc.all(rising, skip_nulls=False).as_py() is True
+
+
 def _written_schema(table: LakeTable) -> pa.Schema:
-    """The table's schema with lists whose values are named as Parquet names them."""
+    """Return the schema of the table, with Parquet's name for the values of lists."""
     named = [
         pa.list_(pa.field(LIST_ITEM, kind.value_type)) if pa.types.is_list(kind := _ARROW[column.type]) else kind
         for column in table.columns
@@ -129,12 +150,12 @@ def read(
     columns: Sequence[str] | None = None,
     on_unusable: OnUnusable | None = None,
 ) -> pa.Table:
-    """The rows of the files as one Arrow table with the named columns (all by default) plus `host`, a string.
+    """Return the rows of the files as an Arrow table with the named columns (all by default) and `host`, a string.
 
-    `host` is the writer's, from the file's path, save where the table has a column of that name. A column that a
-    file lacks is null. A file that cannot be used is told to `on_unusable`, and the files that it hides are read instead.
+    `host` comes from the file's path, unless the table has such a column. Missing columns are null. `on_unusable` gets the files
+    that cannot be used; the files that they hide are read instead.
 
-    Raises UnusableFileError where nobody is to be told, SchemaVersionError, and VanishedFileError, each naming the file.
+    Raises UnusableFileError without `on_unusable`, SchemaVersionError, and VanishedFileError; each names the file.
     """
     names = list(table.names if columns is None else columns)
     schema = pa.schema([pa.field(name, _ARROW[table.column(name).type]) for name in names])
@@ -146,11 +167,11 @@ def read(
     else:
         usable = partial(_usable, read_one=read_one, on_unusable=on_unusable)
         parts = [part for parts in map_files(files, usable) for part in parts]
-    return pa.concat_tables(parts) if parts else schema.empty_table()
+    return pa.concat_tables(parts) if parts else pa.Table.from_batches([], schema)
 
 
 def _usable(file: LakeFile, read_one: Callable[[LakeFile], pa.Table], on_unusable: OnUnusable) -> list[pa.Table]:
-    """What a file gives, or what those give that it hides."""
+    """Return the result of a file, or of the files that it hides if it cannot be used."""
     try:
         return [read_one(file)]
     except UnusableFileError as error:
@@ -165,7 +186,7 @@ def _read_one(file: LakeFile, table: LakeTable, schema: pa.Schema) -> pa.Table:
         raise _broken(file, ValueError(f"it lacks the column {', '.join(absent)}"))
     try:
         data = _decoded(file, opened, [field for field in schema if field.name in there])
-        data.validate(full=True)  # of texts the bytes, each once, for a dictionary has them
+        data.validate(full=True)  # the bytes of text; a dictionary has each value once
         if excess := _excess_of_texts(data, all_hosts=not file.host):
             raise _oversized(file, excess)
         return pa.table([_filled(field, data, file, table) for field in schema], schema=schema)
@@ -174,7 +195,7 @@ def _read_one(file: LakeFile, table: LakeTable, schema: pa.Schema) -> pa.Table:
 
 
 def _decoded(file: LakeFile, opened: pq.ParquetFile, fields: Sequence[pa.Field]) -> pa.Table:
-    """The columns of the fields, in batches: of these the footer's rows are read, of a whole file as many as each column claims."""
+    """Return the columns of the fields, decoded in batches; checks rows and list values against the footer and the limits."""
     columns, kinds = [field.name for field in fields], opened.schema_arrow
     for field in fields:
         if pa.types.is_nested(kinds.field(field.name).type) and not pa.types.is_list(field.type):
@@ -189,7 +210,7 @@ def _decoded(file: LakeFile, opened: pq.ParquetFile, fields: Sequence[pa.Field])
             raise _oversized(file, f"{listed} values in lists, at most {MOST_LISTED}")
     data = pa.Table.from_batches(batches, None if batches else pa.schema(kinds.field(name) for name in columns))
     if data.num_rows != rows:
-        raise _broken(file, ValueError(f"it has {data.num_rows} rows and says {rows}"))
+        raise _broken(file, ValueError(f"it has {data.num_rows} rows, and its footer states {rows}"))
     return data
 
 
@@ -197,22 +218,29 @@ def _filled(field: pa.Field, data: pa.Table, file: LakeFile, table: LakeTable) -
     if field.name in data.column_names:
         values = data.column(field.name)
         return values if values.type == field.type else values.cast(field.type)
-    if field.name not in table.names:  # the host of the file's path
-        return pa.repeat(pa.scalar(file.host, pa.string()), data.num_rows)
+    if field.name not in table.names:  # the host in the file's path
+        return _repeated(file.host, data.num_rows)
     return pa.nulls(data.num_rows, field.type)
 
 
+def _repeated(text: str, count: int) -> pa.StringArray:
+    """Return the text `count` times, without `pa.scalar` and `pa.array`, which import pandas where it is installed."""
+    content = text.encode()
+    ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(content))
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(content * count))
+
+
 _REQUESTS = 8
-"""Files of an object store that are fetched at a time: each at most a few MB in memory before it is decoded."""
+"""Files of an object store that are fetched concurrently; each has a few MB at most."""
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError)
-"""What pyarrow raises for damaged files (a footer of noise may be a UnicodeDecodeError) and foreign column types."""
+"""Exceptions of pyarrow for damaged files (random bytes may raise UnicodeDecodeError) and wrong column types."""
 
 
 def small_contents(files: Iterable[LakeFile]) -> list[bytes | None]:
-    """The bytes of each file that is small enough to be held whole; None for one that is not, or cannot be read as it is.
+    """Return the bytes of each small file; None for a large file, and for a file that cannot be read.
 
-    Raises LakeError where an object store does not answer.
+    Raises LakeError if an object store does not answer.
     """
     return map_files(files, _content)
 
@@ -223,7 +251,7 @@ def _content(file: LakeFile) -> bytes | None:
     try:
         if not _is_object(file):
             return read_regular(file.url, _root_of(file), WHOLE_BYTES)
-        from fallow.stores.objects import read as read_object  # a lake in a folder never pays for it
+        from fallow.stores.objects import read as read_object  # loaded for object stores only
 
         return read_object(file.url)
     except OSError:
@@ -231,7 +259,7 @@ def _content(file: LakeFile) -> bytes | None:
 
 
 def map_files(files: Iterable[LakeFile], read_one: Callable[[LakeFile], _Read]) -> list[_Read]:
-    """What each file gives, in order; several requests at a time to an object store, whose answers take long to begin."""
+    """Yield the result of each file in order; sends concurrent requests to an object store, whose answers start late."""
     wanted = list(files)
     if not any(_is_object(file) for file in wanted):
         return [read_one(file) for file in wanted]
@@ -240,17 +268,17 @@ def map_files(files: Iterable[LakeFile], read_one: Callable[[LakeFile], _Read]) 
 
 
 def open_file(file: LakeFile, *, whole: bool = False) -> pq.ParquetFile:
-    """The file, checked to be a regular one within the limits and of a schema version that this fallow knows.
+    """Return the open file, which is regular, within the limits, and has a known schema version.
 
-    With `whole`, all of it is read, and compared with its checksum where it has one. Texts, and whatever else has no
-    width of its own, are read as dictionaries, in which one that repeats is there once. Raises UnusableFileError,
+    With `whole`, the file is read completely and compared with its checksum, if it has one. Text and other values without a
+    fixed width are read as dictionaries, which store a repeated value once. Raises UnusableFileError,
     SchemaVersionError and VanishedFileError.
     """
     if file.size_bytes > MOST_BYTES:
         raise _oversized(file, f"{file.size_bytes} bytes, at most {MOST_BYTES}")
     try:
         source = _source(file)
-        if isinstance(source, io.FileIO):  # another file may have taken the name since it was listed
+        if isinstance(source, io.FileIO):  # another file may have got the name after the listing
             whole = whole and os.fstat(source.fileno()).st_size <= WHOLE_BYTES
         if whole:
             content = source.read()
@@ -269,7 +297,7 @@ def open_file(file: LakeFile, *, whole: bool = False) -> pq.ParquetFile:
 
 
 def check(file: LakeFile, content: bytes) -> pq.FileMetaData:
-    """The footer of a file that is held whole; raises what `open_file` raises, and nothing for two columns of one name."""
+    """Return the footer of a file in memory; raises like `open_file`, but allows two columns with the same name."""
     facts = _checked(file, pa.BufferReader(content), content[-TAIL_BYTES:])
     stated = (facts.metadata or {}).get(CHECKSUM_KEY.encode())
     if not has_checksum(content, None if stated is None else stated.decode(errors="replace")):
@@ -278,7 +306,7 @@ def check(file: LakeFile, content: bytes) -> pq.FileMetaData:
 
 
 def _checked(file: LakeFile, readable: BinaryIO | pa.BufferReader, tail: bytes) -> pq.FileMetaData:
-    """The footer, by which nothing is decoded before it is within the limits and does not contradict itself."""
+    """Return the footer, after checks of its limits and its consistency."""
     _check_footer_size(file, tail)
     try:
         facts = pq.ParquetFile(readable).metadata
@@ -295,7 +323,7 @@ def _checked(file: LakeFile, readable: BinaryIO | pa.BufferReader, tail: bytes) 
 
 
 def _tail(source: BinaryIO) -> bytes:
-    """The last bytes of a file that is at hand; nothing of a large object, of which every piece is a request."""
+    """Return the last bytes of a file; empty for a large object, whose parts cost a request each."""
     if not isinstance(source, io.BytesIO | io.FileIO) or source.seek(0, io.SEEK_END) < TAIL_BYTES:
         return b""
     source.seek(-TAIL_BYTES, io.SEEK_END)
@@ -315,21 +343,21 @@ def _is_object(file: LakeFile) -> bool:
 
 
 def _root_of(file: LakeFile) -> str:
-    """The root of the lake that a file in a folder lies in."""
+    """Return the root of the lake that contains a file in a folder."""
     return file.url.rsplit("/", 4 if file.host else 3)[0]
 
 
 def _source(file: LakeFile) -> BinaryIO:
-    """What pyarrow reads from: an open file, or the content of an object, which is fetched through the store."""
+    """Return the source for pyarrow: an open file, or an object that the store fetches."""
     if not _is_object(file):
         return open_regular(file.url, _root_of(file))
-    from fallow.stores.objects import open_object  # a lake in a folder never pays for it
+    from fallow.stores.objects import open_object  # loaded for object stores only
 
     return cast("BinaryIO", open_object(file.url, file.size_bytes))
 
 
 def metadata(file: LakeFile) -> dict[str, str]:
-    """The file's key-value metadata; raises as `open_file` does."""
+    """Return the key-value metadata of a file; raises like `open_file`."""
     found = open_file(file).schema_arrow.metadata or {}
     return {
         key.decode(errors="replace"): value.decode(errors="replace")
@@ -339,27 +367,27 @@ def metadata(file: LakeFile) -> dict[str, str]:
 
 
 _OUT_OF_MEANS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""What a process lacks: no fault of the file."""
+"""Errors of missing resources of the process, not of the file."""
 
 
 def _unusable(file: LakeFile, error: Exception) -> LakeError:
-    """The error for a file that could not be opened or decoded; those without a number are pyarrow's own."""
+    """Return the error for a file that could not be opened or decoded; errors without a number are pyarrow's."""
     if isinstance(error, NotRegularError):
-        return IrregularFileError(f"{file.url} is no regular file: {error}", "move it out of the lake")
+        return IrregularFileError(f"{file.url} is not a regular file: {error}", "move it out of the lake")
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, FileNotFoundError | NotADirectoryError) or number == errno.ESTALE:
         return VanishedFileError(f"{file.url} vanished while it was read", "run the command again")
     if isinstance(error, PermissionError):
         return UnreadableFileError(
             f"the user {effective_user()} may not read {file.url}",
-            "give that user permission to read it and its folders",
+            "give this user permission to read the file and its folders",
         )
     if number is None:
         return _broken(file, error)
     what = f"cannot read {file.url}: {os.strerror(number)}"
     if number in _OUT_OF_MEANS:
-        return LakeError(what, "let this process open more files, or have more memory")
-    return UnreadableFileError(what, "check the disk or the mount that it is on")
+        return LakeError(what, "raise the limit of open files or the memory of this process")
+    return UnreadableFileError(what, "check the disk or the mount of the file")
 
 
 def _oversized(file: LakeFile, excess: str) -> OversizedFileError:
@@ -375,16 +403,16 @@ def _broken(file: LakeFile, error: Exception) -> BrokenFileError:
 
 
 def _excess_of(facts: pq.FileMetaData, *, all_hosts: bool) -> str:
-    """What a footer states that is beyond the limits, such as `200000000 rows, at most 5000000`; empty where nothing is.
+    """Return the first fact of a footer beyond the limits, such as `200000000 rows, at most 5000000`; empty for none.
 
-    A row group's columns are never asked for: in a damaged footer pyarrow ends the process for it.
+    Never reads the columns of a row group: with a damaged footer pyarrow would end the process.
     """
     if not 0 <= facts.num_columns <= MOST_COLUMNS:
         return f"{facts.num_columns} columns, at most {MOST_COLUMNS}"
     lengths = (facts.schema.column(number).length for number in range(facts.num_columns))
     repeated = facts.num_rows * sum(
         length for length in lengths if length > 0
-    )  # bytes, of which a dictionary has each once
+    )  # bytes; a dictionary has each value once
     times = _ALL_HOSTS if all_hosts else 1
     stated = (
         (facts.num_rows, MOST_ROWS * times, "rows"),
@@ -394,12 +422,12 @@ def _excess_of(facts: pq.FileMetaData, *, all_hosts: bool) -> str:
 
 
 def decoded_bytes(facts: pq.FileMetaData) -> int:
-    """The bytes of all columns once unpacked, as the footer states them; texts that repeat are there once."""
+    """Return the unpacked bytes of all columns by the footer, which counts repeated text once."""
     return sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
 
 
 def _contradiction_of(facts: pq.FileMetaData) -> str:
-    """Where a footer states its rows twice and not the same, of which readers believe one or the other; empty where it does not."""
+    """Return how the row counts of a footer contradict each other, because readers use either count; empty if they agree."""
     groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
     if facts.num_rows != sum(group.num_rows for group in groups):
         return "its row groups have another number of rows than the file"
@@ -409,7 +437,7 @@ def _contradiction_of(facts: pq.FileMetaData) -> str:
 
 
 def _excess_of_texts(data: pa.Table, *, all_hosts: bool) -> str:
-    """The same of texts that were read as dictionaries: how long they are once each row has its own."""
+    """Return by how much text from dictionaries exceeds the limit if each row has its own copy; empty within the limit."""
     length = sum(
         pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices).cast(pa.int64())).as_py() or 0
         for column in data.columns

@@ -1,8 +1,8 @@
-"""Files of one table, date and host as one file: the one way in which agents, services and followers merge.
+"""Merge files of a table, date and host into one file, for agents, services and followers.
 
-Files are merged GPU by GPU: what is in memory at a time is some GPUs' rows and a batch of each file. The merged file is sorted by
-(gpu, time), rows without a GPU last. It is read back and compared with what went into it before it is returned. Its range covers
-exactly the files that it was made of, so that readers see the one or the others at every moment.
+Files are merged GPU by GPU, so that only the rows of some GPUs and a batch of each file are in memory. The merged file is sorted
+by (gpu, time), rows without a GPU last. It is read back and compared with its sources before it is returned. Its range covers
+exactly the source files, so that readers always see either the merged file or its sources.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 1024
 _LITTLE_BYTES, _MUCH_BYTES = 3_000_000, 256_000_000
-"""What the rows of some GPUs may take: more of them are merged in several passes over the files."""
+"""Memory for the rows of some GPUs; more rows take several passes over the files."""
 
 
 def covering(files: Sequence[LakeFile]) -> LakeFile:
-    """The file that the rows of these files become; its range covers theirs and no other."""
+    """Return the merged file's name and range, which covers exactly the ranges of these files."""
     first, last_seq = min(files, key=lambda each: each.first_seq), max(each.last_seq for each in files)
     return LakeFile(first.table, first.date, first.host, first.first_seq, last_seq)
 
 
 def merged_files(lake: Lake, files: Sequence[LakeFile], *, in_little_memory: bool = False) -> bytes:
-    """The rows of some files of the lake as the content of one, with what all of them say in their metadata.
+    """Return the content of the merged file, with the merged metadata.
 
-    With `in_little_memory` some megabytes are in use beside the files themselves, and the result is 4 % larger. Raises
-    FileNotFoundError where a file is gone, BrokenFileError for one that cannot be merged, SchemaVersionError for one of another
-    schema version, ForeignFileError for one of another host, and LakeError where one cannot be read.
+    With `in_little_memory`, a few megabytes beside the files are in use, and the result is 4 % larger. Raises FileNotFoundError
+    for a missing file, BrokenFileError for a file that cannot be merged, SchemaVersionError for another schema version,
+    ForeignFileError for another host, and LakeError for a file that cannot be read.
     """
     table = schema.table(files[0].table)
     opened = [OpenedFile(lake.read(each), table, each.key) for each in files]
@@ -67,7 +67,7 @@ def merged_files(lake: Lake, files: Sequence[LakeFile], *, in_little_memory: boo
 
 @dataclass
 class _Content:
-    """What identifies rows in any order: their number, the sum of their keys' hashes, and the nulls of each column."""
+    """A fingerprint of rows in any order: their number, the sum of their keys' hashes, and the nulls of each column."""
 
     rows: int = 0
     keys: int = 0
@@ -82,7 +82,7 @@ class _Content:
 
 
 class _Gpu(NamedTuple):
-    """A GPU as it sorts: rows without one come last."""
+    """The sort key of a GPU; rows without a GPU come last."""
 
     is_none: bool
     name: str
@@ -97,24 +97,27 @@ def _merged(table: LakeTable, files: Sequence[OpenedFile], in_little_memory: boo
             for gpu, start, end in spans:
                 gpus[gpu] += end - start
     if before.rows > MOST_ROWS:
-        raise _unfit("their merging", f"{before.rows} rows are more than one file may have")
+        raise _unfit("the files", f"{before.rows} rows are more than a file may have")
     trim_memory()
     most_rows = (_LITTLE_BYTES if in_little_memory else _MUCH_BYTES) * before.rows // max(1, decoded_bytes)
     stream = RecordBatchReader.from_batches(arrow_schema(table), _sorted(files, _groups(gpus, most_rows), table))
     facts = merged_facts([file.facts for file in files])
     try:
         data = encode(table, stream, facts, in_little_memory=in_little_memory)
-    except Exception as error:  # what a generator raises comes back through Arrow's interface as something else
+    except Exception as error:  # Arrow's interface converts exceptions of a generator
         raise _unfit(files[0].name, str(error)) from error
     for batch, _ in OpenedFile(data, table, files[0].name).batches():
         after.add(batch, table)
     if before != after:
-        raise _unfit(files[0].name, f"{before.rows} rows went in, and {after.rows} or others came out")
+        raise _unfit(
+            files[0].name,
+            f"the merged file does not have the {before.rows} rows of its sources but {after.rows} rows or other rows",
+        )
     return data
 
 
 def _groups(gpus: Counter[_Gpu], most_rows: int) -> list[list[_Gpu]]:
-    """The GPUs in order, as many at a time as their rows may be."""
+    """Yield groups of GPUs in order, each as large as memory allows."""
     groups: list[list[_Gpu]] = []
     room = 0
     for gpu in sorted(gpus):
@@ -127,7 +130,7 @@ def _groups(gpus: Counter[_Gpu], most_rows: int) -> list[list[_Gpu]]:
 
 
 def _sorted(files: Sequence[OpenedFile], groups: Sequence[Sequence[_Gpu]], table: LakeTable) -> Iterator[RecordBatch]:
-    """All rows by GPU and time; those of one moment stay in the order of the files. Each group takes a pass over the files."""
+    """Yield all rows by GPU and time; rows of the same time keep the order of the files. A group takes a pass over the files."""
     for group in groups:
         pieces: dict[_Gpu, list[RecordBatch]] = {gpu: [] for gpu in group}
         for file in files:
@@ -136,14 +139,14 @@ def _sorted(files: Sequence[OpenedFile], groups: Sequence[Sequence[_Gpu]], table
                 for gpu, start, end in spans:
                     if gpu in pieces:
                         places.setdefault(gpu, []).extend(range(start, end))
-                for gpu, own in places.items():  # copied, for a slice would keep the whole batch
+                for gpu, own in places.items():  # a copy, because a slice would keep the whole batch
                     pieces[gpu].append(batch.take(Array(own, type=DataType.int64())))
         for gpu in group:
             yield from _by_time(pieces.pop(gpu), table)
 
 
 def _by_time(pieces: Sequence[RecordBatch], table: LakeTable) -> Iterator[RecordBatch]:
-    """One GPU's rows by time."""
+    """Return the rows of a GPU by time."""
     times = [_times(piece, table) for piece in pieces]
     order = sorted(range(len(pieces)), key=lambda at: (times[at][0], times[at][-1]))
     together = [time for at in order for time in times[at]]
@@ -157,26 +160,26 @@ def _by_time(pieces: Sequence[RecordBatch], table: LakeTable) -> Iterator[Record
 
 
 class OpenedFile:
-    """A whole file, whose batches are decoded at each use: open readers of many files take far more memory than their rows.
+    """A complete file, whose batches are decoded at each use, because open readers take far more memory than the rows.
 
-    `facts` is what the file says of itself. Raises BrokenFileError and SchemaVersionError.
+    `facts` is the file's metadata. Raises BrokenFileError and SchemaVersionError.
     """
 
     def __init__(self, content: bytes, table: LakeTable, name: str) -> None:
         self.name, self._content, self._table = name, content, table
         if not is_whole(content):
-            raise _unfit(name, "it is not whole")
+            raise _unfit(name, "it is not complete")
         self.facts = {key.decode(): value.decode() for key, value in self._opened().schema.metadata.items()}
         check_version(name, self.facts.get(VERSION_KEY))
-        if not has_checksum(content, self.facts.get(CHECKSUM_KEY)):  # the reader ends badly on noise
+        if not has_checksum(content, self.facts.get(CHECKSUM_KEY)):  # the reader crashes on random bytes
             raise _unfit(name, "its content does not match its checksum")
 
     def times(self) -> list[int]:
-        """The times of its rows in ms."""
+        """Return the times of the rows in ms."""
         return [time for batch, _ in self.batches() for time in _times(batch, self._table)]
 
     def batches(self) -> Iterator[tuple[RecordBatch, list[tuple[_Gpu, int, int]]]]:
-        """Its rows, and in each batch where those of which GPU are."""
+        """Yield the batches of rows, each with the positions of the rows by GPU."""
         for batch in self._conformed():
             names = batch.column("gpu").to_pylist() if "gpu" in self._table.names else [""] * batch.num_rows
             spans, start = [], 0
@@ -187,7 +190,7 @@ class OpenedFile:
             yield batch, spans
 
     def _conformed(self) -> Iterator[RecordBatch]:
-        """The file's rows in the table's columns and types; those that a file lacks are null."""
+        """Return the rows in the table's columns and types; missing columns are null."""
         columns, reader = arrow_schema(self._table), self._opened()
         there = set(reader.schema.names)
         if absent := [name for name in self._table.keys if name not in there]:
@@ -213,7 +216,7 @@ class OpenedFile:
 
 @contextlib.contextmanager
 def _named(name: str) -> Iterator[None]:
-    """BrokenFileError for whatever arro3 raises while it reads a file of this name; its PanicException is no Exception."""
+    """Convert errors of arro3 to BrokenFileError for the file `name`; arro3's PanicException is not an Exception."""
     try:
         yield
     except BaseException as error:
@@ -227,7 +230,7 @@ def _times(batch: RecordBatch, table: LakeTable) -> list[int]:
 
 
 def _values(batch: RecordBatch, name: str, table: LakeTable) -> list[int]:
-    """A column's values, times as integers: moments of Python take ten times as long."""
+    """Return the values of a column, times as integers, because datetimes take ten times as long."""
     column = batch.column(name)
     return (column.cast(DataType.int64()) if table.column(name).type is Type.TIMESTAMP else column).to_pylist()  # type: ignore[return-value]  # the stub says array
 

@@ -1,6 +1,7 @@
-"""The one way to write Parquet: rows as an Arrow table of arro3, and Arrow tables as files.
+"""Write Parquet: rows to an Arrow table of arro3, and Arrow tables to files.
 
-The agent can carry arro3's code and memory in its own process. Imports no pyarrow: what this writes, `fallow.parquet` reads.
+The agent can afford arro3's code and memory in its process, and therefore this module does not import pyarrow. `fallow.parquet`
+reads the files.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ if TYPE_CHECKING:
 VERSION_KEY = "fallow_schema_version"
 WRITER_KEY = "fallow_writer"
 CHECKSUM_KEY = "fallow_crc32"
-"""CRC-32 of all before the footer, in ten digits: Parquet's own checksums, one a page, are read by few libraries."""
+"""CRC-32 of all bytes before the footer, in ten digits; few libraries read Parquet's checksums of pages."""
 
 MOST_ROWS = 5_000_000
-"""Of a file of one host: readers refuse a larger one."""
+"""Most rows in a file of a host; readers refuse larger files."""
 
 _SMALLER_PAGE_ROWS = 16_000
-"""Of 20,000: what is held of a page grows by powers of two."""
+"""Instead of 20,000, because the memory of a page grows by powers of two."""
 
 ROW_GROUP_ROWS = 138_240
 """16 GPU-days of 10 s rows: large enough that pages compress, small enough to skip by GPU (docs/storage.md)."""
 
 LIST_ITEM = "element"
-"""What Parquet's specification calls a list's values."""
+"""Name of a list's values in Parquet's specification."""
 
-_LISTS = (Type.INT_LIST, Type.DOUBLE_LIST, Type.STRING_LIST)
+_FLOATS = (Type.FLOAT, Type.DOUBLE)
 _UNKNOWN_SUM = "0" * 10
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 4 + len(MAGIC)
-"""What ends a file: the length of the footer before it, and the magic bytes."""
+"""Size of the end of a file: the length of the footer, and the magic bytes."""
 
 
 _PLAIN = {
@@ -63,13 +64,13 @@ _PLAIN = {
 _ITEMS = {Type.INT_LIST: DataType.int32(), Type.DOUBLE_LIST: DataType.float64(), Type.STRING_LIST: DataType.string()}
 _TIMESTAMP = DataType.timestamp("ms", tz="UTC")
 _WHOLE = (Type.TIMESTAMP, Type.INT16, Type.INT32, Type.INT64)
-_UNFIT = (TypeError, ValueError, OverflowError)  # a text that is no UTF-8 is a ValueError
+_UNFIT = (TypeError, ValueError, OverflowError)  # text that is not UTF-8 raises ValueError
 
 
 def arrow_rows(table: LakeTable, rows: Iterable[Mapping[str, object]]) -> tuple[ArrowTable, Counter[str]]:
-    """The rows in the table's columns and types, sorted by its (gpu, time), and how many values per column had to become null.
+    """Return the rows in the table's columns and types, sorted by (gpu, time), and the number of values per column set to null.
 
-    A key that a row lacks is null; LakeError for one that the table lacks. Timestamps are epoch milliseconds.
+    A missing key is null. Raises LakeError for a key that is not a column. Timestamps are epoch milliseconds.
     """
     columns: dict[str, list[Any]] = {name: [] for name in table.names}
     for row in rows:
@@ -88,12 +89,12 @@ def arrow_rows(table: LakeTable, rows: Iterable[Mapping[str, object]]) -> tuple[
 
 @functools.cache
 def arrow_schema(table: LakeTable) -> Schema:
-    """The Arrow schema of a table."""
+    """Return the Arrow schema of a table."""
     return Schema([Field(column.name, arrow_type(column), nullable=True) for column in table.columns])
 
 
 def _order(columns: Mapping[str, Sequence[Any]]) -> list[int]:
-    """The rows' places by GPU and time, those without a GPU last; rows of one moment stay in their order."""
+    """Return the order of the rows by GPU and time, rows without a GPU last; the sort is stable."""
     times = columns["time"]
     if (gpus := columns.get("gpu")) is None:
         return sorted(range(len(times)), key=times.__getitem__)
@@ -109,7 +110,7 @@ def arrow_type(column: LakeColumn) -> DataType:
 
 
 def _array(values: Sequence[Any], column: LakeColumn, misfits: Counter[str]) -> Array:
-    """The values in the column's type; one that does not fit becomes null, so that it never keeps the others back."""
+    """Return the values in the column's type; a value that does not fit becomes null, so that the other values are kept."""
     try:
         return array_of(values, column)
     except _UNFIT:
@@ -130,12 +131,12 @@ def _fitting(value: Any, column: LakeColumn) -> Any:
 
 
 def array_of(values: Sequence[Any], column: LakeColumn) -> Array:
-    """The values in the column's type; TypeError, ValueError or OverflowError for one that does not fit."""
+    """Return the values in the column's type; raises TypeError, ValueError or OverflowError for a value that does not fit."""
     if column.type is Type.TIMESTAMP:
         return Array(values, type=_PLAIN[Type.INT64]).cast(_TIMESTAMP)
     if (item := _ITEMS.get(column.type)) is None:
         return Array(values, type=_PLAIN[column.type])
-    if any(isinstance(value, str) for value in values):  # its characters would pass for a list
+    if any(isinstance(value, str) for value in values):  # otherwise its characters would become a list
         raise TypeError
     offsets = accumulate((0 if value is None else len(value) for value in values), initial=0)
     flat = [each for value in values if value is not None for each in value]
@@ -156,11 +157,11 @@ class ArrowRows(Protocol):
 def encode(
     table: LakeTable, rows: ArrowRows, metadata: Mapping[str, str] | None = None, *, in_little_memory: bool = False
 ) -> bytes:
-    """The rows as one Parquet file, with schema version and writer in its metadata; the same rows make the same bytes.
+    """Return the rows as a Parquet file with schema version and writer in its metadata; equal rows give equal bytes.
 
-    They come in the table's columns and types, sorted by (gpu, time). zstd-3, dictionaries only where values repeat,
-    deltas for what climbs (measurements: docs/storage.md). With `in_little_memory` a day
-    of eight GPUs takes 6 MiB less to write, and is 4 % larger: each column has a compressor and a page of its own.
+    The rows have the table's columns and types and are sorted by (gpu, time). Compression: zstd-3, dictionaries for repeated
+    values, deltas for rising values (measurements: docs/storage.md). With `in_little_memory`, writing a day of eight GPUs takes
+    6 MiB less and the file is 4 % larger: each column has its own compressor and page.
     """
     facts = {VERSION_KEY: str(SCHEMA_VERSION), WRITER_KEY: f"fallow {__version__}"}
     facts |= {**(metadata or {}), CHECKSUM_KEY: _UNKNOWN_SUM}
@@ -182,17 +183,17 @@ def encode(
 
 
 def footer_bytes(content: bytes | memoryview) -> int:
-    """How many bytes the footer takes with what ends the file, as a whole file states it."""
+    """Return the bytes of the footer and the end of a complete file."""
     return TAIL_BYTES + int.from_bytes(content[-TAIL_BYTES : -len(MAGIC)], "little")
 
 
 def is_whole(content: bytes) -> bool:
-    """Whether these bytes begin and end as a Parquet file does."""
+    """Return whether the bytes begin and end like a Parquet file."""
     return content.startswith(MAGIC) and content.endswith(MAGIC) and footer_bytes(content) < len(content)
 
 
 def has_checksum(content: bytes, stated: str | None) -> bool:
-    """Whether all before the footer has the checksum that the file states; a file of another writer states none."""
+    """Return whether the bytes before the footer match the checksum; True for files without a checksum, of other writers."""
     return stated is None or stated == _checksum(memoryview(content)[: -footer_bytes(content)])
 
 
@@ -201,47 +202,52 @@ def _checksum(data: memoryview) -> str:
 
 
 def check_version(file: str, stated: str | None) -> None:
-    """SchemaVersionError for a schema version that this fallow does not read; a file of another program states none."""
+    """Raise SchemaVersionError for a schema version that this fallow does not read; other programs' files have no version."""
     version = SCHEMA_VERSION if stated is None else int(stated)
     what = f"{file} was written with schema version {version} and this fallow knows {SCHEMA_VERSION}"
     if version > SCHEMA_VERSION:
-        raise SchemaVersionError(what, "upgrade fallow here, or read the lake where the newer version runs")
+        raise SchemaVersionError(what, "upgrade fallow on this host, or read the lake on a host with the newer version")
     if version < OLDEST_SCHEMA_VERSION:
-        raise SchemaVersionError(what, "make a new lake and import its history again")
+        raise SchemaVersionError(what, "create a new lake and import the history again")
 
 
 def check_host(file: LakeFile, stated: str | None) -> None:
-    """ForeignFileError where the file states another host than its folder's; what another program wrote states none."""
+    """Raise ForeignFileError if the file names another host than its folder; other programs' files name no host."""
     if stated is not None and file.host and stated != file.host:
         raise ForeignFileError(
-            f"{file.url or file.key} says that it is of the host {stated[:80]}, and lies in the folder of {file.host}",
-            "find out who put it there, and move it out of the lake",
+            f"{file.url or file.key} names the host {stated[:80]} and is in the folder of {file.host}",
+            "find out who wrote it, and move it out of the lake",
         )
 
 
 def merged_facts(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """What a file says that holds the rows of several, given what each says: what all say alike, and the origin of each."""
+    """Return the metadata of a merged file: the entries that are equal in all files, and the origins of all files."""
     same = {key: value for key, value in facts[0].items() if all(each.get(key) == value for each in facts)}
     own = (VERSION_KEY, CHECKSUM_KEY, WRITER_KEY, "ARROW:schema")
     return {key: value for key, value in same.items() if key not in own} | merged_origin(facts)
 
 
 def _storage(table: LakeTable) -> dict[str, Any]:
-    """Timestamps and counters climb within a GPU; the rest repeats itself and is best as a dictionary, save for lists."""
-    delta = [
-        column.name
+    """Return the encoding of each column.
+
+    Timestamps and counters, which rise within a GPU, are stored as deltas. Computed floats, which have no resolution and seldom
+    repeat, have their bytes split by position. Everything else gets a dictionary, except lists of text and of floats.
+    """
+    delta = [column.name for column in table.columns if column.type is Type.TIMESTAMP or column.counter]
+    split = [column.name for column in table.columns if column.type in _FLOATS and not column.resolution]
+    lists = [
+        (column.name, "list", LIST_ITEM)
         for column in table.columns
-        if column.type is Type.TIMESTAMP or (column.name == "energy_mj" and column.type is Type.INT64)
+        if column.type in (Type.DOUBLE_LIST, Type.STRING_LIST)
     ]
-    lists = [(column.name, "list", LIST_ITEM) for column in table.columns if column.type in _LISTS]
     return {
-        "column_encoding": dict.fromkeys(delta, "delta_binary_packed"),
-        "column_dictionary_enabled": dict.fromkeys([*delta, *lists], False),
+        "column_encoding": dict.fromkeys(delta, "delta_binary_packed") | dict.fromkeys(split, "byte_stream_split"),
+        "column_dictionary_enabled": dict.fromkeys([*delta, *split, *lists], False),
     }
 
 
 def _seal(content: memoryview, facts: Mapping[str, str]) -> None:
-    """Puts the checksum of all before the footer into it, and the facts into their order: arro3 takes them in any."""
+    """Return the file with its checksum in the footer and the metadata in a fixed order; arro3 writes them in any order."""
     size = footer_bytes(content)
     footer = bytes(content[-size:])
     written = {_key_value(key, value) for key, value in facts.items()}
@@ -253,16 +259,14 @@ def _seal(content: memoryview, facts: Mapping[str, str]) -> None:
         written.remove(found)
         at += len(found)
     if written:
-        raise LakeError(
-            "the Parquet writer has not written the file's facts as it should", "install the arro3-io of the lock"
-        )
+        raise LakeError("the Parquet writer wrote unexpected metadata", "install the locked version of arro3-io")
     final = {**facts, CHECKSUM_KEY: _checksum(content[:-size])}
     start = len(content) - size
     content[start + first : start + at] = b"".join(_key_value(key, value) for key, value in final.items())
 
 
 def _key_value(key: str, value: str) -> bytes:
-    """How the footer has it: a struct of two strings in Thrift's compact protocol."""
+    """Return a key and a value as in the footer: a struct of two strings in Thrift's compact protocol."""
     return b"\x18%b\x18%b\x00" % (_text(key), _text(value))
 
 

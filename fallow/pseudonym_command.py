@@ -1,4 +1,4 @@
-"""`fallow pseudonym new-key|of|table`: the key, the pseudonym of a name, and a site's tables with pseudonyms in them."""
+"""`fallow pseudonym new-key|of|table`: create a key, print pseudonyms, and replace users in a site's tables."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="new-key|of|table")
     new = verbs.add_parser(
         "new-key",
-        help="write a new key into a file that nobody else can read",
+        help="write a new key to a file that only you can read",
         allow_abbrev=False,
         epilog="example: fallow pseudonym new-key /etc/fallow/pseudonym.key",
     )
-    new.add_argument("file", metavar="FILE", help="must not be there yet")
+    new.add_argument("file", metavar="FILE", help="the new file; must not exist")
     names = verbs.add_parser(
         "of",
         help="print the pseudonyms of names",
@@ -40,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         epilog="example: fallow pseudonym of ann ben --key /etc/fallow/pseudonym.key",
     )
     names.add_argument("names", nargs="+", metavar="NAME", help="a user's login name")
-    names.add_argument("--json", action="store_true", help="machine-readable")
+    names.add_argument("--json", action="store_true", help="print JSON")
     table = verbs.add_parser(
         "table",
-        help="print a CSV table with its users' names replaced: owners, contacts, opt-outs",
+        help="print a CSV table (owners, contacts, opt-outs) with pseudonyms for users",
         allow_abbrev=False,
         epilog="example: fallow pseudonym table owners-by-name.csv > /etc/fallow/owners.csv",
     )
@@ -66,13 +66,13 @@ def _new_key(args: argparse.Namespace) -> None:
             file.write(f"{secrets.token_hex(_KEY_BYTES)}\n")
     except FileExistsError:
         raise FallowError(
-            f"{args.file} is there already, and a new key would make other people of all users",
-            "use that key, or give another path",
+            f"{args.file} exists, and a new key would change the pseudonyms of all users",
+            "use the key in this file, or give another path",
         ) from None
     except OSError as error:
         raise FallowError(f"cannot write {args.file}: {error.strerror}", "check path and permissions") from error
     show(
-        f"{args.file} holds a new key. The agent's group has to read it: chgrp fallow {args.file} && chmod 640 {args.file}"
+        f"wrote a new key to {args.file}; give the agent's group access: chgrp fallow {args.file} && chmod 640 {args.file}"
     )
 
 
@@ -83,7 +83,7 @@ def _pseudonyms(args: argparse.Namespace) -> Pseudonyms:
 
 def _of(args: argparse.Namespace) -> None:
     if not all(name.strip() for name in args.names):
-        raise UsageError("an empty name is nobody's", "give the login names of users")
+        raise UsageError("a name is empty", "give the login names of users")
     pseudonyms = _pseudonyms(args)
     found = {name: pseudonyms.of(name) for name in args.names}
     if args.json:
@@ -94,7 +94,7 @@ def _of(args: argparse.Namespace) -> None:
 
 
 def _table(args: argparse.Namespace) -> None:
-    """Writes the table to standard output; all but the names of users as they are."""
+    """Print the table; only the names of users change."""
     pseudonyms = _pseudonyms(args)
     text = given_text("the table", args.file, TABLE_BYTES, InputError, "utf-8-sig")
     try:
@@ -103,7 +103,7 @@ def _table(args: argparse.Namespace) -> None:
         raise InputError(f"{args.file} is not CSV: {error}", "give a CSV file in UTF-8") from error
     header = [each.strip() for each in rows[0]] if rows else []
     if not {_KIND, _NAME} <= {*header}:
-        raise InputError(f"{args.file} lacks the columns kind and name", "its first line has to name them")
+        raise InputError(f"{args.file} lacks the columns kind and name", "name them in the first line")
     kind, name = header.index(_KIND), header.index(_NAME)
     for row in rows[1:]:
         if len(row) > max(kind, name) and row[kind].strip() == _USER and row[name].strip():

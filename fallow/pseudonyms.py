@@ -1,4 +1,4 @@
-"""Users by pseudonyms: the same for one name and one key on every host, and telling nobody without the key who it is."""
+"""Pseudonyms of users. A name and a key give the same pseudonym on all hosts; without the key it does not reveal the name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SWITCH, KEY_FILE = "agent.pseudonymise_users", "agent.pseudonym_key_file"
 
 _PREFIX = "u-"
 _DIGITS = 16
-"""64 bits: among 100,000 users two share a pseudonym with a chance of 3 in 10^10."""
+"""64 bits: the probability that two of 100,000 users share a pseudonym is 3 in 10^10."""
 
 _TOO_OPEN = stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP
 
@@ -30,7 +30,7 @@ class Pseudonyms:
 
     @classmethod
     def load(cls, path: str) -> Pseudonyms:
-        """With the key in a file; raises ConfigError where it cannot be read, is short, or others can read or change it."""
+        """Return pseudonyms with the key in a file; raises ConfigError if it cannot be read, is too short, or is accessible to others."""
         key = read_key(path, KEY_FILE)
         mode = Path(path).stat().st_mode
         if mode & _TOO_OPEN:
@@ -42,9 +42,9 @@ class Pseudonyms:
 
     @classmethod
     def from_config(cls, config: Config, key_file: str | None = None) -> Pseudonyms | None:
-        """Those that the settings, or a key file beside them, ask for; None where users stay as they are.
+        """Return the pseudonyms that the settings or a key file require; None if users keep their names.
 
-        Raises ConfigError where there shall be pseudonyms and no key can be had: plain names never take their place.
+        Raises ConfigError if pseudonyms are required and the key is missing: names never replace pseudonyms.
         """
         if key_file is None:
             if not config.switch(SWITCH):
@@ -53,15 +53,15 @@ class Pseudonyms:
         if not key_file:
             raise ConfigError(
                 f"{SWITCH} is on, and {KEY_FILE} names no key",
-                "make one with `fallow pseudonym new-key FILE`, and give every host the same",
+                "create a key with `fallow pseudonym new-key FILE`, and copy it to all hosts",
             )
         return cls.load(key_file)
 
     def of(self, name: str) -> str:
-        r"""The pseudonym of a name; `+` and `\` between domain and user count as one."""
+        r"""Return the pseudonym of a name; `+` and `\` between domain and user are equivalent."""
         known = self._known.get(name)
         if known is None:
-            import hmac  # loads OpenSSL, 4 MiB: only for those who ask for pseudonyms
+            import hmac  # loads OpenSSL, 4 MiB: only if pseudonyms are used
 
             digest = hmac.digest(self._key, name.replace("+", "\\").encode("utf-8", "surrogateescape"), "sha256")
             known = self._known[name] = _PREFIX + digest.hex()[:_DIGITS]

@@ -1,4 +1,4 @@
-"""What readers leave out of the lake, so that everything else goes on: each file or name, why, and whether it may pass."""
+"""Files and names in the lake that readers leave out, with the reason, so that the other files can be read."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ if TYPE_CHECKING:
 
 
 class OnUnusable(Protocol):
-    """Is told of each file that cannot be used, which is then left out; where nobody is, the error is raised."""
+    """A callback for files that cannot be used. Readers leave out such files; without a callback they raise the error."""
 
     def __call__(self, file: LakeFile, error: UnusableFileError, /) -> None: ...
 
 
 @dataclass(frozen=True, order=True)
 class LeftOut:
-    """Something in the lake that no reader uses: its path below the lake's root, the kind of fault, and the whole sentence.
-
-    `kind` is one of FAULTS.
-    """
+    """A file or name in the lake that readers leave out: the path below the lake's root, a kind of FAULTS, and a sentence."""
 
     key: str
     kind: str
@@ -32,18 +29,18 @@ class LeftOut:
 FAULTS = {
     "broken": "is not a whole Parquet file of its table",
     "too_large": "is larger than any file of a lake",
-    "not_regular": "is no regular file",
-    "unreadable": "may not be read: its reader lacks the permission (which can be given), or its disk fails",
-    "foreign_host": "says that it is of another host than its folder",
-    "no_name": "has no name of a file of the lake",
-    "no_host": "lies in a folder whose name is not UTF-8",
-    "no_date": "lies in a folder that is named for no date",
+    "not_regular": "is not a regular file",
+    "unreadable": "cannot be read: the reader lacks the permission, or the disk fails",
+    "foreign_host": "names another host than its folder",
+    "no_name": "does not have the name of a file of the lake",
+    "no_host": "is in a folder whose name is not UTF-8",
+    "no_date": "is in a folder whose name is not a date",
 }
-"""The kinds of fault, and what is said of a file after its name."""
+"""The kinds of fault, each with the end of a sentence that begins with the file's name."""
 
 
 class Quarantine:
-    """What was left out so far, each name once. Safe to use from many threads."""
+    """The files and names that were left out so far, without duplicates. Thread-safe."""
 
     def __init__(self) -> None:
         self._found: dict[str, LeftOut] = {}
@@ -54,11 +51,11 @@ class Quarantine:
             self._found[left_out.key] = left_out
 
     def leave_out(self, file: LakeFile, error: UnusableFileError) -> None:
-        """Takes note of a file that cannot be used: an `OnUnusable`."""
+        """Record a file that cannot be used; this is an `OnUnusable`."""
         self.add(LeftOut(file.key, error.kind, str(error)))
 
     @property
     def found(self) -> tuple[LeftOut, ...]:
-        """All of it, by name."""
+        """The files and names that were left out, sorted by name."""
         with self._lock:
             return tuple(sorted(self._found.values()))

@@ -10,7 +10,7 @@ trap 'rm -f "$said"' EXIT
     .venv/bin/python -m venv $audit
     $audit/bin/pip install --quiet --disable-pip-version-check --no-input --require-hashes --only-binary :all: -r requirements/audit.txt
 }
-for lock in base all build dev ziglang kube-tools; do
+for lock in base all build dev ziglang kube-tools engines; do
     # the pins are looked up as they stand: nothing is resolved or installed
     if $audit/bin/pip-audit --disable-pip --require-hashes --progress-spinner off -r requirements/$lock.txt >"$said" 2>&1; then
         skipped=$(grep -c "could not be audited" "$said" || true)

@@ -29,9 +29,9 @@ class Mutation:
 
 MUTATIONS = (
     # rules
-    Mutation("analytics/rules/held.py", 'pl.col("spell_ms") >= context.settings.held_min_ms', 'pl.col("spell_ms") >= 2 * context.settings.held_min_ms', "tests/promises/test_findings.py"),
+    Mutation("analytics/rules/held.py", 'pl.col("segment_ms") >= context.settings.held_min_ms', 'pl.col("segment_ms") >= 2 * context.settings.held_min_ms', "tests/promises/test_findings.py"),
     Mutation("analytics/workloads/window_end.py", "if last_seen.get(gpu) == end", "if gpu in last_seen", "tests/promises/test_findings.py"),
-    Mutation("analytics/rules/zombie_holder.py", "ORPHAN_IDLE_MS = DAY_MS", "ORPHAN_IDLE_MS = 2 * DAY_MS", "tests/findings/test_idle_rules.py"),
+    Mutation("analytics/rules/left_free.py", "FREE_MIN_MS = 14 * DAY_MS", "FREE_MIN_MS = 7 * DAY_MS", "tests/findings/test_idle_rules.py"),
     Mutation("analytics/rules/hoarding.py", "SHARE_MAX = 0.5", "SHARE_MAX = 0.8", "tests/findings/test_pool_rules.py"),
     Mutation("analytics/rules/low_efficiency.py", "EFFICIENCY_MAX = 0.25", "EFFICIENCY_MAX = 0.5", "tests/findings/test_at_work_rules.py"),
     Mutation("analytics/rules/blind_spot.py", 'silent = pl.col("last_seen") <=', 'silent = pl.col("last_seen") >', "tests/findings/test_pool_rules.py"),
@@ -44,12 +44,12 @@ MUTATIONS = (
     Mutation("analytics/workloads/persistence.py", "share, age_ms = min(promised)", "share, age_ms = max(promised)", "tests/findings/test_persistence.py"),
     Mutation("analytics/workloads/persistence.py", "if len(promised) < len(ages) or not promised:", "if not promised:", "tests/findings/test_persistence.py"),
     Mutation("analytics/workloads/runs.py", "AT_ONCE_RATIO = 0.97", "AT_ONCE_RATIO = 0.5", "tests/findings/test_right_size_rules.py"),
-    Mutation("analytics/rules/zombie_holder.py", '(pl.col("first_parent_pid") > 1)', "pl.lit(value=True)", "tests/findings/test_idle_rules.py"),
+    Mutation("analytics/workloads/held_evidence.py", '(pl.col("first_parent_pid") > 1)', "pl.lit(value=True)", "tests/findings/test_idle_rules.py"),
     Mutation("analytics/decide/reversals.py", '(SPAN_MS - pl.col("unconfirmed_ms"))', "SPAN_MS", "tests/findings/test_reversals.py"),
     Mutation("analytics/decide/decisions.py", '.sort("piece", "place")', '.sort("piece", "place", descending=[False, True])', "tests/promises/test_recommendations.py"),
-    Mutation("analytics/decide/decisions.py", 'pl.col("spell_ms") >= pl.col("least_ms")', "pl.lit(value=True)", "tests/promises/test_recommendations.py"),
+    Mutation("analytics/decide/decisions.py", 'pl.col("segment_ms") >= pl.col("least_ms")', "pl.lit(value=True)", "tests/promises/test_recommendations.py"),
     Mutation("analytics/decide/decisions.py", "else tuple(gpu for gpu in each.gpus_now if gpu not in self._taken)", "else each.gpus_now", "tests/promises/test_recommendations.py"),
-    Mutation("analytics/decide/recommendations.py", "self.saving.point > 0", "self.saving.point >= 0", "tests/promises/test_recommendations.py"),
+    Mutation("analytics/decide/recommendations.py", "self.value.freed.point > 0", "self.value.freed.point >= 0", "tests/promises/test_recommendations.py"),
     Mutation("analytics/decide/decisions.py", "            self._taken.update(wanted)\n", "", "tests/promises/test_recommendations.py"),
     Mutation("analytics/decide/decisions.py", "if not theirs.isdisjoint(self._users.get(gpu, theirs))", "", "tests/promises/test_findings.py"),
     Mutation("analytics/decide/lifecycle.py", "expires_ms <= as_of_ms", "expires_ms < as_of_ms", "tests/promises/test_recommendations.py"),
@@ -61,7 +61,7 @@ MUTATIONS = (
     Mutation("analytics/scope.py", 'gpu_share=pl.col("gpu_share") * part', 'gpu_share=pl.col("gpu_share")', "tests/promises/test_access.py"),
     Mutation("analytics/decide/review.py", "return others or strangers or", "return others or", "tests/promises/test_access.py"),
     Mutation("analytics/delivery/nudges.py", 'or (None if JOINER in (joined or "") else joined)', "or joined", "tests/promises/test_nudges.py"),
-    Mutation("analytics/plan/jobs.py", "(over >= until_ms)", "(over > until_ms)", "tests/promises/test_queue.py"),
+    Mutation("analytics/capacity/jobs.py", "(over >= until_ms)", "(over > until_ms)", "tests/promises/test_queue.py"),
     Mutation("analytics/workloads/reclaimable.py", "if not is_broken and len(gone) >= spare:", "if not is_broken and spare < 0:", "tests/findings/test_recommendations.py"),
     # ledger
     Mutation("analytics/ledger/sampled.py", "<= limit).all(ignore_nulls=False).over(whole)", "<= limit).any(ignore_nulls=False).over(whole)", "tests/ledger/test_sampled.py"),
@@ -71,8 +71,8 @@ MUTATIONS = (
     Mutation("analytics/ledger/day_segments.py", "(idle.length >= settings.idle_after_ms)", "(idle.length > settings.idle_after_ms)", "tests/promises/test_ledger.py"),
     Mutation("analytics/ledger/day_processes.py", "(np.abs(time - self.time[at]) <= self.reach[at])", "(np.abs(time - self.time[at]) < self.reach[at])", "tests/promises/test_ledger.py"),
     Mutation("analytics/ledger/day_rows.py", "(step <= GAP_INTERVALS * interval[:-1])", "(step < GAP_INTERVALS * interval[:-1])", "tests/promises/test_ledger.py"),
-    Mutation("analytics/ledger/stitch.py", 'long = pl.col("spell_ms") >= settings.idle_after_ms', 'long = pl.col("spell_ms") < settings.idle_after_ms', "tests/ledger/test_states.py"),
-    Mutation("analytics/ledger/stitch.py", 'pl.col("spell_ms") >= settings.idle_after_ms', 'pl.col("spell_ms") > settings.idle_after_ms', "tests/promises/test_ledger.py"),
+    Mutation("analytics/ledger/stitch.py", 'long = pl.col("idle_interval_ms") >= settings.idle_after_ms', 'long = pl.col("idle_interval_ms") < settings.idle_after_ms', "tests/ledger/test_states.py"),
+    Mutation("analytics/ledger/stitch.py", 'pl.col("idle_interval_ms") >= settings.idle_after_ms', 'pl.col("idle_interval_ms") > settings.idle_after_ms', "tests/promises/test_ledger.py"),
     Mutation("analytics/ledger/stitch.py", "descending=[False, True, False, False]", "descending=[False, False, False, False]", "tests/ledger/test_hosts.py"),
     Mutation("analytics/states.py", 'OCCUPIED = ("held", *IN_USE)', "OCCUPIED = IN_USE", "tests/ledger/test_state_sets.py tests/capacity"),
     # agent

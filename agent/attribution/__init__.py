@@ -1,6 +1,6 @@
-"""Whose a process is: from /proc, cgroups, its environment, the kubelet and Slurm, each with its source.
+"""The user, pod and job of a process, from /proc, cgroups, its environment, the kubelet and Slurm, with the source.
 
-What is read from where, and what stays unknown, is written down in docs/attribution.md.
+docs/attribution.md lists what is read from which source, and what stays unknown.
 """
 
 from agent.attribution.owners import ProcessOwners

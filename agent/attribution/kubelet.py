@@ -1,7 +1,7 @@
-"""Which GPUs Kubernetes gave to which pod, by what the kubelet of this node says in the background.
+"""Which GPUs Kubernetes allocated to which pod, queried from this node's kubelet in the background.
 
-Two questions: the pod-resources socket (which container was given which GPUs; every 30 s) and, where an address is set,
-the list of pods (container ids and labels; every ten minutes, and when a container shows up that is not on it).
+The pod-resources socket gives the GPUs of each container, every 30 s. Where an address is set, the list of pods gives container
+ids and labels, every ten minutes, and when a new container is not in the list.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from agent.attribution.placement import Placement
     from agent.attribution.pod_resources import PodContainer
     from agent.attribution.settings import AttributionSettings
-    from agent.rows import ClaimRow
+    from agent.rows import AllocationRow
 
-_START_SLACK_MS = 1000  # a start is known from a boot time in whole seconds
+_START_SLACK_MS = 1000  # starts are computed from a boot time in whole seconds
 
 
 @dataclass(frozen=True)
 class PodName:
-    """A pod and, where known, which of its containers and what else the kubelet says of it."""
+    """A pod and, where the kubelet reports them, its container and further facts."""
 
     namespace: str
     pod: str
@@ -44,24 +44,24 @@ class PodName:
 
 @dataclass(frozen=True)
 class Allocation:
-    """What the pod-resources socket said, and when it was asked."""
+    """The answer of the pod-resources socket, and the time of the query."""
 
-    holders: Mapping[str, Sequence[PodContainer]] = field(default_factory=dict)
+    containers: Mapping[str, Sequence[PodContainer]] = field(default_factory=dict)
     asked_ms: int = 0
 
 
 def match_by_gpu(
     processes: Iterable[AttributedProcess], allocation: Allocation, taken: Iterable[tuple[str, str]]
 ) -> dict[str, PodName]:
-    """Pods by pod UID, as far as the allocation of GPUs leaves no choice.
+    """Return pods by pod UID, where the allocated GPUs identify the pod unambiguously.
 
-    A pod is named if it is the only one that was given every GPU on which processes of that UID were seen, if the
-    allocation is younger than the first of them, and if no other UID lays claim to the same pod: a container may use
-    GPUs that it was never given (privileged, or all devices made visible), and then nobody is named.
+    A pod matches a UID if it is the only pod with all GPUs of the UID's processes, and no other UID matches the pod. The
+    answer must be younger than the first of these processes. A container may use GPUs that are not allocated to it
+    (privileged, or with all devices visible); then no pod matches.
 
     Args:
-        processes: those in pods.
-        allocation: who was given which GPU.
+        processes: the processes in pods.
+        allocation: the kubelet's answer with the pods' GPUs.
         taken: namespace and name of pods that are known to belong to other UIDs.
     """
     by_uid: dict[str, list[AttributedProcess]] = {}
@@ -69,105 +69,108 @@ def match_by_gpu(
         if process.placement.pod_uid is not None:
             by_uid.setdefault(process.placement.pod_uid, []).append(process)
     found = {uid: pod for uid, seen in by_uid.items() if (pod := _only_candidate(seen, allocation)) is not None}
-    claims = [(pod.namespace, pod.pod) for pod in found.values()]
-    claims += taken
-    return {uid: pod for uid, pod in found.items() if claims.count((pod.namespace, pod.pod)) == 1}
+    matches = [(pod.namespace, pod.pod) for pod in found.values()]
+    matches += taken
+    return {uid: pod for uid, pod in found.items() if matches.count((pod.namespace, pod.pod)) == 1}
 
 
 def _only_candidate(seen: Sequence[AttributedProcess], allocation: Allocation) -> PodName | None:
     starts = [each.started_ms for each in seen if each.started_ms is not None]
-    # GPUs are given to a pod once and for its life: an answer from before it began speaks of another one
+    # a pod keeps its GPUs for its whole life: an answer from before its start concerns another pod
     if not starts or min(starts) + _START_SLACK_MS > allocation.asked_ms:
         return None
     gpus = frozenset[str]().union(*(each.gpus for each in seen))
-    holders = [set(allocation.holders.get(gpu, ())) for gpu in gpus]
-    pods = [{(holder.namespace, holder.pod) for holder in found} for found in holders]
+    containers = [set(allocation.containers.get(gpu, ())) for gpu in gpus]
+    pods = [{(container.namespace, container.pod) for container in found} for found in containers]
     candidates = set.intersection(*pods) if pods else set()
     if len(candidates) != 1:
         return None
     namespace, pod = candidates.pop()
     names = {
-        holder.container for found in holders for holder in found if (holder.namespace, holder.pod) == (namespace, pod)
+        container.container
+        for found in containers
+        for container in found
+        if (container.namespace, container.pod) == (namespace, pod)
     }
     only_container = len(names) == 1 and len({each.placement.container_id for each in seen}) == 1
     return PodName(namespace, pod, names.pop() if only_container else None, source="pod_resources")
 
 
 SILENT_MS = DAY_MS
-"""After so long without an answer from the kubelet its claims end with the last one: a node may have left its cluster."""
+"""After this time without an answer from the kubelet, the node may have left its cluster. Allocations end with the last answer."""
 
 _Key = tuple[str, str]
 """GPU, and the pod as NAMESPACE/POD."""
 
 
 class PodAllocations(Collector):
-    """The open claims of this host's pods."""
+    """The open allocations of this host's pods."""
 
-    name = "claims"
-    table = "claim"
+    name = "allocations"
+    table = "allocation"
     allocation: Callable[[int], Allocation | None]
-    """What Kubernetes gave to whom, at a moment in ms."""
+    """The newest allocation of GPUs to pods by Kubernetes, with its time in ms."""
 
     def __init__(self, noted: Iterable[Any] = ()) -> None:
-        """`noted` is what the run before left with `as_text`, decoded; entries that are damaged are left aside."""
+        """`noted` is the decoded text of `as_text` of the previous run; damaged entries are ignored."""
         self._since_ms: dict[_Key, int] = {}
         for entry in noted:
             match entry:
                 case [str(gpu), str(pod), int(since_ms)]:
                     self._since_ms[gpu, pod] = since_ms
-        self._told_ms: int | None = None  # the newest answer
+        self._answered_ms: int | None = None  # the newest answer
         self._began_ms: int | None = None
 
-    def collect(self, interval: Interval) -> list[ClaimRow]:
+    def collect(self, interval: Interval) -> list[AllocationRow]:
         return self.rows(self.allocation(interval.end_ms), interval.end_ms)
 
-    def rows(self, allocation: Allocation | None, now_ms: int) -> list[ClaimRow]:
-        """Claims that began or ended since the last call; none where the kubelet said nothing new.
+    def rows(self, allocation: Allocation | None, now_ms: int) -> list[AllocationRow]:
+        """Return the allocations that began or ended since the last call; none without a new answer from the kubelet.
 
         Args:
-            allocation: its newest answer; None where that is missing or old.
+            allocation: the kubelet's newest answer; None where it is missing or old.
             now_ms: wall clock.
         """
         if allocation is None:
             if self._began_ms is None:
                 self._began_ms = now_ms
-            heard_ms = self._began_ms if self._told_ms is None else self._told_ms
+            heard_ms = self._began_ms if self._answered_ms is None else self._answered_ms
             return self._follow(set(), heard_ms) if now_ms - heard_ms >= SILENT_MS else []
-        if allocation.asked_ms == self._told_ms:
+        if allocation.asked_ms == self._answered_ms:
             return []
-        self._told_ms = allocation.asked_ms
+        self._answered_ms = allocation.asked_ms
         return self._follow(
             {
-                (gpu, f"{holder.namespace}/{holder.pod}")
-                for gpu, holders in allocation.holders.items()
-                for holder in holders
+                (gpu, f"{container.namespace}/{container.pod}")
+                for gpu, containers in allocation.containers.items()
+                for container in containers
             },
             allocation.asked_ms,
         )
 
     def as_text(self) -> str:
-        """The open claims as JSON, for the next run."""
+        """Return the open allocations as JSON, for the next run."""
         return json.dumps([[gpu, pod, since_ms] for (gpu, pod), since_ms in sorted(self._since_ms.items())])
 
-    def _follow(self, present: set[_Key], at_ms: int) -> list[ClaimRow]:
+    def _follow(self, present: set[_Key], at_ms: int) -> list[AllocationRow]:
         known = self._since_ms
         gone, new = sorted(known.keys() - present), sorted(present - known.keys())
-        ended: list[ClaimRow] = [
-            {**_claim_row(key, known[key], list(known)), "end": max(at_ms, known[key])} for key in gone
+        ended: list[AllocationRow] = [
+            {**_allocation_row(key, known[key], list(known)), "end": max(at_ms, known[key])} for key in gone
         ]
         for key in gone:
             del known[key]
         known.update(dict.fromkeys(new, at_ms))
-        return ended + [_claim_row(key, at_ms, list(known)) for key in new]
+        return ended + [_allocation_row(key, at_ms, list(known)) for key in new]
 
 
-def _claim_row(key: _Key, since_ms: int, known: Sequence[_Key]) -> ClaimRow:
+def _allocation_row(key: _Key, since_ms: int, known: Sequence[_Key]) -> AllocationRow:
     gpu, pod = key
     namespace, _, name = pod.partition("/")
     return {
         "time": since_ms,
         "gpu": gpu,
-        "claim_id": pod,
+        "allocation_id": pod,
         "scheduler": "kubernetes",
         "account": namespace,
         "name": name,
@@ -176,24 +179,24 @@ def _claim_row(key: _Key, since_ms: int, known: Sequence[_Key]) -> ClaimRow:
 
 
 _ALLOCATION_MS = 30_000
-_NEWS_MS = 5_000  # a new container is worth asking early, though not at every tick
+_NEWS_MS = 5_000  # a new container justifies an early query, but not at every tick
 _PODS_MS = 600_000
 _PODS_NEWS_MS = 30_000
-_LOOKS = 3  # a container that the list has left out so often is none of the kubelet's
+_LOOKS = 3  # a container that is missing from this number of lists does not belong to the kubelet
 _CURRENT_MS = 120_000
 _SOCKET_TIMEOUT_S = 1.0
 _PROGRAM_TIMEOUT_S = 20.0
-_LOCAL_S = 0.05  # how long a new container may hold up the tick
+_LOCAL_S = 0.05  # how long a new container may delay the tick
 
 _RUNTIMES = {"docker": "docker", "containerd": "containerd", "cri-o": "cri-o"}
 
 
 class PodsFailedError(Exception):
-    """The program that asks for pods has failed; the message is what it said."""
+    """The program that fetches the pods has failed; the message is its output."""
 
 
 class Kubelet:
-    """The kubelet's views; both stay as they were while it does not answer."""
+    """The kubelet's answers; the newest stays valid while the kubelet does not answer."""
 
     def __init__(self, settings: AttributionSettings, proc: str, failures: Failures) -> None:
         self._settings = settings
@@ -211,18 +214,18 @@ class Kubelet:
 
     @property
     def on(self) -> bool:
-        """Whether there is anybody to ask: a socket that is there or was, or an address."""
+        """Return whether there is a kubelet to query: a socket that exists or existed, or an address."""
         return bool(self._settings.kubelet_url) or self._has_socket()
 
     def refresh(self, processes: Sequence[AttributedProcess], now_ms: int) -> None:
-        """Asks what is due and takes what has come; waits only where a container is new.
+        """Send the queries that are due and take the answers that have arrived; waits only for a new container.
 
         Args:
-            processes: those of now.
+            processes: the current processes.
             now_ms: wall clock.
         """
         self.wait(0.0)
-        # containers that Docker or podman runs on their own account are none of the kubelet's
+        # containers that Docker or podman runs without Kubernetes do not belong to the kubelet
         ids = {
             each.container_id
             for each in (process.placement for process in processes)
@@ -238,25 +241,25 @@ class Kubelet:
             news = any(looks < _LOOKS for looks in self._looked_for.values())
             if _due(self._asked_pods_ms, now_ms, _PODS_NEWS_MS if news else _PODS_MS):
                 self._ask_pods(now_ms)
-        # the socket answers within milliseconds, the program takes longer than any tick may wait
+        # the socket answers within milliseconds, but the program takes longer than a tick may wait
         if new and (allocation := self._asking.take(_LOCAL_S)):
             self._take_allocation(allocation)
 
     def wait(self, wait_s: float) -> None:
-        """Takes the answers that are there, or come within the wait."""
+        """Take the answers that have arrived, or arrive within the wait."""
         if allocation := self._asking.take(wait_s):
             self._take_allocation(allocation)
         if pods := self._asking_pods.take(wait_s):
             self._take_pods(pods)
 
     def allocation(self, now_ms: int) -> Allocation | None:
-        """Who was given which GPU; None where the last answer is missing or older than two minutes."""
+        """Return the newest allocation of GPUs; None where the answer is missing or older than two minutes."""
         if self._allocation is None or abs(now_ms - self._allocation.asked_ms) > _CURRENT_MS:
             return None
         return self._allocation
 
     def locate(self, processes: Sequence[AttributedProcess]) -> dict[Placement, PodName]:
-        """Pods by placement, as far as they are known."""
+        """Return the known pods by placement."""
         found = {}
         for placement in {process.placement for process in processes}:
             pod = self._containers.get(placement.container_id or "") or self._pods.get(placement.pod_uid or "")
@@ -265,9 +268,11 @@ class Kubelet:
         if self._allocation is not None:
             known = {placement.pod_uid for placement in found}
             taken = {(pod.namespace, pod.pod) for pod in found.values()}
-            rest = [each for each in processes if each.placement.pod_uid not in known]
-            by_uid = match_by_gpu(rest, self._allocation, taken)
-            found |= {each.placement: by_uid[uid] for each in rest if (uid := each.placement.pod_uid or "") in by_uid}
+            unmatched = [each for each in processes if each.placement.pod_uid not in known]
+            by_uid = match_by_gpu(unmatched, self._allocation, taken)
+            found |= {
+                each.placement: by_uid[uid] for each in unmatched if (uid := each.placement.pod_uid or "") in by_uid
+            }
         return found
 
     def _has_socket(self) -> bool:
@@ -290,7 +295,7 @@ class Kubelet:
         reason = printable_text(getattr(answer.error, "strerror", None) or str(answer.error))
         self._failures.failed(
             "pod_resources",
-            f"the kubelet's socket {path} cannot be used: {reason}; mount its folder, not the "
+            f"the kubelet's socket {path} is unusable: {reason}; mount its folder, not the "
             "socket, and let the agent read it",
         )
 
@@ -347,9 +352,9 @@ def _pods(settings: AttributionSettings) -> list[dict[str, Any]]:
             f"the kubelet at {settings.kubelet_url} did not answer within {_PROGRAM_TIMEOUT_S:g} s"
         ) from None
     if done.returncode:
-        said = done.stderr.strip().splitlines()
+        errors = done.stderr.strip().splitlines()
         raise PodsFailedError(
-            printable(said[-1])[:500] if said else f"asking for pods ended with code {done.returncode}"
+            printable(errors[-1])[:500] if errors else f"the query for pods ended with exit code {done.returncode}"
         )
     pods: list[dict[str, Any]] = json.loads(done.stdout)
     return pods

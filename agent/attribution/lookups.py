@@ -1,4 +1,4 @@
-"""Questions that are asked off the tick and remembered: login names, Slurm jobs. Failures are reported once per cause."""
+"""Queries that run in the background and are cached: login names, Slurm jobs. A failure is reported once per cause."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class LookupAnswer(Generic[Result]):
-    """What came back: a result, or the error that stood in its way."""
+    """The outcome of a query: a result or an error."""
 
     result: Result | None = None
     error: Exception | None = None
 
 
 class Background(Generic[Result]):
-    """Runs a question in a short-lived thread; a thread that hangs holds up nothing but its own question.
+    """Runs a query in a short-lived thread; a thread that hangs blocks only its own query.
 
-    Threads are daemons: the end of the agent waits for none of them.
+    Threads are daemons, so the agent ends without waiting for them.
     """
 
     def __init__(self, name: str) -> None:
@@ -45,22 +45,22 @@ class Background(Generic[Result]):
 
     @property
     def busy(self) -> bool:
-        """Whether a question is out, or its answer has not been taken."""
+        """Return whether a query runs, or its answer has not been taken."""
         return self._thread is not None
 
     @property
     def busy_s(self) -> float:
-        """Seconds since the question went out; 0 where none is out."""
+        """Return the seconds since the query began; 0 where none runs."""
         return 0.0 if self._thread is None else time.monotonic() - self._asked_s
 
     def ask(self, question: Callable[[], Result]) -> None:
-        """Begins to work on a question; only while not busy."""
+        """Begin a query; only while not busy."""
         self._asked_s = time.monotonic()
         self._thread = threading.Thread(target=self._run, args=(question,), name=self._name, daemon=True)
         self._thread.start()
 
     def take(self, wait_s: float = 0.0) -> LookupAnswer[Result] | None:
-        """The answer if it is there, or comes within the wait; each answer is handed out once."""
+        """Return the answer if it has arrived or arrives within the wait; every answer is returned once."""
         if self._thread is None:
             return None
         if wait_s > 0:
@@ -73,42 +73,42 @@ class Background(Generic[Result]):
     def _run(self, question: Callable[[], Result]) -> None:
         try:
             self._answers.append(LookupAnswer(result=question()))
-        except Exception as error:  # noqa: BLE001  # whatever went wrong is the answer: nobody catches it in a thread
+        except Exception as error:  # noqa: BLE001  # the error becomes the answer, because a thread has no caller
             self._answers.append(LookupAnswer(error=error))
 
 
 class Failures:
-    """Collects the incidents that become rows of the `event` table."""
+    """Collects failures that become rows of the `event` table."""
 
     def __init__(self) -> None:
         self._failing: set[str] = set()
         self._incidents: list[EventRow] = []
 
     def failed(self, cause: str, detail: str) -> None:
-        """Notes an incident, unless this cause has been failing already."""
+        """Note a failure, unless the same cause already fails."""
         if cause not in self._failing:
             self._failing.add(cause)
             self._incidents.append({"kind": "attribution_failed", "detail": detail})
 
     def worked(self, cause: str) -> None:
-        """The cause is over: its next failure is news again."""
+        """Note that the cause is over: its next failure is reported again."""
         self._failing.discard(cause)
 
     def take(self) -> list[EventRow]:
-        """Incidents since the last call, each with `kind` and `detail`."""
+        """Return the failures since the last call, with `kind` and `detail`."""
         taken, self._incidents = self._incidents, []
         return taken
 
 
-_KEEP_MS = 3_600_000  # people join and leave by the day
-_ASK_AGAIN_MS = 600_000  # a number without a name, or a controller that failed, may answer later
-_LOCAL_S = 0.02  # a local file answers in microseconds: its answer is worth this wait, a directory's is not
+_KEEP_MS = 3_600_000  # users are added and removed daily
+_ASK_AGAIN_MS = 600_000  # a number may get a name later, and a failed controller may answer later
+_LOCAL_S = 0.02  # a local file answers within this wait; a directory server may not
 _LATE_S = 5.0
 _PASSWD_BYTES = 1 << 24
 
 
 class LoginNames:
-    """Names of users, asked in the background and remembered."""
+    """Names of users, queried in the background and cached."""
 
     def __init__(self, proc: str, failures: Failures) -> None:
         self._proc = proc
@@ -119,26 +119,26 @@ class LoginNames:
         self._late = False
 
     def name(self, user_id: int) -> str | None:
-        """The login name; the number where the user has none or the directory does not answer; None until it is asked."""
+        """Return the login name; the number without a name or an answer; None before the first query."""
         if user_id in self._names:
             return self._names[user_id][0] or str(user_id)
         return str(user_id) if self._late else None
 
     def look_up(self, user_ids: Iterable[int], now_ms: int) -> None:
-        """Asks for names that are unknown or old, and takes what came back since the last call."""
+        """Query unknown and old names, and take the answers since the last call."""
         self._take(now_ms)
         due = {user_id for user_id in user_ids if self._is_due(user_id, now_ms)}
         if due and not self._background.busy:
             self._background.ask(lambda: self._ask(due))
             self._take(now_ms, _LOCAL_S)
         elif self._background.busy_s > _LATE_S and not due <= self._names.keys():
-            self._late = True  # the number is the truth that there is
+            self._late = True  # only the number is known
             self._failures.failed(
-                "names", "the user directory does not answer: users stand as numbers; check `getent passwd`"
+                "names", "the user directory does not answer, so users appear as numbers; check `getent passwd`"
             )
 
     def wait(self, now_ms: int, wait_s: float) -> None:
-        """Waits so long at most for a question that is out."""
+        """Wait at most this long for the running query."""
         self._take(now_ms, wait_s)
 
     def _is_due(self, user_id: int, now_ms: int) -> bool:
@@ -158,7 +158,7 @@ class LoginNames:
     def _ask(self, user_ids: set[int]) -> dict[int, str | None]:
         if self._ours:
             return {user_id: _from_directory(user_id) for user_id in user_ids}
-        # in a container with the host's processes, only the host knows who its numbers are; None leaves the number
+        # in a container with the host's processes only the host knows the names of its users; None leaves the number
         names = _passwd(read(f"{self._proc}/1/root/etc/passwd", _PASSWD_BYTES) or b"")
         return {user_id: names.get(user_id) for user_id in user_ids}
 
@@ -171,7 +171,7 @@ def _from_directory(user_id: int) -> str | None:
 
 
 def _passwd(text: bytes) -> dict[int, str]:
-    """Names by number out of a passwd file, the first entry of a number counts (passwd(5))."""
+    """Return names by number from a passwd file; the first entry of a number counts (passwd(5))."""
     names: dict[int, str] = {}
     for line in text.splitlines():
         fields = line.split(b":")
@@ -182,37 +182,37 @@ def _passwd(text: bytes) -> dict[int, str]:
 
 _TIMEOUT_S = 10.0
 _JOBS_AT_ONCE = 8
-_FORGET_MS = 86_400_000  # ids are used again after weeks at the earliest
+_FORGET_MS = 86_400_000  # ids are reused after weeks at the earliest
 
 _JOB_LINE = re.compile(rb"JobId=([0-9]+) ")
-# the job's name stands before these fields and may hold anything, but hardly this very sequence
+# the job's name precedes these fields and may contain any text, but hardly this sequence
 _ACCOUNT = re.compile(rb"\bNice=\S+ Account=(\S*) QOS=")
 
-SLUIDS_ALONE = "cgroup paths name Slurm jobs by SLUID, and neither the environment nor scontrol tells the job ids"
+SLUIDS_ALONE = "cgroup paths name Slurm jobs by SLUID, and neither the environment nor scontrol gives the job ids"
 SLUID_REMEDY = "set `CgroupJobIdPaths=yes` in cgroup.conf (Slurm 26.05.2 and later)"
-"""What makes Slurm name the folders of its jobs by job id again."""
+"""The setting that makes Slurm name its jobs' folders by job id."""
 
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """The job of a process; None where it has none, or nothing says so."""
+    """The job of a process; None where it has no job, or the job is unknown."""
 
     job_id: str | None = None
     step_id: str | None = None
     account: str | None = None
     from_environ: bool = False
     sluid: str | None = None
-    """Slurm's other name of the job, where nothing on the host says the job id."""
+    """Slurm's other name of the job, where the host does not show the job id."""
 
     @property
     def key(self) -> str | None:
-        """What scontrol finds the job by."""
+        """Return the id by which scontrol finds the job."""
         return self.job_id or self.sluid
 
 
 @dataclass(slots=True)
 class AttributedProcess:
-    """One process, named for ever by its id and its start."""
+    """One process, identified by its id and its start."""
 
     start_ticks: int
     started_ms: int | None = None
@@ -235,10 +235,10 @@ class AttributedProcess:
 
 
 def slurm_job(placement: Placement, job: JobIds) -> SlurmJob:
-    """The job by the cgroup, which no process leaves by itself; else by an environment, which anybody can write.
+    """Return the job by the cgroup, which a process cannot leave; else by the environment, which any user can write.
 
-    An environment that names another job than the cgroup was taken along from there: its account is not this job's.
-    A cgroup that names a SLUID alone gets its job id from an environment that names no other SLUID.
+    An environment with another job than the cgroup's was inherited: its account does not belong to this job.
+    A cgroup with only a SLUID gets its job id from an environment without another SLUID.
     """
     if placement.slurm_job_id is not None:
         account = job.slurm_account if job.slurm_job_id == placement.slurm_job_id else None
@@ -253,16 +253,16 @@ def slurm_job(placement: Placement, job: JobIds) -> SlurmJob:
 
 
 def unknown_form(scheduler: str, path: str) -> str:
-    """The sentence about a process whose cgroup path has no form that fallow knows."""
-    return f"{scheduler}'s, form not known: the job of a process in the cgroup {path} is left open"
+    """Return the sentence about a process whose cgroup path has an unknown form."""
+    return f"{scheduler}, form not known: the cgroup path {path} does not show the job of its processes"
 
 
 class ControllerError(Exception):
-    """scontrol could not ask Slurm's controller."""
+    """scontrol could not query Slurm's controller."""
 
 
 class SlurmController:
-    """Job ids and accounts of jobs whose environment may not be read, asked of scontrol by job id or SLUID."""
+    """Job ids and accounts of jobs whose environment is unreadable, queried with scontrol by job id or SLUID."""
 
     def __init__(self, command: str, failures: Failures) -> None:
         self._command = command
@@ -272,16 +272,16 @@ class SlurmController:
         self._not_before_ms: int | None = None
 
     def job(self, key: str | None) -> SlurmJob:
-        """The job by its id or SLUID, all unknown where Slurm named none, or has not answered yet."""
+        """Return the job by its id or SLUID; all unknown where Slurm knows no job, or has not answered yet."""
         return self._jobs.get(key or "", (SlurmJob(), 0))[0]
 
     def is_silent(self, key: str) -> bool:
-        """Whether scontrol has been asked for a job, or cannot be asked, and did not name its id."""
+        """Return whether scontrol gave no id for a job, after a query or because it is unusable."""
         asked = key in self._jobs or not self._command or self._not_before_ms is not None
         return asked and self.job(key).job_id is None
 
     def look_up(self, keys: Iterable[str], now_ms: int) -> None:
-        """Asks for jobs that are not known yet, and takes what came back since the last call."""
+        """Query unknown jobs, and take the answers since the last call."""
         self.wait(now_ms, 0.0)
         if self._not_before_ms is not None and abs(now_ms - self._not_before_ms) < _ASK_AGAIN_MS:
             return
@@ -291,14 +291,14 @@ class SlurmController:
             self._background.ask(lambda: {key: ask_controller(self._command, key) for key in due})
 
     def wait(self, now_ms: int, wait_s: float) -> None:
-        """Takes the answer that is there, or comes within the wait."""
+        """Take the answer that has arrived, or arrives within the wait."""
         answer = self._background.take(wait_s)
         if answer is None:
             return
         if answer.error is not None:
             self._not_before_ms = now_ms
             if isinstance(answer.error, FileNotFoundError):
-                return  # a host without Slurm's commands simply knows no accounts
+                return  # a host without Slurm's commands has no accounts
             self._failures.failed("scontrol", f"Slurm accounts are unknown: {answer.error}; try `{self._command} ping`")
             return
         self._failures.worked("scontrol")
@@ -307,9 +307,9 @@ class SlurmController:
 
 
 def ask_controller(command: str, key: str, timeout_s: float = _TIMEOUT_S) -> SlurmJob:
-    """The job with this id or SLUID, all unknown for a job that the controller has forgotten.
+    """Return the job with this id or SLUID; all unknown for a job that the controller has forgotten.
 
-    Raises FileNotFoundError where there is no such command, ControllerError where the controller cannot be asked.
+    Raises FileNotFoundError where the command does not exist, ControllerError where the query fails.
     """
     try:
         done = subprocess.run(
@@ -328,13 +328,13 @@ def ask_controller(command: str, key: str, timeout_s: float = _TIMEOUT_S) -> Slu
     if done.returncode == 0:
         return parse_job(done.stdout, key)
     if b"nvalid job id" in done.stderr:
-        return SlurmJob()  # over, and forgotten by the controller
-    said = printable(done.stderr.strip().splitlines()[-1]) if done.stderr.strip() else f"exit code {done.returncode}"
-    raise ControllerError(f"scontrol said: {said[:200]}")
+        return SlurmJob()  # the job has ended, and the controller has forgotten it
+    message = printable(done.stderr.strip().splitlines()[-1]) if done.stderr.strip() else f"exit code {done.returncode}"
+    raise ControllerError(f"scontrol failed: {message[:200]}")
 
 
 def parse_job(output: bytes, key: str) -> SlurmJob:
-    """The job in what `scontrol show job -o` prints; the first job of an array prints all of them, a SLUID has one job."""
+    """Return the job from the output of `scontrol show job -o`. The first job of an array prints all; a SLUID has one."""
     jobs = [(match[1], line) for line in output.splitlines() if (match := _JOB_LINE.match(line))]
     own = [(job_id, line) for job_id, line in jobs if job_id == key.encode()] if key.isdigit() else jobs
     if not own or (len(own) > 1 and not key.isdigit()):

@@ -1,7 +1,7 @@
 """Command lines with their secrets masked.
 
-When in doubt it masks: a row that lost a harmless word costs less than one that keeps a password. What no rule can know
-(a secret that stands alone and looks like any word) is listed in docs/attribution.md.
+In doubt a word is masked: losing a harmless word costs less than keeping a password. The document docs/attribution.md lists the
+secrets that no rule can recognise, such as a single word that looks like any other word.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agent.attribution.proc import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# one hump of a name: `apiKey`, `API_KEY` and `api-key` have the same two
+# one part of a name: `apiKey`, `API_KEY` and `api-key` have the same two parts
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _TOKENIZE = re.compile(r"tokeni[sz]")
 
@@ -52,7 +52,7 @@ class Secrecy(enum.Enum):
 
 
 def secrecy(name: str) -> Secrecy:
-    """Whether a name stands before a secret; `tokens` are mostly counted ones (`--max-tokens 512`)."""
+    """Return whether a name introduces a secret; `tokens` usually introduces a count (`--max-tokens 512`)."""
     parts = [part.lower() for part in _PART.findall(name)]
     joined = _TOKENIZE.sub("", "".join(parts))
     if "tokens" in parts and not _ANYWHERE.search(joined.replace("tokens", "")):
@@ -85,22 +85,22 @@ _TOKENS = re.compile(
 )
 _PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY.*", re.DOTALL)
 _BEARER = re.compile(r"\b(bearer|basic) +[^ \"']{8,}", re.IGNORECASE)
-# 40 characters of base64 with all three kinds of them: an AWS secret key, not the hexadecimal name of a commit
+# 40 characters of base64 with upper case, lower case and digits: an AWS secret key, not a commit's hexadecimal name
 _FORTY = re.compile(
     r"(?<![\w/+=.\-])(?=[^ ]{0,39}[A-Z])(?=[^ ]{0,39}[a-z])(?=[^ ]{0,39}[0-9])[A-Za-z0-9/+]{40}(?![\w/+=.\-])"
 )
-# everything up to the last @ of a word: a password may hold any of : / ? # @ by mistake
+# everything up to the last @ of a word: a password may contain : / ? # @ by mistake
 _URL_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*://)(?=[^ /?#]*[:@])[^ ]*@")
 _PLAIN_USER = re.compile(r"(?<![\w/.\-])([\w.\-]+):[^ @/]+@(?!sha256:)")
 
 
 def mask_url_users(text: str, mask: str) -> str:
-    """The text without the user part of URLs."""
+    """Return the text without the user part of URLs."""
     return _URL_USER.sub(rf"\1{mask}@", text)
 
 
 def mask_shapes(text: str, mask: str) -> str:
-    """The text with tokens and keys replaced by the mask."""
+    """Return the text with tokens and keys replaced by the mask."""
     text = _PEM.sub(mask, text)
     text = _PLAIN_USER.sub(rf"\1:{mask}@", text)
     text = _TOKENS.sub(mask, text)
@@ -110,12 +110,12 @@ def mask_shapes(text: str, mask: str) -> str:
 
 MASK = "***"
 LONGEST = 1000
-"""Characters of a command line that are kept."""
+"""Number of characters of a command line that are kept."""
 
 _LONGEST_SEARCHED = 4 * LONGEST
 _BLANKS = bytes.maketrans(b"\t\n\v\f\r", b"     ")
 
-# one word of a shell: quoted parts, which may hold blanks, and the rest up to a blank
+# one word of a shell: quoted parts, which may contain blanks, and other characters up to a blank
 _WORD = r"""(?:"(?:\\.|[^"\\])*(?:"|\\?$)|'(?:\\.|[^'\\])*(?:'|\\?$)|\\.|[^ "'\\]|\\$)+"""
 _SCHEME = r"(?:(?:bearer|basic|digest|negotiate|token|apikey) +)?"
 _VALUE = re.compile(rf"{_SCHEME}{_WORD}", re.IGNORECASE)
@@ -126,7 +126,7 @@ _BEFORE_OPTION = ("", " ", '"', "'", "`", "(", ",", "[")
 _OPTION = re.compile(r"--[A-Za-z]")
 _PLAIN_NUMBER = re.compile(r"[0-9][0-9.,_]*[kKmMgG]?")
 
-# programs that take a secret behind a short option, and a word without which they do not
+# programs that take a secret after a short option, and the word that must occur with them
 _SHORT: tuple[tuple[tuple[str, ...], str, str | None], ...] = (
     (("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mysqlshow", "mysqlcheck", "mysqlpump"), "p", None),
     (("mariadb", "mariadb-dump", "mariadb-admin", "mariadb-import", "mariadb-show", "mariadb-check"), "p", None),
@@ -141,16 +141,16 @@ _PROGRAM = re.compile(r"[\w.\-]+")
 
 
 def mask_arguments(arguments: Sequence[bytes]) -> str:
-    """The command line as one text of at most 1,000 characters, secrets written as `***`."""
+    """Return the command line as one text of at most 1,000 characters, with secrets as `***`."""
     texts = [mask_url_users(printable(argument.translate(_BLANKS)), MASK) for argument in arguments]
-    text = " ".join(_masked(texts))
-    if len(text) > _LONGEST_SEARCHED:  # between words, for half a secret has no shape
+    text = " ".join(_masked_text(texts))
+    if len(text) > _LONGEST_SEARCHED:  # cut between words, because half a secret is not recognised
         text = f"{text[:_LONGEST_SEARCHED].rpartition(' ')[0]} {MASK}"
     text = mask_shapes(text, MASK)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def _masked(texts: Sequence[str]) -> Iterable[str]:
+def _masked_text(texts: Sequence[str]) -> Iterable[str]:
     short = _short_options(texts)
     owed = Secrecy.NONE
     for text in texts:
@@ -167,7 +167,7 @@ def _value(value: str, owed: Secrecy) -> str:
 
 
 def _short_options(texts: Sequence[str]) -> re.Pattern[str] | None:
-    """Short options that carry a secret for one of the programs in this command line."""
+    """Return the short options that take a secret for a program in this command line."""
     words = {word.rpartition("/")[2] for text in texts for word in _PROGRAM.findall(text)}
     letters = {
         letter
@@ -179,7 +179,7 @@ def _short_options(texts: Sequence[str]) -> re.Pattern[str] | None:
 
 
 class _Scan:
-    """One argument: a single word mostly, but also a script (`bash -c`) or a command line rewritten by its program."""
+    """The scan of one argument: usually a word, but also a script (`bash -c`) or a command line that its program rewrote."""
 
     def __init__(self, text: str, short: re.Pattern[str] | None) -> None:
         self._text = text
@@ -188,7 +188,7 @@ class _Scan:
         self._kept = 0
 
     def run(self) -> tuple[str, Secrecy]:
-        """The masked text, and what is owed where an option at its end has its value in the next argument."""
+        """Return the masked text, and what to mask in the next argument if that is an option's value."""
         at, owed = 0, Secrecy.NONE
         while at < len(self._text) and owed is Secrecy.NONE:
             option = self._short.search(self._text, at) if self._short else None
@@ -202,7 +202,7 @@ class _Scan:
         return "".join([*self._parts, self._text[self._kept :]]), owed
 
     def _behind_short(self, option: re.Match[str]) -> tuple[int, Secrecy]:
-        """Masks what belongs to a short option; `-password` may be one with a value attached, or a name before a value."""
+        """Mask the value of a short option; `-password` may have its value attached, or be a name before a value."""
         attached = self._text[option.end() : option.end() + 1].strip() != ""
         at, owed = self._behind_option(option.end(), Secrecy.ALWAYS, to_end=attached and option.start() == 0)
         name = _NAME.match(self._text, option.end() - 1) if attached else None
@@ -211,7 +211,7 @@ class _Scan:
         return at, owed
 
     def _behind_name(self, name: re.Match[str]) -> tuple[int, Secrecy]:
-        """Where to go on behind a name, its value masked if it is a secret's."""
+        """Return the position after a name, once the value of a secret is masked."""
         level = secrecy(name[0])
         if level is Secrecy.NONE:
             return name.end(), level
@@ -220,7 +220,7 @@ class _Scan:
         before = self._text[: name.start()]
         bare = before.rstrip("-+~")
         if operator := _OPERATOR.match(self._text, after):
-            # in quotes with its name, or all that the argument consists of: the value may hold blanks
+            # quoted together with its name, or the whole argument: the value may contain blanks
             whole = after > name.end() or bare.endswith(('"', "'", "`")) or not bare.strip("/")
             return self._mask(operator.end(), level, to_end=whole)
         if before.endswith("-") and bare[-1:] in _BEFORE_OPTION:
@@ -228,7 +228,7 @@ class _Scan:
         return name.end(), Secrecy.NONE
 
     def _behind_option(self, at: int, level: Secrecy, *, to_end: bool = False) -> tuple[int, Secrecy]:
-        """Masks the value of an option, attached to it or behind blanks."""
+        """Mask the value of an option, attached or after blanks."""
         while at < len(self._text) and self._text[at] == " ":
             at += 1
         if _OPTION.match(self._text, at):
@@ -236,14 +236,14 @@ class _Scan:
         return self._mask(at, level, to_end=to_end)
 
     def _mask(self, at: int, level: Secrecy, *, to_end: bool) -> tuple[int, Secrecy]:
-        """Masks the value that begins here; where the text ends first, the next argument owes it."""
+        """Mask the value that begins here; where the text ends first, the value is in the next argument."""
         if at >= len(self._text):
             return at, level
         value = _VALUE.match(self._text, at)
         end = value.end() if value else len(self._text)
         if level is Secrecy.UNLESS_NUMBER and _PLAIN_NUMBER.fullmatch(self._text, at, end):
             return end, Secrecy.NONE
-        if to_end or "\\'" in self._text[at:end]:  # where such a quote ends, a shell and a program disagree
+        if to_end or "\\'" in self._text[at:end]:  # a shell and a program disagree on where this quote ends
             end = len(self._text)
         self._parts += (self._text[self._kept : at], MASK)
         self._kept = end

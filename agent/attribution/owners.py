@@ -1,4 +1,4 @@
-"""Whose the processes on the GPUs are: each one's numbers at every look, and what all sources say of it, one row each."""
+"""Rows of the `process` table: counters of every process on a GPU, and its user, pod and job from all sources."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from agent.kernel_files import Stat
     from agent.rows import EventRow, ProcessRow
 
-_LOOK_AGAIN_MS = 300_000  # a process may change its user, and Slurm adopts some into a job after their start
-_LOOKS_AGAIN = 8  # at one time, so that no tick pays for all
+_LOOK_AGAIN_MS = 300_000  # a process may change its user, and Slurm may adopt it into a job after its start
+_LOOKS_AGAIN = 8  # per tick, so that no tick reads all processes again
 _PRESENT_MS = 120_000
-_SHORTEST_NS = 100_000_000  # CPU is counted in steps of 10 ms: over less time it would be noise
+_SHORTEST_NS = 100_000_000  # CPU time is counted in steps of 10 ms, so a shorter time would give noise
 
 
 class Processes:
-    """Looks into /proc and remembers; a process that has left the driver's lists is forgotten after two minutes."""
+    """Reads and caches processes from /proc, and forgets a process two minutes after it left the driver's lists."""
 
     def __init__(self, proc: str, *, with_arguments: bool) -> None:
         self._proc = proc
@@ -55,7 +55,7 @@ class Processes:
         self._looks_left = 0
 
     def look(self, places: Iterable[tuple[int, str]], now_ms: int) -> dict[int, AttributedProcess]:
-        """The processes that /proc shows, given the pid and GPU of each entry of the driver's lists."""
+        """Return the processes that /proc shows, for the pid and GPU of each entry of the driver's lists."""
         self._looks_left = _LOOKS_AGAIN
         found: dict[int, AttributedProcess | None] = {}
         for pid, gpu in places:
@@ -66,7 +66,7 @@ class Processes:
         return {pid: process for pid, process in found.items() if process is not None}
 
     def present(self, now_ms: int) -> list[AttributedProcess]:
-        """Processes that were listed within the last two minutes: one GPU's list may come without the others'."""
+        """Return the processes of the last two minutes: one GPU's list may arrive without the others'."""
         self._known = {pid: each for pid, each in self._known.items() if abs(now_ms - each.seen_ms) < _PRESENT_MS}
         return list(self._known.values())
 
@@ -77,7 +77,7 @@ class Processes:
             self._known.pop(pid, None)
             return None
         process = self._known.get(pid)
-        if process is None or process.start_ticks != stat.start_ticks:  # the id may have gone to another process
+        if process is None or process.start_ticks != stat.start_ticks:  # another process may have the id now
             process = self._known[pid] = AttributedProcess(stat.start_ticks)
         process.seen_ms = now_ms
         self._read_once(process, stat, pid, now_ms)
@@ -85,9 +85,9 @@ class Processes:
         return process
 
     def _read_once(self, process: AttributedProcess, stat: Stat, pid: int, now_ms: int) -> None:
-        """What costs more than a look: read at first, with every new program, and now and then."""
-        # the kernel names a new program before its arguments and environment are in place: read then, they are empty,
-        # and are read again as soon as they lie elsewhere
+        """Read the expensive facts: at first, after every new program, and from time to time."""
+        # the kernel names a new program before its arguments and environment exist: they are empty then,
+        # and are read again as soon as their address changes
         changed = stat.command != process.command_bytes or stat.texts not in ((), process.texts)
         if not changed and process.read_ms is not None and abs(now_ms - process.read_ms) < _LOOK_AGAIN_MS:
             return
@@ -106,9 +106,9 @@ class Processes:
         process.slurm, process.ray_job_id = slurm_job(process.placement, job), job.ray_job_id
         arguments = read_arguments(folder) if self._with_arguments else None
         if changed:
-            process.arguments = None  # those of the program before it
+            process.arguments = None  # the arguments of the previous program
         if arguments:
-            from agent.attribution.masking import mask_arguments  # its patterns take memory, and it is off mostly
+            from agent.attribution.masking import mask_arguments  # its patterns take memory, and it is usually off
 
             process.arguments = mask_arguments(arguments)
 
@@ -116,7 +116,7 @@ class Processes:
 def _measure(process: AttributedProcess, stat: Stat) -> None:
     process.parent_pid = stat.parent_pid
     process.host_mem_bytes = stat.resident_pages * PAGE_BYTES
-    now_ns = time.monotonic_ns()  # CPU passes in real time, whatever clock the agent keeps
+    now_ns = time.monotonic_ns()  # CPU time passes in real time, whatever the agent's clock is
     if process.cpu_ns is not None:
         elapsed_ns = now_ns - process.cpu_ns
         if elapsed_ns < _SHORTEST_NS:
@@ -126,9 +126,9 @@ def _measure(process: AttributedProcess, stat: Stat) -> None:
 
 
 class ProcessOwners(Collector):
-    """Looks processes up; what cannot be seen (another PID namespace, already gone) stays null.
+    """Attributes processes; the facts of a hidden process (another PID namespace, already gone) stay null.
 
-    Answers that take time (user directory, kubelet, Slurm) are asked in the background: they are there at a later look.
+    Slow queries (user directory, kubelet, Slurm) run in the background, and their answers are used later.
     """
 
     name = "attribution"
@@ -137,7 +137,7 @@ class ProcessOwners(Collector):
     def __init__(self, settings: AttributionSettings) -> None:
         self._proc = own_proc(settings.proc)
         self.sees_all_processes = sees_all_processes(settings.sees_all_processes, self._proc)
-        """Whether the driver's lists hold every process on the GPUs, so that their length is a count."""
+        """Whether the driver's lists contain every process on the GPUs, so that their length is a count."""
         proc = self._proc or settings.proc
         self._failures = Failures()
         self._processes = Processes(proc, with_arguments=settings.command_arguments)
@@ -154,14 +154,14 @@ class ProcessOwners(Collector):
         return interval.processes
 
     def describe(self, rows: Sequence[ProcessRow], now_ms: int) -> list[ProcessRow]:
-        """The rows of the `process` table with the columns that say whose the process is.
+        """Return the rows of the `process` table with the columns of user, pod and job.
 
-        A column that is unknown is left out. `attribution` is always there: `hidden` where /proc does not show the
-        process, else the sources joined by `+`. `cpu_util_pct` is the mean since the last look, from the second one on.
+        Unknown columns are omitted. `attribution` is always present: `hidden` where /proc does not show the process, else
+        the sources joined by `+`. `cpu_util_pct` is the mean since the last look, from the second look on.
 
         Args:
-            rows: as the NVML worker gives them, each with `pid` and `gpu`; possibly none.
-            now_ms: wall clock, by which answers grow old.
+            rows: the NVML worker's rows, with `pid` and `gpu`; possibly none.
+            now_ms: wall clock, for the age of answers.
         """
         self._now_ms = now_ms
         found = {} if self._proc is None else self._processes.look(((row["pid"], row["gpu"]) for row in rows), now_ms)
@@ -169,22 +169,22 @@ class ProcessOwners(Collector):
         self._names.look_up({each.user_id for each in present if each.user_id is not None}, now_ms)
         keys = (each.slurm.key for each in present if each.slurm.account is None)
         self._controller.look_up([key for key in keys if key is not None], now_ms)
-        self._note_untold(present)
+        self._note_unknown_jobs(present)
         pods = self._pods(present, now_ms) if self._kubelet.on else {}
         columns = {pid: self._columns(process, pods.get(process.placement)) for pid, process in found.items()}
         hidden: ProcessRow = {"attribution": "hidden"}
         return [row | columns.get(row["pid"], hidden) for row in rows]
 
     def take_incidents(self) -> list[EventRow]:
-        """What has failed since the last call, each with `kind` and `detail`; once per cause until it works again."""
+        """Return the failures since the last call, with `kind` and `detail`; once per cause until it is over."""
         return self._failures.take()
 
     def allocation(self, now_ms: int) -> Allocation | None:
-        """What Kubernetes gave to whom, by the kubelet's newest answer; None where that is not known just now."""
+        """Return the GPUs of pods by the kubelet's newest answer; None where it is missing or old."""
         return self._kubelet.allocation(now_ms)
 
     def wait(self, timeout_s: float) -> None:
-        """Waits until what was asked in the background has come, or the time is over; for a single look at a host."""
+        """Wait for the answers of the background queries, or until the time is over; for a single look at a host."""
         deadline_s = time.monotonic() + timeout_s
         self._names.wait(self._now_ms, timeout_s)
         self._controller.wait(self._now_ms, max(0.0, deadline_s - time.monotonic()))
@@ -195,7 +195,7 @@ class ProcessOwners(Collector):
         self._kubelet.refresh(placed, now_ms)
         return self._kubelet.locate(placed)
 
-    def _note_untold(self, present: Sequence[AttributedProcess]) -> None:
+    def _note_unknown_jobs(self, present: Sequence[AttributedProcess]) -> None:
         """Report schedulers whose jobs cannot be distinguished; a host without such processes gets no event."""
         untold = {each.slurm.sluid for each in present if each.slurm.sluid is not None}
         if any(self._controller.is_silent(sluid) for sluid in untold):
@@ -206,7 +206,7 @@ class ProcessOwners(Collector):
             self._failures.failed(f"form of {scheduler}", unknown_form(scheduler, path))
 
     def _user(self, process: AttributedProcess) -> str | None:
-        """Whose it is: the only place where a name, or the number that stands for one, gets into a row."""
+        """Return the user: only here does a name, or the number in its place, get into a row."""
         name = None if process.user_id is None else self._names.name(process.user_id)
         return name if name is None or self._pseudonyms is None else self._pseudonyms.of(name)
 

@@ -1,7 +1,7 @@
-"""Which container, service, Slurm step and Ray job a process belongs to, read out of its cgroup paths and its environment.
+"""The container, service, Slurm step and Ray job of a process, from its cgroup paths and its environment.
 
 Cgroups v1, v2 and hybrids, of the systemd and the cgroupfs driver; docs/attribution.md lists the forms. Of the environment
-only the few variables that name a job are kept.
+only the variables that name a job are kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONTAINERS: tuple[tuple[str | None, re.Pattern[str]], ...] = tuple(
         ("cri-o", rf".*/crio-{_ID}(\.scope)?"),
         ("podman", rf".*/libpod(-payload)?-{_ID}(\.scope)?"),
         ("podman", rf"libpod_parent/{_ID}"),
-        # a runtime that was handed a systemd path by a kubelet of the other driver
+        # a runtime that got a systemd path from a kubelet with the other driver
         ("containerd", rf".*/(?P<pod>[^:]*):cri-containerd:{_ID}"),
         ("cri-o", rf".*/(?P<pod>[^:]*):crio:{_ID}"),
         ("docker", rf".*/(?P<pod>[^:]*):docker:{_ID}"),
@@ -35,12 +35,12 @@ _CONTAINERS: tuple[tuple[str | None, re.Pattern[str]], ...] = tuple(
         # LXD and Incus run their containers by LXC
         ("lxc", rf".*/lxc\.payload\.{_NAME}"),
         ("lxc", rf"lxc(\.payload)?/{_NAME}"),
-        # libvirt registers a virtual machine as qemu-NUMBER-NAME: what runs there is no container
+        # libvirt registers a virtual machine as qemu-NUMBER-NAME, which is not a container
         ("systemd-nspawn", rf".*/machine-(?!qemu\\x2d){_NAME}\.scope"),
         ("systemd-nspawn", rf".*/systemd-nspawn@{_NAME}\.service"),
     )
 )
-"""Runtimes and the forms of a container's folder, each as `PARENT/FOLDER`; `pod` is a pod's slice that one folder holds too."""
+"""Runtimes and the forms of a container's folder, as `PARENT/FOLDER`; `pod` is a pod's slice within the same folder name."""
 
 _SLURM = tuple(
     map(
@@ -63,18 +63,18 @@ _SCHEDULERS = (
     ),
     ("Kubernetes", re.compile(r"(?!.*conmon-).*kubepods")),
 )
-"""Where a path is a scheduler's, apart from what the scheduler keeps for itself."""
+"""The forms of a scheduler's paths, without the scheduler's own processes."""
 
 _POD_SLICE = re.compile(r"(?:.*-)?kubepods(?:-.*)?-pod([0-9a-f_]{32,36})\.slice")
 _POD_FOLDER = re.compile(r"pod([0-9a-f-]{32,36})")
 _UNIT = re.compile(r"(?!user@[0-9]+\.service$)(?!systemd-nspawn@).+\.service|(?:app|run)-.+\.scope")
-"""Services, and what a desktop or systemd-run started: sessions and users' managers do not say what runs in them."""
+"""Services, and units of a desktop or systemd-run. Sessions and users' managers do not name their programs."""
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 
 
 @dataclass(frozen=True)
 class Placement:
-    """What a process's cgroups say; None where they say nothing."""
+    """The facts in a process's cgroup paths; None is unknown."""
 
     container_runtime: str | None = None
     container_id: str | None = None
@@ -82,25 +82,25 @@ class Placement:
     slurm_job_id: str | None = None
     slurm_step_id: str | None = None
     slurm_sluid: str | None = None
-    """Slurm's other name of a job, where the folder has that in place of the job id."""
+    """Slurm's other name of a job, where the folder has it instead of the job id."""
     container: str | None = None
-    """The container's name, where the host runs containers by name."""
+    """The container's name, where containers of the host have names."""
     unit: str | None = None
-    """The systemd unit; None for processes of a scheduler, which are in that scheduler's own unit."""
+    """The systemd unit; None for processes of a scheduler, which are in the scheduler's own unit."""
     unknown_form: tuple[str, str] | None = None
-    """The scheduler whose process this is and the path, where that path has no form in the tables above."""
+    """The scheduler of the process and the path, where the path has no form in the tables above."""
 
     @property
     def known(self) -> bool:
-        """Whether the cgroup names anything."""
+        """Return whether the cgroup paths contain any fact."""
         return any((self.container_id, self.container, self.slurm_job_id, self.slurm_sluid, self.unit))
 
 
 def parse_cgroup(text: str) -> Placement:
-    """The placement that the text of /proc/PID/cgroup describes; unknown forms leave their fields None."""
+    """Return the placement by the text of /proc/PID/cgroup; unknown forms leave their fields None."""
     lines = (line.split(":", 2)[2].removesuffix(" (deleted)") for line in text.splitlines() if line.count(":") >= 2)
     paths = tuple(dict.fromkeys(lines))
-    # controllers end at different depths (a kind node without one, Slurm's job without its step): the deepest knows most
+    # controllers end at different depths (a kind node without one, Slurm's job without its step): the deepest has most facts
     container, slurm, unit = (
         max((find(path) for path in paths), key=_depth, default=(-1, Placement()))
         for find in (_container, _slurm, _unit)
@@ -114,7 +114,7 @@ def parse_cgroup(text: str) -> Placement:
 
 
 _Found = tuple[int, Placement]
-"""The depth of what a path says, -1 for nothing."""
+"""The depth of a path's facts, -1 without facts."""
 _NOTHING: _Found = (-1, Placement())
 
 
@@ -123,7 +123,7 @@ def _depth(found: _Found) -> int:
 
 
 def _container(path: str) -> _Found:
-    """The innermost container: a node that is a container itself (kind) is not the workload's."""
+    """Return the innermost container: the outer container may be a node (kind), not the workload's."""
     segments = path.split("/")
     for index in range(len(segments) - 1, -1, -1):
         pair = f"{segments[index - 1] if index else ''}/{segments[index]}"
@@ -142,18 +142,18 @@ def _container(path: str) -> _Found:
 
 
 def _pod_uid(above: list[str]) -> str | None:
-    """The UID of the pod right around a container, given the segments above it."""
+    """Return the UID of the pod that directly contains a container, from the path segments above it."""
     around = above[-1] if above else ""
     if match := _POD_SLICE.fullmatch(around):
-        return match[1].replace("_", "-")  # systemd reads `-` in a slice's name as a level of its tree
-    # a cgroup namespace cuts off the top of the path and writes `..` for it
+        return match[1].replace("_", "-")  # `-` in a slice's name is a level of systemd's tree
+    # a cgroup namespace replaces the top of the path with `..`
     if (match := _POD_FOLDER.fullmatch(around)) and any(name == ".." or "kubepods" in name for name in above):
         return match[1]
     return None
 
 
 def _slurm(path: str) -> _Found:
-    """Job or SLUID, and step, where the path goes through Slurm's own part of the tree."""
+    """Return job or SLUID, and step, where the path is in Slurm's part of the tree."""
     for form in _SLURM:
         if match := form.search(path):
             part = match.groupdict()
@@ -165,23 +165,23 @@ def _slurm(path: str) -> _Found:
 
 
 def _unit(path: str) -> _Found:
-    """The innermost unit that says what runs."""
+    """Return the innermost unit that names a program."""
     segments = path.split("/")
     for index in range(len(segments) - 1, -1, -1):
         if _UNIT.fullmatch(segments[index]):
-            # systemd puts `_` before a name that the kernel could take for a file of its own
+            # systemd puts `_` before a name that could be one of the kernel's own files
             return index, Placement(unit=_unescaped(segments[index].removeprefix("_")))
     return _NOTHING
 
 
 def _unescaped(name: str) -> str:
-    r"""The name as people write it: systemd has `\x2d` for a `-`, and so on byte by byte (systemd-escape(1))."""
+    r"""Return the name without systemd's escapes, such as `\x2d` for a `-` (systemd-escape(1))."""
     raw = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), name.encode(errors="replace").decode("latin-1"))
     return printable(raw.encode("latin-1"))
 
 
 def _scheduler(path: str) -> tuple[str, str] | None:
-    """The scheduler whose path this is, with the path as far as a message shows it."""
+    """Return the scheduler of the path, and the part of the path for a message."""
     return next(((name, printable_text(path[:200])) for name, folder in _SCHEDULERS if folder.match(path)), None)
 
 
@@ -190,12 +190,12 @@ _WANTED = re.compile(rb"(?:\A|\0)(" + b"|".join(_VARIABLES) + rb")=([^\0]{1,256}
 _NIL_RAY_JOB = re.compile(r"f+")
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _FIRST_NAMED_STEP = 4_294_967_000
-"""Numbers from here on are Slurm's own for steps that have names (slurm.h: SLURM_EXTERN_CONT and its neighbours)."""
+"""Numbers from here on are Slurm's own numbers of named steps (slurm.h: SLURM_EXTERN_CONT and its neighbours)."""
 
 
 @dataclass(frozen=True)
 class JobIds:
-    """Jobs that an environment names; None where it names none."""
+    """Jobs that an environment names; None where it names no job."""
 
     slurm_job_id: str | None = None
     slurm_step_id: str | None = None
@@ -205,7 +205,7 @@ class JobIds:
 
 
 def parse_environ(environ: bytes) -> JobIds:
-    """The jobs that these NUL-separated variables name; the first one of a name counts, as for getenv."""
+    """Return the jobs in these NUL-separated variables; the first variable of a name counts, as for getenv."""
     found: dict[bytes, str] = {}
     for match in _WANTED.finditer(environ):
         found.setdefault(match[1], printable(match[2]))
@@ -216,6 +216,6 @@ def parse_environ(environ: bytes) -> JobIds:
         slurm_step_id=step_id if step_id and _NUMBER.fullmatch(step_id) and int(step_id) < _FIRST_NAMED_STEP else None,
         slurm_sluid=found.get(b"SLURM_JOB_SLUID"),
         slurm_account=found.get(b"SLURM_JOB_ACCOUNT"),
-        # a worker that Ray started ahead of any job carries the id that means none
+        # a worker that Ray started before any job has the id for no job
         ray_job_id=None if ray_job_id is None or _NIL_RAY_JOB.fullmatch(ray_job_id) else ray_job_id,
     )

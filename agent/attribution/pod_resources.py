@@ -1,8 +1,8 @@
-"""Which container of which pod was given which GPUs: the kubelet's pod-resources socket, API v1.
+"""The GPUs of every container and pod, from the kubelet's pod-resources socket, API v1.
 
-Field numbers are those of k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. The whole of gRPC would cost the agent more
-memory than it is allowed: h2 speaks HTTP/2, this adds the five bytes that gRPC puts before a message (grpc.io, "gRPC over
-HTTP2") and the wire format of the answer (protobuf.dev, Encoding).
+Field numbers are those of k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. The gRPC library would exceed the agent's memory
+limit. So h2 speaks HTTP/2, and this module adds gRPC's five bytes before a message (grpc.io, "gRPC over HTTP2") and the wire
+format of the answer (protobuf.dev, Encoding).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _EMPTY_MESSAGE = bytes(5)  # not compressed, length 0
 
 
 class CallError(Exception):
-    """The call failed; the message says how."""
+    """The call failed, as the message describes."""
 
 
 def call(socket_path: str, method: str, timeout_s: float) -> bytes:
-    """The answer's message of a method that takes an empty request.
+    """Return the answer's message of a method with an empty request.
 
-    Raises OSError where the socket cannot be used, TimeoutError where the answer takes longer than the timeout, CallError
-    where the server refuses or breaks the protocol.
+    Raises OSError where the socket is unusable, TimeoutError after the timeout, and CallError where the server refuses or
+    breaks the protocol.
     """
     deadline_s = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -89,7 +89,7 @@ class _Call:
         self._wait_at_most()
         received = self._connection.recv(_READ_BYTES)
         if not received:
-            raise CallError("it closed the connection before the answer was whole")
+            raise CallError("it closed the connection before the answer was complete")
         for event in self._http.receive_data(received):
             if isinstance(event, ResponseReceived | TrailersReceived):
                 self._headers.update((str(name), str(value)) for name, value in event.headers or ())
@@ -120,7 +120,7 @@ class _Call:
                 f"it answered with gRPC status {code}: {unquote(self._headers.get('grpc-message', ''))[:200]}"
             )
         if len(self._body) < 5 or self._body[0] or len(self._body) != 5 + int.from_bytes(self._body[1:5], "big"):
-            raise CallError("its answer is not one plain message")
+            raise CallError("its answer is not a single uncompressed message")
         return bytes(self._body[5:])
 
 
@@ -128,26 +128,26 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class WireError(ValueError):
-    """The bytes are no protobuf message."""
+    """The bytes are not a protobuf message."""
 
 
 def submessages(message: bytes, number: int) -> Iterator[bytes]:
-    """The contents of every length-delimited field of this number, in order: messages, strings or bytes."""
+    """Yield the contents of every length-delimited field with this number, in order: messages, strings or bytes."""
     for field, content in _fields(message):
         if field == number and content is not None:
             yield content
 
 
 def text(message: bytes, number: int) -> str:
-    """The string field of this number, the last one counts; empty where it is not there. Raises WireError."""
+    """Return the last string field with this number; empty where there is none. Raises WireError."""
     found = b""
-    for found in submessages(message, number):  # noqa: B007  # the last one is wanted
+    for found in submessages(message, number):  # noqa: B007  # the last value counts
         pass
     return _decoded(found)
 
 
 def texts(message: bytes, number: int) -> list[str]:
-    """The repeated string field of this number. Raises WireError."""
+    """Return the repeated string field with this number. Raises WireError."""
     return [_decoded(content) for content in submessages(message, number)]
 
 
@@ -159,7 +159,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | None]]:
-    """Number and content of each field; the content is None for types that are skipped."""
+    """Yield number and content of each field; the content is None for skipped types."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -205,27 +205,27 @@ class PodContainer:
 
 
 def parse_list(message: bytes, minors: dict[int, str]) -> dict[str, list[PodContainer]]:
-    """Containers by the UUID of the GPU or MIG instance that they were given, given UUIDs by minor number.
+    """Return containers by the UUID of their GPU or MIG instance. `minors` has the UUIDs by minor number.
 
-    Raises WireError for what is no ListPodResourcesResponse.
+    Raises WireError where the bytes are not a ListPodResourcesResponse.
     """
-    holders: dict[str, set[PodContainer]] = {}
+    by_uuid: dict[str, set[PodContainer]] = {}
     for pod in submessages(message, 1):
         name, namespace = printable_text(text(pod, 1)), printable_text(text(pod, 2))
         for container in submessages(pod, 3):
-            holder = PodContainer(namespace, name, printable_text(text(container, 1)))
+            owner = PodContainer(namespace, name, printable_text(text(container, 1)))
             for uuid in _devices(container, minors):
-                holders.setdefault(uuid, set()).add(holder)
-    return {uuid: sorted(found) for uuid, found in sorted(holders.items())}
+                by_uuid.setdefault(uuid, set()).add(owner)
+    return {uuid: sorted(found) for uuid, found in sorted(by_uuid.items())}
 
 
 def _devices(container: bytes, minors: dict[int, str]) -> set[str]:
-    """GPUs that a device plugin or a driver of dynamic resource allocation gave to a container."""
+    """Return the GPUs that a device plugin or a driver of dynamic resource allocation assigned to a container."""
     found = set()
     for devices in submessages(container, 2):
         found |= {device_uuid(name, minors) for name in texts(devices, 2)}
-    for claim in submessages(container, 5):
-        for resource in submessages(claim, 4):
+    for allocation in submessages(container, 5):
+        for resource in submessages(allocation, 4):
             found |= {device_uuid(text(device, 1).partition("=")[2], minors) for device in submessages(resource, 1)}
             minor = _DRA_MINOR.fullmatch(text(resource, 4)) if text(resource, 2) == _DRA_DRIVER else None
             found.add(minors.get(int(minor[1])) if minor else None)
@@ -233,9 +233,9 @@ def _devices(container: bytes, minors: dict[int, str]) -> set[str]:
 
 
 def device_uuid(name: str, minors: dict[int, str]) -> str | None:
-    """The UUID that a device id stands for; None where it is no GPU, or one that cannot be told by its id.
+    """Return the UUID for a device id; None where it is not a GPU, or the id does not identify the GPU.
 
-    `GPU-...` and `MIG-...` stand for themselves, time slices carry `::` and a number behind it, GKE names the device node.
+    `GPU-...` and `MIG-...` are UUIDs. Time slices append `::` and a number. GKE's ids name the device node.
     """
     plain = name.partition("::")[0]
     if _UUID.fullmatch(plain):
@@ -245,7 +245,7 @@ def device_uuid(name: str, minors: dict[int, str]) -> str | None:
 
 
 def read_minors(proc: str) -> dict[int, str]:
-    """UUIDs of whole GPUs by the number of their device node, as the kernel driver shows them in /proc."""
+    """Return the UUIDs of whole GPUs by the number of their device node, from the kernel driver's files in /proc."""
     minors = {}
     for path in Path(proc, "driver/nvidia/gpus").glob("*/information"):
         try:
@@ -254,6 +254,6 @@ def read_minors(proc: str) -> dict[int, str]:
             continue
         entry = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         uuid, minor = entry.get("GPU UUID", ""), entry.get("Device Minor", "")
-        if _UUID.fullmatch(uuid) and minor.isdecimal():  # a GPU that nobody has opened yet shows `?` for its UUID
+        if _UUID.fullmatch(uuid) and minor.isdecimal():  # a GPU that no program has opened yet shows `?` as its UUID
             minors[int(minor)] = uuid
     return minors

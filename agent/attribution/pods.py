@@ -1,7 +1,7 @@
 """Pods of this node from the kubelet's own address: names, labels and container ids.
 
-Run as a program of its own (`python -m agent.attribution.pods`), as the answer is megabytes of JSON and TLS takes 9 MiB
-to load: both are given back when it ends. Prints one JSON list. The token is sent over TLS alone.
+It runs as a separate program (`python -m agent.attribution.pods`), because the answer is megabytes of JSON and TLS takes
+9 MiB: the memory is free again when it ends. It prints one JSON list. It sends the token only over TLS.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _TOKEN = re.compile(rb"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750, section 2.1
 
 
 class PodsError(Exception):
-    """The kubelet did not hand out its pods; the message says why and what to do."""
+    """The kubelet did not return its pods; the message gives the reason and the remedy."""
 
 
 def fetch_pods(url: str, token_file: str, ca_file: str) -> list[dict[str, Any]]:
-    """Pods as `parse_pods` returns them; raises PodsError."""
+    """Return pods as `parse_pods` does; raises PodsError."""
     address = urlsplit(url) if is_kubelet_address(url) else None
     if address is None or not address.hostname:
         raise PodsError("; ".join(KUBELET_ADDRESS_REFUSED))
@@ -49,22 +49,22 @@ def fetch_pods(url: str, token_file: str, ca_file: str) -> list[dict[str, Any]]:
             "in kubernetes.kubelet_ca_file, and the node as the certificate does"
         ) from error
     except (OSError, HTTPException, ValueError) as error:
-        raise PodsError(f"the kubelet at {url} cannot be asked: {str(error) or type(error).__name__}") from error
+        raise PodsError(f"the kubelet at {url} cannot be queried: {str(error) or type(error).__name__}") from error
     finally:
         connection.close()
 
 
 def _authorization(token_file: str) -> dict[str, str]:
-    """The header with the token; read at every look, as Kubernetes replaces the file every hour."""
+    """Return the header with the token. The file is read every time, because Kubernetes replaces it every hour."""
     if not token_file:
         return {}
     try:
         token = given_bytes("kubernetes.kubelet_token_file", token_file, SECRET_BYTES).strip()
     except ConfigError as error:
         raise PodsError(str(error)) from error
-    # checked here, for an error about a bad header would quote the token
+    # checked here, because an error about a bad header would quote the token
     if not _TOKEN.fullmatch(token):
-        raise PodsError(f"{token_file} holds no bearer token; check kubernetes.kubelet_token_file")
+        raise PodsError(f"{token_file} contains no bearer token; check kubernetes.kubelet_token_file")
     return {"Authorization": f"Bearer {token.decode()}"}
 
 
@@ -86,14 +86,14 @@ def _whole(response: HTTPResponse) -> bytes:
 
 
 def parse_pods(pod_list: Any) -> list[dict[str, Any]]:
-    """Namespace, name, uid, labels and containers (id -> name) of each pod in a v1 PodList.
+    """Return namespace, name, uid, labels and containers (id -> name) of each pod in a v1 PodList.
 
-    Raises ValueError for what is no such list.
+    Raises ValueError where the answer is not a PodList.
     """
     try:
         return [_pod(item) for item in pod_list["items"] or ()]
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("its answer is no list of pods") from error
+        raise ValueError("its answer is not a list of pods") from error
 
 
 def _pod(item: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _pod(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Prints the pods, or on standard error why not."""
+    """Print the pods, or the error on standard error."""
     url, token_file, ca_file = sys.argv[1:]
     try:
         print(json.dumps(fetch_pods(url, token_file, ca_file)))

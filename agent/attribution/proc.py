@@ -1,9 +1,9 @@
 """Files of /proc: one process, the PID namespaces around it, and text of unknown origin made printable.
 
-psutil reads what a process is when it is new. Its counters are read by hand at every look: psutil takes 2.1 ms for 32
-processes where one read of each `stat` takes 0.8 ms (docs/agent-cost.md), and does not tell where the program's arguments lie.
-psutil is not used for command lines and environments either: it splits rewritten command lines at blanks, which the masking of
-secrets must not, and decodes all variables where four are wanted.
+psutil reads a new process's identity. The agent itself reads the counters: for 32 processes psutil takes 2.1 ms, and one read of
+each `stat` takes 0.8 ms (docs/agent-cost.md). Only `stat` has the address of the arguments. The agent also reads command lines
+and environments itself. psutil splits rewritten command lines at blanks, which would break the masking of secrets, and it
+decodes all variables where four are needed.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ _CONTROL = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029), "\N
 
 
 def printable(raw: bytes) -> str:
-    """The bytes as text: what is no UTF-8 and what would steer a terminal becomes U+FFFD."""
+    """Return the bytes as text; invalid UTF-8 and control characters become U+FFFD."""
     return raw.decode(errors="replace").translate(_CONTROL)
 
 
 def printable_text(text: str) -> str:
-    """The text without lone surrogates and control characters, which no file or terminal should be handed."""
+    """Return the text without lone surrogates and control characters, which files and terminals should not get."""
     return text.encode(errors="replace").decode().translate(_CONTROL)
 
 
 _CGROUP_BYTES = 65_536
 _ARGUMENT_BYTES = 8192
-_ENVIRON_BYTES = 1 << 22  # the kernel allows a quarter of the stack limit, which is 2 MiB on common systems
+_ENVIRON_BYTES = 1 << 22  # the kernel allows a quarter of the stack limit: 2 MiB on common systems
 
 
 def read_identity(proc: str, pid: int) -> tuple[int | None, int | None]:
-    """Start in ms and real user id, by psutil; None is unknown.
+    """Return start in ms and real user id, by psutil; None is unknown.
 
-    The owner of the process's folder would be root for one that may not be dumped.
+    The folder's owner is no substitute: it is root for a process that may not be dumped.
     """
     psutil.PROCFS_PATH = proc
     try:
@@ -50,17 +50,19 @@ def read_cgroup(folder: str) -> str | None:
 
 
 def read_arguments(folder: str) -> list[bytes] | None:
-    """The command line as the program was given it, or as it has rewritten it; cut at 8 KiB, between two words."""
-    text = (read(f"{folder}/cmdline", _ARGUMENT_BYTES) or b"").rstrip(b"\0 ")  # a rewritten one is padded with either
+    """Return the command line at the program's start, or as the program rewrote it; cut at 8 KiB, between two words."""
+    text = (read(f"{folder}/cmdline", _ARGUMENT_BYTES) or b"").rstrip(
+        b"\0 "
+    )  # a rewritten command line is padded with either character
     if len(text) == _ARGUMENT_BYTES:
-        text = text[: max(text.rfind(b"\0"), text.rfind(b" "), 0)]  # no mask would know half a secret
-    return text.split(b"\0") if text else None  # a kernel thread, or a process that waits for its parent, has none
+        text = text[: max(text.rfind(b"\0"), text.rfind(b" "), 0)]  # the mask would not recognise half a secret
+    return text.split(b"\0") if text else None  # a kernel thread or a zombie has no command line
 
 
 def read_environ(folder: str) -> bytes | None:
-    """The environment with which the program began; None without the right to read it.
+    """Return the environment at the program's start; None without the right to read it.
 
-    Needs the same user or CAP_SYS_PTRACE. The bytes hold secrets: take out what is needed and let go of them.
+    Needs the same user or CAP_SYS_PTRACE. The bytes contain secrets: extract the needed values and drop the bytes.
     """
     return read(f"{folder}/environ", _ENVIRON_BYTES)
 
@@ -72,11 +74,11 @@ _MOUNTS_BYTES = 1 << 20
 
 
 def own_proc(proc: str) -> str | None:
-    """The /proc whose process ids are those that the driver reports; None where none is at hand.
+    """Return the /proc with the process ids that the driver reports; None where there is none.
 
-    A /proc of an outer namespace, mounted into a container (at /host/proc, say), counts its processes differently: there
-    the ids of the agent's own namespace would name strangers. The line `NSpid` of a process lists its id in the
-    namespace of the mount and then in each one further inside, so that a single number means: this namespace.
+    A /proc of an outer namespace, mounted into a container (for example at /host/proc), has other process ids. There the
+    ids of the agent's own namespace name other processes. The line `NSpid` of a process lists its id in the namespace of
+    the mount and in every inner namespace. So a single number means that the mount shows this namespace.
     """
     return next((each for each in dict.fromkeys((proc, "/proc")) if _shows_own_namespace(each)), None)
 
@@ -86,14 +88,14 @@ def _shows_own_namespace(proc: str) -> bool:
     if text is None:
         return False
     start = text.find(b"\nNSpid:")
-    # a kernel without PID namespaces writes no such line
+    # a kernel without PID namespaces does not write this line
     return start < 0 or len(text[start + 7 :].split(b"\n", 1)[0].split()) == 1
 
 
 def sees_all_processes(setting: str, proc: str | None) -> bool:
-    """Whether no process on a GPU can hide from the driver's lists, by the setting `agent.sees_all_processes`.
+    """Return whether the driver's lists contain every process on a GPU, by the setting `agent.sees_all_processes`.
 
-    Decided by the namespace that the agent itself runs in, wherever the host's /proc may be mounted.
+    The agent's own namespace decides, wherever the host's /proc is mounted.
     """
     if setting != "auto":
         return setting == "yes"
@@ -101,17 +103,17 @@ def sees_all_processes(setting: str, proc: str | None) -> bool:
 
 
 def shares_root(proc: str) -> bool:
-    """Whether the first process of the namespace has the agent's root file system, and so its list of users.
+    """Return whether the first process of the namespace has the agent's root file system, and therefore its list of users.
 
-    False in a container that was given the host's PID namespace: its /etc/passwd knows other people by the same numbers.
-    True where the kernel does not show it: then the processes of other users are hidden as well.
+    False in a container with the host's PID namespace, whose /etc/passwd gives the same numbers to other people.
+    True where the kernel does not show it: then the processes of other users are hidden too.
     """
     first, own = _root_mount(f"{proc}/1/mountinfo"), _root_mount(f"{proc}/self/mountinfo")
     return first is None or own is None or first == own
 
 
 def _root_mount(path: str) -> tuple[bytes, bytes] | None:
-    """Device and folder of what is mounted at `/`, the topmost where several are (proc(5), mountinfo)."""
+    """Return device and folder of the topmost mount at `/` (proc(5), mountinfo)."""
     mounts = [line.split(None, 5) for line in (read(path, _MOUNTS_BYTES) or b"").splitlines()]
     roots = [(fields[2], fields[3]) for fields in mounts if len(fields) > 4 and fields[4] == b"/"]
     return roots[-1] if roots else None

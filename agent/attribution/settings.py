@@ -1,4 +1,4 @@
-"""What attribution is told by the config."""
+"""The settings of attribution."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
 
 
 KUBELET_ADDRESS_REFUSED = (
-    "kubernetes.kubelet_url is no plain https address (it is not shown, as it may hold a password)",
-    "give https and the node without user, password, query or fragment, such as https://NODE:10250",
+    "kubernetes.kubelet_url is not a plain https address (it is not shown, because it may contain a password)",
+    "use https and the node without user, password, query or fragment, such as https://NODE:10250",
 )
-"""What is said of an address that is refused, and the hint; never the address."""
+"""The error and the hint for a refused address, without the address itself."""
 
 
 def is_kubelet_address(url: str) -> bool:
-    """Whether an address is https with a host, and has neither user, password, query nor fragment."""
-    from urllib.parse import urlsplit  # hosts without Kubernetes never pay for it
+    """Return whether an address is https with a host, and has no user, password, query or fragment."""
+    from urllib.parse import urlsplit  # loaded here, so that hosts without Kubernetes do not load it
 
     if not url.isprintable() or any(character in url for character in " @?#\\"):
         return False
     try:
         address = urlsplit(url)
         return address.scheme == "https" and bool(address.hostname) and address.port != 0
-    except ValueError:  # a port or an IPv6 address that is none
+    except ValueError:  # an invalid port or IPv6 address
         return False
 
 
 @dataclass(frozen=True)
 class AttributionSettings:
-    """Where to look and what to record; empty texts switch a source off.
+    """The sources to read and the facts to record; an empty text switches a source off.
 
-    The defaults are those of a plain host: /proc and scontrol, no kubelet, no command arguments.
+    The defaults are for a plain host: /proc and scontrol, no kubelet, no command arguments.
     """
 
     proc: str = "/proc"
@@ -48,14 +48,14 @@ class AttributionSettings:
     kubelet_ca_file: str = ""
     scontrol: str = "scontrol"
     pseudonyms: Pseudonyms | None = None
-    """Stand for users' names; None: the names themselves do."""
+    """Replace users' names; None: rows contain the names."""
 
     @staticmethod
     def from_config(config: Config) -> AttributionSettings:
-        """The settings `agent.*`, `kubernetes.*` and `slurm.scontrol` that concern attribution.
+        """Return the settings of attribution, from `agent.*`, `kubernetes.*` and `slurm.scontrol`.
 
-        Raises UsageError for an address of the kubelet that could not be used, or would carry a secret into messages, and
-        ConfigError where there shall be pseudonyms and no key can be had.
+        Raises UsageError for a kubelet address that is unusable or contains a secret, which messages would show. Raises
+        ConfigError where pseudonyms are switched on and there is no key.
         """
         kubelet_url = config.text("kubernetes.kubelet_url")
         if kubelet_url and not is_kubelet_address(kubelet_url):

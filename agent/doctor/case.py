@@ -1,4 +1,4 @@
-"""What every check is given, and what it returns."""
+"""The input of every check (`Case`) and its output (`DoctorFinding`)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from agent.doctor.look import DriverLook
 
 Fact = str | int | float | bool | list[str] | None
-"""A value that was found; None is unknown."""
+"""A measured value; None is unknown."""
 Facts = dict[str, Fact]
 
 
 class TextEnum(str, Enum):
-    """Each member is its text, also where it is formatted: StrEnum, which Python 3.10 lacks."""
+    """An enum whose members format as their text, like StrEnum, which Python 3.10 lacks."""
 
     __str__ = str.__str__
 
 
 class Status(TextEnum):
-    """How it stands; only `error` makes the command fail."""
+    """The grade of a finding; only `error` makes the command fail."""
 
     OK = "ok"
     WARNING = "warning"
@@ -37,20 +37,21 @@ class Status(TextEnum):
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """One result: `found` is a sentence for people, `facts` the same for machines.
-
-    `subject` tells results of one check apart (a GPU, a folder; empty where there is only one), `remedy` says what to
-    do and `next` is the command to type, each empty where there is nothing to do.
-    """
+    """One result of a check."""
 
     status: Status
     found: str
+    """What the check found, as a sentence for people."""
     remedy: str = ""
+    """The action that mends the problem; empty where there is nothing to do."""
     next: str = ""
+    """The command to type next; empty where there is nothing to do."""
     facts: Facts = field(default_factory=dict)
+    """What the check found, for machines."""
     subject: str = ""
+    """A GPU or a folder, where one check returns several results; else empty."""
     check: str = ""
-    """The id of the check, once it has looked."""
+    """The id of the check; empty until the check has run."""
 
     @property
     def group(self) -> str:
@@ -61,27 +62,27 @@ class DoctorFinding:
         return self.check.partition(".")[2]
 
     def as_json(self) -> dict[str, object]:
-        """The finding with all its keys, in the order of docs/doctor.md."""
+        """Return the finding with all its keys, in the order of docs/doctor.md."""
         order = ("check", "status", "subject", "found", "remedy", "next", "facts")
         return {name: getattr(self, name) for name in order}
 
 
-def _told(status: Status, found: str, facts: Facts | None = None, *, subject: str = "") -> DoctorFinding:
+def _plain_finding(status: Status, found: str, facts: Facts | None = None, *, subject: str = "") -> DoctorFinding:
     return DoctorFinding(status, found, facts=facts or {}, subject=subject)
 
 
-ok, skipped = partial(_told, Status.OK), partial(_told, Status.SKIPPED)
-"""`skipped` does not apply here, or cannot be judged; its sentence says the reason."""
+ok, skipped = partial(_plain_finding, Status.OK), partial(_plain_finding, Status.SKIPPED)
+"""`skipped`: the check does not apply here, or cannot judge; its sentence gives the reason."""
 warning, error = partial(DoctorFinding, Status.WARNING), partial(DoctorFinding, Status.ERROR)
 
 
 _NOT_LOADED, _LIBRARY_NOT_FOUND = 9, 12
-"""NVML's return codes; the binding is never loaded here."""
+"""NVML's return codes. They are repeated here because the doctor never loads the binding."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line and the config say; empty texts are not set."""
+    """Values of the command line and the config; an empty text means not set."""
 
     lake: str = ""
     lake_id: str = ""
@@ -91,14 +92,14 @@ class Options:
     machine_id: str = "/etc/machine-id"
     spool: str = ""
     user: str = ""
-    """The user that the agent runs as; empty: whoever asks."""
+    """The user that the agent runs as; empty: the user who runs the doctor."""
     pythons: tuple[str, ...] = ()
     sees_all_processes: str = "auto"
     scontrol: str = "scontrol"
-    """Slurm's command as the agent asks it; empty: not at all."""
+    """The agent's command for Slurm's controller; empty: the agent does not ask Slurm."""
     timeout_s: float = 10.0
     expected_gpus: int = 0
-    """How many the host should have; 0: as the PCI bus shows."""
+    """The number of GPUs that the host should have; 0: as many as the PCI bus shows."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Case:
 
     @property
     def driver_version(self) -> Version | None:
-        """The driver's version: the loaded module's, else what the library says; None without a driver."""
+        """Return the version of the loaded module, else that of the driver's library; None without a driver."""
         return self.kernel.version or version(self.driver.driver_version or "")
 
     @property
@@ -119,25 +120,27 @@ class Case:
 
     @property
     def driver_absent(self) -> bool:
-        """Whether there is no driver at all, which one check says once for all the others."""
+        """Return whether this host has no driver at all. Only driver.module reports a missing driver."""
         nothing = self.driver.state == "refused" and self.driver.code in (_NOT_LOADED, _LIBRARY_NOT_FOUND)
         return self.kernel.version is None and nothing and not self.host.wsl
 
 
 class CheckFunction(Protocol):
-    """Looks at one subject; what it cannot judge is a finding too, `skipped` with the reason."""
+    """Yields the findings of one subject. A subject that it cannot judge is `skipped`, with the reason."""
 
     def __call__(self, case: Case) -> Iterable[DoctorFinding]: ...
 
 
 @dataclass(frozen=True)
 class DoctorCheck:
-    """One subject: its id (`group.name`), what it looks at, and the function."""
+    """One check of the doctor."""
 
     id: str
+    """`group.name`."""
     meaning: str
+    """The condition that the check tests, as a short sentence."""
     look: CheckFunction
 
 
 NO_DRIVER = "no driver to ask (see driver.module)"
-"""Why most checks have nothing to say on a host without a driver."""
+"""The reason why most checks are skipped on a host without a driver."""

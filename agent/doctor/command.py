@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def examine(host: HostFiles, options: Options, checks: tuple[DoctorCheck, ...] = CHECKS) -> list[DoctorFinding]:
-    """Every check's findings, in the order of the checks; the driver is asked once."""
+    """Return every check's findings, in the order of the checks. The driver is queried once."""
     case = Case(host, read_kernel(host), look_at_driver(host, options.timeout_s), options)
     return [replace(finding, check=check.id) for check in checks for finding in _findings(check, case)]
 
@@ -36,14 +36,12 @@ def examine(host: HostFiles, options: Options, checks: tuple[DoctorCheck, ...] =
 def _findings(check: DoctorCheck, case: Case) -> Iterator[DoctorFinding]:
     try:
         yield from check.look(case)
-    except Exception as broken:  # noqa: BLE001  # a check must never take the others along
-        yield error(
-            f"this check itself failed: {broken!r}", "report it, with the output of --json", "fallow doctor --json"
-        )
+    except Exception as broken:  # noqa: BLE001  # a failed check must not prevent the others
+        yield error(f"this check failed: {broken!r}", "report it, with the output of --json", "fallow doctor --json")
 
 
 def counts(results: list[DoctorFinding]) -> dict[Status, int]:
-    """How many findings of each status, all four always there."""
+    """Return the number of findings per status, with all four statuses."""
     counted = Counter(result.status for result in results)
     return {status: counted[status] for status in Status}
 
@@ -55,7 +53,7 @@ _COLOURS = {Status.OK: "32", Status.WARNING: "33", Status.ERROR: "31;1", Status.
 
 
 def as_text(title: str, results: list[DoctorFinding], *, colour: bool) -> str:
-    """Groups of findings, each with its remedy and the command to type, and one line that counts them."""
+    """Return groups of findings, with remedy and command, and a line with their numbers."""
     lines = [title]
     for group, members in groupby(results, key=lambda result: result.group):
         lines += ["", group]
@@ -65,7 +63,7 @@ def as_text(title: str, results: list[DoctorFinding], *, colour: bool) -> str:
 
 
 def _merged(results: list[DoctorFinding]) -> Iterator[DoctorFinding]:
-    """The results, with those that are skipped for one and the same reason as one line at the end of their group."""
+    """Yield the results; findings that were skipped for the same reason become one line at the end of their group."""
     skipped: dict[str, list[str]] = {}
     for result in results:
         if result.status is Status.SKIPPED:
@@ -92,7 +90,7 @@ def _finding(finding: DoctorFinding, *, colour: bool) -> Iterator[str]:
             break_on_hyphens=False,
         )
     if finding.next:
-        yield f"{_INDENT}$ {finding.next}"  # never wrapped: it is there to be copied
+        yield f"{_INDENT}$ {finding.next}"  # never wrapped, so that it can be copied
 
 
 def _summary(results: list[DoctorFinding], *, colour: bool) -> str:
@@ -102,7 +100,7 @@ def _summary(results: list[DoctorFinding], *, colour: bool) -> str:
         words[status] += "" if counted[status] == 1 else "s"
     order = (Status.ERROR, Status.WARNING, Status.OK, Status.SKIPPED)
     text = ", ".join(_painted(words[each], each, colour=colour and counted[each] > 0) for each in order)
-    # errors stand in the order in which one explains the next
+    # errors are in causal order
     first = next((result.check for result in results if result.status is Status.ERROR), "")
     return f"{text}; begin with {first}" if first else text
 
@@ -112,29 +110,31 @@ def _painted(text: str, status: Status, *, colour: bool) -> str:
 
 
 FORMAT = 1
-"""Version of the JSON's shape: it counts up when a key goes or changes its meaning."""
+"""Version of the JSON format. It increases when a key is removed or changes its meaning."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--strict", action="store_true", help="fail on warnings too")
-    parser.add_argument("--lake", metavar="DIR", help="the lake to try: writes and removes one tiny file")
-    parser.add_argument("--spool", metavar="DIR", help="the spool to look at")
-    parser.add_argument("--user", metavar="NAME", default="", help="whose rights to look at (default: one's own)")
+    parser.add_argument("--lake", metavar="DIR", help="the lake to test, by writing and removing a small file")
+    parser.add_argument("--spool", metavar="DIR", help="the spool to check")
+    parser.add_argument(
+        "--user", metavar="NAME", default="", help="check the permissions of this user (default: yours)"
+    )
     parser.add_argument(
         "--python",
         metavar="DIR",
         action="append",
         default=[],
-        help="a Python environment to look at besides those that are found; again for more",
+        help="check this Python environment as well; repeatable",
     )
     parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was found; 1 where something is an error (with --strict also a warning), else 0.
+    """Print the findings. Return 1 where there is an error (with --strict also for a warning), else 0.
 
-    Raises UsageError for an environment or a user that is not there.
+    Raises UsageError for an environment or a user that does not exist.
     """
     pythons = tuple(_environment(text) for text in args.python)
     if find_user(args.user) is None:
@@ -162,11 +162,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _environment(text: str) -> str:
-    """The path of a Python environment that was named; raises UsageError where nothing can be seen there."""
+    """Return the path of a named Python environment; raises UsageError where it does not exist or is not visible."""
     path = Path(os.path.expanduser(text))  # noqa: PTH111  # pathlib's own raises for an unknown user's home
     if not exists(path):
         raise UsageError(
-            f"--python: {text} is not there, or may not be seen by this user", "give an environment or its interpreter"
+            f"--python: {text} does not exist, or is not visible to this user", "name an environment or its interpreter"
         )
     return str(path)
 

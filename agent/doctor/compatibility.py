@@ -1,4 +1,4 @@
-"""Which CUDA runs on which driver and card: NVIDIA's tables, and the judgements by them that toolkits and wheels share."""
+"""Which CUDA runs on which driver and card: NVIDIA's tables, and rules on them for toolkits and wheels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CardGeneration:
-    """A generation of cards and the CUDA versions and driver branches that know it; None: still supported."""
+    """A generation of cards, and the CUDA versions and driver branches that support it; None: still supported."""
 
     name: str
     first_cuda: Cuda
@@ -37,7 +37,7 @@ class CardGeneration:
 
 @dataclass(frozen=True)
 class Branch:
-    """A data center driver branch and the month after which it gets no more updates."""
+    """A data center driver branch, and the last month of its updates."""
 
     kind: str
     ends: date
@@ -59,9 +59,9 @@ def _pairs(texts: Mapping[str, str]) -> tuple[tuple[Cuda, tuple[int, int]], ...]
 _TABLES: Mapping[str, Any] = tomllib.loads(
     files("agent.doctor").joinpath("compatibility.toml").read_text(encoding="utf-8")
 )
-"""NVIDIA's and PyTorch's own figures; the file says what each table is."""
+"""NVIDIA's and PyTorch's own figures; the file describes its tables."""
 READ_ON: date = _TABLES["read_on"]
-"""When the sources were read."""
+"""The day when the sources were read."""
 FULL_DRIVER: dict[Cuda, Version] = {_pair(cuda): _numbers(text) for cuda, text in _TABLES["full_driver"].items()}
 FAMILY_DRIVER: dict[int, Version] = {int(major): _numbers(text) for major, text in _TABLES["family_driver"].items()}
 GENERATIONS: dict[tuple[int, int], CardGeneration] = {}
@@ -82,16 +82,16 @@ TORCH_OLDEST_CAPABILITY = _pairs(_TABLES["torch"]["oldest_capability"])
 TORCH_BUILDS = _pairs(_TABLES["torch"]["builds"])
 
 CudaOrMajor = tuple[int, int | None]
-"""(12, 8), or (12, None) for what is built for every 12.x."""
+"""(12, 8), or (12, None) for programs built for every 12.x."""
 
 _DATA_CENTER = re.compile(r"(NVIDIA )?(Tesla|DGX|HGX|[ABHLMPTVK]\d{1,3}[A-Za-z]*\b|G[BH]\d{2,3}\b)")
 
 
 class CudaFit(TextEnum):
     FULL = "full"
-    """The driver has everything of it."""
+    """The driver supports all its features."""
     MINOR = "minor-version compatibility"
-    """The driver is of the same major version, and lacks what is newer than itself."""
+    """The driver has the same major version, but lacks newer features."""
     TOO_NEW = "needs a newer driver"
     UNKNOWN = "not in the catalog"
 
@@ -108,7 +108,7 @@ _UNFIT = (CardSupport.CARD_TOO_NEW, CardSupport.CARD_DROPPED)
 
 @dataclass(frozen=True)
 class DriverFit:
-    """The judgement; `needs` is the oldest driver that would do, `full` the oldest that has everything."""
+    """The judgement; `needs` is the oldest driver that runs it, `full` the oldest with all features."""
 
     fit: CudaFit
     needs: Version | None
@@ -116,13 +116,13 @@ class DriverFit:
 
 
 def native_cuda(driver: Version) -> Cuda | None:
-    """The newest CUDA version that a driver has everything of; None for one older than the catalog."""
+    """Return the newest CUDA version that a driver fully supports; None for a driver older than the catalog."""
     known = [cuda for cuda, needed in FULL_DRIVER.items() if driver >= needed]
     return max(known, default=None)
 
 
 def judge_driver(cuda: CudaOrMajor, driver: Version) -> DriverFit:
-    """Whether what is built with a CUDA version runs on a driver, by the tables of the catalog."""
+    """Return whether programs built with a CUDA version run on a driver, by the tables of the catalog."""
     major, minor = cuda
     full = None if minor is None else FULL_DRIVER.get((major, minor))
     family = FAMILY_DRIVER.get(major)
@@ -139,7 +139,7 @@ def judge_driver(cuda: CudaOrMajor, driver: Version) -> DriverFit:
 
 
 def judge_card(cuda: CudaOrMajor, generation: CardGeneration | None) -> CardSupport:
-    """Whether a CUDA version has code for a generation of cards."""
+    """Return whether a CUDA version has code for a generation of cards."""
     if generation is None:
         return CardSupport.UNKNOWN
     major, minor = cuda
@@ -152,7 +152,7 @@ def judge_card(cuda: CudaOrMajor, generation: CardGeneration | None) -> CardSupp
 
 
 def torch_lacks(cuda: Cuda, capability: tuple[int, int]) -> bool:
-    """Whether PyTorch's wheels for a CUDA version leave out an old card that CUDA itself still knows."""
+    """Return whether PyTorch's wheels for a CUDA version omit an old card that CUDA itself still supports."""
     for since, oldest in TORCH_OLDEST_CAPABILITY:
         if cuda >= since:
             return capability < oldest
@@ -160,7 +160,7 @@ def torch_lacks(cuda: Cuda, capability: tuple[int, int]) -> bool:
 
 
 def torch_build(driver: Version, capabilities: list[tuple[int, int]]) -> Cuda | None:
-    """The newest build of PyTorch that runs on a driver and has code for all cards; None where there is none."""
+    """Return the newest build of PyTorch that runs on a driver and has code for all cards; None where there is none."""
     for cuda, oldest in TORCH_BUILDS:
         runs = judge_driver(cuda, driver).fit in (CudaFit.FULL, CudaFit.MINOR)
         if runs and all(
@@ -172,22 +172,22 @@ def torch_build(driver: Version, capabilities: list[tuple[int, int]]) -> Cuda | 
 
 
 def newest_family(driver: Version) -> int | None:
-    """The newest major version of CUDA that a driver runs; None for drivers older than such families."""
+    """Return the newest major version of CUDA that a driver runs; None for drivers older than these families."""
     return max((major for major, needed in FAMILY_DRIVER.items() if driver >= needed), default=None)
 
 
 def generation_of(capability: tuple[int, int] | None) -> CardGeneration | None:
-    """The generation of a compute capability; None where the catalog has none."""
+    """Return the generation of a compute capability; None where the catalog has none."""
     return None if capability is None else GENERATIONS.get(capability)
 
 
 def old_generation(device: int) -> CardGeneration | None:
-    """The generation of a PCI device id among those that newer drivers have dropped; None for all others."""
+    """Return the generation of a PCI device id that newer drivers have dropped; None for other ids."""
     return next((kind for first, last, kind in OLD_DEVICES if first <= device <= last), None)
 
 
 def is_data_center(model: str) -> bool:
-    """Whether a card takes forward-compatibility packages, by its name: no GeForce, RTX, Quadro or Titan."""
+    """Return whether a card accepts forward-compatibility packages, by its name: not a GeForce, RTX, Quadro or Titan."""
     return _DATA_CENTER.match(model) is not None
 
 
@@ -195,12 +195,12 @@ NO_VERSION = "no driver to judge by (see driver.module)"
 
 
 def cuda_text(cuda: CudaOrMajor) -> str:
-    """12.8, or 12.x for what is built for all of them."""
+    """Return 12.8, or 12.x for programs built for every 12.x."""
     return f"{cuda[0]}.x" if cuda[1] is None else f"{cuda[0]}.{cuda[1]}"
 
 
 def best_cuda(case: Case) -> str:
-    """The newest CUDA that the driver has everything of."""
+    """Return the newest CUDA that the driver fully supports."""
     native = native_cuda(case.driver_version) if case.driver_version else None
     return shown(native) if native else "an older version"
 
@@ -214,39 +214,39 @@ def fit_facts(fit: DriverFit) -> Facts:
 
 
 def too_new(case: Case, fit: DriverFit) -> str:
-    """What a person sees when a program is newer than the driver, in the words of the program's own error."""
-    needs = shown(fit.needs) if fit.needs else "of its own time"
+    """Return the sentence about a program newer than the driver, with the program's own error message."""
+    needs = shown(fit.needs) if fit.needs else "of the same release"
     return (
-        f"needs driver {needs} or newer, here is {case.driver_text}: programs fail with "
+        f"needs driver {needs} or newer, but driver {case.driver_text} is loaded: programs fail with "
         "`CUDA driver version is insufficient for CUDA runtime version`"
     )
 
 
 def ways_out(case: Case, cuda: CudaOrMajor, fit: DriverFit, instead: str) -> str:
-    """An older build; a newer driver where the cards allow it; a compatibility package where they take one."""
+    """Return the remedies: an older build, and where the cards allow it a newer driver or a compatibility package."""
     needs = fit.needs or (0,)
     staying = [gpu.name for gpu in case.driver.gpus if (last_branch(gpu) or needs[0]) < needs[0]]
     if staying:
-        return f"use {instead}; a driver that new no longer knows {', '.join(staying)}"
+        return f"use {instead}; a driver that new no longer supports {', '.join(staying)}"
     ways = [f"use {instead}", f"install driver {shown(needs)} or newer"]
     models = [gpu.model for gpu in case.driver.gpus if gpu.model]
     if cuda[1] is not None and models and all(is_data_center(model) for model in models):
-        ways.append(f"put the package cuda-compat-{cuda[0]}-{cuda[1]} beside the driver (data center cards only)")
+        ways.append(f"install the package cuda-compat-{cuda[0]}-{cuda[1]} beside the driver (data center cards only)")
     return ", or ".join(ways)
 
 
 def runs(title: str, case: Case, fit: DriverFit, facts: Facts, subject: str) -> DoctorFinding:
-    """The finding for what does run, in full or by minor-version compatibility."""
+    """Return the finding for programs that run, with all features or by minor-version compatibility."""
     if fit.fit is CudaFit.UNKNOWN:
-        return skipped(f"{title} is newer than this catalog ({READ_ON})", facts, subject=subject)
+        return skipped(f"{title} is newer than the catalog of {READ_ON}", facts, subject=subject)
     if fit.fit is CudaFit.FULL:
         return ok(f"{title} runs on {case.driver_text}", facts, subject=subject)
-    since = f"; everything of it from driver {shown(fit.full)} on" if fit.full else ""
+    since = f"; all features need driver {shown(fit.full)} or newer" if fit.full else ""
     return ok(f"{title} runs on {case.driver_text} by minor-version compatibility{since}", facts, subject=subject)
 
 
 def unknown_cards(case: Case, cuda: CudaOrMajor) -> list[GpuLook]:
-    """Cards of this host that a CUDA version has no code for."""
+    """Return the cards of this host for which a CUDA version has no code."""
     return [gpu for gpu in case.driver.gpus if judge_card(cuda, generation_of(gpu.capability)) in _UNFIT]
 
 
@@ -255,7 +255,7 @@ def cards_text(gpus: list[GpuLook]) -> str:
 
 
 def cuda_for(gpus: list[GpuLook]) -> str:
-    """The CUDA versions that know all of these cards."""
+    """Return the CUDA versions that support all these cards, as text."""
     known = [generation for gpu in gpus if (generation := generation_of(gpu.capability)) is not None]
     first = max(generation.first_cuda for generation in known)
     last = min((generation.last_cuda for generation in known if generation.last_cuda), default=None)
@@ -263,6 +263,6 @@ def cuda_for(gpus: list[GpuLook]) -> str:
 
 
 def last_branch(gpu: GpuLook) -> int | None:
-    """The last driver branch that knows a card; None where newer ones do, or nobody can say."""
+    """Return the last driver branch that supports a card; None where newer branches do, or the card is unknown."""
     generation = generation_of(gpu.capability)
     return None if generation is None else generation.last_branch

@@ -1,4 +1,4 @@
-"""CUDA toolkits on the host, and what its Python environments bring along of CUDA, from names of folders; nothing is imported."""
+"""CUDA toolkits on the host, and CUDA packages in its Python environments, by folder names and without imports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HEADERS = (
     "targets/*/include/cuda_runtime_api.h",
 )
 _MOST_TOOLKITS = 32
-"""More toolkits than that are not looked at."""
+"""Maximum number of toolkits to examine."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Toolkit:
 
 
 def find_toolkits(host: HostFiles) -> list[Toolkit]:
-    """Every toolkit once, active ones first, then by folder."""
+    """Return every toolkit once, active ones first, then by folder."""
     found: dict[Path, Toolkit] = {}
     for folder, active in _toolkit_places(host):
         try:
@@ -73,7 +73,7 @@ def _toolkit_places(host: HostFiles) -> Iterator[tuple[Path, bool]]:
 
 
 def toolkit_version(folder: Path) -> Cuda | None:
-    """CUDA's version by version.json, version.txt or the header's CUDA_VERSION; None where it is no toolkit."""
+    """Return CUDA's version by version.json, version.txt or the header's CUDA_VERSION; None where it is not a toolkit."""
     try:
         return cuda(json.loads(read(folder / "version.json") or "{}")["cuda"]["version"])
     except (ValueError, KeyError, TypeError):
@@ -88,9 +88,9 @@ def toolkit_version(folder: Path) -> Cuda | None:
 
 
 MOST_ENVIRONMENTS = 64
-"""More environments than that are not looked at."""
+"""Maximum number of environments to examine."""
 LONGEST_S = 5.0
-"""Nor is the search longer than that."""
+"""Maximum duration of the search."""
 
 _SITE = (
     "lib/python3*/site-packages",
@@ -125,9 +125,9 @@ _CONDA = re.compile(r"(cuda-version|cudatoolkit|cuda-cudart)-(\d+)\.(\d+)")
 
 @dataclass(frozen=True)
 class Package:
-    """One distribution and the CUDA that it was built for; None where its name does not tell, or it was built without.
+    """One distribution and the CUDA that it was built for; None where its name does not show it, or it has no CUDA.
 
-    `built_for` is `cpu`, `rocm` or `xpu` for a torch without CUDA, which finds no GPU of NVIDIA, and else empty.
+    `built_for` is `cpu`, `rocm` or `xpu` for a torch without CUDA, which finds no NVIDIA GPU, else empty.
     """
 
     name: str
@@ -147,7 +147,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class CudaInstall:
-    """The environments that bring CUDA along, how many were looked at, and whether all were."""
+    """The environments that contain CUDA, the number of examined environments, and whether the search was complete."""
 
     environments: tuple[Environment, ...]
     looked_at: int
@@ -155,7 +155,7 @@ class CudaInstall:
 
 
 def find_environments(host: HostFiles, given: tuple[str, ...] = ()) -> CudaInstall:
-    """Environments with CUDA packages: those given and active first."""
+    """Return the environments with CUDA packages: first the named and active ones."""
     begun_s = time.monotonic()
     seen: set[Path] = set()
     found: list[Environment] = []
@@ -178,7 +178,7 @@ def find_environments(host: HostFiles, given: tuple[str, ...] = ()) -> CudaInsta
 def _environment_places(host: HostFiles, given: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
     for text in given:
         path = Path(text)
-        # an interpreter stands for its environment: not resolved, as a venv's is a link out of it
+        # an interpreter names its environment; it is not resolved, because a venv's interpreter is a link out of it
         yield (path.parent.parent if exists(path) and path.is_file() else path), True
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if value := host.environment.get(variable):
@@ -199,7 +199,7 @@ def _home(host: HostFiles) -> Path:
 
 
 def _sites(prefix: Path, *, given: bool) -> list[Path]:
-    """The folders of installed packages below a prefix; one that was given may be such a folder itself."""
+    """Return the folders of installed packages below a prefix; the prefix may itself be such a folder."""
     sites = [site.resolve() for pattern in _SITE for site in listed(prefix, pattern)]
     if not sites and (given or exists(prefix / "conda-meta")):
         return [prefix]
@@ -218,8 +218,8 @@ def _packages(prefix: Path, sites: list[Path]) -> tuple[Package, ...]:
     for entry in listed(prefix / "conda-meta", "cuda*.json"):
         if match := _CONDA.match(entry.name):
             found[match[1]] = Package(match[1], f"{match[2]}.{match[3]}", (int(match[2]), int(match[3])))
-    told = [package for package in found.values() if package.cuda is not None or package.built_for]
-    return tuple(sorted(told, key=lambda package: package.name))
+    known = [package for package in found.values() if package.cuda is not None or package.built_for]
+    return tuple(sorted(known, key=lambda package: package.name))
 
 
 def _cuda_of(site: Path, name: str, version: str) -> CudaOrMajor | None:
@@ -236,7 +236,7 @@ def _cuda_of(site: Path, name: str, version: str) -> CudaOrMajor | None:
 
 
 def _built_for(site: Path, name: str, version: str) -> str:
-    """What a torch without CUDA was built for instead, by its version or by torch/version.py; empty where neither tells."""
+    """Return what a torch without CUDA was built for, by its version or torch/version.py; empty where neither shows it."""
     if name != "torch":
         return ""
     if match := _NO_CUDA.search(version):

@@ -1,4 +1,4 @@
-"""The host under examination: its files, users and clock, the loaded driver, and the libraries that the loader finds. Reads only."""
+"""The examined host: its files, users and clock, the loaded driver, and the libraries that the loader finds. Read-only."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ _LIBRARY = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)?)$")
 
 
 def version(text: str) -> Version | None:
-    """The first dotted number in a text; None where there is none."""
+    """Return the first dotted number in a text; None where there is none."""
     match = _NUMBERS.search(text)
     return None if match is None else tuple(int(part) for part in match[0].split("."))
 
 
 def cuda(text: str) -> Cuda | None:
-    """Major and minor of the first dotted number in a text."""
+    """Return major and minor of the first dotted number in a text."""
     found = version(text)
     return None if found is None else (found[0], found[1])
 
 
 def library_version(name: str) -> str | None:
-    """The driver version in a library's file name, such as `libcuda.so.580.65.06`."""
+    """Return the driver version in a library's file name, such as `libcuda.so.580.65.06`."""
     match = _LIBRARY.search(name)
     return None if match is None else match[1]
 
 
 def shown(numbers: Version) -> str:
-    """12.8 again; driver versions keep their two digits: 580.65.06."""
+    """Return a version as text: 12.8, or for drivers with two digits per part: 580.65.06."""
     return ".".join(str(part) if index < 2 else f"{part:02}" for index, part in enumerate(numbers))
 
 
@@ -55,7 +55,7 @@ _STATUS_OFFSET = 40
 _MAX_ERROR_OFFSET = 24
 _STA_UNSYNC = 0x40
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"
-"""The kernel gives the first PID namespace this fixed number (PROC_PID_INIT_INO)."""
+"""The kernel's fixed number of the first PID namespace (PROC_PID_INIT_INO)."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class KernelClock:
 
 
 def kernel_clock() -> KernelClock | None:
-    """The kernel's word by adjtimex(2), which only reads here; None where it may not be asked."""
+    """Return the kernel's clock state by adjtimex(2), read-only; None where the call is not allowed."""
     if struct.calcsize("P") != 8:
         return None
     timex = ctypes.create_string_buffer(_TIMEX_BYTES)
@@ -82,7 +82,7 @@ def kernel_clock() -> KernelClock | None:
 
 @dataclass(frozen=True)
 class HostFiles:
-    """Roots of the host's file systems, so that every check can be tried on a folder made for it."""
+    """Roots of the host's file systems, so that tests can run every check on their own folder."""
 
     root: Path = Path("/")
     proc: Path = Path("/proc")
@@ -96,7 +96,7 @@ class HostFiles:
         return self.root / path.lstrip("/")
 
     def glob(self, pattern: str) -> list[Path]:
-        """What matches below the root, sorted; empty where nothing may be read."""
+        """Return the paths below the root that match, sorted; empty where they are unreadable."""
         return listed(self.root, pattern.lstrip("/"))
 
     def paths(self, variable: str) -> list[str]:
@@ -104,12 +104,12 @@ class HostFiles:
 
     @property
     def kernel(self) -> str:
-        """The running kernel's release; empty where unknown."""
+        """Return the running kernel's release; empty where unknown."""
         return (read(self.proc / "sys/kernel/osrelease") or "").strip()
 
     @property
     def distribution(self) -> str:
-        """`debian`, `rhel`, `suse` or empty: which family of package managers there is."""
+        """Return the family of the package manager: `debian`, `rhel`, `suse` or empty."""
         text = read(self.at("/etc/os-release")) or ""
         names = " ".join(line for line in text.splitlines() if line.startswith(("ID=", "ID_LIKE="))).lower()
         families = {"debian": ("debian", "ubuntu"), "rhel": ("rhel", "fedora", "centos"), "suse": ("suse",)}
@@ -117,17 +117,17 @@ class HostFiles:
 
     @property
     def wsl(self) -> bool:
-        """Windows Subsystem for Linux: the driver is Windows', and there are no device nodes of NVIDIA."""
+        """Return whether this is Windows Subsystem for Linux, with Windows' driver and without NVIDIA device nodes."""
         return "microsoft" in self.kernel.lower()
 
     @property
     def tegra(self) -> bool:
-        """A Jetson board: its GPU hangs on no PCI bus and its driver comes with the board's software."""
+        """Return whether this is a Jetson board: its GPU is not on a PCI bus, and its driver is part of the board's software."""
         return "nvidia,tegra" in (read(self.proc / "device-tree/compatible") or "")
 
     @property
     def container(self) -> str:
-        """The kind of container around this process; empty where none is seen."""
+        """Return the kind of container around this process; empty where there is none or it is unknown."""
         if exists(self.at("/.dockerenv")):
             return "docker"
         if exists(self.at("/run/.containerenv")):
@@ -138,14 +138,14 @@ class HostFiles:
 
     @property
     def initial_pid_namespace(self) -> bool | None:
-        """Whether this process sees every process of the machine; None where /proc does not say."""
+        """Return whether this process sees every process of the machine; None where /proc does not show it."""
         try:
             return (self.proc / "self/ns/pid").readlink().name == INITIAL_PID_NAMESPACE
         except OSError:
             return None
 
     def processes(self) -> Iterator[tuple[int, str, str]]:
-        """(pid, command name, command line) of every process that can be seen."""
+        """Yield (pid, command name, command line) of every visible process."""
         for entry in listed(self.proc, "[0-9]*"):
             name = (read(entry / "comm") or "").strip()
             if name and entry.name.isdigit():
@@ -153,7 +153,7 @@ class HostFiles:
 
 
 def read(path: Path, limit_bytes: int = 1 << 20) -> str | None:
-    """The text of a file, at most its beginning; None where it cannot be read."""
+    """Return the text of a file up to a size limit; None where it is unreadable."""
     try:
         with path.open("rb") as file:
             return file.read(limit_bytes).decode("utf-8", "replace")
@@ -162,7 +162,7 @@ def read(path: Path, limit_bytes: int = 1 << 20) -> str | None:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is such a file or folder; False also where this user may not look, which `Path.exists` raises for."""
+    """Return whether a path exists; False also where this user may not look, where `Path.exists` raises."""
     try:
         path.stat()
     except (OSError, ValueError):
@@ -171,7 +171,7 @@ def exists(path: Path) -> bool:
 
 
 def listed(folder: Path, pattern: str) -> list[Path]:
-    """What matches in a folder, sorted; empty where it may not be read."""
+    """Return the paths in a folder that match, sorted; empty where it is unreadable."""
     try:
         return sorted(folder.glob(pattern))
     except OSError:
@@ -188,15 +188,15 @@ class User:
     groups: frozenset[int]
 
     def may_read(self, path: Path) -> bool:
-        """Whether the file's mode lets this user read it; raises OSError where there is no such file."""
+        """Return whether the file's mode lets this user read it; raises OSError where the file does not exist."""
         return self._has(path, _READ)
 
     def may_use(self, path: Path) -> bool:
-        """Whether the file's mode lets this user read and write it; raises OSError where there is no such file."""
+        """Return whether the file's mode lets this user read and write it; raises OSError where the file does not exist."""
         return self._has(path, _READ | _WRITE)
 
     def may_fill(self, folder: Path) -> bool:
-        """Whether the folder's mode lets this user make files in it; raises OSError where there is no such folder."""
+        """Return whether the folder's mode lets this user create files in it; raises OSError where it does not exist."""
         return self._has(folder, _WRITE | _ENTER)
 
     def _has(self, path: Path, bits: int) -> bool:
@@ -206,7 +206,7 @@ class User:
 
 
 def find_user(name: str) -> User | None:
-    """The user of that name, or whoever runs this where the name is empty; None where there is no such user."""
+    """Return the user of that name, or this process's user for an empty name; None where the user does not exist."""
     if not name:
         return User(_name(os.geteuid()), os.geteuid(), frozenset({os.getegid(), *os.getgroups()}))
     try:
@@ -217,7 +217,7 @@ def find_user(name: str) -> User | None:
 
 
 def group_name(gid: int) -> str:
-    """The name of a group; empty where it has none."""
+    """Return the name of a group; empty where it has none."""
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
@@ -233,7 +233,7 @@ def _name(uid: int) -> str:
 
 @dataclass(frozen=True)
 class Kernel:
-    """The loaded nvidia module (None: not loaded, or hidden from here) and the GPUs on the bus."""
+    """The loaded nvidia module (None: not loaded, or not visible) and the GPUs on the bus."""
 
     version: Version | None
     open_flavour: bool | None
@@ -241,12 +241,12 @@ class Kernel:
 
     @property
     def version_text(self) -> str:
-        """The module's version as NVIDIA writes it; empty where it is not loaded."""
+        """Return the module's version in NVIDIA's form; empty where it is not loaded."""
         return "" if self.version is None else shown(self.version)
 
 
 def read_kernel(host: HostFiles) -> Kernel:
-    """Reads /proc/driver/nvidia/version, /sys/module/nvidia/version and the PCI bus."""
+    """Return the kernel's facts from /proc/driver/nvidia/version, /sys/module/nvidia/version and the PCI bus."""
     banner = read(host.proc / "driver/nvidia/version")
     line = next((each for each in (banner or "").splitlines() if each.startswith("NVRM version:")), "")
     found = version(line) or version(read(host.sys / "module/nvidia/version") or "")
@@ -274,33 +274,33 @@ _DEEPEST_INCLUDE = 4
 
 @dataclass(frozen=True)
 class Copy:
-    """One file that a library's name leads to."""
+    """One file to which a library's name resolves."""
 
     folder: str
-    """Where the loader looked."""
+    """The folder of the loader's search."""
     file: Path
-    """What the name there points to in the end."""
+    """The file after all links."""
     by_variable: bool
-    """Whether LD_LIBRARY_PATH leads there, which beats everything else."""
+    """Whether the folder is in LD_LIBRARY_PATH, which has priority."""
 
     @property
     def version(self) -> Version | None:
-        """The driver that it belongs to, by its file name."""
+        """Return the driver's version by the file name."""
         return version(library_version(self.file.name) or "")
 
     @property
     def stub(self) -> bool:
-        """Whether it is the toolkit's stand-in for linking, which cannot do anything."""
+        """Return whether it is the toolkit's stub for linking, which has no function."""
         return "/stubs" in f"{self.folder}/"
 
     @property
     def compat(self) -> bool:
-        """Whether it comes from a forward-compatibility package (cuda-compat-12-8 and its like)."""
+        """Return whether it comes from a forward-compatibility package, such as cuda-compat-12-8."""
         return "compat" in f"{self.folder}{self.file.parent}"
 
 
 def copies(host: HostFiles, name: str) -> list[Copy]:
-    """The files that a library's name leads to, first the one that the loader takes; each file once."""
+    """Return the files to which a library's name resolves, without duplicates; the loader uses the first."""
     found: dict[Path, Copy] = {}
     for folder, by_variable in _search(host):
         path = Path(folder) / name if by_variable else host.at(f"{folder}/{name}")
@@ -313,7 +313,7 @@ def copies(host: HostFiles, name: str) -> list[Copy]:
 
 
 def versions_of(host: HostFiles, name: str) -> list[Version]:
-    """The driver versions of a library's copies, stubs left out, in the loader's order, each once."""
+    """Return the driver versions of a library's copies, without stubs and duplicates, in the loader's order."""
     found = [copy.version for copy in copies(host, name) if not copy.stub]
     return list(dict.fromkeys(each for each in found if each is not None))
 
@@ -326,7 +326,7 @@ def _search(host: HostFiles) -> Iterator[tuple[str, bool]]:
 
 
 def _configured(host: HostFiles, path: str, depth: int) -> list[str]:
-    """The folders of ld.so.conf and of what it includes."""
+    """Return the folders in ld.so.conf and its included files."""
     folders = []
     for line in (read(host.at(path)) or "").splitlines():
         entry = line.partition("#")[0].strip()

@@ -1,6 +1,6 @@
-"""One look at the driver through a process of its own; nothing here ever loads the driver's library.
+"""Queries of the driver in a child process, because this process never loads the driver's library.
 
-What may block for ever (the driver, a dead file server, a far store) runs in a process that can be left behind.
+A call that may block for ever (driver, file server, remote store) runs in a child, which the doctor can abandon.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 1.0
 _left_behind: list[subprocess.Popen[bytes]] = []
-"""Processes that did not end when asked: kept, so that nothing waits for them."""
+"""Children that did not end after SIGTERM. A reference to them is kept, so that Python does not wait for them."""
 
 
 @dataclass(frozen=True)
 class LookOutcome:
-    """What a probe said before it ended, one JSON object a line, and how it ended.
-
-    `ending` is `done`, `hung` (no line for the whole timeout) or `crashed` (with the signal or exit code in `detail`).
-    """
+    """The output of a probe, and how it ended."""
 
     lines: tuple[dict[str, Any], ...]
+    """One JSON object per line."""
     ending: str
+    """`done`, `hung` (no line within the timeout) or `crashed`."""
     detail: str = ""
+    """The signal or the exit code of a crash."""
 
     @property
     def step(self) -> str:
-        """What it was about to do when it ended."""
+        """Return the step that the probe announced last."""
         return next((str(line["step"]) for line in reversed(self.lines) if "step" in line), "")
 
     def last(self, key: str) -> Any:
-        """The newest value under a key; None where it was never said."""
+        """Return the newest value of a key; None where no line has the key."""
         return next((line[key] for line in reversed(self.lines) if key in line), None)
 
     def every(self, key: str) -> list[Any]:
@@ -53,10 +53,9 @@ class LookOutcome:
 def run_isolated(
     module: str, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
 ) -> LookOutcome:
-    """Runs a probe module; `timeout_s` is how long it may take from one line to the next.
+    """Run a probe module and return its output; `timeout_s` limits the time from one line to the next.
 
-    A probe that hangs gets SIGTERM and is then left alone: SIGKILL on a process that is stuck in the driver has frozen
-    GPUs.
+    A probe that hangs gets SIGTERM, but never SIGKILL: SIGKILL on a process that is stuck in the driver has frozen GPUs.
     """
     process = subprocess.Popen(
         module_command(module, *arguments),
@@ -78,20 +77,20 @@ def run_isolated(
         else:
             hung = True
     lines = tuple(json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n"))
-    return LookOutcome(lines, *_end(process, hung=hung))
+    return LookOutcome(lines, *_ending(process, hung=hung))
 
 
 def announce(step: str) -> None:
-    """In a probe: says what comes next, so that a call that never returns can be named."""
-    tr(step=step)
+    """Write, in a probe, the name of the next step, so that the parent can name a call that never returns."""
+    write_answer(step=step)
 
 
-def tr(**values: Any) -> None:
-    """In a probe: one line of the answer."""
+def write_answer(**values: Any) -> None:
+    """Write, in a probe, one line of JSON for the parent."""
     print(json.dumps(values), flush=True)
 
 
-def _end(process: subprocess.Popen[bytes], *, hung: bool) -> tuple[str, str]:
+def _ending(process: subprocess.Popen[bytes], *, hung: bool) -> tuple[str, str]:
     if hung:
         process.terminate()
     deadline_s = time.monotonic() + _PATIENCE_S
@@ -108,13 +107,13 @@ def _end(process: subprocess.Popen[bytes], *, hung: bool) -> tuple[str, str]:
 
 
 _MOST_HUNG_GPUS = 2
-"""After so many GPUs that block, the rest is not waited for."""
+"""After this number of GPUs that block, the doctor does not query the remaining GPUs."""
 _HUNG_GPU = re.compile(r"GPU (\d+): ")
 
 
 @dataclass(frozen=True)
 class GpuLook:
-    """What the driver says of one GPU; None is unknown, `error` is not empty where it cannot be used."""
+    """The driver's answers about one GPU; None is unknown. `error` is not empty where the GPU is unusable."""
 
     index: int
     uuid: str = ""
@@ -136,12 +135,10 @@ class GpuLook:
 
 @dataclass(frozen=True)
 class DriverLook:
-    """What the driver says of itself, as far as it answered.
-
-    `state` is `ok`, `refused` (nvmlInit returned `code`), `hung` or `crashed` (in `step`).
-    """
+    """The driver's answers about itself; None is unknown."""
 
     state: str
+    """`ok`, `refused` (nvmlInit returned `code`), `hung` or `crashed` (both in `step`)."""
     step: str = ""
     detail: str = ""
     code: int = 0
@@ -158,7 +155,7 @@ class DriverLook:
 
 
 def look_at_driver(host: HostFiles, timeout_s: float) -> DriverLook:
-    """Asks once, and again without the GPU that blocks; `timeout_s` is the longest wait for one call."""
+    """Return the driver's answers. After a GPU blocks, ask again without that GPU. `timeout_s` limits one call."""
     skip: list[str] = []
     hung: list[str] = []
     gpus: dict[int, GpuLook] = {}
@@ -174,29 +171,29 @@ def look_at_driver(host: HostFiles, timeout_s: float) -> DriverLook:
             break
     look = _driver(outcome)
     if hung and look.driver_version is not None:
-        look = replace(look, state="ok")  # the driver answers; it is a GPU that does not
+        look = replace(look, state="ok")  # the driver answers, only a GPU does not
     return replace(look, gpus=tuple(gpus[index] for index in sorted(gpus)), hung=tuple(hung))
 
 
 def _driver(outcome: LookOutcome) -> DriverLook:
-    said = {name: value for line in outcome.lines for name, value in line.items()}
-    refused, cuda = said.get("refused"), said.get("cuda_version")
+    answers = {name: value for line in outcome.lines for name, value in line.items()}
+    refused, cuda = answers.get("refused"), answers.get("cuda_version")
     return DriverLook(
         state="refused" if refused else "ok" if outcome.ending == "done" else outcome.ending,
         step=outcome.step,
         detail=outcome.detail,
         **refused or {},
-        library=said.get("library"),
-        driver_version=said.get("driver_version"),
-        nvml_version=said.get("nvml_version"),
+        library=answers.get("library"),
+        driver_version=answers.get("driver_version"),
+        nvml_version=answers.get("nvml_version"),
         cuda_version=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
-        control_errno=said.get("control_errno"),
-        gpu_count=said.get("count"),
+        control_errno=answers.get("control_errno"),
+        gpu_count=answers.get("count"),
     )
 
 
 def _gpu(answer: dict[str, Any]) -> GpuLook:
-    """What the probe says of a GPU: JSON has lists in place of tuples, and NVML numbers in place of switches."""
+    """Return a GPU's answers from a probe's JSON, which has lists for tuples, and NVML's numbers for booleans."""
     tuples = {name: tuple(value) for name, value in answer.items() if isinstance(value, list)}
     switches = {name: bool(answer[name]) for name in ("persistence", "mig") if answer.get(name) is not None}
     return GpuLook(**{**answer, **tuples, **switches, "model": answer.get("model") or ""})

@@ -1,6 +1,6 @@
-"""`python -m agent.doctor.probe DEV [SKIP ...]`: asks the driver, a line of JSON per answer; a process of its own.
+"""`python -m agent.doctor.probe DEV [SKIP ...]`: a process that queries the driver and writes answers as JSON lines.
 
-SKIP are positions of GPUs that blocked an earlier probe.
+SKIP are the indices of GPUs that blocked an earlier probe.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from agent.doctor.look import announce, tr
+from agent.doctor.look import announce, write_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ _CALLS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("nvmlDeviceGetProcessUtilization", (0,)),
     ("nvmlGpmQueryDeviceSupport", ()),
 )
-"""What the agent's rows are made of; whether each may be called is what the doctor wants to know."""
+"""The calls that fill the agent's rows. The doctor checks that this user may make them."""
 _GONE = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED, pynvml.NVML_ERROR_UNKNOWN)
 _UNSUPPORTED = (
     pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -43,37 +43,37 @@ _UNSUPPORTED = (
 
 
 def main() -> None:
-    """Says what the driver says, the most important first."""
+    """Write the driver's answers, the most important first."""
     dev, *skip = sys.argv[1:]
     _nodes(Path(dev))
     try:
         announce("nvmlInit")
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        tr(refused={"code": error.value, "message": str(error)}, library=_loaded_library())
+        write_answer(refused={"code": error.value, "message": str(error)}, library=_loaded_library())
         return
-    tr(
+    write_answer(
         library=_loaded_library(),
-        driver_version=_asked(pynvml.nvmlSystemGetDriverVersion),
-        nvml_version=_asked(pynvml.nvmlSystemGetNVMLVersion),
-        cuda_version=_asked(pynvml.nvmlSystemGetCudaDriverVersion_v2),
+        driver_version=_answer(pynvml.nvmlSystemGetDriverVersion),
+        nvml_version=_answer(pynvml.nvmlSystemGetNVMLVersion),
+        cuda_version=_answer(pynvml.nvmlSystemGetCudaDriverVersion_v2),
     )
-    count = _asked(pynvml.nvmlDeviceGetCount)
-    tr(count=count)
+    count = _answer(pynvml.nvmlDeviceGetCount)
+    write_answer(count=count)
     for index in range(count or 0):
         if str(index) not in skip:
-            tr(gpu=_gpu(index))
+            write_answer(gpu=_gpu(index))
 
 
 def _nodes(dev: Path) -> None:
-    """Whether the control node opens: a container whose right was revoked gets EPERM in spite of the file's mode."""
+    """Write whether the control node opens. A container that lost its device access gets EPERM despite the file's mode."""
     node = dev / "nvidiactl"
     announce(f"open {node}")
     try:
         os.close(os.open(node, os.O_RDWR | os.O_CLOEXEC))
-        tr(control_errno=0)
+        write_answer(control_errno=0)
     except OSError as error:
-        tr(control_errno=error.errno)
+        write_answer(control_errno=error.errno)
 
 
 def _gpu(index: int) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _gpu(index: int) -> dict[str, Any]:
 
     def ask(name: str, *arguments: Any) -> Any:
         announce(f"GPU {index}: {name}")
-        return _asked(getattr(pynvml, name), handle, *arguments, refused=refused)
+        return _answer(getattr(pynvml, name), handle, *arguments, refused=refused)
 
     answer = {
         "index": index,
@@ -112,7 +112,7 @@ def _gpu(index: int) -> dict[str, Any]:
 
 
 def _mig_instances(handle: Any, ask: Callable[..., Any]) -> int | None:
-    """How many MIG instances this process may see; None where their number is not told."""
+    """Return the number of MIG instances that this process may see; None where the driver does not report it."""
     slots = ask("nvmlDeviceGetMaxMigDeviceCount")
     if slots is None:
         return None
@@ -122,11 +122,11 @@ def _mig_instances(handle: Any, ask: Callable[..., Any]) -> int | None:
             pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
             found += 1
         except pynvml.NVMLError:
-            continue  # an empty slot, or one that this process has no right to
+            continue  # an empty slot, or an instance that this process may not see
     return found
 
 
-def _asked(call: Callable[..., Any], *arguments: Any, refused: dict[str, int] | None = None) -> Any:
+def _answer(call: Callable[..., Any], *arguments: Any, refused: dict[str, int] | None = None) -> Any:
     try:
         return call(*arguments)
     except pynvml.NVMLError as error:
@@ -136,7 +136,7 @@ def _asked(call: Callable[..., Any], *arguments: Any, refused: dict[str, int] | 
 
 
 def _loaded_library() -> str | None:
-    """The file behind libnvidia-ml.so.1 as this process has it mapped."""
+    """Return the file that this process has mapped as libnvidia-ml.so.1."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
         if "libnvidia-ml" in line:
             return line.split(maxsplit=5)[-1].removesuffix(" (deleted)")

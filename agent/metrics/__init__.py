@@ -1,4 +1,4 @@
-"""/metrics and /healthz. Off by default: whoever switches them on imports this package, and only then."""
+"""/metrics and /healthz. They are off by default, and only then imported when they are switched on."""
 
 from agent.metrics.server import MetricsSettings, metrics_server
 

@@ -66,7 +66,9 @@ SAMPLE_TIME = Family(
     "fallow_sample_timestamp_seconds", "s", "End of the newest interval in which the GPU was watched", "gpu.time", _MS
 )
 SAMPLE_AGE = Family("fallow_sample_age_seconds", "s", "Age of that interval's end at the scrape", "agent's clock")
-GPU_INFO = Family("fallow_gpu_info", "1", "What the GPU is: driver, CUDA, architecture, serial, pool", "device table")
+GPU_INFO = Family(
+    "fallow_gpu_info", "1", "Properties of the GPU: driver, CUDA, architecture, serial, pool", "device table"
+)
 GPU_HEALTH = Family("fallow_gpu_health", "0 or 1", "Whether the GPU is in the state `health`", "gpu.health")
 GPU = (
     _dcgm("DEV_GPU_UTIL", "%", "Share of time in which a kernel ran, mean of the interval", "gpu.gpu_util_pct"),
@@ -107,7 +109,9 @@ GPU = (
     _dcgm("DEV_MEMORY_TEMP", "degC", "Memory temperature", "gpu.mem_temperature_c"),
     _dcgm("DEV_SM_CLOCK", "MHz", "SM clock", "gpu.sm_clock_mhz"),
     _dcgm("DEV_MEM_CLOCK", "MHz", "Memory clock", "gpu.mem_clock_mhz"),
-    _dcgm("DEV_CLOCK_THROTTLE_REASONS", "bits", "Bit mask of why clocks are held down", "gpu.throttle_reasons"),
+    _dcgm(
+        "DEV_CLOCK_THROTTLE_REASONS", "bits", "Bit mask of the reasons that hold clocks down", "gpu.throttle_reasons"
+    ),
     Family(
         "fallow_gpu_util_max_ratio",
         "ratio",
@@ -137,7 +141,7 @@ GPU = (
     Family(
         "fallow_gpu_counters_since_timestamp_seconds",
         "s",
-        "Start of the epoch that the GPU's counters climb in",
+        "Start of the epoch of the GPU's counters",
         "gpu.counters_since",
         _MS,
     ),
@@ -149,12 +153,12 @@ GPU = (
 )
 """Left out of a GPU that is not watched, of a column that is null and of an interval that is too old."""
 UTIL_SOURCE = Family(
-    "fallow_gpu_util_source", "1", "Where utilization is from: gpm, samples, rates or none", "gpu.util_source"
+    "fallow_gpu_util_source", "1", "Source of utilization: gpm, samples, rates or none", "gpu.util_source"
 )
 IDLE = Family(
     "fallow_gpu_idle_seconds",
     "s",
-    "Watched time without any utilization; 0: active, absent: unknown",
+    "Observed time without utilization; 0: active, absent: unknown",
     "gpu.gpu_util_pct, over intervals",
 )
 DEVICE = (
@@ -225,13 +229,13 @@ ERRORS = (
 RECOVERY = Family(
     "fallow_gpu_recovery_action",
     "1",
-    "What the driver asks for; absent where it asks for nothing",
+    "Recovery that the driver requests; absent without a request",
     "errors.recovery_action",
 )
 XID = _dcgm("DEV_XID_ERRORS", "code", "Newest XID; absent while the agent has seen none", "event.code")
-XID_TIME = Family("fallow_gpu_xid_timestamp_seconds", "s", "When the newest XID was seen", "event.time", _MS)
+XID_TIME = Family("fallow_gpu_xid_timestamp_seconds", "s", "Time of the newest XID", "event.time", _MS)
 PROCESS_INFO = Family(
-    "fallow_process_info", "1", "Who holds the GPU: user, command, container, pod, job", "process table"
+    "fallow_process_info", "1", "User, command, container, pod and job of a process on the GPU", "process table"
 )
 PROCESS = (
     Family(
@@ -314,11 +318,11 @@ AGENT = (
     ),
 )
 PUBLISHED = Family(
-    "fallow_publish_last_success_timestamp_seconds", "s", "When rows last reached the lake", "publisher", _MS
+    "fallow_publish_last_success_timestamp_seconds", "s", "Time at which rows last reached the lake", "publisher", _MS
 )
-FAILING = Family("fallow_publish_failing", "0 or 1", "Whether the newest try to publish failed", "publisher")
+FAILING = Family("fallow_publish_failing", "0 or 1", "Whether the newest attempt to publish failed", "publisher")
 FAILING_SINCE = Family(
-    "fallow_publish_failing_since_timestamp_seconds", "s", "First of the failures in a row", "publisher", _MS
+    "fallow_publish_failing_since_timestamp_seconds", "s", "Time of the first failure in a row", "publisher", _MS
 )
 NAME_CONFLICT = Family(
     "fallow_publish_host_name_conflict", "0 or 1", "Whether another agent of this host's name is there", "publisher"

@@ -1,4 +1,4 @@
-"""From a snapshot to the samples of one scrape. Unknown values are absent, never 0; old values are absent, never live."""
+"""Converts a snapshot to the samples of one scrape. Unknown values and old values are absent."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 _WHOLE_MEANS = ("gpm", "samples")
-"""Sources of utilization that are means of an interval, as DCGM's profiling fields are, and no short readings."""
+"""Sources of utilization that are means of an interval, like DCGM's profiling fields, and not short readings."""
 
 FRESH_INTERVALS = 3
-"""An interval that ended longer ago than so many intervals says nothing about now."""
+"""An interval that ended longer ago than this number of intervals does not show the present."""
 
-_HOLDER = [
+_USER = [
     "user",
     "command",
     "container_runtime",
@@ -46,7 +46,7 @@ _FACTS = [
 
 
 def fresh_for_s(snapshot: Snapshot) -> float:
-    """How many seconds the newest interval may stand for now; thinned sampling has longer intervals than the setting."""
+    """Return for how many seconds the newest interval shows the present; reduced sampling has longer intervals."""
     longest_ms: int = max([snapshot.interval_ms, *(row["interval_ms"] for row in snapshot.gpus)])
     return FRESH_INTERVALS * longest_ms / 1000
 
@@ -56,7 +56,7 @@ def fresh(snapshot: Snapshot, age_s: float) -> bool:
 
 
 def collect(newest: tuple[Snapshot, float] | None) -> ExposedSamples:
-    """The samples of a snapshot and the seconds since its interval's end; None before the first interval."""
+    """Return the samples of a snapshot and the seconds since its interval's end; None before the first interval."""
     samples = ExposedSamples()
     if newest is None:
         samples.add(catalogue.UP, value=False)
@@ -92,7 +92,7 @@ def _agent(samples: ExposedSamples, snapshot: Snapshot) -> None:
 
 
 def _gpu_labels(snapshot: Snapshot, gpu: str) -> dict[str, object]:
-    """DCGM's labels. A MIG instance goes by its parent's, its instance id and profile, and its own UUID in MIG_UUID."""
+    """Return DCGM's labels. A MIG instance has its parent's labels, its instance id and profile, and its UUID in MIG_UUID."""
     device = snapshot.devices.get(gpu, {})
     parent_gpu = device.get("parent_gpu")
     board = device if parent_gpu is None else snapshot.devices.get(parent_gpu, {})
@@ -113,8 +113,8 @@ def _gpu_labels(snapshot: Snapshot, gpu: str) -> dict[str, object]:
     return labels | {"Hostname": snapshot.host}
 
 
-def _where(snapshot: Snapshot, gpu: str) -> dict[str, object]:
-    """Those that tell the GPU from others."""
+def _gpu_identity(snapshot: Snapshot, gpu: str) -> dict[str, object]:
+    """Return the labels that identify the GPU."""
     known = _gpu_labels(snapshot, gpu)
     return {name: known.get(name) for name in ("gpu", "UUID", "GPU_I_ID", "MIG_UUID", "Hostname")}
 
@@ -128,9 +128,9 @@ def _gpu_age(samples: ExposedSamples, snapshot: Snapshot, row: Row, labels: str,
 
 def _gpu(samples: ExposedSamples, snapshot: Snapshot, row: Row, labels: str) -> None:
     device = snapshot.devices.get(row["gpu"], {})
-    samples.add(catalogue.GPU_INFO, 1, _joined(labels, {name: device.get(name) for name in _FACTS}))
+    samples.add(catalogue.GPU_INFO, 1, _merged_labels(labels, {name: device.get(name) for name in _FACTS}))
     for state in catalogue.HEALTH_STATES:
-        samples.add(catalogue.GPU_HEALTH, row["health"] == state, _joined(labels, {"health": state}))
+        samples.add(catalogue.GPU_HEALTH, row["health"] == state, _merged_labels(labels, {"health": state}))
     if row["health"] not in WATCHED:
         return
     for family in catalogue.GPU:
@@ -141,12 +141,12 @@ def _gpu(samples: ExposedSamples, snapshot: Snapshot, row: Row, labels: str) -> 
     if row.get("util_source") in _WHOLE_MEANS:
         samples.add_column(catalogue.GR_ENGINE, row, labels)
     if row.get("util_source") is not None:
-        samples.add(catalogue.UTIL_SOURCE, 1, _joined(labels, {"source": row["util_source"]}))
+        samples.add(catalogue.UTIL_SOURCE, 1, _merged_labels(labels, {"source": row["util_source"]}))
     samples.add(catalogue.IDLE, _idle_s(snapshot, row), labels)
 
 
 def _free_mib(row: Row, device: Row) -> float | None:
-    """Free device memory as the driver counts it: total = used + reserved + free (nvmlMemory_v2_t)."""
+    """Return the free device memory as the driver counts it: total = used + reserved + free (nvmlMemory_v2_t)."""
     total, used, reserved = device.get("mem_total_bytes"), row.get("mem_used_bytes"), row.get("mem_reserved_bytes")
     if total is None or used is None or reserved is None:
         return None
@@ -163,14 +163,14 @@ def _idle_s(snapshot: Snapshot, row: Row) -> float | None:
 
 
 def _errors(samples: ExposedSamples, snapshot: Snapshot, labels: dict[str, str], watched: set[str]) -> None:
-    """Counters of the GPUs that can be asked; what the driver wants done, and XIDs, also of those that cannot."""
+    """Add the error counters of reachable GPUs, and the driver's requested actions and XIDs of all GPUs."""
     for row in snapshot.errors:
         if (found := labels.get(row["gpu"])) is None:
             continue
         for family in catalogue.ERRORS if row["gpu"] in watched else ():
             samples.add_column(family, row, found)
         if row.get("recovery_action") not in (None, "none"):
-            samples.add(catalogue.RECOVERY, 1, _joined(found, {"action": row["recovery_action"]}))
+            samples.add(catalogue.RECOVERY, 1, _merged_labels(found, {"action": row["recovery_action"]}))
     for gpu, xid in snapshot.xids.items():
         if (found := labels.get(gpu)) is not None:
             samples.add(catalogue.XID, xid.code, found)
@@ -181,14 +181,14 @@ def _processes(samples: ExposedSamples, snapshot: Snapshot, watched: set[str]) -
     for row in snapshot.processes:
         if row["gpu"] not in watched:
             continue
-        labels = label_text(_where(snapshot, row["gpu"]) | {"pid": row["pid"], "kind": row.get("kind")})
-        samples.add(catalogue.PROCESS_INFO, 1, _joined(labels, {name: row.get(name) for name in _HOLDER}))
+        labels = label_text(_gpu_identity(snapshot, row["gpu"]) | {"pid": row["pid"], "kind": row.get("kind")})
+        samples.add(catalogue.PROCESS_INFO, 1, _merged_labels(labels, {name: row.get(name) for name in _USER}))
         for family in catalogue.PROCESS:
             samples.add_column(family, row, labels)
 
 
 def _serving(samples: ExposedSamples, snapshot: Snapshot) -> None:
-    """One value per model, however many GPUs it is on: the GPUs are in a family of their own."""
+    """Add one value per model, whatever its number of GPUs: a separate family names the GPUs."""
     for row in snapshot.serving:
         named = {"endpoint": row["endpoint"], "model": row.get("model"), "engine": row.get("engine")}
         labels = label_text(named)
@@ -196,7 +196,7 @@ def _serving(samples: ExposedSamples, snapshot: Snapshot) -> None:
         for family in catalogue.SERVING:
             samples.add_column(family, row, labels)
         if (gpu := row.get("gpu")) is not None:
-            where = _where(snapshot, gpu)
+            where = _gpu_identity(snapshot, gpu)
             samples.add(catalogue.SERVING_GPU, 1, label_text(named | where | {"pid": row.get("pid")}))
 
 
@@ -220,5 +220,5 @@ def _publishing(samples: ExposedSamples, snapshot: Snapshot) -> None:
     samples.add(catalogue.SPOOL_BYTES, state.spool_bytes)
 
 
-def _joined(labels: str, more: dict[str, object]) -> str:
+def _merged_labels(labels: str, more: dict[str, object]) -> str:
     return ",".join(part for part in (labels, label_text(more)) if part)

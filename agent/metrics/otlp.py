@@ -1,6 +1,6 @@
-"""Pushes each interval to an OpenTelemetry collector over OTLP/HTTP, in a thread of its own: nothing that happens there reaches the sampling.
+"""Pushes intervals to an OpenTelemetry collector over OTLP/HTTP, in its own thread, which cannot affect sampling.
 
-What the collector does not take is dropped and counted: the lake has it all the same. A snapshot is an OTLP metrics request in
+Values that the collector does not accept are dropped and counted; the lake has them. A snapshot is an OTLP metrics request in
 JSON, by OpenTelemetry's semantic conventions for hardware: opentelemetry.io/docs/specs/semconv/hardware/gpu and
 /hardware/common, in development, read in November 2026. Fractions are 0 to 1. Unknown values are absent, never 0.
 """
@@ -44,14 +44,14 @@ class OtlpFamily:
     unit: str
     column: str
     factor: float = 1
-    """A float makes one of a whole number: some databases keep the kind of number that came first, and refuse another."""
+    """A float turns whole numbers into floats: some databases keep the type of the first number, and refuse another."""
 
     kind: str = "gauge"
-    """gauge, sum (it goes up and down) or counter."""
+    """gauge, sum (it may fall) or counter."""
     about: tuple[tuple[str, str], ...] = ()
     """Further attributes."""
     sensor: str = ""
-    """The part of the GPU that is measured: a component of its own, whose parent the GPU is."""
+    """The measured part of the GPU: a separate component, whose parent is the GPU."""
 
 
 FAMILIES = (
@@ -68,7 +68,7 @@ FAMILIES = (
 
 
 def otlp_message(snapshot: Snapshot) -> dict[str, Any]:
-    """An ExportMetricsServiceRequest; times are the ends of the rows' intervals."""
+    """Return an ExportMetricsServiceRequest; times are the ends of the rows' intervals."""
     metrics: dict[str, dict[str, Any]] = {}
     errors = {row["gpu"]: row for row in snapshot.errors}
     for row in snapshot.gpus:
@@ -107,7 +107,7 @@ def _add(metrics: dict[str, dict[str, Any]], family: OtlpFamily, values: Row, de
 
 
 def _add_status(metrics: dict[str, dict[str, Any]], row: Row, device: Row) -> None:
-    """Nothing of a GPU that nobody looks at."""
+    """Add the status of a GPU, unless no worker watches it."""
     state = "failed" if row["health"] in UNAVAILABLE_HEALTH else row["health"]
     if state not in _STATES:
         return
@@ -117,7 +117,7 @@ def _add_status(metrics: dict[str, dict[str, Any]], row: Row, device: Row) -> No
 
 
 def _points(metrics: dict[str, dict[str, Any]], name: str, unit: str, kind: str) -> list[dict[str, Any]]:
-    """The data points of a metric, which is added where it is new."""
+    """Return the data points of a metric, after adding the metric where it is new."""
     if name not in metrics:
         data: dict[str, Any] = {"dataPoints": []}
         if kind != "gauge":
@@ -134,7 +134,7 @@ def _point(row: Row, about: dict[str, object], value: float) -> dict[str, Any]:
 
 
 def _component(gpu: str, device: Row) -> dict[str, object]:
-    """What the conventions say of a piece of hardware."""
+    """Return the conventions' attributes of a hardware component."""
     return {
         "hw.id": gpu,
         "hw.type": "gpu",
@@ -163,7 +163,7 @@ log = logging.getLogger("fallow.agent")
 class OtlpSettings:
     scheme: str
     host: str
-    """Without the brackets of an IPv6 address."""
+    """The host, without the brackets of an IPv6 address."""
     port: int
     target: str
     headers_file: str = ""
@@ -171,12 +171,12 @@ class OtlpSettings:
 
     @classmethod
     def from_config(cls, config: Config) -> OtlpSettings:
-        """The settings; raises ConfigError for an address that is none, and where a file cannot be used."""
+        """Return the settings; raises ConfigError for an invalid address and an unusable file."""
         url = config.text("metrics.otlp_endpoint")
         match = URL.fullmatch(url)
         if match is None or int(match[3] or 1) > 65535:
             raise ConfigError(
-                "metrics.otlp_endpoint is no address that can be pushed to",
+                "metrics.otlp_endpoint is not a valid address",
                 "write it like http://127.0.0.1:4318; user and password go into metrics.otlp_headers_file",
             )
         scheme, host, port, path = match.groups()
@@ -194,13 +194,13 @@ class OtlpSettings:
         return found
 
     def tls(self) -> ssl.SSLContext | None:
-        """Trusts whoever signed the collector's certificate; None without TLS. Raises ConfigError where the file is none."""
+        """Return a TLS context that trusts the configured authority; None without TLS. Raises ConfigError for an invalid file."""
         if self.scheme == "http":
             return None
         return authorities("metrics.otlp_ca_file", self.ca_file)
 
     def headers(self) -> tuple[str, ...]:
-        """The lines of the headers file; raises ConfigError where it cannot be read or has another line."""
+        """Return the headers of the headers file; raises ConfigError where it is unreadable or has an invalid line."""
         if not self.headers_file:
             return ()
         text = given_text("metrics.otlp_headers_file", self.headers_file, SECRET_BYTES, encoding="ascii")
@@ -216,7 +216,7 @@ class OtlpSettings:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """Of one request: why all of it is dropped, or how many of its data points are, and why."""
+    """The outcome of one request: why it was dropped, or the number of dropped data points and why."""
 
     failure: str = ""
     refused: int = 0
@@ -224,14 +224,14 @@ class _Outcome:
 
 
 class OtlpPush:
-    """The thread; `pushed` and `dropped` count intervals, `refused` the data points that a collector did not take of those pushed."""
+    """The pushing thread. `pushed` and `dropped` count intervals, `refused` counts data points that the collector refused."""
 
     def __init__(self, settings: OtlpSettings, board: SnapshotBoard, look_s: float = _LOOK_S) -> None:
         self._settings, self._board, self._look_s = settings, board, look_s
         self._thread = threading.Thread(target=self._push_all, name="otlp", daemon=True)
         self._stop = threading.Event()
         self._newest_ms = 0
-        self._told = _Outcome()
+        self._reported = _Outcome()
         self._paused_until_s = 0.0
         self.pushed = 0
         self.dropped = 0
@@ -242,7 +242,7 @@ class OtlpPush:
         log.info("metrics go to %s", self._where)
 
     def close(self) -> None:
-        """Ends the thread; a push that hangs is left behind, and ends by itself."""
+        """End the thread. A push that hangs is abandoned, and ends by itself."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(2 * self._look_s)
@@ -256,7 +256,7 @@ class OtlpPush:
             snapshot = self._board.latest()
             if snapshot is None or snapshot.time_ms <= self._newest_ms:
                 continue
-            if self._newest_ms:  # while a push lasted, others may have come and gone
+            if self._newest_ms:  # during a push, more than one interval may have ended
                 self.dropped += max(0, (snapshot.time_ms - self._newest_ms) // snapshot.interval_ms - 1)
             self._newest_ms = snapshot.time_ms
             try:
@@ -274,9 +274,9 @@ class OtlpPush:
         except (UnreachableError, UnusableError, ConfigError) as error:
             outcome = _Outcome(str(error))
         except TimeoutError:
-            outcome = _Outcome(f"no whole answer within {PATIENCE_S:g} s")
+            outcome = _Outcome(f"no complete answer within {PATIENCE_S:g} s")
         except UnicodeError:
-            outcome = _Outcome("its name cannot be resolved")  # it cannot be written as DNS has names
+            outcome = _Outcome("its name cannot be resolved")  # it is not a valid DNS name
         except OSError as error:
             outcome = _Outcome(str(error.strerror or error))
         self.dropped += bool(outcome.failure)
@@ -285,7 +285,7 @@ class OtlpPush:
         self._tell(outcome)
 
     def _sent(self, body: bytes) -> _Outcome:
-        """Sends one request."""
+        """Send one request and return its outcome."""
         deadline_s = time.monotonic() + PATIENCE_S
         packer = zlib.compressobj(wbits=_GZIP)
         packed = packer.compress(body) + packer.flush()
@@ -303,10 +303,10 @@ class OtlpPush:
             connection.sendall("".join(f"{line}\r\n" for line in (*lines, "")).encode() + packed)
             answer = ReceivedAnswer(connection, deadline_s)
             status, headers = answer.head()
-            told = b"".join(answer.body(headers))
+            body = b"".join(answer.body(headers))
         if status in (429, 502, 503, 504) and headers.get("retry-after", "").isdecimal():
             self._paused_until_s = time.monotonic() + min(int(headers["retry-after"]), _MOST_PAUSE_S)
-        return _outcome(status, told)
+        return _outcome(status, body)
 
     def _connected(self, deadline_s: float) -> socket.socket:
         settings, context = self._settings, self._settings.tls()
@@ -320,21 +320,19 @@ class OtlpPush:
             raise
 
     def _tell(self, outcome: _Outcome) -> None:
-        """Says what is new: that pushing fails or some values are refused, for another reason, or all is taken again."""
-        before, self._told = self._told, outcome
+        """Log a change: a new reason for failed pushes or refused values, or a recovery."""
+        before, self._reported = self._reported, outcome
         if (before.failure, before.why) == (outcome.failure, outcome.why):
             return
         if outcome.failure:
-            log.warning(
-                "metrics do not reach %s: %s; they are dropped there, not in the lake", self._where, outcome.failure
-            )
+            log.warning("metrics do not reach %s: %s; these values are only in the lake", self._where, outcome.failure)
         elif outcome.why:
             log.warning(
                 "%s refuses %d values of an interval: %s; the lake has them", self._where, outcome.refused, outcome.why
             )
         else:
             log.info(
-                "%s takes all metrics again; %d intervals were dropped, and %d values refused",
+                "%s accepts all metrics again; %d intervals were dropped, and %d values refused",
                 self._where,
                 self.dropped,
                 self.refused,
@@ -342,17 +340,17 @@ class OtlpPush:
 
 
 def _outcome(status: int, answer: bytes) -> _Outcome:
-    """What a collector's answer means."""
+    """Return the outcome by a collector's answer."""
     try:
-        told = json.loads(answer or b"{}")
-        partial = told.get("partialSuccess") or {}
+        message = json.loads(answer or b"{}")
+        partial = message.get("partialSuccess") or {}
         refused, why = (
             int(partial.get("rejectedDataPoints") or 0),
-            partial.get("errorMessage") or told.get("message") or "",
+            partial.get("errorMessage") or message.get("message") or "",
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         refused, why = 0, ""
     shown = "".join(each for each in str(why) if each.isprintable())[:200]
-    if not 200 <= status < 300:  # the protocol knows 200 alone, but all SDKs take these for success
+    if not 200 <= status < 300:  # the protocol allows only 200, but all SDKs accept these codes as success
         return _Outcome(f"it answers with HTTP status {status} {shown}".rstrip())
-    return _Outcome(refused=refused, why=shown or "it does not say why") if refused > 0 else _Outcome()
+    return _Outcome(refused=refused, why=shown or "it gives no reason") if refused > 0 else _Outcome()

@@ -1,27 +1,12 @@
-"""Loads NVIDIA's binding without what it imports and never uses on Linux.
+"""NVIDIA's binding without an import that it never uses on Linux.
 
-`pynvml` imports `ctypes.util` for Windows' sake, which brings in subprocess, tempfile, shutil and random: 1.6 MiB of a worker
-that has to be small.
+`pynvml` imports `ctypes.util` for Windows, which loads subprocess, tempfile, shutil and random: 1.6 MiB in a worker that
+must be small.
 """
 
 from __future__ import annotations
 
-import sys
-import types
+from fallow.lean_imports import import_without
 
-
-def load() -> None:
-    """Imports pynvml with a stand-in for `ctypes.util`, which is taken away again."""
-    if "pynvml" in sys.modules or "ctypes.util" in sys.modules:
-        return
-    stand_in = types.ModuleType("ctypes.util")
-    stand_in.find_library = lambda _: None  # type: ignore[attr-defined]
-    sys.modules["ctypes.util"] = stand_in
-    try:
-        __import__("pynvml")
-    finally:
-        del sys.modules["ctypes.util"]
-
-
-load()
-import pynvml as pynvml  # noqa: E402, PLC0414  # for whoever needs it loaded this way
+import_without("pynvml", "ctypes.util", find_library=lambda _: None)
+import pynvml as pynvml  # noqa: E402, PLC0414  # exported for modules that need it loaded this way

@@ -1,11 +1,11 @@
-"""The NVIDIA driver behind one narrow door: calls are timed, announced and their errors told apart.
+"""The only access to the NVIDIA driver: it times and announces calls, and classifies their errors.
 
-What an error means follows docs/how-a-number-is-made.md: unsupported calls are switched off for that GPU, a lost GPU is
-that GPU's state and nobody else's, and no error ever becomes a number.
+Errors are handled as docs/how-a-number-is-made.md describes. Unsupported calls are switched off for that GPU. A lost GPU
+changes only that GPU's state. No error ever becomes a number.
 
-Ids of field values depend on the version of the driver: NVIDIA has renumbered some, and an old number means something else.
-A field whose number is not known for a driver is not asked for: its column is null. The numbers were compared in NVIDIA's own
-binding (nvidia-ml-py), release by release, from 11.450.129 (July 2020) to 13.615.71 (25 September 2026).
+Ids of field values depend on the driver's version: NVIDIA has renumbered some, and an old number then names another field.
+Where a driver's number of a field is unknown, the field is not read and its column is null. The numbers were compared in
+NVIDIA's own binding (nvidia-ml-py), release by release, from 11.450.129 (July 2020) to 13.615.71 (25 September 2026).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Version = tuple[float, ...]
 """A driver's version as numbers: `580.65.06` is (580, 65, 6)."""
 
 NEWEST_CHECKED: Version = (615,)
-"""The newest driver branch whose numbers were compared; what changes numbers is not asked of newer ones."""
+"""The newest driver branch whose numbers were compared. Fields whose numbers change are not read from newer drivers."""
 
 _ALWAYS = {
     "ecc_corrected_count": 3,
@@ -48,14 +48,14 @@ _ALWAYS = {
     "row_remap_pending": 144,
     "row_remap_failed": 145,
 }
-"""Numbers of fields, by column of the tables: the same in every nvidia-ml-py from 11.450.129 on."""
+"""Numbers of fields, by column of the tables, that are the same in every nvidia-ml-py from 11.450.129 on."""
 
 _AFTER_CHECKED: Version = (NEWEST_CHECKED[0] + 1,)
 _RANGES: tuple[tuple[Version, Version, dict[str, int]], ...] = (
     # new in nvidia-ml-py 12.570.86 (24 January 2025)
     ((570, 86), (math.inf,), {"recovery_action": 230}),
     # nvidia-ml-py 12.575.51 (6 May 2025) and 13.580.65 (5 August 2025); in 12.570.172, 251 to 253 are power smoothing.
-    # 580.65.06 is the last that is known to have these, 580.82.07 the first with the next: between them nobody knows
+    # 580.65.06 is the last that is known to have these, 580.82.07 the first with the next; those of versions between are unknown
     (
         (575, 51),
         (580, 66),
@@ -69,11 +69,11 @@ _RANGES: tuple[tuple[Version, Version, dict[str, int]], ...] = (
         {"throttled_sw_thermal_ms": 269, "throttled_hw_thermal_ms": 270, "throttled_power_brake_ms": 271},
     ),
 )
-"""Other numbers, in the drivers from the first version on and before the second."""
+"""Numbers that changed: of drivers from the first version on and before the second."""
 
 
 def parsed_version(text: str | None) -> Version | None:
-    """The numbers of a driver's version, None where it is unknown or is none."""
+    """Return the numbers of a driver's version; None where the text is missing or not a version."""
     parts = (text or "").split(".")
     if len(parts) < 2 or not all(part.isascii() and part.isdecimal() for part in parts):
         return None
@@ -81,7 +81,7 @@ def parsed_version(text: str | None) -> Version | None:
 
 
 def field_numbers(version: Version | None) -> dict[str, int]:
-    """The number of each field by column, for a driver of that version; of an unknown one only what never changed."""
+    """Return the number of each field by column, for a driver version; for an unknown one the numbers that never changed."""
     numbers = dict(_ALWAYS)
     for since, until, found in _RANGES:
         if version is not None and since <= version < until:
@@ -91,7 +91,7 @@ def field_numbers(version: Version | None) -> dict[str, int]:
 
 _BUDGET_S = 5.0  # of one GPU in one round of calls
 _OPENING_S = 60.0  # without persistence mode a GPU takes seconds to wake up
-_SLOW_S = 0.02  # calls below it are not counted against a GPU
+_SLOW_S = 0.02  # shorter calls do not count against a GPU's time
 
 _OFF = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: "call_unsupported",
@@ -114,7 +114,7 @@ _DRIVER_GONE = (
 
 
 class Driver:
-    """The loaded library. Everything in it may block for ever, so it lives in the worker process only."""
+    """The loaded library. Every call may block for ever, so only the worker process has it."""
 
     def __init__(self, page: StatusPage) -> None:
         self._page = page
@@ -122,30 +122,30 @@ class Driver:
         self.costs = CallCosts()
         self.incidents: list[EventRow] = []
         self.trials: set[tuple[str, str]] = set()
-        """GPU and name of calls that blocked or ended an earlier worker and that this one has not come back from."""
+        """GPU and name of calls that blocked or ended an earlier worker and have not returned in this worker."""
         self.returned: list[tuple[str, str]] = []
-        """Those that it has come back from."""
+        """GPU and name of the calls on trial that have returned in this worker."""
         self._missing: list[int] = []
         self.count = 0
-        """GPUs that the driver has listed."""
+        """Number of GPUs that the driver has listed."""
         self.fields = field_numbers(None)
-        """The numbers of field values that this driver has, by column."""
+        """The numbers of this driver's fields, by column."""
         self._quiet = False
         self.budget_s = _BUDGET_S
         self._spent_s: dict[str, float] = {}
 
     def begin_round(self, budget_s: float = _BUDGET_S) -> None:
-        """Begins a round of calls: no GPU may take longer than that in all, so that a slow one never hides the others."""
+        """Begin a round of calls. It limits the total time per GPU, so that a slow GPU never keeps the others from being read."""
         self.budget_s = budget_s
         self._spent_s.clear()
 
     def say(self, kind: str, detail: str, gpu: DriverGpu | None = None) -> None:
-        """Notes an event, with the time of the row that it comes with."""
+        """Store an event, with the time of its row."""
         self.incidents.append({"kind": kind, "detail": detail, "gpu": None if gpu is None else gpu.uuid})
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
-        """Meanwhile calls that a GPU does not support are no incident: facts of a card that it need not have."""
+        """Suppress, in the block, the event for an unsupported call: many cards lack these values."""
         self._quiet = True
         try:
             yield
@@ -153,7 +153,7 @@ class Driver:
             self._quiet = False
 
     def open(self, skip: frozenset[str]) -> list[DriverGpu]:
-        """Loads the library and returns the GPUs except those to skip; raises DriverGoneError where it cannot."""
+        """Load the library and return the GPUs, except those to skip; raises DriverGoneError where that fails."""
         self.begin_round(_OPENING_S)
         try:
             self._timed("", pynvml.nvmlInit)
@@ -162,7 +162,7 @@ class Driver:
             raise DriverGoneError(error.value, str(error)) from error
         self.count = int(count)
         self._number_fields()
-        # a position says which GPU it is only as long as their number is the same
+        # a position identifies a GPU only while the number of GPUs is the same
         skipped = [index for index in range(count) if skip & {f"#{index}", f"#{index}/{count}"}]
         found = [self._open_one(index, skip) for index in range(count) if index not in skipped]
         return [gpu for gpu in found if gpu is not None]
@@ -172,22 +172,26 @@ class Driver:
         version = parsed_version(text)
         self.fields = field_numbers(version)
         if version is None or version[: len(NEWEST_CHECKED)] > NEWEST_CHECKED:
-            what = "has no version that is understood" if version is None else "is newer than this fallow knows"
+            what = (
+                "has a version in an unknown form"
+                if version is None
+                else "is newer than the drivers that this fallow supports"
+            )
             detail = f"the driver ({text}) {what}: time throttled by heat or the power brake is unknown; upgrade fallow"
             self.say("call_unsupported", detail)
 
     @property
     def missing(self) -> list[int]:
-        """Positions of GPUs that exist and cannot be opened."""
+        """Return the positions of GPUs that exist but cannot be opened."""
         return list(self._missing)
 
     def open_missing(self) -> list[DriverGpu]:
-        """GPUs that could not be opened before and can now."""
+        """Return the GPUs that could not be opened before and can be opened now."""
         self.begin_round(_OPENING_S)
         missing, self._missing = self._missing, []
-        said, self.incidents = self.incidents, []
+        reported, self.incidents = self.incidents, []
         found = [self._open_one(index, frozenset()) for index in missing]
-        self.incidents = said  # it was said once that they cannot be opened
+        self.incidents = reported  # that they cannot be opened is reported only once
         gpus = [gpu for gpu in found if gpu is not None]
         for gpu in gpus:
             self.say("gpu_ok", f"GPU {gpu.index} can be opened again", gpu)
@@ -205,25 +209,25 @@ class Driver:
             return None
         return None if uuid in skip else DriverGpu(handle, uuid, index)
 
-    def system(self, call: Callable[..., Any]) -> Any:
-        """The result of a call about the whole system, None where it fails."""
+    def system(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Return the result of a call about the whole system; None where it fails."""
         try:
-            return self._timed("", call)
+            return self._timed("", call, *args)
         except (pynvml.NVMLError, ValueError):
             return None
 
     def ask(self, gpu: DriverGpu, call: Callable[..., Any], *args: Any) -> Any:
-        """The result of a call on a GPU, None where it is unknown.
+        """Return the result of a call on a GPU; None where it is unknown.
 
         Raises GpuGoneError for a lost GPU and DriverGoneError for a lost driver.
         """
-        # the key is made of text, so only where something was refused before
+        # making the key costs time, so only where a call was refused before
         if gpu.off and _key(call, args) in gpu.off:
             return None
         return self._attempt(gpu, call, (gpu.handle, *args), args)
 
     def ask_with(self, gpu: DriverGpu, call: Callable[..., Any], *args: Any) -> Any:
-        """As `ask`, for calls that take other things than the GPU's own handle first; known by their name alone."""
+        """Like `ask`, for calls whose first argument is not the GPU's handle; they are switched off by name alone."""
         if gpu.off and call.__name__ in gpu.off:
             return None
         return self._attempt(gpu, call, args, ())
@@ -234,7 +238,7 @@ class Driver:
         except pynvml.NVMLError as error:
             self._judge(gpu, _key(call, shown), error)
             return None
-        except ValueError:  # text that is none: the binding decodes names by itself
+        except ValueError:  # bytes that are not text: the binding itself decodes names
             self._strike(gpu, _key(call, shown))
             return None
         if gpu.strikes:
@@ -242,7 +246,7 @@ class Driver:
         return result
 
     def ask_ring(self, gpu: DriverGpu, kind: int, last_seen_us: int) -> list[tuple[int, int]] | None:
-        """New (timestamp, percent) samples of a ring, an empty list where there are none, None where unknown.
+        """Return the new (timestamp, percent) samples of a ring; an empty list without new samples, None where unknown.
 
         Raises as `ask` does.
         """
@@ -258,7 +262,7 @@ class Driver:
         except pynvml.NVMLError as error:
             if error.value == pynvml.NVML_ERROR_NOT_FOUND:
                 gpu.strikes.pop(key, None)
-                return []  # nothing new: the driver's word for an idle GPU, not an error
+                return []  # no new samples: the driver's answer for an idle GPU, not an error
             self._judge(gpu, key, error)
             return None
         if gpu.strikes:
@@ -266,7 +270,7 @@ class Driver:
         return samples
 
     def ask_slot(self, gpu: DriverGpu, slot: int) -> Any:
-        """The handle of the MIG instance in a slot, None where the slot is empty; raises as `ask` does."""
+        """Return the handle of the MIG instance in a slot; None where the slot is empty. Raises as `ask` does."""
         try:
             return self._timed(gpu.blamed, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu.handle, slot)
         except pynvml.NVMLError as error:
@@ -275,7 +279,7 @@ class Driver:
             return None
 
     def unsupported(self, gpu: DriverGpu, call: Callable[..., Any]) -> bool:
-        """Whether the GPU has said that it does not know such a thing."""
+        """Return whether the GPU does not support the call."""
         return gpu.off.get(call.__name__) == "call_unsupported"
 
     def _judge(self, gpu: DriverGpu, key: str, error: pynvml.NVMLError) -> None:
@@ -285,8 +289,8 @@ class Driver:
             raise GpuGoneError(_GPU_GONE[code]) from error
         if code in _OFF:
             gpu.off[key] = _OFF[code]
-            if key not in gpu.said and not (self._quiet and _OFF[code] == "call_unsupported"):
-                gpu.said.add(key)
+            if key not in gpu.reported and not (self._quiet and _OFF[code] == "call_unsupported"):
+                gpu.reported.add(key)
                 self.say(_OFF[code], f"{key}: {error}", gpu)
         else:
             self._strike(gpu, key)
@@ -296,7 +300,7 @@ class Driver:
         gpu.struck_in_row[key] = gpu.rows
 
     def judge_field(self, gpu: DriverGpu, field_id: int, code: int) -> None:
-        """What the return code of a single field value means; raises as `ask` does for a lost GPU."""
+        """Handle the return code of a single field value; raises as `ask` does for a lost GPU."""
         if code in _GPU_GONE:
             raise GpuGoneError(_GPU_GONE[code])
         if code in _OFF or code == pynvml.NVML_ERROR_INVALID_ARGUMENT:  # a driver that does not know the field
@@ -323,7 +327,7 @@ class Driver:
                 self._spend(uuid, name, seconds)
 
     def _spend(self, uuid: str, call: str, seconds: float) -> None:
-        """Counts a slow call; raises GpuGoneError where its GPU has used up this round's time."""
+        """Count a slow call; raises GpuGoneError where its GPU has used up this round's time."""
         spent_s = self._spent_s[uuid] = self._spent_s.get(uuid, 0.0) + seconds
         if uuid and spent_s > self.budget_s:
             raise GpuGoneError("degraded", f"its calls took {spent_s:.1f} s, the last of them {call}")
@@ -346,7 +350,7 @@ _ROOM = 512  # samples; the rings hold 72 to 120
 
 
 class RingReader:
-    """One buffer for all GPUs and rings: what was read is handed out before the next call."""
+    """Reads rings into one buffer for all GPUs, and returns the samples before the next call."""
 
     def __init__(self) -> None:
         self._function = pynvml.nvmlLib["nvmlDeviceGetSamples"]
@@ -357,9 +361,9 @@ class RingReader:
         self._addresses = tuple(ctypes.addressof(each) for each in (self._type, self._count, self._samples))
 
     def nvmlDeviceGetSamples(self, handle: object, kind: int, last_seen_us: int) -> list[tuple[int, int]]:  # noqa: N802
-        """Samples newer than `last_seen_us` as (time stamp in us, percent); raises NVMLError.
+        """Return the samples newer than `last_seen_us` as (time stamp in us, percent); raises NVMLError.
 
-        Named as the driver's function, because it is announced and counted under its name.
+        It has the name of the driver's function, because calls are announced and counted by name.
         """
         self._count.value = _ROOM
         code = self._function(handle, kind, last_seen_us, *self._addresses)
@@ -379,9 +383,9 @@ _MEMBERS = {
 
 
 def read_fields(driver: Driver, gpu: DriverGpu, columns: Sequence[str]) -> dict[str, int]:
-    """The values of those columns' fields that driver and GPU have, as integers in the driver's units.
+    """Return the values of these columns' fields, where driver and GPU have them, as integers in the driver's units.
 
-    A field that is not supported is not asked for again. Raises GpuGoneError and DriverGoneError.
+    A field that is not supported is not read again. Raises GpuGoneError and DriverGoneError.
     """
     wanted = {driver.fields[each]: each for each in columns if each in driver.fields}
     ids = [each for each in wanted if each not in gpu.fields_off] if gpu.fields_off else list(wanted)

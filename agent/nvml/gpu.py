@@ -1,6 +1,6 @@
-"""What is known of one GPU between two driver calls, and what worker and supervisor share.
+"""The state of one GPU between driver calls, and what worker and supervisor share.
 
-They share a page of memory that names the driver call being made, requests and answers.
+They share requests, answers, and a page of memory that names the current driver call.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 STRIKES = 3
 """Failures in a row of one call after which a GPU counts as degraded."""
 
-_STRIKES_LAST = 6  # intervals: a call that fails is made again sooner
+_STRIKES_LAST = 6  # intervals: a call that fails is repeated sooner
 
 
 class GpuGoneError(Exception):
-    """This GPU cannot be used for now; `health` says how, and `reason` why where that is not plain."""
+    """This GPU is unusable for now; `health` is its state, `reason` the cause where the state does not imply it."""
 
     def __init__(self, health: str, reason: str = "") -> None:
         super().__init__(health)
@@ -31,7 +31,7 @@ class GpuGoneError(Exception):
 
 
 class DriverGoneError(Exception):
-    """The driver itself cannot be used any more; a new process has to load it again."""
+    """The driver itself is no longer usable; a new process has to load it again."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class DriverGoneError(Exception):
 
 @dataclass
 class CallCosts:
-    """What the driver calls since the last look cost."""
+    """The cost of the driver calls since the last report."""
 
     calls: int = 0
     busy_s: float = 0.0
@@ -56,20 +56,20 @@ class CallCosts:
 
 @dataclass
 class DriverGpu:
-    """One GPU or MIG instance: its handle, what it cannot do and how it fares."""
+    """One GPU or MIG instance: its handle, its unsupported calls and its failures."""
 
     handle: Any
     uuid: str
     index: int
     off: dict[str, str] = field(default_factory=dict)
-    """Calls that are switched off, and the kind of event that said so."""
+    """Calls that are switched off, and the kind of event that reported it."""
     fields_off: set[int] = field(default_factory=set)
     """Field values that this GPU does not have."""
-    said: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
     strikes: dict[str, int] = field(default_factory=dict)
-    """Failures in a row, by call."""
+    """Number of failures in a row, by call."""
     rows: int = 0
-    """Intervals so far."""
+    """Number of intervals so far."""
     struck_in_row: dict[str, int] = field(default_factory=dict)
     parent: DriverGpu | None = None
     """The GPU that a MIG instance belongs to."""
@@ -79,23 +79,23 @@ class DriverGpu:
 
     @property
     def blamed(self) -> str:
-        """The UUID that a blocked or crashing call is put down to: a worker can leave whole GPUs out only."""
+        """Return the UUID to which a blocked or crashing call is attributed: a worker can only skip whole GPUs."""
         return self.uuid if self.parent is None else self.parent.uuid
 
     @property
     def degraded(self) -> bool:
-        """Whether some call has failed too often in a row."""
+        """Return whether a call has failed too often in a row."""
         return any(count >= STRIKES for count in self.strikes.values())
 
     def next_row(self) -> None:
-        """Counts an interval, and forgets failures of calls that are not made any more: stand-ins for others."""
+        """Count an interval, and forget failures of calls that are no longer made because another call replaced them."""
         self.rows += 1
         for key in [key for key, row in self.struck_in_row.items() if self.rows - row > _STRIKES_LAST]:
             del self.struck_in_row[key]
             self.strikes.pop(key, None)
 
     def ask_again(self) -> None:
-        """Forgets what was refused: rights, modes and drivers change."""
+        """Forget which calls were refused, because rights, modes and drivers change."""
         self.off.clear()
         self.fields_off.clear()
 
@@ -105,9 +105,9 @@ _COUNTER = struct.Struct("=Q")
 
 
 class StatusPage:
-    """Written by the worker before and after each call, read by the supervisor when no answer comes.
+    """Shared memory that the worker writes before and after each call, and the supervisor reads when no answer comes.
 
-    A call that never returns can so be named. The counter is odd while a call is being made, so that after a call nothing but the counter has to be written.
+    It names a call that never returns. The counter is odd during a call, so that after a call only the counter is written.
     """
 
     def __init__(self, memory: mmap.mmap) -> None:
@@ -116,7 +116,7 @@ class StatusPage:
         self._labels: dict[tuple[str, str], bytes] = {}
 
     def announce(self, uuid: str, call: str) -> None:
-        """Takes the GPU (`#index` before its UUID is known, empty for the driver as a whole) and the call's name."""
+        """Write the GPU (`#index` before its UUID is known, empty for the driver as a whole) and the call's name."""
         label = self._labels.get((uuid, call))
         if label is None:
             label = f"{uuid} {call}".encode()[: PAGE_BYTES - _COUNTER.size - 1] + b"\0"
@@ -130,7 +130,7 @@ class StatusPage:
         _COUNTER.pack_into(self._memory, 0, self._count)
 
     def current(self) -> tuple[str, str]:
-        """GPU and name of the call being made; two empty strings for none."""
+        """Return GPU and name of the current call; two empty texts where there is none."""
         if self.progress() % 2 == 0:
             return "", ""
         text = self._memory[_COUNTER.size : PAGE_BYTES].split(b"\0", 1)[0].decode(errors="replace")
@@ -138,12 +138,12 @@ class StatusPage:
         return uuid, call
 
     def progress(self) -> int:
-        """Another number whenever a call has begun or returned."""
+        """Return a number that changes whenever a call begins or returns."""
         return int(_COUNTER.unpack_from(self._memory)[0])
 
 
 Entries: TypeAlias = Literal["all", "changed", "none"]
-"""Which rows of the `device` table to look at."""
+"""Which rows of the `device` table to read."""
 
 
 class OpenRequest(TypedDict):
@@ -151,11 +151,11 @@ class OpenRequest(TypedDict):
 
     op: Literal["open"]
     trials: list[tuple[str, str]]
-    """GPU, as the status page names it, and driver call: calls that blocked or ended an earlier worker."""
+    """Calls that blocked or ended an earlier worker: the GPU, as the status page names it, and the driver call."""
 
 
 class IntervalRequest(TypedDict):
-    """Asks for the interval [start_ms, end_ms) that has just ended."""
+    """The request for the interval [start_ms, end_ms) that has just ended."""
 
     op: Literal["row"]
     start_ms: int
@@ -166,20 +166,20 @@ class IntervalRequest(TypedDict):
 
 
 class WatchedGpus(TypedDict):
-    """Who is watched, and who cannot be."""
+    """The GPUs that the worker watches, and those that it cannot open."""
 
     gpus: list[str]
     instances: dict[str, list[str]]
-    """UUIDs of MIG instances by that of their parent."""
+    """UUIDs of MIG instances by their parent's UUID."""
     missing: list[int]
     """Positions of GPUs that cannot be opened."""
     count: int
     returned: list[tuple[str, str]]
-    """The calls on trial that have returned since the answer before, as the request named them."""
+    """The calls on trial that have returned since the last answer, as the request named them."""
 
 
 class OpenAnswer(WatchedGpus):
-    """New inventory without times, new error counters, and what happened since the answer before."""
+    """New inventory without times, new error counters, and the events since the last answer."""
 
     device: list[DeviceRow]
     errors: list[GpuErrors]
@@ -187,18 +187,18 @@ class OpenAnswer(WatchedGpus):
 
 
 class IntervalAnswer(OpenAnswer):
-    """An interval's rows, and what they have cost."""
+    """An interval's rows and their cost."""
 
     gpu: list[GpuRow]
     process: list[ProcessRow]
     costs: AgentRow
-    """The columns that are this worker's."""
+    """The columns of the agent's row that this worker fills."""
     cpu_s: float
-    """Since the worker's start."""
+    """Counts since the worker's start."""
 
 
 class DriverGoneAnswer(TypedDict):
-    """The answer of a worker that has lost the driver, and what happened before: an XID often comes first."""
+    """The answer of a worker that has lost the driver, with the events before, often an XID."""
 
     gone_code: int
     message: str

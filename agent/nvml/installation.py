@@ -1,4 +1,4 @@
-"""The driver's installation, looked at without loading it: GPUs on the PCI bus, device nodes, and what to tell who cannot use it."""
+"""The driver's installation, without loading it: GPUs on the PCI bus, device nodes, and messages for NVML's errors."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
 
 _NVIDIA = "0x10de"
 _CLASSES = ("0x0300", "0x0302")
-"""VGA and 3D controllers: a card's audio and USB functions, and NVSwitches, have others."""
+"""PCI classes of VGA and 3D controllers; a card's audio and USB functions, and NVSwitches, have other classes."""
 _OWN_DRIVER = "nvidia"
 
 
 @dataclass(frozen=True)
 class PciGpu:
-    """A GPU as the bus shows it; `driver` is the kernel driver bound to it, empty for none; `device` is its PCI device id."""
+    """A GPU on the PCI bus; `driver` is the kernel driver bound to it, empty for none; `device` is its PCI device id."""
 
     address: str
     """Such as 0000:17:00.0."""
     driver: str
     device: int
     product: tuple[str, ...] = ()
-    """PCI ids of chip and board: cards with the same ones are the same product."""
+    """PCI ids of chip and board; cards with the same ids are the same product."""
     virtual: bool = False
     """Whether it is a virtual function, for a virtual machine."""
 
     @property
     def is_hosts_own(self) -> bool:
-        """Whether the NVIDIA driver of this host should have it: one that another driver has is passed on, or for a screen."""
+        """Return whether this host's NVIDIA driver should have the GPU. A GPU of another driver is passed through, or a display."""
         return not self.virtual and self.driver in ("", _OWN_DRIVER)
 
 
 def list_gpus(sys: Path) -> tuple[PciGpu, ...]:
-    """NVIDIA's GPUs in the order of their addresses, which is the driver's as well; none where /sys shows no bus."""
+    """Return NVIDIA's GPUs in the order of their addresses, like the driver's order; none where /sys shows no bus."""
     found = []
     for address in sorted(names_in(f"{sys}/bus/pci/devices")):
         folder = f"{sys}/bus/pci/devices/{address}"
@@ -51,7 +51,7 @@ def list_gpus(sys: Path) -> tuple[PciGpu, ...]:
 
 
 def driver_address(kernel_address: str) -> str:
-    """The driver's way to write the kernel's 0000:17:00.0."""
+    """Return the driver's form of the kernel's PCI address 0000:17:00.0."""
     return f"{kernel_address.upper():0>16}"
 
 
@@ -63,33 +63,33 @@ def _number(text: str) -> int:
 
 
 REVOKED = -1
-"""A container whose devices were taken away; no code of NVML's."""
+"""A container lost its devices; this is not a code of NVML."""
 
 NOT_STARTED = -2
-"""Python ended before it ran any of the worker; no code of NVML's."""
+"""Python ended before it ran the worker's code; this is not a code of NVML."""
 
 INSTALL_HINT = (
-    "install fallow for this Python: its processes import nothing from the folder they run in, a checkout neither"
+    "install fallow for this Python: its processes import nothing from the current folder, not even from a checkout"
 )
 
 # NVML's return codes by number: this module is imported where pynvml must not be
 _ADVICE = {
     REVOKED: (
-        "this container may not open the NVIDIA devices any more (`systemctl daemon-reload` on the host does that)",
-        "recreate the container: it ends now, so that its manager can",
+        "this container has lost access to the NVIDIA devices (for example through `systemctl daemon-reload` on the host)",
+        "recreate the container: the agent ends now, so that the container's manager can do it",
     ),
-    NOT_STARTED: ("Python cannot start the NVML worker; what it printed says why", INSTALL_HINT),
+    NOT_STARTED: ("Python cannot start the NVML worker; its output gives the reason", INSTALL_HINT),
     4: (
         "the NVIDIA driver refuses access to this user",
-        "give the user the device nodes /dev/nvidia* (group `video` on most systems)",
+        "give the user access to the device nodes /dev/nvidia* (group `video` on most systems)",
     ),
     9: (
         "the NVIDIA kernel driver is not loaded",
-        "load it with `modprobe nvidia`, or install it; `nvidia-smi` must work",
+        "load the driver with `modprobe nvidia`, or install it; `nvidia-smi` must work",
     ),
     12: (
-        "no NVIDIA driver here: the dynamic loader finds no libnvidia-ml.so.1",
-        "install the NVIDIA driver (`nvidia-smi` must work); in a container, hand the GPUs in (`--gpus all`)",
+        "there is no NVIDIA driver: the dynamic loader finds no libnvidia-ml.so.1",
+        "install the NVIDIA driver (`nvidia-smi` must work); pass the GPUs into a container with `--gpus all`",
     ),
     18: (
         "the NVIDIA library and the loaded kernel driver have different versions",
@@ -99,9 +99,9 @@ _ADVICE = {
 
 
 def driver_error(code: int, message: str) -> DriverError:
-    """The error for a return code of nvmlInit."""
+    """Return the error for a return code of nvmlInit."""
     what, hint = _ADVICE.get(
-        code, (f"the NVIDIA driver cannot be used: {message}", "check `nvidia-smi` and the kernel log (`dmesg`)")
+        code, (f"the NVIDIA driver is unusable: {message}", "check `nvidia-smi` and the kernel log (`dmesg`)")
     )
     return DriverError(what, hint, code)
 
@@ -111,22 +111,22 @@ _LIBRARY_NOT_FOUND = 12
 
 
 def is_down_for_all(code: int) -> bool:
-    """Whether a return code of nvmlInit says that nobody on the host can use the driver, and not just that this process cannot."""
+    """Return whether a return code of nvmlInit means that no process on the host can use the driver, not only this one."""
     return code in _NOBODY_CAN or (code == _LIBRARY_NOT_FOUND and not in_container())
 
 
 def sees_all_gpus() -> bool:
-    """Whether all GPUs of the host are this process's business: outside a container, or in one that all were handed into.
+    """Return whether this process should see all GPUs of the host: outside a container, or in one that has all GPUs.
 
-    A container's /sys shows the cards of the whole host, whatever was handed in.
+    A container's /sys shows all cards of the host, even if the container has only some GPUs.
     """
     return not in_container() or os.environ.get("NVIDIA_VISIBLE_DEVICES") == "all"
 
 
 class NvidiaDevices:
-    """The PCI devices that the kernel driver has bound, and the device nodes of GPUs: a container may be handed one later.
+    """The PCI devices that the kernel driver has bound, and the device nodes of GPUs, which a container may get later.
 
-    The driver's library lists its GPUs when it is loaded, so that only these show that there are others now.
+    The driver's library lists its GPUs only when it is loaded; these files show that the GPUs have changed.
     """
 
     def __init__(self, sys: str, dev: str = "/dev") -> None:
@@ -135,11 +135,11 @@ class NvidiaDevices:
         self._known = [_device_names(folder) for folder in self._folders]
 
     def changed(self) -> bool:
-        """Whether they are others than at the last call; a driver that is unloaded altogether is no change."""
+        """Return whether they differ from those at the last call; an unloaded driver is no change."""
         changed = False
         dev_ns, before_ns = self._dev_changed_ns(), self._dev_ns
         self._dev_ns = dev_ns
-        # /dev holds hundreds of nodes, and its time says whether there is a new one; that of a folder in /sys does not
+        # /dev holds hundreds of nodes, and its time changes with every new node; the time of a folder in /sys does not
         for place, folder in enumerate(self._folders if dev_ns != before_ns else self._folders[:1]):
             now, before = _device_names(folder), self._known[place]
             if now:
@@ -155,6 +155,6 @@ class NvidiaDevices:
 
 
 def _device_names(folder: str) -> frozenset[str]:
-    """PCI addresses and nodes such as `nvidia7` in a folder; none where it cannot be read."""
+    """Return the PCI addresses and the nodes such as `nvidia7` in a folder; none where it is unreadable."""
     names = names_in(folder)
     return frozenset(name for name in names if name.count(":") == 2 or (name[:6] == "nvidia" and name[6:].isdecimal()))

@@ -1,7 +1,7 @@
-"""What a GPU or MIG instance is: the columns of the `device` table.
+"""The inventory of a GPU or MIG instance: the columns of the `device` table.
 
-GPUs that reach one another without a detour form an island, so that a gang's contiguity can be judged. An island is named by
-the lowest UUID in it. A GPU whose relations are unknown has no island, which is not the same as an island of its own.
+GPUs with direct links to one another form an island, which shows whether a gang's GPUs are contiguous. An island is named by
+the lowest UUID in it. A GPU whose links are unknown has no island, which differs from an island of one GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def read_islands(driver: Driver, gpus: Sequence[DriverGpu]) -> dict[str, str]:
-    """NVLink islands by the UUID of each GPU; those of which no relation is known have none. Raises DriverGoneError."""
+    """Return the NVLink island of each GPU, by UUID; GPUs without known links have none. Raises DriverGoneError."""
     lowest = {gpu.uuid: gpu.uuid for gpu in gpus}
     known = {gpu.uuid for gpu in gpus} if len(gpus) == 1 else set()
     for one, other in combinations(gpus, 2):
@@ -37,7 +37,7 @@ def read_islands(driver: Driver, gpus: Sequence[DriverGpu]) -> dict[str, str]:
 
 
 def _linked(driver: Driver, one: DriverGpu, other: DriverGpu) -> bool | None:
-    """Whether two GPUs reach one another over NVLink, directly or through switches; None where one is lost meanwhile."""
+    """Return whether NVLink connects two GPUs, directly or through switches; None where a GPU is lost meanwhile."""
     index = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
     try:
         status = driver.ask_with(one, pynvml.nvmlDeviceGetP2PStatus, one.handle, other.handle, index)
@@ -75,17 +75,17 @@ class InventoryCollector:
     name = "inventory"
 
     def __init__(self, sys: str) -> None:
-        """`sys` is where the host's /sys lies."""
+        """`sys` is the path of the host's /sys."""
         self._sys = sys
         self._islands: dict[str, str] = {}
         self._parents: dict[str, DeviceRow] = {}
 
     def find_islands(self, driver: Driver, gpus: Sequence[DriverGpu]) -> None:
-        """Asks which GPUs reach one another; raises DriverGoneError."""
+        """Read which GPUs are linked; raises DriverGoneError."""
         self._islands = read_islands(driver, gpus)
 
     def collect(self, driver: Driver, gpu: DriverGpu) -> DeviceRow:
-        """A row without its time and pool, of a MIG instance after its parent's. Raises GpuGoneError and DriverGoneError."""
+        """Return a row without time and pool. A MIG instance comes after its parent. Raises GpuGoneError and DriverGoneError."""
         if gpu.parent is not None:
             return self._instance(driver, gpu, self._parents.get(gpu.parent.uuid, {}))
         row = self._parents[gpu.uuid] = self._device(driver, gpu)
@@ -108,7 +108,7 @@ class InventoryCollector:
         return row | _versions(driver) | _modes(driver, gpu) | _chip(driver, gpu)
 
     def _instance(self, driver: Driver, instance: DriverGpu, parent: DeviceRow) -> DeviceRow:
-        """What a MIG instance has of its own, and what it shares with its parent."""
+        """Return the row of a MIG instance: its own values, and those that it shares with its parent."""
         name = driver.ask(instance, pynvml.nvmlDeviceGetName)
         attributes = driver.ask(instance, pynvml.nvmlDeviceGetAttributes_v2)
         shared = cast("DeviceRow", {each: parent.get(each) for each in _SHARED})
@@ -119,7 +119,7 @@ class InventoryCollector:
                 "gpu": instance.uuid,
                 "parent_gpu": None if instance.parent is None else instance.parent.uuid,
                 "model": name,
-                # the driver puts the profile behind the model's name: "... MIG 1g.10gb"
+                # the driver appends the profile to the model's name: "... MIG 1g.10gb"
                 "mig_profile": name.rpartition("MIG ")[2] if name is not None and "MIG " in name else None,
                 "mig_gpu_slices": None if attributes is None else attributes.gpuInstanceSliceCount,
                 "gpu_instance_id": instance.gpu_instance_id,
@@ -135,7 +135,7 @@ def _numa_node(sys: str, address: str | None) -> int | None:
     if not text.lstrip("-").isdecimal():
         return None
     node = int(text)
-    return node if node >= 0 else None  # -1: the machine has no such thing
+    return node if node >= 0 else None  # -1: the machine has no NUMA nodes
 
 
 def _memory(driver: Driver, gpu: DriverGpu) -> DeviceRow:

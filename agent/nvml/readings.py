@@ -1,4 +1,4 @@
-"""The shape of what is read of a GPU; memory, power, temperature, clocks; its processes; its error counters."""
+"""The interface of GPU collectors, and those of memory, power, temperature, clocks, processes and error counters."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 Clocks: TypeAlias = "Callable[[], tuple[int, int]]"
-"""The wall clock and a clock that never steps, both in microseconds."""
+"""The wall clock and the monotonic clock, both in microseconds."""
 
 
 @dataclass(frozen=True)
 class CollectedSpan:
-    """The interval [start_us, end_us) that has just ended, and the clocks to read it by."""
+    """The interval [start_us, end_us) that has just ended, and the clocks for reading it."""
 
     start_us: int
     end_us: int
@@ -34,31 +34,31 @@ class CollectedSpan:
 
 
 class GpuCollector(ABC):
-    """One subject of a GPU's row; each GPU has an object of its own. All methods raise GpuGoneError and DriverGoneError."""
+    """One group of columns of a GPU's row; every GPU has its own object. All methods raise GpuGoneError and DriverGoneError."""
 
     name = ""
     of_instances = False
-    """Whether MIG instances have it too; the rest belongs to their parent."""
+    """Whether MIG instances have these columns too; other columns belong to their parent."""
 
     @abstractmethod
     def collect(self, driver: Driver, gpu: DriverGpu, span: CollectedSpan) -> GpuRow:
-        """Columns of the `gpu` table; what cannot be known is left out."""
+        """Return columns of the `gpu` table, without the unknown ones."""
 
     def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> object:  # noqa: B027  # most need none
-        """Takes what the driver would soon forget; called between intervals."""
+        """Read data that the driver would soon discard; called between intervals."""
 
     def settle(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:  # noqa: B027  # most need none
-        """Prepares for the end of an interval; called before anything of it is collected."""
+        """Prepare for the end of an interval; called before the interval is collected."""
 
-    def hear(self, row: GpuRow) -> None:  # noqa: B027  # most do not mind
-        """Told of the whole row that it has had a part in."""
+    def hear(self, row: GpuRow) -> None:  # noqa: B027  # most do not need it
+        """Receive the whole row, which contains this collector's columns."""
 
     def forget(self) -> None:  # noqa: B027  # most keep nothing
-        """Drops what does not outlive a GPU that was lost or slept."""
+        """Drop state that is invalid after a GPU was lost or asleep."""
 
     @property
     def wants_every_second(self) -> bool:
-        """Whether it sees the more the more often it drains."""
+        """Return whether more frequent drains give more data."""
         return False
 
 
@@ -74,21 +74,21 @@ _NS_PER_MS = 1_000_000
 
 
 class MemoryCollector(GpuCollector):
-    """Device memory: what processes use, and what the driver keeps for itself."""
+    """Device memory that processes use, and that the driver reserves."""
 
     name = "memory"
     of_instances = True
 
     def collect(self, driver: Driver, gpu: DriverGpu, _: CollectedSpan) -> GpuRow:
-        # version 2 tells `reserved` from `used`; the older call counts it as used, so it does not stand in
+        # version 2 separates `reserved` from `used`; the older call counts both as used, so it is no substitute
         info = driver.ask(gpu, pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
-        if info is None or info.total == 0:  # unified memory reports a total of 0: nothing is known
+        if info is None or info.total == 0:  # unified memory reports a total of 0: unknown
             return {}
         return {"mem_used_bytes": info.used, "mem_reserved_bytes": info.reserved}
 
 
 class PowerCollector(GpuCollector):
-    """Power, the counters of energy and of throttled time, memory temperature: what one call for field values gives."""
+    """The values of one call for field values: power, counters of energy and throttled time, memory temperature."""
 
     name = "power"
 
@@ -115,13 +115,13 @@ class TemperatureCollector(GpuCollector):
 
 
 class ClockCollector(GpuCollector):
-    """Clocks, and NVML's bit mask of why they are held down."""
+    """Clocks, and NVML's bit mask of the reasons why they are reduced."""
 
     name = "clocks"
 
     def collect(self, driver: Driver, gpu: DriverGpu, _: CollectedSpan) -> GpuRow:
         reasons = driver.ask(gpu, pynvml.nvmlDeviceGetCurrentClocksEventReasons)
-        if reasons is None:  # drivers before 535 know it by its older name
+        if reasons is None:  # drivers before 535 have the older name
             reasons = driver.ask(gpu, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
         return {
             "sm_clock_mhz": driver.ask(gpu, pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
@@ -131,7 +131,7 @@ class ClockCollector(GpuCollector):
 
 
 class VideoCollector(GpuCollector):
-    """How busy the video engines are: readings of the driver's own last sampling period, a sixth of a second to a second."""
+    """Utilization of the video engines in the driver's own last sampling period, a sixth of a second to a second."""
 
     name = "video"
 
@@ -146,7 +146,7 @@ class VideoCollector(GpuCollector):
 
 
 LIST_AGAIN_BYTES = 64 * 2**20
-"""Memory in use that moved by so much since the last list says that a process came, went or grew."""
+"""A change of used memory by this amount since the last list means that a process started, ended or grew."""
 
 _LISTS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("compute", pynvml.nvmlDeviceGetComputeRunningProcesses_v3),
@@ -156,7 +156,7 @@ _LISTS: tuple[tuple[str, Callable[..., Any]], ...] = (
 
 
 def read_processes(driver: Driver, gpu: DriverGpu) -> list[ProcessRow] | None:
-    """Rows of the `process` table that the driver knows, without their time; None where a list is unknown.
+    """Return the driver's rows of the `process` table, without time; None where a list is unknown.
 
     Raises GpuGoneError and DriverGoneError.
     """
@@ -165,8 +165,8 @@ def read_processes(driver: Driver, gpu: DriverGpu) -> list[ProcessRow] | None:
         processes = driver.ask(gpu, call)
         if processes is None:
             if kind != "compute" and driver.unsupported(gpu, call):
-                continue  # a kind of process that this GPU cannot have
-            return None  # a list that failed or was refused: nobody can say that the GPU is free
+                continue  # this GPU cannot have this kind of process
+            return None  # a list that failed or was refused: the GPU may have users
         found.extend(
             {"gpu": gpu.uuid, "pid": each.pid, "kind": kind, "mem_used_bytes": each.usedGpuMemory} for each in processes
         )
@@ -194,7 +194,7 @@ _ACTIONS = {
 
 
 def read_errors(driver: Driver, gpu: DriverGpu) -> GpuErrors | None:
-    """Error counters; None where the GPU tells nothing of the kind. Raises GpuGoneError and DriverGoneError."""
+    """Return the error counters; None where the GPU has none. Raises GpuGoneError and DriverGoneError."""
     fields = read_fields(driver, gpu, _ERROR_FIELDS)
     if not fields:
         return None
@@ -207,18 +207,18 @@ def read_errors(driver: Driver, gpu: DriverGpu) -> GpuErrors | None:
 
 
 def say_what_changed(driver: Driver, gpu: DriverGpu, before: GpuErrors | None, after: GpuErrors) -> None:
-    """What an operator has to know of: new uncorrected errors, a remap that waits or failed, an action asked for.
+    """Report events for operators: new uncorrected errors, a pending or failed remap, an action that the driver requests.
 
-    What is so from the start is said too, except the errors that a card has had before.
+    Conditions at the start are reported too, except errors that a card had before.
     """
     known: GpuErrors = before or {}
     errors, errors_before = after["ecc_uncorrected_count"], known.get("ecc_uncorrected_count")
     if errors is not None and errors_before is not None and errors > errors_before:
-        driver.say("ecc_uncorrected", f"{errors - errors_before} more memory errors that were not corrected", gpu)
+        driver.say("ecc_uncorrected", f"{errors - errors_before} new uncorrected memory errors", gpu)
     if after["row_remap_pending"] and not known.get("row_remap_pending"):
-        driver.say("row_remap_pending", "a memory row waits to be remapped: reset the GPU", gpu)
+        driver.say("row_remap_pending", "the remapping of a memory row is pending: reset the GPU", gpu)
     if after["row_remap_failed"] and not known.get("row_remap_failed"):
         driver.say("row_remap_failed", "a memory row could not be remapped: replace the card", gpu)
     action = after["recovery_action"]
     if action is not None and action not in ("none", known.get("recovery_action")):
-        driver.say("recovery_action", f"the driver asks for {action.replace('_', ' ')}", gpu)
+        driver.say("recovery_action", f"the driver requests {action.replace('_', ' ')}", gpu)

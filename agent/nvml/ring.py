@@ -1,8 +1,8 @@
 """Utilization over time from the driver's sample ring: pure arithmetic, no driver.
 
-The driver keeps its last 72 samples, ten seconds in all. Drained every few seconds, nothing is missed: each sample
-stands for the time since the one before it. A GPU without work takes no samples at all; that time is zero, but not
-measured sample by sample, and is kept apart as `unsampled` (docs/how-a-number-is-made.md).
+The driver keeps its last 72 samples, ten seconds in total, so a drain every few seconds misses none. A sample covers the
+time since the sample before it. For an idle GPU the driver takes no samples. That time counts as zero, but was not
+measured, and is stored separately as `unsampled` (docs/how-a-number-is-made.md).
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 RING_US = 10_000_000
-"""The ring wraps after ten seconds (nvml.h; an H200's reaches back 14.2 s): a gap inside a shorter pause between two drains cannot be lost samples."""
+"""The ring wraps after ten seconds (nvml.h; after 14.2 s on an H200). Between two drains in less time no sample is lost."""
 
 PERIOD_US = RING_US // 72
-"""72 samples in ten seconds. Learning it from the gaps would fail: an idle GPU may leave samples out, though an H200 does not."""
+"""72 samples in ten seconds. The gaps do not show the period: an idle GPU may omit samples, though an H200 does not."""
 
 RATE_US = 166_667
-"""A rate averages over 1/6 s to 1 s (nvml.h on nvmlUtilization_t); the shortest is what one read surely covers."""
+"""A rate is an average over 1/6 s to 1 s (nvml.h on nvmlUtilization_t); a read surely covers the shortest time."""
 
 SAME_CLOCK_US = 12_000_000
-"""A newest sample no further away than the ring says that the driver stamps with the wall clock; others are days off."""
+"""A newest sample within the ring's length shows that the driver stamps by the wall clock; other clocks are days off."""
 
 PEAK_SHARE = 0.98
-"""Of ten seconds the rest is one sample and a half: a burst of 0.2 s shows in the percentile, a lone sample does not."""
+"""The remainder of ten seconds is 1.5 samples: a burst of 0.2 s changes the percentile, a single sample does not."""
 
-_REGULAR_STEPS = 32  # so many steps of one length, and a longer period is the driver's own
-_REMEMBERED_DRAINS = 16  # about a minute: drifting clocks are followed, a stale sample moves nothing
+_REGULAR_STEPS = 32  # after this number of equal steps, a longer period counts as the driver's own
+_REMEMBERED_DRAINS = 16  # about a minute: it follows drifting clocks, and a stale sample has no effect
 
 
 Segment = tuple[int, int, int, bool]
-"""Start and end in us, percent, and whether the driver sampled it (false: it took no sample). A plain tuple, because
-hundreds are made in every interval."""
+"""Start and end in us, percent, and whether the driver took a sample. A plain tuple, because every interval has
+hundreds."""
 
 
 @dataclass(frozen=True)
 class Utilization:
-    """What is known of an interval; percentages and maximum are None where none of it was covered.
+    """The utilization of an interval; percentages and maximum are None where no time was covered.
 
-    `p98_pct` is what utilization stays within for PEAK_SHARE of the covered time.
+    `p98_pct` is the value that utilization does not exceed for PEAK_SHARE of the covered time.
     """
 
     mean_pct: float | None
@@ -55,12 +55,12 @@ class Utilization:
 
 
 class Timeline:
-    """The known past of one GPU's utilization, in wall-clock microseconds, from which intervals are taken in order."""
+    """The known utilization of one GPU, in wall-clock microseconds. Intervals are taken from it in order."""
 
     def __init__(self) -> None:
         self._segments: list[Segment] = []
         self._known_until_us: int | None = None
-        self._idle_edge = False  # whether the known past ends in time that the driver called idle
+        self._idle_edge = False  # whether the known past ends in time that the driver reported as idle
         self._doubted_us: int | None = None
         self._period_us = PERIOD_US
         self._period_confirmed = False
@@ -68,14 +68,14 @@ class Timeline:
         self._distances: deque[int] = deque(maxlen=_REMEMBERED_DRAINS)
         self._wall_stamped = False  # whether the driver's newest sample was stamped with the wall clock
         self.last_seen_us = 0
-        """The largest timestamp that the driver has returned, in its own clock: what to pass back to it."""
+        """The largest time stamp that the driver has returned, in its own clock, for the next call."""
 
     def add_samples(self, samples: Iterable[tuple[int, int]], now_us: int, *, in_time: bool) -> bool:
-        """Adds (driver timestamp in us, percent) pairs from one drain; whether they could be understood.
+        """Add (driver time stamp in us, percent) pairs of one drain. Return whether they are plausible.
 
-        `in_time` says that the ring cannot have wrapped since the drain before. An impossible percentage between good
-        samples makes its span unknown; an impossible time stamp (0, one seen before, or one of the wall clock from
-        before it was put back) is dropped.
+        `in_time` is True where the ring cannot have wrapped since the last drain. An impossible percentage between good
+        samples makes its time unknown. An impossible time stamp is dropped: 0, a repeated one, or one from before the wall
+        clock was set back.
         """
         last_seen_us = self.last_seen_us
         fresh = [pair for pair in samples if pair[0] > last_seen_us]
@@ -95,9 +95,9 @@ class Timeline:
         return True
 
     def add_idle(self, now_us: int, *, watched_us: int) -> None:
-        """Says that the ring holds nothing newer and that the driver's rate was 0: zero up to one period ago.
+        """Add idle time up to one period ago: the ring has no newer sample, and the driver's rate was 0.
 
-        `watched_us` is how long ago the drain before was: the answer reaches back to the sample that was under way then,
+        `watched_us` is the time since the last drain. The idle time reaches back to the unfinished sample of that drain,
         and never further than the ring.
         """
         if self._known_until_us is not None:
@@ -108,25 +108,25 @@ class Timeline:
         self._doubted_us = None
 
     def doubt(self, now_us: int) -> None:
-        """Says that the ring is silent and the rate is not 0: once, a sample is under way; again, nobody knows."""
+        """Note an empty ring with a rate above 0. The first time a sample is unfinished; the next time the state is unknown."""
         if self._doubted_us is not None and self._known_until_us is not None:
             self._known_until_us = max(self._known_until_us, now_us)
             self._idle_edge = False
         self._doubted_us = now_us
 
     def add_rate(self, value: int, now_us: int) -> None:
-        """Adds one read of the driver's own average, which surely covers its shortest period and nothing more."""
+        """Add one read of the driver's own average, which surely covers only its shortest period."""
         self._append(now_us - RATE_US, now_us, value, sampled=True)
 
     def begin(self, now_us: int) -> None:
-        """Marks the moment of the first drain, after its samples: nothing before is claimed unless one of them says so."""
+        """Mark the time of the first drain, after its samples: the time before stays unknown unless a sample covers it."""
         if self._known_until_us is None:
             self._known_until_us = now_us
 
     def step(self, by_us: int, now_us: int) -> None:
-        """Says that the wall clock has been put forward (or back, below 0) by so much: what is known begins anew now.
+        """Note that the wall clock was set forward (or back, below 0) by this amount. The known past restarts now.
 
-        When the step was is not known, so nothing of the past can be told in the new time.
+        The time of the step is unknown, so the past cannot be expressed in the new time.
         """
         self._segments.clear()
         self._known_until_us, self._doubted_us, self._idle_edge = now_us, None, False
@@ -136,11 +136,11 @@ class Timeline:
             self.last_seen_us = max(0, self.last_seen_us + by_us)
 
     def behind(self, now_us: int) -> bool:
-        """Whether a sample should have come by now: either the GPU is idle or something is wrong."""
+        """Return whether a sample is overdue: the GPU is idle, or there is a fault."""
         return self._known_until_us is None or now_us - self._known_until_us > 2 * self._period_us
 
     def take(self, start_us: int, end_us: int) -> Utilization:
-        """The interval's utilization; forgets everything before its end."""
+        """Return the interval's utilization, and forget the time before its end."""
         total = weighted = unsampled = 0
         spans: dict[int, int] = {}
         for segment_start_us, segment_end_us, value, sampled in self._segments:
@@ -159,7 +159,7 @@ class Timeline:
         return Utilization(weighted / total, max(spans), p98_pct, zero_ratio, total / length, unsampled / length)
 
     def _learn_period(self, fresh: list[tuple[int, int]]) -> None:
-        """Whether the ring keeps the usual pace; a driver that is slower by a steady step is believed after a while."""
+        """Learn the period of the ring: the usual one, or a constant longer one after a while."""
         if self._period_confirmed and self._period_us == PERIOD_US:
             return
         steps = [late - early for (early, _), (late, _) in pairwise(fresh)]
@@ -173,19 +173,19 @@ class Timeline:
                 self._period_us, self._period_confirmed = sorted(self._slow_steps)[_REGULAR_STEPS // 2], True
 
     def _offset_us(self, distance_us: int) -> int:
-        """What to add to the driver's time stamps, given how far the newest lies behind the wall clock."""
+        """Return the offset to add to the driver's time stamps, from the newest stamp's distance to the wall clock."""
         self._wall_stamped = abs(distance_us) < SAME_CLOCK_US
         if self._wall_stamped:
             self._distances.clear()
             return 0
-        # another clock: a fresh sample is at most one period old, so the smallest distance of late is nearest to the truth
+        # another clock: a new sample is at most one period old, so the smallest recent distance is the most accurate
         self._distances.append(distance_us)
         return min(self._distances)
 
     def _add_all(self, good: list[tuple[int, int]], offset_us: int, noise_us: list[int], *, in_time: bool) -> None:
-        """Adds samples in order. One after the other without a gap is the rule, and costs no call per sample."""
+        """Add samples in order. The usual case, samples without a gap, costs no call per sample."""
         segments, period_us, jitter_us = self._segments, self._period_us, self._period_us // 2
-        began_us = known_us = value_now = -1  # the segment being made; none at first
+        began_us = known_us = value_now = -1  # the current segment; none at first
         for stamp, value in good:
             end_us = stamp + offset_us
             if known_us >= 0 and end_us - period_us - known_us <= jitter_us:
@@ -217,7 +217,7 @@ class Timeline:
         self._append(start_us, end_us, value, sampled=True)
 
     def _zero_gap(self, until_us: int, noise_us: list[int]) -> None:
-        """Zero up to a moment, save for the periods that end in noise: a sample was taken there, and nobody knows it."""
+        """Add zero up to a time, except for periods that end in an impossible sample, whose value is unknown."""
         for end_us in noise_us:
             if self._known_until_us is not None and self._known_until_us < end_us <= until_us + self._period_us // 2:
                 self._zero_until(end_us - self._period_us)
@@ -229,7 +229,7 @@ class Timeline:
             self._append(self._known_until_us, end_us, 0, sampled=False)
 
     def _append(self, start_us: int, end_us: int, value: int, *, sampled: bool) -> None:
-        """Appends what lies after the known past: no moment counts twice. Equal neighbours become one."""
+        """Append the part after the known past, so that no time counts twice. Merge equal neighbours."""
         if self._known_until_us is not None and start_us < self._known_until_us:
             start_us = self._known_until_us
         if start_us >= end_us:
@@ -246,7 +246,7 @@ class Timeline:
 
 
 def _stayed_within(spans: dict[int, int], total: int) -> int:
-    """The lowest percent that was not exceeded for PEAK_SHARE of the time."""
+    """Return the lowest percentage that was not exceeded for PEAK_SHARE of the time."""
     above = 0
     for value in sorted(spans, reverse=True):
         above += spans[value]

@@ -1,7 +1,7 @@
-"""All GPUs of the host through the driver: drains, rows, process lists, inventory, and who is lost.
+"""All GPUs of the host through the driver: drains, rows, process lists, inventory, and lost GPUs.
 
-What is asked when: utilization rings at every drain, the rest of a row and the MIG slots at every interval, process lists
-every few intervals or when memory moves, error counters every few minutes, the inventory every hour.
+Every drain reads the utilization rings. Every interval reads the other columns of a row and the MIG slots. Process lists are
+read every few intervals or when memory changes, error counters every few minutes, the inventory every hour.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Watched:
     gpu: DriverGpu
     collectors: tuple[GpuCollector, ...]
     since_us: int
-    """When it began to be watched, by the clock that never steps."""
+    """When watching it began, by the monotonic clock."""
     health: str = "ok"
     blind: bool = False
     rows: int = 0
-    """Intervals so far."""
+    """Number of intervals so far."""
     retry_in: int = 0
     backoff: int = 1
     process_count: int | None = None
@@ -64,41 +64,41 @@ class Watched:
 
     @property
     def wants_every_second(self) -> bool:
-        """Whether one of its collectors sees the more the more often it drains."""
+        """Return whether one of its collectors gets more data from more frequent drains."""
         return any(collector.wants_every_second for collector in self.collectors)
 
     def began_after(self, moment_us: int, clocks: Clocks) -> bool:
-        """Whether it began to be watched after a moment."""
+        """Return whether watching it began after a time."""
         wall_us, steady_us = clocks()
         return wall_us - (steady_us - self.since_us) > moment_us
 
     def may_look(self) -> bool:
-        """Counts one interval; whether a lost GPU is to be asked again, after a growing number of them."""
+        """Count one interval. Return whether to query a lost GPU again, after a growing number of intervals."""
         if self.retry_in > 0:
             self.retry_in -= 1
         return self.retry_in == 0
 
     def wants_list(self, mem_used_bytes: int | None) -> bool:
-        """Whether the process list is to be read out of turn: it is unknown, or memory has moved."""
+        """Return whether to read the process list early: it is unknown, or memory has changed."""
         if self.process_count is None:
             return True
         known = self.listed_at_bytes
         return mem_used_bytes is not None and known is not None and abs(mem_used_bytes - known) > LIST_AGAIN_BYTES
 
     def listed(self, found: Sequence[ProcessRow] | None, mem_used_bytes: int | None) -> None:
-        """Takes note of a process list, None for one that is unknown."""
+        """Note a process list; None for an unknown list."""
         self.process_count = None if found is None else len({process["pid"] for process in found})
         self.listed_at_bytes = mem_used_bytes
 
     def forget(self) -> None:
-        """Drops what does not outlive a GPU that was lost or slept."""
+        """Drop state that is invalid after a GPU was lost or asleep."""
         self.process_count = self.listed_at_bytes = None
         for each in (self, *self.instances.values()):
             for collector in each.collectors:
                 collector.forget()
 
     def find_sleep(self, sys: str, pci_bus_id: str | None) -> None:
-        """Finds where the kernel says that the GPU is powered down; only GPUs that may power down by themselves do."""
+        """Find the kernel's file for the GPU's power state; only GPUs with automatic power-down have it."""
         self._sleep_file = None
         if pci_bus_id is None:
             return
@@ -107,21 +107,21 @@ class Watched:
             self._sleep_file = f"{power}/runtime_status"
 
     def is_asleep(self) -> bool:
-        """Whether the GPU is powered down: nothing uses it, and asking it anything would wake it."""
+        """Return whether the GPU is powered down: no program uses it, and a query would wake it."""
         return self._sleep_file is not None and read_text(self._sleep_file) == "suspended"
 
 
 def is_split(driver: Driver, gpu: DriverGpu) -> bool | None:
-    """Whether MIG is on, None where the driver does not say; raises as `Driver.ask` does."""
+    """Return whether MIG is on; None where the driver does not report it. Raises as `Driver.ask` does."""
     mode = driver.ask(gpu, pynvml.nvmlDeviceGetMigMode)
     return None if mode is None else mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
 
 
 def find_instances(driver: Driver, gpu: DriverGpu, known: dict[str, DriverGpu]) -> dict[str, DriverGpu] | None:
-    """The instances by UUID as they are now, those of `known` with what is remembered of them; None where unknown.
+    """Return the current instances by UUID, with the state of those in `known`; None where they are unknown.
 
-    Empty slots are passed over. An instance that does not tell its UUID or its number, because of an error or because it
-    has just gone, leaves all unknown: it must not look like one that was removed. Raises as `Driver.ask` does.
+    Empty slots are skipped. If an instance does not report its UUID or its number, the result is
+    unknown, so that an error does not look like a removal. Raises as `Driver.ask` does.
     """
     slots = driver.ask(gpu, pynvml.nvmlDeviceGetMaxMigDeviceCount)
     if slots is None:
@@ -150,11 +150,11 @@ COLLECTORS: tuple[type[GpuCollector], ...] = (
     UtilizationMeter,
     GpmMeter,
 )
-"""The subjects of a GPU's row, in the order of its columns; a later one may correct an earlier one's."""
+"""The collectors of a GPU's row, in the order of its columns. A later collector may correct an earlier column."""
 
 Result = TypeVar("Result")
 
-_LONGEST_BACKOFF = 6  # intervals: a lost GPU is looked at again at least once a minute at 10 s rows
+_LONGEST_BACKOFF = 6  # intervals: with 10 s rows a lost GPU is queried at least once a minute
 _DRAIN_EVERY_S = 5.2
 _EAGER_EVERY_S = 1.0
 _DRAIN_BUDGET_S = 1.5  # of one GPU; a healthy one takes a millisecond
@@ -162,7 +162,7 @@ _GONE = (GpuGoneError, DriverGoneError)
 
 
 class Sampler:
-    """Keeps every GPU apart from the others: what fails on one leaves the rest alone."""
+    """Samples all GPUs independently: a fault of one GPU does not affect the others."""
 
     def __init__(
         self, driver: Driver, gpus: Sequence[DriverGpu], sys: str = "/sys", clocks: Clocks | None = None
@@ -181,7 +181,7 @@ class Sampler:
         return Watched(gpu, collectors, self._clocks()[1])
 
     def devices(self, *, all_of_them: bool) -> list[DeviceRow]:
-        """Inventory of GPUs and MIG instances without times: all of it, or what is new or has changed."""
+        """Return the inventory of GPUs and MIG instances without times: all entries, or the new and changed ones."""
         self.driver.begin_round()
         if all_of_them:
             with self.driver.quietly():
@@ -214,12 +214,12 @@ class Sampler:
     def _describe(self, gpu: DriverGpu) -> DeviceRow | None:
         return self._run(self._inventory.name, partial(self._inventory.collect, self.driver, gpu), None)
 
-    def _run(self, name: str, collect: Callable[[], Result], otherwise: Result) -> Result:
-        """A collector's result; raises GpuGoneError and DriverGoneError, while any other error costs its columns alone."""
-        return self.runs.run(name, collect, otherwise, _GONE)
+    def _run(self, name: str, collect: Callable[[], Result], fallback: Result) -> Result:
+        """Return a collector's result. Raises GpuGoneError and DriverGoneError; another error costs only its own columns."""
+        return self.runs.run(name, collect, fallback, _GONE)
 
     def errors(self) -> list[GpuErrors]:
-        """Error counters; changes for the worse are incidents."""
+        """Return the error counters; increases become events."""
         found = []
         self.driver.begin_round()
         for each in self._reachable():
@@ -237,7 +237,7 @@ class Sampler:
         return found
 
     def drain(self) -> None:
-        """Takes the new samples of every GPU that can be reached; between two such rounds of those that want it every second."""
+        """Read the new samples of every reachable GPU; between two full rounds only of GPUs that need it every second."""
         self.driver.begin_round(_DRAIN_BUDGET_S)
         now_s = self._clocks()[1] / 1e6
         all_of_them = now_s - self._drained_s > _DRAIN_EVERY_S - _EAGER_EVERY_S / 2
@@ -254,12 +254,12 @@ class Sampler:
 
     @property
     def drain_every_s(self) -> float:
-        """How long the next drain may wait: the ring holds ten seconds, a bare rate only its own moment."""
+        """Return how long the next drain may wait: a ring holds ten seconds, a rate only a moment."""
         eager = any(each.retry_in == 0 and each.wants_every_second for each in self.watched)
         return _EAGER_EVERY_S if eager else _DRAIN_EVERY_S
 
     def rows(self, start_ms: int, end_ms: int, *, list_processes: bool) -> Rows:
-        """What happened in the interval [start_ms, end_ms) that has just ended: gpu, process and new device rows."""
+        """Return the gpu, process and new device rows of the interval [start_ms, end_ms) that has just ended."""
         sampled: Rows = {"gpu": [], "process": [], "device": []}
         self._retry_missing(sampled)
         self.driver.begin_round(max(_DRAIN_BUDGET_S, (end_ms - start_ms) / 4000))
@@ -269,7 +269,7 @@ class Sampler:
         return sampled
 
     def _retry_missing(self, sampled: Rows) -> None:
-        """GPUs that could not be opened are tried again every few intervals, and watched from then on."""
+        """Try GPUs that could not be opened again every few intervals, and watch them once they open."""
         self._rows_until_retry -= 1
         if self._rows_until_retry <= 0:
             self._rows_until_retry = _LONGEST_BACKOFF
@@ -281,7 +281,7 @@ class Sampler:
                     sampled["device"].append(entry)
 
     def _sample(self, sampled: Rows, each: Watched, span: CollectedSpan, *, list_processes: bool) -> None:
-        """Adds the rows of a GPU and of its MIG instances."""
+        """Add the rows of a GPU and of its MIG instances."""
         row: GpuRow | None = None
         processes: list[ProcessRow] = []
         if each.is_asleep():
@@ -291,11 +291,11 @@ class Sampler:
             try:
                 row, processes = self._read(each, span, list_processes=list_processes)
             except GpuGoneError as gone:
-                # what was read before the GPU went is not the whole interval: the state says why it is missing
+                # values from before the GPU's loss do not cover the interval; the state shows why they are missing
                 row, processes = None, []
                 self._lose(each, gone)
         each.rows += 1
-        # what it has become since the end of an interval says nothing of that interval
+        # a change of MIG mode after the end of an interval does not concern that interval
         health = UNKNOWN if row is None and each.began_after(span.end_us, span.clocks) else each.health
         whole: GpuRow = {"health": health, **(row or _bare_row(each.gpu, span, util_source="none"))}
         sampled["gpu"].append(whole)
@@ -305,25 +305,25 @@ class Sampler:
                 each.instances = {}
             sampled["process"] += processes
             return
-        # a handle may be another instance's by now: only what was found in this interval is asked
+        # a handle may belong to another instance by now: query only the instances found in this interval
         found = row is not None and self._find_instances(sampled, each)
         health = whole["health"] if whole["health"] == UNKNOWN else each.health
         for instance in each.instances.values():
             self._sample_instance(sampled, health, instance, span, found=found, list_processes=list_processes)
         if (
             row is not None and health != UNKNOWN
-        ):  # the driver's list for a split GPU depends on rights; its instances' lists add up
+        ):  # the driver's list for a split GPU depends on rights; the lists of its instances are complete
             counts = [instance.process_count for instance in each.instances.values()]
             known = [count for count in counts if count is not None]
             whole["process_count"] = sum(known) if found and len(known) == len(counts) else None
 
     def _read(self, each: Watched, span: CollectedSpan, *, list_processes: bool) -> tuple[GpuRow, list[ProcessRow]]:
-        """The row and the processes of a whole GPU; raises GpuGoneError.
+        """Return the row and the processes of a whole GPU; raises GpuGoneError.
 
-        Of an interval that began before the GPU was watched, only its ring may tell; else the row says that nothing is known.
+        Where an interval began before the GPU was watched, only its ring is a source; without the ring the row is unknown.
         """
         gpu = each.gpu
-        if list_processes and (split := is_split(self.driver, gpu)) is not None:  # unknown: as it was
+        if list_processes and (split := is_split(self.driver, gpu)) is not None:  # unknown: keep the former value
             gpu.split = split
         for collector in each.collectors:
             self._run(collector.name, partial(collector.settle, self.driver, gpu, self._clocks), None)
@@ -348,7 +348,7 @@ class Sampler:
         return row
 
     def _find_instances(self, sampled: Rows, each: Watched) -> bool:
-        """Takes up new MIG instances and drops those that are gone; whether it is known which there are."""
+        """Add new MIG instances and drop removed ones. Return whether the current instances are known."""
         known = {uuid: instance.gpu for uuid, instance in each.instances.items()}
         try:
             found = find_instances(self.driver, each.gpu, known)
@@ -365,7 +365,7 @@ class Sampler:
             if (entry := self._describe(instance.gpu)) is not None:
                 instance.device = entry
                 sampled["device"].append(entry)
-        if each.rows > 1 or removed:  # instances that were there from the start are no change
+        if each.rows > 1 or removed:  # instances that exist at the start are no change
             self._note_reshape(each, added, removed)
         return True
 
@@ -377,7 +377,7 @@ class Sampler:
     def _sample_instance(
         self, sampled: Rows, health: str, each: Watched, span: CollectedSpan, *, found: bool, list_processes: bool
     ) -> None:
-        """Adds the rows of a MIG instance: memory, processes and GPM; everything else, `health` too, belongs to its parent."""
+        """Add the rows of a MIG instance: memory, processes and GPM; other columns, `health` too, belong to its parent."""
         row = _bare_row(each.gpu, span, util_source="none")
         try:
             if found:
@@ -397,7 +397,7 @@ class Sampler:
     def _list_processes(
         self, each: Watched, span: CollectedSpan, mem_used_bytes: int | None, *, list_processes: bool
     ) -> list[ProcessRow]:
-        """The process list, if it is due or memory moved; the count stays known until the next list."""
+        """Return the process list, if it is due or memory changed. The count stays valid until the next list."""
         if not (list_processes or each.wants_list(mem_used_bytes)):
             return []
         found = self._run("processes", partial(read_processes, self.driver, each.gpu), None)
@@ -405,7 +405,7 @@ class Sampler:
         return [{"time": span.start_us // 1000, **process} for process in found or []]
 
     def _reachable(self) -> list[Watched]:
-        """GPUs that may be asked between rows: neither lost nor asleep, which asking would end."""
+        """Return the GPUs to query between rows: neither lost nor asleep, because a query would wake them."""
         return [each for each in self.watched if each.retry_in == 0 and not each.is_asleep()]
 
     def _lose(self, each: Watched, gone: GpuGoneError) -> None:
@@ -419,7 +419,7 @@ class Sampler:
         each.gpu.next_row()
         blind = row.get("util_source", "none") == "none" and not any(row.get(name) is not None for name in _SIGNS)
         each.blind = blind
-        if blind:  # a list of some intervals ago says nothing of a GPU that does not answer
+        if blind:  # an earlier list is not valid for a GPU that does not answer
             each.process_count = row["process_count"] = None
         self._set_health(each, "degraded" if blind or each.gpu.degraded else "ok")
 
@@ -429,7 +429,7 @@ class Sampler:
         detail = f"GPU {each.gpu.index} went from {each.health} to {health}"
         if health == "degraded":
             calls = ", ".join(sorted({key.partition("(")[0] for key in each.gpu.strikes}))
-            why = "nothing of it may be read" if each.blind else f"{calls} failed repeatedly"
+            why = "none of its values may be read" if each.blind else f"{calls} failed repeatedly"
             detail += f": {reason or why}"
         self.driver.say(f"gpu_{health}", detail, each.gpu)
         each.health = health

@@ -1,12 +1,11 @@
-"""Utilization of one GPU: by the sample ring, by GPM, or by the driver's own short averages, never by a mixture.
+"""Utilization of one GPU: from the sample ring, from GPM, or from the driver's own short averages, never from a mixture.
 
-Mean, maximum, percentile and share at zero describe one quantity. Taken from two sources they contradict each other: a mean
-above the maximum, work in time that counts as zero.
+Mean, maximum, percentile and share at zero describe one quantity. From two sources they could contradict each other: a mean
+above the maximum, or work in time that counts as zero.
 
-GPM gives averages that the GPU itself keeps between two samples (Hopper and newer), of whole GPUs and MIG instances. A sample
-costs one round trip to the GPU. Two buffers of the driver's are kept per GPU and swapped at every interval; the averages reach
-from the moment of the older sample to that of the newer, which is a little after the interval's own grid: the row's
-`offset_ms` says how much.
+GPM gives averages between two samples that the GPU itself measures (Hopper and newer), of whole GPUs and MIG instances. A
+sample costs one round trip to the GPU. Two buffers per GPU are swapped at every interval. The averages cover the time between
+the two samples, which is a little later than the interval's own grid: the row's `offset_ms` is that distance.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
     from agent.rows import GpuRow
 
 WHOLE = 0.98
-"""From this coverage on a source has seen the whole interval."""
+"""From this coverage on, a source covers the whole interval."""
 
 _SEEN_PCT = 0.5
-"""The ring's whole percents show a mean from here on: below it, they may all be 0."""
+"""The ring's whole percents show a mean of at least this value; below it, all samples may be 0."""
 _ROUNDING_PCT = 1.0
 
 _UTILIZATION = (
@@ -46,15 +45,16 @@ _UTILIZATION = (
 
 
 def rounded_up(value: float, digits: int) -> float:
-    """Rounded, and never to 0: that means that nothing ran at all."""
+    """Return a value rounded, but never to 0, which means that nothing ran at all."""
     return max(round(value, digits), 10.0**-digits) if value > 0 else 0.0
 
 
 def with_gpm(row: GpuRow, gpm: GpuRow) -> GpuRow:
-    """The row with GPM's columns, its utilization from one source.
+    """Return the row with GPM's columns, and its utilization from one source.
 
-    The ring counts where it saw the whole interval: only it knows a maximum and a percentile. GPM counts elsewhere, and where
-    the ring took time for idle that GPM saw work in; a mean alone leaves the other columns unknown, unless it is 0.
+    The ring is the source where it covers the whole interval, because only it has a maximum and a percentile. GPM is the source
+    elsewhere, and where GPM measured work in time that the ring counts as idle. A mean alone leaves the other columns unknown,
+    unless it is 0.
     """
     if gpm.get("gpu_util_pct") is None:
         return row | gpm
@@ -67,7 +67,7 @@ def with_gpm(row: GpuRow, gpm: GpuRow) -> GpuRow:
 
 
 def is_whole_gpm(row: GpuRow) -> bool:
-    """Whether GPM alone tells the whole interval."""
+    """Return whether only GPM covers the whole interval."""
     return row.get("util_source") == "gpm" and _saw_all(row)
 
 
@@ -78,7 +78,7 @@ def _alone(gpm: GpuRow) -> GpuRow:
         "gpu_util_zero_ratio": None,
         "gpu_util_unsampled_ratio": None,
     }
-    if gpm.get("gpu_util_pct") == 0:  # an average of 0 leaves no room for anything else
+    if gpm.get("gpu_util_pct") == 0:  # an average of 0 implies a maximum of 0
         nothing |= {"gpu_util_max_pct": 0, "gpu_util_p98_pct": 0, "gpu_util_zero_ratio": 1.0}
     return nothing | gpm
 
@@ -88,7 +88,7 @@ def _saw_all(row: GpuRow) -> bool:
 
 
 def _denies(ring: GpuRow, gpm: GpuRow) -> bool:
-    """Whether GPM saw work that the ring has no room for, beyond what the shift between the two spans may hide."""
+    """Return whether GPM measured more work than the ring allows, beyond the effect of the shift between their spans."""
     seen_pct, mean_pct = gpm.get("gpu_util_pct") or 0.0, ring.get("gpu_util_pct") or 0.0
     if not ring.get("gpu_util_max_pct"):
         return seen_pct >= _SEEN_PCT
@@ -96,12 +96,12 @@ def _denies(ring: GpuRow, gpm: GpuRow) -> bool:
     return seen_pct - mean_pct > 100 * shifted + _ROUNDING_PCT
 
 
-_CLOCK_STEP_US = 200_000  # more than the wall clock is ever slewed between two drains
+_CLOCK_STEP_US = 200_000  # more than the wall clock is ever adjusted gradually between two drains
 
 
 @dataclass
 class UtilizationMeter(GpuCollector):
-    """Drains the rings of one GPU and turns them into the utilization columns of an interval."""
+    """Drains the ring of one GPU and computes the utilization columns of an interval."""
 
     name = "utilization"
 
@@ -110,32 +110,32 @@ class UtilizationMeter(GpuCollector):
     source: str = "none"
     _drained: tuple[int, int] | None = None
     _spared: bool = False
-    """Whether GPM alone told the whole interval before."""
+    """Whether only GPM covered the whole last interval."""
 
     def settle(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:
-        """Drains for the end of an interval, so that the ring reaches over it. Raises as `drain` does.
+        """Drain at the end of an interval, so that the samples cover it. Raises as `drain` does.
 
-        A GPU that has just begun to work has a rate and no sample yet: a period later it has one.
+        A GPU that has just begun to work has a rate but no sample yet; a period later it has a sample.
         """
         if self.drain(driver, gpu, clocks):
             time.sleep(1.2 * PERIOD_US / 1_000_000)
             self.drain(driver, gpu, clocks)
 
     def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> bool:
-        """Takes what is new; whether the rate says that a sample must be under way.
+        """Read the new samples. Return whether a sample must be unfinished, by the rate.
 
-        To be called at least every five seconds. Raises GpuGoneError and DriverGoneError.
+        Call it at least every five seconds. Raises GpuGoneError and DriverGoneError.
         """
         asked = clocks()
         samples = driver.ask_ring(gpu, pynvml.NVML_GPU_UTILIZATION_SAMPLES, self.gpu_time.last_seen_us)
         memory = driver.ask_ring(gpu, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES, self.mem_time.last_seen_us)
-        answered = clocks()  # after calls that may have taken long: no sample can be newer
+        answered = clocks()  # read after the calls, which may have taken long: no sample can be newer
         now_us = answered[0]
         watched_us, in_time = self._since_last(asked, answered)
         understood = []
         for timeline, found in ((self.gpu_time, samples), (self.mem_time, memory)):
             understood.append(found is not None and timeline.add_samples(found, now_us, in_time=in_time))
-            timeline.begin(now_us)  # a ring that has a past, as it was before this worker, begins with that
+            timeline.begin(now_us)  # a ring may hold samples from before this worker
         self.source = "none" if samples is None else "samples"
         if not (samples is None or self.gpu_time.behind(now_us) or self.mem_time.behind(now_us)):
             return False
@@ -151,11 +151,11 @@ class UtilizationMeter(GpuCollector):
             self.mem_time.add_rate(rates.memory, now_us)
         elif understood[1]:
             _explain_silence(self.mem_time, rates.memory, now_us, watched_us)
-        # a silent ring beside a rate above 0: what happened is not known before the next sample
+        # an empty ring with a rate above 0: the utilization is unknown until the next sample
         return samples is not None and rates.gpu > 0 and self.gpu_time.behind(now_us)
 
     def _since_last(self, asked: tuple[int, int], answered: tuple[int, int]) -> tuple[int, bool]:
-        """How long ago the drain before was asked for, and whether the ring surely holds everything since then."""
+        """Return the time since the last drain, and whether the ring surely holds all samples since then."""
         before, self._drained = self._drained, asked
         if before is None:
             return 0, False
@@ -163,14 +163,14 @@ class UtilizationMeter(GpuCollector):
         step_us = wall_us - steady_us
         if abs(step_us) <= _CLOCK_STEP_US:
             return steady_us, steady_us < RING_US
-        self._drained = answered  # so that a step during the calls is taken once
+        self._drained = answered  # so that a clock step during the calls counts once
         for timeline in (self.gpu_time, self.mem_time):
             timeline.step(step_us, answered[0])
         return steady_us, False
 
     @property
     def wants_every_second(self) -> bool:
-        """Whether only the short averages are there, which see the more the more often they are read, and GPM does not see all."""
+        """Return whether the short averages are the source: there is no ring, and GPM does not cover the whole interval."""
         return self.source == "rates" and not self._spared
 
     def hear(self, row: GpuRow) -> None:
@@ -197,7 +197,7 @@ class UtilizationMeter(GpuCollector):
 
 
 def _explain_silence(timeline: Timeline, rate: int, now_us: int, watched_us: int) -> None:
-    """What a ring without newer samples means, by the driver's rate: idle, or something that nobody can tell yet."""
+    """Interpret a ring without newer samples by the driver's rate: the GPU is idle, or its state is not known yet."""
     if timeline.behind(now_us):
         if rate == 0:
             timeline.add_idle(now_us, watched_us=watched_us)
@@ -206,7 +206,7 @@ def _explain_silence(timeline: Timeline, rate: int, now_us: int, watched_us: int
 
 
 def _share_at_zero(ratio: float) -> float:
-    """Rounded, and 1 only where all of it was at zero."""
+    """Return the share rounded, and 1 only where the whole time was at zero."""
     return min(round(ratio, 4), 0.9999) if ratio < 1 else 1.0
 
 
@@ -232,18 +232,18 @@ _MIB_PER_S = {
 }
 _METRICS = (*_PERCENT, *_MIB_PER_S)
 
-_MOST_PCT = 101.0  # rounding of the GPU's counters; more than that is noise
+_MOST_PCT = 101.0  # a larger excess than the rounding of the GPU's counters is noise
 _OTHER_LENGTH = 0.2  # a span that differs from its interval by more than this share describes something else
 
 
 def read_support(driver: Driver, gpu: DriverGpu) -> bool | None:
-    """Whether the driver says that the GPU has GPM; a sample may still fail. Raises as `Driver.ask` does."""
+    """Return whether the driver reports that the GPU has GPM; a sample may still fail. Raises as `Driver.ask` does."""
     answer = driver.ask(gpu, pynvml.nvmlGpmQueryDeviceSupport)
     return None if answer is None else bool(answer.isSupportedDevice)
 
 
 class GpmMeter(GpuCollector):
-    """The averages of one GPU or MIG instance from one interval to the next."""
+    """The averages of one GPU or MIG instance between samples at the ends of intervals."""
 
     name = "gpm"
     of_instances = True
@@ -254,10 +254,10 @@ class GpmMeter(GpuCollector):
         self._older: Any = None
         self._newer: Any = None
         self._taken: tuple[int, int] | None = None
-        """When the newer sample was taken, on both clocks."""
+        """The time of the newer sample, on both clocks."""
 
     def mark(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> bool:
-        """Takes the sample that the next averages begin at; whether there is one. Raises as `Driver.ask` does."""
+        """Take the sample at which the next averages begin. Return whether there is one. Raises as `Driver.ask` does."""
         if self._request is None and not self._prepare(driver, gpu):
             return False
         self._older, self._newer = self._newer, self._older
@@ -269,12 +269,12 @@ class GpmMeter(GpuCollector):
         return done is not None
 
     def drain(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> None:
-        if gpu.rows == 0:  # the first averages begin as near to the first interval as there is a drain
+        if gpu.rows == 0:  # the first averages begin at the drain nearest to the first interval
             self.mark(driver, gpu, clocks)
 
     def collect(self, driver: Driver, gpu: DriverGpu, span: CollectedSpan) -> GpuRow:
-        """Columns of the interval with `offset_ms` and coverage; empty where nothing is known."""
-        if gpu.split:  # the driver has no utilization of the whole: it is that of its instances
+        """Return columns of the interval with `offset_ms` and coverage; empty where they are unknown."""
+        if gpu.split:  # the driver has no utilization of the whole GPU, only of its instances
             return {}
         before, start_us, end_us = self._taken, span.start_us, span.end_us
         if not self.mark(driver, gpu, span.clocks) or before is None or self._taken is None:
@@ -296,7 +296,7 @@ class GpmMeter(GpuCollector):
         self._taken = None
 
     def _prepare(self, driver: Driver, gpu: DriverGpu) -> bool:
-        """Allocates the buffers and the request of 19 kB, once."""
+        """Allocate the buffers and the request of 19 kB, once. Return whether they exist."""
         if self._supported is False:
             return False
         self._supported = read_support(driver, gpu.parent or gpu)
@@ -323,7 +323,7 @@ class GpmMeter(GpuCollector):
             found = self._request.metrics[position]
             value = found.value
             if found.nvmlReturn or not math.isfinite(value) or value < 0:
-                continue  # NaN is the driver's word for unknown
+                continue  # NaN means unknown
             if metric in _MIB_PER_S:
                 columns[_MIB_PER_S[metric]] = round(value * 2**20)
             elif value <= _MOST_PCT:

@@ -1,8 +1,8 @@
-"""The NVML worker process: reads requests from standard input, one JSON object a line, and answers on standard output.
+"""The NVML worker process: reads requests from standard input, one JSON object per line, and answers on standard output.
 
-It only talks to the driver. If a call blocks for ever or crashes the process, the supervisor lives on; the status page,
-a few bytes of memory that both share, tells it which call on which GPU it was. Critical errors (XID) are waited for in a thread
-of its own: the driver keeps no history, and waiting for ever, which the status page never announces, is what it is for.
+It only queries the driver. If a call blocks for ever or crashes the process, the supervisor survives. The status page, a few
+bytes of shared memory, names the call and the GPU. Critical errors (XID) wait in the driver until the worker reads them, between
+its other calls. Nothing waits for them, because some drivers poll in that wait.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import select
 import signal
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -38,32 +37,41 @@ if TYPE_CHECKING:
     )
     from agent.rows import EventRow
 
-_WAIT_MS = 60_000
-_PAUSE_S = 60.0  # after an error: a GPU that fell off the bus would answer at once, for ever
+_AT_ONCE_MS = 0
+_MOST_EVENTS = 100
+"""Events of one reading, so that a GPU with endless errors does not delay an interval; the driver keeps the others."""
 _WHOLE_GPU = 0xFFFFFFFF
-_OVER = (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
-class XidWatch:
-    """Registers every GPU that can report XIDs and collects what comes."""
+class XidEvents:
+    """The critical errors of every GPU that can report them. The driver keeps them from the registration on, until they are read."""
 
     def __init__(self, driver: Driver, gpus: Sequence[DriverGpu]) -> None:
-        """Raises as `Driver.ask` does."""
+        """Register the GPUs; raises as `Driver.ask` does."""
+        self._driver = driver
         self._found: list[EventRow] = []
-        self._lock = threading.Lock()
         self._uuids: dict[int | None, str] = {}
         self._set = driver.system(pynvml.nvmlEventSetCreate)
         if self._set is None:
             return
         for gpu in gpus:
             self._register(driver, gpu)
-        if self._uuids:
-            threading.Thread(target=self._wait, name="xid", daemon=True).start()
+
+    def read(self) -> None:
+        """Read the new events. The driver does not say when they occurred, so their time is that of the reading."""
+        if not self._uuids:
+            return
+        for _ in range(_MOST_EVENTS):
+            event = self._driver.system(pynvml.nvmlEventSetWait_v2, self._set, _AT_ONCE_MS)
+            if event is None:
+                return
+            if event.eventType & pynvml.nvmlEventTypeXidCriticalError:
+                self._found.append(self._incident(event))
 
     def take(self) -> list[EventRow]:
-        """What came since the last call, with the time at which it was seen."""
-        with self._lock:
-            found, self._found = self._found, []
+        """Return the events since the last call."""
+        self.read()
+        found, self._found = self._found, []
         return found
 
     def _register(self, driver: Driver, gpu: DriverGpu) -> None:
@@ -76,20 +84,6 @@ class XidWatch:
         if pynvml.nvmlDeviceRegisterEvents.__name__ not in gpu.off:
             self._uuids[_address(gpu.handle)] = gpu.uuid
 
-    def _wait(self) -> None:
-        while True:
-            try:
-                event = pynvml.nvmlEventSetWait_v2(self._set, _WAIT_MS)
-            except pynvml.NVMLError as error:
-                if error.value in _OVER:
-                    return
-                if error.value != pynvml.NVML_ERROR_TIMEOUT:
-                    time.sleep(_PAUSE_S)
-                continue
-            if event.eventType & pynvml.nvmlEventTypeXidCriticalError:
-                with self._lock:
-                    self._found.append(self._incident(event))
-
     def _incident(self, event: pynvml.c_nvmlEventData_t) -> EventRow:
         number = int(event.eventData)
         where = "" if event.gpuInstanceId == _WHOLE_GPU else f" in GPU instance {event.gpuInstanceId}"
@@ -99,24 +93,24 @@ class XidWatch:
 
 
 def _address(handle: object) -> int | None:
-    """What a handle points to: the driver hands out the same pointer in another object."""
+    """Return the address in a handle: the driver returns the same pointer in different objects."""
     return ctypes.cast(handle, ctypes.c_void_p).value  # type: ignore[arg-type]  # an NVML handle is a pointer
 
 
 class Worker:
-    """Answers requests; `open` comes first."""
+    """Answers requests; the first is `open`."""
 
     def __init__(self, page: StatusPage, skip: frozenset[str], sys: str) -> None:
         self._driver = Driver(page)
         self._skip = skip
         self._sys = sys
         self._sampler: Sampler | None = None
-        self._xids: XidWatch | None = None
+        self._xids: XidEvents | None = None
         self._gone: DriverGoneError | None = None
         self._drained_s = 0.0
 
     def answer(self, request: OpenRequest | IntervalRequest) -> OpenAnswer | DriverGoneAnswer:
-        """The answer to one request; a lost driver is an answer too, after which the worker is of no more use."""
+        """Return the answer to one request. A lost driver is an answer too; the worker is useless after it."""
         try:
             if self._gone is not None:
                 raise self._gone
@@ -127,22 +121,24 @@ class Worker:
         return answer
 
     def _incidents(self) -> list[EventRow]:
-        incidents, self._driver.incidents = self._driver.incidents, []
+        incidents = [] if self._xids is None else self._xids.take()  # first, as the cause of the others
+        incidents += self._driver.incidents
+        self._driver.incidents = []
         if self._sampler is not None:
             incidents += [{"kind": "part_failed", "detail": detail} for detail in self._sampler.runs.take_details()]
-        if self._xids is not None:
-            incidents += self._xids.take()
         return incidents
 
     @property
     def rest_s(self) -> float | None:
-        """How long the next drain may wait; None before `open` and after the driver was lost."""
+        """Return how long the next drain may wait, in s; None before `open` and after the loss of the driver."""
         if self._sampler is None or self._gone is not None:
             return None
         return max(0.0, self._drained_s + self._sampler.drain_every_s - time.monotonic())
 
     def drain(self) -> None:
-        """Takes new samples between two requests; a lost driver is the answer to the next one."""
+        """Read new events and samples between two requests; a lost driver becomes the answer to the next request."""
+        if self._xids is not None:
+            self._xids.read()
         try:
             self._opened().drain()
         except DriverGoneError as gone:
@@ -154,8 +150,8 @@ class Worker:
         self._sampler = sampler = Sampler(self._driver, self._driver.open(self._skip), self._sys)
         devices, errors = sampler.devices(all_of_them=True), sampler.errors()
         with self._driver.quietly():
-            self._xids = XidWatch(self._driver, [each.gpu for each in sampler.watched if each.health == "ok"])
-        sampler.drain()  # from here on nothing of the ring is missed
+            self._xids = XidEvents(self._driver, [each.gpu for each in sampler.watched if each.health == "ok"])
+        sampler.drain()  # from here on no sample of the ring is missed
         return {"device": devices, "errors": errors, **self._watched(), "incidents": self._incidents()}
 
     def _watched(self) -> WatchedGpus:
@@ -194,27 +190,27 @@ class Worker:
 
     def _opened(self) -> Sampler:
         if self._sampler is None:
-            raise RuntimeError("the first request has to be `open`")
+            raise RuntimeError("the first request must be `open`")
         return self._sampler
 
 
 def main() -> None:
-    """Serves until standard input ends: when the supervisor goes, however it goes, so does the worker.
+    """Serve until standard input ends, so that the worker ends with the supervisor, even after a crash.
 
-    Between requests it drains the sample rings by itself, so that the supervisor sleeps through the interval.
+    Between requests it drains the sample rings by itself, so that the supervisor can sleep during the interval.
     """
     bound_memory()
     page_fd, sys_path, *skip = sys.argv[1:]
-    # the supervisor decides when to end: a Ctrl-C in the terminal reaches the whole group
+    # only the supervisor decides when to end, but Ctrl-C in the terminal reaches the whole process group
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with mmap.mmap(int(page_fd), PAGE_BYTES) as memory:
         worker = Worker(StatusPage(memory), frozenset(skip), sys_path)
         serve(worker)
-        worker = None  # type: ignore[assignment]  # lets go of the page before it is unmapped
+        worker = None  # type: ignore[assignment]  # releases the page before it is unmapped
 
 
 def serve(worker: Worker) -> None:
-    """Answers the requests on standard input, one JSON object a line, until it ends."""
+    """Answer the requests on standard input, one JSON object per line, until the input ends."""
     requests = select.poll()
     requests.register(sys.stdin.fileno(), select.POLLIN)
     pending = b""

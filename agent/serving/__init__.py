@@ -1,5 +1,5 @@
-"""What the inference servers of this host say of their own load: KV cache, requests and tokens, off unless configured.
+"""The load of this host's inference servers by their own metrics: KV cache, requests and tokens; off unless configured.
 
-A server takes its GPU's memory when it starts, asked or not, so memory says nothing of need and utilization little. The
+A server takes its GPU's memory at its start, so used memory does not show demand, and utilization shows little of it. The
 supervisor imports `agent.serving.scraper` only where `serving.endpoints` is set. docs/inference-servers.md is for users.
 """

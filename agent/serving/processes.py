@@ -1,7 +1,7 @@
-"""Which GPUs an inference server holds, by the family of its processes.
+"""The GPUs of an inference server, by the family of its processes.
 
-The process that answers requests often holds no GPU itself: vLLM's and SGLang's start workers that do, and TGI's launcher
-starts its router beside them.
+The process that answers requests often holds no GPU itself. vLLM's and SGLang's start workers that hold the GPUs. TGI's
+launcher starts its router beside the workers.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _STARTERS = frozenset(
     b"bash|sh|dash|zsh|fish|ksh|csh|tcsh|busybox|slurm_script|sudo|su|sshd|tmux: server|screen|systemd|init|tini|dumb-init"
     b"|docker-init|catatonit|pause|supervisord|s6-supervise|runsv|containerd-shim|conmon".split(b"|")
 )
-"""What starts programs that have nothing to do with one another."""
+"""Programs that start unrelated programs."""
 
 
 def start_of(proc: str, pid: int) -> int | None:
-    """With the number it names one process for ever, also when the number is given to another."""
+    """Return the start of a process. Number and start identify a process even after its number is reused."""
     stat = read_stat(f"{proc}/{pid}")
     return None if stat is None else stat.start_ticks
 
@@ -41,7 +41,7 @@ def command(proc: str, pid: int) -> bytes:
 
 
 def lineage(proc: str, pid: int) -> tuple[int, ...]:
-    """The process, its parent and so on up to, and without, the first of all."""
+    """Return the process and its ancestors, without the first process of all."""
     line: list[int] = []
     at: int | None = pid
     while at is not None and at > 1 and at not in line and len(line) < _DEEPEST:
@@ -57,10 +57,10 @@ def families(proc: str, pids: Collection[int]) -> dict[int, tuple[int, ...]]:
 def gpus_of(
     proc: str, pid: int, gpu_pids: Mapping[str, Collection[int]], lines: Mapping[int, Collection[int]]
 ) -> tuple[str, ...]:
-    """The GPUs, sorted, that the server's processes hold; `lines` are the lineages of the processes on GPUs.
+    """Return the GPUs, sorted, of the server's processes; `lines` are the lineages of the processes on GPUs.
 
-    These are the process itself, what it started and what started it. If none of them holds a GPU, also what its parent
-    started, unless the parent is a shell or a service manager.
+    The server's processes are the process itself, its descendants and its ancestors. If none of them holds a GPU, its
+    parent's other descendants count too, unless the parent is a shell or a service manager.
     """
     own = set(lineage(proc, pid))
     found = tuple(
@@ -74,14 +74,14 @@ def gpus_of(
 
 _LISTENING = "0A"
 _FORWARDERS = frozenset({b"docker-proxy", b"rootlessport", b"slirp4netns", b"pasta", b"pasta.avx2"})
-"""They pass connections on into a container: whatever serves there, it is not they."""
+"""Programs that forward connections into a container, and are not the server."""
 
 
 def find_listener(proc: str, address: str, port: int, likely: Collection[int]) -> int | None:
-    """The process that accepts connections to the address; None where nobody knows or it only passes them on.
+    """Return the process that accepts connections to the address; None where it is unknown or only forwards them.
 
-    `likely` processes are looked at first, for a look at all of them takes a second on a large host. Processes of other
-    users can only be seen with CAP_SYS_PTRACE. Of several that share the socket it is the one that started the others.
+    `likely` processes are searched first, because a search of all takes a second on a large host. Processes of other users
+    are visible only with CAP_SYS_PTRACE. Of several processes with the socket, the one that started the others counts.
     """
     sockets = {f"socket:[{inode}]" for inode in _inodes(proc, address, port)}
     if not sockets:
@@ -100,9 +100,9 @@ def _holds(proc: str, pid: int, sockets: Collection[str]) -> bool:
 
 
 def _inodes(proc: str, address: str, port: int) -> frozenset[str]:
-    """Sockets that listen at the address itself, else at all addresses.
+    """Return the sockets that listen at the address itself, else at all addresses.
 
-    /proc/net is the agent's own network namespace: the one that its connections to loopback addresses stay in.
+    /proc/net shows the agent's own network namespace, in which its loopback connections stay.
     """
     exact: set[str] = set()
     anywhere: set[str] = set()
@@ -131,7 +131,7 @@ def _listening(proc: str, name: str) -> Iterable[tuple[str, str]]:
 
 
 def _forms(address: str) -> frozenset[str]:
-    """The address as /proc/net/tcp and tcp6 write it: 32-bit words in the machine's byte order."""
+    """Return the address in the form of /proc/net/tcp and tcp6: 32-bit words in the machine's byte order."""
     if ":" in address:
         return frozenset({_hex(socket.inet_pton(socket.AF_INET6, address))})
     packed = socket.inet_pton(socket.AF_INET, address)

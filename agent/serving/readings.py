@@ -1,9 +1,9 @@
-"""What one answer of a server says about each of its models, and rates from two answers.
+"""Readings of each model from one answer of a server, and rates from two answers.
 
-The text in which servers expose metrics, Prometheus' own and OpenMetrics, is read in pieces as they arrive, keeping only the
-samples asked for: a server's answer is up to 4 MiB and a few dozen of its lines matter.
+Metrics in Prometheus' text format and OpenMetrics are parsed block by block as they arrive. Only the requested samples are kept,
+because an answer has up to 4 MiB, of which a few dozen lines matter.
 
-The servers that are understood are data: which of their metrics answer which column. To add a server, describe it here;
+The supported servers are data: which of their metrics fill which column. To add a server, describe it here;
 docs/inference-servers.md names the sources. Names are written without `_total`.
 """
 
@@ -34,45 +34,44 @@ _TOTAL = "_total"
 @dataclass(frozen=True)
 class Sample:
     name: str
-    """Without `_total`, which some clients append to the name of a counter and others do not."""
+    """Name of the metric without `_total`, which only some clients append to a counter's name."""
     labels: tuple[tuple[str, str], ...]
-    """Sorted by name."""
+    """Labels, sorted by name."""
     value: float | None
-    """None where the server says NaN or infinity."""
+    """None where the server reports NaN or infinity."""
 
     def label(self, name: str) -> str:
-        """The label's value; empty where there is none, which the format holds to be the same."""
+        """Return the label's value; empty without the label, which the format treats as the same."""
         return dict(self.labels).get(name, "")
 
 
 class Exposition:
-    """One answer of a server.
+    """The parser of one answer of a server.
 
-    Any method may raise UnusableError where the text is none that a metrics endpoint writes: of a sample that cannot be read
-    nobody knows what it would have added to a sum.
+    Any method may raise UnusableError for text that is not in the format: the share of an unreadable sample in a sum is unknown.
     """
 
     def __init__(self, names: Collection[str], prefixes: Iterable[str]) -> None:
-        """`names` are the metrics to keep, without `_total`; `prefixes` those to look out for in any metric's name."""
+        """`names` are the metrics to keep, without `_total`; `prefixes` are prefixes of metric names to report in `seen`."""
         self._names = frozenset(names)
         self._wanted = tuple(name.encode() for name in sorted(self._names))
         self._prefixes = tuple(prefix.encode() for prefix in prefixes)
-        self._rest = b""
+        self._unread = b""
         self.samples: list[Sample] = []
         self.seen: set[str] = set()
-        """Prefixes of which some metric had a name."""
+        """The prefixes that occurred in a metric's name."""
 
-    def feed(self, piece: bytes) -> None:
-        text = self._rest + piece
+    def feed(self, block: bytes) -> None:
+        text = self._unread + block
         end = text.rfind(b"\n") + 1
-        self._rest = text[end:]
-        if len(self._rest) > _LONGEST_LINE_BYTES:
-            raise UnusableError("it does not write its metrics in lines")
+        self._unread = text[end:]
+        if len(self._unread) > _LONGEST_LINE_BYTES:
+            raise UnusableError("its metrics are not lines of text")
         self._read(text[:end])
 
     def finish(self) -> None:
-        rest, self._rest = self._rest, b""
-        self._read(rest)
+        text, self._unread = self._unread, b""
+        self._read(text)
 
     def _read(self, text: bytes) -> None:
         for line in text.split(b"\n"):
@@ -83,7 +82,7 @@ class Exposition:
 
     def _keep(self, line: bytes) -> None:
         name = re.split(rb"[\s{]", line, maxsplit=1)[0].decode("utf-8", "replace").removesuffix(_TOTAL)
-        if name not in self._names:  # one that only begins like a wanted one
+        if name not in self._names:  # a longer name that begins with a wanted name
             return
         if len(self.samples) >= _MOST_SAMPLES:
             raise UnusableError(f"it has more than {_MOST_SAMPLES} series")
@@ -108,13 +107,13 @@ def _labels(text: str, name: str) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class Metric:
-    """The series of one metric that have one of the given values in a label."""
+    """The series of one metric whose label has one of the given values."""
 
     name: str
     label: str = ""
     values: tuple[str, ...] = ()
     over: Metric | None = None
-    """What the value is a share of."""
+    """The divisor that makes the value a share."""
 
 
 @dataclass(frozen=True)
@@ -123,25 +122,25 @@ class EngineMetric:
 
     column: str
     sources: tuple[Metric, ...]
-    """The first that the server has counts: versions have renamed metrics, and some show both names at once."""
+    """The first metric that the server has counts: versions have renamed metrics, and some expose both names."""
     mean: bool = False
-    """Whether several series of a model are averaged (shares) and not added up (counts)."""
+    """Whether the series of a model are averaged (shares) instead of summed (counts)."""
 
 
 @dataclass(frozen=True)
 class Engine:
     name: str
     prefix: str
-    """What the names of its metrics begin with: one such name and the server is recognised."""
+    """Prefixes of its metrics' names; one name with a prefix identifies the server."""
     model_labels: tuple[str, ...]
-    """Labels that together name the model; several are joined by a colon."""
+    """Labels that name the model, joined by a colon."""
     levels: tuple[EngineMetric, ...]
     counters: tuple[EngineMetric, ...]
-    """Counted since the server's start; the column is the rate."""
+    """Counters since the server's start; the column is the rate."""
     copies: tuple[str, ...] = ()
-    """Labels by whose value the server says one and the same thing several times: the largest counts."""
+    """Labels by which the server repeats the same count: the largest value counts."""
     parts: tuple[str, ...] = ()
-    """Labels that are empty in the whole and filled in its parts: the parts are left out."""
+    """Labels that are empty in the total and set in its parts: the parts are ignored."""
 
 
 def _plain(column: str, *names: str, mean: bool = False) -> EngineMetric:
@@ -191,9 +190,9 @@ SGLANG = Engine(
     copies=("tp_rank", "pp_rank", "moe_ep_rank"),
     parts=("priority",),
 )
-"""With --enable-metrics-for-all-schedulers every rank of a model's split tells of the same requests.
+"""With --enable-metrics-for-all-schedulers every rank of a split model reports the same requests.
 
-The real-time counters move while a request runs, the older ones only when it has ended.
+The real-time counters grow while a request runs, the older counters only at its end.
 """
 
 _REQUESTS = "nv_trt_llm_request_metrics"
@@ -225,7 +224,7 @@ TRITON = Engine(
     ),
 )
 """The nv_trt_llm_ metrics are those of the TensorRT-LLM backend, whose requests wait inside it and not in Triton's queue;
-the vllm: ones those of the vLLM backend, which bear Triton's labels. Other models know no tokens.
+the vllm: metrics are those of the vLLM backend, with Triton's labels. Other models have no token counts.
 """
 
 TGI = Engine(
@@ -244,12 +243,12 @@ TGI = Engine(
 )
 
 ENGINES: tuple[Engine, ...] = (TRITON, VLLM, SGLANG, TGI)
-"""The first that is recognised counts: Triton passes on the metrics of the engines that it hosts."""
+"""The first recognised engine counts: Triton also exposes the metrics of the engines that it hosts."""
 
 
 Series = tuple[tuple[str, str], ...]
 Values = dict[Series, float | None]
-_NAME = "__name__"  # as Prometheus itself files it among the labels
+_NAME = "__name__"  # as Prometheus itself treats the name, as a label
 
 
 @dataclass(frozen=True)
@@ -258,7 +257,7 @@ class Reading:
     levels: Mapping[str, float | None]
     """By column."""
     counters: Mapping[str, Values]
-    """By column the value of each series, so that one of them that begins anew is not hidden in a sum."""
+    """By column the value of each series, so that a sum does not hide a series that restarts at 0."""
 
 
 def recognise(prefixes: Collection[str]) -> Engine | None:
@@ -272,7 +271,7 @@ def wanted_names() -> frozenset[str]:
 
 
 def read(engine: Engine, samples: Iterable[Sample]) -> list[Reading]:
-    """A reading for each model; one without a model's name and values where the server is recognised and says nothing."""
+    """Return a reading per model; one without name and values where a recognised server reports no model."""
     by_model: defaultdict[str | None, list[Sample]] = defaultdict(list)
     for sample in samples:
         if not any(sample.label(part) for part in engine.parts):
@@ -291,7 +290,7 @@ def read(engine: Engine, samples: Iterable[Sample]) -> list[Reading]:
 
 
 def rates(before: Reading | None, now: Reading, elapsed_s: float) -> dict[str, float | None]:
-    """By column the counters' increase per second; null where either is unknown or the server has begun anew."""
+    """Return the counters' increase per second by column; null where a value is unknown or the server has restarted."""
     known: Mapping[str, Values] = {} if before is None else before.counters
     return {column: _rate(known.get(column, {}), values, elapsed_s) for column, values in now.counters.items()}
 
@@ -301,7 +300,7 @@ def _rate(before: Values, now: Values, elapsed_s: float) -> float | None:
         return None
     increase = 0.0
     for series, value in now.items():
-        earlier = before.get(series, 0.0)  # a series comes to be with its first count
+        earlier = before.get(series, 0.0)  # a series appears with its first count
         if value is None or earlier is None or value < earlier:
             return None
         increase += value - earlier
@@ -313,7 +312,7 @@ def _names(values: Values) -> frozenset[str]:
 
 
 def _level(engine: Engine, quantity: EngineMetric, samples: Sequence[Sample]) -> float | None:
-    """The sum or mean over the model's series; null where one of them is unknown or no share or count could be so."""
+    """Return the sum or mean over the model's series; null where a series is unknown or the result is impossible."""
     values = _first(engine, quantity, samples).values()
     known = [value for value in values if value is not None and value >= 0]
     if not known or len(known) != len(values):
@@ -340,7 +339,7 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 
 def _series(metric: Metric, samples: Sequence[Sample], dropped: Collection[str]) -> Values:
-    """The metric's values by their labels without the dropped ones; of those that become alike the largest."""
+    """Return the metric's values by their labels without the dropped ones; of equal labels the largest value."""
     found: Values = {}
     for sample in samples:
         if sample.name != metric.name or (metric.label and sample.label(metric.label) not in metric.values):

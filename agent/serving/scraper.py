@@ -1,4 +1,4 @@
-"""Asks the configured inference servers in a thread of its own, and turns their answers into rows of `serving`."""
+"""Queries the configured inference servers in its own thread, and turns their answers into rows of `serving`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 2.0
 _SEARCH_EVERY = 20
-"""Rounds between two searches for the process, whether or not one was found: ports change hands, and a search of all of /proc
-takes up to a second.
+"""Rounds between two searches for the process, found or not: another process may take the port, and a search of all of
+/proc takes up to a second.
 """
 
 _MOST_MODELS = 500
 _HIDDEN = (
-    "the process that listens there cannot be seen (it runs in a container behind a port mapping, or the agent lacks "
+    "the process that listens there is not visible (it is in a container behind a port mapping, or the agent lacks "
     "CAP_SYS_PTRACE), so its rows name no GPU"
 )
 
@@ -45,7 +45,7 @@ class GpuProcesses:
     lines: Mapping[int, tuple[int, ...]]
 
     def likely(self) -> frozenset[int]:
-        """Processes that may well be inference servers: those on GPUs and those that started them."""
+        """Return processes that are likely inference servers: those on GPUs and their ancestors."""
         return frozenset(pid for line in self.lines.values() for pid in line)
 
 
@@ -56,14 +56,14 @@ class ScrapedServer:
     _before: dict[str | None, Reading] = field(default_factory=dict)
     _before_s: float = 0.0
     _process: tuple[int, int] | None = None
-    """Its number and start."""
+    """The process's number and start."""
     _rounds_to_search: int = 0
     _said: set[str] = field(default_factory=set)
     _said_hidden: bool = False
     _causes: list[str] = field(default_factory=list)
 
-    def rows(self, holders: GpuProcesses) -> list[ServingRow]:
-        """Asks the server once: rows of the `serving` table without time and interval, one per model and GPU."""
+    def rows(self, gpu_processes: GpuProcesses) -> list[ServingRow]:
+        """Query the server once. Return rows of the `serving` table without time and interval, one per model and GPU."""
         try:
             address, at_s, engine, found = self._ask()
         except UnreachableError as error:
@@ -72,28 +72,28 @@ class ScrapedServer:
         except UnusableError as error:
             return [self._without_values("unrecognised", str(error))]
         self._said.clear()
-        self._find_process(address, holders)
+        self._find_process(address, gpu_processes)
         pid = None if self._process is None else self._process[0]
         known: ServingRow = {"endpoint": self.endpoint.url, "engine": engine.name, "health": "ok", "pid": pid}
-        gpus = self._gpus(holders) or (None,)
+        gpus = self._gpus(gpu_processes) or (None,)
         return [known | model | {"gpu": gpu} for model in self._difference(found, at_s) for gpu in gpus]
 
     def _ask(self) -> tuple[str, float, Engine, list[Reading]]:
-        """Its address, and what it says at which time; raises UnreachableError and UnusableError."""
+        """Return the server's address, its readings and their time; raises UnreachableError and UnusableError."""
         exposition = Exposition(_NAMES, _PREFIXES)
         address = get(self.endpoint, _TIMEOUT_S, exposition.feed)
         at_s = time.monotonic()
         exposition.finish()
         engine = readings.recognise(exposition.seen)
         if engine is None:
-            raise UnusableError("it has no metrics of a server that fallow knows")
+            raise UnusableError("it has no metrics of a supported server")
         found = readings.read(engine, exposition.samples)
         if len(found) > _MOST_MODELS:
             raise UnusableError(f"it names more than {_MOST_MODELS} models")
         return address, at_s, engine, found
 
     def take_causes(self) -> list[str]:
-        """Sentences on what went wrong since the last call; each cause is named once until the server has answered again."""
+        """Return a sentence per new error since the last call; a cause is reported once until the server answers again."""
         causes, self._causes = self._causes, []
         return causes
 
@@ -109,10 +109,10 @@ class ScrapedServer:
             }
             for reading in found
         ]
-        return cast("list[ServingRow]", rows)  # each engine names its columns
+        return cast("list[ServingRow]", rows)  # the columns depend on the engine
 
     def _without_values(self, health: str, cause: str) -> ServingRow:
-        """The row of a server that did not say anything; the next answer may be another server's, counting anew."""
+        """Return the row of a server that gave no answer. The next answer may be another server's, with new counters."""
         self._before = {}
         if cause not in self._said:
             self._said.add(cause)
@@ -120,8 +120,8 @@ class ScrapedServer:
         names = ("model", "engine", "gpu", "pid", *_LEVELS, *_RATES)
         return cast("ServingRow", {"endpoint": self.endpoint.url, "health": health, **dict.fromkeys(names)})
 
-    def _find_process(self, address: str, holders: GpuProcesses) -> None:
-        """Makes sure that the process is known and the same as before, searching for it no more often than is due."""
+    def _find_process(self, address: str, gpu_processes: GpuProcesses) -> None:
+        """Check that the process is known and the same as before; search for it at most as often as is due."""
         known = self._process
         if known is not None and processes.start_of(self.proc, known[0]) != known[1]:
             self._process = None
@@ -130,38 +130,38 @@ class ScrapedServer:
             self._rounds_to_search -= 1
             return
         self._rounds_to_search = _SEARCH_EVERY
-        pid = find_listener(self.proc, address, self.endpoint.port, holders.likely())
+        pid = find_listener(self.proc, address, self.endpoint.port, gpu_processes.likely())
         started = None if pid is None else processes.start_of(self.proc, pid)
         self._process = None if pid is None or started is None else (pid, started)
         if known is not None and self._process != known:
-            self._before = {}  # another server than the one that these counters were of
+            self._before = {}  # these counters belong to another server
         if self._process is None and not self._said_hidden:
             self._said_hidden = True
             self._causes.append(f"{self.endpoint.url}: {_HIDDEN}")
 
-    def _gpus(self, holders: GpuProcesses) -> tuple[str, ...]:
+    def _gpus(self, gpu_processes: GpuProcesses) -> tuple[str, ...]:
         if self._process is None:
             return ()
-        return processes.gpus_of(self.proc, self._process[0], holders.gpu_pids, holders.lines)
+        return processes.gpus_of(self.proc, self._process[0], gpu_processes.gpu_pids, gpu_processes.lines)
 
 
 log = logging.getLogger("fallow.agent")
 
 _LAST_WAIT_S = 2.5
-"""At the end of the run for an answer under way; a thread that still waits then ends with the process."""
+"""Time for a running query at the end of the run; a thread that still waits ends with the process."""
 
 
 class ServingScraper(Collector):
-    """Rows of the `serving` table, from a thread that asks the servers.
+    """Rows of the `serving` table, from a thread that queries the servers.
 
-    `collect` never waits for a server: it orders a round when an interval of `interval_ms` has ended, and returns what
-    earlier rounds have brought. A row's interval is that one (or the agent's if that is longer).
+    `collect` never waits for a server: it starts a round when an interval of `interval_ms` has ended, and returns the rows of
+    earlier rounds. A row's interval is that interval (or the agent's if that is longer).
     """
 
     name = table = "serving"
 
     def __init__(self, endpoints: Iterable[str], interval_ms: int, proc: str = "/proc") -> None:
-        """Raises UsageError where an endpoint is no loopback http(s) address."""
+        """Start the thread. Raises UsageError where an endpoint is not a loopback http(s) address."""
         self._interval_ms = interval_ms
         self._proc = proc
         self._servers = [ScrapedServer(endpoint, proc) for endpoint in parse_endpoints(endpoints)]
@@ -206,10 +206,10 @@ class ServingScraper(Collector):
             try:
                 self._ask_all(order, rows, incidents)
             except Exception as error:
-                # a thread that died would leave the rest of the run without rows and without a word
-                log.exception("asking the inference servers failed")
+                # a dead thread would leave the remaining run without rows and without an error
+                log.exception("the query of the inference servers failed")
                 incidents.append(
-                    {"kind": "serving_failed", "detail": f"asking the inference servers failed: {error!r}"}
+                    {"kind": "serving_failed", "detail": f"the query of the inference servers failed: {error!r}"}
                 )
             with self._lock:
                 self._rows += rows
@@ -223,10 +223,12 @@ class ServingScraper(Collector):
             return None if self._closed else order
 
     def _ask_all(self, order: Interval, rows: list[ServingRow], incidents: list[EventRow]) -> None:
-        holders = GpuProcesses(order.pids, families(self._proc, {pid for pids in order.pids.values() for pid in pids}))
+        gpu_processes = GpuProcesses(
+            order.pids, families(self._proc, {pid for pids in order.pids.values() for pid in pids})
+        )
         moment: ServingRow = {"time": order.start_ms, "interval_ms": order.length_ms}
         for server in self._servers:
             if self._closed:
                 return
-            rows.extend(moment | row for row in server.rows(holders))
+            rows.extend(moment | row for row in server.rows(gpu_processes))
             incidents.extend({"kind": "serving_failed", "detail": cause} for cause in server.take_causes())

@@ -1,1 +1,1 @@
-"""Rows on local disk from the moment they exist until the lake has surely kept them."""
+"""The spool: rows on local disk from the moment they exist until the lake has confirmed them."""

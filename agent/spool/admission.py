@@ -1,9 +1,8 @@
-"""Whether this agent may publish: into the lake that it was given, and under a name that is no other agent's.
+"""Whether this agent may publish: into its own lake, and under a host name that no other agent uses.
 
-Asked before a publisher stores its first file, and again before rows count as published: a mount may go away between.
-By which rules two agents of one name settle it, fallow/host_claims.py says. Of the others' claims this one keeps in the spool
-for how long each has stayed the same, by this machine's own clock: a publisher is short-lived, and an agent that was restarted
-need not begin to wait anew.
+A publisher checks before it stores its first file, and again before rows count as published: a mount may vanish between.
+The rules for two agents with one host name are in fallow/host_claims.py. The spool keeps how long each other agent's claim
+has not changed, by this machine's own clock. So a short-lived publisher or a restarted agent does not wait from the start.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 SILENT_PERIODS = 3
-"""After so many of its periods without a change, a claim is void."""
+"""A claim is void after this number of its periods without a change."""
 
 _AT_WORK_MS = 30_000
-"""How long a publisher goes on after it has renewed its claim, at most in general: rows up to then may be in the lake."""
+"""The usual maximum time that a publisher runs on after it renewed its claim. The lake may hold rows up to then."""
 
 _SEEN_FACT = "claims_seen"
 
@@ -49,16 +48,16 @@ class _Seen(NamedTuple):
 
 
 class ClaimsSeen:
-    """Those in one lake; `now_s` counts within one boot of the machine."""
+    """The claims of other agents in one lake; `now_s` counts within one boot of the machine."""
 
     def __init__(self, spool: Spool, lake: Lake, host: str, run: AgentRun) -> None:
         self._spool, self._lake, self._host, self._boot = spool, lake, host, run.boot
         self._seen = self._remembered()
         self.listed: frozenset[str] = frozenset()
-        """The installations that have a claim, live or not, as far as `live` saw last."""
+        """The installations that had a claim, live or void, at the last call of `live`."""
 
     def live(self, own_install: str, now_s: float) -> list[HostClaim]:
-        """The others' claims that are live, by who began first. Raises LakeError and SpoolError."""
+        """Return the live claims of other agents, the earliest first. Raises LakeError and SpoolError."""
         before = self._seen
         self._seen = {}
         claims = list_claims(self._lake.store, self._host)
@@ -75,7 +74,7 @@ class ClaimsSeen:
                 install: [version, since_s, None if claim is None else asdict(claim)]
                 for install, (version, since_s, claim) in self._seen.items()
             }
-            with contextlib.suppress(SpoolError):  # on a full disk: it waits longer then
+            with contextlib.suppress(SpoolError):  # on a full disk: this agent then waits longer
                 self._spool.note(_SEEN_FACT, json.dumps({"boot": self._boot, "lake": self._lake.root, "seen": seen}))
         return sorted(
             (
@@ -89,7 +88,7 @@ class ClaimsSeen:
         )
 
     def held_until_ms(self) -> int:
-        """Until when another one may have published under this name, by its own clock; 0: never. Of what `live` saw last."""
+        """Return until when another agent may have published under this name, by its clock; 0: never. By the last call of `live`."""
         claims = [each.claim for each in self._seen.values() if each.claim is not None and each.claim.held_until_ms]
         return max((each.held_until_ms + (0 if each.state == LEFT else _AT_WORK_MS) for each in claims), default=0)
 
@@ -112,11 +111,11 @@ _AT_ONCE = 500
 
 
 def set_rows_aside(spool: Spool, before_ms: int) -> str:
-    """Moves waiting rows of the time before a moment, and returns a sentence about them; empty where there are none.
+    """Move the waiting rows from before a time to another spool. Return a sentence about them; empty without rows.
 
-    Rows that were in the spool when it came to this machine are those of the other agent, and stay.
+    Rows that were in the spool when it came to this machine belong to the other agent, and stay.
 
-    Rows are removed only once they are there: where this is cut short they are moved anew. Raises SpoolError.
+    The old spool keeps the rows until the new spool has them, so an interrupted move can be repeated. Raises SpoolError.
     """
     copied_until = int(spool.noted(COPIED_UNTIL) or 0)
     if not spool.waiting_before(before_ms, copied_until, 1):
@@ -132,30 +131,33 @@ def set_rows_aside(spool: Spool, before_ms: int) -> str:
         aside.close()
     return (
         f"{count} rows are kept in {folder}; `fallow agent publish --spool {folder} --host NAME` publishes them under "
-        "a name of their own"
+        "a different name"
     )
 
 
 _SURE_PERIODS = 2
-"""A holder that renewed its claim so long ago asks for the name anew: another one may have it by now."""
+"""After this time without a renewal, the holder of a name claims it again: another agent may have it by now."""
 
 _LOOKS_EVERY = 3
-"""A holder looks for others at every third renewal: a list costs an object store as much as a file."""
+"""The holder of a name looks for other claims at every third renewal: in an object store a list costs as much as a file."""
 
 _CLAIM_FACT = "claim"
 
 
 class NameClaim:
-    """One agent's claim in one lake; the spool keeps it from one publisher to the next."""
+    """One agent's claim to its host name in one lake; the spool keeps the claim between publishers."""
 
     def __init__(
         self, spool: Spool, lake: Lake, host: str, period_s: float, *, clock: Clock, now_s: Callable[[], float]
     ) -> None:
-        """`now_s` is a clock that nobody can set; the claim is renewed about every `period_s`. Raises SpoolError."""
+        """Read the claim from the spool. `now_s` is a clock that cannot be set; `period_s` is the time between renewals.
+
+        Raises SpoolError.
+        """
         self.aside = ""
-        """The sentence about rows that were set aside when the name was taken over: another agent had it in their time."""
+        """The sentence about rows that were set aside: another agent had the name when these rows were recorded."""
         self.others: Sequence[HostClaim] = ()
-        """Other live agents of this name, as far as this one has looked."""
+        """The live claims of other agents to this name, at the last look."""
         self.has_looked = False
         self._spool, self._lake, self._clock, self._now_s = spool, lake, clock, now_s
         self._run = current_run(spool)
@@ -181,15 +183,15 @@ class NameClaim:
         )
 
     def renew(self) -> None:
-        """Holds the name from now on.
+        """Claim the name, or renew the claim.
 
-        Raises HostNameTakenError where another one holds it, LakeError where the lake does not answer, and SpoolError.
+        Raises HostNameTakenError where another agent holds it, LakeError where the lake does not answer, and SpoolError.
         """
         self._meet_double()
         if self._claim.state == HOLDS and self._age_s() < _SURE_PERIODS * self._claim.period_s:
             self._renewals += 1
             if self._renewals % _LOOKS_EVERY == 1:
-                # of two that hold it, which cannot be while every store keeps its word, the earlier one stays
+                # of two holders, which a consistent store makes impossible, the earlier one stays
                 self._give_way_to(
                     each for each in self._look() if each.state == HOLDS and each.order < self._claim.order
                 )
@@ -199,16 +201,16 @@ class NameClaim:
 
     @property
     def yields(self) -> bool:
-        """Whether another agent had the name when this run of the agent last asked for it."""
+        """Return whether another agent held the name when this run last claimed it."""
         return self._claim.state == YIELDS
 
     def keep(self) -> None:
-        """Renews the claim where a long run would let it fall silent; raises as `renew`."""
+        """Renew the claim before it expires in a long run; raises as `renew`."""
         if self._age_s() > self._claim.period_s:
             self.renew()
 
     def leave(self) -> None:
-        """Gives the name back at the end of a run; where that fails, the claim falls silent. Raises neither LakeError nor SpoolError."""
+        """Release the name at the end of a run; where that fails, the claim expires. Raises neither LakeError nor SpoolError."""
         if self._stored_s is not None and self._claim.state != LEFT:
             with contextlib.suppress(LakeError):
                 self._store(LEFT)
@@ -224,7 +226,7 @@ class NameClaim:
         others = self._look()
         self._give_way_to(self._before_this(others))
         if wanting := [each for each in others if each.state == WANTS]:
-            raise self._taken(wanting[0])  # it has to see this claim, and yield, before anybody publishes
+            raise self._taken(wanting[0])  # the other agent must see this claim, and yield, before either publishes
         self._renewals = 0
         if (until_ms := min(self._seen.held_until_ms(), self._clock.now_ms())) > 0:
             self.aside = set_rows_aside(self._spool, until_ms)
@@ -242,8 +244,8 @@ class NameClaim:
 
     def _taken(self, rival: HostClaim) -> HostNameTakenError:
         return HostNameTakenError(
-            f"another agent publishes as {self.identity.host}: {rival.said()}",
-            "set agent.host to a name of its own on one of the two, or stop the other agent",
+            f"another agent publishes under the name {self.identity.host}: {rival.said()}",
+            "set a different agent.host on one of the two, or stop the other agent",
         )
 
     def _look(self) -> Sequence[HostClaim]:
@@ -252,15 +254,15 @@ class NameClaim:
         return self.others
 
     def _recall(self) -> None:
-        """An earlier run of this installation may have held the name: others shall know until when."""
-        # only what was listed: a host that may list its own folder alone is told that what is missing is forbidden
+        """Restore until when an earlier run of this installation held the name, for the other agents."""
+        # read only a claim that was listed: a store reports a missing file as forbidden to a host with restricted rights
         if self._stored_s is not None or self._claim.install not in self._seen.listed:
             return
         if found := read_claim(self._lake.store, self.identity.host, self._claim.install):
             self._claim = replace(self._claim, held_until_ms=found.held_until_ms)
 
     def _meet_double(self) -> None:
-        """Another process writes this very claim: both run on copies of one spool. The one that began later gets a new id."""
+        """Take a new id where another process writes this claim, from a copy of this spool, and began earlier."""
         if self._stored_s is None:
             return
         found = read_claim(self._lake.store, self.identity.host, self._claim.install)
@@ -271,7 +273,7 @@ class NameClaim:
         self._stored_s = None
 
     def _store(self, state: str) -> None:
-        now_s = self._now_s()  # before: what was stored late is as old as the wish to store it
+        now_s = self._now_s()  # taken before the store call, which may be slow: the claim counts from here
         before = self._claim
         held = state == HOLDS or (state == LEFT and before.state == HOLDS)
         held_until_ms = self._clock.now_ms() if held else before.held_until_ms
@@ -287,21 +289,21 @@ class NameClaim:
             "count": self._claim.count,
             "held_until_ms": held_until_ms,
         }
-        with contextlib.suppress(SpoolError):  # on a full disk it is publishing that makes room
+        with contextlib.suppress(SpoolError):  # on a full disk only publishing frees space
             self._spool.note(_CLAIM_FACT, json.dumps(known))
 
 
 _LAKE_IDS = "lake_ids"
-"""The fact that holds the id of each lake, by its address."""
+"""The fact that holds the id of every lake, by its address."""
 
 
 def boot_time_s() -> float:
-    """A clock that nobody can set and that goes on while the machine sleeps."""
+    """Return the seconds since boot, of a clock that cannot be set and that runs on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Admission:
-    """Of one publisher: from a spool into a lake, under a host's name."""
+    """The permission of one publisher to publish from a spool into a lake, under a host name."""
 
     def __init__(
         self,
@@ -314,22 +316,25 @@ class Admission:
         clock: Clock | None = None,
         now_s: Callable[[], float] = boot_time_s,
     ) -> None:
-        """Publishers run about every `period_s`; `lake_id` is the id that the lake must have, empty: that which it had first.
+        """Prepare the check. `period_s` is the time between publishers. `lake_id` is the required id; empty: the lake's first id.
 
         Raises SpoolError.
         """
         self._spool, self._lake, self._lake_id, self._clock = spool, lake, lake_id, clock or SystemClock()
-        self.said: list[str] = []
-        """What happened: the details of the events that were spooled."""
+        self.messages: list[str] = []
+        """The details of the events that were spooled."""
         self._claim = NameClaim(spool, lake, host, period_s, clock=self._clock, now_s=now_s)
 
     @property
     def identity(self) -> HostIdentity:
-        """Who publishes; another one than at first where a copy of this spool turned up."""
+        """Return the identity that publishes. It changes where a copy of this spool appears."""
         return self._claim.identity
 
     def check(self) -> None:
-        """Renews the claim to the name. NoLakeError and HostNameTakenError where nothing may be published, LakeError, SpoolError."""
+        """Check the lake and renew the claim to the name.
+
+        Raises NoLakeError or HostNameTakenError where nothing may be published, else LakeError and SpoolError.
+        """
         self._check_lake()
         try:
             self._claim.renew()
@@ -339,31 +344,31 @@ class Admission:
         if self._claim.aside:
             self._tell(
                 "rows_set_aside",
-                f"this agent has the name {self.identity.host} now; {self._claim.aside}: another one had it then",
+                f"this agent now has the name {self.identity.host}; {self._claim.aside}: another agent had the name at their time",
             )
             self._claim.aside = ""
-        # says so, once, where another agent waits for the name that this one holds
+        # report once that another agent waits for the name that this agent holds
         if self._claim.has_looked:
             others = [
-                f"another agent calls itself {self.identity.host} too and publishes nothing: {each.said()}; "
-                "set its agent.host to a name of its own, or stop it"
+                f"another agent also has the name {self.identity.host}, and publishes nothing: {each.said()}; "
+                "set a different agent.host there, or stop it"
                 for each in self._claim.others
             ]
             self._tell_conflict(others[0] if others else "")
 
     def check_again(self) -> None:
-        """Raises as `check` where the lake has gone since, which a bucket cannot, or the name is lost in a long run."""
+        """Raise as `check` where the lake has vanished since (a bucket cannot), or a long run has lost the name."""
         if self._lake.store.may_vanish:
             self._check_lake()
         self._claim.keep()
 
     @property
     def is_denied(self) -> bool:
-        """Whether another agent had the name when this run of the agent last asked for it."""
+        """Return whether another agent held the name when this run last claimed it."""
         return self._claim.yields
 
     def leave(self) -> None:
-        """Gives the name back where the lake is still there; never raises LakeError."""
+        """Release the name if the lake still exists; never raises LakeError."""
         with contextlib.suppress(LakeError), self._lake.store.pinned():
             self._check_lake()
             self._claim.leave()
@@ -378,20 +383,20 @@ class Admission:
         if wanted and marker.id != wanted:
             whose = "lake.id is" if self._lake_id else "this agent publishes into the lake"
             raise NoLakeError(
-                f"the lake at {lake.root} has the id {marker.id}, and {whose} {wanted}",
-                f"mount the right one; or, if this one is meant, set lake.id to {marker.id}",
+                f"the lake at {lake.root} has the id {marker.id}, but {whose} {wanted}",
+                f"mount the right lake; or, if this is the right lake, set lake.id to {marker.id}",
             )
         if known.get(lake.root) != marker.id:
             self._spool.note(_LAKE_IDS, json.dumps({**known, lake.root: marker.id}))
-            self._tell("lake_adopted", f"publishes into the lake {marker.id} at {lake.root} from now on")
+            self._tell("lake_adopted", f"this agent now publishes into the lake {marker.id} at {lake.root}")
 
-    def _tell_conflict(self, said: str) -> None:
-        if said != (self._spool.noted(NAME_CONFLICT) or ""):
-            self._spool.note(NAME_CONFLICT, said)
-            if said:
-                self._tell("host_name_taken", said)
+    def _tell_conflict(self, sentence: str) -> None:
+        if sentence != (self._spool.noted(NAME_CONFLICT) or ""):
+            self._spool.note(NAME_CONFLICT, sentence)
+            if sentence:
+                self._tell("host_name_taken", sentence)
 
     def _tell(self, kind: str, detail: str) -> None:
         event: EventRow = {"time": self._clock.now_ms(), "gpu": None, "kind": kind, "detail": detail}
         self._spool.append({"event": [event]})
-        self.said.append(detail)
+        self.messages.append(detail)

@@ -1,7 +1,7 @@
-"""The supervisor's way into the spool: rows that it cannot take now wait in memory, bounded, in order, once.
+"""The supervisor's way into the spool. Rows that the spool cannot take wait in bounded memory, in order.
 
-A full disk is met in this order: the ballast goes, then published rows, oldest first, then new rows wait in memory and
-`pressure` asks for fewer of them; last, the oldest rows in memory are dropped, and counted.
+On a full disk first the ballast goes, then published rows, the oldest first. Then new rows wait in memory, and `pressure` asks
+for fewer rows. At last the oldest rows in memory are dropped and counted.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from agent.rows import EventRow, Rows
 
 MEMORY_BYTES = 2 << 20
-"""What rows in memory may take: half an hour of eight GPUs, and some five hours as sampling thins meanwhile."""
+"""The memory for rows: half an hour of eight GPUs, or about five hours because the agent then samples less often."""
 
 ROOM_BYTES = 16 << 20
-"""Free disk space from which on a disk that was full no longer counts as full."""
+"""Free disk space above which a full disk no longer counts as full."""
 
 CALM_S = 300.0
-"""How long things must have been better before `pressure` falls by one: thinning must not come and go."""
+"""How long the load must stay lower before `pressure` falls by one, so that sampling does not change back and forth."""
 
-_ROW_BYTES = 150  # what Python takes for a row beside its text
+_ROW_BYTES = 150  # Python's memory for a row besides its text
 _WRITTEN_AT_ONCE_BYTES = 1 << 16  # the log of a commit has to fit on a nearly full disk
 _ALMOST_FULL = (0.75, 0.9)  # shares of the largest size from which on pressure is 1 and 2
 _MEMORY_FULL = (0.1, 0.5)  # shares of the rows that memory may hold
@@ -42,7 +42,7 @@ log = logging.getLogger("fallow.agent")
 
 @dataclass
 class _Entry:
-    """What one `append` brought: its rows and facts reach the spool in one commit."""
+    """The rows and facts of one `append`. They reach the spool in one commit."""
 
     rows: list[EncodedRow]
     facts: dict[str, str]
@@ -54,7 +54,7 @@ class _Entry:
 
 @dataclass
 class _Dropped:
-    """Rows that neither disk nor memory had room for."""
+    """The count and the times of rows that fitted neither on the disk nor in memory."""
 
     count: int = 0
     first_ms: int = 0
@@ -70,7 +70,7 @@ class _Dropped:
 
 
 class Backlog:
-    """Rows on their way into a spool of a largest size."""
+    """Rows that wait for a spool of limited size."""
 
     def __init__(
         self,
@@ -105,16 +105,16 @@ class Backlog:
 
     @property
     def memory_rows(self) -> int:
-        """Rows that wait in memory for the spool."""
+        """Return the number of rows that wait in memory for the spool."""
         return sum(len(entry.rows) for entry in self._queue)
 
     def take_incidents(self) -> list[EventRow]:
-        """What happened since the last call: kind (disk_full, spool_failed, rows_dropped) and detail."""
+        """Return the events since the last call: kind (disk_full, spool_failed, rows_dropped) and detail."""
         taken, self._incidents = self._incidents, []
         return taken
 
     def append(self, rows: Rows, facts: Mapping[str, str] | None = None) -> None:
-        """Spools rows and facts in one commit, now or as soon as it can be; never raises SpoolError."""
+        """Spool rows and facts in one commit, now or as soon as possible; never raises SpoolError."""
         self._queue.append(entry := _Entry(encoded(rows), dict(facts or {})))
         self._queue_bytes += entry.size_bytes
         self._flush()
@@ -122,13 +122,13 @@ class Backlog:
         self._adapt()
 
     def close(self) -> None:
-        """Tries a last time and says what is lost with this process."""
+        """Write the rows in memory, and log the number of rows that are lost with this process."""
         self._flush()
         if self._queue:
-            log.error("%d rows in memory are lost: the spool did not take them", self.memory_rows)
+            log.error("%d rows in memory are lost: they could not be written to the spool", self.memory_rows)
 
     def _flush(self) -> None:
-        """Writes what waits in memory, oldest first, until all is written or the spool takes no more."""
+        """Write the rows in memory, the oldest first, until all are written or the spool takes no more."""
         tried = False
         while self._queue and self._has_room():
             chunk = self._chunk()
@@ -152,7 +152,7 @@ class Backlog:
                 self._dropped = _Dropped()
 
     def _chunk(self) -> list[_Entry]:
-        """The oldest entries, as many as one commit may write, at least one."""
+        """Return the oldest entries, as many as fit into one commit, but at least one."""
         chunk: list[_Entry] = []
         size_bytes = 0
         for entry in self._queue:
@@ -163,9 +163,9 @@ class Backlog:
         return chunk
 
     def _has_room(self) -> bool:
-        """Whether the next rows fit, making room for them where published rows can go.
+        """Return whether the next rows fit, after published rows made room for them.
 
-        The last of a full disk is left alone: publishing needs it, and makes more of it.
+        The last free space of a full disk stays free: publishing needs that space, and frees more.
         """
         if not self._full and self._spool.file_bytes < _ALMOST_FULL[0] * self.spool_max_bytes:
             return True
@@ -181,10 +181,10 @@ class Backlog:
                     self._at_limit = True
                     self._tell("disk_full", "the spool has grown to agent.spool_max: rows wait in memory")
                 return False
-        return True  # writing finds out what is wrong
+        return True  # the write itself will show the error
 
     def _help(self, error: SpoolError, *, again: bool) -> bool:
-        """Does what can be done about an error; False where rows have to wait in memory."""
+        """Handle an error of the spool. Return False where rows have to wait in memory."""
         if is_full(error):
             if not self._full:
                 self._full = True
@@ -194,7 +194,7 @@ class Backlog:
             self._ballast.release()
             self._ballast_held = False
             with contextlib.suppress(SpoolError):
-                self._spool.checkpoint()  # a log that begins anew needs no more room
+                self._spool.checkpoint()  # a log that restarts needs no more space
             return True
         if is_damaged(error) and not again:
             with contextlib.suppress(SpoolError):
@@ -206,18 +206,18 @@ class Backlog:
         return False
 
     def _drop_oldest(self) -> None:
-        """Keeps memory bounded; facts of what is dropped stay, for later rows may rely on them."""
+        """Drop the oldest rows, to bound memory. Facts of dropped entries stay, because later rows may need them."""
         while self._queue_bytes > self._memory_bytes and len(self._queue) > 1:
             entry = self._queue.popleft()
             self._queue_bytes -= entry.size_bytes
             self._queue[0].facts = entry.facts | self._queue[0].facts
             if entry.rows:
                 if not self._dropped.count:
-                    log.error("memory is full of rows that the spool does not take: the oldest are dropped")
+                    log.error("the spool takes no rows, and the memory for them is full: the oldest rows are dropped")
                 self._dropped.add(entry.rows)
 
     def _adapt(self) -> None:
-        """Notices when a disk is no longer full, and lets pressure follow: up at once, down step by step."""
+        """Update whether the disk is full, and `pressure`, which rises at once and falls in steps."""
         if not self._ballast_held and self._spool.free_disk_bytes() >= self._room_bytes and not self._queue:
             self._full = False
             self._ballast_held = self._ballast.take()
@@ -230,7 +230,7 @@ class Backlog:
             self.pressure, self._calm_since_s = self.pressure - 1, now_s
 
     def _share(self) -> float:
-        """How much of its largest size the spool has in use, published rows left aside: they go as soon as it matters."""
+        """Return the used share of the spool's maximum size, without published rows, which can go at any time."""
         if self._spool.file_bytes < _ALMOST_FULL[0] * self.spool_max_bytes:
             return 0.0
         while (live_bytes := self._live_bytes()) is not None:
@@ -245,7 +245,7 @@ class Backlog:
         return None
 
     def _forget_published(self) -> bool:
-        """Lets the oldest published batch go; False where there is none."""
+        """Delete the oldest published batch. Return False where there is none."""
         with contextlib.suppress(SpoolError):
             batch = self._spool.oldest_batch()
             if batch is not None:

@@ -1,11 +1,11 @@
-"""The agent's own compaction: an hour's files become one, a day's become one, and the small ones go after a grace.
+"""The agent's own compaction: an hour's files become one, a day's files become one, and the small ones go after a grace period.
 
-What is merged (`fallow.parquet_merging`) is read back from the lake and not from the spool: it costs less than reading the rows' JSON
-again, works after a spool is lost, and what replaces a file is made of what the store really holds. What is begun and what is to be deleted is noted in the spool
-(`CompactionNotes`); a merge that was cut short is done again from the same files under the same name.
+A merge (`fallow.parquet_merging`) reads the files from the lake, not the rows from the spool. That costs less than parsing the
+rows' JSON, works after the loss of a spool, and uses what the store really holds. The spool notes merges that began and files to
+delete (`CompactionNotes`). An interrupted merge is repeated from the same files under the same name.
 
-Hours are merged only while their day is open, days as a whole: the ranges of two merges, also by `fallow lake compact`, which takes
-only days that are over and at rest, lie inside one another or apart.
+Hours are merged only while their day is open, later the whole day. `fallow lake compact` takes only days that are over and
+unchanged. So the ranges of two merges are either nested or disjoint.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _FACT = "#compaction"
 _REMEMBERED_MS = 30 * DAY_MS
-"""How long it is known that a day was closed, so that rows that come late open it again."""
+"""How long the notes keep that a day was closed, so that late rows open it again."""
 
 
 class Small(NamedTuple):
-    """A published file: its table and date, the start of the hour in which it was published, and its range."""
+    """A published file: its table, its date, the start of the hour in which it was published, and its range."""
 
     table: str
     date: str
@@ -46,7 +46,7 @@ class Small(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """Files that become, or became, one. `done_ms` is when the store had confirmed that, with the CRC-32 of its content."""
+    """A merge of several files into one. `done_ms` is when the store confirmed the merged file, by the CRC-32 of its content."""
 
     table: str
     date: str
@@ -58,13 +58,13 @@ class Merge(NamedTuple):
         return [LakeFile(self.table, self.date, host, first, last) for first, last in self.sources]
 
     def is_due(self, now_ms: int, grace_ms: int) -> bool:
-        """Whether its files may go; a clock that was far ahead and is put back does not keep them for ever."""
+        """Return whether the merged small files may be deleted, also after a clock that was far ahead is set back."""
         return self.done_ms is not None and abs(now_ms - self.done_ms) >= grace_ms
 
 
 @dataclass
 class CompactionNotes:
-    """`small` are published files that no hour has taken, `days` when each day was closed (0: it is open)."""
+    """The state of compaction: `small` are the files in no hourly merge, `days` the time when each day was closed (0: open)."""
 
     lake: str
     host: str
@@ -75,7 +75,7 @@ class CompactionNotes:
 
     @classmethod
     def read(cls, spool: Spool, lake: str, host: str) -> CompactionNotes:
-        """The notes for one lake and host; none yet where they are of another one, or damaged."""
+        """Return the notes for a lake and host; new ones where the spool's notes belong to others or are damaged."""
         found = read_fact(spool, _FACT, dict, {})
         try:
             if (found["lake"], found["host"]) == (lake, host):
@@ -91,19 +91,19 @@ class CompactionNotes:
         return cls(lake, host)
 
     def write(self, spool: Spool) -> None:
-        """Notes them; costs no commit where nothing has changed."""
+        """Write the notes to the spool, without a commit where nothing has changed."""
         text = json.dumps(vars(self), separators=(",", ":"))
         if text != spool.noted(_FACT):
             spool.note(_FACT, text)
 
 
 _SPREAD_MS = HOUR_MS
-"""Over which many hosts' days are merged after they are over."""
+"""The period after a day's end over which the hosts spread their merges."""
 
 
 @dataclass
 class OwnFilesCompactor:
-    """What is due of one spool's files in one lake, under one host's name. Run by one process at a time, after publishing."""
+    """Merges the files of one host in one lake. One process at a time runs it, after publishing."""
 
     spool: Spool
     lake: Lake
@@ -111,12 +111,12 @@ class OwnFilesCompactor:
     settings: Compaction
     clock: Clock = field(default_factory=SystemClock)
     before_put: Callable[[], None] = lambda: None
-    """Asked right before a merged file is stored, and before anything is deleted; its LakeError stops that."""
-    said: list[str] = field(default_factory=list)
-    """What could not be done, for the log."""
+    """Called right before a merged file is stored, and before a file is deleted; its LakeError prevents that."""
+    messages: list[str] = field(default_factory=list)
+    """Merges and deletions that failed, for the log."""
 
     def run(self) -> None:
-        """Does what is due. Raises LakeError where the store fails and SpoolError; the next run goes on where this one was."""
+        """Run the merges and deletions that are due. Raises LakeError and SpoolError; the next run continues after an error."""
         self._notes = CompactionNotes.read(self.spool, self.lake.root, self.host)
         now_ms = self.clock.now_ms()
         self._take_note_of_published(now_ms)
@@ -142,7 +142,7 @@ class OwnFilesCompactor:
 
     def _take_note_of_published(self, now_ms: int) -> None:
         notes = self._notes
-        if not notes.days:  # the first run with this spool: what other ones left
+        if not notes.days:  # the first run with this spool: take the files that other runs left
             today_ms = floor_ms(now_ms, DAY_MS)
             notes.days = {utc_day(today_ms - back * DAY_MS): 0 for back in range(self.settings.back_days + 1)}
         seen_batch = notes.seen_batch
@@ -155,12 +155,12 @@ class OwnFilesCompactor:
         self._keep()
 
     def _day_due_ms(self, date: str) -> int:
-        # a host's share of the spread is its own, and the same every day
+        # a host's time within the spread is the same every day
         spread_ms = zlib.crc32(self.host.encode()) % min(_SPREAD_MS, 4 * self.settings.lateness_ms + 1)
         return parse_day_ms(date) + DAY_MS + self.settings.lateness_ms + spread_ms
 
     def _merge_hours(self, now_ms: int) -> None:
-        """One file of each hour that is over, of days that are not due as a whole before long."""
+        """Merge the files of each past hour, where the merge of the whole day is not due soon."""
         over = {each for each in self._notes.small if each.hour_ms < floor_ms(now_ms, HOUR_MS)}
         for (table, date), own in groupby(sorted(over), lambda small: (small.table, small.date)):
             if now_ms < self._day_due_ms(date) - HOUR_MS:
@@ -185,15 +185,15 @@ class OwnFilesCompactor:
         self._finish(merge)
 
     def _finish(self, merge: Merge) -> None:
-        """Stores the merged file and takes note of it; lets go of a merge whose files have gone or cannot be merged."""
+        """Store the merged file and note it. Drop a merge whose files are gone or cannot be merged."""
         into = covering(merge.files(self.host))
         try:
             data = merged_files(self.lake, merge.files(self.host), in_little_memory=True)
-        except FileNotFoundError:  # somebody else has merged them
+        except FileNotFoundError:  # another process has merged them
             self._let_go(merge)
             return
         except LakeError as error:
-            self.said.append(f"{len(merge.sources)} files of {into.key} are not compacted: {error}")
+            self.messages.append(f"{len(merge.sources)} files of {into.key} are not compacted: {error}")
             self._let_go(merge)
             return
         self.before_put()
@@ -203,7 +203,7 @@ class OwnFilesCompactor:
         self._keep()
 
     def _delete_replaced(self, now_ms: int) -> None:
-        """Deletes what was merged long enough ago, where the merged file is still what it was."""
+        """Delete the small files after the grace period, if the merged file has not changed."""
         for merge in [each for each in self._notes.merges if each.done_ms is not None]:
             if merge.is_due(now_ms, self.settings.grace_ms):
                 self.before_put()
@@ -217,10 +217,10 @@ class OwnFilesCompactor:
             if zlib.crc32(self.lake.read(into)) == merge.crc:
                 return True
         except FileNotFoundError:
-            # a wider one has replaced it, and its own merge says whether that is still there
+            # a file with a wider range has replaced it; the wider file's own merge checks that one
             if any(each.covers(into) and each.key != into.key for each in self._visible(merge.table, merge.date)):
                 return False
-        self.said.append(f"{into.key} is not what it was: the files that it was made of stay")
+        self.messages.append(f"{into.key} has changed, so the files that it was merged from stay")
         self._notes.days[merge.date] = 0
         return False
 
@@ -228,7 +228,9 @@ class OwnFilesCompactor:
         for file in merge.files(self.host):
             try:
                 self.lake.delete(file)
-            except LakeError:  # this host may not delete: they stay hidden, until `fallow lake compact` removes them
+            except (
+                LakeError
+            ):  # this host may not delete: the files stay hidden until `fallow lake compact` deletes them
                 return
 
     def _let_go(self, merge: Merge) -> None:
@@ -240,7 +242,7 @@ class OwnFilesCompactor:
 
 
 def _contiguous(smalls: Sequence[Small], there: dict[tuple[int, int], LakeFile]) -> Iterator[list[LakeFile]]:
-    """The files of an hour, in runs between which nothing else lies: neither a file that the lake has lost nor a foreign one."""
+    """Return the files of an hour in groups of consecutive files, with no lost file and no foreign file between them."""
     mine = {(each.first_seq, each.last_seq) for each in smalls}
     known = sorted(mine | there.keys())
     runs: defaultdict[int, list[LakeFile]] = defaultdict(list)

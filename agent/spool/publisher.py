@@ -1,8 +1,8 @@
-"""The publisher: turns spooled rows into Parquet files in the lake, in the agent's process or in one of its own.
+"""The publisher writes spooled rows as Parquet files into the lake, in the agent's process or in a separate one.
 
-A run of rows lands under names made of its sequence numbers and counts as published only after the lake has confirmed
-every file, so that publishing it twice, or dying anywhere in between, neither loses nor doubles a row. Published rows
-stay in the spool for a while; each run looks whether the lake still has them, and publishes again what it lost.
+File names contain the sequence numbers of their rows, and rows count as published after the lake has confirmed every file. So
+publishing twice, or a crash at any point, neither loses nor doubles a row. Published rows stay in the spool for a while. Every
+run checks whether the lake still has their files, and publishes lost files again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agent.spool.publisher_arguments import (
     Outcome,
     PublisherArguments,
 )
-from agent.spool.spool import APART_UNTIL, PublishedFile, Spool, Stretch
+from agent.spool.spool import APART_UNTIL, PublishedFile, Segment, Spool
 from agent.spool.spool_file import is_damaged
 from fallow import parquet_writer, schema
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, Clock, SystemClock
@@ -34,6 +34,7 @@ from fallow.errors import FallowError, HostNameTakenError, LakeError, SpoolError
 from fallow.host_identity import INSTALL_KEY
 from fallow.lake import Lake, LakeFile
 from fallow.parquet_merging import OpenedFile
+from fallow.process_memory import release_code
 from fallow.schema import table
 
 if TYPE_CHECKING:
@@ -44,54 +45,54 @@ if TYPE_CHECKING:
 
 
 def drop_published_copies(spool: Spool, lake: Lake, host: str) -> None:
-    """Drops the copied rows that wait here and are in a file of the lake, by their numbers. Raises LakeError and SpoolError.
+    """Drop the waiting rows of a copied spool that a file of the lake contains, by their numbers. Raises LakeError and SpoolError.
 
-    Numbers are unique, and a file holds every row of its table and date between its first and its last one.
+    Numbers are unique, and a file holds every row of its table and date between its first and its last number.
     """
     until = spool.noted(COPIED_UNTIL)
     if until is None:
         return
-    for stretch in spool.stretches_until(int(until)):
-        for file in lake.files(stretch.table, hosts=[host], dates=[stretch.date]):
-            spool.drop(stretch, max(stretch.first_seq, file.first_seq), min(stretch.last_seq, file.last_seq))
+    for segment in spool.segments_until(int(until)):
+        for file in lake.files(segment.table, hosts=[host], dates=[segment.date]):
+            spool.drop(segment, max(segment.first_seq, file.first_seq), min(segment.last_seq, file.last_seq))
     spool.note(APART_UNTIL, until)
     spool.forget_fact(COPIED_UNTIL)
 
 
 BATCH_ROWS = 3_000
-"""About twenty minutes of eight GPUs and 32 processes: bounds the publisher's memory when a store was away for long."""
+"""About twenty minutes of eight GPUs and 32 processes. It bounds the publisher's memory after a long outage of the store."""
 
 
 class LeftError(LakeError):
-    """Nobody waits for this publisher any more: another one may be at work."""
+    """The agent has abandoned this publisher, and may have started another."""
 
 
-def _wanted() -> bool:
+def _always() -> bool:
     return True
 
 
 @dataclass
 class Publisher:
-    """One run: from one spool into one lake, under one host's name."""
+    """One run: from one spool into one lake, under one host name."""
 
     spool: Spool
     lake: Lake
     host: str
     keep_ms: int = HOUR_MS
     every_ms: int = 5 * MINUTE_MS
-    """How often publishers run."""
+    """Time between two publishers, in ms."""
     lake_id: str = ""
-    """The id that the lake must have; empty: that which it had first."""
+    """The required id of the lake; empty: the id that it had first."""
     clock: Clock = field(default_factory=SystemClock)
     in_agent: bool = False
-    """Whether this is the agent's own process: it notes that, and leaves what takes much memory to another."""
-    is_wanted: Callable[[], bool] = _wanted
-    """Asked before each step that others see."""
+    """Whether this is the agent's own process. It notes that, and leaves work that takes much memory to another process."""
+    is_wanted: Callable[[], bool] = _always
+    """Called before each step that others can see."""
     compaction: Compaction | None = None
-    """How the host's own files are merged; None: not."""
-    compaction_said: tuple[str, ...] = ()
+    """How the host's own files are merged; None: they are not merged."""
+    compaction_messages: tuple[str, ...] = ()
     misfits: Counter[str] = field(default_factory=Counter)
-    """Values per column that did not fit and became null."""
+    """Number of values per column that did not fit and became null."""
     admission: Admission = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,11 +101,11 @@ class Publisher:
         )
 
     def run(self) -> int:
-        """Publishes what waits, restores what the lake lost, forgets what is old; returns how many rows were published.
+        """Publish the waiting rows, restore files that the lake lost, forget old rows. Return the number of published rows.
 
         Raises LakeError, HostNameTakenError among them, and SpoolError.
         """
-        with self.lake.store.pinned():  # a mount that goes away meanwhile gets no files where it was
+        with self.lake.store.pinned():  # where a mount vanishes meanwhile, no file is written under its mount point
             self.admission.check()
             drop_published_copies(self.spool, self.lake, self.host)
             count = self.publish()
@@ -115,7 +116,7 @@ class Publisher:
         return count
 
     def _compact(self, settings: Compaction) -> None:
-        """Merges the host's own files. What the store refuses of it is told; the rows are published all the same."""
+        """Merge the host's own files. An error of the store is reported, and does not keep rows from being published."""
         compactor = OwnFilesCompactor(
             self.spool, self.lake, self.host, settings, self.clock, before_put=self._check_lake
         )
@@ -123,49 +124,54 @@ class Publisher:
             with self.spool.in_agent() if self.in_agent else contextlib.nullcontext():
                 compactor.run()
         except LakeError as error:
-            compactor.said.append(f"files are not compacted: {error}")
-        self.compaction_said = tuple(compactor.said)
+            compactor.messages.append(f"files are not compacted: {error}")
+        self.compaction_messages = tuple(compactor.messages)
 
     def publish(self) -> int:
-        """Publishes every row that waits and returns how many; raises LakeError and SpoolError."""
+        """Publish every waiting row and return their number; raises LakeError and SpoolError."""
         count = 0
         while (last := self.spool.last_seq(BATCH_ROWS)) is not None:
             self._check_lake()
             self.spool.try_until(last, in_agent=self.in_agent)
-            published = [self._put(stretch, last) for stretch in self.spool.stretches_until(last)]
+            published = [self._put(segment, last) for segment in self.spool.segments_until(last)]
             self._check_lake()
             self.spool.publish_until(last, published)
             count += sum(each.row_count for each in published)
         return count
 
     def _check_lake(self) -> None:
-        """Raises LakeError where rows must not be put, nor be noted as published."""
+        """Raise LakeError where rows must be neither stored nor noted as published."""
         if not self.is_wanted():
-            raise LeftError("the publisher was left")
+            raise LeftError("the agent has abandoned this publisher")
         self.admission.check_again()
 
-    def _put(self, stretch: Stretch, batch: int) -> PublishedFile:
-        data, _ = self.file_data(stretch, self.host)
-        self.lake.put_confirmed(_file(stretch, self.host), data)
+    def _put(self, segment: Segment, batch: int) -> PublishedFile:
+        data, _ = self.file_data(segment, self.host)
+        self.lake.put_confirmed(_file(segment, self.host), data)
         return PublishedFile(
-            **vars(stretch), batch=batch, lake=self.lake.root, host=self.host, published_ms=self.clock.now_ms()
+            **vars(segment), batch=batch, lake=self.lake.root, host=self.host, published_ms=self.clock.now_ms()
         )
 
-    def file_data(self, stretch: Stretch, host: str) -> tuple[bytes, int]:
-        """The stretch's rows, as far as they are still in the spool, as one Parquet file of a host, and how many they are.
+    def file_data(self, segment: Segment, host: str) -> tuple[bytes, int]:
+        """Return the segment's rows that are still in the spool, as one Parquet file of a host, and their number.
 
-        Counts the values that did not fit their column and had to become null.
+        Counts the values that did not fit their column and became null.
         """
-        of = table(stretch.table)
-        rows, misfits = parquet_writer.arrow_rows(of, (row.body for row in self.spool.rows_of(stretch)))
+        of = table(segment.table)
+        rows, misfits = parquet_writer.arrow_rows(of, (row.body for row in self.spool.rows_of(segment)))
         for column, lost in misfits.items():
             self.misfits[f"{of.name}.{column}"] += lost
         origin = {"host": host} | replace(self.admission.identity, host=host).metadata()
-        return parquet_writer.encode(of, rows, origin), rows.num_rows
+        # three libraries in turn make the rows, the file and the request, so only one of them has to be in memory
+        release_code("arro3/core")
+        release_code("obstore")
+        data = parquet_writer.encode(of, rows, origin)
+        release_code("arro3/io")
+        return data, rows.num_rows
 
     def repair(self) -> int:
-        """Publishes again, under the same names, what the lake has confirmed and then lost; returns how many files."""
-        lost = list(self._missing())
+        """Publish files that the lake confirmed and then lost again, under the same names. Return their number."""
+        lost = list(self._missing_files())
         with self.spool.in_agent() if lost and self.in_agent else contextlib.nullcontext():
             restored = [each for each in lost if self._restore(each)]
         if restored:
@@ -179,8 +185,8 @@ class Publisher:
             self.spool.append({"event": [event]})
         return len(restored)
 
-    def _missing(self) -> Iterable[PublishedFile]:
-        """Remembered files that the lake neither has nor covers by a wider one; one listing per table and date."""
+    def _missing_files(self) -> Iterable[PublishedFile]:
+        """Yield the noted files that the lake neither has nor covers by a wider file; one listing per table and date."""
         folders: dict[tuple[str, str, str], list[PublishedFile]] = defaultdict(list)
         for each in self.spool.published_files():
             if each.lake == self.lake.root:
@@ -196,16 +202,16 @@ class Publisher:
     def _restore(self, each: PublishedFile) -> bool:
         self._check_lake()
         data, row_count = self.file_data(each, each.host)
-        if row_count != each.row_count:  # they left the spool meanwhile, to make room
+        if row_count != each.row_count:  # the rows left the spool meanwhile, to make room
             return False
         self.lake.put_confirmed(_file(each, each.host), data)
         return True
 
     def forget(self) -> None:
-        """Lets go of published rows that have stayed long enough; call after `repair`, their last chance."""
+        """Delete published rows after their time in the spool. Call it after `repair`, which may need them."""
         now_ms = self.clock.now_ms()
         published = self.spool.published_files()
-        # one that was published "later" than now comes from a clock that has been put back since
+        # a batch that was published "later" than now comes from a clock that has been set back since
         young = [each.batch for each in published if now_ms - self.keep_ms < each.published_ms <= now_ms + self.keep_ms]
         old = [each.batch for each in published if not young or each.batch < min(young)]
         if old:
@@ -214,14 +220,14 @@ class Publisher:
             self.spool.compact()
 
 
-def _file(stretch: Stretch, host: str) -> LakeFile:
-    return LakeFile(stretch.table, stretch.date, host, stretch.first_seq, stretch.last_seq)
+def _file(segment: Segment, host: str) -> LakeFile:
+    return LakeFile(segment.table, segment.date, host, segment.first_seq, segment.last_seq)
 
 
 def outcome_of(
-    arguments: PublisherArguments, *, in_agent: bool = False, is_wanted: Callable[[], bool] = _wanted
+    arguments: PublisherArguments, *, in_agent: bool = False, is_wanted: Callable[[], bool] = _always
 ) -> Outcome:
-    """One run of the publisher over a spool of its own; the last one gives the host's name back. Raises nothing."""
+    """Return the outcome of one run of the publisher. The run's last publisher releases the host name. Raises nothing."""
     try:
         spool = Spool(arguments.spool)
         try:
@@ -238,7 +244,7 @@ def outcome_of(
             )
             try:
                 if arguments.is_last and publisher.admission.is_denied:
-                    return Outcome(EXIT_NAME_TAKEN, ("an agent that ends takes over no name of another one",))
+                    return Outcome(EXIT_NAME_TAKEN, ("an agent that ends does not take over another agent's name",))
                 publisher.run()
             finally:
                 with contextlib.suppress(SpoolError):
@@ -253,16 +259,16 @@ def outcome_of(
         return Outcome(EXIT_NAME_TAKEN, (str(error),))
     except FallowError as error:
         return Outcome(error.exit_code, (str(error),))
-    except BaseException as error:  # noqa: BLE001  # a panic of arro3 is no Exception; told as one line and tried again
+    except BaseException as error:  # noqa: BLE001  # a panic of arro3 is not an Exception; it is logged as one line, and the run is tried again
         return Outcome(1, (f"{type(error).__name__}: {error}".splitlines()[0],))
-    said = (
+    messages = (
         f"{lost} values of {column} do not fit the column and are null" for column, lost in publisher.misfits.items()
     )
-    return Outcome(0, (*publisher.admission.said, *publisher.compaction_said, *said))
+    return Outcome(0, (*publisher.admission.messages, *publisher.compaction_messages, *messages))
 
 
 def main() -> int:
-    """`python -m agent.spool.publisher ARGUMENTS`, as `PublisherArguments.as_text` has them; what there is to say goes to stderr, line by line."""
+    """`python -m agent.spool.publisher ARGUMENTS`, as `PublisherArguments.as_text` has them; messages go to stderr, line by line."""
     signal.alarm(LONGEST_S)
     outcome = outcome_of(PublisherArguments.from_text(sys.argv[1]))
     for line in outcome.lines:
@@ -271,19 +277,19 @@ def main() -> int:
 
 
 def publish_leftover(settings: AgentSettings) -> int:
-    """Publishes what waits in the spool of the settings under their host's name; returns how many rows that were.
+    """Publish the waiting rows of the settings' spool under the settings' host name. Return their number.
 
-    Raises SpoolError where an agent runs on it, and FallowError where not everything could be published.
+    Raises SpoolError where an agent runs on the spool, and FallowError where not all rows could be published.
     """
     if not Path(settings.spool, "spool.sqlite").is_file():
         raise UsageError(
-            f"there is no spool in {settings.spool}", "give the folder that holds a spool.sqlite as --spool"
+            f"there is no spool in {settings.spool}", "name the folder with the file spool.sqlite as --spool"
         )
     spool = Spool(settings.spool)
     try:
         spool.lock()
         _check_apart(spool, settings)
-        # whoever wrote the spool may run elsewhere: this is another installation, and what the lake has of it stays there once
+        # the agent that wrote the spool may run elsewhere, so this is another installation; drop rows that the lake already has
         new_installation(spool, settings.host, "")
         begin_run(spool, SystemClock().now_ms(), "")
         spool.note(COPIED_UNTIL, str(spool.newest_seq()))
@@ -306,21 +312,21 @@ def publish_leftover(settings: AgentSettings) -> int:
 
 
 def _check_apart(spool: Spool, settings: AgentSettings) -> None:
-    """Raises FallowError where another installation has published under the name while the waiting rows were recorded.
+    """Raise FallowError where another installation published under the name while the waiting rows were recorded.
 
-    They would be doubled, or hidden by a file whose numbers reach over theirs.
+    The lake would count these rows twice, or hide them behind a file with a wider range of numbers.
     """
     lake, own = Lake.at(settings.lake), identity_of(spool, settings.host).install
-    for stretch in spool.stretches_until(spool.newest_seq()):
-        first_ms, last_ms = spool.span_ms(stretch)
-        for file in lake.files(stretch.table, hosts=[settings.host], dates=[stretch.date]):
-            meets = file.first_seq <= stretch.last_seq and stretch.first_seq <= file.last_seq
-            opened = OpenedFile(lake.read(file), schema.table(stretch.table), file.key)
+    for segment in spool.segments_until(spool.newest_seq()):
+        first_ms, last_ms = spool.span_ms(segment)
+        for file in lake.files(segment.table, hosts=[settings.host], dates=[segment.date]):
+            meets = file.first_seq <= segment.last_seq and segment.first_seq <= file.last_seq
+            opened = OpenedFile(lake.read(file), schema.table(segment.table), file.key)
             is_of_then = meets or any(first_ms <= each <= last_ms for each in opened.times())
             if opened.facts.get(INSTALL_KEY) != own and is_of_then:
                 raise FallowError(
-                    f"another agent has published as {settings.host} while rows of {settings.spool} were recorded",
-                    "give another --host: under this name they would be there twice, or hidden",
+                    f"another agent published under the name {settings.host} while rows of {settings.spool} were recorded",
+                    "name another --host: under this name the rows would count twice, or be hidden",
                 )
 
 

@@ -1,4 +1,4 @@
-"""What a publisher is told, in a thread or on the command line of its own process, and how its run ended."""
+"""The arguments of a publisher, in a thread or in its own process, and the outcome of its run."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from agent.settings import Compaction
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 EXIT_SPOOL = 3
-"""Where it could not use the spool: that says nothing of the store."""
+"""The spool was not usable, which is no sign of a fault of the store."""
 
 EXIT_DAMAGED = 4
-"""Where the spool's file is damaged."""
+"""The spool's file is damaged."""
 
 EXIT_NAME_TAKEN = 7
-"""Where another agent publishes under this host's name: that says nothing of the store."""
+"""Another agent publishes under this host name, which is no sign of a fault of the store."""
 
 EXIT_LATE = 5
-"""Where it did not come to an end in time."""
+"""The publisher did not end in time."""
 
 EXIT_KILLED = 6
-"""Where something else ended it."""
+"""Another cause ended the publisher."""
 
 NAME_CONFLICT = "name_conflict"
-"""The fact of the spool that says which other agent of this host's name there is; empty: none."""
+"""The fact of the spool that names another agent with this host name; empty: there is none."""
 
 LONGEST_S = 600
-"""After so long a publisher hangs in the store; the next one goes on where it was."""
+"""After this time a publisher counts as blocked in the store. The next one continues its work."""
 
 
 class Outcome(NamedTuple):
-    """The exit code that a process of its own ends with, and what there is to say, line by line."""
+    """The exit code of a publisher, also of one in a thread, and its messages, line by line."""
 
     exit_code: int
     lines: tuple[str, ...] = ()
@@ -40,23 +40,23 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class PublisherArguments:
-    """From which spool into which lake, under which host's name."""
+    """The spool, the lake and the host name of a publisher's run, and its limits."""
 
     spool: str
     lake: str
     host: str
     keep_ms: int = HOUR_MS
-    """How long published rows stay in the spool."""
+    """How long published rows stay in the spool, in ms."""
     every_ms: int = 5 * MINUTE_MS
-    """How often publishers run."""
+    """Time between two publishers, in ms."""
     lake_id: str = ""
-    """The id that the lake must have; empty: that which it had first."""
+    """The required id of the lake; empty: the id that it had first."""
     is_last: bool = False
-    """Whether the agent's run ends with it."""
+    """Whether this publisher is the last of the agent's run."""
     compaction: Compaction = field(default_factory=Compaction)
 
     def as_text(self) -> str:
-        """One argument of a command line, which `from_text` reads."""
+        """Return the arguments as one text for a command line, which `from_text` reads."""
         return json.dumps(asdict(self))
 
     @classmethod

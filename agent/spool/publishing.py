@@ -1,4 +1,4 @@
-"""When the publisher runs, in a thread or a process, and what happens if it fails: the rows stay in the spool for a later try."""
+"""Starts publishers, in a thread or a process. Where one fails, the rows stay in the spool for the next."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from agent.spool.publisher_arguments import (
 )
 from fallow.clock import MINUTE_MS, SECOND_MS, Clock, SystemClock, floor_ms, format_duration
 from fallow.errors import SpoolError
-from fallow.process_memory import trim_memory
+from fallow.process_memory import release_code, trim_memory
 
 if TYPE_CHECKING:
     from agent.rows import EventRow
@@ -39,10 +39,10 @@ _LEFT_S = 0.2
 
 
 class ThreadRun:
-    """A publisher in a daemon thread, for a lake in a folder: one that hangs in a mount holds up nothing, the agent's end included."""
+    """A publisher in a daemon thread, for a lake in a folder. A thread that hangs in a mount delays nothing, not even the agent's end."""
 
     def __init__(self, arguments: PublisherArguments) -> None:
-        """Raises RuntimeError where no thread can be started."""
+        """Start the thread; raises RuntimeError where none can be started."""
         self.lake = arguments.lake
         self._outcome: Outcome | None = None
         self._is_wanted = True
@@ -54,28 +54,29 @@ class ThreadRun:
 
         self._outcome = outcome_of(arguments, in_agent=True, is_wanted=lambda: self._is_wanted)
         trim_memory()
+        release_code("arro3")  # 12 MiB, until the next publishing
 
     def is_over(self) -> bool:
         return not self._thread.is_alive()
 
     def wait(self, seconds: float) -> None:
-        """Until it is over, at most so long."""
+        """Wait until the publisher has ended, at most `seconds`."""
         self._thread.join(seconds)
 
     def end(self) -> Outcome:
-        """How it ended; one that is not over is left to itself."""
+        """Return the outcome. A publisher that still runs is abandoned."""
         late = not self.is_over()
         self._is_wanted = False
-        self._thread.join(_LEFT_S)  # between two files it sees that nobody waits, and ends in good order
+        self._thread.join(_LEFT_S)  # it notices between two files that it is abandoned, and ends cleanly
         outcome = self._outcome
         return Outcome(EXIT_LATE) if outcome is None or (late and outcome.exit_code) else outcome
 
 
 class ProcessRun:
-    """The same as `python -m agent.spool.publisher`, for an object store, and where a thread might end the agent."""
+    """A publisher as `python -m agent.spool.publisher`, for an object store, and where a thread might end the agent."""
 
     def __init__(self, arguments: PublisherArguments) -> None:
-        """Raises OSError where no process can be started."""
+        """Start the process; raises OSError where none can be started."""
         self._process = subprocess.Popen(
             module_command("agent.spool.publisher", arguments.as_text()),
             stdin=subprocess.DEVNULL,
@@ -112,16 +113,16 @@ class ProcessRun:
 
 
 LONGEST_PAUSE_MS = 15 * MINUTE_MS
-"""Between two tries while the store is down; `publish_every` where that is longer."""
+"""Pause between two tries while the store is down; `publish_every` where that is longer."""
 
 FINISH_S = 3.0
-"""For publishing at the end of the run: an operator waits five seconds for the whole agent."""
+"""Time for publishing at the end of the run: the whole agent has to end within five seconds."""
 
 _JITTER = 0.2  # of a pause, either way: ten thousand hosts must not come back to a store at the same moment
 _PATIENCE_S = LONGEST_S + 10.0  # a process ends by itself before
 
 _NOT_THE_STORE = (EXIT_SPOOL, EXIT_DAMAGED, EXIT_KILLED, EXIT_NAME_TAKEN)
-"""Exit codes that say nothing of the store; of a name that is taken the publisher spools an event of its own."""
+"""Exit codes that are no sign of a fault of the store. For a taken name the publisher itself spools an event."""
 
 log = logging.getLogger("fallow.agent")
 
@@ -129,19 +130,19 @@ log = logging.getLogger("fallow.agent")
 class Publishing:
     """Starts one publisher at a time: a thread where the lake is a folder, a process for an object store.
 
-    The library for object stores has threads of its own and keeps tens of megabytes. A process it is as well after an
-    agent that ended while it made files itself, so that a fault in a library cannot end one agent after another.
+    The library for object stores has its own threads and keeps tens of megabytes. The publisher is a process too after an agent ended
+    while its own process wrote files. So a library's fault cannot end one agent after another.
     """
 
     def __init__(self, settings: AgentSettings, spool: Spool, clock: Clock | None = None) -> None:
         self.status = PublishingStatus()
-        """How publishing goes; a new object whenever something changed."""
+        """The state of publishing; a new object after every change."""
         self._settings = settings
         self._spool = spool
         self._clock = clock or SystemClock()
         self._running: ThreadRun | ProcessRun | None = None
         self._left: ThreadRun | None = None
-        """One that hangs in the lake; while it does, no other is started into it."""
+        """A publisher that hangs in the lake; while it hangs, no other starts for that lake."""
         self._apart = self._ended_in_agent()
         self._next_s = 0.0
         self._started_s = 0.0
@@ -150,22 +151,22 @@ class Publishing:
         self._incidents: list[EventRow] = []
 
     def configure(self, settings: AgentSettings) -> None:
-        """Goes on with other settings; a publisher that runs finishes under the old ones, and the next starts at once."""
+        """Take new settings. A running publisher finishes with the old ones, and the next starts at once."""
         if (settings.lake, settings.lake_id) != (self._settings.lake, self._settings.lake_id):
             self._failures = 0
         self._settings = settings
         self._next_s = 0.0
 
     def take_incidents(self) -> list[EventRow]:
-        """What happened since the last call: kind (store_down, store_up, spool_failed) and detail."""
+        """Return the events since the last call: kind (store_down, store_up, spool_failed) and detail."""
         taken, self._incidents = self._incidents, []
         return taken
 
     def start_if_due(self, now_s: float) -> None:
-        """Collects a publisher that has ended, and starts the next one when its time has come and rows wait."""
+        """Collect a publisher that has ended, and start the next when it is due and rows wait."""
         if self._running is not None and (self._running.is_over() or now_s > self._started_s + _PATIENCE_S):
             self._collect()
-            # a failed try may have taken long: the pause after it begins now
+            # a failed try may have taken long, so the pause begins now
             self._next_s = (now_s if self._failures else self._started_s) + self._pause_s()
         self._look()
         if self._running is None and self.status.waiting_rows and now_s >= self._next_s and not self._hangs():
@@ -174,21 +175,21 @@ class Publishing:
             self._start()
 
     def _hangs(self) -> bool:
-        """Whether a publisher that was left still hangs in the lake."""
+        """Return whether an abandoned publisher still hangs in the lake."""
         if self._left is not None and self._left.is_over():
             self._left = None
         return self._left is not None and self._left.lake == self._settings.lake
 
     def finish(self, within_s: float = FINISH_S) -> bool:
-        """Waits for a running publisher, then publishes the rest; False where rows stay in the spool for the next start.
+        """Publish the remaining rows at the end of the run. Return False where rows stay in the spool for the next start.
 
-        Returns in time whatever the store does: a publisher that still runs then is ended or left, which it bears at any
+        Returns in time whatever the store does: a publisher that still runs is ended or abandoned, which is safe at any
         moment.
         """
         deadline_s = time.monotonic() + within_s
         self._wait(deadline_s)
         self._look()
-        # also where no rows wait: the last publisher gives the host's name back
+        # also where no rows wait: the last publisher releases the host name
         if time.monotonic() < deadline_s and not self._hangs() and self._start(is_last=True):
             self._wait(deadline_s)
             self._look()
@@ -226,12 +227,12 @@ class Publishing:
         return True
 
     def _needs_process(self) -> bool:
-        from fallow.stores import is_folder  # with the first publishing, and not before the first row
+        from fallow.stores import is_folder  # known at the first publishing, not before the first row
 
         if self._apart or not is_folder(self._settings.lake):
             return True
         with contextlib.suppress(SpoolError):
-            return self._spool.is_oversized()  # what compacts it takes much memory
+            return self._spool.is_oversized()  # compacting the spool takes much memory
         return False
 
     def _ended_in_agent(self) -> bool:
@@ -245,7 +246,7 @@ class Publishing:
             self._collect()
 
     def _collect(self) -> None:
-        """Takes note of how the publisher ended, and ends or leaves one that still runs."""
+        """Note the publisher's outcome. A publisher that still runs is ended or abandoned."""
         running, self._running = self._running, None
         if running is None:
             return
@@ -267,10 +268,10 @@ class Publishing:
             return
         reason = outcome.lines[-1] if outcome.lines else f"the publisher ended with exit code {outcome.exit_code}"
         if outcome.exit_code == EXIT_LATE:
-            reason = "the store does not take the rows in time"
+            reason = "the store did not take the rows in time"
         self._failed(reason, is_store=outcome.exit_code not in _NOT_THE_STORE)
         if outcome.exit_code == EXIT_DAMAGED:
-            # sampling goes on into a new spool; the damaged one is kept for whoever can read it
+            # sampling continues with a new spool; the damaged one is kept for repair
             try:
                 self._tell("spool_failed", self._spool.quarantine())
             except SpoolError as error:
@@ -291,12 +292,12 @@ class Publishing:
         )
 
     def _pause_s(self) -> float:
-        """Until the next start: longer after every failure in a row, and never the same on two hosts."""
+        """Return the pause until the next start: longer after every failure in a row, and random, so that hosts differ."""
         pause_ms = self._settings.publish_every_ms
         if self._failures:
             longest_ms = max(pause_ms, LONGEST_PAUSE_MS)
             pause_ms = min(longest_ms, pause_ms << min(self._failures - 1, 20))
-        # the random module is memory that nothing else here needs
+        # the random module would take memory for this alone
         chance = int.from_bytes(os.urandom(2), "big") / 0xFFFF
         return pause_ms / SECOND_MS * (1 - _JITTER + 2 * _JITTER * chance)
 

@@ -1,11 +1,11 @@
-"""The spool: rows on local disk from the moment they exist until the lake has surely kept them.
+"""The spool: rows on local disk from the moment they exist until the lake has confirmed them.
 
-One SQLite file in WAL mode, synced at every commit, so that kill -9 or a power cut loses at most the interval that
-was not yet over. Sequence numbers start at the spool's birth in microseconds since the epoch and only climb: a spool
-that is lost and begun anew never reuses a number that its host has published under.
+The spool is one SQLite file in WAL mode, synced at every commit. So kill -9 or a power cut loses at most the current
+interval. Sequence numbers start at the spool's creation time in microseconds since the epoch, and only increase. So a new
+spool after a lost one never reuses a number under which its host has published.
 
-Rows are published oldest first, in batches. A published batch stays a while, with a note of every file that it became
-(a published file): if the lake loses such a file, its rows are still here to be published again under the same name.
+Rows are published in batches, the oldest first. A published batch stays for a while, with a note of its published
+files. If the lake loses a file, its rows are published again under the same name.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from agent.rows import AnyRow, Rows
 
 APART_UNTIL = "#apart_until"
-"""The fact that holds the last number whose rows share no file with later ones."""
+"""The fact that holds a number: rows up to it share no file with later rows."""
 
 _NO_LIMIT = (1 << 63) - 1
 _TRYING = "#trying"
 """The fact that holds the last number of a batch whose publishing has begun."""
 
 _IN_AGENT = "#in_agent"
-"""The fact that the agent's own process makes files of rows: where it outlives that process, it may have ended it."""
+"""The fact that the agent's own process writes files. A fact that outlives the process is a sign of a crash while writing."""
 
-_DELETED_AT_ONCE = 500  # rows; on a full disk the log of a deletion has to fit into the ballast
+_DELETED_AT_ONCE = 500  # rows; on a full disk the log of a deletion must fit into the ballast's space
 _COMPACTED_FREE_BYTES = 64_000_000
-_COMPACTED_LIVE_BYTES = 32_000_000  # compacting holds them in memory
+_COMPACTED_LIVE_BYTES = 32_000_000  # compacting holds these bytes in memory
 
 EncodedRow = tuple[str, int, str]
-"""Table, time in ms and body of a row, as the spool stores them."""
+"""The stored form of a row: table, time in ms, body."""
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -53,8 +53,8 @@ class SpooledRow:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Rows of one table and UTC date between two numbers, which one file holds, or will."""
+class Segment:
+    """The rows of one table and UTC date between two numbers; they share one file of the lake."""
 
     table: str
     day_ms: int
@@ -68,8 +68,8 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class PublishedFile(Stretch):
-    """One file of the lake that rows became; `batch` is the number of the last row that was published with them."""
+class PublishedFile(Segment):
+    """One file of the lake with rows of the spool; `batch` is the last row's number in its batch."""
 
     batch: int
     lake: str
@@ -78,7 +78,7 @@ class PublishedFile(Stretch):
 
 
 def encoded(rows: Rows) -> list[EncodedRow]:
-    """The rows as the spool stores them; KeyError for one without a time."""
+    """Return the rows in their stored form; KeyError for a row without a time."""
     tables = cast("Mapping[str, Sequence[AnyRow]]", rows)
     return [(table, _time_ms(row), _encode(row)) for table, table_rows in tables.items() for row in table_rows]
 
@@ -92,11 +92,11 @@ def _time_ms(row: AnyRow) -> int:
 
 class Spool(SpoolFile):
     def append(self, rows: Rows, facts: Mapping[str, str] | None = None) -> None:
-        """Stores rows per table, and facts, in one commit: after a crash either all of them are there or none."""
+        """Store rows per table, and facts, in one commit: after a crash either all exist or none."""
         self.write(encoded(rows), facts or {})
 
     def write(self, rows: Sequence[EncodedRow], facts: Mapping[str, str]) -> None:
-        """Like `append`, of rows that are encoded already."""
+        """Like `append`, for rows in their stored form."""
         self._reopen_if_replaced()
         with self._writing():
             self._db.executemany("INSERT INTO row (name, time_ms, body) VALUES (?, ?, ?)", rows)
@@ -107,13 +107,13 @@ class Spool(SpoolFile):
         self._db.execute("UPDATE fact SET value = value + ? WHERE key = ?", (change, WAITING))
 
     def count(self) -> int:
-        """Rows that wait to be published."""
+        """Return the number of rows that wait to be published."""
         return int(self.noted(WAITING) or 0)
 
     def last_seq(self, most: int) -> int | None:
-        """The number of the last of the oldest `most` waiting rows; None where none waits.
+        """Return the last number among the oldest `most` waiting rows; None where no row waits.
 
-        After a try that was cut short it is that try's number, so that the same files are made again under the same names.
+        After an interrupted try it is the number of that try, so that the same files get the same names again.
         """
         tried = int(self.noted(_TRYING) or 0)
         with self._guarded("read"):
@@ -122,17 +122,17 @@ class Spool(SpoolFile):
                 found = self._db.execute("SELECT max(seq) FROM row WHERE seq > ? AND seq <= ?", (mark, tried))
                 if (last := found.fetchone()[0]) is not None:
                     return int(last)
-            # a file over rows of before and of now would hide what others have published under the name in between
+            # a file with rows from before and after would hide what another agent published under the name in between
             last = self._last_of(mark, int(self._fact(APART_UNTIL) or 0), most)
             return self._last_of(mark, _NO_LIMIT, most) if last is None else last
 
-    def span_ms(self, stretch: Stretch) -> tuple[int, int]:
-        """The first and the last time of the stretch's rows."""
+    def span_ms(self, segment: Segment) -> tuple[int, int]:
+        """Return the first and the last time of the segment's rows, in ms."""
         with self._guarded("read"):
             first, last = self._db.execute(
                 "SELECT min(time_ms), max(time_ms) FROM row"
                 " WHERE seq >= ? AND seq <= ? AND name = ? AND time_ms >= ? AND time_ms < ?",
-                (stretch.first_seq, stretch.last_seq, stretch.table, stretch.day_ms, stretch.day_ms + DAY_MS),
+                (segment.first_seq, segment.last_seq, segment.table, segment.day_ms, segment.day_ms + DAY_MS),
             ).fetchone()
         return int(first), int(last)
 
@@ -145,15 +145,15 @@ class Spool(SpoolFile):
         return last
 
     def newest_seq(self) -> int:
-        """The number of the newest row that the spool ever took; 0 where it never took one."""
+        """Return the number of the newest row that the spool ever took; 0 where it never took a row."""
         with self._guarded("read"):
             return int(self._db.execute("SELECT coalesce(max(seq), 0) FROM row").fetchone()[0])
 
     def _published_until(self) -> int:
-        return int(self._db.execute("SELECT coalesce(max(batch), 0) FROM stretch").fetchone()[0])
+        return int(self._db.execute("SELECT coalesce(max(batch), 0) FROM segment").fetchone()[0])
 
     def try_until(self, seq: int, *, in_agent: bool = False) -> None:
-        """Notes that rows up to a number are about to be published, under names that depend on it, and by which process."""
+        """Note that rows up to a number, on which their file names depend, are about to be published, and by which process."""
         with self._writing():
             self._set(_TRYING, str(seq))
             if in_agent:
@@ -163,7 +163,7 @@ class Spool(SpoolFile):
 
     @contextlib.contextmanager
     def in_agent(self) -> Iterator[None]:
-        """Holds the note that files are made in the agent's own process, which stays where that ends meanwhile."""
+        """Keep, while the block runs, the fact that the agent's own process writes files. A crash leaves the fact in the spool."""
         self.note(_IN_AGENT, "yes")
         try:
             yield
@@ -175,30 +175,30 @@ class Spool(SpoolFile):
             self.forget_fact(_IN_AGENT)
 
     def ended_in_agent(self) -> bool:
-        """Whether a process of the agent ended while it made files itself."""
+        """Return whether a process of the agent ended while it wrote files itself."""
         return self.noted(_IN_AGENT) is not None
 
-    def stretches_until(self, seq: int) -> list[Stretch]:
-        """The waiting rows up to and including a number, as the files that they become, by table and date."""
+    def segments_until(self, seq: int) -> list[Segment]:
+        """Return the segments of the waiting rows up to and including a number, by table and date."""
         with self._guarded("read"):
             found = self._db.execute(
                 "SELECT name, time_ms - (time_ms % :day + :day) % :day AS day_ms, min(seq), max(seq), count(*) FROM row"
                 " WHERE seq > :mark AND seq <= :until GROUP BY name, day_ms ORDER BY name, day_ms",
                 {"day": DAY_MS, "mark": self._published_until(), "until": seq},
             )
-            return [Stretch(*each) for each in found]
+            return [Segment(*each) for each in found]
 
     def publish_until(self, seq: int, files: Iterable[PublishedFile]) -> None:
-        """Notes that all rows up to a number have become these files, which the lake has confirmed.
+        """Note that the lake has confirmed these files, which hold all rows up to a number.
 
-        Does nothing where another publisher has said so before.
+        Does nothing where another publisher has noted it before.
         """
         noted = list(files)
         with self._writing():
             if self._published_until() >= seq:
                 return
             self._db.executemany(
-                "INSERT INTO stretch (name, day_ms, first_seq, last_seq, row_count, batch, lake, host, published_ms)"
+                "INSERT INTO segment (name, day_ms, first_seq, last_seq, row_count, batch, lake, host, published_ms)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 map(astuple, noted),
             )
@@ -207,36 +207,36 @@ class Spool(SpoolFile):
             self._add_waiting(-sum(file.row_count for file in noted))
 
     def published_files(self) -> list[PublishedFile]:
-        """The files that published rows became and that are still remembered, oldest first."""
+        """Return the noted files of published rows, the oldest first."""
         with self._guarded("read"):
             found = self._db.execute(
-                "SELECT name, day_ms, first_seq, last_seq, row_count, batch, lake, host, published_ms FROM stretch"
+                "SELECT name, day_ms, first_seq, last_seq, row_count, batch, lake, host, published_ms FROM segment"
                 " ORDER BY batch, first_seq"
             )
             return [PublishedFile(*each) for each in found]
 
-    def rows_of(self, stretch: Stretch) -> Iterator[SpooledRow]:
-        """Its rows in order, one at a time; fewer than `row_count` where some have left the spool since."""
+    def rows_of(self, segment: Segment) -> Iterator[SpooledRow]:
+        """Yield the segment's rows in order; fewer than `row_count` where rows have left the spool since."""
         with self._guarded("read"):
             found = self._db.execute(
                 "SELECT seq, name, time_ms, body FROM row WHERE seq >= ? AND seq <= ?"
                 " AND name = ? AND time_ms >= ? AND time_ms < ? ORDER BY seq",
-                (stretch.first_seq, stretch.last_seq, stretch.table, stretch.day_ms, stretch.day_ms + DAY_MS),
+                (segment.first_seq, segment.last_seq, segment.table, segment.day_ms, segment.day_ms + DAY_MS),
             )
             for number, table, time_ms, body in found:
                 yield SpooledRow(number, table, time_ms, json.loads(body))
 
-    def drop(self, stretch: Stretch, first_seq: int, last_seq: int) -> None:
-        """Removes its rows between two numbers, which do not wait any more."""
+    def drop(self, segment: Segment, first_seq: int, last_seq: int) -> None:
+        """Remove the segment's rows between two numbers; they no longer count as waiting."""
         with self._writing():
             gone = self._db.execute(
                 "DELETE FROM row WHERE seq >= ? AND seq <= ? AND name = ? AND time_ms >= ? AND time_ms < ?",
-                (first_seq, last_seq, stretch.table, stretch.day_ms, stretch.day_ms + DAY_MS),
+                (first_seq, last_seq, segment.table, segment.day_ms, segment.day_ms + DAY_MS),
             )
             self._add_waiting(-gone.rowcount)
 
     def waiting_before(self, time_ms: int, after_seq: int, most: int) -> list[tuple[int, str, int, str]]:
-        """Number, table, time and body of the oldest waiting rows behind a number whose time is before a moment."""
+        """Return the oldest waiting rows after a number and before a time: number, table, time and body."""
         with self._guarded("read"):
             found = self._db.execute(
                 "SELECT seq, name, time_ms, body FROM row WHERE seq > ? AND time_ms < ? ORDER BY seq LIMIT ?",
@@ -245,7 +245,7 @@ class Spool(SpoolFile):
             return list(found)
 
     def take(self, rows: Sequence[tuple[int, str, int, str]]) -> None:
-        """Takes rows of another spool under their own numbers; those that it has already are left as they are."""
+        """Store rows of another spool under their own numbers; rows that exist here already stay unchanged."""
         with self._writing():
             taken = self._db.executemany(
                 "INSERT OR IGNORE INTO row (seq, name, time_ms, body) VALUES (?, ?, ?, ?)", rows
@@ -253,19 +253,19 @@ class Spool(SpoolFile):
             self._add_waiting(taken.rowcount)
 
     def drop_rows(self, numbers: Sequence[int]) -> None:
-        """Removes waiting rows, which do not wait any more."""
+        """Remove waiting rows."""
         with self._writing():
             gone = self._db.executemany("DELETE FROM row WHERE seq = ?", ((each,) for each in numbers))
             self._add_waiting(-gone.rowcount)
 
     def oldest_batch(self) -> int | None:
-        """The oldest batch whose rows are still here although they are published; None where there is none."""
+        """Return the oldest published batch whose rows are still in the spool; None where there is none."""
         with self._guarded("read"):
-            found = self._db.execute("SELECT min(batch) FROM stretch").fetchone()[0]
+            found = self._db.execute("SELECT min(batch) FROM segment").fetchone()[0]
         return None if found is None else int(found)
 
     def forget_until(self, batch: int) -> None:
-        """Removes published rows up to and including a batch, in small steps: each has to fit on a full disk."""
+        """Remove published rows up to and including a batch, in steps small enough for a full disk."""
         while True:
             with self._writing():
                 until = min(batch, self._published_until())
@@ -273,17 +273,19 @@ class Spool(SpoolFile):
                     "DELETE FROM row WHERE seq IN (SELECT seq FROM row WHERE seq <= ? ORDER BY seq LIMIT ?)",
                     (until, _DELETED_AT_ONCE),
                 ).rowcount
-                if gone < _DELETED_AT_ONCE:  # the note of a batch goes last: it says which rows are published
-                    self._db.execute("DELETE FROM stretch WHERE batch <= ?", (until,))
+                if (
+                    gone < _DELETED_AT_ONCE
+                ):  # the note of a batch goes last, because it records which rows are published
+                    self._db.execute("DELETE FROM segment WHERE batch <= ?", (until,))
                     return
 
     def is_oversized(self) -> bool:
-        """Whether `compact` would give the disk back what a long backlog took: little of it is still in use."""
+        """Return whether `compact` would free much disk: a long backlog enlarged the file, and little of it is in use."""
         live_bytes = self.live_bytes()
         return live_bytes < _COMPACTED_LIVE_BYTES and self.size_bytes() - live_bytes > _COMPACTED_FREE_BYTES
 
     def compact(self) -> None:
-        """Makes the file as small as its rows."""
+        """Shrink the file to the size of its rows."""
         with self._guarded("compact"):
             self._db.execute("PRAGMA temp_store=MEMORY")  # the disk may be full, and /tmp may be read-only
             self._db.execute("VACUUM")
@@ -316,7 +318,7 @@ log = logging.getLogger("fallow.agent")
 
 
 def read_fact(spool: Spool, key: str, kind: type, default: Any) -> Any:
-    """The fact as JSON of that kind; the default, and a line in the log, where it is damaged."""
+    """Return a fact, parsed as JSON of a type; the default where it is missing or damaged. Damage is logged."""
     text = spool.noted(key)
     if text is None:
         return default
@@ -326,5 +328,5 @@ def read_fact(spool: Spool, key: str, kind: type, default: Any) -> Any:
         value = None
     if isinstance(value, kind):
         return value
-    log.warning("what the spool remembers of %s cannot be read and is left aside", key)
+    log.warning("the fact %s in the spool is damaged and is ignored", key)
     return default

@@ -1,4 +1,4 @@
-"""The file behind the spool: opening it whatever state it is in, one agent at a time, SQLite's errors as sentences."""
+"""The spool's database file: opens it in any state, for one agent at a time, and words SQLite's errors."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ FULL = 13
 CORRUPT = 11
 NOT_A_DATABASE = 26
 NO_ROOM_FOR_INDEX = 4874
-"""SQLITE_IOERR_SHMSIZE: the shared index of the log cannot grow, as on a full disk; SQLite calls that an I/O error."""
+"""SQLITE_IOERR_SHMSIZE: the shared index of the log cannot grow. SQLite reports it as an I/O error on a full disk too."""
 
 _TEXTS = {
     "database or disk is full": FULL,
     "database disk image is malformed": CORRUPT,
     "file is not a database": NOT_A_DATABASE,
 }
-"""From sqlite3ErrStr in SQLite's main.c; the text of an I/O error does not tell a full disk from a broken one."""
+"""Texts from sqlite3ErrStr in SQLite's main.c. The text of an I/O error is the same for a full and a broken disk."""
 
 
 def error_code(error: BaseException | None) -> int:
-    """SQLite's extended result code (sqlite.org/rescode.html); 0 where it is unknown or the error is not SQLite's."""
+    """Return SQLite's extended result code (sqlite.org/rescode.html); 0 where it is unknown or the error is not SQLite's."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return _TEXTS.get(str(error), 0) if code is None else code
 
@@ -43,18 +43,18 @@ def primary_code(error: BaseException | None) -> int:
 
 BALLAST_BYTES = 1 << 20
 _BALLAST = "ballast"
-_PIECE_BYTES = 1 << 16
+_BLOCK_BYTES = 1 << 16
 
 
 class Ballast:
-    """The file `ballast` in a spool's folder."""
+    """The file `ballast` in a spool's folder. It reserves disk space that a full disk needs later."""
 
     def __init__(self, folder: Path, size_bytes: int = BALLAST_BYTES) -> None:
         self._folder = folder
         self._size_bytes = size_bytes
 
     def take(self) -> bool:
-        """Fills the file unless it is full already; False (and no file) where the disk has no room for it, or the folder is unsafe."""
+        """Fill the file. Return False, and leave no file, where the disk has no space or the folder is unsafe."""
         try:
             with contextlib.closing(SpoolFolder(str(self._folder))) as folder:
                 descriptor = folder.open_file(_BALLAST, os.O_WRONLY | os.O_CREAT, _FILE_MODE)
@@ -68,16 +68,16 @@ class Ballast:
                 if os.fstat(descriptor).st_size == self._size_bytes:
                     return True
                 file.truncate(0)
-                # noise, for a file system may store anything else in less room than it will be asked for
-                pieces = range(0, self._size_bytes, _PIECE_BYTES)
-                file.writelines(os.urandom(min(_PIECE_BYTES, self._size_bytes)) for _ in pieces)
+                # random bytes, because a file system may compress any other content
+                blocks = range(0, self._size_bytes, _BLOCK_BYTES)
+                file.writelines(os.urandom(min(_BLOCK_BYTES, self._size_bytes)) for _ in blocks)
         except OSError:
             self.release()
             return False
         return True
 
     def release(self) -> bool:
-        """Gives the room back; whether there was any."""
+        """Delete the file to free its space. Return whether there was a file."""
         with contextlib.suppress(OSError):
             (self._folder / _BALLAST).unlink()
             return True
@@ -94,7 +94,7 @@ CREATE TABLE IF NOT EXISTS row (
     body TEXT NOT NULL        -- the other columns, JSON
 );
 CREATE TABLE IF NOT EXISTS fact (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS stretch ( -- a file of the lake that rows of the spool became
+CREATE TABLE IF NOT EXISTS segment ( -- a file of the lake that rows of the spool became
     batch INTEGER NOT NULL,   -- number of the last row that was published together with these
     name TEXT NOT NULL,
     day_ms INTEGER NOT NULL,
@@ -108,13 +108,13 @@ CREATE TABLE IF NOT EXISTS stretch ( -- a file of the lake that rows of the spoo
 """
 
 WAITING = "#waiting"
-"""The fact that holds the number of rows that wait: counting them would read the whole file."""
+"""The fact that holds the number of waiting rows. Counting the rows would read the whole file."""
 
 _CACHE_KB = 256  # an append touches the last pages only
-_CHECKPOINT_PAGES = 200  # what a checkpoint may need on a full disk has to fit into the ballast
+_CHECKPOINT_PAGES = 200  # on a full disk a checkpoint must fit into the ballast's space
 _FILE_MODE = 0o640
 _PATIENCE_S = 10.0  # for another process's write
-_AGENT_PATIENCE_S = 2.0  # the agent keeps rows in memory rather than an interval waiting
+_AGENT_PATIENCE_S = 2.0  # the agent keeps rows in memory rather than delay an interval
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -126,18 +126,18 @@ def is_full(error: SpoolError) -> bool:
 
 
 def is_damaged(error: SpoolError) -> bool:
-    """Whether the file is no whole database."""
+    """Return whether the error shows that the file is damaged or not a database."""
     return primary_code(error.__cause__) in (CORRUPT, NOT_A_DATABASE)
 
 
 class SpoolFile:
-    """The database in a spool's folder; the file is made where there is none."""
+    """The database in a spool's folder. The file is created where there is none."""
 
     def __init__(self, folder: str, *, for_agent: bool = False) -> None:
-        """Opens the spool; for the agent, alone and whatever state it is in, and `mended` says what had to be done.
+        """Open the spool. For the agent, open it exclusively and in any state; `mended` describes repairs.
 
-        A full disk is given the room that was kept for it; a damaged file is moved aside and a new one begun. Raises
-        SpoolError where another agent runs on the spool, or it cannot be used.
+        On a full disk the ballast's space is freed; a damaged file is moved aside and a new file begins. Raises
+        SpoolError where another agent runs on the spool, or the spool is not usable.
         """
         self.mended = ""
         self._patience_s = _AGENT_PATIENCE_S if for_agent else _PATIENCE_S
@@ -148,7 +148,7 @@ class SpoolFile:
                 self._lock_fd = entered.open_file("agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise SpoolError(
-                f"cannot use {folder} as a spool: {error.strerror}", "give a writable folder as --spool"
+                f"cannot use {folder} as a spool: {error.strerror}", "name a writable folder as --spool"
             ) from error
         try:
             if for_agent:
@@ -175,9 +175,9 @@ class SpoolFile:
             self._skip_to_now()
 
     def _open(self) -> sqlite3.Connection:
-        self._inode = 0  # as long as it is not open, every append tries again to open it
+        self._inode = 0  # while it is not open, every append tries to open it again
         self.file_bytes = 0
-        """Size of the file at the last append, without its log."""
+        """Size of the file in bytes at the last append, without its log."""
         with self._guarded("open"):
             self._make_file()
             db = sqlite3.connect(self._file, timeout=self._patience_s, isolation_level=None)
@@ -192,22 +192,24 @@ class SpoolFile:
         return db
 
     def _make_file(self) -> None:
-        """Judges the folder and the files anew, for SQLite opens them by name and follows links; raises as `SpoolFolder` does."""
+        """Check the folder and files again, since SQLite opens them by name and follows links. Raises as `SpoolFolder` does."""
         with contextlib.closing(SpoolFolder(str(self.folder))) as folder:
-            # made here for its mode, which the log takes over: command lines and names are nobody else's business;
-            # one that is there is left closed: closing it would let go of the locks of another connection of this process
+            # created here for its mode, which the log inherits: other users must not read command lines and names;
+            # an existing file is not opened: closing it would release the locks of another connection of this process
             with contextlib.suppress(FileExistsError):
                 os.close(folder.open_file(_DATABASE, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE))
             for suffix in ("", "-wal", "-shm", "-journal"):
                 folder.judge_file(_DATABASE + suffix)
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        """Makes the tables where there are none; a spool that is there is only read, so that it opens on a full disk."""
+        """Create the tables where there are none. An existing spool is only read, so that it opens on a full disk."""
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         if version > _FORMAT:
-            raise SpoolError(f"{self._file} was written by a newer fallow", "upgrade fallow, or give another --spool")
+            raise SpoolError(f"{self._file} was written by a newer fallow", "upgrade fallow, or name another --spool")
         if 0 < version < _FORMAT:
-            raise SpoolError(f"{self._file} was written by an older fallow", "move it away, or give another --spool")
+            raise SpoolError(
+                f"{self._file} was written by an older fallow", "move the file away, or name another --spool"
+            )
         db.execute("PRAGMA synchronous=FULL")  # a commit is on the disk when it returns
         db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
         db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
@@ -226,9 +228,9 @@ class SpoolFile:
             db.execute(f"PRAGMA user_version={_FORMAT}")
 
     def lock(self) -> None:
-        """Makes this process the only agent on the spool; SpoolError where another one is.
+        """Make this process the only agent on the spool; SpoolError where another agent runs on it.
 
-        Numbers go on from now, so that a spool that was put back from a backup never reuses one.
+        Numbers continue from the current time, so that a spool restored from a backup never reuses a number.
         """
         self._take_lock()
         self._skip_to_now()
@@ -238,7 +240,8 @@ class SpoolFile:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise SpoolError(
-                f"another agent runs on the spool {self.folder}", "stop it, or give this one another --spool"
+                f"another agent runs on the spool {self.folder}",
+                "stop that agent, or name another --spool for this one",
             ) from error
 
     def _skip_to_now(self) -> None:
@@ -248,7 +251,7 @@ class SpoolFile:
             )
 
     def _reopen_if_replaced(self) -> None:
-        """Somebody removed or replaced the file: rows written into the old one would reach nobody."""
+        """Open the file again where it was removed or replaced: rows in the old file would be lost."""
         try:
             found = self._file.lstat()
             self.file_bytes = found.st_size
@@ -260,14 +263,14 @@ class SpoolFile:
             self._db = self._open()
 
     def quarantine(self) -> str:
-        """Moves a damaged file out of the way, begins a new one and says where the old one is; raises SpoolError."""
+        """Move a damaged file aside and begin a new one. Return a sentence with the old file's new path; raises SpoolError."""
         self._db.close()
         done = self._move_aside()
         self._db = self._open()
         return done
 
     def set_aside(self, why: str) -> str:
-        """Keeps the file in a folder below this one, begins a new one and returns that folder; raises SpoolError."""
+        """Move the file into a folder below this one, begin a new file and return that folder; raises SpoolError."""
         folder = self.folder / f"{why}-{time.time_ns() // 1_000_000}"
         self._db.close()
         with self._guarded("move"):
@@ -279,18 +282,18 @@ class SpoolFile:
 
     def _rename(self, aside: str) -> str:
         with self._guarded("move"):
-            for suffix in ("-wal", "-shm", ""):  # the log is of no use without its file, nor under another name
+            for suffix in ("-wal", "-shm", ""):  # the log is useless without its file or under another name
                 with contextlib.suppress(FileNotFoundError):
                     Path(f"{self._file}{suffix}").rename(f"{aside}{suffix}")
         return aside
 
     def _move_aside(self) -> str:
         aside = self._rename(f"{self._file}.damaged-{time.time_ns() // 1_000_000}")
-        return f"the spool was damaged and is now {aside}; rows in it that were not published are missing from the lake"
+        return f"the spool was damaged and is now {aside}; its unpublished rows are missing from the lake"
 
     @contextlib.contextmanager
     def _guarded(self, verb: str) -> Iterator[None]:
-        """SQLite's errors, and the file system's, as one sentence."""
+        """Turn errors of SQLite and the file system into a SpoolError with one sentence."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -306,19 +309,19 @@ class SpoolFile:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """One transaction: commits at the end, or leaves everything as it was on any error."""
+        """Run the block as one transaction: commit at the end, roll back on any error."""
         with self._guarded("write"):
             self._db.execute("BEGIN IMMEDIATE")
             with self._db:
                 yield
 
     def checkpoint(self) -> None:
-        """Moves the log into the file, so that the log begins anew and needs no more room."""
+        """Move the log into the file, so that the log restarts and needs no more space."""
         with self._guarded("write"):
             self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
     def size_bytes(self) -> int:
-        """What the spool takes on the disk, its log included."""
+        """Return the spool's size on disk in bytes, including its log."""
         total = 0
         for suffix in ("", "-wal"):
             with contextlib.suppress(OSError):
@@ -326,7 +329,7 @@ class SpoolFile:
         return total
 
     def live_bytes(self) -> int:
-        """The part of the file that rows take; the rest is free and is filled again before the file grows."""
+        """Return the bytes of the file that hold rows. The remaining bytes are free, and are used before the file grows."""
         with self._guarded("read"):
             pages, free, size = (
                 int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
@@ -335,7 +338,7 @@ class SpoolFile:
         return (pages - free) * size
 
     def free_disk_bytes(self) -> int:
-        """Room on the disk that this user may fill; 0 where it cannot be told."""
+        """Return the free disk space that this user may fill, in bytes; 0 where it is unknown."""
         try:
             facts = os.statvfs(self.folder)
         except OSError:

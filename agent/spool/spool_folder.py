@@ -1,7 +1,7 @@
-"""The spool's folder, judged before anything in it is touched: nobody but its owner and root may be able to swap what is there.
+"""The spool's folder, checked before use: only its owner and root may be able to replace its content.
 
-A folder that others can write to, below one that is theirs, or a link or a foreign file in it, could make an agent that runs as
-root overwrite any file of the machine. The way is walked component by component, each opened through the one before it.
+A folder that other users can write to is unsafe, and so is a parent folder of theirs, a link or a foreign file. Any of them
+could make an agent that runs as root overwrite any file of the machine. The check opens every folder of the path through its parent.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ class SpoolFolder:
     """An open folder that only this user and root can change."""
 
     def __init__(self, path: str) -> None:
-        """Opens it, and makes it where it is not there; raises UnsafeSpoolError, and SpoolError where it cannot be used."""
+        """Open the folder, or create it. Raises UnsafeSpoolError, and SpoolError where the folder is not usable."""
         self.path = Path(path)
         try:
             self._descriptor = _walk(Path(path).absolute())
         except OSError as error:
             raise SpoolError(
-                f"cannot use {path} as a spool: {error.strerror}", "give a writable folder as --spool"
+                f"cannot use {path} as a spool: {error.strerror}", "name a writable folder as --spool"
             ) from error
 
     def open_file(self, name: str, flags: int, mode: int) -> int:
-        """A regular file of this user's in the folder, made where the flags say so; raises OSError and UnsafeSpoolError.
+        """Return a descriptor of a regular file of this user, created where the flags allow. Raises OSError and UnsafeSpoolError.
 
-        It never follows a link, waits for a pipe or empties a file before it is judged.
+        It never follows a link, waits for a pipe, or truncates a file before the check.
         """
         flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             descriptor = os.open(name, flags, mode, dir_fd=self._descriptor)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENXIO):
-                raise self._foreign(name, "it is a link, or no file") from error
+                raise self._foreign_file_error(name, "it is a link, or not a file") from error
             raise
-        if wrong := _what_is_wrong(os.fstat(descriptor)):
+        if wrong := _fault(os.fstat(descriptor)):
             os.close(descriptor)
-            raise self._foreign(name, wrong)
+            raise self._foreign_file_error(name, wrong)
         return descriptor
 
     def judge_file(self, name: str) -> None:
-        """Raises UnsafeSpoolError where something of that name is there and is no regular file of this user's."""
+        """Raise UnsafeSpoolError where an entry of that name exists that is not a regular file of this user."""
         with contextlib.suppress(FileNotFoundError):
-            if wrong := _what_is_wrong(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)):
-                raise self._foreign(name, wrong)
+            if wrong := _fault(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)):
+                raise self._foreign_file_error(name, wrong)
 
     def read(self, name: str, most_bytes: int) -> bytes | None:
-        """A small file's content; None where there is none. Raises OSError and UnsafeSpoolError."""
+        """Return the content of a small file; None where there is none. Raises OSError and UnsafeSpoolError."""
         try:
             descriptor = self.open_file(name, os.O_RDONLY, 0)
         except FileNotFoundError:
@@ -71,7 +71,7 @@ class SpoolFolder:
             return file.read(most_bytes)
 
     def write(self, name: str, content: bytes) -> None:
-        """Puts a small file in place, whole and durable, or leaves the one that is there. Raises OSError and UnsafeSpoolError."""
+        """Write a small file, atomically and durably; an error leaves the old file. Raises OSError and UnsafeSpoolError."""
         new = f"{name}.new"
         with os.fdopen(self.open_file(new, os.O_WRONLY | os.O_CREAT, _FILE_MODE), "wb") as file:
             file.truncate(0)
@@ -85,26 +85,26 @@ class SpoolFolder:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def _foreign(self, name: str, wrong: str) -> UnsafeSpoolError:
+    def _foreign_file_error(self, name: str, wrong: str) -> UnsafeSpoolError:
         return UnsafeSpoolError(
             f"{self.path / name} cannot be a file of the spool: {wrong}",
-            f"look who put it there, remove it, and give a folder of {_user_name(os.geteuid())}'s own as --spool",
+            f"find out who created it, remove it, and name a folder of {_user_name(os.geteuid())} as --spool",
         )
 
 
-def _what_is_wrong(facts: os.stat_result) -> str:
-    """Why a file is not one that this user's agent made; empty where it may be."""
+def _fault(facts: os.stat_result) -> str:
+    """Return why a file cannot be one that this user's agent created; empty where it can."""
     if stat.S_ISLNK(facts.st_mode):
         return "it is a link"
     if not stat.S_ISREG(facts.st_mode):
-        return "it is no regular file"
+        return "it is not a regular file"
     if facts.st_uid != os.geteuid():
         return f"it belongs to {_user_name(facts.st_uid)}"
-    return "it has other names as well (hard links)" if facts.st_nlink > 1 else ""
+    return "it has other names (hard links)" if facts.st_nlink > 1 else ""
 
 
 def _walk(path: Path) -> int:
-    """A descriptor of the folder; what is missing at its end is made. Raises OSError and UnsafeSpoolError."""
+    """Return a descriptor of the folder, after creating missing folders at the end. Raises OSError and UnsafeSpoolError."""
     left = deque(path.parts[1:])
     place, descriptor, links = Path("/"), os.open("/", _LOOK | os.O_DIRECTORY), 0
     try:
@@ -144,13 +144,13 @@ def _check_links(links: int) -> None:
 
 
 def _entered(folder: int, name: str, place: Path, *, is_last: bool) -> int:
-    """What has that name in the folder, a link itself included; raises UnsafeSpoolError where others can swap it."""
+    """Return the status of the entry, without following a link; raises UnsafeSpoolError where others can replace it."""
     facts = os.fstat(folder)
     try:
         found = os.open(name, _LOOK, dir_fd=folder)
     except FileNotFoundError:
-        if facts.st_uid not in _trusted() and not _is_volume(place):
-            raise _refused(place, facts) from None
+        if facts.st_uid not in _trusted_uids() and not _is_volume(place):
+            raise _folder_error(place, facts) from None
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, FOLDER_MODE if is_last else _PARENT_MODE, dir_fd=folder)
         found = os.open(name, _LOOK, dir_fd=folder)
@@ -163,50 +163,50 @@ def _entered(folder: int, name: str, place: Path, *, is_last: bool) -> int:
 
 
 def _judge(folder: os.stat_result, place: Path, entry: os.stat_result, name: str) -> None:
-    """Raises UnsafeSpoolError where others can put something else in the place of the entry."""
+    """Raise UnsafeSpoolError where other users can replace the entry."""
     if _is_volume(place):
         return
-    if folder.st_uid not in _trusted():
-        raise _refused(place, folder)
-    # in a sticky folder such as /tmp only its owner, and that of the entry, can swap it
-    if folder.st_mode & _WRITABLE and not (folder.st_mode & stat.S_ISVTX and entry.st_uid in _trusted()):
-        raise _refused(place, folder, name)
+    if folder.st_uid not in _trusted_uids():
+        raise _folder_error(place, folder)
+    # in a sticky folder such as /tmp only the folder's owner and the entry's owner can replace the entry
+    if folder.st_mode & _WRITABLE and not (folder.st_mode & stat.S_ISVTX and entry.st_uid in _trusted_uids()):
+        raise _folder_error(place, folder, name)
 
 
 def _judge_end(folder: os.stat_result, place: Path) -> None:
-    """The same of the spool itself, in which nobody else may make files either: sticky does not help."""
+    """Raise UnsafeSpoolError where other users can write into the spool's folder, even if it is sticky."""
     if not stat.S_ISDIR(folder.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if _is_volume(place):
         return
-    if folder.st_uid not in _trusted() or folder.st_mode & _WRITABLE:
-        raise _refused(place, folder)
+    if folder.st_uid not in _trusted_uids() or folder.st_mode & _WRITABLE:
+        raise _folder_error(place, folder)
 
 
-def _trusted() -> tuple[int, ...]:
+def _trusted_uids() -> tuple[int, ...]:
     return (os.geteuid(), _ROOT)
 
 
 def _is_volume(place: Path) -> bool:
-    """Whether it is a volume of a container: there are no other users in there, and its owner is the orchestrator's choice."""
+    """Return whether it is a container's volume: it has no other users, and the orchestrator chooses its owner."""
     return in_container() and os.path.ismount(place)
 
 
-def _refused(place: Path, facts: os.stat_result, name: str = "") -> UnsafeSpoolError:
+def _folder_error(place: Path, facts: os.stat_result, name: str = "") -> UnsafeSpoolError:
     me, owner = _user_name(os.geteuid()), _user_name(facts.st_uid)
-    what = f"{place / name} cannot hold a spool of {me}'s" if name else f"{place} cannot hold a spool of {me}'s"
-    if facts.st_uid not in _trusted():
+    what = f"{place / name} cannot hold a spool of {me}" if name else f"{place} cannot hold a spool of {me}"
+    if facts.st_uid not in _trusted_uids():
         return UnsafeSpoolError(
-            f"{what}: {place} belongs to {owner}, who could have {me} write elsewhere",
-            f"run the agent as {owner}, or give a folder of {me}'s own as --spool",
+            f"{what}: {place} belongs to {owner}, who could make {me} write elsewhere",
+            f"run the agent as {owner}, or name a folder of {me} as --spool",
         )
     if facts.st_mode & stat.S_ISVTX:
         return UnsafeSpoolError(
-            f"{what}: everybody can put files into {place}", f"give a folder in it that is {me}'s own as --spool"
+            f"{what}: every user can create files in {place}", f"name a subfolder of it that belongs to {me} as --spool"
         )
     return UnsafeSpoolError(
-        f"{what}: others than {owner} can write to {place}",
-        f"take that right away (`chmod go-w {place}`), or give another --spool",
+        f"{what}: users other than {owner} can write to {place}",
+        f"remove that right (`chmod go-w {place}`), or name another --spool",
     )
 
 

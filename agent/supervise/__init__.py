@@ -1,1 +1,1 @@
-"""Keeps time, asks the worker, gathers rows, and answers whoever asks about the run."""
+"""The supervisor: it times the intervals, queries the worker, collects rows, and answers requests about the run."""

@@ -1,12 +1,12 @@
-"""What a person tells the running agent through its control socket: look at it, release the driver, use it again.
+"""The control socket of the running agent, for its status, for releasing the driver and for resuming its use.
 
-The socket is in the spool folder, for the agent's own user and root; one JSON line each way. A request is `{"verb": "status"}`,
-further keys are arguments. The answer is what the handler returns, or `{"error": ..., "hint": ...}`. Verbs: status, snapshot,
-release (for_ms or null), resume. `snapshot` answers with `Snapshot.as_json()`, the others with `AgentStatus.as_json()` as it is
-after the verb was obeyed.
+The socket is in the spool folder, for the agent's own user and root; request and answer are one JSON line each. A request is
+`{"verb": "status"}`, further keys are arguments. The answer is the handler's result, or `{"error": ..., "hint": ...}`. Verbs:
+status, snapshot, release (for_ms or null), resume. `snapshot` answers with `Snapshot.as_json()`, the others with
+`AgentStatus.as_json()` after the verb's effect.
 
-Requests come in the control thread; what touches the workers is done by the sampling loop, between two of its own requests,
-because a worker answers one question at a time.
+The control thread receives requests. The sampling loop executes those that concern the workers, between its own requests,
+because a worker answers one request at a time.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Blocked:
-    """A worker process that cannot release the driver, because one of its calls does not return."""
+    """A worker process that cannot release the driver, because a driver call does not return."""
 
     pid: int
     gpu: str | None
-    """UUID, None where the driver did not get as far as naming it."""
+    """UUID of the GPU; None where the driver has not reported it yet."""
     gpu_index: int | None
     call: str
 
@@ -70,17 +70,17 @@ class AgentStatus:
     gpus: Mapping[str, int] = field(default_factory=dict)
     """Number of GPUs and MIG instances in each state of health."""
     released_until_ms: int | None = None
-    """When the agent uses the driver again on its own; None: on request."""
+    """When the agent uses the driver again without a request; None: only on request."""
     blocked: tuple[Blocked, ...] = ()
     publishing: PublishingStatus = field(default_factory=PublishingStatus)
 
     def as_json(self) -> dict[str, Any]:
-        """The status as JSON values; `from_json` reads it back."""
+        """Return the status as JSON values; `from_json` reads them back."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> AgentStatus:
-        """The status that `as_json` wrote; fields that a newer agent may have added are left out."""
+        """Return the status that `as_json` wrote, without the unknown fields of a newer agent."""
         known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
         known["blocked"] = tuple(Blocked(**each) for each in known.get("blocked", ()))
         known["publishing"] = PublishingStatus(**known.get("publishing", {}))
@@ -91,11 +91,11 @@ SOCKET_NAME = "agent.sock"
 VERBS = ("status", "snapshot", "release", "resume")
 
 Handler = Callable[[str, dict[str, Any]], dict[str, Any]]
-"""Answers a verb and its arguments; runs in the control thread; may raise FallowError."""
+"""Returns the answer to a verb and its arguments. Runs in the control thread; may raise FallowError."""
 
 _LONGEST_REQUEST = 1 << 14
 _LONGEST_ANSWER = 1 << 26
-_PATIENCE_S = 2.0  # for a client to say what it wants, and again to read the answer
+_PATIENCE_S = 2.0  # time for a client to send its request, and again to read the answer
 
 log = logging.getLogger("fallow.agent")
 
@@ -105,7 +105,7 @@ class NoAgentError(FallowError):
 
 
 class ControlServer:
-    """Listens in a thread of its own; one client at a time, none for longer than it takes to answer a living one."""
+    """Listens in its own thread and serves one client at a time, with a time limit for each."""
 
     def __init__(self, folder: str, handler: Handler) -> None:
         self._folder = folder
@@ -115,7 +115,7 @@ class ControlServer:
         self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
 
     def start(self) -> None:
-        """Begins to listen, in place of a socket that a killed agent left; the caller holds the spool's lock.
+        """Begin to listen, and replace the socket that a killed agent left. The caller must hold the spool's lock.
 
         Raises SpoolError where the folder cannot hold a socket.
         """
@@ -124,7 +124,7 @@ class ControlServer:
                 if _is_socket(path):
                     path.unlink()
                 self._socket.bind(str(path))
-                path.chmod(0o600)  # nobody can connect before listen()
+                path.chmod(0o600)  # no client can connect before listen()
             self._socket.listen(8)
         except OSError as error:
             self._release()
@@ -143,7 +143,7 @@ class ControlServer:
         self._release()
 
     def _release(self) -> None:
-        """Closes everything once: the numbers may by now be those of somebody else's files."""
+        """Close every descriptor once: after a close, its number may belong to another file."""
         self._socket.close()
         descriptors, self._wake, self._waker = (self._wake, self._waker), -1, -1
         for descriptor in descriptors:
@@ -179,7 +179,7 @@ class ControlServer:
             verb = request.pop("verb")
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
             raise FallowError(
-                "the request is not a JSON object with a verb", f"say one of {', '.join(VERBS)}"
+                "the request is not a JSON object with a verb", f"send one of {', '.join(VERBS)}"
             ) from None
         if verb not in VERBS:
             raise FallowError(f"the agent knows no verb {verb!r}", f"say one of {', '.join(VERBS)}")
@@ -187,10 +187,10 @@ class ControlServer:
 
 
 def ask(folder: str, verb: str, timeout_s: float, **arguments: Any) -> dict[str, Any]:
-    """The answer of the agent that runs on the spool in `folder`.
+    """Return the answer of the agent that runs on the spool in `folder`.
 
-    Raises NoAgentError where none runs there, FallowError where it may not be asked, does not answer within
-    `timeout_s` or answers with an error.
+    Raises NoAgentError where no agent runs there. Raises FallowError where this user may not ask it, where it does not
+    answer within `timeout_s`, and where it answers with an error.
     """
     deadline_s = time.monotonic() + timeout_s
     try:
@@ -208,7 +208,7 @@ def ask(folder: str, verb: str, timeout_s: float, **arguments: Any) -> dict[str,
         ) from error
     except (OSError, ValueError) as error:
         why = f"within {timeout_s:g} s" if isinstance(error, TimeoutError) else f"({error})"
-        raise FallowError(f"the agent on {folder} does not answer {why}", "its log says what it is doing") from error
+        raise FallowError(f"the agent on {folder} does not answer {why}", "read its log for the reason") from error
     if "error" in answer:
         raise FallowError(str(answer["error"]), str(answer.get("hint", "")))
     return answer
@@ -225,7 +225,7 @@ def _connected(folder: str, timeout_s: float) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def _short(folder: str) -> Iterator[Path]:
-    """The socket's path through an open descriptor of its folder: an address holds only 107 bytes."""
+    """Yield a short path of the socket, through an open descriptor of its folder: an address has at most 107 bytes."""
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
         yield Path("/proc/self/fd", str(descriptor), SOCKET_NAME)
@@ -241,7 +241,7 @@ def _is_socket(path: Path) -> bool:
 
 
 def _read_line(peer: socket.socket, longest: int, deadline_s: float) -> bytes:
-    """One line; TimeoutError at the deadline, however slowly it drips in, and FallowError where it is too long."""
+    """Return one line; TimeoutError at the deadline, even while bytes arrive, and FallowError where it is too long."""
     received = bytearray()
     while b"\n" not in received:
         if len(received) > longest:
@@ -261,7 +261,7 @@ _OBEYED_S = 8.0  # the client waits for ten
 
 
 class Bell:
-    """Rung by anyone, heard by the one loop that waits."""
+    """A signal that any thread can ring and one loop waits for."""
 
     def __init__(self) -> None:
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -269,12 +269,12 @@ class Bell:
         self._poll.register(self._fd, select.POLLIN)
 
     def ring(self) -> None:
-        """Ends the wait that is under way, or the next one."""
-        with contextlib.suppress(OSError):  # closed already, or rung very often
+        """End the current wait, or the next."""
+        with contextlib.suppress(OSError):  # closed already, or its pipe is full of rings
             os.eventfd_write(self._fd, 1)
 
     def wait(self, seconds: float) -> bool:
-        """Waits so long at most; whether the bell was rung."""
+        """Wait at most this long. Return whether the bell was rung."""
         if not self._poll.poll(max(0.0, seconds) * 1000):
             return False
         with contextlib.suppress(BlockingIOError):
@@ -286,7 +286,7 @@ class Bell:
 
 
 class Orders:
-    """Keeps whether the driver is released, also over restarts within one boot of the machine."""
+    """Keeps whether the driver is released, even across restarts within one boot of the machine."""
 
     def __init__(
         self, settings: AgentSettings, fleet: HostGpus, board: SnapshotBoard, bell: Bell, clock: Clock
@@ -304,8 +304,8 @@ class Orders:
         self.missed_at_start: int | None = None
 
     def remember(self, spool: Spool, boot_id: str) -> bool:
-        """Whether an earlier run of this boot released the driver, and it is still to be left alone."""
-        from agent.spool.spool import read_fact  # not for those who only ask the agent
+        """Return whether an earlier run of this boot released the driver, and the release still holds."""
+        from agent.spool.spool import read_fact  # loaded here, because clients of the agent do not need it
 
         known = read_fact(spool, "released", dict, {})
         until_ms = known.get("until_ms")
@@ -316,7 +316,7 @@ class Orders:
         return bool(known)
 
     def handle(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Answers a verb, in the control thread; raises FallowError where it cannot."""
+        """Return the answer to a verb, in the control thread; raises FallowError for a request that it cannot fulfil."""
         if verb == "snapshot":
             snapshot = self._board.latest()
             if snapshot is None:
@@ -325,16 +325,18 @@ class Orders:
         if verb in ("release", "resume"):
             for_ms = arguments.get("for_ms")
             if for_ms is not None and (not isinstance(for_ms, int) or for_ms <= 0):
-                raise UsageError(f"cannot release the driver for {for_ms!r} ms", "give a whole number above 0, or none")
+                raise UsageError(
+                    f"cannot release the driver for {for_ms!r} ms", "name a whole number above 0, or omit it"
+                )
             done = Event()
             self._releasing = self._releasing or verb == "release"
             self._asked.put((verb, for_ms, done))
             self._bell.ring()
-            done.wait(_OBEYED_S)  # a call that is under way is waited for; the client asks again
+            done.wait(_OBEYED_S)  # the loop waits for a running call; the client asks again
         return self._status().as_json()
 
     def obey(self, recorder: Recorder, boot_id: str) -> None:
-        """Does what was asked since the last call, and resumes by itself when the time is over."""
+        """Execute the requests since the last call, and resume when the time of a release is over."""
         if self._fleet.released and self._until_ms is not None and self._clock.now_ms() >= self._until_ms:
             self._resume(recorder, "the time of the release is over")
         while not self._asked.empty():

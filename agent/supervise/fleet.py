@@ -1,8 +1,8 @@
-"""The GPUs of the host as the supervisor sees them: a worker that may hang, crash or lose the driver, and what then.
+"""The GPUs of the host, for the supervisor: it handles a worker that hangs, crashes or loses the driver.
 
-A GPU whose call never returns is `wedged`: its worker is left alone (killing it has frozen GPUs), and a new one watches
-the others; so is one whose calls crash the driver's library again and again. A lost driver makes every GPU
-`driver_down` until a new worker can load it again. A GPU is healthy again once the call that was to blame has returned.
+A GPU whose call never returns is `wedged`. Its worker is abandoned (killing it has frozen GPUs), and a new worker watches
+the other GPUs. A GPU whose calls crash the driver's library repeatedly is `wedged` too. A lost driver makes every GPU
+`driver_down` until a new worker loads it. A GPU is healthy again after the faulty call has returned.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ Answer = TypeVar("Answer", bound="OpenAnswer")
 
 _LONGEST_BACKOFF = 6  # intervals between two tries to load the driver again
 _END_PATIENCE_S = 1.0
-_REVOKED = (4, 999)  # no permission, unknown: what a container gets whose devices were taken away
+_REVOKED = (4, 999)  # no permission, unknown: the codes in a container that lost its devices
 _MOST_REFUSALS = 3
-_TRIES = 6  # workers for one interval: a crash counts against a GPU when it happens twice
+_TRIES = 6  # workers for one interval: only a second crash counts against a GPU
 
 
 class DriverDownError(Exception):
-    """No answer for this interval; `Fleet.complete` says in which state each GPU was."""
+    """There is no answer for this interval; `HostGpus.complete` adds the state of every GPU."""
 
 
 class HostGpus:
-    """Asks the worker for all GPUs, and stands in for the ones that cannot answer."""
+    """Queries the worker for all GPUs, and adds rows for those that cannot answer."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class HostGpus:
         alive: Callable[[], bool] = lambda: True,
         clock: Clock | None = None,
     ) -> None:
-        """`missing` knows what should be there, `known` what an earlier run has seen.
+        """`missing` holds the expected GPUs, `known` the GPUs of an earlier run.
 
-        `alive` is called while the driver is waited for; where it returns False, StoppedError ends the waiting.
+        `alive` is called while this waits for the driver; where it returns False, StoppedError ends the wait.
         """
         self._alive = alive
         self._clock = clock or SystemClock()
@@ -80,7 +80,7 @@ class HostGpus:
         self._devices: list[DeviceRow] = []
         self._errors: list[GpuErrors] = []
         self.worker_cpu_ms = 0.0
-        """What the worker has used for the newest interval."""
+        """The worker's resource use for the newest interval."""
         self._retry_in = 0
         self._backoff = 1
         self._worker_cpu_s = 0.0
@@ -93,15 +93,15 @@ class HostGpus:
         self.missing = self.account.missing
 
     def start_released(self) -> None:
-        """Begins without the driver, as an earlier run left it."""
+        """Begin without the driver, which an earlier run released."""
         self.released = True
         self._devices += self.account.begin("released")
 
     def start(self, *, may_wait: bool = True) -> None:
-        """Starts the first worker; raises DriverError where the driver cannot be used and no GPU is known.
+        """Start the first worker; raises DriverError where the driver is unusable and no GPU is known.
 
-        Where an earlier run has seen GPUs, a driver that is down is a state of theirs, and is tried again. So it is where GPUs
-        are expected and the error says that nobody can use them. Without `may_wait` every such error is raised.
+        Where an earlier run has seen GPUs, their state becomes driver_down, and the driver is tried again. The same holds where
+        GPUs are expected and no process on the host can use the driver. Without `may_wait` every such error is raised.
         """
         try:
             self._start()
@@ -116,7 +116,7 @@ class HostGpus:
             self._note("driver_down", error.message)
 
     def _start(self) -> None:
-        """Starts workers until one stays; a GPU that blocks or crashes the library is left out by the next."""
+        """Start workers until one survives; the next worker skips a GPU that blocks or crashes the library."""
         while self._worker is None:
             try:
                 worker = self._new_worker()
@@ -147,12 +147,12 @@ class HostGpus:
             self._take_opened(answer)
         if not self.known.uuids and not self._stuck.targets and not self.missing.found:
             self.close()
-            raise driver_error(0, "it is loaded and lists no GPU that can be opened")
+            raise driver_error(0, "the driver is loaded but lists no GPU that can be opened")
 
     def rows(
         self, start_ms: int, end_ms: int, *, list_processes: bool, devices: Entries, errors: bool
     ) -> IntervalAnswer:
-        """The worker's answer for an interval; raises DriverDownError where there is none."""
+        """Return the worker's rows for an interval; raises DriverDownError where there are none."""
         if self.released:
             raise DriverDownError("the driver is released")
         self._welcome_back()
@@ -165,7 +165,7 @@ class HostGpus:
             "errors": errors,
         }
         answer: IntervalAnswer | None = None
-        # a GPU that blocks or crashes the library costs the others no row: the next worker finds theirs in the rings
+        # a GPU that blocks or crashes the library costs the others no row: the next worker reads their rings
         for _ in range(_TRIES):
             if self._worker is None and not self._try_again():
                 break
@@ -180,24 +180,24 @@ class HostGpus:
         rows = answer["gpu"]
         lost = [row["gpu"] for row in rows if row["health"] in ("lost", "reset_required")]
         if self.account.reload_is_due(lost):
-            self._end_worker(f"a GPU is still {'lost' if lost else 'missing'}: the driver is loaded afresh")
+            self._end_worker(f"a GPU is still {'lost' if lost else 'missing'}: the driver is loaded again")
         self._take(answer)
         self._settle_trials(answer["gpu"])
         if devices == "all":
             self._devices += self.missing.devices(all_of_them=True)
-        before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a younger worker has used less than the one before it
+        before_s = min(self._worker_cpu_s, answer["cpu_s"])  # a new worker's counters start at 0
         self._worker_cpu_s = answer["cpu_s"]
         self.worker_cpu_ms = round((answer["cpu_s"] - before_s) * 1000, 1)
         return answer
 
     def complete(self, answer: IntervalAnswer | None, start_ms: int, interval_ms: int) -> list[GpuRow]:
-        """The interval's gpu rows: the worker's, and one for each GPU or MIG instance that is known to be down or missing."""
+        """Return the interval's gpu rows: the worker's, and one per GPU or MIG instance that is down or missing."""
         rows: list[GpuRow] = [] if answer is None else list(answer["gpu"])
         for_all = "released" if self.released else "driver_down" if self._driver_down else None
         return rows + self.account.rows(start_ms, interval_ms, for_all)
 
     def take_incidents(self) -> list[EventRow]:
-        """What happened since the last call, as columns of the `event` table."""
+        """Return the events since the last call, as columns of the `event` table."""
         incidents, self._incidents = self._incidents, []
         return incidents
 
@@ -210,9 +210,9 @@ class HostGpus:
         return found
 
     def release(self) -> list[tuple[int, str | None, str]]:
-        """Lets go of the driver: ends every worker.
+        """Release the driver by ending every worker.
 
-        Returns pid, GPU and call of those that a blocked call keeps alive.
+        Return pid, GPU and call of the workers that a blocked call keeps alive.
         """
         self.released = True
         self.known.set_all("released")
@@ -220,7 +220,7 @@ class HostGpus:
         return [(pid, self.known.uuid(target), call) for pid, target, call in self._stuck.end(_END_PATIENCE_S)]
 
     def resume(self) -> None:
-        """Takes up the driver again at the next interval, through a fresh worker that tries every GPU."""
+        """Use the driver again from the next interval on, with a new worker that tries every GPU."""
         self.released = False
         self._driver_down = False
         self._retry_in, self._backoff = 0, 1
@@ -228,7 +228,7 @@ class HostGpus:
         self.known.down = dict.fromkeys(self.known.uuids, UNKNOWN)
 
     def restart(self, why: str) -> None:
-        """Has a fresh worker load the driver, between two intervals: it watches from the beginning of the next."""
+        """Let a new worker load the driver between two intervals; it watches from the start of the next."""
         if self._worker is not None:
             self._end_worker(why)
             self._try_again()
@@ -238,7 +238,7 @@ class HostGpus:
             self._note("worker_restart", why)
 
     def _put_away(self) -> bool:
-        """Ends the worker; whether there was one."""
+        """End the worker. Return whether there was one."""
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.end(_END_PATIENCE_S)
@@ -253,7 +253,7 @@ class HostGpus:
         return WorkerClient(self._skip(), self.missing.sys, self._alive, self._clock)
 
     def _open(self, worker: WorkerClient) -> OpenAnswer:
-        """The answer of a worker that loads the driver; it says of calls on trial when they return."""
+        """Return the first answer of a new worker. It reports when calls on trial return."""
         on_trial = self._trials.open_calls(self._avoided())
         named = [
             (name, call) for gpu, call in on_trial for name in self.known.named_with_positions(frozenset({gpu}), 0)
@@ -265,7 +265,7 @@ class HostGpus:
         self.close()
 
     def _ask(self, worker: WorkerClient, ask: Callable[[], Answer]) -> Answer | None:
-        """The answer, or None after putting things in order for the next try."""
+        """Return the worker's answer; None after a fault, once the next try is prepared."""
         try:
             answer = ask()
         except WorkerHungError as hung:
@@ -282,12 +282,12 @@ class HostGpus:
         return answer
 
     def _quarantine(self, worker: WorkerClient, hung: WorkerHungError) -> None:
-        """Leaves a blocked worker alone and marks what it blocks on; the next try watches the rest."""
+        """Abandon a blocked worker and mark the GPU of its call; the next try watches the other GPUs."""
         self._worker = None
         if not hung.call:
-            # the process itself did not run (stopped, starved): that says nothing of any GPU, so nothing is claimed
+            # the process itself did not run (stopped, starved), which is no fault of a GPU, so no GPU is marked
             self._stuck.add(worker, ())
-            self._note("worker_restart", f"the NVML worker did not run for {self.timeout_s:g} s; a new one is started")
+            self._note("worker_restart", f"the NVML worker did not run for {self.timeout_s:g} s; a new worker starts")
             return
         self._stuck.add(worker, (hung.uuid,))  # empty: the driver as a whole
         did = f"did not return for {self.timeout_s:g} s"
@@ -295,12 +295,12 @@ class HostGpus:
             self._wedge(hung.uuid, hung.call, did)
             return
         if self._trials.hold("", hung.call, did, "driver_down"):
-            self._note("driver_down", f"{hung.call} {did}: nothing is read until it does")
+            self._note("driver_down", f"{hung.call} {did}: no value is read until it does")
         for uuid in self.known.uuids:
             self.known.set(uuid, "wedged")
 
     def _crashed(self, worker: WorkerClient, gone: WorkerGoneError) -> None:
-        """Puts a worker that has ended away, and leaves a GPU alone from now on if it was its call again."""
+        """Clean up a worker that has ended, and skip a GPU whose call ended a worker again."""
         worker.end(_END_PATIENCE_S)
         self._worker, self._ended = None, True
         target, did = self.known.target(gone.uuid), f"ended the NVML worker with {gone.how}"
@@ -313,31 +313,31 @@ class HostGpus:
         self._note("worker_restart", f"{gone}; a new one is started", self.known.uuid(gone.uuid))
 
     def _may_restart(self) -> bool:
-        """Whether a worker may start in place of one that ended by no GPU's fault: soon, but never in a hot loop."""
+        """Return whether a new worker may start now after one that ended without a GPU's fault. The rate is limited."""
         if self._owes_restart and not self._restarts.take(self._clock.monotonic_s()):
             return False
         self._owes_restart = False
         return True
 
     def _wedge(self, target: str, call: str, did: str) -> None:
-        """Marks a GPU, given by UUID or as `#index`, that is not to be asked, because of what a call of it did."""
+        """Mark a GPU, given by UUID or as `#index`, as one to skip, because of its call."""
         uuid = self.known.uuid(target)
         if uuid is not None:
             self.known.set(uuid, "wedged")
         where = f"GPU {target[1:]}: " if uuid is None else ""
         if self._trials.hold(self.known.target(target), call, did, "wedged"):
             self._note("gpu_wedged", f"{where}{call} {did}", uuid)
-        else:  # tried again in vain: the GPU is what it was
-            self._note("worker_restart", f"{where}tried again: {call} {did}; a new NVML worker is started", uuid)
+        else:  # the retry failed: the GPU's state is the same
+            self._note("worker_restart", f"{where}tried again: {call} {did}; a new NVML worker starts", uuid)
 
     def _settle_trials(self, rows: Sequence[GpuRow]) -> None:
-        """Says which GPUs are healthy again after an answered interval; a call on trial makes the others degraded."""
+        """Update the GPUs' health after an answered interval: a call on trial makes a GPU degraded."""
         healthy = {row["gpu"] for row in rows if row["health"] in ("ok", UNKNOWN)}
         for target, health, why in self._trials.settle(self._avoided()):
             uuid = self.known.uuid(target)
             if not target and health == "ok":
                 self._note("driver_up", f"the driver {why}")
-            elif uuid in healthy:  # whatever else it may be, its worker has said so
+            elif uuid in healthy:  # the worker has reported another state
                 self._note(f"gpu_{health}", f"it {why}", uuid)
         on_trial = {self.known.target(gpu) for gpu, _ in self._trials.open_calls(self._avoided())}
         for row in rows:
@@ -345,11 +345,11 @@ class HostGpus:
                 row["health"] = "degraded"
 
     def _avoided(self) -> frozenset[str]:
-        """GPUs that no worker may touch."""
+        """Return the GPUs that no worker may query."""
         return frozenset(map(self.known.target, self._stuck.targets | self._crashes.avoided()))
 
     def _skip(self) -> frozenset[str]:
-        """What a new worker must not touch: by position where that is known, so that not even its name is asked for."""
+        """Return the GPUs that a new worker must skip, by position where it is known, so that it makes no call at all."""
         return self.known.named_with_positions(self._avoided(), self._count)
 
     def _lose_driver(self, worker: WorkerClient, code: int, message: str) -> None:
@@ -366,7 +366,7 @@ class HostGpus:
         self._driver_down = True
 
     def _welcome_back(self) -> None:
-        """A call that was given up has returned, or a crash is long ago: a fresh worker tries the GPU again."""
+        """Let a new worker try a GPU again whose abandoned call has returned, or whose last crash is long ago."""
         freed = self._stuck.freed(_END_PATIENCE_S) | self._crashes.due()
         if "" in freed:  # the driver as a whole answers again
             still = self._avoided()
@@ -378,11 +378,11 @@ class HostGpus:
             self._put_away()
 
     def _try_again(self) -> bool:
-        """Starts a new worker for the GPUs that are not wedged, with backoff while the driver is down.
+        """Start a new worker for the GPUs that are not wedged, with increasing pauses while the driver is down.
 
-        Returns whether there is one, or another try makes sense at once.
+        Return whether there is a worker, or an immediate further try makes sense.
         """
-        if not self._may_try():
+        if not self._is_try_due():
             return False
         avoided, self._ended = self._skip(), False
         try:
@@ -394,7 +394,7 @@ class HostGpus:
         answer = self._ask(self._worker, partial(self._open, self._worker))
         if answer is None:
             if self._ended or self._skip() != avoided:
-                return True  # it is replaced at once, without the GPU that is to blame
+                return True  # it is replaced at once, without the GPU that caused the fault
             self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
             self._retry_in = max(self._retry_in, self._backoff)
             return False
@@ -406,12 +406,12 @@ class HostGpus:
         self._take_opened(answer)
         return True
 
-    def _may_try(self) -> bool:
+    def _is_try_due(self) -> bool:
         if self._retry_in > 0:
             self._retry_in -= 1
             return False
         if self._stuck.driver_blocks or self.known.all_are("wedged"):
-            return False  # nothing is left to watch, and one more blocked process helps nobody
+            return False  # no GPU is left to watch, and another blocked process would be useless
         return self._may_restart()
 
     def _take_opened(self, answer: OpenAnswer) -> None:
@@ -427,7 +427,9 @@ class HostGpus:
                 self._trials.returned(target, call)
         devices, changes = self.account.take(answer, self._avoided(), self._clock.now_ms())
         self._devices += devices
-        back = {each.get("gpu") for each in changes if each["kind"] == "gpu_ok"}  # said once, by whoever knows more
+        back = {
+            each.get("gpu") for each in changes if each["kind"] == "gpu_ok"
+        }  # reported once, by the source with more detail
         self._incidents = [each for each in self._incidents if each["kind"] != "gpu_ok" or each.get("gpu") not in back]
         self._incidents += changes
 

@@ -1,8 +1,8 @@
-"""Which GPUs a host has ever shown or should have, and the state of those that nobody watches: dead at the start, or gone.
+"""The GPUs that a host has ever shown or should have, and the state of those that no worker watches: broken or gone.
 
-What is expected comes, in this order, from `agent.expected_gpus`, from the inventory that the spool remembers and from the PCI bus.
-A GPU whose UUID an earlier run has learnt keeps it. One that never told its UUID goes by host and PCI address
-(`gn01/pci-0000:17:00.0`), or by host and position where no address is known (`gn01/gpu-7`), until it answers.
+The expected GPUs come, in this order, from `agent.expected_gpus`, from the inventory in the spool and from the PCI bus. A GPU
+keeps the UUID that an earlier run has read. A GPU that never reported its UUID is named by host and PCI address
+(`gn01/pci-0000:17:00.0`), or by host and position without a known address (`gn01/gpu-7`), until it answers.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ if TYPE_CHECKING:
     from agent.rows import DeviceRow, EventRow, GpuRow
 
 _RELOADS = (30, 180, 1080)
-"""Intervals after which a lost GPU is worth a reload; then every so many."""
+"""Intervals after which a lost GPU justifies a reload of the driver, and between later reloads."""
 
 
 class KnownGpus:
-    """Every GPU that was seen in this run, or that an earlier one saw and that cannot be opened now, is accounted for."""
+    """All GPUs that this run has seen, and those that an earlier run saw and that cannot be opened now."""
 
     def __init__(self, indexes: Mapping[str, int] | None = None, addresses: Mapping[str, str] | None = None) -> None:
         self.indexes = dict(indexes or {})
-        """Position of every GPU that was ever seen here, by UUID."""
+        """Position of every GPU that was ever seen on this host, by UUID."""
         self.addresses = dict(addresses or {})
-        """PCI address of those that told it, as the kernel writes it, by UUID."""
+        """PCI address in the kernel's form, by UUID, of the GPUs that reported it."""
         self.uuids: tuple[str, ...] = ()
         self.down: dict[str, str] = {}
-        """Health of the known GPUs that no worker watches."""
+        """Health of the known GPUs that no worker watches, by UUID."""
         self._instances: dict[str, list[str]] = {}
-        """MIG instances by the UUID of their parent, as they were last seen."""
+        """MIG instances by their parent's UUID, from the last inventory."""
         self._opened_before = False
 
     def uuid(self, target: str) -> str | None:
-        """The UUID of a target that a worker blocked on (a UUID, or `#index`); None where it is not known."""
+        """Return the UUID of a worker's target (a UUID, or `#index`); None where it is unknown."""
         if not target.startswith("#"):
             return target or None
-        missing = self.missing  # another may sit at their position by now
+        missing = self.missing  # another GPU may have their position by now
         return next(
             (uuid for uuid, index in self.indexes.items() if f"#{index}" == target and uuid not in missing), None
         )
 
     def whole(self, uuid: str) -> str:
-        """The GPU that a MIG instance belongs to; any other GPU is itself."""
+        """Return the parent GPU of a MIG instance; of another GPU, the GPU itself."""
         return next((parent for parent, instances in self._instances.items() if uuid in instances), uuid)
 
     def target(self, announced: str) -> str:
-        """The same GPU under one name, whether its UUID or its position was announced."""
+        """Return the same name for a GPU whether its UUID or its position was announced."""
         return self.uuid(announced) or announced
 
     def named_with_positions(self, targets: frozenset[str], count: int) -> frozenset[str]:
-        """The same GPUs by every name that a worker must leave alone, which knows no UUID before it has asked for it.
+        """Return every name of these GPUs, for a worker that must skip them and knows no UUID at first.
 
-        A position names a GPU only together with how many there were; `count` is 0 where nobody knows that yet.
+        A position names a GPU only together with the number of GPUs; `count` is 0 where that is unknown.
         """
         positions = {self.indexes[uuid] for uuid in targets if uuid in self.indexes}
         positions |= {int(target[1:]) for target in targets if target.startswith("#")}
@@ -70,36 +70,36 @@ class KnownGpus:
         return frozenset(named | {f"#{position}{suffix}" for position in positions})
 
     def set(self, uuid: str, health: str) -> None:
-        """Notes a GPU's state."""
+        """Set a GPU's state."""
         self.uuids = tuple(sorted({*self.uuids, uuid}))
         self.down[uuid] = health
 
     def set_all(self, health: str) -> None:
-        """Notes one state for all, except for those that are wedged: that is worse."""
+        """Set the state of all GPUs, except for wedged GPUs, whose state is worse."""
         self.down = {uuid: "wedged" if self.down.get(uuid) == "wedged" else health for uuid in self.uuids}
 
     def assume(self, health: str) -> None:
-        """Takes every GPU that an earlier run saw for one in that state."""
+        """Set the state of every GPU that an earlier run saw."""
         self.uuids = tuple(sorted(self.indexes))
         self.set_all(health)
 
     def all_are(self, health: str) -> bool:
-        """Whether there are GPUs, and all in that state."""
+        """Return whether there are GPUs and all have that state."""
         return bool(self.uuids) and all(self.down.get(uuid) == health for uuid in self.uuids)
 
     def rows_down(self) -> Iterator[tuple[str, str]]:
-        """UUID and health of every GPU that is down, and of the MIG instances that were last seen on it."""
+        """Yield UUID and health of every GPU that is down, and of its last known MIG instances."""
         for uuid, health in sorted(self.down.items()):
             yield uuid, health
             for instance in self._instances.get(uuid, []):
                 yield instance, health
 
     def place(self, devices: Sequence[DeviceRow]) -> None:
-        """Takes up the positions of inventory entries."""
+        """Store the positions of inventory entries."""
         self.indexes |= _positions(devices)
 
     def locate(self, devices: Sequence[DeviceRow]) -> None:
-        """Takes up the PCI addresses of inventory entries."""
+        """Store the PCI addresses of inventory entries."""
         whole = [each for each in devices if each.get("parent_gpu") is None]
         self.addresses |= {
             each["gpu"]: kernel_address(address) for each in whole if (address := each.get("pci_bus_id"))
@@ -107,11 +107,11 @@ class KnownGpus:
 
     @property
     def missing(self) -> list[str]:
-        """UUIDs of those that the driver no longer lists, though they should be there."""
+        """Return the UUIDs of expected GPUs that the driver no longer lists."""
         return [uuid for uuid, health in self.down.items() if health == "missing"]
 
     def gone(self, watched: Collection[str], unopened: Collection[int]) -> list[str]:
-        """UUIDs that the driver of a new worker does not list, in the order of their positions."""
+        """Return the known UUIDs that a new worker's driver does not list, in the order of their positions."""
         gone = [
             uuid
             for uuid, index in self.indexes.items()
@@ -122,9 +122,9 @@ class KnownGpus:
     def opened(
         self, devices: Sequence[DeviceRow], watched: Sequence[str], gone: Sequence[str], kept: Collection[str]
     ) -> list[tuple[str, str, str]]:
-        """Takes up the inventory of a new worker; returns kind, detail and UUID of what has come or gone.
+        """Store a new worker's inventory. Return kind, detail and UUID of the GPUs that were added or removed.
 
-        Of those that are gone, `kept` are expected back and count as missing; the others are removed.
+        GPUs in `kept` are expected back and count as missing; other absent GPUs count as removed.
         """
         now = _positions(devices)
         added = [uuid for uuid in watched if uuid not in self.indexes]
@@ -144,10 +144,10 @@ class KnownGpus:
         return changes
 
     def watch(self, watched: Sequence[str], missing: Sequence[int], instances: Mapping[str, list[str]]) -> None:
-        """Every GPU is accounted for: watched, wedged, or lost because it cannot be opened.
+        """Set the state of every GPU: watched, wedged, or lost because it cannot be opened.
 
-        One that an earlier run saw counts as lost if the GPU at its position cannot be opened; if there is none, it has
-        been taken out.
+        A GPU of an earlier run is lost if the GPU at its position cannot be opened. If there is no GPU at its position, it
+        was removed.
         """
         lost = {uuid for uuid, index in self.indexes.items() if index in missing and uuid not in watched}
         self.uuids = tuple(sorted({*self.uuids, *watched, *lost}))
@@ -161,46 +161,46 @@ class KnownGpus:
 
 
 def _positions(devices: Sequence[DeviceRow]) -> dict[str, int]:
-    """By UUID; MIG instances have no position of their own."""
+    """Return the positions by UUID, without MIG instances, which have none."""
     whole = [each for each in devices if each.get("parent_gpu") is None]
     return {each["gpu"]: index for each in whole if (index := each["gpu_index"]) is not None}
 
 
 REMEMBERED_MS = 7 * DAY_MS
-"""How long a GPU that neither driver nor bus shows any more is expected back: then it counts as taken out."""
+"""How long a GPU is expected back that neither driver nor bus shows. Then it counts as removed."""
 
 MISSING = "missing"
 
 
 @dataclass(frozen=True)
 class MissingGpu:
-    """One whose UUID nobody has learnt."""
+    """An expected GPU without a known UUID."""
 
     name: str
     reason: str
     source: str
-    """Who says that it should be there: nvml, pci or setting."""
+    """The source that expects the GPU: nvml, pci or setting."""
     address: str | None = None
-    """As the kernel writes it."""
+    """PCI address in the kernel's form."""
     index: int | None = None
     health: str = MISSING
 
 
 class MissingGpus:
-    """Compares what should be there with what answers."""
+    """Compares the expected GPUs with those that answer."""
 
     def __init__(
         self, host: str, *, expected: int = 0, sys: str = "/sys", since_ms: Mapping[str, int] | None = None
     ) -> None:
-        """`expected` is the setting, 0 for none; `since_ms` says since when GPUs were missing for an earlier run, by name."""
+        """`expected` is the setting, 0 for none; `since_ms` is, by name, since when GPUs were missing in an earlier run."""
         self.host = host
         self.expected = expected
         self.since_ms = dict(since_ms or {})
-        """Since when each GPU is missing, by UUID or name."""
+        """Since when a GPU is missing, by UUID or name."""
         self.found: tuple[MissingGpu, ...] = ()
-        """Those without a UUID."""
+        """The missing GPUs without a UUID."""
         self.sys = sys
-        """Where the host's /sys lies."""
+        """The path of the host's /sys."""
         self._whole_host = sees_all_gpus()
         self._bus: tuple[PciGpu, ...] = ()
         self._passed_on: frozenset[str] = frozenset()
@@ -209,7 +209,7 @@ class MissingGpus:
         self.look_at_bus()
 
     def look_at_bus(self) -> None:
-        """Reads the PCI bus anew; in a container only where all of the host's GPUs were handed in."""
+        """Read the PCI bus again; in a container only where it has all of the host's GPUs."""
         shown = list_gpus(Path(self.sys)) if self._whole_host else ()
         self._bus = tuple(gpu for gpu in shown if gpu.is_hosts_own)
         self._passed_on = frozenset(gpu.address for gpu in shown if not gpu.is_hosts_own)
@@ -217,9 +217,9 @@ class MissingGpus:
     def still_expected(
         self, gone: Sequence[str], known: KnownGpus, watched: Collection[str], others: int, now_ms: int
     ) -> frozenset[str]:
-        """Of GPUs that the driver no longer lists, those that should be there; the rest were taken out.
+        """Return the expected GPUs among those that the driver no longer lists; the other GPUs were removed.
 
-        `others` is how many GPUs beside them are accounted for.
+        `others` is the number of known GPUs besides them.
         """
         if self.expected:
             return frozenset(gone[: max(0, self.expected - others)])
@@ -231,22 +231,22 @@ class MissingGpus:
         for uuid in gone:
             address = known.addresses.get(uuid)
             if address in answering or address in self._passed_on:
-                continue  # another card sits in its place, or a virtual machine has it
+                continue  # another card is in its slot, or a virtual machine has it
             if address in shown or now_ms - self.since_ms.get(uuid, now_ms) < REMEMBERED_MS:
                 kept.append(uuid)
         return frozenset(kept)
 
     def look(self, known: KnownGpus, unopened: Sequence[int], blocked: Collection[int]) -> None:
-        """Finds the GPUs that are expected beside the known ones.
+        """Find the expected GPUs besides the known GPUs.
 
-        `unopened` and `blocked` are positions of GPUs without a UUID that the driver lists: the first cannot be opened, the
-        second do not return from a call.
+        `unopened` and `blocked` are positions of GPUs without a UUID that the driver lists: the former cannot be opened,
+        a call to the latter does not return.
         """
         accounted = [*known.uuids]
         addresses = {known.addresses[uuid] for uuid in accounted if uuid in known.addresses}
         free = [gpu.address for gpu in self._bus if gpu.address not in addresses]
-        homeless = sum(uuid not in known.addresses for uuid in accounted)  # they sit at some of these addresses
-        found = self._paired(free[homeless:], sorted({*unopened, *blocked}), blocked)
+        homeless = sum(uuid not in known.addresses for uuid in accounted)  # they have some of these addresses
+        found = self._missing_gpus(free[homeless:], sorted({*unopened, *blocked}), blocked)
         if self.expected:
             wanted = max(0, self.expected - len(accounted))
             found = found[:wanted]
@@ -259,12 +259,14 @@ class MissingGpus:
             ]
         self.found = tuple(found)
 
-    def _paired(self, free: Sequence[str], positions: Sequence[int], blocked: Collection[int]) -> list[MissingGpu]:
-        """Positions and addresses of the same GPUs, as far as it is plain which is which: both are in the bus's order."""
+    def _missing_gpus(
+        self, free: Sequence[str], positions: Sequence[int], blocked: Collection[int]
+    ) -> list[MissingGpu]:
+        """Return the GPUs that the driver cannot open or does not list; with position and address where their numbers agree."""
         listed = [
             MissingGpu(
                 at_position(self.host, index),
-                "the driver lists it and cannot open it",
+                "the driver lists it but cannot open it",
                 "nvml",
                 index=index,
                 health="wedged" if index in blocked else MISSING,
@@ -273,7 +275,7 @@ class MissingGpus:
         ]
         on_bus = [
             MissingGpu(
-                at_address(self.host, address), "the PCI bus shows it, and the driver does not list it", "pci", address
+                at_address(self.host, address), "the PCI bus shows it, but the driver does not list it", "pci", address
             )
             for address in free
         ]
@@ -286,7 +288,7 @@ class MissingGpus:
         ]
 
     def learn(self, devices: Iterable[DeviceRow]) -> None:
-        """Takes note which model has which PCI ids, so that a card of the same ids need not tell its model."""
+        """Store the model of each PCI id, for cards with the same id that do not report their model."""
         products = {gpu.address: gpu.product for gpu in self._bus}
         for row in devices:
             address = row.get("pci_bus_id")
@@ -295,7 +297,7 @@ class MissingGpus:
                 self._products[product] = row
 
     def devices(self, *, all_of_them: bool) -> list[DeviceRow]:
-        """Inventory of those without a UUID, without times: of all, or of those that are new or have changed."""
+        """Return the inventory, without times, of GPUs without a UUID: of all, or of the new and changed ones."""
         before, self._described = self._described, self.found
         return [self._device(each) for each in self.found if all_of_them or each not in before]
 
@@ -313,8 +315,8 @@ class MissingGpus:
         }
 
     def changes(self, known: KnownGpus, now_ms: int) -> list[EventRow]:
-        """Events of those that are missing since the last call, and of those that are back or no longer expected."""
-        reasons = dict.fromkeys(known.missing, "it was here before, and the driver does not list it")
+        """Return the events since the last call: GPUs that are missing, are back or are no longer expected."""
+        reasons = dict.fromkeys(known.missing, "it was here before, but the driver does not list it")
         reasons |= {each.name: each.reason for each in self.found if each.health == MISSING}
         events: list[EventRow] = [
             {"kind": "gpu_missing", "gpu": name, "detail": f"it does not answer: {reason}"}
@@ -329,17 +331,17 @@ class MissingGpus:
             if uuid := name if name in known.uuids else back.get(name):
                 called = "" if uuid == name else f" as {name}"
                 events.append(
-                    {"kind": "gpu_ok", "gpu": uuid, "detail": f"it answers; it was missing{called} since {since}"}
+                    {"kind": "gpu_ok", "gpu": uuid, "detail": f"it answers again; it was missing{called} since {since}"}
                 )
             elif is_stand_in(name) and name not in {each.name for each in self.found}:
-                detail = f"it was missing since {since}: a GPU answers in its place, or one less is expected"
+                detail = f"it was missing since {since}: a GPU answers at its position, or fewer GPUs are expected"
                 events.append({"kind": "gpu_ok", "gpu": name, "detail": detail})
         self.since_ms |= {name: now_ms for name in reasons if name not in self.since_ms}
         return events
 
 
 class GpuAccount:
-    """Keeps the GPUs that have told their UUID and those that should be there in step with what workers say."""
+    """Updates the known GPUs and the missing GPUs from the workers' answers."""
 
     def __init__(self, known: KnownGpus, missing: MissingGpus) -> None:
         self.known = known
@@ -347,39 +349,41 @@ class GpuAccount:
         self._away_for: dict[str, int] = {}
 
     def begin(self, health: str) -> list[DeviceRow]:
-        """Without a worker: what an earlier run saw and what should be there; returns inventory of GPUs without a UUID."""
+        """Begin without a worker, with the GPUs of an earlier run and the expected GPUs. Return inventory of GPUs without a UUID."""
         self.known.assume(health)
         self.missing.look(self.known, (), ())
         return self.missing.devices(all_of_them=False)
 
     def opened(self, answer: OpenAnswer, now_ms: int) -> list[EventRow]:
-        """Takes up what a new worker lists; returns what has come or gone, as events."""
+        """Store a new worker's list. Return the added and removed GPUs as events."""
         watched, unopened = answer["gpus"], answer["missing"]
         self.known.locate(answer["device"])
         self.missing.look_at_bus()
         gone = self.known.gone(watched, unopened)
-        others = len({*self.known.indexes, *watched} - {*gone}) + len(self._nameless(unopened))
+        others = len({*self.known.indexes, *watched} - {*gone}) + len(self._positions_without_uuid(unopened))
         kept = self.missing.still_expected(gone, self.known, watched, others, now_ms)
         changes = self.known.opened(answer["device"], watched, gone, kept)
         return [{"kind": kind, "detail": detail, "gpu": uuid} for kind, detail, uuid in changes]
 
     def take(self, answer: OpenAnswer, blocked: Collection[str], now_ms: int) -> tuple[list[DeviceRow], list[EventRow]]:
-        """Takes up an answer; returns the inventory of GPUs without a UUID that is new, and who is missing or back.
+        """Store an answer. Return new inventory of GPUs without a UUID, and events of GPUs that are missing or back.
 
-        `blocked` are the GPUs that a worker must not touch, by UUID or position (`#3`).
+        `blocked` are the GPUs that a worker must skip, by UUID or position (`#3`).
         """
         self.known.place(answer["device"])
         self.known.locate(answer["device"])
         self.known.watch(answer["gpus"], answer["missing"], answer["instances"])
         self.missing.learn(answer["device"])
         positions = [int(target[1:]) for target in blocked if target.startswith("#")]
-        self.missing.look(self.known, self._nameless(answer["missing"]), self._nameless(positions))
+        self.missing.look(
+            self.known, self._positions_without_uuid(answer["missing"]), self._positions_without_uuid(positions)
+        )
         return self.missing.devices(all_of_them=False), self.missing.changes(self.known, now_ms)
 
     def rows(self, start_ms: int, interval_ms: int, for_all: str | None) -> list[GpuRow]:
-        """One row for each GPU or MIG instance that is known to be down or missing.
+        """Return one row per GPU or MIG instance that is down or missing.
 
-        `for_all` is the health of those without a UUID where the driver as a whole has one.
+        `for_all` is the health of GPUs without a UUID where the whole driver has a fault.
         """
         down = [*self.known.rows_down(), *((each.name, for_all or each.health) for each in self.missing.found)]
         return [
@@ -395,18 +399,18 @@ class GpuAccount:
         ]
 
     def reload_is_due(self, lost: Sequence[str]) -> bool:
-        """Counts an interval; whether to load the driver afresh.
+        """Count an interval. Return whether to load the driver again.
 
-        A GPU that was put back is found by a newly loaded driver only: tried after some time, and ever more rarely.
+        Only a newly loaded driver finds a GPU that was put back, so reloads are tried, at increasing intervals.
         """
         away = {*lost, *self.known.missing, *(each.name for each in self.missing.found if each.health == MISSING)}
         self._away_for = {name: self._away_for.get(name, 0) + 1 for name in away}
         return any(count in _RELOADS or count % _RELOADS[-1] == 0 for count in self._away_for.values())
 
-    def is_told(self, rows: Sequence[GpuRow]) -> bool:
-        """Whether every known GPU has a row: of one that no worker could be asked about, nobody knows how it was."""
+    def has_all_rows(self, rows: Sequence[GpuRow]) -> bool:
+        """Return whether every known GPU has a row. The state of a GPU that no worker queried is unknown."""
         return {row["gpu"] for row in rows}.issuperset(self.known.uuids)
 
-    def _nameless(self, positions: Sequence[int]) -> list[int]:
+    def _positions_without_uuid(self, positions: Sequence[int]) -> list[int]:
         named = set(self.known.indexes.values())
         return [position for position in positions if position not in named]

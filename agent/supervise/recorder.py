@@ -1,4 +1,4 @@
-"""Closes intervals: when each ends, what is asked in it, what every source says of it; spools the rows and puts up the snapshot."""
+"""Closes intervals: schedules the readings, collects the rows of every source, spools them and publishes the snapshot."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Due:
-    """What to ask beside the row itself."""
+    """The readings that are due besides the row itself."""
 
     list_processes: bool
     devices: Entries
     errors: bool
     kernel: bool
-    """Whether to look for GPUs that the kernel has and the driver's library, loaded before, does not list."""
+    """Whether to look for GPUs of the kernel that the driver's library, loaded earlier, does not list."""
 
 
-_KERNEL_MS = 30_000  # a GPU that is added is seen within a minute
+_KERNEL_MS = 30_000  # an added GPU appears within a minute
 
 
 class LanePlan:
-    """Lanes on the wall clock's grid, so that the hosts of a fleet write comparable rows."""
+    """Schedules the lanes on the wall clock's grid, so that the hosts of a fleet write comparable rows."""
 
     def __init__(self, settings: AgentSettings, now_ms: int) -> None:
         self._settings = settings
         self._seen_ms = now_ms
 
     def due(self, start_ms: int, end_ms: int) -> Due:
-        """The lanes due in the interval; to be asked once for each.
+        """Return the lanes that are due in the interval. Call it once per interval.
 
-        The first interval of an hour looks for changed inventory; that of a day writes all entries, so that no day's
-        partition lacks them. A clock that is put back begins another hour or day as well: looking once too often costs
-        little, and waiting for the old time to come again might last for days.
+        The first interval of an hour looks for changed inventory; the first of a day writes all entries, so that every day's
+        partition has them. A clock that is set back begins a new hour or day too. A reading too many costs little, but the
+        old time may return only after days.
         """
         before_ms, self._seen_ms = self._seen_ms, start_ms
         new_day = start_ms // DAY_MS != before_ms // DAY_MS
@@ -72,32 +72,32 @@ _FACTORS = (1, 6, 30)  # by pressure: 10 s rows become rows of one minute, then 
 
 
 class Thinning:
-    """How long the next interval is."""
+    """The length of the next interval, by the spool's pressure."""
 
     def __init__(self, interval_ms: int) -> None:
         self._interval_ms = interval_ms
         self._factor = 1
 
     def end_of(self, start_ms: int) -> int:
-        """The end of the interval that starts there, on the grid of the present length."""
+        """Return the end of the interval that starts at this time, on the grid of the current length."""
         length_ms = self._interval_ms * self._factor
         return start_ms // length_ms * length_ms + length_ms
 
     def adapt(self, pressure: int) -> list[tuple[str, str]]:
-        """Follows the spool's pressure (0 to 2); returns kind and detail of the event where that changes anything."""
+        """Follow the spool's pressure (0 to 2). Return kind and detail of an event where the length changes."""
         factor = _FACTORS[pressure]
         if factor == self._factor:
             return []
         before, self._factor = self._factor, factor
         length = format_duration(self._interval_ms * factor)
         if factor > before:
-            return [("sampling_thinned", f"the spool has little room left: one row in {length}")]
-        return [("sampling_restored", f"the spool has room again: one row in {length}")]
+            return [("sampling_thinned", f"the spool has little space left: one row in {length}")]
+        return [("sampling_restored", f"the spool has space again: one row in {length}")]
 
 
 log = logging.getLogger("fallow.agent")
 
-_SERVING_LASTS_MS = 120_000  # the newest answers of inference servers stand that long in the snapshot
+_SERVING_LASTS_MS = 120_000  # how long the newest answers of inference servers stay in the snapshot
 
 
 class TakesIncidents(Protocol):
@@ -132,38 +132,38 @@ class Recorder:
         self._settings, self._parts = settings, parts
 
     def note(self, kind: str, detail: str) -> None:
-        """Remembers something of the agent itself, to be written with the next rows."""
+        """Store an event of the agent itself, for the next rows."""
         self._incidents.append({"kind": kind, "detail": detail, "time": self._clock.now_ms()})
 
     def miss(self, count: int) -> None:
-        """Counts intervals that ended without a row."""
+        """Count intervals that ended without a row."""
         self._missed += count
 
     def write_now(self, facts: dict[str, str]) -> None:
-        """Spools inventory and events without an interval: at the start and at the end of a run."""
+        """Spool inventory and events outside an interval, at the start and the end of a run."""
         self._backlog.append({**self._entries(), "event": self._events()}, facts)
 
     def log_costs(self) -> None:
-        """Says what each collector has cost in this run."""
+        """Log what each collector has cost in this run."""
         for name, costs in self._runs.costs.items():
             mean_ms = costs.wall_s / costs.runs * SECOND_MS
             log.debug("collector %s: %d runs, %d failures, %.2f ms each", name, costs.runs, costs.failures, mean_ms)
 
     def close_interval(self, start_ms: int, end_ms: int, due: Due) -> None:
-        """Writes the rows of the interval [start_ms, end_ms), which has just ended."""
+        """Write the rows of the interval [start_ms, end_ms), which has just ended."""
         answer = self._ask_worker(start_ms, end_ms, due)
         rows: Rows = {"gpu": self._fleet.complete(answer, start_ms, end_ms - start_ms)}
-        self._incidents += self._fleet.take_incidents()  # first what happened, then what follows from it
+        self._incidents += self._fleet.take_incidents()  # first the events, then their consequences
         self._incidents += self._parts.epochs.mark(rows["gpu"])
-        self._missed += 0 if self._fleet.account.is_told(rows["gpu"]) else 1
+        self._missed += 0 if self._fleet.account.has_all_rows(rows["gpu"]) else 1
         rows |= self._entries()
         self._collect(rows, [] if answer is None else answer["process"], start_ms, end_ms)
         self._remember(rows, end_ms)
         rows["agent"] = [self._agent_row(start_ms, end_ms - start_ms, answer)]
         rows["event"] = self._events()
         facts = {"last_row_ms": str(end_ms - self._settings.interval_ms), "epochs": self._parts.epochs.as_text()}
-        if rows["claim"]:
-            facts["pod_claims"] = self._parts.claims.as_text()
+        if rows["allocation"]:
+            facts["pod_allocations"] = self._parts.allocations.as_text()
         self._backlog.append(rows, facts)
         self._publish_snapshot(rows, end_ms)
 
@@ -177,7 +177,7 @@ class Recorder:
             return None
 
     def _collect(self, rows: Rows, processes: list[ProcessRow], start_ms: int, end_ms: int) -> None:
-        """Adds the rows of every source beside the driver; one that fails costs its own columns and nothing else."""
+        """Add the rows of every source besides the driver. A source that fails costs only its own columns."""
         watched = {row["gpu"] for row in rows["gpu"] if row["health"] in WATCHED and row.get("process_count")}
         self._pids = {gpu: pids for gpu, pids in self._pids.items() if gpu in watched}
         self._pids |= _by_gpu(processes)
@@ -191,14 +191,14 @@ class Recorder:
             row["interval_ms"] = listed_for_ms
 
     def _rows_of(self, collector: Collector, interval: Interval) -> list[AnyRow]:
-        """What the collector says; where it fails, what stands in for that, and nothing where that fails too."""
+        """Return the collector's rows; its rows of unknown values where it fails, and none where that fails too."""
         found: list[AnyRow] | None = self._runs.run(collector.name, lambda: list(collector.collect(interval)), None)
         if found is not None:
             return found
         return self._runs.run(f"{collector.name} (stand-in)", lambda: list(collector.unknown(interval)), [])
 
     def _remember(self, rows: Rows, end_ms: int) -> None:
-        """Keeps what the snapshot shows for longer than an interval, and leaves out counts that nobody knows."""
+        """Store what the snapshot shows for longer than an interval, without unknown counts."""
         listed: dict[str, list[ProcessRow]] = {}
         for row in rows["process"]:
             listed.setdefault(row["gpu"], []).append(row)
@@ -208,7 +208,7 @@ class Recorder:
             self._serving, self._served_ms = tuple(serving), end_ms
         if (
             not self._parts.owners.sees_all_processes
-        ):  # in a PID namespace of its own the agent sees some of them at most
+        ):  # in its own PID namespace the agent sees only some processes, at most
             for gpu in rows["gpu"]:
                 gpu.pop("process_count", None)
 
@@ -236,7 +236,7 @@ class Recorder:
         return events
 
     def _text(self, incident: EventRow) -> str:
-        """The detail for people, with the GPU's position where it does not name it."""
+        """Return the detail for people, with the GPU's position where the detail does not name it."""
         detail, gpu = str(incident["detail"]), incident.get("gpu")
         index = self._fleet.known.indexes.get(gpu) if gpu is not None else None
         if gpu is None or detail.startswith("GPU "):

@@ -1,4 +1,4 @@
-"""The sources of rows beside the driver and the epochs of counters: made at the start and at every reload."""
+"""The sources of rows besides the driver, and the epochs of counters: created at the start and at every reload."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ COUNTERS = tuple(
 )
 
 _BREAKS = ("lost", "missing", "reset_required", "driver_down", "released")
-_MOST_W = 5_000  # three times the hungriest card: mJ per ms are watts
+_MOST_W = 5_000  # three times the card with the highest power: mJ per ms are watts
 _SLACK = 10_000  # mJ or ms: the moments of reading differ from the grid
 
 
 class KnownCounters(TypedDict):
-    """What is remembered of a GPU: the start of its epoch, and its newest counters with the moment of reading."""
+    """A GPU's counters: the start of their epoch, and the newest values with the time of reading."""
 
     since_ms: int
     read_ms: int
@@ -42,20 +42,20 @@ class KnownCounters(TypedDict):
 
 
 class Epochs:
-    """Remembers each GPU's newest counters, also over restarts of the agent within one boot of the machine."""
+    """Keeps each GPU's newest counters, also across restarts of the agent within one boot of the machine."""
 
     def __init__(self, remembered: str | None, boot_id: str) -> None:
-        """`remembered` is what `as_text` gave, None for nothing; an empty `boot_id` is unknown.
+        """`remembered` is a text of `as_text` or None; an empty `boot_id` is unknown.
 
-        What is damaged is forgotten: its GPUs begin anew.
+        GPUs in a damaged text begin a new epoch.
         """
-        before_id, self._known = _understood(remembered)
+        before_id, self._known = _parsed(remembered)
         same_boot = not before_id or not boot_id or before_id == boot_id
         self._boot_id = boot_id or before_id
-        self._broken: dict[str, str] = {} if same_boot else dict.fromkeys(self._known, "the machine was started anew")
+        self._broken: dict[str, str] = {} if same_boot else dict.fromkeys(self._known, "the machine has rebooted")
 
     def mark(self, rows: Sequence[GpuRow]) -> list[EventRow]:
-        """Sets `counters_since` of the rows that have a counter; returns the epochs that began, as events."""
+        """Set `counters_since` of the rows with a counter. Return the epochs that began, as events."""
         events: list[EventRow] = []
         for row in rows:
             if row["health"] in _BREAKS:
@@ -69,7 +69,7 @@ class Epochs:
         return events
 
     def as_text(self) -> str:
-        """What has to be remembered over a restart."""
+        """Return the state to keep across a restart, as JSON."""
         return json.dumps({"boot_id": self._boot_id, "gpus": self._known})
 
     def _mark_one(self, row: GpuRow, counters: dict[str, int]) -> str | None:
@@ -85,8 +85,8 @@ class Epochs:
         return None if known is None else reason
 
 
-def _understood(remembered: str | None) -> tuple[str, dict[str, KnownCounters]]:
-    """The boot id and each GPU's newest counters in what was remembered; empty where it cannot be read."""
+def _parsed(remembered: str | None) -> tuple[str, dict[str, KnownCounters]]:
+    """Return the boot id and each GPU's newest counters from a stored text; empty where the text is unreadable."""
     try:
         known = json.loads(remembered or "{}")
     except ValueError:
@@ -104,7 +104,7 @@ def _is_whole(known: object) -> bool:
 
 
 def _contradiction(known: KnownCounters, counters: dict[str, int], read_ms: int) -> str | None:
-    """Why the counters cannot have climbed from where they were; None where they can."""
+    """Return why the counters cannot have grown from their former values; None where they can."""
     elapsed_ms = read_ms - known["read_ms"]
     for name, value in counters.items():
         before = known["counters"].get(name)
@@ -120,66 +120,66 @@ def _contradiction(known: KnownCounters, counters: dict[str, int], read_ms: int)
 
 @dataclass
 class Parts:
-    """Everything that has something to say of an interval, beside the fleet."""
+    """All sources of rows and events of an interval, besides the fleet."""
 
     owners: ProcessOwners
-    claims: PodAllocations
+    allocations: PodAllocations
     host: HostMeter
     collectors: tuple[Collector, ...]
-    """Every source of rows, in the order in which they are asked."""
+    """Every source of rows, in the order of collection."""
     epochs: Epochs
     publishing: Publishing
     backlog: Backlog
 
     @classmethod
     def make(cls, loaded: Config, settings: AgentSettings, spool: Spool) -> Parts:
-        """The parts for these settings; raises UsageError where one of them cannot be."""
-        claims = PodAllocations(read_fact(spool, "pod_claims", list, []))
+        """Return the parts for these settings; raises UsageError for an invalid setting."""
+        allocations = PodAllocations(read_fact(spool, "pod_allocations", list, []))
         return cls(
-            *_sources(loaded, settings, claims),
+            *_sources(loaded, settings, allocations),
             epochs=Epochs(spool.noted("epochs"), boot_id(settings.proc)),
             publishing=Publishing(settings, spool),
             backlog=Backlog(spool, settings.spool_max_bytes),
         )
 
     def prepared(self, loaded: Config, settings: AgentSettings) -> Parts:
-        """Parts for other settings that keep what must not be forgotten; raises as `make` does, with nothing changed."""
+        """Return parts for new settings that keep the old parts' state. Raises as `make` does, and changes nothing then."""
         return Parts(
-            *_sources(loaded, settings, self.claims),
+            *_sources(loaded, settings, self.allocations),
             epochs=self.epochs,
             publishing=self.publishing,
             backlog=self.backlog,
         )
 
     def retire(self, after: Parts, settings: AgentSettings) -> None:
-        """Hands over to the parts that come after these."""
+        """Hand over to the next parts."""
         for each in self.collectors:
             each.close()
         after.publishing.configure(settings)
         after.backlog.spool_max_bytes = settings.spool_max_bytes
 
     def close(self) -> None:
-        """Ends what runs beside the sampling, and writes what still waits in memory."""
+        """End the threads besides the sampling, and write the rows in memory."""
         self.backlog.close()
         for each in self.collectors:
             each.close()
 
 
 def _sources(
-    loaded: Config, settings: AgentSettings, claims: PodAllocations
+    loaded: Config, settings: AgentSettings, allocations: PodAllocations
 ) -> tuple[ProcessOwners, PodAllocations, HostMeter, tuple[Collector, ...]]:
-    """The sources of rows for these settings, as the first fields of Parts; a new one is listed here."""
+    """Return the sources of rows for these settings, as the first fields of Parts. Add a new source here."""
     owners = ProcessOwners(AttributionSettings.from_config(loaded))
     host = HostMeter(settings.proc, settings.sys)
-    claims.allocation = owners.allocation
-    collectors = (owners, host, *_serving(loaded), claims)
-    return owners, claims, host, collectors
+    allocations.allocation = owners.allocation
+    collectors = (owners, host, *_serving(loaded), allocations)
+    return owners, allocations, host, collectors
 
 
 def _serving(loaded: Config) -> tuple[Collector, ...]:
-    """The scraper of inference servers, whose code is loaded only where there are any.
+    """Return the scraper of inference servers. Its code is loaded only where servers are configured.
 
-    It comes last of those that may refuse their settings, because it starts a thread.
+    It comes after the other sources that may refuse their settings, because it starts a thread.
     """
     endpoints = loaded.texts("serving.endpoints")
     if not endpoints:
@@ -190,5 +190,5 @@ def _serving(loaded: Config) -> tuple[Collector, ...]:
 
 
 def boot_id(proc: str) -> str:
-    """What names this boot of the machine; empty where the kernel does not say."""
+    """Return the id of this boot of the machine; empty where the kernel has none."""
     return read_text(f"{proc}/sys/kernel/random/boot_id")

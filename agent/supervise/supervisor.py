@@ -1,6 +1,6 @@
-"""The supervisor: keeps time, asks the worker, spools what it says and sends the publisher off.
+"""The supervisor: times the intervals, queries the worker, spools its rows and starts publishers.
 
-Everything that may block on the driver is behind the worker; everything that needs much memory is behind the publisher.
+Calls that may block in the driver run in the worker; work that needs much memory runs in the publisher.
 """
 
 from __future__ import annotations
@@ -36,34 +36,32 @@ if TYPE_CHECKING:
     from fallow.config import Config
 
 LAG_MS = 250
-"""An interval is closed a little after its end, when the driver's newest sample surely reaches over it."""
+"""An interval is closed a little after its end, when the driver's newest sample is surely later."""
 
-_LONGEST_SLEEP_S = 12.0  # whoever watches the agent hears from it even where intervals are minutes long
+_LONGEST_SLEEP_S = 12.0  # a sign of life is due even where intervals are minutes long
 
-_RING_MS = (
-    10_000  # what the drivers' rings hold: of a longer interval that has ended longer ago nothing is left to be read
-)
-_CATCH_UP_MS = 3_000  # the rings hold ten seconds, but what is read late belongs to a later moment
+_RING_MS = 10_000  # what the driver's rings hold: an interval that ended earlier is no longer in them
+_CATCH_UP_MS = 3_000  # the rings hold ten seconds, but late readings belong to a later moment
 
 _LONGEST_PUT_BACK_MS = 5 * 60_000
-"""A clock that went back further has been set: rows begin again at its time, and readers see the overlap."""
+"""A clock that goes back further was set: rows continue at its new time, and readers see the overlap."""
 
-_ENDED_WITHIN_S = 4.5  # an operator waits five seconds
+_ENDED_WITHIN_S = 4.5  # an operator waits for five seconds
 
 _EARLIEST_MS = 1_577_836_800_000  # 2020
 
 _FLEET_FACTS = ("gpus", "gpu_addresses", "gpus_missing")
-"""What the spool remembers of the GPUs: positions and PCI addresses by UUID, and since when each missing one is."""
+"""Facts of the spool about GPUs: positions and PCI addresses by UUID, and since when a missing GPU is missing."""
 
 log = logging.getLogger("fallow.agent")
 
 Load = Callable[[], tuple["Config", "AgentSettings"]]
-"""Reads the settings; raises UsageError and ConfigError."""
+"""Reads the settings. Raises UsageError and ConfigError."""
 
 
 class Supervisor:
     def __init__(self, load: Load, spool: Spool, clock: Clock | None = None) -> None:
-        """`load` reads the settings, now and at every `reload`; raises UsageError and ConfigError as it does."""
+        """`load` reads the settings, now and at every `reload`; its UsageError and ConfigError pass."""
         self._load = load
         self._spool = spool
         self._clock = clock or SystemClock()
@@ -87,35 +85,35 @@ class Supervisor:
         self._devices = NvidiaDevices(self._settings.sys)
 
     def _made_fleet(self) -> HostGpus:
-        """The host's GPUs, with what an earlier run has left in the spool about them."""
+        """Return the host's GPUs, with an earlier run's facts about them from the spool."""
         settings = self._settings
         indexes, addresses, since_ms = (read_fact(self._spool, name, dict, {}) for name in _FLEET_FACTS)
         missing = MissingGpus(settings.host, expected=settings.expected_gpus, sys=settings.sys, since_ms=since_ms)
         return HostGpus(settings.call_timeout_s, missing, KnownGpus(indexes, addresses), self._alive, self._clock)
 
     def _begin_installation(self) -> str:
-        """What had to be done about a spool of another machine; on a full disk it is left to the publisher, and sampling begins."""
+        """Return a sentence about a spool from another machine. On a full disk the publisher does it, and sampling begins."""
         try:
             done = settle_installation(self._spool, self._settings.host, machine_hash(self._settings.machine_id))
             begin_run(self._spool, self._clock.now_ms(), self._boot_id)
         except SpoolError as error:
-            log.warning("this installation could not be noted: %s", error)
+            log.warning("the identity of this installation could not be written to the spool: %s", error)
             return ""
         return done
 
     def stop(self) -> None:
-        """Asks the run to end after what it is doing; safe from a signal handler."""
+        """Ask the run to end after its current step; safe in a signal handler."""
         self._stopping = True
         self._stopped_s = time.monotonic()
         self._bell.ring()
 
     def reload(self) -> None:
-        """Asks the run to read its settings again; safe from a signal handler."""
+        """Ask the run to read its settings again; safe in a signal handler."""
         self._reloading = True
         self._bell.ring()
 
     def run(self) -> None:
-        """Samples until the time is over or `stop` is called; raises DriverError if the driver cannot be used at first."""
+        """Sample until the time is over or `stop` is called; raises DriverError if the driver is unusable at the start."""
         self._check_clock()
         self._note_killed()
         try:
@@ -124,7 +122,7 @@ class Supervisor:
             else:
                 self._fleet.start()
         except StoppedError:
-            return  # nothing was begun
+            return  # the run had not begun
         try:
             self._begin()
             self._sample_until_stopped()
@@ -137,7 +135,7 @@ class Supervisor:
             self._finish()
 
     def _alive(self) -> bool:
-        """Says that the loop goes round, and whether it is to go on."""
+        """Send a sign of life. Return whether the loop should continue."""
         self._notifier.watchdog()
         return not self._stopping
 
@@ -149,28 +147,28 @@ class Supervisor:
         last_ms = math.inf if span_ms is None else start_ms + math.ceil(span_ms / interval_ms) * interval_ms
         while start_ms < last_ms and self._wait_for(start_ms, end_ms := self._thinning.end_of(start_ms)):
             begun_ms, start_ms = start_ms, self._catch_up(start_ms, end_ms)
-            if self._clock.now_ms() < start_ms:  # the clock was put back: begin again where it is now
+            if self._clock.now_ms() < start_ms:  # the clock was set back: begin again at its time
                 start_ms = self._first_interval()
                 continue
             if start_ms != begun_ms:
-                continue  # intervals were skipped: wait for the end of this one, which may be over
-            # the interval that was waited for, whatever the settings have become meanwhile
+                continue  # intervals were skipped: wait for the end of this interval, which may be over
+            # the interval of this wait, even if the settings have changed meanwhile
             self._close_interval(start_ms, end_ms)
             start_ms = end_ms
 
     def _check_clock(self) -> None:
-        """A machine without a battery begins in 1970: rows of that time would stretch every gap by decades."""
+        """Refuse an impossible date. A machine without a battery begins in 1970, and such rows would make a gap of decades."""
         if self._clock.now_ms() < _EARLIEST_MS:
             raise FallowError(
-                f"the clock of this host says {format_ms(self._clock.now_ms())}",
+                f"the clock of this host shows {format_ms(self._clock.now_ms())}",
                 "set it (NTP) and start the agent again",
             )
 
     def _first_interval(self) -> int:
-        """The interval after the last one of an earlier run, where its end can still be told; else the next whole one.
+        """Return the interval after an earlier run's last, while the rings still reach back to its end; else the next whole one.
 
-        So a restart costs no row: the drivers' rings hold what happened meanwhile, and the coverage says how much of it.
-        None begins before the end of what is written already (the clock may have been put back).
+        So a restart costs no row: the driver's rings hold the samples of the gap, and the coverage shows how many.
+        No interval begins before the end of the rows that are already written (the clock may have been set back).
         """
         interval_ms = self._settings.interval_ms
         start_ms = floor_ms(self._clock.now_ms(), interval_ms) + interval_ms
@@ -184,14 +182,14 @@ class Supervisor:
         return start_ms
 
     def _note_gap(self, start_ms: int) -> None:
-        """Says how many intervals the change from an earlier run to this one has cost."""
+        """Log how many intervals the change from an earlier run to this run has cost."""
         last_ms = read_fact(self._spool, "last_row_ms", int, None)
         if last_ms is not None:
             missed_ms = start_ms - last_ms - self._settings.interval_ms
             self._orders.missed_at_start = max(0, -(-missed_ms // self._settings.interval_ms))
 
     def _note_killed(self) -> None:
-        """Says so if the run before this one ended without a word: the gap explains itself."""
+        """Record an event if the previous run was killed, as the reason for the gap."""
         if self._spool.noted("running") == "yes":
             last_ms = read_fact(self._spool, "last_row_ms", int, None)
             until = "before its first row" if last_ms is None else f"after its row of {format_ms(last_ms)}"
@@ -214,7 +212,8 @@ class Supervisor:
         )
         if not self._parts.owners.sees_all_processes:
             self._recorder.note(
-                "pid_namespace", "processes outside this PID namespace are hidden: run with the host's (hostPID)"
+                "pid_namespace",
+                "processes outside this PID namespace are hidden: run in the host's PID namespace (hostPID)",
             )
         self._recorder.write_now({"running": "yes"} | self._fleet_facts())
         log.info("a row every %g s for %s into %s", settings.interval_ms / 1000, settings.host, settings.lake)
@@ -228,15 +227,15 @@ class Supervisor:
         return {name: json.dumps(fact) for name, fact in zip(_FLEET_FACTS, facts, strict=True)}
 
     def _wait_for(self, start_ms: int, end_ms: int) -> bool:
-        """Waits until an interval can be closed; False when asked to stop. The worker drains the rings meanwhile.
+        """Wait until an interval can be closed; return False after a stop request. The worker drains the rings meanwhile.
 
-        Returns early where the wall clock was put back to before the interval, so that waiting for it makes no sense.
+        Returns early where the wall clock was set back to before the interval, which makes the wait pointless.
         """
         ahead_s = self._wall_ahead_s()
         while (left_s := (end_ms + LAG_MS - self._clock.now_ms()) / 1000) > 0:
             put_back_s = ahead_s - self._wall_ahead_s()
             if put_back_s > self._settings.interval_ms / 1000:
-                self._recorder.note("clock_stepped", f"the wall clock was put back by about {put_back_s:.0f} s")
+                self._recorder.note("clock_stepped", f"the wall clock was set back by about {put_back_s:.0f} s")
                 if self._clock.now_ms() < start_ms:
                     break
                 ahead_s -= put_back_s
@@ -248,7 +247,7 @@ class Supervisor:
         return not self._stopping
 
     def _wall_ahead_s(self) -> float:
-        """By how much the wall clock is ahead of the one that never steps: less than before where it was put back."""
+        """Return how far the wall clock is ahead of the monotonic clock. The value falls when the wall clock is set back."""
         return self._clock.now_ms() / 1000 - self._clock.monotonic_s()
 
     def _answer_bell(self) -> None:
@@ -258,7 +257,7 @@ class Supervisor:
         self._orders.obey(self._recorder, self._boot_id)
 
     def _catch_up(self, start_ms: int, end_ms: int) -> int:
-        """Skips intervals that are over already (suspended machine, blocked driver): they stay unknown."""
+        """Skip intervals that are already over (suspended machine, blocked driver), which stay unknown. Return the next start."""
         late = self._late_intervals(end_ms)
         if late > 0:
             self._recorder.miss(late)
@@ -269,7 +268,7 @@ class Supervisor:
         return start_ms
 
     def _late_intervals(self, end_ms: int) -> int:
-        """How many intervals, from the one with this end on, are over for too long to be told from the rings."""
+        """Return the number of intervals, from the one with this end on, that the rings no longer reach back to."""
         interval_ms = self._settings.interval_ms
         late = (self._clock.now_ms() - LAG_MS - end_ms) // interval_ms
         return late - max(0, _CATCH_UP_MS - interval_ms) // interval_ms
@@ -283,7 +282,7 @@ class Supervisor:
         facts = self._fleet_facts()
         self._recorder.close_interval(start_ms, end_ms, due)
         if due.kernel and self._devices.changed():
-            self._fleet.restart("the kernel lists other NVIDIA devices than before")
+            self._fleet.restart("the kernel's list of NVIDIA devices has changed")
         if self._fleet_facts() != facts:
             self._recorder.write_now(self._fleet_facts())
         for kind, detail in self._thinning.adapt(self._parts.backlog.pressure):
@@ -291,7 +290,7 @@ class Supervisor:
         self._parts.publishing.start_if_due(self._clock.monotonic_s())
 
     def _reload(self) -> None:
-        """Goes on with the settings as they are now; wrong ones are refused and the old ones stay."""
+        """Take the current settings; where they are invalid, the old settings stay."""
         self._notifier.reloading()
         try:
             loaded, settings = self._load()
@@ -299,7 +298,7 @@ class Supervisor:
             parts = self._parts.prepared(loaded, settings)
             self._surfaces.reload(loaded)
         except FallowError as error:
-            self._recorder.note("config_rejected", f"the settings stay as they were: {error}")
+            self._recorder.note("config_rejected", f"the old settings stay in force: {error}")
         else:
             self._parts.retire(parts, settings)
             self._parts = parts
@@ -317,7 +316,7 @@ class Supervisor:
             raise FallowError("agent.spool and agent.host cannot change while the agent runs", "restart it")
 
     def _finish(self) -> None:
-        """Ends the workers and publishes what it can, within the five seconds that an operator waits."""
+        """End the workers and publish what is possible, within the five seconds that an operator waits."""
         self._notifier.stopping()
         try:
             if self._failure:

@@ -1,4 +1,4 @@
-"""What the outside sees of the run beside its rows: /metrics and /healthz, what is pushed, and what systemd is told."""
+"""The run's outputs besides its rows: /metrics, /healthz, pushed metrics, and messages to systemd."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 PUSHED = ("metrics.otlp_endpoint", "metrics.otlp_headers_file", "metrics.otlp_ca_file")
 METRICS = ("metrics.listen", "metrics.token_file", "metrics.tls_certificate", "metrics.tls_key")
 HEALTH = ("metrics.health_listen",)
-"""Settings of each surface; the first is its address, and empty switches it off."""
+"""Settings of each surface. The first is its address; an empty address switches it off."""
 
 
 class Server(Protocol):
     def start(self) -> None:
-        """Raises FallowError where it cannot be had now; then it may be called again."""
+        """Begin to serve. Raises FallowError where that is impossible now; it may be called again."""
 
     def close(self) -> None: ...
 
@@ -57,13 +57,13 @@ class Surface:
         loaded: Config,
         board: SnapshotBoard,
     ) -> None:
-        """`names` are its settings. Raises ConfigError where they can never be served; nothing begins yet."""
+        """Check the settings `names`, without serving yet. Raises ConfigError for settings that can never work."""
         self._names, self._make, self._loaded, self._board = names, make, loaded, board
         self._server = self._made(loaded)
         self._serves = False
 
     def start(self) -> str | None:
-        """Serves where that is switched on and not done yet; returns why it cannot, in one sentence."""
+        """Begin to serve if the surface is switched on and not serving. Return the reason of a failure, as one sentence."""
         if self._server is not None and not self._serves:
             try:
                 self._server.start()
@@ -73,7 +73,7 @@ class Surface:
         return None
 
     def reload(self, loaded: Config) -> None:
-        """Serves as other settings say; raises FallowError where that fails, and goes on as before then."""
+        """Serve by new settings; raises FallowError where that fails, and keeps the old settings then."""
         if any(loaded.values[name] != self._loaded.values[name] for name in self._names):
             self._switch(loaded)
         self._loaded = loaded
@@ -84,9 +84,9 @@ class Surface:
         self._server, self._serves = None, False
 
     def _switch(self, loaded: Config) -> None:
-        """The new server begins before the old one ends, except where both want one port."""
+        """Start the new server before the old server ends, except where both use the same port."""
         server = self._made(loaded)
-        # the port alone decides whether two can listen at once: 0.0.0.0 takes it on every address
+        # two servers cannot share a port even on different addresses, because 0.0.0.0 takes it on every address
         blocks = self._serves and self._port(loaded) == self._port(self._loaded) != "0"
         if blocks:
             self.close()
@@ -95,8 +95,8 @@ class Surface:
                 server.start()
         except FallowError:
             if blocks:
-                # serves by the former settings again; where even that fails, `start` is left to do it
-                with contextlib.suppress(FallowError):  # the former token file may be gone by now
+                # serve by the old settings again; where that fails too, a later `start` does it
+                with contextlib.suppress(FallowError):  # the old token file may be gone by now
                     self._server = self._made(self._loaded)
                     self.start()
             raise
@@ -111,29 +111,29 @@ class Surface:
 
 
 _SHARE = 3
-"""A sign of life each third of the watchdog's time: one that gets lost or comes late does no harm."""
+"""A sign of life is sent every third of the watchdog's time, so that one may be late or lost."""
 
-_PATIENCE_S = 1.0  # the socket's queue is full only while systemd itself hangs, and then the agent must not
+_PATIENCE_S = 1.0  # the socket's queue is full only while systemd itself hangs, and the agent must not hang with it
 
 _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 @dataclass
 class Notifier:
-    """The service manager's ear; without an address there is none."""
+    """Sends messages to the service manager; without an address it sends none."""
 
     address: str | None = None
-    """The socket as systemd writes it: a path, or `@` and a name in the abstract namespace."""
+    """The socket in systemd's form: a path, or `@` and a name in the abstract namespace."""
     watchdog_s: float | None = None
-    """How long systemd waits for a sign of life; None where it does not watch."""
+    """How long systemd waits for a sign of life, in s; None without a watchdog."""
     _next_s: float = field(default=0.0, repr=False)
 
     @classmethod
     def from_environment(cls, environment: MutableMapping[str, str] = os.environ) -> Notifier:
-        """What this process was told by systemd; one that tells nobody where it was told nothing.
+        """Return a notifier by systemd's variables; one that sends nothing where they are not set.
 
-        Takes the three variables out of the environment, so that neither the NVML worker nor the publisher inherits an
-        address that is not theirs. (systemd would not listen to them either: `NotifyAccess=main`.)
+        Removes the three variables from the environment, so that neither the NVML worker nor the publisher inherits the
+        address. (systemd would ignore their messages: `NotifyAccess=main`.)
         """
         address, period_us, pid = (environment.pop(name, "") for name in _VARIABLES)
         if not address.startswith(("/", "@")):
@@ -142,12 +142,12 @@ class Notifier:
         return cls(address, int(period_us) / 1_000_000 if watched else None)
 
     def ready(self, status: str) -> None:
-        """The agent is up, or up again after `reloading`; with what `systemctl status` shall show."""
-        one_line = " ".join(status.split())  # a line end in it would begin another field
+        """Report that the agent is ready, also after `reloading`, with the text for `systemctl status`."""
+        one_line = " ".join(status.split())  # a line end would begin another field
         self._tell("READY=1", f"STATUS={one_line}")
 
     def watchdog(self) -> None:
-        """A sign of life, for every round of a loop: it is sent no more often than systemd needs it."""
+        """Send a sign of life, at most as often as systemd needs it. Call it in every round of a loop."""
         now_s = time.monotonic()
         if self.watchdog_s is not None and now_s >= self._next_s:
             self._next_s = now_s + self.watchdog_s / _SHARE
@@ -170,7 +170,7 @@ class Notifier:
 
 class Surfaces:
     def __init__(self, loaded: Config, board: SnapshotBoard) -> None:
-        """Raises ConfigError where what is switched on can never be served as the settings say; nothing listens yet."""
+        """Check the settings of all surfaces, without listening yet. Raises ConfigError for settings that can never work."""
         self._loaded = loaded
         self._surfaces = tuple(
             Surface(names, make, loaded, board)
@@ -178,14 +178,14 @@ class Surfaces:
         )
 
     def start(self) -> str | None:
-        """Begins what is switched on and not done yet; may be called again.
+        """Begin to serve all surfaces that are switched on and not serving; may be called again.
 
-        Returns why it cannot where an address cannot be had, in one sentence each.
+        Return a sentence for each address that is not available.
         """
         return "; ".join(reason for each in self._surfaces if (reason := each.start())) or None
 
     def reload(self, loaded: Config) -> None:
-        """Serves as other settings say; raises FallowError where that fails, and goes on as before then."""
+        """Serve by new settings; raises FallowError where that fails, and keeps the old settings then."""
         moved: list[Surface] = []
         try:
             for each in self._surfaces:

@@ -1,7 +1,7 @@
-"""The supervisor's end of the workers: starts them, asks them, and leaves alone for a while what hangs or crashes.
+"""The supervisor's side of the workers: starts and queries them, and skips for a while what hangs or crashes.
 
-A worker that has ended is replaced at once as a rule, without a GPU that crashes it, and never in a hot loop. A GPU whose call
-blocked or ended a worker counts as healthy again once that call has returned.
+A worker that has ended is usually replaced at once, without a GPU that crashes it, at a limited rate. A GPU whose call
+blocked or ended a worker counts as healthy again after that call has returned.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 _LONGEST_LOOK_S = 0.5
 _STARTING_S = 20.0
-"""A process starts within a second, on a host without a free CPU within several; the driver has no part in that."""
+"""Time for a process to start, without the driver's part: one second, or several on a host without a free CPU."""
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_LOOKS = 4  # at the progress within a timeout: a call that blocks is noticed at most a quarter late
+_LOOKS = 4  # looks at the progress per timeout: a blocked call is noticed at most a quarter of the timeout late
 
 
 class WorkerHungError(Exception):
-    """No answer, and no driver call begun or ended for so long.
+    """The worker gave no answer, and neither began nor ended a driver call, within the timeout.
 
-    Names the GPU (`#index` before its UUID is known, empty for none in particular) and the driver call that blocks; no
-    call means that the worker itself did not get to run, which says nothing of any GPU.
+    Names the GPU (`#index` before its UUID is known, empty for no GPU in particular) and the driver call that blocks. An
+    empty call means that the worker process itself did not run, which is no fault of a GPU.
     """
 
     def __init__(self, uuid: str, call: str) -> None:
@@ -47,14 +47,14 @@ class WorkerHungError(Exception):
 
 
 class StoppedError(Exception):
-    """The run is to end, and nobody waits for the answer any more."""
+    """The run is to end, so the wait for the answer was given up."""
 
 
 class WorkerGoneError(Exception):
-    """The process ended: a crash inside the driver's library, or somebody killed it.
+    """The worker process ended: it crashed in the driver's library, or was killed.
 
-    Names how it ended (`signal 11 (SIGSEGV)`), and the GPU and the driver call that crashed, as WorkerHungError does; both
-    are empty where none did.
+    Names how it ended (`signal 11 (SIGSEGV)`), and, like WorkerHungError, the GPU and the driver call that crashed; both
+    are empty where no call did.
     """
 
     def __init__(self, how: str, uuid: str = "", call: str = "", *, never_ran: bool = False) -> None:
@@ -66,7 +66,7 @@ class WorkerGoneError(Exception):
 
 
 class DriverLostError(Exception):
-    """The worker has lost the driver: its code and message, and what happened before, which often is the reason."""
+    """The worker has lost the driver. Holds NVML's code and message, and the events before, which often are the cause."""
 
     def __init__(self, answer: DriverGoneAnswer) -> None:
         super().__init__(answer["message"])
@@ -82,9 +82,9 @@ class WorkerClient:
         alive: Callable[[], bool] = lambda: True,
         clock: Clock | None = None,
     ) -> None:
-        """Starts it, without the GPUs to skip; raises OSError where no process can be started.
+        """Start a worker that skips the given GPUs; raises OSError where no process can be started.
 
-        `alive` is called while an answer is waited for; False gives up waiting (StoppedError).
+        `alive` is called while this waits for an answer; False ends the wait (StoppedError).
         """
         self._alive = alive
         self._clock = clock or SystemClock()
@@ -109,15 +109,15 @@ class WorkerClient:
         self._selector.register(self._answers, selectors.EVENT_READ)
 
     def open(self, timeout_s: float, trials: Iterable[tuple[str, str]] = ()) -> OpenAnswer:
-        """Has the worker load the driver, and say of each call in `trials` when it returns; raises as `interval` does."""
+        """Let the worker load the driver, and report when each call in `trials` returns; raises as `interval` does."""
         answer: OpenAnswer = self._request({"op": "open", "trials": list(trials)}, timeout_s)
         return answer
 
     def interval(self, wanted: IntervalRequest, timeout_s: float) -> IntervalAnswer:
-        """The rows of an interval; raises WorkerGoneError where the worker has ended, DriverLostError where the driver is lost.
+        """Return the rows of an interval. Raises WorkerGoneError where the worker has ended, DriverLostError without a driver.
 
-        Raises WorkerHungError after `timeout_s` without an answer and without progress from one call to the next, of a
-        process that has made no call yet after the time that a busy host may take to start one.
+        Raises WorkerHungError after `timeout_s` without an answer and without progress to the next call. A process that has
+        made no call yet gets the time in addition that a busy host may need to start it.
         """
         answer: IntervalAnswer = self._request(wanted, timeout_s)
         return answer
@@ -148,26 +148,26 @@ class WorkerClient:
         return self._process.pid
 
     def current(self) -> tuple[str, str]:
-        """The GPU and the name of the driver call that is being made; empty where none is."""
+        """Return the GPU and the name of the current driver call; empty texts where there is none."""
         return self._page.current()
 
     def answered_late(self) -> bool:
-        """Whether a worker that was given up has come back (or ended): its GPU can be tried again."""
+        """Return whether an abandoned worker has answered or ended, so that its GPU can be tried again."""
         try:
             return self._process.poll() is not None or self._read_line(0.0) is not None
         except WorkerGoneError:
             return True
 
     def close(self) -> None:
-        """Lets the worker end by itself: its input ends, and it ends when the driver lets it."""
+        """Close the worker's input, so that it ends as soon as the driver allows."""
         with contextlib.suppress(OSError):
             if self._process.stdin is not None:
                 self._process.stdin.close()
 
     def end(self, patience_s: float) -> bool:
-        """Closes and waits; a worker that is stuck in the driver gets SIGTERM, never SIGKILL (it has frozen GPUs).
+        """Close the worker and wait. A worker that is stuck in the driver gets SIGTERM, never SIGKILL (it has frozen GPUs).
 
-        Returns whether the process has ended.
+        Return whether the process has ended.
         """
         self.close()
         for stop in (None, self._process.terminate):
@@ -202,9 +202,7 @@ class WorkerClient:
         how = f"exit code {code}" if code >= 0 else f"signal {-code} ({_signal_name(-code)})"
         if code > 0 and not self._page.progress():
             return WorkerGoneError(how, never_ran=True)
-        if (
-            -code in _FROM_OUTSIDE
-        ):  # the kernel for want of memory, or a person: whatever call was being made is not to blame
+        if -code in _FROM_OUTSIDE:  # the kernel (out of memory) or a person sent it: the current call is not the cause
             return WorkerGoneError(how)
         return WorkerGoneError(how, uuid, call)
 
@@ -213,14 +211,14 @@ def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
-        return "real-time"  # those have no names
+        return "real-time"  # these signals have no names
 
 
-_SHORTEST_WAIT_S = 0.05  # a signal needs a moment to be delivered
+_SHORTEST_WAIT_S = 0.05  # the delivery of a signal takes a moment
 
 
 class Stuck:
-    """Workers that were given up, each with the GPUs (UUID or `#index`) that it blocks on, "" for the driver as a whole.
+    """Abandoned workers, each with the GPUs (UUID or `#index`) that it blocks on; "" is the driver as a whole.
 
     They are never killed: SIGKILL in the middle of a driver call has frozen GPUs.
     """
@@ -237,11 +235,11 @@ class Stuck:
 
     @property
     def driver_blocks(self) -> bool:
-        """Whether some worker blocks in a call about the driver as a whole, such as loading it."""
+        """Return whether a worker blocks in a call to the driver as a whole, such as loading it."""
         return "" in self._blocked
 
     def freed(self, patience_s: float) -> frozenset[str]:
-        """Ends the workers whose call has returned; what they, and no other, blocked on ("" for the driver)."""
+        """End the workers whose call has returned. Return the targets on which no worker blocks any more ("": the driver)."""
         freed: set[str] = set()
         for worker in [each for each in self._workers if each.answered_late()]:
             freed.update(self._workers.pop(worker))
@@ -249,9 +247,9 @@ class Stuck:
         return frozenset(freed - self._blocked)
 
     def end(self, patience_s: float) -> list[tuple[int, str, str]]:
-        """Asks every worker to end; pid, target and call of those that do not, which are forgotten.
+        """Ask every worker to end. Return pid, target and call of those that do not end, and forget them.
 
-        All share the patience: they are asked at once, and one that ends early leaves its part to the others.
+        All workers are asked at once and share one time limit.
         """
         deadline_s = time.monotonic() + patience_s
         for worker in self._workers:
@@ -270,26 +268,26 @@ class Stuck:
         return frozenset(target for blocked in self._workers.values() for target in blocked)
 
 
-_CRASHES = 2  # in a row on one GPU: once may be chance
-_CALM = 60  # whole intervals without a crash after which nothing is held against a GPU any more
-_FIRST_REST = 6  # intervals for which such a GPU is left alone; doubled with each further crash
-_LONGEST_REST = 360
+_CRASHES = 2  # crashes in a row on one GPU: a single crash may be chance
+_CALM = 60  # whole intervals without a crash after which a GPU's crashes no longer count
+_FIRST_PAUSE = 6  # intervals for which such a GPU is skipped; doubled with each further crash
+_LONGEST_PAUSE = 360
 
 BURST = 10
-"""Workers that may be started one after the other in place of ones that ended."""
+"""Number of workers that may immediately replace workers that ended."""
 EVERY_S = 5.0
-"""After that one in so many seconds: a start takes 0.05 to 0.1 s of CPU time, so that this is 2 % of a core at most."""
+"""Later one worker per this time in s: a start takes 0.05 to 0.1 s of CPU time, so this is 2 % of a core at most."""
 
 
 class RestartBudget:
-    """How many workers may still be started in place of ones that ended by nobody's fault."""
+    """Limits how often a worker is replaced that ended without a GPU's fault."""
 
     def __init__(self) -> None:
         self._left = float(BURST)
         self._at_s: float | None = None
 
     def take(self, now_s: float) -> bool:
-        """Takes one start, by a clock that never steps; False where there is none for now."""
+        """Use one start, by a monotonic clock. Return False where none is available now."""
         passed_s = 0.0 if self._at_s is None else now_s - self._at_s
         self._left, self._at_s = min(BURST, self._left + passed_s / EVERY_S), now_s
         if self._left < 1:
@@ -299,67 +297,67 @@ class RestartBudget:
 
 
 class Crashes:
-    """Counts ends of workers by the GPU whose call was under way, so that no crash repeats at every interval."""
+    """Counts crashes by the GPU of the current call, so that a crash does not repeat at every interval."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
-        self._resting: dict[str, int] = {}
-        self._rest: dict[str, int] = {}
+        self._paused: dict[str, int] = {}
+        self._pauses: dict[str, int] = {}
         self._calm = 0
 
     def count(self, target: str) -> bool:
-        """Counts one crash in a call of this GPU; whether it is to be left alone now."""
+        """Count a crash in a call to this GPU. Return whether to skip the GPU now."""
         self._calm = 0
         self._counts[target] = self._counts.get(target, 0) + 1
         if self._counts[target] >= _CRASHES:
-            rest = self._rest.get(target, _FIRST_REST)
-            self._resting[target] = rest
-            self._rest[target] = min(2 * rest, _LONGEST_REST)
-            self._counts[target] = _CRASHES - 1  # after the rest, a single crash suffices
+            pause = self._pauses.get(target, _FIRST_PAUSE)
+            self._paused[target] = pause
+            self._pauses[target] = min(2 * pause, _LONGEST_PAUSE)
+            self._counts[target] = _CRASHES - 1  # after the pause, a single crash suffices
             return True
         return False
 
     def survived(self) -> None:
-        """A whole interval was answered; after many of them all is forgotten."""
+        """Count an answered interval. After many, the crashes no longer count."""
         self._calm += 1
         if self._calm == _CALM:
             self._counts.clear()
-            self._rest = {target: rest for target, rest in self._rest.items() if target in self._resting}
+            self._pauses = {target: pause for target, pause in self._pauses.items() if target in self._paused}
 
     def avoided(self) -> frozenset[str]:
-        return frozenset(self._resting)
+        return frozenset(self._paused)
 
     def due(self) -> frozenset[str]:
-        """Counts one interval; the GPUs whose rest is over."""
-        over = frozenset(target for target, left in self._resting.items() if left <= 1)
-        self._resting = {target: left - 1 for target, left in self._resting.items() if left > 1}
+        """Count one interval. Return the GPUs whose pause is over."""
+        over = frozenset(target for target, left in self._paused.items() if left <= 1)
+        self._paused = {target: left - 1 for target, left in self._paused.items() if left > 1}
         return over
 
 
 @dataclass
 class _Trial:
-    """What is held against one GPU."""
+    """The calls on trial of one GPU."""
 
     calls: dict[str, str]
-    """What each call did that is on trial."""
+    """The fault of each call on trial, by name."""
     health: str = "ok"
-    """The GPU's health by the newest event."""
+    """The GPU's health in the newest event."""
     returned: set[str] = field(default_factory=set)
     intervals: int = 0
-    """Answered since the newest call was held against it."""
+    """Number of answered intervals since the newest call was put on trial."""
 
 
 class Trials:
-    """Driver calls that blocked or ended a worker: their GPU is healthy again once each of them has returned.
+    """Driver calls that blocked or ended a worker. Their GPU is healthy again after all these calls have returned.
 
-    A GPU goes by its UUID, or by `#index` before that is known; the driver as a whole by an empty text.
+    A GPU is named by its UUID, or by `#index` before that is known; the driver as a whole by an empty text.
     """
 
     def __init__(self) -> None:
         self._trials: dict[str, _Trial] = {}
 
     def hold(self, target: str, call: str, did: str, health: str | None = None) -> bool:
-        """Holds a call against a GPU that now has this health, None for the one it had; whether that is another one."""
+        """Put a call of a GPU on trial. `health` is the GPU's new health, None: as before. Return whether the health changed."""
         trial = self._trials.setdefault(target, _Trial({}))
         trial.calls[call] = did
         trial.returned.discard(call)
@@ -368,7 +366,7 @@ class Trials:
         return trial.health != before
 
     def open_calls(self, avoided: Collection[str]) -> list[tuple[str, str]]:
-        """GPU and call of those that have not returned yet, without the GPUs that are not read."""
+        """Return GPU and call of the trials that have not returned yet, without the GPUs that are not read."""
         return [
             (target, call)
             for target, trial in self._trials.items()
@@ -378,16 +376,15 @@ class Trials:
         ]
 
     def returned(self, target: str, call: str) -> None:
-        """Takes note that a call has returned in the worker of now."""
+        """Note that a call has returned in the current worker."""
         if target in self._trials:
             self._trials[target].returned.add(call)
 
     def settle(self, avoided: Collection[str]) -> list[tuple[str, str, str]]:
-        """Counts an answered interval of the GPUs that are read; those whose health is another one now.
+        """Count an answered interval of the GPUs that are read. Return GPU, new health and reason where the health changed.
 
-        Returns GPU, health and why: what follows its name.
-
-        A GPU is degraded while a call is on trial. One that was not needed for long enough is no longer held against it.
+        The reason continues a sentence that begins with the GPU's name. A GPU is degraded while a call is on trial. The trial of
+        a call that was not needed for long enough ends.
         """
         found = []
         for target, trial in [each for each in self._trials.items() if each[0] not in avoided]:
@@ -404,7 +401,7 @@ class Trials:
 
 
 def _reason(trial: _Trial, left: Collection[str]) -> str:
-    """Why a health is another one now, behind a word for the GPU or the driver; `left` are the calls still on trial."""
+    """Return why the health changed, to follow the GPU's or the driver's name; `left` are the calls still on trial."""
     named = [call for call in trial.calls if not left or call in left]
     calls = " and ".join(f"{call}, which {trial.calls[call]}," for call in named)
     have = "has" if len(named) == 1 else "have"

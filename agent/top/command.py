@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from agent.snapshot import Snapshot
     from agent.top.sources import TopSource
 
-_SHORTEST_MS = 250  # the driver's own samples are a sixth of a second apart
-_WIDEST = 160  # where nobody looks: a file, a pipe
+_SHORTEST_MS = 250  # the driver's own samples come every sixth of a second
+_WIDEST = 160  # for output to a file or a pipe
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,20 +31,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interval",
         metavar="TIME",
         default="1s",
-        help="span of one look (default 1s); a running agent has its own",
+        help="time between updates (default: 1s); ignored with a running agent",
     )
-    parser.add_argument(
-        "--once", action="store_true", help="show one look and end (also where the output is no terminal)"
-    )
-    parser.add_argument("--json", action="store_true", help="machine-readable, one object a line")
+    parser.add_argument("--once", action="store_true", help="print once and exit (the default without a terminal)")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object per line")
     parser.add_argument("--spool", metavar="DIR", help="the running agent's spool folder (default: from the config)")
     parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Shows the GPUs until the person quits; raises DriverError where there is nothing to look at."""
+    """Show the GPUs until the user quits; raises DriverError without an agent or a driver."""
     interval_ms = _interval_ms(args.interval)
-    logging.getLogger("fallow").addHandler(logging.NullHandler())  # a log line would tear the picture
+    logging.getLogger("fallow").addHandler(logging.NullHandler())  # a log line would break the picture
     logging.getLogger("fallow").propagate = False
     source, notice = find_source(config.load({"agent.spool": args.spool}, args.config), interval_ms)
     if args.json:
@@ -63,12 +61,12 @@ def run(args: argparse.Namespace) -> int:
 def _interval_ms(text: str) -> int:
     interval_ms = parse_duration_ms(f"{text}s" if text.replace(".", "", 1).isdigit() else text)
     if interval_ms < _SHORTEST_MS:
-        raise UsageError(f"--interval {text} is too short", f"give {_SHORTEST_MS}ms or more")
+        raise UsageError(f"--interval {text} is too short", f"use {_SHORTEST_MS}ms or more")
     return interval_ms
 
 
 def _stream(source: TopSource, *, once: bool) -> int:
-    """One line per look, until the reader goes away or the person interrupts."""
+    """Print one line per look, until the reader closes the pipe or the user interrupts."""
     try:
         while True:
             snapshot = source.look()

@@ -1,4 +1,4 @@
-"""What `fallow top` says of a snapshot: one line per GPU and process, and the sentence on top. Pure, without a terminal."""
+"""The content of `fallow top`: one line per GPU and process, and the summary on top. Pure, without a terminal."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.snapshot import WATCHED
-from fallow.process_holder import process_holder
+from fallow.process_user import process_user
 
 if TYPE_CHECKING:
     from agent.snapshot import Row, Snapshot
 
 IDLE, FREE, ACTIVE, SPLIT, UNKNOWN = "idle", "free", "active", "mig", "unknown"
-"""States of a GPU that is watched: idle with a user, idle without, at work, split into MIG instances, not measured.
+"""States of a watched GPU: idle with a user, idle without a user, active, split into MIG instances, not measured.
 
-All others go by their health.
+For other GPUs the state is their health.
 """
 
 
@@ -25,7 +25,7 @@ class GpuLine:
 
     gpu: str
     label: str
-    """Its index, for a MIG instance `parent:instance`."""
+    """The GPU's index; for a MIG instance `parent:instance`."""
     model: str | None
     state: str
     util_pct: float | None
@@ -35,16 +35,16 @@ class GpuLine:
     power_w: float | None
     power_limit_w: float | None
     temperature_c: int | None
-    holders: tuple[str, ...] | None
-    """Who holds it, the one with the most memory first; empty: nobody."""
+    users: tuple[str, ...] | None
+    """The users, the one with the most memory first; empty: no user; None: unknown."""
     idle_ms: int | None
-    """How long no kernel has run, as far as was watched; None: active or unknown."""
+    """How long no kernel has run, within the watched time; None: active or unknown."""
     idle_since_start: bool
-    """Whether it has been idle for as long as anybody watched: in truth perhaps longer."""
+    """Whether it has been idle for the whole watched time, so that the idle time may be longer."""
 
     @property
     def held_idle(self) -> bool:
-        """Whether somebody holds it and no kernel ran."""
+        """Return whether the GPU has a user and no kernel ran."""
         return self.state == IDLE
 
 
@@ -55,12 +55,12 @@ class ProcessLine:
     row: Row
     gpu_label: str
     gpu_order: tuple[int, int, str]
-    """Sorts processes as their GPUs are."""
-    holder: str
+    """The sort key, by the order of the GPUs."""
+    user: str
 
     @property
     def mem_used_bytes(self) -> int:
-        """0 where it is unknown."""
+        """Return the used memory; 0 where it is unknown."""
         return self.row.get("mem_used_bytes") or 0
 
 
@@ -70,36 +70,36 @@ class TopSummary:
 
     gpus: int
     watched: int
-    """GPUs whose utilization is known."""
+    """Number of GPUs whose utilization is known."""
     held_idle: int
     held_idle_bytes: int
     held_idle_by: tuple[tuple[str, int, int], ...]
-    """Holder, GPUs and bytes that it holds idle, the largest first."""
+    """Users with the number of GPUs and the bytes that they hold idle, the largest first."""
     free: int
-    """GPUs that nobody holds."""
+    """Number of GPUs without a user."""
     unwatched: tuple[tuple[str, int], ...]
-    """State of health and number of the GPUs that cannot be watched."""
+    """Number of GPUs that cannot be watched, by state of health."""
     util_pct: float | None
     power_w: float | None
     power_limit_w: float | None
     mem_used_bytes: int | None
-    """Of the GPUs whose use is known, as is the total."""
+    """Used memory of the GPUs whose use is known; the total is of the same GPUs."""
     mem_total_bytes: int | None
     processes: int | None
-    """Distinct processes of the lists that are known; None where no list is."""
+    """Number of distinct processes in the known lists; None where no list is known."""
     processes_partly: bool
-    """Whether the list of a GPU is not known, so that there may be more."""
+    """Whether a GPU's list is unknown, so that there may be more processes."""
 
 
 def gpu_lines(snapshot: Snapshot) -> list[GpuLine]:
-    """The GPUs in the driver's order, MIG instances below their parents."""
+    """Return the GPUs in the driver's order, MIG instances below their parents."""
     processes = _by_gpu(snapshot)
     lines = [(_order(snapshot, row["gpu"]), _gpu_line(snapshot, row, processes[row["gpu"]])) for row in snapshot.gpus]
     return [line for _, line in sorted(lines, key=lambda pair: pair[0])]
 
 
 def process_lines(snapshot: Snapshot) -> list[ProcessLine]:
-    """The processes on GPUs that are watched, those with the most device memory first."""
+    """Return the processes on watched GPUs, those with the most device memory first."""
     lines = [
         ProcessLine(row, _label(snapshot, row["gpu"]), _order(snapshot, row["gpu"]), user_name(row))
         for rows in _by_gpu(snapshot).values()
@@ -109,7 +109,7 @@ def process_lines(snapshot: Snapshot) -> list[ProcessLine]:
 
 
 def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> TopSummary:
-    """The host in numbers."""
+    """Return the host's totals."""
     counted = [line for line in lines if line.state != SPLIT]
     idle = [line for line in counted if line.held_idle]
     unwatched: dict[str, int] = defaultdict(int)
@@ -119,7 +119,7 @@ def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> TopSummary:
     utils = [line.util_pct for line in counted if line.util_pct is not None]
     powers = [line.power_w for line in lines if line.power_w is not None]
     limits = [line.power_limit_w for line in lines if line.power_w is not None and line.power_limit_w is not None]
-    listed = [line.holders is not None for line in counted]
+    listed = [line.users is not None for line in counted]
     memory = [
         (line.mem_used_bytes, line.mem_total_bytes)
         for line in counted
@@ -143,13 +143,13 @@ def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> TopSummary:
     )
 
 
-_HOLDER = ("user", "container_runtime", "container", "unit")
+_USER = ("user", "container_runtime", "container", "unit")
 
 
 def user_name(row: Row) -> str:
-    """The pod, else the holder; then the job or the unit. A process that /proc hides goes by its number."""
+    """Return the pod, else the user, then the job or the unit; the pid of a process that /proc hides."""
     jobless = not (row.get("pod") or row.get("slurm_job_id") or row.get("ray_job_id"))
-    named = process_holder(*(row.get(part) if jobless or part == "user" else None for part in _HOLDER))
+    named = process_user(*(row.get(part) if jobless or part == "user" else None for part in _USER))
     owner = named or f"pid {row['pid']}"
     if row.get("pod"):
         owner = f"{row['namespace']}/{row['pod']}" if row.get("namespace") else row["pod"]
@@ -163,10 +163,10 @@ def user_name(row: Row) -> str:
 
 
 def _held_idle_by(idle: list[GpuLine]) -> tuple[tuple[str, int, int], ...]:
-    """A GPU that several hold counts for the one with the most memory: the numbers add up to the whole."""
+    """Return the idle GPUs per user. A GPU with several users counts for the one with the most memory, so numbers add up."""
     found: dict[str, list[int]] = defaultdict(list)
     for line in idle:
-        found[line.holders[0] if line.holders else "not known"].append(line.mem_used_bytes or 0)
+        found[line.users[0] if line.users else "not known"].append(line.mem_used_bytes or 0)
     return tuple(
         sorted(((who, len(sizes), sum(sizes)) for who, sizes in found.items()), key=lambda each: (-each[2], each[0]))
     )
@@ -198,7 +198,7 @@ def _gpu_line(snapshot: Snapshot, row: Row, processes: list[Row]) -> GpuLine:
         power_w=row.get("power_w"),
         power_limit_w=device.get("power_limit_w"),
         temperature_c=row.get("temperature_c"),
-        holders=_holders(row, processes),
+        users=_users(row, processes),
         idle_ms=None if since_ms is None else row["time"] + row["interval_ms"] - since_ms,
         idle_since_start=since_ms is not None and since_ms - snapshot.started_ms <= 2 * snapshot.interval_ms,
     )
@@ -218,7 +218,7 @@ def _state(row: Row, device: Row, processes: list[Row]) -> str:
     return FREE if row.get("process_count") == 0 else UNKNOWN
 
 
-def _holders(row: Row, processes: list[Row]) -> tuple[str, ...] | None:
+def _users(row: Row, processes: list[Row]) -> tuple[str, ...] | None:
     sizes: dict[str, int] = defaultdict(int)
     for each in processes:
         sizes[user_name(each)] += each.get("mem_used_bytes") or 0

@@ -1,4 +1,4 @@
-"""The picture of a frame, and the live view: drawn when something is new, a key is pressed or the window changes its size."""
+"""The picture of a frame, and the live view, which is drawn after new data, a key press or a change of the window's size."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _STALE_GRACE_MS = 2_000
 
 
 def head_lines(frame: Frame, gpus: list[GpuLine], summary: TopSummary, width: int, shapes: Glyphs) -> list[Text]:
-    """Host and hardware, freshness, a notice if there is one, who holds what without using it, totals."""
+    """Return the head: host and hardware, age of the data, a notice if any, GPUs held idle by user, totals."""
     snapshot = frame.snapshot
     host = (("fallow top", "bold"), (shown(snapshot.host), "bold cyan"))
     lines = [
@@ -67,7 +67,7 @@ def head_lines(frame: Frame, gpus: list[GpuLine], summary: TopSummary, width: in
 
 
 def held_line(summary: TopSummary, width: int, shapes: Glyphs) -> Text:
-    """The sentence that the whole view is for."""
+    """Return the sentence about GPUs held idle, the purpose of the view."""
     if not summary.watched:
         return Text("the state of the GPUs is unknown", "bold")
     gpus = f"{summary.gpus} GPUs" if summary.watched == summary.gpus else f"{summary.watched} watched GPUs"
@@ -104,7 +104,7 @@ def _freshness(frame: Frame) -> tuple[str, str]:
     snapshot = frame.snapshot
     length = format_duration(snapshot.interval_ms)
     if frame.age_s * 1000 > _STALE_INTERVALS * snapshot.interval_ms + _STALE_GRACE_MS:
-        return f"{frame.source}: nothing new for {span(int(frame.age_s * 1000))}; the values below are old", "bold red"
+        return f"{frame.source}: no new data for {span(int(frame.age_s * 1000))}; the values below are old", "bold red"
     if snapshot.mode == "released":
         return f"{frame.source}: the driver is released; `fallow agent resume` uses it again", "bold magenta"
     ago = f", {frame.age_s:.0f} s ago" if frame.age_s >= 2 else ""
@@ -112,7 +112,7 @@ def _freshness(frame: Frame) -> tuple[str, str]:
 
 
 def _totals(summary: TopSummary) -> list[tuple[str, str]]:
-    """What is wrong comes first: the end of the line is what a narrow terminal loses."""
+    """Return the totals, with faults first, because a narrow terminal cuts the end of the line."""
     parts = [(f"{count} {title(state)}", state_style(state)) for state, count in summary.unwatched]
     if summary.free:
         parts.append((f"{summary.free} free", state_style(model.FREE)))
@@ -130,7 +130,7 @@ def _totals(summary: TopSummary) -> list[tuple[str, str]]:
 
 
 def _parts(width: int, shapes: Glyphs, *parts: tuple[str, str]) -> Text:
-    """The parts with dots between them, as many as there is room for."""
+    """Return the parts with dots between them, as many as fit."""
     line = Text()
     for text, style in parts:
         dot = shapes.dot if line.plain else ""
@@ -141,7 +141,7 @@ def _parts(width: int, shapes: Glyphs, *parts: tuple[str, str]) -> Text:
 
 
 _SHORT = 12
-"""On a terminal of fewer lines the tables come first."""
+"""On a terminal with fewer lines the tables come first."""
 
 
 @dataclass(frozen=True)
@@ -153,11 +153,11 @@ class Frame:
     processes: bool = True
     sort: str = "memory"
     keys: bool = False
-    """Whether there is somebody at the keys, who is told what they do."""
+    """Whether there is a keyboard, so that the keys are explained."""
 
 
 def frame_lines(frame: Frame, width: int, height: int | None, shapes: Glyphs) -> list[Text]:
-    """The lines from top to bottom, none wider than `width`, and no more than `height` where that is given."""
+    """Return the lines from top to bottom, not wider than `width`, and at most `height` if given."""
     gpus, processes = gpu_lines(frame.snapshot), process_lines(frame.snapshot)
     summary = summarize(gpus, processes)
     if height is not None and height < _SHORT:
@@ -188,14 +188,14 @@ def _keys(frame: Frame) -> Text:
     return line
 
 
-_REDRAW_S = 1.0  # ages count on while nothing is new
+_REDRAW_S = 1.0  # ages grow even without new data
 _RETRY_S = 1.0
 _SUSPEND = "\x1a"  # Ctrl-Z
 _QUIT = "qQ\x03\x04"  # also Ctrl-C and Ctrl-D
 
 
 class Watcher:
-    """Looks in a thread of its own, so that a driver call that blocks never freezes the view."""
+    """Looks in its own thread, so that a blocked driver call never freezes the view."""
 
     def __init__(self, source: TopSource) -> None:
         self.source = source
@@ -209,7 +209,7 @@ class Watcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends looking; a thread that waits for the driver is left behind and ends with the process."""
+        """End the thread. A thread that waits for the driver is abandoned, and ends with the process."""
         self._stopping.set()
         self.source.stop()
         self._thread.join(timeout=_RETRY_S)
@@ -224,8 +224,8 @@ class Watcher:
             except FallowError as error:
                 self.error = error.message
                 self._stopping.wait(_RETRY_S)
-            except Exception as error:  # noqa: BLE001  # the view says so and goes on, as old as it then is
-                self.error = f"looking failed: {error!r}"
+            except Exception as error:  # noqa: BLE001  # the view shows the error and the age of its data
+                self.error = f"the query failed: {error!r}"
                 self._stopping.wait(_RETRY_S)
             os.write(self._bell, b"n")
 
@@ -237,7 +237,7 @@ class Choices:
     quit: bool = False
 
     def press(self, key: str) -> None:
-        """Does what the key stands for; unknown keys do nothing."""
+        """Execute the key's action; unknown keys do nothing."""
         if key in _QUIT:
             self.quit = True
         elif key == "p":
@@ -248,13 +248,13 @@ class Choices:
 
 
 def watch(console: Console, source: TopSource, notice: str) -> None:
-    """Shows the view until somebody quits it; `notice` is shown with it."""
+    """Show the view, with `notice`, until the user quits."""
     view = _View(console, Watcher(source), notice)
     view.watcher.start()
     try:
         while not view.choices.quit:
             view.show()
-            if not view.choices.quit:  # Ctrl-Z: the terminal is the shell's again until it says `fg`
+            if not view.choices.quit:  # Ctrl-Z: the shell has the terminal until `fg`
                 os.kill(os.getpid(), signal.SIGSTOP)
     finally:
         view.watcher.stop()
@@ -269,7 +269,7 @@ class _View:
         self._shapes = glyphs(console.encoding)
 
     def show(self) -> None:
-        """Takes the terminal, draws until the person quits or suspends, and gives the terminal back."""
+        """Take the terminal, draw until the user quits or suspends, and restore the terminal."""
         with (
             _resizing() as resized,
             _keyboard() as keys,
@@ -304,7 +304,7 @@ class _View:
 
 
 def _read(descriptor: int) -> str:
-    """The keys that were pressed; a terminal that has gone away quits."""
+    """Return the pressed keys; a closed terminal counts as quit."""
     try:
         return os.read(descriptor, 1024).decode(errors="replace") or "q"
     except OSError:
@@ -313,13 +313,13 @@ def _read(descriptor: int) -> str:
 
 @contextlib.contextmanager
 def _resizing() -> Iterator[int]:
-    """A descriptor that can be read when the window has changed its size; signals that end it do so in order."""
+    """Yield a descriptor that is readable after a change of the window's size. Signals that end the view restore the terminal."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
     read_end, write_end = os.pipe()
-    os.set_blocking(write_end, False)  # a full pipe says the same as a fuller one
+    os.set_blocking(write_end, False)  # a full pipe is signal enough
     former_wakeup = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     former = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
     former[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, lambda *_: None)
@@ -335,9 +335,9 @@ def _resizing() -> Iterator[int]:
 
 @contextlib.contextmanager
 def _keyboard() -> Iterator[int | None]:
-    """A descriptor that gives single keys; None where standard input is no terminal.
+    """Yield a descriptor that gives single keys; None where standard input is not a terminal.
 
-    Ctrl-C and Ctrl-Z come as keys too: they reach this process alone, and not the NVML worker in its group.
+    Ctrl-C and Ctrl-Z arrive as keys too, so that they reach only this process and not the NVML worker in its group.
     """
     if not sys.stdin.isatty():
         yield None

@@ -1,4 +1,4 @@
-"""`fallow agent once`: one second of this host's GPUs, by the driver itself, as text or as JSON."""
+"""`fallow agent once`: one second of this host's GPUs, from the driver itself, as text or JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from fallow.config import Config
 
 _HEALTH_WIDTH = 9
-_MOST_HOLDERS = 4
+_MOST_USERS = 4
 
 
 def look_once(loaded: Config) -> Snapshot:
-    """Watches for one second. Raises DriverError where the driver cannot be used."""
+    """Return one second of readings. Raises DriverError where the driver is unusable."""
     source = DriverSource(loaded, SECOND_MS)
     try:
         return source.look()
@@ -29,7 +29,7 @@ def look_once(loaded: Config) -> Snapshot:
 
 
 def as_json(look: Snapshot) -> dict[str, object]:
-    """The look as JSON values with the lake's column names; its time is that of the second's beginning."""
+    """Return the look as JSON values with the lake's column names; its time is the start of the second."""
     return {
         "host": look.host,
         "time": format_ms(look.time_ms - look.interval_ms),
@@ -44,7 +44,7 @@ def _without_time(row: Row) -> dict[str, Any]:
 
 
 def table_text(look: Snapshot) -> str:
-    """One line per GPU and one per process; unknown values are `-`."""
+    """Return one line per GPU and one per process; unknown values are `-`."""
     health_width = max([_HEALTH_WIDTH, *(len(row["health"]) for row in look.gpus)])
     header = f"{'gpu':>3}  {'model':<24} {'health':<{health_width}} {'util':>6} {'memory':>21} {'power':>8} {'temp':>6}  users"
     lines = [f"{look.host}, {format_ms(look.time_ms)}, the second before", header]
@@ -67,17 +67,17 @@ def _gpu_text(row: GpuRow, device: DeviceRow, processes: Sequence[ProcessRow], h
         f"{row['health']:<{health_width}} "
         f"{_shown(row.get('gpu_util_pct'), lambda pct: f'{pct:.0f} %'):>6} {memory:>21} "
         f"{_shown(row.get('power_w'), lambda watts: f'{watts:.0f} W'):>8} "
-        f"{_shown(row.get('temperature_c'), lambda degrees: f'{degrees} °C'):>6}  {_holders(row, processes)}"
+        f"{_shown(row.get('temperature_c'), lambda degrees: f'{degrees} °C'):>6}  {_users(row, processes)}"
     )
 
 
-def _holders(row: GpuRow, processes: Sequence[ProcessRow]) -> str:
-    """The first few by name, and how many more there are."""
+def _users(row: GpuRow, processes: Sequence[ProcessRow]) -> str:
+    """Return the first users by name, and the number of further users."""
     users = sorted({str(each.get("user") or f"pid {each['pid']}") for each in processes if each["gpu"] == row["gpu"]})
     if not users:
-        return "nobody" if row.get("process_count") == 0 else "not known"
-    more = len(users) - _MOST_HOLDERS
-    return ", ".join(users[:_MOST_HOLDERS]) + (f" +{more}" if more > 0 else "")
+        return "no user" if row.get("process_count") == 0 else "not known"
+    more = len(users) - _MOST_USERS
+    return ", ".join(users[:_MOST_USERS]) + (f" +{more}" if more > 0 else "")
 
 
 def _shown(value: Any, form: Any = str) -> str:

@@ -1,4 +1,4 @@
-"""Where `fallow top` and `fallow agent once` look: at the running agent's newest interval, or at the driver itself."""
+"""The sources of `fallow top` and `fallow agent once`: the running agent's newest interval, or the driver itself."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from fallow.config import Config
 
 _LAG_MS = 300
-"""How long after an interval's end it is asked for: by then the driver's newest sample reaches over it."""
+"""Delay between an interval's end and its query, so that the driver's samples cover the interval."""
 _LIST_EVERY_MS = 3_000
-_FIRST_LISTS = 2  # a second one soon after the first, so that the use of CPU is known
+_FIRST_LISTS = 2  # the second list comes soon after the first, for the CPU use
 _OWNERS_S = 0.5
 _LONGEST_CALL_S = 5.0
-"""A person waits less long than the agent does before a GPU counts as wedged."""
+"""The time before a GPU counts as wedged; shorter than the agent's, because a person waits."""
 
 
 class DriverSource:
-    """Leaves no trace but what the driver itself keeps."""
+    """Queries the driver directly, and leaves no trace except the driver's own."""
 
     name = "driver"
 
     def __init__(self, config: Config, interval_ms: int) -> None:
-        """Raises DriverError where the driver cannot be used."""
+        """Load the driver; raises DriverError where it is unusable."""
         self._interval_ms = interval_ms
         self._host = config.text("agent.host") or socket.gethostname()
         self._owners = ProcessOwners(AttributionSettings.from_config(config))
         timeout_s = min(config.integer("agent.call_timeout") / SECOND_MS, _LONGEST_CALL_S)
-        # what should be here by setting and PCI bus: a look without a spool knows no inventory
+        # the expected GPUs by setting and PCI bus, because without a spool there is no inventory
         missing = MissingGpus(self._host, expected=config.integer("agent.expected_gpus"), sys=config.text("agent.sys"))
         self._fleet = HostGpus(timeout_s, missing)
         self._fleet.start(may_wait=False)
@@ -52,9 +52,9 @@ class DriverSource:
         self._stopping = threading.Event()
 
     def look(self) -> Snapshot:
-        """The interval that follows the last one, once it is over; a longer one where a driver call has blocked."""
+        """Return the next interval, once it is over; a longer interval after a driver call has blocked."""
         if not self._lists:
-            self._look(_LAG_MS)  # from here on there is something to compare the GPUs' and the processes' counters with
+            self._look(_LAG_MS)  # from here on there are earlier counters of GPUs and processes to compare with
         return self._look(self._interval_ms)
 
     def stop(self) -> None:
@@ -94,19 +94,19 @@ class DriverSource:
         )
 
     def _next_interval(self, length_ms: int) -> tuple[int, int]:
-        """Waits until the interval is over and its samples are there."""
+        """Return the next interval, once it is over and its samples have arrived."""
         self._stopping.wait(max(0, self._from_ms + length_ms + _LAG_MS - _now_ms()) / SECOND_MS)
         start_ms, end_ms = self._from_ms, _now_ms() - _LAG_MS
-        if not end_ms - start_ms > 0:  # the clock was put back, or somebody wants to leave
+        if not end_ms - start_ms > 0:  # the clock was set back, or the user quits
             start_ms = end_ms - length_ms
         self._from_ms = end_ms
         return start_ms, end_ms
 
     def _take_lists(self, processes: list[ProcessRow], rows: list[GpuRow], end_ms: int, *, listed: bool) -> None:
-        """Keeps the newest list of each GPU; one that was asked for and is empty is an empty list."""
+        """Store the newest list per GPU; a list without processes is an empty list."""
         described = self._owners.describe(processes, end_ms)
         if self._lists == 1:
-            self._owners.wait(_OWNERS_S)  # a single look has no second chance
+            self._owners.wait(_OWNERS_S)  # a single look has no second try
             described = self._owners.describe(processes, end_ms)
         for row in rows:
             if listed or row.get("process_count") == 0:
@@ -126,7 +126,7 @@ _AGENT_LAG_MS = 600  # the agent closes an interval a little after its end
 
 
 class AgentSource:
-    """Asks the agent once per interval of its own: looking costs the host next to nothing."""
+    """Queries the agent once per agent's interval, which costs the host almost nothing."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -135,12 +135,12 @@ class AgentSource:
         self.name = "agent"
 
     def look(self) -> Snapshot:
-        """The agent's newest interval, not before there can be a newer one; FallowError where it does not answer."""
+        """Return the agent's newest interval, once a newer one is due; FallowError where it does not answer."""
         self._stopping.wait(max(0, self._next_ms - _now_ms()) / SECOND_MS)
         snapshot = Snapshot.from_json(ask(self._folder, "snapshot", _ANSWER_S))
         self.name = f"agent {snapshot.version}"
         due_ms = snapshot.time_ms + snapshot.interval_ms + _AGENT_LAG_MS
-        # an agent that is late is asked again every second
+        # a late agent is queried every second
         self._next_ms = min(max(due_ms, _now_ms() + SECOND_MS), _now_ms() + snapshot.interval_ms)
         return snapshot
 
@@ -148,17 +148,17 @@ class AgentSource:
         self._stopping.set()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because nothing is open."""
 
 
 TopSource: TypeAlias = DriverSource | AgentSource
-"""One place to look at, used by one thread; its name is what the view says that it shows."""
+"""One source of looks, used by one thread; the view shows its name."""
 
 
 def find_source(config: Config, interval_ms: int) -> tuple[TopSource, str]:
-    """The agent where one answers, else the driver; and a notice on why it is not the agent, empty where that is plain.
+    """Return the agent if it answers, else the driver, and a notice why it is not the agent; empty if there is none.
 
-    Raises DriverError where neither can be looked at.
+    Raises DriverError where neither is usable.
     """
     notice = ""
     if folder := config.text("agent.spool"):

@@ -1,4 +1,4 @@
-"""The tables of GPUs and of processes, narrow texts and colours: the least important columns go first when the terminal is narrow."""
+"""The tables of GPUs and processes, with short texts and colours. A narrow terminal drops the least important columns first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PLAIN = Glyphs(full="#", half="", track="-", ellipsis="..", dot=" | ", degree=" 
 
 
 def glyphs(encoding: str) -> Glyphs:
-    """Line-drawing characters where the terminal's encoding has them, else ASCII."""
+    """Return line-drawing characters if the terminal's encoding has them, else ASCII."""
     try:
         "".join(vars(Glyphs()).values()).encode(encoding)
     except (LookupError, UnicodeEncodeError):
@@ -44,7 +44,7 @@ def glyphs(encoding: str) -> Glyphs:
 
 
 def bar(share: float | None, width: int, shapes: Glyphs) -> tuple[str, str]:
-    """The filled part and the rest of a bar for a share from 0 to 1; anything above 0 shows, only all of it fills."""
+    """Return the filled and the empty part of a bar for a share from 0 to 1; a share above 0 shows, only 1 fills the bar."""
     if share is None or width <= 0:
         return "", " " * width
     steps = 2 if shapes.half else 1
@@ -59,7 +59,7 @@ def bar(share: float | None, width: int, shapes: Glyphs) -> tuple[str, str]:
 
 
 def gib(size: int | None, *, whole: bool = False) -> str:
-    """The size in GiB without its unit, such as `48.2` or `141`, or with `whole` `80` for a round 80; `-` where unknown."""
+    """Return the size in GiB without its unit, such as `48.2` or `141`, or with `whole` `80` for a round 80; `-` where unknown."""
     if size is None:
         return "-"
     text = f"{size / GIB:.1f}" if size < 99.95 * GIB else f"{size / GIB:.0f}"
@@ -67,7 +67,7 @@ def gib(size: int | None, *, whole: bool = False) -> str:
 
 
 def span(span_ms: int | None) -> str:
-    """The span in its two largest units, such as `4m 10s`, `2h 05m` or `3d 4h`; empty where there is none."""
+    """Return the duration in its two largest units, such as `4m 10s`, `2h 05m` or `3d 4h`; empty where there is none."""
     if span_ms is None:
         return ""
     if span_ms < MINUTE_MS:
@@ -84,12 +84,12 @@ def number(value: float | None, form: str = ".0f") -> str:
 
 
 def shown(text: str) -> str:
-    """A name from outside as it may stand on a terminal: what nobody sees becomes `?`."""
+    """Return a foreign name in a form safe for a terminal: invisible characters become `?`."""
     return "".join("?" if has_hidden(each) else each for each in text)
 
 
 def cut(text: str, width: int, shapes: Glyphs) -> str:
-    """The text in so many columns, with an ellipsis where something is missing."""
+    """Return the text cut to a number of columns, with an ellipsis where it was cut."""
     if len(text) <= width:
         return text
     return text[: max(0, width - len(shapes.ellipsis))] + shapes.ellipsis[:width]
@@ -113,23 +113,23 @@ _STYLES = {
 
 
 def title(state: str) -> str:
-    """The state in nine columns at most."""
+    """Return the state in at most nine columns."""
     return _TITLES.get(state, state)
 
 
 def state_style(state: str) -> str:
-    """How a state is written; what is wrong with a GPU stands out."""
+    """Return the style of a state; faults of a GPU stand out."""
     return _STYLES.get(state, "bold red")
 
 
 def line_style(line: GpuLine) -> str:
-    """How the state of one GPU is written: a user's idleness stands out when it lasts."""
+    """Return the style of one GPU's state; a long idle time of a user stands out."""
     style = state_style(line.state)
     return f"bold {style}" if line.held_idle and (line.idle_ms or 0) >= LONG_IDLE_MS else style
 
 
 def cell_style(line: GpuLine) -> str:
-    """How the values of one GPU are written: quietly where nothing is known of it."""
+    """Return the style of one GPU's values: quiet where they are unknown."""
     return "" if line.state in (model.ACTIVE, model.IDLE, model.FREE) else QUIET
 
 
@@ -140,18 +140,18 @@ GAP = 2
 
 @dataclass(frozen=True)
 class TopColumn(Generic[_Line]):
-    """One column: its heading, the cell of a line for a width, and how wide it wants to be."""
+    """One column: its heading, the cell of a line for a width, and its desired width."""
 
     heading: str
     cell: Callable[[_Line, int], Text]
     width: int
-    """The least that it needs."""
+    """The minimum width."""
     rank: int = 0
-    """The column with the highest rank goes first; rank 0 stays."""
+    """The column with the highest rank is dropped first; rank 0 stays."""
     most: int = 0
-    """How wide it may grow, where it may."""
+    """The maximum width of a column that may grow."""
     jump: int = 1
-    """How much its first growth has to be: a bar of one character says nothing."""
+    """The minimum of its first growth, because a bar of one character is useless."""
     right: bool = False
 
 
@@ -179,7 +179,7 @@ def body(columns: Sequence[tuple[TopColumn[_Line], int]], line: _Line) -> Text:
 
 
 def _growth(column: TopColumn[_Line], width: int) -> int:
-    """By how much a column of that width would grow next; 0 where it is as wide as it gets."""
+    """Return the next growth of a column of that width; 0 at its maximum width."""
     if width >= column.most:
         return 0
     return column.jump if width == column.width else 1
@@ -202,7 +202,7 @@ def _sized(cell: Text, width: int, *, right: bool) -> Text:
 
 
 def gpu_table(gpus: list[GpuLine], width: int, room: int | None, shapes: Glyphs) -> list[Text]:
-    """The heading and as many GPUs as there is room for (None: all)."""
+    """Return the heading and as many GPUs as fit (None: all)."""
     columns = fit(_gpu_columns(gpus, shapes), width)
     lines = [heading(columns, HEADING)]
     shown_gpus = gpus if room is None or len(gpus) <= room - 1 else gpus[: max(0, room - 2)]
@@ -221,7 +221,7 @@ def _gpu_columns(gpus: list[GpuLine], shapes: Glyphs) -> list[TopColumn[GpuLine]
     models = [TopColumn("MODEL", text(_model), model_width, rank=4)]
     return [
         TopColumn("GPU", text(lambda line: line.label), label_width, right=True),
-        *(models if len({line.model for line in gpus}) > 1 else []),  # one model for all stands in the head
+        *(models if len({line.model for line in gpus}) > 1 else []),  # a common model is in the head
         TopColumn("STATE", lambda line, _: Text(title(line.state), line_style(line)), 9),
         TopColumn(" UTIL", lambda line, width: _util(line, width, shapes), 5, most=20, jump=5),
         TopColumn(
@@ -234,7 +234,7 @@ def _gpu_columns(gpus: list[GpuLine], shapes: Glyphs) -> list[TopColumn[GpuLine]
         TopColumn("MEMORY GiB", lambda line, width: _memory(line, width, shapes), 10, most=26, jump=5),
         TopColumn("POWER", text(_power), 9, rank=2, right=True),
         TopColumn("TEMP", text(lambda line: _degrees(line, shapes)), 6, rank=5, right=True),
-        TopColumn("USER", lambda line, width: _holder(line, width, shapes), 15, most=30),
+        TopColumn("USER", lambda line, width: _user(line, width, shapes), 15, most=30),
         TopColumn("IDLE", _idle, 8, right=True),
     ]
 
@@ -244,8 +244,8 @@ def _util(line: GpuLine, width: int, shapes: Glyphs) -> Text:
     bar_width = width - 6
     if bar_width < 4 or line.util_pct is None:
         return Text(f"{label:>{5}}", cell_style(line))
-    filled, rest = bar(line.util_pct / 100, bar_width, shapes)
-    return Text.assemble((label, cell_style(line)), " ", (filled, line_style(line)), (rest, QUIET))
+    filled, empty = bar(line.util_pct / 100, bar_width, shapes)
+    return Text.assemble((label, cell_style(line)), " ", (filled, line_style(line)), (empty, QUIET))
 
 
 def _memory(line: GpuLine, width: int, shapes: Glyphs) -> Text:
@@ -257,22 +257,22 @@ def _memory(line: GpuLine, width: int, shapes: Glyphs) -> Text:
     bar_width = width - 11
     if bar_width < 4 or line.mem_used_bytes is None or not line.mem_total_bytes:
         return Text(f"{label:>10}", cell_style(line))
-    filled, rest = bar(line.mem_used_bytes / line.mem_total_bytes, bar_width, shapes)
-    # memory that somebody keeps while nothing runs is what could be given to somebody else
+    filled, empty = bar(line.mem_used_bytes / line.mem_total_bytes, bar_width, shapes)
+    # memory that a user holds while no kernel runs is what another user could have
     style = line_style(line) if line.held_idle else "blue"
-    return Text.assemble((f"{label:>10}", cell_style(line)), " ", (filled, style), (rest, QUIET))
+    return Text.assemble((f"{label:>10}", cell_style(line)), " ", (filled, style), (empty, QUIET))
 
 
-def _holder(line: GpuLine, width: int, shapes: Glyphs) -> Text:
+def _user(line: GpuLine, width: int, shapes: Glyphs) -> Text:
     if line.state not in (model.ACTIVE, model.IDLE, model.FREE, model.UNKNOWN):
         return Text("")
-    if line.holders is None:
+    if line.users is None:
         return Text("not known", QUIET)
-    if not line.holders:
-        return Text("nobody", QUIET)
-    more = f" +{len(line.holders) - 1}" if len(line.holders) > 1 else ""
+    if not line.users:
+        return Text("no user", QUIET)
+    more = f" +{len(line.users) - 1}" if len(line.users) > 1 else ""
     style = "bold" if line.held_idle else cell_style(line)
-    return Text(cut(shown(line.holders[0]), width - len(more), shapes) + more, style)
+    return Text(cut(shown(line.users[0]), width - len(more), shapes) + more, style)
 
 
 def _idle(line: GpuLine, _: int) -> Text:
@@ -297,7 +297,7 @@ def _degrees(line: GpuLine, shapes: Glyphs) -> str:
 
 
 def _percent(value: float | None) -> str:
-    """Whole percents; a little is not nothing."""
+    """Return whole percents; a small share above 0 is not shown as 0."""
     if value is None:
         return "-"
     return "<1 %" if 0 < value < 0.5 else f"{value:.0f} %"
@@ -307,12 +307,12 @@ SORTS: dict[str, Callable[[ProcessLine], tuple[Any, ...]]] = {
     "memory": lambda line: (-line.mem_used_bytes, line.gpu_order),
     "GPU": lambda line: (line.gpu_order, -line.mem_used_bytes),
     "CPU": lambda line: (-(line.row.get("cpu_util_pct") or 0), line.gpu_order),
-    "user": lambda line: (line.holder, -line.mem_used_bytes),
+    "user": lambda line: (line.user, -line.mem_used_bytes),
 }
 
 
 def process_table(processes: list[ProcessLine], width: int, room: int | None, shapes: Glyphs) -> list[Text]:
-    """An empty line, the heading and as many processes as there is room for (None: all); nothing where that is none."""
+    """Return an empty line, the heading and as many processes as fit (None: all); nothing where none fits."""
     if room is not None and room < 3:
         return []
     columns = fit(_process_columns(processes, shapes), width)
@@ -332,7 +332,7 @@ def _process_columns(processes: list[ProcessLine], shapes: Glyphs) -> list[TopCo
     return [
         TopColumn("GPU", text(lambda line: line.gpu_label), label_width, right=True),
         TopColumn("PID", text(lambda line: str(line.row["pid"])), 7, right=True),
-        TopColumn("USER", text(lambda line: shown(line.holder)), 12, most=36),
+        TopColumn("USER", text(lambda line: shown(line.user)), 12, most=36),
         TopColumn("COMMAND", text(lambda line: shown(line.row.get("command") or "-")), 10, most=32),
         TopColumn("GPU GiB", text(lambda line: gib(line.row.get("mem_used_bytes"))), 7, right=True),
         TopColumn("CPU %", text(lambda line: number(line.row.get("cpu_util_pct"))), 6, rank=2, right=True),

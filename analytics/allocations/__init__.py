@@ -1,1 +1,1 @@
-"""Allocations: who was given which GPU for which time, from schedulers and from files."""
+"""Allocations: which user had which GPU at which time, from schedulers and from files."""

@@ -1,4 +1,4 @@
-"""`fallow allocations list --check`: where allocations and measurements disagree."""
+"""`fallow allocations list --check`: disagreements between allocations and measurements."""
 
 from __future__ import annotations
 
@@ -24,74 +24,74 @@ from fallow.lake import LakeFile
 
 @dataclass(frozen=True)
 class Checked:
-    """What the comparison found; frames as the functions of `telemetry` and `spans` return them."""
+    """Result of the comparison; frames as the functions of `measured` and `spans` return them."""
 
     unseen: pl.DataFrame
     unallocated: pl.DataFrame
     overlapping: pl.DataFrame
     unplaced_gpu_ms: int
     oversized: pl.DataFrame
-    """Allocations of more GPUs than their host has: claim_id, user, account, host, allocated, present."""
+    """Allocations of more GPUs than their host has: allocation_id, user, account, host, allocated, present."""
     resembling: Mapping[str, str]
-    """Hosts that never reported, and the host that each may stand for."""
+    """Hosts that never reported, and for each the host whose name is most like it."""
     as_of_ms: int | None
-    """When the newest import knew which allocations ran; None where none says so."""
+    """Time at which the newest import knew the running allocations; None where no import states it."""
     running: int
-    """Imported allocations that ran then."""
+    """Imported allocations that ran at that time."""
     until_ms: int
     """End of the ledger's window."""
 
 
 def check(
     allocations: pl.DataFrame,
-    stretches: pl.DataFrame,
+    segments: pl.DataFrame,
     known: pl.DataFrame,
     lifetimes: pl.DataFrame,
     files: Sequence[LakeFile],
 ) -> Checked:
-    """Compares allocations with the ledger.
+    """Return the disagreements between allocations and the ledger.
 
     Args:
-        allocations: rows of the `claim` table and `host`.
-        stretches: rows of the ledger inside the window.
+        allocations: rows of the `allocation` table and `host`.
+        segments: rows of the ledger inside the window.
         known: rows of the ledger with its history.
         lifetimes: one row per GPU and host that was ever observed.
-        files: where the allocations were read from.
+        files: files that the allocations were read from.
     """
-    since_ms, until_ms = since_and_until(stretches)
+    since_ms, until_ms = since_and_until(segments)
     unseen = allocations_without_telemetry(
         allocations, set(lifetimes["gpu"]), set(lifetimes["host"]), since_ms=since_ms, until_ms=until_ms
     )
-    gpus = {str(host): rows["gpu"].unique().to_list() for (host,), rows in stretches.group_by("host")}
+    gpus = {str(host): rows["gpu"].unique().to_list() for (host,), rows in segments.group_by("host")}
     measured = allocations.filter(pl.col("host").is_in(list(gpus)))
-    unplaced = allocation_spans(measured, gpus, _work(stretches), since_ms=since_ms, until_ms=until_ms).unplaced
+    unplaced = allocation_spans(measured, gpus, _used_segments(segments), since_ms=since_ms, until_ms=until_ms).unplaced
     overlapping = overlapping_allocations(allocations).filter((pl.col("time") < until_ms) & (pl.col("end") > since_ms))
     running = allocations.filter(pl.col("end").is_null() & (pl.col("scheduler") != "kubernetes"))
     return Checked(
         unseen,
-        telemetry_without_allocations(allocations, stretches),
+        telemetry_without_allocations(allocations, segments),
         overlapping,
         int((unplaced["gpu_count_on_host"].fill_null(1) * (unplaced["end"] - unplaced["start"])).sum()),
         oversized_allocations(allocations, known, since_ms=since_ms, until_ms=until_ms),
         resembling_hosts(unseen["host"].unique(), known["host"].unique()),
         _as_of_ms(files),
-        running.select("claim_id", "time").unique().height,
+        running.select("allocation_id", "time").unique().height,
         until_ms,
     )
 
 
-def _work(stretches: pl.DataFrame) -> pl.DataFrame:
-    seen = (pl.col("holder_source") == "process").fill_null(value=False) & pl.col("job").is_not_null()
-    return stretches.filter(seen).select("gpu", "host", "time", "end", "job")
+def _used_segments(segments: pl.DataFrame) -> pl.DataFrame:
+    seen = (pl.col("user_source") == "process").fill_null(value=False) & pl.col("job").is_not_null()
+    return segments.filter(seen).select("gpu", "host", "time", "end", "job")
 
 
 def _as_of_ms(files: Sequence[LakeFile]) -> int | None:
-    facts = (_stated_as_of(file) for file in files if file.first_seq < LATEST_MS)
+    facts = (_file_as_of(file) for file in files if file.first_seq < LATEST_MS)
     return max((int(fact) for fact in facts if fact is not None and fact.isdecimal()), default=None)
 
 
-def _stated_as_of(file: LakeFile) -> str | None:
+def _file_as_of(file: LakeFile) -> str | None:
     try:
         return parquet.metadata(file).get(AS_OF)
     except UnusableFileError:
-        return None  # its rows are not there either, and data quality says so
+        return None  # its rows are missing too, and data quality reports that

@@ -21,27 +21,27 @@ from fallow.schema import REQUEST
 
 COLUMNS = {
     "start": "start of the allocation; empty for a request, which has no GPU yet",
-    "end": "its end; empty while it runs; of a request when it was withdrawn",
+    "end": "its end; empty while it runs; of a request the time at which it was withdrawn",
     "gpu": "UUID of the GPU or MIG instance",
-    "host": "its host; where `gpu` is given, it counts only for GPUs that the lake does not know",
-    "gpu_count": "GPUs of the allocation on the host, where `gpu` is empty; of a request all that it asks for",
-    "user": "who asked for it",
-    "account": "account that it is charged to",
-    "project": "project that it is for, where that is not the account",
-    "claim_id": "id of the allocation; empty: user (or account) and start; a request needs one",
-    "name": "in words",
+    "host": "its host; ignored where `gpu` names a GPU that the lake knows",
+    "gpu_count": "GPUs of the allocation on the host, where `gpu` is empty; of a request all GPUs that it asks for",
+    "user": "user who asked for it",
+    "account": "account that is charged for it",
+    "project": "project that it is for, where the project is not the account",
+    "allocation_id": "id of the allocation; empty: user (or account) and start; required for a request",
+    "name": "job name, in words",
     "partition": "pool or queue",
     "qos": "quality of service or priority class",
-    "priority": "rank in the queue, a whole number: the larger the sooner",
-    "gpu_model": "kind of GPU that it asked for; empty: any",
-    "state": "how it stands or ended, in the site's own words",
-    "submitted": "when it was asked for",
-    "eligible": "from when on it could have begun",
+    "priority": "rank in the queue, a whole number: a larger number starts sooner",
+    "gpu_model": "GPU model that it asked for; empty: any",
+    "state": "its state, or how it ended, in the site's own words",
+    "submitted": "time of submission",
+    "eligible": "time from which it could have started",
     "time_limit": "how long it may run, such as 36h or 7d",
-    "planned_end": "when it ends at the latest; empty: start and time_limit",
-    "as_of": "until when a request is known to wait; empty: the latest `submitted` or withdrawal in the file",
+    "planned_end": "latest end; empty: start plus time_limit",
+    "as_of": "time until which a request is known to wait; empty: the latest `submitted` or withdrawal in the file",
 }
-"""The columns that a file may have, and what they mean."""
+"""The columns that a file may have, with their meaning."""
 
 _TIMES = ("start", "end", "submitted", "eligible", "planned_end", "as_of")
 _MOST_ON_HOST = 10_000
@@ -51,9 +51,9 @@ _TABLE = HandTable(
     (
         frozenset({"start", "gpu"}),
         frozenset({"start", "host", "gpu_count"}),
-        frozenset({"submitted", "gpu_count", "claim_id"}),
+        frozenset({"submitted", "gpu_count", "allocation_id"}),
     ),
-    "start, and gpu, or host and gpu_count; for requests submitted, gpu_count and claim_id",
+    "start, and gpu, or host and gpu_count; for requests submitted, gpu_count and allocation_id",
 )
 _IS_REQUEST = pl.col("is_request")
 _HAS_GPU, _HAS_HOST, _HAS_COUNT = (pl.col(name).is_not_null() for name in ("gpu", "host", "gpu_count"))
@@ -63,8 +63,8 @@ _WRONG = {
     & (pl.col("end") < pl.col("submitted")).fill_null(value=False),
     "as_of is before it was submitted": (pl.col("as_of") < pl.col("submitted")).fill_null(value=False),
     "neither gpu, nor host and gpu_count": ~_IS_REQUEST & ~_HAS_GPU & ~(_HAS_HOST & _HAS_COUNT),
-    "a request (it has no start) needs gpu_count and claim_id, and no gpu": (
-        _IS_REQUEST & (_HAS_GPU | ~_HAS_COUNT | pl.col("claim_id").is_null())
+    "a request (it has no start) needs gpu_count and allocation_id, and no gpu": (
+        _IS_REQUEST & (_HAS_GPU | ~_HAS_COUNT | pl.col("allocation_id").is_null())
     ),
     f"gpu_count is not a whole number from 1 to {_MOST_ON_HOST:,}": (
         _HAS_COUNT & ~pl.col("count").is_between(1, _MOST_ON_HOST).fill_null(value=False)
@@ -76,7 +76,7 @@ _WRONG = {
     & _HAS_COUNT,
     "the lake does not know on which host the gpu is: name the host": ~_IS_REQUEST & _HAS_GPU & ~_HAS_HOST,
 }
-"""What is wrong with a line apart from times that are none."""
+"""Reasons why a line cannot be used, apart from invalid times."""
 _AT = pl.from_epoch("time", time_unit="ms").dt.strftime("@%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -96,7 +96,7 @@ class CsvFile:
         )
 
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
-        """Reads the files; raises InputError naming the lines, or UsageError."""
+        """Return the allocations of the files. Raises InputError that names the lines, or UsageError."""
         zone = check_zone(args.zone or "UTC", "--time-zone")
         limits = InputLimits.of(around.settings)
         read = [read_file(path, zone, around.hosts, limits) for path in with_progress(args.files, "reading")]
@@ -108,7 +108,7 @@ class CsvFile:
 def read_file(
     path: str, zone: str, hosts: KnownHosts, limits: InputLimits
 ) -> tuple[pl.DataFrame, pl.DataFrame, FileReport]:
-    """One file's allocations, its requests and its account; raises InputError that names the lines that cannot be used."""
+    """Return the allocations and requests of one file with its report. Raises InputError that names the unusable lines."""
     lines = read_lines(path, _TABLE, limits)
     tally = Tally()
     moments = {name: read_moments(lines[name], zone) for name in _TIMES}
@@ -135,13 +135,13 @@ def read_file(
         scheduler=pl.lit("csv"),
         is_request=moments["start"].absent & ~moments["submitted"].absent,
     )
-    _refuse(path, rows, moments)
+    _check_times(path, rows, moments)
     seen = pl.max_horizontal(pl.col("submitted").max(), pl.col("end").filter("is_request").max())
     rows = rows.with_columns(priority="rank", as_of=pl.coalesce("as_of", seen))
     requests = _requests(rows.filter("is_request"), tally)
-    claims = _claims(path, rows.filter(~pl.col("is_request")), tally)
-    _remark_hosts(claims, hosts, tally)
-    return conform(claims), requests, tally.report(path, lines.height, claims.height + requests.height)
+    allocations = _allocations(path, rows.filter(~pl.col("is_request")), tally)
+    _remark_hosts(allocations, hosts, tally)
+    return conform(allocations), requests, tally.report(path, lines.height, allocations.height + requests.height)
 
 
 def _duration_ms(text: str) -> int | None:
@@ -152,25 +152,25 @@ def _duration_ms(text: str) -> int | None:
 
 
 def _requests(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Lines that say what is waited for; of one request the last line counts."""
-    last = rows.unique(["claim_id", "submitted"], keep="last", maintain_order=True)
+    """Return the requests of the file; the last line of a request counts."""
+    last = rows.unique(["allocation_id", "submitted"], keep="last", maintain_order=True)
     tally.drop("the same request as a later line, which counts", rows.height - last.height)
     return typed(last.with_columns(time="submitted", withdrawn="end", gpu_count="count", task_count=1), REQUEST)
 
 
-def _claims(path: str, rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Lines of what was given, each allocation once per host and GPU."""
-    named = rows["claim_id"].is_not_null()
+def _allocations(path: str, rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Return the allocations of the file, once per host and GPU."""
+    named = rows["allocation_id"].is_not_null()
     rows = rows.with_columns(
-        claim_id=pl.coalesce("claim_id", pl.coalesce("user", "account", pl.lit("-")) + _AT),
+        allocation_id=pl.coalesce("allocation_id", pl.coalesce("user", "account", pl.lit("-")) + _AT),
         host_gpu_count=pl.when(pl.col("gpu").is_null()).then("count"),
     )
-    rows = _once(path, rows.with_columns(named=named), tally)
-    on_host = pl.coalesce("host_gpu_count", pl.lit(1)).sum().over("claim_id", "time")
+    rows = _one_row_each(path, rows.with_columns(named=named), tally)
+    on_host = pl.coalesce("host_gpu_count", pl.lit(1)).sum().over("allocation_id", "time")
     return rows.with_columns(gpu_count=on_host)
 
 
-def _refuse(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
+def _check_times(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
     reasons = {
         "no start": moments["start"].absent & ~rows["is_request"],
         **{f"{name} is not a time, or one that the zone skips": moments[name].wrong for name in _TIMES},
@@ -184,31 +184,31 @@ def _refuse(path: str, rows: pl.DataFrame, moments: dict[str, Moments]) -> None:
 
 
 def _remark_hosts(rows: pl.DataFrame, hosts: KnownHosts, tally: Tally) -> None:
-    """Notes lines whose host is not the one on which the lake has their GPU."""
+    """Note lines whose host is not the one on which the lake has their GPU."""
     other = rows.filter(pl.col("gpu").is_not_null() & (pl.col("written_host") != pl.col("host"))).filter(
         pl.col("written_host").map_elements(hosts.named, return_dtype=pl.String) != pl.col("host")
     )
     if other.height:
         line, written, host = other.select("line", "written_host", "host").row(0)
-        lines = "1 line names another host than the lake has its"
+        lines = "1 line names another host than the lake has for its"
         if other.height > 1:
-            lines = f"{other.height} lines name other hosts than the lake has their"
-        tally.notes.append(f"{lines} GPU on, and the lake's counts: line {line} names {written}, it is on {host}")
+            lines = f"{other.height} lines name other hosts than the lake has for their"
+        tally.notes.append(f"{lines} GPU, and the lake's host counts: line {line} names {written}, the lake has {host}")
 
 
-def _once(path: str, rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Each allocation once per host and GPU. Where a claim_id is given the last line counts and the others are noted.
+def _one_row_each(path: str, rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Return each allocation once per host and GPU. With an allocation_id the last line counts, and the others are noted.
 
-    Raises InputError for lines without one that would be one allocation: they may well be two.
+    Raises InputError where lines without an id have the same user, host and start: they may be two allocations.
     """
-    key = ["claim_id", "host", "time", "gpu"]
+    key = ["allocation_id", "host", "time", "gpu"]
     again = rows.filter(pl.len().over(key) > 1)
     same = again.filter(~pl.col("named")).group_by(key, maintain_order=True).agg(pl.col("line"))
     if same.height:
         first, second, *_ = same["line"].to_list()[0]
         raise InputError(
-            f"{path}, lines {first} and {second} have the same user (or account), host and start, and no claim_id",
-            "give each a claim_id, or leave one of them: nothing was imported",
+            f"{path}, lines {first} and {second} have the same user (or account), host and start, and no allocation_id",
+            "give each line an allocation_id, or delete one of them: nothing was imported",
         )
     last = rows.unique(key, keep="last", maintain_order=True)
     tally.drop("the same allocation as a later line, which counts", rows.height - last.height)

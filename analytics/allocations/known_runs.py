@@ -1,8 +1,8 @@
-"""Allocations whose GPUs are named, as the lake has them already: one run of a pod or job, whoever tells of it and in how many parts.
+"""Matches imported allocations that name GPUs with the runs of pods and jobs that the lake already has.
 
-Labels of a metrics server name a pod's or job's GPUs from one sample to another; a scheduler knows when it began and for whom; an agent saw
-it when it came. So what comes from labels takes the start and the facts of a scheduler's or an agent's row, what a scheduler counts
-takes the GPUs of labels, and parts of one run that labels told of are one.
+A run may come from several sources and in several parts. Labels of a metrics server name its GPUs from sample to sample. A scheduler knows
+its start and its user, and an agent recorded it when it arrived. Rows from labels therefore take the start and the facts of a scheduler's or
+an agent's row. Rows of a scheduler that only count GPUs take the GPUs of labels. Parts of one run that labels reported become one run.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from analytics.frames import read_frame
 from analytics.importers.times import LATEST_MS
 from fallow.clock import DAY_MS, MINUTE_MS, utc_day
 from fallow.lake import Lake
-from fallow.schema import CLAIM
+from fallow.schema import ALLOCATION
 
 _CLOCKS_MS = MINUTE_MS
-"""So far the clocks of a node and of its cluster may be apart."""
+"""The most by which the clocks of a node and of its cluster may differ."""
 
 
 def on_seen_gpus(lake: Lake, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows, pods that are only counted as agents saw them where they did; and the runs (scheduler, claim_id, host, time) that those stand for.
+    """Return the rows with counted pods on the GPUs that agents observed, and the runs (scheduler, allocation_id, host, time) that these replace.
 
-    Of several moments that agents told of one pod (they were restarted, say), its end belongs to the last one.
+    Where agents observed one pod at several moments, for example after a restart, its end belongs to the last moment.
     """
     pods = rows.filter(pl.col("scheduler") == "kubernetes", pl.col("gpu").is_null())
-    seen = _seen(lake, pods)
-    key = ["scheduler", "claim_id", "host"]
+    seen = _observed_gpus(lake, pods)
+    key = ["scheduler", "allocation_id", "host"]
     met = pods.join(seen, on=key).filter(
         pl.col("seen") >= pl.col("time") - _CLOCKS_MS, (pl.col("seen") < pl.col("end")).fill_null(value=True)
     )
@@ -40,31 +40,31 @@ def on_seen_gpus(lake: Lake, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataF
         host_gpu_count=pl.lit(None, pl.Int32),
         end=pl.when(pl.col("seen") == last).then("end"),
     )
-    rest = rows.join(stood_for, on=run, how="anti")
+    other_rows = rows.join(stood_for, on=run, how="anti")
     moved = met.filter(pl.col("seen") != pl.col("time")).select(run).unique()
-    return pl.concat([rest, on_gpus.select(*ROW_SCHEMA)]), moved
+    return pl.concat([other_rows, on_gpus.select(*ROW_SCHEMA)]), moved
 
 
-def _seen(lake: Lake, pods: pl.DataFrame) -> pl.DataFrame:
-    """What the lake says of GPUs of these pods: scheduler, claim_id, host, seen, seen_gpu."""
-    files = lake.files(CLAIM.name, hosts=set(pods["host"])) if pods.height else []
+def _observed_gpus(lake: Lake, pods: pl.DataFrame) -> pl.DataFrame:
+    """Return the GPUs that the lake has for these pods: scheduler, allocation_id, host, seen, seen_gpu."""
+    files = lake.files(ALLOCATION.name, hosts=set(pods["host"])) if pods.height else []
     if files:
         first_day = utc_day(int(str(pods["time"].min())) - DAY_MS)
         files = [file for file in files if file.date >= first_day]
-    columns = ["scheduler", "claim_id", "time", "gpu"]
-    known = read_frame(files, CLAIM, columns, lake.left_out.leave_out).drop_nulls("gpu")
-    return known.select("scheduler", "claim_id", "host", seen="time", seen_gpu="gpu").unique()
+    columns = ["scheduler", "allocation_id", "time", "gpu"]
+    known = read_frame(files, ALLOCATION, columns, lake.left_out.leave_out).drop_nulls("gpu")
+    return known.select("scheduler", "allocation_id", "host", seen="time", seen_gpu="gpu").unique()
 
 
 _NEAR_MS = MINUTE_MS
-"""So far apart may be two parts of one run, and the clocks of those who tell of it."""
+"""The largest gap between two parts of one run, and the most by which the clocks of its sources may differ."""
 
 _BACK_MS = 8 * DAY_MS
-"""How long before what comes in a host's files are searched for the beginning of the same run, if nobody else knows it: few jobs last
-longer, and each day is a file to open."""
+"""How far back the files of a host are searched for the start of a run that no other source knows. Few jobs last longer, and every day is
+another file to open."""
 
 _SCHEDULERS = ("kubernetes", "slurm")
-_JOB = ["scheduler", "claim_id", "host"]
+_JOB = ["scheduler", "allocation_id", "host"]
 _RUN = [*_JOB, "time"]
 _FACTS = [name for name in ROW_SCHEMA if name not in (*_RUN, "gpu", "end", "host_gpu_count")]
 _EVER = 2**62
@@ -72,72 +72,72 @@ NO_RUNS = pl.DataFrame(schema={name: ROW_SCHEMA[name] for name in _RUN})
 
 
 def on_known_runs(lake: Lake, rows: pl.DataFrame, as_of_ms: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows, each on the run that it belongs to; and the runs of the lake (scheduler, claim_id, host, time) that they stand for.
+    """Return the rows, each on its run, and the runs of the lake (scheduler, allocation_id, host, time) that they replace.
 
     Args:
-        lake: what is known.
-        rows: with ROW_SCHEMA; those of other schedulers, and pods that are only counted, stay as they are.
-        as_of_ms: when those without an end ran.
+        lake: the lake with the known runs.
+        rows: with ROW_SCHEMA; rows of other schedulers, and pods that are only counted, stay as they are.
+        as_of_ms: time at which allocations without an end ran.
     """
     is_named = pl.col("gpu").is_not_null() & pl.col("scheduler").is_in(_SCHEDULERS).fill_null(value=False)
     is_counted = pl.col("gpu").is_null() & (pl.col("scheduler") == "slurm").fill_null(value=False)
     mine = rows.filter(is_named | is_counted)
-    known = _known(lake, mine)
+    known = _known_rows(lake, mine)
     if known.is_empty():
         return rows, NO_RUNS
-    named, replaced = _named(rows.filter(is_named), known, as_of_ms)
-    counted, also = _counted(rows.filter(is_counted), known.filter(~pl.col("is_fixed")))
-    rest = rows.filter(~is_named & ~is_counted)
-    return pl.concat([rest, counted, named]), pl.concat([replaced, also]).unique()
+    named, replaced = _named_rows(rows.filter(is_named), known, as_of_ms)
+    counted, also = _counted_rows(rows.filter(is_counted), known.filter(~pl.col("is_fixed")))
+    other_rows = rows.filter(~is_named & ~is_counted)
+    return pl.concat([other_rows, counted, named]), pl.concat([replaced, also]).unique()
 
 
-def _known(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:
-    """What the lake says of these pods and jobs on their hosts: ROW_SCHEMA, once per run and GPU, with `is_agents` and `is_fixed`.
+def _known_rows(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the lake's rows of these pods and jobs on their hosts: ROW_SCHEMA, once per run and GPU, with `is_agents` and `is_fixed`.
 
-    Fixed is what an agent saw, what a scheduler said, and what is only counted.
+    `is_fixed` is true for rows of agents and schedulers, and for rows that only count GPUs.
     """
-    files = lake.files(CLAIM.name, hosts=set(rows["host"])) if rows.height else []
+    files = lake.files(ALLOCATION.name, hosts=set(rows["host"])) if rows.height else []
     first = dict(rows.group_by("host").agg(pl.col("time").min() - _BACK_MS).iter_rows())
     files = [file for file in files if file.date >= utc_day(first[file.host])]
     parts = []
     for is_agents in (False, True):
         own = [file for file in files if (file.first_seq >= LATEST_MS) == is_agents]
-        frame = read_frame(own, CLAIM, None, lake.left_out.leave_out).select(*ROW_SCHEMA)
+        frame = read_frame(own, ALLOCATION, None, lake.left_out.leave_out).select(*ROW_SCHEMA)
         same = frame.join(rows.select(_JOB).unique(), on=_JOB, how="semi", nulls_equal=True)
         parts.append(same.with_columns(is_agents=pl.lit(is_agents)))
     once = pl.concat(parts).group_by(*_RUN, "gpu", maintain_order=True).agg(pl.all().max())
-    said = pl.any_horizontal(pl.col("submitted", "state").is_not_null()) | pl.col("gpu").is_null()
-    return once.with_columns(is_fixed=(said | pl.col("is_agents")).any().over(_RUN))
+    scheduled = pl.any_horizontal(pl.col("submitted", "state").is_not_null()) | pl.col("gpu").is_null()
+    return once.with_columns(is_fixed=(scheduled | pl.col("is_agents")).any().over(_RUN))
 
 
 def _runs(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row per run: `until` is its end, for ever where it runs, `is_told` whether a scheduler said something of it, and its `gpus`."""
+    """Return one row per run: `until` (its end, the largest value while it runs), `is_reported` (a scheduler reported it), and `gpus`."""
     return rows.group_by(_RUN, maintain_order=True).agg(
         until=pl.when(pl.col("end").is_null().any()).then(_EVER).otherwise(pl.col("end").max()),
-        is_told=pl.any_horizontal(pl.col("submitted", "state").is_not_null()).any(),
+        is_reported=pl.any_horizontal(pl.col("submitted", "state").is_not_null()).any(),
         gpus=pl.col("gpu").drop_nulls().unique(),
     )
 
 
-def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows on the runs of the lake, and the runs that go."""
+def _named_rows(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows on the runs of the lake, and the runs that they replace."""
     flags = known.group_by(_RUN).agg(pl.col("is_agents").any(), pl.col("is_fixed").first())
-    # what ends now goes on no longer, even if the lake does not know it yet
+    # a run that ends now no longer continues, even if the lake does not know it yet
     ends = rows.select(*_JOB, "gpu", ended="end").drop_nulls("ended")
     closed = known.select(*_RUN, "gpu").join(ends, on=[*_JOB, "gpu"]).filter(pl.col("ended") > pl.col("time"))
     closed = closed.group_by(*_RUN, "gpu").agg(pl.col("ended").min())
     now = known.join(closed, on=[*_RUN, "gpu"], how="left")
     there = _runs(now.with_columns(end=pl.coalesce("end", "ended"))).join(flags, on=_RUN)
-    there = there.rename({name: f"{name}_there" for name in ("time", "until", "is_told", "gpus")})
-    # a pod that comes soon, on a GPU that the one before did not have, is another one of its name
+    there = there.rename({name: f"{name}_there" for name in ("time", "until", "is_reported", "gpus")})
+    # a pod that follows soon on a GPU that the earlier pod did not have is another pod of that name
     is_other = (
         (pl.col("scheduler") == "kubernetes")
         & ~pl.col("is_fixed")
         & (pl.col("gpus").list.set_intersection("gpus_there").list.len() == 0)
     )
     near = pl.when(is_other).then(0).otherwise(_NEAR_MS)
-    slack = pl.when(pl.col("is_told_there")).then(0).otherwise(near)
-    # whether it ran on after that, nobody has said
+    slack = pl.when(pl.col("is_reported_there")).then(0).otherwise(near)
+    # no source states whether it ran on after that
     ran_until = _EVER if as_of_ms is None else as_of_ms
     pairs = (
         _runs(rows)
@@ -146,7 +146,7 @@ def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tup
         .filter(
             pl.col("time_there") <= pl.col("until") + near,
             pl.col("time") <= pl.col("until_there") + slack,
-            pl.col("is_agents") | ~pl.col("is_told") | ~pl.col("is_told_there"),
+            pl.col("is_agents") | ~pl.col("is_reported") | ~pl.col("is_reported_there"),
         )
     )
     loose = pl.col("time_there").filter(~pl.col("is_fixed")).min()
@@ -155,7 +155,7 @@ def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tup
         began=pl.coalesce(
             fixed.filter(fixed <= pl.col("time").first() + _NEAR_MS).max(),
             fixed.min(),
-            pl.when(~pl.col("is_told").first()).then(pl.min_horizontal(pl.col("time").first(), loose)),
+            pl.when(~pl.col("is_reported").first()).then(pl.min_horizontal(pl.col("time").first(), loose)),
             pl.col("time").first(),
         )
     )
@@ -163,8 +163,8 @@ def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tup
     same = pairs.filter(~pl.col("is_fixed")).join(began, on=_RUN).sort("began")
     same = same.select(*_JOB, "began", time="time_there").unique(_RUN, keep="first", maintain_order=True)
     kept = known.join(same, on=_RUN).with_columns(_was="time", time="began")
-    joined = _joined(placed.select(*ROW_SCHEMA, "_came"), kept.select(*ROW_SCHEMA, "_was"), as_of_ms)
-    # rows of the lake that are to be earlier, or without the end that they have, have to go
+    joined = _joined_parts(placed.select(*ROW_SCHEMA, "_came"), kept.select(*ROW_SCHEMA, "_was"), as_of_ms)
+    # rows of the lake that get an earlier start, or lose their end, are replaced
     begun_again = joined.filter("_runs_again").select(*_JOB, began="time").unique()
     moved = pl.concat(
         [
@@ -175,13 +175,13 @@ def _named(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tup
     return _with_facts(joined, known.filter("is_fixed")), moved.unique()
 
 
-def _joined(new: pl.DataFrame, old: pl.DataFrame, as_of_ms: int | None) -> pl.DataFrame:
-    """Parts of the same runs on the same GPUs as one each, and whether one runs again that had ended.
+def _joined_parts(new: pl.DataFrame, old: pl.DataFrame, as_of_ms: int | None) -> pl.DataFrame:
+    """Return parts of the same runs on the same GPUs joined, and whether a run that had ended runs again.
 
-    A new end ends what ran before it. What runs now runs on, even if it had ended earlier; a later end stands.
+    A new end ends the run before it. A run that runs now continues, even if it had ended earlier; a later end stays.
     """
     key = [*_RUN, "gpu"]
-    # what left a GPU and came back to it is there once
+    # a run that left a GPU and came back to it appears there once
     once = new.group_by(key, maintain_order=True).agg(
         pl.exclude("end", "_came").first(),
         end=pl.when(~pl.col("end").is_null().any()).then(pl.col("end").max()),
@@ -203,10 +203,10 @@ def _joined(new: pl.DataFrame, old: pl.DataFrame, as_of_ms: int | None) -> pl.Da
         .otherwise(pl.max_horizontal("end", "end_old"))
     )
     names = [*_FACTS, "host_gpu_count"]
-    told = parts.with_columns(end.alias("end"), *(pl.coalesce(name, f"{name}_old").alias(name) for name in names))
-    # of several parts that the lake has, the latest one says whether it runs
+    facts = parts.with_columns(end.alias("end"), *(pl.coalesce(name, f"{name}_old").alias(name) for name in names))
+    # of several parts in the lake, the latest decides whether the run continues
     one = (
-        told.sort("_was", nulls_last=False, maintain_order=True)
+        facts.sort("_was", nulls_last=False, maintain_order=True)
         .group_by(key, maintain_order=True)
         .agg(
             pl.col(names).drop_nulls().first(),
@@ -219,15 +219,15 @@ def _joined(new: pl.DataFrame, old: pl.DataFrame, as_of_ms: int | None) -> pl.Da
 
 
 def _with_facts(rows: pl.DataFrame, fixed: pl.DataFrame) -> pl.DataFrame:
-    """The rows with what schedulers said of their runs, the end among it."""
-    told = fixed.filter(~pl.col("is_agents")).group_by(_RUN).agg(pl.col(*_FACTS, "end").max())
-    met = rows.join(told, on=_RUN, how="left", suffix="_told")
-    facts = [pl.coalesce(f"{name}_told", name).alias(name) for name in (*_FACTS, "end")]
+    """Return the rows with the facts that schedulers reported of their runs, including the end."""
+    scheduled = fixed.filter(~pl.col("is_agents")).group_by(_RUN).agg(pl.col(*_FACTS, "end").max())
+    met = rows.join(scheduled, on=_RUN, how="left", suffix="_fact")
+    facts = [pl.coalesce(f"{name}_fact", name).alias(name) for name in (*_FACTS, "end")]
     return met.with_columns(facts).select(*ROW_SCHEMA)
 
 
-def _counted(rows: pl.DataFrame, loose: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows, and one for each GPU that labels named in their time; never more than they count, the longest ones first."""
+def _counted_rows(rows: pl.DataFrame, loose: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows, with one row for each GPU that labels named in their time; at most as many as they count, the longest first."""
     runs = rows.sort("time").with_columns(next=pl.col("time").shift(-1).over(_JOB))
     until = pl.min_horizontal(pl.col("end"), pl.col("next") - _NEAR_MS, pl.lit(_EVER))
     seen = loose.select(*_JOB, "gpu", time_there="time", end_there="end")

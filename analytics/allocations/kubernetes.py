@@ -1,4 +1,4 @@
-"""`fallow allocations import kubernetes`: pods that have GPUs or wait for them, and the Workloads of Kueue that wait for quota."""
+"""`fallow allocations import kubernetes`: pods that have GPUs or wait for GPUs, and Workloads of Kueue that wait for quota."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ from fallow.errors import InputError
 from fallow.schema import REQUEST
 
 _WITH_ADMISSION_MS = 10 * MINUTE_MS
-"""Pods that are made so soon after the admission of their Workload began with it; later ones stand for pods that are over."""
+"""Pods created within this time after the admission of their Workload started with it; later pods replace pods that ended."""
 
 _Row = dict[str, Any]
 
 
 @dataclass
 class ClusterRows:
-    """Rows of the two tables (and more), how many objects they stand for, and why the others do not."""
+    """Rows of the tables, the number of objects that they stand for, and why other objects have no row."""
 
-    claims: list[_Row] = field(default_factory=list)
+    allocations: list[_Row] = field(default_factory=list)
     requests: list[_Row] = field(default_factory=list)
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
 
     @staticmethod
     def frames(found: Sequence[ClusterRows]) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The claims and the requests of several."""
-        claims = pl.DataFrame([row for each in found for row in each.claims], schema=ROW_SCHEMA)
+        """Return the allocations and the requests of several files."""
+        allocations = pl.DataFrame([row for each in found for row in each.allocations], schema=ROW_SCHEMA)
         requests = pl.DataFrame(
             [row for each in found for row in each.requests],
             schema=empty(REQUEST).schema,
         )
         named = single_names("account")
-        return conform(claims.with_columns(named)), typed(requests.with_columns(named), REQUEST)
+        return conform(allocations.with_columns(named)), typed(requests.with_columns(named), REQUEST)
 
 
 @dataclass(frozen=True)
 class KnownObjects:
-    """All objects of an import, each as it was last seen, by what others know of them."""
+    """All objects of an import in their latest state, indexed for look-ups."""
 
     by_uid: Mapping[str, ClusterObject]
     workloads: Mapping[tuple[str, str], KueueWorkload]
     """By namespace and name."""
     owned: Mapping[str, KueueWorkload]
-    """By the UID of what each was made for."""
+    """By the UID of the object that each was created for."""
 
     @classmethod
     def of(cls, objects: Iterable[ClusterObject]) -> KnownObjects:
@@ -85,7 +85,7 @@ class KnownObjects:
         return self.by_uid[each.uid] is each
 
     def workload_of(self, pod: Pod) -> KueueWorkload | None:
-        """By its name on the pod, else as the one that was made for the pod, for its Job or for what that is a part of."""
+        """Return the Workload that the pod names, else the Workload of the pod, of its Job or of the Job's parent."""
         if pod.workload is not None and (named := self.workloads.get((pod.namespace, pod.workload))):
             return named
         uids = [pod.uid, *(uid for uid, _ in pod.owners)]
@@ -99,7 +99,7 @@ class KnownObjects:
 def rows_of(
     objects: Iterable[ClusterObject], as_of_ms: int | None, known: KnownObjects, hosts: KnownHosts
 ) -> ClusterRows:
-    """The rows of one file's objects, which were so at `as_of_ms`."""
+    """Return the rows of one file's objects, in their state at `as_of_ms`."""
     found = ClusterRows()
     for each in objects:
         if isinstance(each, Pod):
@@ -107,7 +107,7 @@ def rows_of(
         elif isinstance(each, KueueWorkload):
             reason = _add_workload(found, each, as_of_ms)
         else:
-            reason = "Job, which its pods stand for"
+            reason = "Job, which its pods represent"
         if reason:
             found.dropped[reason] += 1
         else:
@@ -116,16 +116,16 @@ def rows_of(
 
 
 def _add_pod(found: ClusterRows, pod: Pod, as_of_ms: int | None, known: KnownObjects, hosts: KnownHosts) -> str:
-    """Why it has no row, or nothing."""
+    """Add the rows of a pod. Return why it has none, or an empty string."""
     workload = known.workload_of(pod)
     if not pod.demand.gpus:
         return "no GPU or MIG instance of its own"
     if pod.is_over and pod.ended is None:
-        return "over, and nobody knows since when"
+        return "ended at an unknown time"
     if pod.placed is None and workload is not None and workload.admitted is None:
         return "pod of a Workload that waits itself"
     if pod.placed is not None and pod.ended is not None and pod.ended <= pod.placed:
-        return "over as it began"
+        return "ended when it started"
     row = _pod_row(pod, workload, known.job_of(pod))
     if pod.placed is None:
         row |= {
@@ -145,17 +145,17 @@ def _add_pod(found: ClusterRows, pod: Pod, as_of_ms: int | None, known: KnownObj
             "host_gpu_count": pod.demand.gpus,
             "planned_end": None if limit_s is None else pod.placed + limit_s * SECOND_MS,
         }
-        found.claims.append(row)
+        found.allocations.append(row)
     return ""
 
 
 def _pod_row(pod: Pod, workload: KueueWorkload | None, job: ClusterObject | None) -> _Row:
-    """What both tables say of a pod."""
-    submitted, eligible = _asked(pod, workload, job)
+    """Return the values that both tables have for a pod."""
+    submitted, eligible = _submission_times(pod, workload, job)
     limits = [each.time_limit_s for each in (pod, workload, job) if each is not None and each.time_limit_s is not None]
     ranked = pod if workload is None or workload.priority is None else workload
     return {
-        "claim_id": pod.claim_id,
+        "allocation_id": pod.allocation_id,
         "scheduler": "kubernetes",
         "account": pod.namespace,
         "name": pod.name,
@@ -173,8 +173,8 @@ def _pod_row(pod: Pod, workload: KueueWorkload | None, job: ClusterObject | None
     }
 
 
-def _asked(pod: Pod, workload: KueueWorkload | None, job: ClusterObject | None) -> tuple[int, int]:
-    """When the work was asked for, and from when on this pod could have begun."""
+def _submission_times(pod: Pod, workload: KueueWorkload | None, job: ClusterObject | None) -> tuple[int, int]:
+    """Return when the workload was submitted, and when this pod could have started."""
     if workload is None:
         return (pod.created if job is None else min(job.created, pod.created)), pod.created
     waited_once = workload.admitted is not None and not workload.was_evicted
@@ -184,14 +184,14 @@ def _asked(pod: Pod, workload: KueueWorkload | None, job: ClusterObject | None) 
 
 
 def _add_workload(found: ClusterRows, each: KueueWorkload, as_of_ms: int | None) -> str:
-    """Why it has no row that anybody counts, or nothing."""
+    """Add the request of a Workload. Return why it has none that counts, or an empty string."""
     if not each.gpu_count:
         return "no GPU or MIG instance of its own"
     waits_since = each.created if each.evicted is None else each.evicted
     row = vars(each) | {
         "time": waits_since,
         "as_of": as_of_ms,
-        "claim_id": each.claim_id,
+        "allocation_id": each.allocation_id,
         "scheduler": "kubernetes",
         "account": each.namespace,
         "name": next((name for _, name in each.owners), each.name),
@@ -201,7 +201,7 @@ def _add_workload(found: ClusterRows, each: KueueWorkload, as_of_ms: int | None)
         "withdrawn": each.finished if each.admitted is None else None,
     }
     found.requests.append(row)
-    return "" if each.admitted is None else "Workload that was admitted, which its pods stand for"
+    return "" if each.admitted is None else "admitted Workload, which its pods represent"
 
 
 _READERS: Mapping[str, Callable[[Object], ClusterObject]] = {"Pod": pod_of, "Workload": workload_of, "Job": job_of}
@@ -209,7 +209,7 @@ _READERS: Mapping[str, Callable[[Object], ClusterObject]] = {"Pod": pod_of, "Wor
 
 @dataclass(frozen=True)
 class ClusterExport:
-    """What one file holds, and how many objects of other kinds; `as_of_ms` is the newest moment in it."""
+    """Objects of one file, and the number of objects of other kinds; `as_of_ms` is the newest moment in it."""
 
     path: str
     objects: Sequence[ClusterObject]
@@ -229,7 +229,7 @@ class Kubernetes:
         parser.add_argument("files", nargs="+", metavar="FILE", help=f"output of {EXPORT}, plain or gzipped")
 
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
-        """Reads the files together; raises InputError."""
+        """Return the allocations of all files, read together. Raises InputError."""
         limits = InputLimits.of(around.settings)
         exports = [read_export(path, limits) for path in with_progress(args.files, "reading")]
         known = KnownObjects.of(each for export in exports for each in export.objects)
@@ -237,14 +237,14 @@ class Kubernetes:
             rows_of([each for each in export.objects if known.is_newest(each)], export.as_of_ms, known, around.hosts)
             for export in exports
         ]
-        reports = tuple(_report(export, rows) for export, rows in zip(exports, found, strict=True))
-        claims, requests = ClusterRows.frames(found)
+        reports = tuple(_file_report(export, rows) for export, rows in zip(exports, found, strict=True))
+        allocations, requests = ClusterRows.frames(found)
         as_of_ms = max((each.as_of_ms for each in exports if each.as_of_ms is not None), default=None)
-        return ReadAllocations(claims, requests, reports, "UTC (as written)", as_of_ms)
+        return ReadAllocations(allocations, requests, reports, "UTC (as written)", as_of_ms)
 
 
 def read_export(path: str, limits: InputLimits) -> ClusterExport:
-    """One file; raises InputError that names the object that cannot be used."""
+    """Return the content of one file. Raises InputError that names an unusable object."""
     source = open_source(path, limits)
     if source.text is None or source.cut_off:
         raise InputError(f"{path} is {'cut off' if source.cut_off else 'no JSON'}", f"export it with: {EXPORT}")
@@ -265,13 +265,14 @@ def _read_object(path: str, kind: str, each: Object) -> ClusterObject:
         meta = each.get("metadata")
         name = f" {meta.get('namespace')}/{meta.get('name')}" if isinstance(meta, dict) else ""
         raise InputError(
-            f"{path}: the {kind}{name} is not as Kubernetes writes it ({error!r})", f"export it again with: {EXPORT}"
+            f"{path}: the {kind}{name} does not have the form that Kubernetes writes ({error!r})",
+            f"export it again with: {EXPORT}",
         ) from error
 
 
-def _report(export: ClusterExport, rows: ClusterRows) -> FileReport:
+def _file_report(export: ClusterExport, rows: ClusterRows) -> FileReport:
     again = len(export.objects) - rows.kept - rows.dropped.total()
     tally = Tally(dropped=rows.dropped)
     tally.drop("neither a pod, nor a Workload, nor a Job", export.others)
-    tally.drop("in another file as well, and newer there", again)
+    tally.drop("also in another file, in a newer state", again)
     return tally.report(export.path, len(export.objects) + export.others, rows.kept)

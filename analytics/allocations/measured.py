@@ -1,4 +1,4 @@
-"""Allocations compared with measurements: time nobody measured, use nobody asked for, counts and hosts that cannot be right."""
+"""Compares allocations with measurements: time without a measurement, use without an allocation, impossible counts and hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNSEEN_COLUMNS = (
     "gpu",
     "time",
     "end",
-    "claim_id",
+    "allocation_id",
     "scheduler",
     "user",
     "account",
@@ -35,18 +35,18 @@ def allocations_without_telemetry(
     since_ms: int,
     until_ms: int,
 ) -> pl.DataFrame:
-    """Allocations on GPUs that are not in the ledger, or on hosts that are not: nobody can say what became of that time.
+    """Return the allocations on GPUs or hosts that the ledger lacks: how that time was used is unknown.
 
     Args:
-        allocations: rows of the `claim` table with `spans.ALLOCATION_COLUMNS` and `host`.
+        allocations: rows of the `allocation` table with `spans.ALLOCATION_COLUMNS` and `host`.
         ledger_gpus: UUIDs in the ledger.
         ledger_hosts: hosts in the ledger.
         since_ms: start of the window.
-        until_ms: its end; allocations that run on count up to here.
+        until_ms: its end; running allocations count up to here.
 
     Returns:
         One row per allocation, host and GPU with UNSEEN_COLUMNS: `gpu_count` and `gpu_ms` (GPU time inside the window) are
-        null where nobody knows how many GPUs were allocated on that host; `why` says who never reported.
+        null where the number of GPUs allocated on that host is unknown; `why` names the GPU or host that never reported.
     """
     rows = clip(known_allocations(allocations), since_ms, until_ms, start="start")
     no_host = ~pl.col("host").is_in(list(ledger_hosts))
@@ -57,47 +57,49 @@ def allocations_without_telemetry(
     return unseen.with_columns(gpu_ms=SPAN_MS * pl.col("gpu_count")).select(UNSEEN_COLUMNS)
 
 
-def telemetry_without_allocations(allocations: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
-    """Stretches in which somebody had the GPU and no allocation covers some of the time, on hosts that have allocations at all.
+def telemetry_without_allocations(allocations: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return used segments that no allocation covers for some of their time, on hosts that have allocations at all.
 
-    Only the time that allocations are known of counts: from the start of the first to the end of the last. While an allocation is
-    on the host and nobody knows on which of its GPUs, none of them counts as unallocated.
+    Only the time from the start of the first known allocation to the end of the last one counts. While a host has an allocation
+    whose GPUs are unknown, none of its segments counts as unallocated.
 
     Args:
-        allocations: rows of the `claim` table with `spans.ALLOCATION_COLUMNS` and `host`.
-        stretches: rows of the ledger.
+        allocations: rows of the `allocation` table with `spans.ALLOCATION_COLUMNS` and `host`.
+        segments: rows of the ledger.
 
     Returns:
-        Those stretches with their columns and `unclaimed_ms`, the GPU time without an allocation (by `gpu_share`).
+        Those segments with their columns and `unallocated_ms`, the GPU time without an allocation (by `gpu_share`).
     """
     rows = known_allocations(allocations)
     if rows.is_empty():
-        return stretches.clear().with_columns(unclaimed_ms=pl.lit(0, pl.Int64))
+        return segments.clear().with_columns(unallocated_ms=pl.lit(0, pl.Int64))
     since_ms, until_ms = int(rows["start"].min()), int(rows["end"].max())  # type: ignore[arg-type]  # integers
-    work = stretches.filter(pl.col("state").is_in(OCCUPIED) & pl.col("host").is_in(rows["host"].unique().implode()))
+    work = segments.filter(pl.col("state").is_in(OCCUPIED) & pl.col("host").is_in(rows["host"].unique().implode()))
     whole = work.with_columns(_start="time", _end="end")
     work = clip(whole, since_ms, until_ms, sums=()).with_row_index("_row")
-    covered = _covered(rows, work.select("host", "gpu").unique())
+    covered = _allocated_intervals(rows, work.select("host", "gpu").unique())
     unallocated = SPAN_MS - (_allocated_until(work, covered, "end") - _allocated_until(work, covered, "time"))
-    found = work.with_columns(unclaimed_ms=(unallocated * pl.col("gpu_share")).round().cast(pl.Int64))
+    found = work.with_columns(unallocated_ms=(unallocated * pl.col("gpu_share")).round().cast(pl.Int64))
     return (
-        found.filter(pl.col("unclaimed_ms") > 0).with_columns(time="_start", end="_end").drop("_row", "_start", "_end")
+        found.filter(pl.col("unallocated_ms") > 0)
+        .with_columns(time="_start", end="_end")
+        .drop("_row", "_start", "_end")
     )
 
 
-def _covered(rows: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
-    """Disjoint spans (gpu, start, end, before) of allocated time, `before` being the allocated time up to the start."""
+def _allocated_intervals(rows: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
+    """Return disjoint intervals of allocated time (gpu, start, end, before), `before` being the allocated time up to the start."""
     named = rows.filter(pl.col("gpu").is_not_null()).select("gpu", "start", "end")
     counted = rows.filter(pl.col("gpu").is_null()).select("host", "start", "end")
     spans = pl.concat([named, counted.join(gpus, on="host").select("gpu", "start", "end")])
     merged = merge(spans, start="start")
     length = pl.col("end") - pl.col("start")
-    # an allocation without an end is the last of its GPU: sums before it stay small
+    # an allocation without an end is the last of its GPU, so the sums before it stay small
     return merged.with_columns(before=length.cum_sum().over("gpu") - length)
 
 
 def _allocated_until(work: pl.DataFrame, covered: pl.DataFrame, moment: str) -> pl.Series:
-    """How much of each row's GPU was allocated before the row's moment."""
+    """Return how long each row's GPU was allocated before the row's moment."""
     spans = covered.rename({"start": "_span", "end": "_span_end"}).sort("_span")
     met = (
         work.select("_row", "gpu", moment)
@@ -109,11 +111,11 @@ def _allocated_until(work: pl.DataFrame, covered: pl.DataFrame, moment: str) -> 
     return met.select((pl.col("before") + inside).fill_null(0)).to_series()
 
 
-def since_and_until(stretches: pl.DataFrame) -> tuple[int, int]:
-    """The window that stretches fill; (0, FOREVER_MS) for none."""
-    if stretches.is_empty():
+def since_and_until(segments: pl.DataFrame) -> tuple[int, int]:
+    """Return the window that the segments fill; (0, FOREVER_MS) for none."""
+    if segments.is_empty():
         return 0, FOREVER_MS
-    return int(stretches["time"].min()), int(stretches["end"].max())  # type: ignore[arg-type]  # integers
+    return int(segments["time"].min()), int(segments["end"].max())  # type: ignore[arg-type]  # integers
 
 
 _ALIKE_MIN = 0.8
@@ -121,31 +123,31 @@ _DIGITS = re.compile(r"\d+")
 
 
 def oversized_allocations(
-    allocations: pl.DataFrame, stretches: pl.DataFrame, *, since_ms: int, until_ms: int
+    allocations: pl.DataFrame, segments: pl.DataFrame, *, since_ms: int, until_ms: int
 ) -> pl.DataFrame:
-    """Allocations of a window that name or count more GPUs of a host than it ever showed, MIG instances included.
+    """Return allocations in a window that name or count more GPUs than their host ever reported, MIG instances included.
 
     Args:
-        allocations: rows of the `claim` table with `spans.ALLOCATION_COLUMNS` and `host`.
-        stretches: rows of the whole ledger.
+        allocations: rows of the `allocation` table with `spans.ALLOCATION_COLUMNS` and `host`.
+        segments: rows of the whole ledger.
         since_ms: start of the window.
         until_ms: its end.
 
     Returns:
-        claim_id, user, account, host, `claimed` and `present`, the most GPUs first.
+        allocation_id, user, account, host, `allocated` and `present`, the most GPUs first.
     """
     rows = known_allocations(allocations).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
-    run = ("scheduler", "claim_id", "user", "account", "host", "start")
+    run = ("scheduler", "allocation_id", "user", "account", "host", "start")
     gpus = pl.when(pl.col("gpu").is_null()).then(pl.col("host_gpu_count").cast(pl.Int64)).otherwise(1)
-    claimed = rows.group_by(run).agg(claimed=gpus.sum())
-    present = stretches.group_by("host").agg(present=pl.col("gpu").n_unique().cast(pl.Int64))
-    over = claimed.join(present, on="host").filter(pl.col("claimed") > pl.col("present"))
-    ordered = over.sort("claimed", "claim_id", "host", "start", descending=[True, False, False, False])
-    return ordered.select("claim_id", "user", "account", "host", "claimed", "present")
+    allocated = rows.group_by(run).agg(allocated=gpus.sum())
+    present = segments.group_by("host").agg(present=pl.col("gpu").n_unique().cast(pl.Int64))
+    over = allocated.join(present, on="host").filter(pl.col("allocated") > pl.col("present"))
+    ordered = over.sort("allocated", "allocation_id", "host", "start", descending=[True, False, False, False])
+    return ordered.select("allocation_id", "user", "account", "host", "allocated", "present")
 
 
 def resembling_hosts(strangers: Iterable[str], hosts: Iterable[str]) -> dict[str, str]:
-    """For hosts that never reported the one that each is most like; hosts that differ by their number are two hosts."""
+    """Return the most similar known host of each host that never reported; hosts that differ only by their number are not similar."""
     known = sorted(hosts)
     numbers = {host: _numbers(host) for host in known}
     found = {}

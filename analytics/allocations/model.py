@@ -1,4 +1,4 @@
-"""What an import of allocations works with: its rows, its sources, and the hosts and GPUs that the lake knows."""
+"""Types of an import of allocations: its rows, its sources, and the hosts and GPUs that the lake knows."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from fallow import schema
 from fallow.config import Config
 from fallow.errors import UnusableFileError
 from fallow.lake import Lake, LakeFile
-from fallow.schema import CLAIM
+from fallow.schema import ALLOCATION, WITHHELD
 
 
 @dataclass(frozen=True)
 class ReadAllocations:
-    """Everything that one import read, ready to be written.
-
-    `rows` has the columns of the `claim` table and `host`, `requests` those of the `request` table, times as integer milliseconds.
-    """
+    """All data of one import, ready to be written. Times are integer milliseconds."""
 
     rows: pl.DataFrame
+    """Columns of the `allocation` table, and `host`."""
     requests: pl.DataFrame
+    """Columns of the `request` table."""
     files: tuple[FileReport, ...]
     time_zone: str
     as_of_ms: int | None
-    """The moment that the source describes: allocations without an end ran then. None if unknown."""
+    """The moment that the source describes, at which allocations without an end ran. None if unknown."""
     notes: tuple[str, ...] = ()
+    withheld: pl.DataFrame = field(default_factory=lambda: empty(WITHHELD))
+    """Columns of the `withheld` table."""
 
     @property
     def zone(self) -> str:
@@ -47,41 +48,41 @@ class Surroundings:
 
 class AllocationSource(Kind, Protocol):
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
-        """Reads everything and writes nothing; raises InputError or UsageError with the remedy."""
+        """Return the data of the source; write nothing. Raises InputError or UsageError with the remedy."""
         ...
 
 
-ROW_SCHEMA: dict[str, pl.DataType] = {"host": pl.String(), **empty(CLAIM).schema}
-"""Names and types of an allocation in memory."""
+ROW_SCHEMA: dict[str, pl.DataType] = {"host": pl.String(), **empty(ALLOCATION).schema}
+"""Names and types of the columns of an allocation in memory."""
 
 
 def conform(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with exactly those columns; what they lack is null."""
+    """Return the rows with exactly these columns; missing columns are null."""
     return shaped(rows, ROW_SCHEMA)
 
 
-_DAYS = 2  # the newest day may have begun a moment ago, and not every GPU been written yet
+_DAYS = 2  # the newest day may have started a moment ago, before every GPU was written
 
 
 @dataclass(frozen=True)
 class KnownHosts:
-    """Hosts of the lake by name, and which GPU lies where."""
+    """Hosts of the lake by name, and the positions of their GPUs."""
 
     names: frozenset[str] = frozenset()
     host_of_gpu: Mapping[str, str] = field(default_factory=dict)
     in_order: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Whole GPUs of each host by the number of their device node; hosts where some GPU has none, or a file is left out, are not in it."""
+    """Whole GPUs by the number of their device node. Left out: hosts with an unnumbered GPU or an unreadable file."""
 
     @staticmethod
     def of(lake: Lake) -> KnownHosts:
-        """What the newest inventory says; nothing for a lake that does not exist yet."""
+        """Return what the newest inventory states; nothing for a lake that does not exist yet."""
         if not lake.store.exists():
             return KnownHosts()
-        files, unsure = _newest(lake.files("device")), set[str]()
+        files, unsure = _newest_files(lake.files("device")), set[str]()
 
         def leave_out(file: LakeFile, error: UnusableFileError) -> None:
             lake.left_out.leave_out(file, error)
-            unsure.add(file.host)  # a GPU that is missing would move the others' positions
+            unsure.add(file.host)  # a missing GPU would shift the positions of the others
 
         columns = ("time", "gpu", "parent_gpu", "gpu_index", "minor_number")
         frame = read_frame(files, schema.DEVICE, columns, leave_out)
@@ -97,22 +98,22 @@ class KnownHosts:
         )
 
     def named(self, node: str, suffix: str = "") -> str:
-        """The lake's name for a node: itself with the suffix, else the only host that differs by its domain alone."""
+        """Return the lake's name for a node: the node with the suffix, else the only host that differs by its domain alone."""
         name = node + suffix
         if name in self.names or suffix:
             return name
-        alike = [host for host in self.names if _short(host) == _short(node)]
+        alike = [host for host in self.names if _short_name(host) == _short_name(node)]
         return alike[0] if len(alike) == 1 else name
 
     def at(self, host: str, positions: Sequence[int]) -> list[str] | None:
-        """UUIDs of the GPUs at these positions (0 is the first device node); None where one of them is not known."""
+        """Return the UUIDs of the GPUs at these positions (0 is the first device node); None where a position is unknown."""
         gpus = self.in_order.get(host, ())
         if not all(position < len(gpus) for position in positions):
             return None
         return [gpus[position] for position in positions]
 
 
-def _newest(files: Sequence[LakeFile]) -> list[LakeFile]:
+def _newest_files(files: Sequence[LakeFile]) -> list[LakeFile]:
     dates: dict[str, set[str]] = defaultdict(set)
     for file in files:
         dates[file.host].add(file.date)
@@ -120,5 +121,5 @@ def _newest(files: Sequence[LakeFile]) -> list[LakeFile]:
     return [file for file in files if file.date in wanted[file.host]]
 
 
-def _short(host: str) -> str:
+def _short_name(host: str) -> str:
     return host.partition(".")[0].lower()

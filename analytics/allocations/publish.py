@@ -1,4 +1,4 @@
-"""Brings allocations into the lake, one import at a time: each is compared and merged with what the one before left."""
+"""Brings allocations into the lake, one import at a time: an import is compared and merged with the result of the one before."""
 
 from __future__ import annotations
 
@@ -19,65 +19,65 @@ from fallow.errors import InputError
 from fallow.lake import Lake, LakeFile, visible
 from fallow.lake_init import opened_for_writing
 from fallow.leases import leased
-from fallow.schema import CLAIM, REQUEST
+from fallow.schema import ALLOCATION, REQUEST, WITHHELD, LakeTable
 
 _STEP_MS = 15 * MINUTE_MS
 _MOST_MS = 26 * HOUR_MS
-"""UTC+14 and UTC-12 are that far apart."""
+"""The difference between UTC+14 and UTC-12."""
 
-_RUN = ["scheduler", "claim_id", "host", "time"]
+_RUN = ["scheduler", "allocation_id", "host", "time"]
 _MADE_ID = r"@\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"
-"""What `csv_file` puts behind a name to make an id; it moves with the start."""
+"""What `csv_file` puts after a name to make an id; the id changes with the start."""
 
 
 @dataclass(frozen=True)
 class Shifted:
-    """Pairs of an imported run and the run of the lake that it is, with `time_old`, `claim_id_old` and `shift`."""
+    """Pairs of an imported run and the same run in the lake, with `time_old`, `allocation_id_old` and `shift`."""
 
     pairs: pl.DataFrame
 
     @property
     def removed(self) -> pl.DataFrame:
-        """The lake's runs (scheduler, claim_id, host, time) that the imported ones stand for."""
-        return self.pairs.select("scheduler", "host", claim_id="claim_id_old", time="time_old")
+        """Return the lake's runs (scheduler, allocation_id, host, time) that the imported ones replace."""
+        return self.pairs.select("scheduler", "host", allocation_id="allocation_id_old", time="time_old")
 
     @property
     def forward(self) -> bool:
-        """Whether most start later than the lake says."""
+        """Return whether most imported runs start later than the lake's."""
         return 2 * int((self.pairs["shift"] > 0).sum()) > self.pairs.height
 
-    def said(self) -> str:
-        """`5 jobs are in the lake already, 1 h apart`."""
+    def sentence(self) -> str:
+        """Return a sentence such as `5 jobs are in the lake already, 1 h apart`."""
         slurm = (self.pairs["scheduler"] == "slurm").all()
-        allocations = self.pairs.select("claim_id", "time").unique().height
+        allocations = self.pairs.select("allocation_id", "time").unique().height
         apart = sorted(set(self.pairs["shift"].abs()))
         hours = " or ".join(f"{each / HOUR_MS:g} h" for each in apart)
         verb = "is" if allocations == 1 else "are"
         return f"{count(allocations, 'job' if slurm else 'allocation')} {verb} in the lake already, {hours} apart"
 
     def error(self, read: ReadAllocations) -> InputError:
-        """The error if neither import was said to be the right one."""
+        """Return the error for the case that neither import was declared the right one."""
         source = read.files[0].path if len(read.files) == 1 else f"{len(read.files)} files"
-        was = "it was" if self.pairs.select("claim_id", "time").unique().height == 1 else "they were"
+        was = "it was" if self.pairs.select("allocation_id", "time").unique().height == 1 else "they were"
         return InputError(
-            f"{source}: {self.said()}: {was} imported with another --time-zone",
-            "nothing was imported; --replace puts these in their place",
+            f"{source}: {self.sentence()}: {was} imported with another --time-zone",
+            "nothing was imported; --replace replaces the earlier import with this one",
         )
 
 
 def find_shifted(lake: Lake, read: ReadAllocations, *, replace: bool) -> Shifted:
-    """The imported runs that the lake has at other times.
+    """Return the imported runs that the lake has at other times.
 
-    A pair has both ends, or both times of submission, as far apart as the starts, and nothing that says otherwise. Where no
-    submission is known the lake's run must come from an import in another zone: a table may have one name twice a day.
-    Runs that the lake has also at their own time count only where they are to replace the others, and only Slurm's.
+    In a pair, both ends or both submission times differ by as much as the starts, and no other time contradicts the shift.
+    Where no submission time is known, the lake's run must come from an import in another zone: a table may have one name twice a day.
+    Runs that the lake has at their own time as well count only with `replace`, and only Slurm's.
     """
-    new = _runs(read.rows.filter(pl.col("scheduler") != "kubernetes"))  # which writes its times in UTC
+    new = _runs(read.rows.filter(pl.col("scheduler") != "kubernetes"))  # Kubernetes writes its times in UTC
     if new.is_empty():
         return Shifted(_pairs(new, new))
     days = [utc_day(day * DAY_MS) for day in range(_day(new["time"].min()) - 2, _day(new["time"].max()) + 3)]
     files = visible([file for file in imported_files(lake, set(new["host"])) if file.date in set(days)])
-    old = _runs(read_frame(files, CLAIM))
+    old = _runs(read_frame(files, ALLOCATION))
     other_zone = time_zones(files) != {read.zone}
     exact = pl.col("scheduler") == "slurm" if replace else pl.lit(value=False)
     again = new.join(old, on=_RUN, how="semi", nulls_equal=True).filter(exact)
@@ -85,41 +85,41 @@ def find_shifted(lake: Lake, read: ReadAllocations, *, replace: bool) -> Shifted
         pl.concat([new.join(old, on=_RUN, how="anti", nulls_equal=True), again]),
         old.join(new, on=_RUN, how="anti", nulls_equal=True),
     )
-    ends, submitted = _moved("end"), _moved("submitted")
+    ends, submitted = _is_moved("end"), _is_moved("submitted")
     alike = ends.fill_null(value=True) & submitted.fill_null(value=True)
     sure = submitted.fill_null(value=False) | (ends.fill_null(value=False) & other_zone)
     shifts = pairs.filter(alike & sure)["shift"].unique().implode()
-    # a job over a change to or from summer time moves by two steps
+    # a job over the change to or from summer time shifts by two steps
     moved = [(pl.col(f"{name}_shift").is_in(shifts)).fill_null(value=True) for name in ("end", "submitted")]
     found = pairs.filter(pl.col("shift").is_in(shifts), *moved)
     nearest = found.sort(pl.col("shift").abs(), *_RUN)
-    for run in (["scheduler", "claim_id_old", "host", "time_old"], _RUN):
+    for run in (["scheduler", "allocation_id_old", "host", "time_old"], _RUN):
         nearest = nearest.unique(run, keep="first", maintain_order=True)
     return Shifted(nearest)
 
 
 def moved_rows(lake: Lake, rows: pl.DataFrame, shifted: Shifted) -> pl.DataFrame:
-    """The imported rows, completed with what the lake knows of them apart from times, such as their GPUs."""
+    """Return the imported rows, completed with what the lake knows of them apart from times, such as their GPUs."""
     hosts = set(shifted.pairs["host"])
-    old = read_frame(visible(imported_files(lake, hosts)), CLAIM).rename(
-        {"time": "time_old", "claim_id": "claim_id_old"}
+    old = read_frame(visible(imported_files(lake, hosts)), ALLOCATION).rename(
+        {"time": "time_old", "allocation_id": "allocation_id_old"}
     )
     there = old.join(
-        shifted.pairs.select("scheduler", "claim_id_old", "host", "time_old", "claim_id", "time"),
-        on=["scheduler", "claim_id_old", "host", "time_old"],
+        shifted.pairs.select("scheduler", "allocation_id_old", "host", "time_old", "allocation_id", "time"),
+        on=["scheduler", "allocation_id_old", "host", "time_old"],
         nulls_equal=True,
     ).with_columns(pl.lit(None, pl.Int64).alias(name) for name in ("end", "submitted", "planned_end"))
     return merge(there.select(rows.columns), rows)
 
 
 def _runs(rows: pl.DataFrame) -> pl.DataFrame:
-    made = pl.when(pl.col("scheduler") == "csv").then(pl.col("claim_id").str.replace(_MADE_ID, "@"))
+    made = pl.when(pl.col("scheduler") == "csv").then(pl.col("allocation_id").str.replace(_MADE_ID, "@"))
     runs = rows.group_by(_RUN).agg(pl.col("end", "submitted").max())
-    return runs.with_columns(name=made.otherwise("claim_id"), part=pl.col("time") // _MOST_MS)
+    return runs.with_columns(name=made.otherwise("allocation_id"), part=pl.col("time") // _MOST_MS)
 
 
 def _pairs(new: pl.DataFrame, old: pl.DataFrame) -> pl.DataFrame:
-    """Every new run with every old run that may be the same one, with the `shift` of each time."""
+    """Return every new run with every old run that may be the same one, with the `shift` of each time."""
     near = pl.concat([old.with_columns(part=pl.col("part") + step) for step in (-1, 0, 1)])
     pairs = new.join(near, on=["scheduler", "name", "host", "part"], suffix="_old", nulls_equal=True)
     shifts = {name: pl.col(name) - pl.col(f"{name}_old") for name in ("time", "end", "submitted")}
@@ -128,8 +128,8 @@ def _pairs(new: pl.DataFrame, old: pl.DataFrame) -> pl.DataFrame:
     return pairs.filter(whole)
 
 
-def _moved(name: str) -> pl.Expr:
-    """Whether a time moved as the start did; null where one of both does not know it."""
+def _is_moved(name: str) -> pl.Expr:
+    """Return whether a time moved as the start did; null where either run lacks the time."""
     return pl.col(f"{name}_shift") == pl.col("shift")
 
 
@@ -137,51 +137,67 @@ def _day(moment_ms: object) -> int:
     return int(str(moment_ms)) // DAY_MS
 
 
-_REQUEST_JOB = ("scheduler", "claim_id")
-_REQUEST_CONTENT = [name for name in REQUEST.names if name != "as_of"]
+_REQUEST_JOB = ("scheduler", "allocation_id")
 _NUMBERS_PER_MS = 1_000
 
 
 def add_requests(lake: Lake, requests: pl.DataFrame) -> Published:
-    """Adds what the lake does not say yet, with REQUEST's columns; only one import at a time may. Raises LakeError."""
-    there = lake.files(REQUEST.name, hosts=set(requests["scheduler"]))
-    known = typed(read_frame(there, REQUEST), REQUEST)
-    asked = _of_what_waited(requests, known)
-    days = _news(asked, known).with_columns(day=pl.col("as_of") // DAY_MS)
+    """Add requests that the lake lacks, with REQUEST's columns; only one import at a time may call this. Raises LakeError."""
+    known = _known_rows(lake, REQUEST, requests)
+    asked = _request_rows(requests, known)
+    waits = pl.col("withdrawn").is_null() & pl.col("granted").is_null()
+    return _write_rows(lake, REQUEST, asked, _new_rows(REQUEST, asked, known, grows=waits))
+
+
+def add_withheld(lake: Lake, withheld: pl.DataFrame) -> Published:
+    """Add withheld GPUs likewise, with WITHHELD's columns."""
+    known = _known_rows(lake, WITHHELD, withheld)
+    return _write_rows(lake, WITHHELD, withheld, _new_rows(WITHHELD, withheld, known, grows=pl.lit(value=True)))
+
+
+def _known_rows(lake: Lake, table: LakeTable, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the lake's rows for the schedulers of these rows."""
+    return typed(read_frame(lake.files(table.name, hosts=set(rows["scheduler"])), table), table)
+
+
+def _write_rows(lake: Lake, table: LakeTable, seen: pl.DataFrame, news: pl.DataFrame) -> Published:
+    """Write the new rows of an import, one file per scheduler and day."""
+    there = lake.files(table.name, hosts=set(seen["scheduler"]))
+    days = news.with_columns(day=pl.col("as_of") // DAY_MS)
     files = days.partition_by("scheduler", "day", as_dict=True)
     for (scheduler, day), rows in sorted(files.items()):
         date, host = utc_day(int(day) * DAY_MS), str(scheduler)
         taken = max((each.last_seq for each in there if (each.date, each.host) == (date, host)), default=0)
         number = max(taken + 1, _NUMBERS_PER_MS * int(str(rows["as_of"].max())))
-        file = LakeFile(REQUEST.name, date, host, number, number)
-        in_order = rows.sort(*_REQUEST_JOB, "time", "as_of")
-        lake.put_confirmed(file, parquet.encode(REQUEST, in_order, {"fallow_source": "requests"}))
-    return Published(REQUEST.name, days.height, asked.height - days.height, 0, len(files))
+        file = LakeFile(table.name, date, host, number, number)
+        in_order = rows.sort(*(column.name for column in table.columns if column.key), nulls_last=True)
+        lake.put_confirmed(file, parquet.encode(table, in_order, {"fallow_source": "requests"}))
+    return Published(table.name, days.height, seen.height - days.height, 0, len(files))
 
 
-def _of_what_waited(requests: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """What was granted under other ids closes what of it was seen to wait; where nothing was, its claims say it all."""
+def _request_rows(requests: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Return ungranted requests, and grants that close a wait in the lake; for other grants their allocations suffice."""
     waited = known.filter(pl.col("withdrawn").is_null()).select(*_REQUEST_JOB, waited="time").unique()
     granted = requests.filter(pl.col("granted").is_not_null()).join(waited, on=_REQUEST_JOB)
     closed = granted.filter(pl.col("waited") <= pl.col("granted")).with_columns(time="waited").drop("waited")
     return pl.concat([requests.filter(pl.col("granted").is_null()), closed])
 
 
-def _news(requests: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Rows whose content the lake lacks, or that were seen to wait later than the lake says."""
-    seen = known.group_by(_REQUEST_CONTENT).agg(seen=pl.col("as_of").max())
-    met = requests.unique(maintain_order=True).join(seen, on=_REQUEST_CONTENT, how="left", nulls_equal=True)
-    waits = pl.col("withdrawn").is_null() & pl.col("granted").is_null()
-    return met.filter(pl.col("seen").is_null() | (waits & (pl.col("as_of") > pl.col("seen")))).drop("seen")
+def _new_rows(table: LakeTable, rows: pl.DataFrame, known: pl.DataFrame, *, grows: pl.Expr) -> pl.DataFrame:
+    """Return rows whose content the lake lacks, and running rows (`grows`) that were observed later than the lake has them."""
+    content = [name for name in table.names if name != "as_of"]
+    seen = known.group_by(content).agg(seen=pl.col("as_of").max())
+    met = rows.unique(maintain_order=True).join(seen, on=content, how="left", nulls_equal=True)
+    return met.filter(pl.col("seen").is_null() | (grows & (pl.col("as_of") > pl.col("seen")))).drop("seen")
 
 
 def publish_allocations(
     lake: Lake, read: ReadAllocations, *, replace: bool
 ) -> tuple[ReadAllocations, tuple[Published, ...]]:
-    """What was written in the end, and how many rows of it are new, of claims and of requests.
+    """Publish an import. Return what was written, and how many of its rows are new, of allocations and of requests.
 
-    Raises InputError where the lake has the allocations in another time zone and `replace` is not asked for, and LakeError: what
-    is there then is whole, and the same import completes it.
+    Raises LakeError, after which the lake is whole and the same import completes it. Raises InputError where the lake has the
+    allocations in another time zone, unless `replace` is given.
     """
     opened_for_writing(lake)
     with leased(lake, "allocations", "the import of allocations") as mine:
@@ -191,11 +207,11 @@ def publish_allocations(
                 raise shifted.error(read)
             rows = moved_rows(mine, read.rows, shifted)
             read = dataclasses.replace(
-                read, rows=rows, notes=(*read.notes, f"{shifted.said()}: these are in their place now")
+                read, rows=rows, notes=(*read.notes, f"{shifted.sentence()}: this import has replaced them")
             )
         rows, stood_for = on_seen_gpus(mine, read.rows)
         rows, joined = on_known_runs(mine, rows, read.as_of_ms)
         read = dataclasses.replace(read, rows=rows)
         removed = pl.concat([shifted.removed, stood_for, joined], how="diagonal")
-        claims = write(mine, read, removed, newest_first=shifted.forward or not stood_for.is_empty())
-        return read, (claims, add_requests(mine, read.requests))
+        allocations = write(mine, read, removed, newest_first=shifted.forward or not stood_for.is_empty())
+        return read, (allocations, add_requests(mine, read.requests), add_withheld(mine, read.withheld))

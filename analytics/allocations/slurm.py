@@ -1,7 +1,7 @@
 """`fallow allocations import slurm`: jobs from files that sacct wrote, or from sacct and scontrol themselves.
 
-Accounting only counts GPUs, so a snapshot of scontrol that was saved beside an export is all that names them afterwards: positions on a
-node, and the UUIDs that the lake's inventory has there.
+Accounting only counts GPUs. A snapshot of scontrol that was saved beside an export is therefore the only later source of their names: positions
+on a node, and the UUIDs that the lake's inventory has at these positions.
 """
 
 from __future__ import annotations
@@ -11,52 +11,25 @@ import os
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from analytics.allocations.model import ROW_SCHEMA, KnownHosts, ReadAllocations, Surroundings
 from analytics.allocations.slurm_jobs import allocation_rows
-from analytics.allocations.slurm_output import EXPORT, JobGpus, expand, gres_positions, job_gpus, json_jobs, json_number
+from analytics.allocations.slurm_limits import ASSOCIATIONS, QOS, GpuLimits
+from analytics.allocations.slurm_output import EXPORT, JobGpus
+from analytics.allocations.slurm_state import SNAPSHOT, SlurmState, read_snapshot, state_of, with_reasons, withheld_rows
 from analytics.allocations.times import read_moments
 from analytics.importers.kinds import with_progress
 from analytics.importers.source import InputLimits, open_source
 from analytics.importers.times import check_zone
+from analytics.language.languages import site_zone
 from fallow.clock import SystemClock, from_ms, parse_window
 from fallow.errors import InputError, UsageError
 
-SNAPSHOT = "scontrol show job --details"
-_SHOWN = pl.Schema({"claim_id": pl.String(), "host": pl.String(), "_gpus": pl.List(pl.String), "start": pl.String()})
-
-
-def read_snapshot(path: str, limits: InputLimits) -> list[JobGpus]:
-    """What one file shows, text or JSON, plain or gzipped; raises InputError."""
-    source = open_source(path, limits)
-    if source.text is None or source.cut_off:
-        raise InputError(f"{path} is {'cut off' if source.cut_off else 'no text'}", f"save it again with: {SNAPSHOT}")
-    if source.text.lstrip().startswith(b"{"):
-        program = ("scontrol", "scontrol show job --json")
-        return [each for job in json_jobs(path, source.text, limits, program, _json_gpus) for each in job]
-    if not source.text.lstrip().startswith((b"JobId=", b"No jobs")):
-        raise InputError(f"{path} is not what scontrol shows of jobs", f"save it while they run, with: {SNAPSHOT}")
-    try:
-        return list(job_gpus(source.text.decode(errors="replace")))
-    except ValueError as error:
-        raise InputError(
-            f"{path} is not what scontrol shows of jobs: {error}", f"save it again with: {SNAPSHOT}"
-        ) from error
-
-
-def _json_gpus(job: dict[str, Any]) -> list[JobGpus]:
-    """One per node, in the order of its list."""
-    details = job.get("gres_detail") or []
-    nodes = expand(job["nodes"]) if details and job.get("nodes") else ()
-    start = json_number(job.get("start_time")) or ""
-    return [
-        JobGpus(str(job["job_id"]), node, positions, start)
-        for node, gres in zip(nodes, details, strict=True)
-        if (positions := gres_positions(gres))
-    ]
+_SHOWN = pl.Schema(
+    {"allocation_id": pl.String(), "host": pl.String(), "_gpus": pl.List(pl.String), "start": pl.String()}
+)
 
 
 def on_shown_gpus(
@@ -66,34 +39,34 @@ def on_shown_gpus(
     host_of: Callable[[str], str],
     zone: str | None = None,
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """The rows, with one row per GPU where what is shown and the inventory name all of them; and notes.
+    """Return the rows, with one row per GPU where snapshot and inventory name all of them, and notes.
 
     Args:
         rows: allocations of Slurm, with ROW_SCHEMA.
         shown: jobs on their nodes.
         hosts: the inventory.
         host_of: the lake's name for a node.
-        zone: of a saved snapshot the time zone of its text: it is of the runs that began then, over or not. None: of running jobs, now.
+        zone: time zone of the text of a saved snapshot, which covers runs that started then, ended or not. None: running jobs, now.
     """
-    found, unknown = _on_uuids(shown, hosts, host_of)
+    found, unknown = _rows_on_uuids(shown, hosts, host_of)
     notes = (
         [
-            f"the inventory of {len(unknown)} hosts is not in the lake, so which GPUs jobs have there is not known: "
+            f"the inventory of {len(unknown)} hosts is not in the lake, so the GPUs of jobs there are not known: "
             + ", ".join(sorted(unknown)[:3])
         ]
         if unknown
         else []
     )
-    on = ["claim_id", "host"]
+    on = ["allocation_id", "host"]
     if zone is not None:
         if not found.height and not unknown:
-            notes.append(f"what scontrol shows names no GPU of any job: save it while they run, with: {SNAPSHOT}")
+            notes.append(f"scontrol's output names no GPU of any job: save it while jobs run, with: {SNAPSHOT}")
         found = found.with_columns(time=read_moments(found["start"], zone).first).drop_nulls("time")
         on.append("time")
     known = rows.join(found.drop("start").unique(on, keep="last"), on=on, how="left", maintain_order="left")
-    # a job that was resized meanwhile is not on what is shown
+    # a job that was resized since is not in the snapshot
     fits = pl.col("_gpus").list.len() == pl.col("host_gpu_count").fill_null(pl.col("_gpus").list.len())
-    if zone is None:  # nor is one that is over by now
+    if zone is None:  # nor is a job that has ended by now
         fits &= pl.col("end").is_null()
     fits = fits.fill_null(value=False)
     placed = known.filter(fits).drop("gpu").explode("_gpus").rename({"_gpus": "gpu"})
@@ -101,10 +74,10 @@ def on_shown_gpus(
     return pl.concat([known.filter(~fits).select(*ROW_SCHEMA), placed]), tuple(notes)
 
 
-def _on_uuids(
+def _rows_on_uuids(
     shown: Iterable[JobGpus], hosts: KnownHosts, host_of: Callable[[str], str]
 ) -> tuple[pl.DataFrame, set[str]]:
-    """The jobs with the UUIDs of their GPUs, and the hosts where these are not known."""
+    """Return the jobs with the UUIDs of their GPUs, and the hosts where these are not known."""
     found, unknown = [], set()
     for each in shown:
         host = host_of(each.node)
@@ -116,6 +89,8 @@ def _on_uuids(
     return pl.DataFrame(found, schema=_SHOWN, orient="row"), unknown
 
 
+_ASKED = (("job", "--details"), ("node",), ("reservation",))
+_WAITS = pl.col("withdrawn").is_null()
 _TIMEOUT_S = 600
 _SINCE = "7d"
 
@@ -128,12 +103,13 @@ class Live:
     def __init__(self, args: argparse.Namespace, around: Surroundings) -> None:
         self._around = around
         self._suffix: str = args.host_suffix
-        self._since_ms = parse_window(args.since or _SINCE, None).since_ms or 0
+        self._since_ms = parse_window(args.since or _SINCE, None, zone=site_zone(around.settings)).since_ms or 0
         self._scontrol = around.settings.text("slurm.scontrol")
-        self._sacct: str = args.sacct or _beside(self._scontrol, "sacct")
+        self._sacct: str = args.sacct or _sibling_command(self._scontrol, "sacct")
+        self._sacctmgr = _sibling_command(self._sacct, "sacctmgr")
 
     def read(self) -> ReadAllocations:
-        """The jobs since then; raises InputError where sacct cannot be asked."""
+        """Return the jobs since then. Raises InputError where sacct does not answer."""
         since = from_ms(self._since_ms).strftime("%Y-%m-%dT%H:%M:%S")
         as_of_ms = SystemClock().now_ms()
         try:
@@ -141,34 +117,58 @@ class Live:
         except CommandError as error:
             raise InputError(
                 f"cannot run sacct: {error}",
-                "run this where Slurm's commands are or name it with --sacct; or export there and import the file",
+                "run this where Slurm's commands are, or name sacct with --sacct; or export there and import the file",
             ) from error
-        jobs = allocation_rows(self._sacct, text, "UTC", self._host, InputLimits.of(self._around.settings))
-        rows, notes = self._on_gpus(jobs.rows)
-        requests = jobs.requests.with_columns(as_of=pl.lit(as_of_ms))
-        return ReadAllocations(rows, requests, (jobs.report,), "UTC (asked for)", as_of_ms, notes)
+        jobs = allocation_rows(self._sacct, text, "UTC", self._host_name, InputLimits.of(self._around.settings))
+        shown, failed = self._snapshot()
+        limits, also_failed = self._gpu_limits()
+        rows, notes = on_shown_gpus(jobs.rows, shown.gpus, self._around.hosts, self._host_name)
+        requests = limits.with_limits(with_reasons(jobs.requests, (shown,), is_open=_WAITS))
+        requests = requests.with_columns(as_of=pl.lit(as_of_ms))
+        withheld = withheld_rows((shown,), self._host_name, "UTC", as_of_ms)
+        return ReadAllocations(
+            rows,
+            requests,
+            (jobs.report,),
+            "UTC (asked for)",
+            as_of_ms,
+            (*failed, *also_failed, *notes),
+            withheld=withheld,
+        )
 
-    def _host(self, node: str) -> str:
+    def _host_name(self, node: str) -> str:
         return self._around.hosts.named(node, self._suffix)
 
-    def _on_gpus(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-        """The rows, with one row per GPU for running jobs where scontrol and the inventory name the GPUs; and notes."""
-        if not self._scontrol or not rows["end"].null_count():
-            return rows, ()
+    def _gpu_limits(self) -> tuple[GpuLimits, tuple[str, ...]]:
+        """Return Slurm's limits, and a note where sacctmgr does not answer; no limits without scontrol, which names why a job waits."""
+        if not self._scontrol:
+            return GpuLimits(), ()
         try:
-            text = _output([self._scontrol, "show", "job", "--details"])
+            texts = [_output([self._sacctmgr, *asked]).decode(errors="replace") for asked in (ASSOCIATIONS, QOS)]
         except CommandError as error:
-            return rows, (f"cannot run scontrol, so the GPUs of running jobs are not known: {error}",)
-        return on_shown_gpus(rows, job_gpus(text.decode(errors="replace")), self._around.hosts, self._host)
+            return GpuLimits(), (f"cannot run sacctmgr, so which jobs can never start is not known: {error}",)
+        return GpuLimits.of(*texts), ()
+
+    def _snapshot(self) -> tuple[SlurmState, tuple[str, ...]]:
+        """Return scontrol's jobs, nodes and reservations, and a note where it does not answer."""
+        if not self._scontrol:
+            return SlurmState(), ()
+        try:
+            texts = [_output([self._scontrol, "show", *what]) for what in _ASKED]
+            return state_of("\n".join(text.decode(errors="replace") for text in texts)), ()
+        except (CommandError, ValueError) as error:
+            return SlurmState(), (
+                f"cannot run scontrol, so the GPUs of running jobs, why others wait, and which hosts are drained or reserved are not known: {error}",
+            )
 
 
-def _beside(scontrol: str, name: str) -> str:
-    """The command in the folder of scontrol where that is given with one, else from PATH."""
-    return str(Path(scontrol).with_name(name)) if "/" in scontrol else name
+def _sibling_command(command: str, name: str) -> str:
+    """Return another command from the folder of the first, where the first has a folder, else from PATH."""
+    return str(Path(command).with_name(name)) if "/" in command else name
 
 
 def _output(command: Sequence[str]) -> bytes:
-    """What the command prints, with every time as epoch seconds; raises CommandError."""
+    """Return what the command prints, with every time as epoch seconds. Raises CommandError."""
     environment = os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(
@@ -186,9 +186,9 @@ def _output(command: Sequence[str]) -> bytes:
     except subprocess.TimeoutExpired:
         raise CommandError(f"{command[0]} did not answer within {_TIMEOUT_S} s") from None
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
+        errors = done.stderr.decode(errors="replace").strip().splitlines()
         raise CommandError(
-            f"{command[0]} said: {said[-1][:200]}" if said else f"{command[0]} ended with code {done.returncode}"
+            f"{command[0]} failed: {errors[-1][:200]}" if errors else f"{command[0]} ended with code {done.returncode}"
         )
     return done.stdout
 
@@ -203,9 +203,11 @@ class Slurm:
             "files", nargs="*", metavar="FILE", help="output of sacct --parsable2 or sacct --json, plain or gzipped"
         )
         parser.add_argument(
-            "--live", action="store_true", help="run sacct here, and scontrol for which GPUs running jobs have"
+            "--live",
+            action="store_true",
+            help="run sacct on this host, and scontrol for GPUs of running jobs, reasons of waiting jobs, and drained or reserved hosts",
         )
-        parser.add_argument("--since", metavar="TIME", help="with --live: jobs that ran since then (default: 7d)")
+        parser.add_argument("--since", metavar="TIME", help="with --live: jobs that ran since this time (default: 7d)")
         parser.add_argument(
             "--sacct",
             metavar="COMMAND",
@@ -216,7 +218,8 @@ class Slurm:
             nargs="+",
             default=[],
             metavar="FILE",
-            help=f"with files: output of {SNAPSHOT} (or with --json) from while the jobs ran, for which GPUs they had",
+            help=f"with files: output of {SNAPSHOT} (or with --json) from the time of the jobs, for their GPUs and the reasons of waiting jobs; "
+            "also of scontrol show node and scontrol show reservation, for hosts whose GPUs Slurm does not allocate",
         )
         parser.add_argument(
             "--time-zone",
@@ -229,11 +232,11 @@ class Slurm:
             "--host-suffix",
             default="",
             metavar="TEXT",
-            help="what the lake's host names have behind the node's, such as .cluster.example",
+            help="suffix of host names in the lake after the node's name, such as .cluster.example",
         )
 
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
-        """Reads files or runs the commands; raises InputError or UsageError."""
+        """Return the allocations of the files, or of the commands. Raises InputError or UsageError."""
         if args.live == bool(args.files):
             raise UsageError(
                 "allocations import slurm: "
@@ -242,15 +245,15 @@ class Slurm:
             )
         if args.live:
             if args.zone:
-                raise UsageError("--time-zone has no meaning with --live", "leave it out: sacct is asked for UTC")
+                raise UsageError("--time-zone has no effect with --live", "leave it out: sacct is asked for UTC")
             if args.scontrol:
                 raise UsageError("--scontrol is for files", "leave it out: with --live scontrol itself is asked")
             return Live(args, around).read()
         if args.since or args.sacct:
             raise UsageError("--since and --sacct are for --live", "leave them out, or give --live and no files")
-        return self._files(args, around)
+        return self._read_files(args, around)
 
-    def _files(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
+    def _read_files(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         zone = check_zone(args.zone or "UTC", "--time-zone")
         limits, read = InputLimits.of(around.settings), []
 
@@ -266,16 +269,18 @@ class Slurm:
             read.append(allocation_rows(path, source.text, zone, host_of, limits))
         known = [jobs.as_of_ms for jobs in read if jobs.as_of_ms is not None]
         assumed = "" if args.zone else " (assumed)"
-        rows = pl.concat([jobs.rows for jobs in read])
+        rows, as_of_ms = pl.concat([jobs.rows for jobs in read]), max(known, default=None)
         notes: tuple[str, ...] = ()
-        if args.scontrol:
-            shown = [each for path in args.scontrol for each in read_snapshot(path, limits)]
-            rows, notes = on_shown_gpus(rows, shown, around.hosts, host_of, zone)
+        shown = [read_snapshot(path, limits) for path in args.scontrol]
+        if shown:
+            gpus = [each for state in shown for each in state.gpus]
+            rows, notes = on_shown_gpus(rows, gpus, around.hosts, host_of, zone)
         return ReadAllocations(
-            rows,
-            pl.concat([jobs.requests for jobs in read]),
+            with_reasons(rows, shown, is_open=pl.col("reason").is_null()),
+            with_reasons(pl.concat([jobs.requests for jobs in read]), shown, is_open=_WAITS),
             tuple(jobs.report for jobs in read),
             zone + assumed,
-            max(known, default=None),
+            as_of_ms,
             notes,
+            withheld=withheld_rows(shown, host_of, zone, as_of_ms),
         )

@@ -1,4 +1,4 @@
-"""Turns jobs of sacct into allocations, one row per job and node, and into requests: those that wait, or never began."""
+"""Turns jobs of sacct into allocations, one row per job and node, and into requests: jobs that wait, or never started."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fallow.schema import REQUEST
 
 _SHOWN = 3
 _OTHER_FORM = "export with SLURM_TIME_FORMAT=%s, or name the cluster's zone with --time-zone"
-_LEAVE_OUT = "the accounting has a wrong time there: leave the line out"
+_LEAVE_OUT = "the accounting has a wrong time there: delete the line"
 _NO_NODES = ("None assigned", "None", "Unknown", "(null)")
 _OVER = (
     "BOOT_FAIL",
@@ -53,7 +53,7 @@ def _text(name: str) -> pl.Expr:
 
 
 _STATE = _text("State").str.extract(r"^([A-Z_]+)", 1)
-"""`CANCELLED` of `CANCELLED by 1000`."""
+"""Matches `CANCELLED` in `CANCELLED by 1000`."""
 
 _SHARED = (
     pl.lit("slurm").alias("scheduler"),
@@ -70,9 +70,10 @@ _SHARED = (
         pl.col("ReqTRES").str.extract(r"(?:^|,)node=(\d{1,6})(?:,|$)", 1).cast(pl.Int32),
     ).alias("host_count"),
     pl.col("ReqTRES").map_elements(gpu_model, return_dtype=pl.String).alias("gpu_model"),
+    _text("Reason").alias("reason"),
     pl.col("eligible", "time_limit_s"),
 )
-"""What both tables say of a job."""
+"""Columns that both tables have of a job."""
 
 
 @dataclass(frozen=True)
@@ -86,37 +87,37 @@ class Jobs:
 
 
 def allocation_rows(path: str, text: bytes, zone: str, host_of: Callable[[str], str], limits: InputLimits) -> Jobs:
-    """The allocations in what sacct printed; raises InputError naming file and lines.
+    """Return the allocations in sacct's output. Raises InputError that names file and lines.
 
     Args:
-        path: what to call it in messages.
+        path: name of the file in messages.
         text: with the header line.
         zone: time zone of times without an offset.
         host_of: the lake's name for a node.
-        limits: how many rows there may be.
+        limits: the largest number of rows.
     """
     lines = read_jobs(path, text, limits)
     tally = Tally()
     job_id = pl.coalesce("JobIDRaw", "JobID").str.strip_chars()
-    jobs = lines.with_columns(claim_id=job_id)
-    jobs = _drop(jobs, job_id.str.contains(".", literal=True), "step of a job", tally)
+    jobs = lines.with_columns(allocation_id=job_id)
+    jobs = _without(jobs, job_id.str.contains(".", literal=True), "step of a job", tally)
     jobs = _with_times(path, jobs, zone, tally)
     no_node = pl.col("NodeList").str.strip_chars().is_in(_NO_NODES).fill_null(value=False)
-    # where a job waits for its nodes, its start is only what Slurm expects
+    # where a job waits for its nodes, its start is only Slurm's estimate
     has_begun = pl.col("start").is_not_null() & ~no_node & (_STATE != "PENDING").fill_null(value=True)
     begun = pl.col("start").filter(has_begun).max()
     as_of = jobs.select(pl.max_horizontal(begun, pl.col("end", "submitted").max())).item()
     jobs = _with_gpus(path, jobs, tally)
     requests = _requests(jobs.filter(~has_begun), as_of, tally)
     jobs = jobs.filter(has_begun)
-    jobs = _drop(jobs, pl.col("end") == pl.col("start"), "over as it began", tally)
+    jobs = _without(jobs, pl.col("end") == pl.col("start"), "ended when it started", tally)
     backwards = jobs.filter(pl.col("end") < pl.col("start"))["line"].to_list()
-    jobs = _drop(jobs, pl.col("end") < pl.col("start"), f"ends before it starts ({_listed(backwards)})", tally)
-    rows = _by_node(path, jobs, host_of, limits)
-    if lines["JobIDRaw"].null_count() and rows["claim_id"].str.contains(r"[_+]").any():
+    jobs = _without(jobs, pl.col("end") < pl.col("start"), f"ends before it starts ({_line_list(backwards)})", tally)
+    rows = _node_rows(path, jobs, host_of, limits)
+    if lines["JobIDRaw"].null_count() and rows["allocation_id"].str.contains(r"[_+]").any():
         tally.notes.append(
-            "there is no column JobIDRaw: tasks of arrays cannot be matched with their processes, "
-            "and an export with that column brings them in again"
+            "there is no column JobIDRaw, so tasks of arrays cannot be matched with their processes; "
+            "import an export with that column to match them"
         )
     named = single_names("user", "account")
     report = tally.report(path, lines.height, jobs.height + requests.height)
@@ -124,51 +125,54 @@ def allocation_rows(path: str, text: bytes, zone: str, host_of: Callable[[str], 
 
 
 def _requests(jobs: pl.DataFrame, as_of_ms: int | None, tally: Tally) -> pl.DataFrame:
-    """One row per job that waits, or ended without ever having begun."""
-    asked = _drop(jobs, pl.col("submitted").is_null(), "did not begin, and the export lacks its Submit", tally)
+    """Return one row per job that waits, or ended before it started."""
+    asked = _without(jobs, pl.col("submitted").is_null(), "did not start, and the export lacks its Submit", tally)
     lost = pl.col("end").is_null() & _STATE.is_in(_OVER)
-    asked = _drop(asked, lost, "ended without having begun, and nobody knows when", tally)
-    asked = _drop(asked, pl.col("end") < pl.col("submitted"), "ended before it was submitted", tally)
+    asked = _without(asked, lost, "ended before it started, at an unknown time", tally)
+    asked = _without(asked, pl.col("end") < pl.col("submitted"), "ended before it was submitted", tally)
     tasks = asked["JobID"].fill_null("").map_elements(task_count, return_dtype=pl.Int64)
     if cut := tasks.null_count():
         tally.notes.append(f"the tasks of {cut} waiting arrays are not all listed: export with SLURM_BITSTR_LEN=0")
     return asked.select(
         *_SHARED,
-        "claim_id",
+        "allocation_id",
         "gpu_count",
         time="submitted",
         as_of=pl.lit(as_of_ms, pl.Int64),
         withdrawn="end",
-        reason=_text("Reason"),
         task_count=tasks,
     )
 
 
-def _listed(lines: Sequence[str]) -> str:
-    """`line 2, line 5, line 9 and 7 more`."""
+def _line_list(lines: Sequence[str]) -> str:
+    """Return a list such as `line 2, line 5, line 9 and 7 more`."""
     return ", ".join(lines[:_SHOWN]) + (f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else "")
 
 
-def _drop(jobs: pl.DataFrame, where: pl.Expr, reason: str, tally: Tally) -> pl.DataFrame:
+def _without(jobs: pl.DataFrame, where: pl.Expr, reason: str, tally: Tally) -> pl.DataFrame:
     kept = jobs.filter(~where.fill_null(value=False))
     tally.drop(reason, jobs.height - kept.height)
     return kept
 
 
 def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.DataFrame:
-    """Adds start, end, submitted, eligible and planned_end in milliseconds, and time_limit_s."""
+    """Return the jobs with start, end, submitted, eligible and planned_end in milliseconds, and time_limit_s."""
     moments = {name: read_moments(jobs[name], zone) for name in ("Start", "End", "Submit", "Eligible")}
     for name, found in moments.items():
-        _refuse(path, jobs, found.wrong, (f"{name} is not a time, or one that {zone} skips", _OTHER_FORM), name)
-        _refuse(path, jobs, found.outside, (f"{name} is not in the years 2000 to 9999", _LEAVE_OUT), name)
-    _refuse(path, jobs, moments["Start"].first >= LATEST_MS, ("Start is after the year 5137", _LEAVE_OUT), "Start")
+        _raise_for_lines(
+            path, jobs, found.wrong, (f"{name} is not a time, or one that {zone} skips", _OTHER_FORM), name
+        )
+        _raise_for_lines(path, jobs, found.outside, (f"{name} is not in the years 2000 to 9999", _LEAVE_OUT), name)
+    _raise_for_lines(
+        path, jobs, moments["Start"].first >= LATEST_MS, ("Start is after the year 5137", _LEAVE_OUT), "Start"
+    )
     start, end = start_and_end(moments["Start"], moments["End"], _elapsed_ms(jobs))
-    end = _with_ends_of_what_is_over(jobs, start, end, tally)
+    end = _ends_of_ended_jobs(jobs, start, end, tally)
     ambiguous = int((moments["Start"].ambiguous | moments["End"].ambiguous).sum())
     if ambiguous:
         tally.notes.append(
-            f"{ambiguous} jobs begin or end in the hour that {zone} repeats: ElapsedRaw decides where it can, else it is "
-            "the first pass; SLURM_TIME_FORMAT=%s leaves nothing open"
+            f"{ambiguous} jobs start or end in the hour that {zone} repeats: ElapsedRaw decides where it can, else the first "
+            "pass is assumed; SLURM_TIME_FORMAT=%s avoids the question"
         )
     limit = jobs["TimelimitRaw"].cast(pl.Int64, strict=False) * MINUTE_MS
     written = jobs["Timelimit"].map_elements(duration_ms, return_dtype=pl.Int64)
@@ -183,16 +187,16 @@ def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.Da
     )
 
 
-def _with_ends_of_what_is_over(jobs: pl.DataFrame, start: pl.Series, end: pl.Series, tally: Tally) -> pl.Series:
-    """The ends; for ended jobs without one (the accounting lost a message), start plus elapsed time."""
+def _ends_of_ended_jobs(jobs: pl.DataFrame, start: pl.Series, end: pl.Series, tally: Tally) -> pl.Series:
+    """Return the ends; for ended jobs without one (the accounting lost a message), start plus elapsed time."""
     over = jobs.select(_STATE.is_in(_OVER).fill_null(value=False)).to_series()
     lacking = over & end.is_null() & start.is_not_null()
     if lacking.any():
         elapsed = _elapsed_ms(jobs)
-        rest = int((lacking & elapsed.is_null()).sum())
+        endless = int((lacking & elapsed.is_null()).sum())
         tally.notes.append(
-            f"{int(lacking.sum())} jobs are over by their State and have no End: they end after their ElapsedRaw"
-            + (f"; {rest} of them have none, and are taken to run on" if rest else "")
+            f"{int(lacking.sum())} ended jobs have no End: ElapsedRaw gives their end"
+            + (f"; {endless} of them have no ElapsedRaw and count as running" if endless else "")
         )
         end = (start + elapsed).zip_with(lacking, end)
     return end
@@ -203,7 +207,7 @@ def _elapsed_ms(jobs: pl.DataFrame) -> pl.Series:
 
 
 def _with_gpus(path: str, jobs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Adds gpu_count; jobs without GPUs are left out and counted."""
+    """Return the jobs with gpu_count; jobs without GPUs are left out and counted."""
     counts: list[int | None] = []
     shares: list[bool] = []
     for line, allocated, asked in jobs.select("line", "AllocTRES", "ReqTRES").iter_rows():
@@ -215,17 +219,15 @@ def _with_gpus(path: str, jobs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
             raise InputError(f"{path}, {line}: {error}", "export it again") from error
     counted = jobs.with_columns(pl.Series("gpu_count", counts, dtype=pl.Int64))
     shared = pl.col("gpu_count").is_null() & pl.Series(shares, dtype=pl.Boolean)
-    counted = _drop(counted, shared, "shares of a GPU (gres/shard, gres/mps) and no whole one", tally)
-    kept = _drop(counted, pl.col("gpu_count").is_null(), "no GPU", tally)
+    counted = _without(counted, shared, "shares of a GPU (gres/shard, gres/mps) and no whole GPU", tally)
+    kept = _without(counted, pl.col("gpu_count").is_null(), "no GPU", tally)
     if jobs.height and not kept.height and not any(shares):
-        tally.notes.append(
-            "no job has gres/gpu among its TRES: AccountingStorageTRES of slurm.conf has to name gres/gpu for that"
-        )
+        tally.notes.append("no job has gres/gpu among its TRES: AccountingStorageTRES of slurm.conf must name gres/gpu")
     return kept
 
 
-def _by_node(path: str, jobs: pl.DataFrame, host_of: Callable[[str], str], limits: InputLimits) -> pl.DataFrame:
-    """One row per job and node, with `host` and, where the GPUs divide evenly, how many of them are there."""
+def _node_rows(path: str, jobs: pl.DataFrame, host_of: Callable[[str], str], limits: InputLimits) -> pl.DataFrame:
+    """Return one row per job and node, with `host` and, where the GPUs divide evenly, the GPUs on the node."""
     nodes: list[tuple[str, ...]] = []
     count_so_far = 0
     for line, listed in jobs.select("line", "NodeList").iter_rows():
@@ -247,14 +249,22 @@ def _by_node(path: str, jobs: pl.DataFrame, host_of: Callable[[str], str], limit
     each = listed.with_columns(host_gpu_count=even).explode("host")
     names = {node: host_of(node) for node in each["host"].unique()}
     return each.with_columns(pl.col("host").replace(names)).select(
-        *_SHARED, "host", "claim_id", "end", "gpu_count", "host_gpu_count", "submitted", "planned_end", time="start"
+        *_SHARED,
+        "host",
+        "allocation_id",
+        "end",
+        "gpu_count",
+        "host_gpu_count",
+        "submitted",
+        "planned_end",
+        time="start",
     )
 
 
-def _refuse(path: str, jobs: pl.DataFrame, wrong: pl.Series, reason: tuple[str, str], column: str) -> None:
-    """InputError that names the first lines that are wrong."""
-    said, hint = reason
+def _raise_for_lines(path: str, jobs: pl.DataFrame, wrong: pl.Series, reason: tuple[str, str], column: str) -> None:
+    """Return an InputError that names the first wrong lines."""
+    message, hint = reason
     bad = jobs.filter(wrong.fill_null(value=False)).head(_SHOWN).select("line", column).rows()
     if bad:
         named = ", ".join(f"{line} ('{value}')" for line, value in bad)
-        raise InputError(f"{path}: {said}: {named}", hint)
+        raise InputError(f"{path}: {message}: {named}", hint)

@@ -1,4 +1,4 @@
-"""What Slurm prints: host lists, TRES strings, durations, the GPUs of running jobs in `scontrol show job --details`, and sacct's jobs.
+"""Reads what Slurm prints: host lists, TRES strings, durations, the GPUs of running jobs in `scontrol show job --details`, and sacct's jobs.
 
 sacct prints them with `--parsable2` (a header line, then one line per job) or with `--json` (Slurm 21.08 and newer). Both give the same
 text columns. JSON has times as epoch seconds, so no time zone is needed.
@@ -28,7 +28,7 @@ _RANGES = re.compile(r"\[([^\[\]]*)\]")
 
 @lru_cache(maxsize=4096)
 def expand(text: str) -> tuple[str, ...]:
-    """The hosts that a list names, in order; ValueError for what is no list."""
+    """Return the hosts that a list names, in order. Raises ValueError for text that is not a list."""
     parts = _PART.findall(text)
     if ",".join(parts) != text or not text:
         raise ValueError(f"'{text[:40]}' is not a list of hosts")
@@ -39,21 +39,21 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def _expand_part(part: str) -> list[str]:
-    """One part, which may hold several brackets (`rack[1-2]n[01-16]`): every combination."""
+    """Return every combination of one part, which may hold several brackets (`rack[1-2]n[01-16]`)."""
     if part.count("[") > _MOST_BRACKETS:
         raise ValueError(f"'{part[:40]}...' has more than {_MOST_BRACKETS} brackets")
     found = _RANGES.search(part)
     if found is None:
         return [part]
-    rest = _expand_part(part[found.end() :])
+    ends = _expand_part(part[found.end() :])
     middles = [middle for item in found[1].split(",") for middle in _numbers(item)]
-    if len(middles) * len(rest) > _MOST_HOSTS:
+    if len(middles) * len(ends) > _MOST_HOSTS:
         raise ValueError(f"'{part[:40]}' names more than {_MOST_HOSTS} hosts")
-    return [part[: found.start()] + middle + end for middle in middles for end in rest]
+    return [part[: found.start()] + middle + end for middle in middles for end in ends]
 
 
 def _numbers(item: str) -> list[str]:
-    """`001-003` with its leading zeros; ValueError for what is no range."""
+    """Return the numbers of `001-003` with leading zeros. Raises ValueError for text that is not a range."""
     first, dash, last = item.partition("-")
     last = last if dash else first
     if len(first) > _LONGEST_NUMBER or len(last) > _LONGEST_NUMBER:
@@ -75,13 +75,13 @@ _SHARE = re.compile(r"(?:^|,)gres/(?:shard|mps)[:=]")
 
 @lru_cache(maxsize=65_536)
 def gpu_count(tres: str) -> int | None:
-    """The GPUs in a TRES string such as `cpu=64,gres/gpu:h100=8,gres/gpu=8,node=2`; None for a job without any.
+    """Return the GPUs in a TRES string such as `cpu=64,gres/gpu:h100=8,gres/gpu=8,node=2`; None for a job without any.
 
-    `gres/gpu` is the sum of its types where both are there; where only types are, they are added up. A MIG instance counts
+    `gres/gpu` is the sum of its types where both are present; types alone are added up. A MIG instance counts
     as one, as it does for Slurm.
 
     Raises:
-        ValueError: a count is no number, or more than any cluster has.
+        ValueError: a count is not a number, or exceeds any cluster's GPUs.
     """
     whole: int | None = None
     typed = 0
@@ -96,7 +96,7 @@ def gpu_count(tres: str) -> int | None:
 
 @lru_cache(maxsize=65_536)
 def gpu_model(tres: str) -> str | None:
-    """The one type of GPU that a TRES string names; None where it names none, or several."""
+    """Return the one GPU type that a TRES string names; None where it names none, or several."""
     models = {
         entry.strip().removeprefix("gres/gpu:").partition("=")[0] for entry in tres.split(",") if "gres/gpu:" in entry
     }
@@ -104,7 +104,7 @@ def gpu_model(tres: str) -> str | None:
 
 
 def task_count(job_id: str) -> int | None:
-    """The tasks of an array that wait together (`4_[1-5,7%2]`), 1 for any other job; None where the list is cut short (`...`)."""
+    """Return the tasks of an array that wait together (`4_[1-5,7%2]`), 1 for any other job; None where the list is cut short (`...`)."""
     found = _TASKS.fullmatch(job_id)
     if found is None:
         return None if job_id.partition("_")[2].startswith("[") else 1
@@ -115,12 +115,12 @@ def task_count(job_id: str) -> int | None:
 
 
 def has_share(tres: str) -> bool:
-    """Whether a TRES string has shares of GPUs (`gres/shard`, `gres/mps`), which several jobs have of one GPU."""
+    """Return whether a TRES string has shares of GPUs (`gres/shard`, `gres/mps`), of which several jobs share one GPU."""
     return _SHARE.search(tres) is not None
 
 
 def is_mig(gres_type: str) -> bool:
-    """Whether a GRES type names a MIG profile, such as `a100_1g.10gb`."""
+    """Return whether a GRES type names a MIG profile, such as `a100_1g.10gb`."""
     return _MIG.search(gres_type) is not None
 
 
@@ -133,7 +133,7 @@ def _number(value: str, entry: str) -> int:
 
 
 def duration_ms(text: str) -> int | None:
-    """Slurm's `[DAYS-][HOURS:]MINUTES:SECONDS`; None for UNLIMITED, Partition_Limit and the like."""
+    """Return the duration of Slurm's `[DAYS-][HOURS:]MINUTES:SECONDS`; None for UNLIMITED, Partition_Limit and the like."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or text.strip().isdecimal():
         return None
@@ -142,7 +142,7 @@ def duration_ms(text: str) -> int | None:
     return 1000 * (((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)) * 60 + int(seconds))
 
 
-# at the start of a line each: a job's name stands further behind and may hold anything
+# only at the start of a line: a job's name comes later and may hold any text
 _JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
 _START = re.compile(r"^ +StartTime=(\S+) ", re.MULTILINE)
 _NODES = re.compile(r"^ +Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S+)", re.MULTILINE)
@@ -153,7 +153,7 @@ _GPUS = re.compile(r"gpu(?::([^:(),]+))??:(\d+)\(IDX:([\d,-]+)\)")
 class JobGpus:
     """One job on one node, and the positions of its GPUs among those that Slurm knows of the node.
 
-    `start` is when it began, as it is written; empty where that is not there.
+    `start` is the start as text; empty where the output has none.
     """
 
     job_id: str
@@ -163,7 +163,7 @@ class JobGpus:
 
 
 def job_gpus(text: str) -> Iterator[JobGpus]:
-    """Jobs whose GPUs are named; ValueError for a list that is none.
+    """Return the jobs whose GPUs are named. Raises ValueError for a malformed list.
 
     MIG instances are left out: their positions are not those of GPUs.
     """
@@ -178,7 +178,7 @@ def job_gpus(text: str) -> Iterator[JobGpus]:
 
 
 def gres_positions(gres: str) -> tuple[int, ...]:
-    """Those in `gpu:h100:2(IDX:0,2)`; none where there is no GPU, or a MIG instance."""
+    """Return the positions in `gpu:h100:2(IDX:0,2)`; none where there is no GPU, or a MIG instance."""
     entries = _GPUS.findall(gres)
     if any(is_mig(kind) for kind, _, _ in entries):
         return ()
@@ -186,7 +186,7 @@ def gres_positions(gres: str) -> tuple[int, ...]:
 
 
 def _positions(text: str) -> list[int]:
-    """`0-1,3`; ValueError for what is no list of them."""
+    """Return the positions in `0-1,3`. Raises ValueError for text that is not such a list."""
     return [int(number) for item in text.strip(",").split(",") for number in _numbers(item)]
 
 
@@ -220,7 +220,7 @@ EXPORT = (
     "sacct --allusers --allocations --duplicates --parsable2 --format=JobIDRaw,JobID,User,Account,WCKey,Partition,QOS,Priority,"
     "State,Reason,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,NodeList,NNodes,AllocTRES,ReqTRES,JobName"
 )
-"""The command that prints all of it, without its times; the name stands last, for it may hold anything."""
+"""The command that prints these columns, without its times; the name comes last, because it may hold any text."""
 
 _Job = dict[str, str | None]
 _Read = TypeVar("_Read")
@@ -228,7 +228,7 @@ _JOB_ID = re.compile(r"[\d_+.\[\]-]+")
 
 
 def read_jobs(path: str, text: bytes, limits: InputLimits) -> pl.DataFrame:
-    """The jobs as text columns COLUMNS (null where absent) with `line` (`line 3`, `job 812`).
+    """Return the jobs as text columns COLUMNS (null where absent) with `line` (`line 3`, `job 812`).
 
     Raises InputError that names the line.
     """
@@ -242,14 +242,14 @@ def read_jobs(path: str, text: bytes, limits: InputLimits) -> pl.DataFrame:
 def json_jobs(
     path: str, text: bytes, limits: InputLimits, program: tuple[str, str], job_of: Callable[[dict[str, Any]], _Read]
 ) -> Iterator[_Read]:
-    """The jobs one by one; raises InputError where one of them or what surrounds them is not whole.
+    """Return the jobs one by one. Raises InputError where a job or the text around the jobs is incomplete.
 
     Args:
-        path: what to call the text in messages.
+        path: name of the text in messages.
         text: what the program printed.
-        limits: how large a job may be.
-        program: which printed it, and the command.
-        job_of: what is read of each job; may raise ValueError, LookupError, TypeError and AttributeError.
+        limits: the largest size of a job.
+        program: the program that printed it, and the command.
+        job_of: reads one job; may raise ValueError, LookupError, TypeError and AttributeError.
     """
     name, command = program
     try:
@@ -290,14 +290,14 @@ def _json_job(job: dict[str, Any]) -> _Job:
 
 
 def json_number(value: int | dict[str, Any] | None, *, is_zero_known: bool = False) -> str | None:
-    """A number, or since Slurm 22.05 `{"set": true, "infinite": false, "number": 60}`; 0 stands for unknown where nothing else is said."""
+    """Return a number, or since Slurm 22.05 `{"set": true, "infinite": false, "number": 60}`; 0 is unknown unless `is_zero_known`."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") and not value.get("infinite") else None
     return None if value is None or (value == 0 and not is_zero_known) else str(value)
 
 
 def _json_array(job_id: int, array: dict[str, Any] | None) -> str:
-    """`4_[1-5%2]` of an array whose tasks wait, which Slurm 22.05 gives as a mask of its bits; else the plain id."""
+    """Return `4_[1-5%2]` for an array whose tasks wait, which Slurm 22.05 gives as a bit mask; else the plain id."""
     tasks = (array or {}).get("task")
     if not tasks:
         return str(job_id)
@@ -307,7 +307,7 @@ def _json_array(job_id: int, array: dict[str, Any] | None) -> str:
 
 
 def _json_tres(entries: list[dict[str, Any]] | None) -> str:
-    """`gres/gpu=8,node=1`, as the text form has it."""
+    """Return `gres/gpu=8,node=1`, as the text form has it."""
     return ",".join(
         f"{entry['type']}{f'/{name}' if (name := entry.get('name')) else ''}={entry['count']}"
         for entry in entries or ()
@@ -325,7 +325,7 @@ def _line_jobs(path: str, text: bytes) -> Iterator[_Job]:
         line = written.rstrip("\r\n")
         if not line.strip() or line == head:
             continue
-        if any_job and names[-1] == "JobName" and _goes_on(line, cut_off=not written.endswith("\n")):
+        if any_job and names[-1] == "JobName" and _continues_name(line, cut_off=not written.endswith("\n")):
             continue
         fields = _fields(line.removesuffix(closing), names)
         if len(fields) != len(names):
@@ -356,16 +356,16 @@ def _header(path: str, line: str) -> list[str]:
     return names
 
 
-def _goes_on(line: str, *, cut_off: bool) -> bool:
-    """Whether a line is the rest of the job's name before it, which may hold line ends where it stands last.
+def _continues_name(line: str, *, cut_off: bool) -> bool:
+    """Return whether a line continues the job name before it, which may hold line ends where it comes last.
 
-    The last line of a file that was cut off may be the beginning of a job instead.
+    The last line of a truncated file may be the start of a job instead.
     """
     return "|" not in line and not (cut_off and _JOB_ID.fullmatch(line))
 
 
 def _fields(line: str, names: Sequence[str]) -> list[str]:
-    """The line's fields; what a job's name holds of the separator stays in the name."""
+    """Return the line's fields; separators inside a job's name stay in the name."""
     fields = line.split("|")
     surplus = len(fields) - len(names)
     if surplus > 0 and "JobName" in names:

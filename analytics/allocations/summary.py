@@ -1,4 +1,4 @@
-"""What an import of allocations read, left out and wrote, as text and as JSON."""
+"""The result of an import of allocations as text and as JSON: what was read, left out and written."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fallow.clock import format_ms
 def as_json(read: ReadAllocations, published: Sequence[Published], lake: str) -> dict[str, object]:
     return {
         "lake": lake,
-        "claims": _allocation_count(read),
+        "allocations": _allocation_count(read),
         "hosts": read.rows["host"].n_unique(),
-        "running": _running(read),
-        "waiting": _waiting(read),
-        "withdrawn": _withdrawn(read),
+        "running": _running_count(read),
+        "waiting": _waiting_count(read),
+        "withdrawn": _withdrawn_count(read),
         "as_of": None if read.as_of_ms is None else format_ms(read.as_of_ms),
         "timezone": read.time_zone,
         "notes": list(read.notes),
@@ -32,12 +32,14 @@ def as_json(read: ReadAllocations, published: Sequence[Published], lake: str) ->
 
 def as_text(read: ReadAllocations, published: Sequence[Published], lake: str) -> str:
     as_of = "" if read.as_of_ms is None else f" as of {format_ms(read.as_of_ms)}"
-    lines = [line for report in read.files for line in _file(report)]
+    lines = [line for report in read.files for line in _file_lines(report)]
     lines.append(
-        f"allocated {_allocation_count(read):,} on {read.rows['host'].n_unique():,} hosts, {_running(read):,} of them running{as_of}"
+        f"allocated {_allocation_count(read):,} on {read.rows['host'].n_unique():,} hosts, {_running_count(read):,} of them running{as_of}"
     )
     if read.requests.height:
-        lines.append(f"requested {_waiting(read):,} waiting{as_of}, {_withdrawn(read):,} withdrawn without any GPU")
+        lines.append(
+            f"requested {_waiting_count(read):,} waiting{as_of}, {_withdrawn_count(read):,} withdrawn without any GPU"
+        )
     lines += [
         f"time zone {read.time_zone}",
         *(f"note      {note}" for note in read.notes),
@@ -47,7 +49,7 @@ def as_text(read: ReadAllocations, published: Sequence[Published], lake: str) ->
     return "\n".join(lines)
 
 
-def _file(report: FileReport) -> list[str]:
+def _file_lines(report: FileReport) -> list[str]:
     return [
         f"{report.path}: {report.lines_read:,} read, {report.rows_kept:,} kept",
         *(f"  {each.count:,} left out: {each.reason}" for each in report.dropped),
@@ -56,18 +58,18 @@ def _file(report: FileReport) -> list[str]:
 
 
 def _allocation_count(read: ReadAllocations) -> int:
-    return read.rows.select("claim_id", "time").unique().height
+    return read.rows.select("allocation_id", "time").unique().height
 
 
-def _running(read: ReadAllocations) -> int:
-    return read.rows.filter(read.rows["end"].is_null()).select("claim_id", "time").unique().height
+def _running_count(read: ReadAllocations) -> int:
+    return read.rows.filter(read.rows["end"].is_null()).select("allocation_id", "time").unique().height
 
 
-def _waiting(read: ReadAllocations) -> int:
-    """Each task of an array is one."""
+def _waiting_count(read: ReadAllocations) -> int:
+    """Return the waiting requests; each task of an array counts."""
     waits = pl.col("withdrawn").is_null() & pl.col("granted").is_null()
     return int(read.requests.filter(waits)["task_count"].fill_null(1).sum())
 
 
-def _withdrawn(read: ReadAllocations) -> int:
+def _withdrawn_count(read: ReadAllocations) -> int:
     return int(read.requests.drop_nulls("withdrawn")["task_count"].fill_null(1).sum())

@@ -1,4 +1,4 @@
-"""Times of allocations: epoch seconds, or ISO 8601 with or without an offset, and the hour that summer time repeats."""
+"""Times of allocations: epoch seconds, or ISO 8601 with or without an offset, and the hour that is repeated when summer time ends."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import polars as pl
 from analytics.importers.times import both_passes, split_times
 
 EARLIEST_MS = 946_684_800_000
-"""2000: an older allocation of a GPU is a mistake."""
+"""The year 2000: an older allocation of a GPU is a mistake."""
 END_OF_YEAR_9999_MS = 253_402_300_800_000
 
 UNKNOWN = ("", "unknown", "none", "n/a", "invalid", "null")
-"""How sources write that there is no such time."""
+"""Texts by which sources mark a missing time."""
 
 
 @dataclass(frozen=True)
 class Moments:
     """A column of times in epoch milliseconds, as the first and as the second pass through a repeated hour.
 
-    Both are null where there is no time (`absent`), where the text is none, or one that summer time skips (`wrong`), and where
+    Both are null in three cases: the text is empty (`absent`); it is not a time, or a time that summer time skips (`wrong`); or
     the time is not in the years 2000 to 9999 (`outside`).
     """
 
@@ -39,7 +39,7 @@ class Moments:
 
 
 def read_moments(text: pl.Series, zone: str) -> Moments:
-    """The moments that a column of text holds; times without an offset are the zone's local time.
+    """Return the moments in a column of text; times without an offset are the zone's local time.
 
     Whole numbers are epoch seconds, or milliseconds from 13 digits on.
     """
@@ -53,9 +53,9 @@ def read_moments(text: pl.Series, zone: str) -> Moments:
 
 
 def start_and_end(start: Moments, end: Moments, elapsed_ms: pl.Series | None = None) -> tuple[pl.Series, pl.Series]:
-    """Both ends of allocations: the passes through a repeated hour that fit the elapsed time, where it is known.
+    """Return start and end of allocations, by the passes through a repeated hour that fit the elapsed time, where it is known.
 
-    Else the first pass, and for an end that would lie before its start the second.
+    Else the first pass counts, and for an end that would lie before its start the second.
     """
     began, ended = start.first, end.first
     later = (ended < began).fill_null(value=False)

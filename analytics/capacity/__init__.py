@@ -1,1 +1,1 @@
-"""How many GPUs are needed at once, when, and how many could go."""
+"""Demand for GPUs by hour, and the GPUs that can be released."""

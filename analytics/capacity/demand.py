@@ -1,4 +1,4 @@
-"""How many GPUs were in some state at once, hour by hour, and which jobs on several GPUs could start."""
+"""GPUs in a state at once, by hour, and which multi-GPU jobs could start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from analytics.states import ALLOCATED, IN_USE, PERHAPS_FREE
 from fallow.clock import HOUR_MS
 
 SIZES_LEAST = (1, 2, 4, 8)
-"""Sizes that are told of in any case; larger ones as far as the fleet goes."""
+"""Job sizes that are always reported; larger sizes depend on the fleet."""
 
 _GROUP = ("pool", "model")
 _PLACE = (*_GROUP, "host")
@@ -21,31 +21,33 @@ _PLACE = (*_GROUP, "host")
 
 @dataclass(frozen=True)
 class Gang:
-    """Jobs that want `size` GPUs at once, of one model in one pool; shares are of the window, None for an empty one.
+    """Jobs that want `size` GPUs at once, of a model in a pool. Shares are of the window, None for an empty window.
 
-    `now` is how many could start at its end, `free_share` for how long so many GPUs were free wherever they were,
-    `start_share` for how long one could start. The `_most` count what nobody saw as free.
+    `_most` fields also count GPUs that were not observed as free.
     """
 
     size: int
     now: int
+    """Jobs that could start at the end of the window."""
     now_most: int
     free_share: float | None
+    """Share of the window with this many free GPUs, on any hosts."""
     start_share: float | None
+    """Share of the window in which a job could start."""
     start_share_most: float | None
 
 
 def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int, wanted: Sequence[int] | None = None) -> tuple[Gang, ...]:
-    """One per size, the smallest first.
+    """Return a Gang for each size, the smallest first.
 
-    A job of at most as many GPUs as a host has lies on one host; a larger one takes whole free hosts. Only whole GPUs count,
-    no MIG instances. A host has as many GPUs as the largest of its model and pool had in the window.
+    A job that fits on a host runs on a single host; a larger job takes whole free hosts. Only whole GPUs count, no MIG
+    instances. A host has as many GPUs as the largest host of its model and pool in the window.
 
     Args:
         placed: the ledger's rows with `pool` and `model`.
         since_ms: start of the window.
-        until_ms: its end.
-        wanted: the sizes; None: 1, 2, 4 and 8, and on as far as the fleet goes.
+        until_ms: end of the window.
+        wanted: the sizes; None means 1, 2, 4, 8 and further, up to the size of the fleet.
     """
     rows = clip(placed.filter(pl.col("gpu_share") == 1), since_ms, until_ms)
     if wanted is None:
@@ -62,15 +64,15 @@ def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int, wanted: Sequence[i
 
 
 def free_levels(rows: pl.DataFrame, states: Sequence[str]) -> pl.DataFrame:
-    """How many whole GPUs of each host are in one of the states at once.
+    """Return the number of whole GPUs of each host that are in one of the states at once.
 
-    Columns: those of `levels` by pool, model and host, and `width`, which is how many a host of its pool and model has.
+    Columns: those of `levels` by pool, model and host, and `width`, the GPUs of a host of this pool and model.
     """
     return _levels_in(rows, states, _widths(rows))
 
 
 def _widths(rows: pl.DataFrame) -> pl.DataFrame:
-    """How many whole GPUs a host of each pool and model has at most."""
+    """Return the highest number of whole GPUs of a host, by pool and model."""
     return levels(rows, _PLACE).group_by(_GROUP).agg(width=pl.col("level").max())
 
 
@@ -79,12 +81,12 @@ def _levels_in(rows: pl.DataFrame, states: Sequence[str], widths: pl.DataFrame) 
 
 
 def sizes(gpus: int) -> tuple[int, ...]:
-    """1, 2, 4, 8 and on as powers of two, up to so many GPUs."""
+    """Return 1, 2, 4, 8 and further powers of two, up to a number of GPUs."""
     return tuple(2**power for power in range(max(len(SIZES_LEAST), gpus.bit_length())))
 
 
 def starting(free: pl.DataFrame, size: int) -> pl.DataFrame:
-    """How many jobs of a size could start in `free_levels`, with the columns of `levels`."""
+    """Return how many jobs of a size could start, from `free_levels`, with the columns of `levels`."""
     small, large = free.filter(pl.col("width") >= size), free.filter(pl.col("width") < size)
     whole = _summed(large, pl.col("level") // pl.col("width"), (*_GROUP, "width"))
     hosts = (pl.lit(size) + pl.col("width") - 1) // pl.col("width")
@@ -93,7 +95,7 @@ def starting(free: pl.DataFrame, size: int) -> pl.DataFrame:
 
 
 def _summed(free: pl.DataFrame, value: pl.Expr, by: Sequence[str] = ()) -> pl.DataFrame:
-    """The sum of a value of rows of `levels` that hold at once, with the columns of `levels`."""
+    """Return the sum of a value over simultaneous rows of `levels`, with the columns of `levels`."""
     return levels(free.drop_nulls("end"), by, weight=value)
 
 
@@ -103,28 +105,28 @@ def _last(counted: pl.DataFrame, until_ms: int) -> int:
 
 
 def _share(counted: pl.DataFrame, until_ms: int, window_ms: int) -> float | None:
-    """For which part of the window the level was at least 1."""
+    """Return the share of the window in which the level was at least 1."""
     lasting = pl.col("end").fill_null(until_ms) - pl.col("time")
     enough_ms = int(counted.select(lasting.filter(pl.col("level") >= 1).sum()).item() or 0)
     return enough_ms / window_ms if window_ms > 0 else None
 
 
 _DIGITS = 6
-"""Shares of MIG instances are sevenths: what their sums are off by lies far below."""
+"""Digits for rounding. Shares of MIG instances are sevenths, and the error of their sums is far smaller."""
 
 
 def hourly_most(
     spans: pl.DataFrame, by: Sequence[str], since_ms: int, until_ms: int, *, weight: str = "gpu_share"
 ) -> pl.DataFrame:
-    """The most GPUs at once in each hour: `by`, `time` (start of the hour) and `most`, sorted.
+    """Return the most GPUs at once in each hour: `by`, `time` (start of the hour) and `most`, sorted.
 
-    Every value of `by` gets all whole hours of the time, with 0 where it has no span.
+    Every value of `by` gets all whole hours of the time, with 0 in hours without a span.
 
     Args:
-        spans: rows with `by`, `time`, `end` and the weight that each counts with; none may overlap itself on a GPU.
-        by: columns that tell apart what is counted apart.
-        since_ms: start of the time; hours that began before are left out.
-        until_ms: its end; the hour that holds it is left out.
+        spans: rows with `by`, `time`, `end` and the weight; rows of a GPU must not overlap.
+        by: columns by which GPUs are counted separately.
+        since_ms: start of the time; an hour that began earlier is left out.
+        until_ms: end of the time; the hour that contains it is left out.
         weight: the column with the weights.
     """
     first_ms, last_ms = -(-since_ms // HOUR_MS) * HOUR_MS, until_ms // HOUR_MS * HOUR_MS
@@ -142,7 +144,7 @@ def hourly_most(
 
 
 def hourly_levels(spans: Mapping[str, pl.DataFrame], by: Sequence[str], since_ms: int, until_ms: int) -> pl.DataFrame:
-    """`hourly_most` of several kinds of rows side by side, a column of its name for each: the hours of the first, sorted."""
+    """Return `hourly_most` of several kinds of rows side by side, a column per kind, for the hours of the first kind, sorted."""
     parts = [hourly_most(rows, by, since_ms, until_ms).rename({"most": name}) for name, rows in spans.items()]
     found = reduce(lambda left, right: left.join(right, on=(*by, "time"), how="left"), parts)
     return found.with_columns(pl.col(*spans).fill_null(0.0)).sort(*by, "time")
@@ -157,24 +159,25 @@ _COUNTED: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def demand(stretches: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
-    """The most GPUs at once in each whole hour of the window in which anything was in the ledger, by time.
+def demand(segments: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
+    """Return the most GPUs at once in each whole hour of the window with any row in the ledger, by time.
 
-    Columns: `time` (start of the hour), `there`, `allocated` (reserved, held or working), `working` (low or active), `unknown`,
-    and `allocated_or_unknown` and `working_or_unknown`, the most that it may have been: what nobody saw is no idle time.
+    Columns: `time` (start of the hour), `there`, `allocated` (reserved, held or working), `working` (low or active),
+    `unknown`, and `allocated_or_unknown` and `working_or_unknown`, the highest possible values: unobserved time is not
+    idle time.
 
     Args:
-        stretches: the ledger's rows; a MIG instance counts its share.
-        since_ms: start of the window; an hour that began before is left out.
-        until_ms: its end; the hour that holds it is left out.
+        segments: the ledger's rows; a MIG instance counts its share.
+        since_ms: start of the window; an hour that began earlier is left out.
+        until_ms: end of the window; the hour that contains it is left out.
     """
-    rows = stretches.with_columns(of=pl.lit(0))
+    rows = segments.with_columns(of=pl.lit(0))
     spans = {name: rows.filter(pl.col("state").is_in(states)) for name, states in _COUNTED.items()}
     return hourly_levels({"there": rows, **spans}, ("of",), since_ms, until_ms).filter(pl.col("there") > 0).drop("of")
 
 
 def duration(levels: pl.Series) -> pl.DataFrame:
-    """The demand duration curve: for each different level, the highest first, in how many hours at least so much was wanted.
+    """Return the demand duration curve: for each level, the highest first, the hours in which demand reached it.
 
     Columns: `gpus` and `hours`.
     """

@@ -1,4 +1,4 @@
-"""When in the week GPUs go unused: a share for each of its 168 hours, and the nights and weekends that batch work could have."""
+"""Unused GPUs by hour of the week, and the nights and weekends in which batch work could use them."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ QUANTILE = 0.9
 HOURS_MIN = 2
 RECENT_MS = 30 * MINUTE_MS
 SHARE_MIN = 0.1
-"""Of the pool, beyond what the median hour of the week leaves: fewer are no reason to wait for the night."""
+"""Share of the pool beyond the unused GPUs of the median hour. Fewer GPUs are no reason to wait for the night."""
 HOURS = 7 * 24
 
 
 @dataclass(frozen=True)
 class OffPeak:
-    """Hours of the week in a time zone in which `gpus` of a pool were not needed in nine weeks of ten.
-
-    `weekday` is 0 for Monday, hours count from its midnight: `until_hour` may lie beyond 24. `weeks` is how many it rests on.
-    """
+    """Hours of the week in a time zone in which `gpus` of a pool were not needed in nine of ten weeks."""
 
     pool: str
     weekday: int
+    """0 is Monday."""
     from_hour: int
+    """Hours from midnight of the weekday."""
     until_hour: int
+    """May exceed 24."""
     gpus: int
     weeks: int
+    """Number of weeks that the result rests on."""
 
 
-def off_peak(stretches: pl.DataFrame, pools: Mapping[str, str], until_ms: int, zone: tzinfo) -> tuple[OffPeak, ...]:
-    """Windows of at least two hours in which N - Q90(D) of a pool is clearly more than in the median hour; by pool and hour.
+def off_peak(segments: pl.DataFrame, pools: Mapping[str, str], until_ms: int, zone: tzinfo) -> tuple[OffPeak, ...]:
+    """Return windows of at least two hours in which N - Q90(D) of a pool clearly exceeds that of the median hour; by pool and hour.
 
-    D is the most GPUs at once in each hour that worked within the last 30 minutes, N the most GPUs of the pool that were in
-    the ledger. Of pools seen for less than four weeks there is nothing to say; hours in which more than a tenth was unknown
-    do not count.
+    D is the most GPUs at once in each hour that worked within the last 30 minutes. N is the most GPUs of the pool in
+    the ledger. Pools observed for less than four weeks are left out. Hours with more than a tenth unknown do not count.
 
     Args:
-        stretches: the ledger's rows up to `until_ms`.
+        segments: the ledger's rows up to `until_ms`.
         pools: the pool of each GPU.
-        until_ms: the end of the weeks looked at.
-        zone: in which the hours of the week are.
+        until_ms: end of the weeks.
+        zone: time zone of the hours of the week.
     """
     since_ms = until_ms - WEEKS_MOST * WEEK_MS
     named = pl.DataFrame(
         {"gpu": list(pools), "pool": list(pools.values())}, schema={"gpu": pl.String, "pool": pl.String}
     )
-    rows = stretches.filter((pl.col("end") > since_ms) & (pl.col("time") < until_ms)).join(named, on="gpu")
+    rows = segments.filter((pl.col("end") > since_ms) & (pl.col("time") < until_ms)).join(named, on="gpu")
     if rows.is_empty():
         return ()
     first_ms = max(since_ms, int(rows["time"].min()))  # type: ignore[arg-type]  # not empty
@@ -76,7 +76,7 @@ def off_peak(stretches: pl.DataFrame, pools: Mapping[str, str], until_ms: int, z
 
 
 def _hours(rows: pl.DataFrame, named: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
-    """Per pool and hour the most GPUs at once that were `there`, `needed` and `unknown`."""
+    """Return by pool and hour the most GPUs at once that were `there`, `needed` and `unknown`."""
     spans = {
         "there": rows,
         "needed": merge(rows.filter(pl.col("state").is_in(IN_USE)), tail_ms=RECENT_MS).join(named, on="gpu"),
@@ -86,7 +86,7 @@ def _hours(rows: pl.DataFrame, named: pl.DataFrame, since_ms: int, until_ms: int
 
 
 def _unused(hours: pl.DataFrame, zone: tzinfo) -> list[int] | None:
-    """GPUs not needed in each of the week's 168 hours; None where an hour was never seen well."""
+    """Return the unneeded GPUs in each of the week's 168 hours; None if an hour was never observed well."""
     known = hours.filter(pl.col("unknown") <= 0.1 * pl.col("there"))
     there = float(known["there"].max() or 0.0)  # type: ignore[arg-type]
     by_hour: dict[int, list[float]] = {}
@@ -103,7 +103,10 @@ def _unused(hours: pl.DataFrame, zone: tzinfo) -> list[int] | None:
 
 
 def _windows(pool: str, unused: Sequence[int], gpus: float, weeks: int) -> Iterator[OffPeak]:
-    """Runs of hours with clearly more unused than in the median hour; one that reaches over Sunday's end begins there."""
+    """Yield runs of hours with clearly more unused GPUs than the median hour.
+
+    A run over the end of Sunday is a single window that starts before it.
+    """
     least = sorted(unused)[HOURS // 2] + max(1, math.ceil(SHARE_MIN * gpus))
     enough = [each >= least for each in unused]
     if all(enough) or not any(enough):
@@ -123,14 +126,14 @@ def _windows(pool: str, unused: Sequence[int], gpus: float, weeks: int) -> Itera
 
 
 _SLOT_MS = 15 * MINUTE_MS
-"""Every zone's distance from UTC is whole quarters of an hour, so that none of them lies in two hours."""
+"""Every zone's offset from UTC is a multiple of 15 minutes, so no slot lies in two hours."""
 
 
 @dataclass(frozen=True)
 class HoursOfWeek:
-    """GPU time by hour of the week, Monday's first hour first; in milliseconds, a MIG instance counting as its part.
+    """GPU time by hour of the week, Monday's first hour first, in milliseconds. A MIG instance counts its share.
 
-    `since_ms` to `until_ms` is what was looked at: whole weeks, or less than one where no more is known.
+    `since_ms` to `until_ms` is the observed time: whole weeks, or less than a week if no more is known.
     """
 
     since_ms: int
@@ -141,32 +144,32 @@ class HoursOfWeek:
 
     @property
     def weeks(self) -> float:
-        """How many weeks it rests on; not whole below one."""
+        """Return the number of weeks that the result rests on; may be a fraction below one."""
         return (self.until_ms - self.since_ms) / WEEK_MS
 
     @property
     def shares(self) -> tuple[float | None, ...]:
-        """Unused share of the observed time in each hour; None where nothing was observed."""
+        """Return the unused share of the observed time in each hour; None in hours without observation."""
         pairs = zip(self.unused_ms, self.observed_ms, strict=True)
         return tuple(unused / observed if observed else None for unused, observed in pairs)
 
     @property
     def coverage(self) -> float | None:
-        """Observed share of all GPU time; None where there is none."""
+        """Return the observed share of all GPU time; None without any."""
         return sum(self.observed_ms) / total if (total := sum(self.total_ms)) else None
 
 
-def hours_of_week(stretches: pl.DataFrame, until_ms: int, zone: tzinfo) -> HoursOfWeek | None:
-    """The last eight weeks before a moment, or as many whole ones as are known; None without any row before it.
+def hours_of_week(segments: pl.DataFrame, until_ms: int, zone: tzinfo) -> HoursOfWeek | None:
+    """Return the last eight weeks before a moment, or as many whole weeks as are known; None without any row before it.
 
-    An hour that a change of clocks repeats or leaves out counts with the time that it really had.
+    An hour that a clock change repeats or skips counts with its real time.
 
     Args:
-        stretches: the ledger's rows: `time`, `end`, `state` and `gpu_share`.
-        until_ms: the end of the weeks looked at.
-        zone: in which the hours of the week are.
+        segments: the ledger's rows: `time`, `end`, `state` and `gpu_share`.
+        until_ms: end of the weeks.
+        zone: time zone of the hours of the week.
     """
-    rows = clip(stretches.select("time", "end", "state", "gpu_share"), until_ms - WEEKS_MOST * WEEK_MS, until_ms)
+    rows = clip(segments.select("time", "end", "state", "gpu_share"), until_ms - WEEKS_MOST * WEEK_MS, until_ms)
     if rows.is_empty():
         return None
     known_ms = until_ms - int(rows["time"].min())  # type: ignore[arg-type]  # not empty
@@ -189,13 +192,13 @@ def hours_of_week(stretches: pl.DataFrame, until_ms: int, zone: tzinfo) -> Hours
 
 
 def hour_of_week(moment_ms: int, zone: tzinfo) -> int:
-    """The hour of the week in a zone that a moment lies in; 0 is Monday's first."""
+    """Return the hour of the week that contains a moment in a zone; 0 is Monday's first."""
     local = from_ms(moment_ms).astimezone(zone)
     return local.weekday() * 24 + local.hour
 
 
 def _between(rows: pl.DataFrame, edges: NDArray[np.int64]) -> NDArray[np.float64]:
-    """GPU time between neighbouring edges: what all rows together had up to each edge, and the differences."""
+    """Return the GPU time between neighbouring edges: the differences of the total GPU time up to each edge."""
     first = edges[0]
     start, end = (rows[name].to_numpy() - first for name in ("time", "end"))
     share = rows["gpu_share"].to_numpy()
@@ -204,7 +207,7 @@ def _between(rows: pl.DataFrame, edges: NDArray[np.int64]) -> NDArray[np.float64
 
 
 def _until(at: NDArray[np.float64], since: NDArray[np.int64], share: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Per moment, the time since each of `since` that lies before it, added up with its share."""
+    """Return for each moment the sum of the times since each earlier value of `since`, weighted by `share`."""
     order = np.argsort(since, kind="stable")
     weights = np.concatenate([[0.0], np.cumsum(share[order])])
     moments = np.concatenate([[0.0], np.cumsum(share[order] * since[order])])

@@ -1,4 +1,4 @@
-"""What a user's jobs were given in a window, and what somebody may have at once against what they had."""
+"""GPUs that a user's jobs had in a window, and the use of a quota."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from analytics.states import ALLOCATED, IN_USE
 
 @dataclass(frozen=True)
 class JobUse:
-    """One job of a holder; `name` is None for what runs without one, and where `shared` is true.
-
-    On a GPU that others hold as well (`shared`) nobody can say whose job it is. `state_ms` is GPU time by state, the holder's
-    share of it; `cost` is in the currency of the prices, None where a price is missing.
-    """
+    """A job of a user."""
 
     name: str | None
+    """None for processes without a job, and on shared GPUs."""
     shared: bool
+    """True on GPUs that others hold as well, where the job is unknown."""
     gpus: tuple[str, ...]
     hosts: tuple[str, ...]
     state_ms: Mapping[str, float]
+    """GPU time by state; the user's share of it."""
     first_ms: int
     last_ms: int
     cost: float | None
+    """In the currency of the prices; None if a price is missing."""
 
     @property
     def allocated_ms(self) -> float:
-        """GPU time in all states of ALLOCATED."""
+        """Return the GPU time in all states of ALLOCATED."""
         return sum(self.state_ms.values())
 
 
 def jobs(own: pl.DataFrame, costs: Costs) -> tuple[JobUse, ...]:
-    """The jobs, the most GPU time first.
+    """Return the jobs, the most GPU time first.
 
     Args:
-        own: the ledger's rows narrowed to one holder (`analytics.scope`), with their share of GPUs that several hold.
-        costs: what GPU time costs.
+        own: the ledger's rows narrowed to a user (`analytics.scope`), with the user's share of shared GPUs.
+        costs: the cost of GPU time.
     """
     rows = own.filter(pl.col("state").is_in(ALLOCATED)).with_columns(shared=HAS_OTHERS)
     rows = rows.with_columns(job=pl.when(~pl.col("shared")).then("job"))
@@ -67,29 +67,31 @@ def _job(rows: pl.DataFrame, costs: Costs) -> JobUse:
 
 @dataclass(frozen=True)
 class QuotaUse:
-    """GPUs at once over a window, a MIG instance by its share: means of the window, and each whole hour's most.
-
-    `most` is None and the hours are 0 where the window has no whole hour; means are None for an empty window.
-    """
+    """Use of a quota: GPUs at once over a window. A MIG instance counts its share."""
 
     quota_gpus: float
     allocated_mean: float | None
+    """Mean over the window; None for an empty window."""
     working_mean: float | None
+    """Mean over the window; None for an empty window."""
     most: float | None
+    """GPUs of the highest whole hour; None without a whole hour."""
     hours: int
+    """Whole hours of the window."""
     hours_above: int
+    """Whole hours above the quota."""
 
 
-def against_quota(stretches: pl.DataFrame, quota_gpus: float, since_ms: int, until_ms: int) -> QuotaUse:
-    """How a quota was made use of.
+def against_quota(segments: pl.DataFrame, quota_gpus: float, since_ms: int, until_ms: int) -> QuotaUse:
+    """Return the use of a quota.
 
     Args:
-        stretches: the ledger's rows of those whose quota it is, clipped to the window.
-        quota_gpus: how many GPUs they may have at once.
+        segments: the ledger's rows of the quota's users, clipped to the window.
+        quota_gpus: GPUs that they may have at once.
         since_ms: start of the window.
-        until_ms: its end.
+        until_ms: end of the window.
     """
-    rows = stretches.filter(pl.col("state").is_in(ALLOCATED)).with_columns(of=pl.lit(0))
+    rows = segments.filter(pl.col("state").is_in(ALLOCATED)).with_columns(of=pl.lit(0))
     # one more of no weight, so that hours without any count as none
     frame = pl.DataFrame({"of": [0], "time": [since_ms], "end": [until_ms], "gpu_share": [0.0]})
     spans = pl.concat([rows.select(frame.columns), frame], how="vertical_relaxed")

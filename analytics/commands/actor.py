@@ -1,4 +1,4 @@
-"""The flag `--as`: who acts by a command."""
+"""The flag `--as`: the person who acts through a command."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import argparse
 
 
 def add_actor_argument(parser: argparse.ArgumentParser) -> None:
-    """Gives `actor`; None where it is left out."""
+    """Add the flag --as as `args.actor`, None without the flag."""
     parser.add_argument(
         "--as",
         dest="actor",
-        default=None,  # also where a parser leaves out what is not given
+        default=None,  # also in parsers whose flags have no default
         metavar="NAME",
-        help="who you are (default: your login name, which is recorded beside it)",
+        help="your name in the record (default: your login name, which is always recorded too)",
     )

@@ -1,4 +1,4 @@
-"""`fallow allocations import KIND ...` brings allocations into the lake, `fallow allocations list` shows them and checks them."""
+"""`fallow allocations import KIND` imports allocations into the lake; `fallow allocations list` lists and checks them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from analytics.allocations.listing import allocations_in, newest_row_ms, request
 from analytics.allocations.model import AllocationSource, KnownHosts, Surroundings
 from analytics.allocations.publish import publish_allocations
 from analytics.allocations.slurm import Slurm
+from analytics.capacity.jobs import jobs_of
 from analytics.commands.table_verb import LakeInputs, LakeVerb, Tables, open_window
-from analytics.frames import read_frame
 from analytics.importers.kinds import add_kinds, open_lake, pseudonyms_of, replaced
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
-from analytics.plan.jobs import jobs_of
+from analytics.small_tables import read_small
 from analytics.tables.allocations import allocation_list, check_tables, request_list
-from analytics.window import load_window_ledger, say_left_out
+from analytics.window import READ_MS, load_window_ledger, say_left_out
 from fallow import schema
 from fallow.clock import Window, format_ms
 from fallow.errors import EmptyLakeError, EmptyScopeError, UsageError
@@ -35,17 +35,17 @@ SOURCES: tuple[AllocationSource, ...] = (Slurm(), Kubernetes(), CsvFile())
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
-    importing = verbs.add_parser("import", help="bring allocations into the lake", allow_abbrev=False)
+    importing = verbs.add_parser("import", help="import allocations into the lake", allow_abbrev=False)
     for source, kind in add_kinds(importing, "kinds of allocations", SOURCES):
         kind.add_argument(
             "--replace",
             action="store_true",
-            help="put these in the place of allocations that were imported with another time zone",
+            help="replace allocations that were imported with another time zone",
         )
         kind.set_defaults(source=source, verb=_import)
     shown = verbs.add_parser(
         "list",
-        help="show the allocations of a window, and what waits for GPUs",
+        help="list the allocations and the waiting requests of a window",
         allow_abbrev=False,
         epilog="example: fallow allocations list --lake /srv/lake --since 7d --check",
     )
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
-    """Imports; nothing is written unless everything could be read."""
+    """Import allocations; return the exit code. Nothing is written unless every input can be read."""
     settings, lake = open_lake(args)
     hosts = KnownHosts.of(lake)
     say_left_out(lake)
@@ -80,47 +80,50 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:
-    """The allocations and requests of the window; with --check also where allocations and measurements do not meet."""
+    """Yield the allocations and requests of the window. With --check also where allocations and measurements disagree."""
     inputs = open_window(args, "all", given.speaks.zone, given.now_ms)
     lake = inputs.lake.require()
-    files, asked = lake.files(schema.CLAIM.name), lake.files(schema.REQUEST.name)
-    if not files and not asked:
+    allocations, asked = read_small(lake, schema.ALLOCATION, schema.ALLOCATION.names), lake.files(schema.REQUEST.name)
+    files = lake.files(schema.ALLOCATION.name) if args.check or allocations.is_empty() else []
+    if allocations.is_empty() and not files and not asked:
         raise EmptyLakeError(
             f"the lake at {inputs.lake.root} holds no allocations yet",
-            "bring them in with `fallow allocations import`; agents on Kubernetes nodes write theirs by themselves",
+            "import them with `fallow allocations import`; agents on Kubernetes nodes write theirs themselves",
         )
-    allocations = read_frame(files, schema.CLAIM, None, lake.left_out.leave_out)
-    requests = read_frame(asked, schema.REQUEST, None, lake.left_out.leave_out)
+    requests = read_small(lake, schema.REQUEST, schema.REQUEST.names)
     measured_ms = newest_row_ms(lake) or given.now_ms
-    ledger = load_window_ledger(inputs) if args.check or inputs.back else None
+    history_ms = READ_MS if args.check else 0
+    ledger = load_window_ledger(inputs, history_ms=history_ms) if args.check or inputs.back else None
     window = inputs.window if ledger is None else ledger.window
     say_left_out(lake, ledger)
     listed = allocations_in(allocations, window, measured_ms)
     waiting = requests_in(jobs_of(allocations, requests), window) if asked else []
     if not listed and not waiting:
-        raise _nothing(lake.root, window, allocations, requests)
+        raise _empty_window(lake.root, window, allocations, requests)
     if args.user is not None:
         listed = [each for each in listed if each.user == args.user]
         waiting = [each for each in waiting if each.user == args.user]
         if not listed and not waiting:
             raise EmptyScopeError(
-                f"nothing in this window is of user {plain(args.user)}",
-                "leave out --user to see whose allocations it has",
+                f"user {plain(args.user)} has no allocation in this window",
+                "leave out --user to see which users have allocations",
             )
     yield allocation_list(listed, window, measured_ms)
     yield request_list(waiting)
     if args.check and ledger is not None:
         whole = ledger.whole
-        yield from check_tables(check(allocations, ledger.inside.stretches, whole.stretches, whole.lifetimes, files))
+        yield from check_tables(check(allocations, ledger.inside.segments, whole.segments, whole.lifetimes, files))
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--check", action="store_true", help="compare with what was measured (builds the ledger)")
+    parser.add_argument(
+        "--check", action="store_true", help="compare allocations with measurements (builds the ledger)"
+    )
 
 
 def _check(args: argparse.Namespace) -> None:
     if args.check and args.user is not None:
-        raise UsageError("--check compares everybody's allocations", "leave out --user")
+        raise UsageError("--check compares the allocations of all users", "leave out --user")
 
 
 _LIST = LakeVerb(
@@ -129,29 +132,29 @@ _LIST = LakeVerb(
     flags=_flags,
     check=_check,
     refused=("pool", "model", "team"),
-    why="allocations are listed by their window and --user",
+    why="only the window and --user narrow the list of allocations",
 )
 
 
-def _nothing(root: str, window: Window, allocations: pl.DataFrame, requests: pl.DataFrame) -> EmptyLakeError:
-    """What to say of a window in which nothing was allocated and nothing waited."""
+def _empty_window(root: str, window: Window, allocations: pl.DataFrame, requests: pl.DataFrame) -> EmptyLakeError:
+    """Return the error for a window without allocations and requests; its hint names the times that have some."""
     since_ms, until_ms = window.since_ms, window.until_ms
     between = [
         "its beginning" if since_ms is None else format_ms(since_ms),
         "its end" if until_ms is None else format_ms(until_ms),
     ]
-    told = pl.concat(
+    bounds = pl.concat(
         [
             allocations.select(first="time", last=pl.max_horizontal("time", "end")),
             requests.select(first="time", last=pl.coalesce("withdrawn", "as_of")),
         ]
     )
-    if told.is_empty():
+    if bounds.is_empty():
         return EmptyLakeError(
-            f"the claim files of the lake at {root} hold no rows",
-            "bring them in again with `fallow allocations import`; `fallow lake check` names files that are left out",
+            f"the allocation files of the lake at {root} hold no rows",
+            "import them again with `fallow allocations import`; `fallow lake check` lists the files that are left out",
         )
-    known = told.select(pl.col("first").min(), pl.col("last").max()).row(0)
+    known = bounds.select(pl.col("first").min(), pl.col("last").max()).row(0)
     return EmptyLakeError(
         f"the lake at {root} holds no allocations between {between[0]} and {between[1]}",
         f"it has allocations from {format_ms(known[0])} to {format_ms(known[1])}: widen --since and --until",

@@ -1,4 +1,4 @@
-"""`fallow annotations add|list|remove`: what happened when, for whoever reads the charts."""
+"""`fallow annotations add|list|remove`: events that the charts mark."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from analytics.decide.annotations import (
     load_annotations,
     remove_annotation,
 )
+from analytics.language.languages import site_zone
 from analytics.language.plain_text import moment, plain
 from analytics.language.sentences import tr
 from analytics.names import given_name
@@ -28,16 +29,16 @@ from fallow.output import show
 
 _VERBS = {
     "add": (
-        "annotate a moment",
+        "add an annotation",
         "fallow annotations add 'driver 580 on all hosts' --at 2026-11-20T09:00Z --lake /srv/lake",
     ),
-    "list": ("list the annotations", "fallow annotations list --lake /srv/lake --json"),
-    "remove": ("take an annotation out of sight", "fallow annotations remove N-18a5f --lake /srv/lake"),
+    "list": ("list annotations", "fallow annotations list --lake /srv/lake --json"),
+    "remove": ("remove annotations", "fallow annotations remove N-18a5f --lake /srv/lake"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds a subcommand per verb."""
+    """Add a subcommand for each verb."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, (summary, example) in _VERBS.items():
         verb = verbs.add_parser(name, help=summary, epilog=f"example: {example}", allow_abbrev=False)
@@ -56,13 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         about = verb.add_mutually_exclusive_group()
         about.add_argument(
-            "--pool", metavar="NAME", type=given_name, help="it is about this pool (default: everything)"
+            "--pool", metavar="NAME", type=given_name, help="the pool that the event concerns (default: everything)"
         )
-        about.add_argument("--team", metavar="NAME", type=given_name, help="it is about this team")
+        about.add_argument("--team", metavar="NAME", type=given_name, help="the team that the event concerns")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Does what the verb says; raises FallowError and its kinds."""
+    """Add, list or remove annotations; return the exit code. Raises FallowError and its kinds."""
     if args.verb == "list":
         return _LIST.run(args)
     settings = config.load({"lake.path": args.lake}, args.config)
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         for each in args.ids:
             show(f"removed {_line(remove_annotation(lake, each, actor, now_ms=now_ms))}")
         return 0
-    at_ms = now_ms if args.at is None else parse_window(args.at, None).since_ms
+    at_ms = now_ms if args.at is None else parse_window(args.at, None, zone=site_zone(settings)).since_ms
     scope, name = (POOL, args.pool) if args.pool else (TEAM, args.team) if args.team else (ALL, None)
     added = add_annotation(
         lake,
@@ -89,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:
-    """Those of the window; of a pool or a team those about it, and about everything."""
+    """Yield the annotations of the window. With --pool or --team: those about it, and those about everything."""
     asked = open_window(args, "all", given.speaks.zone, given.now_ms)
     window = asked.window if asked.back is None else asked.back.before(given.now_ms)
     scope = Scope.of(args)

@@ -1,4 +1,4 @@
-"""`fallow evaluate`: what fallow concludes against labels that somebody else wrote."""
+"""`fallow evaluate`: findings and states compared with labels that the site supplies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
         "--every",
         type=parse_duration_ms,
         metavar="LENGTH",
-        help="judge windows of this length one after another, such as 7d (default: one)",
+        help="evaluate consecutive windows of this length, such as 7d (default: one window)",
     )
     parser.add_argument(
         "--time-zone",
@@ -44,12 +44,12 @@ def _flags(parser: argparse.ArgumentParser) -> None:
         dest="zone",
         metavar="ZONE",
         default="UTC",
-        help="time zone of labels' times without an offset (default: UTC)",
+        help="time zone of label times without an offset (default: UTC)",
     )
     parser.add_argument(
         "--save",
         action="store_true",
-        help="keep each rule's counts in the lake: later findings of a rule that was wrong too often are graded down",
+        help="save the counts of each rule in the lake; rules that were often wrong get a lower confidence from then on",
     )
     add_actor_argument(parser)
 
@@ -57,11 +57,11 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 def _check(args: argparse.Namespace) -> None:
     check_zone(args.zone, "--time-zone")
     if not Scope.of(args).is_all:
-        raise UsageError("labels judge the whole fleet", "leave out --pool, --model, --team and --user")
+        raise UsageError("labels are compared with the whole fleet", "leave out --pool, --model, --team and --user")
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
-    """How the window's conclusions fare."""
+    """Return the tables that compare the window's findings and states with the labels."""
     actor = command_actor(args.actor) if args.save else None
     inputs, ledger, inventory = given.whole.inputs, given.whole.ledger, given.whole.inventory
     names = gpu_names(ledger.whole.lifetimes["gpu"].unique(), inventory)
@@ -73,7 +73,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
 
 
 def _save(lake: Lake, found: Evaluation, path: str, actor: Actor, now_ms: int) -> str:
-    """Keeps the rules' counts, and says so in one sentence."""
+    """Save the counts of the rules in the lake; return a sentence that says which."""
     records = [
         RuleRecord(each.rule, each.grade, each.findings, each.precision.judged, each.precision.right)
         for rule in found.rules
@@ -92,13 +92,16 @@ def _save(lake: Lake, found: Evaluation, path: str, actor: Actor, now_ms: int) -
         now_ms=now_ms,
     )
     if not records:
-        return "nothing was saved: no label speaks of any finding"
-    until, told = format_ms(found.until_ms), [each for each in records if each.judged >= JUDGED_MIN]
-    said = f"saved the counts of {count(rules, 'rule')}; findings of windows that end after {until} are graded by them"
-    if len(told) == len(records):
-        return said
-    few = f"{len(records) - len(told)} of {len(records)} counts by rule and confidence are smaller, and grade nothing"
-    return f"{said} from {JUDGED_MIN} labelled findings on: {few}"
+        return "nothing was saved: no label matches a finding"
+    until = format_ms(found.until_ms)
+    large = [each for each in records if each.judged >= JUDGED_MIN]
+    saved = f"saved the counts of {count(rules, 'rule')}; they set the confidence of findings in windows that end after {until}"
+    if len(large) == len(records):
+        return saved
+    small = (
+        f"{len(records) - len(large)} of {len(records)} counts by rule and confidence are below {JUDGED_MIN} findings"
+    )
+    return f"{saved}; {small} and have no effect"
 
 
 VERB = TableVerb(tr("Findings and states against labels"), _tables, flags=_flags, check=_check, since="all")

@@ -1,4 +1,4 @@
-"""`fallow findings`: what can be taken back, and what people do about it."""
+"""`fallow findings`: the evidence for recommendations, and what people do about findings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from difflib import get_close_matches
 from analytics.commands import finding_actions as action_command
 from analytics.commands.finding_actions import as_listed, no_finding
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs, add_output_arguments
-from analytics.decide.review import Review, is_in_scope, waiting_rules
-from analytics.decide.totals import most_first, totals
+from analytics.decide.review import is_in_scope, waiting_rules
+from analytics.decide.totals import FindingTotals, most_first, totals
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import named
 from analytics.report.parts import ScopedReview
 from analytics.rules import RULES
+from analytics.tables.finding_heading import more_of_low
 from analytics.tables.finding_list import (
     FINDING_COLUMNS,
     REVERSALS,
@@ -31,29 +32,33 @@ from analytics.tables.findings import gone
 from analytics.tables.idle import idle
 from analytics.tables.ledger_columns import WINDOW_COLUMNS
 from analytics.tables.point_samples import point_samples
-from analytics.tables.table import Table, column_of, entries_column, fact, record_column, rows_column
+from analytics.tables.table import column_of, entries_column, fact, record_column, rows_column
 from analytics.tables.wording import WAITING, waiting
 from analytics.workloads.model import CATEGORIES, Finding
 from fallow.errors import UsageError
 
-_IN_FULL = 20
-"""Findings whose evidence is shown unless --details asks for all."""
 _NONE = tr("no findings: no rule that has enough history found anything in this window")
 
 
 @dataclass(frozen=True)
 class _Chosen:
-    """What scope and filters leave of a window's findings: `listed` are those of them that are asked for."""
+    """The findings of a window that scope and filters leave; `listed` are the findings to show."""
 
     review: ScopedReview
     listed: Sequence[Finding]
     limit: int | None
     is_emptied: bool
+    has_all: bool
 
     @property
     def shown(self) -> Sequence[Finding]:
-        """The first of them, up to the limit."""
+        """The listed findings, up to the limit."""
         return self.listed[: self.limit]
+
+    @property
+    def sums(self) -> FindingTotals:
+        """The sums of the listed findings. The number of findings of low confidence counts those that are not listed too."""
+        return totals([*self.listed, *(() if self.has_all else self.review.low)])
 
 
 def _chosen(given: VerbInputs, args: argparse.Namespace) -> _Chosen:
@@ -67,12 +72,9 @@ def _chosen(given: VerbInputs, args: argparse.Namespace) -> _Chosen:
             and (args.min_cost is None or (each.cost is not None and each.cost >= args.min_cost))
         )
 
-    def offered(review: Review) -> tuple[Finding, ...]:
-        return review.findings if args.all else review.shown
-
-    found = whole.review.about(is_left, given.part.inside.stretches)
-    listed = most_first(offered(found))
-    is_emptied = not listed and bool(offered(whole.review))
+    found = whole.review.about(is_left, given.part.inside.segments)
+    listed = most_first(found.findings if args.all else found.shown)
+    is_emptied = bool(whole.review.findings) and not found.findings
     heading = given.report.heading
     # who may read the lake may know who did what, in any scope
     review = ScopedReview(
@@ -82,38 +84,37 @@ def _chosen(given: VerbInputs, args: argparse.Namespace) -> _Chosen:
         gpus=heading.gpus,
         simulated_gpus=heading.simulated_gpus,
     )
-    return _Chosen(review, listed, args.limit, is_emptied)
+    return _Chosen(review, listed, args.limit, is_emptied, args.all)
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
-    """A row each, sums by rule, how much a threshold does, what the first rest on, and what became of last week's."""
+    """Yield the findings, their sums by rule, the effect of the idle threshold, the evidence, and last week's findings."""
     found = _chosen(given, args)
-    shown = found.shown
     yield finding_list(found.listed, args.limit, headline=_headline(given, found), notes=tuple(_notes(given, found)))
     yield totals_by_rule(found.listed)
     yield idle(given.report.ledger)
     yield point_samples(given.report.ledger)
-    yield finding_folds(shown if args.details else shown[:_IN_FULL], given.whole.inventory)
+    yield finding_folds(found.shown, given.whole.inventory)
     if found.review.reversals is not None or found.review.gone:
-        yield _gone(found, is_whole=args.gone)
+        yield replace(gone(found.review), lines=tuple(closed_by_rule(found.review.ended)))
 
 
 def _headline(given: VerbInputs, found: _Chosen) -> str:
-    if found.listed or (found.review.suppressed and not found.is_emptied):
-        return worth(totals(found.listed))
+    if found.review.findings:
+        return worth(found.sums)
     if found.is_emptied:
-        all_of_them = len(given.whole.review.findings)
+        number = len(given.whole.review.findings)
         return tr_many(
             "The filters leave none of the {number} finding of this window.",
             "The filters leave none of the {number} findings of this window.",
-            all_of_them,
+            number,
         )
     return _NONE
 
 
 def _notes(given: VerbInputs, found: _Chosen) -> Iterator[str]:
-    """Why a command only looks, whose clock is ahead, and how many findings are hidden."""
-    context, hidden = found.review.context, len(found.review.suppressed)
+    """Yield why commands only look, which hosts have a clock that is ahead, and how many findings are hidden."""
+    context, hidden, low = found.review.context, len(found.review.snoozed), len(found.review.low)
     if found.listed and (look := only_a_look(context, given.now_ms)):
         yield look
     if context.ahead:
@@ -121,15 +122,12 @@ def _notes(given: VerbInputs, found: _Chosen) -> Iterator[str]:
             "The clock of {hosts} is ahead: nothing is taken back there until it is set.",
             hosts=named(sorted(context.ahead), "host"),
         )
+    if low and not found.has_all:
+        yield tr("{more}: --all", more=more_of_low(low))
     if hidden:
         yield tr_many(
-            "{number} finding suppressed; --all shows them", "{number} findings suppressed; --all shows them", hidden
+            "{number} finding snoozed; --all shows them", "{number} findings snoozed; --all shows them", hidden
         )
-
-
-def _gone(found: _Chosen, *, is_whole: bool) -> Table:
-    table = gone(found.review)
-    return replace(table, lines=tuple(closed_by_rule(found.review.gone)), shown=None if is_whole else table.shown)
 
 
 def _about(given: VerbInputs) -> Iterator[str]:
@@ -144,8 +142,8 @@ COLUMNS = (
     record_column(
         "totals",
         TOTALS_COLUMNS,
-        lambda found: totals(found.listed),
-        "Of all that the filters leave, whatever the limit.",
+        "sums",
+        "Sums of all findings that the filters leave, whatever the limit.",
     ),
     record_column(
         "sensitivity",
@@ -159,31 +157,26 @@ COLUMNS = (
         "review.sensitivity",
     ),
     column_of("review", REVERSALS),
-    fact("suppressed", "count", lambda found: len(found.review.suppressed)),
+    fact("snoozed", "count", lambda found: len(found.review.snoozed)),
     rows_column("findings", FINDING_COLUMNS, "shown"),
     column_of(lambda found: waiting_rules(found.review.context), WAITING),
-    rows_column("gone", FINDING_COLUMNS, "review.gone"),
+    rows_column("gone", FINDING_COLUMNS, "review.ended"),
 )
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_argument_group("which findings")
-    chosen.add_argument("--rule", action="append", metavar="NAME", help="only this rule (may be repeated)")
-    chosen.add_argument("--category", action="append", choices=CATEGORIES, help="only this category (may be repeated)")
+    chosen.add_argument("--rule", action="append", metavar="NAME", help="only findings of this rule; repeatable")
+    chosen.add_argument(
+        "--category", action="append", choices=CATEGORIES, help="only findings of this category; repeatable"
+    )
     chosen.add_argument(
         "--min-cost",
         type=float,
         metavar="AMOUNT",
-        help="only findings of at least this cost; those without a price are left out",
+        help="only findings that cost at least this much; findings without a price are left out",
     )
-    chosen.add_argument("--limit", type=int, metavar="N", help="only the first N")
-    chosen.add_argument(
-        "--all", action="store_true", help="include suppressed findings, with reason, author and expiry"
-    )
-    chosen.add_argument(
-        "--details", action="store_true", help=f"show what every finding rests on (default: the first {_IN_FULL})"
-    )
-    chosen.add_argument("--gone", action="store_true", help="list all of last week's findings that are gone")
+    chosen.add_argument("--limit", type=int, metavar="N", help="only the first N findings")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -208,26 +201,28 @@ _FINDINGS = TableVerb(
     flags=_flags,
     check=_check,
     since="all",
+    all_shows="all rows and notes, findings of low confidence and snoozed findings",
 )
 
 
 def _add_show(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand."""
+    """Add the verb `show`."""
     verb = verbs.add_parser(
         "show",
-        help="show whole findings, nothing shortened",
+        help="show findings in full",
         epilog="example: fallow findings show F-0123456789 --lake /srv/lake",
         allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,  # what was given before the verb stays
+        argument_default=argparse.SUPPRESS,  # a value before the verb stays
     )
     verb.add_argument("ids", nargs="+", type=as_listed, metavar="ID", help="id of a finding: F-0123456789")
     verb.add_argument("--lake", metavar="DIR", help="the lake")
     verb.add_argument("--config", metavar="FILE", help="config file")
     add_output_arguments(verb)
+    verb.set_defaults(all=True)
 
 
 def _named(given: VerbInputs, args: argparse.Namespace) -> list[Finding]:
-    """Those of the ids, suppressed ones and those of last week too; raises FallowError where one is not there."""
+    """Return the findings with these ids, also snoozed findings and last week's; raises FallowError for an unknown id."""
     found = given.whole.review
     known: dict[str, Finding] = {each.finding_id: each for each in (*found.gone, *found.findings)}
     for each in args.ids:
@@ -253,15 +248,13 @@ _SHOW = TableVerb(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the list, and the verbs."""
     _FINDINGS.add_arguments(parser)
-    verbs = parser.add_subparsers(
-        dest="verb", metavar=f"show|{'|'.join(action_command.VERBS)}", title="what to do about single findings"
-    )
+    verbs = parser.add_subparsers(dest="verb", metavar=f"show|{'|'.join(action_command.VERBS)}", title="verbs")
     _add_show(verbs)
     action_command.add_verbs(verbs)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings, or do what the verb says about some of them; return the exit code."""
+    """Print the findings, or act on some of them; return the exit code."""
     if args.verb == "show":
         return _SHOW.run(args)
     return action_command.run(args) if args.verb else _FINDINGS.run(args)

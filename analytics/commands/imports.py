@@ -1,4 +1,4 @@
-"""`fallow import KIND ...`: history from files, and from a metrics server."""
+"""`fallow import KIND`: history from files, and from a metrics server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds: tuple[Kind, ...] = (*IMPORTERS, prometheus.ImportPrometheus())
     for kind, subcommand in add_kinds(parser, "kinds of history", kinds):
         subcommand.add_argument(
-            "--yes", action="store_true", help="publish also what looks wrong (default: ask on a terminal, else refuse)"
+            "--yes",
+            action="store_true",
+            help="publish data that looks wrong too (default: ask on a terminal, else refuse)",
         )
         if isinstance(kind, prometheus.ImportPrometheus):
             subcommand.set_defaults(import_kind=prometheus.run)

@@ -1,6 +1,7 @@
-"""`fallow lake check`: opens every file of the observed tables and names what readers leave out or read wrongly, and what nobody claims.
+"""`fallow lake check`: open each file of the observed tables, and list the files with faults.
 
-Files of derived tables are not opened: a reader that cannot use one makes it again. A file without a table is named.
+Faults are files that readers leave out or read wrongly, files that no installation claims, and files without a table. Files of
+derived tables are not opened: a reader that cannot use such a file builds it again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fallow.quarantine import LeftOut
 
 
 def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:  # noqa: ARG001  # as every verb
-    """What readers leave out, what no installation claims, what is wrong between files, and what no reader uses."""
+    """Yield the files that readers leave out, unclaimed files, faults between files, and files that no reader uses."""
     lake = given.lake.require_known()
     files, origins, unclaimed = list(_observed(lake)), Origins(lake), []
     with bar("files") as progress:
@@ -40,7 +41,7 @@ def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:  # noqa: ARG
 
 
 def _observed(lake: Lake) -> Iterator[LakeFile]:
-    """The files of observed tables; the lake takes note of what is none, in the derived ones too."""
+    """Yield the files of observed tables. `lake` records the files that do not belong to a table, derived tables included."""
     for table in schema.TABLES:
         files = lake.files(table.name)
         if not table.derived:
@@ -48,7 +49,7 @@ def _observed(lake: Lake) -> Iterator[LakeFile]:
 
 
 def _is_whole(lake: Lake, file: LakeFile) -> bool:
-    """Decodes the file whole, as a reader would; SchemaVersionError is of the lake, and not of the file."""
+    """Return whether the whole file can be decoded. Raises SchemaVersionError, which concerns the lake and not a file."""
     try:
         parquet.read([file], schema.table(file.table))
     except UnusableFileError as error:
@@ -61,7 +62,7 @@ def _is_whole(lake: Lake, file: LakeFile) -> bool:
 
 
 def _doubt(origins: Origins, file: LakeFile) -> str:
-    """What is odd about who wrote a whole file; empty also where it was replaced meanwhile."""
+    """Return why the origin of a file is in doubt; empty for no doubt, and for a file that was replaced meanwhile."""
     try:
         return origins.doubt(file, parquet.metadata(file))
     except UnusableFileError:

@@ -1,4 +1,4 @@
-"""`fallow lake compact`: one file of each table, date and host of what agents left behind."""
+"""`fallow lake compact`: merge the files of a day into one file for each table and host."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 
 from analytics.ledger.build import load_ledger
 from analytics.ledger.settings import LedgerSettings
+from analytics.ledger.workers import Workers
 from analytics.progress import bar
 from fallow.clock import SystemClock, parse_duration_ms
 from fallow.compaction import Compacted, LakeCompactor
@@ -18,21 +19,21 @@ from fallow.units import format_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the verb's own flags."""
+    """Add the flags of the verb."""
     add_lake_flags(parser)
     parser.add_argument(
         "--older-than",
         metavar="TIME",
         default="1d",
         type=parse_duration_ms,
-        help="only days that ended so long ago, whose files have been at rest for as long, at most 3h (default: 1d)",
+        help="only days that ended at least this long ago, and files without a change for this time or 3 h (default: 1d)",
     )
-    parser.add_argument("--derived", action="store_true", help="bring the kept ledger up to date afterwards")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    parser.add_argument("--derived", action="store_true", help="update the stored ledger afterwards")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and change nothing")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was done; 1 where a host's day could not be merged."""
+    """Merge files and print what was done; return 1 if a day of a host could not be merged, else 0."""
     config = settings(args)
     lake = lake_of(args).require_known()
     grace_ms = config.integer("compaction.grace")
@@ -40,10 +41,12 @@ def run(args: argparse.Namespace) -> int:
         done = LakeCompactor(lake, SystemClock().now_ms(), args.older_than, grace_ms, args.dry_run).run(progress)
     if args.derived and not args.dry_run:
         with bar("ledger") as progress:
-            load_ledger(lake, LedgerSettings.from_config(config), progress=progress)
+            load_ledger(
+                lake, LedgerSettings.from_config(config), progress=progress, workers=Workers.from_config(config)
+            )
     show(json.dumps(_as_json(done), indent=2) if args.json else _text(done, dry_run=args.dry_run))
     if done.refused:
-        raise LakeError(f"hidden files stay: {done.refused}", "run it with credentials that may delete")
+        raise LakeError(f"hidden files remain: {done.refused}", "run the command with credentials that may delete")
     return int(bool(done.skipped))
 
 
@@ -54,7 +57,7 @@ def _text(done: Compacted, *, dry_run: bool) -> str:
     lines.append(f"{done.files_before} files {would}merged into {len(done.merged)}{after}")
     lines.append(f"{len(done.removed)} replaced files {would}removed")
     if done.kept:
-        lines.append(f"{len(done.kept)} hidden files stay: `fallow lake check` says why")
+        lines.append(f"{len(done.kept)} hidden files remain: `fallow lake check` says why")
     return "\n".join(lines)
 
 

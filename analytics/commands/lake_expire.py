@@ -1,4 +1,4 @@
-"""`fallow lake expire`: deletes what is older than the settings of the section `retention` say."""
+"""`fallow lake expire`: delete rows that are older than the settings in `retention` allow."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from fallow.units import format_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the verb's own flags."""
+    """Add the flags of the verb."""
     add_lake_flags(parser)
-    parser.add_argument("--yes", action="store_true", help="delete; without, it only says what would go")
+    parser.add_argument(
+        "--yes", action="store_true", help="delete; without this flag the command only lists what it would delete"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what goes of each table; 1 where days stay because the lake does not keep their ledger."""
+    """Print what is deleted of each table; return 1 if days remain because the lake lacks their ledger, else 0."""
     config = settings(args)
     lake, retention = lake_of(args).require_known(), Retention.from_config(config)
     now_ms = SystemClock().now_ms()
@@ -41,23 +43,25 @@ def run(args: argparse.Namespace) -> int:
 def _text(planned: ExpiryPlan, retention: Retention, *, done: bool) -> str:
     lines = [_sentence(each, retention, done=done) for each in planned.expiries]
     if not retention.kept_ms:
-        lines.append("everything is kept for ever: set retention.gpu, for one, to 90d (docs/configuration.md)")
+        lines.append(
+            "everything is kept for ever; to change this, set for example retention.gpu to 90d (`fallow settings retention`)"
+        )
     elif not planned.expiries:
-        lines.append("nothing is older than it is kept")
+        lines.append("no rows are older than the retention settings allow")
     if planned.held_back:
         days = sorted(planned.held_back)
         lines.append(
-            f"{len(days)} days from {days[0]} to {days[-1]} stay: the lake does not keep their ledger as it is now; "
-            "run `fallow lake compact --derived`, then this again"
+            f"{len(days)} days from {days[0]} to {days[-1]} remain: the lake has no current ledger of these days; "
+            "run `fallow lake compact --derived`, then this command again"
         )
     if planned.expiries and not done:
-        lines.append("nothing is deleted yet: run it with --yes")
+        lines.append("nothing is deleted yet: --yes deletes")
     return "\n".join(lines)
 
 
 def _sentence(each: Expiry, retention: Retention, *, done: bool) -> str:
     days = sorted(each.files)
-    verb = "went" if done else "would go"
+    verb = "were deleted" if done else "would be deleted"
     return (
         f"{each.table}: {each.count} files, {each.rows} rows, {format_bytes(each.bytes)} of {days[0]} to {days[-1]} {verb} "
         f"(kept for {format_duration(retention.kept_ms[each.table])}); then {LOST[each.table]}"

@@ -1,4 +1,4 @@
-"""`fallow lake repair`: puts right what `fallow lake check` names, and removes what is left over."""
+"""`fallow lake repair`: repair the faults that `fallow lake check` lists, and remove unused files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fallow.outside_text import visible
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the verb's own flags."""
+    """Add the flags of the verb."""
     add_lake_flags(parser)
-    parser.add_argument("--yes", action="store_true", help="do it; without, it only says what it would do")
+    parser.add_argument("--yes", action="store_true", help="repair; without this flag the command only lists the steps")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints each step; 1 where some have to wait."""
+    """Print each step; return 1 if some steps have to wait, else 0."""
     lake = lake_of(args).require_known()
     grace_ms = settings(args).integer("compaction.grace")
     with bar("days") as progress:
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     for each in steps:
         show(visible(each.sentence))
     count = len(steps) - waiting
-    text = f"{count} steps done" if args.yes else f"{count} steps to do{'; run it with --yes' if count else ''}"
+    text = f"{count} steps done" if args.yes else f"{count} steps to do{'; --yes does them' if count else ''}"
     if waiting:
         text += f"; {waiting} wait: their files changed less than {format_duration(grace_ms)} ago (compaction.grace)"
     show(text)

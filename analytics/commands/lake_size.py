@@ -12,14 +12,16 @@ from analytics.progress import bar
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--by", choices=tuple(SIZE_BY), default="table", help="what each line is of (default: table)")
     parser.add_argument(
-        "--no-rows", action="store_true", help="leave the rows out: no file is opened, the lake is only listed"
+        "--by", choices=tuple(SIZE_BY), default="table", help="a line per table, host or day (default: table)"
+    )
+    parser.add_argument(
+        "--no-rows", action="store_true", help="leave out the row counts; the lake is listed and no file is opened"
     )
 
 
 def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:
-    """A row per table, host and day; people read the one that they ask for."""
+    """Yield the sizes by table, host and day; --by chooses the table that people read."""
     with bar("tables") as progress:
         size = size_of(given.lake.require_known(), given.now_ms, count_rows=not args.no_rows, progress=progress)
     for by in sorted(SIZE_BY, key=lambda each: each != args.by):

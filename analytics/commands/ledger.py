@@ -40,37 +40,35 @@ _ENDINGS = (".csv", ".parquet")
 
 
 def focus_file(text: str) -> Path:
-    """A file whose ending says which form it is in."""
+    """Return the path; raises ArgumentTypeError unless it ends in .csv or .parquet."""
     if (found := Path(text)).suffix not in _ENDINGS:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' ends in neither {' nor '.join(_ENDINGS)}, which is the form of the file"
-        )
+        raise argparse.ArgumentTypeError(f"'{text}' does not end in {' or '.join(_ENDINGS)}")
     return found
 
 
 def write_focus(target: Path, given: VerbInputs) -> None:
-    """Writes the file in one step and says what it holds; raises FallowError."""
+    """Write the cost rows in one step and print their number; raises FallowError."""
     inputs, ledger, money, inventory = given.whole.inputs, given.part, given.report.money, given.whole.inventory
     marker = read_marker(inputs.lake.store)
     account = inputs.lake.root if marker is None else marker.id
     biller = Biller(inputs.settings.text("money.provider"), account, inputs.lake.root)
-    rows = focus_rows(money, ledger.inside.stretches, inventory, biller, ledger.window)
+    rows = focus_rows(money, ledger.inside.segments, inventory, biller, ledger.window)
     content = as_csv(rows) if target.suffix == ".csv" else as_parquet(rows, {"focus_version": FOCUS_VERSION})
     write_whole(target, content)
     say(f"{plain(str(target))}: {count(rows.height, 'cost row')} in FOCUS {FOCUS_VERSION}")
     unpriced = money.accounts.total.unpriced_ms
     if unpriced:
         say(
-            f"{unpriced / HOUR_MS:,.1f} GPU-hours have no price: their costs are empty, which FOCUS does not allow; see `fallow prices --lake`"
+            f"{unpriced / HOUR_MS:,.1f} GPU-hours have no price: their costs are empty, which FOCUS does not allow; see `fallow prices`"
         )
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
-    """With --by the accounts and the whole that they are parts of, else where the time went and how sure that is."""
+    """Yield the time and cost by state. With --by also those of each group, without it also how certain they are."""
     found, money = given.report.ledger, given.report.money
     if args.format not in (None, *PAGES):
         _say_remarks(given.whole.money)
-    yield accounts_by(args.by, money.accounts.by(args.by), money) if args.by else account_total(money)
+    yield accounts_by(args.by, money) if args.by else account_total(money)
     yield waterfall(found)
     if not args.by:
         yield idle(found)
@@ -105,7 +103,7 @@ class _Grouped:
     @property
     def rows(self) -> tuple[PricedAccount, ...]:
         """The accounts."""
-        return priced_accounts(self.ledger.money, self.ledger.money.accounts.by(self.by))
+        return priced_accounts(self.ledger.money, self.by)
 
 
 GROUPED_COLUMNS = (
@@ -121,26 +119,26 @@ def _content(given: VerbInputs, args: argparse.Namespace) -> tuple[tuple[Column,
 
 
 def _say_remarks(money: Money) -> None:
-    """Say on standard error what a page has beside the prices: names in the site's tables that are not in the lake."""
+    """Print on standard error which names of the site's tables are not in the lake."""
     for remark in money.remarks:
         say(remark)
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--by", choices=GROUPS, help="a line per pool, team, ...: what it was given, used and what that cost"
+        "--by", choices=GROUPS, help="a line per pool, team, ...: GPU-hours allocated and used, and their cost"
     )
     parser.add_argument(
         "--focus",
         metavar="FILE",
         type=focus_file,
-        help="write cost rows per GPU, day, state and user in FOCUS 1.2 into a .csv or .parquet file, and print nothing",
+        help="write cost rows per GPU, day, state and user (FOCUS 1.2) to a .csv or .parquet file instead of printing",
     )
 
 
 def _check(args: argparse.Namespace) -> None:
     if args.focus and (args.by or args.format or args.out):
-        raise UsageError("--focus writes every row into its file", "leave out --by, --format and --out")
+        raise UsageError("--focus writes all rows to its own file", "leave out --by, --format and --out")
 
 
 _LEDGER = TableVerb(

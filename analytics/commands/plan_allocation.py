@@ -1,4 +1,4 @@
-"""`fallow plan allocation`: who has GPUs, who starves while who hoards, what comes free and who should get it, and what new cards were used for."""
+"""`fallow plan allocation`: who has GPUs, who starves and who hoards, which GPUs end soon, and how new cards are used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--requests",
         metavar="FILE",
-        help="CSV file in which teams ask for GPUs: who should get what comes free (or plan.requests)",
+        help="CSV file of GPU requests by team, to be served from GPUs that become free (or plan.requests)",
     )
 
 
@@ -39,9 +39,9 @@ def _check(args: argparse.Namespace) -> None:
     if not 1 <= args.days <= _DAYS_MAX:
         raise UsageError(f"--days {args.days} is not between 1 and {_DAYS_MAX}", f"leave it out for {HORIZON_DAYS}")
     if args.user and args.requests:
-        raise UsageError("teams ask for GPUs, not users", "leave out --user")
+        raise UsageError("requests are by team, not by user", "leave out --user")
     if args.requests == "":
-        raise UsageError("--requests names no file", "name one, or leave it out")
+        raise UsageError("--requests names no file", "name a file, or leave out the flag")
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
@@ -54,7 +54,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
 
 
 def _proposal(given: VerbInputs, args: argparse.Namespace, calendar: Endings) -> Reallocation | None:
-    """Return who should get what comes free; None without requests, and where the file of the settings is wrong."""
+    """Return which request gets which GPUs; None without requests, or if the file that the settings name is wrong."""
     path = args.requests or given.whole.inputs.settings.text("plan.requests")
     try:
         return given.whole.reallocation(given.scope, path, calendar)

@@ -1,4 +1,4 @@
-"""`fallow plan carbon`: energy and CO2 of use and of parking, and what moving work by hours would save."""
+"""`fallow plan carbon`: energy and CO2 of used and idle GPU time, and what moving work to other hours would save."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--intensity",
         metavar="FILE|NUMBER",
-        help="g of CO2 per kWh of the grid: a CSV file by the hour, or one number (or plan.carbon)",
+        help="the grid's CO2 in g/kWh: a CSV file with hourly values, or a number (or plan.carbon)",
     )
     parser.add_argument(
         "--shift",
         metavar="TIME",
         default=f"{SHIFT_HOURS}h",
-        help=f"by how much work may be moved (default: {SHIFT_HOURS}h)",
+        help=f"how far work may be moved (default: {SHIFT_HOURS}h)",
     )
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Turn the time of --shift into hours; raises UsageError where it is none of 1 to 48 whole hours."""
+    """Set `args.shift` to a number of hours; raises UsageError unless it is 1 to 48 whole hours."""
     hours, rest = divmod(parse_duration_ms(args.shift), HOUR_MS)
     if rest or not 1 <= hours <= _MOST_HOURS:
         raise UsageError(
@@ -40,7 +40,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
-    """Return the energy and CO2 by part and by team, what holding a card costs, and what other hours would save."""
+    """Yield energy and CO2 by kind of time and by team, the power of a held card, and what other hours would save."""
     intensity = open_intensity(given.whole.inputs.settings, args.intensity)
     asked = AskedCarbon(intensity, given.speaks.zone, args.shift)
     yield from carbon_tables(given.whole.plan.carbon(given.scope, given.part, asked))

@@ -1,4 +1,4 @@
-"""`fallow plan defrag`: which jobs could start, what would make room, and how much of the free GPUs lies apart."""
+"""`fallow plan defrag`: which jobs could start, what would make room, and how fragmented the free GPUs are."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fallow.errors import UsageError
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--gpus", metavar="N", type=int, help="GPUs of a job (default: 1, 2, 4 ... 64)")
+    parser.add_argument("--gpus", metavar="N", type=int, help="GPUs of the job (default: 1, 2, 4 ... 64)")
 
 
 def _check(args: argparse.Namespace) -> None:
     if args.gpus is not None and args.gpus < 1:
-        raise UsageError(f"--gpus {args.gpus} is no number of GPUs", "give 1 or more")
+        raise UsageError(f"--gpus {args.gpus} is not a number of GPUs", "give 1 or more")
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
@@ -35,5 +35,5 @@ VERB = TableVerb(
     _flags,
     _check,
     refused=PEOPLE,
-    why="the room in a pool is that of all its users",
+    why="all users of a pool share its room",
 )

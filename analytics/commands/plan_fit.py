@@ -1,4 +1,4 @@
-"""`fallow plan fit`: which card for a model or for work that was seen, and what the old cards could take."""
+"""`fallow plan fit`: which card fits a model or an observed workload, and which workloads old cards could run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from analytics.plan.model_needs import (
     shape_of,
     typical_shape,
 )
-from analytics.plan.seen_work import SeenWork, old_cards, seen_works
+from analytics.plan.seen_work import SeenWork, old_cards, seen_workloads
 from analytics.tables.plan_fit import (
     fitted_model,
     fleet_cards,
@@ -32,7 +32,7 @@ from analytics.tables.plan_fit import (
     memory_table,
     missing_model,
 )
-from analytics.tables.plan_old_cards import old_card_queue, old_card_works, old_cards_counted, token_costs
+from analytics.tables.plan_old_cards import old_card_queue, old_card_workloads, old_cards_counted, token_costs
 from analytics.tables.plan_seen import SEEN_MOST, seen_cards, seen_needs
 from analytics.tables.table import Table
 from fallow.errors import UsageError
@@ -45,18 +45,22 @@ _MOST = {"context": 100_000_000, "requests": 100_000, "batch": 100_000, "rank": 
 
 def _flags(parser: argparse.ArgumentParser) -> None:
     asked = parser.add_mutually_exclusive_group()
-    asked.add_argument("--config-json", metavar="FILE", help="a model's config.json, as Hugging Face has it")
-    asked.add_argument("--params", metavar="N", help="a number of parameters, such as 8B")
-    asked.add_argument("--seen", metavar="USER[/JOB]", help="work that was seen: all of a user, or one job of theirs")
-    parser.add_argument("--context", metavar="N", type=int, help="tokens of a request or a sequence (default 4096)")
-    parser.add_argument("--bits", type=int, choices=tuple(STORED_BITS), help="of a weight, to serve (default 16)")
-    parser.add_argument("--requests", metavar="N", type=int, help="requests served at once (default 8)")
-    parser.add_argument("--train", choices=METHODS, help="to train the model instead of serving it")
-    parser.add_argument("--batch", metavar="N", type=int, help="sequences on each card in a step (default 1)")
-    parser.add_argument("--optimizer", choices=OPTIMIZERS, help="default adamw")
-    parser.add_argument("--precision", choices=PRECISIONS, help="of full training (default mixed: 16 bits beside 32)")
-    parser.add_argument("--rank", metavar="N", type=int, help="of adapters, on all linear layers (default 16)")
-    parser.add_argument("--no-checkpointing", action="store_true", default=None, help="keep all activations")
+    asked.add_argument("--config-json", metavar="FILE", help="a model's config.json in Hugging Face's form")
+    asked.add_argument("--params", metavar="N", help="the model's number of parameters, such as 8B")
+    asked.add_argument("--seen", metavar="USER[/JOB]", help="an observed workload: a user's, or one job's")
+    parser.add_argument("--context", metavar="N", type=int, help="tokens per request or sequence (default: 4096)")
+    parser.add_argument(
+        "--bits", type=int, choices=tuple(STORED_BITS), help="bits per weight when serving (default: 16)"
+    )
+    parser.add_argument("--requests", metavar="N", type=int, help="concurrent requests (default: 8)")
+    parser.add_argument("--train", choices=METHODS, help="train the model with this method instead of serving it")
+    parser.add_argument("--batch", metavar="N", type=int, help="sequences per card and step (default: 1)")
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, help="optimizer of training (default: adamw)")
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, help="precision of full training (default: mixed, 16 and 32 bits)"
+    )
+    parser.add_argument("--rank", metavar="N", type=int, help="rank of adapters on all linear layers (default: 16)")
+    parser.add_argument("--no-checkpointing", action="store_true", default=None, help="keep all activations in memory")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -65,7 +69,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _model(args: argparse.Namespace) -> ModelShape | tuple[Table, ...]:
-    """Return the layout of the model that the flags name, or tables that say why it is not known: none without a model."""
+    """Return the layout of the model that the flags name, or tables that say why it is unknown; empty without a model."""
     if args.params is not None:
         return typical_shape(args.params)
     if args.config_json is None:
@@ -78,15 +82,15 @@ def _model(args: argparse.Namespace) -> ModelShape | tuple[Table, ...]:
 
 
 def _work(args: argparse.Namespace) -> Serving | Training:
-    """The work that the flags describe; raises UsageError for flags that do not go together or are out of range."""
+    """Return the work that the flags describe; raises UsageError for flags that contradict each other or are out of range."""
     others, about, remedy = (
-        (_TRAINING_FLAGS, "training", "give --train too")
+        (_TRAINING_FLAGS, "training", "add --train")
         if args.train is None
-        else (_SERVING_FLAGS, "serving", "leave it or --train out")
+        else (_SERVING_FLAGS, "serving", "leave out this flag or --train")
     )
     for name in others:
         if getattr(args, name) is not None:
-            raise UsageError(f"--{name.replace('_', '-')} is about {about}", remedy)
+            raise UsageError(f"--{name.replace('_', '-')} applies to {about}", remedy)
     if args.params is None and args.config_json is None:
         for name in ("train", "context", *_SERVING_FLAGS, *_TRAINING_FLAGS):
             if getattr(args, name) is not None:
@@ -109,7 +113,7 @@ def _work(args: argparse.Namespace) -> Serving | Training:
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
-    """Return what was asked for; without a question, or where it has no answer, what the old cards could take and what tokens cost."""
+    """Yield the cards for the model or workload. Without either, or without an answer: what old cards could run and what tokens cost."""
     if isinstance(args.asked_model, ModelShape):
         yield from _of_model(given, args)
     elif args.seen is not None:
@@ -131,27 +135,27 @@ def _of_model(given: VerbInputs, args: argparse.Namespace) -> Tables:
 
 def _of_seen(given: VerbInputs, asked: str) -> Tables:
     context, prices = given.whole.context, open_prices(given.whole.inputs.settings)
-    works = _asked(seen_works(context, given.part.inside.stretches), asked)
-    yield seen_needs(works, asked)
-    yield seen_cards([fit_seen(context, prices, each) for each in works[:SEEN_MOST]], given.whole.money.currency)
+    workloads = _asked(seen_workloads(context, given.part.inside.segments), asked)
+    yield seen_needs(workloads, asked)
+    yield seen_cards([fit_seen(context, prices, each) for each in workloads[:SEEN_MOST]], given.whole.money.currency)
 
 
-def _asked(works: Sequence[SeenWork], asked: str) -> list[SeenWork]:
+def _asked(workloads: Sequence[SeenWork], asked: str) -> list[SeenWork]:
     """The works of a user, or of a job of theirs, with or without the queue's name before it."""
     user, _, job = asked.partition("/")
-    own = [each for each in works if each.holder == user]
+    own = [each for each in workloads if each.user == user]
     return (
         [each for each in own if each.job is not None and job in (each.job, each.job.partition(":")[2])] if job else own
     )
 
 
 def _of_fleet(given: VerbInputs) -> Tables:
-    context, stretches = given.whole.context, given.part.inside.stretches
-    old = old_cards(context, seen_works(context, stretches), stretches, with_idle=given.scope.is_all)
+    context, segments = given.whole.context, given.part.inside.segments
+    old = old_cards(context, seen_workloads(context, segments), segments, with_idle=given.scope.is_all)
     yield old_card_queue(old)
-    if not given.scope.is_personal and (tokens := measured_tokens(context, stretches["gpu"].unique())):
+    if not given.scope.is_personal and (tokens := measured_tokens(context, segments["gpu"].unique())):
         yield token_costs(tokens, given.whole.money.currency)
-    yield old_card_works(old)
+    yield old_card_workloads(old)
     yield old_cards_counted(old)
 
 

@@ -1,13 +1,14 @@
-"""`fallow plan forecast`: the demand to come, the day on which each pool is full, and until when to order."""
+"""`fallow plan forecast`: the expected demand, the day on which each pool is full, and the latest day to order."""
 
 from __future__ import annotations
 
 import argparse
 
+from analytics.capacity.forecast import HORIZON_DAYS, lead_days
 from analytics.commands.table_verb import PEOPLE, Tables, TableVerb, VerbInputs
 from analytics.language.sentences import tr
-from analytics.plan.forecast import HISTORY_MS, HORIZON_DAYS, lead_days, of_scope, outlooks
 from analytics.tables.plan_forecast import forecast_days, order_dates
+from analytics.workloads.pool_demand import most_urgent_first
 from fallow.clock import DAY_MS, parse_duration_ms
 from fallow.errors import UsageError
 
@@ -16,14 +17,17 @@ _HORIZON_MAX_DAYS = 366
 
 def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--horizon", metavar="TIME", default=f"{HORIZON_DAYS}d", help="how far ahead, such as 13w (the default) or 30d"
+        "--horizon",
+        metavar="TIME",
+        default=f"{HORIZON_DAYS}d",
+        help="how far ahead to forecast, such as 30d (default: 13w)",
     )
     parser.add_argument(
         "--lead-time",
         metavar="[POOL=]TIME",
         action="append",
         default=[],
-        help="from an order to GPUs in use, such as 12w, or a100=26w for one pool; may be repeated (or plan.lead_time)",
+        help="time from order to use, such as 12w, or a100=26w for a pool; repeatable (or plan.lead_time)",
     )
 
 
@@ -34,7 +38,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _leads(args: argparse.Namespace) -> dict[str, int]:
-    """Return the days from an order to use by pool; of all other pools under an empty name."""
+    """Return the days from order to use by pool; the empty name stands for all other pools."""
     named = (each.rpartition("=") for each in args.lead_time)
     return {pool: _days(time) for pool, _, time in named}
 
@@ -44,14 +48,15 @@ def _days(text: str) -> int:
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
-    series, leads = given.whole.plan.demand, _leads(args)
-    pools = {each.pool for each in series}
+    fleet, leads = given.whole.decisions.fleet, _leads(args)
+    pools = {pool.pool for pool in fleet.pools}
     if unknown := sorted(leads.keys() - pools - {""}):
         raise UsageError(
-            f"--lead-time names the pool {unknown[0]}, which has no GPU here", f"there are {', '.join(sorted(pools))}"
+            f"--lead-time names the pool {unknown[0]}, which has no GPU", f"the pools are {', '.join(sorted(pools))}"
         )
     everywhere = leads.get("", lead_days(given.whole.inputs.settings))
-    found = of_scope(outlooks(series, _days(args.horizon), everywhere, leads), given.scope)
+    asked = [pool.with_outlook(_days(args.horizon), leads.get(pool.pool, everywhere)) for pool in fleet.pools]
+    found = most_urgent_first(asked, given.scope)
     yield order_dates(found)
     yield forecast_days(found)
 
@@ -62,6 +67,5 @@ VERB = TableVerb(
     _flags,
     _check,
     refused=PEOPLE,
-    why="a forecast is of a pool's GPUs, not of a team's or a user's",
-    history_ms=HISTORY_MS,
+    why="a forecast is for pools, not for teams or users",
 )

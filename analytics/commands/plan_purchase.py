@@ -1,4 +1,4 @@
-"""`fallow plan purchase`: what to buy, to reserve and to rent for the need that was observed, and what an hour should cost within the house."""
+"""`fallow plan purchase`: what to buy, reserve or rent for the observed demand, and internal prices of a GPU-hour."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def _flags(parser: argparse.ArgumentParser) -> None:
         "--spot-share",
         metavar="SHARE",
         type=float,
-        help="the part of each hour's need that may be interrupted, from 0 to 1 (default: the work of best-effort owners)",
+        help="share of the demand that may be interrupted, from 0 to 1 (default: the work of best-effort owners)",
     )
     parser.add_argument(
         "--off-peak",
         metavar="HH:MM-HH:MM",
-        help="say also, by a replay, what would have moved if work that can wait began in these cheap hours only",
+        help="also replay the window with work that can wait starting in these cheap hours only",
     )
 
 
 def _check(args: argparse.Namespace) -> None:
     if args.spot_share is not None and not 0 <= args.spot_share <= 1:
-        raise UsageError(f"--spot-share {args.spot_share} is no share", "give a number from 0 to 1, such as 0.3")
+        raise UsageError(f"--spot-share {args.spot_share} is not a share", "give a number from 0 to 1, such as 0.3")
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
-    """The mix, the offers and the internal prices, and what off-peak hours would have moved."""
+    """Yield the cheapest mix, the offers, the internal prices, and with --off-peak the work that would have moved."""
     whole, currency = given.whole, given.whole.money.currency
-    prices = whole.plan.purchases if args.spot_share is None else whole.plan.purchases_for(args.spot_share)
+    prices = whole.plan.purchases_for(whole.decisions.fleet, args.spot_share)
     found = of_scope(prices, given.scope)
     zone = whole.inputs.settings.text("report.timezone")
     internal = internal_prices_of(found, time_zone(zone))
@@ -54,7 +54,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     if args.off_peak is not None:
         base = whole.plan.replay_base(given.scope)
         off_peak = policy_from({"off_peak": args.off_peak}, zone, "the command").off_peak
-        assert off_peak is not None  # noqa: S101  # it was set
+        assert off_peak is not None  # noqa: S101  # the flag sets it
         shifted = shifted_work(base, off_peak, internal)
         yield shifted_work_table(base, shifted, currency)
         yield shifted_work_figures(shifted)

@@ -1,4 +1,4 @@
-"""`fallow plan queue`: how long jobs waited for GPUs, and whether more of them would have helped."""
+"""`fallow plan queue`: how long jobs waited for GPUs, and whether more GPUs would have helped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from analytics.tables.plan_queue import (
 
 
 def _tables(given: VerbInputs, _: argparse.Namespace) -> Tables:
-    """The causes, the groups, what stood idle, and what the jobs' time led to."""
+    """Yield the waits by cause and by group, the idle GPUs meanwhile, and the outcome of the jobs' GPU time."""
     plan = given.whole.plan
     used = plan.used_share(given.scope, given.part)
     waits, open_ms = plan.waits_of(given.scope), plan.open_ms(given.scope, given.part)

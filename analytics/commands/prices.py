@@ -1,4 +1,4 @@
-"""`fallow prices`: the prices in force, where each is from, which GPUs of the lake have it, and what GPUs could be had for."""
+"""`fallow prices`: the prices in force with their sources and GPUs, and the offers of GPUs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fallow.output import say
 
 
 def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:  # noqa: ARG001  # as every verb
-    """Every price of the site and of the catalog, and the offers."""
+    """Yield the prices of the site and of the catalog, and the offers."""
     book, basis = _priced(given)
     found = prices_in_force(book, basis)
     notes = [tr("`fallow prices --csv` writes a table to put your own in: name it as money.prices")]
@@ -34,7 +34,7 @@ def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:  # noqa: ARG
 
 
 def _priced(given: LakeInputs) -> tuple[PriceBook, tuple[PriceBasis, ...]]:
-    """The prices, and which GPUs of the lake have each; says which names of the site's tables no GPU has."""
+    """Return the prices, and the GPUs of the lake by price; prints the names of the site's tables that match no GPU."""
     book = open_prices(given.settings)
     inventory = load_inventory(given.lake) if given.settings.text("lake.path") else Inventory({})
     if unmatched := unmatched_prices(given.settings, book, inventory):
@@ -43,7 +43,7 @@ def _priced(given: LakeInputs) -> tuple[PriceBook, tuple[PriceBasis, ...]]:
 
 
 def _price_file(given: LakeInputs) -> str:
-    """The site's table as it is, the list prices in force below it, and what has no price as remarks."""
+    """Return the site's price table as CSV, with the list prices in force below it, and GPUs without a price as remarks."""
     book, basis = _priced(given)
     lines: list[Mapping[str, object]] = list(book.lines)
     for listed in catalog().values():
@@ -58,14 +58,12 @@ def _price_file(given: LakeInputs) -> str:
     return csv_of(COLUMNS, lines) + "".join(remarks)
 
 
-_PRICES = LakeVerb(
-    tr("Prices"), _tables, flags=add_import_arguments, why="prices are those of the whole lake and of today"
-)
+_PRICES = LakeVerb(tr("Prices"), _tables, flags=add_import_arguments, why="prices are of the whole lake and of today")
 add_arguments = _PRICES.add_arguments
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the prices, or the table to edit, or take a catalog in; return the exit code."""
+    """Print the prices or the table to edit, or import a catalog; return the exit code."""
     if args.catalog is not None:
         run_import(args, open_settings(args).settings)
         return 0

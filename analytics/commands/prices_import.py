@@ -1,4 +1,4 @@
-"""`fallow prices --import`: puts a provider's price catalog into the site's table of offers."""
+"""`fallow prices --import`: import a provider's price catalog into the site's table of offers."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ from fallow.output import say, show
 
 
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of an import."""
+    """Add the flags of an import."""
     parser.add_argument(
         "--import",
         dest="catalog",
         metavar="FILE",
-        help="a catalog in SkyPilot's CSV form, whose cheapest prices replace those of its provider in money.offers",
+        help="catalog in SkyPilot's CSV form; its cheapest prices replace the provider's in money.offers",
     )
-    parser.add_argument("--provider", metavar="NAME", help="whose prices the catalog has")
-    parser.add_argument("--date", metavar="DAY", help="of which day the catalog is, such as 2026-11-20")
+    parser.add_argument("--provider", metavar="NAME", help="provider of the catalog")
+    parser.add_argument("--date", metavar="DAY", help="day of the catalog, such as 2026-11-20")
     parser.add_argument(
-        "--region", metavar="START", default="", help="only regions that begin so, such as eu (default: all)"
+        "--region",
+        metavar="START",
+        default="",
+        help="only regions that begin with this text, such as eu (default: all)",
     )
 
 
 def run_import(args: argparse.Namespace, settings: Config) -> None:
-    """Writes the table of offers; raises UsageError and ConfigError."""
+    """Write the table of offers; raises UsageError and ConfigError."""
     path = settings.text("money.offers")
     if not path:
         raise UsageError(
-            "money.offers names no file, so there is nowhere to put the catalog",
+            "money.offers names no file for the offers",
             "set it, such as FALLOW_MONEY_OFFERS=offers.csv",
         )
     if not args.provider or not args.date:
-        raise UsageError("a catalog says neither whose it is nor of when", "give --provider and --date")
+        raise UsageError("the catalog names neither its provider nor its date", "give --provider and --date")
     found = import_catalog(args.catalog, args.provider, _day(args.date), args.region)
     if not found.offers:
         raise UsageError(
@@ -55,11 +58,11 @@ def run_import(args: argparse.Namespace, settings: Config) -> None:
 def _say_more(found: ImportedCatalog) -> None:
     if found.unknown:
         say(
-            f"left out, for fallow knows no such card, or cannot tell which one is meant: {', '.join(plain(name, 40) for name in found.unknown)}"
+            f"left out, because the card is unknown or ambiguous: {', '.join(plain(name, 40) for name in found.unknown)}"
         )
     if any(each["kind"] == "spot" for each in found.offers):
         say(
-            "spot prices count once interruptions_per_day is filled in: no catalog says how often such GPUs are taken away"
+            "spot prices count once interruptions_per_day is filled in: catalogs do not say how often spot GPUs are reclaimed"
         )
 
 

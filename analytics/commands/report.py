@@ -1,18 +1,21 @@
-"""`fallow report`: writes the waste report in one of several formats, or sends it."""
+"""`fallow report`: write the waste report in one of several formats, or send it."""
 
 from __future__ import annotations
 
 import argparse
 
-from analytics.commands.report_edition import add_edition_arguments, format_named, open_edition
-from analytics.commands.table_verb import add_output_arguments
+from analytics.commands.report_edition import Edition, add_edition_arguments, format_named, open_edition
+from analytics.commands.table_verb import add_output_arguments, most_lines
 from analytics.commands.written_file import write_out
+from analytics.decide.review import waiting_rules
+from analytics.language.sentences import tr
 from analytics.render.report import FORMATS
 from analytics.render.report.json_format import report_schema
+from analytics.render.report.text import for_text
 from analytics.render.tables import VerbAnswer, document
-from analytics.report.report import Report
+from analytics.tables.facts import facts
 from analytics.tables.report_sections import chapters
-from analytics.tables.wording import lead, title
+from analytics.tables.wording import lead, title, waiting
 from analytics.window import add_common_arguments
 from fallow.clock import SystemClock, format_ms
 from fallow.errors import UsageError
@@ -20,18 +23,18 @@ from fallow.outside_text import json_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's own flags."""
+    """Add the flags of the command, and its verbs."""
     add_common_arguments(parser)
     add_edition_arguments(parser)
     add_output_arguments(parser, (*(each.name for each in FORMATS), "parquet"))
     parser.add_argument(
         "--compare",
         metavar="WITH",
-        help="set the window beside another one: before (as much time just before), 13w (the same 13 weeks earlier) or two "
+        help="compare with another window: before (the same length just before), 13w (13 weeks earlier) or two "
         "days, 2026-08-10..2026-08-16",
     )
     parser.add_argument(
-        "--schema", action="store_const", const=True, help="print the JSON Schema of --format json, and no report"
+        "--schema", action="store_const", const=True, help="print the JSON Schema of --format json instead of a report"
     )
     _add_verbs(parser)
 
@@ -40,11 +43,11 @@ def _add_verbs(parser: argparse.ArgumentParser) -> None:
     from analytics.commands import report_nudge as nudge_command
     from analytics.commands import report_send as send_command
 
-    verbs = parser.add_subparsers(dest="verb", metavar="send|nudge", title="to people")
-    # what was given before the verb stays
+    verbs = parser.add_subparsers(dest="verb", metavar="send|nudge", title="verbs")
+    # a value before the verb stays
     send = verbs.add_parser(
         "send",
-        help="send it, each edition to each place once",
+        help="send the report to people, chats and folders, once each",
         epilog=f"example: {send_command.SEND_EXAMPLE}",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
@@ -52,7 +55,7 @@ def _add_verbs(parser: argparse.ArgumentParser) -> None:
     send_command.add_send_arguments(send)
     nudge = verbs.add_parser(
         "nudge",
-        help="notify users of their own findings",
+        help="send users their own recommendations",
         epilog=f"example: {nudge_command.NUDGE_EXAMPLE}",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
@@ -61,7 +64,7 @@ def _add_verbs(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the report, or sends it."""
+    """Write or send the report; return the exit code."""
     if args.verb is not None:
         from analytics.commands import report_nudge as nudge_command
         from analytics.commands import report_send as send_command
@@ -77,24 +80,35 @@ def run(args: argparse.Namespace) -> int:
         return COMPARE.run(args)
     form = args.format or "text"
     if form == "pdf" and args.table is not None:
-        raise UsageError("a PDF has the whole report", "leave out --table, or take --format html")
+        raise UsageError("a PDF holds the whole report", "leave out --table, or use --format html")
     edition = open_edition(args, SystemClock().now_ms())
-    if args.table is None and form != "parquet":
+    most = most_lines(args) if form == "text" else None
+    if args.table is None and form != "parquet" and most is None:
         content = format_named(form).render(edition.report, edition.language)
     else:
-        content = document(_answer(edition.report), form, edition.language, args.table)
+        content = document(_answer(edition), form, edition.language, args.table, most_lines=most)
     write_out(args.out, content, is_text=form not in ("pdf", "parquet"))
     return 0
 
 
-def _answer(report: Report) -> VerbAnswer:
-    """The tables of the report one by one, as every verb has them."""
+_FACTS = ("window", "fleet", "observed", "silent", "prices")
+"""Facts of the head that one screen shows."""
+
+
+def _answer(edition: Edition) -> VerbAnswer:
+    """Return the tables of the report one by one, as every verb has them."""
+    report = edition.report
     window = {"since": format_ms(report.part.summary.since_ms), "until": format_ms(report.part.summary.until_ms)}
-    simulated, *about = lead(report)
+    spoken = for_text(edition.language)
+    known = facts(report.heading, report.ledger, spoken)
+    wanted = {spoken.translate(tr(each)) for each in _FACTS}
+    about = [tr("{label}: {value}", label=label, value=value) for label, value in known if label in wanted]
     return VerbAnswer(
         title=title(report.heading),
-        about=tuple(each for each in about if each),
-        warning=simulated,
+        about=tuple(
+            each for each in (lead(report).headline, *about, waiting(waiting_rules(report.review.context))) if each
+        ),
+        warning=report.heading.simulated,
         facts={"window": window, "simulated_gpus": report.heading.simulated_gpus},
         tables=() if report.ledger.is_empty else tuple(table for _, tables in chapters(report) for table in tables),
     )
@@ -104,13 +118,13 @@ _UNUSED = {
     "send": ("since", "until", "out", "format", "table", "compare", "schema"),
     "nudge": ("week", "pool", "model", "team", "since", "until", "out", "format", "table", "compare", "schema"),
 }
-"""Flags of `fallow report` that say nothing to a verb: left unheard, they would send something else to somebody else."""
+"""Flags of `fallow report` that a verb refuses: if it ignored them, it would send another report than the one asked for."""
 
 
 def _refuse_unused(args: argparse.Namespace) -> None:
     given = [f"--{name}" for name in _UNUSED[args.verb] if getattr(args, name) is not None]
     if given:
         raise UsageError(
-            f"`fallow report {args.verb}` has no use for {' and '.join(given)} before the verb",
-            f"leave it out, or see `fallow report {args.verb} --help` for what can be chosen",
+            f"`fallow report {args.verb}` does not take {' and '.join(given)} before the verb",
+            f"leave it out; `fallow report {args.verb} --help` lists the flags",
         )

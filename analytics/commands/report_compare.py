@@ -1,4 +1,4 @@
-"""`fallow report --compare`: the window beside another one."""
+"""`fallow report --compare`: a window beside another window."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fallow.errors import UsageError
 
 @dataclass(frozen=True)
 class ComparisonInputs(LakeInputs):
-    """Two windows, and what people read of simulated GPUs."""
+    """Two windows, and the warning about simulated GPUs."""
 
     found: Comparisons
     simulated: str
@@ -50,7 +50,7 @@ class ComparisonVerb(Verb[ComparisonInputs]):
 
 
 def _compared(inputs: Inputs, scope: Scope, against: str, zone: tzinfo, now_ms: int) -> tuple[Comparisons, str]:
-    """Loads the days of both windows, and of the weeks before from which it is known which GPUs there were."""
+    """Return both windows compared, and the warning about simulated GPUs; reads the weeks before, which say which GPUs existed."""
     if inputs.back is not None:
         inputs = replace(inputs, window=load_window_ledger(inputs, history_ms=LOOKED_BACK_MS).window, back=None)
     since_ms, until_ms = inputs.window.since_ms, inputs.window.until_ms
@@ -66,7 +66,7 @@ def _compared(inputs: Inputs, scope: Scope, against: str, zone: tzinfo, now_ms: 
     seen = whole.seen(inputs.window, own.inside, Scope())
     now = Window(seen.since_ms, seen.until_ms)
     other = window_against(now, against, zone)
-    gpus = own.inside.stretches["gpu"].unique()
+    gpus = own.inside.segments["gpu"].unique()
     inventory = own.whole.inventory or load_inventory(inputs.lake)
     return compare(whole, scope, now, other), simulated_text(inventory.count_simulated(gpus), len(gpus))
 
@@ -78,7 +78,7 @@ def _tables(given: ComparisonInputs, args: argparse.Namespace) -> Tables:  # noq
 
 def _check(args: argparse.Namespace) -> None:
     if args.format == "pdf":
-        raise UsageError("--compare has no format pdf", f"take one of {', '.join(FORMATS)}")
+        raise UsageError("--compare has no format pdf", f"use one of {', '.join(FORMATS)}")
 
 
 COMPARE = ComparisonVerb(

@@ -1,4 +1,4 @@
-"""Which edition of the report a command is about: its flags, and the report that they name."""
+"""The edition of a report: flags for week, scope and time zone, and the report that they name."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from analytics.window import REPORT_HISTORY_MS, load_window_ledger
 
 
 def add_edition_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that say which edition of the report: its week, its part of the fleet, its time zone."""
+    """Add the flags for the week, the scope and the time zone of a report."""
     parser.add_argument(
-        "--week", metavar="WEEK", help="an ISO week such as 2026-W46, or `last`, in the time zone of the report"
+        "--week", metavar="WEEK", help="ISO week such as 2026-W46, or `last`, in the time zone of the report"
     )
     add_scope_arguments(parser)
     parser.add_argument(
@@ -28,14 +28,14 @@ def add_edition_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Edition:
-    """A report and the language that it is read in."""
+    """A report and its language."""
 
     report: Report
     language: Language
 
 
 def open_edition(args: argparse.Namespace, now_ms: int) -> Edition:
-    """The edition that the flags and settings name; raises UsageError, ConfigError, LakeError and their kinds."""
+    """Return the edition that the flags and settings name; raises UsageError, ConfigError, LakeError and their kinds."""
     given = open_settings(args)
     speaks = given.speaks
     inputs = open_window(args, "all", speaks.zone, now_ms)
@@ -46,5 +46,5 @@ def open_edition(args: argparse.Namespace, now_ms: int) -> Edition:
 
 
 def format_named(name: str) -> Format:
-    """The format of that name."""
+    """Return the format with this name."""
     return next(each for each in FORMATS if each.name == name)

@@ -1,4 +1,4 @@
-"""`fallow report send`: the report of a week to people, chats and folders, each once."""
+"""`fallow report send`: send a week's report to people, chats and folders, once each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SEND_EXAMPLE = "fallow report send --week last --to mailto:lead@example.org --to
 
 
 def add_send_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `fallow report send`; those that `fallow report` has too keep what stands before the verb."""
+    """Add the flags of `fallow report send`; flags that `fallow report` shares keep a value before the verb."""
     parser.add_argument("--lake", metavar="DIR", help="the lake")
     parser.add_argument("--config", metavar="FILE", help="config file")
     add_edition_arguments(parser)
@@ -47,7 +47,7 @@ def add_send_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=None,
         metavar="TARGET",
-        help="mailto:NAME@HOST, https://..., slack+https://..., a folder or s3://bucket/prefix; may be given several times "
+        help="mailto:NAME@HOST, https://..., slack+https://..., a folder or s3://bucket/prefix; repeatable "
         "(default: report.to)",
     )
     parser.add_argument(
@@ -56,26 +56,30 @@ def add_send_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=None,
         metavar="NAMES",
-        help=f"documents to attach or to write, separated by commas, of {', '.join(each.name for each in FORMATS)}; may be "
-        "given several times (default: html and, where it can be made, pdf)",
+        help=f"documents to attach or write, separated by commas: {', '.join(each.name for each in FORMATS)}; "
+        "repeatable (default: html, and pdf if it can be made)",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--catch-up",
         action="store_true",
         default=False,
-        help=f"also what did not arrive of the {WEEKS_BACK - 1} weeks before",
+        help=f"also send reports of the {WEEKS_BACK - 1} weeks before that did not arrive",
     )
-    which.add_argument("--retry", action="store_true", default=False, help="only what failed, of the last 4 weeks")
-    which.add_argument("--again", action="store_true", default=False, help="also where it was sent, or may have been")
+    which.add_argument(
+        "--retry", action="store_true", default=False, help="only send reports of the last 4 weeks that failed"
+    )
+    which.add_argument(
+        "--again", action="store_true", default=False, help="send again even if the report arrived or may have arrived"
+    )
     parser.add_argument(
-        "--dry-run", action="store_true", default=False, help="say what would be sent, and send nothing"
+        "--dry-run", action="store_true", default=False, help="list what would be sent and send nothing"
     )
     add_actor_argument(parser)
 
 
 def run_send(args: argparse.Namespace, clock: Clock | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
-    """Sends; 0 where everything arrived or had arrived, 1 with a sentence for each that did not. Raises FallowError."""
+    """Send the reports; return 0 if all have arrived, else 1 after a sentence for each failure. Raises FallowError."""
     sending = _open(args, clock or SystemClock(), sleep)
     weeks = {target: _weeks(args, sending, target) for target in sending.sender.channels}
     worst = 0
@@ -102,7 +106,7 @@ class _Sending:
 
 
 def _open(args: argparse.Namespace, clock: Clock, sleep: Callable[[float], None]) -> _Sending:
-    """Finds every error in flags and settings before anything is sent."""
+    """Return the targets, formats and week; raises FallowError for wrong flags and settings before a report is sent."""
     settings = config.load({"lake.path": args.lake}, args.config)
     lake = Lake.at(settings.require("lake.path", "--lake")).require()
     targets = parse_targets(args.to or settings.texts("report.to"), settings.text("webhook.kind"))
@@ -137,18 +141,18 @@ def _weeks(args: argparse.Namespace, sending: _Sending, target: Target) -> tuple
 def _send_week(
     args: argparse.Namespace, sending: _Sending, week: Week, targets: Sequence[Target]
 ) -> Iterator[DeliveryResult]:
-    """One week to its targets; the report is made only if it is due for one of them."""
+    """Yield the results for one week by target; the report is built only if it is due for a target."""
     sender = sending.sender
     due_ones = [target for target in targets if sender.is_due(week, target, again=args.again)]
     for target in targets:
         if target not in due_ones and args.dry_run:
-            show(would(sender.standing(week, target)))
+            show(would(sender.state(week, target)))
         elif target not in due_ones:
             yield sender.send(week, target, None)
     message = _message(args, sending, week, due_ones) if due_ones else None
     for target in due_ones:
         if args.dry_run:
-            show(would(sender.standing(week, target), message))
+            show(would(sender.state(week, target), message))
         else:
             yield sender.send(week, target, message, again=args.again)
 

@@ -1,4 +1,4 @@
-"""`fallow sql`: questions to the lake, the ledger, findings, recommendations and prices in DuckDB's SQL."""
+"""`fallow sql`: query the lake, the ledger, findings, recommendations and prices in DuckDB's SQL."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ _MOST_ROWS = 200
 
 def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "statement", nargs="?", metavar="SQL", help="one SELECT; without it the tables and their columns"
+        "statement", nargs="?", metavar="SQL", help="a SELECT statement; without it the tables and columns are listed"
     )
-    parser.add_argument(
-        "--attach", metavar="FILE", help="write a DuckDB file with these tables for other tools instead"
-    )
+    parser.add_argument("--attach", metavar="FILE", help="write these tables to a DuckDB file for other tools")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -38,7 +36,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
-    """The rows of the statement; without one the tables that it could name."""
+    """Yield the rows of the statement; without a statement the tables for queries."""
     basis = given.report
     if args.statement is not None:
         yield _result(basis, args.statement)
@@ -64,7 +62,7 @@ def _result(basis: Report, statement: str) -> Table:
 
 
 def _kinds(name: str) -> tuple[Kind, JsonType]:
-    """What people see of a type of DuckDB, and its type in JSON."""
+    """Return the kind and the JSON type for a type of DuckDB."""
     if name.endswith("]"):
         return "words", "array"
     if name.startswith(("STRUCT", "MAP", "UNION")):
@@ -92,7 +90,7 @@ def _column(place: int, name: str, type_name: str) -> Column:
 
 
 def _plain(value: object, json_type: JsonType) -> object:
-    """Return a value of DuckDB as JSON has it; what is no number is unknown."""
+    """Return a value of DuckDB for JSON; NaN and infinity become None."""
     if value is None or json_type in ("boolean", "integer"):
         return value
     if json_type == "number":
@@ -110,7 +108,7 @@ def _plain(value: object, json_type: JsonType) -> object:
 
 
 def _catalogue(basis: Report) -> Tables:
-    """The tables for people; for programs also every column with its meaning."""
+    """Yield the tables, and for programs also each column with its meaning."""
     found = {name: described(name) for name in names(basis)}
     yield Table(
         "tables",

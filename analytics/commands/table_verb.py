@@ -1,7 +1,7 @@
-"""A verb that shows tables, as data: its own flags, and the tables that it shows. One runner does the rest.
+"""Verbs that show tables, as data: the flags of a verb, and its tables. One runner serves all of them.
 
-The runner opens the lake, reads the window and the scope, asks the verb for its tables and prints them in the format that the
-flags name. Every such verb takes the same flags.
+The runner opens the lake, reads the window and the scope, asks the verb for its tables, and prints them in the format that the
+flags name. All verbs share the flags for lake, window, scope and output.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from analytics.language.languages import CODES, language
 from analytics.language.plain_text import PAGE_COLUMNS, page_columns
 from analytics.language.quantities import Moment
 from analytics.language.sentences import tr
+from analytics.render.one_screen import SCREEN_LINES
 from analytics.render.tables import FORMATS, PAGES, VerbAnswer, document
 from analytics.report.model import Asked, Whole
 from analytics.report.report import Report
@@ -28,7 +29,7 @@ from analytics.scope import Scope, add_scope_arguments
 from analytics.tables.facts import data_age
 from analytics.tables.table import Column, Table, record
 from analytics.window import (
-    HISTORY_MS,
+    READ_MS,
     Inputs,
     WindowLedger,
     add_common_arguments,
@@ -45,12 +46,12 @@ from fallow.output import say
 from fallow.outside_text import json_text
 
 FOUR_WEEKS = "28d"
-"""Four whole weeks: every hour of the week four times."""
+"""Four whole weeks, with each hour of the week four times."""
 
 
 @dataclass(frozen=True)
 class LakeInputs:
-    """What tables are made of that need no window.
+    """Input of tables that need no window.
 
     Attributes:
         settings: the settings in force.
@@ -64,34 +65,34 @@ class LakeInputs:
 
     @cached_property
     def lake(self) -> Lake:
-        """The lake that the flags or settings name, whether it is there or not; raises UsageError for none."""
+        """The lake that the flags or settings name, which need not exist; raises UsageError if they name none."""
         return Lake.at(self.settings.require("lake.path", "--lake"))
 
     @property
     def facts(self) -> dict[str, object]:
-        """What programs read beside the tables."""
+        """JSON values beside the tables."""
         return {}
 
     @property
     def about(self) -> Iterator[str]:
-        """What people read above the tables; empty sentences are left out."""
+        """Sentences above the tables; empty sentences are left out."""
         yield from ()
 
     @property
     def warning(self) -> str:
-        """What people read of simulated GPUs; empty where there are none."""
+        """The warning about simulated GPUs; empty without such GPUs."""
         return ""
 
     def say_left_out(self) -> None:
-        """Say on standard error which files could not be read, where the tables do not name them."""
+        """Print the files that could not be read to standard error, if the tables do not list them."""
 
 
 @dataclass(frozen=True)
 class VerbInputs(LakeInputs):
-    """What a verb's tables are made of.
+    """Input of a verb's tables.
 
     Attributes:
-        report: the parts of a report on what is asked for.
+        report: the parts of a report on the window and scope.
     """
 
     report: Report
@@ -103,7 +104,7 @@ class VerbInputs(LakeInputs):
 
     @property
     def scope(self) -> Scope:
-        """What is asked for."""
+        """The scope that the flags name."""
         return self.report.scope
 
     @property
@@ -117,7 +118,7 @@ class VerbInputs(LakeInputs):
 
     @property
     def window(self) -> dict[str, str]:
-        """The window as JSON has it."""
+        """The window in JSON."""
         summary = self.part.summary
         return {"since": format_ms(summary.since_ms), "until": format_ms(summary.until_ms)}
 
@@ -148,15 +149,15 @@ class Verb(ABC, Generic[Basis]):
     """One verb.
 
     Attributes:
-        title: what is asked, the heading of a page of the tables.
-        tables: makes the tables, None for those that have nothing to say; the first is what CSV and Parquet hold.
-        flags: adds the verb's own flags.
-        check: refuses flags that contradict each other, before the lake is read; raises UsageError.
-        refused: the shared flags that narrow nothing here, and `why`.
-        fails_on: the tables by name whose rows make the exit code 1.
-        about: what people read above the tables beside the window; empty sentences are left out.
-        content: returns the columns of JSON that is no list of tables, such as one that API and report share, and what
-            they read; `--table` has a table as other verbs do.
+        title: the heading of the page.
+        tables: returns the tables, None for a table without content; CSV and Parquet hold the first table.
+        flags: adds the flags of the verb.
+        check: raises UsageError for flags that contradict each other, before the lake is read.
+        refused: shared flags that have no meaning for this verb.
+        why: the reason for `refused`, as the error message.
+        fails_on: names of tables whose rows make the exit code 1.
+        about: returns sentences above the tables, after the window; empty sentences are left out.
+        content: returns the columns and the object of JSON that is not a list of tables.
     """
 
     title: str
@@ -170,20 +171,22 @@ class Verb(ABC, Generic[Basis]):
     content: Callable[[Basis, argparse.Namespace], tuple[tuple[Column, ...], object]] | None = None
     since: str = "all"
     """The window without flags: a length such as 28d, or `all`."""
+    all_shows: str = "all rows and notes"
+    """The rows that --all shows, in its help text."""
 
     @abstractmethod
     def open(self, args: argparse.Namespace) -> Basis:
-        """Return what the tables are made of."""
+        """Return the input of the tables."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the flags of every verb that shows tables, and the verb's own."""
+        """Add the shared flags, and the flags of the verb."""
         add_common_arguments(parser, since=self.since)
-        parser.add_argument("--week", metavar="WEEK", help="an ISO week such as 2026-W46, or `last`")
+        parser.add_argument("--week", metavar="WEEK", help="ISO week such as 2026-W46, or `last`")
         add_scope_arguments(parser)
-        add_output_arguments(parser)
+        add_output_arguments(parser, shows=self.all_shows)
         if self.flags is not None:
             self.flags(parser)
-        for action in parser._actions:  # noqa: SLF001  # argparse has no other way to leave a flag out of its help
+        for action in parser._actions:  # noqa: SLF001  # the only way to hide a flag from the help
             if action.dest in self.refused:
                 action.help = argparse.SUPPRESS
 
@@ -210,20 +213,20 @@ class Verb(ABC, Generic[Basis]):
         return int(any(each.rows for each in tables if each.name in self.fails_on))
 
     def written(self, basis: Basis, tables: tuple[Table, ...], args: argparse.Namespace) -> bytes:
-        """Return the tables in the format that the flags name."""
+        """Return the answer in the format that the flags name."""
         form, width = args.format or "text", page_columns() if args.out is None else PAGE_COLUMNS
         own = self.about(basis) if self.about is not None and form in PAGES else ()
         about = tuple(each for each in (*basis.about, *own) if each)
         answer = VerbAnswer(self.title, about, basis.warning, basis.facts, tables)
-        return document(answer, form, basis.speaks, args.table, width)
+        return document(answer, form, basis.speaks, args.table, width=width, most_lines=most_lines(args))
 
 
 @dataclass(frozen=True)
 class TableVerb(Verb[VerbInputs]):
-    """A verb over a window of the ledger and `history_ms` before it."""
+    """A verb over a window of the ledger, and `history_ms` before the window."""
 
     since: str = FOUR_WEEKS
-    history_ms: int = HISTORY_MS
+    history_ms: int = READ_MS
 
     def open(self, args: argparse.Namespace) -> VerbInputs:
         return open_verb(args, since=self.since, history_ms=self.history_ms)
@@ -231,7 +234,7 @@ class TableVerb(Verb[VerbInputs]):
 
 @dataclass(frozen=True)
 class LakeVerb(Verb[LakeInputs]):
-    """A verb over settings and a lake as a whole, which no window and no part of the fleet narrows."""
+    """A verb over the settings and the whole lake, without window and scope."""
 
     refused: tuple[str, ...] = (*WINDOW, *PARTS)
 
@@ -239,17 +242,27 @@ class LakeVerb(Verb[LakeInputs]):
         return open_settings(args)
 
 
-def add_output_arguments(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:
-    """Add the flags that say how the tables are written."""
+def add_output_arguments(
+    parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS, *, shows: str = "all rows and notes"
+) -> None:
+    """Add the flags for language, format and destination; `shows` names what --all shows."""
     parser.add_argument(
         "--lang", choices=CODES, help="language of text, Markdown and HTML (or report.language; default en)"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--format", choices=forms, help="default: text")
-    form.add_argument("--json", action="store_const", const="json", dest="format", help="short for --format json")
-    form.add_argument("--csv", action="store_const", const="csv", dest="format", help="short for --format csv")
-    parser.add_argument("--table", metavar="NAME", help="one table alone (default: all; csv and parquet: the first)")
-    parser.add_argument("--out", metavar="FILE", type=out_file, help="file to write (default: -, standard output)")
+    form.add_argument("--format", choices=forms, help="output format (default: text)")
+    form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    form.add_argument("--csv", action="store_const", const="csv", dest="format", help="the same as --format csv")
+    parser.add_argument("--table", metavar="NAME", help="only this table (default: all; CSV and Parquet: the first)")
+    parser.add_argument(
+        "--all", action="store_true", help=f"show {shows} (default: one screen of text on standard output)"
+    )
+    parser.add_argument("--out", metavar="FILE", type=out_file, help="write to this file (default: standard output)")
+
+
+def most_lines(args: argparse.Namespace) -> int | None:
+    """Return the most lines of text on standard output; None with --all or --out."""
+    return None if args.all or args.out is not None else SCREEN_LINES
 
 
 def open_settings(args: argparse.Namespace) -> LakeInputs:
@@ -261,9 +274,9 @@ def open_settings(args: argparse.Namespace) -> LakeInputs:
 
 
 def open_window(args: argparse.Namespace, since: str, zone: tzinfo, now_ms: int) -> Inputs:
-    """Return the lake and the window that the flags name, `since` without any; raises UsageError and its kinds."""
+    """Return the lake and the window that the flags name, by default from `since` on; raises UsageError and its kinds."""
     if args.week is not None and (args.since is not None or args.until is not None):
-        raise UsageError("--week says the whole window", "leave out --since and --until")
+        raise UsageError("--week is the whole window", "leave out --since and --until")
     if args.week is None and args.since is None and args.until is None and since != "all":
         args.since = since
     inputs = open_inputs(args)
@@ -272,7 +285,7 @@ def open_window(args: argparse.Namespace, since: str, zone: tzinfo, now_ms: int)
     )
 
 
-def open_verb(args: argparse.Namespace, *, since: str = FOUR_WEEKS, history_ms: int = HISTORY_MS) -> VerbInputs:
+def open_verb(args: argparse.Namespace, *, since: str = FOUR_WEEKS, history_ms: int = READ_MS) -> VerbInputs:
     """Return the window that the flags name, with `history_ms` before it; raises UsageError, LakeError and their kinds."""
     given = open_settings(args)
     inputs = open_window(args, since, given.speaks.zone, given.now_ms)

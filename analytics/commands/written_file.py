@@ -1,4 +1,4 @@
-"""Where a command writes its answer: a file in one step, or standard output."""
+"""Write a command's answer to a file in one step, or to standard output."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ def out_file(text: str) -> str | None:
 
 
 def write_out(out: str | None, content: bytes, *, is_text: bool = True) -> None:
-    """Write to a file, or to standard output; raises UsageError where a terminal would get what is no text."""
+    """Write to a file, or to standard output; raises UsageError for binary content on a terminal."""
     if out is not None:
         write_whole(Path(out), content)
     elif is_text:
         show(content.decode().replace("\r\n", "\n"), end="")  # CSV files end lines as in RFC 4180
     elif sys.stdout.isatty():
-        raise UsageError("this format is no text for a terminal", "name a file with --out, or redirect the output")
+        raise UsageError(
+            "this format is binary, and standard output is a terminal", "name a file with --out, or redirect the output"
+        )
     else:
         sys.stdout.buffer.write(content)
 
 
 def write_whole(target: Path, content: bytes) -> None:
-    """Writes the file in one step, so that a fault leaves the old one, and keeps its permissions; raises FallowError.
+    """Replace the file in one step, and keep its permissions; raises FallowError, and then the old file remains.
 
-    What is there and is no file, such as /dev/stdout or a pipe, is written to and never replaced.
+    A target that is not a regular file, such as /dev/stdout or a pipe, is written to and never replaced.
     """
     partial = target.parent / f".fallow-report.{os.getpid()}.{os.urandom(4).hex()}.part"
     try:

@@ -1,1 +1,1 @@
-"""What becomes of findings: the review of a window, their life over weeks, and what people did about them."""
+"""Recommendations made of findings: the review of a window, the life of findings, and what people did about them."""

@@ -1,9 +1,9 @@
-"""What people did about findings, as rows that are only ever added: each time one immutable file of the lake, which nobody else writes.
+"""What people did about findings. Rows are only added: each action is one immutable file of the lake with one writer.
 
-Several people may act at once, on one machine or many, without asking each other. Where they disagree the later action decides.
-A file's sequence number is the moment followed by twelve random digits, the same at both ends of its range, so that no file hides
-another. What may be written only once has digits of its own name instead, so that writing it twice at the same moment is the same
-file.
+Several people may act at once, on one machine or many, without coordination. If they disagree, the later action
+decides. A file's sequence number is the moment followed by twelve random digits, the same at both ends of its range, so
+that no file hides another. An action that must be written only once takes these digits from its name, so that a second
+write at the same moment is the same file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _RANDOM = 10**12
 
 
 def file_number(now_ms: int, once: str = "") -> int:
-    """The sequence number of a file that is written now, from which ids of its rows are made; of `once` the same all day."""
+    """Return the sequence number of a file written now; ids of its rows use it.
+
+    For the same `once` it is the same all day.
+    """
     if not once:
         return now_ms * _RANDOM + secrets.randbelow(_RANDOM)
     digits = int(hashlib.sha256(once.encode()).hexdigest(), 16) % (DAY_MS * _RANDOM)
@@ -38,30 +41,33 @@ def file_number(now_ms: int, once: str = "") -> int:
 
 
 def add_rows(lake: Lake, table: LakeTable, rows: Sequence[Mapping[str, object]], now_ms: int, number: int) -> LakeFile:
-    """All of the rows or none, in the file that it returns, and known to be in the lake then; raises LakeError."""
+    """Add all rows or none, and return their file. It is in the lake when the function returns. Raises LakeError."""
     file = LakeFile(table.name, utc_day(now_ms), socket.gethostname() or "unnamed", number, number)
     return lake.put_confirmed(file, parquet.encode(table, parquet.table_from_rows(table, rows)))
 
 
 def added_rows(lake: Lake, table: LakeTable, *, strict: bool = False) -> pl.DataFrame:
-    """Every row that was added, times as integer milliseconds in `time_ms`; a file that cannot be used is left out, or with `strict` an error."""
+    """Return every added row, with times as integer milliseconds in `time_ms`.
+
+    Unreadable files are left out, or raise an error if `strict`.
+    """
     files = lake.files(table.name)
     rows = read_frame(files, table, None, None if strict else lake.left_out.leave_out)
     return rows.drop("host").rename({"time": "time_ms"})
 
 
-KINDS = ("ack", "suppress", "reopen", "notify", "note")
+KINDS = ("ack", "snooze", "reopen", "notify", "note")
 
 
 LONGEST_REASON = 2000
-"""Characters of a reason or a note: others read it beside a finding."""
+"""Most characters of a reason or note: other people read it beside a finding."""
 
 _KINDS = {TOKEN: tr("a program's token"), LINK: tr("by a link"), ANONYMOUS: tr("without a sign-in")}
 
 
 @dataclass(frozen=True, order=True)
 class Action:
-    """One thing that one person did about one finding."""
+    """One action of one person on one finding."""
 
     time_ms: int
     action_id: str
@@ -74,11 +80,11 @@ class Action:
 
     @property
     def by(self) -> str:
-        """Who it was."""
+        """Return who acted."""
         return actor_words(self.actor)
 
     def row(self) -> dict[str, object]:
-        """As a row of the `action` table, times as integer milliseconds."""
+        """Return a row of the `action` table, with times as integer milliseconds."""
         return {
             "time": self.time_ms,
             "action_id": self.action_id,
@@ -103,11 +109,11 @@ def record(
     channel: str | None = None,
     once: str = "",
 ) -> tuple[Action, ...]:
-    """Adds one action on each of the findings, all of them or none, and returns them.
+    """Add one action to each of the findings, all or none, and return the actions.
+
+    Two records with the same `once` at the same moment are one, on this host or another.
 
     Raises UsageError for a reason that is too long, and LakeError.
-
-    Two records of the same `once` at the same moment, on this host or another, are one.
     """
     if reason is not None and len(reason) > LONGEST_REASON:
         raise UsageError("the text is too long", f"stay below {LONGEST_REASON:,} characters")
@@ -122,9 +128,9 @@ def record(
 
 
 def load_actions(lake: Lake, *, strict: bool = False) -> Mapping[str, tuple[Action, ...]]:
-    """Every action by finding, the earliest first; raises LakeError.
+    """Return every action by finding, the earliest first. Raises LakeError.
 
-    A file that cannot be used is left out, or with `strict` an error.
+    Unreadable files are left out, or raise an error if `strict`.
     """
     # two hosts that recorded one thing at the same moment have a file each
     rows = added_rows(lake, schema.ACTION, strict=strict).sort("time_ms", "actor")
@@ -137,12 +143,12 @@ def load_actions(lake: Lake, *, strict: bool = False) -> Mapping[str, tuple[Acti
 
 
 def after_what_is_known(now_ms: int, ids: Iterable[str], actions: Mapping[str, Sequence[Action]]) -> int:
-    """The time of an action: now, and in any case after those that whoever acts has seen, whatever clock wrote them."""
+    """Return the time of an action: now, but later than every action that the actor has seen, whatever clock wrote it."""
     return max([now_ms, *(each.time_ms + 1 for finding_id in ids for each in actions.get(finding_id, ()))])
 
 
 def actor_words(actor: Actor) -> str:
-    """`alice`, `alice (as OS user root)` where the OS user has another name, or `everybody (anonymous)`."""
+    """Return the actor: `alice`, `alice (as OS user root)` if the OS user has another name, or `everybody (anonymous)`."""
     name = shown_name(actor.name)
     if actor.kind != PERSON:
         return tr("{actor} ({kind})", actor=name, kind=_KINDS.get(actor.kind, actor.kind))

@@ -1,6 +1,7 @@
-"""Annotations of moments: what happened when, such as a maintenance or a change of quota, for whoever reads the charts.
+"""Annotations of moments, such as a maintenance or a change of quota, for readers of charts.
 
-They change no figure. Rows are only ever added (analytics.decide.actions): one that is removed is no longer shown, and both rows stay.
+Annotations change no figure. Rows are only added (analytics.decide.actions): a removed annotation is hidden, and both
+rows stay.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ ALL, POOL, TEAM = "all", "pool", "team"
 SCOPES = (ALL, POOL, TEAM)
 _ADD, _REMOVE = "add", "remove"
 LONGEST = 200
-"""Characters of a text: it stands in a line below a chart."""
+"""Most characters of a text: it is a line below a chart."""
 
 
 @dataclass(frozen=True, order=True)
 class Annotation:
-    """What somebody wrote about a moment; `name` is that of the pool or team, None for all."""
+    """A text about a moment. `name` is the pool or team; None for all."""
 
     at_ms: int
     annotation_id: str
@@ -34,21 +35,21 @@ class Annotation:
 
     @property
     def by(self) -> str:
-        """Who wrote it."""
+        """Return the author."""
         return actor_words(self.actor)
 
 
 def add_annotation(
     lake: Lake, text: str, actor: Actor, *, at_ms: int, now_ms: int, scope: str = ALL, name: str | None = None
 ) -> Annotation:
-    """Writes one; raises UsageError for a text that is none, and LakeError."""
+    """Add an annotation. Raises UsageError for an empty or invalid text, and LakeError."""
     words = " ".join(text.split())
     if not words:
         raise UsageError("the text is empty", "say in a few words what happened: others will read it")
     if len(words) > LONGEST:
         raise UsageError("the text is too long", f"stay below {LONGEST} characters")
     if scope not in SCOPES or (name is None) != (scope == ALL):
-        raise UsageError("it is not said what this is about", "everything, one pool or one team")
+        raise UsageError("the scope of the annotation is missing", "give everything, one pool or one team")
     number = file_number(now_ms)
     added = Annotation(at_ms, f"N-{number:x}", scope, name, words, actor, now_ms)
     row: dict[str, object] = {
@@ -66,7 +67,7 @@ def add_annotation(
 
 
 def remove_annotation(lake: Lake, annotation_id: str, actor: Actor, *, now_ms: int) -> Annotation:
-    """Takes one out of sight and returns it; raises FallowError where there is none of that id, and LakeError."""
+    """Remove an annotation and return it. Raises FallowError if the id does not exist, and LakeError."""
     found = next((each for each in load_annotations(lake) if each.annotation_id == annotation_id), None)
     if found is None:
         raise FallowError(f"there is no annotation {annotation_id}", "`fallow annotations list` has the ids")
@@ -76,9 +77,9 @@ def remove_annotation(lake: Lake, annotation_id: str, actor: Actor, *, now_ms: i
 
 
 def load_annotations(lake: Lake, *, strict: bool = False) -> tuple[Annotation, ...]:
-    """Those that nobody has removed, by the moment that they are about; raises LakeError.
+    """Return the annotations that are not removed, by moment. Raises LakeError.
 
-    A file that cannot be used is left out, or with `strict` an error.
+    Unreadable files are left out, or raise an error if `strict`.
     """
     rows = added_rows(lake, schema.ANNOTATION, strict=strict).rename({"at": "at_ms"}).rows(named=True)
     removed = {row["annotation_id"] for row in rows if row["kind"] == _REMOVE}

@@ -1,4 +1,4 @@
-"""How a finding stands: what became of it since last week, and what people did about it."""
+"""The status of a finding: what happened since last week, and what people did about it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from analytics.quality.model import Stamp
 from analytics.workloads.model import Finding
 
 RELEASED = "released"
-"""The reason of an acknowledgement that says that the GPUs were given back: a claim that the next window checks."""
+"""Reason of an acknowledgement that reports the GPUs as released. The next window checks this report."""
 
-_DECIDES = {"ack": "acknowledged", "suppress": "suppressed", "reopen": ""}
-_DID = {"ack": "acknowledged", "suppress": "suppressed", "reopen": "reopened", "notify": "notified", "note": "note"}
+_DECIDES = {"ack": "acknowledged", "snooze": "snoozed", "reopen": ""}
+_DID = {"ack": "acknowledged", "snooze": "snoozed", "reopen": "reopened", "notify": "notified", "note": "note"}
 
 
 def with_status(
@@ -29,10 +29,10 @@ def with_status(
     *,
     seen_until_ms: int,
 ) -> tuple[Finding, ...]:
-    """The findings with their status, and with what was done and written about them among the notes.
+    """Return the findings with their status, and with people's actions and comments among the notes.
 
-    `last_week` are the ids of last week's findings; a suppression counts until it expires, as of `as_of_ms`.
-    `seen_until_ms` is the end of what was seen: whoever said before it that GPUs were released is taken at their word until then.
+    `last_week` are the ids of last week's findings. A snooze counts until it expires, as of `as_of_ms`. `seen_until_ms`
+    is the end of the observed time: a report that GPUs were released counts until then.
     """
     known = frozenset(last_week)
     standing = []
@@ -45,7 +45,11 @@ def with_status(
             *finding.notes,
             *([] if reversal is None else [_again(reversal)]),
             *map(action_sentence, own),
-            *([] if broken_ms is None else [tr("said released on {moment}, still held", moment=Stamp(broken_ms))]),
+            *(
+                []
+                if broken_ms is None
+                else [tr("reported as released on {moment}, still held", moment=Stamp(broken_ms))]
+            ),
         )
         otherwise = "standing" if finding.finding_id in known else "new"
         standing.append(replace(finding, status=status_of(counted, otherwise, as_of_ms), notes=notes))
@@ -53,12 +57,13 @@ def with_status(
 
 
 def broken_release(finding: Finding, actions: Sequence[Action], seen_until_ms: int) -> int | None:
-    """When somebody last said that the finding's GPUs were released, if some of them were seen after it and are not.
+    """Return when a person last reported the finding's GPUs as released, if some are still held.
 
-    A GPU that can be taken back at the end was seen in the hour before it: only a claim older than that hour is refuted.
+    A GPU that is reclaimable at the end was observed in the hour before the end. Only a report older than this hour is
+    refuted.
     """
     decided = [each for each in actions if each.kind in _DECIDES]
-    if not decided or not _says_released(decided[-1]) or not finding.reclaimable or finding.holder is None:
+    if not decided or not _says_released(decided[-1]) or not finding.reclaimable or finding.user is None:
         return None
     said_ms = decided[-1].time_ms
     return said_ms if said_ms <= seen_until_ms - SILENT_AFTER_MS else None
@@ -69,9 +74,9 @@ def _says_released(action: Action) -> bool:
 
 
 def status_of(actions: Sequence[Action], otherwise: str, as_of_ms: int) -> str:
-    """The status that the actions leave, the earliest first: the last of ack, suppress and reopen decides.
+    """Return the status after the actions, the earliest first: the last ack, snooze or reopening decides.
 
-    Without one, or after a reopening or an expired suppression, a notification counts if it came later.
+    Without one, or after a reopening or an expired snooze, a later notification counts.
     """
     decided, notified = "", False
     expires_ms = None
@@ -79,7 +84,7 @@ def status_of(actions: Sequence[Action], otherwise: str, as_of_ms: int) -> str:
         if action.kind in _DECIDES:
             decided, notified, expires_ms = _DECIDES[action.kind], False, action.expires_ms
         notified = notified or action.kind == "notify"
-    if decided == "suppressed" and expires_ms is not None and expires_ms <= as_of_ms:
+    if decided == "snoozed" and expires_ms is not None and expires_ms <= as_of_ms:
         decided = ""
     return decided or ("notified" if notified else otherwise)
 
@@ -90,7 +95,10 @@ def ended_findings(
     reversed_before: Mapping[str, Reversal],
     seen: Container[str],
 ) -> tuple[Finding, ...]:
-    """Last week's findings that are not there any more: `closed`, `reversed`, or `unseen` without a GPU among those `seen` at the end."""
+    """Return last week's findings that ended.
+
+    They are `closed`, `reversed`, or `unseen` if no GPU is among those `seen` at the end.
+    """
     there = {finding.finding_id for finding in findings}
     ended = []
     for finding in last_week:
@@ -104,21 +112,21 @@ def ended_findings(
 
 
 def reversed_by(reversal: Reversal) -> Finding:
-    """Last week's finding as one that was wrong: nothing of it can be taken back, and its last note says since when."""
+    """Return last week's finding as a wrong one: nothing is reclaimable, and its last note has the time of the new use."""
     finding, notes = reversal.finding, (*reversal.finding.notes, _again(reversal))
     return replace(finding, status="reversed", reclaimable_gpus=(), next_command="", notes=notes)
 
 
 def _again(reversal: Reversal) -> Sentence:
-    return tr("last week's finding was wrong: used again from {moment}", moment=Stamp(reversal.used_ms))
+    return tr("last week's finding was wrong: the GPUs were used again from {moment}", moment=Stamp(reversal.used_ms))
 
 
 def action_sentence(action: Action) -> Sentence:
-    """An action as one line: when, who, what, and their own words."""
+    """Return an action in one line: time, actor, action and reason."""
     what = tr(_DID[action.kind]) if action.kind in _DID else action.kind
     if action.expires_ms is not None:
         what = tr("{what} until {moment}", what=what, moment=Stamp(action.expires_ms))
     if action.channel:
         what = tr("{what} via {channel}", what=what, channel=action.channel)
-    said = tr("{moment}, {actor}: {what}", moment=Stamp(action.time_ms), actor=action.by, what=what)
-    return tr("{said}: {reason}", said=said, reason=action.reason) if action.reason else said
+    sentence = tr("{moment}, {actor}: {what}", moment=Stamp(action.time_ms), actor=action.by, what=what)
+    return tr("{sentence}: {reason}", sentence=sentence, reason=action.reason) if action.reason else sentence

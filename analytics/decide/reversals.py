@@ -1,6 +1,6 @@
-"""How right findings were: last week's by whether their user came back, and each rule by a site's own labels.
+"""How correct findings were: last week's by whether their user came back, and each rule by a site's own labels.
 
-The labels' record is saved by `fallow evaluate --save` in the lake's table `judgement`, and findings are graded by it from then on.
+`fallow evaluate --save` saves the record of the labels in the lake's table `judgement`. Findings use it from then on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from analytics.decide.actions import add_rows, added_rows, file_number
 from analytics.intervals import SPAN_MS, clip
 from analytics.ledger.sampled import with_unconfirmed
 from analytics.proportions import wilson
-from analytics.rules import RULES_BY_NAME
 from analytics.states import UNOCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads.confidence import COVERAGE_MIN, good_record
 from analytics.workloads.model import GRADES, Context, Finding
@@ -26,7 +25,7 @@ from fallow.lake import Lake
 
 @dataclass(frozen=True)
 class Reversal:
-    """A finding of last week that was wrong: which of its GPUs were used again, and when first."""
+    """A wrong finding of last week: which of its GPUs were used again, and the first such time."""
 
     finding: Finding
     gpus: tuple[str, ...]
@@ -49,10 +48,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class Reversals:
-    """What became of the findings of one week before that named GPUs to take back.
+    """The outcome of the findings of one week before that named reclaimable GPUs.
 
-    `horizon_ms` is how much time has been since then: a week. `observed_share` is how much of those GPUs' time was
-    observed in it. A finding whose GPUs were not used again, but not observed for 90 % of that time either, is not judged.
+    `horizon_ms` is the time since then: a week. `observed_share` is the observed share of those GPUs' time. A finding
+    is not judged if its GPUs were not used again and less than 90 % of that time was observed.
     """
 
     until_ms: int
@@ -73,16 +72,16 @@ class Reversals:
 
 
 def reversals(context: Context, before: Context | None, findings: Iterable[Finding]) -> Reversals | None:
-    """What became, until the window's end, of the findings of the window one week before; None where there was none.
+    """Return the outcome, at the window's end, of the findings of one week before; None without such findings.
 
-    A GPU that a holder kept idle was used again when that holder, or somebody unknown, ran kernels on it; one that nobody
-    had, when anybody did. What was `low` at the time was used again when it became `active`.
+    A GPU that a user held idle was used again if that user, or an unknown user, ran kernels on it. A GPU without a user
+    was used again if any user ran kernels on it. A GPU at low use was used again when it became busy.
     """
     if before is None:
         return None
-    claimed = [finding for finding in findings if finding.reclaimable and not RULES_BY_NAME[finding.rule].of_pool]
+    allocated = [finding for finding in findings if finding.reclaimable and finding.pool is None]
     named = pl.DataFrame(
-        [(number, gpu, finding.holder) for number, finding in enumerate(claimed) for gpu in finding.reclaimable_gpus],
+        [(number, gpu, finding.user) for number, finding in enumerate(allocated) for gpu in finding.reclaimable_gpus],
         schema={"number": pl.Int64, "gpu": pl.String, "whom": pl.String},
         orient="row",
     )
@@ -92,9 +91,9 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
     sums = after.group_by("number", "gpu").agg(sum=seen)
     # 0 where the GPU was never seen again
     seen_ms = named.join(sums, on=("number", "gpu"), how="left").with_columns(pl.col("sum").fill_null(0))
-    wrong = _used_again(after, claimed)
+    wrong = _used_again(after, allocated)
     unseen = set(seen_ms.filter(pl.col("sum") < COVERAGE_MIN * horizon_ms)["number"]) - set(wrong)
-    judged = [(number, each) for number, each in enumerate(claimed) if number not in unseen]
+    judged = [(number, each) for number, each in enumerate(allocated) if number not in unseen]
 
     def rate(grades: Iterable[str]) -> Rate:
         own = [number for number, each in judged if each.confidence.grade in grades]
@@ -112,37 +111,37 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
 
 
 def _after(context: Context, before: Context, named: pl.DataFrame) -> pl.DataFrame:
-    """What the named GPUs did after the earlier window, with the finding's number and holder and the state at its end.
+    """Return the named GPUs after the earlier window, with the finding's number and user and the state at its end.
 
-    What point samples alone call idle was not seen to be.
+    Time that only point samples show as idle does not count as observed.
     """
     start_ms, end_ms = before.until_ms, before.until_ms + WEEK_MS
-    since = context.whole.stretches.filter(
+    since = context.whole.segments.filter(
         (pl.col("end") > start_ms) & pl.col("gpu").is_in(named["gpu"].unique().implode())
     )
     confirmed = with_unconfirmed(since, context.floors, context.inventory)
-    ledger = clip(confirmed.select("gpu", "time", "end", "state", "holder", "unconfirmed_ms"), start_ms, end_ms)
-    last = before.inside.stretches.sort("end").group_by("gpu", maintain_order=True).agg(was=pl.col("state").last())
+    ledger = clip(confirmed.select("gpu", "time", "end", "state", "user", "unconfirmed_ms"), start_ms, end_ms)
+    last = before.inside.segments.sort("end").group_by("gpu", maintain_order=True).agg(was=pl.col("state").last())
     return named.join(ledger, on="gpu").join(last, on="gpu", how="left")
 
 
-def _used_again(after: pl.DataFrame, claimed: list[Finding]) -> dict[int, Reversal]:
-    """The findings whose GPUs were used again, by number."""
+def _used_again(after: pl.DataFrame, allocated: list[Finding]) -> dict[int, Reversal]:
+    """Return the findings whose GPUs were used again, by number."""
     works = (pl.col("state") == "active") | ((pl.col("state") == "low") & (pl.col("was") != "low"))
-    names = (pl.col(name).str.split("+") for name in ("whom", "holder"))
+    names = (pl.col(name).str.split("+") for name in ("whom", "user"))
     shared = next(names).list.set_intersection(next(names)).list.len() > 0
-    anybody = pl.col("was").is_in(UNOCCUPIED) | pl.col("whom").is_null() | pl.col("holder").is_null()
+    anybody = pl.col("was").is_in(UNOCCUPIED) | pl.col("whom").is_null() | pl.col("user").is_null()
     used = after.filter(works.fill_null(value=False) & (anybody | shared).fill_null(value=True))
     found = used.group_by("number").agg(pl.col("gpu").unique().sort(), pl.col("time").min())
     return {
-        row["number"]: Reversal(claimed[row["number"]], tuple(row["gpu"]), row["time"])
+        row["number"]: Reversal(allocated[row["number"]], tuple(row["gpu"]), row["time"])
         for row in found.iter_rows(named=True)
     }
 
 
 @dataclass(frozen=True)
 class RuleRecord:
-    """Of a rule's findings of one confidence in some windows: how many a label spoke of, and how many of those were right."""
+    """A rule's findings of one confidence in some windows: how many had a label, and how many of these were correct."""
 
     rule: str
     grade: str
@@ -161,7 +160,7 @@ def save_records(
     actor: Actor,
     now_ms: int,
 ) -> None:
-    """Adds the records of one evaluation, all or none; raises LakeError."""
+    """Add the records of one evaluation, all or none. Raises LakeError."""
     number = file_number(now_ms)
     rows: list[dict[str, object]] = [
         {
@@ -184,9 +183,9 @@ def save_records(
 
 
 def load_records(lake: Lake, before_ms: int) -> Mapping[tuple[str, str], RuleRecord]:
-    """The newest record of each rule and confidence, of those about windows that ended before then; raises LakeError.
+    """Return the newest record of each rule and confidence, from windows that ended before this time. Raises LakeError.
 
-    A window is never graded by labels of its own time: what was said of last month stays the same.
+    Labels of a window's own time never grade it, so that a report on last month stays the same.
     """
     rows = added_rows(lake, schema.JUDGEMENT).sort("time_ms", "evaluation_id")
     known = rows.filter(rows["until"] < before_ms).select("rule", "confidence", "findings", "judged", "right")
@@ -194,7 +193,7 @@ def load_records(lake: Lake, before_ms: int) -> Mapping[tuple[str, str], RuleRec
 
 
 def graded_by_records(context: Context, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings, those of rules that were wrong too often with the failures that say so."""
+    """Return the findings; those of rules that were wrong too often have failed conditions about it."""
     known = load_records(context.lake, context.until_ms)
     graded = []
     for finding in findings:

@@ -1,14 +1,16 @@
-"""Runs every rule over a window, ranks what they found, and says how each finding stands and which rules know too little yet."""
+"""Run every rule over a window, rank the findings, and return their status and the rules with too little history."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import polars as pl
 
 from analytics.decide import lifecycle
 from analytics.decide.actions import Action, load_actions
+from analytics.decide.kept_findings import KeptFindings, WindowFindings
 from analytics.decide.reversals import Reversals, graded_by_records, reversals
 from analytics.decide.totals import most_first
 from analytics.inventory import Inventory
@@ -21,24 +23,30 @@ from analytics.scope import Scope
 from analytics.time_limit import check_time
 from analytics.window import Inputs, WindowLedger
 from analytics.workloads.context import open_context, week_before
+from analytics.workloads.finding_parts import findings_of
+from analytics.workloads.fleet_demand import fleet_demand
 from analytics.workloads.ledger_rows import held_gpu_hours
-from analytics.workloads.model import Context, Finding, Rule
+from analytics.workloads.model import Context, Finding
+from analytics.workloads.packing import short_runs_beside, small_workloads
+from analytics.workloads.pool_demand import FleetDemand, going_by
+from analytics.workloads.rule import Rule
 from fallow.clock import SystemClock
+from fallow.errors import LakeError
 
 
 def is_in_scope(finding: Finding, scope: Scope, inventory: Inventory) -> bool:
-    """Whether a finding is about the scope, also beside others."""
+    """Return True if a finding is about the scope, even together with others."""
     return (
         (scope.of_gpus.is_all or any(scope.has_gpu(gpu, inventory) for gpu in finding.gpus))
         and (scope.team is None or scope.team in (finding.team or "").split(JOINER))
-        and (scope.holder is None or scope.holder in (finding.holder or "").split(JOINER))
+        and (scope.user is None or scope.user in (finding.user or "").split(JOINER))
     )
 
 
 def names_others(finding: Finding, scope: Scope, owners: Owners) -> bool:
-    """Whether a finding is also about people who are not asked for: its words and its command name them."""
-    names = (finding.holder or "").split(JOINER)
-    others = scope.holder is not None and names != [scope.holder]
+    """Return True if a finding also names people outside the scope, in its words or its command."""
+    names = (finding.user or "").split(JOINER)
+    others = scope.user is not None and names != [scope.user]
     if scope.team is None:
         return others or finding.beside_unknown
     strangers = len(names) > 1 and any(owners.team(name, None) != scope.team for name in names)
@@ -47,14 +55,14 @@ def names_others(finding: Finding, scope: Scope, owners: Owners) -> bool:
 
 @dataclass(frozen=True)
 class WaitingRule:
-    """A rule, and the moment from which it can find something at the earliest."""
+    """A rule, and the earliest moment from which it can find something."""
 
     rule: str
     from_ms: int
 
 
 def waiting_rules(context: Context) -> tuple[WaitingRule, ...]:
-    """The rules that need more history than there was at the end of the window, the first to speak first."""
+    """Return the rules that need more history at the end of the window, the earliest first."""
     seen, first_ms = context.whole.lifetimes, context.whole.first_ms
     if seen.is_empty():
         return ()
@@ -65,15 +73,19 @@ def waiting_rules(context: Context) -> tuple[WaitingRule, ...]:
 
 @dataclass(frozen=True)
 class Review:
-    """The findings of a window as they stand.
+    """The findings of a window with their status.
 
-    `findings` are all of them, ranked, each with its status; `gone` those of the window one week earlier that are not there
-    any more; `reversals` how often those were wrong, None where there was no such window; `sensitivity` the GPU-hours held
-    without a kernel by the shortest stretch that counts, in minutes.
+    Attributes:
+        findings: all findings, ranked, each with its status.
+        gone: findings of the window one week earlier that ended.
+        reversals: how often those were wrong; None without such a window.
+        sensitivity: held GPU-hours without a kernel, by the shortest segment that counts, in minutes.
+        fleet: the demand of every pool, regardless of snoozes.
     """
 
     context: Context
     findings: tuple[Finding, ...]
+    fleet: FleetDemand
     gone: tuple[Finding, ...]
     reversals: Reversals | None
     sensitivity: Mapping[int, float]
@@ -81,18 +93,33 @@ class Review:
 
     @property
     def ended(self) -> tuple[Finding, ...]:
-        """What became of last week's findings: those that were wrong, found again or not, then those that are closed or unseen."""
+        """Return last week's findings of at least medium confidence: wrong, then continuing, then closed or unseen."""
         wrong = () if self.reversals is None else tuple(map(lifecycle.reversed_by, self.reversals.findings))
-        return (*wrong, *(finding for finding in self.gone if finding.status != "reversed"))
+        found = (*wrong, *(finding for finding in self.gone if finding.status != "reversed"))
+        return tuple(finding for finding in found if not finding.confidence.is_low)
+
+    @property
+    def sure(self) -> tuple[Finding, ...]:
+        """Return the findings of at least medium confidence, including snoozed ones."""
+        return tuple(finding for finding in self.findings if not finding.confidence.is_low)
 
     @property
     def shown(self) -> tuple[Finding, ...]:
-        return tuple(finding for finding in self.findings if finding.status != "suppressed")
+        """Return the findings that lists show by default: at least medium confidence and not snoozed."""
+        return tuple(finding for finding in self.sure if finding.status != "snoozed")
 
-    def about(self, chosen: Callable[[Finding], bool], stretches: pl.DataFrame) -> Review:
-        """The findings that are chosen and the sensitivity of these ledger rows.
+    @property
+    def low(self) -> tuple[Finding, ...]:
+        """Return findings of low confidence that are not snoozed.
 
-        How often last week's findings were wrong stays the rate of all of them; which they were is told of the chosen ones.
+        They are no more often correct than a guess (docs/evaluate.md).
+        """
+        return tuple(each for each in self.findings if each.status != "snoozed" and each.confidence.is_low)
+
+    def about(self, chosen: Callable[[Finding], bool], segments: pl.DataFrame) -> Review:
+        """Return the chosen findings, with the sensitivity of these ledger rows.
+
+        The rate of wrong findings stays that of all findings. Only chosen findings are listed as wrong.
         """
         rates = self.reversals
         return replace(
@@ -100,28 +127,32 @@ class Review:
             findings=tuple(filter(chosen, self.findings)),
             gone=tuple(filter(chosen, self.gone)),
             reversals=rates and replace(rates, findings=tuple(each for each in rates.findings if chosen(each.finding))),
-            sensitivity=held_gpu_hours(stretches),
+            sensitivity=held_gpu_hours(segments),
         )
 
     @property
-    def suppressed(self) -> tuple[Finding, ...]:
-        return tuple(finding for finding in self.findings if finding.status == "suppressed")
+    def snoozed(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.status == "snoozed")
 
 
 def review(inputs: Inputs, ledger: WindowLedger, now_ms: int | None = None) -> Review:
-    """Every finding of the window, and what became of those of one week before; `now_ms` is the wall clock's time."""
+    """Return every finding of the window, and the outcome of those of one week before.
+
+    `now_ms` is the wall clock's time.
+    """
     return with_actions(find_in_window(inputs, ledger, now_ms=now_ms))
 
 
 @dataclass(frozen=True)
 class RuleFindings:
-    """What the rules say of a window and of the one a week before, whatever people did about it.
+    """The rules' findings in a window and in the one a week before, regardless of people's actions.
 
-    `as_of_ms` is the moment as of which suppressions count.
+    `fleet` is the demand of every pool. `as_of_ms` is the moment as of which snoozes count.
     """
 
     context: Context
     findings: tuple[Finding, ...]
+    fleet: FleetDemand
     last_week: tuple[Finding, ...]
     reversals: Reversals | None
     sensitivity: Mapping[int, float]
@@ -129,26 +160,51 @@ class RuleFindings:
 
 
 def find_in_window(
-    inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
+    inputs: Inputs,
+    ledger: WindowLedger,
+    inventory: Inventory | None = None,
+    now_ms: int | None = None,
+    *,
+    keep: bool = False,
 ) -> RuleFindings:
-    """Runs the rules over the window and over the week before; raises LakeError and ConfigError."""
+    """Return the findings of the rules in the window and in the week before: the lake's, or made and with `keep` kept there.
+
+    Raises LakeError and ConfigError.
+    """
     now_ms = SystemClock().now_ms() if now_ms is None else now_ms
     context = open_context(inputs, ledger, inventory, now_ms)
     end_ms = ledger.window.until_ms
     as_of_ms = now_ms if end_ms is None else min(end_ms, now_ms)
-    sensitivity = held_gpu_hours(context.inside.stretches)
-    if ledger.inside.stretches.is_empty():
+    if ledger.inside.segments.is_empty():
         # whose work ended and whose was only not seen cannot be told apart
-        return RuleFindings(context, (), (), None, sensitivity, as_of_ms)
+        unseen = FleetDemand.of(unseen_since_ms=context.until_ms)
+        return RuleFindings(context, (), unseen, (), None, held_gpu_hours(context.inside.segments), as_of_ms)
+    place = KeptFindings(inputs, context)
+    found = place.read()
+    if found is None:
+        found = window_findings(context)
+        if keep:
+            context = replace(context)  # without what the rules remember of the old one, which is large
+            with suppress(LakeError, TypeError):  # a convenience: the next process makes them again
+                place.keep(found)
+    small_workloads.give(context, found.small_work)
+    short_runs_beside.give(context, found.short_beside)
+    of_rules = (found.findings, found.fleet, found.last_week, found.reversals, found.sensitivity)
+    return RuleFindings(context, *of_rules, as_of_ms)
+
+
+def window_findings(context: Context) -> WindowFindings:
+    """Return what the rules find in the window and in the week before. Raises LakeError and ConfigError."""
     before = week_before(context)
     last_week = () if before is None else run_rules(before)
-    return RuleFindings(
-        context, run_rules(context), last_week, reversals(context, before, last_week), sensitivity, as_of_ms
-    )
+    outcome = reversals(context, before, last_week)
+    sensitivity = dict(held_gpu_hours(context.inside.segments))
+    packed = small_workloads(context), dict(short_runs_beside(context))
+    return WindowFindings(*findings_and_demand(context), last_week, outcome, sensitivity, *packed)
 
 
 def with_actions(found: RuleFindings) -> Review:
-    """How the findings stand after what people did: reads their actions from the lake, and nothing else."""
+    """Return the findings after people's actions. Only the actions are read from the lake."""
     actions, outcome = load_actions(found.context.lake), found.reversals
     wrong = {each.finding.finding_id: each for each in (outcome.findings if outcome else ())}
     known = (each.finding_id for each in found.last_week)
@@ -162,6 +218,7 @@ def with_actions(found: RuleFindings) -> Review:
         findings=lifecycle.with_status(
             found.findings, known, actions, wrong, found.as_of_ms, seen_until_ms=found.context.until_ms
         ),
+        fleet=found.fleet,
         gone=gone,
         reversals=outcome,
         sensitivity=found.sensitivity,
@@ -170,11 +227,11 @@ def with_actions(found: RuleFindings) -> Review:
 
 
 def _seen_to_the_end(context: Context) -> frozenset[str]:
-    """The GPUs of which something was known in the last hour of the window.
+    """Return the GPUs that were observed in the last hour of the window.
 
-    MIG instances and names without an entry in the inventory, such as pods, have ended where their host was seen.
+    MIG instances and names without an inventory entry, such as pods, have ended if their host was observed.
     """
-    known = context.inside.stretches.filter(
+    known = context.inside.segments.filter(
         pl.col("state") != "unknown", pl.col("end") >= context.until_ms - SILENT_AFTER_MS
     )
     cards = [gpu for gpu in context.inventory.devices if not gpu.startswith(MIG_PREFIX)]
@@ -183,21 +240,46 @@ def _seen_to_the_end(context: Context) -> frozenset[str]:
 
 
 def run_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
-    """What the rules find, ranked: the most GPUs to take back first, then the highest cost, then the most GPU time."""
-    return tuple(graded_by_records(context, found_by_rules(context, rules)))
+    """Return the rules' findings, ranked: most reclaimable GPUs first, then highest cost, then most GPU time."""
+    return findings_and_demand(context, rules)[0]
 
 
 def found_by_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
-    """The same with the confidence that the rules give, whatever their record is here."""
+    """Return the same findings with the rules' own confidence, regardless of their record at this site."""
+    return findings_and_demand(context, rules, records=False)[0]
+
+
+def findings_and_demand(
+    context: Context, rules: Sequence[Rule] = RULES, *, records: bool = True
+) -> tuple[tuple[Finding, ...], FleetDemand]:
+    """Return the rules' findings, ranked, and the demand of every pool.
+
+    The demand excludes GPUs that findings show as reclaimable.
+
+    Args:
+        context: the window.
+        rules: the rules; rules about pools run last.
+        records: whether the site's own record of a rule lowers its confidence.
+    """
     found: list[Finding] = []
     for rule in rules:
         check_time()
-        found += rule.find(context)
-    return _told_apart(most_first(sorted(found, key=lambda each: (each.finding_id, each.gpus))))
+        found += findings_of(context, rule, rule.find(context))
+    graded = graded_by_records(context, found) if records else found
+    fleet = fleet_demand(context, going_by(graded))
+    own = [
+        finding
+        for rule in rules
+        if rule.find_in_pools is not None
+        for finding in findings_of(context, rule, rule.find_in_pools(context, fleet))
+    ]
+    of_pools = graded_by_records(context, own) if records else own
+    ranked = most_first(sorted((*graded, *of_pools), key=lambda each: (each.finding_id, each.gpus)))
+    return _told_apart(ranked), fleet.graded(of_pools)
 
 
 def _told_apart(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings with ids that are all different: where two would share one, the later also goes by its GPUs."""
+    """Return the findings with unique ids: where two have one id, the later id also includes its GPUs."""
     seen: set[str] = set()
     apart = []
     for finding in findings:

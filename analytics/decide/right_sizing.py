@@ -1,4 +1,4 @@
-"""Of several ways to make do with less for the same work, the one that counts: another card, or a place in a packing."""
+"""The choice among several ways to use less for the same workload: another card, or a place in a packing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Proposal: TypeAlias = Finding | Packing
 
 @dataclass(frozen=True)
 class RightSizing:
-    """What is proposed for each work, once: packings, and findings about another card with a known saving.
+    """The proposal for each workload, once: packings, and findings about another card with a known saving.
 
-    `instead` has, by the id of what is proposed, the proposals about some of the same work that it was chosen over.
+    `instead` has, by the id of a proposal, the other proposals about some of the same workloads.
     """
 
     packings: tuple[Packing, ...]
@@ -25,7 +25,7 @@ class RightSizing:
     instead: Mapping[str, tuple[Proposal, ...]]
 
     def of(self, ids: Collection[str]) -> RightSizing:
-        """What it says of some packings and findings."""
+        """Return the choice among some packings and findings."""
         return RightSizing(
             tuple(each for each in self.packings if each.packing_id in ids),
             tuple(each for each in self.moves if each.finding_id in ids),
@@ -38,7 +38,7 @@ class RightSizing:
 
     @property
     def saving(self) -> float | None:
-        """The sum of what is known; None where nothing is."""
+        """Return the sum of the known savings; None if none is known."""
         proposals: tuple[Proposal, ...] = (*self.packings, *self.moves)
         known = [value for each in proposals if (value := known_saving(each)) is not None]
         return sum(known) if known else None
@@ -50,10 +50,10 @@ def right_sizing(
     packed: Sequence[Packing] | None = None,
     taken: frozenset[str] = frozenset(),
 ) -> RightSizing:
-    """The choice among packings, by default all of the fleet, and findings: the surest first, and of equally sure ones the largest saving.
+    """Return the choice among packings and findings: highest confidence first, then largest saving.
 
-    Where a finding wins a GPU, its pool is packed again without it. Packings with an unknown saving come last. Of the GPUs
-    that are `taken` something else was decided.
+    By default the packings are those of the whole fleet. If a finding wins a GPU, its pool is packed again without the
+    GPU. Packings with an unknown saving come last. GPUs in `taken` have another recommendation.
     """
     moves = [each for each in findings if saving_of(each) is not None]
     all_packings = packings_without(context, taken) if packed is None else packed
@@ -78,7 +78,7 @@ def right_sizing(
 
 
 def known_saving(proposal: Proposal) -> float | None:
-    """What it saves in its window; None where that is not known."""
+    """Return the saving in its window; None if it is not known."""
     return proposal.saving if isinstance(proposal, Packing) else saving_of(proposal)
 
 
@@ -95,7 +95,10 @@ def _by_worth(proposals: Iterable[Proposal]) -> list[Proposal]:
 
 
 def _is_same_work(one: Proposal, other: Proposal) -> bool:
-    """A packing is about all work on its GPUs, a finding about that of its users."""
+    """Return True for the same workload.
+
+    A packing is about all work on its GPUs, a finding about the work of its users.
+    """
     if isinstance(one, Packing) or isinstance(other, Packing):
         return not set(one.gpus).isdisjoint(other.gpus)
     return not work_places(one).isdisjoint(work_places(other))

@@ -1,1 +1,1 @@
-"""Getting the report to people: by mail, to chats, into folders, never twice, and with a record of everything sent."""
+"""Delivery of the report by mail, to chats and into folders: never twice, and with a record of everything sent."""

@@ -18,7 +18,7 @@ from fallow.stores import open_store
 
 _MOST = 100
 _END = re.compile(r"(-[a-z]{2})?\.[a-z]{1,8}$")
-"""The end that a shortened name keeps: the language of an edition, and the suffix."""
+"""The end of a name that shortening keeps: the language of an edition, and the suffix."""
 
 
 class FolderChannel:
@@ -28,7 +28,7 @@ class FolderChannel:
         self._target = target
 
     def send(self, message: Message, delivery: Delivery, now_ms: int) -> DeliveryOutcome:  # noqa: ARG002  # the content says its time
-        """Writes each document as `<week>/<name>`, completely or not at all."""
+        """Write each document as `<week>/<name>`, completely or not at all."""
         try:
             store = open_store(self._target.address)
             store.make()
@@ -42,7 +42,7 @@ class FolderChannel:
 
 
 def safe(text: str) -> str:
-    """A name that is valid in every file system and store, and different for every text: teams may have any name."""
+    """Return a name that is valid in every file system and store, and unique for every text: teams may have any name."""
     whole = re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip(".-")
     if whole and whole == text and len(whole) <= _MOST:
         return whole
@@ -55,7 +55,7 @@ def safe(text: str) -> str:
 def open_channels(
     targets: Iterable[Target], config: Config, sleep: Callable[[float], None] = time.sleep
 ) -> Mapping[Target, Channel]:
-    """A channel for every target; nothing is contacted yet. Raises ConfigError and UsageError."""
+    """Return a channel for every target, without contacting it. Raises ConfigError and UsageError."""
     wanted = tuple(targets)
     kinds = {target.kind for target in wanted}
     mail = MailSettings.of(config) if "mail" in kinds else None

@@ -1,4 +1,4 @@
-"""One delivery, from its record so far to the record of how it ended, and what is printed about it."""
+"""One delivery, from its record so far to the record of its outcome, and the printed lines about it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from analytics.delivery.journal import ABANDONED, CLAIMED, LEASE_MS, SENDING, YIELDED, Journal, Standing, new_try
+from analytics.delivery.journal import ABANDONED, LEASE_MS, QUEUED, SENDING, YIELDED, DeliveryStatus, Journal, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Channel, Delivery, DeliveryOutcome, Message
 from analytics.language.plain_text import moment, plain
 from fallow.clock import Clock
@@ -15,7 +15,10 @@ from fallow.output import say, show
 from fallow.units import format_bytes
 
 WAIT_S = 20.0
-"""How long the sender with the lowest id waits for the others to yield; they do so right after they have read the record."""
+"""Time that the sender with the lowest id waits for the others to yield.
+
+They yield right after they read the record.
+"""
 
 _PAUSE_S = 0.25
 
@@ -29,32 +32,32 @@ class SendLock:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether enough time is left to send before others take the delivery for abandoned."""
+        """Return True if enough time remains to send before others treat the delivery as abandoned."""
         return self._clock.monotonic_s() < self._until_s
 
 
 def acquire_send_lock(
     journal: Journal, delivery: Delivery, message: Message, clock: Clock, sleep: Callable[[float], None]
 ) -> SendLock | None:
-    """The right to send, or None where another sender has it; raises LakeError.
+    """Return the right to send, or None if another sender has it. Raises LakeError.
 
-    The store knows no conditional write, so senders agree by writing first and reading second: each adds CLAIMED and then
-    reads what others have added. A sender that sees nobody else sends. One that sees a lower id yields and records it. The
-    lowest waits until all others have yielded, and yields itself as soon as one of them is sending. Of two senders at least
-    one sees the other, and a sender that has yielded never sends, so two never send. This holds as long as the store shows
-    what was written (object stores and local file systems do, NFS within the time of its attribute cache) and no sender
-    sleeps through LEASE_MS between reading and sending.
+    The store has no conditional write, so senders write first and read second: each adds QUEUED and then reads what
+    others have added. A sender that reads no other entry sends. One that reads a lower id yields and records it. The
+    lowest waits until all others have yielded, and yields itself as soon as one of them is sending. Of two senders at
+    least one reads the other's entry, and a sender that has yielded never sends, so two never send. This holds if the
+    store shows what was written (object stores and local file systems do, NFS within the time of its attribute cache)
+    and no sender sleeps longer than LEASE_MS between reading and sending.
     """
     before = journal.steps(delivery)
     own = SendLock(new_try(clock.now_ms()), clock)
-    journal.add(delivery, own.try_id, CLAIMED, message)
+    journal.add(delivery, own.try_id, QUEUED, message)
     until_s = clock.monotonic_s() + WAIT_S
     while True:
         journal.look_again()
         others = _others(journal.steps(delivery), before, own.try_id)
         if not others:
             return own
-        decided = any(step != CLAIMED for step in others.values())
+        decided = any(step != QUEUED for step in others.values())
         if decided or min(others) < own.try_id or clock.monotonic_s() >= until_s:
             journal.add(delivery, own.try_id, YIELDED, message)
             return None
@@ -62,17 +65,20 @@ def acquire_send_lock(
 
 
 def _others(steps: Mapping[str, str], before: Mapping[str, str], own: str) -> dict[str, str]:
-    """Tries that prevent sending: those that go on or arrived, and those that may have arrived since the decision to send."""
+    """Return the tries that prevent sending.
+
+    They are still running or have arrived, or may have arrived since the decision to send.
+    """
     doubt = (UNKNOWN, ABANDONED)
     return {
         name: step
         for name, step in steps.items()
-        if name != own and (step in (CLAIMED, SENDING, SENT) or (step in doubt and before.get(name) not in doubt))
+        if name != own and (step in (QUEUED, SENDING, SENT) or (step in doubt and before.get(name) not in doubt))
     }
 
 
 ALREADY, BUSY = "already", "busy"
-"""Nothing to send: it was sent before; somebody else is sending it."""
+"""Outcomes without sending: sent before, or another sender is sending."""
 
 _LOST = "a sender ended while it was sending"
 
@@ -88,18 +94,18 @@ class DeliveryResult:
 
     @property
     def is_failure(self) -> bool:
-        """Whether a person should look: it did not arrive, or it has just become unknown whether it did."""
+        """Return True if a person should check: it did not arrive, or it has just become unknown whether it arrived."""
         return self.step == FAILED or (self.step == UNKNOWN and self.is_news)
 
 
-def to_do(standing: Standing, *, again: bool, repeatable: bool) -> Delivery | None:
-    """The round to send now; None if nothing is to be sent without a person's decision."""
-    if standing.step == SENT:
-        return replace(standing.delivery, round=standing.delivery.round + 1) if again else None
-    if standing.step in (UNKNOWN, ABANDONED):
+def to_do(state: DeliveryStatus, *, again: bool, repeatable: bool) -> Delivery | None:
+    """Return the round to send now; None if sending needs a person's decision."""
+    if state.step == SENT:
+        return replace(state.delivery, round=state.delivery.round + 1) if again else None
+    if state.step in (UNKNOWN, ABANDONED):
         # the same round, so that whoever got it can tell the second as a duplicate
-        return standing.delivery if again or repeatable else None
-    return None if standing.step in (SENDING, CLAIMED) else standing.delivery
+        return state.delivery if again or repeatable else None
+    return None if state.step in (SENDING, QUEUED) else state.delivery
 
 
 def deliver(
@@ -112,15 +118,15 @@ def deliver(
     again: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> DeliveryResult:
-    """Sends it unless it was sent, and records every step; raises LakeError where the record cannot be kept.
+    """Send unless it was sent before, and record every step. Raises LakeError if the record cannot be written.
 
-    The intention is in the lake before anything is sent: after a crash the delivery counts as unknown, and nothing is sent
-    twice because its record was lost.
+    The intention is in the lake before sending: after a crash the outcome is unknown, and no delivery is sent twice
+    because its record was lost.
     """
-    standing = journal.standing(delivery)
-    chosen = to_do(standing, again=again, repeatable=channel.repeatable)
+    state = journal.state(delivery)
+    chosen = to_do(state, again=again, repeatable=channel.repeatable)
     if chosen is None:
-        return left(journal, standing)
+        return left(journal, state)
     own = acquire_send_lock(journal, chosen, message, clock, sleep)
     if own is None:
         return DeliveryResult(chosen, BUSY)
@@ -142,21 +148,21 @@ def deliver(
 _ENDED = {SENT: "it was sent to", FAILED: "it could not be sent to", UNKNOWN: "it may have reached"}
 
 
-def left(journal: Journal, standing: Standing) -> DeliveryResult:
-    """The result for a delivery that is not sent now; an abandoned one is recorded as unknown, once."""
-    reason = standing.entry.reason if standing.entry else ""
-    if standing.step == ABANDONED:
+def left(journal: Journal, state: DeliveryStatus) -> DeliveryResult:
+    """Return the result of a delivery that is not sent now. An abandoned one is recorded as unknown, once."""
+    reason = state.entry.reason if state.entry else ""
+    if state.step == ABANDONED:
         lost = DeliveryOutcome(UNKNOWN, _LOST, tries=0)
-        try_id = standing.entry.try_id if standing.entry else new_try(0)
-        journal.add(standing.delivery, try_id, UNKNOWN, outcome=lost)
-        return DeliveryResult(standing.delivery, UNKNOWN, _LOST)
-    if standing.step == UNKNOWN:
-        return DeliveryResult(standing.delivery, UNKNOWN, reason, is_news=False)
-    return DeliveryResult(standing.delivery, ALREADY if standing.step == SENT else BUSY, reason)
+        try_id = state.entry.try_id if state.entry else new_try(0)
+        journal.add(state.delivery, try_id, UNKNOWN, outcome=lost)
+        return DeliveryResult(state.delivery, UNKNOWN, _LOST)
+    if state.step == UNKNOWN:
+        return DeliveryResult(state.delivery, UNKNOWN, reason, is_news=False)
+    return DeliveryResult(state.delivery, ALREADY if state.step == SENT else BUSY, reason)
 
 
 def tell(result: DeliveryResult) -> int:
-    """Prints one sentence and returns the exit code for the result."""
+    """Print one sentence and return the exit code of the result."""
     what = _named(result.delivery)
     if result.step == SENT:
         show(f"sent {what}")
@@ -173,14 +179,14 @@ def tell(result: DeliveryResult) -> int:
     return int(result.is_failure)
 
 
-def would(standing: Standing, message: Message | None = None) -> str:
-    """The line of a dry run; without a message nothing would be sent."""
-    what = _named(standing.delivery)
+def would(state: DeliveryStatus, message: Message | None = None) -> str:
+    """Return the line of a dry run. Without a message nothing would be sent."""
+    what = _named(state.delivery)
     if message is not None:
         parts = ", ".join(part.name for part in message.attachments) or "no documents"
         return f"would send {what}: '{plain(message.subject, 200)}', {parts}, {format_bytes(message.size_bytes)}"
-    when = f" on {moment(standing.entry.time_ms)}" if standing.entry else ""
-    return f"would not send {what}: {standing.step}{when}"
+    when = f" on {moment(state.entry.time_ms)}" if state.entry else ""
+    return f"would not send {what}: {state.step}{when}"
 
 
 def _named(delivery: Delivery) -> str:

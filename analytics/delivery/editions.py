@@ -1,4 +1,4 @@
-"""Which weeks are due at a target, and sending one edition of one: for `fallow report send`, and for a page that sends."""
+"""The weeks that are due at a target, and sending one edition of a week: for `fallow report send` and for a page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import tzinfo
 from analytics.delivery.channels import open_channels
 from analytics.delivery.content import edition_name, pack
 from analytics.delivery.deliver import ALREADY, BUSY, DeliveryResult, deliver, left, to_do
-from analytics.delivery.journal import ABANDONED, Journal, Standing
+from analytics.delivery.journal import ABANDONED, DeliveryStatus, Journal
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Channel, Delivery, Message
 from analytics.delivery.settings import Target, parse_targets
 from analytics.language.language import Language
@@ -29,14 +29,17 @@ from fallow.errors import MissingExtraError, UsageError
 from fallow.lake import Lake
 
 CLOSES_AFTER_MS = 6 * HOUR_MS
-"""A week closes on Monday at 06:00 local time, when rows that hosts published late have arrived."""
+"""A week closes on Monday at 06:00 local time, when late rows of hosts have arrived."""
 
 WEEKS_BACK = 4
-"""Weeks that a run looks back on, including the newest."""
+"""Weeks that a run checks, including the newest."""
 
 
 def asked_week(text: str, zone: tzinfo, now_ms: int) -> Week:
-    """The week of --week; `last` is the newest that is closed. Raises UsageError, also for a week that is not closed yet."""
+    """Return the week of --week; `last` is the newest closed week.
+
+    Raises UsageError, also for a week that is not closed.
+    """
     week = parse_week(text, zone, now_ms - CLOSES_AFTER_MS)
     if week.until_ms + CLOSES_AFTER_MS > now_ms:
         raise UsageError(
@@ -47,9 +50,9 @@ def asked_week(text: str, zone: tzinfo, now_ms: int) -> Week:
 
 
 def missed_weeks(journal: Journal, newest: Week, edition: str, target: str) -> tuple[Week, ...]:
-    """The weeks before `newest` that did not arrive, the oldest first.
+    """Return the weeks before `newest` that did not arrive, the oldest first.
 
-    Only those since the first that was ever sent to this target, or tried: a new target does not get a month at once.
+    Only weeks since the first delivery or try at this target count: a new target does not get a month at once.
     """
     known = [
         entry.delivery.week
@@ -62,18 +65,18 @@ def missed_weeks(journal: Journal, newest: Week, edition: str, target: str) -> t
     return tuple(
         week
         for week in weeks
-        if week.label >= min(known) and journal.standing(delivery_of(week, edition, target)).step != SENT
+        if week.label >= min(known) and journal.state(delivery_of(week, edition, target)).step != SENT
     )
 
 
 def failed_weeks(journal: Journal, newest: Week, edition: str, target: str) -> tuple[Week, ...]:
-    """The weeks up to `newest` whose last try failed, the oldest first."""
+    """Return the weeks up to `newest` whose last try failed, the oldest first."""
     weeks = (newest.before(number) for number in range(WEEKS_BACK - 1, -1, -1))
-    return tuple(week for week in weeks if journal.standing(delivery_of(week, edition, target)).step == FAILED)
+    return tuple(week for week in weeks if journal.state(delivery_of(week, edition, target)).step == FAILED)
 
 
 def delivery_of(week: Week, edition: str, target: str) -> Delivery:
-    """The delivery of one edition of the report."""
+    """Return the delivery of one edition of the report."""
     return Delivery("report", week.label, edition, target)
 
 
@@ -81,7 +84,7 @@ MakeReport = Callable[[Week], Report]
 
 _LOOK_BACK_MS = 10 * WEEK_MS
 DOCUMENTS = tuple(each for each in FORMATS if each.name in ("html", "pdf"))
-"""The formats that are sent unless others are asked for."""
+"""Default formats of a delivery."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class EditionSender:
         clock: Clock,
         sleep: Callable[[float], None],
     ) -> EditionSender:
-        """Contacts nobody. Raises UsageError and ConfigError for settings that cannot be used."""
+        """Return a sender, without contacting any target. Raises UsageError and ConfigError for invalid settings."""
         channels = open_channels(targets, settings, sleep)
         since_ms = min(newest.since_ms, clock.now_ms() - _LOOK_BACK_MS)
         return cls(Journal(lake, clock, actor, since_ms), channels, edition, clock, sleep)
@@ -115,18 +118,18 @@ class EditionSender:
     def delivery(self, week: Week, target: Target) -> Delivery:
         return delivery_of(week, self.edition, target.shown)
 
-    def standing(self, week: Week, target: Target) -> Standing:
-        return self.journal.standing(self.delivery(week, target))
+    def state(self, week: Week, target: Target) -> DeliveryStatus:
+        return self.journal.state(self.delivery(week, target))
 
     def is_due(self, week: Week, target: Target, *, again: bool = False) -> bool:
-        """Whether it is to be sent now; what arrived, or may have arrived, only with `again`."""
+        """Return True if it is due now. A delivery that arrived, or may have arrived, is due only with `again`."""
         repeatable = self.channels[target].repeatable
-        return to_do(self.standing(week, target), again=again, repeatable=repeatable) is not None
+        return to_do(self.state(week, target), again=again, repeatable=repeatable) is not None
 
     def send(self, week: Week, target: Target, message: Message | None, *, again: bool = False) -> DeliveryResult:
-        """Sends it; without a message, says why it is left alone. Raises LakeError where the record cannot be kept."""
+        """Send it, or without a message return why it is not sent. Raises LakeError if the record cannot be written."""
         if message is None:
-            return left(self.journal, self.standing(week, target))
+            return left(self.journal, self.state(week, target))
         delivery, channel = self.delivery(week, target), self.channels[target]
         return deliver(self.journal, delivery, message, channel, self.clock, again=again, sleep=self.sleep)
 
@@ -134,7 +137,10 @@ class EditionSender:
 def pack_for(
     targets: Iterable[Target], report: Report, week: Week, language: Language, formats: Sequence[Format]
 ) -> Message:
-    """The message for these targets. Raises MissingExtraError where a format needs packages that are not installed."""
+    """Return the message for these targets.
+
+    Raises MissingExtraError if a format needs packages that are not installed.
+    """
     if not any(target.kind == "mail" for target in targets):
         return pack(report, week, language, formats, None)
     from analytics.render.html.mail import mail_body  # only mail pays for its picture
@@ -144,9 +150,9 @@ def pack_for(
 
 @dataclass(frozen=True)
 class Order:
-    """What a page asks for: a week such as `2026-W46`, the part of the fleet, the language, and the targets.
+    """The request of a page: a week such as `2026-W46`, the part of the fleet, the language, and the targets.
 
-    `targets` are the `shown` of some of `site_targets`; `actor` is who asks.
+    `targets` are the `shown` of some of `site_targets`; `actor` is the person who sends.
     """
 
     week: str
@@ -158,7 +164,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Said:
-    """One sentence on one target; `is_failure` where a person should look, `is_due` where it would go or went out."""
+    """One sentence about one target. `is_failure` if a person should check; `is_due` if it would be or was sent."""
 
     target: str
     sentence: str
@@ -167,17 +173,17 @@ class Said:
 
 
 def site_targets(settings: Config) -> tuple[Target, ...]:
-    """The targets that `report.to` names; raises UsageError for one that cannot be read."""
+    """Return the targets in `report.to`. Raises UsageError for an invalid target."""
     return parse_targets(settings.texts("report.to"), settings.text("webhook.kind"))
 
 
 def try_order(inputs: Inputs, order: Order, make: MakeReport, clock: Clock | None = None) -> tuple[Said, ...]:
-    """What would be sent, without contacting or recording anything.
+    """Return what would be sent, without contacting any target and without a record.
 
-    Raises UsageError for a week that is not closed, a target that the settings do not name, or a channel that cannot be used.
+    Raises UsageError for a week that is not closed, a target outside the settings, or an unusable channel.
     """
     sender, week, messages = _prepare(inputs, order, make, clock or SystemClock(), time.sleep)
-    return tuple(_would(sender.standing(week, target), message) for target, message in messages.items())
+    return tuple(_would(sender.state(week, target), message) for target, message in messages.items())
 
 
 def send_order(
@@ -187,9 +193,9 @@ def send_order(
     clock: Clock | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[Said, ...]:
-    """Sends it to each target that has not had it, and records every step under the actor's name.
+    """Send to each target that has not received it, and record every step under the actor's name.
 
-    Raises as `try_order` does, and LakeError where the record cannot be kept.
+    Raises as `try_order` does, and LakeError if the record cannot be written.
     """
     sender, week, messages = _prepare(inputs, order, make, clock or SystemClock(), sleep)
     return tuple(_became(sender.send(week, target, message)) for target, message in messages.items())
@@ -198,7 +204,10 @@ def send_order(
 def _prepare(
     inputs: Inputs, order: Order, make: MakeReport, clock: Clock, sleep: Callable[[float], None]
 ) -> tuple[EditionSender, Week, dict[Target, Message | None]]:
-    """The sender, the week, and the message for each target, None where it is not due. Finds every error before sending."""
+    """Return the sender, the week, and the message of each target (None if not due).
+
+    Raises every error before sending.
+    """
     targets = _chosen(site_targets(inputs.settings), order.targets)
     week = asked_week(order.week, order.language.zone, clock.now_ms())
     edition = edition_name(order.scope, order.language.code)
@@ -226,18 +235,18 @@ def _chosen(known: Sequence[Target], shown: Sequence[str]) -> tuple[Target, ...]
     return tuple(target for target in known if target.shown in shown)
 
 
-def _would(standing: Standing, message: Message | None) -> Said:
-    target = plain(standing.delivery.target, 200)
+def _would(state: DeliveryStatus, message: Message | None) -> Said:
+    target = plain(state.delivery.target, 200)
     if message is not None:
         parts = ", ".join(part.name for part in message.attachments)
         what = tr("would be sent: {parts}, {size}", parts=parts, size=Bytes(message.size_bytes))
         return Said(target, what, is_due=True)
-    when = Moment(standing.entry.time_ms) if standing.entry else tr("unknown")
-    if standing.step == SENT:
+    when = Moment(state.entry.time_ms) if state.entry else tr("unknown")
+    if state.step == SENT:
         return Said(target, tr("would not be sent: it was sent on {when}", when=when))
-    if standing.step in (UNKNOWN, ABANDONED):
-        return Said(target, tr("would not be sent: it may have arrived on {when}; ask there", when=when))
-    return Said(target, tr("would not be sent: somebody else is sending it"))
+    if state.step in (UNKNOWN, ABANDONED):
+        return Said(target, tr("would not be sent: it may have arrived on {when}; ask the recipient", when=when))
+    return Said(target, tr("would not be sent: another sender is sending it"))
 
 
 def _became(result: DeliveryResult) -> Said:
@@ -247,9 +256,9 @@ def _became(result: DeliveryResult) -> Said:
     if result.step == ALREADY:
         return Said(target, tr("not sent: it was sent before"), failed)
     if result.step == BUSY:
-        return Said(target, tr("not sent: somebody else is sending it"), failed)
+        return Said(target, tr("not sent: another sender is sending it"), failed)
     if result.step == FAILED:
         return Said(target, tr("could not be sent: {reason}", reason=plain(result.reason, 300)), is_failure=True)
     return Said(
-        target, tr("it is not known whether it arrived: {reason}", reason=plain(result.reason, 300)), is_failure=True
+        target, tr("unknown outcome, it may have arrived: {reason}", reason=plain(result.reason, 300)), is_failure=True
     )

@@ -1,6 +1,6 @@
 """The record of everything sent: rows of the lake's table `delivery`, which are only added.
 
-Each row is a file with a name that no other writer can choose. All rows about one delivery together give its standing.
+Each row is a file with a name that no other writer can choose. All rows about one delivery together give its state.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from fallow.actors import Actor
 from fallow.clock import DAY_MS, MINUTE_MS, Clock, utc_day
 from fallow.lake import Lake
 
-CLAIMED, YIELDED, SENDING = "claimed", "yielded", "sending"
+QUEUED, YIELDED, SENDING = "queued", "yielded", "sending"
 ABANDONED = "abandoned"
-"""A standing, not a step: a sender began and never recorded the outcome."""
+"""A state and not a step: a sender began and never recorded the outcome."""
 
 LEASE_MS = 15 * MINUTE_MS
-"""How long a step CLAIMED or SENDING without a later one counts as going on. No channel may take half as long."""
+"""Time after which a step QUEUED or SENDING without a later step is abandoned.
+
+A channel may take less than half of it.
+"""
 
 _ENDS = (SENT, UNKNOWN, FAILED)
 
@@ -39,8 +42,8 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """The standing of a delivery: a step, ABANDONED, or "" if nobody began; `entry` is the row that decides."""
+class DeliveryStatus:
+    """The state of a delivery: a step, ABANDONED, or "" if no sender began. `entry` is the row that decides."""
 
     step: str
     delivery: Delivery
@@ -48,10 +51,10 @@ class Standing:
 
 
 class Journal:
-    """The rows that were read and those that this process adds. Files never change, so each is read once."""
+    """The rows read so far and those that this process adds. Files never change, so each file is read once."""
 
     def __init__(self, lake: Lake, clock: Clock, actor: Actor, since_ms: int) -> None:
-        """`since_ms` is the oldest day that is read."""
+        """`since_ms` is the oldest day to read."""
         self._lake, self._clock, self._actor = lake, clock, actor
         self._since_day = utc_day(since_ms)
         self._read: set[str] = set()
@@ -67,35 +70,35 @@ class Journal:
         return tuple(entry for entries in self._entries.values() for entry in entries)
 
     def look_again(self) -> None:
-        """Reads what others have added recently; clocks may differ by a day."""
+        """Read rows that others have added recently; clocks may differ by a day."""
         now_ms = self._clock.now_ms()
         self._refresh({utc_day(now_ms + days * DAY_MS) for days in (-1, 0, 1)})
 
     def tries(self, delivery: Delivery) -> dict[str, list[Entry]]:
-        """The rows about one round of a delivery, by try, in the order of its steps."""
+        """Return the rows about one round of a delivery, by try, in the order of its steps."""
         found: dict[str, list[Entry]] = defaultdict(list)
         for entry in sorted(self._entries[delivery.delivery_id], key=lambda each: each.time_ms):
             found[entry.try_id].append(entry)
         return found
 
-    def standing(self, delivery: Delivery) -> Standing:
-        """How the newest round of a delivery stands."""
+    def state(self, delivery: Delivery) -> DeliveryStatus:
+        """Return the state of the newest round of a delivery."""
         newest = delivery
         while self._entries.get(replace(newest, round=newest.round + 1).delivery_id):
             newest = replace(newest, round=newest.round + 1)
         found = {step: entry for rows in self.tries(newest).values() for step, entry in [self._step(rows)]}
         # what arrived decides, then what may have arrived, then who is sending
-        for step in (SENT, UNKNOWN, ABANDONED, SENDING, CLAIMED, FAILED):
+        for step in (SENT, UNKNOWN, ABANDONED, SENDING, QUEUED, FAILED):
             if step in found:
-                return Standing(step, newest, found[step])
-        return Standing("", newest)
+                return DeliveryStatus(step, newest, found[step])
+        return DeliveryStatus("", newest)
 
     def steps(self, delivery: Delivery) -> dict[str, str]:
-        """The last word of each try of one round."""
+        """Return the last step of each try of one round."""
         return {name: self._step(rows)[0] for name, rows in self.tries(delivery).items()}
 
     def _step(self, rows: Sequence[Entry]) -> tuple[str, Entry]:
-        """The last word of one try; a CLAIMED that nothing followed counts as YIELDED."""
+        """Return the last step of one try. A QUEUED without a later step counts as YIELDED."""
         steps = {row.step: row for row in rows}
         for step in (*_ENDS, YIELDED):
             if step in steps:
@@ -103,7 +106,7 @@ class Journal:
         over = max(row.time_ms for row in rows) + LEASE_MS <= self._clock.now_ms()
         if SENDING in steps:
             return (ABANDONED if over else SENDING), steps[SENDING]
-        return (YIELDED if over else CLAIMED), rows[-1]
+        return (YIELDED if over else QUEUED), rows[-1]
 
     def add(
         self,
@@ -113,7 +116,7 @@ class Journal:
         message: Message | None = None,
         outcome: DeliveryOutcome | None = None,
     ) -> None:
-        """Writes one row, known to be in the lake when this returns; raises LakeError."""
+        """Write one row. It is in the lake when the function returns. Raises LakeError."""
         now_ms = self._clock.now_ms()
         row: dict[str, object] = {
             "time": now_ms,
@@ -164,5 +167,5 @@ def _whole(value: object) -> int:
 
 
 def new_try(now_ms: int) -> str:
-    """A unique name; of two, the one that began first is usually the lower."""
+    """Return a unique name. Of two names, the one that began first is usually the lower."""
     return f"{now_ms:012x}-{secrets.token_hex(8)}"

@@ -1,7 +1,7 @@
-"""Links by which whoever was asked answers without an account: signed, for one ask, one verb and one addressee.
+"""Links that answer a nudge without an account: signed, for one item, one verb and one addressee.
 
-The signature is HMAC-SHA256 (itsdangerous), compared in constant time. The link itself is what entitles: who has it may say
-this one thing, and nothing else.
+The signature is HMAC-SHA256 (itsdangerous), compared in constant time. The link itself is the permission: its owner may
+give this one answer and nothing else.
 """
 
 from __future__ import annotations
@@ -9,24 +9,25 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, timedelta
 from urllib.parse import urlsplit
 
 from itsdangerous import BadData, URLSafeSerializer
 
 from analytics.decide.answers import VERBS, Answer
-from analytics.decide.asks import Ask
-from fallow.clock import DAY_MS
+from analytics.decide.nudge_items import NudgeItem
+from fallow.clock import start_of_day_ms
 from fallow.config import Config
 from fallow.errors import ConfigError
 from fallow.keys import read_key
 
 PATH = "/answer/"
-GRACE_MS = 14 * DAY_MS
-"""How long after the deadline a link still works: people are on leave."""
+GRACE_DAYS = 14
+"""Days after the deadline during which a link still works: people are on leave."""
 
 LONGEST_TOKEN = 2000
 _FIRST = "a"
-"""Of every token: a compressed one would begin with a dot, and proxies often refuse such names."""
+"""First character of every token: a compressed token would begin with a dot, and proxies often refuse such names."""
 
 _GPUS_NAMED = 8
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -34,14 +35,14 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class AnswerLinks:
-    """Makes and reads the links of one site: `address` is where its dashboard is reached, without a slash at the end."""
+    """Makes and reads the links of one site. `address` is the address of its dashboard, without a slash at the end."""
 
     address: str
     key: bytes
 
     @classmethod
     def of(cls, config: Config) -> AnswerLinks | None:
-        """By dashboard.address and dashboard.link_key_file; None unless both are set. Raises ConfigError."""
+        """Read dashboard.address and dashboard.link_key_file; None unless both are set. Raises ConfigError."""
         address, path = config.text("dashboard.address"), config.text("dashboard.link_key_file")
         if path and not address:
             raise ConfigError(
@@ -52,19 +53,19 @@ class AnswerLinks:
             return None
         return cls(_checked(address), read_key(path, "dashboard.link_key_file"))
 
-    def url(self, ask: Ask, verb: str, addressee: str, language: str) -> str:
-        """The address that says this verb about this ask for this addressee."""
+    def url(self, item: NudgeItem, verb: str, addressee: str, language: str) -> str:
+        """Return the address with which this addressee gives this answer about this item."""
         answer = Answer(
             verb=verb,
-            finding_ids=ask.finding_ids,
+            finding_ids=item.finding_ids,
             addressee=addressee,
-            action=ask.action,
-            gpus=ask.gpus[:_GPUS_NAMED],
-            gpu_count=len(ask.gpus),
-            host=ask.about.host,
-            simulated=ask.about.simulated,
+            action=item.action,
+            gpus=item.gpus[:_GPUS_NAMED],
+            gpu_count=len(item.gpus),
+            host=item.about.host,
+            simulated=item.about.simulated,
             language=language,
-            expires_ms=ask.about.deadline_ms + GRACE_MS,
+            expires_ms=start_of_day_ms(item.about.deadline + timedelta(days=1 + GRACE_DAYS), UTC),
         )
         return f"{self.address}{PATH}{self.sign(answer)}"
 
@@ -72,7 +73,7 @@ class AnswerLinks:
         return _FIRST + str(self._serializer.dumps(asdict(answer)))
 
     def read(self, token: str, now_ms: int) -> Answer | None:
-        """What the token says; None for one that is forged, expired, too long or of another version, without a difference."""
+        """Return the answer in a token; None for a forged, expired or too long token, or one of another version."""
         if len(token) > LONGEST_TOKEN or not token.startswith(_FIRST):
             return None
         try:
@@ -93,7 +94,7 @@ class AnswerLinks:
 
 
 def _answer(found: object) -> Answer | None:
-    """The content of a token with the right signature; None for one that another version has signed."""
+    """Return the content of a correctly signed token; None if another version signed it."""
     if not isinstance(found, Mapping) or set(found) != {each.name for each in fields(Answer)}:
         return None
     answer = Answer(**{**found, "finding_ids": tuple(found["finding_ids"]), "gpus": tuple(found["gpus"])})

@@ -1,7 +1,7 @@
-"""Composing a mail and handing it to the mail server, with certainty about whether the server can have taken it.
+"""Compose a mail and hand it to the mail server, and know whether the server may have taken it.
 
-Nothing is delivered before the last byte of the message: whatever fails before can be sent again. Between that byte and the
-server's answer the outcome is unknown, and only a person may decide to send again.
+The server takes nothing before the last byte of the message: after an earlier failure it can be sent again. Between
+this byte and the server's answer the outcome is unknown, and only a person may decide to send again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def compose(
     *,
     reply_to: Address | None = None,
 ) -> EmailMessage:
-    """The message; the same arguments give the same bytes. Every part is 7-bit, so that any server passes it on."""
+    """Return the message.
+
+    The same arguments give the same bytes. Every part is 7-bit, so that any server forwards it.
+    """
     mail = EmailMessage(policy=policy.SMTP)
     mail["From"] = sender
     mail["To"] = recipient
@@ -63,7 +66,7 @@ def compose(
 
 
 def message_id(delivery: Delivery, sender: Address) -> str:
-    """The same in every try of a delivery: programs show one of several messages with one id."""
+    """Return the id, which is the same in every try: mail programs show one of several messages with one id."""
     return f"<{delivery.delivery_id}@{sender.domain}>"
 
 
@@ -84,14 +87,13 @@ _FAREWELL_S = 5.0
 
 
 class Refused(Exception):  # noqa: N818  # the server's decision
-    """The server said no; the text says to what."""
+    """The server refused; the text names the refused command."""
 
 
 class Conversation:
-    """Opens on entry, which raises Refused, OSError and SMTPException, and closes on exit.
+    """A conversation with the server. Entering raises Refused, OSError and SMTPException; leaving closes it.
 
-    It is shut down after `whole_s`, whatever is being said: a server that sends a byte now and then never runs into a
-    timeout of the socket.
+    It ends after `whole_s` in any case: a server that sends a byte now and then never reaches a timeout of the socket.
     """
 
     def __init__(self, settings: MailSettings, whole_s: float) -> None:
@@ -102,7 +104,7 @@ class Conversation:
         self._timer.daemon = True
 
     def __enter__(self) -> smtplib.SMTP:
-        """The client, connected and ready for a message."""
+        """Return the client, connected and ready for a message."""
         self._timer.start()
         try:
             return self._open()
@@ -111,7 +113,7 @@ class Conversation:
             raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Says goodbye where the conversation went well."""
+        """Quit if the conversation succeeded."""
         if kind is None and self._smtp is not None:
             with contextlib.suppress(OSError, smtplib.SMTPException):
                 self.wait_for_s(_FAREWELL_S)
@@ -119,7 +121,7 @@ class Conversation:
         self._end()
 
     def wait_for_s(self, seconds: float) -> None:
-        """How long each answer may take from now on."""
+        """Set how long each following answer may take."""
         if self._sock is not None:
             self._sock.settimeout(seconds)
 
@@ -131,7 +133,7 @@ class Conversation:
         smtp = self._client()
         code, text = smtp.getreply()
         if code != 220:
-            raise Refused(f"{place(settings)} refuses to talk: {said(code, text)}")
+            raise Refused(f"{place(settings)} refuses to talk: {server_answer(code, text)}")
         smtp.ehlo_or_helo_if_needed()
         if settings.security == "starttls":
             smtp = self._start_tls(smtp)
@@ -182,13 +184,13 @@ def place(settings: MailSettings) -> str:
     return f"the mail server {settings.host}:{settings.port}"
 
 
-def said(code: int, text: bytes) -> str:
-    """The server's answer, on one line."""
+def server_answer(code: int, text: bytes) -> str:
+    """Return the server's answer on one line."""
     return plain(f"{code} {text.decode('utf-8', 'replace')}", 200)
 
 
 def in_words(error: Exception, settings: MailSettings) -> str:
-    """Why it did not work, never with what was sent: smtplib's own texts may repeat it."""
+    """Return why it failed, never with sent text, which smtplib's own messages may repeat."""
     cause = error.__context__  # of smtplib's own word for any fault of the socket
     if isinstance(error, smtplib.SMTPServerDisconnected) and isinstance(cause, OSError):
         error = cause
@@ -206,14 +208,14 @@ def _refusal(error: smtplib.SMTPException) -> str:
     if isinstance(error, smtplib.SMTPNotSupportedError):
         return "it offers no login over this connection; check mail.security and mail.user"
     if isinstance(error, smtplib.SMTPResponseException):
-        return said(error.smtp_code, error.smtp_error if isinstance(error.smtp_error, bytes) else b"")
+        return server_answer(error.smtp_code, error.smtp_error if isinstance(error.smtp_error, bytes) else b"")
     return "the connection ended before it had the whole message"
 
 
 _PERIOD = re.compile(rb"^\.", re.MULTILINE)
 _WHOLE = 10
 _LONGEST_S = 300.0
-"""For a whole message, whatever mail.timeout is: well below the lease of a delivery."""
+"""Time limit of a whole message, whatever mail.timeout is: well below the lease of a delivery."""
 
 
 class MailChannel:
@@ -229,7 +231,7 @@ class MailChannel:
 
 
 def hand_in(settings: MailSettings, recipient: str, data: bytes) -> DeliveryOutcome:
-    """Gives the message, with lines that end in CRLF, to the server for one recipient."""
+    """Give the message, with CRLF line ends, to the server for one recipient."""
     try:
         conversation = Conversation(settings, whole_s(settings))
         with conversation as smtp:
@@ -247,12 +249,12 @@ def hand_in(settings: MailSettings, recipient: str, data: bytes) -> DeliveryOutc
 
 
 def whole_s(settings: MailSettings) -> float:
-    """How long a whole message may take."""
+    """Return the time limit of a whole message."""
     return min(_WHOLE * settings.timeout_s, _LONGEST_S)
 
 
 def _answer(smtp: smtplib.SMTP) -> DeliveryOutcome:
-    """What the server says after the last byte."""
+    """Return the server's answer after the last byte."""
     try:
         code, text = smtp.getreply()
     except (OSError, smtplib.SMTPException):
@@ -260,15 +262,15 @@ def _answer(smtp: smtplib.SMTP) -> DeliveryOutcome:
             UNKNOWN, "the connection ended after the whole message and before the mail server's answer"
         )
     if 200 <= code < 300:
-        return DeliveryOutcome(SENT, said(code, text))
+        return DeliveryOutcome(SENT, server_answer(code, text))
     if not 400 <= code < 600:
         return DeliveryOutcome(
-            UNKNOWN, f"the mail server's answer after the whole message says nothing: {said(code, text)}"
+            UNKNOWN, f"the mail server's answer after the whole message says nothing: {server_answer(code, text)}"
         )
-    return DeliveryOutcome(FAILED, f"the mail server refused the message: {said(code, text)}")
+    return DeliveryOutcome(FAILED, f"the mail server refused the message: {server_answer(code, text)}")
 
 
 def _expect(reply: tuple[int, bytes], what: str, wanted: tuple[int, ...] = (250, 251)) -> None:
     code, text = reply
     if code not in wanted:
-        raise Refused(f"the mail server refused {what}: {said(code, text)}")
+        raise Refused(f"the mail server refused {what}: {server_answer(code, text)}")

@@ -1,4 +1,4 @@
-"""What is sent, by which channel, and with which outcome."""
+"""Contents, channels and outcomes of deliveries."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Protocol
 
 SENT, FAILED, UNKNOWN = "sent", "failed", "unknown"
-"""It arrived; it did not and can be sent again; it may have arrived, and only a person may decide to send it again."""
+"""It arrived; it failed and can be sent again; or it may have arrived, and only a person may decide to send it again.
+"""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """One edition, or one nudge, to one place; `round` counts how often it was sent again on purpose."""
+    """One edition, or one nudge, to one place. `round` counts deliberate repetitions."""
 
     purpose: str
     week: str
@@ -23,14 +24,14 @@ class Delivery:
 
     @property
     def delivery_id(self) -> str:
-        """The same in every try, so that a receiver recognises a duplicate."""
+        """Return the id, which is the same in every try, so that a receiver recognises a duplicate."""
         identity = "\0".join((self.purpose, self.week, self.edition, self.target, str(self.round)))
         return "D-" + hashlib.sha256(identity.encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True)
 class DeliveryOutcome:
-    """How a delivery ended: SENT, FAILED or UNKNOWN, why in words without secrets, and how often the server was asked."""
+    """The outcome of a delivery: SENT, FAILED or UNKNOWN, the reason without secrets, and the number of tries."""
 
     step: str
     reason: str = ""
@@ -48,7 +49,7 @@ class MessagePart:
 
 @dataclass(frozen=True)
 class BriefLine:
-    """One finding in one line of a chat: what it says, and the smaller print below it."""
+    """One finding in one line of a chat: its text, and smaller text below."""
 
     finding_id: str
     text: str
@@ -57,7 +58,7 @@ class BriefLine:
 
 @dataclass(frozen=True)
 class Brief:
-    """What a chat shows: a title, the window, sentences, the first decisions or asks, and how many there are beside them."""
+    """The content of a chat message: title, window, sentences, first recommendations, and the number of the others."""
 
     title: str
     window: str
@@ -69,10 +70,10 @@ class Brief:
 
 @dataclass(frozen=True)
 class Message:
-    """Everything that any channel may need of one edition, in the reader's language and made once.
+    """Everything that any channel may need of one edition, in the reader's language.
 
-    `html` is the mail's own body, in which `picture` stands under its content id; both are missing where the text is all.
-    `attachments` are the formats that were asked for, with whatever channel they go.
+    `html` is the mail's own body, which shows `picture` under its content id; both are None for text alone.
+    `attachments` are the requested formats, for every channel.
     """
 
     subject: str
@@ -90,7 +91,7 @@ class Message:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the whole content, so that two deliveries of the same content can be recognised."""
+        """Return the hash of the whole content, so that two deliveries of the same content can be recognised."""
         digest = hashlib.sha256()
         for name, data in self._pieces():
             digest.update(f"{len(name)}:{name}:{len(data)}:".encode())
@@ -99,7 +100,7 @@ class Message:
 
     @property
     def size_bytes(self) -> int:
-        """Of everything in it."""
+        """Return the size of the whole content."""
         return sum(len(data) for _, data in self._pieces())
 
     def _pieces(self) -> list[tuple[str, bytes]]:
@@ -115,8 +116,8 @@ class Channel(Protocol):
     """One way to one place."""
 
     repeatable: bool
-    """Whether sending again leaves no second copy, so that a try with unknown outcome may be repeated."""
+    """True if sending again leaves no second copy, so that a try with unknown outcome may be repeated."""
 
     def send(self, message: Message, delivery: Delivery, now_ms: int) -> DeliveryOutcome:
-        """Sends it and returns the outcome; every failure on the way is an outcome, not an exception."""
+        """Send and return the outcome. Every failure is an outcome, not an exception."""
         ...

@@ -1,4 +1,4 @@
-"""Nudges: who is asked what about their own GPUs, at which address, and when; what only operators can do goes to them."""
+"""Nudges: which items go to which address, and when. Items that only operators can handle go to operators."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from functools import cached_property
 
 from analytics.decide.actions import Action
 from analytics.decide.answers import VERBS
-from analytics.decide.asks import Ask
 from analytics.decide.deadlines import quiet_days
+from analytics.decide.nudge_items import NudgeItem
 from analytics.delivery.journal import ABANDONED, SENDING, Journal
 from analytics.delivery.links import AnswerLinks
 from analytics.delivery.model import SENT, UNKNOWN, Brief, BriefLine, Message, MessagePart
@@ -22,29 +22,29 @@ from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.money.owners import Owners
 from analytics.names import JOINER, single_name
 from analytics.render.tables import VerbAnswer, mail, text
-from analytics.tables.letter import Letter
+from analytics.tables.nudge_content import NudgeContent
 from fallow.clock import from_ms
 from fallow.config import Config
 from fallow.errors import ConfigError, UsageError
 
 COLUMNS = ("kind", "name", "email")
-"""The columns of the contacts file; several lines about one name are several addresses."""
+"""Columns of the contacts file. A name with several lines has several addresses."""
 
 OPT_OUT_COLUMNS = ("kind", "name")
 KINDS = ("user", "account", "namespace", "team")
-_HOLDERS = KINDS[:3]
+_USERS = KINDS[:3]
 
 
 @dataclass(frozen=True)
 class Contacts:
-    """Addresses by kind and name; `silent` holds those, by kind and name or by address, who get no nudges."""
+    """Addresses by kind and name. `silent` has the names and addresses that get no nudges."""
 
     addresses: Mapping[tuple[str, str], tuple[str, ...]]
     silent: frozenset[tuple[str, str]]
 
     @classmethod
     def load(cls, contacts: str, opt_out: str) -> Contacts:
-        """The tables at two paths, empty for none; ConfigError that names the line for one that cannot be used."""
+        """Read both tables; an empty path means no table. Raises ConfigError that names the invalid line."""
         found: dict[tuple[str, str], tuple[str, ...]] = {}
         for line in read_lines(contacts, COLUMNS, COLUMNS) if contacts else ():
             key = _named(line, KINDS)
@@ -54,16 +54,16 @@ class Contacts:
         )
         return cls(found, silent)
 
-    def of(self, holder: str | None, team: str | None, owners: Owners) -> dict[str, str]:
-        """The addresses of whoever has GPUs, each with the name that led to it.
+    def of(self, user: str | None, team: str | None, owners: Owners) -> dict[str, str]:
+        """Return the addresses of the users of GPUs, each with the name that it belongs to.
 
-        Several owners are all told. An owner without an address is reached through the own team, one who opted out not at all.
+        Several users all get the nudge. A user without an address is reached through the team, unless the user opted out.
         """
         found: dict[str, str] = {}
-        names = (holder or "").split(JOINER)
+        names = (user or "").split(JOINER)
         for name in names:
-            if name and not any((kind, name) in self.silent for kind in _HOLDERS):
-                own = next((self.addresses[kind, name] for kind in _HOLDERS if (kind, name) in self.addresses), ())
+            if name and not any((kind, name) in self.silent for kind in _USERS):
+                own = next((self.addresses[kind, name] for kind in _USERS if (kind, name) in self.addresses), ())
                 for address in own or self._team(team if len(names) == 1 else _own_team(name, team, owners)):
                     found.setdefault(address, name)
         return {address: name for address, name in found.items() if ("email", address.lower()) not in self.silent}
@@ -75,13 +75,13 @@ class Contacts:
 
 
 def _own_team(name: str, joined: str | None, owners: Owners) -> str | None:
-    """That of one of several who hold a GPU together: by the owners file, else the one that all are of."""
+    """Return the team of one of several users of a GPU: from the owners file, else the team that all users share."""
     return owners.team(name, None) or (None if JOINER in (joined or "") else joined)
 
 
 def _silent(line: CsvLine) -> tuple[str, str]:
     if (line.text("kind") or "").lower() == "email":
-        return "email", _address(line, "name").lower()  # whoever opted out gets none, in any spelling
+        return "email", _address(line, "name").lower()  # opting out works in upper and lower case
     return _named(line, (*KINDS, "email"))
 
 
@@ -90,7 +90,7 @@ def _named(line: CsvLine, kinds: tuple[str, ...]) -> tuple[str, str]:
     if kind not in kinds:
         raise line.error(f"kind '{kind}' is none of {', '.join(kinds)}")
     if name is None:
-        raise line.error("name is empty", "every line says whom it is about")
+        raise line.error("name is empty", "give the name of a user, account, namespace or team in every line")
     return kind, name if kind == "team" else single_name(name)
 
 
@@ -106,7 +106,7 @@ _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*([01]\d|2[0-3]|24):([0-5]\
 
 @dataclass(frozen=True)
 class Quiet:
-    """Minutes of the day from which and until which it is quiet (past midnight where they fall), and weekdays, Monday 0."""
+    """The quiet hours of a day, in minutes (past midnight if `until_minute` is smaller), and quiet weekdays, Monday 0."""
 
     from_minute: int
     until_minute: int
@@ -115,12 +115,12 @@ class Quiet:
 
     @classmethod
     def of(cls, config: Config, zone: tzinfo) -> Quiet:
-        """From report.quiet_hours and report.quiet_days; raises ConfigError."""
+        """Read report.quiet_hours and report.quiet_days. Raises ConfigError."""
         from_minute, until_minute = _minutes(config.text("report.quiet_hours").strip())
         return cls(from_minute, until_minute, quiet_days(config), zone)
 
     def holds(self, now_ms: int) -> bool:
-        """Whether it is quiet at that moment, by the clocks of the zone."""
+        """Return True if this moment is quiet, in local time."""
         local = from_ms(now_ms).astimezone(self.zone)
         minute = 60 * local.hour + local.minute
         if self.from_minute <= self.until_minute:
@@ -133,48 +133,50 @@ def _minutes(text: str) -> tuple[int, int]:
         return 0, 0
     match = _HOURS.fullmatch(text)
     if match is None or (match[3] == "24" and match[4] != "00"):
-        raise ConfigError(f"report.quiet_hours '{text}' is not a span of hours", "write it as 20:00-07:00")
+        raise ConfigError(f"report.quiet_hours '{text}' is not a range of hours", "write the range as 20:00-07:00")
     return 60 * int(match[1]) + int(match[2]), 60 * int(match[3]) + int(match[4])
 
 
-_TOLD = (SENT, UNKNOWN, SENDING, ABANDONED)
+_MAYBE_SENT = (SENT, UNKNOWN, SENDING, ABANDONED)
 
 
 @dataclass(frozen=True)
 class Nudge:
-    """The nudge to one target: asks, the names that led to it, and by ask how often its findings were nudged before."""
+    """The nudge to one target."""
 
     target: Target
-    asks: tuple[Ask, ...]
+    items: tuple[NudgeItem, ...]
     names: tuple[str, ...]
-    told: Mapping[str, int]
+    """Users whose GPUs the nudge is about; empty for operators."""
+    earlier_nudges: Mapping[str, int]
+    """Number of earlier nudges, by item key."""
 
     @property
     def operators(self) -> bool:
-        """Whether it goes to those who look after the machines; they are asked apart from users."""
-        return self.asks[0].to_operators
+        """Return True if the nudge goes to operators. Operators and users get separate nudges."""
+        return self.items[0].to_operators
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The nudges, and the asks that are held back, each with the reason."""
+    """The nudges to send, and the items held back, each with the reason."""
 
     nudges: tuple[Nudge, ...]
-    held_back: tuple[tuple[Ask, str], ...]
+    held_back: tuple[tuple[NudgeItem, str], ...]
 
 
 @dataclass(frozen=True)
 class Past:
-    """Earlier nudges: actions on findings and the record of what was sent, since the start of the cool-down."""
+    """Earlier nudges since the start of the cool-down: actions on findings, and the journal of deliveries."""
 
     actions: Mapping[str, Sequence[Action]]
     journal: Journal
     since_ms: int
     again_on: str | None = None
-    """A day whose nudges with unknown outcome are to be sent again."""
+    """A day whose nudges with unknown outcome are sent again; None for no day."""
 
     def knows(self, finding_id: str, target: str, others: Collection[str]) -> bool:
-        """Whether this target was told of the finding, or somebody outside `others` was."""
+        """Return True if this target, or a target outside `others`, got a nudge about the finding."""
         return (finding_id, target) in self._sent or any(
             action.kind == "notify" and action.time_ms > self.since_ms and action.channel not in others
             for action in self.actions.get(finding_id, ())
@@ -182,51 +184,53 @@ class Past:
 
     @cached_property
     def _sent(self) -> frozenset[tuple[str, str]]:
-        """Findings and the targets they went to, or may have gone to."""
+        """Return pairs of finding and target for nudges that arrived or may have arrived."""
         return frozenset(
             (finding_id, entry.delivery.target)
             for entry in self.journal.entries
             if entry.delivery.purpose == "nudge"
-            and entry.step in _TOLD
+            and entry.step in _MAYBE_SENT
             and entry.time_ms > self.since_ms
-            and self.journal.standing(entry.delivery).step in self._told(entry.delivery.week)
+            and self.journal.state(entry.delivery).step in self._sent_steps(entry.delivery.week)
             for finding_id in entry.finding_ids
         )
 
-    def _told(self, day: str) -> tuple[str, ...]:
-        return (SENT, SENDING) if day == self.again_on else _TOLD
+    def _sent_steps(self, day: str) -> tuple[str, ...]:
+        return (SENT, SENDING) if day == self.again_on else _MAYBE_SENT
 
 
-def choose(asks: Iterable[Ask], contacts: Contacts, operators: Sequence[Target], past: Past, owners: Owners) -> Chosen:
-    """The nudges by target, those to users first; asks keep their order. What operators own goes to them alone."""
-    to_tell: dict[tuple[bool, Target], list[tuple[Ask, str]]] = defaultdict(list)
+def choose(
+    items: Iterable[NudgeItem], contacts: Contacts, operators: Sequence[Target], past: Past, owners: Owners
+) -> Chosen:
+    """Return the nudges by target, users first. Items keep their order. Items of operators go only to operators."""
+    by_target: dict[tuple[bool, Target], list[tuple[NudgeItem, str]]] = defaultdict(list)
     held_back = []
-    for ask in asks:
+    for item in items:
         reached = (
             dict.fromkeys(operators, "")
-            if ask.to_operators
+            if item.to_operators
             else {
-                mail_target(address): name for address, name in contacts.of(ask.holder, ask.about.team, owners).items()
+                mail_target(address): name for address, name in contacts.of(item.user, item.about.team, owners).items()
             }
         )
         shown = {target.shown for target in reached}
         fresh = {
             target: name
             for target, name in reached.items()
-            if not past.knows(ask.key, target.shown, shown - {target.shown})
+            if not past.knows(item.key, target.shown, shown - {target.shown})
         }
         if not fresh:
-            nobody = (
-                "for operators, and report.operators names nobody"
-                if ask.to_operators
-                else "no address, or wants no nudges"
+            unreached = (
+                "for operators, and report.operators is empty"
+                if item.to_operators
+                else "no address, or opted out of nudges"
             )
-            held_back.append((ask, "told lately" if reached else nobody))
+            held_back.append((item, "a recent nudge was about it" if reached else unreached))
         for target, name in fresh.items():
-            to_tell[ask.to_operators, target].append((ask, name))
+            by_target[item.to_operators, target].append((item, name))
     nudges = [
         _nudge(target, own, past)
-        for (_, target), own in sorted(to_tell.items(), key=lambda each: (each[0][0], each[0][1].shown))
+        for (_, target), own in sorted(by_target.items(), key=lambda each: (each[0][0], each[0][1].shown))
     ]
     return Chosen(tuple(nudges), tuple(held_back))
 
@@ -235,57 +239,58 @@ _TEXT_COLUMNS = 78
 
 
 def day_of(now_ms: int, zone: tzinfo) -> str:
-    """The day of a nudge: an address gets at most one a day."""
+    """Return the day of a nudge. An address gets at most one nudge a day."""
     return from_ms(now_ms).astimezone(zone).date().isoformat()
 
 
-def _nudge(target: Target, own: Sequence[tuple[Ask, str]], past: Past) -> Nudge:
-    told = {ask.key: sum(action.kind == "notify" for action in past.actions.get(ask.key, ())) for ask, _ in own}
+def _nudge(target: Target, own: Sequence[tuple[NudgeItem, str]], past: Past) -> Nudge:
+    earlier = {item.key: sum(action.kind == "notify" for action in past.actions.get(item.key, ())) for item, _ in own}
     names = tuple(sorted({name for _, name in own if name}))
-    first_due = sorted((ask for ask, _ in own), key=lambda ask: ask.about.deadline_ms)
-    return Nudge(target, tuple(first_due), names, told)
+    first_due = sorted((item for item, _ in own), key=lambda item: item.about.deadline)
+    return Nudge(target, tuple(first_due), names, earlier)
 
 
 def pack_nudge(
     nudge: Nudge, language: Language, day: str, window_ms: tuple[int, int], links: AnswerLinks | None
 ) -> Message:
-    """One message to one target; `day` is that on which it goes out, `window_ms` what was seen of the window of the findings."""
-    letter = Letter(nudge.asks, nudge.names, _links(nudge, language, links), nudge.told, *window_ms)
-    answer = VerbAnswer(letter.subject, letter.about, letter.warning, {}, (letter.table,))
+    """Return the message of a nudge. `day`: the day of sending. `window_ms`: the observed part of the findings' window."""
+    content = NudgeContent(nudge.items, nudge.names, _links(nudge, language, links), nudge.earlier_nudges, *window_ms)
+    answer = VerbAnswer(content.subject, content.about, content.warning, {}, (content.table,))
     html = mail(answer, language)
     in_folder = nudge.target.kind == "folder"
     return Message(
-        subject=language.translate(letter.subject),
+        subject=language.translate(content.subject),
         language=language.code,
         text=text(answer, language, _TEXT_COLUMNS).decode(),
         html=html,
         picture=None,
         attachments=(MessagePart(f"fallow-faults-{day}.html", "text/html", html.encode()),) if in_folder else (),
-        brief=_brief(letter, language),
+        brief=_brief(content, language),
         week=day,
         scope="",
         since_ms=window_ms[0],
         until_ms=window_ms[1],
-        # the key too: of an ask without a finding of its own it says that it was told
-        finding_ids=tuple(dict.fromkeys(each for ask in nudge.asks for each in (ask.key, *ask.finding_ids))),
+        # the key too: it records the nudge of an item without a finding
+        finding_ids=tuple(dict.fromkeys(each for item in nudge.items for each in (item.key, *item.finding_ids))),
     )
 
 
 def _links(nudge: Nudge, language: Language, links: AnswerLinks | None) -> Mapping[str, Mapping[str, str]]:
-    """By ask and verb; none for operators, who have accounts, and none where an answer would settle what others hold."""
+    """Return answer addresses by item and verb. Operators have accounts and get none, and neither do shares of a finding."""
     if links is None or nudge.operators or nudge.target.kind != "mail":
         return {}
     return {
-        ask.key: {verb: links.url(ask, verb, nudge.target.address, language.code) for verb in VERBS}
-        for ask in nudge.asks
-        if ask.finding_ids
+        item.key: {verb: links.url(item, verb, nudge.target.address, language.code) for verb in VERBS}
+        for item in nudge.items
+        if item.finding_ids
     }
 
 
-def _brief(letter: Letter, language: Language) -> Brief:
+def _brief(content: NudgeContent, language: Language) -> Brief:
     lines = tuple(
-        BriefLine(each.key, language.translate(each.sentence), language.translate(each.asked)) for each in letter.asks
+        BriefLine(each.key, language.translate(each.sentence), language.translate(each.request))
+        for each in content.items
     )
-    sentences = tuple(language.translate(each) for each in (letter.warning, letter.intro) if each)
-    title, window = language.translate(letter.subject), language.translate(letter.window)
-    return Brief(title, window, sentences, language.translate(letter.table.title), lines, "")
+    sentences = tuple(language.translate(each) for each in (content.warning, content.intro) if each)
+    title, window = language.translate(content.subject), language.translate(content.window)
+    return Brief(title, window, sentences, language.translate(content.table.title), lines, "")

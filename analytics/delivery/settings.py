@@ -1,4 +1,4 @@
-"""How mail and webhooks are to be sent, out of the settings; passwords from a file or the environment alone."""
+"""Settings of mail and webhooks. Passwords come only from a file or the environment."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _DOMAIN = re.compile(r"(?!-)[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
 
 @dataclass(frozen=True)
 class Target:
-    """One place: `kind` is mail, folder or one of CHATS, `address` what is needed to reach it, which may be a secret.
+    """One place: `kind` is mail, folder or one of CHATS, and `address` is its address, which may be a secret.
 
-    `shown` is what may be printed and recorded; two targets with one `shown` are the same place.
+    `shown` may be printed and recorded. Two targets with the same `shown` are the same place.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class Target:
 
 
 def parse_targets(texts: Iterable[str], kind: str = "auto") -> tuple[Target, ...]:
-    """The targets, each once; `kind` is what an https:// address without a word to the contrary is. Raises UsageError."""
+    """Return the targets, each once. `kind` is the kind of an https:// address without a prefix. Raises UsageError."""
     found = [target for text in texts for target in _parse(text.strip(), kind)]
     return tuple({target.shown: target for target in found}.values())
 
@@ -69,13 +69,13 @@ def _parse(text: str, kind: str) -> list[Target]:
 
 
 def mail_target(text: str) -> Target:
-    """The target of one mail address; raises UsageError for what is none."""
+    """Return the target of one mail address. Raises UsageError for an invalid address."""
     address = mail_address(text)
     return Target("mail", address, f"mailto:{address}")
 
 
 def mail_address(text: str) -> str:
-    """The address alone, its domain in lower case and in letters that every server knows; raises UsageError."""
+    """Return the address alone, with its domain in lower case and in ASCII. Raises UsageError."""
     try:
         address = Address(addr_spec=text)
         domain = address.domain.encode("idna").decode("ascii").lower()
@@ -89,7 +89,7 @@ def mail_address(text: str) -> str:
 
 
 def _webhook(url: str, kind: str) -> Target:
-    """The path and query of such an address let anybody post: they are never shown."""
+    """Return the target of a webhook. Path and query of the address let any person post, so they are never shown."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -125,7 +125,7 @@ def _folder(location: str) -> Target:
 
 PASSWORD_VARIABLE = "FALLOW_SMTP_PASSWORD"  # noqa: S105  # a name
 LONGEST_S = 60.0
-"""For one answer of a webhook's receiver, so that all tries together end well before the lease of a delivery."""
+"""Time limit of one answer of a webhook, so that all tries together end well before the lease of a delivery."""
 
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
@@ -146,7 +146,7 @@ class MailSettings:
 
     @classmethod
     def of(cls, config: Config, environment: Mapping[str, str] = os.environ) -> MailSettings:
-        """From the settings; raises ConfigError and UsageError for what is missing or cannot be used."""
+        """Read the settings. Raises ConfigError and UsageError for missing or invalid settings."""
         host, port = _server(config.require("mail.server", "mail.server"), config.text("mail.security"))
         user, security = config.text("mail.user"), config.text("mail.security")
         if user and security == "none":
@@ -167,14 +167,14 @@ class MailSettings:
 
 @dataclass(frozen=True)
 class WebhookSettings:
-    """How webhooks are called."""
+    """Settings of webhook calls."""
 
     context: ssl.SSLContext
     timeout_s: float
 
     @classmethod
     def of(cls, config: Config) -> WebhookSettings:
-        """From the settings; raises ConfigError."""
+        """Read the settings. Raises ConfigError."""
         context = authorities("webhook.ca_file", config.text("webhook.ca_file"))
         return cls(context, min(config.integer("webhook.timeout") / 1000, LONGEST_S))
 
@@ -191,7 +191,7 @@ def _server(text: str, security: str) -> tuple[str, int]:
 
 
 def _named(name: str, text: str) -> Address:
-    """`Zoë <zoe@example.org>` or the address alone."""
+    """Return `Zoë <zoe@example.org>`, or the address alone."""
     display, address = parseaddr(text)
     try:
         return Address(display_name=display, addr_spec=mail_address(address or text))

@@ -1,9 +1,8 @@
-"""Posts to chats and webhooks, in each receiver's format: retries where it asks for it, never where it may already have the message.
+"""Posts to chats and webhooks, in each receiver's format.
 
-Messages name the host of an address and nothing else of it: its path and query let anybody post.
-
-Names in it are not trusted. Slack and Teams get plain text fields, in which nothing is markup; Markdown for Mattermost is
-escaped, and nobody is mentioned.
+A post is repeated where the receiver asks for it, and never where the receiver may already have the message. Messages
+name only the host of an address: its path and query let any person post. Names in a message are not trusted. Slack and
+Teams get plain text fields without markup. Markdown for Mattermost is escaped, and no user is mentioned.
 """
 
 from __future__ import annotations
@@ -33,19 +32,20 @@ from fallow.connection_faults import connection_fault
 from fallow.outside_text import mattermost_text, slack_text
 
 GENERIC_VERSION = 1
-"""Of the generic JSON in docs/delivering.md: raised when a field changes its meaning, not when one is added."""
+"""Version of the generic JSON in docs/delivering.md: raised when a field changes its meaning, not when a field is
+added."""
 
 _SLACK_TEXT, _SLACK_TITLE = 3000, 150
 _TEAMS_TEXT = 1500
 
 
 def payload(kind: str, message: Message, delivery: Delivery) -> dict[str, Any]:
-    """The JSON for a kind of webhook."""
+    """Return the JSON for a kind of webhook."""
     return _FORMS[kind](message, delivery)
 
 
 def _slack(message: Message, _: Delivery) -> dict[str, Any]:
-    """Blocks; the text is what notifications show."""
+    """Return Slack blocks; notifications show the text."""
     brief = message.brief
     blocks = [
         {"type": "header", "text": _slack_text(brief.title, _SLACK_TITLE)},
@@ -59,8 +59,8 @@ def _slack(message: Message, _: Delivery) -> dict[str, Any]:
         blocks.append({"type": "context", "elements": [_slack_text(line.detail)]})
     if brief.rest:
         blocks.append({"type": "context", "elements": [_slack_text(brief.rest)]})
-    said = tr("{label}: {value}", label=brief.title, value=brief.sentences[0] if brief.sentences else brief.window)
-    text = _shortened(language(message.language).translate(said), _SLACK_TEXT // 2)
+    sentence = tr("{label}: {value}", label=brief.title, value=brief.sentences[0] if brief.sentences else brief.window)
+    text = _shortened(language(message.language).translate(sentence), _SLACK_TEXT // 2)
     return {"text": slack_text(text), "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
 
 
@@ -86,7 +86,7 @@ def _mattermost(message: Message, _: Delivery) -> dict[str, Any]:
 
 
 def _teams(message: Message, _: Delivery) -> dict[str, Any]:
-    """An Adaptive Card, in the envelope that Teams' workflows take."""
+    """Return an Adaptive Card, in the envelope of Teams' workflows."""
     brief = message.brief
     body = [
         _card_text(brief.title, size="Large", weight="Bolder"),
@@ -111,7 +111,7 @@ def _teams(message: Message, _: Delivery) -> dict[str, Any]:
 
 
 def _card_text(text: str, **style: object) -> dict[str, Any]:
-    """A run of rich text is shown as it is; a TextBlock would read Markdown."""
+    """Return a run of rich text, which is shown unchanged; a TextBlock would interpret Markdown."""
     outer = {name: value for name, value in style.items() if name in ("spacing", "separator")}
     inner = {name: value for name, value in style.items() if name not in outer}
     run = {"type": "TextRun", "text": _shortened(text, _TEAMS_TEXT), **inner}
@@ -119,7 +119,7 @@ def _card_text(text: str, **style: object) -> dict[str, Any]:
 
 
 def _generic(message: Message, delivery: Delivery) -> dict[str, Any]:
-    """The published form."""
+    """Return the published generic form."""
     brief = message.brief
     return {
         "fallow_webhook": GENERIC_VERSION,
@@ -141,7 +141,7 @@ def _generic(message: Message, delivery: Delivery) -> dict[str, Any]:
 
 
 def _shortened(text: str, most: int) -> str:
-    """At most `most` characters, without control characters."""
+    """Return at most `most` characters, without control characters."""
     lines = "\n".join(plain(line, most) for line in text.split("\n"))
     return lines if len(lines) <= most else lines[: most - 1] + "…"
 
@@ -156,16 +156,16 @@ _FORMS: Mapping[str, Callable[[Message, Delivery], dict[str, Any]]] = {
 
 _MOST_BYTES = 4096
 _REDIRECTS = (307, 308)
-"""Those that repeat a POST; the others would turn it into a GET."""
+"""Redirects that repeat a POST; other redirects would turn it into a GET."""
 
 _MOST_REDIRECTS = 3
 
 
 @dataclass(frozen=True)
 class WebhookAnswer:
-    """A status with its headers in lower case; None where there was no answer, `reason` then says why.
+    """A status with its headers in lower case. Without an answer the status is None, and `reason` has the cause.
 
-    `was_sent` is False only where the receiver cannot have got the request.
+    `was_sent` is False only if the receiver cannot have received the request.
     """
 
     status: int | None
@@ -175,7 +175,7 @@ class WebhookAnswer:
 
 
 def post(url: str, data: bytes, headers: Mapping[str, str], context: ssl.SSLContext, timeout_s: float) -> WebhookAnswer:
-    """Posts once, following redirects to the same host alone."""
+    """Post once, and follow redirects to the same host only."""
     for _ in range(_MOST_REDIRECTS):
         answer = _post_once(url, data, headers, context, timeout_s)
         if answer.status is None or not 300 <= answer.status < 400:
@@ -223,7 +223,7 @@ def _reason(error: Exception, timeout_s: float) -> str:
 
 
 def _connection(url: str, context: ssl.SSLContext, timeout_s: float) -> http.client.HTTPConnection:
-    """A connection that is not open yet, through the proxy that the environment names."""
+    """Return a connection that is not open yet, through the proxy of the environment."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port
     proxy = urlsplit(getproxies().get(parts.scheme, ""))
@@ -247,11 +247,11 @@ def _cut(connection: http.client.HTTPConnection) -> None:
 
 TRIES = 4
 WAIT_AT_MOST_S = 60.0
-"""For all pauses of one delivery together; if a receiver asks for more, the next run tries again."""
+"""Limit of all pauses of one delivery together; if a receiver asks for more, the next run tries again."""
 
 _FIRST_PAUSE_S = 1.0
 _NOBODY_KNOWS = frozenset({504, 520, 522, 524, 598, 599})
-"""Answers of gateways that have forwarded the request and got no answer, or none that they understood."""
+"""Statuses of gateways that forwarded the request and got no answer, or an invalid one."""
 
 _TRY_AGAIN = frozenset({429, 500, 501, 502, 503})
 
@@ -272,7 +272,7 @@ class WebhookChannel:
         self._settings, self._target, self._sleep = settings, target, sleep
 
     def send(self, message: Message, delivery: Delivery, now_ms: int) -> DeliveryOutcome:
-        """Posts the brief; up to TRIES times where the receiver is busy or failing."""
+        """Post the brief, up to TRIES times if the receiver is busy or failing."""
         data = json.dumps(payload(self._target.kind, message, delivery), ensure_ascii=False).encode()
         headers = {
             "Content-Type": "application/json; charset=utf-8",
@@ -308,7 +308,7 @@ class WebhookChannel:
 
 
 def _pause_s(answer: WebhookAnswer, number: int, now_ms: int) -> float | None:
-    """How long to wait before the next try; None where there is to be none."""
+    """Return the pause before the next try; None if there is no next try."""
     backoff_s = _FIRST_PAUSE_S * 2 ** (number - 1)
     if answer.status is None:
         return None if answer.was_sent else backoff_s
@@ -319,7 +319,7 @@ def _pause_s(answer: WebhookAnswer, number: int, now_ms: int) -> float | None:
 
 
 def _retry_after_s(text: str, now_ms: int) -> float | None:
-    """Seconds, or those to a date; None for neither."""
+    """Return the seconds, or the seconds until a date; None for neither."""
     if text.strip().isdecimal():
         return float(text)
     try:

@@ -1,1 +1,1 @@
-"""fallow judged by others: what was concluded against labels that somebody else wrote."""
+"""Evaluation of fallow's conclusions by labels from others."""

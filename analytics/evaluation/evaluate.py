@@ -1,4 +1,4 @@
-"""Judges everything that fallow concludes of some windows by labels, and sums it up by rule and by confidence."""
+"""Evaluate the conclusions of some windows by labels, with sums by rule and by confidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analytics.evaluation.labels import STATES_MEANT, Labels
 from analytics.intervals import SPAN_MS, clip
 from analytics.inventory import Inventory
 from analytics.proportions import wilson
-from analytics.rules import RULES, RULES_BY_NAME
+from analytics.rules import RULES
 from analytics.states import WITHOUT_EVIDENCE
 from analytics.window import Inputs, WindowLedger, load_window_ledger
 from analytics.workloads.confidence import COVERAGE_MIN
@@ -24,16 +24,17 @@ from fallow.clock import Window, format_ms
 from fallow.errors import UsageError
 
 LABELLED_MIN = 0.90
-"""A rule is wrong about a GPU where labels that it ought not to fire cover this share of the finding's time: what a label
-of an hour denies may have happened in another one."""
+"""A rule is wrong about a GPU if labels against the rule cover this share of the finding's time: a label about an hour does not
+exclude what happened in another hour.
+"""
 
 Span = tuple[int, int, bool]
-"""Start, end, and what is said of it."""
+"""Start, end, and the label's value."""
 
 
 @dataclass(frozen=True)
 class Proportion:
-    """How many of those that could be judged were right; nothing is known of none."""
+    """The number of right conclusions among those that could be judged; unknown if none could."""
 
     right: int
     judged: int
@@ -44,57 +45,55 @@ class Proportion:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Wilson's at 90 %."""
+        """Return the Wilson interval at 90 %; None if nothing could be judged."""
         return None if self.share is None else wilson(self.share, self.judged)
 
     @classmethod
     def of(cls, verdicts: Iterable[bool | None]) -> Proportion:
-        """Of those that are not None."""
+        """Return the proportion of the verdicts that are not None."""
         known = [each for each in verdicts if each is not None]
         return cls(sum(known), len(known))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What labels say of a finding: of its GPUs, whether its rule ought to have found them; of those to take back, whether one could.
-
-    A GPU that no label speaks of is in neither.
-    """
+    """The labels' verdict on a finding. GPUs without a label are left out."""
 
     finding: Finding
     found: Mapping[str, bool]
+    """By GPU of the finding: whether its rule should have found the GPU."""
     takeable: Mapping[str, bool]
+    """By GPU to reclaim: whether it could be reclaimed."""
 
     @property
     def right(self) -> bool | None:
-        """Whether no label contradicts it; None where none speaks of it."""
-        said = (*self.found.values(), *self.takeable.values())
-        return all(said) if said else None
+        """Return whether no label contradicts the finding; None without a label."""
+        values = (*self.found.values(), *self.takeable.values())
+        return all(values) if values else None
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A GPU that a label wants found by a rule in some time; `found` is None where nobody could have, for want of rows."""
+    """A GPU that a rule should find in a time, by a label."""
 
     rule: str
     gpu: str
     found: bool | None
+    """None if the GPU could not be found because rows are missing."""
 
 
 @dataclass(frozen=True)
 class WindowVerdicts:
-    """The findings of one window as judged, and what ought to have been found.
-
-    `could_be_taken` are the GPUs that a label says could be taken back at its end, and whether a finding names them.
-    """
+    """The judged findings of a window, and the findings that were expected."""
 
     verdicts: tuple[Verdict, ...]
     expected: tuple[Expected, ...]
     could_be_taken: Mapping[str, bool]
+    """GPUs that could be reclaimed at the end of the window by a label, and whether a finding names them."""
 
 
 def _spans(rows: pl.DataFrame) -> Mapping[tuple[str, ...], list[Span]]:
-    """By the first columns the others."""
+    """Return the last columns by the first columns."""
     found: dict[tuple[str, ...], list[Span]] = defaultdict(list)
     for *key, time, end, value in rows.iter_rows():
         found[tuple(key)].append((time, end, value))
@@ -102,7 +101,7 @@ def _spans(rows: pl.DataFrame) -> Mapping[tuple[str, ...], list[Span]]:
 
 
 class LabelIndex:
-    """Labels by what is asked of them: lists of spans, which are short."""
+    """Labels by question, as short lists of spans."""
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
@@ -110,12 +109,15 @@ class LabelIndex:
         self._rules = _spans(labels.rules.select("gpu", "rule", "time", "end", "ought"))
 
     def takeable(self, gpu: str, moment_ms: int) -> bool | None:
-        """Whether the GPU could be taken back then, as far as a label says."""
+        """Return whether the GPU could be reclaimed at a moment; None without a label."""
         spans = self._takeable[gpu,]
         return next((takeable for time, end, takeable in spans if time <= moment_ms < end), None)
 
     def ought(self, gpu: str, rule: str, since_ms: int, until_ms: int) -> bool | None:
-        """Whether the rule ought to find the GPU in that time: yes where any of it is labelled so, no where LABELLED_MIN is."""
+        """Return whether the rule should find the GPU in a time.
+
+        True if any part is labelled so, False if LABELLED_MIN of it is labelled otherwise.
+        """
         inside = [
             (min(end, until_ms) - max(time, since_ms), ought)
             for time, end, ought in self._rules[gpu, rule]
@@ -127,11 +129,11 @@ class LabelIndex:
 
 
 def judge_findings(context: Context, findings: Sequence[Finding], index: LabelIndex) -> WindowVerdicts:
-    """What labels say of the findings of a window; of GPUs to take back, those that cover its last moment."""
+    """Return the verdicts on the findings of a window. For GPUs to reclaim, labels at its last moment count."""
     moment_ms = context.until_ms - 1
     verdicts = tuple(_verdict(finding, index, moment_ms) for finding in findings)
     named = {gpu for each in verdicts if promises(each.finding) for gpu in each.finding.reclaimable_gpus}
-    known = context.inside.stretches.filter(
+    known = context.inside.segments.filter(
         pl.col("time") <= moment_ms, pl.col("end") > moment_ms, ~pl.col("state").is_in(WITHOUT_EVIDENCE)
     )
     free = (gpu for gpu in known["gpu"].unique().sort() if index.takeable(gpu, moment_ms))
@@ -139,8 +141,8 @@ def judge_findings(context: Context, findings: Sequence[Finding], index: LabelIn
 
 
 def promises(finding: Finding) -> bool:
-    """Whether each of the finding's GPUs to take back can be judged: of a pool's surplus it is the number that is meant."""
-    return finding.reclaimable and not RULES_BY_NAME[finding.rule].of_pool
+    """Return whether every GPU to reclaim of the finding can be judged. The releasable GPUs of a pool are only a number."""
+    return finding.reclaimable and finding.pool is None
 
 
 def _verdict(finding: Finding, index: LabelIndex, moment_ms: int) -> Verdict:
@@ -151,15 +153,15 @@ def _verdict(finding: Finding, index: LabelIndex, moment_ms: int) -> Verdict:
     return Verdict(finding, _known(found), _known(takeable))
 
 
-def _known(said: Mapping[str, bool | None]) -> dict[str, bool]:
-    return {gpu: value for gpu, value in said.items() if value is not None}
+def _known(values: Mapping[str, bool | None]) -> dict[str, bool]:
+    return {gpu: value for gpu, value in values.items() if value is not None}
 
 
 def _expected(context: Context, findings: Iterable[Finding], index: LabelIndex) -> Iterable[Expected]:
-    """Every labelled time inside the window in which a rule ought to find a GPU that the lake saw in it."""
+    """Yield each labelled time inside the window in which a rule should find a GPU, for GPUs that the lake observed in it."""
     ought = index.labels.rules.filter("ought")
     wanted = clip(ought, context.since_ms, context.until_ms).with_row_index("place")
-    rows = context.inside.stretches.select("gpu", "time", "end", "state")
+    rows = context.inside.segments.select("gpu", "time", "end", "state")
     wanted = wanted.join(rows.select("gpu").unique(), on="gpu", how="semi")
     seen = rows.filter(pl.col("state") != "unknown").drop("state")
     both = wanted.join(seen, on="gpu", suffix="_seen").with_columns(
@@ -180,20 +182,22 @@ def _expected(context: Context, findings: Iterable[Finding], index: LabelIndex) 
 
 @dataclass(frozen=True)
 class StateAgreement:
-    """GPU time by label and by the ledger's state, in milliseconds; `total_ms` and `observed_ms` are those of the whole ledger."""
+    """GPU time by label and by the ledger's state, in milliseconds."""
 
     total_ms: int
+    """Time of the whole ledger."""
     observed_ms: int
+    """Observed time of the whole ledger."""
     time_ms: Mapping[tuple[str, str], int]
 
     @property
     def labelled_ms(self) -> int:
-        """Time of the ledger that a label names a state of, observed or not."""
+        """Return the time of the ledger with a labelled state, observed or not."""
         return sum(self.time_ms.values())
 
     @property
     def judged_ms(self) -> int:
-        """That of it which was observed."""
+        """Return the observed part of the labelled time."""
         return sum(ms for (_, state), ms in self.time_ms.items() if state != "unknown")
 
     @property
@@ -202,24 +206,24 @@ class StateAgreement:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Those that there are, in the order in which they are explained."""
+        """Return the labels that occur, in the order of their explanation."""
         there = {label for label, _ in self.time_ms}
         return tuple(label for label in STATES_MEANT if label in there)
 
     def recorded(self, state: str) -> tuple[int, int]:
-        """Of the labelled time that the ledger has in a state: how much a label agrees with, and all of it."""
+        """Return, for labelled time with a state in the ledger, the time on which a label agrees, and all of it."""
         own = {label: ms for (label, each), ms in self.time_ms.items() if each == state}
         return sum(ms for label, ms in own.items() if state in STATES_MEANT[label]), sum(own.values())
 
     def labelled(self, label: str) -> tuple[int, int]:
-        """Of the time with a label that was observed: how much the ledger has in a state that agrees, and all of it."""
+        """Return, for observed time with a label, the time on which the ledger agrees, and all of it."""
         own = {state: ms for (each, state), ms in self.time_ms.items() if each == label and state != "unknown"}
         return sum(ms for state, ms in own.items() if state in STATES_MEANT[label]), sum(own.values())
 
 
-def state_agreement(stretches: pl.DataFrame, states: pl.DataFrame) -> StateAgreement:
-    """How the ledger's rows agree with labels (`gpu`, `time`, `end`, `state`), which do not overlap."""
-    rows = stretches.select("gpu", "time", "end", "state")
+def state_agreement(segments: pl.DataFrame, states: pl.DataFrame) -> StateAgreement:
+    """Return how the ledger's rows agree with labels (`gpu`, `time`, `end`, `state`) that do not overlap."""
+    rows = segments.select("gpu", "time", "end", "state")
     both = rows.join(states.rename({"state": "label"}), on="gpu", suffix="_said").with_columns(
         time=pl.max_horizontal("time", "time_said"), end=pl.min_horizontal("end", "end_said")
     )
@@ -229,12 +233,12 @@ def state_agreement(stretches: pl.DataFrame, states: pl.DataFrame) -> StateAgree
 
 
 _EDGES = (0.0, 0.2, 0.4, 0.6, MEDIUM_MIN, 0.9, HIGH_MIN, 1.0)
-"""Probabilities at which promises are told apart."""
+"""Edges of the classes of promised probabilities."""
 
 
 @dataclass(frozen=True)
 class RuleGrade:
-    """A rule's findings of one confidence, and which of those that labels speak of were right."""
+    """A rule's findings of one confidence, and how many of the labelled ones were right."""
 
     rule: str
     grade: str
@@ -244,24 +248,23 @@ class RuleGrade:
 
 @dataclass(frozen=True)
 class RuleScore:
-    """How a rule fared: its findings, and which of those that labels speak of were right.
-
-    `takeable` counts its GPUs to take back, `recall` the GPUs that labels want found by it; `unwatched` are those of them
-    that nobody could have found for want of rows.
-    """
+    """The result of a rule: its findings, and how many of the labelled ones were right."""
 
     rule: str
     findings: int
     precision: Proportion
     takeable: Proportion
+    """The rule's GPUs to reclaim."""
     recall: Proportion
+    """The GPUs that labels expect from the rule."""
     unwatched: int
+    """Expected GPUs that could not be found because rows are missing."""
     by_grade: tuple[RuleGrade, ...]
 
 
 @dataclass(frozen=True)
 class GradeScore:
-    """Of one confidence: the GPUs to take back, each counted once in a window, and which of those that are labelled could be."""
+    """The GPUs to reclaim of one confidence, counted once per window, and how many of the labelled ones could be reclaimed."""
 
     grade: str
     gpus: int
@@ -270,7 +273,7 @@ class GradeScore:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Of the GPUs that were promised to stay unused with a probability from above `low` to `high`: the mean of it, and what labels say."""
+    """GPUs with a promised probability above `low` and up to `high` of staying unused: the mean promise, and the labels' verdict."""
 
     low: float
     high: float
@@ -280,10 +283,7 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What labels say of the windows between two moments.
-
-    `takeable` counts the GPUs to take back of any confidence, `takeable_recall` those that a label says could be taken back.
-    """
+    """The evaluation of the windows between two moments."""
 
     since_ms: int
     until_ms: int
@@ -292,7 +292,9 @@ class Evaluation:
     rules: tuple[RuleScore, ...]
     grades: tuple[GradeScore, ...]
     takeable: GradeScore
+    """The GPUs to reclaim of any confidence."""
     takeable_recall: Proportion
+    """The GPUs that could be reclaimed by a label."""
     reliability: tuple[Reliability, ...]
     states: StateAgreement
 
@@ -302,7 +304,7 @@ class Evaluation:
 
     @property
     def judged(self) -> int:
-        """Findings that a label speaks of."""
+        """Return the number of findings with a label."""
         return sum(each.precision.judged for each in self.rules)
 
 
@@ -315,10 +317,10 @@ def evaluate(
     every_ms: int | None = None,
     now_ms: int,
 ) -> Evaluation:
-    """Judges the window, or each window of `every_ms` in it, the last one ending with it.
+    """Return the evaluation of the window, or of its windows of length `every_ms`, the last of which ends with it.
 
-    A part at the start that is shorter is not judged. The states are judged over all of the window. Raises UsageError where
-    the window is shorter than `every_ms`.
+    A shorter part at the start is not judged. The states are judged over the whole window. Raises UsageError if the
+    window is shorter than `every_ms`.
     """
     index = LabelIndex(labels)
     windows = [ledger.window] if every_ms is None else list(_windows(ledger.window, ledger, every_ms))
@@ -326,7 +328,7 @@ def evaluate(
     for window in windows:
         part = replace(inputs, window=window, back=None)
         cut = ledger if every_ms is None else load_window_ledger(part, or_empty=True, whole=ledger.whole)
-        if not cut.inside.stretches.is_empty():
+        if not cut.inside.segments.is_empty():
             context = open_context(part, cut, inventory, now_ms)
             judged.append(judge_findings(context, found_by_rules(context), index))
     return Evaluation(
@@ -339,13 +341,13 @@ def evaluate(
         takeable=_of_grades("all", judged, GRADES),
         takeable_recall=Proportion.of(found for each in judged for found in each.could_be_taken.values()),
         reliability=tuple(reliability(judged)),
-        states=state_agreement(ledger.inside.stretches, labels.states),
+        states=state_agreement(ledger.inside.segments, labels.states),
     )
 
 
 def _windows(window: Window, ledger: WindowLedger, every_ms: int) -> Iterator[Window]:
-    """Windows of one length, the earliest first, that end where the whole does: as asked for, or with what was seen."""
-    first_ms, last_ms = ledger.inside.stretches.select(pl.col("time").min(), pl.col("end").max()).row(0)
+    """Yield windows of one length, the earliest first, up to the end of the whole window; with a fixed start, or from observed rows."""
+    first_ms, last_ms = ledger.inside.segments.select(pl.col("time").min(), pl.col("end").max()).row(0)
     since_ms = first_ms if window.since_ms is None else window.since_ms
     until_ms = last_ms if ledger.end_ms is None else ledger.end_ms
     number = (until_ms - since_ms) // every_ms
@@ -359,7 +361,7 @@ def _windows(window: Window, ledger: WindowLedger, every_ms: int) -> Iterator[Wi
 
 
 def _by_rule(judged: Sequence[WindowVerdicts]) -> tuple[RuleScore, ...]:
-    """Every rule that found something, or that a label wants to find something, in the order of the rules."""
+    """Return every rule with a finding or an expected finding, in the order of the rules."""
     verdicts = [each for window in judged for each in window.verdicts]
     expected = [each for window in judged for each in window.expected]
     there = {each.finding.rule for each in verdicts} | {each.rule for each in expected}
@@ -398,8 +400,8 @@ def _of_grades(name: str, judged: Sequence[WindowVerdicts], grades: Sequence[str
 
 
 def reliability(judged: Sequence[WindowVerdicts]) -> Iterator[Reliability]:
-    """What was promised and what was kept, by class of probability; each class has its upper end."""
-    said = [
+    """Yield promised and kept probability by class. A class includes its upper end."""
+    outcomes = [
         (outlook.probability, right)
         for window in judged
         for each in window.verdicts
@@ -407,7 +409,7 @@ def reliability(judged: Sequence[WindowVerdicts]) -> Iterator[Reliability]:
         for right in each.takeable.values()
     ]
     for low, high in pairwise(_EDGES):
-        own = [(promised, right) for promised, right in said if low < promised <= high]
+        own = [(promised, right) for promised, right in outcomes if low < promised <= high]
         if own:
             mean = sum(promised for promised, _ in own) / len(own)
             yield Reliability(low, high, mean, Proportion.of(right for _, right in own))

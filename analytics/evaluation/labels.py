@@ -1,6 +1,6 @@
-"""Labels: what somebody else says that GPUs did, whether they could be taken back, and which rules ought to find them.
+"""Labels from others: what GPUs did, whether they could be reclaimed, and which rules should find them.
 
-Whatever a line leaves empty is not known, and nothing is ever judged by it.
+An empty cell is unknown, and nothing is judged by it.
 """
 
 from __future__ import annotations
@@ -25,51 +25,51 @@ from fallow.errors import InputError
 
 COLUMNS = {
     "gpu": "UUID of the GPU or MIG instance as the lake has it, or `host/index`",
-    "since": "start of the time that the line is about",
-    "until": "its end, exclusive",
+    "since": "start of the time of the label",
+    "until": "end of that time, exclusive",
     "state": "what the GPU did: a state of the ledger, or `used` or `unused`",
-    "takeable": "true or false: whether it could have been taken back without anybody missing it",
-    "rules": "rules that ought to find it in that time, joined by `+`",
-    "not_rules": "rules that ought not to, joined by `+`; `others`: every rule that `rules` does not name",
-    "note": "anything; nobody reads it",
+    "takeable": "true or false: whether the GPU could have been reclaimed without being missed",
+    "rules": "rules that should find the GPU in that time, joined by `+`",
+    "not_rules": "rules that should not find it, joined by `+`; `others`: every rule that `rules` does not name",
+    "note": "any text; it is not evaluated",
 }
-"""The columns that a file of labels may have, and what they mean."""
+"""The columns that a file of labels may have, and their meaning."""
 
 STATES_MEANT: Mapping[str, tuple[str, ...]] = {
     **{state: (state,) for state in OBSERVED},
     "unused": UNUSED,
     "used": IN_USE,
 }
-"""What `state` may say, and the ledger's states that agree with it."""
+"""Values of `state`, and the ledger's states that agree with each."""
 
 OTHERS = "others"
 _TABLE = HandTable("a label", COLUMNS, (frozenset({"gpu", "since", "until"}),), "gpu, since and until")
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
-_SAYS = ("state", "takeable", "rules", "not_rules")
+_FACT_COLUMNS = ("state", "takeable", "rules", "not_rules")
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known, each fact as spans `gpu`, `time`, `end` that neither overlap nor contradict each other.
-
-    `states` adds `state`, `takeable` adds `takeable`, and `rules` adds `rule` and whether it `ought` to fire.
-    `strangers` are GPUs that the lake does not know, by the names of the file; nothing is judged by their lines.
-    """
+    """The labels as spans `gpu`, `time`, `end`, without overlaps or contradictions."""
 
     lines: int
     states: pl.DataFrame
+    """Spans with `state`."""
     takeable: pl.DataFrame
+    """Spans with `takeable`."""
     rules: pl.DataFrame
+    """Spans with `rule` and `ought`: whether the rule should fire."""
     strangers: tuple[str, ...]
+    """GPUs that the lake does not know, by their names in the file. Their lines judge nothing."""
 
     @property
     def gpus(self) -> int:
-        """How many GPUs of the lake something is said of."""
+        """Return the number of GPUs of the lake that have a label."""
         return pl.concat([each["gpu"] for each in (self.states, self.takeable, self.rules)]).n_unique()
 
 
 def read_labels(path: str, zone: str, known: Mapping[str, Sequence[str]], limits: InputLimits) -> Labels:
-    """The labels of a file; times without an offset are the zone's. Raises InputError that names the lines.
+    """Return the labels of a file; times without an offset are in the zone. Raises InputError that names the lines.
 
     `known` has the GPUs of the lake by each name that a line may use (`gpu_names`).
     """
@@ -114,7 +114,7 @@ def read_labels(path: str, zone: str, known: Mapping[str, Sequence[str]], limits
 
 
 def gpu_names(gpus: Iterable[str], inventory: Inventory) -> dict[str, tuple[str, ...]]:
-    """The lake's GPUs by UUID and by `host/index`; several where an index was another card's at another time."""
+    """Return the lake's GPUs by UUID and by `host/index`; several if an index belonged to another card at another time."""
     found: dict[str, list[str]] = defaultdict(list)
     for gpu in gpus:
         found[gpu].append(gpu)
@@ -126,7 +126,7 @@ def gpu_names(gpus: Iterable[str], inventory: Inventory) -> dict[str, tuple[str,
 
 
 def _read(path: str, limits: InputLimits) -> tuple[pl.DataFrame, str]:
-    """The lines as text with `line`, and what a line is called in the file."""
+    """Return the lines as text with `line`, and the word for a line of the file."""
     source = open_source(path, limits)
     if source.text is not None:
         return read_lines(path, _TABLE, limits), "line"
@@ -143,7 +143,7 @@ def _read(path: str, limits: InputLimits) -> tuple[pl.DataFrame, str]:
 
 
 def _as_text(values: pl.Series) -> pl.Series:
-    """The column as a CSV would have it; empty text is null."""
+    """Return the column as text, as in a CSV; empty text is null."""
     if isinstance(values.dtype, pl.List):
         values = values.cast(pl.List(pl.String)).list.join(JOINER)
     elif isinstance(values.dtype, pl.Datetime):
@@ -158,7 +158,7 @@ def _as_text(values: pl.Series) -> pl.Series:
 def _refuse(
     path: str, rows: pl.DataFrame, moments: Mapping[str, Moments], known: Mapping[str, Sequence[str]], unit: str
 ) -> None:
-    """Raises InputError for the lines that cannot be used, each with its reason."""
+    """Raise InputError for the lines that cannot be used, each with its reason."""
     several = {name: gpus for name, gpus in known.items() if len(gpus) > 1}
     wrong = []
     for name, read in moments.items():
@@ -177,62 +177,62 @@ def _refuse(
 
 
 def _reasons(row: Mapping[str, str | None], several: Mapping[str, Sequence[str]]) -> Iterable[str]:
-    """What is wrong with the cells of one line."""
+    """Yield the errors in the cells of a line."""
     gpu, state, takeable = row["gpu"], row["state"], row["takeable"]
     if gpu is None:
         yield "no gpu"
     elif gpu in several:
         yield f"{gpu} was {' and '.join(several[gpu])}: name the UUID"
-    if all(row[name] is None for name in _SAYS):
-        yield f"it says nothing: give one of {', '.join(_SAYS)}"
+    if all(row[name] is None for name in _FACT_COLUMNS):
+        yield f"the line has no label: give one of {', '.join(_FACT_COLUMNS)}"
     if state == "unknown":
-        yield "state 'unknown' is nothing that a GPU does: leave the cell empty"
+        yield "'unknown' is not a state of a GPU: leave the cell empty"
     elif state is not None and state not in STATES_MEANT:
         yield f"state '{state}' is none of {', '.join(STATES_MEANT)}"
     if takeable is not None and takeable not in (*_YES, *_NO):
         yield f"takeable '{takeable}' is neither true nor false"
-    ought, not_ought = _listed(row["rules"]), _listed(row["not_rules"])
+    ought, not_ought = _rule_names(row["rules"]), _rule_names(row["not_rules"])
     for name in (*ought, *(each for each in not_ought if each != OTHERS)):
         if name not in _RULES:
             near = get_close_matches(name, _RULES, n=1)
             yield f"there is no rule '{name}'{f', did you mean {near[0]}?' if near else ''}"
     if both := sorted(set(ought) & set(not_ought)):
-        yield f"{both[0]} stands in rules and in not_rules"
+        yield f"{both[0]} is in rules and in not_rules"
 
 
 _RULES = tuple(rule.name for rule in RULES)
 
 
-def _listed(cell: str | None) -> tuple[str, ...]:
+def _rule_names(cell: str | None) -> tuple[str, ...]:
     return () if cell is None else tuple(name.strip() for name in cell.split(JOINER))
 
 
 def _rules(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row for each rule that a line speaks of: `gpu`, `rule`, `time`, `end`, `line` and `value`, whether it ought to fire."""
-    told: list[tuple[str, str, int, int, int, bool]] = []
+    """Return a row for each rule of a line: `gpu`, `rule`, `time`, `end`, `line` and `value` (whether the rule should fire)."""
+    rule_rows: list[tuple[str, str, int, int, int, bool]] = []
     for row in rows.filter(pl.col("rules").is_not_null() | pl.col("not_rules").is_not_null()).iter_rows(named=True):
-        ought, not_ought = _listed(row["rules"]), _listed(row["not_rules"])
+        ought, not_ought = _rule_names(row["rules"]), _rule_names(row["not_rules"])
         others = [name for name in _RULES if name not in ought] if OTHERS in not_ought else not_ought
         for value, names in ((True, ought), (False, others)):
-            told += [(row["gpu"], name, row["time"], row["end"], row["line"], value) for name in names]
+            rule_rows += [(row["gpu"], name, row["time"], row["end"], row["line"], value) for name in names]
     columns = {"gpu": pl.String, "rule": pl.String, "time": pl.Int64, "end": pl.Int64, "line": pl.Int64}
-    return pl.DataFrame(told, schema={**columns, "value": pl.Boolean}, orient="row")
+    return pl.DataFrame(rule_rows, schema={**columns, "value": pl.Boolean}, orient="row")
 
 
 def _refuse_contradictions(path: str, facts: pl.DataFrame, unit: str) -> None:
-    """Raises InputError where two lines about one GPU, and rule, overlap in time and say different things."""
+    """Raise InputError if two lines about the same GPU, or the same GPU and rule, overlap in time and contradict each other."""
     about = [name for name in ("gpu", "rule") if name in facts.columns]
-    said: dict[object, tuple[int, int]] = {}  # per value: the latest end so far, and the line that has it
+    latest_ends: dict[object, tuple[int, int]] = {}  # per value: the latest end so far, and the line that has it
     key: tuple[object, ...] = ()
     for row in facts.sort(*about, "time", "line").iter_rows(named=True):
         if (now := tuple(row[name] for name in about)) != key:
-            key, said = now, {}
-        for value, (end, line) in said.items():
+            key, latest_ends = now, {}
+        for value, (end, line) in latest_ends.items():
             if value != row["value"] and end > row["time"]:
                 first, second = sorted((line, row["line"]))
                 raise InputError(
                     f"{path}: {unit}s {first} and {second} contradict each other on {' and '.join(map(str, key))}",
                     "correct one of them, or end one before the other starts: nothing was judged",
                 )
-        end, line = said.get(row["value"], (0, 0))
-        said[row["value"]] = max((end, line), (row["end"], row["line"]))
+        end, line = latest_ends.get(row["value"], (0, 0))
+        latest_ends[row["value"]] = max((end, line), (row["end"], row["line"]))

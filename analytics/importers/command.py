@@ -1,4 +1,4 @@
-"""`fallow import KIND FILE ...`: reads all files, asks about what looks wrong, merges them into the lake, accounts for every row."""
+"""`fallow import KIND FILE ...`: reads all files, asks about suspicious data, merges them into the lake, and accounts for every row."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fallow.output import show
 
 @dataclasses.dataclass(frozen=True)
 class ImportOutcome:
-    """An import as it is told: what was read, its figures, what looks wrong, and what was published."""
+    """The result of an import: the data, its figures, the doubts, and what was published."""
 
     imported: Imported
     overview: ImportOverview
     odd: tuple[str, ...]
     published: tuple[Published, ...] | None
-    """None where nothing was."""
+    """None where nothing was published."""
 
     lake: str
 
@@ -54,7 +54,7 @@ def as_json(outcome: ImportOutcome) -> dict[str, object]:
 def as_text(outcome: ImportOutcome) -> str:
     imported = outcome.imported
     since, until = _window(imported)
-    lines = [line for report in imported.files for line in _file(report)]
+    lines = [line for report in imported.files for line in _file_lines(report)]
     lines += [
         f"window    {since} to {until}",
         f"GPUs      {outcome.overview.gpus:,} on host {imported.host}",
@@ -71,7 +71,7 @@ def as_text(outcome: ImportOutcome) -> str:
     return "\n".join(lines)
 
 
-def _file(report: FileReport) -> list[str]:
+def _file_lines(report: FileReport) -> list[str]:
     return [
         f"{report.path}: {report.lines_read:,} lines read, {report.rows_kept:,} rows kept",
         *(f"  {each.count:,} dropped: {each.reason}" for each in report.dropped),
@@ -81,7 +81,7 @@ def _file(report: FileReport) -> list[str]:
 
 
 def published_line(published: Published) -> str:
-    """What became of one table."""
+    """Return the result for one table."""
     if not (published.new or published.replaced):
         return f"  {published.table}: already there: {published.already_there:,} rows"
     files = "file" if published.files_written == 1 else "files"
@@ -92,7 +92,7 @@ def published_line(published: Published) -> str:
 
 
 def _window(imported: Imported) -> tuple[str, str]:
-    """First sample's time and the end of the last interval."""
+    """Return the first sample's time and the end of the last interval."""
     moments = imported.gpu.select(
         first=imported.gpu["time"].dt.epoch("ms").min(),
         last=(imported.gpu["time"].dt.epoch("ms") + imported.gpu["interval_ms"]).max(),

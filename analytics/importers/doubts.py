@@ -1,4 +1,4 @@
-"""What an import amounts to, in figures that show a wrong unit, zone or interval at a glance, and what looks wrong with it."""
+"""Overview of an import in figures that reveal a wrong unit, zone or interval at a glance, and the doubts about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fallow.units import format_bytes
 
 @dataclass(frozen=True)
 class ImportOverview:
-    """Means are over the rows that have the value; None where none has."""
+    """Means are over the rows that have the value; None where no row has it."""
 
     gpus: int
     hosts: tuple[str, ...]
@@ -34,7 +34,7 @@ class ImportOverview:
 
     mean_mem_used_bytes: float | None
     mem_total_bytes: float | None
-    """Mean over the GPUs whose card is known."""
+    """Mean over the GPUs whose model is known."""
 
     mean_power_w: float | None
     power_limit_w: float | None
@@ -43,14 +43,14 @@ class ImportOverview:
 
     longest_gap_ms: int | None
     processes: int | None
-    """Different process ids; None where no file lists processes."""
+    """Number of process ids; None where no file lists processes."""
 
     users: int | None
-    """Different users of the processes; 0 where the files name none."""
+    """Number of users of the processes; 0 where the files name none."""
 
 
 def overview_of(imported: Imported) -> ImportOverview:
-    """The figures of everything that was read, before any of it is published."""
+    """Return the figures of all data that was read, before any of it is published."""
     frame = imported.gpu.with_columns(TRUE_MS)
     util = _values(frame, "gpu_util_pct")
     steps = frame.select(pl.col("true_ms").sort().diff().over("gpu", mapping_strategy="explode")).to_series()
@@ -71,11 +71,11 @@ def overview_of(imported: Imported) -> ImportOverview:
         power_limit_w=_mean(_values(imported.device, "power_limit_w")),
         cadence_ms=None if steps.is_empty() else _number(steps.median()),
         longest_gap_ms=None if gap is None else int(_number(gap)),
-        **_listed(frame),
+        **_listed_counts(frame),
     )
 
 
-def _listed(frame: pl.DataFrame) -> dict[str, int | None]:
+def _listed_counts(frame: pl.DataFrame) -> dict[str, int | None]:
     if PROCESSES not in frame.columns or frame[PROCESSES].null_count() == frame.height:
         return {"processes": None, "users": None}
     every = flat(frame, ())
@@ -97,8 +97,8 @@ def _number(value: object) -> float:
 
 
 def overview_lines(overview: ImportOverview) -> Iterator[str]:
-    """The figures for people; what the files do not hold is left out."""
-    yield f"GPU-hours {overview.gpu_hours:,.2f} in a span of {overview.span_hours:,.2f} h"
+    """Return the figures for people, without those that the files do not hold."""
+    yield f"GPU-hours {overview.gpu_hours:,.2f} within {overview.span_hours:,.2f} h"
     if overview.mean_util_pct is not None and overview.zero_ratio is not None:
         yield f"busy      {overview.mean_util_pct:.1f} % on average, {overview.zero_ratio:.1%} of the samples at 0"
     if overview.mean_mem_used_bytes is not None:
@@ -111,46 +111,46 @@ def overview_lines(overview: ImportOverview) -> Iterator[str]:
         step, gap = format_duration(round(overview.cadence_ms)), format_duration(overview.longest_gap_ms)
         yield f"cadence   {step} between samples of a GPU (median), {gap} at the most"
     if overview.processes is not None:
-        users = f"of {overview.users:,} users" if overview.users else "of users whom no file names"
+        users = f"of {overview.users:,} users" if overview.users else "of users that no file names"
         yield f"processes {overview.processes:,} {users if overview.processes else 'listed'}"
 
 
 _LEAST_MEMORY = 0.001
-"""Of the card: a CUDA context alone takes hundreds of MiB."""
+"""Share of the card's memory: a CUDA context alone takes hundreds of MiB."""
 
 _LEAST_CONTEXT_BYTES = 64 * 2**20
 """Half of what the smallest CUDA context takes on cards since 2016."""
 
 _MOST_HOURS, _MOST_HOURS_OF_FEW, _LEAST_HOURS = 1.1, 2.0, 0.02
-"""Of what the GPUs have in the time from the first to the last sample; of few samples the first and the last weigh more."""
+"""Least share of the GPU time from the first to the last sample; with few samples the first and the last weigh more."""
 _CARD_MOST_W = 1_500
 _MOST_DROPPED = 0.1
 _ENOUGH = 20
 _ENOUGH_ALIKE = 60
-"""Ten minutes at 10 s: a GPU at 100 % for a minute is a busy one."""
+"""Ten minutes at 10 s: a GPU at 100 % for a minute is busy."""
 
 _ENOUGH_STEPS = 5
 _MOST_POWER = 1.1
 _POOL = "import"
-"""The host of series whose hosts nobody named: not one host."""
+"""The host of series whose hosts are unnamed: not one host."""
 
 _UNREADABLE = ("not a number", "unknown unit")
 
 
 def doubts(imported: Imported, overview: ImportOverview, now_ms: int) -> tuple[str, ...]:
-    """Everything that looks wrong, the importer's own findings first; `now_ms` tells what lies in the future."""
+    """Return everything that looks wrong, the importer's own doubts first; `now_ms` decides which times are in the future."""
     found = [f"{file.path}: {odd}" for file in imported.files for odd in file.odd]
     found += imported.odd
     for look in (_count, _times, _hours, _utilization, _memory, _power, _lists_only):
         found += look(imported, overview)
-    found += _future(imported, now_ms)
+    found += _future_rows(imported, now_ms)
     found += _losses(imported)
     return tuple(found)
 
 
 def _count(_: Imported, overview: ImportOverview) -> Iterator[str]:
     if overview.gpus > MOST_GPUS and overview.hosts != (_POOL,):
-        yield f"{overview.gpus:,} GPUs on the one host {overview.hosts[0]}, where {MOST_GPUS} are the most"
+        yield f"{overview.gpus:,} GPUs on the one host {overview.hosts[0]}, where {MOST_GPUS} is the maximum"
 
 
 def _times(imported: Imported, overview: ImportOverview) -> Iterator[str]:
@@ -159,13 +159,13 @@ def _times(imported: Imported, overview: ImportOverview) -> Iterator[str]:
         return
     if given is not None and cadence is not None and not interval_fits(given, cadence):
         yield (
-            f"samples of a GPU are {interval_text(cadence)} apart (median), and --interval says {format_duration(given)}"
+            f"samples of a GPU are {interval_text(cadence)} apart (median), but --interval is {format_duration(given)}"
         )
 
 
 def _hours(imported: Imported, overview: ImportOverview) -> Iterator[str]:
     possible = overview.gpus * overview.span_hours
-    # of two recordings nobody sampled the time between
+    # between two recordings no samples were taken
     recorded = possible - overview.gpus * (overview.longest_gap_ms or 0) / HOUR_MS
     most = _MOST_HOURS if overview.rows >= _ENOUGH_ALIKE * overview.gpus else _MOST_HOURS_OF_FEW
     if overview.rows > overview.gpus and overview.gpu_hours > most * possible:
@@ -175,7 +175,7 @@ def _hours(imported: Imported, overview: ImportOverview) -> Iterator[str]:
         )
     if overview.rows >= _ENOUGH_ALIKE * overview.gpus and overview.gpu_hours < _LEAST_HOURS * recorded:
         yield (
-            f"the samples stand for {overview.gpu_hours:,.2f} GPU-hours of the {possible:,.2f} from the first to the last (interval "
+            f"the samples cover {overview.gpu_hours:,.2f} GPU-hours of the {possible:,.2f} from the first to the last (interval "
             f"{imported.interval}): do they name every GPU, and is --interval right?"
         )
 
@@ -191,7 +191,7 @@ def _utilization(imported: Imported, _: ImportOverview) -> Iterator[str]:
 
 
 def _memory(imported: Imported, overview: ImportOverview) -> Iterator[str]:
-    """Idle cards may hold nothing; a card that computes holds a context."""
+    """Return doubts about the unit of memory. Idle cards may use no memory; a card that computes holds a context."""
     frame, card = imported.gpu, overview.mem_total_bytes
     if "mem_used_bytes" not in frame.columns:
         return
@@ -222,24 +222,26 @@ def _power(imported: Imported, overview: ImportOverview) -> Iterator[str]:
 
 
 def _lists_only(imported: Imported, _: ImportOverview) -> Iterator[str]:
-    """Beside an earlier import of the same GPUs these would be rows, or by another name GPUs, of their own."""
+    """Return a doubt about process lists without samples: beside an earlier import they would become separate rows or GPUs."""
     frame = imported.gpu
     if PROCESSES not in frame.columns:
         return
-    told = [pl.col(name).count() > 0 for name in ("gpu_util_pct", "mem_used_bytes", "power_w") if name in frame.columns]
+    measured = [
+        pl.col(name).count() > 0 for name in ("gpu_util_pct", "mem_used_bytes", "power_w") if name in frame.columns
+    ]
     seen = frame.group_by("gpu").agg(
-        listed=pl.col(PROCESSES).count() > 0, told=pl.any_horizontal(pl.lit(value=False), *told)
+        listed=pl.col(PROCESSES).count() > 0, measured=pl.any_horizontal(pl.lit(value=False), *measured)
     )
-    count = seen.filter(pl.col("listed") & ~pl.col("told")).height
+    count = seen.filter(pl.col("listed") & ~pl.col("measured")).height
     if count:
         yield (
-            f"processes are listed, and no file says what the GPUs did ({count:,} of {seen.height:,}): import them in one command with a "
+            f"processes are listed, but no file has the GPUs' own samples ({count:,} of {seen.height:,}): import them in one command with a "
             "log of utilization that names index and uuid"
         )
 
 
 def _energy(frame: pl.DataFrame) -> Iterator[str]:
-    """The power that the energy counter implies; counters that were reset are left out."""
+    """Return a doubt about the power that the energy counter implies; counters that were reset are left out."""
     steps = frame.sort("gpu", TRUE_MS).select(
         energy=pl.col("energy_mj").diff().over("gpu"), passed=TRUE_MS.diff().over("gpu")
     )
@@ -251,7 +253,7 @@ def _energy(frame: pl.DataFrame) -> Iterator[str]:
         yield f"the energy counter climbs as if a GPU drew {watts:,.3g} W: is its unit mJ?"
 
 
-def _future(imported: Imported, now_ms: int) -> Iterator[str]:
+def _future_rows(imported: Imported, now_ms: int) -> Iterator[str]:
     moments = imported.gpu["time"].dt.epoch("ms")
     late = moments.filter(moments > now_ms + 5 * MINUTE_MS)
     last = late.max()
@@ -264,22 +266,22 @@ def _losses(imported: Imported) -> Iterator[str]:
         dropped = sum(each.count for each in file.dropped)
         if dropped >= _ENOUGH and dropped > _MOST_DROPPED * (dropped + file.rows_kept):
             worst = max(file.dropped, key=lambda each: each.count)
-            yield f"{file.path}: {dropped:,} of {dropped + file.rows_kept:,} rows are dropped, most as: {worst.reason}"
+            yield f"{file.path}: {dropped:,} of {dropped + file.rows_kept:,} rows are dropped, most because: {worst.reason}"
         for name in {each.column for each in file.nulled if each.reason in _UNREADABLE}:
             count = sum(each.count for each in file.nulled if each.column == name and each.reason in _UNREADABLE)
             if count >= _ENOUGH and count > _MOST_DROPPED * file.rows_kept:
                 yield f"{file.path}: {count:,} values of {name} cannot be read"
 
 
-def ask(odd: Sequence[str], told: str, summary: str) -> None:
-    """Returns if somebody at a terminal, who was `told`, says yes; raises InputError otherwise, with the summary on standard output."""
+def ask(odd: Sequence[str], text: str, summary: str) -> None:
+    """Return if a person at a terminal, who has read `text`, answers yes. Else raise InputError, with the summary on standard output."""
     if sys.stdin.isatty() and sys.stderr.isatty():
-        say_lines(told)
-        say_lines("This looks wrong. Publish it all the same? [y/N] ", end="")
+        say_lines(text)
+        say_lines("This looks wrong. Publish it anyway? [y/N] ", end="")
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return
-        raise InputError("nothing was published", "put right what is odd, or answer y")
+        raise InputError("nothing was published", "correct what looks wrong, or answer y")
     show(summary)
     raise InputError(
-        f"nothing was published, for this looks wrong: {'; '.join(odd)}", "add --yes to publish all the same"
+        f"nothing was published, because this looks wrong: {'; '.join(odd)}", "add --yes to publish anyway"
     )

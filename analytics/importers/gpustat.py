@@ -35,12 +35,12 @@ class _File:
     tally: Tally
     hosts: set[str] = field(default_factory=set)
     host: str = ""
-    """Of the first sample that is read."""
+    """Version of the first sample that is read."""
 
     count: int = 0
 
     def samples(self, text: bytes) -> Iterator[dict[str, object]]:
-        """The values of each GPU and document of the host, by gpustat's names, with its process list; raises InputError."""
+        """Return the values of each GPU and document of the host, by gpustat's names, with its process list. Raises InputError."""
         for each in read_documents(self.path, text, self.limits):
             if not isinstance(each, dict) or not isinstance(each.get("gpus"), list):
                 self.tally.drop(CUT_OFF, 1)
@@ -54,52 +54,50 @@ class _File:
             self.limits.check_rows(self.path, self.count)
             for gpu in each["gpus"]:
                 values = gpu if isinstance(gpu, dict) else {}
-                listed = values.get("processes")  # no list where gpustat was not allowed to make one
+                listed = values.get("processes")  # there is no list where gpustat lacked the permission for it
                 processes = process_list(listed, _TOOL, self.tally) if isinstance(listed, list) else None
                 texts = {name: cell(value) for name, value in values.items()}
                 yield {**texts, TIMESTAMP: cell(each.get("query_time")), PROCESSES: processes}
 
     def check_hosts(self) -> None:
-        """Raises InputError where the documents are of no host that is asked for, or of several."""
+        """Raise InputError where no document is of the requested host, or where several hosts occur."""
         if not self.hosts:
             raise InputError(f"{self.path} has no document of gpustat --json", "record it with gpustat --json")
         if self.given is None and len(self.hosts) > 1:
             raise InputError(
-                f"{self.path} is of the hosts {', '.join(sorted(self.hosts))}",
+                f"{self.path} holds the hosts {', '.join(sorted(self.hosts))}",
                 "name one with --host: only its rows are read",
             )
         if len(self.hosts) == 1 and self.tally.dropped[_OTHER_HOST] and not self.count:
             raise InputError(
                 f"{self.path} is of the host {next(iter(self.hosts))}, not of {self.given}",
-                "give --host as the file says, or none",
+                "give --host as in the file, or omit it",
             )
 
 
 class Gpustat:
     name = "gpustat"
-    summary = "JSON that gpustat --json printed on one host, once or in a loop"
+    summary = "output of gpustat --json on one host, once or in a loop"
     example = "fallow import gpustat gpustat.jsonl --tz Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_recording_flags(parser, "gpustat", "JSON documents one after another", says_host=True)
 
     def read(self, args: argparse.Namespace, limits: InputLimits) -> Imported:
-        """Reads the files; raises InputError or UsageError."""
+        """Return the content of the files. Raises InputError or UsageError."""
         given = None if args.host is None else check_host(args.host)
         settings = NvidiaSmiSettings("", check_zone(args.tz or "UTC"), given_interval_ms(args.interval), None, limits)
         found = [_read_file(path, given, limits) for path in with_progress(args.files, "reading")]
         hosts = sorted({file.host for file, _ in found if file.host})
         if len(hosts) > 1:
-            raise InputError(
-                f"the files are of the hosts {', '.join(hosts)}", "import those of each host by themselves"
-            )
+            raise InputError(f"the files hold the hosts {', '.join(hosts)}", "import each host's files separately")
         settings = replace(settings, host=given or check_host(hosts[0] if hosts else ""))
         read = [usable_rows(file.path, rows, settings, file.tally, _TOOL) for file, rows in found]
         return together(read, settings, zone_given=args.tz is not None)
 
 
 def _read_file(path: str, given: str | None, limits: InputLimits) -> tuple[_File, pl.DataFrame]:
-    """The file's samples of one host: of --host, else of the only one in it; raises InputError."""
+    """Return the file's samples of one host: of --host, else of the only one in it. Raises InputError."""
     source = open_source(path, limits)
     if source.text is None:
         raise InputError(f"{path} is Parquet, not the JSON of gpustat", "`fallow import series` reads Parquet")

@@ -1,4 +1,4 @@
-"""What `fallow import` and `fallow allocations import` share: one subcommand per kind, common flags, pseudonyms, a progress bar."""
+"""Shared parts of `fallow import` and `fallow allocations import`: one subcommand per kind, flags, pseudonyms, a progress bar."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def add_key_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pseudonym-key",
         metavar="FILE",
-        help=f"replace users by pseudonyms made with this key (default: {KEY_FILE}, where {SWITCH} is on)",
+        help=f"replace users by pseudonyms with this key (default: {KEY_FILE}, if {SWITCH} is on)",
     )
 
 
 def pseudonyms_of(args: argparse.Namespace, settings: Config) -> Pseudonyms | None:
-    """Those that the flag or the settings ask for; None where users stay as they are. Raises ConfigError without a key."""
+    """Return the pseudonyms that the flag or the settings ask for; None where users keep their names. Raises ConfigError without a key."""
     return Pseudonyms.from_config(settings, args.pseudonym_key)
 
 
 def replaced(users: pl.Expr, seen: pl.Series, pseudonyms: Pseudonyms) -> pl.Expr:
-    """The column with a pseudonym in place of each name that was seen in it; null stays null."""
+    """Return the column with a pseudonym in place of each name in `seen`; null stays null."""
     names = {name: pseudonyms.of(name) for name in seen.drop_nulls().unique()}
     return users.replace_strict(names, default=None, return_dtype=pl.String)
 
 
 def pseudonymised(imported: Imported, pseudonyms: Pseudonyms | None) -> Imported:
-    """The same history with pseudonyms in its lists of processes."""
+    """Return the same history with pseudonyms in its lists of processes."""
     if pseudonyms is None or PROCESSES not in imported.gpu.columns:
         return imported
     lists = pl.col(PROCESSES)
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 def with_progress(items: Iterable[T], what: str) -> Iterator[T]:
-    """The items; on a terminal a bar on standard error shows how many are done, and then disappears."""
+    """Yield the items; on a terminal a bar on standard error shows how many are done, and then disappears."""
     every = list(items)
     off = len(every) < 2 or not sys.stderr.isatty()
     yield from track(every, what, console=Console(stderr=True), transient=True, disable=off)
@@ -65,7 +65,7 @@ K = TypeVar("K", bound=Kind)
 def add_kinds(
     parser: argparse.ArgumentParser, title: str, kinds: Iterable[K]
 ) -> Iterator[tuple[K, argparse.ArgumentParser]]:
-    """Adds a subcommand per kind; yields each with its parser, for what the command itself wants to add."""
+    """Add a subcommand per kind. Yield each with its parser, for the command's own flags."""
     subcommands = parser.add_subparsers(metavar="KIND", required=True, title=title)
     for kind in kinds:
         subcommand = subcommands.add_parser(
@@ -77,9 +77,9 @@ def add_kinds(
             allow_abbrev=False,
         )
         kind.add_arguments(subcommand)
-        subcommand.add_argument("--lake", help="folder of the lake (default: lake.path of the config)")
-        subcommand.add_argument("--config", metavar="FILE", help="config file to read instead of the usual one")
-        subcommand.add_argument("--json", action="store_true", help="machine-readable summary")
+        subcommand.add_argument("--lake", help="location of the lake (default: lake.path)")
+        subcommand.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
+        subcommand.add_argument("--json", action="store_true", help="print the summary as JSON")
         add_key_argument(subcommand)
         yield kind, subcommand
 
@@ -87,9 +87,9 @@ def add_kinds(
 def add_recording_flags(
     parser: argparse.ArgumentParser, tool: str, files: str, *, zone: bool = True, says_host: bool = False
 ) -> None:
-    """The flags of what a tool recorded on one host: its files, the host, the interval, and the zone where it writes local time."""
+    """Add the flags for recordings of one host: files, host, interval, and the zone in which the tool writes local time."""
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"{files}, plain or gzipped")
-    default = " (default: as the file says)" if says_host else ""
+    default = " (default: as in the file)" if says_host else ""
     parser.add_argument("--host", required=not says_host, help=f"host on which {tool} ran{default}")
     if zone:
         meaning = f"the host's time zone: {tool} writes local time (default: UTC)"
@@ -100,6 +100,6 @@ def add_recording_flags(
 
 
 def open_lake(args: argparse.Namespace) -> tuple[config.Config, Lake]:
-    """The settings and the lake that the flags name; raises UsageError and its kinds."""
+    """Return the settings and the lake that the flags name. Raises UsageError and its kinds."""
     settings = config.load({"lake.path": args.lake}, args.config)
     return settings, Lake.at(settings.require("lake.path", "--lake"))

@@ -1,4 +1,4 @@
-"""What importers share: their protocol, the account of what they dropped, and the rows they hand over."""
+"""Types that importers share: their protocol, the counts of what they dropped, and the rows that they return."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Count:
 
 @dataclass(frozen=True)
 class FileReport:
-    """The account of one input file."""
+    """Counts for one input file."""
 
     path: str
     lines_read: int
@@ -34,10 +34,10 @@ class FileReport:
     nulled: tuple[Count, ...] = ()
     notes: tuple[str, ...] = ()
     not_samples: int = 0
-    """Header lines and blank lines: with the rows kept and dropped they make up the lines read."""
+    """Header lines and blank lines: together with the rows kept and dropped they are the lines read."""
 
     odd: tuple[str, ...] = ()
-    """What looks wrong, in sentences without a full stop; asked about before anything is published."""
+    """Doubts, as sentences without a full stop; the user is asked about them before anything is published."""
 
 
 @dataclass
@@ -51,20 +51,20 @@ class Tally:
     odd: list[str] = field(default_factory=list)
 
     def drop(self, reason: str, count: int) -> None:
-        """Counts rows that were dropped; a count of 0 leaves no trace."""
+        """Count dropped rows; a count of 0 leaves no trace."""
         if count:
             self.dropped[reason] += count
 
     def null(self, column: str, reason: str, count: int) -> None:
-        """Counts values that became null; a count of 0 leaves no trace."""
+        """Count values that became null; a count of 0 leaves no trace."""
         if count:
             self.nulled[column, reason] += count
 
     @property
     def reasons(self) -> str:
-        """` (no GPU: 3, time in the future: 1)`, behind a sentence that says that nothing is left."""
-        said = ", ".join(f"{reason}: {count}" for reason, count in self.dropped.items())
-        return f" ({said})" if said else ""
+        """Return ` (no GPU: 3, time in the future: 1)`, to follow a sentence that no row is left."""
+        listed = ", ".join(f"{reason}: {count}" for reason, count in self.dropped.items())
+        return f" ({listed})" if listed else ""
 
     def report(self, path: str, lines_read: int, rows_kept: int) -> FileReport:
         return FileReport(
@@ -81,35 +81,36 @@ class Tally:
 
 @dataclass(frozen=True)
 class Imported:
-    """What one import, or one window of a host's series, read: rows, and how they came to be.
-
-    `gpu` and `device` hold columns of the lake's tables of those names, in the lake's types; a column that is not
-    there is null. `gpu` has one row per (gpu, time + offset_ms); its column `processes`, where there is one, holds the
-    process list of that moment: null where nobody looked, empty where there was no process.
-    """
+    """Rows of one import, or of one window of a host's series, and how they were read."""
 
     host: str
     gpu: pl.DataFrame
+    """Columns of the table `gpu`, in the lake's types, one row per (gpu, time + offset_ms); an absent column is null.
+
+    Its column `processes`, where present, holds the process list of that moment: null where no list was read, empty where there was
+    no process.
+    """
     device: pl.DataFrame
+    """Columns of the table `device`, in the lake's types; an absent column is null."""
     files: tuple[FileReport, ...] = ()
     interval: str = "as scraped"
     timezone: str = "UTC"
     notes: tuple[str, ...] = ()
     given_interval_ms: int | None = None
     merged: int = 0
-    """How many of the files' rows have the GPU and time of another one, and are one row with it."""
+    """Number of rows with the GPU and time of another row, merged with that row."""
 
     odd: tuple[str, ...] = ()
-    """What looks wrong beside what the files' own reports say."""
+    """Doubts beyond those in the files' own reports."""
 
     hosts: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Rows of the table `host`, in its columns and types."""
 
     events: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """The same of the table `event`."""
+    """Rows of the table `event`, likewise."""
 
     given: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Who series named: a row per GPU, holder and unbroken stretch with gpu, start_ms, end_ms (the last sample that named it),
+    """Users that series named: a row per GPU, user and unbroken segment with gpu, start_ms, end_ms (the last sample that named the user),
     namespace, pod, container, slurm_job, user (any of the last five null), for `analytics.scraped.who`."""
 
 
@@ -117,13 +118,13 @@ _UUID = r"^(GPU|MIG)-"
 
 
 def scoped(names: pl.Series, host: str) -> pl.Series:
-    """GPU ids as the lake has them: UUIDs as they are, others behind their host (`gn001/0`), for hosts number alike."""
+    """Return GPU ids as in the lake: UUIDs unchanged, others prefixed with their host (`gn001/0`), because hosts number alike."""
     known = names.str.contains(_UUID) | names.str.starts_with(f"{host}/")
     return names.zip_with(known.fill_null(value=True), pl.Series([f"{host}/"], dtype=pl.String) + names)
 
 
 class Kind(Protocol):
-    """What can be imported: how it is named and described, and its own flags."""
+    """A kind of import: its name, its description and its own flags."""
 
     name: str
     summary: str
@@ -133,15 +134,15 @@ class Kind(Protocol):
 
 
 class Importer(Kind, Protocol):
-    """One kind of history that can be brought into the lake."""
+    """One kind of history that can be imported into the lake."""
 
     def read(self, args: argparse.Namespace, limits: InputLimits) -> Imported:
-        """Reads all files and writes nothing; raises InputError or UsageError naming the file."""
+        """Return the content of all files; write nothing. Raises InputError or UsageError that names the file."""
         ...
 
 
 KEYS = ["gpu", "true_ms"]
-"""What tells two imported samples apart."""
+"""Columns that distinguish two imported samples."""
 
 TRUE_MS = (pl.col("time").dt.epoch("ms") + pl.col("offset_ms").fill_null(0)).alias("true_ms")
 
@@ -151,7 +152,7 @@ PROCESSES = "processes"
 
 
 def unique_keys(frame: pl.DataFrame) -> pl.DataFrame:
-    """One row per (gpu, true_ms): of rows that share one, the first non-null value of each column, and all processes."""
+    """Return one row per (gpu, true_ms): of rows that share one, the first non-null value of each column, and all processes."""
     again = pl.struct(KEYS).is_duplicated()
     repeated = frame.filter(again)
     if repeated.is_empty():
@@ -163,7 +164,7 @@ def unique_keys(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _joined_lists(frame: pl.DataFrame) -> list[pl.Expr]:
-    """All lists of a group as one; null where none of them is known."""
+    """Return all lists of a group as one; null where none of them is known."""
     if PROCESSES not in frame.columns:
         return []
     lists = pl.col(PROCESSES).drop_nulls()
@@ -178,14 +179,14 @@ _FEW_CONTRADICTIONS, _CONTRADICTIONS = 20, 0.1
 
 
 def contradictions(frame: pl.DataFrame, values: list[str]) -> tuple[str, ...]:
-    """What is odd about rows that have the GPU and time of another one and say something else."""
+    """Return a doubt about rows that have the GPU and time of another row and other values."""
     several = [pl.col(name).drop_nulls().n_unique() > 1 for name in values]
     again = frame.filter(pl.struct(KEYS).is_duplicated()) if values else frame.clear()
     count = again.group_by(KEYS).agg(differs=pl.any_horizontal(several))["differs"].sum() if again.height else 0
     if count < max(_FEW_CONTRADICTIONS, _CONTRADICTIONS * frame.height):
         return ()
     return (
-        f"{count:,} of {frame.height:,} rows have the GPU and time of another one and say something else: are they of one host?",
+        f"{count:,} of {frame.height:,} rows have the GPU and time of another row but other values: are they of one host?",
     )
 
 
@@ -193,9 +194,9 @@ _FACTS = tuple(column.name for column in DEVICE.columns if column.name not in ("
 
 
 def daily_devices(frame: pl.DataFrame) -> pl.DataFrame:
-    """From samples (time, gpu, and any of the device columns), one row per GPU and day at its first sample's time.
+    """Return one row per GPU and day at its first sample's time, from samples (time, gpu, and any of the device columns).
 
-    Each fact is the last one that was seen on that day.
+    Each value is the last one observed on that day.
     """
     facts = [name for name in _FACTS if name in frame.columns]
     return (
@@ -208,7 +209,7 @@ def daily_devices(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def check_host(name: str) -> str:
-    """The host's name; UsageError where it is empty or holds control characters."""
+    """Return the host's name. Raises UsageError where it is empty or holds control characters."""
     if not name.strip() or any(ord(letter) < 32 for letter in name):
         raise UsageError(f"--host '{name}' is not a host name", "such as --host gn001")
     return name.strip()

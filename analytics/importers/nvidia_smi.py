@@ -1,4 +1,4 @@
-"""`fallow import nvidia-smi`: what `nvidia-smi` writes for machines, and what its kinds of files have in common with gpustat's."""
+"""`fallow import nvidia-smi`: the machine-readable output of `nvidia-smi`, and what its kinds of files share with gpustat's."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from fallow.errors import InputError, UsageError
 
 
 def name_gpus(rows: pl.DataFrame, host: str) -> pl.DataFrame:
-    """The rows with `gpu`: the UUID where known, also from other lines of the same index.
+    """Return the rows with `gpu`: the UUID where known, also from other lines of the same index.
 
-    Else `<host>/<index>`, `<host>/<bus address>` or `<host>/<position>`; rows that nothing names are dropped before.
+    Else `<host>/<index>`, `<host>/<bus address>` or `<host>/<position>`; rows without any name are dropped before.
     """
     seen = rows.filter(pl.col("uuid").is_not_null() & pl.col("index").is_not_null()).select("index", "uuid").unique()
-    # an index that stood for two GPUs (they change over reboots) says nothing
+    # an index that two GPUs had (they change over reboots) identifies neither
     sure = seen.filter(pl.len().over("index") == 1).rename({"uuid": "uuid_of_index"})
     place = pl.coalesce("index", "pci_bus_id", pl.col("position").cast(pl.String))
     return (
@@ -52,18 +52,18 @@ def name_gpus(rows: pl.DataFrame, host: str) -> pl.DataFrame:
 
 
 def check_count(rows: pl.DataFrame, host: str) -> None:
-    """Raises InputError where the rows name more GPUs than one host can have."""
+    """Raise InputError where the rows name more GPUs than one host can have."""
     count = rows["gpu"].n_unique()
     if count > MOST_GPUS:
         raise InputError(
             f"{count:,} GPUs on the one host {host}, and no host has more than {MOST_GPUS}",
-            "import each host's files by themselves with its --host",
+            "import each host's files separately with its --host",
         )
 
 
 @dataclass(frozen=True)
 class NvidiaSmiSettings:
-    """What the flags say about the files."""
+    """The flags that concern the files."""
 
     host: str
     zone: str
@@ -71,24 +71,24 @@ class NvidiaSmiSettings:
     fields: tuple[str, ...] | None
     limits: InputLimits
     day: date | None = None
-    """Of the first line of a table of dmon or pmon that has times only."""
+    """Day of the first line of a table of dmon or pmon that has times only."""
 
 
 class NvidiaSmi:
     name = "nvidia-smi"
     summary = (
-        "what nvidia-smi wrote on one host: CSV of --query-gpu and --query-compute-apps, tables of dmon and pmon -o DT, "
+        "output of nvidia-smi on one host: CSV of --query-gpu and --query-compute-apps, tables of dmon and pmon -o DT, "
         "XML of -q -x"
     )
     example = f"{RECORD}\n         fallow import nvidia-smi gpu.csv --host gn001 --tz Europe/Paris --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_recording_flags(parser, "nvidia-smi", "CSV, table of dmon or pmon, or XML")
-        parser.add_argument("--date", metavar="DAY", help="day of the first line of a table that has times only")
-        parser.add_argument("--fields", metavar="NAME,...", help="the columns of files without a header, in order")
+        parser.add_argument("--date", metavar="DAY", help="date of the first line of a table without dates")
+        parser.add_argument("--fields", metavar="NAME,...", help="columns of files without a header, in order")
 
     def read(self, args: argparse.Namespace, limits: InputLimits) -> Imported:
-        """Reads the files; raises InputError or UsageError."""
+        """Return the content of the files. Raises InputError or UsageError."""
         fields = None if args.fields is None else check_fields(args.fields.split(","))
         settings = NvidiaSmiSettings(
             check_host(args.host),
@@ -112,9 +112,9 @@ def _day(text: str | None) -> date | None:
 def together(
     read: Sequence[tuple[pl.DataFrame, FileReport]], settings: NvidiaSmiSettings, *, zone_given: bool
 ) -> Imported:
-    """All files of one host as one import."""
+    """Return all files of one host as one import."""
     local = any(frame["local"].is_not_null().any() for frame, _ in read)
-    frame, notes, odd = _merge([frame for frame, _ in read], settings.host)
+    frame, notes, odd = _merged_rows([frame for frame, _ in read], settings.host)
     merged = sum(report.rows_kept for _, report in read) - frame.height
     frame, interval = on_grid(frame, settings.interval_ms)
     return Imported(
@@ -132,7 +132,7 @@ def together(
 
 
 def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, FileReport]:
-    """One file's rows (true_ms, what names the GPU, values) and its account; raises InputError, UsageError."""
+    """Return one file's rows (true_ms, names of the GPU, values) and its report. Raises InputError, UsageError."""
     tally = Tally()
     source = open_source(path, settings.limits)
     if source.text is None:
@@ -147,7 +147,7 @@ def read_file(path: str, settings: NvidiaSmiSettings) -> tuple[pl.DataFrame, Fil
         source = replace(source, text=table_as_csv(path, source.text, settings.day))
     rows = parse_lines(source, settings.fields, tally)
     if PROCESSES in rows.columns and rows["nameless"].any():
-        raise InputError(f"{path} does not say on which GPU a process is", "query gpu_uuid too")
+        raise InputError(f"{path} does not name the GPU of a process", "query gpu_uuid as well")
     return usable_rows(path, rows, settings, tally, cut_off=source.cut_off or not source.last_line_whole)
 
 
@@ -160,7 +160,7 @@ def usable_rows(
     *,
     cut_off: bool = False,
 ) -> tuple[pl.DataFrame, FileReport]:
-    """A tool's rows with their time in UTC and with what names their GPU, and their account; raises InputError, UsageError."""
+    """Return a tool's rows with their time in UTC and the names of their GPU, and the report. Raises InputError, UsageError."""
     lines = rows.height + tally.dropped.total() + tally.not_samples
     times = moments(rows["local"], rows["sure_ms"], settings.zone)
     if times.skipped is not None:
@@ -170,42 +170,44 @@ def usable_rows(
             "give the zone that the host's clock showed: --tz ZONE",
         )
     tally.notes.extend(times.notes)
-    tally.odd.extend([*times.odd, *_stepped(rows, settings.zone, noted=bool(times.notes))])
+    tally.odd.extend([*times.odd, *_step_doubts(rows, settings.zone, noted=bool(times.notes))])
     rows = drop_impossible(rows.with_columns(true_ms=times.ms), NVIDIA_SMI_BEGAN_MS, tally)
     if rows.height:
         placed = place(path, rows, settings.interval_ms, cut_off=cut_off, tally=tally)
         rows = placed.filter(pl.any_horizontal(pl.col("uuid", "index", "pci_bus_id", "position").is_not_null()))
-        tally.drop("nothing names the GPU", placed.height - rows.height)
+        tally.drop("no column names the GPU", placed.height - rows.height)
     if rows.is_empty():
         hints = {
-            IN_THE_FUTURE: "set the host's clock right, or name its zone with --tz: what lies more than a day ahead is never read",
+            IN_THE_FUTURE: "set the host's clock right, or name its zone with --tz: times more than a day in the future are never read",
             NO_TIME: f"give times as {tool.title} writes them, with an offset (RFC 3339), or as seconds since the epoch",
         }
         only = next(iter(tally.dropped), "") if len(tally.dropped) == 1 else ""
         raise InputError(
             f"{path} has no usable row{tally.reasons}", hints.get(only, f"check that {tool.title} wrote it")
         )
-    declare = {column: partial(_declare, tool, metrics[0]) for column, metrics in quantities_of(tool).items()}
-    check_recording(path, rows, declare, _look_at_memory, tally)
+    declare = {column: partial(_unit_remedy, tool, metrics[0]) for column, metrics in quantities_of(tool).items()}
+    check_recording(path, rows, declare, _memory_remedy, tally)
     return rows, tally.report(path, lines, rows.height)
 
 
-def _declare(tool: Exporter, metric: MappedMetric, unit: str) -> str:
+def _unit_remedy(tool: Exporter, metric: MappedMetric, unit: str) -> str:
     if unit == "ratio":
-        return f"{tool.title} writes percent: give the file as it was written, or import it with `fallow import series --unit ratio`"
+        return f"{tool.title} writes percent: give the original file, or import it with `fallow import series --unit ratio`"
     if tool is not TOOL:
-        return f"{f'it looks like {unit}, and ' if unit else ''}{tool.title} writes another unit: give the file as it was written"
+        return (
+            f"{f'it looks like {unit}, and ' if unit else ''}{tool.title} writes another unit: give the original file"
+        )
     shown = unit or metric.unit.removeprefix("deg")
     other = ", or with [W] where the header says mW" if unit == "kW" else ""
     return f"its header names the wrong unit, or none: name all columns with --fields, this one as '{metric.metric} [{shown}]'{other}"
 
 
-def _look_at_memory(unit: str) -> str:
-    return f"it is read as MiB{f', and looks like {unit}' if unit else ''}: give the file as it was written"
+def _memory_remedy(unit: str) -> str:
+    return f"it is read as MiB{f', but looks like {unit}' if unit else ''}: give the original file"
 
 
-def _stepped(rows: pl.DataFrame, zone: str, *, noted: bool) -> list[str]:
-    """A clock that was set back by an hour in a zone that did not set it back then."""
+def _step_doubts(rows: pl.DataFrame, zone: str, *, noted: bool) -> list[str]:
+    """Return a doubt where a clock was set back by an hour in a zone that did not change then."""
     back = [] if noted else steps_back(rows["local"].dt.epoch("ms"))
     return [
         f"line {rows['nr'][row] + 1} is an hour before the line above it, which no clock of {zone} does: is --tz right?"
@@ -213,8 +215,8 @@ def _stepped(rows: pl.DataFrame, zone: str, *, noted: bool) -> list[str]:
     ]
 
 
-def _merge(frames: Sequence[pl.DataFrame], host: str) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:
-    """All files' rows with their GPU, one row per (gpu, true_ms)."""
+def _merged_rows(frames: Sequence[pl.DataFrame], host: str) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:
+    """Return all files' rows with their GPU, one row per (gpu, true_ms)."""
     rows = name_gpus(pl.concat(frames, how="diagonal"), host)
     once, again = beside_samples(rows, list(QUANTITIES))
     odd = contradictions(rows, [name for name in ("gpu_util_pct", "mem_used_bytes", "power_w") if name in rows.columns])

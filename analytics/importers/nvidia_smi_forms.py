@@ -1,4 +1,4 @@
-"""`nvidia-smi dmon` and `pmon -o DT`, whose tables become CSV of --query-gpu, and documents of `nvidia-smi -q -x`."""
+"""Converts `nvidia-smi dmon` and `pmon -o DT`, whose tables become CSV of --query-gpu, and documents of `nvidia-smi -q -x`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GPU_FIELDS = {
     "pclk": ("clocks.sm [MHz]", "MHz"),
     "fb": ("memory.used [MiB]", "MB"),
 }
-"""dmon's column: the field of --query-gpu that is the same quantity, and the unit that dmon's second header line names.
+"""By dmon's column: the field of --query-gpu for the same quantity, and the unit in dmon's second header line.
 
 `sm` is the share of time in which a kernel ran (man nvidia-smi), which --query-gpu calls utilization.gpu. `fb` is in
 MiB although dmon writes MB: it is the number that --query-gpu writes as MiB.
@@ -41,7 +41,7 @@ _PROCESS_FIELDS = {
     "fb": ("used_gpu_memory [MiB]", "MB"),
     "command": ("process_name", "name"),
 }
-"""pmon's columns likewise. Its `sm` is the share of one process, from which nothing follows for the GPU."""
+"""pmon's columns likewise. Its `sm` is the share of one process and implies nothing for the GPU."""
 
 _UNITS = re.compile(r"#\s*(?:YYYYMMDD|HH:MM:SS|Idx)\b")
 _HEADER = re.compile(r"#\s*(?:Date\b|Time\b|gpu\b)")
@@ -49,7 +49,7 @@ _HALF_DAY_S = 43_200
 
 
 def kind_of_table(text: bytes) -> str | None:
-    """`dmon` or `pmon`, whose table the text is; None if it is none."""
+    """Return `dmon` or `pmon`, the tool that wrote the table; None if the text is no such table."""
     head = text[:400].decode(errors="replace").lstrip().partition("\n")[0]
     if _HEADER.match(head) is None:
         return None
@@ -58,7 +58,7 @@ def kind_of_table(text: bytes) -> str | None:
 
 @dataclass
 class _Table:
-    """The columns of the header read last, what they become, and the day that times without one belong to."""
+    """The columns of the latest header, their meaning, and the day of times without a date."""
 
     kind: str
     names: tuple[str, ...] = ()
@@ -71,15 +71,15 @@ class _Table:
 
     @property
     def quantities(self) -> list[str]:
-        """The columns to write: of pmon's only those that are read."""
+        """Return the columns to write: for pmon only those that are read."""
         names = [name for name in self.names if name not in ("Date", "Time")]
         return [name for name in names if name in _PROCESS_FIELDS] if self.kind == "pmon" else names
 
 
 def table_as_csv(path: str, text: bytes, day: date | None) -> bytes:
-    """The same lines as CSV; header lines of units are blank. `day` is that of the first line where no date is written.
+    """Return the same lines as CSV; header lines of units are blank. `day` is that of the first line where no date is written.
 
-    Raises InputError for tables without times, and where the unit of a column is another.
+    Raises InputError for tables without times, and where a column has another unit.
     """
     table = _Table(kind_of_table(text) or "dmon", day=day)
     written = io.BytesIO()
@@ -89,7 +89,7 @@ def table_as_csv(path: str, text: bytes, day: date | None) -> bytes:
 
 
 def _parts(line: bytes) -> list[str]:
-    """The line without its end; a lone carriage return or form feed in it ends a line too."""
+    """Return the line without its end; a lone carriage return or form feed in it ends a line too."""
     return line.decode(errors="replace").splitlines()
 
 
@@ -107,7 +107,7 @@ def _table_lines(path: str, lines: Iterable[str], table: _Table) -> Iterator[str
 
 
 def _cells(line: str, most: int = 0) -> tuple[str, ...]:
-    """The cells of a line; where there may be `most`, the last one takes the rest."""
+    """Return the cells of a line; where `most` limits them, the last one holds all remaining text."""
     return tuple(cell.strip() for cell in line.replace(",", " ").split(None, most - 1))
 
 
@@ -124,14 +124,14 @@ def _check_units(path: str, table: _Table, units: Sequence[str]) -> None:
         expected = table.fields.get(name, ("", unit))[1]
         if unit != expected:
             raise InputError(
-                f"{path}: {name} is in {unit}, and {table.kind} writes {expected}", "import the CSV of --query-gpu"
+                f"{path}: {name} is in {unit}, but {table.kind} writes {expected}", "import the CSV of --query-gpu"
             )
 
 
 def _row(line: str, table: _Table) -> str:
     cells = _cells(line, len(table.names) if table.kind == "pmon" else 0)
     if len(cells) != len(table.names) or not table.names:
-        return line.replace(",", " ")  # too few fields, or a message: counted as such further on
+        return line.replace(",", " ")  # too few fields, or a message: counted as such later
     values = dict(zip(table.names, cells, strict=True))
     when = _row_time(values, table)
     absent = {name: "[N/A]" for name in table.quantities if values[name] == "-" and name != "pid"}
@@ -139,7 +139,7 @@ def _row(line: str, table: _Table) -> str:
 
 
 def _row_time(values: dict[str, str], table: _Table) -> str:
-    """`2026-11-20 10:00:00`; where only the time stands there, a day later after each midnight."""
+    """Return `2026-11-20 10:00:00`; where only the time is written, the day advances at each midnight."""
     written = values.get("Date", "").replace("-", "").replace("/", "")
     if "Date" in table.names or table.day is None:
         return f"{written[:4]}-{written[4:6]}-{written[6:8]} {values['Time']}"
@@ -158,18 +158,18 @@ _END = b"</nvidia_smi_log>"
 
 
 def is_xml(text: bytes) -> bool:
-    """Whether the text begins as a document of nvidia-smi -q -x does."""
+    """Return whether the text begins like a document of nvidia-smi -q -x."""
     return re.match(rb"\s*(?:<\?xml|<!DOCTYPE nvidia_smi_log|<nvidia_smi_log)", text) is not None
 
 
 def xml_samples(path: str, text: bytes, limits: InputLimits, tally: Tally) -> Iterator[dict[str, object]]:
-    """The values of each GPU and document by their places, with its process list; documents that cannot be read are counted by GPU.
+    """Yield the values of each GPU and document by their places, with its process list; unreadable documents are counted by GPU.
 
-    Raises InputError where the documents have no time, and for one that is too long.
+    Raises InputError where the documents have no time, and for a document that is too long.
     """
     for document in _documents(path, text, limits):
         try:
-            root = _parse(document)
+            root = _parsed_document(document)
         except ET.ParseError:
             tally.drop(CUT_OFF, max(len(re.findall(rb"<gpu id=", document)), 1))
             continue
@@ -189,7 +189,7 @@ def xml_samples(path: str, text: bytes, limits: InputLimits, tally: Tally) -> It
 
 
 def _documents(path: str, text: bytes, limits: InputLimits) -> Iterator[bytes]:
-    """Each with its end, also where the last one lacks it; at most so long, for as elements it takes fifty times its size."""
+    """Yield each document with its end, also where the last one lacks it. Its length is limited: as elements it takes fifty times its size."""
     start = 0
     while start < len(text):
         end = text.find(_END, start)
@@ -201,7 +201,7 @@ def _documents(path: str, text: bytes, limits: InputLimits) -> Iterator[bytes]:
         start = end + len(_END)
 
 
-def _parse(document: bytes) -> ET.Element:
+def _parsed_document(document: bytes) -> ET.Element:
     begin = document.find(b"<nvidia_smi_log")
     if begin < 0 or b"<!ENTITY" in document:
         raise ET.ParseError
@@ -209,7 +209,7 @@ def _parse(document: bytes) -> ET.Element:
 
 
 def _processes(gpu: ET.Element, tally: Tally) -> list[dict[str, object]] | None:
-    """The processes of a GPU; None where the document says `N/A` or nothing instead of a list."""
+    """Return the processes of a GPU; None where the document has `N/A` or nothing instead of a list."""
     block = gpu.find("processes")
     if block is None or (block.text or "").strip():
         return None
@@ -217,13 +217,13 @@ def _processes(gpu: ET.Element, tally: Tally) -> list[dict[str, object]] | None:
 
 
 def _document_time(path: str, text: str | None) -> str:
-    """`2026-11-20 10:00:00` of `Fri Nov 20 10:00:00 2026`, which nvidia-smi writes in English in every locale."""
+    """Return `2026-11-20 10:00:00` for `Fri Nov 20 10:00:00 2026`, which nvidia-smi writes in English in every locale."""
     if text is None:
         raise InputError(f"{path} has a document without a timestamp", "record it with nvidia-smi -q -x")
     months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
     parts = text.split()
     if len(parts) != 5 or parts[1] not in months:
-        return text.strip()  # unreadable: counted as such further on
+        return text.strip()  # unreadable: counted as such later
     try:
         clock = datetime.strptime(parts[3], "%H:%M:%S").time()  # noqa: DTZ007 (a local time of day)
         return f"{int(parts[4]):04}-{months.index(parts[1]) + 1:02}-{int(parts[2]):02} {clock.isoformat()}"

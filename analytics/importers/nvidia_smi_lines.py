@@ -19,7 +19,7 @@ RECORD = (
     "nvidia-smi --query-gpu=timestamp,index,uuid,name,memory.total,utilization.gpu,memory.used,power.draw "
     "--format=csv -l 10 > gpu.csv"
 )
-"""The command line whose file has what a ledger with cost and energy needs: the model, memory, power."""
+"""The command line whose file has all that a ledger with cost and energy needs: the model, memory, power."""
 
 
 TOOL = tool("nvidia-smi")
@@ -39,7 +39,7 @@ HEADER_WITHIN = r"(?i)((?:" + "|".join(re.escape(name) for name in KNOWN) + r")\
 
 
 def check_fields(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of --fields; UsageError where one is a slip of a known name. Others are read past."""
+    """Return the names of --fields. Raises UsageError where one is a misspelled known name; other names are skipped."""
     cleaned = tuple(name.strip() for name in names)
     for name in cleaned:
         bare = header_name(name)[0]
@@ -52,13 +52,13 @@ def check_fields(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def header_name(text: str) -> tuple[str, str]:
-    """Field name and unit of a header such as `memory.used [MiB]`; the unit is empty where there is none."""
+    """Return field name and unit of a header such as `memory.used [MiB]`; the unit is empty where there is none."""
     name, _, unit = text.strip().partition("[")
     return name.strip().lower(), unit.strip().removesuffix("]").strip()
 
 
 _MESSAGE = r"(?i)^(?:unable to|failed to|no devices|nvidia-smi has failed|error|warning|terminated|killed)"
-CUT_OFF = "wrong number of fields: cut off or mixed lines"
+CUT_OFF = "wrong number of fields: truncated or mixed lines"
 _ENDS_WHOLE = r"(?:%|W|MHz|MiB|\])$"
 
 _NO_TIMESTAMP = "below a header line that names no timestamp"
@@ -73,7 +73,10 @@ SCHEMA: dict[str, pl.DataType] = {
     "nameless": pl.Boolean(),
     **{name: pl.String() for name in (*TEXTS, COUNT)},
 }
-"""Columns that every parsed frame starts with: line, run of nvidia-smi, host's time or moment, health, whether no column names the GPU, what names the GPU."""
+"""First columns of every parsed frame: line, run of nvidia-smi, host's time or moment, health, `nameless`, names of the GPU.
+
+`nameless` is true where no column names the GPU.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Header:
 
     @classmethod
     def of(cls, text: str) -> Header:
-        """The fields that a header line names."""
+        """Return the fields that a header line names."""
         return cls(tuple(header_name(part) for part in text.split(",")))
 
     @property
@@ -98,7 +101,7 @@ class _Reader:
 
     header: str
     given: str
-    """What --fields names; empty without."""
+    """Names in --fields; empty without the flag."""
 
     block: int = 0
     lines: int = 0
@@ -107,16 +110,16 @@ class _Reader:
     timed: bool = False
 
     def in_force(self, header: str) -> Header:
-        """The fields of the lines below a header line: as given, where it names the same ones or none that can be read."""
+        """Return the fields of the lines below a header: as given, where the header has the same names or no readable ones."""
         own, given = Header.of(header), Header.of(self.given)
         known = own.has_time and [name for name, _ in own.fields] != [name for name, _ in given.fields]
         return own if known or not self.given else given
 
 
 def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally) -> pl.DataFrame:
-    """The rows of one file in file order (SCHEMA plus columns of the lake).
+    """Return the rows of one file in file order (SCHEMA plus columns of the lake).
 
-    Raises UsageError for a file without header where `fields` is None, InputError for one without timestamps.
+    Raises UsageError for a file without header where `fields` is None, InputError for a file without timestamps.
     """
     reader = _Reader(",".join(fields or ()), ",".join(fields or ()))
     parts = [part for chunk in _chunks(source.text or b"") for part in _parse_chunk(chunk, reader, tally)]
@@ -137,7 +140,7 @@ def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally
 
 
 def _chunks(text: bytes) -> Iterator[bytes]:
-    """The text in pieces that end at line ends: the split lines of a large file need ten times its size."""
+    """Yield the text in chunks that end at line ends: the split lines of a large file need ten times its size."""
     start = 0
     while start < len(text):
         end = text.find(b"\n", start + _CHUNK_BYTES) + 1 or len(text)
@@ -146,7 +149,7 @@ def _chunks(text: bytes) -> Iterator[bytes]:
 
 
 def _parse_chunk(chunk: bytes, reader: _Reader, tally: Tally) -> Iterator[pl.DataFrame]:
-    """The rows of one chunk, one frame per header."""
+    """Yield the rows of one chunk, one frame per header."""
     lines = _lines(chunk, reader.lines)
     reader.lines += lines.height
     blank = lines.filter(pl.col("line") == "").height
@@ -154,7 +157,7 @@ def _parse_chunk(chunk: bytes, reader: _Reader, tally: Tally) -> Iterator[pl.Dat
     message = lines["line"].str.contains(_MESSAGE)
     tally.drop("a message of nvidia-smi, not a sample", int(message.sum()))
     lines = lines.filter(~message).with_columns(is_header=pl.col("line").str.contains(HEADER))
-    lines, joined = _part_joined(lines, tally)
+    lines, joined = _restored_headers(lines, tally)
     tally.not_samples += blank + int(lines["is_header"].sum()) - joined
     lines = lines.with_columns(
         header=pl.when("is_header").then("line").forward_fill().fill_null(reader.header),
@@ -177,11 +180,11 @@ def _parse_chunk(chunk: bytes, reader: _Reader, tally: Tally) -> Iterator[pl.Dat
 
 
 def _lines(chunk: bytes, before: int) -> pl.DataFrame:
-    """Every line, blank ones too, stripped, with its number."""
+    """Return every line, including blank ones, stripped, with its number."""
     frame = pl.read_csv(
         chunk.replace(b"\x1f", b" "),
         has_header=False,
-        separator="\x1f",  # no line holds it, so each is one column
+        separator="\x1f",  # no line holds this separator, so each line is one column
         quote_char=None,
         infer_schema=False,
         new_columns=["line"],
@@ -189,10 +192,10 @@ def _lines(chunk: bytes, before: int) -> pl.DataFrame:
     return frame.select(pl.col("line").fill_null("").str.strip_chars()).with_row_index("nr", before)
 
 
-def _part_joined(lines: pl.DataFrame, tally: Tally) -> tuple[pl.DataFrame, int]:
-    """A run that was killed in the middle of a line leaves it in front of the next run's header: the header is kept.
+def _restored_headers(lines: pl.DataFrame, tally: Tally) -> tuple[pl.DataFrame, int]:
+    """Return the lines with headers restored where a killed run left half a line in front of them.
 
-    The lines, and how many of their headers stood behind such a line, which is counted as dropped.
+    Return also how many headers followed such a half line, which is counted as dropped.
     """
     joined = pl.col("is_header") & pl.col("line").str.contains(r"^(\d{4}[/-]\d\d[/-]\d\d[ T]|\d{9,13}[.,])")
     tally.drop(CUT_OFF, lines.filter(joined).height)
@@ -203,7 +206,7 @@ def _part_joined(lines: pl.DataFrame, tally: Tally) -> tuple[pl.DataFrame, int]:
 
 
 def _parse_group(header: Header, group: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """The rows below one header, which may stand in the file many times."""
+    """Return the rows below one header, which may occur in the file many times."""
     width = len(header.fields)
     _note_unused(header, tally)
     # one field beyond the width shows lines that are too long
@@ -211,7 +214,7 @@ def _parse_group(header: Header, group: pl.DataFrame, tally: Tally) -> pl.DataFr
     whole = cells.to_series(width - 1).is_not_null() & cells.to_series(width).is_null()
     tally.drop(CUT_OFF, int((~whole).sum()))
     fields = header.fields
-    at = {name: fields.index((name, unit)) for name, unit in reversed(fields)}  # the first of a name counts
+    at = {name: fields.index((name, unit)) for name, unit in reversed(fields)}  # the first column of a name counts
     named = pl.DataFrame([cells.filter(whole).to_series(place).alias(name) for name, place in at.items()])
     frame = rows_of_cells(group.filter(whole), named, TOOL, dict(reversed(fields)), tally)
     if PROCESSES not in frame.columns:
@@ -221,7 +224,7 @@ def _parse_group(header: Header, group: pl.DataFrame, tally: Tally) -> pl.DataFr
 
 
 def _note_unused(header: Header, tally: Tally) -> None:
-    """Without this note, a typing error in a field's name would lose a whole column silently."""
+    """Note unused columns. Without this note, a typing error in a field's name would lose a whole column silently."""
     unused = [name for name, _ in header.fields if name not in KNOWN]
     note = f"columns not used: {', '.join(unused)}"
     if unused and note not in tally.notes:
@@ -229,16 +232,16 @@ def _note_unused(header: Header, tally: Tally) -> None:
 
 
 def _doubt_last_value(frame: pl.DataFrame, reader: _Reader, tally: Tally) -> pl.DataFrame:
-    """nvidia-smi ends every line. If the last one has no end, its last value may lack digits and is dropped."""
+    """Return the rows. nvidia-smi ends every line; if the last line has no end, its last value may lack digits and is dropped."""
     last, header = reader.last_nr, reader.in_force(reader.header)
     if frame.is_empty() or frame["nr"][-1] != last or re.search(_ENDS_WHOLE, reader.last_line):
         return frame
     name = header.fields[-1][0]
     if name in _TEXTS or name in _OF_PROCESSES:
-        tally.drop("last line cut off", 1)
+        tally.drop("last line truncated", 1)
         return frame.head(-1)
     column = next((column for column, own in QUANTITIES.items() if name in [each.metric for each in own]), None)
     if column is not None and frame[column][-1] is not None:
-        tally.null(column, "last line has no end: value may be cut off", 1)
+        tally.null(column, "last line has no end: value may be truncated", 1)
         return frame.with_columns(pl.when(pl.col("nr") == last).then(None).otherwise(column).alias(column))
     return frame

@@ -34,17 +34,17 @@ _READ = re.compile(
     r"(timestamp|last_timestamp|duration \(s\))$|pid:\d+/([^/]+/gpu_memory|host/host_memory|host/running_time) "
     r"|(gpu|cuda):[^/]*/(gpu_util|memory_|power_|temperature)"
 )
-"""The keys that anything is made of; of a host the collector writes hundreds more."""
+"""The keys that are read; the collector writes hundreds more for a host."""
 
 _MOST_KEYS = 100_000
-"""In one record: a hundred for each of some GPUs, and some for each of a thousand processes."""
+"""Keys in one record: a hundred for each GPU, and some for each of a thousand processes."""
 _SAME_WINDOW = 0.5
-"""A window that holds more than this share of the one before it goes on where that one began."""
+"""A window that holds more than this share of the one before it began where that one began."""
 
 
 @dataclass(frozen=True)
 class CollectedRecord:
-    """What one call of `collect` gave: values by key without the tag, and the window that they are of."""
+    """The result of one call of `collect`: values by key without the tag, and the window that they describe."""
 
     tag: str
     begin_s: float
@@ -52,15 +52,15 @@ class CollectedRecord:
     last_s: float
     values: Mapping[str, float]
     goes_on: bool = False
-    """Whether the window goes on over several records, so that its averages are not of the time since the last one."""
+    """True where the window covers several records, so that its averages are not of the time since the last record."""
 
     before: Mapping[str, float] | None = None
-    """The values of the record before, where the window goes on."""
+    """The values of the record before, where the window continues."""
 
 
 def read_records(path: str, source: ImportSource, limits: InputLimits, tally: Tally) -> list[CollectedRecord]:
-    """The file's records, those of one tag in their order; what is none is counted. Raises InputError for other kinds of file."""
-    return list(_in_windows(_records(path, source, limits, tally)))
+    """Return the file's records, those of one tag in their order; other objects are counted. Raises InputError for other kinds of file."""
+    return list(_windowed_records(_records(path, source, limits, tally)))
 
 
 def _records(path: str, source: ImportSource, limits: InputLimits, tally: Tally) -> Iterator[CollectedRecord]:
@@ -96,7 +96,7 @@ def _csv_records(path: str, source: ImportSource, tally: Tally) -> Iterator[Mapp
         rows = (line for line in lines if line)
         last = None if source.last_line_whole else next(rows, None)
         for line in rows:
-            # without a line end the last one may be cut off: each waits for the next
+            # without a line end the last line may be truncated, so each line waits for the next
             row, last = (line, None) if source.last_line_whole else (last or [], line)
             if len(row) != len(header):
                 tally.drop(WRONG_WIDTH, 1)
@@ -105,7 +105,7 @@ def _csv_records(path: str, source: ImportSource, tally: Tally) -> Iterator[Mapp
     except csv.Error as error:
         raise InputError(f"{path} is not a readable CSV file ({error})", "check or fetch it again") from error
     if last is not None:
-        tally.drop("last line cut off", 1)
+        tally.drop("last line truncated", 1)
 
 
 def _cell(text: str) -> float | None:
@@ -116,7 +116,7 @@ def _cell(text: str) -> float | None:
 
 
 def _record(found: Mapping[str, object]) -> CollectedRecord | None:
-    """The record; None where it does not say of which time it is."""
+    """Return the record; None where it does not state its time."""
     tag = next((key.removesuffix("/timestamp") for key in found if key.endswith("/timestamp")), None)
     if tag is None:
         return None
@@ -133,23 +133,23 @@ def _record(found: Mapping[str, object]) -> CollectedRecord | None:
     return CollectedRecord(tag, end - duration, end, last if end - duration <= last <= end else end, values)
 
 
-def _in_windows(records: Iterable[CollectedRecord]) -> Iterator[CollectedRecord]:
-    """The records with what is known only from their neighbours of the same tag.
+def _windowed_records(records: Iterable[CollectedRecord]) -> Iterator[CollectedRecord]:
+    """Yield the records with the values that depend on neighbours of the same tag.
 
-    `collect` averages since the tag was activated or cleared: without a clear, every record holds those before it.
+    `collect` averages since the tag was activated or cleared: without a clear, every record includes those before it.
     """
     by_tag: dict[str, list[CollectedRecord]] = defaultdict(list)
     for record in records:
         by_tag[record.tag].append(record)
     for mine in by_tag.values():
-        on = [False, *(_goes_on(each, before) for before, each in pairwise(mine))]
+        on = [False, *(_continues(each, before) for before, each in pairwise(mine))]
         for at, each in enumerate(mine):
             before = mine[at - 1].values if on[at] else None
             going = on[at] or on[at + 1 : at + 2] == [True]
             yield replace(each, goes_on=going, before=before)
 
 
-def _goes_on(record: CollectedRecord, before: CollectedRecord) -> bool:
+def _continues(record: CollectedRecord, before: CollectedRecord) -> bool:
     return (
         before.end_s - record.begin_s > _SAME_WINDOW * (before.end_s - before.begin_s) and record.end_s > before.end_s
     )
@@ -164,14 +164,14 @@ _SINCE_BEGUN = "averages since the collector began, without the last value"
 
 class Nvitop:
     name = "nvitop"
-    summary = "JSON or CSV of what nvitop's ResourceMetricCollector collected on one host"
+    summary = "JSON or CSV from nvitop's ResourceMetricCollector on one host"
     example = "fallow import nvitop metrics.jsonl --host gn001 --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_recording_flags(parser, "nvitop", "records as JSON or as CSV with a header", zone=False)
 
     def read(self, args: argparse.Namespace, limits: InputLimits) -> Imported:
-        """Reads the files; raises InputError or UsageError."""
+        """Return the content of the files. Raises InputError or UsageError."""
         host, interval_ms = check_host(args.host), given_interval_ms(args.interval)
         read = [_read_file(path, host, limits) for path in with_progress(args.files, "reading")]
         rows = pl.concat([frame for frame, _ in read], how="diagonal")
@@ -205,28 +205,28 @@ def _read_file(path: str, host: str, limits: InputLimits) -> tuple[pl.DataFrame,
     if frame.is_empty():
         raise InputError(
             f"{path} has no usable record of nvitop's collector{tally.reasons}",
-            "write what ResourceMetricCollector.collect() gives, one JSON object a line",
+            "write the results of ResourceMetricCollector.collect(), one JSON object per line",
         )
-    declare = dict.fromkeys((metric.column for metric in _METRICS.values()), _declare)
-    check_recording(path, frame, declare, _declare, tally)
+    declare = dict.fromkeys((metric.column for metric in _METRICS.values()), _unit_remedy)
+    check_recording(path, frame, declare, _unit_remedy, tally)
     return frame, tally.report(path, read, frame.height)
 
 
-def _declare(unit: str) -> str:
+def _unit_remedy(unit: str) -> str:
     return (
-        f"{f'it looks like {unit}, and ' if unit else ''}its keys name another unit: give the file as nvitop wrote it"
+        f"{f'it looks like {unit}, but ' if unit else ''}its keys name another unit: give the file as nvitop wrote it"
     )
 
 
 def _rows(record: CollectedRecord, tally: Tally) -> Iterator[dict[str, object]]:
-    """A row for each GPU of the record."""
+    """Yield a row for each GPU of the record."""
     gpus: dict[int, dict[str, float]] = defaultdict(dict)
     for key, value in record.values.items():
         scope, _, metric = key.partition("/")
         if (gpu := _GPU.fullmatch(scope)) is not None:
             gpus[int(gpu[1])][metric] = value
         elif scope.startswith(("gpu:", "cuda:")):
-            _note(tally, "metrics of MIG instances are not read")
+            _add_note(tally, "metrics of MIG instances are not read")
     if not gpus:
         tally.drop("a record without a GPU", 1)
     lists = _processes(record)
@@ -239,13 +239,13 @@ def _rows(record: CollectedRecord, tally: Tally) -> Iterator[dict[str, object]]:
         yield {"index": index, "true_ms": round(moment * 1000), PROCESSES: lists.get(index), **values}
 
 
-def _note(tally: Tally, note: str) -> None:
+def _add_note(tally: Tally, note: str) -> None:
     if note not in tally.notes:
         tally.notes.append(note)
 
 
 def _values(metrics: Mapping[str, float], *, goes_on: bool) -> Iterator[tuple[str, float]]:
-    """The columns of one GPU: shares are averages of the window, all else, and all of a window that goes on, last values."""
+    """Yield the columns of one GPU: averages of the window for shares, last values for other columns and for windows that continue."""
     for key in dict.fromkeys(each.rpartition("/")[0] for each in metrics):
         known = _KEY.fullmatch(key)
         name = "" if known is None else known[1]
@@ -267,36 +267,36 @@ def _factor(key: str, column: LakeColumn) -> float:
 
 
 def _processes(record: CollectedRecord) -> dict[int, list[ImportedProcess]]:
-    """The processes that the record names on each GPU.
+    """Return the processes that the record names on each GPU.
 
-    The collector follows the processes that it was told to, so a GPU without one may have others. In a window that
-    goes on it keeps those that have ended: only the running time of one that lives goes on too.
+    The collector follows only selected processes, so a GPU without one may have others. In a window that continues, it
+    keeps ended processes: only the running time of a live process still grows.
     """
     found: dict[int, list[ImportedProcess]] = defaultdict(list)
     for key in record.values:
         named = re.fullmatch(r"pid:(\d+)/([^/]+)/gpu_memory \(MiB\)/(?:last|mean)", key)
         gpu = None if named is None else _GPU.fullmatch(named[2])
-        if named is None or gpu is None or (pid := readable_pid(named[1])) is None or not _lives(record, pid):
+        if named is None or gpu is None or (pid := readable_pid(named[1])) is None or not _is_alive(record, pid):
             continue
         if all(each.pid != pid for each in found[int(gpu[1])]):
-            used = _last(record.values, f"pid:{pid}/{named[2]}/gpu_memory (MiB)")
-            resident = _last(record.values, f"pid:{pid}/host/host_memory (MiB)")
+            used = _last_value(record.values, f"pid:{pid}/{named[2]}/gpu_memory (MiB)")
+            resident = _last_value(record.values, f"pid:{pid}/host/host_memory (MiB)")
             found[int(gpu[1])].append(ImportedProcess(pid, mem_used_bytes=used, host_mem_bytes=resident))
     return found
 
 
-def _lives(record: CollectedRecord, pid: int) -> bool:
+def _is_alive(record: CollectedRecord, pid: int) -> bool:
     key = f"pid:{pid}/host/running_time (min)"
     return record.before is None or record.values.get(key) != record.before.get(key)
 
 
-def _last(values: Mapping[str, float], key: str) -> int | None:
+def _last_value(values: Mapping[str, float], key: str) -> int | None:
     value = values.get(f"{key}/last", values.get(f"{key}/mean"))
     return None if value is None or not 0 <= value < 2**43 else int(value * BYTES["MiB"])
 
 
 def _frame(rows: list[dict[str, object]], host: str, tally: Tally) -> pl.DataFrame:
-    """The rows as columns of the lake, impossible values null and counted."""
+    """Return the rows as columns of the lake, impossible values null and counted."""
     columns = (GPU.column("gpu_util_max_pct"), *map(lake_column, _METRICS.values()))
     listed = [None if (each := row[PROCESSES]) is None else [vars(one) for one in each] for row in rows]  # type: ignore[attr-defined]
     frame = pl.DataFrame(

@@ -1,4 +1,4 @@
-"""Refuses values that no GPU can have, and names the unit that they are probably in."""
+"""Refuses values that no GPU can have, and names their probable unit."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fallow.units import format_bytes
 
 _MIB = 2**20
 _LARGEST_CARD_BYTES = 2**40
-"""Three times the largest of 2026 (B300 with 288 GB)."""
+"""Three times the largest memory of 2026 (B300 with 288 GB)."""
 
 _SMALLEST_CARD_BYTES = 128 * _MIB
 _MOST_POWER_W = 3_000
 """Twice the largest board limit of 2026 (1,400 W)."""
 
 _LEAST_POWER_W = 2.0
-"""Below what any card that answers draws at rest."""
+"""Less than any card that answers draws at rest."""
 
 _HOTTEST_C = 125
 _FEW = 3
@@ -31,7 +31,7 @@ _SHARE = 0.05
 _ABOVE_CARD = 1.01
 _RARE = 1_000
 _FROM_MIB = (("GiB", 2**10), ("KiB", 2**-10), ("B", 2**-20))
-"""The units that a size which was read as MiB may be in, and how much larger they are."""
+"""Possible units of a size that was read as MiB, and their factors."""
 _CLOCKS = {"sm_clock_mhz": (10.0, 6_000.0), "mem_clock_mhz": (10.0, 25_000.0)}
 _OUTSIDE = (
     "outside 0..100: value dropped",
@@ -42,12 +42,12 @@ _OUTSIDE = (
 
 
 Declare = Callable[[str], str]
-"""Says how to declare another unit; empty where none is likely."""
+"""Returns how to declare another unit; empty where none is likely."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One column as it was read: what it is called, whether its unit was declared, and how to declare another."""
+    """One column of an import: its name in messages, whether its unit was declared, and how to declare another unit."""
 
     label: str
     declared: bool
@@ -56,18 +56,18 @@ class Claim:
 
 @dataclass(frozen=True)
 class _Fault:
-    """What is wrong with a column, and the unit that would explain it."""
+    """A fault of a column, and the unit that would explain it."""
 
     column: str
     what: str
     unit: str = ""
     certain: bool = True
     possible: bool = True
-    """Whether it might be so after all, if the unit was declared."""
+    """True where the values are possible if the unit was declared."""
 
 
 def card_bytes(model: str | None) -> int | None:
-    """The memory that a product name such as `NVIDIA A100-SXM4-80GB` tells; None where it tells none."""
+    """Return the memory in a product name such as `NVIDIA A100-SXM4-80GB`; None where it states none."""
     found = re.search(r"(\d{1,3})\s?GB\b", model or "")
     return None if found is None else int(found[1]) * 2**30
 
@@ -75,9 +75,9 @@ def card_bytes(model: str | None) -> int | None:
 def check_values(
     frame: pl.DataFrame, claims: Mapping[str, Claim], nulled: Mapping[tuple[str, str], int], card: int | None
 ) -> list[str]:
-    """Sentences on what is odd in the columns that `claims` names.
+    """Return sentences on doubtful values in the columns that `claims` names.
 
-    Raises InputError for values that cannot be, with the likely unit; where the unit was declared, that too is only odd.
+    Raises InputError for impossible values, with the likely unit; where the unit was declared, they are only doubtful.
     """
     odd = []
     for fault in _faults(frame.select(name for name in claims if name in frame.columns), nulled, card):
@@ -92,9 +92,9 @@ def check_values(
 def check_recording(
     path: str, rows: pl.DataFrame, declare: Mapping[str, Declare], of_processes: Declare, tally: Tally
 ) -> None:
-    """Notes what is odd in the rows of a tool's file and in their process lists, whose units are the tool's; raises as `check_values`.
+    """Note doubtful values in the rows of a tool's file and in their process lists, whose units are the tool's. Raises as `check_values`.
 
-    `declare` is by column; `of_processes` says it of the memory of processes.
+    `declare` is by column; `of_processes` does the same for the memory of processes.
     """
     largest = rows["mem_total_bytes"].max() if "mem_total_bytes" in rows.columns else None
     card = largest if isinstance(largest, int) else None
@@ -126,19 +126,19 @@ def _faults(frame: pl.DataFrame, nulled: Mapping[tuple[str, str], int], card: in
 
 
 def _outside(name: str, values: pl.Series, nulled: Mapping[tuple[str, str], int]) -> Iterator[_Fault]:
-    """A stray value is noise and only counted; many are another unit."""
+    """Yield a fault where many values are out of range: a stray value is noise and only counted, many are another unit."""
     count = sum(nulled.get((name, reason), 0) for reason in _OUTSIDE)
     total = count + len(values)
     if count >= _FEW and count > _SHARE * total:
         top = {"_pct": "100", "_ratio": "1"}.get("_" + name.rpartition("_")[2])
-        what = f"outside 0..{top}" if top else "that cannot be"
+        what = f"outside 0..{top}" if top else "that are impossible"
         yield _Fault(name, f"has {count:,} of {total:,} values {what}")
 
 
 def _percent(name: str, values: pl.Series) -> Iterator[_Fault]:
     top = float(str(values.max()))
     if 0 < top <= 1 and bool((values % 1 != 0).any()):
-        yield _Fault(name, f"never exceeds {top:g}, where percent are expected", "ratio")
+        yield _Fault(name, f"never exceeds {top:g}, where percent is expected", "ratio")
 
 
 def _memory(name: str, values: pl.Series, card: int | None) -> Iterator[_Fault]:
@@ -160,7 +160,7 @@ def _memory(name: str, values: pl.Series, card: int | None) -> Iterator[_Fault]:
 
 
 def _memory_unit(top: int, used: pl.Series, card: int | None) -> str:
-    """MiB or GiB: the largest unit with which the largest value still fits the card."""
+    """Return MiB or GiB: the largest unit with which the largest value still fits the card."""
     if card is not None:
         return next((unit for unit in ("GiB", "MiB", "KiB") if top * BYTES[unit] <= card * _ABOVE_CARD), "KiB")
     return "GiB" if top <= 288 and float(str(used.median())) < 80 else "MiB"
@@ -173,7 +173,7 @@ def _card(name: str, values: pl.Series) -> Iterator[_Fault]:
         unit = next(
             (unit for unit, of_mib in _FROM_MIB if _SMALLEST_CARD_BYTES <= size * of_mib <= _LARGEST_CARD_BYTES), ""
         )
-        yield _Fault(name, f"says that a card has {format_bytes(size)} of memory", unit)
+        yield _Fault(name, f"gives a card {format_bytes(size)} of memory", unit)
 
 
 def _power(name: str, values: pl.Series) -> Iterator[_Fault]:

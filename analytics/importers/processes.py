@@ -1,4 +1,4 @@
-"""Process lists in imports: a column of lists beside the values of a GPU and moment, and the lake's rows that they become."""
+"""Process lists in imports: a column of lists beside the values of a GPU and moment, and the lake's rows made from them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from analytics.mapping.model import Exporter
 from fallow.schema import PROCESS
 
 KINDS = {"C": "compute", "C+G": "compute", "G": "graphics", "M": "mps", "M+C": "mps"}
-"""The letters of nvidia-smi. A process on both lists computes."""
+"""The letters of nvidia-smi. A process on both lists counts as compute."""
 
 NO_PROCESS = "-"
-"""What pmon writes for a GPU without a process."""
+"""pmon's mark for a GPU without a process."""
 
 _UNEXPLAINED_BYTES = 10**9
-"""More than this in use (the default of ledger.held_min_bytes) is somebody's: a list without a process then hides some."""
+"""More memory in use than this (the default of ledger.held_min_bytes) has a user: a list without a process then hides some."""
 
 LISTS_HOLD = 3
-"""Steps between lists for which one holds, as rows do."""
+"""Number of steps between lists for which a list is valid, as for rows."""
 
 _ONE_ANSWER_MS = 50
 """nvidia-smi writes the processes of one GPU within milliseconds, each line with a time of its own."""
@@ -32,7 +32,7 @@ _ONE_ANSWER_MS = 50
 
 @dataclass(frozen=True)
 class ImportedProcess:
-    """One process of a list; None where the source does not say."""
+    """One process of a list; None where the source does not state a value."""
 
     pid: int
     kind: str | None = None
@@ -48,7 +48,7 @@ _LARGEST_PID = 2**31 - 1
 
 
 def readable_pid(value: object) -> int | None:
-    """The process id that a JSON value or a text is; None where it is none."""
+    """Return the process id in a JSON value or a text; None where there is none."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,10}", value.strip()):
         value = int(value)
     known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST_PID
@@ -56,9 +56,9 @@ def readable_pid(value: object) -> int | None:
 
 
 def process_list(entries: Iterable[object], tool: Exporter, tally: Tally) -> list[dict[str, object]] | None:
-    """The processes (as dicts) of a document's list, but those without an id, which are counted; None where all are such.
+    """Return the processes (as dicts) of a document's list without those that lack an id, which are counted; None where all lack it.
 
-    An entry holds values by the tool's names; what is no such entry has no id.
+    An entry holds values by the tool's names; anything else has no id.
     """
     listed = [_process(each if isinstance(each, Mapping) else {}, tool) for each in entries]
     known = [vars(each) for each in listed if each is not None]
@@ -67,8 +67,8 @@ def process_list(entries: Iterable[object], tool: Exporter, tally: Tally) -> lis
 
 
 def _process(entry: Mapping[str, object], tool: Exporter) -> ImportedProcess | None:
-    told = {column: next((entry[name] for name in names if name in entry), None) for column, names in tool.process}
-    pid = readable_pid(told.get("pid"))
+    values = {column: next((entry[name] for name in names if name in entry), None) for column, names in tool.process}
+    pid = readable_pid(values.get("pid"))
     if pid is None:
         return None
     sizes = {
@@ -76,21 +76,21 @@ def _process(entry: Mapping[str, object], tool: Exporter) -> ImportedProcess | N
     }
     return ImportedProcess(
         pid,
-        KINDS.get(_known(told.get("kind")) or ""),
+        KINDS.get(_known_text(values.get("kind")) or ""),
         sizes.get("mem_used_bytes"),
-        _known(told.get("user")),
-        command_name(_known(told.get("command"))),
-        sizes.get("host_mem_bytes") or None,  # gpustat writes 0 where it may not look
+        _known_text(values.get("user")),
+        command_name(_known_text(values.get("command"))),
+        sizes.get("host_mem_bytes") or None,  # gpustat writes 0 where it lacks permission
     )
 
 
-def _known(value: object) -> str | None:
-    """The text, None for the `?` that gpustat writes where it may not look."""
+def _known_text(value: object) -> str | None:
+    """Return the text, or None for the `?` that gpustat writes where it lacks permission."""
     return value.strip() if isinstance(value, str) and value.strip() not in ("", "?") else None
 
 
 def _size(value: object, factor: float) -> int | None:
-    """Bytes of a number in the mapping's unit, or of a text such as `512 MiB`; None for what is no size."""
+    """Return the bytes of a number in the mapping's unit, or of a text such as `512 MiB`; None for anything else."""
     if isinstance(value, str) and (written := re.fullmatch(r"(\d+) (MiB|KiB|GiB)", value.strip())):
         value, factor = int(written[1]), BYTES[written[2]]
     size = number(value)
@@ -98,7 +98,7 @@ def _size(value: object, factor: float) -> int | None:
 
 
 def command_name(text: str | None) -> str | None:
-    """The command without its folder and arguments; None for what stands where it is not known."""
+    """Return the command without its folder and arguments; None for the placeholder of an unknown command."""
     if text is None or text.strip() in ("", "-", "?", "N/A", "[N/A]", "[Not Found]", "[Insufficient Permissions]"):
         return None
     first = text.strip() if "\\" in text else text.split()[0]
@@ -106,13 +106,13 @@ def command_name(text: str | None) -> str | None:
 
 
 def command_names(texts: pl.Series) -> pl.Series:
-    """`command_name` of many texts."""
+    """Return `command_name` of many texts."""
     names = {each: command_name(each) for each in texts.unique()}
     return texts.replace_strict(names, default=None, return_dtype=pl.String)
 
 
 def one_process_lists(frame: pl.DataFrame, *, none: pl.Series) -> pl.Series:
-    """A list per row of the frame (`pid` and other fields of a process): of none where `none`, null without a pid."""
+    """Return a list per row of the frame (`pid` and other fields of a process): empty where `none`, null without a pid."""
     known = [pl.col(name) if name in frame.columns else pl.lit(None) for name in _TYPES]
     one = pl.struct(each.cast(kind).alias(name) for each, (name, kind) in zip(known, _TYPES.items(), strict=True))
     readable = pl.col("pid").is_not_null() | none
@@ -123,15 +123,15 @@ def one_process_lists(frame: pl.DataFrame, *, none: pl.Series) -> pl.Series:
 
 
 def flat(lists: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
-    """A row per process, with the frame's columns of those names beside it."""
+    """Return a row per process, with the frame's columns of those names beside it."""
     known = lists.filter(pl.col(PROCESSES).list.len() > 0)
     return known.select(*names, PROCESSES).explode(PROCESSES).unnest(PROCESSES)
 
 
 def beside_samples(rows: pl.DataFrame, values: Sequence[str]) -> tuple[pl.DataFrame, int]:
-    """One row per (gpu, true_ms), and how many rows with any of the `values` repeat one.
+    """Return one row per (gpu, true_ms), and how many rows with any of the `values` repeat one.
 
-    Rows that hold nothing but a list take the time of the GPU's nearest sample, if one is within its usual step. In a
+    Rows that hold only a list take the time of the GPU's nearest sample, if one is within its usual step. In a
     longer gap there is one row per step.
     """
     if PROCESSES not in rows.columns:
@@ -142,11 +142,11 @@ def beside_samples(rows: pl.DataFrame, values: Sequence[str]) -> tuple[pl.DataFr
     )
     lists, samples = rows.filter(bare), rows.filter(~bare)
     once = unique_keys(samples)
-    moved = _nearest(_of_one_answer(lists), once)
+    moved = _lists_at_samples(_lists_of_one_answer(lists), once)
     return unique_keys(pl.concat([once, moved.select(once.columns)])), samples.height - once.height
 
 
-def _of_one_answer(lists: pl.DataFrame) -> pl.DataFrame:
+def _lists_of_one_answer(lists: pl.DataFrame) -> pl.DataFrame:
     later = pl.col("true_ms").diff().fill_null(0) > _ONE_ANSWER_MS
     ordered = lists.sort("gpu", "true_ms", maintain_order=True)
     return ordered.with_columns(answer=later.cum_sum().over("gpu")).with_columns(
@@ -154,8 +154,8 @@ def _of_one_answer(lists: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _nearest(lists: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
-    """The lists at the times of samples, as `beside_samples` says; of GPUs without samples at their own."""
+def _lists_at_samples(lists: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
+    """Return the lists at the times of samples, as in `beside_samples`; for GPUs without samples at their own times."""
     if lists.is_empty() or samples.is_empty():
         return lists
     moments = samples.select("gpu", "true_ms", sample_ms="true_ms").sort("true_ms")
@@ -170,7 +170,7 @@ def _nearest(lists: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
 
 
 def counted(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """The rows with `process_count`, null where the list is not known, and what there is to say about it."""
+    """Return the rows with `process_count`, null where the list is not known, and the notes on it."""
     if PROCESSES not in rows.columns:
         return rows, ()
     count = pl.col(PROCESSES).list.eval(pl.element().struct.field("pid").n_unique()).list.first()
@@ -178,15 +178,15 @@ def counted(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     none = pl.col(PROCESSES).list.len() == 0
     hides = none & (used > _UNEXPLAINED_BYTES).fill_null(value=False)
     many = int(rows.select(hides.sum()).item() or 0)
-    note = f"{many} process lists name nobody although more than 1 GB is in use: taken as not known"
+    note = f"{many} process lists are empty although more than 1 GB is in use: treated as unknown"
     done = rows.with_columns(process_count=pl.when(~hides).then(pl.when(none).then(0).otherwise(count)).cast(pl.Int16))
-    return _until_the_next_list(done), (note,) if many else ()
+    return _held_counts(done), (note,) if many else ()
 
 
-def _until_the_next_list(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the count of the last list where they have none, for up to three of the usual steps between lists.
+def _held_counts(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with the last list's count where they have none, for up to three of the usual steps between lists.
 
-    As the agent's rows have it: a list holds until the next one.
+    As in the agent's rows, a list holds until the next one.
     """
     listed = pl.col("true_ms").filter(pl.col(PROCESSES).is_not_null())
     steps = rows.sort("true_ms").group_by("gpu").agg(list_ms=listed.diff().median())
@@ -200,7 +200,7 @@ def _until_the_next_list(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def process_rows(gpu: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the lake's `process` table that an import's rows of `gpu` list: at their times, each process once."""
+    """Return the rows of the lake's `process` table that an import's `gpu` rows list: at their times, each process once."""
     if PROCESSES not in gpu.columns:
         return conform(pl.DataFrame(schema={"time": pl.Datetime("ms", "UTC")}), PROCESS)
     step = pl.col("time").filter(pl.col(PROCESSES).is_not_null()).diff().median().over("gpu").dt.total_milliseconds()

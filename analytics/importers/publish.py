@@ -1,13 +1,13 @@
 """Writes imported rows to the lake; importing again, in parts or in any order, neither doubles nor loses rows.
 
-One file per table, UTC date and host holds all that importers ever brought. Its range is the epoch milliseconds of its
-first and last row; agents number from 10^14 on, so the two never cover each other. New rows are merged with what is
-there, the merged file gets a range that covers the old one (and so hides it, or replaces it under the same name), and
-only then the old one goes: a reader of visible files sees the old rows or all rows at every moment. Imports of one host take
-turns (fallow.leases), for each merges with what the one before left.
+One file per table, UTC date and host holds all rows that importers ever wrote. Its range is the epoch milliseconds of its
+first and last row; agents number from 10^14 on, so the two ranges never cover each other. New rows are merged with the present
+rows. The merged file gets a range that covers the old one, so it hides the old file, or replaces it under the same name. Only then
+the old file is deleted: a reader of visible files sees the old rows or all rows at every moment. Imports of one host take turns
+(fallow.leases), because each merges with the result of the one before.
 
-What is followed live comes every few minutes. Its files hold an hour, and have the hour's range as their name; rows are merged with the
-files that overlap their hour. `analytics.scraped.lake_writer.DayMerging` makes one file of a day that is over.
+Followed series arrive every few minutes. Their files hold an hour, and have the hour's range as their name; rows are merged with the
+files that overlap their hour. `analytics.scraped.lake_writer.DayMerging` makes one file of a past day.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "host": {},
     "event": {},
 }
-"""Filled in after merging, so that an importer that knows nothing of a column never hides what another one knew."""
+"""Columns filled in after merging, so that an importer without a column never hides the values of another importer."""
 
 _KEYS: Mapping[str, list[str]] = {
     "gpu": ["gpu", "true_ms"],
@@ -47,15 +47,14 @@ _KEYS: Mapping[str, list[str]] = {
     "event": ["time", "gpu", "kind", "detail"],
 }
 _LAST_KEYS: Mapping[str, list[str]] = {"gpu": ["offset_ms"], "process": ["pid"]}
-"""What sorts rows of one GPU and time."""
+"""Columns that sort rows of one GPU and time."""
 
 
 def merge(table: LakeTable, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """The rows of both, sorted; where both have a row, new values win unless they are null.
+    """Return the rows of both, sorted; where both have a row, new values win unless they are null.
 
-    Rows of `gpu` are the same if GPU and true time are (time + offset_ms: also when another interval was given);
-    rows of `device` if the GPU is, on one date, and then the earlier time stays; rows of `process` if GPU, time and
-    process are.
+    Rows of `gpu` are the same if GPU and true time are (time + offset_ms: also with another interval). Rows of `device` are
+    the same if the GPU is, on one date; the earlier time then stays. Rows of `process` are the same if GPU, time and process are.
     """
     keys = keys_of(table)
     marked = keyed(table, new).with_columns(is_new=pl.lit(value=True))
@@ -64,13 +63,13 @@ def merge(table: LakeTable, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFram
     columns = [
         pl.min_horizontal(name, f"{name}_old").alias(name)
         if table is DEVICE and name == "time"
-        # processes are added to a list and never taken from it
+        # processes are added to a list and never removed from it
         else pl.max_horizontal(name, f"{name}_old").alias(name)
         if name == "process_count"
         else pl.coalesce(name, f"{name}_old").alias(name)
         for name in names
     ]
-    # only what an importer brings is filled in: a compacted file may hold an agent's rows too
+    # only importers' columns are filled in: a compacted file may hold an agent's rows too
     filled = both.with_columns(columns).with_columns(
         pl.when(pl.col("is_new") & _applies(table, name))
         .then(pl.col(name).fill_null(value))
@@ -83,7 +82,7 @@ def merge(table: LakeTable, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFram
 
 
 def _applies(table: LakeTable, name: str) -> pl.Expr:
-    """Health is `ok` only for rows with some value; for a row without any it is unknown."""
+    """Return whether a value applies: health is `ok` only for rows with some value, and unknown for a row without any."""
     if name != "health":
         return pl.lit(value=True)
     described = ("time", "gpu", "interval_ms", "offset_ms", "read_delay_ms", "health", "util_source")
@@ -91,7 +90,7 @@ def _applies(table: LakeTable, name: str) -> pl.Expr:
 
 
 def keys_of(table: LakeTable) -> list[str]:
-    """The columns that tell two rows apart; `true_ms` is time + offset_ms."""
+    """Return the columns that distinguish two rows; `true_ms` is time + offset_ms."""
     return _KEYS[table.name]
 
 
@@ -100,13 +99,13 @@ def keyed(table: LakeTable, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def same_rows(old: pl.DataFrame, merged: pl.DataFrame) -> int:
-    """How many rows of the lake stay as they are, to the last bit."""
+    """Return how many rows of the lake stay as they are, to the last bit."""
     return merged.join(old, on=merged.columns, how="semi", nulls_equal=True).height
 
 
 @dataclass(frozen=True)
 class Published:
-    """How many rows of one table are new, were there already, or got other values."""
+    """Numbers of new, unchanged and changed rows of one table."""
 
     table: str
     new: int
@@ -120,10 +119,10 @@ class Published:
 
 
 def publish(lake: Lake, imported: Imported, *, hourly: bool = False) -> tuple[Published, ...]:
-    """Merges the rows into the lake. Raises LakeError; what is there then is whole, and the same import completes it.
+    """Merge the rows into the lake. Raises LakeError, after which the lake is whole and the same import completes it.
 
-    Where rows come `hourly`, those of `gpu` and `host` go into files of an hour; otherwise, and all others, into files of a day. Nobody
-    watches a service, so it makes no lake: an empty folder is a mount that is away.
+    With `hourly`, rows of `gpu` and `host` go into files of an hour; all other rows go into files of a day. A service is
+    unattended, so with `hourly` no lake is created: an empty folder is an unmounted one.
     """
     if hourly:
         require_marker(lake)
@@ -136,13 +135,13 @@ def publish(lake: Lake, imported: Imported, *, hourly: bool = False) -> tuple[Pu
 def _publish_tables(lake: Lake, imported: Imported, span_ms: int) -> tuple[Published, ...]:
     dates = _dates([imported.gpu, imported.device, imported.hosts, imported.events])
     tables = (DEVICE, PROCESS, EVENT, HOST, GPU)
-    present = {table.name: _present(lake, table, imported.host, dates) for table in tables}
+    present = {table.name: _present_files(lake, table, imported.host, dates) for table in tables}
     for files in present.values():
         for file in visible(files):
             parquet.open_file(file)  # a broken file is found before anything is written
-    rows = _keep_spans(imported.gpu, present[GPU.name], span_ms)
+    rows = _rows_at_known_times(imported.gpu, present[GPU.name], span_ms)
     listed = process_rows(rows)
-    # lists lie there before the rows that count them
+    # the lists are written before the rows that count them
     due = (
         (DEVICE, imported.device, DAY_MS),
         (PROCESS, listed, DAY_MS),
@@ -151,26 +150,26 @@ def _publish_tables(lake: Lake, imported: Imported, span_ms: int) -> tuple[Publi
         (GPU, rows, span_ms),
     )
     return tuple(
-        _publish_table(lake, _Slot(table, imported.host, 0, span), conform(frame, table), present[table.name])
-        for table, frame, span in due
+        _publish_table(lake, _Slot(table, imported.host, 0, length_ms), conform(frame, table), present[table.name])
+        for table, frame, length_ms in due
         if frame.height or table in (DEVICE, GPU)
     )
 
 
 def _dates(frames: Sequence[pl.DataFrame]) -> list[str]:
-    """The days of the rows, and those beside them, where the same rows may lie under another interval's time."""
+    """Return the days of the rows and the days beside them, where the same rows may be under another interval's time."""
     days = {int(day) for frame in frames if frame.height for day in (frame["time"].dt.epoch("ms") // DAY_MS).unique()}
     return sorted({utc_day(each * DAY_MS) for day in days for each in (day - 1, day, day + 1) if each >= 0})
 
 
-def _present(lake: Lake, table: LakeTable, host: str, dates: Sequence[str]) -> list[LakeFile]:
-    """Files of the host that imports wrote, including hidden ones and compacted files that contain such a file."""
+def _present_files(lake: Lake, table: LakeTable, host: str, dates: Sequence[str]) -> list[LakeFile]:
+    """Return the host's files that imports wrote, including hidden ones and compacted files that contain such a file."""
     return [file for file in lake.all_files(table.name, hosts=[host], dates=dates) if file.first_seq < LATEST_MS]
 
 
 @dataclass(frozen=True)
 class _Slot:
-    """A stretch of one table and host whose rows are one file: a day, or an hour of it."""
+    """A period of one table and host whose rows are one file: a day, or an hour of it."""
 
     table: LakeTable
     host: str
@@ -186,7 +185,7 @@ class _Slot:
         return utc_day(self.start_ms)
 
     def near(self, files: Sequence[LakeFile]) -> list[LakeFile]:
-        """Those that may hold rows of the stretch, or whose name would cover its file's."""
+        """Return the files that may hold rows of the period, or whose name would cover its file's."""
         return [
             each
             for each in files
@@ -195,7 +194,7 @@ class _Slot:
         ]
 
     def file(self, rows: pl.DataFrame, replaced: Sequence[LakeFile]) -> LakeFile:
-        """The file of these rows: an hour's has the hour's range, a day's that of its rows, and both cover what they replace."""
+        """Return the file of these rows: an hour's has the hour's range, a day's that of its rows, and both cover what they replace."""
         moments = rows["time"].dt.epoch("ms").sort()
         first, last = (self.start_ms, self.last_ms) if self.span_ms < DAY_MS else (moments[0], moments[-1])
         return LakeFile(
@@ -208,7 +207,7 @@ class _Slot:
 
 
 def _publish_table(lake: Lake, kind: _Slot, rows: pl.DataFrame, present: list[LakeFile]) -> Published:
-    """Rows of one table and host; `kind` says which, and how long the stretches of its files are."""
+    """Publish rows of one table and host; `kind` states which, and the length of its files' periods."""
     table, span_ms = kind.table, kind.span_ms
     parts = rows.with_columns(_slot=pl.col("time").dt.epoch("ms") // span_ms).partition_by(
         "_slot", as_dict=True, include_key=False
@@ -221,7 +220,7 @@ def _publish_table(lake: Lake, kind: _Slot, rows: pl.DataFrame, present: list[La
 
 
 def _publish_slot(lake: Lake, slot: _Slot, new: pl.DataFrame, there: list[LakeFile]) -> Published:
-    """One table, host and stretch."""
+    """Publish the rows of one table, host and period."""
     table, seen = slot.table, visible(there)
     old = _read(seen, table)
     merged = merge(table, old, new)
@@ -233,7 +232,7 @@ def _publish_slot(lake: Lake, slot: _Slot, new: pl.DataFrame, there: list[LakeFi
     changed = merged.height - fresh - same
     result = Published(table.name, fresh, known - changed, changed, 0)
     if fresh or changed or len(seen) > 1:
-        seen = [lake.put(slot.file(merged, seen), _encoded(table, merged))]
+        seen = [lake.put(slot.file(merged, seen), _parquet_bytes(table, merged))]
         result = Published(table.name, fresh, known - changed, changed, 1)
     for file in there:
         if file.last_seq < LATEST_MS and any(each.key != file.key and each.covers(file) for each in seen):
@@ -241,7 +240,7 @@ def _publish_slot(lake: Lake, slot: _Slot, new: pl.DataFrame, there: list[LakeFi
     return result
 
 
-def _encoded(table: LakeTable, rows: pl.DataFrame) -> bytes:
+def _parquet_bytes(table: LakeTable, rows: pl.DataFrame) -> bytes:
     return parquet.encode(table, rows, {"fallow_source": "import"})
 
 
@@ -253,10 +252,10 @@ def _read(files: list[LakeFile], table: LakeTable) -> pl.DataFrame:
     return conform(frame, table)
 
 
-def _keep_spans(rows: pl.DataFrame, present: list[LakeFile], span_ms: int) -> pl.DataFrame:
-    """Rows that lie in the lake under another date or hour (another interval was given then) stay at that time and offset.
+def _rows_at_known_times(rows: pl.DataFrame, present: list[LakeFile], span_ms: int) -> pl.DataFrame:
+    """Return the rows, with those that the lake has under another date or hour (from another interval) kept at that time and offset.
 
-    Two dates are two files, which no reader could see changing at once.
+    Two dates are two files, whose change no reader could see at once.
     """
     if rows.is_empty():
         return rows

@@ -1,4 +1,4 @@
-"""Records of text files: lines of tables that people write by hand, and JSON documents that stand one after another."""
+"""Records of text files: lines of tables that people write by hand, and JSON documents one after another."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fallow.errors import InputError
 
 _SHOWN = 5
 _AT_ONCE = 20_000
-"""Rows that are held as Python objects."""
+"""Number of rows that are held as Python objects."""
 
-_QUOTING = "close it, and write a quote inside of quotes twice"
+_QUOTING = "close the quote, and double every quote inside quotes"
 
 
 @dataclass(frozen=True)
 class HandTable:
-    """What a line is about (`an allocation`), the columns that there may be, and sets of them of which it needs one.
+    """The noun for a line (`an allocation`), its possible columns, and the sets of columns of which it needs one.
 
-    `needs` says the latter in words.
+    `needs` describes these sets in words.
     """
 
     what: str
@@ -38,7 +38,7 @@ class HandTable:
 
 
 def read_lines(path: str, table: HandTable, limits: InputLimits) -> pl.DataFrame:
-    """The file's lines as text columns (null where empty or left out) with `line`; raises InputError."""
+    """Return the file's lines as text columns (null where empty or absent) with `line`. Raises InputError."""
     source = open_source(path, limits)
     if source.text is None or source.cut_off:
         raise InputError(
@@ -52,7 +52,7 @@ def read_lines(path: str, table: HandTable, limits: InputLimits) -> pl.DataFrame
 
 
 def frame_of(rows: Iterator[Mapping[str, object]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """The rows as one frame, null where a row lacks a column; made in parts, for as Python objects they take ten times the space."""
+    """Return the rows as one frame, null where a row lacks a column; made in parts, because Python objects take ten times the space."""
     parts = [pl.DataFrame(schema=schema)]
     while some := list(islice(rows, _AT_ONCE)):
         parts.append(pl.DataFrame(some, schema=schema))
@@ -63,13 +63,13 @@ def _row(path: str, line: int, fields: list[str], names: list[str]) -> dict[str,
     if len(fields) != len(names):
         raise InputError(
             f"{path}, line {line}: {len(fields)} fields where the header names {len(names)}",
-            "quote what holds a separator",
+            "quote fields that contain a separator",
         )
     return {name: field.strip() or None for name, field in zip(names, fields, strict=True)} | {"line": line}
 
 
 def _records(path: str, text: bytes) -> Iterator[tuple[int, list[str]]]:
-    """The number of each record's last line and its fields, records without any text left out; raises InputError."""
+    """Yield the number of each record's last line and its fields, without empty records. Raises InputError."""
     head = text.lstrip().partition(b"\n")[0].decode()
     lines = io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", newline="")
     reader = csv.reader(lines, delimiter=max(",;\t", key=head.count), strict=True)
@@ -80,19 +80,20 @@ def _records(path: str, text: bytes) -> Iterator[tuple[int, list[str]]]:
                 yield reader.line_num, fields
             begins = reader.line_num + 1
     except csv.Error as error:
-        ends = "behind it stands more text" if "expected after" in str(error) else "it has no closing one"
-        raise InputError(f"{path}, line {begins}: a double quote opens a field, and {ends}", _QUOTING) from error
+        ends = "is followed by more text" if "expected after" in str(error) else "has no closing quote"
+        raise InputError(f"{path}, line {begins}: a double quote opens a field, which {ends}", _QUOTING) from error
 
 
 def check_header(path: str, names: list[str], table: HandTable) -> None:
-    """Raises InputError for a column that the table does not have, one that is named twice, or one that is lacking."""
+    """Raise InputError for an unknown column, a column that is named twice, or a missing column."""
     for name in names:
         if name not in table.columns:
             near = get_close_matches(name, table.columns, n=1)
             guess = f"did you mean '{near[0]}'? " if near else ""
             noun = table.what.partition(" ")[2]
             raise InputError(
-                f"{path} has a column '{name}', which no {noun} has", f"{guess}there are: {', '.join(table.columns)}"
+                f"{path} has a column '{name}', which no {noun} has",
+                f"{guess}the columns are: {', '.join(table.columns)}",
             )
     if len(set(names)) != len(names):
         raise InputError(f"{path} names a column twice in its header line", "name each column once")
@@ -101,24 +102,24 @@ def check_header(path: str, names: list[str], table: HandTable) -> None:
 
 
 def named_lines(wrong: Collection[tuple[int, str]], line: str = "line") -> str:
-    """`line 3: no start; line 5: ...; and 2 more`."""
+    """Return `line 3: no start; line 5: ...; and 2 more`."""
     named = "; ".join(f"{line} {number}: {reason}" for number, reason in sorted(wrong)[:_SHOWN])
     more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     return named + more
 
 
 _Item = TypeVar("_Item")
-CUT_OFF = "in a document that is cut off or damaged"
+CUT_OFF = "in a document that is truncated or damaged"
 
 
 def read_documents(path: str, text: bytes, limits: InputLimits) -> Iterator[Any]:
-    """The JSON values that stand one after another or in lists; None for each stretch between them that is none.
+    """Yield the JSON values that follow one another or are in lists; None for each text between them that is not JSON.
 
-    One at a time: as Python objects a file takes ten times its size. Raises InputError for one that is too long, and for a
-    file that is more damage than documents.
+    One at a time: as Python objects a file takes ten times its size. Raises InputError for a value that is too long, and for a
+    file with more damage than documents.
     """
     damaged, at = 0, 0
-    while (at := _past(_BETWEEN, text, at)) < len(text):
+    while (at := _end_of(_BETWEEN, text, at)) < len(text):
         found = document_at(path, text, at, limits)
         if found is None:
             damaged += 1
@@ -133,29 +134,29 @@ def read_documents(path: str, text: bytes, limits: InputLimits) -> Iterator[Any]
 
 
 def document_at(path: str, text: bytes, at: int, limits: InputLimits) -> tuple[Any, int] | None:
-    """The JSON value that begins there and where it ends; None where none does. Raises InputError for one that is too long."""
+    """Return the JSON value that begins there and its end; None where there is none. Raises InputError for one that is too long."""
     size = _PIECE
     while True:
-        piece = text[at : at + size].decode(errors="ignore")  # the end may part a character
+        part = text[at : at + size].decode(errors="ignore")  # the end may split a character
         is_rest = at + size >= len(text)
         try:
-            value, end = _DECODER.raw_decode(piece)
+            value, end = _DECODER.raw_decode(part)
         except (ValueError, RecursionError) as error:  # not JSON, or a number of too many digits
-            if is_rest or not _is_cut(error, piece):
+            if is_rest or not _is_cut(error, part):
                 return None
         else:
-            if end < len(piece) or is_rest:
-                return value, at + len(piece[:end].encode())
+            if end < len(part) or is_rest:
+                return value, at + len(part[:end].encode())
         if size >= limits.max_record_bytes:
             raise limits.too_long(path)
         size = min(8 * size, limits.max_record_bytes)
 
 
-def _is_cut(error: Exception, piece: str) -> bool:
-    """Whether the text may be JSON that only goes on behind the piece."""
+def _is_cut(error: Exception, part: str) -> bool:
+    """Return whether the text may be JSON that continues after this part."""
     if not isinstance(error, json.JSONDecodeError):
         return False
-    return error.msg.startswith("Unterminated string") or error.pos >= len(piece) - _LONGEST_TOKEN
+    return error.msg.startswith("Unterminated string") or error.pos >= len(part) - _LONGEST_TOKEN
 
 
 _DECODER = json.JSONDecoder()
@@ -164,11 +165,11 @@ _LONGEST_TOKEN = 32
 _MOST_DAMAGED = 10_000
 _COMMA = re.compile(rb"\s*,?\s*")
 _BETWEEN = re.compile(rb"[\s,\[\]]*")
-"""What may stand between documents: the lists that hold them are not read as one value, but one by one."""
+"""Separators between documents: lists of documents are not read as one value, but one by one."""
 
 
-def _past(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    """Where what the pattern matches there ends; the place itself where nothing does."""
+def _end_of(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+    """Return the end of the pattern's match there; the place itself where nothing matches."""
     found = pattern.match(text, at)
     return at if found is None else found.end()
 
@@ -176,33 +177,33 @@ def _past(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
 def listed_items(
     path: str, text: bytes, listed: tuple[str, str], limits: InputLimits, item_of: Callable[[Any], _Item]
 ) -> Generator[_Item, None, tuple[Any, bool]]:
-    """The items of a document's list one by one, for a list may be larger than a document may be.
+    """Return a document without the items of its list, and whether there were none; the items are read one by one.
 
-    Returns the document without them, and whether there were none. Raises ValueError where an item or what surrounds the list is not whole, what
-    `item_of` raises, and InputError for what is too long.
+    A list may be larger than a document may be. Raises ValueError where an item or the text around the list is incomplete, the
+    errors of `item_of`, and InputError for text that is too long.
 
     Args:
-        path: what to call the text in messages.
+        path: name of the text in messages.
         text: the document.
-        listed: the key of the list, and what its items are.
-        limits: how large an item, and what surrounds the list, may be.
-        item_of: what is read of each item.
+        listed: the key of the list, and the noun for its items.
+        limits: the largest size of an item, and of the text around the list.
+        item_of: reads one item.
     """
     key, what = listed
     begin = re.search(rb'"%b"\s*:\s*\[\s*' % key.encode(), text)
     start = at = len(text) if begin is None else begin.end()
     while text.startswith(b"{", at):
         if (found := document_at(path, text, at, limits)) is None:
-            raise ValueError(f"the {what} that begins at byte {at:,} is cut off or damaged")
+            raise ValueError(f"the {what} that begins at byte {at:,} is truncated or damaged")
         yield item_of(found[0])
-        at = _past(_COMMA, text, found[1])
+        at = _end_of(_COMMA, text, found[1])
     if start + len(text) - at > limits.max_record_bytes:
         raise limits.too_long(path)
     return json.loads(text[:start] + text[at:]), at == start
 
 
 def number(value: object) -> float | None:
-    """The number that a JSON value is; None for what is none."""
+    """Return the number in a JSON value; None for other values."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:

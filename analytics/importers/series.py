@@ -31,16 +31,16 @@ from fallow.units import parse_bytes
 _SMALLEST_CARD_BYTES = 2**20
 _REPEATS = 0.1
 _FEW_REPEATS = 10
-"""Rows that may repeat a GPU and time with another value, as a share and in number: more are two GPUs with one name."""
+"""Largest share and number of rows that may repeat a GPU and time with another value: more are two GPUs with one name."""
 
-_SET_HERE = ("interval_ms", "offset_ms")  # they follow from --time and --interval
+_SET_HERE = ("interval_ms", "offset_ms")  # --time and --interval determine these
 NAMEABLE = tuple(column.name for column in GPU.columns if not column.key and column.name not in _SET_HERE)
 """Columns of the `gpu` table that --column may name."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One file and which of its columns become which columns of the `gpu` table."""
+    """One file, and its columns for columns of the `gpu` table."""
 
     path: str
     columns: tuple[tuple[str, str], ...]
@@ -48,7 +48,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class SeriesSettings:
-    """What the flags say about the files."""
+    """The flags that concern the files."""
 
     time: str
     gpu: str
@@ -61,7 +61,7 @@ class SeriesSettings:
 
 @dataclass(frozen=True)
 class SeriesPart:
-    """One file as read: (gpu, true_ms, values...), one row per key, and its account."""
+    """One file as read: (gpu, true_ms, values...), one row per key, and its report."""
 
     frame: pl.DataFrame
     report: FileReport
@@ -85,7 +85,7 @@ class ImportedSeries:
             action="append",
             metavar="NAME=FILE:COLUMN",
             dest="columns",
-            help="a column of the gpu table (`fallow schema gpu`) and where it lies; repeat it",
+            help="a column of the gpu table (`fallow schema gpu`) and its source; repeatable",
         )
         parser.add_argument(
             "--unit",
@@ -93,23 +93,23 @@ class ImportedSeries:
             default=[],
             metavar="[NAME=]UNIT",
             dest="units",
-            help="unit of one column, or of all that have it, such as mem_used_bytes=MiB "
-            "(default: as the file's column is named, else the lake's)",
+            help="unit of a column, or of all columns, such as mem_used_bytes=MiB "
+            "(default: by the name of the file's column, else the lake's unit)",
         )
         parser.add_argument(
             "--interval", metavar="DURATION", help="time between samples, such as 60s (default: inferred)"
         )
         parser.add_argument(
-            "--host", help="host of the GPUs; ids that are not UUIDs are filed as HOST/ID (default: import)"
+            "--host", help="host of the GPUs; ids that are not UUIDs are stored as HOST/ID (default: import)"
         )
         parser.add_argument(
-            "--tz", "--timezone", metavar="ZONE", dest="tz", help="zone of times without an offset (default: UTC)"
+            "--tz", "--timezone", metavar="ZONE", dest="tz", help="time zone of times without an offset (default: UTC)"
         )
         parser.add_argument("--model", help="product name of the GPUs")
         parser.add_argument("--mem-total", metavar="SIZE", help="device memory of each GPU, such as 48GiB")
 
     def read(self, args: argparse.Namespace, limits: InputLimits) -> Imported:
-        """Reads and joins the files; raises InputError or UsageError."""
+        """Return the joined content of the files. Raises InputError or UsageError."""
         interval_ms = given_interval_ms(args.interval)
         mem_total = None if args.mem_total is None else parse_bytes(args.mem_total)
         if mem_total is not None and mem_total < _SMALLEST_CARD_BYTES:
@@ -145,24 +145,26 @@ class ImportedSeries:
             (*notes, *_name_notes(names, settings.host)),
             interval_ms,
             sum(part.frame.height for part in parts) - frame.height,
-            tuple(_numbered(names) if args.host is None else ()),
+            tuple(_number_doubts(names) if args.host is None else ()),
         )
 
 
 def _name_notes(names: pl.Series, host: str) -> list[str]:
-    """Says which GPUs are filed behind their host's name."""
+    """Return a note on GPUs that are stored with their host's name."""
     count = int(names.str.starts_with(f"{host}/").sum())
-    return [f"{count:,} GPU ids are not UUIDs: filed as {host}/ID, apart from those of other hosts"] if count else []
+    return (
+        [f"{count:,} GPU ids are not UUIDs: stored as {host}/ID, separate from those of other hosts"] if count else []
+    )
 
 
-def _numbered(names: pl.Series) -> list[str]:
+def _number_doubts(names: pl.Series) -> list[str]:
     if not names.str.contains(r"^import/\d{1,2}$").all():
         return []
     return ["GPUs are named by numbers and no host is given: the next host's GPU 0 would be the same GPU (--host)"]
 
 
 def parse_columns(texts: Sequence[str]) -> list[Wanted]:
-    """What the --column flags ask for, one entry per file; UsageError on a malformed flag or an unknown name."""
+    """Return what the --column flags ask for, one entry per file. Raises UsageError on a malformed flag or an unknown name."""
     by_file: dict[str, list[tuple[str, str]]] = {}
     for text in texts:
         name, equals, where = text.partition("=")
@@ -170,12 +172,12 @@ def parse_columns(texts: Sequence[str]) -> list[Wanted]:
         if not (equals and colon and path and column):
             raise UsageError(f"--column '{text}' is not NAME=FILE:COLUMN", "such as gpu_util_pct=util.csv:value")
         if name not in NAMEABLE:
-            raise _unknown(name)
+            raise _column_error(name)
         by_file.setdefault(path, []).append((name, column))
     return [Wanted(path, tuple(dict.fromkeys(columns))) for path, columns in by_file.items()]
 
 
-def _unknown(name: str) -> UsageError:
+def _column_error(name: str) -> UsageError:
     if name in (*_SET_HERE, *GPU.keys):
         return UsageError(f"--column cannot set {name}", "it follows from --time, --gpu and --interval")
     near = get_close_matches(name, NAMEABLE, n=1)
@@ -184,7 +186,7 @@ def _unknown(name: str) -> UsageError:
 
 
 def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
-    """One file; InputError naming it where it cannot be used, has no usable row or holds values that cannot be."""
+    """Return one file. Raises InputError where it is unusable, has no usable row or holds impossible values."""
     tally = Tally()
     time, gpu = settings.time, settings.gpu
     raw, source = read_columns(wanted.path, [time, gpu, *(column for _, column in wanted.columns)], settings.limits)
@@ -193,7 +195,7 @@ def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
         tally.drop(reason, count)
     left_out = sum(count for _, count in source.dropped)
     if source.doubtful in (time, gpu):
-        tally.drop("last line cut off", 1)
+        tally.drop("last line truncated", 1)
         raw, left_out = raw.head(-1), left_out + 1
     times = read_times(raw[time], settings.zone)
     tally.notes.extend(times.notes)
@@ -209,7 +211,7 @@ def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
     frame = pl.DataFrame({"gpu": names, "true_ms": times.ms.cast(pl.Int64), **values})
     if times.local and not times.notes and steps_back(times.ms, names):
         tally.odd.append(f"times of a GPU step back by an hour, which no clock of {settings.zone} does: is --tz right?")
-    kept = _keep(frame, raw[time].is_null(), tally)
+    kept = _usable_rows(frame, raw[time].is_null(), tally)
     if kept.is_empty():
         raise InputError(
             f"{wanted.path} has no usable row{tally.reasons}", f"check that '{time}' holds times and '{gpu}' names GPUs"
@@ -219,12 +221,12 @@ def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
 
 
 def _doubt_last_value(wanted: Wanted, raw: pl.DataFrame, doubtful: str | None, tally: Tally) -> pl.DataFrame:
-    """The rows without the value that may lack digits, because its line has no end."""
+    """Return the rows without the value that may lack digits because its line has no end."""
     names = [name for name, column in wanted.columns if column == doubtful]
     if not names or doubtful is None or raw[doubtful][-1] is None:
         return raw
     for name in names:
-        tally.null(name, "last line has no end: value may be cut off", 1)
+        tally.null(name, "last line has no end: value may be truncated", 1)
     last = pl.int_range(pl.len()) == pl.len() - 1
     return raw.with_columns(pl.when(last).then(None).otherwise(doubtful).alias(doubtful))
 
@@ -232,7 +234,7 @@ def _doubt_last_value(wanted: Wanted, raw: pl.DataFrame, doubtful: str | None, t
 def _values(
     wanted: Wanted, raw: pl.DataFrame, units: Mapping[str, str], tally: Tally
 ) -> tuple[dict[str, pl.Series], dict[str, Claim]]:
-    """The file's columns in the lake's units and types, and what is claimed of each."""
+    """Return the file's columns in the lake's units and types, and the name and unit of each for checks."""
     values: dict[str, pl.Series] = {}
     claims: dict[str, Claim] = {}
     for name, column in wanted.columns:
@@ -246,20 +248,20 @@ def _values(
             ) from error
         values[name] = values[name].zip_with(values[name].is_not_null(), cleaned) if name in values else cleaned
         if unit is not None:
-            claims[name] = Claim(f"{name} ({wanted.path}:{column})", unit.declared, partial(_declare, name))
-            _say_unit(name, column, unit, tally)
+            claims[name] = Claim(f"{name} ({wanted.path}:{column})", unit.declared, partial(_unit_remedy, name))
+            _note_unit(name, column, unit, tally)
     return values, claims
 
 
-def _declare(name: str, unit: str) -> str:
-    """How to say which unit a column is in."""
+def _unit_remedy(name: str, unit: str) -> str:
+    """Return how to declare the unit of a column."""
     if unit:
         return f"if the file holds {unit}, add --unit {name}={unit}"
     units = ", ".join(units_of(GPU.column(name)))
-    return f"declare the unit that the file holds: --unit {name}=UNIT ({units}); or leave the column out"
+    return f"declare the unit in the file: --unit {name}=UNIT ({units}); or leave the column out"
 
 
-def _say_unit(name: str, column: str, unit: ReadUnit, tally: Tally) -> None:
+def _note_unit(name: str, column: str, unit: ReadUnit, tally: Tally) -> None:
     if unit.known_by == "named" and unit.factor != 1:
         decimal = (
             f" of 1000s (--unit {name}={unit.unit[0]}iB: of 1024s)" if unit.unit in ("KB", "MB", "GB", "TB") else ""
@@ -267,11 +269,11 @@ def _say_unit(name: str, column: str, unit: ReadUnit, tally: Tally) -> None:
         tally.notes.append(f"{name}: {column} names its unit, {unit.unit}{decimal}")
     other = named_otherwise(column, GPU.column(name), unit)
     if other is not None:
-        tally.odd.append(f"--unit says that {name} is in {unit.unit}, the column's name {column} says {other}")
+        tally.odd.append(f"--unit gives {unit.unit} for {name}, but the column's name {column} gives {other}")
 
 
-def _keep(frame: pl.DataFrame, no_time: pl.Series, tally: Tally) -> pl.DataFrame:
-    """The rows that have a time and a GPU, one per key."""
+def _usable_rows(frame: pl.DataFrame, no_time: pl.Series, tally: Tally) -> pl.DataFrame:
+    """Return the rows that have a time and a GPU, one per key."""
     unreadable = frame["true_ms"].is_null()
     tally.drop("no time", int((no_time & unreadable).sum()))
     tally.drop("time unreadable", int((~no_time & unreadable).sum()))
@@ -285,13 +287,13 @@ def _keep(frame: pl.DataFrame, no_time: pl.Series, tally: Tally) -> pl.DataFrame
     if other > max(_FEW_REPEATS, _REPEATS * kept.height):
         tally.odd.append(
             f"{other:,} of {kept.height:,} rows repeat a GPU and time with another value: "
-            "are there hosts that number their GPUs alike? Import each by itself with its --host"
+            "do several hosts number their GPUs alike? Import each host separately with its --host"
         )
     return once
 
 
 def join(parts: Sequence[SeriesPart]) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """All rows of all files, side by side where GPU and time agree; and how many did."""
+    """Return all rows of all files, side by side where GPU and time agree, and notes on how many agree."""
     joined = parts[0].frame.with_columns(pl.lit(1, pl.Int32).alias("_files"))
     for part in parts[1:]:
         both = joined.join(

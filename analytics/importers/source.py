@@ -28,13 +28,13 @@ from fallow.units import format_bytes
 
 @dataclass(frozen=True)
 class InputLimits:
-    """What one file may hold at most; a few kilobytes of gzip or Parquet can stand for more than any machine's memory."""
+    """Limits for one file; a few kilobytes of gzip or Parquet can expand beyond any machine's memory."""
 
     max_bytes: int
-    """Of the decoded file."""
+    """Size of the decoded file."""
 
     max_record_bytes: int
-    """Of one line, or of one JSON or XML document."""
+    """Size of one line, or of one JSON or XML document."""
 
     max_rows: int
 
@@ -49,32 +49,32 @@ class InputLimits:
     def too_large(self, path: str) -> InputError:
         return InputError(
             f"{path} holds more than {format_bytes(self.max_bytes)} of data",
-            "import it in parts, or raise import.max_bytes where it is a file that you trust",
+            "import it in parts, or raise import.max_bytes if you trust the file",
         )
 
     def too_long(self, path: str) -> InputError:
         return InputError(
             f"{path} holds a line or document of more than {format_bytes(self.max_record_bytes)}",
-            "check the file, or raise import.max_record where it is one that you trust",
+            "check the file, or raise import.max_record if you trust it",
         )
 
     def too_many(self, path: str) -> InputError:
         return InputError(
             f"{path} holds more than {self.max_rows:,} rows",
-            "import it in parts, or raise import.max_rows where it is a file that you trust",
+            "import it in parts, or raise import.max_rows if you trust the file",
         )
 
     def check_rows(self, path: str, rows: int) -> None:
-        """Raises InputError."""
+        """Raise InputError for too many rows."""
         if rows > self.max_rows:
             raise self.too_many(path)
 
     def check_each(self, path: str, rows: Iterable[object]) -> None:
-        """Raises InputError where there are too many; counts no further than it has to."""
+        """Raise InputError where there are too many rows; count no further than necessary."""
         self.check_rows(path, sum(1 for _ in islice(rows, self.max_rows + 1)))
 
     def check_lines(self, path: str, text: bytes) -> None:
-        """Raises InputError for too many lines, or one that is too long."""
+        """Raise InputError for too many lines, or a line that is too long."""
         self.check_rows(path, text.count(b"\n"))
         start = 0
         while len(text) - start > self.max_record_bytes:
@@ -86,43 +86,43 @@ class InputLimits:
 
 _GZIP = b"\x1f\x8b"
 _PACKED_PIECE = 1 << 16
-"""Small, for what follows a gzip member in its piece is copied for the next."""
+"""Small, because the data that follows a gzip member in its chunk is copied for the next member."""
 
 
 def unpacked(path: str, head: bytes, file: BinaryIO, limits: InputLimits) -> tuple[bytes, bool]:
-    """What is in the file, whose first bytes have been read, and whether a gzip stream ends too early.
+    """Return the content of the file, whose first bytes have been read, and whether a gzip stream ends too early.
 
-    Raises InputError for a damaged one and for more than a file may hold, and OSError.
+    Raises InputError for a damaged file and for more data than a file may hold, and OSError.
     """
-    pieces = chain([head], iter(partial(file.read, _PACKED_PIECE), b""))
+    chunks = chain([head], iter(partial(file.read, _PACKED_PIECE), b""))
     if head.startswith(_GZIP):
-        return _gunzip(path, pieces, limits)
-    return b"".join(_bounded(path, pieces, limits)), False
+        return _gunzip(path, chunks, limits)
+    return b"".join(_bounded_chunks(path, chunks, limits)), False
 
 
-def _bounded(path: str, pieces: Iterable[bytes], limits: InputLimits) -> Iterator[bytes]:
-    """The pieces; InputError as soon as there are more bytes than one file may hold."""
+def _bounded_chunks(path: str, chunks: Iterable[bytes], limits: InputLimits) -> Iterator[bytes]:
+    """Yield the chunks. Raises InputError as soon as there are more bytes than one file may hold."""
     size = 0
-    for piece in pieces:
-        size += len(piece)
+    for chunk in chunks:
+        size += len(chunk)
         if size > limits.max_bytes:
             raise limits.too_large(path)
-        yield piece
+        yield chunk
 
 
-def _gunzip(path: str, pieces: Iterable[bytes], limits: InputLimits) -> tuple[bytes, bool]:
-    """The unpacked bytes of all members and whether the last one ends too early."""
+def _gunzip(path: str, chunks: Iterable[bytes], limits: InputLimits) -> tuple[bytes, bool]:
+    """Return the unpacked bytes of all members and whether the last one ends too early."""
     unpacker = _Unpacker()
     try:
         # the packed bytes are bounded as well: any number of members may be empty
-        data = b"".join(_bounded(path, unpacker.unpacked(_bounded(path, pieces, limits)), limits))
+        data = b"".join(_bounded_chunks(path, unpacker.unpacked(_bounded_chunks(path, chunks, limits)), limits))
     except zlib.error as error:
         raise InputError(f"{path} is a damaged gzip file ({error})", "fetch it again") from error
     return data, not unpacker.is_whole
 
 
 class _Unpacker:
-    """Gzip as a stream: never more than a piece of it is unpacked ahead of who reads."""
+    """Gzip as a stream: at most one chunk is unpacked ahead of the reader."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(wbits=31)
@@ -131,18 +131,18 @@ class _Unpacker:
     def is_whole(self) -> bool:
         return self._member.eof
 
-    def unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """What is in the members, piece by piece; NUL bytes behind one are padding, and anything else ends the stream."""
-        for piece in pieces:
-            rest = piece
-            while rest:
+    def unpacked(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the content of the members in chunks; NUL bytes after a member are padding, and anything else ends the stream."""
+        for chunk in chunks:
+            remaining = chunk
+            while remaining:
                 if self._member.eof:
-                    rest = rest.lstrip(b"\x00")
-                    if not rest.startswith(_GZIP[:1]):
+                    remaining = remaining.lstrip(b"\x00")
+                    if not remaining.startswith(_GZIP[:1]):
                         break
                     self._member = zlib.decompressobj(wbits=31)
-                yield self._member.decompress(rest, _PACKED_PIECE)
-                rest = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+                yield self._member.decompress(remaining, _PACKED_PIECE)
+                remaining = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
         if not self._member.eof:
             yield self._member.flush(_PACKED_PIECE)
 
@@ -176,16 +176,16 @@ class ImportSource:
     """Lines that `read_columns` left out: reason and count."""
 
     doubtful: str | None = None
-    """The column whose value in the last row may be cut off, because the line has no end."""
+    """The column whose value in the last row may be truncated, because the line has no end."""
 
     @property
     def last_line_whole(self) -> bool:
-        """Whether the last line has its line end."""
+        """Return whether the last line has its line end."""
         return self.text is not None and self.text.endswith(b"\n")
 
 
 def open_source(path: str, limits: InputLimits) -> ImportSource:
-    """The file's content; InputError where it is missing, unreadable, a folder, empty, too large or in a format nobody asked for."""
+    """Return the file's content. Raises InputError where it is missing, unreadable, a folder, empty, too large or in another format."""
     try:
         if Path(path).is_dir():
             raise InputError(f"{path} is a folder", f"name the files in it, such as {path.rstrip('/')}/*.csv")
@@ -204,7 +204,7 @@ def open_source(path: str, limits: InputLimits) -> ImportSource:
 
 def _kind(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> ImportSource:
     if _SOMETHING.search(data) is None:
-        raise InputError(f"{path} is empty", "leave it out, or look at why nothing was written to it")
+        raise InputError(f"{path} is empty", "leave it out, or find out why nothing was written to it")
     if data.startswith(_PARQUET):
         return ImportSource(path, None, io.BytesIO(data), cut_off)
     for magic, kind in _OTHERS.items():
@@ -214,19 +214,19 @@ def _kind(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> Impo
 
 
 def _text(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> ImportSource:
-    notes = ["the gzip stream ends early: read as far as it goes"] if cut_off else []
+    notes = ["the gzip stream ends early: read up to there"] if cut_off else []
     if data.startswith(_UTF16):
         data = _as_utf8(data, "utf-16", "replace")
         notes.append("read as UTF-16")
     data = data.removeprefix(_BOM)
     if data.endswith(b"\x00"):
         data, cut_off = data.rstrip(b"\x00"), True
-        notes.append("padded with NUL bytes: cut off by a crash")
+        notes.append("padded with NUL bytes: truncated by a crash")
     if b"\x00" in data:
         limits.check_each(path, _NULS.finditer(data))
-        # a crash leaves blocks of NUL bytes where a line was cut: what follows is another line
+        # a crash leaves blocks of NUL bytes where a line was cut: the text after them is another line
         data = _NULS.sub(b"\n", data)
-        notes.append("NUL bytes taken as line ends")
+        notes.append("NUL bytes read as line ends")
     control = sum(byte < 32 and byte not in b"\t\r\n" for byte in data[:4096])
     if control * 10 > len(data[:4096]):
         raise InputError(f"{path} is neither CSV nor Parquet", "give a text file with a header line, or Parquet")
@@ -242,11 +242,11 @@ def _text(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> Impo
 
 _SOMETHING = re.compile(rb"[^\x00 \r\n\t]")
 _DOCUMENT = re.compile(rb"[ \t\r\n]*[{\[<]")
-"""How JSON and XML begin, which may stand on one line or on as many as they like; their readers bound each document."""
+"""First characters of JSON and XML, which may be one line or many; their readers bound each document."""
 
 
 def _check_utf8(data: bytes) -> None:
-    """UnicodeDecodeError for what is none; never holds more than a piece of it as text, which may take four times the bytes."""
+    """Raise UnicodeDecodeError for invalid UTF-8; at most one chunk at a time is text, which may take four times the bytes."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     for at in range(0, len(data), _PIECE):
         decoder.decode(data[at : at + _PIECE])
@@ -263,7 +263,7 @@ _SEPARATORS = (",", ";", "\t")
 
 
 def read_columns(path: str, names: Sequence[str], limits: InputLimits) -> tuple[pl.DataFrame, ImportSource]:
-    """The file's columns of those names (CSV: as text), in file order. Raises InputError naming the file."""
+    """Return the file's columns of those names (CSV: as text), in file order. Raises InputError that names the file."""
     source = open_source(path, limits)
     try:
         if source.text is None:
@@ -285,11 +285,11 @@ def read_columns(path: str, names: Sequence[str], limits: InputLimits) -> tuple[
 def _read_csv(source: ImportSource, names: Sequence[str]) -> tuple[pl.DataFrame, ImportSource]:
     text = (source.text or b"").lstrip(b"\r\n\t ")
     head = text.split(b"\n", 1)[0].decode()
-    separator = max(_SEPARATORS, key=lambda each: sum(name in _split(head, each) for name in names))
-    known = _split(head, separator)
+    separator = max(_SEPARATORS, key=lambda each: sum(name in _header_fields(head, each) for name in names))
+    known = _header_fields(head, separator)
     check_columns(source.path, names, known)
     whole, cut = (text[: text.rfind(b"\n") + 1], 1) if source.cut_off else (text, 0)
-    text, long, blank = _fitting(whole, separator, len(known))
+    text, long, blank = _fitting_lines(whole, separator, len(known))
     frame = pl.read_csv(
         text,
         separator=separator,
@@ -299,19 +299,23 @@ def _read_csv(source: ImportSource, names: Sequence[str]) -> tuple[pl.DataFrame,
     ).rename(str.strip)
     filled = frame.filter(~pl.all_horizontal(pl.all().is_null()))
     empty = max(frame.height - filled.height - blank, 0)
-    counts = (("last line cut off", cut), ("more fields than the header has", long), ("nothing in any column", empty))
+    counts = (
+        ("last line truncated", cut),
+        ("more fields than the header has", long),
+        ("no value in any column", empty),
+    )
     doubtful = None if source.last_line_whole or source.cut_off or long else _last_field(text, separator, known)
     return filled, replace(source, dropped=tuple(each for each in counts if each[1]), doubtful=doubtful)
 
 
 def _last_field(text: bytes, separator: str, known: Sequence[str]) -> str | None:
-    """The column of the last field that the last line has."""
+    """Return the column of the last field in the last line."""
     line = text[text.rfind(b"\n") + 1 :].decode()
-    return known[min(len(_split(line, separator)), len(known)) - 1] if line.strip() else None
+    return known[min(len(_header_fields(line, separator)), len(known)) - 1] if line.strip() else None
 
 
-def _fitting(text: bytes, separator: str, width: int) -> tuple[bytes, int, int]:
-    """The text without lines of too many fields, how many they are, and how many blank lines there are.
+def _fitting_lines(text: bytes, separator: str, width: int) -> tuple[bytes, int, int]:
+    """Return the text without lines of too many fields, the number of these, and the number of blank lines.
 
     Two lines that were mixed, or a decimal comma, would otherwise put a value into another column.
     """
@@ -322,7 +326,7 @@ def _fitting(text: bytes, separator: str, width: int) -> tuple[bytes, int, int]:
     spaces = ((tidy == "") & (lines.fill_null("") != "")).arg_true().to_list()
     blank = int((tidy == "").sum()) - len(spaces)
     many = (tidy.str.strip_chars_end(separator).str.count_matches(separator, literal=True) >= width).arg_true()
-    wrong = [at for at in many.to_list() if len(_split(str(tidy[at]), separator)) > width]
+    wrong = [at for at in many.to_list() if len(_header_fields(str(tidy[at]), separator)) > width]
     if not wrong and not spaces:
         return text, 0, blank
     kept = (
@@ -331,19 +335,19 @@ def _fitting(text: bytes, separator: str, width: int) -> tuple[bytes, int, int]:
     return "\n".join(kept).encode() + b"\n", len(wrong), blank
 
 
-def _split(head: str, separator: str) -> list[str]:
+def _header_fields(head: str, separator: str) -> list[str]:
     return [name.strip() for name in next(csv.reader([head.strip()], delimiter=separator))]
 
 
 def read_parquet(source: ImportSource, names: Sequence[str] | None, limits: InputLimits) -> pl.DataFrame:
-    """The named columns, all by default; raises InputError, ArrowException and OSError.
+    """Return the named columns, all by default. Raises InputError, ArrowException and OSError.
 
-    A dictionary holds a long text once and a file of some kilobytes refers to it a million times: such columns are counted
-    as they would be without it before they are unpacked.
+    A dictionary stores a long text once, and a file of some kilobytes may refer to it a million times: such columns are counted
+    at their size without a dictionary before they are unpacked.
     """
     if source.parquet is None:
         raise InputError(f"{source.path} is neither CSV nor Parquet", "give a CSV with a header line")
-    # Arrow says in one line what is wrong with a damaged file, where Polars prints a stack trace of its own
+    # Arrow describes a damaged file in one line, where Polars prints a stack trace of its own
     known = pq.ParquetFile(source.parquet).schema_arrow
     wanted = list(dict.fromkeys(known.names if names is None else names))
     check_columns(source.path, wanted, known.names)
@@ -354,7 +358,7 @@ def read_parquet(source: ImportSource, names: Sequence[str] | None, limits: Inpu
     limits.check_rows(source.path, opened.metadata.num_rows)
     parts, size = [], 0
     for group in range(opened.num_row_groups):
-        # what the footer says of a group may be a lie, and a page beyond it fails where it is unpacked
+        # the footer may misstate a group, and a page beyond it fails where it is unpacked
         if opened.metadata.row_group(group).total_byte_size > limits.max_bytes:
             raise limits.too_large(source.path)
         part = opened.read_row_group(group, columns=wanted).replace_schema_metadata()
@@ -369,7 +373,7 @@ def read_parquet(source: ImportSource, names: Sequence[str] | None, limits: Inpu
 
 
 def _decoded_bytes(column: pa.ChunkedArray) -> int:
-    """What the column takes without dictionaries."""
+    """Return the size of the column without dictionaries."""
     size = 0
     for chunk in column.chunks:
         size += chunk.nbytes
@@ -384,7 +388,7 @@ def _without_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def check_columns(path: str, names: Sequence[str], known: Sequence[str]) -> None:
-    """InputError for the first name that the file lacks."""
+    """Raise InputError for the first name that the file lacks."""
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, n=1)

@@ -1,7 +1,7 @@
-"""Which GPU a line of nvidia-smi is about where nothing names it: by how many lines a tick has, and in which order.
+"""Finds the GPU of nvidia-smi lines that name none, from the number and order of lines in a tick.
 
-nvidia-smi asks one GPU after another and then sleeps, so the gaps between lines are of two kinds. How many GPUs there
-are and how long a tick lasts follow from the file itself; an interval that somebody types in can only confirm them.
+nvidia-smi asks one GPU after another and then sleeps, so the gaps between lines are of two kinds. The number of GPUs and the
+length of a tick follow from the file itself; an interval that a user gives can only confirm them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_GPUS = 32
 """No host has more GPUs: the largest that NVIDIA names, NVLink switch systems aside, have 16."""
 
 INTERVAL_TOLERANCE = (0.5, 1.5)
-"""An interval between these multiples of the cadence is the one meant: loops drift, and outages lengthen the mean."""
+"""An interval between these multiples of the cadence matches it: loops drift, and outages lengthen the mean."""
 
 _LONGEST_ANSWER_MS = 500
 """nvidia-smi reads the GPUs of one tick within milliseconds: lines further apart may as well be ticks of one GPU."""
@@ -29,25 +29,25 @@ _SURE_ANSWER_MS = 50
 _LEAST_STEP_MS = 20
 """nvidia-smi takes longer than this from one tick to the next."""
 _LEAST_SHARE = 0.6
-"""Of the lines that must lie in ticks of one size. Gaps without any order put a quarter of the lines in ticks of two."""
+"""Share of the lines that must be in ticks of one size. Random gaps put a quarter of the lines in ticks of two."""
 _LEAST_RATIO = 2.0
-"""Of the usual gap between ticks over the usual gap within one."""
+"""Least ratio of the usual gap between ticks to the usual gap within one."""
 _REGULAR = 0.25
 _OUT_OF_ORDER = 0.02
-"""Of the steps that may lead back in time: clocks are set, but files that are in another order name no GPU."""
+"""Share of the steps that may lead back in time: clocks are set, but a file in another order names no GPU."""
 
 _LOOKED_AT = 100_000
-_GUESS_HINT = "query index or uuid too, or give --interval as far as it fits the file"
+_GUESS_HINT = "query index or uuid as well, or give --interval, if it fits the file"
 
 Numbers = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 Group = tuple[int, int]
-"""The first and the last of neighbouring pieces."""
+"""The first and the last of adjacent line groups."""
 
 
 @dataclass(frozen=True)
 class TickShape:
-    """How many lines a tick has, how far ticks are apart, and the gap that ends one."""
+    """The number of lines in a tick, the distance between ticks, and the gap that ends one."""
 
     gpus: int
     cadence_ms: float | None
@@ -63,56 +63,58 @@ class _Candidate:
     """The usual gap within a tick."""
 
     contrast: float
-    """Times that the usual gap between ticks is longer."""
+    """Factor by which the usual gap between ticks is longer."""
 
 
 def place(path: str, rows: pl.DataFrame, interval_ms: int | None, *, cut_off: bool, tally: Tally) -> pl.DataFrame:
-    """The rows (nr, block, true_ms, nameless, count, ...) with `position`: the place in the tick, null for rows with a name.
+    """Return the rows (nr, block, true_ms, nameless, count, ...) with `position`: the place in the tick, null for rows with a name.
 
-    Lines of ticks that straggle or follow one another too closely are placed by count and order; what cannot be is
-    dropped and counted. Raises InputError where ticks cannot be told apart, and where the interval contradicts them.
+    Lines of ticks that straggle or follow one another too closely are placed by count and order; lines without a place are
+    dropped and counted. Raises InputError where ticks cannot be distinguished, and where the interval contradicts them.
     """
     if not rows["nameless"].any():
         return rows.with_columns(position=pl.lit(None, pl.UInt32))
     mine = rows.filter("nameless")
     times = mine["true_ms"].to_numpy().astype(np.int64)
     blocks = mine["block"].to_numpy().astype(np.int64)
-    shape = tick_shape(path, times, blocks, _said(mine), interval_ms)
+    shape = tick_shape(path, times, blocks, _stated_count(mine), interval_ms)
     position = _positions(shape, times, blocks, cut_off=cut_off)
     known = pl.Series("position", np.where(position < 0, 0, position).astype(np.uint32))
     placed = mine.with_columns(known).filter(pl.Series(position >= 0))
-    tally.drop(f"tick without {shape.gpus} rows and nothing that names its GPUs", mine.height - placed.height)
+    tally.drop(f"tick without {shape.gpus} rows and no column that names its GPUs", mine.height - placed.height)
     others = rows.filter(~pl.col("nameless"))
     return pl.concat([others, placed], how="diagonal").sort("nr")
 
 
-def _said(mine: pl.DataFrame) -> int | None:
-    """How many GPUs the field `count` names."""
-    said = mine["count"].cast(pl.Int64, strict=False).drop_nulls().unique()
-    return int(said[0]) if len(said) == 1 else None
+def _stated_count(mine: pl.DataFrame) -> int | None:
+    """Return how many GPUs the field `count` states."""
+    stated_gpus = mine["count"].cast(pl.Int64, strict=False).drop_nulls().unique()
+    return int(stated_gpus[0]) if len(stated_gpus) == 1 else None
 
 
-def tick_shape(path: str, times: Whole, blocks: Whole, said: int | None, interval_ms: int | None) -> TickShape:
-    """The shape of the file's ticks; InputError where the times leave it open or contradict the interval."""
+def tick_shape(path: str, times: Whole, blocks: Whole, stated_gpus: int | None, interval_ms: int | None) -> TickShape:
+    """Return the shape of the file's ticks. Raises InputError where the times leave it open or contradict the interval."""
     times, blocks = times[:_LOOKED_AT], blocks[:_LOOKED_AT]
-    if said is not None and not 1 <= said <= MOST_GPUS:
-        raise InputError(f"{path}: its field count names {said} GPUs, more than a host can have", "query index or uuid")
+    if stated_gpus is not None and not 1 <= stated_gpus <= MOST_GPUS:
+        raise InputError(
+            f"{path}: its field count states {stated_gpus} GPUs, more than a host can have", "query index or uuid"
+        )
     if int(((np.diff(times) < 0) & (np.diff(blocks) == 0)).sum()) > max(3, _OUT_OF_ORDER * len(times)):
         raise InputError(
-            f"{path} does not say which GPU a line is about, and its lines are not in the order of their times",
-            "give the file as nvidia-smi wrote it, or query index or uuid too",
+            f"{path} does not name the GPU of a line, and its lines are not in the order of their times",
+            "give the file as nvidia-smi wrote it, or query index or uuid as well",
         )
-    sizes = range(1, MOST_GPUS + 1) if said is None else [said]
+    sizes = range(1, MOST_GPUS + 1) if stated_gpus is None else [stated_gpus]
     tried = [each for size in sizes for each in _candidates(times, blocks, size)]
-    fits = [each for each in tried if _stands(each, interval_ms, said)]
+    fits = [each for each in tried if _is_proven(each, interval_ms, stated_gpus)]
     rivals = [each for each in tried if each.shape.gpus > 1 and each not in fits and _has_order(each)]
     if rivals and all(each.shape.gpus == 1 for each in fits):
         fits = []
     if not fits:
-        one = _one_tick(times, blocks, said)
+        one = _one_tick(times, blocks, stated_gpus)
         if one is not None:
             return one
-        _refuse(path, times, tried, interval_ms)
+        _raise_open(path, times, tried, interval_ms)
     # a tick of eight in two halves looks like ticks of four that come unevenly: the even explanation is the right one
     best = min(fits, key=lambda each: (round(each.unevenness, 1), -each.share, -each.shape.gpus)).shape
     _check_interval(path, best, interval_ms)
@@ -123,38 +125,40 @@ def _has_order(each: _Candidate) -> bool:
     return each.share >= _LEAST_SHARE and each.contrast >= _LEAST_RATIO
 
 
-def _stands(each: _Candidate, interval_ms: int | None, said: int | None) -> bool:
-    """Whether the times alone prove this shape, or the interval confirms it."""
+def _is_proven(each: _Candidate, interval_ms: int | None, stated_gpus: int | None) -> bool:
+    """Return whether the times alone prove this shape, or the interval confirms it."""
     confirmed = interval_ms is not None and interval_fits(interval_ms, each.shape.cadence_ms)
     if each.shape.gpus == 1:
         cadence = each.shape.cadence_ms or 0
-        if cadence < _LEAST_STEP_MS and said != 1:
+        if cadence < _LEAST_STEP_MS and stated_gpus != 1:
             return False
         even = each.unevenness < _REGULAR and (cadence >= _LONGEST_ANSWER_MS or confirmed)
-        return even or each.contrast >= _LONGEST_ANSWER_MS or said == 1
+        return even or each.contrast >= _LONGEST_ANSWER_MS or stated_gpus == 1
     return _has_order(each) and (each.answer_ms < _LONGEST_ANSWER_MS or confirmed)
 
 
 def _candidates(times: Whole, blocks: Whole, size: int) -> list[_Candidate]:
-    """How well ticks of `size` lines explain the times, for one or two gaps that may end a tick."""
+    """Return how well ticks of `size` lines explain the times, for one or two gaps that may end a tick."""
     gaps = np.abs(np.diff(times)).astype(np.float64)
     free = np.sort(gaps[np.diff(blocks) == 0])[::-1]
     if size == 1:
-        return _single(times, gaps)
+        return _single_candidates(times, gaps)
     between = round(len(times) / size) - 1 - (len(gaps) - len(free))
     if between < 0 or len(times) < 2 * size or between >= len(free):
         return []
     wide, narrow = free[:between], np.maximum(free[between:], 0.5)
     answer_ms = float(np.median(narrow))
-    if len(wide) == 0:  # header lines alone part the ticks
-        return [_judge(times, blocks, TickShape(size, None, float("inf")), answer_ms, _LEAST_RATIO)]
+    if len(wide) == 0:  # only header lines separate the ticks
+        return [_judged_candidate(times, blocks, TickShape(size, None, float("inf")), answer_ms, _LEAST_RATIO)]
     middle, low, high = float(np.median(wide)), float(np.quantile(wide, 0.1)), float(np.quantile(narrow, 0.9))
     limits = {float(np.sqrt(middle * answer_ms)), float(np.sqrt(low * high))}
-    return [_judge(times, blocks, TickShape(size, None, each), answer_ms, middle / answer_ms) for each in limits]
+    return [
+        _judged_candidate(times, blocks, TickShape(size, None, each), answer_ms, middle / answer_ms) for each in limits
+    ]
 
 
-def _single(times: Whole, gaps: Numbers) -> list[_Candidate]:
-    """One GPU: every line is a tick. `contrast` is then the gap that nearly all gaps exceed."""
+def _single_candidates(times: Whole, gaps: Numbers) -> list[_Candidate]:
+    """Return the candidate of one GPU: every line is a tick. `contrast` is then the gap that nearly all gaps exceed."""
     # one GPU is never asked twice at one moment
     if len(gaps) == 0 or (gaps == 0).mean() > _OUT_OF_ORDER:
         return []
@@ -162,8 +166,8 @@ def _single(times: Whole, gaps: Numbers) -> list[_Candidate]:
     return [_Candidate(TickShape(1, cadence, -1.0), 1.0, unevenness, 0.0, float(np.quantile(gaps, 0.02)))]
 
 
-def _judge(times: Whole, blocks: Whole, shape: TickShape, answer_ms: float, contrast: float) -> _Candidate:
-    starts, sizes = _pieces(shape, times, blocks)
+def _judged_candidate(times: Whole, blocks: Whole, shape: TickShape, answer_ms: float, contrast: float) -> _Candidate:
+    starts, sizes = _line_groups(shape, times, blocks)
     good = sizes == shape.gpus
     cadence, unevenness = _rhythm(times[starts[good]])
     share = float(sizes[good].sum() / len(times)) if good.sum() > 1 else 0.0
@@ -171,7 +175,7 @@ def _judge(times: Whole, blocks: Whole, shape: TickShape, answer_ms: float, cont
 
 
 def _rhythm(starts: Whole) -> tuple[float | None, float]:
-    """The usual step between ticks, and how far steps are from it on average (0: none is, 1: all are)."""
+    """Return the usual step between ticks, and the average distance of steps from it (0: none, 1: all)."""
     steps = np.abs(np.diff(starts)).astype(np.float64)
     steps = steps[steps > 0]
     if len(steps) == 0:
@@ -180,24 +184,24 @@ def _rhythm(starts: Whole) -> tuple[float | None, float]:
     return middle, float(np.minimum(np.abs(steps - middle) / middle, 1).mean())
 
 
-def _pieces(shape: TickShape, times: Whole, blocks: Whole) -> tuple[Whole, Whole]:
-    """Where the stretches begin that no wide gap and no header line parts, and how many lines each has."""
+def _line_groups(shape: TickShape, times: Whole, blocks: Whole) -> tuple[Whole, Whole]:
+    """Return the starts of the line groups without a wide gap or header line inside, and their numbers of lines."""
     parts = (np.abs(np.diff(times)) > shape.gap_ms) | (np.diff(blocks) != 0)
     starts = np.concatenate([[0], np.flatnonzero(parts) + 1]).astype(np.int64)
     return starts, np.diff(np.append(starts, len(times))).astype(np.int64)
 
 
-def _one_tick(times: Whole, blocks: Whole, said: int | None) -> TickShape | None:
-    """A file of one tick, if it is one for sure; nothing in it says how long a tick lasts."""
+def _one_tick(times: Whole, blocks: Whole, stated_gpus: int | None) -> TickShape | None:
+    """Return the shape of a file that is certainly one tick; its length is unknown."""
     most = int(np.abs(np.diff(times)).max()) if len(times) > 1 else 0
-    if blocks[0] != blocks[-1] or most >= _SURE_ANSWER_MS or len(times) > (said or MOST_GPUS // 2):
+    if blocks[0] != blocks[-1] or most >= _SURE_ANSWER_MS or len(times) > (stated_gpus or MOST_GPUS // 2):
         return None
-    return TickShape(said or len(times), None, float("inf"))
+    return TickShape(stated_gpus or len(times), None, float("inf"))
 
 
-def _refuse(path: str, times: Whole, tried: list[_Candidate], interval_ms: int | None) -> None:
-    """Raises the InputError that says what is open, with the interval that would settle it where there is one."""
-    what = f"{path} does not say which GPU a line is about, and its ticks cannot be told apart for sure"
+def _raise_open(path: str, times: Whole, tried: list[_Candidate], interval_ms: int | None) -> None:
+    """Raise the InputError that states what is open, with the interval that would settle it where there is one."""
+    what = f"{path} does not name the GPU of a line, and its ticks cannot be distinguished with certainty"
     if len(times) > 1 and interval_ms is None:
         likely = [
             each
@@ -210,7 +214,7 @@ def _refuse(path: str, times: Whole, tried: list[_Candidate], interval_ms: int |
             for each in sorted(likely, key=lambda each: each.unevenness)[:2]
         ]
         raise InputError(
-            what, "; ".join([*named, "or query index or uuid too" if named else "query index or uuid too"])
+            what, "; ".join([*named, "or query index or uuid as well" if named else "query index or uuid too"])
         )
     raise InputError(what, _GUESS_HINT)
 
@@ -227,40 +231,40 @@ def _check_interval(path: str, shape: TickShape, interval_ms: int | None) -> Non
 
 
 def interval_fits(interval_ms: float, cadence_ms: float | None) -> bool:
-    """Whether samples so far apart can be meant by the interval."""
+    """Return whether the interval can mean samples this far apart."""
     low, high = INTERVAL_TOLERANCE
     return cadence_ms is not None and low * cadence_ms <= interval_ms <= high * cadence_ms
 
 
 def interval_text(cadence_ms: float) -> str:
-    """The cadence as people would type it: whole seconds where it is within 5 % of some."""
+    """Return the cadence as a person would type it: whole seconds where it is within 5 % of some."""
     seconds = max(round(cadence_ms / 1000), 1) * 1000
     return format_duration(seconds if abs(cadence_ms - seconds) <= 0.05 * seconds else max(round(cadence_ms), 1))
 
 
 def _positions(shape: TickShape, times: Whole, blocks: Whole, *, cut_off: bool) -> Whole:
-    """The place of every line in its tick; -1 where it stays unknown."""
-    starts, sizes = _pieces(shape, times, blocks)
+    """Return the place of every line in its tick; -1 where it stays unknown."""
+    starts, sizes = _line_groups(shape, times, blocks)
     within = np.arange(len(times)) - np.repeat(starts, sizes)
     good = sizes == shape.gpus
     if cut_off and len(sizes) and sizes[-1] < shape.gpus:
-        good[-1] = True  # the leading lines of a tick that was cut off are in their places
+        good[-1] = True  # the leading lines of a truncated tick are in their places
     known = np.where(np.repeat(good, sizes), within, -1)
     if shape.gpus == 1:
         return known
-    groups = _doubtful(good, blocks[starts])
+    groups = _doubtful_groups(good, blocks[starts])
     whole = [group for group in groups if _lines(sizes, group) % shape.gpus == 0]
-    # where lines are missing, one number of lines in `gpus` would be whole by chance: if most are, the ticks are slow
+    # where lines are missing, a group may be whole by chance at one number in `gpus`: if most are, the ticks are slow
     complete = len(groups) >= 8 and len(whole) >= (1 - 0.3 * (1 - 1 / shape.gpus)) * len(groups)
-    for group in [*whole, *_bridged(groups, sizes, blocks[starts], shape.gpus)]:
-        if complete or _in_time(shape, times, starts, sizes, group):
+    for group in [*whole, *_bridged_groups(groups, sizes, blocks[starts], shape.gpus)]:
+        if complete or _fits_in_time(shape, times, starts, sizes, group):
             begin, count = int(starts[group[0]]), _lines(sizes, group)
             known[begin : begin + count] = np.arange(count) % shape.gpus
-    return _in_order(known, times)
+    return _ordered_places(known, times)
 
 
-def _in_order(known: Whole, times: Whole) -> Whole:
-    """The places without those of ticks in which time goes back: nvidia-smi asks one GPU after another."""
+def _ordered_places(known: Whole, times: Whole) -> Whole:
+    """Return the places without those of ticks in which time goes back: nvidia-smi asks one GPU after another."""
     tick = np.cumsum(known == 0)
     back = np.flatnonzero((np.diff(times) < 0) & (tick[1:] == tick[:-1]) & (known[1:] > 0)) + 1
     return np.where(np.isin(tick, tick[back]), -1, known)
@@ -270,8 +274,8 @@ def _lines(sizes: Whole, group: Group) -> int:
     return int(sizes[group[0] : group[1] + 1].sum())
 
 
-def _doubtful(good: npt.NDArray[np.bool_], blocks: Whole) -> list[Group]:
-    """Neighbouring pieces of the wrong size."""
+def _doubtful_groups(good: npt.NDArray[np.bool_], blocks: Whole) -> list[Group]:
+    """Return adjacent line groups of the wrong size."""
     groups: list[Group] = []
     for each in np.flatnonzero(~good):
         at = int(each)
@@ -282,10 +286,10 @@ def _doubtful(good: npt.NDArray[np.bool_], blocks: Whole) -> list[Group]:
     return groups
 
 
-def _bridged(groups: list[Group], sizes: Whole, blocks: Whole, gpus: int) -> list[Group]:
-    """Two neighbouring groups and the piece of the right size between them, where only together they are whole.
+def _bridged_groups(groups: list[Group], sizes: Whole, blocks: Whole, gpus: int) -> list[Group]:
+    """Return two adjacent groups joined with the group of the right size between them, where only together they are whole.
 
-    The end of a slow tick and the beginning of the next slow one can be as many lines as a tick has.
+    The end of a slow tick and the start of the next slow one can have as many lines as a tick.
     """
     found: list[Group] = []
     for (first, before), (after, last) in pairwise(groups):
@@ -296,8 +300,8 @@ def _bridged(groups: list[Group], sizes: Whole, blocks: Whole, gpus: int) -> lis
     return found
 
 
-def _in_time(shape: TickShape, times: Whole, starts: Whole, sizes: Whole, group: Group) -> bool:
-    """Whether as many ticks as the lines make fit between the neighbours: two halves of two ticks take the time of two."""
+def _fits_in_time(shape: TickShape, times: Whole, starts: Whole, sizes: Whole, group: Group) -> bool:
+    """Return whether the ticks in these lines fit between the neighbours: two halves of two ticks take the time of two."""
     if shape.cadence_ms is None:
         return False
     first, last = group

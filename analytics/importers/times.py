@@ -1,4 +1,4 @@
-"""Reads times as files hold them: epoch numbers, ISO text, local times of a zone; and puts samples on a grid."""
+"""Reads times from files: epoch numbers, ISO text, local times of a zone; and puts samples on a grid."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ LATEST_MS = AGENT_FIRST_SEQ
 """Imports end below this (the year 5138), so that their sequence numbers never meet an agent's."""
 
 UTC_OF_FILES = "UTC (the files' own)"
-"""The time zone of an import whose times all say their moment."""
+"""The time zone of an import whose times all state their offset."""
 
 _WITH_OFFSET = r"(\d:\d{2}(?:\.\d+)?)\s*(Z|z|UTC|[+-]\d{2}:?\d{2})$"
 _EPOCH = r"^\d{9,13}(?:\.\d+)?$"
 _FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 _NAIVE = pl.Datetime("ms")
 _HOUR_BACK_MS = (50 * MINUTE_MS, 60 * MINUTE_MS)
-"""A clock that is set back by an hour steps back by that, less the time to the next sample."""
+"""A clock that is set back by an hour steps back by an hour, less the time to the next sample."""
 
 
 def check_zone(name: str, flag: str = "--tz") -> str:
-    """The zone's name; UsageError with the flag and the nearest one where there is no such zone."""
+    """Return the zone's name. Raises UsageError with the flag and the nearest name where there is no such zone."""
     known = zoneinfo.available_timezones()
     if name in known:
         return name
@@ -38,7 +38,7 @@ def check_zone(name: str, flag: str = "--tz") -> str:
 
 
 def given_interval_ms(text: str | None) -> int | None:
-    """The interval of a flag; UsageError where it is no duration or longer than a day."""
+    """Return the interval of a flag. Raises UsageError where it is no duration or longer than a day."""
     if text is None:
         return None
     interval_ms = parse_duration_ms(text)
@@ -49,9 +49,9 @@ def given_interval_ms(text: str | None) -> int | None:
 
 @dataclass(frozen=True)
 class Times:
-    """Milliseconds since the epoch, UTC, null where a value is no time; whether some were local; what was decided.
+    """Milliseconds since the epoch, UTC, null where a value is no time; whether some were local; and the decisions made.
 
-    `odd` holds what the file leaves open.
+    `odd` holds the questions that the file leaves open.
     """
 
     ms: pl.Series
@@ -63,7 +63,7 @@ class Times:
 
 
 def read_times(values: pl.Series, zone: str) -> Times:
-    """The moments that a column holds.
+    """Return the moments in a column.
 
     Numbers are seconds, milli-, micro- or nanoseconds by the magnitude of their median (below 1e11, 1e14, 1e17);
     text is a number or ISO 8601; a time without an offset is the zone's local time.
@@ -99,7 +99,7 @@ def _from_numbers(values: pl.Series) -> pl.Series:
 
 
 def moments(local: pl.Series, sure_ms: pl.Series, zone: str) -> Times:
-    """The moments of what `split_times` gives."""
+    """Return the moments of the result of `split_times`."""
     if local.null_count() == len(local):
         return Times(sure_ms)
     localised = localise(local, zone)
@@ -107,7 +107,7 @@ def moments(local: pl.Series, sure_ms: pl.Series, zone: str) -> Times:
 
 
 def split_times(text: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Texts as local times without a zone (naive), and as moments in milliseconds: one of them is null, both where there is no time.
+    """Return texts as local times without a zone (naive), and as moments in milliseconds: one of them is null, both where there is no time.
 
     A moment is a time with an offset (`2026-11-20T10:00:00Z`), or a number of epoch seconds, or milliseconds from 13 digits on.
     """
@@ -123,7 +123,7 @@ def split_times(text: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def _parse_local(text: pl.Series) -> pl.Series:
-    """Times without a zone such as `2026/11/20 10:00:00.123`, as naive milliseconds; null where unreadable."""
+    """Return times without a zone such as `2026/11/20 10:00:00.123`, as naive milliseconds; null where unreadable."""
     tidy = text.str.strip_chars().str.replace_all("/", "-", literal=True).str.replace("T", " ", literal=True)
     local = tidy.str.to_datetime(_FORMATS[0], time_unit="ms", strict=False)
     for form in _FORMATS[1:]:
@@ -140,18 +140,18 @@ def _parse_local(text: pl.Series) -> pl.Series:
 
 
 def both_passes(local: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
-    """The zone's local times in milliseconds, as first and as second pass through an hour that it repeats; null where it skips them."""
+    """Return the zone's local times in milliseconds, as first and as second pass through a repeated hour; null where it skips them."""
     first = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
     second = local.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null")
     return first.dt.epoch("ms"), second.dt.epoch("ms")
 
 
 def localise(local: pl.Series, zone: str) -> Times:
-    """The zone's local times, in file order; null, and the first one named, where the zone skips that time.
+    """Return the zone's local times, in file order; null, and the first one named, where the zone skips that time.
 
-    In the hour that a zone repeats when summer time ends, the order of the lines decides: what comes before a step
-    back is the first pass, what follows it the second. Without a step the nearer neighbour outside the hour decides
-    (before it: first pass; after it: second), and the first pass where there is none: that is odd.
+    In the hour that a zone repeats when summer time ends, the order of the lines decides: lines before a step
+    back are the first pass, lines after it the second. Without a step the nearer neighbour outside the hour decides
+    (before it: first pass; after it: second). Without a neighbour the first pass counts, and that is a doubt.
     """
     first, second = both_passes(local, zone)
     gone = (first.is_null() & local.is_not_null()).arg_true()
@@ -172,12 +172,12 @@ def localise(local: pl.Series, zone: str) -> Times:
         )
         notes.append(note)
         if not (sure | ~here).all():
-            odd.append(f"{note}, and no step back in time proves it")
+            odd.append(f"{note}, but no step back in time proves it")
     return Times(second.zip_with(late, first), local=True, notes=tuple(notes), odd=tuple(odd), skipped=skipped)
 
 
 def _second_pass(local_ms: pl.Series, shift_ms: pl.Series, where: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Which rows belong to the second pass through a repeated hour, and which are told by a step back."""
+    """Return which rows belong to the second pass through a repeated hour, and which ones a step back proves."""
     rows = pl.DataFrame({"ms": local_ms, "shift": shift_ms, "where": where}).with_row_index("row").drop_nulls("ms")
     rows = rows.with_columns(
         run=pl.col("where").rle_id(), before=pl.col("ms").diff(), after=pl.col("ms").shift(-1) - pl.col("ms")
@@ -198,9 +198,9 @@ def _second_pass(local_ms: pl.Series, shift_ms: pl.Series, where: pl.Series) -> 
 
 
 def steps_back(times_ms: pl.Series, group: pl.Series | None = None) -> list[int]:
-    """Rows at which times step back by an hour, as clocks do where summer time ends; empty for unordered files.
+    """Return the rows at which times step back by an hour, as clocks do when summer time ends; empty for unordered files.
 
-    `group` tells apart rows that may each be in order by themselves.
+    `group` separates rows that may each be in order by themselves.
     """
     rows = pl.DataFrame({"ms": times_ms, "group": times_ms * 0 if group is None else group})
     step = pl.col("ms").diff().over("group")
@@ -211,23 +211,23 @@ def steps_back(times_ms: pl.Series, group: pl.Series | None = None) -> list[int]
 
 
 def on_grid(frame: pl.DataFrame, interval_ms: int | None) -> tuple[pl.DataFrame, str]:
-    """The frame (gpu, true_ms, ...) with `time`, `offset_ms` and `interval_ms`, and how the interval was found.
+    """Return the frame (gpu, true_ms, ...) with `time`, `offset_ms` and `interval_ms`, and how the interval was found.
 
-    `time` is the true time floored to the interval's grid. Raises InputError where no GPU has two samples to infer
-    the interval from.
+    `time` is the true time floored to the interval's grid. Raises InputError where no GPU has two samples from which to
+    infer the interval.
     """
     if interval_ms is not None:
         frame = frame.with_columns(interval_ms=pl.lit(interval_ms, pl.Int32))
         how = f"{format_duration(interval_ms)} (given)"
     else:
-        frame, how = _infer(frame)
+        frame, how = _inferred_grid(frame)
     floored = pl.col("true_ms") - pl.col("true_ms") % pl.col("interval_ms")
     return frame.with_columns(
         time=floored.cast(pl.Datetime("ms", "UTC")), offset_ms=(pl.col("true_ms") - floored).cast(pl.Int32)
     ), how
 
 
-def _infer(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+def _inferred_grid(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     distance = pl.col("true_ms").sort().diff()
     medians = frame.group_by("gpu").agg(median=distance.filter(distance > 0).median()).drop_nulls()
     if medians.is_empty():
@@ -249,24 +249,24 @@ def _infer(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
 
 IN_THE_FUTURE = "time in the future"
 NVIDIA_SMI_BEGAN_MS = 1_167_609_600_000
-"""2007: a host's clock that says less has lost its battery."""
+"""The year 2007: a host's clock with an earlier time has lost its battery."""
 
 
 def in_range(frame: pl.DataFrame, earliest_ms: int = 0) -> pl.Series:
-    """Which rows have a time that can be: not before `earliest_ms`, and not in the future (a day of slack for zones).
+    """Return which rows have a possible time: not before `earliest_ms`, and not in the future (a day of slack for zones).
 
-    One such row would stretch the gap before or after it over decades.
+    A single impossible row would turn the time before or after it into a segment of decades.
     """
     return (frame["true_ms"] >= earliest_ms) & (frame["true_ms"] < latest_possible_ms())
 
 
 def latest_possible_ms() -> int:
-    """The end of what is no mistake of a zone: a day from now."""
+    """Return the latest time that a wrong zone may explain: a day from now."""
     return min(SystemClock().now_ms() + DAY_MS, LATEST_MS)
 
 
 def drop_impossible(frame: pl.DataFrame, earliest_ms: int, tally: Tally) -> pl.DataFrame:
-    """The rows with a time that can be (`in_range`); the others are counted, rows without a time are the caller's."""
+    """Return the rows with a possible time (`in_range`); the others are counted, except rows without a time."""
     year = from_ms(earliest_ms).year
     tally.drop(f"time before {year}", int((frame["true_ms"] < earliest_ms).sum() or 0))
     tally.drop(IN_THE_FUTURE, int((frame["true_ms"] >= latest_possible_ms()).sum() or 0))

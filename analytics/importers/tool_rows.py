@@ -1,4 +1,4 @@
-"""Values of a tool, named as the tool names them, in the lake's columns: by its mapping in `analytics/mapping/tools`."""
+"""Converts a tool's values, under the tool's own names, to the lake's columns by its mapping in `analytics/mapping/tools`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from analytics.mapping.model import Exporter, MappedMetric
 TIMESTAMP = "timestamp"
 NO_TIME = "timestamp unreadable"
 COUNT = "count"
-"""nvidia-smi's field of how many GPUs the host has: a text of rows that is no column of the lake."""
+"""nvidia-smi's field for the host's number of GPUs: a text of rows that is no column of the lake."""
 
 TEXTS = ("uuid", "index", "pci_bus_id", "model", "driver_version")
-"""Columns of rows that stay text: what names a GPU or describes it."""
+"""Columns of rows that stay text: names or descriptions of a GPU."""
 
 _NAMES_A_GPU = ("uuid", "index", "pci_bus_id")
 _MASK = "throttle_reasons"
@@ -30,13 +30,13 @@ _ABSENT = r"(?i)^(?:\[.*\]|n/a|err!|not supported|unknown error)$"
 
 
 def texts_of(tool: Exporter) -> Mapping[str, tuple[str, ...]]:
-    """The tool's names for the columns of TEXTS, best first."""
+    """Return the tool's names for the columns of TEXTS, best first."""
     known = {"uuid": tool.gpu, "index": tool.index, **dict(tool.device)}
     return {column: known.get(column, ()) for column in TEXTS}
 
 
 def quantities_of(tool: Exporter) -> Mapping[str, list[MappedMetric]]:
-    """The metrics of each column of `gpu` and `device`, best first."""
+    """Return the metrics of each column of `gpu` and `device`, best first."""
     found: dict[str, list[MappedMetric]] = {}
     for metric in tool.metrics:
         if metric.table != "process":
@@ -47,14 +47,16 @@ def quantities_of(tool: Exporter) -> Mapping[str, list[MappedMetric]]:
 def rows_of_cells(
     lines: pl.DataFrame, cells: pl.DataFrame, tool: Exporter, units: Mapping[str, str], tally: Tally
 ) -> pl.DataFrame:
-    """The rows of text cells: nr, block, local (the host's time), sure_ms (where the cell says the moment), health, nameless, TEXTS and columns of the lake.
+    """Return rows from text cells: nr, block, local, sure_ms, health, nameless, TEXTS and columns of the lake.
+
+    `local` is the host's time; `sure_ms` is the moment, where the cell states it.
 
     Args:
         lines: nr, block and the whole line of each row; `processes` where their lists are known.
-        cells: texts by the tool's names, the time as TIMESTAMP; rows whose time cannot be read are dropped.
+        cells: texts by the tool's names, the time as TIMESTAMP; rows with an unreadable time are dropped.
         tool: its mapping.
         units: units that a header names; the mapping's where it names none.
-        tally: counts what is dropped.
+        tally: counts dropped rows.
     """
     local, sure_ms = split_times(cells[TIMESTAMP])
     readable = local.is_not_null() | sure_ms.is_not_null()
@@ -70,7 +72,7 @@ def rows_of_cells(
     )
     columns: list[pl.Series] = []
     for column, name in texts.items():
-        # a missing name changes nothing that a reader of the summary could act on: not counted
+        # a reader of the summary could not act on a missing name: not counted
         found = (
             pl.Series([None] * cells.height, dtype=pl.String)
             if name is None
@@ -95,7 +97,7 @@ def rows_of_cells(
 
 
 def rows_of_documents(samples: Iterator[Mapping[str, object]], tool: Exporter, tally: Tally) -> pl.DataFrame:
-    """`rows_of_cells` of samples of documents: values by the best name of each column, TIMESTAMP and PROCESSES (dicts or None)."""
+    """Return `rows_of_cells` for samples of documents: values by the best name of each column, TIMESTAMP and PROCESSES (dicts or None)."""
     names = [name for own in texts_of(tool).values() for name in own]
     names += [metrics[0].metric for metrics in quantities_of(tool).values()]
     cells = frame_of(samples, {**dict.fromkeys((TIMESTAMP, *names), pl.String()), PROCESSES: LISTS})
@@ -105,14 +107,14 @@ def rows_of_documents(samples: Iterator[Mapping[str, object]], tool: Exporter, t
 
 
 def cell(value: object) -> str | None:
-    """A value of a document as the text of a cell; None for what holds no value."""
+    """Return a value of a document as the text of a cell; None where it holds no value."""
     if value is None or isinstance(value, dict | list | bool):
         return None
     return " ".join(str(value).split()) or None
 
 
 def _quantity(values: pl.Series, metric: MappedMetric, header_unit: str, tally: Tally) -> pl.Series:
-    """Values such as `43 %`, `1024 MiB` or `75.2` in the lake's unit; whatever is no number is null and counted."""
+    """Return values such as `43 %`, `1024 MiB` or `75.2` in the lake's unit; other texts are null and counted."""
     column = lake_column(metric)
     name = f"process.{column.name}" if metric.table == "process" else column.name
     text = absent_to_null(values, name, tally)
@@ -129,7 +131,7 @@ def _quantity(values: pl.Series, metric: MappedMetric, header_unit: str, tally: 
 
 
 def _one_process(cells: pl.DataFrame, tool: Exporter, units: Mapping[str, str], tally: Tally) -> Iterator[pl.Series]:
-    """The one process that each line is about, as a list of it; `-` says that there is none."""
+    """Yield the one process of each line, as a list; `-` means that there is none."""
     text = {
         column: cells[name].str.strip_chars()
         for column, names in tool.process
@@ -153,7 +155,7 @@ def _one_process(cells: pl.DataFrame, tool: Exporter, units: Mapping[str, str], 
 
 
 def _mask(values: pl.Series, tally: Tally) -> pl.Series:
-    """Hexadecimal bit masks such as `0x0000000000000004`."""
+    """Return hexadecimal bit masks such as `0x0000000000000004`."""
     text = absent_to_null(values, _MASK, tally)
     number = text.str.extract(r"^0[xX]([0-9a-fA-F]{1,16})$", 1).str.to_integer(base=16, strict=False)
     tally.null(_MASK, "not a number", int((text.is_not_null() & number.is_null()).sum()))
@@ -161,7 +163,7 @@ def _mask(values: pl.Series, tally: Tally) -> pl.Series:
 
 
 def absent_to_null(values: pl.Series, column: str, tally: Tally) -> pl.Series:
-    """The values with `[N/A]`, `[Not Supported]`, `ERR!` and their like as null, counted by what stood there."""
+    """Return the values with `[N/A]`, `[Not Supported]`, `ERR!` and the like as null, counted by their text."""
     text = values.str.strip_chars()
     absent = (text.str.contains(_ABSENT) | (text == "")).fill_null(value=False)
     for reason, count in text.filter(absent).rename("text").value_counts().iter_rows():

@@ -1,4 +1,4 @@
-"""Turns what a file holds into a column of the lake: its unit, its type, null for what cannot be, each null counted."""
+"""Converts values of a file to a column of the lake: unit, type, and null for impossible values, each counted."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def polars_type(column: LakeColumn) -> pl.DataType:
 
 
 def polars_schema(table: LakeTable) -> dict[str, pl.DataType]:
-    """Column names and Polars types of a table, in file order."""
+    """Return column names and Polars types of a table, in file order."""
     return {column.name: polars_type(column) for column in table.columns}
 
 
 def conform(frame: pl.DataFrame, table: LakeTable) -> pl.DataFrame:
-    """The frame with exactly the table's columns and types; what it lacks is null."""
+    """Return the frame with exactly the table's columns and types; missing columns are null."""
     return shaped(frame, polars_schema(table))
 
 
 def clean(values: pl.Series, column: LakeColumn, tally: Tally) -> pl.Series:
-    """The values in the column's type; NaN, text, and what the quantity cannot be become null and are counted.
+    """Return the values in the column's type; NaN, text, and impossible values of the quantity become null and are counted.
 
-    Percentages lie in 0..100, ratios in 0..1; nothing but a temperature is negative. Raises
-    polars.exceptions.PolarsError where the values are of a kind that holds no numbers at all.
+    Percentages lie in 0..100, ratios in 0..1; only a temperature may be negative. Raises
+    polars.exceptions.PolarsError where values of this kind hold no numbers at all.
     """
     if column.type is Type.STRING:
         return _clean_words(values, column, tally)
@@ -158,7 +158,7 @@ _CELL = r"^([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)$"
 
 @dataclass(frozen=True)
 class ReadUnit:
-    """The unit of one column of a file, and how it is known: declared, named (by the column) or assumed."""
+    """The unit of one column of a file, and its source: declared, named (by the column) or assumed."""
 
     unit: str
     known_by: str
@@ -166,17 +166,17 @@ class ReadUnit:
 
     @property
     def declared(self) -> bool:
-        """Whether somebody said it for this import."""
+        """Return whether a flag declared it for this import."""
         return self.known_by == "declared"
 
 
 def units_of(column: LakeColumn) -> Mapping[str, float]:
-    """The units that a column of the lake can be given in, its own first; empty where it has none."""
+    """Return the possible units of a column of the lake, its own first; empty where it has none."""
     return next((units for suffix, units in _BY_SUFFIX if column.name.endswith(suffix)), {})
 
 
 def find_unit(text: str, units: Mapping[str, float]) -> str | None:
-    """The unit that the text writes, however it is spelled; None where it is none of these."""
+    """Return the unit in the text, however it is spelled; None where it is none of these."""
     plain = text.strip()
     if plain in units:
         return plain
@@ -185,13 +185,13 @@ def find_unit(text: str, units: Mapping[str, float]) -> str | None:
 
 
 def parse_units(texts: Sequence[str], columns: Sequence[LakeColumn]) -> dict[str, str]:
-    """What the --unit flags declare, by column; UsageError where a flag fits no column that is imported."""
+    """Return the declarations of the --unit flags, by column. Raises UsageError where a flag fits no imported column."""
     declared: dict[str, str] = {}
     by_name = {column.name: column for column in columns}
     for text in texts:
         name, equals, written = text.rpartition("=")
         if equals and name not in by_name:
-            raise UsageError(f"--unit {text}: no --column fills {name}", f"filled are {', '.join(by_name)}")
+            raise UsageError(f"--unit {text}: no --column fills {name}", f"the columns are {', '.join(by_name)}")
         meant = [by_name[name]] if equals else columns
         fits = {column.name: unit for column in meant if (unit := find_unit(written, units_of(column))) is not None}
         if not fits:
@@ -202,9 +202,9 @@ def parse_units(texts: Sequence[str], columns: Sequence[LakeColumn]) -> dict[str
 
 
 def unit_of(source: str, column: LakeColumn, declared: str | None) -> ReadUnit | None:
-    """The unit of a file's column `source`: declared, else written in its name (`mem_mib`, `memory [MiB]`), else the lake's.
+    """Return the unit of a file's column `source`: declared, else written in its name (`mem_mib`, `memory [MiB]`), else the lake's.
 
-    None for a column without unit. UsageError where the name writes a unit that cannot be read.
+    None for a column without unit. Raises UsageError where the name has an unusable unit.
     """
     units = units_of(column)
     if not units:
@@ -227,7 +227,7 @@ def unit_of(source: str, column: LakeColumn, declared: str | None) -> ReadUnit |
 
 
 def named_otherwise(source: str, column: LakeColumn, unit: ReadUnit) -> str | None:
-    """The unit that the column's name writes where another one was declared."""
+    """Return the unit in the column's name where another one was declared."""
     if not unit.declared:
         return None
     try:
@@ -238,7 +238,7 @@ def named_otherwise(source: str, column: LakeColumn, unit: ReadUnit) -> str | No
 
 
 def in_lake_unit(values: pl.Series, column: LakeColumn, unit: ReadUnit | None, tally: Tally) -> pl.Series:
-    """The values times the unit's factor; a unit that stands in a cell (`512 MiB`) counts more than the column's.
+    """Return the values times the unit's factor; a unit inside a cell (`512 MiB`) overrides the column's.
 
     Text that is no number stays as it is, for `clean` to count.
     """
@@ -260,5 +260,5 @@ def in_lake_unit(values: pl.Series, column: LakeColumn, unit: ReadUnit | None, t
     scaled = number.cast(pl.Float64, strict=False) * factor
     unknown = own & factor.is_null()
     tally.null(column.name, "unknown unit", int(unknown.sum()))
-    rest = text.set(unknown, None)  # counted already
-    return scaled.cast(pl.String).zip_with(scaled.is_not_null(), rest).alias(values.name)
+    unscaled = text.set(unknown, None)  # counted already
+    return scaled.cast(pl.String).zip_with(scaled.is_not_null(), unscaled).alias(values.name)

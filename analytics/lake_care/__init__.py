@@ -1,1 +1,1 @@
-"""What a service does for the lake: merging what agents left, mending, deleting what has expired, and counting."""
+"""A service's work on the lake: merging agents' files, repairing, deleting expired data, and counting."""

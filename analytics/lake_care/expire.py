@@ -1,7 +1,7 @@
-"""Deletes what is older than the retention settings say, and nothing that the ledger or a report in force still needs.
+"""Deletes data older than the retention settings allow, except what the ledger or a report in force still needs.
 
-A day's samples go only once the lake keeps its ledger and its hourly rows as they follow from them; that the day has expired is noted
-before its first file goes (`cache.record_expiry`), so that its ledger stays. Hourly rows go by being replaced with none.
+A day's samples go only once the lake keeps the ledger and the hourly rows that follow from them. The expiry of the day is recorded
+before its first file goes (`cache.record_expiry`), so its ledger stays. Hourly rows are replaced by files without rows.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _SETTINGS = {each.name: f"retention.{each.name}" for each in _OWN} | dict.fromke
 
 LOST: Mapping[str, str] = {
     "gpu": "the ledger of these days cannot be built again with other settings or later allocations, and their readings are not drawn",
-    "process": "the ledger of these days cannot be built again, and who ran what is known by the day only",
+    "process": "the ledger of these days cannot be built again, and the users of processes are known by the day only",
     "host": "the hosts' own load of these days is known by the hour only",
     "serving": "the inference servers' load of these days is known by the hour only",
     "event": "reports of these days name no events",
-    "agent": "what the agents cost on these days is gone",
+    "agent": "the agents' own cost on these days is gone",
     "process_day": "reports of these days name no processes",
     "hourly": "percentiles, peaks and power of these days are gone; their hours by state stay",
     "host_hourly": "the hosts' load of these days is gone",
     "serving_hourly": "the inference servers' load of these days is gone",
 }
-"""What can no longer be said once a table's rows are gone."""
+"""Questions that cannot be answered once a table's rows are gone."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """By table how long its rows are kept, in ms; tables that are kept for ever are not in it."""
+    """By table how long its rows are kept, in ms; tables that are kept for ever are absent."""
 
     kept_ms: Mapping[str, int]
 
@@ -58,7 +58,7 @@ class Retention:
         return cls({table: kept_ms for table, kept_ms in found.items() if kept_ms})
 
     def last_day(self, table: str, now_ms: int) -> str:
-        """The newest day of which every moment is older than the table's rows are kept."""
+        """Return the newest day on which every moment is older than the retention of the table's rows."""
         return utc_day(now_ms - self.kept_ms[table] - DAY_MS)
 
 
@@ -67,7 +67,7 @@ _SOURCES = frozenset(table.name for table in SOURCES)
 
 @dataclass(frozen=True)
 class Expiry:
-    """What goes of one table: its files by date, hidden ones too, and how many rows they have."""
+    """Files of one table that expire, by date, including hidden ones, and the number of their rows."""
 
     table: str
     files: Mapping[str, Sequence[LakeFile]]
@@ -88,7 +88,7 @@ class Expiry:
 
 @dataclass
 class ExpiryPlan:
-    """What goes, and which dates stay although their time is over: the lake does not keep their ledger as it is now."""
+    """Tables that expire, and due dates that stay because the lake does not keep their current ledger."""
 
     expiries: list[Expiry] = field(default_factory=list)
     held_back: set[str] = field(default_factory=set)
@@ -101,11 +101,11 @@ def plan(
     now_ms: int,
     progress: Callable[[float], None] = lambda _: None,
 ) -> ExpiryPlan:
-    """What would go now. Raises LakeError."""
+    """Return what would expire now. Raises LakeError."""
     found = ExpiryPlan()
     due = {name: _due_files(lake, name, retention.last_day(name, now_ms)) for name in retention.kept_ms}
     samples = {date for name, files in due.items() if name in _SOURCES for date in files}
-    unready = samples - _ready(lake, settings, samples)
+    unready = samples - _ready_dates(lake, settings, samples)
     for number, (name, files) in enumerate(due.items(), 1):
         held = unready & files.keys() if name in _SOURCES else set()
         found.held_back |= held
@@ -127,8 +127,8 @@ def _due_files(lake: Lake, name: str, last_day: str) -> dict[str, list[LakeFile]
     return dict(sorted(found.items()))
 
 
-def _ready(lake: Lake, settings: LedgerSettings, dates: Collection[str]) -> set[str]:
-    """The dates whose kept ledger follows from the samples that the lake has now; those without gpu rows have none."""
+def _ready_dates(lake: Lake, settings: LedgerSettings, dates: Collection[str]) -> set[str]:
+    """Return the dates whose kept ledger follows from the samples that the lake has now; dates without gpu rows have none."""
     if not dates:
         return set()
     ready = set(dates) & expired_days(lake)
@@ -154,7 +154,7 @@ def _is_hidden(file: LakeFile, among: Sequence[LakeFile]) -> bool:
 
 
 def carry_out(lake: Lake, planned: ExpiryPlan, now_ms: int, progress: Callable[[float], None] = lambda _: None) -> None:
-    """Deletes what is planned, a date at a time, the oldest first. Raises LakeError; run again, it does the rest."""
+    """Delete the planned files, one date at a time, the oldest first. Raises LakeError; run it again to complete the deletion."""
     by_date: dict[str, list[Expiry]] = defaultdict(list)
     for each in planned.expiries:
         for date in each.files:
@@ -177,13 +177,13 @@ def _expire_date(lake: Lake, date: str, expiries: Sequence[Expiry], now_ms: int)
     for each in expiries:
         for file in each.files[date]:
             if each.table in EMPTIED:
-                _empty(lake, file)
+                _write_empty(lake, file)
             else:
                 lake.delete(file)
 
 
-def _empty(lake: Lake, file: LakeFile) -> None:
-    """The day's file without rows, which says as before what it was made from."""
+def _write_empty(lake: Lake, file: LakeFile) -> None:
+    """Replace the day's file by one without rows and with the same metadata about its sources."""
     table = schema.table(file.table)
     own = {key: value for key, value in facts_of(file).items() if key == "hosts"}
     lake.put(file, parquet.encode(table, empty(table), own))

@@ -1,11 +1,11 @@
-"""Says what is wrong with the files of agents beyond a file that cannot be used, and puts it right.
+"""Finds faults in the files of agents, beyond unusable files, and repairs them.
 
-No row that is nowhere else is ever deleted.
+A row that exists only once is never deleted.
 
-- Rows of ranges that overlap are put into one file over all of them, each row as often as it is in the file that has it most often.
-- Rows of a hidden file that the file over it lacks are put into that one, under the same name.
+- Rows of overlapping ranges are merged into one file over all of them, each row as often as in the file that has it most often.
+- Rows of a hidden file that the file over it lacks are merged into that one, under the same name.
 - Damaged files are moved to `.quarantine/` in the lake, under their own path.
-- Hidden files whose every row is in the file over them are deleted after the grace; half-written files too.
+- Hidden files whose every row is in the file over them are deleted after the grace period; half-written files too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FAULTS = {
     "two_writers": "two installations have written rows of the same moments",
     "not_covered": "a hidden file holds rows that the file over it lacks",
 }
-"""The kinds of fault, beside those of a file that cannot be used (`fallow.quarantine.FAULTS`)."""
+"""The kinds of fault, besides those of an unusable file (`fallow.quarantine.FAULTS`)."""
 
 
 _OF_MOMENTS = (schema.GPU.name, schema.HOST.name, schema.AGENT.name)
@@ -60,15 +60,17 @@ class FileFault:
 
 @dataclass
 class Inspected:
-    """`hidden` files are what compaction left for the grace, `partials` what killed writers left: neither is a fault."""
+    """The faults of a lake's files, and files that are no fault."""
 
     problems: list[FileFault] = field(default_factory=list)
     hidden: list[LakeFile] = field(default_factory=list)
+    """Files that compaction left for the grace period."""
     partials: list[Stored] = field(default_factory=list)
+    """Files that killed writers left."""
 
 
 def inspect(lake: Lake, found: Sequence[Partition], progress: Callable[[float], None] = lambda _: None) -> Inspected:
-    """Reads the partitions of more than one file. Raises LakeError where the lake cannot be listed."""
+    """Return the faults of the partitions with more than one file. Raises LakeError where the lake cannot be listed."""
     seen = Inspected(partials=list(lake.store.partials()))
     several = [each for each in found if len(each.files) > 1]
     for number, each in enumerate(several, 1):
@@ -79,8 +81,8 @@ def inspect(lake: Lake, found: Sequence[Partition], progress: Callable[[float], 
 
 
 def faults(each: Partition) -> list[FileFault]:
-    """The faults of one partition."""
-    return [*_overlaps(each), *_doubled(each), *_two_writers(each), *_not_covered(each)]
+    """Return the faults of one partition."""
+    return [*_overlaps(each), *_doubled_rows(each), *_two_writers(each), *_uncovered_rows(each)]
 
 
 def _overlaps(each: Partition) -> list[FileFault]:
@@ -90,11 +92,11 @@ def _overlaps(each: Partition) -> list[FileFault]:
     ]
 
 
-def _doubled(each: Partition) -> list[FileFault]:
+def _doubled_rows(each: Partition) -> list[FileFault]:
     files = each.visible
     try:
         contents = [counted(rows_of([file])) for file in files] if len(files) > 1 else []
-    except LakeError:  # a file that cannot be used is named by itself
+    except LakeError:  # an unusable file has a fault of its own
         return []
     often = pl.concat(contents).group_by("row").agg(pl.col("count").sum() - pl.col("count").max()) if contents else None
     count = 0 if often is None else int(often["count"].sum())
@@ -102,7 +104,7 @@ def _doubled(each: Partition) -> list[FileFault]:
 
 
 def _two_writers(each: Partition) -> list[FileFault]:
-    """Of one installation the same key may come again, where its clock was put back; of two it is one moment told twice."""
+    """Return a fault where two installations wrote the same moment. One installation may repeat a key after its clock was set back."""
     keys: dict[str, pl.DataFrame] = {}
     files: dict[str, list[LakeFile]] = {}
     try:
@@ -113,23 +115,23 @@ def _two_writers(each: Partition) -> list[FileFault]:
             return []
         for install, own in files.items():
             keys[install] = rows_of(own).select(schema.table(each.table).keys).unique()
-    except LakeError:  # a file that cannot be used is named by itself
+    except LakeError:  # an unusable file has a fault of its own
         return []
     every = pl.concat(list(keys.values()))
     count = every.height - every.unique().height
     if not count:
         return []
-    sentence = f"{each.name}: {count} rows are of moments that another installation has rows of too; remove the files of one of them"
+    sentence = f"{each.name}: {count} rows are of moments for which another installation has rows too; remove the files of one of them"
     return [FileFault("two_writers", tuple(each.visible), sentence)]
 
 
-def _not_covered(each: Partition) -> list[FileFault]:
+def _uncovered_rows(each: Partition) -> list[FileFault]:
     problems = []
     for file in each.visible:
-        holder = content_of(file) if file.hides else None
-        for hidden in visible(file.hides) if holder is not None else ():
+        user = content_of(file) if file.hides else None
+        for hidden in visible(file.hides) if user is not None else ():
             content = content_of(hidden)
-            if holder is not None and content is not None and (count := lacks(holder, content)):
+            if user is not None and content is not None and (count := lacks(user, content)):
                 sentence = f"{hidden.url}: {count} of its rows are not in {_names([file])}, which hides it"
                 problems.append(FileFault("not_covered", (file, hidden), sentence))
     return problems
@@ -140,12 +142,12 @@ def _names(files: Sequence[LakeFile]) -> str:
 
 
 QUARANTINE = ".quarantine"
-"""Where damaged files go: no table has this name."""
+"""Folder of damaged files; no table has this name."""
 
 
 @dataclass(frozen=True)
 class RepairStep:
-    """One thing that was done, or would be: `unite`, `quarantine`, `remove_hidden`, `remove_partial` or `wait`, and the sentence."""
+    """One step, done or planned: `unite`, `quarantine`, `remove_hidden`, `remove_partial` or `wait`, and the sentence."""
 
     kind: str
     key: str
@@ -154,7 +156,7 @@ class RepairStep:
 
 @dataclass(frozen=True)
 class Repairer:
-    """Of one lake; with `dry_run` nothing is changed."""
+    """Repairs one lake; with `dry_run` nothing is changed."""
 
     lake: Lake
     now_ms: int
@@ -162,7 +164,7 @@ class Repairer:
     dry_run: bool = True
 
     def run(self, progress: Callable[[float], None] = lambda _: None) -> list[RepairStep]:
-        """Raises LakeError; what is done then stays done, and the next run does the rest."""
+        """Return the steps. Raises LakeError; completed steps stay, and the next run does the others."""
         steps = list(self._partials())
         by_date = [(date, list(own)) for date, own in groupby(partitions(self.lake), lambda each: each.date)]
         for number, (date, own) in enumerate(by_date, 1):
@@ -175,7 +177,7 @@ class Repairer:
             if each.modified_ms <= self.now_ms - self.grace_ms:
                 if not self.dry_run:
                     self.lake.store.delete(each.key)
-                yield RepairStep("remove_partial", each.key, f"{each.key} was never written to its end")
+                yield RepairStep("remove_partial", each.key, f"{each.key} was never completely written")
 
     def _date(self, date: str, own: Sequence[Partition]) -> list[RepairStep]:
         planned = [step for each in own for step in self._steps(self.lake, each, dry_run=True)]
@@ -195,19 +197,19 @@ class Repairer:
         if len(whole.files) < 2:  # nothing to compare
             return steps
         rests = all(file.modified_ms <= self.now_ms - self.grace_ms for file in whole.files)
-        # which of two writers is right nobody here knows
+        # fallow cannot decide which of two writers is right
         problems = [each for each in faults(whole) if each.kind != "two_writers"]
-        if not rests:  # its agent may be at it
+        if not rests:  # its agent may be working on it
             steps += [
-                RepairStep("wait", each.files[0].key, f"{each.sentence}: waits until its files have rested")
+                RepairStep("wait", each.files[0].key, f"{each.sentence}: waits until its files are old enough")
                 for each in problems
             ]
             problems = []
         overlap = any(each.kind == "overlap" for each in problems)
         for problem in problems:
-            if problem.kind != "doubled" or not overlap:  # rows of an overlap are doubled because of it
+            if problem.kind != "doubled" or not overlap:  # overlapping ranges cause these doubled rows
                 steps += self._unite(lake, problem, dry_run=dry_run)
-        return steps + self._hidden(lake, whole, dry_run=dry_run)
+        return steps + self._removal_steps(lake, whole, dry_run=dry_run)
 
     def _unite(self, lake: Lake, problem: FileFault, *, dry_run: bool) -> list[RepairStep]:
         files = problem.files
@@ -216,14 +218,14 @@ class Repairer:
             _put(lake, into, _union(files), files)
         return [RepairStep("unite", into.key, f"{problem.sentence}: they become {into.key}")]
 
-    def _hidden(self, lake: Lake, each: Partition, *, dry_run: bool) -> list[RepairStep]:
+    def _removal_steps(self, lake: Lake, each: Partition, *, dry_run: bool) -> list[RepairStep]:
         if dry_run:
             going = [
                 hidden
                 for file, own in each.replaced(self.now_ms, self.grace_ms)
-                if (holder := content_of(file)) is not None
+                if (user := content_of(file)) is not None
                 for hidden in own
-                if (content := content_of(hidden)) is not None and not lacks(holder, content)
+                if (content := content_of(hidden)) is not None and not lacks(user, content)
             ]
         else:
             found = Compacted()
@@ -233,7 +235,7 @@ class Repairer:
 
 
 def _union(files: Sequence[LakeFile]) -> pl.DataFrame:
-    """The rows of files of which some are in several: each as often as it is in the file that has it most often."""
+    """Return the rows of files that share some rows, each row as often as in the file that has it most often."""
     parts = []
     for file in files:
         rows = rows_of([file])
@@ -243,7 +245,7 @@ def _union(files: Sequence[LakeFile]) -> pl.DataFrame:
 
 
 def _put(lake: Lake, into: LakeFile, rows: pl.DataFrame, sources: Sequence[LakeFile]) -> None:
-    """Stores rows as one file with what its sources say of their origin, and reads it back. LakeError where it is not the same."""
+    """Store rows as one file with the metadata of its sources, and read it back. Raises LakeError where the two differ."""
     facts = merged_facts([parquet.metadata(each) for each in sources])
     written = lake.put_confirmed(into, parquet.encode(schema.table(into.table), rows, facts))
     if not counted(rows_of([written])).sort("row").equals(counted(rows).sort("row")):
@@ -253,7 +255,7 @@ def _put(lake: Lake, into: LakeFile, rows: pl.DataFrame, sources: Sequence[LakeF
 
 
 def _is_damaged(file: LakeFile) -> bool:
-    """Whether no reader will ever read it, which permissions and a failing disk do not mean."""
+    """Return whether the file can never be read, unlike a file with wrong permissions or on a failing disk."""
     try:
         parquet.read([file], schema.table(file.table))
     except (IrregularFileError, OversizedFileError):

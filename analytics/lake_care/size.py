@@ -1,4 +1,4 @@
-"""How much lies in the lake: files, rows and bytes by table, host and day, what a month adds, and what compaction would remove."""
+"""The size of the lake: files, rows and bytes by table, host and day, monthly growth, and what compaction would remove."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ _MONTH_DAYS = 365.25 / 12
 
 @dataclass
 class StoredAmount:
-    """Files, rows (None: not counted) and bytes; `removable` files and bytes are hidden, or would be once days are merged."""
+    """Files, rows and bytes."""
 
     files: int = 0
     rows: int | None = None
+    """None where rows are not counted."""
     bytes: int = 0
     removable_files: int = 0
+    """Files that are hidden, or would be once days are merged."""
     removable_bytes: int = 0
+    """Their bytes."""
 
     def add(self, file: LakeFile, rows: int | None) -> None:
         self.files += 1
@@ -35,22 +38,24 @@ class StoredAmount:
 
 @dataclass
 class Size:
-    """`tables` by name, `hosts` by name ("" for files over all hosts), `days` by date, and the whole.
-
-    `month_bytes` and `month_rows` are what a month adds at the pace of the newest seven days that are over, None where there
-    are none.
-    """
+    """The size of a lake."""
 
     tables: dict[str, StoredAmount] = field(default_factory=lambda: defaultdict(StoredAmount))
+    """By name."""
     hosts: dict[str, StoredAmount] = field(default_factory=lambda: defaultdict(StoredAmount))
+    """By name; "" for files over all hosts."""
     days: dict[str, StoredAmount] = field(default_factory=lambda: defaultdict(StoredAmount))
+    """By date."""
     whole: StoredAmount = field(default_factory=StoredAmount)
+    """The total."""
     month_bytes: float | None = None
+    """Growth per month at the pace of the newest seven complete days, None where there are none."""
     month_rows: float | None = None
+    """The same in rows."""
 
 
 def size_of(lake: Lake, now_ms: int, *, count_rows: bool, progress: Callable[[float], None] = lambda _: None) -> Size:
-    """Raises LakeError where the lake cannot be listed. Rows are those of files that readers use, as their footers say."""
+    """Return the size. Raises LakeError where the lake cannot be listed. Rows are those of visible files, by their footers."""
     size = Size()
     today = utc_day(now_ms)
     for number, table in enumerate(schema.TABLES, 1):
@@ -66,7 +71,7 @@ def size_of(lake: Lake, now_ms: int, *, count_rows: bool, progress: Callable[[fl
 
 
 def _row_count(file: LakeFile) -> int:
-    """0 of a file that cannot be used: readers see none of its rows."""
+    """Return the file's rows; 0 for an unusable file, because readers see none of its rows."""
     try:
         return int(open_file(file).metadata.num_rows)
     except LakeError:
@@ -81,7 +86,7 @@ def _add(size: Size, file: LakeFile, rows: int | None) -> None:
 def _add_removable(
     size: Size, table: schema.LakeTable, files: Iterable[LakeFile], seen: Sequence[LakeFile], today: str
 ) -> None:
-    """Hidden files, and of each day that is over all files of one agent but one; what they take is then in that one."""
+    """Add hidden files, and all but one of an agent's files of each past day; their content is then in the remaining one."""
     kept = {file.key for file in seen}
     if table in schema.COMPACTED:
         by_place: dict[tuple[str, str], list[LakeFile]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The files of a lake: how much they hold, and what is wrong with them."""
+"""Tables about the files of a lake: their size, and their faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analytics.tables.table import Table, column, column_of, fact, single
 from fallow.quarantine import LeftOut
 
 SIZE_BY = {"table": tr("table"), "host": tr("host"), "day": tr("day")}
-"""What a row of the size is of."""
+"""The unit of a row in the size table."""
 
 _AMOUNT = (
     column("files", tr("files"), "count"),
@@ -26,7 +26,7 @@ _AMOUNT = (
 
 
 def stored_by(by: str, size: Size, *, for_people: bool) -> Table:
-    """A row for each table, host or day, with what compaction would remove of it."""
+    """Return a row for each table, host or day, with the part that compaction would remove."""
     amounts: dict[str, StoredAmount] = {"table": size.tables, "host": size.hosts, "day": size.days}[by]
     whole = size.whole
     held = tr("In all {files} files, {size}.", files=Number(whole.files), size=Bytes(whole.bytes))
@@ -76,7 +76,7 @@ def _notes(size: Size) -> list[str]:
 
 
 def whole_size(size: Size) -> Table:
-    """The whole and what a month adds, for programs."""
+    """Return the total and the monthly growth, for programs."""
     return single(
         "whole",
         (*(column_of("whole", each) for each in _AMOUNT), fact("month_bytes", "number"), fact("month_rows", "number")),
@@ -85,7 +85,7 @@ def whole_size(size: Size) -> Table:
 
 
 def files_left_out(files: int, found: Sequence[LeftOut]) -> Table:
-    """What of so many files readers leave out, and why."""
+    """Return the files that readers leave out, and why."""
     none = tr_many("{number} file, none left out.", "{number} files, none left out.", files)
     some = tr_many(
         "{number} file, {left_out} left out.",
@@ -97,7 +97,7 @@ def files_left_out(files: int, found: Sequence[LeftOut]) -> Table:
 
 
 def unclaimed_files(found: Sequence[LeftOut]) -> Table:
-    """Files whose installation never claimed their host."""
+    """Return the files whose installation never claimed their host."""
     headline = tr_many(
         "{number} file of an installation that never claimed the host.",
         "{number} files of installations that never claimed their host.",
@@ -124,8 +124,8 @@ _MESSAGE = column("message", tr("what is wrong"), "sentence", lambda each: plain
 
 
 def file_faults(found: Sequence[FileFault]) -> Table:
-    """Ranges that overlap, rows in two files, and rows that a wider file lacks."""
-    headline = tr("There is no fault between files.")
+    """Return overlapping ranges, rows in two files, and rows that a wider file lacks."""
+    headline = tr("No two files overlap or contradict each other.")
     if to_repair := sum(each.kind != "two_writers" for each in found):
         headline = tr_many(
             "{number} fault between files: `fallow lake repair` repairs it once the files are old enough.",
@@ -150,14 +150,14 @@ def file_faults(found: Sequence[FileFault]) -> Table:
 
 
 def unused_files(found: Inspected) -> Table:
-    """Files that no reader uses, and that are no fault: replaced by wider ones, or never written to their end."""
+    """Return unused files that are no fault: replaced by wider files, or never completely written."""
     rows = [*((file.key, "hidden") for file in found.hidden), *((each.key, "partial") for each in found.partials)]
     return Table(
         name="unused",
         title=tr("Files that no reader uses"),
         question=tr("What can be removed?"),
         headline=tr(
-            "{hidden} are replaced by wider ones, {partial} were never written to their end; `fallow lake repair` removes those that are old enough.",
+            "{hidden} are replaced by wider ones, {partial} were never completely written; `fallow lake repair` removes those that are old enough.",
             hidden=Number(len(found.hidden)),
             partial=Number(len(found.partials)),
         ),
@@ -171,4 +171,4 @@ def unused_files(found: Inspected) -> Table:
     )
 
 
-_UNUSED = {"hidden": tr("replaced"), "partial": tr("not whole")}
+_UNUSED = {"hidden": tr("replaced"), "partial": tr("incomplete")}

@@ -1,1 +1,1 @@
-"""Sentences that are said in the reader's language: English text as it stands in the code, and catalogues beside it."""
+"""Sentences in the reader's language: English text in the code, and catalogues with translations."""

@@ -1,4 +1,4 @@
-"""Languages other than English: gettext catalogues in `catalogues/<language>/`, numbers and dates by Babel (Unicode CLDR)."""
+"""Languages other than English: gettext catalogues in `catalogues/<language>/`, and Babel's numbers and dates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CATALOGUES = Path(__file__).parent / "catalogues"
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The forms of each English template, and which of them a number takes."""
+    """The translations of each English template, and the plural form of a number."""
 
     forms: Mapping[str, tuple[str, ...]]
     plural: Callable[[int], int]
@@ -32,7 +32,7 @@ class Catalogue:
 
 @functools.cache
 def catalogue(code: str) -> Catalogue:
-    """The language's files together; what is not translated, or only guessed (`fuzzy`), is left out."""
+    """Return the language's files together, without missing and `fuzzy` translations."""
     forms: dict[str, tuple[str, ...]] = {}
     plural = "n != 1"
     for path in sorted((CATALOGUES / code).glob("*.po")):
@@ -41,30 +41,30 @@ def catalogue(code: str) -> Catalogue:
         plural = messages.plural_expr
         for message in messages:
             key = message.id if isinstance(message.id, str) else message.id[0]
-            said = (message.string,) if isinstance(message.string, str) else tuple(message.string or ())
-            if key and said and all(said) and not message.fuzzy:
-                forms[key] = said
+            forms_of_message = (message.string,) if isinstance(message.string, str) else tuple(message.string or ())
+            if key and forms_of_message and all(forms_of_message) and not message.fuzzy:
+                forms[key] = forms_of_message
     return Catalogue(forms, gettext.c2py(plural))
 
 
 @dataclass(frozen=True)
 class Translated(Language):
-    """A language with a catalogue of its own."""
+    """A language with a catalogue."""
 
     def day(self, moment_ms: int) -> str:
-        """The day on which a moment lies, as the locale writes it."""
+        """Return the day of a moment, as the locale writes it."""
         return format_date(from_ms(moment_ms).astimezone(self.zone), "d MMM y", locale=self._locale)
 
     def short_date(self, when: date) -> str:
-        """A day without its year, as the locale writes it."""
+        """Return a day without its year, as the locale writes it."""
         return format_date(when, "d MMM", locale=self._locale)
 
     def weekday(self, number: int) -> str:
-        """The short name of a weekday, Monday being 0."""
+        """Return the short name of a weekday; Monday is 0."""
         return str(self._locale.days["stand-alone"]["abbreviated"][number])
 
     def duration(self, milliseconds: int) -> str:
-        """Symbols of units are the same everywhere, save that of a day."""
+        """Return a duration. Symbols of units are the same in every language, except that of a day."""
         return re.sub(r"(?<=\d\s)d\b", self.translate("d"), super().duration(milliseconds))
 
     @property

@@ -1,4 +1,4 @@
-"""The languages that there are, and the time zones that they can write moments in."""
+"""The available languages, and time zones for their moments."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from analytics.language.language import Language
+from fallow.config import Config
 from fallow.errors import UsageError
 
 CODES = ("en", "fr")
@@ -14,7 +15,7 @@ _NO_ZONES = frozenset({"Factory", "localtime", "posixrules"})
 
 
 def language(code: str, zone: str | None = None) -> Language:
-    """The language of that code with an IANA time zone, UTC by default; raises UsageError."""
+    """Return the language with this code and an IANA time zone (by default UTC). Raises UsageError."""
     if code not in CODES:
         raise UsageError(f"there is no catalogue for the language '{code}'", f"choose one of {', '.join(CODES)}")
     where = time_zone(zone) if zone else UTC
@@ -27,16 +28,25 @@ def language(code: str, zone: str | None = None) -> Language:
 
 @cache
 def _zone_names() -> frozenset[str]:
-    """All that there are; Python walks through a folder of files for them."""
+    """Return all zone names; Python reads a folder of files for them."""
     return frozenset(available_timezones() - _NO_ZONES)
 
 
 def time_zone(name: str) -> tzinfo:
-    """The IANA time zone; raises UsageError.
+    """Return the IANA time zone. Raises UsageError.
 
-    Machines have files beside the zones, such as `localtime` and `right/UTC`, that Python takes for zones and Polars does not. Polars
-    itself is not asked: it would start its threads, which a server that forks afterwards would wait for without end.
+    Machines have files beside the zones, such as `localtime` and `right/UTC`, which Python accepts as zones and Polars
+    does not. Polars itself is not used here: it would start its threads, and a server that forks later would wait for
+    them forever.
     """
     if name not in _zone_names():
         raise UsageError(f"'{name}' is not a time zone", "write an IANA name such as Europe/Paris or UTC")
     return ZoneInfo(name)
+
+
+def site_zone(settings: Config) -> tzinfo:
+    """Return the zone of `report.timezone`: the zone of days, weeks and deadlines unless a reader names another.
+
+    Raises UsageError.
+    """
+    return time_zone(settings.text("report.timezone"))

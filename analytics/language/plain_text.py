@@ -12,22 +12,25 @@ from fallow import outside_text
 from fallow.clock import HOUR_MS, from_ms
 
 PAGE_COLUMNS = 100
-"""How wide text is where nothing narrower shows it: in files, in pipes and on wide terminals."""
+"""Width of text in files, in pipes and on wide terminals."""
 
 _FEWEST_COLUMNS = 80
 
 
 def count(number: int, thing: str) -> str:
-    """`1 GPU`, `2 GPUs`."""
+    """Return `1 GPU` or `2 GPUs`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 plain = outside_text.plain
-"""A name on one line, beside what else lines of text are made of."""
+"""Return a name on one line."""
 
 
 def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Lines of at most `width` columns, behind `first` and `rest`; a number and its unit stay together, a path stays whole."""
+    """Return lines of at most `width` columns, after `first` and `rest`.
+
+    Numbers keep their units, and paths stay whole.
+    """
     joined = re.sub(r"(?<=\d) (?=%|GPU|kWh|h\b|W\b|days\b|[KMGT]?i?B\b|>=)", "\N{NO-BREAK SPACE}", text)
     lines = textwrap.wrap(
         joined,
@@ -41,7 +44,7 @@ def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
 
 
 def page_columns() -> int:
-    """How wide text may be on standard output: less than PAGE_COLUMNS only on a narrower terminal, and never below 80."""
+    """Return the width of standard output: less than PAGE_COLUMNS only on a narrower terminal, and never below 80."""
     if not sys.stdout.isatty():
         return PAGE_COLUMNS
     columns = shutil.get_terminal_size((PAGE_COLUMNS, 24)).columns
@@ -51,7 +54,10 @@ def page_columns() -> int:
 def fitted_lines(
     cells: Sequence[Sequence[str]], width: int, shrinking: Iterable[tuple[str, int]], right: Collection[str] = ()
 ) -> list[str]:
-    """A table as lines, the first row its head; of what is too wide the columns named first give way first, down to their least width."""
+    """Return a table as lines, the first row its head.
+
+    If it is too wide, the first named columns shrink first, down to their least width.
+    """
     names = cells[0]
     widths = dict(zip(names, (max(map(len, column)) for column in zip(*cells, strict=True)), strict=True))
     room = width - sum(widths.values()) - 2 * len(widths)
@@ -72,10 +78,10 @@ def _fitted_line(cells: Sequence[str], widths: Mapping[str, int], right: Collect
 
 
 def hours(milliseconds: int) -> str:
-    """GPU-hours with one decimal and thousands separators."""
+    """Return GPU-hours with one decimal and thousands separators."""
     return f"{milliseconds / HOUR_MS:,.1f}"
 
 
 def moment(moment_ms: int) -> str:
-    """A time for people: UTC to the minute."""
+    """Return a time for people: UTC to the minute."""
     return from_ms(moment_ms).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,6 +1,6 @@
-"""Numbers inside sentences: what they are, so that each language writes them its own way.
+"""Kinds of numbers in sentences, so that each language writes them in its own way.
 
-`str()` of each is its English form, that of the commands.
+`str()` of a quantity is its English form, as in the commands.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS, from_ms
 
 
 class Quantity(ABC):
-    """A value that is written differently from language to language."""
+    """A value that languages write differently."""
 
     @abstractmethod
     def shown(self, language: Language) -> str:
-        """As text in that language."""
+        """Return the text in this language."""
 
     def __str__(self) -> str:
         return self.shown(ENGLISH)
 
 
 def from_cents(whole: int | None) -> Decimal | None:
-    """Whole cents as an amount; None stays unknown."""
+    """Return whole cents as an amount; None stays unknown."""
     return None if whole is None else Decimal(whole) / 100
 
 
 @dataclass(frozen=True)
 class Number(Quantity):
-    """A number with so many decimals; None is unknown."""
+    """A number with a fixed number of decimals; None is unknown."""
 
     value: float | Decimal | None
     digits: int = 0
 
     @classmethod
     def as_given(cls, value: float) -> Number:
-        """A figure of the settings with the decimals that it needs, six at the most."""
+        """Return a figure of the settings with the decimals that it needs, at most six."""
         return cls(value, len(f"{value:.6f}".rstrip("0").partition(".")[2]))
 
     def shown(self, language: Language) -> str:
-        """`1,234.5`."""
+        """Return `1,234.5`."""
         return language.number(self.value, self.digits)
 
 
@@ -55,7 +55,7 @@ class Share(Quantity):
     digits: int = 1
 
     def shown(self, language: Language) -> str:
-        """`12.3 %`."""
+        """Return `12.3 %`."""
         return language.percent(self.ratio, self.digits)
 
 
@@ -66,7 +66,7 @@ class GpuHours(Quantity):
     milliseconds: float
 
     def shown(self, language: Language) -> str:
-        """`1,234.5`."""
+        """Return `1,234.5`."""
         return language.hours(self.milliseconds)
 
 
@@ -78,7 +78,7 @@ class Amount(Quantity):
     currency: str | None
 
     def shown(self, language: Language) -> str:
-        """`1,234.50 USD`."""
+        """Return `1,234.50 USD`."""
         return language.money(self.value, self.currency)
 
 
@@ -89,86 +89,86 @@ class Moment(Quantity):
     moment_ms: int
 
     def shown(self, language: Language) -> str:
-        """`2026-11-20 06:00 UTC`."""
+        """Return `2026-11-20 06:00 UTC`."""
         return language.moment(self.moment_ms)
 
 
 @dataclass(frozen=True)
 class Day(Quantity):
-    """The day on which a moment lies in the language's time zone."""
+    """The day of a moment in the language's time zone."""
 
     moment_ms: int
 
     def shown(self, language: Language) -> str:
-        """`20 Nov 2026`."""
+        """Return `20 Nov 2026`."""
         return language.day(self.moment_ms)
 
 
 @dataclass(frozen=True)
 class Date(Quantity):
-    """A day of the calendar, the same in every time zone."""
+    """A calendar day, the same in every time zone."""
 
     date: date
 
     def shown(self, language: Language) -> str:
-        """`20 Nov 2026`."""
+        """Return `20 Nov 2026`."""
         return language.date(self.date)
 
 
 @dataclass(frozen=True)
 class WeekHour(Quantity):
-    """An hour of the week, from the midnight of a weekday, 0 being Monday, on: hours beyond 24 lie in the next days."""
+    """An hour of the week, counted from midnight of a weekday (0 is Monday); hours above 24 are in the following days."""
 
     weekday: int
     hour: int
 
     def shown(self, language: Language) -> str:
-        """`Sat 06:00`."""
+        """Return `Sat 06:00`."""
         return f"{language.weekday((self.weekday + self.hour // 24) % 7)} {self.hour % 24:02}:00"
 
 
 @dataclass(frozen=True)
 class ShortDay(Quantity):
-    """A day of the calendar as it fits below a bar."""
+    """A calendar day short enough for the label of a bar."""
 
     date: date
 
     def shown(self, language: Language) -> str:
-        """`Mon 9`."""
+        """Return `Mon 9`."""
         return f"{language.weekday(self.date.weekday())} {self.date.day}"
 
 
 @dataclass(frozen=True)
 class ShortDate(Quantity):
-    """A day of the calendar as it fits below one point of many."""
+    """A calendar day short enough for the label of one of many points."""
 
     date: date
 
     def shown(self, language: Language) -> str:
-        """`20 Nov`."""
+        """Return `20 Nov`."""
         return language.short_date(self.date)
 
 
 @dataclass(frozen=True)
 class ShortHour(Quantity):
-    """A moment in milliseconds since the epoch as it fits below a bar, in the language's time zone."""
+    """A moment in milliseconds since the epoch, short enough for the label of a bar, in the language's time zone."""
 
     moment_ms: int
 
     def shown(self, language: Language) -> str:
-        """`Mon 9 06:00`."""
+        """Return `Mon 9 06:00`."""
         local = from_ms(self.moment_ms).astimezone(language.zone)
         return f"{language.weekday(local.weekday())} {local.day} {local:%H:%M}"
 
 
 @dataclass(frozen=True)
 class Minutes(Quantity):
-    """A duration in milliseconds as whole minutes, so that several are compared at a glance."""
+    """A duration in milliseconds as whole minutes, so that several compare at a glance."""
 
     milliseconds: int
 
     def shown(self, language: Language) -> str:
-        """`90 min`."""
+        """Return `90 min`."""
         return language.minutes(self.milliseconds)
 
 
@@ -179,12 +179,12 @@ class Span(Quantity):
     milliseconds: int
 
     def shown(self, language: Language) -> str:
-        """`1h 30min`."""
+        """Return `1h 30min`."""
         return language.duration(self.milliseconds)
 
 
 def rounded_span(milliseconds: float) -> Span:
-    """Return a duration to the second, from an hour on to the minute."""
+    """Return a duration to the second, or from an hour on to the minute."""
     unit_ms = MINUTE_MS if milliseconds >= HOUR_MS else SECOND_MS
     return Span(round(milliseconds / unit_ms) * unit_ms)
 
@@ -196,5 +196,5 @@ class Bytes(Quantity):
     size: float
 
     def shown(self, language: Language) -> str:
-        """`23.4 GiB`."""
+        """Return `23.4 GiB`."""
         return language.size(self.size)

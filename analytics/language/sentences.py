@@ -1,4 +1,4 @@
-"""How the code makes text that can be translated."""
+"""Functions that make translatable text."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from analytics.language.quantities import Number
 
 
 def tr(template: str, **values: Value) -> Sentence:
-    """The template with its values filled in; `{name}` stands for `name=`. Values may be sentences themselves; whole numbers are written as a `Number`."""
+    """Return the template with its values: `{name}` is `name=`.
+
+    Values may be sentences; whole numbers become a `Number`.
+    """
     return Sentence(template, _written(values))
 
 
 def tr_many(one: str, many: str, number: int, **values: Value) -> Sentence:
-    """The form for the number, which both forms have as `{number}`."""
+    """Return the singular or plural form for the number, which both forms have as `{number}`."""
     return Sentence(one, _written({"number": number} | values), number, many)
 
 

@@ -1,22 +1,23 @@
-"""What is kept in the lake of the ledger and its sister tables: per UTC day one file of each over all hosts.
+"""The ledger and its sister tables as the lake keeps them: per UTC day one file of each table over all hosts.
 
-A day's parts state, in their files' metadata, a fingerprint per host of all that they were made from, so that a day of which only
-some tables were written is built again. The manifest says of every day what it was made from, and which rows the tables that all
-days together give have of it: a command compares the days that it reads alone.
+The parts of a large fleet's day are several files of each table, each over a share of the hosts. The metadata of such files state
+a fingerprint per host of all its sources. A share of which only some tables were written is therefore built again. The manifest states, for every day, its sources and the rows that the tables over all days have for it, so
+a command compares only the days that it reads.
 
-Days whose samples were deleted on purpose can never be built again: `.expired/date=D.json` in the lake says so of one day, and
-stands before the first of its files goes. What a host publishes later for such a day is not counted.
+Days whose samples were deleted on purpose can never be built again. `.expired/date=D.json` in the lake records such a day, and
+is written before the first of its files is deleted. Rows that a host publishes later for such a day are not counted.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import polars as pl
 
@@ -33,86 +34,131 @@ from fallow.leases import DEFAULT_TIMES, leased
 from fallow.output import say
 
 FOLDER = ".expired"
-"""Where the records lie in the lake: no table has this name."""
+"""Prefix of the records in the lake; no table has this name."""
 
 _KEY = re.compile(rf"{re.escape(FOLDER)}/date=(\d{{4}}-\d\d-\d\d)\.json", re.ASCII)
 
 
 def expired_days(lake: Lake) -> frozenset[str]:
-    """The dates whose samples have expired; LakeError where the lake cannot be listed."""
+    """Return the dates whose samples have expired. Raises LakeError where the lake cannot be listed."""
     keys = (_KEY.fullmatch(stored.key) for stored in lake.store.list(FOLDER) if not stored.fault)
     return frozenset(match[1] for match in keys if match is not None)
 
 
 def record_expiry(lake: Lake, date: str, facts: Mapping[str, object]) -> None:
-    """Notes that samples of a day go; `facts` are for whoever reads the record. LakeError where it cannot be kept."""
+    """Record that samples of a day are deleted; `facts` are for people who read the record. Raises LakeError where it cannot be kept."""
     key, data = f"{FOLDER}/date={date}.json", (json.dumps(facts, indent=2, sort_keys=True) + "\n").encode()
     lake.store.put(key, data)
     lake.store.confirm(key, data)
 
 
+HOSTS_A_FILE = 128
+"""Most hosts, on average, whose rows of a day share a file: 1,024 GPUs, whose histograms take 160 MB of memory."""
+
+
+class HostShare(NamedTuple):
+    """A share of the hosts of a day: those whose name has this number when names are divided among `total` shares."""
+
+    number: int
+    total: int
+    """A power of two, so that the shares of days with other totals divide evenly."""
+
+    @classmethod
+    def of_file(cls, seq: int) -> HostShare:
+        """Return the share whose rows a file with this sequence number has."""
+        total = 1 << ((seq + 1).bit_length() - 1)
+        return cls(seq + 1 - total, total)
+
+    @property
+    def seq(self) -> int:
+        """Return the sequence number of the share's files; shares of another total have others, so none replaces another's file."""
+        return self.total - 1 + self.number
+
+    def holds(self, host: str) -> bool:
+        """Return whether a host belongs to the share: always the same, whatever other hosts there are."""
+        return zlib.crc32(host.encode()) % self.total == self.number
+
+    def overlaps(self, other: HostShare) -> bool:
+        """Return whether both may have the same host."""
+        total = min(self.total, other.total)
+        return self.number % total == other.number % total
+
+
+def shares_of_hosts(count: int) -> list[HostShare]:
+    """Return the shares of a day, by its number of hosts."""
+    shares = 1 << (max(count - 1, 0) // HOSTS_A_FILE).bit_length()
+    return [HostShare(number, shares) for number in range(shares)]
+
+
 @dataclass(frozen=True)
 class KeptDay:
-    """One day's files of PARTS by table, and the fingerprint of each host that they hold."""
+    """The files of PARTS of one day and share by table, and the fingerprint of each host that they hold."""
 
     files: Mapping[str, LakeFile]
     hosts: Mapping[str, str]
 
 
-def files_of(lake: Lake, dates: Collection[str] | None) -> dict[str, dict[str, LakeFile]]:
-    """Return the files over all hosts of PARTS, by date and table."""
-    found: dict[str, dict[str, LakeFile]] = {}
+def files_of(lake: Lake, dates: Collection[str] | None) -> dict[str, dict[str, list[LakeFile]]]:
+    """Return the files over all hosts of PARTS, by date and table, in the order of the shares."""
+    found: dict[str, dict[str, list[LakeFile]]] = {}
     for table in PARTS:
         for file in lake.all_files(table.name, dates=dates):
             if file.host == ALL_HOSTS:
-                found.setdefault(file.date, {})[table.name] = file
+                found.setdefault(file.date, {}).setdefault(table.name, []).append(file)
     return found
 
 
-def kept_days(lake: Lake, dates: Collection[str] | None = None) -> dict[str, KeptDay | None]:
-    """Return the days, or some of them, of which any part is there; None where parts are missing, damaged or of two builds."""
-    kept: dict[str, KeptDay | None] = {}
-    for date, files in files_of(lake, dates).items():
-        hosts = hosts_of(files) if len(files) == len(PARTS) else None
-        kept[date] = None if hosts is None else KeptDay(files, hosts)
+def kept_days(lake: Lake, dates: Collection[str] | None = None) -> dict[str, dict[HostShare, KeptDay | None]]:
+    """Return the days, or some of them, by share; None for a share whose parts are missing, damaged or of two builds."""
+    kept: dict[str, dict[HostShare, KeptDay | None]] = {}
+    for date, tables in files_of(lake, dates).items():
+        kept[date] = {}
+        by_seq: dict[int, dict[str, LakeFile]] = {}
+        for name, files in tables.items():
+            for file in files:
+                by_seq.setdefault(file.first_seq, {})[name] = file
+        for seq, own in by_seq.items():
+            hosts = hosts_of(own) if len(own) == len(PARTS) else None
+            kept[date][HostShare.of_file(seq)] = None if hosts is None else KeptDay(own, hosts)
     return kept
 
 
 def hosts_of(files: Mapping[str, LakeFile]) -> dict[str, str] | None:
-    """Return the fingerprint of each host in one day's files; None unless all files state the same."""
+    """Return the fingerprint of each host in the files of a day and share; None unless all files state the same."""
     try:
         stated = {parquet.metadata(file)["hosts"] for file in files.values()}
         (hosts,) = map(json.loads, stated)
     except (LakeError, KeyError, ValueError):
-        return None  # half-written or from a newer version: derived data is simply built again
+        return None  # half-written or from a newer version: derived data is built again
     return hosts if isinstance(hosts, dict) else None
 
 
 def keep_day(
-    lake: Lake, date: str, frames: Mapping[str, pl.DataFrame], hosts: Mapping[str, str]
+    lake: Lake, date: str, share: HostShare, frames: Mapping[str, pl.DataFrame], hosts: Mapping[str, str]
 ) -> dict[str, LakeFile]:
-    """Write one day's parts; return the files. LakeError where they cannot be written."""
+    """Write the parts of one day and share. Return the files. Raises LakeError where they cannot be written."""
     facts = {"hosts": json.dumps(hosts, sort_keys=True)}
     written = {}
     for table in PARTS:
-        file = LakeFile(table.name, date, ALL_HOSTS, 0, 0)
+        file = LakeFile(table.name, date, ALL_HOSTS, share.seq, share.seq)
         written[table.name] = lake.put(file, parquet.encode(table, arrow(frames[table.name], table), facts))
     return written
 
 
-def forget_days(lake: Lake, dates: Collection[str]) -> None:
-    """Remove the parts of days that no longer have samples."""
-    for table in PARTS:
-        for file in lake.all_files(table.name, dates=dates):
-            lake.delete(file)
+def forget_days(lake: Lake, keeping: Mapping[str, Collection[HostShare]]) -> None:
+    """Remove the parts of days that no longer have samples, or are divided among other shares: by date the shares that stay."""
+    for date, files in files_of(lake, keeping).items():
+        for file in (file for own in files.values() for file in own):
+            if HostShare.of_file(file.first_seq) not in keeping[date]:
+                lake.delete(file)
 
 
-OVER_DAYS = (schema.LEDGER, schema.SPELL, schema.GPU_LIFETIME)
-"""The tables that all days together give, in the order in which they are written."""
+OVER_DAYS = (schema.LEDGER, schema.IDLE_INTERVAL, schema.GPU_LIFETIME)
+"""The tables over all days together, in the order in which they are written."""
 
 
 def facts_of(file: LakeFile) -> dict[str, str]:
-    """Return the metadata of a kept file; nothing of one that cannot be read."""
+    """Return the metadata of a kept file; empty for a file that cannot be read."""
     try:
         return parquet.metadata(file)
     except LakeError:
@@ -131,14 +177,14 @@ def digest_of(rows: pl.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What every day of the ledger was made from, as the newest file of `gpu_lifetime` says: it is written last.
+    """The sources of every day of the ledger, from the newest file of `gpu_lifetime`, which is written last.
 
-    A command believes no other file of OVER_DAYS than those whose rows the manifest names.
+    A command uses only those files of OVER_DAYS whose rows the manifest names.
     """
 
     method: str
-    """By which method and settings."""
-    days: Mapping[str, tuple[str, Mapping[str, int]]]
+    """A digest of the method and the settings."""
+    days: Mapping[str, tuple[str, Mapping[str, Sequence[int]]]]
     """By date a digest of its hosts' fingerprints, and the sizes of its files of PARTS."""
     contents: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: {table.name: {} for table in OVER_DAYS})
     """By table of OVER_DAYS and date a digest of the rows."""
@@ -160,7 +206,7 @@ class Manifest:
 
     @property
     def prints(self) -> dict[str, str]:
-        """By date the digest of its hosts' fingerprints."""
+        """Return, by date, the digest of its hosts' fingerprints."""
         return {date: of for date, (of, _) in self.days.items()}
 
     def facts(self) -> dict[str, str]:
@@ -169,16 +215,16 @@ class Manifest:
         return {"method": self.method} | {name: json.dumps(part, sort_keys=True) for name, part in parts.items()}
 
     def names(self, table: schema.LakeTable, files: Sequence[LakeFile], dates: Collection[str] | None = None) -> bool:
-        """Return whether these are the files of a table of OVER_DAYS, of all days or some, with the rows that are named."""
+        """Return whether these files of a table of OVER_DAYS, of all days or some, have the rows that the manifest names."""
         named = self.contents[table.name]
         expected = named if dates is None else {date: named[date] for date in dates if date in named}
         found = {file.date: facts_of(file).get("content", "") for file in files}
         return len(found) == len(files) and found == expected
 
     def rows(self, lake: Lake, table: schema.LakeTable, dates: Collection[str] | None = None) -> pl.DataFrame | None:
-        """Return the rows of a table of OVER_DAYS; None where the lake has other rows than are named, or one cannot be read.
+        """Return the rows of a table of OVER_DAYS; None where the lake has other rows than the manifest names, or a file is unreadable.
 
-        What a file states is looked at once its rows are read: another command may have replaced it before.
+        The metadata of a file are compared after its rows are read, because another command may have replaced it before.
         """
         files = lake.all_files(table.name, dates=dates)
         try:
@@ -188,21 +234,24 @@ class Manifest:
         return rows if self.names(table, files, dates) else None
 
     def ledger(
-        self, lake: Lake, dates: Collection[str] | None = None, spell_dates: Collection[str] | None = None
+        self, lake: Lake, dates: Collection[str] | None = None, idle_interval_dates: Collection[str] | None = None
     ) -> tuple[pl.DataFrame, pl.DataFrame] | None:
-        """Return stretches and spells as `stitch` gives them, of all days or some.
+        """Return segments and idle intervals as `stitch` gives them, of all days or some.
 
-        None where the lake has other rows than are named, and where a GPU was on several hosts: its rows are cut to count
-        once, and do not tell their whole length.
+        None where the lake has other rows than the manifest names, and where a GPU was on several hosts: its rows are cut to count
+        once, so their whole length is unknown.
         """
-        stretches, spells = self.rows(lake, schema.LEDGER, dates), self.rows(lake, schema.SPELL, spell_dates)
-        if stretches is None or spells is None or on_several_hosts(stretches) or on_several_hosts(spells):
+        segments, idle_intervals = (
+            self.rows(lake, schema.LEDGER, dates),
+            self.rows(lake, schema.IDLE_INTERVAL, idle_interval_dates),
+        )
+        if segments is None or idle_intervals is None or on_several_hosts(segments) or on_several_hosts(idle_intervals):
             return None
-        return _with_ends(stretches, "stretch"), _with_ends(spells, "spell")
+        return _with_ends(segments, "segment"), _with_ends(idle_intervals, "idle_interval")
 
 
 def _with_ends(rows: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return the rows in order, each with the end of the whole stretch or spell: only what midnight has cut ends elsewhere."""
+    """Return the rows in order, each with the end of the whole segment or idle interval; only those cut at midnight end elsewhere."""
     start, end = f"{name}_start", f"{name}_end"
     cut = (pl.col("end") % DAY_MS == 0) | (pl.col("time") != pl.col(start))
     over = rows.select("host", "gpu", start, "time", "end").with_row_index("row").filter(cut)
@@ -214,13 +263,13 @@ def _with_ends(rows: pl.DataFrame, name: str) -> pl.DataFrame:
 def keep_tables(
     lake: Lake, rows: Mapping[str, pl.DataFrame], manifest: Manifest, dates: Collection[str] | None = None
 ) -> None:
-    """Write the days of OVER_DAYS whose rows have changed, remove those without rows, and last write the manifest.
+    """Write the days of OVER_DAYS whose rows have changed, remove those without rows, and write the manifest last.
 
     Args:
-        lake: where they are kept.
+        lake: the lake that keeps them.
         rows: by table the rows of all days, or of `dates`.
-        manifest: what all days are made from; its `contents` stay for days that are not made again.
-        dates: the days that are made again; None for all.
+        manifest: the sources of all days; its `contents` stay for days that are not rebuilt.
+        dates: the days that are rebuilt; None for all.
 
     Raises LakeError where the lake cannot be written.
     """
@@ -249,43 +298,56 @@ def keep_tables(
                 lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(each, table), facts))
 
 
-def sizes_of(files: Mapping[str, LakeFile]) -> dict[str, int]:
-    """Return the sizes of one day's files."""
-    return {name: file.size_bytes for name, file in sorted(files.items())}
+def sizes_of(files: Mapping[str, Sequence[LakeFile]]) -> dict[str, list[int]]:
+    """Return the sizes of one day's files, by table."""
+    return {name: [file.size_bytes for file in own] for name, own in sorted(files.items())}
 
 
 _TIMES = replace(DEFAULT_TIMES, wait_s=300)
-"""A command that has waited so long builds the tables for itself alone."""
+"""A command that has waited this long builds the tables for itself alone."""
 
 _T = TypeVar("_T")
 
 
-def in_turn(lake: Lake, keep: Callable[[Lake], _T], tell: Callable[[str], None] = say) -> _T:
-    """Return what a function makes of a lake whose derived tables it may keep: one command at a time.
+def in_turn(
+    lake: Lake,
+    keep: Callable[[Lake], _T],
+    tell: Callable[[str], None] = say,
+    *,
+    dates: Collection[str] | None = None,
+) -> _T:
+    """Return the result of a function on a lake whose derived tables it may keep, one command at a time.
 
     The turn begins with the first file that the function writes or removes. Where another command has kept other tables since
-    the function was called, it is called again, in its turn. Raises LakeError as `leased` does.
+    the function was called, the function is called again, in its turn. `dates` are the days that the function reads, None for all.
+    Raises LakeError as `leased` does.
     """
-    with _TurnToKeep(lake, tell) as turn:
+    with _TurnToKeep(lake, tell, dates) as turn:
         try:
             return keep(turn)
         except _KeptMeanwhile:
             return keep(turn)
 
 
+def take_turn(lake: Lake) -> None:
+    """Begin the turn of a function that `in_turn` has called, before other processes write files for it."""
+    if isinstance(lake, _TurnToKeep):
+        lake.lake_in_turn()
+
+
 class _KeptMeanwhile(Exception):  # noqa: N818  # nothing is wrong
-    """Another command has kept other tables since this one looked."""
+    """Another command has kept other tables since this command read them."""
 
 
 class _TurnToKeep(SameLake):
     """The lake, which takes the turn before its first `put` or `delete`."""
 
-    def __init__(self, lake: Lake, tell: Callable[[str], None]) -> None:
+    def __init__(self, lake: Lake, tell: Callable[[str], None], dates: Collection[str] | None) -> None:
         super().__init__(lake)
-        self._tell = tell
+        self._tell, self._dates = tell, dates
         self._leases = ExitStack()
         self._mine: Lake | None = None
-        self._seen = self._derived()
+        self._seen = self._derived_files()
 
     def __enter__(self) -> Self:
         return self
@@ -297,18 +359,18 @@ class _TurnToKeep(SameLake):
         self._leases.close()
 
     def put(self, file: LakeFile, data: bytes) -> LakeFile:
-        return self._taken().put(file, data)
+        return self.lake_in_turn().put(file, data)
 
     def delete(self, file: LakeFile) -> None:
-        self._taken().delete(file)
+        self.lake_in_turn().delete(file)
 
-    def _taken(self) -> Lake:
+    def lake_in_turn(self) -> Lake:
         if self._mine is None:
             self._mine = self._leases.enter_context(leased(self, "ledger", "the ledger", times=_TIMES, tell=self._tell))
-            if self._derived() != self._seen:
+            if self._derived_files() != self._seen:
                 raise _KeptMeanwhile
         return self._mine
 
-    def _derived(self) -> set[tuple[str, int, str]]:
-        files = [file for table in (*PARTS, *OVER_DAYS) for file in self.all_files(table.name)]
+    def _derived_files(self) -> set[tuple[str, int, str]]:
+        files = [file for table in (*PARTS, *OVER_DAYS) for file in self.all_files(table.name, dates=self._dates)]
         return {(file.key, file.size_bytes, file.version) for file in files}

@@ -1,13 +1,12 @@
-"""Brings a kept ledger up to date where only its newest days have changed: what it costs does not depend on the days before.
+"""Brings a kept ledger up to date where only its newest days have changed: the cost does not depend on the days before.
 
-Other days are known by what the manifest says of them, and what is read of them is compared with it. A row depends on days that
-come later in three ways: the last row before them stands for as long as they say, a spell at zero may turn out long enough to be
-`held`, and a stretch of work is `low` or `active` by the mean of the whole of it. A GPU that was seen on the day before the changed
-ones settles the first two for everything before that day. The third is worked out.
+The manifest describes the other days, and rows that are read of them are compared with it. A row depends on later days in three
+ways: they decide how long the last row before them lasts; an idle interval may turn out long enough to be `held`; and a segment of
+work is `low` or `active` by the mean over all of it. A GPU that was observed on the day before the changed ones settles the first
+two for everything before that day. The third is computed.
 
-What cannot be brought up to date so is left to the build of the whole ledger: a GPU on several hosts, MIG instances, days that
-lost all of their files, and stretches of work that would be judged differently or came back after a longer time than is looked
-back for.
+Some cases are left to the build of the whole ledger: a GPU on several hosts, MIG instances, and days that lost all of their files.
+So are segments of work that would change between `low` and `active`, or that continue after more days than are reread.
 """
 
 from __future__ import annotations
@@ -24,15 +23,16 @@ from analytics.ledger.lifetimes import by_day
 from analytics.ledger.made_days import MadeDays, host_days, method_of, print_of_day, prints_of
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.stitch import on_several_hosts, stitch
+from analytics.ledger.workers import Workers
 from analytics.mig import MIG_PREFIX
 from analytics.states import IN_USE
 from fallow import schema
 from fallow.clock import DAY_MS, SystemClock, parse_day_ms, utc_day
 from fallow.errors import LakeError
-from fallow.lake import Lake, LakeFile
+from fallow.lake import Lake
 
 _UNIT = ("host", "gpu")
-_OWNER = ("holder", "holder_source", "account", "job", "gpu_share")
+_OWNER = ("user", "user_source", "account", "job", "gpu_share")
 _UTIL = ("gpu_util_mean_pct", "util_ms")
 _PERCENT_MAX = 100.0
 _ROUNDED = 1e-9
@@ -41,64 +41,68 @@ _ROUNDED = 1e-9
 
 @dataclass(frozen=True)
 class KeptRows:
-    """What a lake keeps of the days that are made again and of those around them: rows of `ledger`, `spell` and `gpu_lifetime`.
-
-    UTC midnights: parts are read from `parts_ms` on, rows made again from `rows_ms` on, changes begin at `changed_ms`.
-    """
+    """The kept rows of the rebuilt days and of the days around them. Moments are UTC midnights."""
 
     ledger: KeptLedger
     parts_ms: int
+    """Parts are read from this moment on."""
     rows_ms: int
+    """Rows are rebuilt from this moment on."""
     changed_ms: int
-    stretches: pl.DataFrame
+    """Changes begin at this moment."""
+    segments: pl.DataFrame
     """Rows of `ledger` of the day before `rows_ms`."""
-    spells: pl.DataFrame
-    """Rows of `spell` of that day."""
+    idle_intervals: pl.DataFrame
+    """Rows of `idle_interval` of that day."""
     replaced: pl.DataFrame
     """Rows of `ledger` from `rows_ms` on."""
     lifetimes_before_parts: pl.DataFrame
-    """The GPUs that had been seen by `parts_ms`."""
+    """The GPUs that had been observed by `parts_ms`."""
     lifetimes: pl.DataFrame
-    """The GPUs that had been seen by `rows_ms`."""
+    """The GPUs that had been observed by `rows_ms`."""
 
 
 def restitch(parts: tuple[pl.DataFrame, pl.DataFrame], kept: KeptRows) -> tuple[pl.DataFrame, pl.DataFrame] | None:
-    """The rows of `ledger` and `spell` from `rows_ms` on, as all days together would give them, without their ends.
+    """Return the rows of `ledger` and `idle_interval` from `rows_ms` on, as all days together would give them, without their ends.
 
-    None where the days before would change, or may. No GPU is on several hosts, and none is a MIG instance; `idle_after_ms`
-    is at most a day.
+    None where the days before would change, or may. The caller ensures that no GPU is on several hosts, that none is a MIG
+    instance, and that `idle_after_ms` is at most a day.
 
     Args:
-        parts: `ledger_part` and `spell_part` from `parts_ms` on.
-        kept: what the lake keeps.
+        parts: `ledger_part` and `idle_interval_part` from `parts_ms` on.
+        kept: the rows that the lake keeps.
     """
     if not _is_settled(parts[0], kept):
         return None
-    stretches, spells = stitch(*parts, kept.ledger.settings)
-    joined = _joined(_with_label(stretches), _with_label(kept.stretches), "stretch", ("label", *_OWNER), kept.rows_ms)
-    joined_spells = _joined(spells, kept.spells, "spell", (), kept.rows_ms)
-    if joined is None or joined_spells is None:
+    segments, idle_intervals = stitch(*parts, kept.ledger.settings)
+    joined = _joined_rows(
+        _with_label(segments), _with_label(kept.segments), "segment", ("label", *_OWNER), kept.rows_ms
+    )
+    joined_idle_intervals = _joined_rows(idle_intervals, kept.idle_intervals, "idle_interval", (), kept.rows_ms)
+    if joined is None or joined_idle_intervals is None:
         return None
-    judged = _judged(joined, kept)
-    return None if judged is None else (judged.drop("label", "loaded_start"), joined_spells.drop("loaded_start"))
+    judged = _judged_rows(joined, kept)
+    return (
+        None if judged is None else (judged.drop("label", "loaded_start"), joined_idle_intervals.drop("loaded_start"))
+    )
 
 
 def _is_settled(parts: pl.DataFrame, kept: KeptRows) -> bool:
-    """Whether the parts that were read say all that rows from `rows_ms` on need, and rows before it need no changed day.
+    """Return whether the parts suffice for all rows from `rows_ms` on, and rows before it need no changed day.
 
-    For a GPU that has rows among the changed days, or had some, one between `rows_ms` and `changed_ms` tells how long all that was
-    before stood for; one before `rows_ms` does the same for what lies before the parts. Rows that say nothing (`unknown`)
-    end gaps, but lengthen nothing: they do where no others follow.
+    This matters for a GPU that has rows among the changed days, or had some. A row between `rows_ms` and `changed_ms` then
+    settles how long all earlier rows lasted; a row before `rows_ms` does the same for rows before the parts. Rows with state `unknown` end gaps but
+    lengthen nothing, except where no other rows follow.
     """
     known, time = pl.col("label") != "unknown", pl.col("time")
-    spans = {
+    periods = {
         "context": time < kept.rows_ms,
         "settling": time.is_between(kept.rows_ms, kept.changed_ms, closed="left"),
         "changed": time >= kept.changed_ms,
     }
     found = parts.group_by(_UNIT).agg(
-        *(span.any().alias(name) for name, span in spans.items()),
-        *((known & span).any().alias(f"known_{name}") for name, span in spans.items()),
+        *(period.any().alias(name) for name, period in periods.items()),
+        *((known & period).any().alias(f"known_{name}") for name, period in periods.items()),
         has_parts=pl.lit(value=True),
     )
     replaced = kept.replaced.filter(time >= kept.changed_ms)
@@ -125,16 +129,16 @@ def _is_settled(parts: pl.DataFrame, kept: KeptRows) -> bool:
 
 
 def _with_label(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with `label`: their state, in which low and active are one."""
+    """Return the rows with `label`: their state, with low and active as one."""
     return rows.with_columns(label=pl.when(pl.col("state").is_in(IN_USE)).then(pl.lit("busy")).otherwise("state"))
 
 
-def _joined(
+def _joined_rows(
     rows: pl.DataFrame, kept: pl.DataFrame, name: str, same: tuple[str, ...], rows_ms: int
 ) -> pl.DataFrame | None:
-    """The rows from `rows_ms` on, those that go on from before it with the kept start; None where they do not meet what is kept.
+    """Return the rows from `rows_ms` on, with the kept start where they continue an earlier row; None where they do not fit the kept rows.
 
-    `loaded_start` is the start as far as the parts tell.
+    `loaded_start` is the start that the parts show.
     """
     start = f"{name}_start"
     meets = pl.col("end") == rows_ms
@@ -150,33 +154,33 @@ def _joined(
     )
 
 
-def _judged(rows: pl.DataFrame, kept: KeptRows) -> pl.DataFrame | None:
-    """The rows with `low` or `active` by the whole of each stretch; None where that of a kept row would change, or may."""
+def _judged_rows(rows: pl.DataFrame, kept: KeptRows) -> pl.DataFrame | None:
+    """Return the rows with `low` or `active` by the whole of each segment; None where the state of a kept row would change, or may."""
     settings = kept.ledger.settings
-    goes_on = (pl.col("stretch_start") < kept.rows_ms) & (pl.col("label") == "busy")
-    was = kept.stretches.filter(pl.col("end") == kept.rows_ms).select(*_UNIT, kept_state="state")
+    goes_on = (pl.col("segment_start") < kept.rows_ms) & (pl.col("label") == "busy")
+    was = kept.segments.filter(pl.col("end") == kept.rows_ms).select(*_UNIT, kept_state="state")
     now = rows.filter(goes_on).join(was, on=_UNIT, how="left")
     if now.is_empty():
         return rows
-    is_whole = pl.col("loaded_start") == pl.col("stretch_start")
+    is_whole = pl.col("loaded_start") == pl.col("segment_start")
     if not now.filter(is_whole, pl.col("state") != pl.col("kept_state")).is_empty():
         return None
-    doubtful = _doubtful(now.filter(~is_whole), kept.replaced, settings)
+    doubtful = _doubtful_rows(now.filter(~is_whole), kept.replaced, settings)
     if not doubtful.is_empty():
-        first_ms = int(doubtful["stretch_start"].min()) // DAY_MS * DAY_MS  # type: ignore[arg-type]  # of integers
+        first_ms = int(doubtful["segment_start"].min()) // DAY_MS * DAY_MS  # type: ignore[arg-type]  # of integers
         older = kept.ledger.rows(schema.LEDGER, first_ms, kept.rows_ms)
-        if older is None or not _stay(doubtful, older, settings):
+        if older is None or not _is_unchanged(doubtful, older, settings):
             return None
     states = rows.join(was, on=_UNIT, how="left", maintain_order="left")
     return states.with_columns(state=pl.when(goes_on).then("kept_state").otherwise("state")).drop("kept_state")
 
 
-def _doubtful(now: pl.DataFrame, replaced: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
-    """The rows of those stretches that what has changed since they were judged may have turned over.
+def _doubtful_rows(now: pl.DataFrame, replaced: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
+    """Return the rows of segments whose state may differ because of later changes.
 
-    What was at least the threshold in the mean stays so if what came in is, too.
+    A mean that was at or above the threshold stays there if the added rows are at or above it, too.
     """
-    whole = (*_UNIT, "stretch_start")
+    whole = (*_UNIT, "segment_start")
     row = (*whole, "time", "end", *_UTIL)
     was = replaced.join(now.select(whole).unique(), on=whole, how="semi")
     differ = [left.join(right, on=row, how="anti", nulls_equal=True) for left, right in ((now, was), (was, now))]
@@ -200,9 +204,9 @@ def _doubtful(now: pl.DataFrame, replaced: pl.DataFrame, settings: LedgerSetting
     return now.join(doubtful.select(whole), on=whole, how="semi")
 
 
-def _stay(now: pl.DataFrame, older: pl.DataFrame, settings: LedgerSettings) -> bool:
-    """Whether stretches, all of whose rows are here, certainly stay what they are."""
-    whole = (*_UNIT, "stretch_start")
+def _is_unchanged(now: pl.DataFrame, older: pl.DataFrame, settings: LedgerSettings) -> bool:
+    """Return whether segments certainly keep their state; all of their rows are given."""
+    whole = (*_UNIT, "segment_start")
     states = now.select(*whole, "kept_state").unique()
     mine = older.join(states, on=whole, how="semi")
     columns = (*whole, *_UTIL)
@@ -216,7 +220,7 @@ def _stay(now: pl.DataFrame, older: pl.DataFrame, settings: LedgerSettings) -> b
 
 
 def _sums(rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
-    """Utilization times time, its time, and by how much the rounding of rows that midnight cuts may have changed it."""
+    """Return utilization times time, its time, and the largest change that rounding at midnight may have caused."""
     util_ms = pl.col("util_ms")
     return rows.group_by(by).agg(
         util_sum=(pl.col("gpu_util_mean_pct") * util_ms).sum(),
@@ -226,94 +230,108 @@ def _sums(rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
 
 
 _BACK_DAYS = (1, 2, 4, 8, 16)
-"""How many days before the changed ones are made again, tried in turn: a host that was gone over a weekend needs four."""
+"""How many days before the changed ones are rebuilt, tried in turn: a host that was away over a weekend needs four."""
 
 Days = Mapping[str, Mapping[str, HostDay]]
 
 
 @dataclass(frozen=True)
 class KeptLedger:
-    """A lake with a kept ledger, and what its days are made from: `lifetimes` are the files of `gpu_lifetime`, in order."""
+    """A lake with a kept ledger, and the sources of its days: `kept_dates` are the days of `gpu_lifetime`, in order."""
 
     lake: Lake
     settings: LedgerSettings
     manifest: Manifest
-    lifetimes: Sequence[LakeFile]
+    kept_dates: Sequence[str]
     inventory: Inventory
-    claims: HostAllocations
+    allocations: HostAllocations
     expired: frozenset[str]
 
     @classmethod
     def of(cls, lake: Lake, settings: LedgerSettings) -> KeptLedger | None:
-        """Return what the lake keeps; None where it was not made by these settings."""
-        lifetimes = lake.all_files(schema.GPU_LIFETIME.name)
-        manifest = Manifest.read(lifetimes)
-        if manifest is None or manifest.method != method_of(settings):
+        """Return the kept ledger; None where other settings made it."""
+        manifest = _manifest_of(lake, method_of(settings))
+        if manifest is None:
             return None
         inventory = load_inventory(lake)
-        claims = load_allocations(lake, inventory)
-        return cls(lake, settings, manifest, lifetimes, inventory, claims, expired_days(lake))
+        allocations = load_allocations(lake, inventory)
+        return cls(lake, settings, manifest, kept_dates_of(manifest), inventory, allocations, expired_days(lake))
 
     def again(self) -> KeptLedger | None:
-        """Return the same with the manifest that the lake has by now; None where that is missing or of other settings."""
-        lifetimes = self.lake.all_files(schema.GPU_LIFETIME.name)
-        manifest = Manifest.read(lifetimes)
-        if manifest is None or manifest.method != self.manifest.method:
+        """Return the same with the manifest that the lake has now; None where that is missing or of other settings."""
+        manifest = _manifest_of(self.lake, self.manifest.method)
+        if manifest is None:
             return None
-        return replace(self, manifest=manifest, lifetimes=lifetimes)
+        return replace(self, manifest=manifest, kept_dates=kept_dates_of(manifest))
 
     def newest_ms(self) -> int:
-        """A moment on the last day that may have rows: the one after today, or after the newest that is kept."""
-        return max(parse_day_ms(self.lifetimes[-1].date), SystemClock().now_ms()) + DAY_MS
+        """Return a moment on the last day that may have rows: the day after today, or after the newest kept day."""
+        return max(parse_day_ms(self.kept_dates[-1]), SystemClock().now_ms()) + DAY_MS
 
     def dates(self, first_ms: int, until_ms: int | None) -> list[str]:
-        """The days from a midnight up to the day after a window's end, as far as there can be rows."""
+        """Return the days from a midnight up to the day after a window's end, as far as there can be rows."""
         newest_ms = self.newest_ms()
         end_ms = newest_ms if until_ms is None else min(until_ms + DAY_MS, newest_ms)
         return dates_between(first_ms, 1 + end_ms)
 
+    def rebuilt_dates(self, first_ms: int) -> list[str]:
+        """Return the days that `catch_up` may read or write where none before a midnight has changed."""
+        before_ms = 2 * max(_BACK_DAYS) * DAY_MS
+        return dates_between(max(0, first_ms - before_ms - DAY_MS), 1 + self.newest_ms() + DAY_MS)
+
     def days(self, dates: Sequence[str]) -> dict[str, dict[str, HostDay]]:
-        """Some days by date and host, as the lake has them now; expired ones without hosts, for they stay as they are kept."""
+        """Return some days by date and host, as the lake has them now; expired days without hosts, because they stay as they are kept."""
         files = {table.name: self.lake.files(table.name, dates=dates) for table in SOURCES}
-        found = host_days(self.inventory, self.claims, files, self.expired)
+        found = host_days(self.inventory, self.allocations.near(dates), files, self.expired)
         return found | {date: {} for date in dates if date in self.expired and date in self.manifest.days}
 
     def prints_of(self, days: Days) -> dict[str, str]:
-        """By date a digest of what each day is made from; of an expired one that of the manifest."""
+        """Return, by date, a digest of each day's sources; for an expired day that of the manifest."""
         return {
             date: self.manifest.prints[date] if date in self.expired else print_of_day(prints_of(hosts, self.settings))
             for date, hosts in days.items()
         }
 
     def first_changed(self, days: Days, dates: Collection[str]) -> str | None:
-        """Return the first of some dates that was made of something else than the lake has now; `days` are those it has."""
+        """Return the first of some dates whose sources differ from those in the lake now; `days` are the lake's."""
         before = {date: of for date, of in self.manifest.prints.items() if date in set(dates)}
         now = self.prints_of(days)
         return min((date for date in before.keys() | now.keys() if before.get(date) != now.get(date)), default=None)
 
     def lifetimes_of(self, date: str | None) -> pl.DataFrame | None:
-        """The rows of `gpu_lifetime` of a date, of none without one; None where they are not those that the manifest names."""
+        """Return the rows of `gpu_lifetime` of a date, none without a date; None where they are not those that the manifest names."""
         return self.manifest.rows(self.lake, schema.GPU_LIFETIME, [] if date is None else [date])
 
     def lifetimes_before(self, moment_ms: int) -> pl.DataFrame | None:
-        """The same of the last day before a midnight."""
-        dates = [file.date for file in self.lifetimes if file.date < utc_day(moment_ms)]
+        """Return the rows of `gpu_lifetime` of the last day before a midnight; None as above."""
+        dates = [date for date in self.kept_dates if date < utc_day(moment_ms)]
         return self.lifetimes_of(dates[-1] if dates else None)
 
     def rows(self, table: schema.LakeTable, first_ms: int, until_ms: int) -> pl.DataFrame | None:
-        """The kept rows of `ledger` or `spell` of the days in a time; None where they are not those that the manifest names."""
+        """Return the kept rows of `ledger` or `idle_interval` of the days in a time; None where they differ from the manifest."""
         return self.manifest.rows(self.lake, table, dates_between(first_ms, until_ms))
 
 
+def _manifest_of(lake: Lake, method: str) -> Manifest | None:
+    """Return the manifest of the lake; None where it has none, or one of another method or without any day."""
+    manifest = Manifest.read(lake.newest_files(schema.GPU_LIFETIME.name))
+    return manifest if manifest is not None and manifest.method == method and kept_dates_of(manifest) else None
+
+
+def kept_dates_of(manifest: Manifest) -> list[str]:
+    """Return the days for which a lake keeps `gpu_lifetime`, in order."""
+    return sorted(manifest.contents[schema.GPU_LIFETIME.name])
+
+
 def dates_between(first_ms: int, until_ms: int) -> list[str]:
-    """The UTC days of a time that begins at midnight."""
+    """Return the UTC days of a time range that begins at midnight."""
     return [utc_day(day_ms) for day_ms in range(first_ms, until_ms, DAY_MS)]
 
 
-def catch_up(kept: KeptLedger, changed: str, workers: int, progress: Callable[[float], None]) -> bool:
-    """Makes the days from `changed` on again and keeps them as the whole ledger would be kept.
+def catch_up(kept: KeptLedger, changed: str, workers: Workers, progress: Callable[[float], None]) -> bool:
+    """Rebuild the days from `changed` on, and keep them in the form of the whole ledger. Return whether that was possible.
 
-    False where that cannot be; the lake may then hold days that are built and not yet put together.
+    After False, the lake may hold days that are built and not yet joined.
     """
     changed_ms = parse_day_ms(changed)
     until_ms = kept.newest_ms() // DAY_MS * DAY_MS + DAY_MS
@@ -325,18 +343,20 @@ def catch_up(kept: KeptLedger, changed: str, workers: int, progress: Callable[[f
             around = _kept_rows(kept, (parts_ms, rows_ms, changed_ms), until_ms)
             if around is None:
                 return False
-            done = _made_again(around, dates_between(parts_ms, until_ms), workers, progress)
+            done = _rebuild(around, dates_between(parts_ms, until_ms), workers, progress)
             if done is not None:
                 return done
     except LakeError:
-        pass  # the whole ledger says what is wrong
+        pass  # the build of the whole ledger reports the error
     return False
 
 
-def _made_again(around: KeptRows, dates: Sequence[str], workers: int, progress: Callable[[float], None]) -> bool | None:
-    """Make the changed days again with some days before them, and keep them: whether that is done.
+def _rebuild(
+    around: KeptRows, dates: Sequence[str], workers: Workers, progress: Callable[[float], None]
+) -> bool | None:
+    """Rebuild the changed days with some days before them, and keep them. Return whether that succeeded.
 
-    None where more days before might do it. Raises LakeError where the lake cannot be written.
+    None where more days before might help. Raises LakeError where the lake cannot be written.
     """
     kept = around.ledger
     days = kept.days(dates)
@@ -352,17 +372,17 @@ def _made_again(around: KeptRows, dates: Sequence[str], workers: int, progress: 
     found = restitch(parts, around)
     if found is None:
         return None
-    stretches, spells = found
-    if stretches.is_empty():
+    segments, idle_intervals = found
+    if segments.is_empty():
         return False
     manifest = replace(kept.manifest, days={**kept.manifest.days, **made.manifest.days})
-    rows = {"ledger": stretches, "spell": spells, "gpu_lifetime": by_day(stretches, around.lifetimes)}
+    rows = {"ledger": segments, "idle_interval": idle_intervals, "gpu_lifetime": by_day(segments, around.lifetimes)}
     keep_tables(kept.lake, rows, manifest, [date for date in dates if date >= utc_day(around.rows_ms)])
     return True
 
 
 def _only_newest_changed(around: KeptRows, prints: Mapping[str, str]) -> bool:
-    """Whether the days before the changed ones are those of the manifest, and no day has lost all of its files."""
+    """Return whether the days before the changed ones are those of the manifest, and no day has lost all of its files."""
     first, changed = utc_day(around.parts_ms), utc_day(around.changed_ms)
     before = {date: print_ for date, print_ in around.ledger.manifest.prints.items() if date >= first}
     settled = [{date: of for date, of in each.items() if date < changed} for each in (before, prints)]
@@ -371,16 +391,18 @@ def _only_newest_changed(around: KeptRows, prints: Mapping[str, str]) -> bool:
 
 def _kept_rows(kept: KeptLedger, moments: tuple[int, int, int], until_ms: int) -> KeptRows | None:
     parts_ms, rows_ms, _ = moments
-    stretches, spells = (kept.rows(table, rows_ms - DAY_MS, rows_ms) for table in (schema.LEDGER, schema.SPELL))
+    segments, idle_intervals = (
+        kept.rows(table, rows_ms - DAY_MS, rows_ms) for table in (schema.LEDGER, schema.IDLE_INTERVAL)
+    )
     replaced = kept.rows(schema.LEDGER, rows_ms, until_ms)
     seen, lifetimes = (kept.lifetimes_before(moment) for moment in (parts_ms, rows_ms))
-    if stretches is None or spells is None or replaced is None or seen is None or lifetimes is None:
+    if segments is None or idle_intervals is None or replaced is None or seen is None or lifetimes is None:
         return None
-    return KeptRows(kept, *moments, stretches, spells, replaced, seen, lifetimes)
+    return KeptRows(kept, *moments, segments, idle_intervals, replaced, seen, lifetimes)
 
 
 def _is_entangled(kept: KeptRows, parts: pl.DataFrame) -> bool:
-    """Whether what one GPU did depends on another one, or on another host's rows."""
+    """Return whether the rows of a GPU depend on another GPU, or on another host's rows."""
     named = [each.select("host", "gpu") for each in (kept.replaced, parts)]
     is_instance = pl.concat(named).select(pl.col("gpu").str.starts_with(MIG_PREFIX).any()).item()
     return bool(is_instance) or on_several_hosts(pl.concat([*named, kept.lifetimes.select("host", "gpu")]))

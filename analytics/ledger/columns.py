@@ -1,4 +1,4 @@
-"""Columns of the lake as plain numpy arrays: strings as codes into a list of names, null as NaN or as a value that cannot be.
+"""Columns of the lake as plain numpy arrays: strings as codes into a list of names, null as NaN or as an impossible value.
 
 A host-day of eight GPUs is some seventy thousand rows: small enough for a processor's cache, large enough that numpy's
 calls cost nothing. All times are integer milliseconds.
@@ -6,14 +6,11 @@ calls cost nothing. All times are integer milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from analytics.decode import by_host
@@ -26,14 +23,14 @@ Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
 Mask = NDArray[np.bool_]
 Places = NDArray[np.intp]
-"""Numbers of rows, or of other things in an array."""
+"""Row numbers, or positions of other values in an array."""
 
 NONE = -1
 """The code of a null string, and null in integers that cannot be negative."""
 
 
 def run_starts(*keys: NDArray[np.generic]) -> Places:
-    """The first row of each run of rows that agree in all keys."""
+    """Return the first row of each run of rows that agree in all keys."""
     if not len(keys[0]):
         return np.zeros(0, np.intp)
     return np.flatnonzero(np.append(True, np.any([key[1:] != key[:-1] for key in keys], axis=0)))
@@ -47,11 +44,11 @@ class Strings:
     names: tuple[str, ...]
 
     def take(self, rows: Ints | Places | Mask | slice) -> Strings:
-        """Some of the rows."""
+        """Return some of the rows."""
         return Strings(self.codes[rows], self.names)
 
     def renamed(self, change: Callable[[str], str]) -> Strings:
-        """The same with other names; those that read the same afterwards are one."""
+        """Return the column with changed names; names that become equal are merged."""
         names: dict[str, int] = {}
         codes = [names.setdefault(change(name), len(names)) for name in self.names]
         if tuple(names) == self.names:
@@ -59,12 +56,12 @@ class Strings:
         return Strings(np.array([*codes, NONE], np.int32)[self.codes], tuple(names))
 
     def known(self) -> list[str | None]:
-        """The values themselves."""
+        """Return the values as strings."""
         table = [*self.names, None]
         return [table[code] for code in self.codes]
 
     def where_in(self, wanted: Iterable[str]) -> Mask:
-        """Which rows hold one of these values."""
+        """Return which rows hold one of these values."""
         among = set(wanted)
         chosen = np.array([*(name in among for name in self.names), False])
         return chosen[self.codes] if chosen.any() else np.zeros(len(self.codes), bool)
@@ -72,19 +69,19 @@ class Strings:
 
 @dataclass(frozen=True)
 class Units:
-    """Which GPU of which host each row is about: `codes` into `names`, pairs of host and UUID in order; NONE for none."""
+    """The GPU and host of each row: `codes` into `names`, pairs of host and UUID in order; NONE for none."""
 
     codes: Codes
     names: tuple[tuple[str, str], ...]
 
     def among(self, known: Sequence[tuple[str, str]]) -> Codes:
-        """The same as codes into other names; NONE where they do not hold it."""
+        """Return the codes into other names; NONE for a name that they lack."""
         order = {name: code for code, name in enumerate(known)}
         return np.array([*(order.get(name, NONE) for name in self.names), NONE], np.int32)[self.codes]
 
 
 class Columns:
-    """The named columns of some files (of one GPU), row by row and host by host in the files' order; `host` says whose they are."""
+    """The named columns of some files (of one GPU), row by row and host by host in the files' order; `host` names each file's host."""
 
     def __init__(
         self,
@@ -94,88 +91,70 @@ class Columns:
         gpu: str | None = None,
         on_unusable: OnUnusable | None = None,
     ) -> None:
-        parts = by_host(files, table, names, gpu, on_unusable)
-        counts = [len(part) for _, part in parts]
-        self._parts = [part for _, part in parts]
-        self._starts = [0, *accumulate(counts)]
-        self.host = Strings(np.repeat(np.arange(len(parts), dtype=np.int32), counts), tuple(host for host, _ in parts))
+        self._rows, counts = by_host(files, table, names, gpu, on_unusable)
+        codes = np.repeat(np.arange(len(counts), dtype=np.int32), list(counts.values()))
+        self.host = Strings(codes, tuple(counts))
+        self._strings: dict[str, Strings] = {}
 
     def units(self) -> Units:
-        """The GPUs of each host: the pairs of host and `gpu` that there are."""
-        runs = [_runs_of(part["gpu"]) for part in self._parts]
-        pairs = [(host, uuid) for host, each in zip(self.host.names, runs, strict=True) for uuid in each.names]
-        order = {name: code for code, name in enumerate(sorted(pairs))}
-        codes = np.empty(len(self), np.int32)
-        for at, host, each in zip(self._starts, self.host.names, runs, strict=False):
-            renumbered = np.array([*(order[host, uuid] for uuid in each.names), NONE], np.int32)
-            codes[at : at + each.row_count] = np.repeat(renumbered[each.codes], each.lengths)
-        return Units(codes, tuple(order))
+        """Return the GPUs of each host: the pairs of host and `gpu` that occur."""
+        gpu = self.strings("gpu")
+        packed = self.host.codes.astype(np.int64) * (len(gpu.names) + 1) + gpu.codes + 1
+        starts = run_starts(packed)
+        distinct, of_run = np.unique(packed[starts], return_inverse=True)
+        hosts, uuids = np.divmod(distinct, len(gpu.names) + 1)
+        pairs = {
+            (self.host.names[host], gpu.names[uuid - 1]): at
+            for at, (host, uuid) in enumerate(zip(hosts, uuids, strict=True))
+            if uuid
+        }
+        names = tuple(sorted(pairs))
+        codes = np.full(len(distinct), NONE, np.int32)
+        codes[[pairs[name] for name in names]] = np.arange(len(names))
+        return Units(np.repeat(codes[of_run], np.diff(starts, append=len(packed))), names)
 
     def __len__(self) -> int:
-        """Number of rows."""
-        return self._starts[-1]
+        """Return the number of rows."""
+        return len(self._rows)
 
     def floats(self, name: str) -> Floats:
-        """Null as NaN, which a measurement may be as well; both are unknown."""
-        whole = np.empty(len(self))
-        for at, values in self._chunks(name):
-            whole[at : at + len(values)] = values.to_numpy()
-        return whole
+        """Return a column as floats. Null is NaN, which a measurement may be as well; both are unknown."""
+        values = self._rows[name].to_numpy()
+        return values if values.dtype == np.float64 and values.flags.writeable else values.astype(np.float64)
 
     def ints(self, name: str, null: int = NONE) -> Ints:
-        """Integers and times, null as a number of the caller's choice."""
-        whole = np.empty(len(self), np.int64)
-        for at, values in self._chunks(name):
-            known = values.to_physical()
-            whole[at : at + len(values)] = (known.fill_null(null) if known.null_count() else known).to_numpy()
-        return whole
+        """Return integers and times to read only, with null as a number of the caller's choice."""
+        values = self._rows[name]
+        if values.null_count():
+            values = values.to_physical().fill_null(null)
+        numbers = values.to_numpy()
+        return numbers.view(np.int64) if numbers.dtype.kind == "M" else np.asarray(numbers, np.int64)
 
     def strings(self, name: str) -> Strings:
-        """Strings as codes."""
-        whole = np.empty(len(self), np.int32)
-        names: dict[str, int] = {}
-        for at, values in self._chunks(name):
-            runs = _runs_of(values)
-            renumbered = np.array([*(names.setdefault(each, len(names)) for each in runs.names), NONE], np.int32)
-            whole[at : at + len(values)] = np.repeat(renumbered[runs.codes], runs.lengths)
-        return Strings(whole, tuple(names))
+        """Return strings as codes. Rows of one GPU follow one another, so runs are few, and few names become Python strings."""
+        if name not in self._strings:
+            self._strings[name] = _strings_of(self._rows[name])
+        return self._strings[name]
 
     def has(self, name: str) -> bool:
-        """Whether any row states the column."""
+        """Return whether any row states the column."""
         return self.null_count(name) < len(self)
 
     def null_count(self, name: str) -> int:
-        """How many rows do not state the column."""
-        return sum(values.null_count() for _, values in self._chunks(name))
+        """Return how many rows do not state the column."""
+        return self._rows[name].null_count()
 
-    def null_rows(self, name: str) -> Ints:
-        """The rows that do not state the column."""
-        found = [at + np.flatnonzero(values.is_null().to_numpy()) for at, values in self._chunks(name)]
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
-
-    def _chunks(self, name: str) -> Iterator[tuple[int, pl.Series]]:
-        """The column of each host, with the number of its first row."""
-        for at, part in zip(self._starts, self._parts, strict=False):
-            yield at, part[name]
+    def null_rows(self, name: str) -> Places:
+        """Return the rows that do not state the column."""
+        return np.flatnonzero(self._rows[name].is_null().to_numpy())
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """Runs of equal strings: `codes` into `names`, NONE for null, and how many rows each run has."""
-
-    codes: Codes
-    lengths: Ints
-    names: tuple[str, ...]
-    row_count: int
-
-
-def _runs_of(values: pl.Series) -> _Runs:
-    """Rows of one GPU follow one another: there are far fewer runs than rows, and few names are made into Python's."""
-    count = len(values)
-    if values.null_count() == count:
-        return _Runs(np.full(1, NONE, np.int32), np.full(1, count, np.int64), (), count)
-    runs = values.rle()
-    coded = runs.struct.field("value").to_arrow().dictionary_encode()
-    codes = pc.fill_null(coded.indices, pa.scalar(NONE, coded.indices.type)).to_numpy(zero_copy_only=False)
-    lengths = runs.struct.field("len").cast(pl.Int64).to_numpy()
-    return _Runs(codes, lengths, tuple(coded.dictionary.to_pylist()), count)
+def _strings_of(values: pl.Series) -> Strings:
+    if values.null_count() == len(values):
+        return Strings(np.full(len(values), NONE, np.int32), ())
+    runs = values.rle().to_arrow()
+    coded = runs.field("value").dictionary_encode()
+    codes = pl.Series(coded.indices)  # pyarrow's to_numpy would import pandas
+    codes = codes.fill_null(NONE) if codes.null_count() else codes
+    lengths = pl.Series(runs.field("len")).to_numpy()
+    return Strings(np.repeat(codes.to_numpy(), lengths), tuple(coded.dictionary.to_pylist()))

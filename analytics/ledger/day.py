@@ -1,8 +1,8 @@
 """A host's day: the pure, idempotent function from its files to its part of every derived table, and the allocations that it needs.
 
-It looks at no other host and no other day, so that any executor may run it, in any order, twice if need be. Several hosts' same
-day go through it at once, which changes nothing but the cost: a pass over a million rows takes little more than eight over
-a host's each.
+The function reads no other host and no other day, so any executor may run it, in any order, more than once. The same day of
+several hosts may be built in one call, which changes only the cost: one pass over a million rows takes little longer than eight
+passes over one host's rows.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from analytics.allocations.spans import (
     merged_spans,
     place,
 )
-from analytics.frames import empty, typed
+from analytics.frames import kinds, typed
 from analytics.intervals import clip
 from analytics.inventory import Inventory
 from analytics.ledger.day_hours import host_hours, hours_of, serving_hours
-from analytics.ledger.day_owners import Claimed, Shares, shares_of, unit, who_holds
+from analytics.ledger.day_owners import Allocated, Shares, shares_of, unit, who_holds
 from analytics.ledger.day_processes import lists_of, process_day, read_listed
 from analytics.ledger.day_rows import RELEASED, UNKNOWN, DayRows, Defect, read_day_rows
-from analytics.ledger.day_segments import find_pieces
+from analytics.ledger.day_segments import find_segments
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.unused_files import UnusedFiles
 from analytics.mig import Instance
@@ -36,13 +36,14 @@ from analytics.small_tables import read_small
 from fallow import schema
 from fallow.clock import DAY_MS, parse_day_ms
 from fallow.lake import Lake, LakeFile
+from fallow.process_memory import reuse_memory
 
 
 @dataclass(frozen=True)
 class HostAllocations:
-    """Allocation spans once for each `host` that ever had their GPU (null: one that no inventory lists), and unplaced allocations.
+    """Allocation intervals once for each `host` that ever had their GPU (null: in no inventory), and unplaced allocations.
 
-    So they stand by a GPU's past when it moves, and a host's day is built from the same allocations before and after.
+    They therefore stay with a GPU's past when it moves, and a host's day is built from the same allocations before and after.
     """
 
     placed: pl.DataFrame
@@ -50,92 +51,104 @@ class HostAllocations:
     rows: pl.DataFrame
     _days: dict[str, tuple[_ByHost, _ByHost]] = field(default_factory=dict, repr=False, compare=False)
 
+    def near(self, dates: Sequence[str]) -> HostAllocations:
+        """Return the same without intervals that no day of these needs: each day looks through all that there are."""
+        if not dates:
+            return self
+        first_ms, until_ms = parse_day_ms(min(dates)) - DAY_MS, parse_day_ms(max(dates)) + 2 * DAY_MS
+        meets = (pl.col("start") < until_ms) & (pl.col("end") > first_ms)
+        return HostAllocations(self.placed.filter(meets), self.unplaced.filter(meets), self.rows)
+
     def of(self, host: str, date: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The spans and the unplaced claims that touch a host's day."""
+        """Return the intervals and the unplaced allocations that overlap a host's day."""
         if date not in self._days:
             day_ms = parse_day_ms(date)
             self._days[date] = (
-                _by_host(_during(self.placed, day_ms), include_key=False),
-                _by_host(_during(self.unplaced, day_ms), include_key=True),
+                _frames_by_host(_cut_to_day(self.placed, day_ms), include_key=False),
+                _frames_by_host(_cut_to_day(self.unplaced, day_ms), include_key=True),
             )
         placed, unplaced = self._days[date]
         mine = [placed[key] for key in (host, None) if key in placed]
-        return pl.concat(mine) if mine else _NO_SPANS, unplaced.get(host, _NO_CLAIMS)
+        return pl.concat(mine) if mine else _NO_SPANS, unplaced.get(host, _NO_ALLOCATIONS)
 
 
 _ByHost = dict[str | None, pl.DataFrame]
-_NO_SPANS, _NO_CLAIMS = (pl.DataFrame(schema=columns) for columns in (SPAN_SCHEMA, UNPLACED_SCHEMA))
+_NO_SPANS, _NO_ALLOCATIONS = (pl.DataFrame(schema=columns) for columns in (SPAN_SCHEMA, UNPLACED_SCHEMA))
 
 
-def _by_host(claims: pl.DataFrame, *, include_key: bool) -> _ByHost:
-    return {host: rows for (host,), rows in claims.partition_by("host", as_dict=True, include_key=include_key).items()}
+def _frames_by_host(allocations: pl.DataFrame, *, include_key: bool) -> _ByHost:
+    return {
+        host: rows for (host,), rows in allocations.partition_by("host", as_dict=True, include_key=include_key).items()
+    }
 
 
-def _during(claims: pl.DataFrame, day_ms: int) -> pl.DataFrame:
-    """The claims cut to the day and those beside it, for a row's true start may lie a little outside its day.
+def _cut_to_day(allocations: pl.DataFrame, day_ms: int) -> pl.DataFrame:
+    """Return the allocations cut to the day and the days beside it, because a row's true start may lie a little outside its day.
 
-    What happens to a claim later must not show, or every day that it touched would have to be built again.
+    Later changes of an allocation are hidden; else every day that it touched would have to be built again.
     """
-    return clip(claims, day_ms - DAY_MS, day_ms + 2 * DAY_MS, start="start")
+    return clip(allocations, day_ms - DAY_MS, day_ms + 2 * DAY_MS, start="start")
 
 
-def load_allocations(lake: Lake, inventory: Inventory) -> HostAllocations:
-    """All claims of a lake; raises LakeError and its kinds."""
-    claims = read_small(lake, schema.CLAIM, ALLOCATION_COLUMNS)
-    if claims.is_empty():
-        return HostAllocations(_NO_SPANS.with_columns(host=pl.lit(None, pl.String)), _NO_CLAIMS, claims)
-    spans = allocation_spans(claims, {})  # on which GPUs of its host a claim was is for each day's own rows to say
+def load_allocations(lake: Lake, inventory: Inventory, *, compare_all: bool = False) -> HostAllocations:
+    """Return all allocations of a lake; `compare_all` as in `read_small`. Raises LakeError and its kinds."""
+    allocations = read_small(lake, schema.ALLOCATION, ALLOCATION_COLUMNS, compare_all=compare_all)
+    if allocations.is_empty():
+        return HostAllocations(_NO_SPANS.with_columns(host=pl.lit(None, pl.String)), _NO_ALLOCATIONS, allocations)
+    spans = allocation_spans(allocations, {})  # each day's own rows decide on which GPUs of its host an allocation was
     hosts = pl.DataFrame(
         [(gpu, host) for gpu, hosts in inventory.hosts_of.items() for host in hosts],
         schema={"gpu": pl.String, "host": pl.String},
         orient="row",
     )
     placed = spans.placed.join(hosts, on="gpu", how="left", maintain_order="left_right")
-    return HostAllocations(placed, spans.unplaced, claims)
+    return HostAllocations(placed, spans.unplaced, allocations)
 
 
 SOURCES = (schema.GPU, schema.PROCESS, schema.HOST, schema.SERVING)
-"""The tables that a part is made of, beside claims and the inventory."""
+"""The tables from which a part is made, beside allocations and the inventory."""
 
 PARTS = (
     schema.LEDGER_PART,
-    schema.SPELL_PART,
+    schema.IDLE_INTERVAL_PART,
     schema.HOURLY,
     schema.PROCESS_DAY,
     schema.HOST_HOURLY,
     schema.SERVING_HOURLY,
     schema.QUALITY,
 )
-"""The tables that a part has rows of."""
+"""The tables for which a part has rows."""
 
 
 @dataclass(frozen=True)
 class HostDay:
-    """What one host's day is made of: its files by table, and the claims and MIG instances that may concern it.
-
-    `claims` are spans as of `analytics.allocations.spans`, `unplaced` the claims of which only a count of GPUs is known.
-    """
+    """The sources of one host's day."""
 
     host: str
     date: str
     files: Mapping[str, Sequence[LakeFile]]
-    claims: pl.DataFrame
+    """By table."""
+    allocations: pl.DataFrame
+    """Intervals as in `analytics.allocations.spans` that may concern the day."""
     unplaced: pl.DataFrame
+    """Allocations of which only a count of GPUs is known."""
     instances: Mapping[str, Instance]
+    """MIG instances that may concern the day."""
 
     def fingerprint(self) -> tuple[object, ...]:
-        """Changes whenever the part would, with the same method and settings."""
+        """Return values that change whenever the part would, with the same method and settings."""
         files = sorted((file.key, file.size_bytes, file.version) for table in self.files.values() for file in table)
-        claims = [frame.rows() for frame in (self.claims, self.unplaced) if len(frame)]
-        return (files, claims, sorted((uuid, each.parent, each.share) for uuid, each in self.instances.items()))
+        allocations = [frame.rows() for frame in (self.allocations, self.unplaced) if len(frame)]
+        return (files, allocations, sorted((uuid, each.parent, each.share) for uuid, each in self.instances.items()))
 
 
 def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl.DataFrame]:
-    """Rows of every table of PARTS by its name, times as integer milliseconds; `days` are of different hosts and one date.
+    """Return rows of every table of PARTS by its name, times as integer milliseconds; `days` are of different hosts and one date.
 
-    Files that cannot be used are left out, each with a row of `quality`. Raises SchemaVersionError, and LakeError where a
+    Unusable files are left out, each with a row of `quality`. Raises SchemaVersionError, and LakeError where a
     store does not answer.
     """
+    reuse_memory()
     left_out = UnusedFiles()
 
     def files(table: str) -> list[LakeFile]:
@@ -146,16 +159,16 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
     listed = read_listed(files("process"), rows.names, day_ms, left_out.add)
     lists = lists_of(listed)
     shares = shares_of(rows, {(day.host, uuid): each for day in days for uuid, each in day.instances.items()})
-    # a split GPU measures nothing itself: what no instance has is free, unless nobody could look
+    # a split GPU measures nothing itself: the part that no instance has is free, unless it was not observed
     unseen = shares.related & ~rows.usable & ~(shares.split & ~rows.health.where_in((RELEASED, UNKNOWN)))
     rows = rows.also_usable(shares.related)
-    processes = process_day(listed, rows.names, _last_listed(rows))
-    claimed = Claimed.of(_claims(days, rows, shares, processes), rows.names)
-    held = who_holds(rows, lists, claimed, settings, is_split=shares.split, unseen=unseen)
-    pieces, spells = find_pieces(rows, held, shares, lists, settings)
+    processes = process_day(listed, rows.names, _last_empty_times(rows))
+    allocated = Allocated.of(_allocations(days, rows, shares, processes), rows.names)
+    held = who_holds(rows, lists, allocated, settings, is_split=shares.split, unseen=unseen)
+    segments, idle_intervals = find_segments(rows, held, shares, lists, settings)
     frames = {
-        "ledger_part": pieces,
-        "spell_part": spells,
+        "ledger_part": segments,
+        "idle_interval_part": idle_intervals,
         "hourly": hours_of(rows, held),
         "process_day": processes,
         "host_hourly": host_hours(files("host"), day_ms, left_out.add),
@@ -165,9 +178,10 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
     return {table.name: typed(frames[table.name], table) for table in PARTS}
 
 
-def _claims(days: Sequence[HostDay], rows: DayRows, shares: Shares, processes: pl.DataFrame) -> pl.DataFrame:
-    """The spans of all hosts, each GPU named with its host, with those claims that the day itself puts on a GPU."""
-    spans = pl.concat([day.claims.with_columns(gpu=unit(pl.lit(day.host))) for day in days])
+def _allocations(days: Sequence[HostDay], rows: DayRows, shares: Shares, processes: pl.DataFrame) -> pl.DataFrame:
+    """Return the intervals of all hosts, each GPU named with its host, including allocations that the day itself places on a GPU."""
+    hosts = pl.Series([day.host for day in days for _ in range(len(day.allocations))], dtype=pl.String)
+    spans = pl.concat([day.allocations for day in days]).with_columns(gpu=unit(pl.lit(hosts)))
     unplaced = pl.concat([day.unplaced for day in days])
     if unplaced.is_empty():
         return spans
@@ -177,7 +191,7 @@ def _claims(days: Sequence[HostDay], rows: DayRows, shares: Shares, processes: p
 
 
 def _gpus_of_hosts(rows: DayRows, shares: Shares) -> dict[str, list[str]]:
-    """What could be given away of each host on the day: the GPUs seen that were not split, and the known MIG instances."""
+    """Return what each host could allocate on the day: the observed GPUs that were not split, and the known MIG instances."""
     gone = np.zeros(len(rows.names), bool)
     gone[rows.gpu[shares.split | shares.left_out]] = True
     found: dict[str, list[str]] = {}
@@ -187,8 +201,8 @@ def _gpus_of_hosts(rows: DayRows, shares: Shares) -> dict[str, list[str]]:
     return found
 
 
-def _last_listed(rows: DayRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """When each GPU was last known to have no process."""
+def _last_empty_times(rows: DayRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return when each GPU was last known to have no process."""
     last = np.full(len(rows.names), -1, np.int64)
     known = rows.process_count == 0
     np.maximum.at(last, rows.gpu[known], rows.time[known])
@@ -197,4 +211,4 @@ def _last_listed(rows: DayRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 def _quality(defects: Sequence[Defect], day_ms: int) -> pl.DataFrame:
     found = [{"time": day_ms, **vars(each)} for each in defects]
-    return pl.DataFrame(found, schema=empty(schema.QUALITY).schema)
+    return pl.DataFrame(found, schema=kinds(schema.QUALITY)).sort("host", "gpu", "kind", maintain_order=True)

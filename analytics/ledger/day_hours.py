@@ -1,7 +1,7 @@
 """The hourly tables of some hosts' same UTC day: `hourly` with its histograms, `host_hourly` and `serving_hourly`.
 
-A mean hides bursts the better the longer its row is. What a row's samples stay within does not: the percentiles of the peaks are
-never below those of the samples themselves, whatever the length of the rows.
+The longer a row is, the more its mean hides bursts. The levels that its samples stay within do not: the percentiles of the peaks
+are never below those of the samples themselves, whatever the length of the rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.frames import empty, read_frame
+from analytics.decode import read_days
+from analytics.frames import empty
 from analytics.ledger.columns import Columns, Floats, Places, run_starts
 from analytics.ledger.day_owners import Held
 from analytics.ledger.day_rows import THROTTLED, DayRows, in_day
@@ -34,7 +35,7 @@ FINE_MS = 200
 
 @dataclass(frozen=True)
 class RowPeaks:
-    """For each row the level of most of its time and that of its rest, and the milliseconds at each and at no known level.
+    """For each row the level of most of its time and that of the remaining time, and the milliseconds at each and at no known level.
 
     NaN where nothing is known of a row's samples.
     """
@@ -47,17 +48,17 @@ class RowPeaks:
 
 
 def util_peaks(rows: DayRows, util: Floats, weight: Floats) -> RowPeaks:
-    """The levels that utilization stays within: PEAK_SHARE of a row at its 98th percentile, the rest at its maximum.
+    """Return the levels that utilization stays within: PEAK_SHARE of a row at its 98th percentile, the remaining time at its maximum.
 
-    The whole row at its maximum where the percentile is unknown, and at its mean where the row is short. Time that the
-    samples do not cover is at no known level.
+    The whole row is at its maximum where the percentile is unknown, and at its mean where the row is short. Time that the
+    samples do not cover has no known level.
     """
-    largest = np.where(rows.interval <= FINE_MS, util, np.nan)
-    largest = np.fmax(rows.floats["gpu_util_max_pct"], largest)
+    largest, fine = rows.floats["gpu_util_max_pct"], rows.interval <= FINE_MS
+    if fine.any():
+        largest = np.fmax(largest, np.where(fine, util, np.nan))
     most = np.fmin(rows.floats["gpu_util_p98_pct"], largest)
     stated = ~np.isnan(rows.floats["gpu_util_p98_pct"])
-    covered = np.where(np.isnan(rows.floats["gpu_util_coverage_ratio"]), 1.0, rows.floats["gpu_util_coverage_ratio"])
-    seen_ms = weight * np.minimum(covered, 1.0)
+    seen_ms = weight * np.fmin(rows.floats["gpu_util_coverage_ratio"], 1.0)  # where it is unknown, all of it
     rest_ms = np.where(stated, (1 - PEAK_SHARE) * seen_ms, 0.0)
     known = ~np.isnan(util) & ~np.isnan(largest)
     return RowPeaks(
@@ -66,9 +67,9 @@ def util_peaks(rows: DayRows, util: Floats, weight: Floats) -> RowPeaks:
 
 
 def sm_peaks(rows: DayRows, util: Floats, peaks: RowPeaks) -> RowPeaks:
-    """The levels that SM activity stays within if the kernels of one row take up equally many SMs.
+    """Return the levels that SM activity stays within, assuming that the kernels of one row occupy equally many SMs.
 
-    There are only means of it. Over the row's share of time with a kernel, a mean says how many SMs a kernel takes up.
+    Only means of it are known. Divided by the row's share of time with a kernel, a mean gives the SMs that a kernel occupies.
     """
     active = rows.floats["sm_active_pct"]
     if active is rows.nothing:
@@ -91,7 +92,7 @@ _TRAFFIC = {
 
 
 def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
-    """The hours with the columns of `hourly`."""
+    """Return the hours with the columns of `hourly`."""
     if not len(rows):
         return empty(schema.HOURLY)
     hour = rows.start // HOUR_MS
@@ -134,6 +135,8 @@ class _Groups:
         self.number = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
         self.weight, self.span = rows.weight.astype(np.float64), rows.span.astype(np.float64)
         self._rows = rows
+        self._first_bin = self.number * BINS
+        self._span_ms = self.total(self.span)
 
     @property
     def nothing(self) -> Floats:
@@ -146,17 +149,18 @@ class _Groups:
         return self.total(np.where(np.isnan(values), 0.0, weight))
 
     def weighted(self, values: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        """Sums of value times milliseconds, and of the milliseconds in which the value is known."""
+        """Return sums of value times milliseconds, and of the milliseconds in which the value is known."""
         products = values * weight
-        known_ms = self.total(weight)
-        unknown = np.flatnonzero(np.isnan(products))
-        if len(unknown):
+        total, known_ms = self.total(products), self._span_ms if weight is self.span else self.total(weight)
+        if np.isnan(total).any():
+            unknown = np.flatnonzero(np.isnan(products))
             products[unknown] = 0.0
-            known_ms -= np.bincount(self.number[unknown], weights=weight[unknown], minlength=len(known_ms))
-        return self.total(products), known_ms
+            total = self.total(products)
+            known_ms = known_ms - np.bincount(self.number[unknown], weights=weight[unknown], minlength=len(known_ms))
+        return total, known_ms
 
     def mean(self, values: Floats, weight: Floats) -> Floats:
-        """Weighted by time; NaN where nothing is known."""
+        """Return the mean weighted by time; NaN where nothing is known."""
         if values is self._rows.nothing:
             return self.nothing
         total, known_ms = self.weighted(values, weight)
@@ -170,45 +174,43 @@ class _Groups:
         return np.asarray(np.fmax.reduceat(values, self.starts), np.float64)
 
     def histogram(self, values: Floats, weight: Floats) -> pl.Series:
-        """Milliseconds at each whole percent; null where nothing is known."""
+        """Return the milliseconds at each whole percent; null where nothing is known."""
         if values is self._rows.nothing:
             return pl.Series([None] * len(self.starts), dtype=pl.List(pl.Int32))
-        known = np.flatnonzero(~np.isnan(values))
-        count = len(self.starts)
-        bins = self.number[known] * BINS + np.minimum(values[known].astype(np.int64), BINS - 1)
-        times = np.bincount(bins, weights=weight[known], minlength=count * BINS).reshape(count, BINS)
-        there = np.zeros(count, bool)
-        there[self.number[known]] = True
-        return _lists(times, there)
+        known = ~np.isnan(values)
+        first_bin, count = self._first_bin, len(self.starts)
+        there = np.logical_or.reduceat(known, self.starts)
+        if not known.all():
+            first_bin, values, weight = first_bin[known], values[known], weight[known]
+        bins = first_bin + np.minimum(values.astype(np.int64), BINS - 1)
+        return _lists(np.bincount(bins, weight, count * BINS).reshape(count, BINS), there)
 
     def peak_histogram(self, peaks: RowPeaks) -> pl.Series:
-        """Milliseconds at each whole percent, rounded up, of levels that are not exceeded; what is unknown counts as 100.
+        """Return the milliseconds at each whole percent, rounded up, of levels that are not exceeded; unknown time counts as 100.
 
-        Null in hours in which no row tells.
+        Null in hours in which no row has a known level.
         """
         count = len(self.starts)
         if peaks.most_pct is self._rows.nothing:
             return pl.Series([None] * count, dtype=pl.List(pl.Int32))
         known = ~np.isnan(peaks.most_pct)
         times = np.zeros((count, BINS))
-        for level, span in ((peaks.most_pct, peaks.most_ms), (peaks.rest_pct, peaks.rest_ms)):
-            if span.any():
+        for level, level_ms in ((peaks.most_pct, peaks.most_ms), (peaks.rest_pct, peaks.rest_ms)):
+            if level_ms.any():
                 within = np.where(known, np.ceil(np.round(level, 2)), BINS - 1).astype(np.int64)
-                times += np.bincount(self.number * BINS + within, span, count * BINS).reshape(count, BINS)
+                times += np.bincount(self._first_bin + within, level_ms, count * BINS).reshape(count, BINS)
         times[:, -1] += self.total(peaks.unseen_ms)
-        there = np.zeros(count, bool)
-        there[self.number[known & (self.weight > 0)]] = True
-        return _lists(np.rint(times), there)
+        return _lists(np.rint(times), np.logical_or.reduceat(known & (self.weight > 0), self.starts))
 
 
 def _lists(times: NDArray[np.integer] | Floats, there: NDArray[np.bool_]) -> pl.Series:
-    """Histograms as lists, null where nothing was there."""
+    """Return histograms as lists, null where there was none."""
     series = pl.Series(times.astype(np.int32)).cast(pl.List(pl.Int32))
     return series if there.all() else pl.select(pl.when(pl.Series(there)).then(series)).to_series()
 
 
 def _sum(rows: DayRows, first: str, second: str) -> Floats:
-    """Both directions together; unknown where one of them is."""
+    """Return both directions together; unknown where one of them is."""
     if rows.nothing is rows.floats[first] or rows.nothing is rows.floats[second]:
         return rows.nothing
     return rows.floats[first] + rows.floats[second]
@@ -233,7 +235,7 @@ def _energy(groups: _Groups, rows: DayRows) -> dict[str, object]:
 
 
 def _throttled(groups: _Groups, rows: DayRows) -> dict[str, object]:
-    """Milliseconds of each kind of throttling; the counters of one kind add up, for they tell of causes apart."""
+    """Return milliseconds of each kind of throttling; counters of one kind add up, because they count separate causes."""
     found: dict[str, object] = {}
     followed = np.zeros(len(groups.starts))
     for kind, names in THROTTLED.items():
@@ -241,14 +243,14 @@ def _throttled(groups: _Groups, rows: DayRows) -> dict[str, object]:
         if not rates:
             found[f"throttled_{kind}_ms"] = groups.nothing
             continue
-        total, known_ms = groups.weighted(np.minimum(reduce(_added, rates), 1.0), groups.span)
+        total, known_ms = groups.weighted(np.minimum(reduce(_known_sum, rates), 1.0), groups.span)
         found[f"throttled_{kind}_ms"] = np.where(known_ms > 0, total, np.nan)
         followed = np.maximum(followed, known_ms)
     return found | {"throttled_known_ms": followed}
 
 
-def _added(left: Floats, right: Floats) -> Floats:
-    """The sum of what is known of both."""
+def _known_sum(left: Floats, right: Floats) -> Floats:
+    """Return the sum of the known values of both."""
     total = left + right
     unknown = np.flatnonzero(np.isnan(total))
     total[unknown] = np.fmax(left[unknown], right[unknown])
@@ -272,14 +274,14 @@ _HOUR = (pl.col("time") // HOUR_MS * HOUR_MS).alias("time")
 _COLUMNS = ("time", "cpu_count", *_HOST_MEANS.values())
 
 
-def _known(name: str) -> pl.Expr:
-    """What can be a measurement: NaN and negative values are unknown."""
+def _possible_values(name: str) -> pl.Expr:
+    """Return possible measurements only: NaN and negative values become unknown."""
     value = pl.col(name).cast(pl.Float64).fill_nan(None)
     return pl.when(value >= 0).then(value)
 
 
 def host_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusable | None = None) -> pl.DataFrame:
-    """The hours with the columns of `host_hourly`."""
+    """Return the hours with the columns of `host_hourly`."""
     columns = Columns(files, schema.HOST, _COLUMNS, on_unusable=on_unusable)
     if not len(columns):
         return empty(schema.HOST_HOURLY)
@@ -311,7 +313,7 @@ def host_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusable |
 
 
 def _means(values: Floats, starts: Places) -> Floats:
-    """The mean of each group, NaN where nothing is known; what is below 0 or no number is unknown."""
+    """Return the mean of each group, NaN where nothing is known; values below 0, and NaN, are unknown."""
     known = np.isfinite(values) & (values >= 0)
     counts = np.add.reduceat(known, starts, dtype=np.float64)
     out = np.full(len(starts), np.nan)
@@ -320,9 +322,10 @@ def _means(values: Floats, starts: Places) -> Floats:
 
 
 def serving_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusable | None = None) -> pl.DataFrame:
-    """The hours with the columns of `serving_hourly`."""
+    """Return the hours with the columns of `serving_hourly`."""
     names = (
         "time",
+        "host",
         "gpu",
         "endpoint",
         "model",
@@ -336,17 +339,19 @@ def serving_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusabl
     )
     if not files:
         return empty(schema.SERVING_HOURLY)
-    frame = read_frame(files, schema.SERVING, names, on_unusable).unique(
-        ("host", "time", "gpu", "endpoint", "model"), keep="any"
+    frame = read_days(files, schema.SERVING, names, on_unusable).unique(
+        ("host", "time", "gpu", "endpoint", "model"), keep="first", maintain_order=True
     )
     frame = frame.filter(pl.col("time").is_between(day_ms, day_ms + DAY_MS, closed="left"))
     answered = (pl.col("health") == "ok").fill_null(value=False)
-    return frame.group_by(_HOUR, "host", "gpu", "endpoint", "model").agg(
+    key = ("host", "gpu", "endpoint", "model")
+    hours = frame.group_by(*key, _HOUR).agg(
         pl.col("engine").drop_nulls().last(),
-        kv_cache_used_max_ratio=_known("kv_cache_used_ratio").max(),
-        running_requests_max=_known("running_requests").max(),
-        waiting_requests_max=_known("waiting_requests").max(),
-        requests_mean_per_s=_known("requests_per_s").mean(),
-        generated_tokens_mean_per_s=_known("generated_tokens_per_s").mean(),
+        kv_cache_used_max_ratio=_possible_values("kv_cache_used_ratio").max(),
+        running_requests_max=_possible_values("running_requests").max(),
+        waiting_requests_max=_possible_values("waiting_requests").max(),
+        requests_mean_per_s=_possible_values("requests_per_s").mean(),
+        generated_tokens_mean_per_s=_possible_values("generated_tokens_per_s").mean(),
         scrape_count=answered.sum(),
     )
+    return hours.sort(*key, "time")

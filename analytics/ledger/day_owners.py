@@ -1,6 +1,6 @@
-"""Whose each row of a GPU is: its processes' users, else who claims it, else only that memory is in use.
+"""The user of each GPU row: the users of its processes, else those of its allocation, else unknown where memory is in use.
 
-MIG instances are units of their own, with their share of the GPU; the GPU itself keeps what no instance has.
+MIG instances are units of their own, with their share of the GPU; the GPU itself keeps the part that no instance has.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from analytics.mig import MIG_PREFIX, Instance
 
 @dataclass(frozen=True)
 class Shares:
-    """The part of a GPU that each row is about, and which rows are of GPUs that are split at that moment.
-
-    `left_out` are rows of instances whose size or parent is unknown: their time is in their parent's. `related` are all
-    rows of the other instances and of their GPUs.
-    """
+    """The part of a GPU that each row describes."""
 
     share: Floats
     split: Mask
+    """Rows of GPUs that are split at that moment."""
     left_out: Mask
+    """Rows of instances whose size or parent is unknown: their time is in their parent's."""
     related: Mask
+    """All rows of the other instances and of their GPUs."""
 
 
 def shares_of(rows: DayRows, instances: Mapping[tuple[str, str], Instance]) -> Shares:
-    """Shares of a day's rows, given the instances by host and UUID."""
+    """Return the shares of a day's rows, given the instances by host and UUID."""
     share, split = np.ones(len(rows)), np.zeros(len(rows), bool)
     left_out, related = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
     codes = {name: code for code, name in enumerate(rows.names)}
@@ -59,9 +58,9 @@ def shares_of(rows: DayRows, instances: Mapping[tuple[str, str], Instance]) -> S
 
 
 def _spans(rows: DayRows, mine: Places) -> Iterator[tuple[int, int]]:
-    """The times in which an instance was there: its rows, with what each stands for; a gap beyond that ends it.
+    """Return the times in which an instance existed: its rows, with the time that each lasts; a larger gap ends it.
 
-    There are none where every row of the instance was one that cannot be, as with no interval.
+    There are none where every row of the instance is impossible, for example without an interval.
     """
     if not len(mine):
         return
@@ -73,11 +72,11 @@ def _spans(rows: DayRows, mine: Places) -> Iterator[tuple[int, int]]:
 
 UNAVAILABLE, FREE, RESERVED, USE, UNSEEN = 0, 1, 2, 3, 8
 
-NOBODY_LOOKED = ("unwatched", "claim_unwatched")
-"""Holder sources of time in which no process list and no empty memory were read: free or claimed, and somebody may work there."""
+NOBODY_LOOKED = ("unwatched", "allocation_unwatched")
+"""User sources of time without a process list and without proof of empty memory: free or allocated, and possibly in use."""
 
 NO_CONTEXT_BYTES = 64 * 2**20
-"""Less memory in use than any CUDA context takes: nobody was on the GPU at that moment."""
+"""Less memory in use than any CUDA context takes: no process was on the GPU at that moment."""
 
 _ZERO_BELOW_PCT = 0.5
 """An average that the GPU keeps itself may lie a little above the driver's samples of whole percents."""
@@ -85,9 +84,9 @@ _ZERO_BELOW_PCT = 0.5
 
 @dataclass(frozen=True)
 class Held:
-    """What each row says of the GPU: `kind`, `zero` and `measured`, and `owner` as a code into `owners`.
+    """The state of the GPU in each row: `kind`, `zero` and `measured`, and `owner` as a code into `owners`.
 
-    An owner is who it is and how that is known: process, claim, claim_unwatched, memory, unwatched or None.
+    An owner is a user and the source of that knowledge: process, allocation, allocation_unwatched, memory, unwatched or None.
     """
 
     kind: Codes
@@ -99,8 +98,8 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Claimed:
-    """Spans in which GPUs of one host-day are claimed, by GPU and start; `owner` are codes into `owners`."""
+class Allocated:
+    """Intervals in which GPUs of one host-day are allocated, by GPU and start; `owner` are codes into `owners`."""
 
     key: Ints
     end: Ints
@@ -109,15 +108,15 @@ class Claimed:
     owners: tuple[RowOwner, ...]
 
     @classmethod
-    def of(cls, spans: pl.DataFrame, gpus: Sequence[tuple[str, str]]) -> Claimed:
-        """From spans (gpu, start, end, holder, account, job) that do not overlap; those of other GPUs are left out.
+    def of(cls, spans: pl.DataFrame, gpus: Sequence[tuple[str, str]]) -> Allocated:
+        """Return the allocated intervals of some GPUs, from rows (gpu, start, end, user, account, job) that do not overlap.
 
-        `gpu` is a `unit`: a GPU that two hosts report has on each the claims that were given for it there.
+        `gpu` is a `unit`: a GPU that two hosts report has, on each host, the allocations made for it there.
         """
         order = pl.DataFrame({"gpu": ["/".join(name) for name in gpus]}, schema={"gpu": pl.String}).with_row_index(
             "code"
         )
-        known = spans.join(order, on="gpu").select("code", "start", "end", "holder", "account", "job")
+        known = spans.join(order, on="gpu").select("code", "start", "end", "user", "account", "job")
         found = ((code, start, end, RowOwner(*whose)) for code, start, end, *whose in known.iter_rows())
         rows = sorted(found, key=lambda row: row[:2])
         owners = {owner: code for code, owner in enumerate(dict.fromkeys(row[3] for row in rows))}
@@ -132,7 +131,7 @@ class Claimed:
         )
 
     def of_rows(self, rows: DayRows) -> Places:
-        """The claim in whose span each row starts, as a code into `owners`; NONE for none."""
+        """Return the allocation in whose interval each row starts, as a code into `owners`; NONE for none."""
         if not len(self.key):
             return np.full(len(rows), NONE, np.intp)
         at = last_at(self.key, sort_key(rows.gpu, rows.start))
@@ -141,16 +140,16 @@ class Claimed:
 
 
 def unit(host: pl.Expr) -> pl.Expr:
-    """A GPU of a host in one name; no host's name has a slash."""
+    """Return the host and GPU as one name; no host's name has a slash."""
     return pl.concat_str(host, pl.col("gpu"), separator="/")
 
 
 def who_holds(
-    rows: DayRows, lists: Lists, claimed: Claimed, settings: LedgerSettings, *, is_split: Mask, unseen: Mask
+    rows: DayRows, lists: Lists, allocated: Allocated, settings: LedgerSettings, *, is_split: Mask, unseen: Mask
 ) -> Held:
-    """Kind and owner of every row.
+    """Return kind and owner of every row.
 
-    The work of GPUs that `is_split` is that of their MIG instances; of split GPUs and instances, `unseen` rows say nothing.
+    The work of GPUs that `is_split` is that of their MIG instances; `unseen` rows of split GPUs and instances carry no state.
     """
     split = is_split | unseen
     util, util_max = rows.floats["gpu_util_pct"], rows.floats["gpu_util_max_pct"]
@@ -160,11 +159,11 @@ def who_holds(
     zero = known & (((util == 0) & np.isnan(util_max)) | nothing_sampled)
     by_process = (rows.process_count > 0) & ~split
     no_list = rows.process_count < 0
-    # without a process list, memory in use stands for a holder; the evidence says so through holder_source
+    # without a process list, memory in use counts as a user; user_source states that in the evidence
     by_memory = no_list & (rows.floats["mem_used_bytes"] > settings.held_min_bytes) & ~split
-    claim = np.where(split, NONE, claimed.of_rows(rows))
+    allocation = np.where(split, NONE, allocated.of_rows(rows))
     use = by_process | by_memory | (known & ~zero)
-    kind = np.where(out_of_order, UNAVAILABLE, np.where(use, USE, np.where(claim != NONE, RESERVED, FREE)))
+    kind = np.where(out_of_order, UNAVAILABLE, np.where(use, USE, np.where(allocation != NONE, RESERVED, FREE)))
     kind[unseen] = UNSEEN
     list_of_row = lists.of_rows(rows, by_process & (kind == USE))
     unwatched = (
@@ -174,12 +173,12 @@ def who_holds(
         & ~split
         & ~rows.health.where_in((ASLEEP,))
     )
-    # the users of the processes where a list names any, else the claim, else that there are processes or memory
+    # the users of the processes where a list names any, else the allocation, else only processes or memory
     sources = (None, "process", "memory", "unwatched")
     owners: list[tuple[RowOwner, str | None]] = [(RowOwner(), source) for source in sources]
     owners += [(owner, "process") for owner in lists.owners]
-    owners += [(owner, source) for source in ("claim", "claim_unwatched") for owner in claimed.owners]
-    names_user = np.array([owner.holder is not None for owner in lists.owners] + [False])
+    owners += [(owner, source) for source in ("allocation", "allocation_unwatched") for owner in allocated.owners]
+    names_user = np.array([owner.user is not None for owner in lists.owners] + [False])
     list_owner = np.append(lists.owner, NONE)[list_of_row]
     code = np.zeros(len(rows), np.intp)
     code[unwatched] = sources.index("unwatched")
@@ -187,10 +186,10 @@ def who_holds(
     code[by_process & (kind == USE)] = sources.index("process")
     listed = by_process & (kind == USE) & (list_owner != NONE)
     code[listed] = len(sources) + list_owner[listed]
-    from_claim = (claim != NONE) & ((kind == RESERVED) | (kind == USE)) & ~(listed & names_user[list_owner])
-    blind = unwatched[from_claim] * len(claimed.owners)
-    code[from_claim] = len(sources) + len(lists.owners) + claim[from_claim] + blind
-    # owners that read the same get the same code, so that a change of code is a change of owner
+    from_allocation = (allocation != NONE) & ((kind == RESERVED) | (kind == USE)) & ~(listed & names_user[list_owner])
+    blind = unwatched[from_allocation] * len(allocated.owners)
+    code[from_allocation] = len(sources) + len(lists.owners) + allocation[from_allocation] + blind
+    # equal owners get the same code, so that a change of code is a change of owner
     distinct: dict[tuple[RowOwner, str | None], int] = {}
     renumbered = np.array([distinct.setdefault(owner, len(distinct)) for owner in owners], np.intp)
     zero, known = zero & ~out_of_order, known & ~out_of_order

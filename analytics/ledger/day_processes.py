@@ -1,4 +1,4 @@
-"""The process lists of some hosts' same UTC day: whom each row of a GPU goes by, and each process over the day."""
+"""The process lists of some hosts' same UTC day: the users of each row of a GPU, and each process over the day."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from analytics.names import single_name
 from fallow import schema
 from fallow.clock import DAY_MS
 from fallow.lake import LakeFile
-from fallow.process_holder import process_holder
+from fallow.process_user import process_user
 from fallow.quarantine import OnUnusable
 
 COLUMNS = tuple(name for name in schema.PROCESS.names if name not in {"slurm_step_id", "attribution"})
@@ -27,31 +27,31 @@ _KEY_BITS = 44
 
 @dataclass(frozen=True)
 class RowOwner:
-    """Whom some time of a GPU belongs to; names joined by `+`, None unknown."""
+    """The users, accounts and jobs of some GPU time; names joined by `+`, None unknown."""
 
-    holder: str | None = None
+    user: str | None = None
     account: str | None = None
     job: str | None = None
 
 
 @dataclass(frozen=True)
 class Lists:
-    """Process lists by GPU and time: `key` sorts them, `owner` says who is on each, as a code into `owners`.
-
-    `users` holds, for each list that several users share, how many processes each of them has there.
-    """
+    """Process lists by GPU and time."""
 
     key: Ints
+    """Sorts the lists."""
     time: Ints
     reach: Ints
     owner: Places
+    """The users of each list, as a code into `owners`."""
     owners: tuple[RowOwner, ...]
     users: dict[int, dict[str, int]]
+    """For each list that several users share, how many processes each of them has there."""
 
     def of_rows(self, rows: DayRows, wanted: Mask) -> Places:
-        """The list that each wanted row goes by, NONE for none.
+        """Return the list that applies to each wanted row, NONE for none.
 
-        The last one at or before the row's time, else the first one after; a list is good for three of its own intervals.
+        This is the last list at or before the row's time, else the first one after; a list is valid for three of its own intervals.
         """
         found = np.full(len(rows), NONE, np.intp)
         mine = np.flatnonzero(wanted)
@@ -73,13 +73,13 @@ class Lists:
 
 
 def sort_key(gpu: Codes, time: Ints) -> Ints:
-    """One number that sorts by GPU, then by time."""
+    """Return one number that sorts by GPU, then by time."""
     return (gpu.astype(np.int64) << _KEY_BITS) + time
 
 
 def last_at(keys: Ints, wanted: Ints) -> Places:
-    """The last of some ascending keys at or before each wanted one, -1 for none."""
-    if len(keys) < len(wanted) and (wanted[1:] >= wanted[:-1]).all():  # then it is the few that are searched for
+    """Return the last of some ascending keys at or before each wanted one, -1 for none."""
+    if len(keys) < len(wanted) and (wanted[1:] >= wanted[:-1]).all():  # then searching the few is faster
         bounds = np.searchsorted(wanted, keys)
         return np.repeat(np.arange(-1, len(keys)), np.diff(bounds, prepend=0, append=len(wanted)))
     return np.searchsorted(keys, wanted, side="right") - 1
@@ -99,7 +99,7 @@ class ListedProcesses:
     account: Strings
 
     def __len__(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return len(self.time)
 
 
@@ -109,12 +109,12 @@ def read_listed(
     day_ms: int,
     on_unusable: OnUnusable | None = None,
 ) -> ListedProcesses:
-    """The rows of these `process` files; raises as `parquet.read` does."""
+    """Return the rows of these `process` files. Raises as `parquet.read` does."""
     return listed(Columns(files, schema.PROCESS, COLUMNS, on_unusable=on_unusable), gpus, day_ms)
 
 
 def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> ListedProcesses:
-    """The rows of some columns named COLUMNS, those on other GPUs left out."""
+    """Return the rows of some columns named COLUMNS; those on other GPUs are left out."""
     codes = columns.units().among(gpus)
     time, pid = columns.ints("time"), columns.ints("pid")
     started = columns.ints("started")
@@ -128,7 +128,7 @@ def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> Li
         if name != "gpu" and schema.PROCESS.column(name).type is schema.Type.STRING
     }
     job = _jobs(texts)
-    texts["user"] = _holders(texts, job).renamed(single_name)
+    texts["user"] = _users(texts, job).renamed(single_name)
     return ListedProcesses(
         gpu=codes[rows],
         time=time[rows],
@@ -142,8 +142,8 @@ def listed(columns: Columns, gpus: Sequence[tuple[str, str]], day_ms: int) -> Li
     )
 
 
-def _holders(texts: dict[str, Strings], job: Strings) -> Strings:
-    """The users; of processes without a job also containers and units, as `process_holder` says."""
+def _users(texts: dict[str, Strings], job: Strings) -> Strings:
+    """Return the users; for processes without a job also containers and units, as in `process_user`."""
     parts = [texts[name] for name in ("user", "container_runtime", "container", "unit")]
     _, _, container, unit = parts
     rows = np.flatnonzero((job.codes == NONE) & ((container.codes != NONE) | (unit.codes != NONE)))
@@ -151,7 +151,7 @@ def _holders(texts: dict[str, Strings], job: Strings) -> Strings:
         return texts["user"]
     distinct, which = np.unique(np.stack([part.codes[rows] for part in parts]), axis=1, return_inverse=True)
     named = [
-        process_holder(*(None if code == NONE else part.names[code] for part, code in zip(parts, codes, strict=True)))
+        process_user(*(None if code == NONE else part.names[code] for part, code in zip(parts, codes, strict=True)))
         for codes in distinct.T
     ]
     names = {name: code for code, name in enumerate(dict.fromkeys([*texts["user"].names, *filter(None, named)]))}
@@ -161,15 +161,15 @@ def _holders(texts: dict[str, Strings], job: Strings) -> Strings:
 
 
 def _jobs(texts: dict[str, Strings]) -> Strings:
-    """slurm:ID, else pod:NAMESPACE/POD, else ray:ID."""
+    """Return slurm:ID, else pod:NAMESPACE/POD, else ray:ID."""
     return _first_known(
-        _prefixed("slurm:", texts["slurm_job_id"]),
+        _prefixed_names("slurm:", texts["slurm_job_id"]),
         _pods(texts["namespace"], texts["pod"]),
-        _prefixed("ray:", texts["ray_job_id"]),
+        _prefixed_names("ray:", texts["ray_job_id"]),
     )
 
 
-def _prefixed(prefix: str, values: Strings) -> Strings:
+def _prefixed_names(prefix: str, values: Strings) -> Strings:
     return Strings(values.codes, tuple(prefix + name for name in values.names))
 
 
@@ -188,7 +188,7 @@ def _pods(namespaces: Strings, pods: Strings) -> Strings:
 
 
 def _first_known(*columns: Strings) -> Strings:
-    """The first column that is not null, row by row."""
+    """Return the first column that is not null, row by row."""
     names: list[str] = []
     codes = np.full(len(columns[0].codes), NONE, np.int32)
     for column in columns:
@@ -199,7 +199,7 @@ def _first_known(*columns: Strings) -> Strings:
 
 
 def lists_of(rows: ListedProcesses) -> Lists:
-    """The lists that these rows make up: one per GPU and time."""
+    """Return the lists that these rows form: one per GPU and time."""
     if not len(rows):
         none = np.zeros(0, np.int64)
         return Lists(none, none, none, np.zeros(0, np.intp), (), {})
@@ -208,7 +208,7 @@ def lists_of(rows: ListedProcesses) -> Lists:
     number = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
     combination, first_row = _combinations(rows)
     owner, owners = _owners(rows, combination, first_row, starts, number)
-    several = {code for code, each in enumerate(owners) if each.holder and "+" in each.holder}
+    several = {code for code, each in enumerate(owners) if each.user and "+" in each.user}
     return Lists(
         key=key[starts],
         time=rows.time[starts],
@@ -220,7 +220,7 @@ def lists_of(rows: ListedProcesses) -> Lists:
 
 
 def _combinations(rows: ListedProcesses) -> tuple[Places, Places]:
-    """Each row's (user, account, job) as a code, and a row that has it."""
+    """Return each row's (user, account, job) as a code, and a row that has it."""
     packed = rows.texts["user"].codes.astype(np.int64) + 1
     for part in (rows.account, rows.job):
         packed = packed * (len(part.names) + 1) + part.codes + 1
@@ -237,7 +237,7 @@ def _owners(
     starts: Places,
     number: Places,
 ) -> tuple[Places, tuple[RowOwner, ...]]:
-    """Per list, the code of its owner. Lists with the same combinations have the same fingerprint."""
+    """Return, per list, the code of its owner. Lists with the same combinations have the same fingerprint."""
     order = np.lexsort((combination, number))
     sorted_number, sorted_combination = number[order], combination[order]
     again = np.concatenate(([False], (np.diff(sorted_number) == 0) & (np.diff(sorted_combination) == 0)))
@@ -250,29 +250,32 @@ def _owners(
     renumbered = np.empty(len(first_list), np.intp)
     for code, at in enumerate(first_list):
         chosen = np.unique(combination[starts[at] : ends[at]])
-        owner = RowOwner(*(_joined(part, first_row[chosen]) for part in (rows.texts["user"], rows.account, rows.job)))
+        owner = RowOwner(
+            *(_joined_names(part, first_row[chosen]) for part in (rows.texts["user"], rows.account, rows.job))
+        )
         renumbered[code] = owners.setdefault(owner, len(owners))
     return renumbered[codes], tuple(owners)
 
 
-def _joined(values: Strings, rows: Places) -> str | None:
+def _joined_names(values: Strings, rows: Places) -> str | None:
     names = {values.names[code] for code in values.codes[rows] if code != NONE}
     return "+".join(sorted(names)) or None
 
 
 def _user_counts(rows: ListedProcesses, starts: Places, owner: Places, several: set[int]) -> dict[int, dict[str, int]]:
-    users = rows.texts["user"]
-    ends = np.append(starts[1:], len(rows))
+    """Return the processes of each user in the lists of several; one that is listed twice counts once."""
+    users, ends = rows.texts["user"], np.append(starts[1:], len(rows))
+    listed = np.stack([users.codes, rows.integers["pid"], rows.integers["started"]])
     found = {}
     for at in np.flatnonzero(np.isin(owner, list(several))):
-        codes = users.codes[starts[at] : ends[at]]
+        codes = np.unique(listed[:, starts[at] : ends[at]], axis=1)[0]
         counts = np.bincount(codes[codes != NONE], minlength=len(users.names))
         found[int(at)] = {users.names[code]: int(counts[code]) for code in np.flatnonzero(counts)}
     return found
 
 
 def process_day(rows: ListedProcesses, gpus: Sequence[tuple[str, str]], last_listed: Ints) -> pl.DataFrame:
-    """The day's processes with the columns of `process_day`; `last_listed` says when each GPU was last empty."""
+    """Return the day's processes with the columns of `process_day`; `last_listed` states when each GPU was last empty."""
     if not len(rows):
         return empty(schema.PROCESS_DAY)
     order = np.lexsort((rows.time, rows.integers["started"], rows.integers["pid"], rows.gpu))

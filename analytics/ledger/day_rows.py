@@ -1,6 +1,6 @@
-"""The `gpu` rows of some hosts' same UTC day, in order, cleaned, and each with the time that it stands for.
+"""The `gpu` rows of some hosts' same UTC day, in order, cleaned, with the time that each row covers.
 
-Whatever cannot be a measurement (300 %, a negative byte count, NaN) becomes unknown here, once, and is counted.
+Values that cannot be a measurement (300 %, a negative byte count, NaN) become unknown here, once, and are counted.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from fallow.quarantine import OnUnusable
 from fallow.schema import UNAVAILABLE_HEALTH
 
 ASLEEP = "asleep"
-"""The health of a GPU that the kernel has powered down: nobody can be on it."""
+"""The health of a GPU that the kernel has powered down: no process can be on it."""
 
 RELEASED = "released"
-"""The health of a GPU that nobody reads from then on."""
+"""The health of a GPU that no reader reads from then on."""
 
 UNKNOWN = "unknown"
 """The health of a GPU of which nothing was observed in the interval."""
@@ -48,13 +48,13 @@ COLUMNS = (
 )
 
 _USE = ("gpu_util_pct", "gpu_util_max_pct", "sm_active_pct", "process_count", "mem_used_bytes")
-"""Of two rows for one moment of a GPU the one with more of these counts: work that one of two saw was there."""
+"""Of two rows for one moment of a GPU, the row with more of these counts is kept: work that one of two rows shows did happen."""
 
 _PERCENT_MAX = 100.5
 """An average that the GPU keeps itself may lie a hair above 100."""
 _RATIO_MAX = 1.01
 _MOST = 1e15
-"""No card has a petabyte, draws so many watts or moves so many bytes a second."""
+"""No card has a petabyte of memory, draws this many watts or moves this many bytes a second."""
 _COUNTER_MOST = 9e18
 _TIME_BITS = 42
 """Milliseconds of 139 years: a GPU's code and a moment in one number."""
@@ -62,7 +62,7 @@ _TIME_BITS = 42
 
 @dataclass(frozen=True)
 class Defect:
-    """Rows of one GPU, or files of one host, with something wrong in them."""
+    """Rows of one GPU, or files of one host, with a fault."""
 
     host: str
     gpu: str | None
@@ -73,38 +73,41 @@ class Defect:
 
 @dataclass(frozen=True)
 class DayRows:
-    """Rows sorted by GPU and start, each moment of a GPU once; `gpu` are codes into `names`, pairs of host and UUID.
-
-    `usable` says which rows tell anything about the state. `weight` is the time that a usable row stands for (0 for the
-    others): up to the next usable one or to where the GPU was released, three intervals at most, one for the GPU's last. `span`
-    is the same over all rows.
-    Floats are NaN where unknown; a column that no row states is the array `nothing` itself, for which nothing need be computed; integers are -1. `rates` are counters as rises per millisecond over the time since the row before. `risen_mj` is the energy
-    counter's rise in that time, NaN where `counted` rows, which state the counter, follow none.
-    """
+    """Rows sorted by GPU and start, each moment of a GPU once. Unknown floats are NaN, unknown integers are -1."""
 
     names: tuple[tuple[str, str], ...]
+    """Pairs of host and UUID."""
     gpu: Codes
+    """The GPU of each row, a code into `names`."""
     time: Ints
     start: Ints
     interval: Ints
     health: Strings
     floats: dict[str, Floats]
+    """Columns by name; a column that no row states is the array `nothing` itself, which needs no computation."""
     rates: dict[str, Floats]
+    """Counters as rises per millisecond since the row before."""
     risen_mj: Floats
+    """Rise of the energy counter since the row before; NaN where it is unknown, as in a `counted` row after a gap."""
     counted: Mask
+    """Rows that state the energy counter."""
     nothing: Floats
     process_count: Ints
     usable: Mask
+    """Rows that show anything about the state."""
     weight: Ints
+    """The time that a usable row covers, 0 for other rows. It ends at the next usable row or where the GPU was released, after three
+    intervals at most, or one for the GPU's last row."""
     span: Ints
+    """The same over all rows."""
     defects: tuple[Defect, ...]
 
     def __len__(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return len(self.start)
 
     def also_usable(self, more: Mask) -> DayRows:
-        """The same, with some rows more that say what the GPU is for."""
+        """Return the rows with some more rows marked as usable."""
         usable = self.usable | more
         if (usable == self.usable).all():
             return self
@@ -114,46 +117,46 @@ class DayRows:
 
     @property
     def released(self) -> Mask:
-        """Rows that say nothing but that nobody reads the GPU any more."""
+        """Return the rows that state only that the GPU is no longer read."""
         return self.health.where_in((RELEASED,)) & ~self.usable
 
     def energy_mj(self, lasting_ms: Floats) -> Floats:
-        """The energy of each row: by the counter where it is read, never more than it rose, else power times a time."""
+        """Return the energy of each row: by the counter where it is read, never more than it rose, else power times a time."""
         return np.where(self.counted, self.risen_mj, self.floats["power_w"] * lasting_ms)
 
     @property
     def out_of_order(self) -> Mask:
-        """Rows of GPUs that nobody could have used."""
+        """Return the rows of GPUs that could not have been used."""
         return self.health.where_in(UNAVAILABLE_HEALTH)
 
 
 def read_day_rows(
     files: Iterable[LakeFile], day_ms: int, gpu: str | None = None, on_unusable: OnUnusable | None = None
 ) -> DayRows:
-    """The rows of these `gpu` files of a day, of all GPUs or of one; raises as `parquet.read` does."""
+    """Return the rows of these `gpu` files of a day, of all GPUs or of one. Raises as `parquet.read` does."""
     return day_rows(Columns(files, schema.GPU, COLUMNS, gpu, on_unusable), day_ms)
 
 
 def in_day(time: Ints, day_ms: int) -> Mask:
-    """Times inside the day: a file holds its own day's rows, a broken clock's lie anywhere."""
+    """Return which times are inside the day: a file holds its own day's rows, but a broken clock's rows lie anywhere."""
     return np.asarray((time >= day_ms) & (time < day_ms + DAY_MS), bool)
 
 
 def day_rows(columns: Columns, day_ms: int) -> DayRows:
-    """The rows of some columns named COLUMNS."""
+    """Return the rows of some columns named COLUMNS."""
     units = columns.units()
     names, codes = units.names, units.codes
     time = columns.ints("time")
-    # a day's rows begin in the day, so that days never overlap but for the last row's reach
+    # a day's rows begin in the day, so days overlap only by the reach of the last row
     start = np.maximum(time + columns.ints("offset_ms", 0), day_ms)
-    interval = columns.ints("interval_ms")
-    timed = (interval > 0) & (interval <= DAY_MS)
+    stated = columns.ints("interval_ms")
+    timed = (stated > 0) & (stated <= DAY_MS)
     dated = in_day(time, day_ms) & in_day(start, day_ms)
     whole = timed & dated & (codes != NONE)
-    whole &= ~_agents_saw(codes, start, interval, whole, columns.strings("util_source"))
-    kept, doubled = _in_order(codes, start, whole, columns)
+    whole &= ~_covered_by_agents(codes, start, stated, whole, columns.strings("util_source"))
+    kept, doubled = _ordered_rows(codes, start, whole, columns)
     tally = _Tally(names, codes[kept], columns, kept)
-    gpu, start, interval = codes[kept], start[kept], interval[kept]
+    gpu, start, interval = codes[kept], start[kept], stated[kept]
     nothing = np.full(len(gpu), np.nan)
     floats = _floats(columns, kept, tally, nothing)
     health = columns.strings("health").take(kept)
@@ -166,12 +169,12 @@ def day_rows(columns: Columns, day_ms: int) -> DayRows:
     rates, counted = _rates(columns, kept, (gpu, start, interval), tally, nothing)
     since_ms = np.diff(start, prepend=0).astype(np.float64)
     tally.overlaps(gpu, start, interval)
-    lost = _lost(units, ~timed, "no_interval", columns.ints("interval_ms"))
-    lost += _lost(units, timed & ~dated, "wrong_day", columns.ints("time"))
+    lost = _timeless_rows(units, ~timed, "no_interval", stated)
+    lost += _timeless_rows(units, timed & ~dated, "wrong_day", time)
     return DayRows(
         names=names,
         gpu=gpu,
-        time=columns.ints("time")[kept],
+        time=time[kept],
         start=start,
         interval=interval,
         health=health,
@@ -184,12 +187,12 @@ def day_rows(columns: Columns, day_ms: int) -> DayRows:
         usable=usable,
         weight=weight,
         span=span,
-        defects=(*tally.found, *lost, *_doubles(names, codes, doubled)),
+        defects=(*tally.found, *lost, *_repeated_rows(names, codes, doubled)),
     )
 
 
-def _agents_saw(codes: Codes, start: Ints, interval: Ints, whole: Mask, source: Strings) -> Mask:
-    """Scraped rows of moments that a row of an agent covers, which may have come to the lake after them: the agent saw more."""
+def _covered_by_agents(codes: Codes, start: Ints, interval: Ints, whole: Mask, source: Strings) -> Mask:
+    """Return scraped rows of moments that an agent's row covers; they may have arrived later, but the agent observed more."""
     scraped = whole & source.where_in(("scraped",))
     agents = whole & ~source.where_in(("scraped", "import"))
     if not scraped.any() or not agents.any():
@@ -202,15 +205,15 @@ def _agents_saw(codes: Codes, start: Ints, interval: Ints, whole: Mask, source: 
     return covered
 
 
-def _in_order(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple[Ints | slice, Ints]:
-    """The rows to keep, by GPU and start, each moment once; and those that repeat a moment with other content or not.
+def _ordered_rows(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple[Ints | slice, Ints]:
+    """Return the rows to keep, by GPU and start, each moment once; and the rows that repeat a moment, whatever their content.
 
     Which of several rows of one moment stays does not depend on their order: the one with the most use.
     """
     rows = np.flatnonzero(whole)
     gpu, moment = codes[rows], start[rows]
     rising = (gpu[1:] > gpu[:-1]) | ((gpu[1:] == gpu[:-1]) & (moment[1:] > moment[:-1]))
-    if rising.all():  # as the lake's files are written: nothing need be copied
+    if rising.all():  # the order in which the lake's files are written, so no copy is needed
         return slice(None) if len(rows) == len(codes) else rows, rows[:0]
     rows = rows[np.lexsort((moment, gpu))]
     same = (np.diff(codes[rows]) == 0) & (np.diff(start[rows]) == 0)
@@ -223,7 +226,7 @@ def _in_order(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple
 
 
 def _tie_breakers(columns: Columns, rows: Ints) -> list[Floats]:
-    """Keys for lexsort, the last one first: the most use, then the smallest by the other columns, null first."""
+    """Return keys for lexsort, the last one first: the most use, then the smallest by the other columns, null first."""
     keys = []
     for name in reversed([name for name in COLUMNS[1:] if name not in _USE]):
         if schema.GPU.column(name).type is schema.Type.STRING:
@@ -232,11 +235,11 @@ def _tie_breakers(columns: Columns, rows: Ints) -> list[Floats]:
             keys.append(ranks[text.codes][rows])
         else:
             keys.append(np.nan_to_num(columns.floats(name)[rows], nan=-np.inf))
-    return keys + [_most_first(columns, name, rows) for name in reversed(_USE)]
+    return keys + [_largest_first_key(columns, name, rows) for name in reversed(_USE)]
 
 
-def _most_first(columns: Columns, name: str, rows: Ints) -> Floats:
-    """A key that sorts the largest value first; what is unknown, or cannot be a measurement, comes last."""
+def _largest_first_key(columns: Columns, name: str, rows: Ints) -> Floats:
+    """Return a key that sorts the largest value first; unknown and impossible values come last."""
     values = columns.floats(name)[rows]
     most = _PERCENT_MAX if name in _PERCENTS else _MOST
     return np.where((values >= 0) & (values <= most), -values, np.inf)
@@ -256,7 +259,7 @@ def _floats(columns: Columns, kept: Ints | slice, tally: _Tally, nothing: Floats
 
 
 def _weights(gpu: Codes, start: Ints, interval: Ints) -> Ints:
-    """min(next - this, 3 intervals); one interval for the last of a GPU."""
+    """Return min(next - this, 3 intervals); one interval for the last row of a GPU."""
     weight = interval.copy()
     if len(start) > 1:
         follows = gpu[1:] == gpu[:-1]
@@ -266,19 +269,19 @@ def _weights(gpu: Codes, start: Ints, interval: Ints) -> Ints:
 
 
 def _usable_weights(gpu: Codes, start: Ints, interval: Ints, usable: Mask, health: Strings) -> Ints:
-    """The same of usable rows, up to where the GPU was released at most; 0 for the others."""
-    told = usable | health.where_in((RELEASED,))
+    """Return the same for usable rows, up to where the GPU was released at most; 0 for the others."""
+    bounds = usable | health.where_in((RELEASED,))
     weight = np.zeros(len(gpu), np.int64)
-    weight[told] = _weights(gpu[told], start[told], interval[told])
+    weight[bounds] = _weights(gpu[bounds], start[bounds], interval[bounds])
     return np.where(usable, weight, 0)
 
 
 def _rates(
     columns: Columns, kept: Ints | slice, axis: tuple[Codes, Ints, Ints], tally: _Tally, nothing: Floats
 ) -> tuple[dict[str, Floats], Mask]:
-    """Each counter's rise per millisecond since the row before, in the same epoch and without a gap, NaN elsewhere.
+    """Return each counter's rise per millisecond since the row before, in the same epoch and without a gap, NaN elsewhere.
 
-    And which rows state the energy counter.
+    Return also which rows state the energy counter.
     """
     found, counted = dict.fromkeys(_COUNTERS, nothing), np.zeros(len(nothing), bool)
     there = [name for name in _COUNTERS if columns.has(name)]
@@ -287,13 +290,17 @@ def _rates(
     gpu, start, interval = axis
     epoch = columns.ints("counters_since")[kept]
     step = np.diff(start)
-    goes_on = (epoch[1:] == epoch[:-1]) | _unbroken(epoch, start, columns.strings("util_source").take(kept))
+    goes_on = (epoch[1:] == epoch[:-1]) | _in_one_epoch(epoch, start, columns.strings("util_source").take(kept))
     follows = (gpu[1:] == gpu[:-1]) & goes_on & (step <= GAP_INTERVALS * interval[:-1])
     followed_ms = np.where(follows, step, np.nan)
+    steady = np.append(np.nan, 0 / followed_ms)
     for name in there:
         values = tally.within(name, columns.floats(name)[kept], _COUNTER_MOST)
         if name == "energy_mj":
             counted = ~np.isnan(values)
+        if values[0] == values[-1] and (values == values[0]).all():  # most cards are never slowed down
+            found[name] = steady
+            continue
         rate = np.empty(len(nothing))
         rate[0] = np.nan
         np.divide(np.diff(values), followed_ms, out=rate[1:])
@@ -304,10 +311,10 @@ def _rates(
     return found, counted
 
 
-def _unbroken(epoch: Ints, start: Ints, source: Strings) -> Mask:
-    """Of scraped rows and those before: only one names an epoch, and it began before both.
+def _in_one_epoch(epoch: Ints, start: Ints, source: Strings) -> Mask:
+    """Return which adjacent scraped rows share an epoch although only one of them names it, because it began before both.
 
-    Who reads samples sees a new beginning in them, and names it no longer where its window was cut.
+    A reader of samples recognizes a new epoch in them, and no longer names it where the window was cut.
     """
     scraped = source.where_in(("scraped",))
     last, this = epoch[:-1], epoch[1:]
@@ -316,7 +323,7 @@ def _unbroken(epoch: Ints, start: Ints, source: Strings) -> Mask:
 
 
 class _Tally:
-    """Counts what is wrong, per GPU and kind, and keeps the first as an example."""
+    """Counts faulty values, per GPU and kind, and keeps the first as an example."""
 
     def __init__(self, names: tuple[tuple[str, str], ...], gpu: Codes, columns: Columns, kept: Ints | slice) -> None:
         self._names, self._gpu, self._columns, self._kept = names, gpu, columns, kept
@@ -324,11 +331,13 @@ class _Tally:
 
     @property
     def found(self) -> tuple[Defect, ...]:
-        """What was counted so far."""
+        """Return the defects counted so far."""
         return tuple(Defect(*unit, kind, count, example) for (unit, kind), (count, example) in self._counts.items())
 
     def within(self, name: str, values: Floats, most: float) -> Floats:
-        """The values, NaN where they are no number, below 0 or above `most`; may change them in place."""
+        """Return the values, NaN where they are no number, below 0 or above `most`; may change them in place."""
+        if len(values) and values.min() >= 0 and values.max() <= most:  # False where one is NaN
+            return values
         unknown = int(np.count_nonzero(np.isnan(values)))
         if unknown > self._columns.null_count(name):
             stated = np.ones(len(self._columns), bool)
@@ -345,7 +354,7 @@ class _Tally:
         return values
 
     def add(self, kind: str, wrong: Mask, name: str, values: Floats) -> None:
-        """Counts some rows."""
+        """Count some rows."""
         if not wrong.any():
             return
         counts = np.bincount(self._gpu[wrong], minlength=len(self._names))
@@ -357,13 +366,13 @@ class _Tally:
             self._counts[key] = (count + int(counts[code]), example)
 
     def overlaps(self, gpu: Codes, start: Ints, interval: Ints) -> None:
-        """Rows that begin well inside the one before: the clock went back, or two writers share a name."""
+        """Count rows that begin well inside the one before: the clock went back, or two writers share a name."""
         early = (gpu[1:] == gpu[:-1]) & (np.diff(start) < interval[:-1] // 2)
         self.add("overlapping_rows", np.concatenate(([False], early)), "time", start.astype(np.float64))
 
 
-def _lost(units: Units, wrong: Mask, kind: str, values: Ints) -> list[Defect]:
-    """Rows that stand for no time, or for one that their file cannot hold."""
+def _timeless_rows(units: Units, wrong: Mask, kind: str, values: Ints) -> list[Defect]:
+    """Return the rows that cover no time, or a time that their file cannot hold."""
     bad = wrong & (units.codes != NONE)
     if not bad.any():
         return []
@@ -374,8 +383,8 @@ def _lost(units: Units, wrong: Mask, kind: str, values: Ints) -> list[Defect]:
     ]
 
 
-def _doubles(names: tuple[tuple[str, str], ...], codes: Codes, doubled: Ints) -> list[Defect]:
-    """Rows of a moment that another row describes."""
+def _repeated_rows(names: tuple[tuple[str, str], ...], codes: Codes, doubled: Ints) -> list[Defect]:
+    """Return the rows of a moment that another row describes."""
     if not len(doubled):
         return []
     counts = np.bincount(codes[doubled], minlength=len(names))

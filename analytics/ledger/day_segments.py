@@ -1,7 +1,7 @@
-"""From a host-day's rows to pieces of the ledger: first runs of rows that are alike, then pieces with one label each.
+"""From a host-day's rows to segments of the ledger: first runs of rows that are alike, then segments with one label each.
 
-A piece inside the day is final but for the choice between `low` and `active`, which the whole stretch decides. At the
-day's edges a spell without a kernel may go on in the next day: a short one is labelled `zero` until the days are joined.
+A segment inside the day is final except for the choice between `low` and `active`, which depends on the whole segment over midnight.
+An idle interval without a kernel at the day's edge may continue in the next day: a short one is labelled `zero` until the days are joined.
 """
 
 from __future__ import annotations
@@ -17,19 +17,28 @@ from analytics.ledger.columns import Codes, Floats, Ints, Mask, Places, run_star
 from analytics.ledger.day_owners import UNSEEN, USE, Held, Shares
 from analytics.ledger.day_processes import Lists, RowOwner
 from analytics.ledger.day_rows import DayRows
-from analytics.ledger.settings import DRIVER_WINDOW_MS, GAP_INTERVALS, SAMPLED_BELOW, LedgerSettings
+from analytics.ledger.settings import (
+    DRAW_SLACK,
+    DRIVER_WINDOW_MS,
+    GAP_INTERVALS,
+    QUIET_SLACK,
+    SAMPLED_BELOW,
+    LedgerSettings,
+)
 from analytics.mig import MIG_PREFIX
 
 HELD, BUSY, ZERO, UNKNOWN = range(4, 8)
 LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown", "unseen")
 _SOURCES = {"sm": "sm_active_pct", "power": "power_w", "watched": "gpu_util_coverage_ratio"}
-"""The readings whose sums over time are kept, beside that of utilization, by the sums' name."""
-_COUNTS = ("zero_ms", "energy_ms", "counter_ms", "sample_count", "sampled_ms", "perhaps_idle_ms")
+"""The readings whose sums over time are kept, besides that of utilization, by the sums' name."""
+_COUNTS = ("zero_ms", "energy_ms", "counter_ms", "sample_count", "sampled_ms", "perhaps_idle_ms", "quiet_ms")
 _TOTALS = tuple(f"{name}_sum" for name in ("util", *_SOURCES))
 _SUMS = (*_TOTALS, *(f"{name}_ms" for name in ("util", *_SOURCES)), *_COUNTS, "energy_mj")
-_LARGEST = ("gpu_util_max_pct", "mem_used_max_bytes")
+_LARGEST = ("gpu_util_max_pct", "mem_used_max_bytes", "quiet_draw_max_w")
+_RESTING_QUANTILE = 0.25
+"""Percentile of the draws in one run: a card that works now and then is at rest for more of the time than this."""
 _WHOLLY = ("idle_draw_max_w", "idle_power_max_w")
-"""Largest values that are unknown where any of theirs is."""
+"""Largest values that are unknown where any of their values is unknown."""
 _INTEGERS = {*_SUMS, "mem_used_max_bytes"} - {*_TOTALS, "energy_mj"}
 
 
@@ -44,35 +53,40 @@ class Runs:
     values: dict[str, Floats]
 
 
-def find_pieces(
+def find_segments(
     rows: DayRows, held: Held, shares: Shares, lists: Lists, settings: LedgerSettings
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The pieces of one date's host-days, with the columns of `ledger_part`, and spells with those of `spell_part`."""
+    """Return the segments of one date's host-days, with the columns of `ledger_part`, and idle intervals with those of `idle_interval_part`."""
     use = np.flatnonzero(rows.usable & ~shares.left_out)
     alike = _Alike.of(held, shares, use)
     runs = _runs(rows, use, alike, settings)
     of_runs = alike.take(runs.first)
-    spells = np.flatnonzero(_begins(runs, of_runs.zero))
+    idle_intervals = np.flatnonzero(_begins(runs, of_runs.zero))
     groups = _IdleGroups.of(runs, of_runs)
     label = _labels(groups, of_runs, settings)
-    runs.values["perhaps_idle_ms"] += _beside_idle(groups, runs, of_runs, rows.weight[_view(use, len(rows))], settings)
-    pieces = np.flatnonzero(_begins(runs, label, of_runs.owner))
-    first_row = use[runs.first[pieces]]
-    table = _table(runs, pieces, label[pieces], [held.owners[code] for code in held.owner[first_row]])
-    tails = pl.DataFrame(_tails(rows, use, held))
-    frame = pl.DataFrame(table | {"gpu_share": shares.share[first_row]}).join(tails, on=("unit", "end"), how="left")
-    bounds = np.append(runs.first[pieces], len(use))
-    frame = frame.with_columns(_holder_shares(frame["holder"], np.split(use, bounds[1:-1]), rows.weight, held, lists))
-    at_zero = of_runs.zero[spells]
-    ends = _ends(runs, spells)[at_zero]
-    idle = {"time": runs.start[spells][at_zero], "unit": runs.gpu[spells][at_zero], "end": ends}
+    view = _view(use, len(rows))
+    weight = rows.weight[view]
+    runs.values["perhaps_idle_ms"] += _time_beside_idle(groups, runs, of_runs, weight, settings)
+    segments = np.flatnonzero(_begins(runs, label, of_runs.owner))
+    first_row = use[runs.first[segments]]
+    table = _table(runs, segments, label[segments], held.owner[first_row], held.owners)
+    tails = _tails(rows, use, held)
+    frame = table.with_columns(gpu_share=shares.share[first_row]).join(
+        tails, on=("unit", "end"), how="left", maintain_order="left"
+    )
+    bounds = np.append(runs.first[segments], len(use))
+    frame = frame.with_columns(_user_shares(frame["user"], bounds, weight, held.list_of_row[view], lists))
+    at_zero = of_runs.zero[idle_intervals]
+    ends = _ends(runs, idle_intervals)[at_zero]
+    idle = {"time": runs.start[idle_intervals][at_zero], "unit": runs.gpu[idle_intervals][at_zero], "end": ends}
     pieces_and_edges = pl.concat([frame, _edges(rows, shares, frame)], how="diagonal_relaxed")
-    return named(pieces_and_edges, rows), named(pl.DataFrame(idle), rows)
+    in_order = pieces_and_edges.sort("unit", "time", maintain_order=True)
+    return named(in_order, rows), named(pl.DataFrame(idle), rows)
 
 
 @dataclass(frozen=True)
 class _Alike:
-    """What the states depend on, row by row or run by run; `owner` tells shares of a GPU apart, too."""
+    """The values on which the states depend, row by row or run by run; `owner` distinguishes shares of a GPU, too."""
 
     kind: Codes
     owner: Places
@@ -93,26 +107,18 @@ class _Alike:
 
 
 def _view(use: Places, count: int) -> Places | slice:
-    """The same rows of so many, without a copy where they are all of them."""
+    """Return these rows of `count` rows, without a copy where they are all rows."""
     return slice(None) if len(use) == count else use
 
 
 def named(frame: pl.DataFrame, rows: DayRows) -> pl.DataFrame:
-    """The frame with `host` and `gpu` in place of `unit`, a code into the rows' names."""
-    units = pl.DataFrame(
-        [(code, *name) for code, name in enumerate(rows.names)],
-        schema={"unit": pl.Int32, "host": pl.String, "gpu": pl.String},
-        orient="row",
-    )
-    return (
-        frame.with_columns(pl.col("unit").cast(pl.Int32))
-        .join(units, on="unit", how="left", maintain_order="left")
-        .drop("unit")
-    )
+    """Return the frame with `host` and `gpu` in place of `unit`, a code into the rows' names."""
+    units = pl.DataFrame(rows.names, schema={"host": pl.String, "gpu": pl.String}, orient="row")
+    return frame.drop("unit").hstack(units[frame["unit"]])
 
 
 def _runs(rows: DayRows, use: Places, alike: _Alike, settings: LedgerSettings) -> Runs:
-    """Rows of one GPU that follow one another and are alike in all that the states depend on."""
+    """Return runs of adjacent rows of one GPU that agree in all values on which the states depend."""
     view = _view(use, len(rows))
     gpu, start = rows.gpu[view], rows.start[view]
     end = start + rows.weight[view]
@@ -126,7 +132,7 @@ def _runs(rows: DayRows, use: Places, alike: _Alike, settings: LedgerSettings) -
 
 
 def _sums(rows: DayRows, use: Places, first: Places, alike: _Alike, settings: LedgerSettings) -> dict[str, Floats]:
-    """What a run carries: every sum is value times milliseconds, over the rows that state the value."""
+    """Return the sums of each run: every sum is value times milliseconds, over the rows that state the value."""
     view = _view(use, len(rows))
     weight = rows.weight[view].astype(np.float64)
     count = len(weight)
@@ -137,18 +143,18 @@ def _sums(rows: DayRows, use: Places, first: Places, alike: _Alike, settings: Le
     readings = {name: rows.floats[source][view] for name, source in _SOURCES.items()}
     for name, values in {"util": np.where(alike.measured, util, np.nan), **readings}.items():
         weighted = values * weight
-        unknown = np.isnan(weighted)
-        found[f"{name}_ms"] = whole_ms
-        if unknown.any():
+        total, known_ms = np.add.reduceat(weighted, first), whole_ms
+        if np.isnan(total).any():
+            unknown = np.isnan(weighted)
             weighted[unknown] = 0.0
-            found[f"{name}_ms"] = whole_ms - np.add.reduceat(weight * unknown, first)
-        found[f"{name}_sum"] = np.add.reduceat(weighted, first)
+            total, known_ms = np.add.reduceat(weighted, first), whole_ms - np.add.reduceat(weight * unknown, first)
+        found[f"{name}_sum"], found[f"{name}_ms"] = total, known_ms
     energy = rows.energy_mj(rows.weight.astype(np.float64))[view]
     known = ~np.isnan(energy)
     found["energy_mj"] = np.add.reduceat(np.where(known, energy, 0.0), first)
     found["energy_ms"] = np.add.reduceat(np.where(known, weight, 0.0), first)
     found["counter_ms"] = np.add.reduceat(np.where(known & rows.counted[view], weight, 0.0), first)
-    found |= _sampled(rows, view, first, alike, settings)
+    found |= _sampled_sums(rows, view, first, alike, settings)
     found["zero_ms"] = np.add.reduceat(np.where(alike.zero, weight, 0.0), first)
     found["sample_count"] = np.diff(np.append(first, count)).astype(np.float64)
     found["gpu_util_max_pct"] = np.fmax.reduceat(np.fmax(util, util_max), first)
@@ -156,38 +162,63 @@ def _sums(rows: DayRows, use: Places, first: Places, alike: _Alike, settings: Le
     return found
 
 
-def _sampled(
+def _sampled_sums(
     rows: DayRows,
     view: Places | slice,
     first: Places,
     alike: _Alike,
     settings: LedgerSettings,
 ) -> dict[str, Floats]:
-    """Of point samples their time, and what speaks for or against work between those at 0."""
+    """Return the sampled time of each run, and the evidence for or against work between two samples at 0."""
     gpu, start, weight, zero = rows.gpu[view], rows.start[view], rows.weight[view], alike.zero
     stated = rows.floats["gpu_util_coverage_ratio"][view]
     silent = np.isnan(stated) & (weight * SAMPLED_BELOW > DRIVER_WINDOW_MS)
     sampled = alike.measured & (silent | (stated < SAMPLED_BELOW))
     if not sampled.any():
-        nothing = {name: np.full(len(first), np.nan) for name in _WHOLLY}
-        return {"sampled_ms": np.zeros(len(first)), "perhaps_idle_ms": np.zeros(len(first)), **nothing}
-    # a row's counter has risen since the row before: what lies between two rows at 0 is with the second of them
+        no_time = {name: np.zeros(len(first)) for name in ("sampled_ms", "perhaps_idle_ms", "quiet_ms")}
+        return no_time | {name: np.full(len(first), np.nan) for name in (*_WHOLLY, "quiet_draw_max_w")}
+    # a row's counter has risen since the row before, so the time between two rows at 0 belongs to the second row
     goes_on = zero[1:] & zero[:-1] & (gpu[1:] == gpu[:-1]) & (start[1:] == start[:-1] + weight[:-1])
     between = np.concatenate((np.zeros(min(len(zero), 1), bool), goes_on))
     drawn = np.where(between, rows.rates["energy_mj"][view], -np.inf)
-    power = np.where(zero, rows.floats["power_w"][view], -np.inf)
-    # between two samples as far apart as an idle interval is long, there may have been one
+    readings = rows.floats["power_w"][view]
+    power = np.where(zero, readings, -np.inf)
+    quiet = sampled & _quiet_rows(drawn, readings, weight, first, settings)
+    # between two samples as far apart as an idle interval is long, there may have been an idle interval
     sparse = sampled & ~zero & (weight >= settings.idle_after_ms)
     return {
         "sampled_ms": np.add.reduceat(np.where(sampled, weight, 0.0), first),
         "perhaps_idle_ms": np.add.reduceat(np.where(sparse, weight, 0.0), first),
         "idle_draw_max_w": np.maximum.reduceat(drawn, first),
         "idle_power_max_w": np.maximum.reduceat(power, first),
+        "quiet_ms": np.add.reduceat(np.where(quiet, weight, 0.0), first),
+        "quiet_draw_max_w": np.fmax.reduceat(np.where(quiet, np.append(drawn[1:], np.nan), np.nan), first),
     }
 
 
+def _quiet_rows(drawn: Floats, power: Floats, weight: Ints, first: Places, settings: LedgerSettings) -> Mask:
+    """Return the rows from which on, up to the next one, the card was at rest by two witnesses, in runs of `idle_after`.
+
+    `drawn` is the mean draw since the row before where both are at 0. Work between the readings raises it above the readings,
+    and above the card's own draw in the quieter part of the same run, which begins at `first`.
+    """
+    least = np.minimum(power[:-1], power[1:])
+    alike = (drawn[1:] <= least * (1 + DRAW_SLACK)) & (drawn[1:] * (1 + DRAW_SLACK) >= least)
+    agrees = np.concatenate(([False], alike))[: len(weight)]
+    lengths = np.diff(np.append(first, len(weight)))
+    resting = np.zeros(len(first))
+    for number in np.flatnonzero(np.add.reduceat(agrees * weight, first) >= settings.idle_after_ms):
+        run = slice(first[number], first[number] + lengths[number])
+        resting[number] = np.quantile(drawn[run][agrees[run]], _RESTING_QUANTILE)
+    agrees &= drawn <= np.repeat(resting, lengths) * (1 + QUIET_SLACK)
+    quiet = np.append(agrees[1:], False)[: len(weight)]
+    begins = np.flatnonzero(np.concatenate(([True], quiet[1:] != quiet[:-1])))
+    long = np.add.reduceat(weight, begins) >= settings.idle_after_ms
+    return quiet & np.repeat(long, np.diff(np.append(begins, len(quiet))))
+
+
 def _begins(runs: Runs, *keys: NDArray[np.generic]) -> Mask:
-    """Whether a run differs from the one before it in GPU or any key, or does not follow on from it."""
+    """Return whether a run differs from the one before it in GPU or any key, or starts after a gap."""
     if not len(runs.first):
         return np.zeros(0, bool)
     same = (runs.gpu[1:] == runs.gpu[:-1]) & (runs.end[:-1] == runs.start[1:])
@@ -197,15 +228,15 @@ def _begins(runs: Runs, *keys: NDArray[np.generic]) -> Mask:
 
 
 def _ends(runs: Runs, groups: Places) -> Ints:
-    """The end of the last run of each group."""
+    """Return the end of the last run of each group."""
     return runs.end[np.append(groups[1:], len(runs.first)) - 1] if len(groups) else runs.end[:0]
 
 
 @dataclass(frozen=True)
 class _IdleGroups:
-    """Runs of one GPU, kind and owner that follow one another, all of them at 0 or none: `first` run, `number` of each run's group.
+    """Groups of adjacent runs of one GPU, kind and owner, all of them at 0 or none: `first` run, `number` of each run's group.
 
-    `follows` says which go on from the group before without a gap.
+    `follows` marks groups that continue the group before without a gap.
     """
 
     first: Places
@@ -225,13 +256,13 @@ class _IdleGroups:
 
     @property
     def at_edge(self) -> Mask:
-        """The first and the last of each GPU's day."""
+        """Return the first and the last group of each GPU's day."""
         last: Mask = np.append(self.new_gpu[1:], True)[: len(self.first)]
         return self.new_gpu | last
 
 
-def _beside_idle(idle: _IdleGroups, runs: Runs, alike: _Alike, weight: Ints, settings: LedgerSettings) -> Floats:
-    """Per run the time beside its idle interval that may have belonged to it, where both make one that counts.
+def _time_beside_idle(idle: _IdleGroups, runs: Runs, alike: _Alike, weight: Ints, settings: LedgerSettings) -> Floats:
+    """Return, per run, the time beside its idle interval that may have belonged to it, where both together are long enough.
 
     The row before one at 0 may have worked at its start only; the row after, where it is a mean, at its end only.
     """
@@ -241,12 +272,12 @@ def _beside_idle(idle: _IdleGroups, runs: Runs, alike: _Alike, weight: Ints, set
         return found
     row = runs.first[groups]
     at_zero = alike.zero[groups]
-    works = (alike.kind[groups] == USE) & ~at_zero
-    # what went before midnight lies in another day: as long as the first row is taken for it
+    at_work = (alike.kind[groups] == USE) & ~at_zero
+    # the time before midnight is in another day; it is taken to be as long as the first row
     before = np.where(idle.new_gpu, weight[row], 0)
-    before[1:][idle.follows[1:] & works[:-1]] = weight[row[1:] - 1][idle.follows[1:] & works[:-1]]
+    before[1:][idle.follows[1:] & at_work[:-1]] = weight[row[1:] - 1][idle.follows[1:] & at_work[:-1]]
     after = np.zeros(len(groups), np.int64)
-    mean = works & (runs.values["sampled_ms"][groups] == 0)
+    mean = at_work & (runs.values["sampled_ms"][groups] == 0)
     after[:-1][idle.follows[1:] & mean[1:]] = weight[row[1:]][idle.follows[1:] & mean[1:]]
     both = before + after
     short = (idle.length < settings.idle_after_ms) & ~idle.at_edge
@@ -257,7 +288,7 @@ def _beside_idle(idle: _IdleGroups, runs: Runs, alike: _Alike, weight: Ints, set
 
 
 def _labels(idle: _IdleGroups, alike: _Alike, settings: LedgerSettings) -> Codes:
-    """The kind, with use split into held, busy, and zero where only the next day can tell."""
+    """Return the kind, with use split into held, busy, and zero where only the next day can decide."""
     label = alike.kind.copy()
     if not len(label):
         return label
@@ -271,30 +302,27 @@ def _labels(idle: _IdleGroups, alike: _Alike, settings: LedgerSettings) -> Codes
 
 
 def _table(
-    runs: Runs, pieces: Places, label: Codes, owners: Sequence[tuple[RowOwner, str | None]]
-) -> dict[str, object]:
-    """The pieces' columns."""
-    text: dict[str, list[str | None]] = {
-        "label": [LABELS[code] for code in label],
-        "holder_source": [source for _, source in owners],
-        **{name: [getattr(owner, name) for owner, _ in owners] for name in ("holder", "account", "job")},
-    }
+    runs: Runs, segments: Places, label: Codes, owner: Places, owners: Sequence[tuple[RowOwner, str | None]]
+) -> pl.DataFrame:
+    """Return the columns of the segments; `owner` are codes into `owners`."""
+    known = [(source, whose.user, whose.account, whose.job) for whose, source in owners]
+    text = pl.DataFrame(known, dict.fromkeys(("user_source", "user", "account", "job"), pl.String), orient="row")
     table: dict[str, object] = {
-        "time": runs.start[pieces],
-        "unit": runs.gpu[pieces],
-        "end": _ends(runs, pieces),
-        **{name: pl.Series(values, dtype=pl.String) for name, values in text.items()},
+        "time": runs.start[segments],
+        "unit": runs.gpu[segments],
+        "end": _ends(runs, segments),
+        "label": pl.Series(LABELS, dtype=pl.String).gather(label),
     }
     gathers = dict.fromkeys(_SUMS, np.add) | dict.fromkeys(_LARGEST, np.fmax) | dict.fromkeys(_WHOLLY, np.maximum)
     for name, gather in gathers.items():
-        values: Floats = gather.reduceat(runs.values[name], pieces) if len(pieces) else runs.values[name]
-        column = pl.Series(values=np.where(np.isneginf(values), np.nan, values)).fill_nan(None)
-        table[name] = column.cast(pl.Int64) if name in _INTEGERS else column
-    return table
+        values: Floats = gather.reduceat(runs.values[name], segments) if len(segments) else runs.values[name]
+        table[name] = np.where(np.isneginf(values), np.nan, values)
+    columns = [pl.col(name).fill_nan(None).cast(pl.Int64 if name in _INTEGERS else pl.Float64) for name in gathers]
+    return pl.DataFrame(table).hstack(text[owner]).with_columns(columns)
 
 
-def _tails(rows: DayRows, use: Places, held: Held) -> dict[str, object]:
-    """Per GPU its last row: what the next day's first row may lengthen or shorten."""
+def _tails(rows: DayRows, use: Places, held: Held) -> pl.DataFrame:
+    """Return the last row of each GPU, which the next day's first row may lengthen or shorten."""
     gpu = rows.gpu[_view(use, len(rows))]
     last = use[np.append(run_starts(gpu)[1:], len(use)) - 1] if len(use) else use
     power = rows.floats["power_w"][last]
@@ -306,25 +334,25 @@ def _tails(rows: DayRows, use: Places, held: Held) -> dict[str, object]:
         "last_energy_w": np.where(rows.counted[last], np.nan, power),
         "last_watched_ratio": rows.floats["gpu_util_coverage_ratio"][last],
     }
-    return {
+    tails: dict[str, object] = {
         "unit": rows.gpu[last],
         "end": rows.start[last] + rows.weight[last],
-        # an instance ends with its last row, as far as its GPU's rows can tell
+        # by what its GPU's rows show, an instance ends with its last row
         "open_ms": np.where(
-            instances[rows.gpu[last]], rows.interval[last] // 2, (GAP_INTERVALS - 1) * rows.interval[last]
+            instances[rows.gpu[last]], rows.interval[last] // 2, GAP_INTERVALS * rows.interval[last] - rows.weight[last]
         ),
         "last_zero": held.zero[last],
         "last_counted": ~np.isnan(rows.risen_mj[last]),
-        **{name: pl.Series(values).fill_nan(None) for name, values in floats.items()},
     }
+    return pl.DataFrame(tails | floats).with_columns(pl.col(list(floats)).fill_nan(None))
 
 
-def _edges(rows: DayRows, shares: Shares, pieces: pl.DataFrame) -> pl.DataFrame:
-    """What lies between the first and last row of a GPU, of whatever content, and what is known of it."""
+def _edges(rows: DayRows, shares: Shares, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return the time between the first and last row of a GPU, whatever the rows state, and what is known of it."""
     kept = _view(np.flatnonzero(~shares.left_out), len(rows))
     gpu = rows.gpu[kept]
     if not len(gpu):
-        return pieces.clear()
+        return segments.clear()
     first = run_starts(gpu)
     last = np.append(first[1:], len(gpu)) - 1
     seen = pl.DataFrame(
@@ -336,7 +364,7 @@ def _edges(rows: DayRows, shares: Shares, pieces: pl.DataFrame) -> pl.DataFrame:
             "last_share": shares.share[kept][last],
         }
     )
-    known = pieces.group_by("unit").agg(pl.col("time").min(), pl.col("end").max())
+    known = segments.group_by("unit").agg(pl.col("time").min(), pl.col("end").max())
     both = seen.join(known, on="unit", how="left")
     head = both.select("unit", "gpu_share", time="first_seen", end=pl.coalesce("time", "last_seen"))
     tail = both.filter(pl.col("end").is_not_null()).select("unit", gpu_share="last_share", time="end", end="last_seen")
@@ -345,7 +373,7 @@ def _edges(rows: DayRows, shares: Shares, pieces: pl.DataFrame) -> pl.DataFrame:
 
 
 def _releases(rows: DayRows, shares: Shares) -> pl.DataFrame:
-    """Where GPUs were released, as pieces without length: what the last row of the day before stood for ends there, too."""
+    """Return the releases of GPUs as segments without length: the last row of the day before ends there, too."""
     released = rows.released & ~shares.left_out
     again = np.append(False, released[:-1] & (rows.gpu[1:] == rows.gpu[:-1]))[: len(released)]
     at = np.flatnonzero(released & ~again)
@@ -353,18 +381,18 @@ def _releases(rows: DayRows, shares: Shares) -> pl.DataFrame:
     return pl.DataFrame(moments).with_columns(label=pl.lit(LABELS[UNSEEN]))
 
 
-def _holder_shares(holders: pl.Series, rows_of: Sequence[Places], weight: Ints, held: Held, lists: Lists) -> pl.Series:
-    """`holder_shares`: of each of several users, its processes' time over that of all of them."""
-    found: list[list[float] | None] = [None] * len(holders)
-    for at, holder in enumerate(holders if lists.users else ()):
-        if holder is not None and "+" in holder:
-            mine = rows_of[at]
-            found[at] = _split(holder.split("+"), held.list_of_row[mine], weight[mine], lists)
-    return pl.Series("holder_shares", found, dtype=pl.List(pl.Float64))
+def _user_shares(users: pl.Series, bounds: Places, weight: Ints, list_of_row: Places, lists: Lists) -> pl.Series:
+    """Return `user_shares`: for each of several users, its processes' time over that of all of them."""
+    found: list[list[float] | None] = [None] * len(users)
+    for at, user in enumerate(users if lists.users else ()):
+        if user is not None and "+" in user:
+            mine = slice(bounds[at], bounds[at + 1])
+            found[at] = _list_shares(user.split("+"), list_of_row[mine], weight[mine], lists)
+    return pl.Series("user_shares", found, dtype=pl.List(pl.Float64))
 
 
-def _split(names: list[str], list_of_row: Places, weight: Ints, lists: Lists) -> list[float] | None:
-    """Shares in the order of the names; None where the holder is not from process lists."""
+def _list_shares(names: list[str], list_of_row: Places, weight: Ints, lists: Lists) -> list[float] | None:
+    """Return shares in the order of the names; None where the user is not from process lists."""
     time = dict.fromkeys(names, 0.0)
     used, inverse = np.unique(list_of_row, return_inverse=True)
     for at, milliseconds in zip(used, np.bincount(inverse, weights=weight), strict=True):

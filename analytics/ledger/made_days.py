@@ -1,13 +1,13 @@
-"""The days of a ledger as they are put together: kept ones as files, built ones as files once they are kept, else as frames.
+"""The days of a ledger before they are joined: kept days as files, built days as files once they are kept, else as frames.
 
-Host-days are built one after the other, or in several processes where there is enough to do.
+Host-days are built one after the other, in several processes where there is enough to do, or by the workers of a scheduler.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import secrets
+import socket
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -21,29 +21,29 @@ from analytics.decode import read_days
 from analytics.frames import digest
 from analytics.inventory import Inventory
 from analytics.ledger import cache as keep
-from analytics.ledger.cache import KeptDay, Manifest, keep_tables, sizes_of
-from analytics.ledger.day import PARTS, SOURCES, HostAllocations, HostDay, build_day
+from analytics.ledger.cache import HostShare, Manifest, keep_tables, shares_of_hosts, sizes_of, take_turn
+from analytics.ledger.day import SOURCES, HostAllocations, HostDay, build_day
+from analytics.ledger.day_files import Built, DayTask, WorkOrder, WrittenDay, joined_rows, lake_id_of, with_incomplete
 from analytics.ledger.lifetimes import by_day
 from analytics.ledger.rollups import TABLES, Rollups
 from analytics.ledger.settings import LedgerSettings
-from analytics.ledger.unused_files import discarding, hosts_to_read_again
-from fallow import schema
+from analytics.ledger.unused_files import discarding
+from analytics.ledger.workers import Workers, run_tasks
+from fallow import __version__, schema
 from fallow.errors import FallowError, LakeError
 from fallow.lake import Lake, LakeFile
 
-Built = dict[str, pl.DataFrame]
-
 WORTH_A_POOL_BYTES = 64 * 2**20
-"""Of Parquet; below it, starting processes takes longer than the work."""
+"""Bytes of Parquet; below this, starting processes takes longer than the work."""
 
-_BATCH_BYTES = 2 * 2**20
-"""Of Parquet in one task, some 200,000 rows: enough that calls cost nothing, little enough for a processor's cache."""
+_BATCH_BYTES = 3 * 2**20
+"""Bytes of Parquet in one task, some 300,000 rows: enough that calls cost nothing, little enough for a processor's cache."""
 
 
 def build_days(
     days: Sequence[HostDay], settings: LedgerSettings, workers: int
 ) -> Iterator[tuple[Sequence[HostDay], Built]]:
-    """Host-days of one date with their parts, all in the order given, which is by date.
+    """Return host-days of one date with their parts, all in the order given, which is by date.
 
     Raises LakeError and its kinds, FallowError where a process died.
     """
@@ -58,7 +58,7 @@ def build_days(
             yield from build_in(pool, batches, settings, ahead=2 * count)
     except BrokenProcessPool as error:
         raise FallowError(
-            "a process that built the ledger was killed, probably for want of memory",
+            "a process that built the ledger was killed, probably because memory ran out",
             "set ledger.workers to 1 (FALLOW_LEDGER_WORKERS=1) and run the command again",
         ) from error
 
@@ -66,7 +66,7 @@ def build_days(
 def build_in(
     pool: Executor, batches: Sequence[Sequence[HostDay]], settings: LedgerSettings, *, ahead: int
 ) -> Iterator[tuple[Sequence[HostDay], Built]]:
-    """The same through any executor; at most `ahead` tasks are under way, so that results never pile up in memory."""
+    """Return the same through any executor; at most `ahead` tasks are under way, so results never pile up in memory."""
     waiting: deque[tuple[Sequence[HostDay], Future[Built]]] = deque()
     for batch in batches:
         waiting.append((batch, pool.submit(build_day, batch, settings)))
@@ -78,7 +78,7 @@ def build_in(
 
 
 def _batches(days: Sequence[HostDay]) -> Iterator[Sequence[HostDay]]:
-    """Host-days of one date that follow each other, as many as make a batch."""
+    """Return batches of adjacent host-days of one date, each of the size of one task."""
     batch: list[HostDay] = []
     size = 0
     for day in days:
@@ -95,17 +95,17 @@ def _size(day: HostDay) -> int:
     return sum(file.size_bytes for file in day.files["gpu"])
 
 
-METHOD = 12
+METHOD = 16
 """Raised when the same samples would give another ledger, so that kept ledgers are built again."""
 
 
 def host_days(
     inventory: Inventory,
-    claims: HostAllocations,
+    allocations: HostAllocations,
     files: Mapping[str, Sequence[LakeFile]],
     expired: Collection[str] = frozenset(),
 ) -> dict[str, dict[str, HostDay]]:
-    """Per date and host what its part is made of; only hosts and days with gpu rows, and no host of `expired` dates."""
+    """Return the sources of each part per date and host; only hosts and days with gpu rows, and no host of `expired` dates."""
     found: dict[str, dict[str, dict[str, list[LakeFile]]]] = defaultdict(dict)
     for file in files["gpu"]:
         if file.date not in expired:
@@ -116,7 +116,7 @@ def host_days(
                 found[file.date][file.host][table.name].append(file)
     return {
         date: {
-            host: HostDay(host, date, own, *claims.of(host, date), inventory.instances(host))
+            host: HostDay(host, date, own, *allocations.of(host, date), inventory.instances(host))
             for host, own in hosts.items()
         }
         for date, hosts in found.items()
@@ -124,23 +124,56 @@ def host_days(
 
 
 def method_of(settings: LedgerSettings) -> str:
-    """Return a digest of what the same samples are made into a ledger by."""
+    """Return a digest of the method and settings that make a ledger from samples."""
     return digest(METHOD, asdict(settings))
 
 
 def prints_of(hosts: Mapping[str, HostDay], settings: LedgerSettings) -> dict[str, str]:
-    """Return by host a digest of all that its day is made from."""
+    """Return, by host, a digest of all sources of its day."""
     chosen = asdict(settings)
     return {host: digest(METHOD, chosen, day.fingerprint()) for host, day in hosts.items()}
 
 
 def print_of_day(prints: Mapping[str, str]) -> str:
-    """Return one digest of those of a day's hosts."""
+    """Return one digest of the digests of a day's hosts."""
     return digest(sorted(prints.items()))
 
 
+def make_day(order: WorkOrder) -> WrittenDay:
+    """Write the files of a task, on a worker. Return them.
+
+    Raises FallowError where the worker has another fallow or no such lake, and LakeError where it cannot read or write the lake.
+    """
+    task, here = order.task, socket.gethostname()
+    if (mine := (__version__, METHOD)) != order.maker:
+        versions = [f"fallow {version} (method {method})" for version, method in (mine, order.maker)]
+        raise FallowError(
+            f"the worker on {here} has {versions[0]}, and this command {versions[1]}",
+            "install the same version of fallow[dask] for this command and every worker",
+        )
+    lake = Lake.at(order.location)
+    try:
+        found = lake_id_of(lake.require())
+    except LakeError as error:
+        raise LakeError(
+            f"the worker on {here} does not reach the lake: {error.message}",
+            "every worker needs the lake under the command's address, with rights to write; for a store also its credentials",
+        ) from error
+    if found != order.lake_id:
+        raise LakeError(
+            f"the worker on {here} has another lake at {order.location}", "mount the same lake there on every worker"
+        )
+    built = [build_day(batch, order.settings) for batch in _batches(task.built)]
+    rows = joined_rows(lake, task, built, order.settings)
+    prints = with_incomplete(task.prints, rows["quality"])
+    return WrittenDay(keep.keep_day(lake, task.date, task.share, rows, prints), prints)
+
+
+_ALL = HostShare(0, 1)
+
+
 class MadeDays:
-    """The days as they are put together: kept ones as files, built ones as files once they are kept, else as frames."""
+    """The days before they are joined: kept days as files, built days as files once they are kept, else as frames."""
 
     def __init__(
         self,
@@ -151,115 +184,163 @@ class MadeDays:
         dates: Collection[str] | None = None,
         expired: Collection[str] = frozenset(),
     ) -> None:
-        """`dates` are the days in question, all by default; of those in `expired` the parts stay as they are kept."""
+        """`dates` are the days in question, all by default; the parts of those in `expired` stay as they are kept."""
         self._lake, self._settings, self._warn, self._expired = lake, settings, warn, expired
         self._kept = keep.kept_days(lake, dates)
         self._warned = False
         self._damaged = discarding(lake.delete)
         self.lacks_files = False
-        """Whether a built day lacks a file that may be readable the next time."""
-        self._files: dict[str, Mapping[str, LakeFile]] = {}
+        """True where a built day lacks a file that may be readable the next time."""
+        self._files: dict[str, dict[HostShare, Mapping[str, LakeFile]]] = defaultdict(dict)
         self._loose: list[Built] = []
         self._prints: dict[str, dict[str, str]] = {}
 
     @property
     def manifest(self) -> Manifest:
-        """What the days are made from; nothing of the tables that they give together."""
+        """Return the sources of the days, without the tables over all days."""
         prints = {date: print_of_day(each) for date, each in self._prints.items()}
-        days = {date: (of, sizes_of(self._files.get(date, {}))) for date, of in prints.items()}
+        files = self.files
+        days = {date: (of, sizes_of(files.get(date, {}))) for date, of in prints.items()}
         return Manifest(method_of(self._settings), days)
 
-    def build(self, days: Mapping[str, Mapping[str, HostDay]], workers: int, progress: Callable[[float], None]) -> None:
-        """Make all days, by date and host: what is kept is taken as it is, the rest is built."""
+    @property
+    def files(self) -> dict[str, dict[str, list[LakeFile]]]:
+        """Return the kept files by date and table."""
+        return {
+            date: {name: [files[name] for _, files in sorted(shares.items())] for name in next(iter(shares.values()))}
+            for date, shares in sorted(self._files.items())
+        }
+
+    def build(
+        self, days: Mapping[str, Mapping[str, HostDay]], workers: Workers, progress: Callable[[float], None]
+    ) -> None:
+        """Make all days, by date and host: kept parts are used as they are, the other parts are built."""
         for date in self._expired:
             self._take_expired(date)
-        stale: dict[str, list[HostDay]] = {}
+        tasks: list[DayTask] = []
         for date, hosts in sorted(days.items()):
-            prints = self._prints[date] = prints_of(hosts, self._settings)
-            kept = self._kept.get(date)
+            self._prints[date] = prints_of(hosts, self._settings)
+            tasks += self._tasks_of(date, hosts)
+        made = self._written_by(workers, tasks) if workers.scheduler else self._built_here(workers.count, tasks)
+        count, done = sum(len(task.built) for task in tasks), 0
+        for built in made:
+            done += built
+            progress(done / count)
+        gone = {
+            date: self._files.get(date, {})
+            for date, kept in self._kept.items()
+            if kept.keys() - self._files.get(date, {}).keys() and (date in self._files or date not in self._expired)
+        }
+        if gone:
+            self._is_written(lambda: keep.forget_days(self._lake, gone))
+
+    def _tasks_of(self, date: str, hosts: Mapping[str, HostDay]) -> Iterator[DayTask]:
+        """Yield the shares of a day that have changed; the files of the others stay."""
+        for share in shares_of_hosts(len(hosts)):
+            own = [day for host, day in sorted(hosts.items()) if share.holds(host)]
+            prints = {day.host: self._prints[date][day.host] for day in own}
+            kept = self._kept.get(date, {}).get(share)
             if kept is not None and kept.hosts == prints:
-                self._files[date] = kept.files
-            else:
-                before = {} if kept is None else kept.hosts
-                stale[date] = [day for host, day in sorted(hosts.items()) if before.get(host) != prints[host]]
-        wanted = [day for own in stale.values() for day in own]
-        done = 0
-        for date, batches in groupby(build_days(wanted, self._settings, workers), lambda each: each[0][0].date):
+                self._files[date][share] = kept.files
+                continue
+            before = {} if kept is None else kept.hosts
+            stale = [day for day in own if before.get(day.host) != prints[day.host]]
+            staying = [day for day in own if before.get(day.host) == prints[day.host]]
+            yield DayTask(date, share, stale, staying, kept, prints)
+
+    def _written_by(self, workers: Workers, tasks: Sequence[DayTask]) -> Iterator[int]:
+        """Let a scheduler's workers make the files. Yield how many host-days each task has built."""
+        if not tasks:
+            return
+        take_turn(self._lake)
+        common = (self._settings, self._lake.root, lake_id_of(self._lake), (__version__, METHOD))
+        for order, written in run_tasks(workers.scheduler, make_day, [WorkOrder(task, *common) for task in tasks]):
+            task = order.task
+            self._files[task.date][task.share] = written.files
+            self._note_prints(task, written.prints)
+            yield len(task.built)
+
+    def _built_here(self, count: int, tasks: Sequence[DayTask]) -> Iterator[int]:
+        """Build the days on this machine, and keep them. Yield how many host-days each batch had."""
+        wanted = [day for task in tasks for day in task.built]
+        of_date = {date: list(own) for date, own in groupby(tasks, lambda task: task.date)}
+        for date, batches in groupby(build_days(wanted, self._settings, count), lambda each: each[0][0].date):
             frames = []
             for batch, built in batches:
-                self._mark(batch, built["quality"])
                 frames.append(built)
-                done += len(batch)
-                progress(done / len(wanted))
-            self._close(date, days[date], {day.host for day in stale.pop(date)}, frames)
-        for date in stale:  # of these days only hosts have gone
-            self._close(date, days[date], set(), [])
-        if gone := self._kept.keys() - days.keys() - set(self._expired):
-            self._try(lambda: keep.forget_days(self._lake, gone))
+                yield len(batch)
+            for task in of_date.pop(date):
+                self._join_and_keep(task, frames)
+        for task in (task for own in of_date.values() for task in own):  # hosts have gone, which is the only change
+            self._join_and_keep(task, [])
 
     def _take_expired(self, date: str) -> None:
-        """Take a day that nothing could make again as it is kept."""
-        if (day := self._kept.get(date)) is None:
+        """Use the kept parts of an expired day, which cannot be built again."""
+        kept = {share: day for share, day in self._kept.get(date, {}).items() if day is not None}
+        totals = sorted({share.total for share in kept})
+        total = next(
+            (total for total in totals if all(HostShare(number, total) in kept for number in range(total))), None
+        )
+        if total is None:
             self._warn(
                 f"fallow: the ledger lacks {date}: its samples have expired, and its kept files are missing or damaged; "
-                "bring them back from a backup"
+                "restore them from a backup"
             )
             return
-        self._files[date] = day.files
-        self._prints[date] = dict(day.hosts)
+        shares = {share: day for share, day in kept.items() if share.total == total}
+        self._files[date] = {share: day.files for share, day in shares.items()}
+        self._prints[date] = {host: of for day in shares.values() for host, of in day.hosts.items()}
 
-    def _mark(self, batch: Sequence[HostDay], quality: pl.DataFrame) -> None:
-        """Give days that lack a file that may be readable again a print that no other command finds."""
-        again = hosts_to_read_again(quality)
-        for day in batch:
-            if day.host in again:
-                self._prints[day.date][day.host] = secrets.token_hex(8)
-                self.lacks_files = True
+    def _note_prints(self, task: DayTask, prints: Mapping[str, str]) -> None:
+        self.lacks_files = self.lacks_files or prints != task.prints
+        self._prints[task.date].update(prints)
 
-    def _close(self, date: str, hosts: Mapping[str, HostDay], built: Collection[str], frames: list[Built]) -> None:
-        """Put a date together and keep it: the hosts that were built, and the others' rows as they are kept."""
-        kept, staying = self._kept.get(date), [day for host, day in hosts.items() if host not in built]
-        if kept is not None and staying:
-            frames.append(self._staying(kept, staying))
-        rows = {table.name: pl.concat([each[table.name] for each in frames]) for table in PARTS}
+    def _join_and_keep(self, task: DayTask, frames: Sequence[Built]) -> None:
+        """Join a day's share and keep it: the hosts that were built, and the kept rows of the others."""
+        rows = joined_rows(self._lake, task, frames, self._settings)
+        prints = with_incomplete(task.prints, rows["quality"])
+        self._note_prints(task, prints)
 
         def write() -> None:
-            self._files[date] = keep.keep_day(self._lake, date, rows, self._prints[date])
+            self._files[task.date][task.share] = keep.keep_day(self._lake, task.date, task.share, rows, prints)
 
-        if not self._try(write):
+        if not self._is_written(write):
             self._loose.append(rows)
 
-    def _staying(self, kept: KeptDay, staying: Sequence[HostDay]) -> Built:
-        """Return the kept rows of hosts that need not be built; built all the same where another command has replaced them."""
-        mine = pl.col("host").is_in([day.host for day in staying])
-        frames = {
-            table.name: read_days([kept.files[table.name]], table, table.names, self._damaged).filter(mine)
-            for table in PARTS
-        }
-        return frames if keep.hosts_of(kept.files) == kept.hosts else build_day(staying, self._settings)
-
-    def keep(self, stretches: pl.DataFrame, spells: pl.DataFrame) -> None:
-        """Keep the tables that all days together give; not where a day could not be kept."""
+    def keep(self, segments: pl.DataFrame, idle_intervals: pl.DataFrame) -> None:
+        """Keep the tables over all days, unless a day could not be kept."""
         if not self._warned and not self._loose:
-            rows = {"ledger": stretches, "spell": spells, "gpu_lifetime": by_day(stretches)}
-            self._try(lambda: keep_tables(self._lake, rows, self.manifest))
+            rows = {"ledger": segments, "idle_interval": idle_intervals, "gpu_lifetime": by_day(segments)}
+            self._is_written(lambda: keep_tables(self._lake, rows, self.manifest))
 
     def parts(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return all rows of `ledger_part` and of `spell_part`."""
-        return self._frame(schema.LEDGER_PART), self._frame(schema.SPELL_PART)
+        """Return all rows of `ledger_part` and of `idle_interval_part`."""
+        return self._rows_of(_ALL, schema.LEDGER_PART), self._rows_of(_ALL, schema.IDLE_INTERVAL_PART)
 
-    def _frame(self, table: schema.LakeTable) -> pl.DataFrame:
-        files = [files[table.name] for _, files in sorted(self._files.items())]
+    def parts_by_share(self) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """Yield the rows of `ledger_part` and of `idle_interval_part`, one share of the hosts after the other."""
+        total = max((share.total for shares in self._files.values() for share in shares), default=1)
+        for number in range(total):
+            share = HostShare(number, total)
+            yield self._rows_of(share, schema.LEDGER_PART), self._rows_of(share, schema.IDLE_INTERVAL_PART)
+
+    def _rows_of(self, share: HostShare, table: schema.LakeTable) -> pl.DataFrame:
+        stored = [each for _, shares in sorted(self._files.items()) for each in sorted(shares.items())]
+        files = [files[table.name] for own, files in stored if share.overlaps(own)]
         rows = read_days(files, table, table.names, self._damaged)
-        return pl.concat([rows, *(each[table.name] for each in self._loose)], how="vertical_relaxed")
+        rows = pl.concat([rows, *(each[table.name] for each in self._loose)], how="vertical_relaxed")
+        if share == _ALL:
+            return rows
+        # days with fewer shares have the rows of this one among others
+        return rows.filter(pl.col("host").is_in([host for host in rows["host"].unique() if share.holds(host)]))
 
-    def rollups(self, claims: pl.DataFrame) -> Rollups:
+    def rollups(self, allocations: pl.DataFrame) -> Rollups:
         """Return the tables beside the ledger."""
         loose = {table.name: [each[table.name] for each in self._loose] for table in TABLES}
-        return Rollups(rollup_files(self._files), loose, claims=claims, discard=self._lake.delete)
+        return Rollups(rollup_files(self.files), loose, allocations=allocations, discard=self._lake.delete)
 
-    def _try(self, write: Callable[[], None]) -> bool:
-        """Whether it could be written; the first failure is said once."""
+    def _is_written(self, write: Callable[[], None]) -> bool:
+        """Return whether the write succeeded; only the first failure is reported."""
         try:
             if not self._warned:
                 write()
@@ -270,7 +351,7 @@ class MadeDays:
         return False
 
 
-def rollup_files(files: Mapping[str, Mapping[str, LakeFile]]) -> dict[str, list[LakeFile]]:
+def rollup_files(files: Mapping[str, Mapping[str, Sequence[LakeFile]]]) -> dict[str, list[LakeFile]]:
     """Return the files of the tables beside the ledger, by table, from those by date and table."""
     dated = [own for _, own in sorted(files.items())]
-    return {table.name: [own[table.name] for own in dated if table.name in own] for table in TABLES}
+    return {table.name: [file for own in dated for file in own.get(table.name, ())] for table in TABLES}

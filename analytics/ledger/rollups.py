@@ -11,20 +11,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from analytics.decode import read_days
-from analytics.frames import empty, milliseconds
+from analytics.frames import empty
 from analytics.ledger.columns import run_starts
 from analytics.ledger.unused_files import Discard, discarding
-from fallow import parquet, schema
+from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS, Window, floor_ms, utc_day
 from fallow.lake import LakeFile
 from fallow.quarantine import OnUnusable
 
 _READERS = 2
-"""Days whose histograms are read at a time."""
+"""Number of days whose histograms are read at a time."""
 
 HISTOGRAMS = ("gpu_util_ms", "gpu_util_peak_ms", "sm_active_ms", "sm_active_peak_ms")
 """Columns of `hourly` that hold milliseconds at each whole percent."""
@@ -37,51 +36,52 @@ TABLES = (schema.HOURLY, schema.PROCESS_DAY, schema.HOST_HOURLY, schema.SERVING_
 
 @dataclass(frozen=True)
 class Rollups:
-    """The tables of TABLES inside a window: their kept files, and the frames of days that could not be kept.
-
-    `claims` are all claims of the lake, whatever the window: ALLOCATION_COLUMNS and `host`. `discard` removes a kept file.
-    """
+    """The tables of TABLES inside a window."""
 
     files: Mapping[str, Sequence[LakeFile]]
+    """Kept files, by table."""
     loose: Mapping[str, Sequence[pl.DataFrame]] = field(default_factory=dict)
+    """Frames of days that could not be kept, by table."""
     window: Window = field(default_factory=Window)
-    claims: pl.DataFrame = field(default_factory=lambda: empty(schema.CLAIM).with_columns(host=pl.lit("")))
+    allocations: pl.DataFrame = field(default_factory=lambda: empty(schema.ALLOCATION).with_columns(host=pl.lit("")))
+    """All allocations of the lake, whatever the window: ALLOCATION_COLUMNS and `host`."""
     discard: Discard | None = None
+    """Removes a kept file."""
     _read: dict[tuple[str, tuple[str, ...], str], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     def inside(self, window: Window) -> Rollups:
-        """The same in a window: hours and days that begin before its end, and hours that reach into it."""
+        """Return the tables in a window: hours and days that begin before its end, and hours that reach into it."""
         since_ms = None if window.since_ms is None else floor_ms(window.since_ms, HOUR_MS)
         return replace(self, window=Window(since_ms, window.until_ms))
 
     def until(self, until_ms: int) -> Rollups:
-        """The same without what begins at or after a moment."""
+        """Return the tables without rows that begin at or after a moment."""
         return self.inside(Window(self.window.since_ms, until_ms))
 
     def hourly(self, *columns: str, since_ms: int | None = None) -> pl.DataFrame:
-        """The named columns of `hourly` (all but the histograms by default) from a moment on, with time, host and gpu."""
+        """Return the named columns of `hourly` (all but the histograms by default) from a moment on, with time, host and gpu."""
         return self._frame(
             schema.HOURLY, columns or [name for name in schema.HOURLY.names if name not in HISTOGRAMS], since_ms
         )
 
     def processes(self, since_ms: int | None = None) -> pl.DataFrame:
-        """`process_day`: what was listed at a moment or later."""
+        """Return `process_day`: processes that were listed at a moment or later."""
         return self._frame(schema.PROCESS_DAY, schema.PROCESS_DAY.names, since_ms)
 
     def hosts(self) -> pl.DataFrame:
-        """`host_hourly`."""
+        """Return `host_hourly`."""
         return self._frame(schema.HOST_HOURLY, schema.HOST_HOURLY.names)
 
     def serving(self, since_ms: int | None = None) -> pl.DataFrame:
-        """`serving_hourly`, from a moment on."""
+        """Return `serving_hourly`, from a moment on."""
         return self._frame(schema.SERVING_HOURLY, schema.SERVING_HOURLY.names, since_ms)
 
     def quality(self, since_ms: int | None = None) -> pl.DataFrame:
-        """`quality`, from a moment on."""
+        """Return `quality`, from a moment on."""
         return self._frame(schema.QUALITY, schema.QUALITY.names, since_ms)
 
     def histograms(self, columns: Sequence[str], hours: pl.DataFrame, groups: int) -> dict[str, NDArray[np.int64]]:
-        """The milliseconds at each whole percent of some of HISTOGRAMS, summed over groups of hours.
+        """Return the milliseconds at each whole percent of some of HISTOGRAMS, summed over groups of hours.
 
         Only the days of these hours are read, and few at a time: both columns of a week of a thousand GPUs are 140 MB.
 
@@ -99,19 +99,19 @@ class Rollups:
         sums = {column: np.zeros((groups, BINS), np.int64) for column in columns}
 
         def of_file(file: LakeFile) -> list[_Sums]:
-            return _sums(parquet.read([file], schema.HOURLY, names, self._damaged), columns, of_date[file.date])
+            return _sums(read_days([file], schema.HOURLY, names, self._damaged), columns, of_date[file.date])
 
         kept = [file for file in self.files.get(schema.HOURLY.name, ()) if file.date in of_date]
         with ThreadPoolExecutor(_READERS) as pool:
             found = list(pool.map(of_file, kept))
         loose = self.loose.get(schema.HOURLY.name, ())
-        found += [_sums(frame.select(names).to_arrow(), columns, hours) for frame in loose]
+        found += [_sums(frame.select(names), columns, hours) for frame in loose]
         for column, numbers, bins in (each for day in found for each in day):
             sums[column][numbers] += bins
         return sums
 
     def _frame(self, table: schema.LakeTable, columns: Sequence[str], since_ms: int | None = None) -> pl.DataFrame:
-        """The rows that lie in the window or reach into it; only the files of its days are opened."""
+        """Return the rows that overlap the window; only the files of its days are opened."""
         names = tuple(dict.fromkeys((*(name for name in ("time", "host", "gpu") if name in table.names), *columns)))
         starts = [each for each in (since_ms, self.window.since_ms) if each is not None]
         first = utc_day(max(starts) - DAY_MS) if starts else ""  # an hour or a list may reach over midnight
@@ -122,14 +122,14 @@ class Rollups:
             loose = [frame.select(names) for frame in self.loose.get(table.name, ())]
             by = [name for name in ("gpu", "host", "time") if name in names]
             self._read[key] = pl.concat([kept, *loose], how="vertical_relaxed").sort(by)
-        return self._inside(self._read[key], max(starts, default=None))
+        return self._rows_inside(self._read[key], max(starts, default=None))
 
     @property
     def _damaged(self) -> OnUnusable | None:
         return None if self.discard is None else discarding(self.discard)
 
-    def _inside(self, frame: pl.DataFrame, since_ms: int | None) -> pl.DataFrame:
-        """What begins or reaches into the window. A frame that lies in it whole is not copied: most windows have no end."""
+    def _rows_inside(self, frame: pl.DataFrame, since_ms: int | None) -> pl.DataFrame:
+        """Return the rows that overlap the window. A frame wholly inside it is not copied: most windows have no end."""
         until_ms = self.window.until_ms
         last = "end" if "end" in frame.columns else "time"
         first_ms, latest_ms, last_ms = frame.select(
@@ -146,18 +146,17 @@ _Sums = tuple[str, "NDArray[np.uint32]", "NDArray[np.int64]"]
 """A column, groups that are all different, and their sums."""
 
 
-def _sums(day: pa.Table, columns: Sequence[str], hours: pl.DataFrame) -> list[_Sums]:
-    """The sums of one day's hours by group; hours without a histogram are left out."""
-    keys = milliseconds(day.select(["time", "host", "gpu"])).with_row_index("row")
+def _sums(day: pl.DataFrame, columns: Sequence[str], hours: pl.DataFrame) -> list[_Sums]:
+    """Return the sums of one day's hours by group; hours without a histogram are left out."""
+    keys = day.select("time", "host", "gpu").with_row_index("row")
     wanted = keys.join(hours, on=("host", "gpu", "time")).sort("group", "row")
     rows, groups = wanted["row"].to_numpy(), wanted["group"].to_numpy()
     found = []
     for column in columns:
-        lists = day.column(column).combine_chunks()
-        known = lists.is_valid().to_numpy(zero_copy_only=False)
+        known = day[column].is_not_null().to_numpy()
         there = known[rows]
         if there.any():
-            bins = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, BINS)
+            bins = day[column].drop_nulls().explode().to_numpy().reshape(-1, BINS)
             own = groups[there]
             starts = run_starts(own)
             values = bins[(np.cumsum(known) - 1)[rows[there]]]
@@ -166,7 +165,7 @@ def _sums(day: pa.Table, columns: Sequence[str], hours: pl.DataFrame) -> list[_S
 
 
 def percentiles(histograms: NDArray[np.int64], share: float) -> list[float | None]:
-    """The whole percent below or at which `share` of each row's time lies, at most one point too low; None without any time."""
+    """Return the whole percent at or below which `share` of each row's time lies, at most one point too low; None without any time."""
     total = histograms.sum(axis=1)
     below = (np.cumsum(histograms, axis=1) < share * total[:, None]).sum(axis=1)
     return [float(value) if known else None for value, known in zip(below, total, strict=True)]

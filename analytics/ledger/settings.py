@@ -1,4 +1,4 @@
-"""What the ledger's states depend on."""
+"""The settings on which the ledger's states depend."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from dataclasses import dataclass
 from fallow.config import Config
 
 GAP_INTERVALS = 3
-"""A sample stands for at most this many of its intervals; what lies beyond is `unknown` (design: the ledger)."""
+"""A sample covers at most this many of its intervals; the time after that is `unknown` (design: the ledger)."""
 
 DRIVER_WINDOW_MS = 1000 / 6
-"""What a reading of utilization that says nothing of its window stands for: the driver's own is a sixth of a second or longer."""
+"""The window of a utilization reading that states none: the driver's own is a sixth of a second or longer."""
 
 SAMPLED_BELOW = 0.5
 """A row that watched less than half of its time is a point sample of utilization."""
 
+DRAW_SLACK = 0.05
+"""The largest difference in draw at rest between cards of one model, between a card's warm and cold days, and between its two sensors."""
+
+QUIET_SLACK = 0.02
+"""The largest difference in mean draw at rest between two half minutes; half a second of work a minute adds 2 %."""
+
 
 @dataclass(frozen=True)
 class LedgerSettings:
-    """The thresholds in force; see docs/configuration.md for why each default is what it is."""
+    """The thresholds in force; `fallow settings` says why each default is what it is."""
 
     idle_after_ms: int = 5 * 60_000
     low_below_pct: float = 10.0
@@ -26,7 +32,7 @@ class LedgerSettings:
 
     @classmethod
     def from_config(cls, config: Config) -> LedgerSettings:
-        """The thresholds that the configuration names."""
+        """Return the thresholds of the configuration."""
         return cls(
             idle_after_ms=config.integer("ledger.idle_after"),
             low_below_pct=config.number("ledger.low_below_pct"),

@@ -1,7 +1,7 @@
-"""The days of every host put together: stretches in one state each, and spells at zero, both cut at UTC midnight.
+"""Joins the days of every host: segments in one state each, and idle intervals, both cut at UTC midnight.
 
-What one day could not know is settled here: how long a day's last row stood for, whether a spell without a kernel at
-midnight is long enough to be `held`, and whether a stretch of work is `low` or `active` by the mean of the whole of it.
+This settles what one day could not know: how long a day's last row lasted, whether an idle interval without a kernel at
+midnight is long enough to be `held`, and whether a segment of work is `low` or `active` by the mean over all of it.
 The time of GPUs that several hosts have reported, such as moved cards and cloned machines, counts once.
 Pure functions from frames to frames; integer milliseconds throughout.
 """
@@ -21,21 +21,21 @@ from fallow import schema
 from fallow.clock import DAY_MS
 
 
-def counted_once(stretches: pl.DataFrame) -> pl.DataFrame:
-    """The ledger's rows without the time of a GPU that another host's rows hold already.
+def counted_once(segments: pl.DataFrame) -> pl.DataFrame:
+    """Return the ledger's rows without the time of a GPU that another host's rows already have.
 
-    What a host knows goes before what none knows (`unknown`), then a host that has the GPU before one that misses it
-    (`unavailable`), then the host that saw the GPU last. Sums of rows that are cut are shared by time.
+    Known time wins over time that no host knows (`unknown`), then a host that has the GPU over one that misses it
+    (`unavailable`), then the host that observed the GPU last. Sums of rows that are cut are divided by time.
     """
-    several = _of_several_hosts(stretches)
+    several = _rows_of_several_hosts(segments)
     if several.is_empty():
-        return stretches
+        return segments
     doubled = pl.col("gpu").is_in(several["gpu"].to_list())
-    parts = [_once(rows) for _, rows in stretches.filter(doubled).group_by("gpu", maintain_order=True)]
-    return pl.concat([stretches.filter(~doubled), *parts]).sort("gpu", "time", "host")
+    parts = [_once_counted(rows) for _, rows in segments.filter(doubled).group_by("gpu", maintain_order=True)]
+    return pl.concat([segments.filter(~doubled), *parts]).sort("gpu", "time", "host")
 
 
-def _once(rows: pl.DataFrame) -> pl.DataFrame:
+def _once_counted(rows: pl.DataFrame) -> pl.DataFrame:
     last = pl.col("end").max().over("host")
     worth = pl.col("state").replace_strict({"unknown": 2, "unavailable": 1}, default=0)
     ordered = rows.with_columns(worth=worth, last=last).sort(
@@ -49,46 +49,46 @@ def _once(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _parts(rows: pl.DataFrame, parts: Sequence[tuple[int, int, int]]) -> pl.DataFrame:
-    """Parts of rows: the number of each part's row, from when and until when."""
+    """Return parts of rows: for each part the number of its row, its start and its end."""
     spans = pl.DataFrame(parts, schema=dict.fromkeys(("row", "from_ms", "to_ms"), pl.Int64), orient="row")
     kept = pl.concat([rows[spans["row"]], spans.drop("row")], how="horizontal")
     return clip(kept, "from_ms", "to_ms").drop("from_ms", "to_ms")
 
 
-def spells_counted_once(spells: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
-    """The spells of GPUs that several hosts report, cut to the time for which each host's rows count.
+def idle_intervals_counted_once(idle_intervals: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return the idle intervals of GPUs that several hosts report, cut to the time for which each host's rows count.
 
-    `stretches` are those that `counted_once` gave back.
+    `segments` are those that `counted_once` returned.
     """
-    several = spells.select("gpu", "host").unique().group_by("gpu").len().filter(pl.col("len") > 1)
-    several = pl.concat([several.select("gpu"), _of_several_hosts(stretches)]).unique()
+    several = idle_intervals.select("gpu", "host").unique().group_by("gpu").len().filter(pl.col("len") > 1)
+    several = pl.concat([several.select("gpu"), _rows_of_several_hosts(segments)]).unique()
     doubled = pl.col("gpu").is_in(several["gpu"].to_list())
     if several.is_empty():
-        return spells
-    counted = stretches.filter(doubled).select("host", "gpu", counts_from="time", counts_to="end")
-    met = spells.filter(doubled).join(counted, on=("host", "gpu"))
-    inside = clip(met, "counts_from", "counts_to").select(spells.columns)
-    return pl.concat([spells.filter(~doubled), inside]).sort("gpu", "time", "host")
+        return idle_intervals
+    counted = segments.filter(doubled).select("host", "gpu", counts_from="time", counts_to="end")
+    met = idle_intervals.filter(doubled).join(counted, on=("host", "gpu"))
+    inside = clip(met, "counts_from", "counts_to").select(idle_intervals.columns)
+    return pl.concat([idle_intervals.filter(~doubled), inside]).sort("gpu", "time", "host")
 
 
 def on_several_hosts(rows: pl.DataFrame) -> bool:
-    """Whether several hosts have reported the same GPU."""
-    return not _of_several_hosts(rows).is_empty()
+    """Return whether several hosts have reported the same GPU."""
+    return not _rows_of_several_hosts(rows).is_empty()
 
 
-def _of_several_hosts(rows: pl.DataFrame) -> pl.DataFrame:
+def _rows_of_several_hosts(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select("gpu", "host").unique().group_by("gpu").len().filter(pl.col("len") > 1).select("gpu")
 
 
 class Taken:
-    """Times that are spoken for, as sorted spans that do not touch."""
+    """Times that are taken, as sorted intervals that do not touch."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
 
     def free(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """The parts of a time that nothing has taken."""
+        """Return the parts of a time that are not taken."""
         at = max(bisect_right(self._ends, start) - 1, 0)
         for left, right in zip(self._starts[at:], self._ends[at:], strict=True):
             if left >= end:
@@ -100,7 +100,7 @@ class Taken:
             yield start, end
 
     def add(self, start: int, end: int) -> None:
-        """Takes a time, together with the spans that it touches."""
+        """Take a time, and merge it with the intervals that it touches."""
         first = bisect_right(self._ends, start - 1)
         last = bisect_right(self._starts, end)
         if first < last:
@@ -110,78 +110,76 @@ class Taken:
 
 
 _UNIT = ("host", "gpu")
-_OWNER = ("holder", "holder_source", "account", "job", "gpu_share")
+_OWNER = ("user", "user_source", "account", "job", "gpu_share")
 _MEANS = {
     "util": ("gpu_util_mean_pct", "last_util_pct"),
     "sm": ("sm_active_mean_pct", "last_sm_pct"),
     "power": ("power_mean_w", "last_power_w"),
     "watched": ("coverage_ratio", "last_watched_ratio"),
 }
-"""By the name of a sum over time and of its time the mean that the ledger has, and the column of the day's last row."""
-_COUNTED = ("zero_ms", "energy_ms", "counter_ms", "sampled_ms", "perhaps_idle_ms")
+"""By the name of a sum over time and of its time, the ledger's mean and the column of the day's last row."""
+_COUNTED = ("zero_ms", "energy_ms", "counter_ms", "sampled_ms", "perhaps_idle_ms", "quiet_ms")
 _SHARED = (*(f"{name}_{part}" for name in _MEANS for part in ("sum", "ms")), *_COUNTED, "energy_mj")
-"""What parts of a row share by their time."""
+"""Columns that parts of a row divide by their time."""
 _WHOLLY = ("idle_draw_max_w", "idle_power_max_w")
-"""Largest values that are unknown where any of theirs is."""
-_LEDGER_COLUMNS = (*schema.LEDGER.names, "stretch_end")
-_SPELL_COLUMNS = (*schema.SPELL.names, "spell_end")
+"""Largest values that are unknown where any of their values is unknown."""
+_LEDGER_COLUMNS = (*schema.LEDGER.names, "segment_end")
+_IDLE_INTERVAL_COLUMNS = (*schema.IDLE_INTERVAL.names, "idle_interval_end")
 
 
 def stitch(
     parts: pl.DataFrame,
-    spell_parts: pl.DataFrame,
+    idle_interval_parts: pl.DataFrame,
     settings: LedgerSettings,
     parents: Mapping[tuple[str, str], str] | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The ledger and the spells of any number of hosts and days.
+    """Return the ledger and the idle intervals of any number of hosts and days.
 
     Args:
         parts: rows of `ledger_part`, times as integer ms, in any order.
-        spell_parts: rows of `spell_part`, likewise.
+        idle_interval_parts: rows of `idle_interval_part`, likewise.
         settings: the thresholds.
-        parents: of MIG instances, by host and UUID, the GPU that they are a part of.
+        parents: the GPU to which a MIG instance belongs, by host and UUID.
 
     Returns:
-        Frames with the columns of `ledger` and `stretch_end`, and of `spell` and `spell_end`.
+        Frames with the columns of `ledger` and `segment_end`, and of `idle_interval` and `idle_interval_end`.
     """
-    # names as numbers: comparing strings would be most of the work
-    coded = parts.with_columns(pl.col(*_UNIT).cast(pl.Categorical), _as_text("holder_shares")).sort(
-        *_UNIT, "time", "end"
-    )
-    known = _closed(coded.filter(pl.col("label") != "unknown"))
+    # names as numbers, because comparing strings would take most of the time
+    coded = parts.with_columns(pl.col(*_UNIT).cast(pl.Categorical), _as_text("user_shares")).sort(*_UNIT, "time", "end")
+    known = _closed_parts(coded.filter(pl.col("label") != "unknown"))
     lengthened = known.select(*_UNIT, "end", "closed_end").filter(pl.col("end") != pl.col("closed_end"))
-    labelled = _decided(known.with_columns(end="closed_end").filter(pl.col("end") > pl.col("time")), settings)
+    labelled = _decided_parts(known.with_columns(end="closed_end").filter(pl.col("end") > pl.col("time")), settings)
     gaps = _gaps(labelled, coded.filter(pl.col("label") == "unknown"))
     if parents:
-        gaps = _existing(gaps, labelled, parents)
+        gaps = _gaps_of_existing(gaps, labelled, parents)
     whole = pl.concat([labelled, gaps], how="diagonal").sort(*_UNIT, "time")
-    ledger = _ledger(whole, settings)
-    spells = _spells(spell_parts, lengthened)
+    ledger = _ledger_rows(whole, settings)
+    idle_intervals = _idle_intervals(idle_interval_parts, lengthened)
     return (
-        ledger.with_columns(pl.col(*_UNIT).cast(pl.String), _as_list("holder_shares"))
+        ledger.with_columns(pl.col(*_UNIT).cast(pl.String), _as_list("user_shares"))
         .select(_LEDGER_COLUMNS)
         .sort("gpu", "time", "host"),
-        spells.select(_SPELL_COLUMNS).sort("gpu", "time", "host"),
+        idle_intervals.select(_IDLE_INTERVAL_COLUMNS).sort("gpu", "time", "host"),
     )
 
 
 def _as_text(name: str) -> pl.Expr:
-    """A list of numbers as text: Polars 2.1 has crashed in filters of frames with a column of lists."""
+    """Return a list of numbers as text: Polars 2.1 has crashed in filters of frames with a column of lists."""
     return pl.col(name).cast(pl.List(pl.String)).list.join(" ").alias(name)
 
 
 def _as_list(name: str) -> pl.Expr:
-    """The inverse of `_as_text`."""
+    """Return the inverse of `_as_text`."""
     return pl.col(name).str.split(" ").cast(pl.List(pl.Float64)).alias(name)
 
 
-def _closed(parts: pl.DataFrame) -> pl.DataFrame:
-    """Gives each day's last row the time that it really stood for, in `closed_end`, and its sums along with it."""
+def _closed_parts(parts: pl.DataFrame) -> pl.DataFrame:
+    """Return the parts with the true length of each day's last row, in `closed_end`, and its sums for that length."""
     following = pl.col("time").shift(-1).over(*_UNIT)
     reach = pl.col("end") + pl.col("open_ms").fill_null(0)
-    # a clock that was set back makes pieces overlap: each moment counts once
+    # a clock that was set back makes segments overlap: each moment counts once
     followed = pl.when(following.is_not_null()).then(pl.min_horizontal(following, reach))
-    # an instance goes on to its next row or ends with its last one, as its GPU's own rows have it
+    # an instance continues to its next row or ends with its last one, as its GPU's own rows show
     ended = pl.col("gpu").cast(pl.String).str.starts_with(MIG_PREFIX) & (following > reach)
     closed = pl.when(ended).then("end").otherwise(followed)
     longer = pl.col("closed_end") - pl.col("end")
@@ -192,7 +190,7 @@ def _closed(parts: pl.DataFrame) -> pl.DataFrame:
     def more(last: str) -> pl.Expr:
         return pl.col(last).fill_null(0) * longer
 
-    # what a counter says of the time beyond is in the next row, if there is one
+    # the next row, if there is one, has the counter's rise for the time after this
     counted = pl.when(pl.col("last_counted")).then(pl.min_horizontal(longer, 0)).otherwise(0)
     energy = pl.when(pl.col("energy_ms") + known_ms("last_energy_w") > 0).then(
         pl.col("energy_mj").fill_null(0) + more("last_energy_w")
@@ -210,31 +208,31 @@ def _closed(parts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _decided(parts: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
-    """Turns `zero` into `held` or `busy` by the length of the whole spell, over midnight."""
+def _decided_parts(parts: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
+    """Return the parts with `zero` turned into `held` or `busy` by the length of the whole idle interval, over midnight."""
     idle = pl.col("label").is_in(["held", "zero"])
-    long = pl.col("spell_ms") >= settings.idle_after_ms
+    long = pl.col("idle_interval_ms") >= settings.idle_after_ms
     doubtful = pl.col("label") == "zero"
     decided = pl.when(long).then(pl.lit("held")).otherwise(pl.lit("busy"))
     return (
         parts.with_columns(idle=idle)
-        .with_columns(spell=islands((*_UNIT, "idle", *_OWNER)))
-        .with_columns(spell_ms=SPAN_MS.sum().over("spell"))
+        .with_columns(idle_interval=islands((*_UNIT, "idle", *_OWNER)))
+        .with_columns(idle_interval_ms=SPAN_MS.sum().over("idle_interval"))
         .with_columns(
             label=pl.when(doubtful).then(decided).otherwise(pl.col("label").replace("unseen", "unknown")),
             perhaps_idle_ms=pl.col("perhaps_idle_ms") + pl.when(doubtful & ~long).then(SPAN_MS).otherwise(0),
         )
-        .drop("idle", "spell", "spell_ms", "closed_end", "open_ms", cs.starts_with("last_"))
+        .drop("idle", "idle_interval", "idle_interval_ms", "closed_end", "open_ms", cs.starts_with("last_"))
     )
 
 
 def _gaps(known: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
-    """The time between pieces, and between a GPU's first and last row and its pieces: not observed."""
+    """Return the unobserved time: between segments, and between a GPU's first and last row and its segments."""
     columns = (*_UNIT, "time", "end", "gpu_share")
     bounds = pl.concat(
         [
             known.select(columns),
-            # empty marks at both ends turn what lies outside the pieces into ordinary gaps
+            # empty marks at both ends turn the time outside the segments into ordinary gaps
             unknown.select(*_UNIT, "time", pl.col("time").alias("end"), "gpu_share"),
             unknown.select(*_UNIT, pl.col("end").alias("time"), "end", "gpu_share"),
         ]
@@ -243,13 +241,13 @@ def _gaps(known: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
     return (
         bounds.with_columns(before=before)
         .filter(pl.col("before") < pl.col("time"))
-        # what follows says how a split GPU was split: an instance that ended in the gap ended when it began
+        # the next segment shows how a split GPU was split: an instance that ended in the gap ended when the gap began
         .select(*_UNIT, "gpu_share", label=pl.lit("unknown"), time="before", end="time")
     )
 
 
-def _existing(gaps: pl.DataFrame, known: pl.DataFrame, parents: Mapping[tuple[str, str], str]) -> pl.DataFrame:
-    """The gaps without the time in which an instance was not there: while its GPU was seen, but not it."""
+def _gaps_of_existing(gaps: pl.DataFrame, known: pl.DataFrame, parents: Mapping[tuple[str, str], str]) -> pl.DataFrame:
+    """Return the gaps without the time in which an instance did not exist: while its GPU was observed, but not the instance."""
     names = pl.concat_str(*_UNIT, separator="\0").cast(pl.String)
     of = {f"{host}\0{uuid}": f"{host}\0{parent}" for (host, uuid), parent in parents.items()}
     asked = gaps.with_columns(whole=names.replace_strict(of, default=None, return_dtype=pl.String))
@@ -268,59 +266,59 @@ def _existing(gaps: pl.DataFrame, known: pl.DataFrame, parents: Mapping[tuple[st
     return pl.concat([asked.filter(pl.col("whole").is_null()), _parts(doubtful, parts)]).drop("whole")
 
 
-def _ledger(pieces: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
-    """Groups pieces into stretches, decides low or active, cuts at midnight and gives the table its columns."""
-    grouped = pieces.with_columns(stretch=islands((*_UNIT, "label", *_OWNER)))
+def _ledger_rows(segments: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
+    """Return the table's rows: group short segments into whole ones, decide low or active, and cut them at midnight."""
+    grouped = segments.with_columns(segment=islands((*_UNIT, "label", *_OWNER)))
     judged = (
         grouped.filter(pl.col("gpu_share") > 0)
         .with_columns(
-            stretch_start=pl.col("time").min().over("stretch"),
-            stretch_end=pl.col("end").max().over("stretch"),
-            stretch_mean=(pl.col("util_sum").sum() / pl.col("util_ms").sum()).over("stretch"),
+            segment_start=pl.col("time").min().over("segment"),
+            segment_end=pl.col("end").max().over("segment"),
+            segment_mean=(pl.col("util_sum").sum() / pl.col("util_ms").sum()).over("segment"),
         )
         .with_columns(
             state=pl.when(pl.col("label") != "busy")
             .then("label")
-            .when(pl.col("stretch_mean") < settings.low_below_pct)
+            .when(pl.col("segment_mean") < settings.low_below_pct)
             .then(pl.lit("low"))
             .otherwise(pl.lit("active"))
         )
     )
-    single = cut_at_midnight(judged).with_columns(alone=pl.len().over("stretch", "day") == 1)
-    merged = _merged(single.filter(~pl.col("alone")))
+    single = cut_at_midnight(judged).with_columns(alone=pl.len().over("segment", "day") == 1)
+    merged = _merged_segments(single.filter(~pl.col("alone")))
     return _evidence(pl.concat([single.filter("alone").drop("alone"), merged], how="diagonal_relaxed"))
 
 
-_MERGED = ("stretch", "day")
+_MERGED = ("segment", "day")
 
 
-def _merged(pieces: pl.DataFrame) -> pl.DataFrame:
-    """Pieces of one stretch and day as one; few, for a day's own are merged already."""
+def _merged_segments(segments: pl.DataFrame) -> pl.DataFrame:
+    """Return the segments of one whole segment and day merged; they are few, because a day's own are merged already."""
     energy = pl.col("energy_mj")
-    rows = pieces.group_by(*_MERGED, maintain_order=True).agg(
-        pl.col("host", "gpu", "state", "stretch_start", "stretch_end", *_OWNER).first(),
+    rows = segments.group_by(*_MERGED, maintain_order=True).agg(
+        pl.col("host", "gpu", "state", "segment_start", "segment_end", *_OWNER).first(),
         pl.col("time").min(),
-        pl.col("end", "gpu_util_max_pct", "mem_used_max_bytes").max(),
+        pl.col("end", "gpu_util_max_pct", "mem_used_max_bytes", "quiet_draw_max_w").max(),
         pl.col(*_SHARED[:-1], "sample_count").sum(),
         pl.when(energy.is_not_null().any()).then(energy.sum()),
         *(pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()) for name in _WHOLLY),
     )
-    several = pieces.filter(pl.col("holder_shares").is_not_null()).with_columns(_as_list("holder_shares"), span=SPAN_MS)
+    several = segments.filter(pl.col("user_shares").is_not_null()).with_columns(_as_list("user_shares"), span=SPAN_MS)
     shares = (
-        several.select(*_MERGED, "span", "holder_shares", place=pl.int_ranges(pl.col("holder_shares").list.len()))
-        .explode("holder_shares", "place")
+        several.select(*_MERGED, "span", "user_shares", place=pl.int_ranges(pl.col("user_shares").list.len()))
+        .explode("user_shares", "place")
         .group_by(*_MERGED, "place")
-        .agg(share=(pl.col("holder_shares") * pl.col("span")).sum() / pl.col("span").sum())
+        .agg(share=(pl.col("user_shares") * pl.col("span")).sum() / pl.col("span").sum())
         .sort(*_MERGED, "place")
         .group_by(*_MERGED, maintain_order=True)
-        .agg(holder_shares=pl.col("share"))
-        .with_columns(_as_text("holder_shares"))
+        .agg(user_shares=pl.col("share"))
+        .with_columns(_as_text("user_shares"))
     )
     return rows.join(shares, on=_MERGED, how="left")
 
 
 def _evidence(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sums as the ledger's means."""
+    """Return the rows with the ledger's means instead of sums."""
     means = {
         mean: pl.when(pl.col(f"{name}_ms") > 0).then(pl.col(f"{name}_sum") / pl.col(f"{name}_ms"))
         for name, (mean, _) in _MEANS.items()
@@ -333,10 +331,10 @@ def _evidence(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def cut_at_midnight(frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows (time, end, ...) cut at every UTC midnight, with `day` (days since the epoch); sums are shared by time.
+    """Return the rows (time, end, ...) cut at every UTC midnight, with `day` (days since the epoch); sums are divided by time.
 
-    Only the last row of a day reaches over midnight, by at most three intervals, so that sharing sums by time moves at
-    most that much evidence to the other side of the cut; durations are exact, and so is the whole stretch's total. Samples
+    Only the last row of a day reaches over midnight, by at most three intervals. Dividing sums by time therefore moves at
+    most that much evidence to the other side of the cut; durations are exact, and so is the whole segment's total. Samples
     count where their row begins.
     """
     days = cut(frame.with_columns(first=pl.col("time") // DAY_MS), DAY_MS, "day", sums=_SHARED)
@@ -347,8 +345,8 @@ def cut_at_midnight(frame: pl.DataFrame) -> pl.DataFrame:
     return days.drop("first")
 
 
-def _spells(parts: pl.DataFrame, lengthened: pl.DataFrame) -> pl.DataFrame:
-    """Unbroken spells of measured zero, whoever held the GPU, over midnight."""
+def _idle_intervals(parts: pl.DataFrame, lengthened: pl.DataFrame) -> pl.DataFrame:
+    """Return unbroken idle intervals of measured zero, whatever the user of the GPU, over midnight."""
     longer = lengthened.with_columns(pl.col(*_UNIT).cast(pl.String))
     closed = (
         parts.join(longer, on=(*_UNIT, "end"), how="left")
@@ -356,9 +354,12 @@ def _spells(parts: pl.DataFrame, lengthened: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("end") > pl.col("time"))
         .sort(*_UNIT, "time")
     )
-    named = closed.with_columns(spell=islands(_UNIT)).with_columns(
-        spell_start=pl.col("time").min().over("spell"), spell_end=pl.col("end").max().over("spell")
+    named = closed.with_columns(idle_interval=islands(_UNIT)).with_columns(
+        idle_interval_start=pl.col("time").min().over("idle_interval"),
+        idle_interval_end=pl.col("end").max().over("idle_interval"),
     )
-    days = cut_at_midnight(named.select(*_UNIT, "time", "end", "spell", "spell_start", "spell_end"))
-    keys = ("spell", "day", *_UNIT, "spell_start", "spell_end")
+    days = cut_at_midnight(
+        named.select(*_UNIT, "time", "end", "idle_interval", "idle_interval_start", "idle_interval_end")
+    )
+    keys = ("idle_interval", "day", *_UNIT, "idle_interval_start", "idle_interval_end")
     return days.group_by(keys).agg(pl.col("time").min(), pl.col("end").max())

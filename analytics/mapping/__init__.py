@@ -1,1 +1,1 @@
-"""Which name of which exporter or tool is which column of the lake: one TOML file for each, and a site's own."""
+"""Mappings from names of an exporter or tool to columns of the lake: one TOML file for each, and a site's own."""

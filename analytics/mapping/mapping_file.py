@@ -1,4 +1,4 @@
-"""Mappings in TOML: the exporters and tools that fallow knows, and a site's own over them; every way to get one wrong is one sentence."""
+"""Mappings in TOML: the exporters and tools that fallow knows, and a site's own over them; each possible error is one sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from analytics.mapping.model import GIVEN, HOLDERS, KINDS, CombinedColumn, Exporter, MappedMetric
+from analytics.mapping.model import GIVEN, KINDS, USERS, CombinedColumn, Exporter, MappedMetric
 from fallow.errors import ConfigError
 from fallow.given_file import SETTINGS_BYTES, given_text
 from fallow.schema import DEVICE, EVENT, GPU, HOST, PROCESS, LakeColumn, Type
@@ -53,25 +53,25 @@ _QUANTITIES: dict[str, tuple[str, float]] = {
     "s": ("time", 1),
 }
 _CLIMBS_TO = {"bytes/s": "bytes", "%": "s"}
-"""What a counter counts whose climb in a second is the key's unit: 0.2 s of CPU time in a second are 20 %."""
+"""Units of a counter whose rise per second is in the key's unit: 0.2 s of CPU time in a second are 20 %."""
 
 UNITS = tuple(_QUANTITIES)
 
 
 def convertible(column_unit: str, kind: str) -> tuple[str, ...]:
-    """The units that a metric of that kind may have for a column of that unit."""
-    quantity = _QUANTITIES[_counted(column_unit, kind)][0]
+    """Return the units that a metric of that kind may have for a column of that unit."""
+    quantity = _QUANTITIES[_counted_unit(column_unit, kind)][0]
     return tuple(unit for unit, (of, _) in _QUANTITIES.items() if of == quantity)
 
 
 def factor(unit: str, column_unit: str, kind: str) -> float:
-    """What a value in `unit` is multiplied by to be in the column's; of a counter that fills a rate, its climb in a second."""
-    counted = _counted(column_unit, kind)
+    """Return the factor from `unit` to the column's unit; for a counter that fills a rate, the factor applies to its rise per second."""
+    counted = _counted_unit(column_unit, kind)
     scale = 100 if column_unit == "%" and counted != "%" else 1
     return _QUANTITIES[unit][1] / _QUANTITIES[counted][1] * scale
 
 
-def _counted(column_unit: str, kind: str) -> str:
+def _counted_unit(column_unit: str, kind: str) -> str:
     return _CLIMBS_TO.get(column_unit, column_unit) if kind == "counter" else column_unit
 
 
@@ -83,7 +83,7 @@ _TABLES = {table.name: table for table in (GPU, DEVICE, HOST, EVENT, PROCESS)}
 _OF_TOOLS = tuple(f"{name}.{column}" for name, table in _TABLES.items() for column in table.names)
 _COLUMNS = (
     *(each for each in _OF_TOOLS if not each.startswith(f"{PROCESS.name}.")),
-    *(f"{GIVEN}.{holder}" for holder in HOLDERS),
+    *(f"{GIVEN}.{user}" for user in USERS),
 )
 
 _TOP = (
@@ -101,7 +101,7 @@ _TOP = (
     "metrics",
     "combined",
 )
-_LABELS = ("gpu", "gpu_prefix", "index", "host", "mig_uuid", "mig_instance", "device", "holder")
+_LABELS = ("gpu", "gpu_prefix", "index", "host", "mig_uuid", "mig_instance", "device", "user")
 _METRIC = ("name", "to", "unit", "kind", "covers_s", "only", "sum_over", "per")
 _COMBINED = ("to", "unit", "add", "subtract")
 
@@ -111,12 +111,12 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class _Place:
-    """Where in which file something stands, for the sentence that says what is wrong there."""
+    """A place in a file, for the sentence that describes an error there."""
 
     file: str
     part: str = ""
     columns: tuple[str, ...] = _COLUMNS
-    """Those that there are."""
+    """The entries of this kind in the file."""
 
     def at(self, part: str) -> _Place:
         return replace(self, part=part)
@@ -140,7 +140,7 @@ class _Place:
     def only_known(self, content: Content, known: Sequence[str], what: str) -> None:
         for key in content:
             if key not in known:
-                raise self.wrong(f"there is no {what} {key!r}", _nearest(key, known))
+                raise self.wrong(f"there is no {what} {key!r}", _name_remedy(key, known))
 
     def pattern(self, text: str, what: str) -> str:
         try:
@@ -154,7 +154,7 @@ _FORMS: dict[type, str] = {str: "a text in quotes", list: "a list", dict: "a tab
 
 
 def mapping_content(path: Path) -> Content:
-    """What a mapping file says; raises ConfigError where it cannot be read or is not TOML."""
+    """Return the content of a mapping file. Raises ConfigError where it cannot be read or is not TOML."""
     try:
         return tomllib.loads(given_text("the mapping", path, SETTINGS_BYTES))
     except tomllib.TOMLDecodeError as error:
@@ -162,7 +162,7 @@ def mapping_content(path: Path) -> Content:
 
 
 def exporter_from(content: Content, name: str, *, is_tool: bool = False) -> Exporter:
-    """The exporter, or tool, that the keys of a file describe; raises ConfigError with what is wrong and the remedy."""
+    """Return the exporter, or tool, that the keys of a file describe. Raises ConfigError with the error and the remedy."""
     place = _Place(f"{name}.toml", columns=_OF_TOOLS if is_tool else _COLUMNS)
     place.only_known(content, _TOP, "key")
     labels = place.value(content, "labels", dict, {})
@@ -181,7 +181,7 @@ def exporter_from(content: Content, name: str, *, is_tool: bool = False) -> Expo
         mig_uuid=place.names(labels, "mig_uuid"),
         mig_instance=place.names(labels, "mig_instance"),
         device=_label_columns(labels, "device", DEVICE.names, place),
-        holder=_label_columns(labels, "holder", HOLDERS, place),
+        user=_label_columns(labels, "user", USERS, place),
         process=_label_columns(labels, "process", PROCESS.names, place),
         own_pods=place.pattern(place.value(content, "own_pods", str, ""), "own_pods"),
         unknown=_ranges(content, place),
@@ -211,13 +211,13 @@ def _ranges(content: Content, place: _Place) -> tuple[tuple[float, float], ...]:
 def _metrics(content: Content, place: _Place) -> tuple[MappedMetric, ...]:
     interval_s = content.get("collect_interval_s")
     if interval_s is not None and not (isinstance(interval_s, int | float) and interval_s > 0):
-        raise place.wrong(f"collect_interval_s is {interval_s!r}", "write how many seconds lie between two values")
+        raise place.wrong(f"collect_interval_s is {interval_s!r}", "write the number of seconds between two values")
     found: dict[tuple[object, ...], MappedMetric] = {}
     for entry in place.value(content, "metrics", list, []):
         metric = _metric(entry, interval_s, place)
         key = (metric.metric, metric.kind, metric.only)
         if key in found:
-            raise place.wrong(f"the metric {metric.metric} is there twice", "keep one of the two lines")
+            raise place.wrong(f"the metric {metric.metric} occurs twice", "delete one of the two lines")
         found[key] = metric
     return tuple(found.values())
 
@@ -229,11 +229,11 @@ def _metric(entry: Content, interval_s: float | None, whole: _Place) -> MappedMe
     place.only_known(entry, _METRIC, "key")
     kind = place.value(entry, "kind", str, "info")
     if kind not in KINDS:
-        raise place.wrong(f"there is no kind {kind!r}", _nearest(kind, KINDS))
+        raise place.wrong(f"there is no kind {kind!r}", _name_remedy(kind, KINDS))
     table, column, scale = _target(entry, kind, place)
     covers_s = entry.get("covers_s", interval_s if kind == "average" else None)
     if covers_s is not None and not (isinstance(covers_s, int | float) and covers_s > 0):
-        raise place.wrong(f"covers_s is {covers_s!r}", "write how many seconds a value describes")
+        raise place.wrong(f"covers_s is {covers_s!r}", "write the number of seconds that a value describes")
     only = place.value(entry, "only", dict, {})
     patterns = tuple((label, place.pattern(str(text), f"only.{label}")) for label, text in only.items())
     return MappedMetric(
@@ -251,25 +251,25 @@ def _metric(entry: Content, interval_s: float | None, whole: _Place) -> MappedMe
 
 
 def _target(entry: Content, kind: str, place: _Place) -> tuple[str, str, float]:
-    """Table, column and factor; both names are empty for a metric without a column of its own."""
+    """Return table, column and factor; both names are empty for a metric without a column of its own."""
     target, unit = place.value(entry, "to", str, ""), place.value(entry, "unit", str, "")
     if unit not in UNITS:
-        raise place.wrong(f"there is no unit {unit!r}", _nearest(unit, UNITS))
+        raise place.wrong(f"there is no unit {unit!r}", _name_remedy(unit, UNITS))
     if not target:
         return "", "", 1.0
     if target not in place.columns:
-        raise place.wrong(f"there is no column {target!r}", _nearest(target, place.columns))
+        raise place.wrong(f"there is no column {target!r}", _name_remedy(target, place.columns))
     table, _, column = target.partition(".")
     if table == GIVEN:
         return table, column, 1.0
     into = _TABLES[table].column(column)
     if into.type not in _NUMBERS or column in _OWN:
-        raise place.wrong(f"{target} is not filled from a metric's value", "leave the line out")
+        raise place.wrong(f"{target} is not filled from a metric's value", "delete the line")
     fitting = convertible(into.unit, kind)
     if unit not in fitting:
         raise place.wrong(
             f"{unit or 'no unit'} cannot be converted to {target}, which is in {into.unit or 'plain numbers'}",
-            f"give it the unit {_either(fitting)}",
+            f"give it the unit {_alternatives(fitting)}",
         )
     return table, column, factor(unit, into.unit, kind)
 
@@ -288,20 +288,20 @@ def _combined(entry: Content, metrics: tuple[MappedMetric, ...], whole: _Place) 
             remedy = f"did you mean {near[0]!r}?" if near else f'add {{ name = "{name}" }} to them'
             raise place.wrong(f"{name} is not among the metrics", remedy)
     if not (column and add):
-        raise place.wrong("it has no column or nothing to add", "write to and add")
+        raise place.wrong("it has no column, or nothing to add", "write `to` and `add`")
     return CombinedColumn(table, column, add, subtract, scale)
 
 
-def _nearest(word: str, known: Sequence[str]) -> str:
-    """The remedy for a name that nothing has."""
+def _name_remedy(word: str, known: Sequence[str]) -> str:
+    """Return the remedy for an unknown name."""
     if near := get_close_matches(word, known, n=1):
         return f"did you mean {near[0]!r}?"
-    if len(known) > 15:  # more than a person reads at the end of a sentence
+    if len(known) > 15:  # more words than a person reads at the end of a sentence
         return "`fallow schema` lists the columns"
-    return f"use {_either(tuple(name for name in known if name))}"
+    return f"use {_alternatives(tuple(name for name in known if name))}"
 
 
-def _either(words: tuple[str, ...]) -> str:
+def _alternatives(words: tuple[str, ...]) -> str:
     shown = [word or "no unit" for word in words]
     return f"{', '.join(shown[:-1])} or {shown[-1]}" if shown[1:] else shown[0]
 
@@ -311,24 +311,24 @@ _FOLDER = Path(__file__).parent
 
 @cache
 def built_in() -> tuple[Exporter, ...]:
-    """The exporters that come with fallow, by name."""
+    """Return the exporters that come with fallow, by name."""
     return tuple(exporter_from(content, name) for name, content in _contents().items())
 
 
 def tool(name: str) -> Exporter:
-    """The mapping of a tool whose files can be imported."""
+    """Return the mapping of a tool whose files can be imported."""
     return exporter_from(mapping_content(_FOLDER / "tools" / f"{name}.toml"), name, is_tool=True)
 
 
 def lake_column(metric: MappedMetric) -> LakeColumn:
-    """The column that a metric fills."""
+    """Return the column that a metric fills."""
     return _TABLES[metric.table].column(metric.column)
 
 
 def load_exporters(site_files: Sequence[Path] = ()) -> tuple[Exporter, ...]:
-    """A site's own exporters, then those that come with fallow; a file that extends one of those takes its place.
+    """Return a site's own exporters, then those that come with fallow; a file that extends one of those replaces it.
 
-    Raises ConfigError with what is wrong in which file.
+    Raises ConfigError that names the error and the file.
     """
     site: dict[str, Exporter] = {}
     replaced: set[str] = set()
@@ -336,8 +336,8 @@ def load_exporters(site_files: Sequence[Path] = ()) -> tuple[Exporter, ...]:
         content = mapping_content(path)
         base = content.get("extend", path.stem)
         if "extend" in content:
-            content = _extended(content, path.name)
-        content = _prefixed(content)
+            content = _extended_content(content, path.name)
+        content = _prefixed_content(content)
         if path.stem in site:
             raise ConfigError(f"two mappings are called {path.stem}", "name one of the files differently")
         if base in replaced:
@@ -348,7 +348,7 @@ def load_exporters(site_files: Sequence[Path] = ()) -> tuple[Exporter, ...]:
 
 
 def metric_names(exporters: Iterable[Exporter]) -> frozenset[str]:
-    """Every metric that is wanted of a server, also those that only tell which exporter a target is."""
+    """Return every metric to ask a server for, including those that only identify the exporter of a target."""
     return frozenset(
         name
         for exporter in exporters
@@ -361,8 +361,8 @@ def _contents() -> dict[str, Content]:
     return {path.stem: mapping_content(path) for path in sorted((_FOLDER / "exporters").glob("*.toml"))}
 
 
-def _extended(content: Content, file: str) -> Content:
-    """The base's keys under the file's own: its labels one by one, its metrics and sums by name, before the base's."""
+def _extended_content(content: Content, file: str) -> Content:
+    """Return the base's keys under the file's own: its labels one by one, its metrics and sums by name, before the base's."""
     base = _contents().get(content["extend"]) if isinstance(content["extend"], str) else None
     if base is None:
         raise ConfigError(
@@ -371,32 +371,34 @@ def _extended(content: Content, file: str) -> Content:
     merged: dict[str, object] = {**base, **content}
     if isinstance(content.get("labels", {}), dict):
         merged["labels"] = _merged_labels(content.get("labels", {}), base.get("labels", {}))
-    merged["metrics"] = _over(content.get("metrics", []), base.get("metrics", []), "name")
-    merged["combined"] = _over(content.get("combined", []), base.get("combined", []), "to")
+    merged["metrics"] = _merged_entries(content.get("metrics", []), base.get("metrics", []), "name")
+    merged["combined"] = _merged_entries(content.get("combined", []), base.get("combined", []), "to")
     return merged
 
 
 def _merged_labels(own: Content, base: Content) -> Content:
     parts = {
-        part: {**base.get(part, {}), **own[part]} for part in ("device", "holder") if isinstance(own.get(part), dict)
+        part: {**base.get(part, {}), **own[part]} for part in ("device", "user") if isinstance(own.get(part), dict)
     }
     return {**base, **own, **parts}
 
 
-def _prefixed(content: Content) -> Content:
-    """The content with `prefix` before the name of every metric, for a server or an exporter that renames them all."""
+def _prefixed_content(content: Content) -> Content:
+    """Return the content with `prefix` before every metric's name, for a server or an exporter that renames all metrics."""
     prefix = content.get("prefix", "")
     if not (prefix and isinstance(prefix, str)):
         return content
     found = dict(content)
     for key, names in (("metrics", ("name",)), ("combined", ("add", "subtract"))):
         if isinstance(entries := content.get(key), list):
-            found[key] = [_renamed(entry, names, prefix) if isinstance(entry, dict) else entry for entry in entries]
-    return _renamed(found, ("signed_by",), prefix)
+            found[key] = [
+                _prefixed_entry(entry, names, prefix) if isinstance(entry, dict) else entry for entry in entries
+            ]
+    return _prefixed_entry(found, ("signed_by",), prefix)
 
 
-def _renamed(entry: Content, keys: tuple[str, ...], prefix: str) -> Content:
-    """The entry with the prefix before the names at these keys; what is not as it should be stays for the reader to refuse."""
+def _prefixed_entry(entry: Content, keys: tuple[str, ...], prefix: str) -> Content:
+    """Return the entry with the prefix before the names at these keys; malformed values stay for the reader to refuse."""
     found = dict(entry)
     for key in keys:
         match entry.get(key):
@@ -407,8 +409,8 @@ def _renamed(entry: Content, keys: tuple[str, ...], prefix: str) -> Content:
     return found
 
 
-def _over(own: object, base: list[dict[str, object]], key: str) -> object:
-    """The file's entries and those of the base that it does not name; what is no list is left for the reader to refuse."""
+def _merged_entries(own: object, base: list[dict[str, object]], key: str) -> object:
+    """Return the file's entries and those of the base that it does not name; a value that is no list stays for the reader to refuse."""
     if not isinstance(own, list):
         return own
     named = {entry.get(key) for entry in own if isinstance(entry, dict)}

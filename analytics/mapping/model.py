@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 KINDS = ("reading", "average", "counter", "info", "count")
-"""reading: true of a moment, or of less than the exporter's interval. average: a mean over what `covers_s` says.
-counter: only climbs, until it starts anew. info: what the thing is, which seldom changes; with no column its labels alone
+"""reading: true of a moment, or of less than the exporter's interval. average: a mean over the time in `covers_s`.
+counter: only rises, until it restarts. info: describes the device and seldom changes; with no column only its labels
 count. count: how many values the label `per` has.
 """
 
-HOLDERS = ("namespace", "pod", "container", "slurm_job", "user")
-"""Who holds a GPU: columns of `Imported.given`."""
+USERS = ("namespace", "pod", "container", "slurm_job", "user")
+"""The user of a GPU: columns of `Imported.given`."""
 
 GIVEN = "given"
-"""Stands as a table for metrics whose value, not label, says who holds the GPU."""
+"""Table name for metrics whose value, not label, names the user of the GPU."""
 
 
 @dataclass(frozen=True)
@@ -26,22 +26,22 @@ class MappedMetric:
 
     metric: str
     table: str
-    """`gpu`, `device`, `host`, `event`, of tools `process`, `given` (HOLDERS), or empty: it is known, and only its labels or sums use it."""
+    """`gpu`, `device`, `host`, `event`, for tools `process`, `given` (USERS), or empty: a known metric of which only labels or sums are used."""
 
     column: str
     kind: str
     factor: float = 1
     covers_s: float | None = None
-    """How much time before the scrape a value surely describes; None: nothing but its moment."""
+    """The time before the scrape that a value certainly describes; None: only its moment."""
 
     only: tuple[tuple[str, str], ...] = ()
-    """Labels that a series must have: a regular expression that matches the whole value; a label that is not there is empty."""
+    """Labels that a series must have: a regular expression that matches the whole value; a missing label is empty."""
 
     sum_over: tuple[str, ...] = ()
-    """Labels that tell parts of one value apart: the column is their sum."""
+    """Labels that distinguish the parts of a value: the column is their sum."""
 
     per: str = ""
-    """The sum is divided by how many values this label has; of a `count` the label that is counted."""
+    """The sum is divided by the number of values of this label; for a `count`, the label that is counted."""
 
     unit: str = ""
     """In the exporter's own words."""
@@ -51,13 +51,13 @@ class MappedMetric:
         return tuple((label, re.compile(pattern)) for label, pattern in self.only)
 
     def takes(self, labels: Mapping[str, str]) -> bool:
-        """Whether a series of this metric counts."""
+        """Return whether a series of this metric counts."""
         return all(pattern.fullmatch(labels.get(label, "")) for label, pattern in self._patterns)
 
 
 @dataclass(frozen=True)
 class CombinedColumn:
-    """A column that no metric has, as the sum of some less others of one scrape; null where one of them is missing."""
+    """A column without a metric of its own: the sum of some metrics less others of one scrape; null where one of them is missing."""
 
     table: str
     column: str
@@ -68,7 +68,7 @@ class CombinedColumn:
 
 @dataclass(frozen=True)
 class Exporter:
-    """One exporter, or one tool that writes files. Of several names of a label the first that a series has, and that is not empty, counts.
+    """One exporter, or one tool that writes files. Of several names of a label, the first that a series has and that is not empty counts.
 
     Where two metrics fill one column, the first in `metrics` counts wherever it has a value.
     """
@@ -76,45 +76,45 @@ class Exporter:
     name: str
     title: str
     source_url: str
-    """Where metrics, units and labels were looked up."""
+    """The source in which metrics, units and labels were looked up."""
 
     readings: str
     """One sentence: what a value of utilization describes, and how `covers_s` is known."""
 
     signed_by: tuple[str, ...]
-    """Metrics of which a target has at least one; empty: a target that no other exporter signs. For names that several use."""
+    """Metrics of which a target has at least one; empty: a target with no other exporter's signature. For names that several exporters use."""
 
     gpu: tuple[str, ...]
     gpu_prefix: str
-    """What the label leaves out of a UUID, such as `GPU-`."""
+    """The prefix that the label omits from a UUID, such as `GPU-`."""
 
     index: tuple[str, ...]
     host: tuple[str, ...]
-    """Else `instance` without its port."""
+    """Labels of the host; without them `instance` without its port."""
 
     mig_uuid: tuple[str, ...]
     mig_instance: tuple[str, ...]
-    """A series with one of these is of a MIG instance, and `gpu` names its parent unless `mig_uuid` is there."""
+    """A series with one of these labels is of a MIG instance, and `gpu` names its parent unless `mig_uuid` is present."""
 
     device: tuple[tuple[str, tuple[str, ...]], ...]
-    """Columns of `device` that labels tell: column, labels."""
+    """Columns of `device` in labels: column, labels."""
 
-    holder: tuple[tuple[str, tuple[str, ...]], ...]
-    """Who holds the GPU: one of HOLDERS, labels."""
+    user: tuple[tuple[str, tuple[str, ...]], ...]
+    """The user of the GPU: one of USERS, labels."""
 
     own_pods: str
-    """Regular expression of pods that are the exporter's own: a server may put them where the holder would stand."""
+    """Regular expression of the exporter's own pods: a server may put them in the place of the user."""
 
     unknown: tuple[tuple[float, float], ...]
-    """Values, both ends included, that stand for "not known"."""
+    """Values, both ends included, that mean "not known"."""
 
     ignored: str
-    """Regular expression of metrics of the exporter that nothing of fallow's is made of."""
+    """Regular expression of metrics of the exporter that fallow does not use."""
 
     metrics: tuple[MappedMetric, ...]
     combined: tuple[CombinedColumn, ...]
     process: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Of a tool: columns of `process` and the tool's names for them."""
+    """For a tool: columns of `process` and the tool's names for them."""
 
     @cached_property
     def by_metric(self) -> dict[str, tuple[MappedMetric, ...]]:

@@ -1,1 +1,1 @@
-"""What GPU time costs and who pays for it: prices, owners, energy, and sums that reconcile to the cent."""
+"""The cost of GPU time and who pays it: prices, owners, energy, and sums that reconcile to the cent."""

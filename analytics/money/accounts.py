@@ -1,7 +1,7 @@
-"""Who paid for what: used, held, reserved, free, unavailable and unknown time add up to what was paid, to the cent.
+"""Accounts: used, held, reserved, free, unavailable and unknown time add up to the amount paid, to the cent.
 
-In every table each state's cents add up to that state's total, and the states' totals to what was paid; see
-`analytics.money.priced_segments` for how they are rounded.
+In every table each state's cents add up to that state's total, and the states' totals to the amount paid.
+`analytics.money.priced_segments` explains the rounding.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from functools import cached_property
 
 import polars as pl
@@ -16,6 +17,7 @@ import polars as pl
 from analytics.intervals import SPAN_MS
 from analytics.inventory import UNKNOWN_MODEL, Inventory
 from analytics.ledger.build import Ledger
+from analytics.ledger.sampled import Basis
 from analytics.ledger.summary import OPEN_FROM, Totals, ratio
 from analytics.money.costs import Costs
 from analytics.money.energy import Energy
@@ -27,17 +29,17 @@ from fallow.clock import HOUR_MS
 from fallow.schema import STATES
 
 COMPARED_FROM_MS = HOUR_MS
-"""Who was given less of a model is not compared on it: a share of some minutes says nothing."""
+"""Least allocated time on a model for a comparison: a share of some minutes is not meaningful."""
 
 _DECIMALS = 9
-"""Sums of the same times in another order differ beyond them; such shares are equal."""
+"""Greatest difference of equal shares: sums of the same times in another order differ by less."""
 
 
 @dataclass(frozen=True)
 class EfficiencyRank:
-    """The place of one group among the `compared` ones that had GPUs of `model`; 1 is the most efficient.
+    """The rank of one group among the `compared` ones with GPUs of `model`; 1 is the most efficient.
 
-    `allocated_ms` and `efficiency` are the group's own on that model, the one of which it had the most GPU time.
+    `allocated_ms` and `efficiency` are the group's own on this model, which is the model with its most GPU time.
     """
 
     place: int
@@ -48,7 +50,7 @@ class EfficiencyRank:
 
 
 def efficiency_ranks(pieces: pl.DataFrame, group: str) -> Mapping[str, EfficiencyRank]:
-    """The rank of each group of priced segments; none for those who had their model to themselves."""
+    """Return the rank of each group of priced segments; a group without others on its model has none."""
     name, model = pl.col(group).cast(pl.String), pl.col("model")
     by_model = (
         pieces.filter(pl.col("state").is_in(ALLOCATED) & ~name.is_in(UNNAMED) & (model != UNKNOWN_MODEL))
@@ -63,30 +65,38 @@ def efficiency_ranks(pieces: pl.DataFrame, group: str) -> Mapping[str, Efficienc
     return {name: EfficiencyRank(*figures) for name, *figures in rows.iter_rows()}
 
 
-GROUPS = ("pool", "team", "organisation", "model", "host", "holder", "account", "day")
-"""What a table can have a row per."""
+GROUPS = ("pool", "team", "organisation", "model", "host", "user", "account", "day")
+"""Groups of the tables' rows."""
+COLUMN_OF = {"day": "local_day"}
+"""Columns of `pieces_of` whose name differs from the group."""
 
 _LEVELS = {
     "host": ("pool", "host"),
     "team": ("organisation", "team"),
-    "holder": ("organisation", "team", "holder"),
+    "user": ("organisation", "team", "user"),
     "account": ("organisation", "team", "account"),
     "team_project": ("organisation", "team", "team_project"),
 }
-"""The levels through which cents go down to a group, so that teams add up to their organisation, and so on."""
+"""Levels from the whole to a group, through which cents are divided, so that teams add up to their organisation, and so
+on."""
 
 _WHOLE_GPUS = ("pool", "host", "model", "day")
-"""Groups that hold a split GPU together with its MIG instances: its counter stands for all of them."""
+"""Groups that contain a split GPU together with its MIG instances: the GPU's counter covers all of them."""
 
 
 @dataclass(frozen=True)
 class Account:
     """One row of a table: GPU time, whole cents and energy by state.
 
-    `name` is None where the row stands for what has none, in the words of `label`. `cents` are of the time that has a price;
-    `unpriced_ms` is the rest. Of time and cents, `open_ms` and `open_cents` are those that point samples alone call idle (see
-    `analytics.ledger.sampled`). `low_unused_cents` are the unused part of those of low time. `effective_ms` is the active time and the low time by its activity, `low_by_sm_ms` the low time whose
-    activity is SM activity. `rank_gpu_time` is 1 for the most GPU time; None for what has no name, as `efficiency_rank` is.
+    Attributes:
+        name: None for the row without a name, whose words are `label`.
+        cents: cost of the time with a price; `unpriced_ms` is the other time.
+        open_ms: the part that only point samples show as idle (see `analytics.ledger.sampled`); `open_cents` is its
+            cost.
+        likely_ms: the part of `open_ms` that power readings support as well.
+        low_unused_cents: the cost of the unused part of low use.
+        effective_ms: busy time, and low-use time by its activity. `low_by_sm_ms` is the low-use time with SM activity.
+        rank_gpu_time: 1 for the most GPU time; None for a row without a name, as is `efficiency_rank`.
     """
 
     label: str
@@ -97,6 +107,7 @@ class Account:
     unpriced_ms: float
     open_ms: Mapping[str, float]
     open_cents: Mapping[str, int]
+    likely_ms: Mapping[str, float]
     low_unused_cents: int
     energy: Energy
     effective_ms: float
@@ -106,110 +117,129 @@ class Account:
 
     @property
     def total_ms(self) -> float:
-        """All of its GPU time."""
+        """Return all GPU time."""
         return sum(self.state_ms.values())
 
     @property
     def paid_cents(self) -> int | None:
-        """What was paid for the time that has a price; None where none of it has."""
+        """Return the amount paid for time with a price; None without such time."""
         return None if self.unpriced_ms and self.unpriced_ms >= self.total_ms else sum(self.state_cents.values())
 
     @property
     def used_cents(self) -> int:
-        """What was paid for time in which kernels ran."""
+        """Return the amount paid for time with running kernels."""
         return sum(self.state_cents[state] for state in IN_USE)
 
     @property
     def useful_cents(self) -> int:
-        """The same without the unused part of low time."""
+        """Return the same without the unused part of low use."""
         return self.used_cents - self.low_unused_cents
 
     def unused_cents(self, totals: Totals) -> int:
-        """What was paid for `Totals.wasted_ms` of the same time."""
+        """Return the amount paid for `Totals.wasted_ms`."""
         open_cents = self.open_cents if totals.leaves_open else {}
         return sum(max(0, self.state_cents[state] - open_cents.get(state, 0)) for state in UNUSED)
 
     def waste_cents(self, totals: Totals) -> int:
-        """What was paid for the same, for time in which the GPUs could not work and for the unused part of low time."""
+        """Return the same plus the amount paid for down time and for the unused part of low use."""
         return self.unused_cents(totals) + self.state_cents["unavailable"] + self.low_unused_cents
 
     @property
     def efficiency(self) -> float | None:
-        """Effective share of the allocated time, from 0 to 1; None, and never 1, where nothing was allocated."""
+        """Return the effective share of the allocated time, from 0 to 1; None, and never 1, without allocated time."""
         share = ratio(self.effective_ms, self.allocated_ms)
         return None if share is None else min(max(share, 0.0), 1.0)
 
     @property
     def low_by_sm(self) -> float | None:
-        """The share of the low time that counts by its SM activity, the rest by utilization; None without low time."""
+        """Return the share of low-use time that counts by SM activity; None without low use.
+
+        Utilization counts for the others.
+        """
         return ratio(self.low_by_sm_ms, self.state_ms["low"])
+
+    def unconfirmed(self, state: str) -> float:
+        """Return the share of the state's time that only point samples show as idle."""
+        return ratio(self.open_ms[state], self.state_ms[state]) or 0.0
+
+    def basis(self, state: str) -> Basis | None:
+        """Return the evidence of the state's idle time; None without any."""
+        likely = ratio(self.likely_ms[state], self.state_ms[state])
+        return None if likely is None else Basis.of(self.unconfirmed(state), likely)
 
     @property
     def allocated_open_ms(self) -> float:
-        """GPU time that somebody held or claimed, and that point samples alone call idle."""
+        """Return the allocated GPU time that only point samples show as idle."""
         return sum(self.open_ms[state] for state in IDLE_ALLOCATED)
 
     @property
     def leaves_open(self) -> bool:
-        """Whether that is enough for figures to say so."""
+        """Return True if this is enough to mention beside figures."""
         return 0 < self.allocated_open_ms >= OPEN_FROM * self.allocated_ms
 
     @property
     def allocated_ms(self) -> float:
-        """GPU time that somebody held or claimed."""
+        """Return the GPU time with a user or an allocation."""
         return sum(self.state_ms[state] for state in ALLOCATED_USED_FIRST)
 
 
 OF_TEAM = "\x1f"
-"""Stands between a team and its project in the labels of `Accounts.by("team_project")`: two teams may each have one of a name."""
+"""Separator between a team and its project in the labels of `Accounts.by("team_project")`: two teams may use the same
+name."""
 
 
 class Accounts:
-    """The tables of one window; those of `team_project` too where the ledger's rows have the `project` of their claim.
+    """The tables of one window; also by `team_project` if the ledger's rows have the `project` of their allocation.
 
-    `pieces` are the rows that all of them are sums of: those of `pieces_of`.
+    `pieces` are the rows of `pieces_of`, which all tables sum up. `rollups` are the hourly tables of the same time.
     """
 
-    def __init__(self, ledger: Ledger, costs: Costs, inventory: Inventory, owners: Owners) -> None:
-        """From a ledger that was clipped to the window."""
+    def __init__(self, ledger: Ledger, costs: Costs, inventory: Inventory, owners: Owners, zone: tzinfo = UTC) -> None:
+        """Take a ledger that is clipped to the window; `zone` is the time zone of the days."""
+        self.zone = zone
         open_amount = (pl.col("amount").cast(pl.Float64) * pl.col("open_share")).round().cast(AMOUNT)
-        self.pieces = pieces_of(ledger.stretches, costs, inventory, owners).with_columns(open_amount=open_amount)
+        self.pieces = pieces_of(ledger.segments, costs, inventory, owners, zone).with_columns(open_amount=open_amount)
         if "project" in self.pieces.columns:
             self.pieces = self.pieces.with_columns(team_project=pl.concat_str("team", "project", separator=OF_TEAM))
         self.currency = costs.currency
+        self.rollups = ledger.rollups
 
     @cached_property
     def total(self) -> Account:
-        """The whole window."""
+        """Return the account of the whole window."""
         rows = self.pieces.with_columns(all=pl.lit(""))
         found = _accounts(rows, "all", ("state",), whole_gpus=True)
         return found[0] if found else _empty()
 
     @cached_property
     def energy_by_state(self) -> Mapping[str, Energy]:
-        """The energy of each state."""
+        """Return the energy of each state."""
         return _energies(self.pieces, "state", whole_gpus=False)
 
     @cached_property
     def allocated(self) -> pl.DataFrame:
-        """Who had how much of a GPU when: organisation, team, account, holder, pool, state, spell_ms, time, end, gpu_share, and team_project."""
-        names = ("organisation", "team", "account", "holder", "pool", "state", "spell_ms", "time", "end")
+        """Return the allocated GPU time by row.
+
+        Columns: organisation, team, account, user, pool, state, segment_ms, time, end, gpu_share, and team_project.
+        """
+        names = ("organisation", "team", "account", "user", "pool", "state", "segment_ms", "time", "end")
         more = [name for name in ("team_project",) if name in self.pieces.columns]
         rows = self.pieces.filter(pl.col("state").is_in(ALLOCATED_USED_FIRST))
         return rows.select(*names, *more, gpu_share=pl.col("gpu_ms") / SPAN_MS)
 
     def by(self, group: str) -> tuple[Account, ...]:
-        """One row per pool, team, ... (GROUPS): days by date, else the most paid, then the most time first."""
-        keys = ("state", *_LEVELS.get(group, (group,)))
-        rows = _accounts(self.pieces, group, keys, whole_gpus=group in _WHOLE_GPUS)
-        found = _ranked(rows, efficiency_ranks(self.pieces, group))
+        """Return a row per pool, team or other group (GROUPS): days by date, others by amount paid, then by time."""
+        column = COLUMN_OF.get(group, group)
+        keys = ("state", *_LEVELS.get(group, (column,)))
+        rows = _accounts(self.pieces, column, keys, whole_gpus=group in _WHOLE_GPUS)
+        found = _ranked(rows, efficiency_ranks(self.pieces, column))
         if group == "day":
             return tuple(sorted(found, key=lambda row: row.label))
         return tuple(sorted(found, key=lambda row: (-(row.paid_cents or 0), -row.total_ms, row.label)))
 
 
 def _cents(pieces: pl.DataFrame, amount: str, keys: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Cents of an amount by the last of the keys and by state, the first of them, of the time that has a price."""
+    """Return cents of the time with a price, by the last key and by state, which is the first key."""
     sums = pieces.filter(pl.col("amount").is_not_null()).group_by(keys).agg(pl.col(amount).sum())
     found: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
     for key, each in nested({tuple(row[:-1]): row[-1] for row in sums.sort(keys).iter_rows()}).items():
@@ -218,15 +248,18 @@ def _cents(pieces: pl.DataFrame, amount: str, keys: Sequence[str]) -> dict[str, 
 
 
 def _accounts(pieces: pl.DataFrame, group: str, keys: Sequence[str], *, whole_gpus: bool) -> list[Account]:
-    """One row per value of a column, its cents shared out down the keys, which begin with the state and end with that column."""
+    """Return a row per value of a column. Cents are divided down the keys, from the state to this column."""
     state_ms: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(STATES, 0.0))
     open_ms: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(STATES, 0.0))
+    likely_ms: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(STATES, 0.0))
     state_cents, open_cents = (_cents(pieces, amount, keys) for amount in ("amount", "open_amount"))
     sums = pieces.group_by(group, "state").agg(
-        pl.col("gpu_ms").sum(), open_ms=(pl.col("gpu_ms") * pl.col("open_share")).sum()
+        pl.col("gpu_ms").sum(),
+        open_ms=(pl.col("gpu_ms") * pl.col("open_share")).sum(),
+        likely_ms=(pl.col("gpu_ms") * pl.col("likely_share")).sum(),
     )
-    for label, state, gpu_ms, unconfirmed_ms in sums.sort(group, "state").iter_rows():
-        state_ms[label][state], open_ms[label][state] = gpu_ms, unconfirmed_ms
+    for label, state, *spent in sums.sort(group, "state").iter_rows():
+        state_ms[label][state], open_ms[label][state], likely_ms[label][state] = spent
     gpu_ms = pl.col("gpu_ms")
     unpriced = gpu_ms.filter(pl.col("amount").is_null()).sum()
     whole = pl.col("gpu").filter(~pl.col("instance")).n_unique()
@@ -247,6 +280,7 @@ def _accounts(pieces: pl.DataFrame, group: str, keys: Sequence[str], *, whole_gp
             unpriced_ms=unpriced_ms,
             open_ms=open_ms[label],
             open_cents=open_cents[label],
+            likely_ms=likely_ms[label],
             low_unused_cents=share_out(state_cents[label]["low"], low_unused[label])[("wasted",)]
             if label in low_unused
             else 0,
@@ -259,7 +293,7 @@ def _accounts(pieces: pl.DataFrame, group: str, keys: Sequence[str], *, whole_gp
 
 
 def _low_unused(pieces: pl.DataFrame, group: str) -> dict[str, dict[tuple[str, ...], int]]:
-    """By a column what was paid for the used and the wasted part of low time, in microcents."""
+    """Return by a column the amounts paid for the used and the wasted part of low use, in microcents."""
     low = pieces.filter((pl.col("state") == "low") & pl.col("amount").is_not_null())
     wasted = unused_amount().sum()
     sums = low.group_by(group).agg((pl.col("amount").sum() - wasted).alias("used"), wasted.alias("wasted"))
@@ -267,10 +301,10 @@ def _low_unused(pieces: pl.DataFrame, group: str) -> dict[str, dict[tuple[str, .
 
 
 def _energies(pieces: pl.DataFrame, group: str, *, whole_gpus: bool) -> dict[str, Energy]:
-    """Energy by a column.
+    """Return the energy by a column.
 
-    The counter of a GPU that is split says nothing of its instances: where the group has the whole GPU, its counter stands
-    for all of them, else their time counts as time without a known energy.
+    The counter of a split GPU does not divide into its instances. A group with the whole GPU gets the counter's energy.
+    In other groups the instances' time has no known energy.
     """
     rows = pieces.filter(~pl.col("instance")) if whole_gpus else pieces
     known, total = ("energy_ms", "span_ms") if whole_gpus else ("energy_known_ms", "gpu_ms")
@@ -280,7 +314,7 @@ def _energies(pieces: pl.DataFrame, group: str, *, whole_gpus: bool) -> dict[str
 
 
 def _ranked(rows: Sequence[Account], by_efficiency: Mapping[str, EfficiencyRank]) -> list[Account]:
-    """The rows with the ranks of those that have a name and were given GPUs."""
+    """Return the rows with the ranks of named groups with GPUs."""
     named = {row.label: row.allocated_ms for row in rows if row.name is not None and row.allocated_ms > 0}
     times = pl.Series(named.values(), dtype=pl.Float64)
     by_time = dict(zip(named, times.to_frame("time").select(rank(pl.col("time")))["time"], strict=True))
@@ -291,4 +325,4 @@ def _ranked(rows: Sequence[Account], by_efficiency: Mapping[str, EfficiencyRank]
 
 def _empty() -> Account:
     no_time, no_cents = dict.fromkeys(STATES, 0.0), dict.fromkeys(STATES, 0)
-    return Account("", None, 0, no_time, no_cents, 0.0, no_time, no_cents, 0, Energy(0.0, 0.0, 0.0), 0.0, 0.0)
+    return Account("", None, 0, no_time, no_cents, 0.0, no_time, no_cents, no_time, 0, Energy(0.0, 0.0, 0.0), 0.0, 0.0)

@@ -1,9 +1,10 @@
-"""What is known of each GPU model: memory, generation, SMs, peak rates, power and how MIG splits it (`cards.csv`).
+"""Data of each GPU model: memory, generation, SMs, peak rates, power and MIG profiles (`cards.csv`).
 
-Memory is what NVML shows of a card with its default settings (ECC on where that is the default); FP16 is dense with tensor
-cores and FP32 sums, from NVIDIA's data sheets, as are FP8 and FP4 (dense, too; on GeForce cards with FP32 sums) and NVLink
-(both ways, all links of a card; 0 is none); MIG profiles are those of NVIDIA's MIG user guide, the compute capability that of
-NVIDIA's table of CUDA GPUs. An empty field is not known, or a format that the card lacks. For a card at hand the device table's own `mem_total_bytes` is better.
+Memory is what NVML shows with default settings (ECC on where that is the default). FP16 is dense with tensor cores and
+FP32 sums, from NVIDIA's data sheets, as are FP8 and FP4 (dense, too; on GeForce cards with FP32 sums) and NVLink (both
+directions, all links of a card; 0 is none). MIG profiles are those of NVIDIA's MIG user guide, the compute capability
+that of NVIDIA's table of CUDA GPUs. An empty field is not known, or a format that the card lacks. For a present card
+the device table's own `mem_total_bytes` is better.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _MIB = 2**20
 _GIB = 2**30
 
 MIG_VISIBLE = 16 / 18
-"""What a MIG instance shows of the GiB in its name, at the least: 16.00 of an H200's 1g.18gb, 4.75 of an A100's 1g.5gb."""
+"""Least memory of a MIG instance as a share of the GiB in its name: 16.00 of an H200's 1g.18gb, 4.75 of an A100's
+1g.5gb."""
 
 _MAKER = re.compile(r"\b(nvidia|tesla)\b")
 _MIG_SUFFIX = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
@@ -27,7 +29,7 @@ _MIG_SUFFIX = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class MigProfile:
-    """One MIG profile: its slices of compute, and the memory that an instance can be relied on to have."""
+    """One MIG profile: its slices of compute, and the memory that an instance has at least."""
 
     name: str
     slices: int
@@ -55,9 +57,10 @@ class Card:
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """The number formats of up to 16 bits in which it multiplies matrices, the widest first, by its compute capability.
+        """Return the number formats of up to 16 bits in which it multiplies matrices, the widest first.
 
-        NVIDIA's CUDA programming guide, feature availability of compute capabilities; INT8 counts from the dot products of 6.1 on.
+        The compute capability decides, from NVIDIA's CUDA programming guide, feature availability of compute
+        capabilities. INT8 counts from the dot products of 6.1 on.
         """
         first = {"BF16": (8, 0), "FP16": (7, 0), "FP8": (8, 9), "INT8": (6, 1), "FP4": (10, 0)}
         own = tuple(name for name, since in first.items() if self.compute_capability >= since)
@@ -69,27 +72,27 @@ class Card:
 
 
 def card(model_name: str | None) -> Card | None:
-    """The card that NVML calls so (`NVIDIA H100 80GB HBM3`, `A100-SXM4-80GB`), also of a MIG instance's name.
+    """Return the card with this NVML name (`NVIDIA H100 80GB HBM3`, `A100-SXM4-80GB`), or of a MIG instance's name.
 
-    Spelling (case, dashes, the maker's name) does not matter; words that say something do: `A100` alone may be any of four
-    cards, so it is None, as is a model that is not in the table.
+    Spelling (case, dashes, the maker's name) does not matter. An ambiguous name is None: `A100` alone may be one of
+    four cards. A model that is not in the table is None.
     """
     return _by_alias().get(words(model_name)) if model_name else None
 
 
 def cards() -> tuple[Card, ...]:
-    """Every card, newest first."""
+    """Return every card, newest first."""
     return tuple(dict.fromkeys(_by_alias().values()))
 
 
 def words(model_name: str) -> frozenset[str]:
-    """What a model's name says, without spelling: the words that two names of one card share."""
+    """Return the words of a model's name without spelling, which two names of one card share."""
     plain = _MAKER.sub(" ", _MIG_SUFFIX.sub("", model_name).lower().replace("_", " "))
     return frozenset(re.findall(r"[a-z0-9]+", plain))
 
 
 def is_called(asked: str, model: str) -> bool:
-    """Whether all words of what is asked for are in a model's name or in that of its card: `H100` is any H100."""
+    """Return True if all words of the request are in a model's name or in that of its card: `H100` is any H100."""
     known = card(model)
     names = words(model) | (words(known.name) if known is not None else frozenset())
     return words(asked) <= names or (known is not None and card(asked) == known)
@@ -122,7 +125,7 @@ def _card(row: Mapping[str, str]) -> Card:
 
 
 _PERHAPS = ("fp16_tflops", "fp8_tflops", "fp4_tflops", "bandwidth_gb_per_s", "tdp_w")
-"""Figures that are not known of every card."""
+"""Columns that may be unknown."""
 
 
 def _capability(text: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What stretches of the ledger cost: under which terms a GPU was paid for at a time, and the price of that time."""
+"""The cost of ledger segments: the price term of a GPU at each time, and its price."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLOWS = ("energy_mj", "energy_ms")
 
 @dataclass(frozen=True)
 class PriceTerm:
-    """What a GPU was in [since_ms, until_ms): the model and pool that it is priced as, and the price."""
+    """A GPU's model, pool and price in [since_ms, until_ms)."""
 
     since_ms: int
     until_ms: int
@@ -32,16 +32,16 @@ class PriceTerm:
 
     @property
     def rate(self) -> float | None:
-        """What an hour of the whole GPU costs; None where no price is known."""
+        """Return the price of an hour of the whole GPU; None if no price is known."""
         return None if self.price is None else float(self.price.hourly)
 
 
 UNKNOWN_TERM = PriceTerm(ALWAYS_MS, NEVER_MS, None, None, None)
-"""Of a GPU that the inventory does not have."""
+"""Term of a GPU that the inventory lacks."""
 
 
 def terms_of(inventory: Inventory, prices: PriceBook) -> dict[str, tuple[PriceTerm, ...]]:
-    """The terms of every GPU of the inventory, in order; together they are all of time."""
+    """Return the terms of every GPU of the inventory, in order; together they cover all of time."""
     changed: dict[str, list[_Kind]] = {}
     for gpu, since_ms, model, pool in inventory.terms.select("gpu", "since", "model", "pool").iter_rows():
         changed.setdefault(gpu, []).append((since_ms, model, pool))
@@ -57,9 +57,9 @@ def terms_of(inventory: Inventory, prices: PriceBook) -> dict[str, tuple[PriceTe
 
 
 def split(rows: pl.DataFrame, terms: Mapping[str, tuple[PriceTerm, ...]]) -> pl.DataFrame:
-    """The ledger's rows with `since`, the start of the term that each is of; null for GPUs without any.
+    """Return the ledger's rows with `since`, the start of their term; null for GPUs without a term.
 
-    A row in which a GPU's terms changed becomes several, which share its energy by their time.
+    A row in which a GPU's term changed becomes several rows, which share its energy by their time.
     """
     several = {gpu: own for gpu, own in terms.items() if len(own) > 1}
     since = pl.when(pl.col("gpu").is_in(list(terms))).then(ALWAYS_MS).cast(pl.Int64)
@@ -85,17 +85,17 @@ def split(rows: pl.DataFrame, terms: Mapping[str, tuple[PriceTerm, ...]]) -> pl.
 
 
 def _until(name: str, moment: pl.Expr) -> pl.Expr:
-    """What of a row's sum was there at a moment in it."""
+    """Return the part of a row's sum up to a moment in it."""
     part = pl.col(name) * (moment - pl.col("time"))
     return part // SPAN_MS if name == "energy_ms" else part / SPAN_MS
 
 
 _Kind = tuple[int, str | None, str | None]
-"""Since when a GPU is of which model and pool."""
+"""Start of a GPU's model and pool."""
 
 
 def _kinds(gpu: str, inventory: Inventory, changed: Mapping[str, list[_Kind]]) -> list[_Kind]:
-    """Since when a GPU is of which model and pool; those of its GPU for a MIG instance that has none of its own."""
+    """Return the start of a GPU's model and pool; a MIG instance without its own has its GPU's."""
     device = inventory.devices[gpu]
     parent = inventory.devices.get(device.parent_gpu or "")
     own = changed.get(gpu, [(ALWAYS_MS, device.model, device.pool)])
@@ -108,14 +108,14 @@ def _kinds(gpu: str, inventory: Inventory, changed: Mapping[str, list[_Kind]]) -
 
 
 def _spans(kinds: list[_Kind]) -> Iterator[tuple[int, int, str | None, str | None]]:
-    """From when until when each of them holds; the first holds for the time before it, too."""
+    """Return the time span of each; the first one also covers the time before it."""
     starts = [ALWAYS_MS, *(since_ms for since_ms, _, _ in kinds[1:])]
     for (_, model, pool), since_ms, until_ms in zip(kinds, starts, [*starts[1:], NEVER_MS], strict=True):
         yield since_ms, until_ms, model, pool
 
 
 def _priced(span: tuple[int, int, str | None, str | None], prices: PriceBook) -> Iterator[PriceTerm]:
-    """The terms in the span of one model and pool, one for each price that held in it."""
+    """Return the terms in the span of one model and pool, one per price in it."""
     since_ms, until_ms, model, pool = span
     changes = [at_ms for at_ms in prices.changes(model, pool) if since_ms < at_ms < until_ms]
     for start_ms, end_ms in zip([since_ms, *changes], [*changes, until_ms], strict=True):
@@ -128,58 +128,68 @@ _SPANS = ("gpu", "time", "end", "gpu_share")
 
 
 class Costs:
-    """GPU time at the price of its time. A MIG instance costs its share of its GPU's price; what has no price has no cost."""
+    """GPU time at the price of its time.
+
+    A MIG instance costs its share of its GPU's price. Without a price there is no cost.
+    """
 
     def __init__(self, prices: PriceBook, inventory: Inventory) -> None:
-        """Prices by model and pool, and which GPU is of which."""
+        """Take prices by model and pool, and the model and pool of each GPU."""
         self._prices = prices
         self._inventory = inventory
 
     @property
     def currency(self) -> str:
-        """The currency of every cost."""
+        """Return the currency of every cost."""
         return self._prices.currency
 
     @property
     def prices(self) -> PriceBook:
-        """What the costs are made from."""
+        """Return the prices of the costs."""
         return self._prices
 
     def price_of(self, gpu: str) -> Price | None:
-        """The newest price of a GPU or a whole GPU's worth of a MIG instance; None where there is none."""
+        """Return the newest price of a GPU, or of the whole GPU of a MIG instance; None if there is none."""
         return None if (term := self._newest.get(gpu)) is None else term.price
 
     def rate_of(self, gpu: str) -> float | None:
-        """What an hour of the whole GPU costs at its newest price; None where no price is known."""
+        """Return the price of an hour of the whole GPU at its newest price; None if no price is known."""
         return None if (term := self._newest.get(gpu)) is None else term.rate
 
-    def of(self, stretches: pl.DataFrame) -> float | None:
-        """The cost of rows with `gpu`, `time`, `end` and `gpu_share`; None where any of their time has no price."""
-        gpus = stretches["gpu"].to_list()
-        if not self._changing.isdisjoint(gpus):
-            return self._of_changing(stretches)
-        gpu_ms: dict[str, float] = defaultdict(float)
-        times = (stretches["end"] - stretches["time"]) * stretches["gpu_share"]
-        for gpu, time_ms in zip(gpus, times.to_list(), strict=True):
-            gpu_ms[gpu] += time_ms
-        rates = {gpu: self.rate_of(gpu) for gpu in gpu_ms}
-        costs = [rate * gpu_ms[gpu] / HOUR_MS for gpu, rate in rates.items() if rate is not None]
-        return sum(costs, 0.0) if len(costs) == len(rates) else None
+    def of(self, segments: pl.DataFrame) -> float | None:
+        """Return the cost of rows with `gpu`, `time`, `end` and `gpu_share`; None if some of their time has no price."""
+        return self.of_each(segments.with_columns(part=0), "part").get(0, 0.0)
 
-    def _of_changing(self, stretches: pl.DataFrame) -> float | None:
-        """The same where a GPU among them changed its pool or its price."""
-        rows = self.at_their_time(stretches.select(_SPANS)).join(self.rates(), on=("gpu", "since"), how="left")
+    def of_each(self, segments: pl.DataFrame, part: str) -> dict[int, float | None]:
+        """Return the same by a column of numbers."""
+        gpu_ms: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        rows = segments.select(part, "gpu", SPAN_MS * pl.col("gpu_share"))
+        for number, gpu, time_ms in zip(*rows.to_dict(as_series=False).values(), strict=True):
+            gpu_ms[number][gpu] += time_ms
+        found: dict[int, float | None] = {}
+        for number, times in gpu_ms.items():
+            if not self._changing.isdisjoint(times):
+                found[number] = self._of_changing(segments.filter(pl.col(part) == number))
+                continue
+            rates = {gpu: self.rate_of(gpu) for gpu in times}
+            costs = [rate * times[gpu] / HOUR_MS for gpu, rate in rates.items() if rate is not None]
+            found[number] = sum(costs, 0.0) if len(costs) == len(rates) else None
+        return found
+
+    def _of_changing(self, segments: pl.DataFrame) -> float | None:
+        """Return the same if a GPU among them changed its pool or its price."""
+        rows = self.at_their_time(segments.select(_SPANS)).join(self.rates(), on=("gpu", "since"), how="left")
         if rows["rate"].null_count():
             return None
         hours = SPAN_MS * pl.col("gpu_share") / HOUR_MS
         return float(rows.select((hours * pl.col("rate")).sum()).item())
 
-    def at_their_time(self, stretches: pl.DataFrame) -> pl.DataFrame:
-        """The ledger's rows cut where a GPU's model, pool or price changed, with `since`, the start of the term of each."""
-        return split(stretches, self.terms)
+    def at_their_time(self, segments: pl.DataFrame) -> pl.DataFrame:
+        """Return the ledger's rows cut where a GPU's model, pool or price changed, with `since`, the start of the term."""
+        return split(segments, self.terms)
 
     def rates(self) -> pl.DataFrame:
-        """`gpu`, `since` and `rate` per hour of every GPU's terms that have a price."""
+        """Return `gpu`, `since` and `rate` per hour of every term with a price."""
         priced = [
             (gpu, term.since_ms, rate)
             for gpu, terms in self.terms.items()
@@ -190,7 +200,7 @@ class Costs:
 
     @cached_property
     def terms(self) -> Mapping[str, tuple[PriceTerm, ...]]:
-        """The terms of every GPU, in order."""
+        """Return the terms of every GPU, in order."""
         return terms_of(self._inventory, self._prices)
 
     @cached_property
@@ -199,7 +209,7 @@ class Costs:
 
     @cached_property
     def _newest(self) -> Mapping[str, PriceTerm]:
-        """The terms at the newest entry of the inventory: prices of a day to come are not in force yet."""
+        """Return the terms at the newest entry of the inventory: future prices are not in force yet."""
         newest_ms = self._inventory.newest_ms
         now_ms = NEVER_MS - 1 if newest_ms is None else min(max(newest_ms, ALWAYS_MS), NEVER_MS - 1)
         return {

@@ -1,4 +1,4 @@
-"""Reading the CSV tables that a site keeps by hand: names of columns, lines and values, each mistake in one sentence."""
+"""Read the CSV tables that a site keeps by hand: columns, lines and values, with one sentence per mistake."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _THOUSANDS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
 
 @dataclass(frozen=True)
 class CsvLine:
-    """One line of a table: its cells by column, stripped, and where it stands.
+    """One line of a table: its cells by column, stripped, and its position.
 
-    `as_written` are the same cells without the blanks and tabs that align them; other white space is still in them.
+    `as_written` has the same cells without the blanks and tabs that align them; other white space is still in them.
     """
 
     path: str
@@ -33,11 +33,11 @@ class CsvLine:
     decimal_comma: bool
 
     def text(self, column: str) -> str | None:
-        """The cell; None where it is empty or the table lacks the column."""
+        """Return the cell; None if it is empty or the table lacks the column."""
         return self.cells.get(column) or None
 
     def number_of(self, column: str, *, least: Decimal = Decimal(0)) -> Decimal | None:
-        """A number of at least `least`; None where the cell is empty. Raises ConfigError."""
+        """Return a number of at least `least`; None if the cell is empty. Raises ConfigError."""
         if (text := self.text(column)) is None:
             return None
         plain = text.replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
@@ -54,7 +54,7 @@ class CsvLine:
         return value
 
     def date_of(self, column: str) -> date | None:
-        """A day; None where the cell is empty. Raises ConfigError."""
+        """Return a day; None if the cell is empty. Raises ConfigError."""
         if (text := self.text(column)) is None:
             return None
         try:
@@ -63,15 +63,15 @@ class CsvLine:
             raise self.error(f"{column} '{text}' is not a day", "write it as 2026-11-20") from None
 
     def error(self, message: str, hint: str = "correct that line") -> ConfigError:
-        """A ConfigError that names the file and the line."""
+        """Return a ConfigError that names the file and the line."""
         return ConfigError(f"{self.path}, line {self.number}: {message}", hint)
 
 
 def read_lines(path: str, columns: Sequence[str], required: Collection[str]) -> Iterator[CsvLine]:
-    """The lines below the header; empty ones and those that begin with # are passed over.
+    """Return the lines below the header, without empty lines and lines that begin with #.
 
-    The separator is a comma, a semicolon or a tab, whichever the header has; a byte order mark is no part of it. Columns
-    beyond `columns` are not looked at. Cells are read as fallow's own CSV writes them. Raises ConfigError.
+    The separator is a comma, a semicolon or a tab, as in the header; a byte order mark is ignored. Columns beyond
+    `columns` are ignored. Cells are read as fallow's own CSV writes them. Raises ConfigError.
     """
     text = given_text("the table", path, TABLE_BYTES, encoding="utf-8-sig")
     header = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
@@ -120,7 +120,7 @@ def _check_header(path: str, names: list[str], columns: Sequence[str], required:
 
 
 def _both_readings(number: str) -> str:
-    """How to write a number whose points may be between thousands, or one of them a decimal point."""
+    """Return how to write a number whose points may separate thousands or be a decimal point."""
     whole, *groups = number.split(".")
     decimals = groups[0].rstrip("0")
     clear = f"write {whole}{''.join(groups)}"

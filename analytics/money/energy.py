@@ -1,7 +1,8 @@
-"""What the work took from the grid: kilowatt-hours, carbon dioxide and the price of the energy.
+"""Energy of the GPUs from the grid: kilowatt-hours, CO2 and price.
 
-The energy is the GPUs' own counter over their rows, or power times time where there is none. The site draws more than its
-machines do: times PUE. Where it is known for less than 90 % of the time the sum would be a part that looks like the whole: it is unknown then.
+The energy is the GPUs' own counter over their rows, or power times time without one. The site draws more than its
+machines: times PUE. If the energy is known for less than 90 % of the time, it is unknown, because a partial sum would
+look like the whole.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ import polars as pl
 
 from analytics.intervals import SPAN_MS, by_hour
 from analytics.money.csv_tables import CsvLine, read_lines
-from fallow.clock import HOUR_MS, read_rfc3339, to_ms
+from fallow.clock import HOUR_MS, floor_ms, read_rfc3339, to_ms
 from fallow.config import Config
 from fallow.errors import ConfigError
 
 KNOWN_MIN = 0.9
-"""Share of the time for which the energy has to be known; the findings use the same."""
+"""Least share of the time with known energy; findings use the same."""
 
 MJ_PER_KWH = 3.6e9
-"""Millijoules."""
+"""Millijoules of a kilowatt-hour."""
 
 
 @dataclass(frozen=True)
 class Energy:
-    """The energy of some GPU time, and for how much of that time it is known."""
+    """The energy of some GPU time, and the time for which it is known."""
 
     millijoules: float
     known_ms: float
@@ -37,57 +38,59 @@ class Energy:
 
     @property
     def known_share(self) -> float | None:
-        """Share of the time for which it is known; None where there is no time."""
+        """Return the share of the time with known energy; None if there is no time."""
         return min(self.known_ms / self.total_ms, 1.0) if self.total_ms else None
 
     @property
     def kwh(self) -> float | None:
-        """What the GPUs took; None where it is known for less than 90 % of the time."""
+        """Return the energy of the GPUs; None if it is known for less than 90 % of the time."""
         share = self.known_share
         return None if share is None or share < KNOWN_MIN else self.millijoules / MJ_PER_KWH
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What a kilowatt-hour of a GPU stands for at the site: drawn energy, its price in the site's currency, and CO2.
+    """What a kilowatt-hour of a GPU means at the site: drawn energy, its price in the site's currency, and CO2.
 
-    `price_per_kwh` is None where only the default's is known, which is in USD, and no rate leads to the site's currency.
+    `price_per_kwh` is None if only the default in USD is known and no rate leads to the site's currency. `intensity` is
+    None if it is not known; `analytics.money.carbon` computes CO2 with it.
     """
 
     pue: float
     price_per_kwh: float | None
-    kg_per_kwh: float
+    intensity: GridIntensity | None
 
     @classmethod
-    def from_config(cls, settings: Config, usd_rate: float | None = 1.0) -> Grid:
-        """The settings `money.pue`, `money.energy_price_per_kwh` and `money.grid_kg_per_kwh`.
+    def from_config(cls, settings: Config, intensity: GridIntensity | None, usd_rate: float | None = 1.0) -> Grid:
+        """Read the settings `money.pue` and `money.energy_price_per_kwh`, with the intensity of `open_intensity`.
 
         Args:
             settings: with their origins.
-            usd_rate: what a US dollar is worth in the site's currency; None is not known.
+            intensity: None if it is unusable.
+            usd_rate: the worth of a US dollar in the site's currency; None is not known.
         """
         price: float | None = settings.number("money.energy_price_per_kwh")
         if settings.origins["money.energy_price_per_kwh"] == "default":
             price = None if price is None or usd_rate is None else price * usd_rate
-        return cls(settings.number("money.pue"), price, settings.number("money.grid_kg_per_kwh"))
+        return cls(settings.number("money.pue"), price, intensity)
 
     def drawn_kwh(self, energy: Energy) -> float | None:
-        """What the site draws for it; None where the energy is unknown."""
+        """Return the energy that the site draws; None if the energy is unknown."""
         return None if energy.kwh is None else energy.kwh * self.pue
 
     def cost(self, energy: Energy) -> float | None:
-        """The price of what the site draws; None where the energy or its price is unknown."""
+        """Return the price of the drawn energy; None if the energy or its price is unknown."""
         drawn = self.drawn_kwh(energy)
         return None if drawn is None or self.price_per_kwh is None else drawn * self.price_per_kwh
 
-    def co2_kg(self, energy: Energy) -> float | None:
-        """Carbon dioxide of what the site draws, in kg; None where the energy is unknown."""
-        drawn = self.drawn_kwh(energy)
-        return None if drawn is None else drawn * self.kg_per_kwh
+    def kg_per_kwh(self, since_ms: int, until_ms: int) -> float | None:
+        """Return the mean intensity of a window in kg, for energy without known hours; None if it is not known."""
+        mean = None if self.intensity is None else self.intensity.window_hours(since_ms, until_ms)["g_per_kwh"].mean()
+        return None if mean is None else float(mean) / 1000  # type: ignore[arg-type]  # of floats
 
 
 TIMES = ("time", "datetime", "timestamp", "from", "point_time", "time_utc", "datetime_utc", "timestamp_utc")
-"""Names of the column with the start of each line; one that ends in `utc` may leave out the zone."""
+"""Names of the column with the start of each line; a name that ends in `utc` may leave out the zone."""
 
 _G_PER_KWH = 1.0
 _LB_PER_MWH = 453.59237 / 1000
@@ -100,19 +103,21 @@ INTENSITIES: Mapping[str, float] = {
     "carbon_intensity_gco2eq_kwh_life_cycle": _G_PER_KWH,
     "moer": _LB_PER_MWH,
 }
-"""Names of the column with the intensity, in lower case with `_` for what is no letter and no digit, and what one of it is in g/kWh.
+"""Names of the column with the intensity, and its unit in g/kWh.
 
-The first that a file has counts. They are those of a file made by hand, of the downloads of carbonintensity.org.uk (what was, not the
-forecast), of Electricity Maps (direct, as `money.grid_kg_per_kwh` is; else over the life cycle) and of WattTime (the marginal rate, in
+Names are in lower case, with `_` for other characters than letters and digits. The first that a file has counts. They
+are those of a file made by hand, of the downloads of carbonintensity.org.uk (actual values, not the forecast), of
+Electricity Maps (direct, like `money.grid_kg_per_kwh`; else over the life cycle) and of WattTime (the marginal rate, in
 pounds per MWh).
 """
 
 
 @dataclass(frozen=True)
 class GridIntensity:
-    """The intensity of each hour: `hours` has `hour` (its first millisecond) and `g_per_kwh`; or `flat`, one number for all.
+    """The intensity of each hour.
 
-    An hour that is not in `hours` is unknown. `source` says where it is from.
+    `hours` has `hour` (its first millisecond) and `g_per_kwh`; or `flat` is one number for all hours. An hour that is
+    not in `hours` is unknown. `source` names the origin.
     """
 
     source: str
@@ -121,15 +126,15 @@ class GridIntensity:
 
     @classmethod
     def of_number(cls, g_per_kwh: float, source: str) -> GridIntensity:
-        """The same in every hour."""
+        """Return an intensity that is the same in every hour."""
         return cls(source, g_per_kwh, _frame([]))
 
     @classmethod
     def load(cls, path: str) -> GridIntensity:
-        """The file at a path; ConfigError that names the line for one that cannot be used.
+        """Read the file at a path. Raises ConfigError that names an invalid line.
 
-        A line holds until the next one, for at most the most frequent distance between two lines, which has to be an hour at most. The
-        intensity of an hour is the mean over its time; where any of it is missing, the hour is unknown.
+        A line holds until the next one, but at most for the most frequent distance between two lines, which must be an
+        hour at most. The intensity of an hour is the mean over its time; an hour with missing time is unknown.
         """
         lines: dict[int, float | None] = {}
         time, name = "", ""
@@ -145,15 +150,23 @@ class GridIntensity:
             raise ConfigError(f"{path} has fewer than two lines below its header", "give one line for each hour")
         return cls(f"{Path(path).name} ({name})", None, _hourly(path, lines))
 
+    def window_hours(self, since_ms: int, until_ms: int) -> pl.DataFrame:
+        """Return every `hour` of a window, including partial hours, with `g_per_kwh`."""
+        first_ms, last_ms = floor_ms(since_ms, HOUR_MS), -floor_ms(-until_ms, HOUR_MS)
+        return self.beside(pl.select(hour=pl.int_range(first_ms, last_ms, HOUR_MS, dtype=pl.Int64)))
+
     def beside(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows, which have `hour`, with `g_per_kwh`; null where it is unknown."""
+        """Return the rows, which have `hour`, with `g_per_kwh`; null if unknown."""
         if self.flat is not None:
             return rows.with_columns(g_per_kwh=pl.lit(self.flat))
         return rows.join(self.hours, on="hour", how="left", maintain_order="left")
 
 
 def open_intensity(settings: Config, asked: str | None = None) -> GridIntensity:
-    """What was asked for, else the setting `plan.carbon`, else `money.grid_kg_per_kwh`; raises ConfigError."""
+    """Return the requested intensity, else that of `plan.carbon`, else of `money.grid_kg_per_kwh`.
+
+    Raises ConfigError.
+    """
     text = (asked or settings.text("plan.carbon")).strip()
     if not text:
         return GridIntensity.of_number(settings.number("money.grid_kg_per_kwh") * 1000, "money.grid_kg_per_kwh")
@@ -167,7 +180,7 @@ def _plain(name: str) -> str:
 
 
 def _column(line: CsvLine, names: tuple[str, ...], what: str) -> str:
-    """The name, as the file writes it, of the first of these columns that it has."""
+    """Return the name, as the file writes it, of the first of these columns that it has."""
     there = {_plain(name): name for name in line.cells}
     for name in names:
         if name in there:
@@ -193,7 +206,7 @@ def _moment_ms(line: CsvLine, name: str) -> int:
 
 
 def _hourly(path: str, lines: Mapping[int, float | None]) -> pl.DataFrame:
-    """The hours that are known as a whole, with the mean over their time."""
+    """Return the hours that are fully known, with the mean over their time."""
     rows = _frame(sorted(lines.items())).rename({"hour": "time"})
     until = pl.col("time").shift(-1)
     usual = rows.select((until - pl.col("time")).drop_nulls().mode().min()).item()

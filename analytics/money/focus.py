@@ -1,6 +1,6 @@
-"""The ledger's money as cost rows of FOCUS, the FinOps Foundation's open specification of bills: version 1.2.
+"""The ledger's money as cost rows of FOCUS 1.2, the FinOps Foundation's open specification of bills.
 
-One row per GPU, UTC day, state, holder and price. Columns and what may be null in them: focus.finops.org/focus-specification/v1-2.
+One row per GPU, UTC day, state, user and price. Columns and possible nulls: focus.finops.org/focus-specification/v1-2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fallow.outside_text import json_text
 FOCUS_VERSION = "1.2"
 
 _COST, _HOURS = pl.Decimal(38, 8), pl.Decimal(38, 10)
-"""A cost is whole microcents, as the ledger has it; a GPU-hour is exact to the millisecond."""
+"""Digits of a cost: whole microcents, as in the ledger. A GPU-hour is exact to the millisecond."""
 
 _MOMENT = pl.Datetime("ms", "UTC")
 
@@ -40,16 +40,16 @@ _KINDS: Mapping[pl.DataType, str] = {
     """,
 }
 SCHEMA = dict(sorted((name, kind) for kind, names in _KINDS.items() for name in names.split()))
-"""In the order of the file: FOCUS' own columns by name, then fallow's."""
+"""Columns in the order of the file: FOCUS' own columns by name, then fallow's."""
 
-_TAGS = ("state", "holder", "team", "organisation", "account", "job", "pool", "host")
+_TAGS = ("state", "user", "team", "organisation", "account", "job", "pool", "host")
 _PRICES = {"gpu": pl.String(), "since": pl.Int64(), "hourly": _HOURS, "source": pl.String()}
 _KEYS = ("gpu", "day", "model", "since", *_TAGS)
 
 
 @dataclass(frozen=True)
 class Biller:
-    """Who provides the GPUs and sends the bill, and the account that is billed: the lake."""
+    """The provider of the GPUs and issuer of the bill, and the billed account: the lake."""
 
     provider: str
     account_id: str
@@ -57,18 +57,18 @@ class Biller:
 
 
 def focus_rows(
-    money: Money, stretches: pl.DataFrame, inventory: Inventory, biller: Biller, window: Window
+    money: Money, segments: pl.DataFrame, inventory: Inventory, biller: Biller, window: Window
 ) -> pl.DataFrame:
-    """Columns of SCHEMA, by day and GPU. Time without a price has no cost: null, which FOCUS itself does not allow, and never 0.
+    """Return columns of SCHEMA, by day and GPU.
 
-    `stretches` are the ledger's rows that the money is of, `window` what they were clipped to: a charge period is its day, as
-    far as it lies in the window.
+    Time without a price has a null cost, which FOCUS does not allow, and never 0. `segments` are the ledger's rows of
+    the money, `window` is their window. A charge period is its day inside the window.
     """
     rows = (
         _sums(money.accounts.pieces)
         .join(_prices(money.costs), on=("gpu", "since"), how="left", nulls_equal=True)
-        .join(_observed(stretches), on=("gpu", "day"), how="left")
-        .join(_resource_names(stretches, inventory), on=("gpu", "host"), how="left")
+        .join(_observed(segments), on=("gpu", "day"), how="left")
+        .join(_resource_names(segments, inventory), on=("gpu", "host"), how="left")
         .sort("day", "gpu", *_TAGS, "since", nulls_last=True)
     )
     columns = {
@@ -82,12 +82,12 @@ def focus_rows(
 
 
 def _sums(pieces: pl.DataFrame) -> pl.DataFrame:
-    """GPU time and amounts in microcents per row of the file; what stands for no name is null."""
+    """Return GPU time and amounts in microcents per row of the file; words for missing names are null."""
     state = pl.col("state")
     unused = pl.when(state == "low").then(unused_amount()).when(state.is_in(AT_REST)).then("amount")
     names = [
         pl.when(~pl.col(name).is_in(UNNAMED)).then(pl.col(name)).alias(name)
-        for name in ("holder", "account", "team", "organisation", "pool", "model")
+        for name in ("user", "account", "team", "organisation", "pool", "model")
     ]
     amounts = [
         pl.when(pl.col("amount").null_count() == 0).then(pl.col(name).sum()).alias(name)
@@ -103,7 +103,7 @@ def _sums(pieces: pl.DataFrame) -> pl.DataFrame:
 
 
 def _prices(costs: Costs) -> pl.DataFrame:
-    """`hourly` and `source` of every GPU's terms that have a price."""
+    """Return `hourly` and `source` of every term with a price."""
     priced = [
         (gpu, term.since_ms, term.price.hourly, " ".join(filter(None, (term.price.source, str(term.price.date or "")))))
         for gpu, terms in costs.terms.items()
@@ -113,18 +113,18 @@ def _prices(costs: Costs) -> pl.DataFrame:
     return pl.DataFrame(priced, schema=_PRICES, orient="row")
 
 
-def _observed(stretches: pl.DataFrame) -> pl.DataFrame:
-    """Of the time of each GPU and day the observed share, and of that what was seen by point samples: null where nothing was."""
+def _observed(segments: pl.DataFrame) -> pl.DataFrame:
+    """Return by GPU and day the observed share of the time, and its sampled share: null if nothing was observed."""
     seen = SPAN_MS.filter(pl.col("state") != "unknown").sum()
     sampled = pl.col("sampled_ms").sum() / pl.when(seen > 0).then(seen)
     day = pl.from_epoch("time", "ms").dt.strftime("%Y-%m-%d")
-    return stretches.group_by("gpu", day.alias("day")).agg(coverage=seen / SPAN_MS.sum(), sampled=sampled)
+    return segments.group_by("gpu", day.alias("day")).agg(coverage=seen / SPAN_MS.sum(), sampled=sampled)
 
 
-def _resource_names(stretches: pl.DataFrame, inventory: Inventory) -> pl.DataFrame:
-    """`resource` as `gn001/3` of the GPUs whose number on their host is known."""
+def _resource_names(segments: pl.DataFrame, inventory: Inventory) -> pl.DataFrame:
+    """Return `resource`, such as `gn001/3`, of the GPUs whose number on their host is known."""
     names = []
-    for gpu, host in stretches.select("gpu", "host").unique().iter_rows():
+    for gpu, host in segments.select("gpu", "host").unique().iter_rows():
         device = inventory.device(gpu, host)
         if device.gpu_index is not None and device.parent_gpu is None:
             names.append((gpu, host, f"{host}/{device.gpu_index}"))
@@ -132,7 +132,7 @@ def _resource_names(stretches: pl.DataFrame, inventory: Inventory) -> pl.DataFra
 
 
 def _costs(currency: str) -> dict[str, pl.Expr]:
-    """What was paid, and for how much; a site has one price for a GPU, so that list, contract and bill are the same."""
+    """Return the amount paid, and for which quantity. List, contract and bill are the same, as a site has one price."""
     hours = (pl.col("gpu_ms") / HOUR_MS).round(10)
     costs = dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), _money("amount"))
     return {
@@ -149,7 +149,7 @@ def _costs(currency: str) -> dict[str, pl.Expr]:
 
 
 def _money(name: str) -> pl.Expr:
-    """Microcents as units of the currency."""
+    """Return microcents as units of the currency."""
     return pl.col(name).cast(_COST) * pl.lit(Decimal("0.00000001"), _COST)
 
 
@@ -166,7 +166,7 @@ def _periods(window: Window) -> dict[str, pl.Expr]:
 
 
 def _resource() -> dict[str, pl.Expr]:
-    """Which GPU, in which state: in words of FOCUS and of fallow."""
+    """Return the GPU and its state, in words of FOCUS and of fallow."""
     model, state = pl.col("model"), pl.col("state")
     card = model.fill_null("GPU of an unknown model")
     price = pl.format("{} at {}", model, pl.col("hourly").cast(pl.String))
@@ -174,7 +174,7 @@ def _resource() -> dict[str, pl.Expr]:
         "ChargeCategory": pl.lit("Usage"),
         "ChargeClass": pl.lit(None),
         "ChargeDescription": pl.format(
-            "{}: {}, {} on {}", card, state, pl.col("holder").fill_null("nobody known"), "host"
+            "{}: {}, {} on {}", card, state, pl.col("user").fill_null("unknown user"), "host"
         ),
         "ChargeFrequency": pl.lit("Usage-Based"),
         "ResourceId": pl.col("gpu"),
@@ -194,7 +194,7 @@ def _resource() -> dict[str, pl.Expr]:
 
 
 def _payer(biller: Biller) -> dict[str, pl.Expr]:
-    """The team of the owners table, else the account or namespace; nobody for time that nobody had."""
+    """Return the team of the owners table, else the account or namespace; empty for time without a user."""
     team, account = pl.col("team"), pl.col("account")
     kind = pl.when(team.is_not_null()).then(pl.lit("Team")).when(account.is_not_null()).then(pl.lit("Account"))
     name = pl.coalesce(team, account)
@@ -210,9 +210,9 @@ def _payer(biller: Biller) -> dict[str, pl.Expr]:
 
 
 def _tags(rows: pl.DataFrame, inventory: Inventory) -> Iterator[str]:
-    """JSON objects; what is not known has no key, nor has `simulated` of GPUs that exist."""
+    """Return JSON objects. Unknown values have no key; `simulated` has none for real GPUs."""
     simulated = [gpu for gpu in rows["gpu"].unique() if inventory.simulated(gpu)]
     is_simulated = pl.when(pl.col("gpu").is_in(simulated)).then(pl.lit(value=True))
-    told = rows.select(*_TAGS, coverage=pl.col("coverage").round(6), simulated=is_simulated)
-    for row in told.iter_rows(named=True):
+    tagged = rows.select(*_TAGS, coverage=pl.col("coverage").round(6), simulated=is_simulated)
+    for row in tagged.iter_rows(named=True):
         yield json_text({f"fallow/{name}": value for name, value in row.items() if value is not None}, None)

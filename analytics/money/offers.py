@@ -1,6 +1,6 @@
-"""What GPUs could be had for: the offers of providers and of vendors, in the site's own table (`money.offers`).
+"""Offers of providers and vendors for GPUs, from the site's own table (`money.offers`).
 
-They say what a GPU-hour could cost, and never what one did: that are the prices (`analytics.money.prices`).
+An offer is a possible price of a GPU-hour, and never a paid one; paid prices are in `analytics.money.prices`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from analytics.money.cards import Card, cards, is_called
 from analytics.money.csv_tables import CsvLine, read_lines
-from analytics.money.prices import HOURS_PER_YEAR, PriceBook, priced_as
+from analytics.money.prices import HOURS_PER_YEAR, PriceBook, TableKind, priced_as
 from fallow.config import Config
 
 COLUMNS = (
@@ -30,28 +30,30 @@ COLUMNS = (
     "yearly_cost",
     "interruptions_per_day",
 )
-"""The columns of the offers table."""
+"""Columns of the offers table."""
 
 OLD_AFTER = timedelta(days=90)
-"""Public prices are changed several times a year: what is older than a quarter may not be had any more."""
+"""Greatest age of an offer: public prices change several times a year, and one older than a quarter may be withdrawn.
+"""
 
 _LEAST_YEARS = Decimal("0.01")
 
-TableKind = Literal["buy", "reserved", "spot", "on_demand"]
 OfferKind = Literal["own", TableKind]
-"""What is offered; `own` is to go on as now, at the site's price in force."""
+"""Kinds of offers; `own` continues as now, at the site's price in force."""
 
 COMMITTED: tuple[OfferKind, ...] = ("own", "buy", "reserved")
-"""Paid for whether they are used or not."""
+"""Kinds that are paid with or without use."""
 
 
 @dataclass(frozen=True)
 class GpuOffer:
-    """One way to have a GPU of a model, in the book's currency.
+    """One way to get a GPU of a model, in the book's currency.
 
-    `hourly` is per GPU-hour: of use where it is `spot` or `on_demand`; of the whole term of `years` where it is `reserved`; of the whole
-    life of `years`, without electricity, where it is `buy`; and of every hour, with all that the site's price has in it, where it is
-    `own`. `interruptions_per_day` is of spot; None is unknown.
+    Attributes:
+        hourly: price per GPU-hour: of use for `spot` and `on_demand`; of the whole term of `years` for `reserved`; of
+            the whole life of `years`, without electricity, for `buy`; of every hour, with everything in the site's
+            price, for `own`.
+        interruptions_per_day: of spot; None is unknown.
     """
 
     kind: OfferKind
@@ -65,23 +67,23 @@ class GpuOffer:
 
 
 def is_old(offer: GpuOffer, today: date) -> bool:
-    """Whether it is older than 90 days, or nobody knows of when it is. What the site pays holds until it changes."""
+    """Return True if it is older than 90 days, or its day is unknown. The site's own price holds until it changes."""
     return offer.kind != "own" and (offer.date is None or today - offer.date > OLD_AFTER)
 
 
 def load_offers(settings: Config, book: PriceBook) -> tuple[GpuOffer, ...]:
-    """The offers of the table that the settings name; none without one. Raises ConfigError that names the line."""
+    """Read the offers table of the settings; empty without one. Raises ConfigError that names the line."""
     path = settings.text("money.offers")
     return tuple(_offer(line, book) for line in offer_lines(path)) if path else ()
 
 
 def offer_lines(path: str) -> tuple[CsvLine, ...]:
-    """The lines of an offers table as they are written; raises ConfigError."""
+    """Return the lines of an offers table as written. Raises ConfigError."""
     return tuple(read_lines(path, COLUMNS, ("kind", "provider", "model")))
 
 
 def is_of(offer: GpuOffer, model: str) -> bool:
-    """Whether it is of this GPU model, by whatever name of its card."""
+    """Return True if it is for this GPU model, by any name of its card."""
     return priced_as(offer.model, None) == priced_as(model, None)
 
 
@@ -126,10 +128,10 @@ def _hourly(line: CsvLine, kind: TableKind, years: Decimal | None) -> Decimal:
 
 
 def useful_hourly(offer: GpuOffer, lost_hours: float) -> float | None:
-    """What an hour of finished work costs on spot GPUs; None where nobody knows how often they are taken away, or no work gets finished.
+    """Return the cost of an hour of finished work on spot GPUs; None if interruptions are unknown or no work finishes.
 
-    Interruptions come at a rate of r an hour, and each loses L hours of work (what was done since the last checkpoint, and the
-    new start): of each hour paid for, r L is lost, so an hour of work takes 1 / (1 - r L) of them.
+    Interruptions come at a rate of r an hour, and each loses L hours of work (the work since the last checkpoint, and
+    the new start): of each paid hour, r L is lost, so an hour of work takes 1 / (1 - r L) of them.
 
     Args:
         offer: of kind `spot`.
@@ -145,29 +147,33 @@ _COLUMNS = ("instancetype", "acceleratorname", "acceleratorcount", "price", "spo
 _PRICES: Mapping[TableKind, str] = {"on_demand": "price", "spot": "spotprice"}
 _MEMORY = re.compile(r"['\"]SizeInMiB['\"]:\s*(\d+)")
 _MEMORY_LESS, _MEMORY_MORE = 0.9, 1.1
-"""A catalog has the memory of a data sheet, a card shows what is left beside ECC."""
+"""Memory margin: a catalog has the memory of a data sheet, a card shows the memory that ECC leaves."""
 _LEAST_MIB = 1024
 _DIGITS = 6
 
 
 @dataclass(frozen=True)
 class ImportedCatalog:
-    """The cells of offers that a catalog has: for each card and kind the cheapest GPU. `unknown` are names of no card that fallow knows."""
+    """Offers in a catalog: for each card and kind the cheapest GPU.
+
+    `unknown` are names of cards that fallow does not know.
+    """
 
     offers: tuple[Mapping[str, object], ...]
     unknown: tuple[str, ...]
 
 
 def import_catalog(path: str, provider: str, day: date, region: str = "") -> ImportedCatalog:
-    """Reads a catalog of a day; raises ConfigError for a file that is no such catalog.
+    """Read a catalog of a day. Raises ConfigError for an invalid catalog.
 
-    Lines without an instance price an accelerator alone, without the host that it needs (GCP), and are left out; so are shares of a GPU.
+    Lines without an instance price an accelerator alone, without the host that it needs (GCP), and are left out, as are
+    shares of a GPU.
 
     Args:
         path: the CSV file.
-        provider: whose prices they are; the file does not say.
-        day: of when they are; the file does not say.
-        region: only regions that begin so; all of them if empty.
+        provider: the provider; the file does not name it.
+        day: the day of the prices; the file does not have it.
+        region: only regions with this prefix; all if empty.
     """
     best: dict[tuple[str, TableKind], tuple[Decimal, CsvLine]] = {}
     fitting: dict[tuple[str, int | None], tuple[Card, ...]] = {}
@@ -185,7 +191,7 @@ def import_catalog(path: str, provider: str, day: date, region: str = "") -> Imp
 
 
 def _lines(path: str, region: str) -> Iterator[CsvLine]:
-    """Those of whole instances with whole GPUs."""
+    """Return the lines of whole instances with whole GPUs."""
     for line in read_lines(path, _COLUMNS, _COLUMNS[:-1]):
         count = line.number_of("acceleratorcount")
         if (
@@ -199,7 +205,7 @@ def _lines(path: str, region: str) -> Iterator[CsvLine]:
 
 
 def _listed_hourly(line: CsvLine) -> Iterator[tuple[TableKind, Decimal]]:
-    """The prices of a GPU-hour; an empty cell is no price, and neither is 0."""
+    """Return the prices of a GPU-hour; an empty cell is no price, and neither is 0."""
     count = line.number_of("acceleratorcount")
     for kind, column in _PRICES.items():
         price = line.number_of(column)
@@ -208,7 +214,7 @@ def _listed_hourly(line: CsvLine) -> Iterator[tuple[TableKind, Decimal]]:
 
 
 def _memory_mib(line: CsvLine) -> int | None:
-    """Some clouds (RunPod) write GiB under the name of MiB: no card has less than a GiB."""
+    """Return the memory in MiB. Some clouds (RunPod) write GiB under the name of MiB: no card has less than a GiB."""
     found = _MEMORY.search(line.text("gpuinfo") or "")
     if found is None:
         return None
@@ -217,7 +223,7 @@ def _memory_mib(line: CsvLine) -> int | None:
 
 
 def _cards(name: str, memory_mib: int | None) -> Iterator[Card]:
-    """The cards that a catalog may mean: `H100` is any with its memory; without a memory only those that are all alike in it."""
+    """Return the cards that a catalog may mean: `H100` with its memory; without a memory only cards that are alike."""
     asked = re.sub(r"^RTX(?=[A-Z0-9])", "RTX ", re.sub(r"^A(?=\d000$)", "RTX A", name))
     called = [each for each in cards() if is_called(asked, each.name)]
     sizes = [each.memory_bytes / 2**20 for each in called]
@@ -249,7 +255,7 @@ def _cells(
 
 
 def merged(kept: Iterable[CsvLine], catalog: ImportedCatalog, provider: str) -> list[Mapping[str, object]]:
-    """The lines of a table of offers with a provider's prices by the hour as the catalog has them; how often its spot GPUs are taken away stays as it was."""
+    """Return the lines of an offers table with a provider's catalog prices; the interruptions of its spot GPUs stay."""
     rows = [line.cells for line in kept]
     is_replaced = [row.get("provider") == provider and row.get("kind") in _PRICES for row in rows]
     rates = {

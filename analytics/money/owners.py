@@ -1,4 +1,4 @@
-"""Who belongs to whom: users, accounts and namespaces with their team and organisation, from the site's own table."""
+"""Users, accounts and namespaces with their team and organisation, from the site's own table."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ COLUMNS = (
     "project_start",
     "project_end",
 )
-"""The columns of the owners file; those after `team` may be missing or empty."""
+"""Columns of the owners file; those after `team` may be missing or empty."""
 
 KINDS = ("account", "namespace", "user")
-"""What may be named, the one that says most about who is charged first."""
+"""Kinds of names; the first one decides first who pays."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """One line of the owners file; None where it says nothing.
+    """One line of the owners file; None for an empty cell.
 
-    `name` is a `single_name`; `quota_gpus` is how many GPUs it may have at once. `project` is what it works for, first on
-    `project_start` and last on `project_end`.
+    `name` is a `single_name`; `quota_gpus` is the number of GPUs that it may have at once. `project` is its project,
+    from `project_start` to `project_end`.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Team:
-    """All lines of one team; `quota_gpus` is the sum of their quotas, None where no line has one."""
+    """All lines of one team; `quota_gpus` is the sum of their quotas, None without any."""
 
     name: str
     organisation: str | None
@@ -58,18 +58,18 @@ class Team:
 
 @dataclass(frozen=True)
 class Owners:
-    """Everybody whom the owners file names."""
+    """All names of the owners file."""
 
     by_name: Mapping[tuple[str, str], Owner]
 
     @classmethod
     def none(cls) -> Owners:
-        """Nobody is named."""
+        """Return a table without names."""
         return cls({})
 
     @classmethod
     def load(cls, path: str) -> Owners:
-        """The table at a path; ConfigError that names the line for one that cannot be used."""
+        """Read the table at a path. Raises ConfigError that names an invalid line."""
         found: dict[tuple[str, str], Owner] = {}
         lines: dict[tuple[str, str], int] = {}
         organisations: dict[str, str] = {}
@@ -91,28 +91,28 @@ class Owners:
         return cls(found)
 
     def owner(self, kind: str, name: str) -> Owner | None:
-        """The line about one user, account or namespace."""
+        """Return the line of one user, account or namespace."""
         return self.by_name.get((kind, name))
 
-    def of(self, holder: str | None, account: str | None) -> Owner | None:
-        """The line that says who is charged: about the account or namespace, else about the user.
+    def of(self, user: str | None, account: str | None) -> Owner | None:
+        """Return the line that decides who pays: that of the account or namespace, else of the user.
 
-        None where there is none, or where several hold or pay together.
+        None without a line, or if several users or accounts share the time.
         """
-        found = self._all_of(holder, account)
+        found = self._all_of(user, account)
         return found[0] if len(found) == 1 else None
 
-    def team(self, holder: str | None, account: str | None) -> str | None:
-        """The team that is charged; of names joined by `+`, the known teams, joined. None where none is known."""
-        return _joined(owner.team for owner in self._all_of(holder, account))
+    def team(self, user: str | None, account: str | None) -> str | None:
+        """Return the team that pays; for names joined by `+`, the known teams, joined. None if none is known."""
+        return _joined(owner.team for owner in self._all_of(user, account))
 
-    def organisation(self, holder: str | None, account: str | None) -> str | None:
-        """The organisation of that team, which any of the team's lines may name."""
-        teams = (self._teams[owner.team] for owner in self._all_of(holder, account))
+    def organisation(self, user: str | None, account: str | None) -> str | None:
+        """Return the organisation of that team, which any of the team's lines may name."""
+        teams = (self._teams[owner.team] for owner in self._all_of(user, account))
         return _joined(team.organisation for team in teams if team.organisation is not None)
 
     def teams(self) -> Mapping[str, Team]:
-        """Every team by name, sorted."""
+        """Return every team by name, sorted."""
         return self._teams
 
     @cached_property
@@ -122,14 +122,14 @@ class Owners:
             members.setdefault(owner.team, []).append(owner)
         return {name: _team(name, owners) for name, owners in sorted(members.items())}
 
-    def _all_of(self, holder: str | None, account: str | None) -> tuple[Owner, ...]:
-        """The lines about the accounts, or where there are none, about the users."""
+    def _all_of(self, user: str | None, account: str | None) -> tuple[Owner, ...]:
+        """Return the lines of the accounts, or without any, of the users."""
         charged = tuple(
             found
             for name in _names(account)
             if (found := self.owner("account", name) or self.owner("namespace", name)) is not None
         )
-        return charged or tuple(found for name in _names(holder) if (found := self.owner("user", name)) is not None)
+        return charged or tuple(found for name in _names(user) if (found := self.owner("user", name)) is not None)
 
 
 def _owner(line: CsvLine) -> Owner:

@@ -1,6 +1,6 @@
-"""The ledger's rows as pieces of one payer each, with their price: what every table of money is a sum of.
+"""The ledger's rows as segments with one payer and a price, which every table of money sums up.
 
-Cents are shared out so that every table adds up exactly: by the method of the largest remainder, in integers.
+Cents are divided so that every table adds up exactly: by the method of the largest remainder, in integers.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from datetime import tzinfo
 
 import polars as pl
 
 from analytics.frames import with_mapped
-from analytics.intervals import SPAN_MS
+from analytics.intervals import SPAN_MS, by_day
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL, Inventory
 from analytics.ledger.usage import LOW_ACTIVITY, by_sm_activity, used_share
 from analytics.mig import MIG_PREFIX
@@ -22,21 +23,21 @@ from analytics.states import UNALLOCATED
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
 
 MICROCENTS = 10**6
-"""Of a cent: amounts are whole numbers of them, so that sums depend on no order."""
+"""Parts of a cent. Amounts are whole numbers of them, so that sums do not depend on the order."""
 
 Key = tuple[str, ...]
 
 
 def rounded(amount: int) -> int:
-    """An amount in microcents as whole cents, half a cent up."""
+    """Return an amount in microcents as whole cents, half a cent up."""
     return (2 * amount + MICROCENTS) // (2 * MICROCENTS)
 
 
 def share_out(cents: int, amounts: Mapping[Key, int]) -> dict[Key, int]:
-    """Whole cents for amounts in microcents, adding up to `cents`, which is their sum rounded either way.
+    """Return whole cents for amounts in microcents. They add up to `cents`, which is the rounded sum.
 
-    Each is rounded down, and the cents that are left go to the largest remainders, the first by name among equal ones: every
-    share is its amount rounded either way.
+    Each amount is rounded down. The remaining cents go to the largest remainders, the first by name among equal ones,
+    so that every share is its amount rounded either way.
     """
     shares = {key: amount // MICROCENTS for key, amount in amounts.items()}
     left = cents - sum(shares.values())
@@ -47,10 +48,10 @@ def share_out(cents: int, amounts: Mapping[Key, int]) -> dict[Key, int]:
 
 
 def nested(amounts: Mapping[Key, int]) -> dict[Key, int]:
-    """Whole cents for amounts in microcents under keys of several levels.
+    """Return whole cents for amounts in microcents under keys of several levels.
 
-    Cents go from the whole to the first level, from each of those to its second, and so on: every level adds up to the one
-    above it and the whole to its own rounding, and every figure of every level is within one cent of its exact amount.
+    Cents are divided from the whole to the first level, from each of its groups to the second, and so on. Every level
+    adds up to the one above and the whole to its own rounding. Every figure is within one cent of its exact amount.
     """
     return _below((), rounded(sum(amounts.values())), amounts)
 
@@ -67,16 +68,17 @@ def _below(prefix: Key, cents: int, amounts: Mapping[Key, int]) -> dict[Key, int
 
 
 NOBODY = "(nobody)"
-NOT_KNOWN = "(holder not known)"
+NOT_KNOWN = "(user not known)"
 NO_TEAM = "(no team)"
 NO_ORGANISATION = "(no organisation)"
 NO_ACCOUNT = "(no account)"
 NO_PROJECT = "(no project)"
 UNNAMED = frozenset({NOBODY, NOT_KNOWN, NO_TEAM, NO_ORGANISATION, NO_ACCOUNT, NO_PROJECT, NO_POOL, UNKNOWN_MODEL})
-"""Names of groups that are no name: what nobody holds, and what is not known."""
+"""Names of groups without a name: no user, and an unknown user."""
 
 AMOUNT = pl.Int128
-"""Of microcents: 64 bits end at 9.2 x 10^10 units of the currency, which a week of a large fleet costs in rials."""
+"""Greatest sum in microcents: 64 bits end at 9.2 x 10^10 units of the currency, the weekly cost of a large fleet in
+rials."""
 
 _COLUMNS = (
     "gpu",
@@ -85,15 +87,16 @@ _COLUMNS = (
     "end",
     "state",
     "gpu_share",
-    "holder",
+    "user",
     "account",
-    "holder_shares",
+    "user_shares",
     "job",
     "energy_mj",
     "energy_ms",
     "unconfirmed_ms",
-    "stretch_start",
-    "stretch_end",
+    "likely_ms",
+    "segment_start",
+    "segment_end",
     "off_peak_share",
     "project",
     *LOW_ACTIVITY,
@@ -101,20 +104,24 @@ _COLUMNS = (
 _MIG = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
 
 
-def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owners: Owners) -> pl.DataFrame:
-    """One row per ledger row, term of its GPU and holder.
+def pieces_of(segments: pl.DataFrame, costs: Costs, inventory: Inventory, owners: Owners, zone: tzinfo) -> pl.DataFrame:
+    """Return one row per ledger row, day of the zone, price term of its GPU, and user.
 
-    Columns: state, time, end, day, gpu, host, gpu_share, instance, job, pool, model, holder, account, team, organisation (names,
-    UNNAMED where there is none), project (see `project_of`; where the rows have a claim's `project`),
-    gpu_ms, amount (microcents, null without a price), open_share (of it, that point samples alone call idle), used_share (of it,
-    see `analytics.ledger.usage`), by_sm (whether SM activity says so), since (the start of the term that its price is of), spell_ms (how long its whole interval lasts), energy_mj,
-    energy_known_ms (as gpu_ms), span_ms and energy_ms (of the
-    GPU, not shared, and of the first holder only).
+    Columns:
+        state, time, end, day (of UTC), local_day (of the zone), gpu, host, gpu_share, instance, job, pool, model, user,
+        account.
+        team, organisation: names; UNNAMED without one. project: see `project_of`, if the rows have an allocation's
+        `project`.
+        gpu_ms. amount: microcents, null without a price.
+        open_share, likely_share: the part that only point samples show as idle, and its part with power readings.
+        used_share: see `analytics.ledger.usage`. by_sm: whether it comes from SM activity.
+        since: the start of the price term. segment_ms: the length of the whole interval.
+        energy_mj, energy_known_ms (as gpu_ms). span_ms, energy_ms: of the GPU, not shared, for the first user only.
     """
-    there = [name for name in _COLUMNS if name in stretches.columns]
+    there = [name for name in _COLUMNS if name in segments.columns]
     measured = [name for name in LOW_ACTIVITY if name in there]
     rows = (
-        placed(stretches.select(there), costs, inventory)
+        placed(by_day(segments.select(there), zone).rename({"day": "local_day"}), costs, inventory)
         .with_row_index("row")
         .join(costs.rates(), on=("gpu", "since"), how="left")
         .with_columns(span_ms=SPAN_MS, gpu_ms=SPAN_MS * pl.col("gpu_share"))
@@ -123,35 +130,40 @@ def pieces_of(stretches: pl.DataFrame, costs: Costs, inventory: Inventory, owner
             amount=(pl.col("gpu_ms") * pl.col("rate") / HOUR_MS * 100 * MICROCENTS).round().cast(AMOUNT),
             day=pl.col("time") // DAY_MS,
             open_share=pl.col("unconfirmed_ms") / SPAN_MS if "unconfirmed_ms" in there else pl.lit(0.0),
+            likely_share=pl.col("likely_ms") / SPAN_MS if "likely_ms" in there else pl.lit(0.0),
             used_share=used_share(measured),
             by_sm=by_sm_activity(measured),
         )
-        .with_columns(spell_ms=pl.col("stretch_end") - pl.col("stretch_start") if "stretch_end" in there else SPAN_MS)
-        .drop("unconfirmed_ms", "stretch_start", "stretch_end", *LOW_ACTIVITY, strict=False)
+        .with_columns(segment_ms=pl.col("segment_end") - pl.col("segment_start") if "segment_end" in there else SPAN_MS)
+        .drop("unconfirmed_ms", "likely_ms", "segment_start", "segment_end", *LOW_ACTIVITY, strict=False)
     )
     # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors
-    whole = _per_holder(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))
-    return _named(whole, owners).drop("rate", "holder_shares", "row", "is_beside_others")
+    whole = _per_user(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))
+    return _named(whole, owners).drop("rate", "user_shares", "row", "is_beside_others")
 
 
 def unused_amount() -> pl.Expr:
-    """Of a piece's amount what its `used_share` leaves, in microcents."""
+    """Return the part of a segment's amount that `used_share` leaves, in microcents."""
     return (pl.col("amount").cast(pl.Float64) * (1.0 - pl.col("used_share"))).round().cast(AMOUNT)
 
 
-def placed(stretches: pl.DataFrame, costs: Costs, inventory: Inventory) -> pl.DataFrame:
-    """The ledger's rows with `pool` and `model` of their time, `since` (the start of that term) and `instance` (a MIG instance).
+def placed(segments: pl.DataFrame, costs: Costs, inventory: Inventory) -> pl.DataFrame:
+    """Return the ledger's rows with their pool, model and price term.
 
-    A row in which its GPU changed pool or price becomes several.
+    Columns: `pool` and `model` of their time, `since` (start of the term) and `instance` (a MIG instance). A row in
+    which its GPU changed pool or price becomes several rows.
     """
-    places = _places(stretches, costs, inventory)
-    return costs.at_their_time(stretches).join(places, on=("gpu", "since"), how="left", nulls_equal=True)
+    places = _places(segments, costs, inventory)
+    return costs.at_their_time(segments).join(places, on=("gpu", "since"), how="left", nulls_equal=True)
 
 
-def _places(stretches: pl.DataFrame, costs: Costs, inventory: Inventory) -> pl.DataFrame:
-    """Pool and model of each GPU from each `since` on; a MIG instance is of its GPU's model, and of its pool unless it has one."""
+def _places(segments: pl.DataFrame, costs: Costs, inventory: Inventory) -> pl.DataFrame:
+    """Return pool and model of each GPU by `since`.
+
+    A MIG instance has its GPU's model, and its GPU's pool by default.
+    """
     found: list[tuple[str, int | None, str, str]] = []
-    for gpu in stretches["gpu"].unique().sort():
+    for gpu in segments["gpu"].unique().sort():
         device = inventory.devices.get(gpu)
         parent = None if device is None else device.parent_gpu
         for term in costs.terms.get(gpu, ()):
@@ -167,24 +179,24 @@ def _places(stretches: pl.DataFrame, costs: Costs, inventory: Inventory) -> pl.D
     return places.with_columns(instance=pl.col("gpu").str.starts_with(MIG_PREFIX))
 
 
-def _per_holder(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of several holders split by their shares of the process time, equally where those are not known.
+def _per_user(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of several users split by their shares of the process time, equally if these are unknown.
 
-    The amounts of the parts add up to the row's: the first holder has what rounding leaves.
+    The amounts of the parts add up to the row's: the first user has the rounding remainder.
     """
     idle = pl.col("state").is_in(UNALLOCATED)
-    rows = rows.with_columns(pl.when(~idle).then(pl.col(name)).alias(name) for name in ("holder", "account"))
-    several = pl.col("holder").str.contains("+", literal=True).fill_null(value=False)
-    rows = rows.with_columns(is_beside_others=several | pl.col("holder_shares").is_not_null())
+    rows = rows.with_columns(pl.when(~idle).then(pl.col(name)).alias(name) for name in ("user", "account"))
+    several = pl.col("user").str.contains("+", literal=True).fill_null(value=False)
+    rows = rows.with_columns(is_beside_others=several | pl.col("user_shares").is_not_null())
     alone, shared = rows.filter(~several), rows.filter(several)
     if shared.is_empty():
         return alone
-    names = pl.col("holder").str.split("+")
+    names = pl.col("user").str.split("+")
     equal = (1.0 / pl.col("names").list.len()).repeat_by(pl.col("names").list.len())
-    known = pl.col("holder_shares").list.len() == pl.col("names").list.len()
+    known = pl.col("user_shares").list.len() == pl.col("names").list.len()
     parts = (
         shared.with_columns(names=names)
-        .with_columns(shares=pl.when(known.fill_null(value=False)).then(pl.col("holder_shares")).otherwise(equal))
+        .with_columns(shares=pl.when(known.fill_null(value=False)).then(pl.col("user_shares")).otherwise(equal))
         .with_columns(part=pl.int_ranges(0, pl.col("names").list.len()))
         .explode("names", "shares", "part")
     )
@@ -196,27 +208,25 @@ def _per_holder(rows: pl.DataFrame) -> pl.DataFrame:
         rounded=(pl.col("amount") * share).round().cast(AMOUNT),
     )
     left = pl.col("amount") - pl.col("rounded").sum().over("row")
-    parts = parts.with_columns(
-        holder=pl.col("names"), amount=pl.col("rounded") + pl.when(first).then(left).otherwise(0)
-    )
+    parts = parts.with_columns(user=pl.col("names"), amount=pl.col("rounded") + pl.when(first).then(left).otherwise(0))
     return pl.concat([alone, parts.select(alone.columns)])
 
 
 def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
-    """Adds teams, organisations and projects, and says what stands for a name where there is none."""
-    claimed = ["project"] if "project" in rows.columns else []
-    key = ("holder", "account", "is_beside_others", *claimed)
+    """Add teams, organisations and projects, and words for missing names."""
+    allocated = ["project"] if "project" in rows.columns else []
+    key = ("user", "account", "is_beside_others", *allocated)
 
-    def names(holder: str | None, account: str | None, beside: bool, *project: str | None) -> tuple[str | None, ...]:  # noqa: FBT001  # a row's columns
-        return *whose(owners, holder, account, is_beside_others=beside), project_of(owners, holder, account, *project)
+    def names(user: str | None, account: str | None, beside: bool, *project: str | None) -> tuple[str | None, ...]:  # noqa: FBT001  # a row's columns
+        return *whose(owners, user, account, is_beside_others=beside), project_of(owners, user, account, *project)
 
     named = with_mapped(rows, key, dict.fromkeys(("team", "organisation", "named_project"), pl.String()), names)
     idle = pl.col("state").is_in(UNALLOCATED)
-    stand_in = {"holder": NOT_KNOWN, "account": NO_ACCOUNT, "team": NO_TEAM, "organisation": NO_ORGANISATION}
-    projects = {"project": NO_PROJECT} if claimed else {}
-    unknown = pl.col("holder").is_null() & pl.col("account").is_null()
+    stand_in = {"user": NOT_KNOWN, "account": NO_ACCOUNT, "team": NO_TEAM, "organisation": NO_ORGANISATION}
+    projects = {"project": NO_PROJECT} if allocated else {}
+    unknown = pl.col("user").is_null() & pl.col("account").is_null()
     days = rows["day"].unique()
-    found = named.with_columns(*([pl.col("named_project").alias("project")] if claimed else []))
+    found = named.with_columns(*([pl.col("named_project").alias("project")] if allocated else []))
     return found.with_columns(
         *(
             pl.when(idle)
@@ -231,17 +241,20 @@ def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
     ).drop("named_project")
 
 
-def project_of(owners: Owners, holder: str | None, account: str | None, claimed: str | None = None) -> str | None:
-    """What somebody's GPUs are for: the project of the line about them, else that of the claim, else the account."""
-    line = owners.of(holder, account)
-    return (None if line is None else line.project) or claimed or account
+def project_of(owners: Owners, user: str | None, account: str | None, allocated: str | None = None) -> str | None:
+    """Return the project of GPUs: that of the user's owners line, else of the allocation, else the account."""
+    line = owners.of(user, account)
+    return (None if line is None else line.project) or allocated or account
 
 
 def whose(
-    owners: Owners, holder: str | None, account: str | None, *, is_beside_others: bool = False
+    owners: Owners, user: str | None, account: str | None, *, is_beside_others: bool = False
 ) -> tuple[str | None, str | None]:
-    """Team and organisation of one holder; of several accounts, and of one that may be another holder's, the holder's own line says more."""
+    """Return team and organisation of one user.
+
+    The user's own line decides for several accounts or another user's account.
+    """
     may_be_another = is_beside_others or "+" in (account or "")
-    if account is not None and may_be_another and owners.team(holder, None) is not None:
+    if account is not None and may_be_another and owners.team(user, None) is not None:
         account = None
-    return owners.team(holder, account), owners.organisation(holder, account)
+    return owners.team(user, account), owners.organisation(user, account)

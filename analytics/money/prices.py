@@ -1,10 +1,10 @@
-"""What a GPU-hour costs: the site's own table of prices, and the catalog of public list prices for what it leaves open.
+"""The price of a GPU-hour: the site's own table, and a catalog of public list prices for other GPUs.
 
-The built-in catalog (`catalog.csv`) has public list prices per GPU-hour, each with the day of the figure and where it was listed. They
-say what the same GPU would cost on demand in a public cloud, with its share of the host around it, not what a site pays. Every figure
-was read in a public record of that day and none is guessed: a model that nobody lists, or that was found without a day, is not in it.
-`AWS p5.48xlarge / 8` is the hourly price of that instance divided by its eight GPUs; all are on demand, without any discount.
-`starting at` is the lowest of a marketplace, where nobody else lists one.
+The built-in catalog (`catalog.csv`) has public list prices per GPU-hour, each with its day and source. They are
+on-demand prices of the same GPU in a public cloud, with its share of the host, and not what a site pays. Every figure
+comes from a public record of that day and none is guessed: a model without a listed price or without a day is not in
+the catalog. `AWS p5.48xlarge / 8` is the hourly price of that instance divided by its eight GPUs. All prices are on
+demand, without any discount. `starting at` is the lowest price of a marketplace, for models without another listing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from functools import cache
 from importlib import resources
+from typing import Literal, get_args
 
 from analytics.money.cards import card, words
 from analytics.money.csv_tables import CsvLine, read_lines
@@ -49,7 +50,7 @@ _SIGNS = {
 
 
 def wrong_code(code: str) -> tuple[str, str] | None:
-    """What is wrong with a currency's code, and the remedy; None for one that is in use."""
+    """Return what is wrong with a currency code, and the remedy; None for a valid code."""
     if code in CODES:
         return None
     near = _SIGNS.get(code) or next(iter(get_close_matches(code, sorted(CODES), n=1)), None)
@@ -68,26 +69,34 @@ COLUMNS = (
     "amortisation_years",
     "yearly_cost",
     "exchange",
+    "kind",
 )
-"""The columns of the price table; a line has `hourly`, or `purchase` with `amortisation_years`, or `exchange`."""
+"""Columns of the price table. A line has `hourly`, or `purchase` with `amortisation_years`, or `exchange`."""
+
+TableKind = Literal["buy", "reserved", "spot", "on_demand"]
+"""Kinds of GPUs: bought, rented for a term, or rented by the hour."""
 
 HOURS_PER_YEAR = 8766
-"""365.25 days."""
+"""Hours of a year of 365.25 days."""
 
 _LEAST_YEARS = Decimal("0.1")
 _LEAST_RATE = Decimal("0.000001")
 _MOST_HOURLY = Decimal(10**12)
 
 PricedAs = tuple[object, str | None]
-"""What a price is about: a card by whatever name, and a pool."""
+"""What a price applies to: a card, by any of its names, and a pool."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """What one GPU-hour costs in the book's currency, and where the figure is from.
+    """The price of a GPU-hour in the book's currency, and its source.
 
-    `origin` is `site` or `catalog` (also of a line that only repeats the catalog); `model` and `pool` are those of the line that it comes from, None where it names none.
-    `stated` is the figure as it was stated, where it was not stated per hour in the book's currency.
+    Attributes:
+        origin: `site` or `catalog` (also for a site line that repeats the catalog).
+        model, pool: those of its line; None if the line has none.
+        stated: the figure as stated, if it was not stated per hour in the book's currency.
+        kind: bought or rented; None if the table does not have it.
+        yearly_cost: the running cost of a bought GPU that is a part of `hourly`.
     """
 
     hourly: Decimal
@@ -98,11 +107,13 @@ class Price:
     model: str | None
     pool: str | None
     stated: str | None = None
+    kind: TableKind | None = None
+    yearly_cost: Decimal | None = None
 
 
 @cache
 def catalog() -> Mapping[str, Price]:
-    """Every listed price by the name of its card."""
+    """Return every listed price by the name of its card."""
     text = resources.files(__package__).joinpath("catalog.csv").read_text(encoding="utf-8")
     found = {}
     for row in csv.DictReader(text.splitlines()):
@@ -112,17 +123,17 @@ def catalog() -> Mapping[str, Price]:
 
 
 def listed(model_name: str | None) -> Price | None:
-    """The list price of a GPU model as NVML names it; None where there is none."""
+    """Return the list price of a GPU model as NVML names it; None if there is none."""
     found = card(model_name)
     return catalog().get(found.name) if found is not None else None
 
 
 @dataclass(frozen=True)
 class PriceBook:
-    """The prices; `exchange` says what one unit of another currency is worth in `currency`.
+    """The prices. `exchange` has the worth of one unit of another currency in `currency`.
 
-    `site` has what the site's table says of the same GPUs, by day: each price holds from its day on, the first one before as
-    well. `lines` are that table as it is written.
+    `site` has the site's prices of the same GPUs, by day: each price holds from its day on, and the first one also
+    before. `lines` are the table as written.
     """
 
     currency: str
@@ -132,7 +143,7 @@ class PriceBook:
 
     @classmethod
     def load(cls, path: str | None, currency: str) -> PriceBook:
-        """The table at a path, or the catalog alone; ConfigError that names the line for a table that cannot be used."""
+        """Read the table at a path, or the catalog alone. Raises ConfigError that names an invalid line."""
         lines = list(read_lines(path, COLUMNS, ())) if path else []
         currency = currency.strip().upper()
         if (wrong := wrong_code(currency)) is not None:
@@ -155,9 +166,10 @@ class PriceBook:
         return cls(currency, by_day, exchange, tuple(line.cells for line in lines))
 
     def hourly(self, model: str | None, pool: str | None, at_ms: int | None = None) -> Price | None:
-        """The price of a GPU-hour of a model in a pool at a time, the last one where none is given; None where nobody states one.
+        """Return the price of a GPU-hour of a model in a pool; None if there is none.
 
-        What the site says of both wins over what it says of the pool, over what it says of the model, over the catalog.
+        By default it is the last price. A site price for model and pool wins over a price for the pool, a price for the
+        model, and the catalog.
         """
         prices = self._stated(model, pool)
         if not prices:
@@ -166,7 +178,7 @@ class PriceBook:
         return begun[-1] if begun else prices[0]
 
     def changes(self, model: str | None, pool: str | None) -> list[int]:
-        """The times (ms) from which on another price of these GPUs holds."""
+        """Return the times (ms) from which another price of these GPUs holds."""
         return [_since_ms(price) for price in self._stated(model, pool)[1:]]
 
     def _stated(self, model: str | None, pool: str | None) -> tuple[Price, ...]:
@@ -176,11 +188,11 @@ class PriceBook:
         return ()
 
     def rate(self, other: str) -> Decimal | None:
-        """What one unit of another currency is worth; None where nobody says so."""
+        """Return the worth of one unit of another currency; None if it is unknown."""
         return _rate(other, self.currency, self.exchange)
 
     def from_catalog(self, model: str | None) -> Price | None:
-        """The list price of a model; None where there is none, or none in a currency with a known rate."""
+        """Return the list price of a model; None without one in a currency with a known rate."""
         found = listed(model)
         rate = None if found is None else self.rate(found.currency)
         if found is None or rate is None:
@@ -189,7 +201,7 @@ class PriceBook:
 
 
 def _since_ms(price: Price) -> int:
-    """From when on a price holds: its day, UTC."""
+    """Return when a price begins: its day, UTC."""
     return 0 if price.date is None else parse_day_ms(price.date.isoformat())
 
 
@@ -226,6 +238,7 @@ def _price(line: CsvLine, currency: str, exchange: Mapping[str, Decimal]) -> Pri
             f"add a line with currency {stated_in} and, as exchange, what 1 {stated_in} is worth in {currency}",
         )
     hourly, stated = _hourly(line)
+    kind, yearly = _kind(line), line.number_of("yearly_cost")
     if stated_in != currency:
         stated = f"{stated or f'{hourly} an hour'}, in {stated_in}"
     source = line.text("source") or "the site's price table"
@@ -236,16 +249,35 @@ def _price(line: CsvLine, currency: str, exchange: Mapping[str, Decimal]) -> Pri
         public.date,
         public.source,
     ):
-        return _catalog_price(public, rate, currency, pool)  # a copied line is a public price still
+        # a copied line is a public price still
+        return replace(_catalog_price(public, rate, currency, pool), kind=kind)
     if hourly * rate >= _MOST_HOURLY:
         raise line.error(
             f"it comes to {hourly * rate:,.0f} {currency} per GPU-hour", f"mend it: {_MOST_HOURLY:,} is too much"
         )
-    return Price(hourly * rate, currency, line.date_of("date"), source, "site", model, pool, stated)
+    running = None if yearly is None else yearly * rate
+    return Price(hourly * rate, currency, line.date_of("date"), source, "site", model, pool, stated, kind, running)
+
+
+def _kind(line: CsvLine) -> TableKind | None:
+    """Return the stated kind; a line with a purchase price is of a bought GPU."""
+    text, is_bought = line.text("kind"), line.text("purchase") is not None
+    if text is None:
+        return "buy" if is_bought else None
+    kind: TableKind | None = next((each for each in get_args(TableKind) if each == text.lower()), None)
+    if kind is None:
+        raise line.error(
+            f"'{text}' is no kind of price", f"take one of {', '.join(get_args(TableKind))}, or leave it empty"
+        )
+    if is_bought and kind != "buy":
+        raise line.error(
+            f"a GPU with a purchase price is not {text}", "write buy as its kind, or give its price as hourly"
+        )
+    return kind
 
 
 def _hourly(line: CsvLine) -> tuple[Decimal, str | None]:
-    """The stated or computed hourly rate, and for a computed one from what."""
+    """Return the stated or computed hourly rate, and the origin of a computed one."""
     hourly, purchase, yearly = (line.number_of(name) for name in ("hourly", "purchase", "yearly_cost"))
     years = line.number_of("amortisation_years", least=_LEAST_YEARS)
     if hourly is not None and purchase is None and years is None and yearly is None:
@@ -264,7 +296,7 @@ def _currency(line: CsvLine, otherwise: str) -> str:
 
 
 def priced_as(model: str | None, pool: str | None) -> PricedAs:
-    """What a line is about: a card by whatever name, else the model's words; and the pool."""
+    """Return the subject of a line: a card by any of its names, else the model's words; and the pool."""
     if model is None:
         return None, pool
     known = card(model)

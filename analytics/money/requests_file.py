@@ -1,4 +1,4 @@
-"""What teams ask for: the requests file, a table that a site keeps by hand."""
+"""The GPU requests of teams: a table that a site keeps by hand."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.money.owners import Owners
 
 COLUMNS = ("team", "gpus", "card", "memory_gib", "from", "until", "priority", "name")
-"""The columns of the requests file; of `card` and `memory_gib` one is enough, `name` may be missing."""
+"""Columns of the requests file. One of `card` and `memory_gib` is enough; `name` may be missing."""
 
 _REQUIRED = ("team", "gpus", "from", "until", "priority")
 
 
 @dataclass(frozen=True)
 class GpuRequest:
-    """One line of the requests file: so many whole GPUs for a team from `first` to `last`, both included.
+    """One line of the requests file: whole GPUs for a team from `first` to `last`, both included.
 
-    `card` are words of a model's name, `memory_gib` what each GPU has at least; one of them is None at most. 1 is the most urgent
-    `priority`.
+    `card` are words of a model's name, `memory_gib` the least memory per GPU; at most one of them is None. `priority` 1
+    is the most urgent.
     """
 
     line: int
@@ -36,16 +36,16 @@ class GpuRequest:
     priority: int
 
     def takes(self, model: str, memory_gib: int | None) -> bool:
-        """Whether a model with so much memory is what it asks for; unknown memory is not enough."""
+        """Return True if a model with this memory fits the request; unknown memory does not fit."""
         if self.card is not None and not is_called(self.card, model):
             return False
         return self.memory_gib is None or (memory_gib is not None and memory_gib >= self.memory_gib)
 
 
 def load_requests(path: str, owners: Owners, models: Iterable[str]) -> tuple[GpuRequest, ...]:
-    """The table at a path, in its order; ConfigError that names the line for one that cannot be used.
+    """Read the table at a path, in its order. Raises ConfigError that names an invalid line.
 
-    `models` are those of the fleet. Without an owners table any team may ask.
+    `models` are those of the fleet. Without an owners table any team may make requests.
     """
     known = (*models, *(each.name for each in cards()))
     return tuple(_request(line, owners, known) for line in read_lines(path, COLUMNS, _REQUIRED))

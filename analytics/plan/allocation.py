@@ -1,4 +1,4 @@
-"""Who has which GPUs, who wants them and which come free: what `fallow plan allocation` answers from."""
+"""Allocation of GPUs: who has them, who waits for them and which become free. The data behind `fallow plan allocation`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Literal
 import polars as pl
 
 from analytics.capacity.demand import hourly_most
+from analytics.capacity.jobs import IS_COUNTED, jobs_in_window, located
 from analytics.frames import with_mapped
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
@@ -19,7 +20,6 @@ from analytics.money.owners import Owners
 from analytics.money.priced_segments import NO_ORGANISATION, NO_PROJECT, NO_TEAM, NOBODY, placed, project_of, whose
 from analytics.money.window_money import Money
 from analytics.plan.endings import Ending, Endings
-from analytics.plan.jobs import IS_COUNTED, jobs_in_window, located
 from analytics.plan.starving import StarvingPair, starving_pairs
 from analytics.scope import Scope
 from analytics.workloads.model import Context
@@ -28,15 +28,15 @@ from fallow.clock import DAY_MS, utc_day
 
 
 def owner_waits(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int], owners: Owners) -> pl.DataFrame:
-    """The jobs that waited in a window or got GPUs in it, of those whose time of asking and number of GPUs are known.
+    """Return the jobs that waited or ran in a window. Jobs without a submission time or a GPU count are left out.
 
     Columns: those of `jobs_in_window`, and organisation, team and team_project as `Accounts` labels them.
 
     Args:
         jobs: with JOB_SCHEMA.
         placed: the ledger's rows of the window with `pool`.
-        window: its start and end, in ms.
-        owners: who is who.
+        window: start and end, in ms.
+        owners: the owners table.
     """
     known, _ = located(jobs, placed)
     rows = jobs_in_window(known, *window).filter(IS_COUNTED)
@@ -53,73 +53,78 @@ def owner_waits(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int
 Level = Literal["organisation", "team", "project"]
 
 _GROUPS: dict[str, Level] = {"organisation": "organisation", "team": "team", "team_project": "project"}
-"""By column what a row of the tree is."""
+"""The level of a tree node, by the column that names it."""
 
 
 @dataclass(frozen=True)
-class Waited:
-    """What jobs waited for GPUs in the window: job time, the same times the GPUs of each, and the median of all that were let in or wait."""
+class QueueWaitSum:
+    """The queue waits of some jobs in the window."""
 
     jobs: int
+    """Jobs with and without a wait."""
     job_ms: int
+    """Sum of the waits."""
     gpu_ms: int
+    """Sum of the waits, each times the GPUs of the job."""
     median_ms: float | None
+    """Median wait of the jobs that started or still wait; None without jobs."""
 
 
 @dataclass(frozen=True)
 class OwnerNode:
-    """One organisation, team or project; `label` is its name, or what stands for one.
-
-    `account` is None where it was given nothing. `quota_gpus` is None where no line has one, and for a part of the GPUs;
-    `mean` are the GPUs that it had on average, `most` those of its highest whole hour, None where the window has no whole hour. The children have all of
-    their parent: what is of no team or project is one of them.
-    """
+    """An organisation, team or project, with its GPU time and queue waits."""
 
     level: Level
     label: str
+    """The name, or the words for time without an organisation, team or project."""
     account: Account | None
+    """The GPU time and its cost; None without any allocation."""
     quota_gpus: float | None
+    """The quota in GPUs; None without a quota, or if the tree covers a part of the GPUs."""
     mean: float
+    """Allocated GPUs, on average over the window."""
     most: float | None
-    waited: Waited
+    """Allocated GPUs in the highest whole hour; None if the window has no whole hour."""
+    waited: QueueWaitSum
     children: tuple[OwnerNode, ...] = ()
+    """The nodes of the next level. They add up to this node: time without a team or project has a node of its own."""
 
     @property
     def allocated_ms(self) -> float:
-        """GPU time that it was given."""
+        """Return the allocated GPU time."""
         return 0.0 if self.account is None else self.account.allocated_ms
 
     @property
     def used_ms(self) -> float:
-        """Of it what did something."""
+        """Return the part of the allocated GPU time that was used."""
         return 0.0 if self.account is None else self.account.effective_ms
 
     @property
     def low_unused_ms(self) -> float:
-        """Of it the unused part of time with little activity."""
+        """Return the unused part of the time with low use."""
         return self.allocated_ms - self.used_ms - self.state_ms("held") - self.state_ms("reserved")
 
     def state_ms(self, state: str) -> float:
-        """GPU time of a state."""
+        """Return the allocated GPU time in a state."""
         return 0.0 if self.account is None else self.account.state_ms[state]
 
     @property
     def cents(self) -> int | None:
-        """What was paid; None without a price."""
+        """Return the cost; None without a price."""
         return 0 if self.account is None else self.account.paid_cents
 
 
 def owner_tree(
     accounts: Accounts, waits: pl.DataFrame, owners: Owners, window: tuple[int, int], *, has_quotas: bool
 ) -> tuple[OwnerNode, ...]:
-    """The organisations with their teams and projects, the most GPU time first.
+    """Return the organisations with their teams and projects, the most GPU time first.
 
     Args:
-        accounts: the money of the window, of rows `with_claimed_projects`.
-        waits: see `owner_waits`.
-        owners: who is who.
-        window: its start and end, in ms.
-        has_quotas: whether the accounts are of all GPUs, for which quotas are.
+        accounts: the accounts of the window, from rows `with_allocated_projects`.
+        waits: from `owner_waits`.
+        owners: the owners table.
+        window: start and end, in ms.
+        has_quotas: True if the accounts cover all GPUs; quotas apply to all GPUs only.
     """
     quotas = owners if has_quotas else Owners.none()
     levels = {group: _nodes(group, accounts, waits, quotas, window) for group in _GROUPS}
@@ -137,16 +142,16 @@ def _most_first(nodes: Sequence[OwnerNode]) -> tuple[OwnerNode, ...]:
     return tuple(sorted(nodes, key=lambda each: (-each.allocated_ms, -each.waited.gpu_ms, each.label)))
 
 
-def with_claimed_projects(stretches: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
-    """The ledger's rows with `project`: that which the claim of their job names, null of several jobs."""
+def with_allocated_projects(segments: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """Return the ledger's rows with `project`: the project of the job's allocation; null if the row has several jobs."""
     named = jobs.drop_nulls("project").unique("job", keep="last").select(_job="job", project="project")
-    works = job_names()
-    alone = pl.when(works.list.len() == 1).then(works.list.first().str.replace(r"^[a-z]+:", ""))
-    return stretches.with_columns(_job=alone).join(named, on="_job", how="left", maintain_order="left").drop("_job")
+    workloads = job_names()
+    alone = pl.when(workloads.list.len() == 1).then(workloads.list.first().str.replace(r"^[a-z]+:", ""))
+    return segments.with_columns(_job=alone).join(named, on="_job", how="left", maintain_order="left").drop("_job")
 
 
 def _organisations(accounts: Accounts, waits: pl.DataFrame, owners: Owners) -> dict[str, str]:
-    """By team the label of its organisation."""
+    """Return the organisation's label by team."""
     known = {team.name: team.organisation or NO_ORGANISATION for team in owners.teams().values()}
     pairs = (rows.select("team", "organisation").unique() for rows in (accounts.allocated, waits))
     return known | dict(row for each in pairs for row in each.iter_rows())
@@ -171,13 +176,13 @@ def _nodes(
             quota_gpus=quotas.get(label),
             mean=0.0 if account is None else account.allocated_ms / span_ms,
             most=highest.get(label, 0.0 if account is None else None),
-            waited=waited.get(label, Waited(0, 0, 0, None)),
+            waited=waited.get(label, QueueWaitSum(0, 0, 0, None)),
         )
     return nodes
 
 
 def _quotas(group: str, owners: Owners) -> Mapping[str, float]:
-    """By label the quotas of its lines together; of those only that have one."""
+    """Return the sum of the quotas by label, for labels with a quota."""
     found: dict[str, float] = {}
     for line in owners.by_name.values():
         if line.quota_gpus is not None:
@@ -191,9 +196,9 @@ def _quotas(group: str, owners: Owners) -> Mapping[str, float]:
     return found
 
 
-def _waited(rows: pl.DataFrame) -> Waited:
+def _waited(rows: pl.DataFrame) -> QueueWaitSum:
     wait = pl.col("until") - pl.col("begin")
-    return Waited(
+    return QueueWaitSum(
         *rows.select(pl.len(), job_ms=wait.sum(), gpu_ms=(wait * pl.col("gpus")).sum(), median_ms=wait.median()).row(0)
     )
 
@@ -203,15 +208,7 @@ _HOURS_A_DAY = 24
 
 @dataclass(frozen=True)
 class Arrival:
-    """The cards of one pool and model that were first seen on a host on one day (UTC).
-
-    `idle_days` are from a card's first moment to its first use, up to the end of the window where there was none, added up over
-    the cards. `first_use_days` and `ramp_days` are medians of the cards that were used, and that reached half of the fleet's
-    mean, None where none was. `day_cost` is what a day of all of these cards costs, `idle_cost` that of the idle days, None without a
-    price. `active_share` is what share of the time since they were active, `fleet_share` that of the cards from before; None unknown.
-    `earlier_days` is the median of the days to first use of the `earlier` cards that came before; one never used counts as it does in
-    `idle_days`, so that it is rather said too low than too high.
-    """
+    """The cards of a pool and model that were first observed on a host on a day (UTC)."""
 
     day: date
     pool: str
@@ -219,19 +216,32 @@ class Arrival:
     host: str
     gpus: tuple[str, ...]
     unused: int
+    """Cards without any use up to the end of the window."""
     idle_days: float
+    """Card-days from first observation to first use, or to the last observation of a card without use. Summed over the cards."""
     first_use_days: float | None
+    """Median days to first use, of the cards that were used; None without such a card."""
     ramp_days: float | None
+    """Median days to half of the fleet's mean activity, of the cards that reached it; None without such a card."""
     active_share: float | None
+    """Share of the time since arrival in which the cards were active; None if unknown."""
     fleet_share: float | None
+    """The same share of the cards that were there from the start; None if unknown."""
     day_cost: float | None
+    """Cost of a day of all these cards; None without a price."""
     idle_cost: float | None
+    """Cost of the idle days; None without a price."""
     earlier_days: float | None
+    """Median days to first use of earlier cards.
+
+    A card without use counts its days so far, so the value may be too low, never too high.
+    """
     earlier: int
+    """Number of cards that came before."""
 
 
 def arrivals(context: Context) -> tuple[Arrival, ...]:
-    """The cards that came after the lake's first day, the newest first; what was there from the start is not new."""
+    """Return the cards that came after the lake's first day, the newest first. Cards of the first day are not new."""
     added = added_gpus(context)
     if added.is_empty():
         return ()
@@ -267,29 +277,33 @@ def arrivals(context: Context) -> tuple[Arrival, ...]:
 
 @dataclass(frozen=True)
 class FleetAllocation:
-    """What a reader may know of who has GPUs, who wants them and which come free.
-
-    `endings` are those of the scope, `calendar` what is known of all of them; `pairs` and `arrivals` are None for people, who
-    see nobody else and have no cards of their own. `waits` is how many jobs are known to have asked for GPUs in the window,
-    `poolless_ms` the GPU time that was waited for in a pool that nobody knows, `has_owners` whether there is a table of owners, `seen` the observed share of the window, None where it has no time, `open_ms` what of the given GPU time point samples alone call idle.
-    """
+    """What a reader may know about GPUs that are allocated, waited for and becoming free."""
 
     tree: tuple[OwnerNode, ...]
     pairs: tuple[StarvingPair, ...] | None
+    """Teams that wait while others leave GPUs unused; None for people, who see no other team."""
     endings: tuple[Ending, ...]
+    """The endings of the scope."""
     calendar: Endings
+    """All endings, and what is known about them."""
     arrivals: tuple[Arrival, ...] | None
+    """New cards; None for people, who have no cards of their own."""
     waits: int
+    """Number of jobs with a submission time in the window."""
     poolless_ms: float
+    """GPU time of waits whose pool is unknown."""
     has_owners: bool
+    """True if there is an owners table."""
     currency: str
     seen: float | None
+    """Observed share of the window; None if the window has no time."""
     open_ms: float
+    """Allocated GPU time that is idle by point samples only."""
 
 
 @dataclass(frozen=True)
 class Owned:
-    """The GPU time of everybody or of a scope, the waits of the same, and the window."""
+    """The GPU time and the queue waits of all users or of a scope, and the window."""
 
     accounts: Accounts
     waits: pl.DataFrame
@@ -297,28 +311,28 @@ class Owned:
 
 
 def owned_in(ledger: Ledger, jobs: pl.DataFrame, window: tuple[int, int], money: Money, inventory: Inventory) -> Owned:
-    """What a ledger that was clipped to the window says of everybody in it."""
-    rows = with_claimed_projects(ledger.stretches, jobs)
-    waits = owner_waits(jobs, placed(ledger.stretches, money.costs, inventory), window, money.owners)
-    accounts = Accounts(replace(ledger, stretches=rows), money.costs, inventory, money.owners)
+    """Return the GPU time and queue waits of all users, from a ledger clipped to the window."""
+    rows = with_allocated_projects(ledger.segments, jobs)
+    waits = owner_waits(jobs, placed(ledger.segments, money.costs, inventory), window, money.owners)
+    accounts = Accounts(replace(ledger, segments=rows), money.costs, inventory, money.owners)
     return Owned(accounts, waits, window)
 
 
 def poolless_ms(waits: pl.DataFrame) -> float:
-    """GPU time that was waited for in a pool that nobody knows."""
+    """Return the GPU time of waits whose pool is unknown."""
     spans = waits.filter(pl.col("pool").is_null()).select((pl.col("until") - pl.col("begin")) * pl.col("gpus"))
     return float(spans.to_series().sum())
 
 
 def tree_of(part: Owned, scope: Scope, owners: Owners) -> tuple[OwnerNode, ...]:
-    """The tree of what a scope leaves, with quotas where it is of all GPUs and of a whole team at least."""
-    has_quotas = scope.of_gpus.is_all and scope.holder is None
+    """Return the owner tree of a scope, with quotas if the scope has all GPUs and at least a whole team."""
+    has_quotas = scope.of_gpus.is_all and scope.user is None
     own = {name: team for name, team in owners.teams().items() if scope.team in (None, name)}
     lines = {(line.kind, line.name): line for team in own.values() for line in team.owners}
     return owner_tree(part.accounts, part.waits, Owners(lines), part.window, has_quotas=has_quotas)
 
 
 def pairs_of(everybody: Owned, owners: Owners, held_min_ms: int) -> tuple[StarvingPair, ...]:
-    """Who starves while who hoards, over all GPUs."""
+    """Return the teams that wait while others leave GPUs unused, over all GPUs."""
     quotas = {team.name: team.quota_gpus for team in owners.teams().values() if team.quota_gpus is not None}
     return starving_pairs(everybody.waits, everybody.accounts.allocated, quotas, everybody.window, held_min_ms)

@@ -1,4 +1,4 @@
-"""Energy and carbon dioxide of GPU time: of its use and its parking, by team, and what parking and the choice of hours cost."""
+"""Energy and carbon dioxide of GPU time, by use and by team, and the cost of idle GPUs and of the choice of hours."""
 
 from __future__ import annotations
 
@@ -9,52 +9,37 @@ from functools import cached_property
 
 import polars as pl
 
-from analytics.ledger.rollups import Rollups
+from analytics.money.carbon import FREE, HELD, NOTHING, PARTS, REST, CarbonSum, carbon_sums, hourly_energy
 from analytics.money.energy import MJ_PER_KWH, Grid, GridIntensity
 from analytics.money.priced_segments import NOBODY
 from analytics.money.window_money import Money
-from analytics.plan.deferral import (
-    FREE,
-    HELD,
-    NOTHING,
-    PARTS,
-    CarbonSum,
-    Deferral,
-    GridHours,
-    carbon_sums,
-    find_deferral,
-    hourly_energy,
-    with_deferrable,
-)
-from fallow.clock import HOUR_MS, floor_ms
+from analytics.plan.deferral import Deferral, GridHours, find_deferral, with_deferrable
+from fallow.clock import HOUR_MS
 
 YEAR_HOURS = 8766
 SHIFT_HOURS = 12
-"""By how much work may be moved unless somebody asks for another time: from the evening's peak into the night, from the night to noon."""
+"""Default number of hours by which work may move: from the evening's peak into the night, from the night to noon."""
 
 POWER_MIN_MS = HOUR_MS
-"""GPU time of known energy from which on a power is stated."""
+"""Least GPU time with known energy for a power figure."""
 
 
 @dataclass(frozen=True)
 class TeamCarbon:
-    """A team, or the words for what has none, with its sums by part (of PARTS)."""
+    """A team, or the words for time without a team, with its sums by part (of PARTS)."""
 
     label: str
     parts: Mapping[str, CarbonSum]
 
     @property
     def total(self) -> CarbonSum:
-        """All parts together."""
+        """Return the sum of all parts."""
         return sum(self.parts.values(), NOTHING)
 
 
 @dataclass(frozen=True)
 class ParkingPower:
-    """What cards of a model drew on average, in watts: free, and held (a process has the GPU, nothing runs).
-
-    `extra` is what the held ones took beyond what they would have taken free.
-    """
+    """Mean power of a model's cards in watts, when free and when held (a process has the GPU, no kernel runs)."""
 
     model: str
     free_w: float
@@ -62,58 +47,58 @@ class ParkingPower:
     free_ms: float
     held_ms: float
     extra: CarbonSum
+    """Energy that the held cards drew beyond the power of free cards."""
 
     @property
     def extra_w(self) -> float:
-        """Watts that holding a card costs."""
+        """Return the watts that holding a card adds."""
         return self.held_w - self.free_w
 
 
 @dataclass(frozen=True)
 class Carbon:
-    """Of one window, or what a scope leaves of it.
-
-    `mean_g_per_kwh` is over the `known_hours` of the window's `hours`; None where none is known. `parking` and `deferral` are of
-    everybody together: None for people. `deferral` is None, too, where the intensity is one number for all hours.
-    """
+    """Energy and carbon dioxide of a window, or of a scope's part of it."""
 
     teams: tuple[TeamCarbon, ...]
     parking: tuple[ParkingPower, ...] | None
+    """Power of held cards, over all users; None for people."""
     deferral: Deferral | None
+    """Savings by moving work, over all users; None for people, or if one intensity applies to all hours."""
     grid: Grid
     currency: str
     intensity: GridIntensity
     hours: int
     known_hours: int
     mean_g_per_kwh: float | None
+    """Mean intensity over `known_hours`; None without a known hour."""
     counter_share: float | None
 
     @property
     def parts(self) -> Mapping[str, CarbonSum]:
-        """The sums by part, of all teams."""
+        """Return the sums by part, over all teams."""
         return {part: sum((each.parts[part] for each in self.teams), NOTHING) for part in PARTS}
 
     @property
     def total(self) -> CarbonSum:
-        """All of it."""
+        """Return the sum over all parts."""
         return sum(self.parts.values(), NOTHING)
 
     def year_kwh(self, watts: float) -> float:
-        """What the site draws in a year for so many watts."""
+        """Return the energy that the site uses in a year for a GPU power in watts, in kWh."""
         return watts * YEAR_HOURS / 1000 * self.grid.pue
 
     def year_co2_kg(self, watts: float) -> float | None:
-        """Carbon dioxide of the same at the window's mean intensity, in kg."""
+        """Return the carbon dioxide of that year at the window's mean intensity, in kg."""
         return None if self.mean_g_per_kwh is None else self.year_kwh(watts) * self.mean_g_per_kwh / 1000
 
     def year_cost(self, watts: float) -> float | None:
-        """Its price, where that of a kilowatt-hour is known."""
+        """Return the cost of that year; None if the price of a kilowatt-hour is unknown."""
         return None if self.grid.price_per_kwh is None else self.year_kwh(watts) * self.grid.price_per_kwh
 
 
 @dataclass(frozen=True)
 class AskedCarbon:
-    """With which intensity, with hours of the day in which zone, and by how many hours work may be moved."""
+    """The reader's choices: the intensity, the time zone for hours of the day, and the hours by which work may move."""
 
     intensity: GridIntensity
     zone: tzinfo
@@ -122,30 +107,26 @@ class AskedCarbon:
 
 @dataclass(frozen=True)
 class CarbonBasis:
-    """What carbon dioxide rests on beside the money of the same GPU time.
+    """Inputs of a carbon report, in addition to the Money of the same GPU time."""
 
-    `jobs` are their names (`analytics.plan.deferral`); None where nobody asks what other hours would save.
-    """
-
-    rollups: Rollups
     jobs: pl.DataFrame | None
+    """Names of jobs (from `analytics.plan.deferral`); None if savings by moving work are not requested."""
     asked: AskedCarbon
     since_ms: int
     until_ms: int
 
     @cached_property
     def hours(self) -> pl.DataFrame:
-        """Every `hour` of the window, also those that it holds in part, with `g_per_kwh`."""
-        first_ms, last_ms = floor_ms(self.since_ms, HOUR_MS), -(-self.until_ms // HOUR_MS) * HOUR_MS
-        return self.asked.intensity.beside(pl.select(hour=pl.int_range(first_ms, last_ms, HOUR_MS, dtype=pl.Int64)))
+        """Return every `hour` that overlaps the window, with `g_per_kwh`."""
+        return self.asked.intensity.window_hours(self.since_ms, self.until_ms)
 
 
 def find_carbon(money: Money, basis: CarbonBasis, *, for_people: bool) -> Carbon:
-    """What the time of these accounts took."""
+    """Return the energy and carbon dioxide of the accounts' GPU time."""
     asked, pue, pieces = basis.asked, money.grid.pue, money.accounts.pieces
     if basis.jobs is not None:
         pieces = with_deferrable(pieces, basis.jobs, money.owners)
-    rows = hourly_energy(pieces, basis.rollups, asked.intensity, pue)
+    rows = hourly_energy(pieces, money.accounts.rollups, asked.intensity, pue)
     rates = basis.hours["g_per_kwh"].drop_nulls()
     parking = None if for_people else tuple(_parking(rows, pue))
     deferral = None
@@ -166,8 +147,9 @@ def find_carbon(money: Money, basis: CarbonBasis, *, for_people: bool) -> Carbon
 
 
 def _teams(rows: pl.DataFrame) -> tuple[TeamCarbon, ...]:
-    """The most energy first, what is nobody's last."""
-    sums = carbon_sums(rows, ("team", "part"))
+    """Return the teams, the most energy first. Time without a team comes last; REST counts as such time."""
+    team = pl.when(pl.col("part") == REST).then(pl.lit(NOBODY)).otherwise("team")
+    sums = carbon_sums(rows.with_columns(team=team), ("team", "part"))
     teams = [
         TeamCarbon(team, {part: sums.get((team, part), NOTHING) for part in PARTS})
         for team in {team for team, _ in sums}
@@ -180,14 +162,14 @@ def _whole_gpus(rows: pl.DataFrame, part: str) -> pl.DataFrame:
 
 
 def _watts(rows: pl.DataFrame, part: str) -> dict[str, float]:
-    """What whole GPUs of each model drew on average in such time, where enough of it is known."""
+    """Return the mean power of whole GPUs by model in a part of the time, for models with enough known energy."""
     sums = _whole_gpus(rows, part).group_by("model").agg(pl.col("energy_mj", "energy_known_ms").sum())
     known = sums.filter(pl.col("energy_known_ms") >= POWER_MIN_MS)
     return dict(known.select("model", pl.col("energy_mj") / pl.col("energy_known_ms")).iter_rows())
 
 
 def _parking(rows: pl.DataFrame, pue: float) -> Iterator[ParkingPower]:
-    """The models of which both powers were observed, the one first whose parking took most."""
+    """Return the models with both powers observed, the most held energy first."""
     occupied = rows.filter(pl.col("state") == "held")
     free_w, held_w = _watts(rows, FREE), _watts(occupied, HELD)
     both = free_w.keys() & held_w.keys()

@@ -1,4 +1,4 @@
-"""The energy of GPU time hour by hour, and what moving deferrable work into cleaner hours, in which GPUs stood free, saves at most."""
+"""The largest saving from moving deferrable work into cleaner hours with free GPUs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.frames import with_mapped
+from analytics.money.carbon import FREE, NOTHING, USED, CarbonSum, carbon_sums
 from analytics.money.energy import MJ_PER_KWH
 from analytics.money.owners import Owners
 from analytics.plan.replay.replay_jobs import AWAITED
@@ -25,170 +26,70 @@ from fallow.lake import Lake
 
 if TYPE_CHECKING:
     from highspy import HighsLp
-from collections.abc import Sequence
-
-from analytics.intervals import SPAN_MS, cut
-from analytics.ledger.rollups import Rollups
-from analytics.money.energy import Energy, GridIntensity
-from analytics.money.priced_segments import NOBODY
-from analytics.states import IDLE_ALLOCATED, IN_USE
-
-
-@dataclass(frozen=True)
-class CarbonSum:
-    """The energy of some GPU time; of it `rated_mj` in hours of known intensity, which with PUE stand for `co2_g` grams.
-
-    Everything is of what is known: `energy.known_share` and `rated_share` say how much that is.
-    """
-
-    energy: Energy
-    rated_mj: float
-    co2_g: float
-
-    @property
-    def kwh(self) -> float | None:
-        """What the GPUs took, as far as it is known; None where nothing of it is."""
-        return None if self.energy.total_ms and not self.energy.known_ms else self.energy.millijoules / MJ_PER_KWH
-
-    @property
-    def rated_share(self) -> float | None:
-        """Share of the energy whose hours have a known intensity; None without any energy."""
-        return min(self.rated_mj / self.energy.millijoules, 1.0) if self.energy.millijoules else None
-
-    @property
-    def co2_kg(self) -> float | None:
-        """Carbon dioxide in kg, as far as it is known; None where nothing of it is."""
-        return None if self.kwh is None or self.rated_share == 0 else self.co2_g / 1000
-
-    def __add__(self, other: CarbonSum) -> CarbonSum:
-        """Both together."""
-        mine, its = self.energy, other.energy
-        energy = Energy(mine.millijoules + its.millijoules, mine.known_ms + its.known_ms, mine.total_ms + its.total_ms)
-        return CarbonSum(energy, self.rated_mj + other.rated_mj, self.co2_g + other.co2_g)
-
-
-NOTHING = CarbonSum(Energy(0.0, 0.0, 0.0), 0.0, 0.0)
-"""Of no time at all."""
-
-
-def carbon_sums(rows: pl.DataFrame, keys: Sequence[str]) -> dict[tuple[str, ...], CarbonSum]:
-    """The sums of rows of `analytics.plan.deferral` by these columns."""
-    sums = rows.group_by(keys).agg(pl.col("energy_mj", "energy_known_ms", "gpu_ms", "rated_mj", "co2_g").sum())
-    return {
-        tuple(row[: len(keys)]): CarbonSum(Energy(*row[len(keys) : -2]), *row[-2:])
-        for row in sums.sort(keys).iter_rows()
-    }
-
-
-USED, HELD, FREE, REST = PARTS = ("used", "held", "free", "rest")
-"""What GPU time is to energy: computing; somebody's without computing; nobody's; and what nobody can tell: not observed, broken, or the
-counter of a GPU that is split, which stands for all of its instances."""
-
-_SUMS = ("gpu_ms", "energy_mj", "energy_known_ms")
-_OF_PIECE = ("host", "gpu", "time", "end", "state", "instance", "gpu_share", "team", "pool", "model", "is_deferrable")
-_COLUMNS = (*_OF_PIECE, *_SUMS)
-
-
-def hourly_energy(pieces: pl.DataFrame, rollups: Rollups, intensity: GridIntensity, pue: float) -> pl.DataFrame:
-    """One row per piece of `analytics.money.priced_segments` and hour, cut to it: those of _COLUMNS that the pieces have, and more.
-
-    More are hour (its first millisecond), part (of PARTS), g_per_kwh (null where unknown), rated_mj (of `energy_mj`, what lies in
-    hours of known intensity) and co2_g (grams for rated_mj, with PUE). What is REST is nobody's.
-
-    A piece keeps its energy. Between its whole hours it is shared as the GPU's energy of these hours was, where that is known, else
-    evenly; the hours that it does not fill have their time's share.
-    """
-    there = pieces.select(name for name in _COLUMNS if name in pieces.columns)
-    own = pl.when(pl.col("part") == REST).then(pl.lit(NOBODY)).otherwise("team")
-    parts = there.with_columns(pl.col(_SUMS).cast(pl.Float64), part=_part()).with_columns(team=own)
-    rows = cut(parts.with_row_index("piece"), HOUR_MS, "hour", sums=_SUMS)
-    rows = _by_counter(rows.with_columns(pl.col("hour") * HOUR_MS), rollups.hourly("energy_mj", "energy_ms"))
-    rated = pl.when(pl.col("g_per_kwh").is_not_null()).then("energy_mj").otherwise(0.0)
-    return intensity.beside(rows).with_columns(
-        rated_mj=rated, co2_g=rated / MJ_PER_KWH * pue * pl.col("g_per_kwh").fill_null(0.0)
-    )
-
-
-_PART_OF = {**dict.fromkeys(IN_USE, USED), **dict.fromkeys(IDLE_ALLOCATED, HELD), "free": FREE}
-
-
-def _part() -> pl.Expr:
-    is_split = ~pl.col("instance") & (pl.col("gpu_share") < 1)
-    return pl.when(is_split).then(pl.lit(REST)).otherwise(pl.col("state").replace_strict(_PART_OF, default=REST))
-
-
-def _by_counter(rows: pl.DataFrame, hourly: pl.DataFrame) -> pl.DataFrame:
-    """The rows, the energy of a piece's whole hours shared between them as the GPU's was, where all of it is known."""
-    whole = SPAN_MS == HOUR_MS
-    known = hourly.filter(pl.col("energy_ms") > 0).select(
-        "host", "gpu", hour="time", of_gpu=pl.col("energy_mj") / pl.col("energy_ms")
-    )
-    parts, rest = rows.filter(whole), rows.filter(~whole)
-    joined = parts.join(known, on=("host", "gpu", "hour"), how="left", maintain_order="left")
-    own, of_gpu = pl.col("energy_mj").sum().over("piece"), pl.col("of_gpu").sum().over("piece")
-    told = (pl.col("of_gpu").null_count().over("piece") == 0) & (of_gpu > 0)
-    shared = joined.with_columns(energy_mj=pl.when(told).then(own * pl.col("of_gpu") / of_gpu).otherwise("energy_mj"))
-    return pl.concat([shared.drop("of_gpu"), rest])
 
 
 def job_names(lake: Lake) -> pl.DataFrame:
-    """`job` (its id), `name`, `partition` and `qos` of what was given GPUs; raises LakeError and its kinds.
+    """Return `job` (its id), `name`, `partition` and `qos` of jobs that had GPUs; raises LakeError and its kinds.
 
-    Without all else that `analytics.plan.jobs` knows, which takes several times as long.
+    The function reads only these columns: `analytics.capacity.jobs` reads more and takes several times as long.
     """
-    return read_small(lake, schema.CLAIM, ("claim_id", "name", "partition", "qos")).rename({"claim_id": "job"})
+    return read_small(lake, schema.ALLOCATION, ("allocation_id", "name", "partition", "qos")).rename(
+        {"allocation_id": "job"}
+    )
 
 
 def with_deferrable(rows: pl.DataFrame, jobs: pl.DataFrame, owners: Owners) -> pl.DataFrame:
-    """The rows with `is_deferrable`: whether they are of one Slurm job that nobody waits for by its names, or of best-effort work.
+    """Return the rows with `is_deferrable`: the row has a single Slurm job whose names say that it can wait, or best-effort work.
 
-    A job's names are its own, its partition's and its QOS's. Best-effort is a priority class of the owners table. Pods, Ray jobs and
-    processes without a job may serve somebody: they are deferrable only as best-effort work, as GPUs that several jobs share are.
+    The names of a job are its own, its partition's and its QOS's. Best-effort is a priority class of the owners table.
+    Pods,
+    Ray jobs and processes without a job may serve users, and GPUs may be shared by several jobs: such rows are
+    deferrable only as
+    best-effort work.
 
     Args:
-        rows: `job` as the ledger names it, `holder`, `account`.
-        jobs: of `job_names`.
-        owners: with their priority classes.
+        rows: `job` as in the ledger, `user`, `account`.
+        jobs: from `job_names`.
+        owners: with priority classes.
     """
     names = pl.concat_str("name", "partition", "qos", separator=" ", ignore_nulls=True)
     # by the id alone, for one job may be known from two sources
     awaited = frozenset(jobs.filter(names.str.contains(AWAITED))["job"].drop_nulls())
 
-    def flag(job: str | None, holder: str | None, account: str | None) -> tuple[bool]:
+    def flag(job: str | None, user: str | None, account: str | None) -> tuple[bool]:
         is_one_slurm_job = job is not None and "+" not in job and job_kind([job]) == "slurm"
         is_batch = is_one_slurm_job and str(job).partition(":")[2] not in awaited
-        return (is_batch or is_best_effort(owners, holder, account),)
+        return (is_batch or is_best_effort(owners, user, account),)
 
-    return with_mapped(rows, ("job", "holder", "account"), {"is_deferrable": pl.Boolean()}, flag)
+    return with_mapped(rows, ("job", "user", "account"), {"is_deferrable": pl.Boolean()}, flag)
 
 
 Floats = NDArray[np.float64]
 _STAY = 1e-6
-"""Of the mean cost, what an hour of delay costs: of two equal ways the one that moves less is taken."""
+"""Cost of an hour of delay, as a share of the mean cost. Of two equally good plans, the plan that moves less work wins."""
 
 
 @dataclass(frozen=True)
 class LaterWork:
-    """Work by the hours in which it was (rows), and by how many hours later it runs (columns, from 0 on).
-
-    `prices` are what a free GPU-hour more would be worth in each hour, in units of weight times rate: the duals of the program.
-    """
+    """Work by original hour (rows) and by hours of delay (columns, from 0)."""
 
     moved: Floats
     prices: Floats
+    """Value of an additional free GPU-hour in each hour, in weight times rate: the duals of the linear program."""
 
 
 def moved_work(work: Floats, weight: Floats, room: Floats, rate: Floats, most_hours: int) -> LaterWork:
-    """How much of the work of each hour runs how much later, so that the rates paid are least.
+    """Return how much work of each hour moves by how many hours, at the lowest total of weight times rate.
 
-    A transport problem, solved as a linear program by HiGHS: work may be parted at will and interrupted at every hour.
+    A transport problem, solved as a linear program with HiGHS. Work can be divided freely and interrupted at every
+    hour.
 
     Args:
         work: GPU-hours of each hour that may move.
-        weight: what a GPU-hour of each hour counts.
-        room: GPU-hours that are free in each hour, beside the work's own.
-        rate: what a unit of weight costs in each hour; NaN is unknown: nothing leaves such an hour or comes into it.
-        most_hours: how far it may move.
+        weight: weight of a GPU-hour, by hour.
+        room: free GPU-hours of each hour, beside the work's own.
+        rate: cost of a unit of weight in each hour. NaN is unknown: no work leaves or enters such an hour.
+        most_hours: the longest delay.
     """
     hours = len(work)
     start, delay = (each.ravel() for each in np.meshgrid(np.arange(hours), np.arange(most_hours + 1), indexing="ij"))
@@ -201,23 +102,23 @@ def moved_work(work: Floats, weight: Floats, room: Floats, rate: Floats, most_ho
     if len(ways):
         cost = weight[start[ways]] * rate[target[ways]]
         cost += _STAY * float(cost.mean()) * delay[ways]
-        values, duals = _solved(_program(cost, start[ways], target[ways], work, work + room))
+        values, duals = _solution(_program(cost, start[ways], target[ways], work, work + room))
         moved[start[ways], delay[ways]], prices = values, np.maximum(-duals[hours:], 0.0)
     return LaterWork(moved, prices)
 
 
 def least_rates(start: NDArray[np.int64], weight: Floats, rate: Floats, prices: Floats, most_hours: int) -> Floats:
-    """The least that a GPU-hour of each piece of work pays in any hour within its reach: its weight at the rate, and the hour's price.
+    """Return the lowest cost of a GPU-hour of each item of work: its weight at an hour's rate, plus the hour's price.
 
-    Summed over all work, less what all room is worth at these prices, this is never more than what the best plan pays, whatever
-    the prices (weak duality): work is priced piece by piece, where `moved_work` knows one weight for each hour.
+    Summed over all work, minus the value of all room at these prices, the result never exceeds the cost of the best
+    plan, for any prices (weak duality). Every item has its own weight here; `moved_work` has a single weight per hour.
 
     Args:
-        start: the place of each piece's hour, whose rate is known.
-        weight: of a GPU-hour of each piece.
+        start: index of each item's hour; its rate is known.
+        weight: of a GPU-hour of each item.
         rate: as in `moved_work`.
-        prices: of a GPU-hour in each hour, from 0 up.
-        most_hours: how far it may move.
+        prices: of a GPU-hour in each hour, 0 or more.
+        most_hours: the longest delay.
     """
     ahead = np.full(most_hours, np.nan)
     rates, priced = np.concatenate((rate, ahead)), np.concatenate((prices, ahead))
@@ -228,7 +129,7 @@ def least_rates(start: NDArray[np.int64], weight: Floats, rate: Floats, prices: 
 
 
 def _program(cost: Floats, start: NDArray[np.intp], target: NDArray[np.intp], work: Floats, most: Floats) -> HighsLp:
-    """A column for each way, a row for what leaves each hour, and one for what each hour takes."""
+    """Return the program: a column per move, a row for the work that leaves each hour, and a row for the work that each hour receives."""
     import highspy
 
     hours, columns = len(work), len(cost)
@@ -245,8 +146,11 @@ def _program(cost: Floats, start: NDArray[np.intp], target: NDArray[np.intp], wo
     return model
 
 
-def _solved(model: HighsLp) -> tuple[Floats, Floats]:
-    """The values of the columns, and the duals of the rows: leaving everything where it is, is always possible."""
+def _solution(model: HighsLp) -> tuple[Floats, Floats]:
+    """Return the values of the columns and the duals of the rows.
+
+    The program is always feasible: leaving all work in place is allowed.
+    """
     solver = one_thread_solver()
     solver.passModel(model)
     solver.run()
@@ -259,48 +163,46 @@ _PLACE = ("pool", "model")
 
 @dataclass(frozen=True)
 class HourOfDay:
-    """One hour of the day: the grid's mean intensity (None: never known), how many GPUs stood free on average, and deferrable energy.
-
-    `mj` is as it was, `best_mj` as it would be by the best plan, both in millijoules at the GPUs.
-    """
+    """An hour of the day: the grid's mean intensity (None if never known), mean free GPUs, and deferrable energy."""
 
     hour: int
     g_per_kwh: float | None
     free_gpus: float
     mj: float
+    """Energy at the GPUs as measured, in millijoules."""
     best_mj: float
+    """Energy at the GPUs under the best plan, in millijoules."""
 
 
 @dataclass(frozen=True)
 class Deferral:
-    """What moving deferrable work by up to `most_hours` would have saved, in grams, over all pools.
-
-    `saved_g` is by the best plan that moves all work of an hour in one pool and model alike, `most_saved_g` more than any plan saves.
-    `work` is all that is deferrable, `moved_mj` what of its energy that plan moves. `without_floor` are models of which nobody knows what they
-    draw when free: all of their energy counts as saved where it moves, and not only what is beyond that.
-    """
+    """The saving from moving deferrable work by up to `most_hours`, in grams, over all pools."""
 
     most_hours: int
     work: CarbonSum
+    """All deferrable work."""
     moved_mj: float
+    """Energy that the best plan moves."""
     saved_g: float
+    """Saving of the best plan that moves all work of an hour in a pool and model alike."""
     most_saved_g: float
+    """Upper bound: no plan saves more."""
     hours: tuple[HourOfDay, ...]
     without_floor: tuple[str, ...]
+    """Models whose free power is unknown. All energy of their moved work counts as saved, not only the part above free power."""
 
 
 @dataclass(frozen=True)
 class _Moves:
-    """Of one pool and model or of several: energy by hour before and after, what moved, and millijoules times g/kWh that this saves.
-
-    `most_gain` is what no plan goes beyond.
-    """
+    """Moves of a pool and model or of several: energy by hour before and after, moved energy, and the gain."""
 
     before_mj: Floats
     after_mj: Floats
     moved_mj: float = 0.0
     gain: float = 0.0
+    """The saving, in millijoules times g/kWh."""
     most_gain: float = 0.0
+    """Upper bound of the gain over all plans."""
 
     def __add__(self, other: _Moves) -> _Moves:
         return _Moves(
@@ -313,9 +215,9 @@ class _Moves:
 
 
 def _moves(work: pl.DataFrame, room_ms: Floats, rate: Floats, most_hours: int) -> _Moves:
-    """The best plan that moves all work of an hour alike, and a bound for those that choose among it.
+    """Return the best plan that moves all work of an hour alike, and a bound for plans that choose among the work.
 
-    `work` has `place` (of its hour), `gpu_ms`, `energy_mj` and `beyond_mj`, what of it is beyond a free GPU's.
+    `work` has `place` (index of its hour), `gpu_ms`, `energy_mj` and `beyond_mj`, its energy above that of a free GPU.
     """
     place = work["place"].to_numpy()
     gpu_ms, mj, beyond = (_by_hour(work, name, len(rate)) for name in ("gpu_ms", "energy_mj", "beyond_mj"))
@@ -336,23 +238,25 @@ def _moves(work: pl.DataFrame, room_ms: Floats, rate: Floats, most_hours: int) -
 
 @dataclass(frozen=True)
 class GridHours:
-    """Every `hour` of a window with `g_per_kwh`, the time zone in which people read them, and what the site draws for a kilowatt-hour."""
+    """The hours of a window: `hour` and `g_per_kwh`."""
 
     hours: pl.DataFrame
     zone: tzinfo
+    """Time zone for readers."""
     pue: float
+    """Energy that the site uses per unit of energy at the GPUs."""
 
 
 def find_deferral(rows: pl.DataFrame, grid: GridHours, floors: Mapping[str, float], most_hours: int) -> Deferral:
-    """The best way for each pool and model by itself.
+    """Return the best plan, found for each pool and model separately.
 
-    A GPU draws power whether it works or not: what moves is what work takes beyond the same model's free GPUs.
+    A free GPU draws power too. Only the power of work above that of the same model's free GPUs moves.
 
     Args:
-        rows: of `analytics.plan.deferral`, with `is_deferrable`.
+        rows: from `hourly_energy`, with `is_deferrable`.
         grid: the window's hours.
-        floors: watts of each model's free GPUs.
-        most_hours: how far work may be moved.
+        floors: watts of free GPUs by model.
+        most_hours: the longest delay.
     """
     hours = grid.hours.with_row_index("place")
     whole = rows.filter(~pl.col("instance")).with_columns(pl.col("energy_mj", "energy_known_ms").fill_null(0.0))
@@ -381,7 +285,7 @@ def find_deferral(rows: pl.DataFrame, grid: GridHours, floors: Mapping[str, floa
 
 
 def _by_hour(rows: pl.DataFrame, name: str, hours: int) -> Floats:
-    """The sums of a column by the place of the hour."""
+    """Return the sums of a column by index of the hour."""
     return np.bincount(rows["place"].to_numpy(), rows[name].to_numpy(), hours).astype(np.float64)
 
 

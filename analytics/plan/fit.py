@@ -1,4 +1,4 @@
-"""Which card for which model or work: what it needs, which cards of the fleet and of the market hold it, and what they can give."""
+"""Cards for a model or workload: memory need, cards of the fleet and the market that fit, and their performance."""
 
 from __future__ import annotations
 
@@ -46,19 +46,18 @@ _SERVER = ("host", "endpoint", "model")
 
 @dataclass(frozen=True)
 class MeasuredTokens:
-    """One served model on cards of one model, over the window; hours in which nobody asked are in it.
-
-    `tokens` are generated ones. `cost` is that of its GPU time, None where any of it has no price; `kwh` the energy of its
-    GPUs, None where it is known for less than 90 % of the time.
-    """
+    """A served model on cards of a single model, over the window. Hours without requests are included."""
 
     served: str
     card: str
     gpu_ms: float
     tokens: float
+    """Generated tokens."""
     most_running: float | None
     cost: float | None
+    """Cost of the GPU time; None if any part has no price."""
     kwh: float | None
+    """Energy of the GPUs; None if known for less than 90 % of the time."""
 
     @property
     def tokens_per_gpu_s(self) -> float | None:
@@ -66,20 +65,20 @@ class MeasuredTokens:
 
     @property
     def cost_per_million(self) -> float | None:
-        """None where the cost is not known, or where there were no tokens."""
+        """Return the cost of a million tokens; None if the cost is unknown, or without tokens."""
         return None if self.cost is None or not self.tokens else self.cost / self.tokens * MILLION
 
     @property
     def kwh_per_million(self) -> float | None:
-        """None where the energy is not known, or where there were no tokens."""
+        """Return the energy of a million tokens; None if the energy is unknown, or without tokens."""
         return None if self.kwh is None or not self.tokens else self.kwh / self.tokens * MILLION
 
 
 def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tuple[MeasuredTokens, ...]:
-    """Every served model and card whose servers count tokens, the most GPU time first; of some GPUs, or of all.
+    """Return every served model and card whose servers count tokens, the most GPU time first; for some GPUs or all.
 
-    An hour counts by its share of the scrapes that a whole hour of that server has. GPUs on which several servers or models
-    were asked within one hour are left out for that hour: whose time it was is not known.
+    An hour counts by its share of the scrapes that a whole hour of the server has. If several servers or models on a
+    GPU had requests within an hour, the GPU is left out for that hour, because the time cannot be assigned.
     """
     hours = _server_hours(context)
     own = hours if gpus is None else hours.filter(pl.col("gpu").is_in(list(gpus)))
@@ -97,7 +96,10 @@ def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tu
 
 @once_per_context
 def _server_hours(context: Context) -> pl.DataFrame:
-    """Hours of one server on one GPU: `gpu`, `model`, `card`, `part` (share of the hour), `tokens` (this GPU's share), `rate`, energy."""
+    """Return hours of a server on a GPU.
+
+    `gpu`, `model`, `card`, `part` (share of the hour), `tokens` (this GPU's share), `rate`, energy.
+    """
     rows = context.rollups.serving(context.since_ms).filter(
         pl.col("gpu").is_not_null(), pl.col("model").is_not_null(), pl.col("scrape_count") > 0
     )
@@ -117,12 +119,12 @@ def _server_hours(context: Context) -> pl.DataFrame:
 
 
 _SAME_SIZE = 0.05
-"""Served models whose names state a number of parameters so near are of the same size: 7B may be 7.24."""
+"""Served models count as the same size if their names state parameter counts this close: 7B may be 7.24."""
 
 
 @dataclass(frozen=True)
 class FittedOption:
-    """Some cards that hold a model, what they can give at most, and what tokens of a model of that size cost on such a card here."""
+    """Cards that fit a model, their upper bounds, and the cost here of tokens of a model of this size on such a card."""
 
     option: CardOption
     bounds: TokenBounds
@@ -131,24 +133,23 @@ class FittedOption:
 
 @dataclass(frozen=True)
 class ModelFit:
-    """What a model needs of one card in this work, and in the work's other forms (weights of 16, 8, 4 bits; all ways to train).
-
-    `fleet` are the cards of this fleet, `market` others; each sure ones first, the cheapest first. `unknown` are models of the
-    fleet that nothing is known of.
-    """
+    """Memory need of a model per card in this workload, and in its other forms (weights of 16, 8, 4 bits; all kinds of training)."""
 
     shape: ModelShape
     work: Serving | Training
     need: MemoryNeed
     forms: tuple[tuple[Serving | Training, MemoryNeed], ...]
     fleet: tuple[FittedOption, ...]
+    """Cards of this fleet: sure ones first, then the cheapest first."""
     market: tuple[FittedOption, ...]
+    """Other cards, in the same order."""
     unknown: tuple[str, ...]
+    """Models of the fleet without card data."""
 
 
 @dataclass(frozen=True)
 class SeenFit:
-    """A work that was seen, on each of the fleet's cards and of the market's that hold it."""
+    """An observed workload, with the cards of the fleet and the market that fit it."""
 
     work: SeenWork
     fleet: tuple[PlacedWork, ...]
@@ -158,9 +159,10 @@ class SeenFit:
 def fit_model(
     context: Context, prices: PriceBook, shape: ModelShape, work: Serving | Training, measured: Sequence[MeasuredTokens]
 ) -> ModelFit:
-    """Cards of the fleet work together within a host, others in up to COUNTS; to serve, they divide the model's heads.
+    """Return the cards that fit a model.
 
-    `measured` is what served models cost here, as far as the reader may know it.
+    Fleet cards work together within a host, others in up to COUNTS. To serve, they divide the model's heads.
+    `measured`: cost of served models here, as far as the reader may know it.
     """
     need_of = _need_of(shape, work)
     served = () if isinstance(work, Training) else _same_size(measured, shape)
@@ -195,7 +197,7 @@ def fit_model(
 
 
 def fit_seen(context: Context, prices: PriceBook, work: SeenWork) -> SeenFit:
-    """The cards for work that was seen: as many as it had, on one host each time; parts of cards for work on one."""
+    """Return the cards for an observed workload: the same number on a single host; parts of cards for a workload on a single card."""
     need = work.need
     if need is None or work.hosts > 1:
         return SeenFit(work, (), ())
@@ -230,7 +232,7 @@ def _bounds(shape: ModelShape, work: Serving | Training, option: CardOption) -> 
 
 
 def _same_size(measured: Sequence[MeasuredTokens], shape: ModelShape) -> tuple[MeasuredTokens, ...]:
-    """What models of about that size cost here, by what their names say."""
+    """Return the measured tokens of models of about this size, by their names."""
     known = [(parameters_of(each.served), each) for each in measured]
     return tuple(
         each

@@ -1,4 +1,4 @@
-"""The idle GPUs of each pool over time, host by host, as a schedule would find them: looked up, taken and given back."""
+"""Idle GPUs of each pool over time, by host: queries, allocation and release, as a scheduler would do them."""
 
 from __future__ import annotations
 
@@ -12,31 +12,35 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.intervals import clip
-from analytics.plan.jobs import PoolModel, hosts_of_pools
+from analytics.allocations.spans import FOREVER_MS
+from analytics.capacity.jobs import PoolModel, hosts_of_pools
+from analytics.intervals import clip, merge
 from analytics.states import IDLE_ALLOCATED, PERHAPS_FREE
 from fallow.clock import MINUTE_MS
 
 Counts: TypeAlias = NDArray[np.int16]
 WHOLE_POOL = 0
-"""The area that is all hosts of a pool."""
+"""The area with all hosts of a pool."""
+
+WITHHELD = ("reservation", "drained")
+"""Causes for which free GPUs are shown apart. A GPU with both causes has the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """GPUs that are wanted at once: in groups of `per_host` that lie on one host each, or wherever they are where that is 0."""
+    """GPUs that a job wants at once: in groups of `per_host`, each group on a single host; anywhere if `per_host` is 0."""
 
     gpus: int
     per_host: int = 0
 
     def anywhere(self) -> Want:
-        """The same number of GPUs, however they lie."""
+        """Return the same number of GPUs on any hosts."""
         return Want(self.gpus, 1 if self.gpus == 1 else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """GPUs of some hosts (`rows` of the pool, `counts` of each) in the steps [first, last)."""
+    """GPUs on some hosts (`rows` of the pool, `counts` of each) in the steps [first, last)."""
 
     pool: IdlePool
     rows: Sequence[int]
@@ -47,29 +51,37 @@ class Place:
 
 @dataclass(eq=False)
 class IdlePool:
-    """How many GPUs of each host are idle in each step; taking more than are idle makes it negative.
+    """Idle GPUs per host and time step. Negative where more GPUs are taken than are idle.
 
-    `moments` are when anything changes, the first and last being those of the window, `free` has a row for each of `hosts`
-    and a column for each step between two moments. An area is a set of hosts; `memory_gib` is None where it is not known.
-
-    `excess` is by how many the claims of those that are still where they really ran exceed the GPUs that they may have beside the
-    idle ones that are counted in `free`: so many are none of theirs to give back; `excess_at_first` is the same before anybody left. `unused_of` has the GPUs among the idle ones
-    that a job had and did not use, by its name in the ledger.
+    An area is a set of hosts.
     """
 
     hosts: Sequence[str]
     width: int
     memory_gib: int | None
+    """Memory of a card; None if unknown."""
     moments: list[int]
+    """Times of all changes; the first and the last are the window's start and end."""
     free: Counts
+    """A row per host and a column per step between two moments.
+
+    Withheld GPUs are subtracted, so busy withheld GPUs make it negative.
+    """
     excess: Counts
+    """Allocated GPUs of jobs that have not moved, beyond the GPUs left for them beside the idle ones.
+
+    Moving a job does not free these.
+    """
+    withheld: Counts
+    """GPUs of each host that may not be allocated."""
     unused_of: dict[str, list[Place]] = field(default_factory=dict)
+    """Idle GPUs that a job had allocated and did not use, by the job's name in the ledger."""
     _areas: list[frozenset[int]] = field(default_factory=list)
     _rows: list[list[int]] = field(default_factory=list)
     _totals: list[NDArray[np.int32]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Area 0 is the whole pool."""
+        """Keep `excess` as it is before any job moves (`excess_at_first`), and make the whole pool area 0."""
         self._grid = np.asarray(self.moments)
         self.excess_at_first = self.excess.copy()
         self._given_back = np.zeros(len(self.moments), bool)
@@ -77,21 +89,31 @@ class IdlePool:
         self.area(self.hosts)
 
     def area(self, hosts: Iterable[str]) -> int:
-        """The number of the area that some of the hosts are."""
+        """Return the number of the area with these hosts."""
         rows = frozenset(self.row_of[host] for host in hosts if host in self.row_of)
         if rows not in self._areas:
             self._areas.append(rows)
             self._rows.append(sorted(rows))
-            self._totals.append(self.free[sorted(rows)].sum(axis=0, dtype=np.int32))
+            self._totals.append(self._total(sorted(rows)))
         return self._areas.index(rows)
 
+    def _total(self, rows: Sequence[int]) -> NDArray[np.int32]:
+        """Return the idle GPUs of some hosts in each step, at most: a busy withheld GPU takes nothing from other hosts."""
+        found: NDArray[np.int32] = (self.free[rows] + self.withheld[rows]).sum(axis=0, dtype=np.int32)
+        return found
+
     def add(self, more: Counts) -> None:
-        """So many more GPUs are idle in each step of each host."""
+        """Add idle GPUs to each host and step."""
         self.free += more
-        self._totals = [self.free[rows].sum(axis=0, dtype=np.int32) for rows in self._rows]
+        self._totals = [self._total(rows) for rows in self._rows]
+
+    def give_out(self, some: Counts) -> None:
+        """End the withholding of GPUs of each host and step."""
+        self.free += some
+        self.withheld -= some
 
     def change(self, place: Place, sign: int) -> None:
-        """Gives the GPUs of a place back (1) or takes them (-1)."""
+        """Return the GPUs of a place to the pool (1) or take them (-1)."""
         first, last = place.first, place.last
         for row, count in zip(place.rows, place.counts, strict=True):
             self.free[row, first:last] += sign * count
@@ -102,7 +124,7 @@ class IdlePool:
             self._given_back[first:last] = True
 
     def given_back(self, place: Place, job: str) -> list[Place]:
-        """What becomes idle when a job leaves where it really ran: its GPUs, less those that count as idle already."""
+        """Return the GPUs that become idle if a job leaves its real place, without those that count as idle already."""
         found = [place]
         for row, count in zip(place.rows, place.counts, strict=True):
             beyond = self.excess[row, place.first : place.last]
@@ -118,34 +140,34 @@ class IdlePool:
         return found + unused
 
     def leave(self, place: Place, job: str) -> None:
-        """A job is no longer where it really ran."""
+        """Record that a job has left its real place."""
         for row, count in zip(place.rows, place.counts, strict=True):
             self.excess[row, place.first : place.last] -= count
         self.unused_of.pop(job, None)
 
     def forget_changes(self) -> None:
-        """Only what is given back from now on counts for `has_changed`."""
+        """Start a new record of returned GPUs for `has_changed`."""
         self._given_back[:] = False
 
     def has_changed(self, since_ms: int, before_ms: int) -> bool:
-        """Whether GPUs of any moment of [since, before) were given back."""
+        """Return whether GPUs of any moment of [since, before) were returned."""
         return bool(self._given_back[self._step(since_ms) : bisect_left(self.moments, before_ms)].any())
 
     def has(self, area: int, gpus: int, since_ms: int, before_ms: int) -> bool:
-        """Whether so many GPUs of an area are idle at any moment of [since, before)."""
+        """Return whether an area has this many idle GPUs at any moment of [since, before)."""
         part = self._totals[area][self._step(since_ms) : bisect_left(self.moments, before_ms)]
         return part.size > 0 and int(part.max()) >= gpus
 
     def earliest(self, area: int, want: Want, since_ms: int, before_ms: int, run_ms: int) -> int | None:
-        """The first moment in [since, before) from which on what is wanted stays idle for `run_ms`; None where there is none.
+        """Return the first moment in [since, before) from which the wanted GPUs stay idle for `run_ms`; None without one.
 
-        The same GPUs stay idle: whoever really ran keeps those that it had.
+        The same GPUs stay idle: a job keeps the GPUs on which it really ran.
         """
         first, last = self._step(since_ms), bisect_left(self.moments, before_ms)
         if first >= last:
             return None
         if want.gpus == want.per_host:
-            return self._earliest_on_one(area, want.gpus, (first, last), since_ms, run_ms)
+            return self._earliest_on_host(area, want.gpus, (first, last), since_ms, run_ms)
         starts = np.maximum(self._grid[first:last], since_ms)
         ends = np.minimum(np.searchsorted(self._grid, starts + run_ms), len(self._grid) - 1)
         steps = np.arange(first, last)
@@ -153,22 +175,22 @@ class IdlePool:
         steps, ends, starts = steps[enough], ends[enough], starts[enough]
         if not len(steps):
             return None
-        free = self._idle(area, steps[0], ends[-1])
+        free = self._idle_rows(area, steps[0], ends[-1])
         at, until, idle = steps - steps[0], ends - steps[0], np.zeros(len(steps), np.int64)
         for least in [want.per_host] if want.per_host else range(1, min(want.gpus, self.width) + 1):
             idle += _lasting(free >= least, at, until).sum(axis=0)
         fits = np.flatnonzero(idle * (want.per_host or 1) >= want.gpus)
         return int(starts[fits[0]]) if len(fits) else None
 
-    def _earliest_on_one(self, area: int, gpus: int, steps: tuple[int, int], since_ms: int, run_ms: int) -> int | None:
-        """The same on one host, which has enough from the first step on or from one on before which it lacks, up to the next that lacks."""
+    def _earliest_on_host(self, area: int, gpus: int, steps: tuple[int, int], since_ms: int, run_ms: int) -> int | None:
+        """Return the same for a single host: the first step with enough GPUs that stay idle long enough."""
         first, last = steps
         stop = self._end(max(self.moments[last - 1], since_ms) + run_ms)
         width = 1 + stop - first
         enough = np.zeros(
             len(self._rows[area]) * width + 1, bool
         )  # before the first step of each host there is nothing
-        np.greater_equal(self._idle(area, first, stop), gpus, out=enough[:-1].reshape(-1, width)[:, 1:])
+        np.greater_equal(self._idle_rows(area, first, stop), gpus, out=enough[:-1].reshape(-1, width)[:, 1:])
         edges = np.flatnonzero(enough[1:] != enough[:-1])
         if not len(edges):
             return None
@@ -179,15 +201,15 @@ class IdlePool:
         fits = starts[lasts & (begin < last - first)]
         return int(fits.min()) if len(fits) else None
 
-    def _idle(self, area: int, first: int, last: int) -> Counts:
-        """The hosts of an area in some steps; those of the whole pool without a copy."""
+    def _idle_rows(self, area: int, first: int, last: int) -> Counts:
+        """Return the rows of an area in some steps; for the whole pool, without a copy."""
         return self.free[:, first:last] if area == WHOLE_POOL else self.free[self._rows[area], first:last]
 
     def place(self, area: int, want: Want, start_ms: int, run_ms: int) -> Place:
-        """Where it would run: on the fullest hosts that have pool, as a scheduler packs."""
+        """Return where a job would run: on the fullest hosts that have room, as a scheduler packs jobs."""
         first, last = self._step(start_ms), self._end(start_ms + run_ms)
         rows = self._rows[area]
-        idle = self._idle(area, first, last).min(axis=1).tolist()
+        idle = self._idle_rows(area, first, last).min(axis=1).tolist()
         fullest = sorted((count, row) for count, row in zip(idle, rows, strict=True) if count >= max(want.per_host, 1))
         taken, counts, left = [], [], want.gpus
         for count, row in fullest:
@@ -199,23 +221,23 @@ class IdlePool:
         return Place(self, taken, counts, first, last)
 
     def given(self, hosts: Sequence[str], counts: Sequence[int], start_ms: int, end_ms: int) -> Place:
-        """Where somebody really ran, on those of the hosts that are here."""
+        """Return where a job really ran, on the hosts that belong to this pool."""
         here = [(self.row_of[host], count) for host, count in zip(hosts, counts, strict=True) if host in self.row_of]
         return Place(
             self, [row for row, _ in here], [count for _, count in here], self._step(start_ms), self._end(end_ms)
         )
 
     def _step(self, moment_ms: int) -> int:
-        """The step that a moment lies in."""
+        """Return the step that contains a moment."""
         return max(bisect_right(self.moments, moment_ms) - 1, 0)
 
     def _end(self, moment_ms: int) -> int:
-        """The first step that begins at a moment or after it."""
+        """Return the first step that begins at or after a moment."""
         return min(bisect_left(self.moments, moment_ms), len(self.moments) - 1)
 
 
 def _lasting(enough: NDArray[np.bool_], firsts: NDArray[np.int64], lasts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """For each row of steps whether there is enough in all of [first, last)."""
+    """Return for each row of steps whether there is enough in all of [first, last)."""
     lacking = np.zeros((enough.shape[0], enough.shape[1] + 1), np.int32)
     np.cumsum(~enough, axis=1, out=lacking[:, 1:])
     found: NDArray[np.bool_] = lacking[:, lasts] == lacking[:, firsts]
@@ -223,12 +245,12 @@ def _lasting(enough: NDArray[np.bool_], firsts: NDArray[np.int64], lasts: NDArra
 
 
 def counts_of(spans: pl.DataFrame, hosts: Sequence[str], moments: Sequence[int]) -> Counts:
-    """How many GPUs of each host the spans have in each step.
+    """Return the GPUs of the spans per host and step.
 
     Args:
-        spans: rows with `host`, `time`, `end` and `gpus`, none before the first moment or after the last.
-        hosts: the hosts, a row each.
-        moments: between which the steps lie; spans begin and end at some of them, or count from the step that they begin in.
+        spans: rows with `host`, `time`, `end` and `gpus`, all within the first and last moment.
+        hosts: a row for each.
+        moments: borders of the steps. Spans begin and end at moments, or count from the step in which they begin.
     """
     steps = len(moments)
     changes = np.zeros((len(hosts), steps), np.int16)
@@ -243,32 +265,42 @@ def counts_of(spans: pl.DataFrame, hosts: Sequence[str], moments: Sequence[int])
 
 @dataclass(frozen=True)
 class IdlePools:
-    """By pool and model, with the GPUs that nobody had: free by the ledger, and not more than jobs left of the host.
-
-    `spans` are the rows of `idle_spans`, `split` the jobs that the ledger saw on GPU instances: they have no whole GPUs.
-    """
+    """Idle pools by pool and model, with the unallocated GPUs: free in the ledger, and at most the GPUs that jobs leave on the host."""
 
     pools: Mapping[PoolModel, IdlePool]
     spans: pl.DataFrame
+    """The rows of `idle_spans`."""
+    withheld: pl.DataFrame
+    """Rows with WITHHELD_SCHEMA in the window, with the GPUs of each host."""
     split: frozenset[str]
+    """Jobs that the ledger observed on GPU instances: they have no whole GPUs."""
+
+    def give_out(self, cause: str) -> bool:
+        """Add the GPUs that are withheld for a cause; return whether there are any."""
+        spans = self.withheld.filter(pl.col("cause") == cause)
+        for pool in self.pools.values():
+            pool.give_out(_counts(spans, pool))
+        return spans.height > 0
 
     def add_unused(self, moved: Collection[str], staying: Collection[str]) -> bool:
-        """Adds the GPUs that somebody had and did not use, also where nobody knows which of a host's they were; whether there are any.
+        """Add allocated but unused GPUs, also if it is unknown which GPUs of a host they are; return whether there are any.
 
         Args:
-            moved: jobs that have given back theirs already, as the ledger calls them.
-            staying: those that may do so from now on.
+            moved: jobs that have returned their unused GPUs already, by their names in the ledger.
+            staying: jobs that may still return them.
         """
         unused = self.spans.filter(pl.col("kind") == "unused", ~pl.col("job").is_in(moved).fill_null(value=False))
         is_named = pl.col("job").is_in(staying).fill_null(value=False)
         found = False
         for pool in self.pools.values():
-            free = _counts(self.spans.filter(pl.col("kind") == "free"), pool)
+            free = _counts(self.spans.filter(_IS_FREE), pool)
             nameless = _counts(unused.filter("is_nameless"), pool)
             idle = free + nameless
-            # claims are first for what is busy, then for what somebody holds, then for free GPUs; who left has given back
-            left = _hidden(nameless, pool.excess_at_first + idle) - _hidden(nameless, pool.excess + idle)
-            more = _counts(unused, pool) - left + _hidden(free, pool.excess + free)
+            # allocations cover busy GPUs first, then held ones, then free ones; a job that left has returned its GPUs
+            left = _allocated_free(nameless, pool.excess_at_first + idle) - _allocated_free(
+                nameless, pool.excess + idle
+            )
+            more = _counts(unused, pool) - left + _allocated_free(free, pool.excess + free)
             pool.add(more)
             pool.excess += idle
             for job, host, since_ms, until_ms in (
@@ -281,7 +313,7 @@ class IdlePools:
         return found
 
     def add_unknown(self) -> bool:
-        """Adds the GPUs that nobody observed; whether there are any."""
+        """Add the GPUs that were not observed; return whether there are any."""
         spans = self.spans.filter(pl.col("kind") == "unknown")
         for pool in self.pools.values():
             more = _counts(spans, pool)
@@ -292,64 +324,83 @@ class IdlePools:
 
 def idle_pools(
     placed: pl.DataFrame,
-    claimed: pl.DataFrame,
+    allocated: pl.DataFrame,
     memory_gib: Mapping[str, int | None],
     window: tuple[int, int],
     held_min_ms: int,
+    *,
+    withheld: pl.DataFrame,
 ) -> IdlePools:
-    """The idle GPUs of a window.
+    """Return the idle GPUs of a window.
 
     Args:
         placed: the ledger's rows with `pool` and `model`.
-        claimed: what jobs had, see `claimed_spans`.
-        memory_gib: of the cards of each model.
-        window: its start and end, in ms.
+        allocated: the allocations of jobs, from `allocated_spans`.
+        memory_gib: memory of the cards of each model.
+        window: start and end, in ms.
         held_min_ms: see `idle_spans`.
+        withheld: with WITHHELD_SCHEMA. A withholding of only some GPUs of a host does not count, because it is unknown
+            which GPUs they are.
     """
     is_whole = pl.col("gpu_share") == 1
     split = frozenset(placed.filter(~is_whole)["job"].drop_nulls().str.split("+").explode())
-    taken = clip(claimed.filter(~pl.col("job").is_in(split)), *window, sums=())
-    rows = _claimable(placed, taken)
-    spans = idle_spans(rows.filter(is_whole), window, held_min_ms)
-    theirs = clip(rows.filter("is_claimable").select("host", "time", "end", gpus=pl.lit(1)), *window, sums=())
-    widths = dict(rows.filter(is_whole).group_by("host").agg(pl.col("gpu").n_unique()).iter_rows())
-    pools = {}
+    taken = clip(allocated.filter(~pl.col("job").is_in(split)), *window, sums=())
+    rows = _with_allocatable(placed, taken)
+    widths = rows.filter(is_whole).group_by("host").agg(width=pl.col("gpu").n_unique().cast(pl.Int64))
+    apart = clip(_whole_hosts(withheld, widths), *window, sums=())
+    spans = idle_spans(rows.filter(is_whole), window, held_min_ms, apart)
+    theirs = clip(rows.filter("is_allocatable").select("host", "time", "end", gpus=pl.lit(1)), *window, sums=())
+    width_of, pools = dict(widths.iter_rows()), {}
     for place, hosts in sorted(hosts_of_pools(placed.filter(is_whole)).items()):
-        moments = _moments([each.filter(pl.col("host").is_in(hosts)) for each in (spans, taken)], window)
-        free = counts_of(spans.filter(pl.col("kind") == "free"), hosts, moments)
+        moments = _moments([each.filter(pl.col("host").is_in(hosts)) for each in (spans, taken, apart)], window)
+        free = counts_of(spans.filter(_IS_FREE), hosts, moments)
         excess = counts_of(taken, hosts, moments) - counts_of(theirs, hosts, moments)
+        kept = counts_of(apart, hosts, moments)
         pools[place] = IdlePool(
             hosts,
-            max(widths[host] for host in hosts),
+            max(width_of[host] for host in hosts),
             memory_gib.get(place[1]),
             moments,
-            free - _hidden(free, excess + free),
+            free - _allocated_free(free, excess + free) - kept,
             excess,
+            kept,
         )
-    return IdlePools(pools, spans, split)
+    return IdlePools(pools, spans, apart, split)
 
 
-def _claimable(placed: pl.DataFrame, claimed: pl.DataFrame) -> pl.DataFrame:
-    """With `is_claimable`, whether a claim of which only a number is known may be for it, and `is_nameless`, whether it may be and is held.
+_IS_FREE = pl.col("kind").is_in(("free", *WITHHELD))
 
-    It may be for all whole GPUs but those of somebody who has no claim on the host, and for instances of which no job is known.
+
+def _whole_hosts(withheld: pl.DataFrame, widths: pl.DataFrame) -> pl.DataFrame:
+    """Return the times in which all GPUs of a host are withheld for a cause, merged where they overlap, with the number of GPUs."""
+    whole = withheld.join(widths, on="host").filter(pl.col("gpus").is_null() | (pl.col("gpus") >= pl.col("width")))
+    spans = merge(whole.with_columns(pl.col("end").fill_null(FOREVER_MS)), ("host", "cause"))
+    return spans.join(widths.rename({"width": "gpus"}), on="host", maintain_order="left")
+
+
+def _with_allocatable(placed: pl.DataFrame, allocated: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with `is_allocatable`: an allocation known only by its number of GPUs may be on this GPU.
+
+    All whole GPUs qualify, except those of a user without an allocation on the host, and instances without a known job.
+    `is_nameless`: the GPU qualifies and is held.
     """
-    people = claimed.select("host", holder="user").drop_nulls().unique().with_columns(has_claim=pl.lit(value=True))
-    found = placed.join(people, on=("host", "holder"), how="left", maintain_order="left")
-    is_others = pl.col("job").is_null() & pl.col("holder").is_not_null() & pl.col("has_claim").is_null()
-    is_known = pl.col("job").is_in(claimed["job"].unique().implode()).fill_null(value=False)
+    people = allocated.select("host", "user").drop_nulls().unique().with_columns(has_allocation=pl.lit(value=True))
+    found = placed.join(people, on=("host", "user"), how="left", maintain_order="left")
+    is_others = pl.col("job").is_null() & pl.col("user").is_not_null() & pl.col("has_allocation").is_null()
+    is_known = pl.col("job").is_in(allocated["job"].unique().implode()).fill_null(value=False)
     return found.with_columns(
-        is_claimable=pl.when(pl.col("gpu_share") == 1).then(~is_others).otherwise(pl.col("job").is_null()),
+        is_allocatable=pl.when(pl.col("gpu_share") == 1).then(~is_others).otherwise(pl.col("job").is_null()),
         is_nameless=~is_others & ~is_known,
     )
 
 
-def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int) -> pl.DataFrame:
-    """The time of GPUs that did nothing or were not observed: `pool`, `model`, `host`, `time`, `end`, `job`, `gpus` (1), `kind` and `is_nameless`.
+def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int, withheld: pl.DataFrame) -> pl.DataFrame:
+    """Return the time of idle or unobserved GPUs: `pool`, `model`, `host`, `time`, `end`, `job`, `gpus` (1), `kind`, `is_nameless`.
 
-    `kind` is `free`, `unknown`, or `unused`: reserved or held for at least `held_min_ms`, for less is a pause.
+    `kind` is `free`, a cause of WITHHELD for a free GPU that may not be allocated, `unknown`, or `unused`: reserved or
+    held for at least `held_min_ms`. A shorter time is a pause and is left out.
     """
-    is_long = pl.col("stretch_end") - pl.col("stretch_start") >= held_min_ms
+    is_long = pl.col("segment_end") - pl.col("segment_start") >= held_min_ms
     kind = (
         pl.when(pl.col("state").is_in(PERHAPS_FREE))
         .then("state")
@@ -357,13 +408,36 @@ def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int) 
         .then(pl.lit("unused"))
     )
     rows = placed.with_columns(kind=kind, gpus=pl.lit(1)).drop_nulls("kind")
-    return clip(
+    spans = clip(
         rows.select("pool", "model", "host", "time", "end", "job", "gpus", "kind", "is_nameless"), *window, sums=()
     )
+    for cause in WITHHELD:
+        spans = _withheld_spans(spans, withheld.filter(pl.col("cause") == cause), cause)
+    return spans
+
+
+def _withheld_spans(spans: pl.DataFrame, withheld: pl.DataFrame, cause: str) -> pl.DataFrame:
+    """Return the spans, cut where the withholding of their host's GPUs begins or ends. Free GPUs get this kind inside."""
+    is_mine = _IS_FREE & pl.col("host").is_in(withheld["host"].unique().implode())
+    own, others = spans.filter(is_mine).with_row_index("row"), spans.filter(~is_mine)
+    if own.is_empty():
+        return spans
+    moments = withheld.select("host", at=pl.concat_list("time", "end")).explode("at")
+    inside = own.join(moments, on="host").filter(pl.col("at") > pl.col("time"), pl.col("at") < pl.col("end"))
+    begins = (
+        pl.concat([own.select("row", begin="time"), inside.select("row", begin="at")]).unique().sort("row", "begin")
+    )
+    pieces = begins.with_columns(stop=pl.col("begin").shift(-1).over("row")).join(own, on="row", maintain_order="left")
+    pieces = pieces.with_columns(time="begin", end=pl.coalesce("stop", "end"))
+    spans_of_host = withheld.select("host", time="time", withheld_until="end").sort("time")
+    met = pieces.sort("time").join_asof(spans_of_host, on="time", by="host", check_sortedness=False)
+    is_apart = (pl.col("time") < pl.col("withheld_until")).fill_null(value=False)
+    found = met.with_columns(kind=pl.when(is_apart).then(pl.lit(cause)).otherwise("kind"))
+    return pl.concat([others, found.select(spans.columns)])
 
 
 def _moments(spans: Sequence[pl.DataFrame], window: tuple[int, int]) -> list[int]:
-    """Whenever anything changes, and every full minute: a job that is moved ends at the next moment after its real length."""
+    """Return the times of all changes, and every full minute: a moved job ends at the next moment after its real length."""
     changes = [each[name] for each in spans for name in ("time", "end")]
     minutes = pl.int_range(*window, MINUTE_MS, dtype=pl.Int64, eager=True)
     return pl.concat([pl.Series(window, dtype=pl.Int64), minutes, *changes]).unique().sort().to_list()
@@ -373,7 +447,10 @@ def _counts(spans: pl.DataFrame, pool: IdlePool) -> Counts:
     return counts_of(spans, pool.hosts, pool.moments)
 
 
-def _hidden(free: Counts, beyond: Counts) -> Counts:
-    """Free GPUs that a job counts all the same: as many as claims are beyond the others of the host; nobody sees which they are."""
+def _allocated_free(free: Counts, beyond: Counts) -> Counts:
+    """Return the free GPUs that belong to an allocation: the allocations that exceed the other GPUs of the host.
+
+    Which GPUs is unknown.
+    """
     found: Counts = np.minimum(free, beyond.clip(min=0))
     return found

@@ -1,6 +1,7 @@
-"""What a language model is made of, how much memory each card needs to serve or to train it, and its most tokens per second.
+"""The layout of a language model, the memory that each card needs to serve or train it, and upper bounds of tokens per second.
 
-The layout comes from a Hugging Face `config.json` or a number of parameters; docs/fit.md holds the estimates to published figures.
+The layout comes from a Hugging Face `config.json` or a number of parameters. docs/fit.md compares the estimates with
+published figures.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from fallow.errors import UsageError
 from fallow.given_file import SETTINGS_BYTES, given_bytes
 
 ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "deberta", "deberta-v2", "modernbert")
-"""`model_type` of models that read a text at once: they keep no keys and values, and give no next word."""
+"""`model_type` of models that read a text at once: they keep no keys and values, and generate no next word."""
 
 _GATED = ("silu", "swish", "swiglu", "geglu")
 _GATED_TYPES = ("gemma", "qwen", "chatglm")
-"""Their feed-forward layers have a third matrix, whatever the activation is called (or though it is not named)."""
+"""Types whose feed-forward layers have a third matrix, whatever the activation is called, or without a named activation."""
 
 _NAMES = {
     "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
@@ -42,12 +43,7 @@ _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The layout of a transformer; all its layers are alike.
-
-    `mlp` is the width of one expert's feed-forward layer, `mlp_matrices` 3 where it is gated, else 2. `active_experts` work on
-    each token (1 of 1 where there are no experts), and `shared_mlp` beside them. `stated` is the number of parameters where
-    somebody states it; `is_typical` says that only that is known, and the layout is that of `name`, a model of about that size.
-    """
+    """The layout of a transformer. All its layers are alike."""
 
     name: str
     layers: int
@@ -56,46 +52,55 @@ class ModelShape:
     kv_heads: int
     head_size: int
     mlp: int
+    """Width of the feed-forward layer of an expert."""
     vocabulary: int
     mlp_matrices: int = 3
+    """3 if the feed-forward layer is gated, else 2."""
     is_tied: bool = False
     experts: int = 1
     active_experts: int = 1
+    """Experts that work on each token; 1 of 1 without experts."""
     shared_mlp: int = 0
+    """Width of the feed-forward layer beside the experts."""
     is_encoder: bool = False
     stated: float | None = None
+    """Stated number of parameters; None if none is stated."""
     is_typical: bool = False
+    """True if only the number of parameters is known. The layout is then that of `name`, a model of about that size."""
 
     @property
     def embedding(self) -> float:
-        """Parameters of the embedding and the output, which quantisation leaves in 16 bits; of a smaller model of this layout its part of them."""
+        """Return the parameters of embedding and output, which quantisation leaves in 16 bits.
+
+        For a smaller stated number of parameters, the result is scaled down.
+        """
         found = float(self.vocabulary * self.hidden * (1 if self.is_tied or self.is_encoder else 2))
         return found if self.stated is None else found * min(1.0, self.stated / (found + self._layers(self.experts)))
 
     @property
     def parameters(self) -> float:
-        """All of them; as stated, where somebody states it."""
+        """Return the number of parameters: the stated number, if there is one."""
         return self.embedding + self._layers(self.experts) if self.stated is None else self.stated
 
     @property
     def active(self) -> float:
-        """Those that work on each token."""
+        """Return the parameters that work on each token."""
         blocks = self.parameters - self.embedding
         return self.embedding + blocks * self._layers(self.active_experts) / self._layers(self.experts)
 
     @property
     def active_mlp(self) -> int:
-        """The width of the feed-forward layers that work on each token."""
+        """Return the width of the feed-forward layers that work on each token."""
         return self.mlp * self.active_experts + self.shared_mlp
 
     @property
     def kv_values_per_token(self) -> int:
-        """Keys and values that are kept of each token, over all layers."""
+        """Return the keys and values kept per token, over all layers."""
         return 0 if self.is_encoder else 2 * self.layers * self.kv_heads * self.head_size
 
     @property
     def adapted_per_rank(self) -> int:
-        """Parameters of a LoRA adapter of rank 1 on all linear layers: what goes in and out of each."""
+        """Return the parameters of a LoRA adapter of rank 1 on all linear layers: the inputs and outputs of each layer."""
         query, key = self.heads * self.head_size, self.kv_heads * self.head_size
         attention = 2 * (self.hidden + query) + 2 * (self.hidden + key)
         return self.layers * (attention + self.mlp_matrices * (self.hidden + self.active_mlp))
@@ -123,7 +128,7 @@ TYPICAL = (
 
 
 def typical_shape(parameters: str) -> ModelShape:
-    """The layout for a number such as `8B` or `350M`: that of the model in TYPICAL that is nearest; raises UsageError."""
+    """Return the layout for a number such as `8B` or `350M`: the nearest model in TYPICAL. Raises UsageError."""
     found = _COUNT.fullmatch(parameters.strip())
     count = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
     if not 1e6 <= count <= 1e14:
@@ -135,7 +140,7 @@ def typical_shape(parameters: str) -> ModelShape:
 
 
 def read_config(path: str) -> Mapping[str, Any]:
-    """The content of a Hugging Face `config.json`, that of its language model where it has several; raises UsageError."""
+    """Return the content of a Hugging Face `config.json`, of its language model if it has several models. Raises UsageError."""
     try:
         content = json.loads(given_bytes("the model's config.json", path, SETTINGS_BYTES, UsageError))
     except ValueError as error:
@@ -147,17 +152,17 @@ def read_config(path: str) -> Mapping[str, Any]:
 
 
 def missing_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a config lacks that the memory cannot be told without, by the keys that are looked for first."""
+    """Return the keys that the memory estimate needs and that a config lacks; of alternative keys, the first."""
     return tuple(names[0] for names in _NAMES.values() if _first(config, names) is None)
 
 
 def is_compressed(config: Mapping[str, Any]) -> bool:
-    """Whether keys and values are kept in another form (DeepSeek's latent attention), which the layout here does not have."""
+    """Return whether keys and values are compressed (DeepSeek's latent attention). This layout cannot describe that."""
     return config.get("kv_lora_rank") is not None
 
 
 def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
-    """The layout that a config without missing keys states."""
+    """Return the layout in a config without missing keys."""
     layers, hidden, heads, vocabulary = (_first(config, names) or 0 for names in _NAMES.values())
     kind = str(config.get("model_type", ""))
     activation = str(config.get("hidden_act") or config.get("hidden_activation") or "").lower()
@@ -185,7 +190,7 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
 
 
 def _first(config: Mapping[str, Any], names: Sequence[str]) -> int | None:
-    """The first of some keys that holds a positive whole number (of any size that a model may have)."""
+    """Return the first of some keys with a positive whole number, of any size that a model may have."""
     values = (config.get(name) for name in names)
     return next(
         (each for each in values if isinstance(each, int) and not isinstance(each, bool) and 0 < each <= _MOST), None
@@ -193,16 +198,16 @@ def _first(config: Mapping[str, Any], names: Sequence[str]) -> int | None:
 
 
 ERROR = 0.15
-"""What the estimate may be off by; how often it is off by more, on published measurements, says docs/fit.md."""
+"""Error margin of the estimate. docs/fit.md shows how often the error is larger, on published measurements."""
 
 RUNTIME_BYTES = 2**30
 """CUDA context, kernels and communication of a process on each card (0.3 to 1.8 GiB in the figures of docs/fit.md)."""
 
 STORED_BITS = {16: 16.0, 8: 8.0, 4: 4.25}
-"""Of a weight; 4-bit ones with a scale and a zero point for each group of 64 to 128 (GPTQ, AWQ, NF4)."""
+"""Stored bits of a weight. 4-bit weights include a scale and a zero point per group of 64 to 128 (GPTQ, AWQ, NF4)."""
 
 PREFILL_TOKENS = 8192
-"""Tokens of prompts that servers work on at once at most (vLLM's max_num_batched_tokens)."""
+"""Most prompt tokens that servers process at once (vLLM's max_num_batched_tokens)."""
 
 METHODS = ("full", "lora", "qlora")
 OPTIMIZERS = ("adamw", "adamw8bit")
@@ -214,54 +219,57 @@ _GRADIENT = {"mixed": 2, "bf16": 2, "fp32": 4}
 _STATES = {"mixed": 8, "bf16": 4, "fp32": 8}
 _EIGHT_BIT_STATES = 2
 _ADAPTER_BYTES = {"adamw": 16, "adamw8bit": 10}
-"""Weight, gradient and states of a parameter of an adapter, which is trained in 32 bits."""
+"""Weight, gradient and optimizer states of an adapter's parameter, which is trained in 32 bits."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """Requests that are served at once, each of so many tokens, prompt and answer together; `bits` are those of a weight; the cache has 16."""
+    """How a model is served."""
 
     bits: int = 16
+    """Bits of a weight; the cache has 16."""
     context: int = 4096
+    """Tokens of a request, prompt and answer together."""
     requests: int = 8
+    """Requests that are served at once."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """A step of training on `batch` sequences on each card; weights, gradients and states are split over the cards (ZeRO-3, FSDP).
-
-    `precision` is `mixed` (16-bit weights and gradients beside 32-bit ones and states), `bf16` or `fp32` throughout. `rank` is
-    that of adapters on all linear layers. `is_checkpointed`: only what goes into each layer is kept, and the rest computed again.
-    `has_flash` says that attention keeps no matrix of scores.
-    """
+    """A training step on `batch` sequences per card. Weights, gradients and states are split over the cards (ZeRO-3, FSDP)."""
 
     method: str = "lora"
     sequence: int = 2048
     batch: int = 1
     optimizer: str = "adamw"
     precision: str = "mixed"
+    """`mixed` (16-bit weights and gradients beside 32-bit ones and states), or `bf16` or `fp32` throughout."""
     rank: int = 16
+    """Rank of adapters on all linear layers."""
     is_checkpointed: bool = True
+    """True if only the inputs of layers are kept and the rest is recomputed."""
     has_flash: bool = True
+    """True if attention keeps no matrix of scores."""
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Bytes that each of some cards needs, by what takes them; `high` is what a card should have to be sure."""
+    """Bytes that each of some cards needs, by part."""
 
     parts: tuple[tuple[str, float], ...]
     high: float
+    """Memory of a card that fits with certainty."""
 
     @property
     def total(self) -> float:
-        """All parts."""
+        """Return the sum of all parts."""
         return sum(size for _, size in self.parts)
 
 
 def serving_need(shape: ModelShape, serving: Serving, cards: int = 1) -> MemoryNeed:
-    """Each card's share with tensor parallelism; parts: weights, kv_cache, working, runtime.
+    """Return the share of each card with tensor parallelism; parts: weights, kv_cache, working, runtime.
 
-    A card has at least one head of keys and values, so beyond their number the cache is not divided further.
+    A card has at least one head of keys and values, so with more cards than heads the cache is not divided further.
     """
     tokens = serving.context * serving.requests
     kept = 2.0 * shape.kv_values_per_token * tokens
@@ -274,9 +282,9 @@ def serving_need(shape: ModelShape, serving: Serving, cards: int = 1) -> MemoryN
 
 
 def training_need(shape: ModelShape, training: Training, cards: int = 1) -> MemoryNeed:
-    """Each card's share; parts: weights, gradients, optimizer, adapters, activations, logits, runtime.
+    """Return the share of each card; parts: weights, gradients, optimizer, adapters, activations, logits, runtime.
 
-    Bytes for each parameter as in ZeRO (Rajbhandari et al. 2020, section 3.1), activations as in Korthikanti et al. 2022
+    Bytes per parameter as in ZeRO (Rajbhandari et al. 2020, section 3.1), activations as in Korthikanti et al. 2022
     (section 4), with the layout's own widths.
     """
     parameters = shape.parameters
@@ -302,16 +310,16 @@ def training_need(shape: ModelShape, training: Training, cards: int = 1) -> Memo
 
 
 def weight_bytes(shape: ModelShape, bits: int) -> float:
-    """All weights in so many bits; the embedding and the output stay in 16."""
+    """Return the bytes of all weights at this number of bits; embedding and output stay in 16."""
     return (shape.parameters - shape.embedding) * STORED_BITS[bits] / 8 + shape.embedding * 2
 
 
 def activation_bytes(shape: ModelShape, training: Training) -> float:
-    """What a layer keeps for the backward pass, over all layers, or over one and the inputs of all where they are computed again.
+    """Return the bytes kept for the backward pass: over all layers, or over one layer and all inputs if layers are recomputed.
 
-    Of each token in 16 bits: what goes into the attention and the feed-forward layer, queries, keys, values and their outcome,
-    4 (gated) or 2 values for each of the feed-forward layer's width, and the norms, which keep their input and their result in
-    32 bits. In 32 bits all is twice as large, but the norms keep one of these.
+    Per token in 16 bits: the inputs of attention and feed-forward layer, queries, keys, values and their result, 4
+    (gated) or 2 values per unit of the feed-forward layer's width, and the norms, which keep their input and their
+    result in 32 bits. In 32 bits everything is twice as large, but the norms keep only one of the two.
     """
     wide = 2 if training.precision == "fp32" else 1
     query, key = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
@@ -326,14 +334,14 @@ def activation_bytes(shape: ModelShape, training: Training) -> float:
 
 
 def _logit_bytes(shape: ModelShape, training: Training) -> float:
-    """Scores of every word for every token: in 16 bits, as 32-bit ones for the loss, and their gradient."""
+    """Return the bytes of the scores of every word for every token: in 16 bits, as 32-bit values for the loss, and their gradient."""
     if shape.is_encoder:
         return 0.0
     return float(training.sequence * training.batch * shape.vocabulary * (8 if training.precision == "fp32" else 10))
 
 
 def _working_bytes(shape: ModelShape, serving: Serving, cards: int) -> float:
-    """What a pass over prompts holds beside weights and cache, and the scores of the next words."""
+    """Return the bytes that a pass over prompts needs beside weights and cache, with the scores of the next words."""
     tokens = min(serving.context * serving.requests, PREFILL_TOKENS)
     passing = 2 * tokens * (4 * shape.hidden + shape.mlp_matrices * shape.active_mlp / cards)
     words = 0 if shape.is_encoder else 4 * serving.requests * shape.vocabulary
@@ -351,25 +359,29 @@ _KILOWATT_HOUR_J = 3.6e6
 
 @dataclass(frozen=True)
 class TokenBounds:
-    """Upper bounds for the card or cards together; None where a rate of the card is not known.
-
-    `per_s` are tokens that are generated, or trained on; `prompt_per_s` those of prompts, None for training. `number_format` is the one whose peak rate counts, `watts` the power limit of all of them.
-    """
+    """Upper bounds for a card or several cards together; None if a rate of the card is unknown."""
 
     per_s: float | None
+    """Tokens per second, generated or trained on."""
     prompt_per_s: float | None
+    """Prompt tokens per second; None for training."""
     number_format: str | None
+    """Number format whose peak rate counts."""
     watts: float | None
+    """Power limit of all cards."""
 
     @property
     def kwh_per_million(self) -> float | None:
-        """Energy of a million tokens at the power limit and the highest rate; no lower bound, for cards may draw less."""
+        """Return the energy of a million tokens at the power limit and the highest rate.
+
+        Not a lower bound: cards may draw less.
+        """
         if self.watts is None or self.per_s is None:
             return None
         return self.watts / self.per_s * MILLION / _KILOWATT_HOUR_J
 
     def cost_per_million(self, hourly: float | None) -> float | None:
-        """What a million tokens cost at least, at a price of an hour of all cards."""
+        """Return the least cost of a million tokens, at an hourly price of all cards."""
         if hourly is None or self.per_s is None:
             return None
         return hourly * SECOND_MS / HOUR_MS / self.per_s * MILLION
@@ -378,11 +390,11 @@ class TokenBounds:
 def serving_bounds(
     shape: ModelShape, serving: Serving, card: Card, cards: int = 1, *, sm_share: float = 1.0, memory_share: float = 1.0
 ) -> TokenBounds:
-    """The roofline (Williams et al. 2009) of some cards, or of a part of one, without what they have to tell each other.
+    """Return the roofline bounds (Williams et al. 2009) of some cards, or of a part of a card, without communication between them.
 
-    A step reads the weights that work on a token once (of experts, as if all requests took the same), and the cache of each
-    request, at its full length; it gives each request one token, for 2 operations a parameter. Of the embedding it reads and
-    computes the output alone. A prompt's tokens are bound by the operations.
+    A step reads once the weights that work on a token (with experts, as if all requests used the same ones), and the
+    whole cache of each request. Each request gets one token, at 2 operations per parameter. Of the embedding, a step
+    reads and computes only the output. The operations limit prompt tokens.
     """
     rate, number_format = peak_rate(card, serving.bits)
     flow = None if card.bandwidth_gb_per_s is None else card.bandwidth_gb_per_s * 1e9 * memory_share * cards
@@ -402,13 +414,13 @@ def serving_bounds(
 def training_bounds(
     shape: ModelShape, training: Training, card: Card, cards: int = 1, *, sm_share: float = 1.0
 ) -> TokenBounds:
-    """What some cards, or a part of one, can train on at most, each on its own sequences, by what has to be computed.
+    """Return the most tokens that some cards, or a part of a card, can train on, by operations alone. Each card has its own sequences.
 
-    Operations for each parameter and token (Korthikanti et al. 2022, appendix A): 2 forward, 2 backward to what came in, 2 for
-    the gradient of weights that are trained, and 2 more where the forward pass is done again.
+    Operations per parameter and token (Korthikanti et al. 2022, appendix A): 2 forward, 2 backward to the inputs, 2 for
+    the gradient of trained weights, and 2 more if the forward pass is repeated.
     """
     rate, number_format = peak_rate(card, 16)
-    if training.precision == "fp32":  # of 32-bit rates the table of cards says nothing
+    if training.precision == "fp32":  # the table of cards has no 32-bit rates
         rate = number_format = None
     operations = 4 + 2 * (training.method == "full") + 2 * training.is_checkpointed
     per_s = None if rate is None else rate * 1e12 * sm_share * cards / (operations * shape.active)
@@ -416,9 +428,9 @@ def training_bounds(
 
 
 def peak_rate(card: Card, bits: int) -> tuple[float | None, str | None]:
-    """The dense rate in TFLOP/s of the format that weights of so many bits are multiplied in, and its name.
+    """Return the dense rate in TFLOP/s of the number format for weights of these bits, and the format's name.
 
-    4-bit and 8-bit weights are unpacked to 16 bits where the card has no FP4 or FP8 (or its rate is not known).
+    4-bit and 8-bit weights are unpacked to 16 bits if the card has no FP4 or FP8, or if its rate is unknown.
     """
     if bits == 4 and card.fp4_tflops is not None:
         return card.fp4_tflops, "FP4"

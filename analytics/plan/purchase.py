@@ -1,4 +1,4 @@
-"""What the need of each pool would cost, bought, reserved, rented and mixed, and what an hour should cost within the house."""
+"""Cost of each pool's demand when bought, reserved, rented and mixed, and internal prices per hour of the day."""
 
 from __future__ import annotations
 
@@ -10,109 +10,87 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from analytics.capacity.demand import duration, hourly_levels
+from analytics.capacity.demand import duration, hourly_most
+from analytics.capacity.jobs import POOL_MODEL, PoolModel, queued_hours
+from analytics.capacity.peak_demand import UNKNOWN_MAX
 from analytics.frames import local_time, with_mapped
-from analytics.intervals import SPAN_MS, by_hour
+from analytics.intervals import SPAN_MS, merge
 from analytics.money.cards import card
 from analytics.money.energy import KNOWN_MIN, Grid
 from analytics.money.offers import GpuOffer, is_of, useful_hourly
 from analytics.money.prices import HOURS_PER_YEAR, PriceBook
-from analytics.plan.jobs import IS_COUNTED, POOL_MODEL, PoolModel, jobs_in_window, located
 from analytics.plan.purchase_mix import Mix, Option, cheapest, cheapest_mix
 from analytics.scope import Scope
 from analytics.states import ALLOCATED, IN_USE
-from analytics.workloads.surplus import UNKNOWN_MAX
+from analytics.workloads.fleet_demand import demand_rows, pool_members, queued
+from analytics.workloads.model import Context
+from analytics.workloads.pool_demand import FleetDemand
 from fallow.clock import HOUR_MS, WEEK_MS, floor_ms
 
 
 @dataclass(frozen=True)
 class NeedCurve:
-    """The need of one pool and model.
-
-    `hours` has one row for each whole hour of which at least 90 % of the GPUs were observed: `time`, and the GPUs of the `need` (the most in
-    use at once, and those that jobs waited for, on average over the hour), of the `firm` part of it (whose work must not be interrupted), and
-    `taken` (the need, and what was held or reserved without use). `gpus` are there at most at once; `unseen` hours were left out.
-    """
+    """The demand of a pool and model in a window."""
 
     pool: str
     model: str
     gpus: float
+    """The most GPUs at once."""
     hours: pl.DataFrame
+    """A row per whole hour with at least 90 % of the GPUs observed.
+
+    `time`, demand (`need`), its part that must not be interrupted (`firm`), and allocated or queued GPUs (`taken`).
+    """
     unseen: int
+    """Hours that are left out."""
 
     @property
     def duration(self) -> pl.DataFrame:
-        """The demand curve: in how many hours at least so many `gpus` were needed."""
+        """Return the demand curve: the number of hours in which demand reached `gpus`."""
         return duration(self.hours["need"])
 
 
 def need_curves(
-    placed: pl.DataFrame,
-    jobs: pl.DataFrame,
+    context: Context,
+    fleet: FleetDemand,
     window: tuple[int, int],
     may_stop: Callable[[str | None, str | None], bool],
 ) -> tuple[NeedCurve, ...]:
-    """The curves, by pool and model.
+    """Return the curve of each pool and model.
 
     Args:
-        placed: the ledger's rows of the window with `pool` and `model`; a MIG instance counts its share.
-        jobs: with JOB_SCHEMA; what a job waits for counts while it waits, where its pool is known.
-        window: its start and end in ms; hours that are not wholly in it are left out.
+        context: what was known at the end of the window.
+        fleet: the demand of each pool and model.
+        window: start and end in ms; hours that are only partly in the window are left out.
         may_stop: whether the work of a user and an account may be interrupted.
     """
-    rows = placed.filter(pl.col("gpu_share") > 0)
-    own = [*POOL_MODEL, "time", "end", "gpu_share", "holder", "account", "state"]
-    asked = _asked(placed, jobs, window)
-    rows, asked = (
-        with_mapped(each, ("holder", "account"), {"stops": pl.Boolean()}, lambda *whose: (may_stop(*whose),))
-        for each in (rows.select(own), asked)
+    if not fleet.pools:
+        return ()
+    own = pool_members(context).select("gpu", *POOL_MODEL)
+    in_demand, waits = demand_rows(context, fleet.going), queued(context)
+    stops = {"stops": pl.Boolean()}
+    firm, firm_waits = (
+        with_mapped(rows, ("user", "account"), stops, lambda *whose: (may_stop(*whose),)).filter(~pl.col("stops"))
+        for rows in (in_demand, waits)
     )
-    in_use = rows.filter(pl.col("state").is_in(IN_USE))
-    spans = {
-        "there": rows,
-        "in_use": in_use,
-        "firm": in_use.filter(~pl.col("stops")),
-        "taken": rows.filter(pl.col("state").is_in(ALLOCATED)),
-        "unknown": rows.filter(pl.col("state") == "unknown"),
-    }
-    hours = hourly_levels(spans, POOL_MODEL, *window).filter(pl.col("there") > 0)
-    for each in (_mean(asked, "asked"), _mean(asked.filter(~pl.col("stops")), "firm_asked")):
-        hours = hours.join(each, on=(*POOL_MODEL, "time"), how="left", maintain_order="left")
-    hours = hours.fill_null(0.0)
-    hours = hours.with_columns(
-        need=pl.col("in_use") + pl.col("asked"),
-        firm=pl.col("firm") + pl.col("firm_asked"),
-        taken=pl.col("taken") + pl.col("asked"),
+    allocated = context.whole.segments.filter(pl.col("state").is_in(ALLOCATED), pl.col("gpu_share") > 0)
+    everywhere = pl.concat([pool.hours for pool in fleet.pools])
+    hours = everywhere.filter(pl.col("time") >= window[0], pl.col("time") + HOUR_MS <= window[1])
+    for name, rows in (("firm", merge(firm)), ("taken", allocated)):
+        most = hourly_most(rows.join(own, on="gpu"), POOL_MODEL, *window).rename({"most": name})
+        hours = hours.join(most, on=(*POOL_MODEL, "time"), how="left", maintain_order="left")
+    for name, rows in (("firm_queued", firm_waits), ("queued", waits)):
+        hours = hours.join(queued_hours(rows, name), on=(*POOL_MODEL, "time"), how="left", maintain_order="left")
+    hours = hours.fill_null(0.0).with_columns(
+        need="demand", firm=pl.col("firm") + pl.col("firm_queued"), taken=pl.col("taken") + pl.col("queued")
     )
     found = hours.group_by(POOL_MODEL, maintain_order=True)
     return tuple(_curve(str(pool), str(model), own_hours) for (pool, model), own_hours in found)
 
 
 def with_spot_share(curve: NeedCurve, share: float) -> NeedCurve:
-    """The same need, of which another share may be interrupted in every hour."""
+    """Return the same demand, with a given share that may be interrupted in every hour."""
     return replace(curve, hours=curve.hours.with_columns(firm=pl.col("need") * (1 - share)))
-
-
-def _mean(asked: pl.DataFrame, name: str) -> pl.DataFrame:
-    """The GPUs that were waited for in each hour, as long as they were: ten minutes count a sixth."""
-    waited = pl.col("gpus") * SPAN_MS / HOUR_MS
-    return by_hour(asked).group_by(*POOL_MODEL, time="hour").agg(waited.sum().alias(name))
-
-
-def _asked(placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
-    """The GPUs that jobs waited for, while they waited."""
-    known, _ = located(jobs, placed)
-    waiting = jobs_in_window(known, *window).filter(
-        IS_COUNTED, pl.col("pool").is_not_null(), pl.col("until") > pl.col("begin")
-    )
-    return waiting.select(
-        *POOL_MODEL,
-        pl.col("begin").cast(pl.Int64).alias("time"),
-        pl.col("until").cast(pl.Int64).alias("end"),
-        pl.col("gpus").cast(pl.Float64),
-        pl.col("user").alias("holder"),
-        "account",
-    )
 
 
 def _curve(pool: str, model: str, hours: pl.DataFrame) -> NeedCurve:
@@ -122,23 +100,24 @@ def _curve(pool: str, model: str, hours: pl.DataFrame) -> NeedCurve:
 
 
 WEEKS_MIN = 2
-"""Weeks that a range is said of."""
+"""Least number of weeks for a range."""
 _WEEK_HOURS = WEEK_MS // HOUR_MS
 _SEEN_MIN = 0.9
 
 
 @dataclass(frozen=True)
 class Power:
-    """What a GPU draws while it is used and while it is free, in W; `is_measured` where the fleet's own GPUs said so, else its power limit."""
+    """Power of a GPU in W while used and while free."""
 
     in_use_w: float
     free_w: float
     is_measured: bool
+    """True if measured on the fleet's GPUs; else the power limit."""
 
 
 @dataclass(frozen=True)
 class Market:
-    """The offers, the prices in force, PUE and price of energy, and the hours of work that an interruption loses."""
+    """Offers, current prices, PUE, price of energy, and the hours of work that an interruption loses."""
 
     offers: Sequence[GpuOffer]
     book: PriceBook
@@ -148,29 +127,29 @@ class Market:
 
 @dataclass(frozen=True)
 class PoolPurchase:
-    """The need of a pool and model, what there is to serve it, and the cheapest mix.
-
-    `mix` is None where no option is known or none serves all of it; `weeks` are the mixes of each whole week alone, the newest first.
-    `with_taken` is the mix if what was held or reserved without use were needed too. `unrated` are spot offers that cannot be priced.
-    `power` is that of bought GPUs; None: unknown, no energy is in their cost.
-    """
+    """The demand of a pool and model, the options that can serve it, and the cheapest mix."""
 
     curve: NeedCurve
     options: tuple[Option, ...]
     mix: Mix | None
+    """None if no option is known, or if none serves all demand."""
     with_taken: Mix | None
+    """The mix if GPUs that were held or reserved without use were needed too."""
     weeks: tuple[Mix, ...]
+    """The mix of each whole week alone, the newest first."""
     unrated: tuple[GpuOffer, ...]
+    """Spot offers that cannot be priced."""
     power: Power | None
+    """Power of bought GPUs; None is unknown, and their cost then excludes energy."""
 
     @property
     def now_yearly(self) -> float | None:
-        """What the GPUs that are there cost a year, used or not; None where the site states no price of theirs."""
+        """Return the yearly cost of the current GPUs, used or not; None if the site states no price for them."""
         return None if self._own is None else self._own.fixed * self.curve.gpus * HOURS_PER_YEAR
 
     @property
     def flat_hourly(self) -> float | None:
-        """A price per GPU-hour: the site's, else the cheapest on demand."""
+        """Return a price per GPU-hour: the site's, else the cheapest on demand."""
         if self._own is not None:
             return self._own.fixed
         return None if self.rented is None else self.rented.used
@@ -181,11 +160,11 @@ class PoolPurchase:
 
     @property
     def rented(self) -> Option | None:
-        """What is cheapest by use; None where nothing is offered."""
+        """Return the cheapest option that is paid by use; None without offers."""
         return cheapest(self.options, "on_demand")
 
     def alone_yearly(self, option: Option) -> float | None:
-        """What the whole need costs a year with one option alone; None for spot, which takes no firm work, and without any need."""
+        """Return the yearly cost of all demand with a single option; None for spot, which takes no firm work, and without demand."""
         need = self.curve.hours["need"].to_numpy()
         if option.offer.kind == "spot" or not len(need):
             return None
@@ -194,7 +173,7 @@ class PoolPurchase:
 
 
 def of_scope(found: Sequence[PoolPurchase], scope: Scope) -> tuple[PoolPurchase, ...]:
-    """Those of the pool and the model that are asked for."""
+    """Return the pools that match the scope's pool and model."""
     return tuple(
         each for each in found if scope.pool in (None, each.curve.pool) and scope.model in (None, each.curve.model)
     )
@@ -203,19 +182,19 @@ def of_scope(found: Sequence[PoolPurchase], scope: Scope) -> tuple[PoolPurchase,
 def pool_purchases(
     curves: Sequence[NeedCurve], market: Market, powers: Mapping[PoolModel, Power], until_ms: int
 ) -> tuple[PoolPurchase, ...]:
-    """Of each curve.
+    """Return the purchase of each curve.
 
     Args:
-        curves: the needs.
-        market: what there is to have, and at which price.
-        powers: see `measured_powers`.
-        until_ms: the end of the window, from which weeks are counted back.
+        curves: the demand curves.
+        market: the offers and their prices.
+        powers: from `measured_powers`.
+        until_ms: end of the window, from which weeks are counted back.
     """
     return tuple(_of_pool(each, market, powers.get((each.pool, each.model)), until_ms) for each in curves)
 
 
 def measured_powers(placed: pl.DataFrame) -> dict[PoolModel, Power]:
-    """What the GPUs of each pool and model drew in use and free; only where at least 90 % of both times are known.
+    """Return the power of each pool and model's GPUs, used and free, where both are known for at least 90 % of the time.
 
     Args:
         placed: the ledger's rows with `pool` and `model`.
@@ -235,8 +214,8 @@ def measured_powers(placed: pl.DataFrame) -> dict[PoolModel, Power]:
 
 
 def _of_pool(curve: NeedCurve, market: Market, measured: Power | None, until_ms: int) -> PoolPurchase:
-    power = (measured or _limit(curve.model)) if market.grid.price_per_kwh is not None else None
-    known = [*_in_force(curve, market.book), *(each for each in market.offers if is_of(each, curve.model))]
+    power = (measured or _power_limit(curve.model)) if market.grid.price_per_kwh is not None else None
+    known = [*_current_offers(curve, market.book), *(each for each in market.offers if is_of(each, curve.model))]
     priced = [(each, _option(each, power, market)) for each in known]
     options = tuple(option for _, option in priced if option is not None)
     return PoolPurchase(
@@ -250,8 +229,8 @@ def _of_pool(curve: NeedCurve, market: Market, measured: Power | None, until_ms:
     )
 
 
-def _in_force(curve: NeedCurve, book: PriceBook) -> Iterator[GpuOffer]:
-    """To go on at the site's own price, and to rent at the list price."""
+def _current_offers(curve: NeedCurve, book: PriceBook) -> Iterator[GpuOffer]:
+    """Yield the current options: keep GPUs at the site's own price, and rent at the list price."""
     price = book.hourly(curve.model, curve.pool)
     if price is not None and price.origin == "site":
         yield GpuOffer("own", "", curve.model, price.hourly, price.date, price.source)
@@ -260,14 +239,14 @@ def _in_force(curve: NeedCurve, book: PriceBook) -> Iterator[GpuOffer]:
         yield GpuOffer("on_demand", "", curve.model, listed.hourly, listed.date, listed.source)
 
 
-def _limit(model: str) -> Power | None:
-    """The power limit of the card, as if it always drew it; None where it is not known."""
+def _power_limit(model: str) -> Power | None:
+    """Return the card's power limit, as if the card always drew it; None if unknown."""
     known = card(model)
     return None if known is None or known.tdp_w is None else Power(known.tdp_w, known.tdp_w, is_measured=False)
 
 
 def _option(offer: GpuOffer, power: Power | None, market: Market) -> Option | None:
-    """What a GPU of an offer costs; None for spot GPUs of which nobody knows how often they are taken away."""
+    """Return the cost of a GPU of an offer; None for spot GPUs with an unknown interruption rate."""
     hourly = float(offer.hourly)
     if offer.kind == "spot":
         useful = useful_hourly(offer, market.lost_hours)
@@ -281,10 +260,10 @@ def _option(offer: GpuOffer, power: Power | None, market: Market) -> Option | No
 
 
 def _mix(hours: pl.DataFrame, need: str, options: Sequence[Option]) -> Mix | None:
-    """None where there is no hour or no option."""
+    """Return the cheapest mix; None without hours or options."""
     if hours.is_empty() or not options:
         return None
-    # what is held without use may not be interrupted: nobody knows what it waits for
+    # GPUs held without use may not be interrupted: their purpose is unknown
     firm = hours["firm"] + (hours[need] - hours["need"])
     return cheapest_mix(hours[need].to_numpy(), firm.to_numpy(), options)
 
@@ -302,44 +281,46 @@ def _weeks(hours: pl.DataFrame, options: Sequence[Option], until_ms: int) -> Ite
 Priority = Literal["urgent", "normal", "deferrable"]
 
 WEIGHTS: Mapping[Priority, float] = {"urgent": 1.5, "normal": 1.0, "deferrable": 0.5}
-"""What an hour costs relative to normal work: a choice, not a measurement."""
+"""Price of an hour relative to normal work: a choice, not a measurement."""
 
 _DAY_HOURS = 24
-_EMPTY = 0.5
-"""The price of an empty pool over that of a half full one; a full one is as far above."""
+_EMPTY_FACTOR = 0.5
+"""Price of an empty pool, relative to a half full pool. A full pool is as far above."""
 
 
 @dataclass(frozen=True)
 class InternalPrices:
-    """A day's schedule for a pool and model, in the site's time zone.
-
-    `load` is the share of the GPUs that was needed in each hour of the day, on average, at most 1; None where no such hour was observed.
-    `factors` are the price of a GPU-hour over the flat price `flat`, by priority and hour. `flat` is None where none is known.
-    """
+    """The schedule of a day for a pool and model, in the site's time zone."""
 
     pool: str
     model: str
     load: tuple[float | None, ...]
+    """Mean share of the GPUs in demand, by hour of the day, at most 1; None without an observed hour."""
     factors: Mapping[Priority, tuple[float | None, ...]]
+    """Price of a GPU-hour relative to `flat`, by priority and hour."""
     flat: float | None
+    """Current flat price of a GPU-hour; None if unknown."""
 
     @property
     def spread(self) -> float:
-        """How far the fullest hour is above the emptiest."""
+        """Return the difference between the highest and the lowest load."""
         known = [each for each in self.load if each is not None]
         return max(known) - min(known) if known else 0.0
 
 
 def internal_prices(curve: NeedCurve, flat: float | None, zone: tzinfo) -> InternalPrices | None:
-    """The schedule for a need; None where no hour of it was observed, or nothing was needed.
+    """Return the price schedule for a demand curve; None without an observed hour or without demand.
 
-    price(hour, priority) = k x flat x (1/2 + load(hour)) x weight(priority), where k makes what the observed need pays the same as at the flat
-    price: whoever changes nothing pays as much in all. Firm work counts as normal, work that may be interrupted as deferrable.
+    price(hour, priority) = k x flat x (1/2 + load(hour)) x weight(priority). k makes the observed demand pay the same
+    total as at
+    the flat price: without a change in behaviour the total cost stays the same. Firm work counts as normal,
+    interruptible work as
+    deferrable.
 
     Args:
-        curve: the need.
-        flat: the price of a GPU-hour now.
-        zone: whose hours they are.
+        curve: the demand curve.
+        flat: the current price of a GPU-hour.
+        zone: the time zone of the hours.
     """
     by_hour = curve.hours.group_by(hour=local_time("time", str(zone)).dt.hour()).agg(
         pl.col("need", "firm").mean(), hours=pl.len()
@@ -352,15 +333,15 @@ def internal_prices(curve: NeedCurve, flat: float | None, zone: tzinfo) -> Inter
     load[at] = np.minimum(need / curve.gpus, 1.0)
     firm[at] = by_hour["firm"].to_numpy() * by_hour["hours"].to_numpy()
     other[at] = (need - by_hour["firm"].to_numpy()) * by_hour["hours"].to_numpy()
-    weighed = np.nansum((_EMPTY + load) * (firm * WEIGHTS["normal"] + other * WEIGHTS["deferrable"]))
-    hourly = (_EMPTY + load) * np.nansum(firm + other) / weighed
+    weighed = np.nansum((_EMPTY_FACTOR + load) * (firm * WEIGHTS["normal"] + other * WEIGHTS["deferrable"]))
+    hourly = (_EMPTY_FACTOR + load) * np.nansum(firm + other) / weighed
     return InternalPrices(
         curve.pool, curve.model, _known(load), {name: _known(hourly * weight) for name, weight in WEIGHTS.items()}, flat
     )
 
 
 def internal_prices_of(pools: Sequence[PoolPurchase], zone: tzinfo) -> tuple[InternalPrices, ...]:
-    """Of each pool, at the site's price in force, else at the cheapest one on demand."""
+    """Return the schedule of each pool, at the site's current price, else at the cheapest price on demand."""
     schedules = (internal_prices(each.curve, each.flat_hourly, zone) for each in pools)
     return tuple(each for each in schedules if each is not None)
 

@@ -1,8 +1,10 @@
-"""Which GPUs to buy, to reserve, to rent and to take as spot for a need, at the least cost.
+"""The cheapest mix of GPUs to buy, to reserve, to rent and to take as spot, for a given demand.
 
-Screening curves (Stoft, Power System Economics, 2002, part 2-2), as power plants are chosen for a load duration curve: what an option
-costs is a line over the hours for which a GPU is used, so for each GPU of the curve the cheapest option is found on its own. That this
-is the optimum of the linear program over all hours at once is a test, not a hope: tests/plan/test_purchase.py.
+Screening curves (Stoft, Power System Economics, 2002, part 2-2), as for power plants and a load duration curve: the
+cost of an
+option is a line over the hours of use of a GPU, so the cheapest option is found for each GPU of the curve separately. A
+test shows
+that the result is the optimum of the linear program over all hours: tests/plan/test_purchase.py.
 """
 
 from __future__ import annotations
@@ -21,31 +23,33 @@ Hours = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Option:
-    """What a GPU of an offer costs: `fixed` for each hour of the term, `used` on top for each hour in which it is used."""
+    """The cost of a GPU of an offer."""
 
     offer: GpuOffer
     fixed: float
+    """Cost of each hour of the term."""
     used: float
+    """Additional cost of each hour of use."""
 
     @property
     def hourly(self) -> float:
-        """An hour in which it is used."""
+        """Return the cost of an hour of use."""
         return self.fixed + self.used
 
     @property
     def is_committed(self) -> bool:
-        """Whether it is paid for also while nobody uses it."""
+        """Return whether the GPU is paid for while unused."""
         return self.offer.kind in COMMITTED
 
     def pays_from(self, rented: float) -> float | None:
-        """The share of the hours from which on a GPU is cheaper so than rented at a price; None if it never is."""
+        """Return the share of hours from which the option is cheaper than renting at a price; None if it never is."""
         saved = rented - self.used
         return self.fixed / saved if saved > 0 and self.fixed <= saved else None
 
 
 @dataclass(frozen=True)
 class MixPart:
-    """What of a mix one option has: most GPUs at once, GPU-hours in use, and their cost in so many hours."""
+    """The part of a mix with a single option: most GPUs at once, GPU-hours of use, and their cost over a number of hours."""
 
     option: Option
     gpus: int
@@ -55,18 +59,18 @@ class MixPart:
 
     @property
     def used_share(self) -> float:
-        """The share of its GPUs' time that is used."""
+        """Return the used share of its GPUs' time."""
         return self.gpu_hours / (self.gpus * self.hours)
 
     @property
     def yearly_cost(self) -> float:
-        """The cost of a year that is like these hours."""
+        """Return the cost of a year that is like these hours."""
         return self.cost * HOURS_PER_YEAR / self.hours
 
 
 @dataclass(frozen=True)
 class Mix:
-    """The cheapest mix for a need of so many hours; parts in the order in which they fill up: what is used most comes first."""
+    """The cheapest mix for a number of hours. The parts are in the order in which they fill up: the most used first."""
 
     hours: int
     parts: tuple[MixPart, ...]
@@ -77,24 +81,24 @@ class Mix:
 
     @property
     def yearly_cost(self) -> float:
-        """Of a year that is like these hours."""
+        """Return the cost of a year that is like these hours."""
         return self.cost * HOURS_PER_YEAR / self.hours
 
     @property
     def committed_gpus(self) -> int:
-        """How many are bought or reserved."""
+        """Return the number of GPUs bought or reserved."""
         return sum(part.gpus for part in self.parts if part.option.is_committed)
 
 
 def cheapest_mix(need: Hours, firm: Hours, options: Sequence[Option]) -> Mix | None:
-    """The mix that serves every hour at the least cost; None where the options cannot: spot takes no firm work.
+    """Return the mix that serves every hour at the lowest cost; None if the options cannot: spot takes no firm work.
 
-    Bought and reserved GPUs are whole ones.
+    Bought and reserved GPUs are whole GPUs.
 
     Args:
         need: GPUs in each hour.
-        firm: those of them whose work must not be interrupted.
-        options: what there is; of several that are paid by use, the cheapest of each kind is taken.
+        firm: GPUs in each hour whose work must not be interrupted.
+        options: the options. If several of a kind are paid by use, the cheapest counts.
     """
     hours, levels = len(need), int(np.ceil(need.max(initial=0.0)))
     firm_hours, all_hours = _level_hours(firm, levels), _level_hours(need, levels)
@@ -114,25 +118,25 @@ def cheapest_mix(need: Hours, firm: Hours, options: Sequence[Option]) -> Mix | N
 
 
 def _level_hours(need: Hours, levels: int) -> Hours:
-    """For how many hours the first, second ... GPU is needed; for a part of an hour where it is needed in part."""
+    """Return the hours in which the first, second ... GPU is needed; a part of an hour if it is partly needed."""
     return np.array([np.clip(need - level, 0.0, 1.0).sum() for level in range(levels)])
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """How the work of one level of the curve may be done: what is paid for in any case, and what does firm and other work."""
+    """A way to do the work of a level of the curve: the committed option, and the options for firm and other work."""
 
     committed: Option | None
     firm: Option | None
     other: Option | None
 
     def costs(self, firm_hours: Hours, all_hours: Hours, hours: int) -> Hours:
-        """What each level costs; infinite where there is nothing to do its work."""
+        """Return the cost of each level; infinite if no option can do its work."""
         fixed = 0.0 if self.committed is None else self.committed.fixed * hours
         return fixed + _use(self.firm, firm_hours) + _use(self.other, all_hours - firm_hours)
 
     def add(self, parts: Mapping[int, _Sum], firm_hours: Hours, other_hours: Hours) -> None:
-        """Adds the levels for which it was chosen."""
+        """Add the levels for which this choice is the cheapest."""
         used = {
             id(each): np.zeros_like(firm_hours) for each in (self.committed, self.firm, self.other) if each is not None
         }
@@ -156,7 +160,10 @@ class _Sum:
 
 
 def _choices(options: Sequence[Option]) -> Iterator[_Choice]:
-    """To rent, and each that is paid for in any case. The first of equally cheap ones is taken: no commitment without need."""
+    """Yield the choices: rent, and each committed option.
+
+    The first of equally cheap choices wins: no commitment without a benefit.
+    """
     rented, spot = cheapest(options, "on_demand"), cheapest(options, "spot")
     yield _Choice(None, rented, _cheaper(rented, spot))
     for each in options:
@@ -165,7 +172,7 @@ def _choices(options: Sequence[Option]) -> Iterator[_Choice]:
 
 
 def cheapest(options: Sequence[Option], kind: OfferKind) -> Option | None:
-    """The one of a kind that costs least to use; None without any."""
+    """Return the option of a kind with the lowest cost of use; None without one."""
     return min((each for each in options if each.offer.kind == kind), key=lambda each: each.used, default=None)
 
 

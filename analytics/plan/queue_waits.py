@@ -1,7 +1,8 @@
-"""Who waited how long for GPUs, and why: each wait with the time of each cause, waits added up, and what GPU time led to."""
+"""Queue waits: every wait split by cause, sums over jobs, and how the jobs that used GPU time ended."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -10,60 +11,63 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analytics.intervals import SPAN_MS, merge
-from analytics.plan.idle_pool import WHOLE_POOL, IdlePool, IdlePools, Want, idle_pools
-from analytics.plan.jobs import (
+from analytics.capacity.causes import CAUSES, SHORTAGE, UNKNOWN
+from analytics.capacity.jobs import (
     IS_COUNTED,
     PARTITION,
     POOL_MODEL,
     AskedModels,
     PoolModel,
+    QueueOrder,
     TeamOf,
     blocks,
     jobs_in_window,
     located,
     with_teams,
 )
-from analytics.plan.wait_causes import CAUSES, REMEDIES, SHORTAGE, Waiter, real_place, try_remedy
+from analytics.intervals import SPAN_MS, clip, merge
+from analytics.plan.idle_pool import WHOLE_POOL, WITHHELD, IdlePool, IdlePools, Want, idle_pools
+from analytics.plan.wait_causes import Waiter, real_place, remedies, try_remedy
 
 SIZES = {1: "1", 2: "2-3", 4: "4-7", 8: "8", 9: "9-16", 17: "17-64", 65: "65+"}
-"""Sizes of jobs in GPUs, by the least of each."""
+"""Names of job sizes in GPUs, by the smallest size of each."""
 
-TIME_OF = {cause: f"{cause}_ms" for cause in CAUSES}
-"""By cause the column with its time."""
-
-
-_WHOSE = ("user", "team", "pool", "model")
-_COLUMNS = ("job", *_WHOSE, "partition", "rank", "size", "gpus", "begin", "until", "is_open", "is_ambiguous")
+_OWNER = ("user", "team", "pool", "model")
+_COLUMNS = ("number", "job", *_OWNER, "partition", "rank", "size", "gpus", "begin", "until", "is_open", "is_ambiguous")
+_SPANS = {"number": pl.UInt32(), "cause": pl.String(), "time": pl.Int64(), "end": pl.Int64()}
 
 
 @dataclass(frozen=True)
-class Waits:
-    """The waits of a window, and what could not be counted.
-
-    `rows` has a row for each job that asked for GPUs before the end of the window and did not have them before its start, those
-    without any wait among them: `job`, `user`, `team`, `pool`, `model`, `partition`, `rank`, `size`, `gpus`, `begin`, `until`,
-    `is_open` (it still waited at the end), and the time of each cause in ms (TIME_OF), which add up
-    to `until - begin`. `is_ambiguous` is whether the pool is one of several in which jobs of the partition ran; it is null where
-    nobody knows it. `left_out` has the jobs that could not be counted: `user`, `team`, `pool`, `model`, and `is_unasked`, whether
-    the time at which they asked is missing, else it is their number of GPUs. `ran` has every job that had GPUs in the window: those four
-    columns, `gpus`, `start`, `end` and `state`.
-
-    `idle` is the GPU time that was `free`, `unused` or `unknown`: `pool`, `model`, `kind`, `gpu_ms`, and `waited_ms` of it in which any
-    job waited.
-    """
+class QueueWaits:
+    """The queue waits of a window, and the jobs that could not be counted."""
 
     rows: pl.DataFrame
-    idle: pl.DataFrame
-    since_ms: int
-    until_ms: int
-    left_out: pl.DataFrame
-    ran: pl.DataFrame
+    """A row for each job that was submitted before the end of the window and started after its beginning, with or without a wait.
 
-    def where(self, *conditions: pl.Expr) -> Waits:
-        """Those of some users, teams, pools or models alone; what stood idle stays."""
+    Columns: `number`, `job`, `user`, `team`, `pool`, `model`, `partition`, `rank` (QOS or priority), `size` (a name of SIZES), `gpus`,
+    `begin` and `until` of the wait in ms, `is_open` (the job still waited at the end), and `is_ambiguous` (the pool is one of several of the
+    job's partition; null where the pool is unknown).
+    """
+    spans: pl.DataFrame
+    """The waits, cut into times with a single cause: the `number` of the row, `cause`, `time` and `end`."""
+    idle: pl.DataFrame
+    """Idle GPU time: `pool`, `model`, `kind` (`free`, one of WITHHELD, `unused` or `unknown`), `gpu_ms`, and `waited_ms`, its part while any job waited."""
+    since_ms: int
+    """Start of the window."""
+    until_ms: int
+    """End of the window."""
+    left_out: pl.DataFrame
+    """Jobs that are not counted: `user`, `team`, `pool`, `model`, and `lacks_submission_time`: no submission time if true, else no GPU count."""
+    ran: pl.DataFrame
+    """Jobs that had GPUs in the window: `user`, `team`, `pool`, `model`, `gpus`, `start`, `end` and `state`."""
+    order: QueueOrder
+    """How the scheduler orders jobs, according to the replay."""
+
+    def where(self, *conditions: pl.Expr) -> QueueWaits:
+        """Return the jobs that meet the conditions on user, team, pool or model; idle time is not filtered."""
         frames = {name: getattr(self, name).filter(*conditions) for name in ("rows", "left_out", "ran")}
-        return replace(self, **frames)
+        spans = self.spans.join(frames["rows"].select("number"), on="number", how="semi", maintain_order="left")
+        return replace(self, spans=spans, **frames)
 
 
 def find_waits(
@@ -73,107 +77,139 @@ def find_waits(
     window: tuple[int, int],
     *,
     held_min_ms: int,
+    order: QueueOrder,
+    withheld: pl.DataFrame,
+    is_past: bool = False,
     team_of: TeamOf = lambda _user, _account: None,
-) -> Waits:
-    """The waits of a window and their causes.
+) -> QueueWaits:
+    """Return the queue waits of a window with their causes.
 
     Args:
-        jobs: with JOB_SCHEMA; also those before the window, which say which hosts a partition uses.
+        jobs: with JOB_SCHEMA; earlier jobs show which hosts a partition uses.
         placed: the ledger's rows of the window with `pool` and `model`.
-        memory_gib: of the cards of each model, None where it is not known.
-        window: its start and end, in ms.
-        held_min_ms: held and reserved GPUs count as unused where they were so for at least this long.
-        team_of: the team of a user and an account.
+        memory_gib: memory of a card by model; None is unknown.
+        window: start and end, in ms.
+        held_min_ms: held and reserved GPUs count as unused after this time.
+        order: how the scheduler orders jobs, according to the replay.
+        withheld: GPUs that the scheduler may not allocate, with WITHHELD_SCHEMA.
+        is_past: whether the lake has rows after the window. Jobs that ended later then count as running, so that the report stays the same.
+        team_of: returns the team of a user and an account.
     """
-    known, claimed = located(jobs, placed)
-    claimed = claimed.with_columns(pl.col("end").fill_null(window[1]))
-    there = _named(jobs_in_window(known, *window), team_of)
+    known, allocated = located(jobs, placed)
+    allocated = allocated.with_columns(pl.col("end").fill_null(window[1]))
+    named = _named(jobs_in_window(known, *window), team_of)
     runs = pl.col("start") < window[1], pl.col("end").is_null() | (pl.col("end") > window[0])
-    idle = idle_pools(placed, claimed, memory_gib, window, held_min_ms)
-    rows = _caused(
-        there.filter(IS_COUNTED), idle, WaiterOptions(idle.pools, blocks(known, claimed), AskedModels.of(known))
-    )
-    return Waits(
-        rows=rows.select(*_COLUMNS, *TIME_OF.values()),
-        idle=_idle_while(idle.spans, rows),
+    end = pl.when(~(pl.lit(is_past) & (pl.col("end") > window[1]))).then("end")
+    idle = idle_pools(placed, allocated, memory_gib, window, held_min_ms, withheld=withheld)
+    counted = named.filter(IS_COUNTED)
+    spans = _causes(counted, idle, WaiterOptions(idle.pools, blocks(known, allocated), AskedModels.of(known)), order)
+    return QueueWaits(
+        rows=counted.select(_COLUMNS),
+        spans=spans,
+        idle=_idle_while(idle.spans, counted),
         since_ms=window[0],
         until_ms=window[1],
-        left_out=there.filter(~IS_COUNTED).select(_WHOSE, is_unasked=pl.col("asked").is_null()),
-        ran=_named(known.filter(*runs), team_of).select(*_WHOSE, "gpus", "start", "end", "state"),
+        left_out=named.filter(~IS_COUNTED).select(_OWNER, lacks_submission_time=pl.col("asked").is_null()),
+        ran=_named(known.filter(*runs), team_of).select(*_OWNER, "gpus", "start", end, "state"),
+        order=order,
     )
 
 
-def _caused(waiting: pl.DataFrame, idle: IdlePools, options: WaiterOptions) -> pl.DataFrame:
-    """The waits with the time of each cause; of those whose pool nobody knows, all of it is unknown."""
+def _causes(waiting: pl.DataFrame, idle: IdlePools, options: WaiterOptions, order: QueueOrder) -> pl.DataFrame:
+    """Return `QueueWaits.spans`. Without a known pool, the time that the scheduler does not explain is unknown."""
     late = waiting.filter(pl.col("begin") < pl.col("until"))
-    waiters = [_waiter(row, options, idle.split) for row in late.iter_rows(named=True)]
+    blocked = _blocked_until(late, options, order)
+    waiters = [_waiter(row, options, idle.split, blocked[row["number"]]) for row in late.iter_rows(named=True)]
     numbers = late["number"].to_list()
-    times: dict[str, list[int]] = {}
-    for remedy in REMEDIES:
-        before = [each.start for each in waiters]
+    found: list[tuple[int, str, int, int]] = []
+    for remedy in remedies(in_order=order.in_order):
+        before = [waiter.start for waiter in waiters]
         if _prepared(idle, remedy.cause, waiters):
             try_remedy(waiters, remedy)
-        times[remedy.cause] = [was - each.start for was, each in zip(before, waiters, strict=True)]
-    left = [(each.start - each.begin, not each.own) for each in waiters]
-    times["unknown"] = [
-        time + rest * is_unknown for time, (rest, is_unknown) in zip(times["unknown"], left, strict=True)
-    ]
-    times[SHORTAGE] = [rest * (not is_unknown) for rest, is_unknown in left]
-    named = {TIME_OF[cause]: time for cause, time in times.items()}
-    found = pl.DataFrame({"number": numbers} | named, schema={"number": pl.UInt32} | dict.fromkeys(named, pl.Int64))
-    rows = waiting.join(found, on="number", how="left", maintain_order="left")
-    return rows.with_columns(pl.col(*named).fill_null(0))
+        for number, waiter, until_ms in zip(numbers, waiters, before, strict=True):
+            found += [(number, remedy.cause, *span) for span in waiter.not_held(waiter.start, until_ms)]
+    for number, waiter in zip(numbers, waiters, strict=True):
+        rest = SHORTAGE if waiter.own else UNKNOWN
+        found += [(number, rest, *span) for span in waiter.not_held(waiter.begin, waiter.start)]
+    reported = late.select("number", "begin", "until", held="held").explode("held").drop_nulls("held").unnest("held")
+    held = clip(reported, "begin", "until", sums=()).select(pl.col(name).cast(kind) for name, kind in _SPANS.items())
+    return pl.concat([held, pl.DataFrame(found, schema=_SPANS, orient="row")]).sort("number", "time")
+
+
+def _blocked_until(waiting: pl.DataFrame, options: WaiterOptions, order: QueueOrder) -> Mapping[int, int]:
+    """Return by a job's number until when a job ahead of it waits for hosts of the same pool and model."""
+    ranked = ["priority"] if order.by_priority else []
+    turns = waiting.sort(
+        *ranked, "asked", "number", descending=[*(True for _ in ranked), False, False], nulls_last=True
+    )
+    last: dict[PoolModel, dict[frozenset[str], int]] = defaultdict(dict)
+    found = {}
+    for row in turns.iter_rows(named=True):
+        place, hosts = (row["pool"], row["model"]), options.hosts_of(row)
+        before = (until for own, until in last[place].items() if not hosts or not own or hosts & own)
+        found[row["number"]] = max(before, default=0)
+        last[place][hosts] = max(last[place].get(hosts, 0), row["until"])
+    return found
 
 
 def _prepared(idle: IdlePools, cause: str, waiters: Sequence[Waiter]) -> bool:
-    """Adds the GPUs that a remedy has beside those of the ones before; whether there is anything to try."""
+    """Add the GPUs of a remedy to those of the earlier remedies; return whether there is anything to try."""
     for pool in idle.pools.values():
         pool.forget_changes()
+    if cause in WITHHELD:
+        return idle.give_out(cause)
     if cause == "unused":
-        moved = {each.job for each in waiters if each.has_moved}
-        return idle.add_unused(moved, {each.job for each in waiters if each.waits} - moved)
-    return cause != "unknown" or idle.add_unknown()
+        moved = {waiter.job for waiter in waiters if waiter.has_moved}
+        return idle.add_unused(moved, {waiter.job for waiter in waiters if waiter.waits} - moved)
+    return cause != UNKNOWN or idle.add_unknown()
 
 
 @dataclass(frozen=True)
 class WaiterOptions:
-    """Where jobs may run: the pools by pool and model, the hosts that each partition uses of a pool, and what names of models mean."""
+    """Where jobs may run."""
 
     pools: Mapping[PoolModel, IdlePool]
+    """Idle GPUs by pool and model."""
     blocks: Mapping[tuple[str | None, str, str], Sequence[str]]
+    """Hosts by scheduler, partition and pool."""
     models: AskedModels
+    """The models that a requested name stands for."""
     _known: dict[Sequence[str | None], tuple[Sequence[tuple[IdlePool, int]], Sequence[IdlePool]]] = field(
         default_factory=dict
     )
 
+    def hosts_of(self, row: Mapping[str, Any]) -> frozenset[str]:
+        """Return the hosts of the job's pool that its partition uses; empty if unknown."""
+        return frozenset(self.blocks.get((row["scheduler"], row["partition"], row["pool"]), ()))
+
     def of(self, row: Mapping[str, Any]) -> tuple[Sequence[tuple[IdlePool, int]], Sequence[IdlePool]]:
-        """`own` and `others` of a waiter; many jobs have the same."""
+        """Return `own` and `others` of a Waiter, cached: many jobs share them."""
         key = tuple(row[name] for name in (*POOL_MODEL, "gpu_model", *PARTITION))
         if key not in self._known:
             self._known[key] = self._of(row)
         return self._known[key]
 
     def _of(self, row: Mapping[str, Any]) -> tuple[Sequence[tuple[IdlePool, int]], Sequence[IdlePool]]:
-        """In its own pool what it asked for counts, and where it asked for nothing cards of at least as much memory; elsewhere both."""
+        """In the job's own pool, cards of the requested model fit, or without a request cards with at least as much memory; elsewhere both count."""
         home = self.pools.get((row["pool"], row["model"]))
         if home is None:
             return (), ()
         asked, hosts = row["gpu_model"], self.blocks.get((row["scheduler"], row["partition"], row["pool"]))
         own, others = [home], []
-        for (pool, model), each in self.pools.items():
-            is_large = None not in (home.memory_gib, each.memory_gib) and (each.memory_gib or 0) >= (
+        for (pool, model), idle_pool in self.pools.items():
+            is_large = None not in (home.memory_gib, idle_pool.memory_gib) and (idle_pool.memory_gib or 0) >= (
                 home.memory_gib or 0
             )
-            if each is home or not self.models.fits(asked, model):
+            if idle_pool is home or not self.models.fits(asked, model):
                 continue
             if pool == row["pool"] and (asked or is_large):
-                own.append(each)
+                own.append(idle_pool)
             elif pool != row["pool"] and is_large:
-                others.append(each)
-        return [(each, WHOLE_POOL if hosts is None else each.area(hosts)) for each in own], others
+                others.append(idle_pool)
+        return [(pool, WHOLE_POOL if hosts is None else pool.area(hosts)) for pool in own], others
 
 
-def _waiter(row: Mapping[str, Any], options: WaiterOptions, split: Collection[str]) -> Waiter:
+def _waiter(row: Mapping[str, Any], options: WaiterOptions, split: Collection[str], blocked_until: int) -> Waiter:
     (own, others), start = options.of(row), row["start"]
     home = own[0][0] if own else None
     run = row["run_ms"]
@@ -190,11 +226,13 @@ def _waiter(row: Mapping[str, Any], options: WaiterOptions, split: Collection[st
         if home is None or start is None or row["ledger_job"] in split
         else real_place(home, row["hosts"], row["gpus"], start, start + run),
         start=row["until"],
+        held=[(span["time"], span["end"]) for span in row["held"] or ()],
+        blocked_until=blocked_until,
     )
 
 
 def _want(gpus: int, host_count: int | None, home: IdlePool | None) -> Want:
-    """As it ran or asked for, where that was the same number on each host; else on one host, or on whole ones where it is larger."""
+    """Return the job's shape if it has the same number of GPUs on every host; else a single host, or whole hosts if the job is larger."""
     if host_count:
         return Want(gpus, gpus // host_count if gpus % host_count == 0 else 0)
     width = gpus if home is None or gpus <= home.width else home.width
@@ -202,11 +240,11 @@ def _want(gpus: int, host_count: int | None, home: IdlePool | None) -> Want:
 
 
 def _named(jobs: pl.DataFrame, team_of: TeamOf) -> pl.DataFrame:
-    """With what jobs are grouped by."""
+    """Return the jobs with the columns of GROUPS."""
     return with_teams(jobs, team_of).with_columns(
         rank=pl.coalesce("qos", pl.col("priority").cast(pl.String)),
         size=reduce(
-            lambda smaller, each: pl.when(pl.col("gpus") >= each[0]).then(pl.lit(each[1])).otherwise(smaller),
+            lambda smaller, size: pl.when(pl.col("gpus") >= size[0]).then(pl.lit(size[1])).otherwise(smaller),
             SIZES.items(),
             pl.lit(None, pl.String),
         ),
@@ -214,7 +252,7 @@ def _named(jobs: pl.DataFrame, team_of: TeamOf) -> pl.DataFrame:
 
 
 def _idle_while(spans: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
-    """Idle GPU time by pool, model and kind, and the part of it in which any job waited."""
+    """Return idle GPU time by pool, model and kind, and its part while any job waited."""
     waited = merge(waits.filter(pl.col("begin") < pl.col("until")).select(time="begin", end="until"), ())
     moments = np.ravel(waited.select("time", "end").to_numpy()) if waited.height else np.zeros(1)
     sums = np.cumsum(np.diff(moments, prepend=moments[0]) * (np.arange(len(moments)) % 2))
@@ -225,70 +263,73 @@ def _idle_while(spans: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 GROUPS = ("pool", "size", "team", "partition", "rank")
-"""What waits are added up by, as columns of their rows."""
+"""Columns of QueueWaits.rows by which waits are summed."""
 
 
 @dataclass(frozen=True)
 class WaitGroup:
-    """Waits of some jobs; `name` is None where it is not known.
-
-    `open_jobs` still waited at the end. The median and the nine of ten are of all jobs, those without a wait among them, None
-    where there is none. `wait_ms` is job time, `gpu_ms` the same times the GPUs of each; `cause_ms` and `cause_gpu_ms` are parts of it.
-    """
+    """The summed queue waits of some jobs."""
 
     name: str | None
+    """The value of the group's column; None is unknown."""
     jobs: int
+    """Jobs with and without a wait."""
     open_jobs: int
+    """Jobs that still waited at the end of the window."""
     median_ms: float | None
+    """Median wait of all jobs; None without jobs."""
     p90_ms: float | None
+    """Wait that 90 % of the jobs do not exceed; None without jobs."""
     wait_ms: int
+    """Sum of the waits."""
     gpu_ms: int
+    """Sum of the waits, each times the GPUs of the job."""
     cause_ms: Mapping[str, int]
+    """Parts of `wait_ms` by cause."""
     cause_gpu_ms: Mapping[str, int]
+    """Parts of `gpu_ms` by cause."""
 
     def share(self, cause: str) -> float | None:
-        """Which part of the time has the cause; None where nobody waited."""
-        return self.cause_ms[cause] / self.wait_ms if self.wait_ms else None
+        """Return the share of the wait with this cause; None without any wait."""
+        return self.share_of((cause,))
+
+    def share_of(self, causes: Collection[str]) -> float | None:
+        """Return the share of the wait with any of these causes; None without any wait."""
+        return sum(self.cause_ms[cause] for cause in causes) / self.wait_ms if self.wait_ms else None
 
     @property
     def shortage(self) -> tuple[float | None, float | None]:
-        """Least and most of the part that only more GPUs cure: what nobody saw may be shortage as well."""
-        least, unknown = self.share(SHORTAGE), self.share("unknown")
+        """The lowest and highest share that shortage may have: unknown causes may be shortage too."""
+        least, unknown = self.share(SHORTAGE), self.share(UNKNOWN)
         return least, None if least is None or unknown is None else least + unknown
 
 
-def in_all(waits: Waits) -> WaitGroup:
-    """All waits."""
-    return _group(None, waits.rows)
+def all_waits(waits: QueueWaits) -> WaitGroup:
+    """Return the sums over all waits."""
+    return _group(None, waits.rows, waits.spans)
 
 
-def wait_groups(waits: Waits, by: str) -> list[WaitGroup]:
-    """One for each value of a column of GROUPS, the longest waits first."""
-    found = [_group(name, rows) for (name,), rows in waits.rows.partition_by(by, as_dict=True).items()]
-    return sorted(found, key=lambda each: (-each.wait_ms, each.name or ""))
+def wait_groups(waits: QueueWaits, by: str) -> list[WaitGroup]:
+    """Return the sums for every value of a column of GROUPS, the longest waits first."""
+    parts = waits.rows.partition_by(by, as_dict=True)
+    groups = [_group(name, rows, waits.spans) for (name,), rows in parts.items()]
+    return sorted(groups, key=lambda group: (-group.wait_ms, group.name or ""))
 
 
-def halves(waits: Waits) -> tuple[WaitGroup, WaitGroup]:
-    """What was waited in the first and in the second half of the window."""
+def halves(waits: QueueWaits) -> tuple[WaitGroup, WaitGroup]:
+    """Return the waits in the first and in the second half of the window."""
     middle = (waits.since_ms + waits.until_ms) // 2
-    return _group(None, _part(waits.rows, waits.since_ms, middle)), _group(
-        None, _part(waits.rows, middle, waits.until_ms)
-    )
+    return _part(waits, waits.since_ms, middle), _part(waits, middle, waits.until_ms)
 
 
-def _part(rows: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
-    """The part of each wait in [since, until): the last cause comes first in it, and the first one last."""
-    stop, columns = pl.col("begin"), {}
-    for cause in reversed(CAUSES):
-        start, stop = stop, stop + pl.col(TIME_OF[cause])
-        columns[TIME_OF[cause]] = stop.clip(since_ms, until_ms) - start.clip(since_ms, until_ms)
-    inside = rows.with_columns(
-        begin=pl.col("begin").clip(since_ms, until_ms), until=pl.col("until").clip(since_ms, until_ms), **columns
-    )
-    return inside.filter(pl.col("begin") < pl.col("until"))
+def _part(waits: QueueWaits, since_ms: int, until_ms: int) -> WaitGroup:
+    """Return the waits within [since, until)."""
+    begin, until = (pl.col(name).clip(since_ms, until_ms) for name in ("begin", "until"))
+    rows = waits.rows.with_columns(begin, until).filter(pl.col("begin") < pl.col("until"))
+    return _group(None, rows, clip(waits.spans, since_ms, until_ms, sums=()))
 
 
-def _group(name: str | None, rows: pl.DataFrame) -> WaitGroup:
+def _group(name: str | None, rows: pl.DataFrame, spans: pl.DataFrame) -> WaitGroup:
     wait = pl.col("until") - pl.col("begin")
     sums = rows.select(
         jobs=pl.len(),
@@ -298,17 +339,18 @@ def _group(name: str | None, rows: pl.DataFrame) -> WaitGroup:
         wait_ms=wait.sum(),
         gpu_ms=(wait * pl.col("gpus")).sum(),
     ).row(0, named=True)
-    times = rows.select(TIME_OF.values()).sum().row(0)
-    gpu_times = rows.select(pl.col(name) * pl.col("gpus") for name in TIME_OF.values()).sum().row(0)
+    own = spans.join(rows.select("number", "gpus"), on="number")
+    by_cause = own.group_by("cause").agg(time=SPAN_MS.sum(), gpu_time=(SPAN_MS * pl.col("gpus")).sum())
+    times = {cause: (time, gpu_time) for cause, time, gpu_time in by_cause.iter_rows()}
     return WaitGroup(
         name,
         **sums,
-        cause_ms=dict(zip(CAUSES, times, strict=True)),
-        cause_gpu_ms=dict(zip(CAUSES, gpu_times, strict=True)),
+        cause_ms={cause.name: times.get(cause.name, (0, 0))[0] for cause in CAUSES},
+        cause_gpu_ms={cause.name: times.get(cause.name, (0, 0))[1] for cause in CAUSES},
     )
 
 
-RUNNING, UNKNOWN = "running", "unknown"
+RUNNING = "running"
 
 _WORDS: Mapping[str, str] = {
     "COMPLETED": "completed",
@@ -328,36 +370,36 @@ _WORDS: Mapping[str, str] = {
     "BOOT_FAIL": "host failed",
     "NODELOST": "host failed",
 }
-"""How a scheduler's word for a job's end is counted: Slurm's job states, and the phases of pods and conditions of Kueue."""
+"""END_STATES by the scheduler's word: Slurm's job states, phases of pods, conditions of Kueue."""
 
 END_STATES = (*dict.fromkeys(_WORDS.values()), RUNNING, UNKNOWN)
 
 
 @dataclass(frozen=True)
 class Goodput:
-    """GPU time of a window by END_STATES, and how many jobs each has; what nobody said is unknown, never completed."""
+    """GPU time and jobs of a window by END_STATES. A job without a reported end counts as unknown, never as completed."""
 
     gpu_ms: Mapping[str, int]
     jobs: Mapping[str, int]
 
     @property
     def completed_share(self) -> float | None:
-        """The part of the time whose end is known that led to completed jobs; None where no end is known."""
+        """The share of completed jobs in the GPU time with a known end; None without any known end."""
         known = sum(spent for state, spent in self.gpu_ms.items() if state not in (RUNNING, UNKNOWN))
         return self.gpu_ms["completed"] / known if known else None
 
 
 def goodput(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> Goodput:
-    """How the GPU time of a window ended.
+    """Return the GPU time of a window by how its jobs ended.
 
     Args:
-        jobs: with `gpus`, `start`, `end` and `state`, one row per run; those without a number of GPUs and those that never began are left out.
-        since_ms: start of the window.
-        until_ms: its end.
+        jobs: `gpus`, `start`, `end` and `state`, one row per run. Rows without a GPU count or a start are left out.
+        since_ms: start of the window, in ms.
+        until_ms: end of the window, in ms.
     """
     word = pl.col("state").str.to_uppercase().str.extract(r"^([A-Z_]+)")
     ended = word.replace_strict(_WORDS, default=UNKNOWN, return_dtype=pl.String).fill_null(UNKNOWN)
-    runs = pl.col("end").is_null() | (pl.col("end") > until_ms)
+    runs = pl.col("end").is_null()  # a run that ended after the window counts by how it ended
     stop = pl.min_horizontal(pl.col("end").fill_null(until_ms), pl.lit(until_ms))
     spent = (
         jobs.filter(pl.col("start").is_not_null())

@@ -1,4 +1,4 @@
-"""The proposed reallocation: who gets which GPUs from when and from whom, who gets none and why, and what is left over."""
+"""The proposed reallocation: which team gets which GPUs from which day and team, which requests get none and why, and the remaining GPUs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from analytics.plan.reallocation_program import ChosenStart, ReallocationProgram
 from analytics.plan.supply import FleetSupply, Supply
 
 Reason = Literal["over", "no_card", "too_few", "no_block", "quota", "others"]
-"""Why a request is not served: its days are over, no GPU is what it asks for, too few are free in time, no block is wide enough, the
-team's quota, or others before it."""
+"""Why a request is not served: its days are over, no GPU matches, too few are free in time, no block is wide enough, the team's quota, or other requests come first."""
 
 
 @dataclass(frozen=True)
 class ServedRequest:
-    """A request, the day from which it has its GPUs, and those: a part of each supply."""
+    """A request, the day from which it has its GPUs, and these GPUs: a part of each supply."""
 
     request: GpuRequest
     start: date
@@ -27,52 +26,56 @@ class ServedRequest:
 
     @property
     def given(self) -> int:
-        """How many GPUs it is given: more than it asks for where whole hosts have more."""
+        """Return the number of GPUs that it gets: more than requested if whole hosts have more."""
         return sum(len(each.gpus) for each in self.grants)
 
 
 @dataclass(frozen=True)
 class UnservedRequest:
-    """A request that is given nothing; of what it asks for `free` GPUs are free on day `by`, the last on which it could begin, or of which anything is known."""
+    """A request that gets no GPUs."""
 
     request: GpuRequest
     reason: Reason
     free: int
+    """Matching GPUs that are free on day `by`."""
     by: date
+    """The last day on which the request could start, or the last day with known endings."""
 
 
 @dataclass(frozen=True)
 class TeamBalance:
-    """How many GPUs a team is given, and how many of those that it has others are given; `keeps` are those that it is given of its own."""
+    """The GPUs that a team gains and loses."""
 
     team: str
     gains: int
     loses: int
     keeps: int
+    """GPUs of the team that the proposal gives to the same team."""
 
 
 @dataclass(frozen=True)
 class Reallocation:
-    """The proposal for all requests, in the order of the file.
-
-    `left` is the supply that nobody is given, of what is known up to `last_day`. `without_quota` are the teams that ask and have no
-    known quota. `serves_most` is whether it is proven that none serves more, `is_proven` that none is better; `of_one_team` whether it has
-    what one team may know, `of_part` whether it has some of the GPUs only, and with them no request that is not served.
-    """
+    """The proposal for all requests, in the order of the file."""
 
     served: tuple[ServedRequest, ...]
     unserved: tuple[UnservedRequest, ...]
     left: tuple[Supply, ...]
+    """The supply that goes to no request, up to `last_day`."""
     without_quota: tuple[str, ...]
+    """Teams with requests and without a known quota."""
     last_day: date
     serves_most: bool
+    """True if it is proven that no proposal serves more."""
     is_proven: bool
+    """True if it is proven that no proposal is better."""
     of_one_team: bool = False
+    """True if the proposal is reduced to what a team may know."""
     of_part: bool = False
+    """True if the proposal covers only some of the GPUs. It then has no unserved requests."""
 
     @property
     def balances(self) -> tuple[TeamBalance, ...]:
-        """Who gains and who loses, by team; what nobody has, or who is not known, is nobody's loss."""
+        """Return gains and losses by team. GPUs without a known team are no team's loss."""
         gains, loses, keeps = Counter[str](), Counter[str](), Counter[str]()
         for each in self.served:
             for grant in each.grants:
@@ -84,7 +87,7 @@ class Reallocation:
         return tuple(TeamBalance(each, gains[each], loses[each], keeps[each]) for each in names)
 
     def of_team(self, team: str) -> Reallocation:
-        """What a team may know: its own requests, and nothing of who gives or what is left."""
+        """Return the proposal that a team may see: its own requests, without the GPUs' teams and without the remaining GPUs."""
         return replace(
             self,
             served=tuple(
@@ -101,7 +104,7 @@ class Reallocation:
         )
 
     def of_gpus(self, pool: str | None, model: str | None) -> Reallocation:
-        """What is given and left in a pool or of a model; requests that are not served are in none."""
+        """Return the served requests and remaining GPUs of a pool or model, without unserved requests."""
         if pool is None and model is None:
             return self
 
@@ -115,7 +118,7 @@ class Reallocation:
 
 
 def propose(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping[str, float]) -> Reallocation:
-    """The best proposal (see ReallocationProgram); `quotas` are those of the teams that have one."""
+    """Return the best proposal (see ReallocationProgram); `quotas` has the teams with a quota."""
     program = ReallocationProgram(supply, requests, quotas)
     chosen = program.best()
     served = {each.request for each in chosen}
@@ -152,7 +155,7 @@ def _unserved(
 
 
 def _reason_alone(supply: FleetSupply, request: GpuRequest, free: int, *, is_startable: bool) -> Reason | None:
-    """What stands in the way whatever else is asked for, and whatever the quota."""
+    """Return the obstacle that does not depend on other requests or on the quota; None without one."""
     if request.last < supply.today:
         return "over"
     if not any(request.takes(model, memory) for model, memory in supply.models.items()):
@@ -167,7 +170,7 @@ def _reason_alone(supply: FleetSupply, request: GpuRequest, free: int, *, is_sta
 def _reason_among(
     supply: FleetSupply, request: GpuRequest, quotas: Mapping[str, float], served: Sequence[GpuRequest]
 ) -> Reason:
-    """The team's quota, alone or with its other requests, else the others."""
+    """Return the reason among other requests: the team's quota, alone or with its other requests, else the other requests."""
     if request.team not in quotas:
         return "others"
     if not ReallocationProgram(supply, [request], quotas).best():

@@ -1,4 +1,4 @@
-"""Who gets which GPUs, as a program of whole numbers: blocks, days, quotas, and which answer is better."""
+"""Reallocation as an integer program: blocks, days, quotas, and the ranking of answers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _SEARCH_S = 1.0
 _TOLERANCE = 1e-6
 
 Terms = Iterable[tuple[int, float]]
-"""Columns with their coefficients; a column that comes twice counts twice."""
+"""Columns with their coefficients. A column that occurs twice counts twice."""
 
 
 class IntegerProgram:
-    """Columns of whole numbers from 0 up, and rows that hold; 0 everywhere has to be allowed.
+    """Integer columns from 0 up, with linear constraints as rows. All columns at 0 must be allowed.
 
-    `is_proven` is whether every search ended with the best there is, `values` what was found by the last one.
+    `is_proven` is True if every search proved its optimum. `values` are those that the last search found.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class IntegerProgram:
         self.values: tuple[int, ...] = ()
 
     def column(self, most: float = 1) -> int:
-        """A new column; its place."""
+        """Add a column; return its index."""
         import highspy
 
         self._solver.addVar(0.0, most)
@@ -45,11 +45,11 @@ class IntegerProgram:
         return self._columns - 1
 
     def at_most(self, terms: Terms, high: float) -> None:
-        """A row: the sum is at most `high`."""
+        """Add a row: the sum is at most `high`."""
         self._row(terms, -np.inf, high)
 
     def equal(self, terms: Terms) -> None:
-        """A row: the sum is 0."""
+        """Add a row: the sum is 0."""
         self._row(terms, 0.0, 0.0)
 
     def _row(self, terms: Terms, low: float, high: float) -> None:
@@ -60,7 +60,10 @@ class IntegerProgram:
         self._solver.addRow(low, high, len(columns), columns, factors)
 
     def least(self, costs: Mapping[int, float], bound: float, within_s: float = _SEARCH_S) -> None:
-        """Makes the sum of costs as small as can be found in that time, and keeps it there; it is known not to be below `bound`."""
+        """Minimise the sum of costs within a time limit and fix the result as a constraint.
+
+        The sum is known to be at least `bound`.
+        """
         self.values = self.values or (0,) * self._columns
         if self._sum(costs) > bound + _TOLERANCE:
             everywhere = np.zeros(self._columns)
@@ -74,7 +77,7 @@ class IntegerProgram:
         return sum(cost * self.values[column] for column, cost in costs.items())
 
     def _search(self) -> None:
-        """From what was found before, which stays where the search finds nothing."""
+        """Search from the earlier values, which stay if the search finds nothing."""
         import highspy
 
         solver = self._solver
@@ -91,17 +94,17 @@ _Each = TypeVar("_Each")
 _Key = TypeVar("_Key")
 
 Place = int | tuple[str, ...]
-"""Where a request is served: a block by its number, a host whose islands share it (pool, model, host), whole hosts of a pool (pool, model)."""
+"""Where a request is served: a block by its number, a host with shared islands (pool, model, host), or whole hosts of a pool (pool, model)."""
 
 _DAY = timedelta(1)
 
 SERVED_S = 5.0
-"""Which requests are served counts most: the search for it may take longer than those for the rest."""
+"""The search for the served requests matters most, so it may take longer than the others."""
 
 
 @dataclass(frozen=True)
 class ChosenStart:
-    """A request, by its number, that is served from a day on, with its GPUs by the number of their supply."""
+    """A request, by its number, that is served from a day, with its GPUs by the number of their supply."""
 
     request: int
     day: date
@@ -110,7 +113,7 @@ class ChosenStart:
 
 @dataclass(frozen=True)
 class _Block:
-    """A host, or an NVLink island narrower than it, with its supplies by their numbers."""
+    """A host, or an NVLink island narrower than its host, with its supplies by their numbers."""
 
     width: int
     supplies: tuple[int, ...]
@@ -118,7 +121,7 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Start:
-    """A column that says whether a request is served from a day on in a place, where it is given so many GPUs, or hosts, as `parts`."""
+    """A column: the request is served from a day in a place, where it gets `parts` (GPUs or hosts)."""
 
     request: int
     day: date
@@ -130,7 +133,7 @@ class _Start:
 
 @dataclass(frozen=True)
 class _Part:
-    """A column that says how many parts of a place are taken on a day; each takes so many GPUs of these blocks."""
+    """A column: the parts of a place taken on a day. Each part takes GPUs of the blocks in `uses`."""
 
     column: int
     uses: Mapping[int, int]
@@ -138,7 +141,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Use:
-    """A column that takes so many times `gpus` GPUs of a block from a day on."""
+    """A column that takes a multiple of `gpus` GPUs of a block from a day."""
 
     day: date
     column: int
@@ -146,24 +149,27 @@ class _Use:
 
 
 def latest_start(request: GpuRequest) -> date:
-    """The last day on which it may begin: the one before its last."""
+    """Return the last day on which a request may start: the day before its last."""
     return max(request.first, request.last - _DAY)
 
 
 class ReallocationProgram:
-    """What may be given to whom. A request is served whole or not at all, from one day on and in one place; GPUs are given once.
+    """The program of all possible allocations.
 
-    Of the answers it takes the one that serves the most GPUs of the most urgent requests, then of the next ones; of those the one
-    with the fewest GPU-days of waiting after the first day asked for, then the one that expects the fewest GPUs not to come free,
-    then the one that leaves the fewest GPUs over in blocks that it breaks. Each search has a time: `serves_most` is whether none
-    serves more, `is_proven` whether none is better.
+    A request is served in full or not at all, from one day and in one place. A GPU goes to one request.
+    Answers are ranked in this order: most GPUs of the most urgent requests, then of the next priority, and so on;
+    fewest GPU-days of
+    waiting after the first requested day; fewest GPUs expected not to become free; fewest GPUs left over in broken
+    blocks. Every
+    search has a time limit: `serves_most` is True if it is proven that no answer serves more, `is_proven` if none is
+    better.
     """
 
     serves_most = is_proven = False
 
     def __init__(self, supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping[str, float]) -> None:
         self._supply, self._requests = supply, requests
-        self._quotas = _within_reach(supply, requests, quotas)
+        self._quotas = _binding_quotas(supply, requests, quotas)
         self._program = IntegerProgram()
         self._used = [self._program.column(len(each.gpus)) for each in supply.supplies]
         self._pools: dict[tuple[str, str], list[SupplyHost]] = defaultdict(list)
@@ -177,11 +183,11 @@ class ReallocationProgram:
 
     @property
     def startable(self) -> frozenset[int]:
-        """The requests for which there is a place on some day, if nobody else asks and quotas do not count."""
+        """Return the requests with a place on some day, without other requests and quotas."""
         return frozenset(each.request for each in self._starts)
 
     def best(self) -> tuple[ChosenStart, ...]:
-        """The best answer that was found; `serves_most` and `is_proven` say of it what is proven."""
+        """Return the best answer found; `serves_most` and `is_proven` then describe what is proven."""
         program, requests = self._program, self._requests
         for priority in sorted({each.priority for each in requests}):
             own = {number for number in self.startable if requests[number].priority == priority}
@@ -192,7 +198,7 @@ class ReallocationProgram:
         program.least({self._used[number]: each.doubt for number, each in enumerate(self._supply.supplies)}, 0)
         program.least({self._touched[number]: self._free_at_all(each) for number, each in enumerate(self._blocks)}, 0)
         self.is_proven = program.is_proven
-        return tuple(self._chosen())
+        return tuple(self._chosen_starts())
 
     def _first(self, request: GpuRequest) -> date:
         return max(request.first, self._supply.today)
@@ -241,7 +247,7 @@ class ReallocationProgram:
         return [each for block in blocks for each in self._blocks[block].supplies]
 
     def _on_host(self, number: int, host: SupplyHost) -> Iterator[_Start]:
-        """In one island where any of the host is wide enough, else over them."""
+        """Yield starts in a single island, if any island of the host is wide enough; else across islands."""
         gpus, key = self._requests[number].gpus, host.key
         if not host.islands or gpus <= max(host.islands.values()):
             for block in self._of_host.get(key, ()):
@@ -257,7 +263,7 @@ class ReallocationProgram:
             yield _Start(number, day, key, gpus, gpus, self._program.column())
 
     def _days_in(self, number: int, supplies: Sequence[int]) -> Iterator[date]:
-        """The days on which so many of these are free."""
+        """Yield the days on which enough of these supplies are free."""
         for day in self._days(number, [self._supply.supplies[each].free_from for each in supplies]):
             if self._free(supplies, day) >= self._requests[number].gpus:
                 yield day
@@ -267,7 +273,7 @@ class ReallocationProgram:
         return sum(len(each.gpus) for each in found if each.free_from <= day)
 
     def _days(self, number: int, changes: Iterable[date]) -> list[date]:
-        """The first day, and later ones on which more may be possible, by GPUs that come free or by the quota."""
+        """Return the first day, and later days on which more may be possible, because of freed GPUs or the quota."""
         request = self._requests[number]
         if request.last < self._supply.today:
             return []
@@ -277,7 +283,7 @@ class ReallocationProgram:
 
     @cached_property
     def _quota_days(self) -> Mapping[str, frozenset[date]]:
-        """By team with a quota the days on which it may have more room in it."""
+        """Return by team with a quota the days on which its quota may have more room."""
         left = [(each.team, each.leaves) for each in self._supply.supplies if each.leaves is not None]
         over = [(each.team, each.last + _DAY) for each in self._requests]
         return {team: frozenset(day for own, day in (*left, *over) if own == team) for team in self._quotas}
@@ -298,7 +304,7 @@ class ReallocationProgram:
 
     @cached_property
     def _uses(self) -> Mapping[int, list[_Use]]:
-        """What takes GPUs of each block."""
+        """Return the uses of each block."""
         found: dict[int, list[_Use]] = {block: [] for block in range(len(self._blocks))}
         for each in self._starts:
             if isinstance(each.place, int):
@@ -310,7 +316,7 @@ class ReallocationProgram:
         return found
 
     def _add_block(self, block: int, uses: Sequence[_Use]) -> None:
-        """What starts before a day is of GPUs that are free before it; all that is given is of some supply."""
+        """Add rows: starts before a day use GPUs that are free before it, and all GPUs come from a supply."""
         supplies = [(self._supply.supplies[each].free_from, self._used[each]) for each in self._blocks[block].supplies]
         for day in sorted({free_from for free_from, _ in supplies})[1:]:
             early = [(use.column, use.gpus) for use in uses if use.day < day]
@@ -320,7 +326,10 @@ class ReallocationProgram:
         self._program.at_most([*((column, 1) for _, column in supplies), (self._touched[block], -size)], 0)
 
     def _add_quota(self, team: str) -> None:
-        """On no day on which it is given GPUs has a team more than its quota; what it gives of its own idle ones is gone from today on."""
+        """Add rows: on a day on which a team gets GPUs, it never exceeds its quota.
+
+        Idle GPUs that it loses are gone from today.
+        """
         own = [each for each in self._starts if self._requests[each.request].team == team]
         theirs = [(number, each) for number, each in enumerate(self._supply.supplies) if each.team == team]
         for day in sorted({each.day for each in own}):
@@ -340,8 +349,11 @@ class ReallocationProgram:
 
     # --- the answer -------------------------------------------------------------------------------------------------
 
-    def _chosen(self) -> Iterator[ChosenStart]:
-        """Who starts first takes first, so that GPUs that come later are left for later starts; of what is free the surest."""
+    def _chosen_starts(self) -> Iterator[ChosenStart]:
+        """Yield the starts in order of their days, so that later GPUs remain for later starts.
+
+        Among free GPUs, the most certain come first.
+        """
         values = self._program.values
         left = [each.gpus[: values[column]] for each, column in zip(self._supply.supplies, self._used, strict=True)]
         parts = {part.column: values[part.column] for own in self._parts.values() for part in own}
@@ -355,7 +367,7 @@ class ReallocationProgram:
             yield ChosenStart(each.request, each.day, taken)
 
     def _amounts(self, start: _Start, left: dict[int, int]) -> Iterator[tuple[int, int]]:
-        """How many GPUs of which blocks; parts of a place that several take on one day are taken in order."""
+        """Yield GPU counts by block. Parts of a place that several requests take on a day are taken in order."""
         if isinstance(start.place, int):
             yield start.place, start.given
             return
@@ -378,8 +390,10 @@ class ReallocationProgram:
                 gpus -= len(some)
 
 
-def _within_reach(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping[str, float]) -> dict[str, float]:
-    """The quotas that matter: a team that could be given all that it asks for, in whole hosts even, needs no rows."""
+def _binding_quotas(
+    supply: FleetSupply, requests: Sequence[GpuRequest], quotas: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the quotas that matter: a team that could get all its requests, even in whole hosts, needs no rows."""
     widest = max((host.width for host in supply.hosts), default=0)
     asked = dict.fromkeys(quotas, 0)
     for each in requests:
@@ -389,7 +403,7 @@ def _within_reach(supply: FleetSupply, requests: Sequence[GpuRequest], quotas: M
 
 
 def _blocks(supply: FleetSupply) -> tuple[list[_Block], dict[Host, list[int]]]:
-    """The blocks in which anything comes free, and by host which they are."""
+    """Return the blocks in which GPUs become free, and their numbers by host."""
     hosts = {host.key: host for host in supply.hosts}
     found = _grouped(
         range(len(supply.supplies)), lambda each: (supply.supplies[each].host_key, supply.supplies[each].island)

@@ -1,13 +1,16 @@
-"""Whether a job on several GPUs could start, in each pool: now, over the window, and what would make room for it.
+"""Room for multi-GPU jobs in each pool: whether a job could start now, or over the window, and which moves would make room.
 
-Fragmentation is the measure of FGD for whole GPUs (Weng et al., Beware of Fragmentation, USENIX ATC 2023, section 4): the free GPUs of a
-host are a fragment for a job that the host cannot take. A host's fragments are the mean over the jobs, each with its share of all that came.
+Fragmentation is the measure of FGD for whole GPUs (Weng et al., Beware of Fragmentation, USENIX ATC 2023, section 4):
+the free GPUs of a host are a fragment for a job that does not fit on the host. A host's fragmentation is the mean over
+the jobs, weighted by their share of all jobs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
+from itertools import islice
+from typing import cast
 
 import polars as pl
 
@@ -21,43 +24,43 @@ from fallow.clock import HOUR_MS, MINUTE_MS
 
 @dataclass(frozen=True)
 class Occupant:
-    """The GPUs that one job, or one holder without a known job, has on one host.
-
-    `is_idle` is whether none of them has computed for long, `is_movable` whether it can be asked or started again elsewhere: it is known who
-    it is, all of it is on this host and it is no part of a card. `ran_ms` is the GPU time since it began, as far as the window and
-    the stretch before it show; `ran_cost` what that costs, None where a price is missing.
-    """
+    """The GPUs of a job, or of a user without a known job, on a host."""
 
     host: str
-    holder: str | None
+    user: str | None
     job: str | None
     gpus: int
     is_idle: bool
+    """True if all the GPUs have been held or reserved without work for at least `idle_min_ms`."""
     is_movable: bool
+    """True if the GPUs can be reclaimed or the job restarted elsewhere: the job or user is known, all of the job is on this host, and it uses no part of a card."""
     ran_ms: int
+    """GPU time since the job began, as far as the window and the segment before it show."""
     ran_cost: float | None = None
+    """Cost of that time; None if a price is missing."""
 
 
 @dataclass(frozen=True)
 class OccupiedHost:
-    """A host: `width` GPUs in all, those that are free, and who has the others; what is not seen or not in order is nobody's."""
+    """A host with its free GPUs and the occupants of the others. GPUs that are not observed or out of order have no occupant."""
 
     name: str
     width: int
+    """All GPUs of the host."""
     free: int
     occupants: tuple[Occupant, ...]
 
 
-_PIECE = ("host", "job", "holder")
+_PIECE = ("host", "job", "user")
 
 
 def occupied_hosts(placed: pl.DataFrame, until_ms: int, idle_min_ms: int) -> dict[tuple[str, str], list[OccupiedHost]]:
-    """The hosts of each pool and model at the end of the window.
+    """Return the hosts of each pool and model at the end of the window.
 
     Args:
-        placed: the ledger's rows of the window with `pool`, `model` and `rate` (a GPU-hour's price, null where it has none).
-        until_ms: its end.
-        idle_min_ms: how long a GPU has to be without work before its holder is asked for it.
+        placed: the ledger's rows of the window with `pool`, `model` and `rate` (price of a GPU-hour, null if unknown).
+        until_ms: end of the window.
+        idle_min_ms: time without work after which a GPU can be reclaimed from its user.
     """
     now = placed.filter(pl.col("end") >= until_ms)
     is_part = (pl.col("gpu_share") < 1) | pl.col("instance")
@@ -79,15 +82,15 @@ def _occupants(
     placed: pl.DataFrame, now: pl.DataFrame, until_ms: int, idle_min_ms: int
 ) -> dict[tuple[str, str, str], list[Occupant]]:
     taken, ran_ms = now.filter(pl.col("state").is_in(ALLOCATED)), until_ms - pl.col("began")
-    began = placed.group_by("gpu", "job", "holder").agg(began=pl.col("stretch_start").min())
+    began = placed.group_by("gpu", "job", "user").agg(began=pl.col("segment_start").min())
     spread = taken.filter(pl.col("job").is_not_null()).group_by("job").agg(job_hosts=pl.col("host").n_unique())
     found = (
-        taken.join(began, on=("gpu", "job", "holder"), how="left", nulls_equal=True)
+        taken.join(began, on=("gpu", "job", "user"), how="left", nulls_equal=True)
         .join(spread, on="job", how="left")
         .group_by("pool", "model", *_PIECE)
         .agg(
             gpus=pl.col("gpu").n_unique(),
-            is_idle=(pl.col("state").is_in(IDLE_ALLOCATED) & (until_ms - pl.col("stretch_start") >= idle_min_ms)).all(),
+            is_idle=(pl.col("state").is_in(IDLE_ALLOCATED) & (until_ms - pl.col("segment_start") >= idle_min_ms)).all(),
             is_part=pl.col("is_part").any(),
             job_hosts=pl.col("job_hosts").max(),
             ran_ms=ran_ms.sum(),
@@ -95,13 +98,13 @@ def _occupants(
         )
         .sort("pool", "model", *_PIECE, nulls_last=True)
     )
-    is_known = pl.any_horizontal(pl.col("job", "holder").is_not_null())
+    is_known = pl.any_horizontal(pl.col("job", "user").is_not_null())
     is_movable = is_known & (pl.col("job_hosts").fill_null(1) == 1) & ~pl.col("is_part")
     rows = found.select(
         "pool",
         "model",
         "host",
-        "holder",
+        "user",
         "job",
         "gpus",
         "is_idle",
@@ -116,40 +119,41 @@ def _occupants(
 
 
 _NODES = 2_000
-_MOVE, _ASK, _LOST = 1e4, 1.0, 0.5
-"""First as few working GPUs as can be are moved, then as few idle ones asked for, then as little computing lost."""
+_MOVE, _RECLAIM, _LOST = 1e4, 1.0, 0.5
+"""Order of goals: move the fewest working GPUs, then reclaim the fewest idle ones, then lose the least computation."""
 
 
 @dataclass(frozen=True)
 class Moves:
-    """How room is made on `hosts`: who goes where, and who is asked to let go. `is_least` is whether fewer GPUs cannot do."""
+    """Moves and reclaims that make room on `hosts`."""
 
     hosts: tuple[str, ...]
     moved: tuple[tuple[Occupant, str], ...]
     asked: tuple[Occupant, ...]
     is_least: bool
+    """True if it is proven that no plan uses fewer GPUs."""
 
     @property
     def moved_gpus(self) -> int:
-        """Working GPUs whose work goes elsewhere."""
+        """Return the number of working GPUs whose work moves to another host."""
         return sum(each.gpus for each, _ in self.moved)
 
     @property
     def asked_gpus(self) -> int:
-        """Idle GPUs that somebody is asked to let go."""
+        """Return the number of idle GPUs to reclaim."""
         return sum(each.gpus for each in self.asked)
 
     @property
     def lost_ms(self) -> int:
-        """GPU time that is lost at most: what moved has run since it began, unless it writes checkpoints."""
+        """Return the most GPU time that can be lost: the time since moved work began, unless it writes checkpoints."""
         return sum(each.ran_ms for each, _ in self.moved)
 
 
 def moves_for(hosts: Sequence[OccupiedHost], size: int) -> Moves | None:
-    """The least that makes room for a job of `size` GPUs in a pool of like hosts; None where nothing does.
+    """Return the smallest plan that makes room for a job of `size` GPUs in a pool of like hosts; None if no plan does.
 
-    A job of at most as many GPUs as a host has lies on one host; a larger one takes whole hosts. What moves has to fit on one
-    other host, into GPUs that are free now.
+    A job that fits on a host runs on one host; a larger job takes whole hosts. Moved work must fit on one other host,
+    into GPUs that are free now.
     """
     width = max((host.width for host in hosts), default=0)
     if not size or not width:
@@ -163,10 +167,14 @@ def _solved(hosts: Sequence[OccupiedHost], on_each: int, wanted: int) -> Moves |
 
     solver = one_thread_solver(mip_max_nodes=_NODES)
     movable = [[each for each in host.occupants if each.is_movable] for host in hosts]
-    chosen = [solver.addBinary() for _ in hosts]
-    goes = [[solver.addBinary() for _ in each] for each in movable]
     sizes = sorted({each.gpus for units in movable for each in units if not each.is_idle})
-    comes = [[solver.addIntegral(lb=0, ub=host.free // size) for size in sizes] for host in hosts]
+    most = [1] * (len(hosts) + sum(map(len, movable))) + [host.free // size for host in hosts for size in sizes]
+    # at once, since one by one takes long
+    added = cast("Iterable[highspy.highs.highs_var]", solver.addIntegrals(len(most), lb=0, ub=most))
+    variables = iter(added)
+    chosen = list(islice(variables, len(hosts)))
+    goes = [list(islice(variables, len(each))) for each in movable]
+    comes = [list(islice(variables, len(sizes))) for _ in hosts]
     solver.addConstr(solver.qsum(chosen) == wanted)
     for host, is_chosen, units, leaving, coming in zip(hosts, chosen, movable, goes, comes, strict=True):
         gained = solver.qsum([each.gpus * out for each, out in zip(units, leaving, strict=True)])
@@ -203,11 +211,11 @@ def _solved(hosts: Sequence[OccupiedHost], on_each: int, wanted: int) -> Moves |
 
 
 def _cost(each: Occupant, whole_ms: int) -> float:
-    return each.gpus * _ASK if each.is_idle else each.gpus * _MOVE + _LOST * each.ran_ms / whole_ms
+    return each.gpus * _RECLAIM if each.is_idle else each.gpus * _MOVE + _LOST * each.ran_ms / whole_ms
 
 
 def _target(room: dict[str, dict[int, int]], size: int) -> str:
-    """The first host that takes another piece of this size, which it then has taken."""
+    """Return the first host with room for another occupant of this size, and reserve the room."""
     name = next(name for name, counts in room.items() if counts.get(size))
     room[name][size] -= 1
     return name
@@ -215,38 +223,38 @@ def _target(room: dict[str, dict[int, int]], size: int) -> str:
 
 ASKED_SIZES = (1, 2, 4, 8, 16, 32, 64)
 AT_ONCE_MS = 5 * MINUTE_MS
-"""A job that begins within this time after it could have did not wait: schedulers look at their queue every minute or less often."""
+"""A job that starts within this time did not wait: schedulers look at their queue every minute or less often."""
 
 
 @dataclass(frozen=True)
 class RoomFor:
-    """Room for one job of `gang.size` GPUs of a model in a pool; `moves` make some where there is none now, None where none do.
-
-    `short` is how many GPUs are missing beside those that are free or idle in a user's hands.
-    """
+    """Room for a job of `gang.size` GPUs of a model in a pool."""
 
     pool: str
     model: str
     gang: Gang
     moves: Moves | None
-    short: int
+    """Moves that make room if there is none now; None if no move does."""
+    missing_gpus: int
+    """GPUs missing beyond the free GPUs and the idle GPUs of users."""
 
 
 @dataclass(frozen=True)
 class Fragmentation:
-    """The share of free GPUs that jobs could not use, at the end of the window and in its mean; None where none was free.
-
-    `pieces` is how many pieces of jobs on one host say what jobs want; where there are none, the sizes of SIZES_LEAST count alike.
-    """
+    """The share of free GPUs that jobs could not use, at the end of the window and on average; None if no GPU was free."""
 
     now: float | None
     mean: float | None
     pieces: int
+    """Number of job parts on a single host that show which sizes jobs want.
+
+    Without any, the sizes of SIZES_LEAST count equally.
+    """
 
 
 @dataclass(frozen=True)
 class RoomCheck:
-    """Jobs that came in the window, by whether the ledger says that there was room: how many began at once, and how many waited."""
+    """Jobs submitted in the window, by whether the ledger shows room: how many started at once, and how many waited."""
 
     at_once_with_room: int = 0
     waited_with_room: int = 0
@@ -255,17 +263,17 @@ class RoomCheck:
 
     @property
     def jobs(self) -> int:
-        """All of them."""
+        """Return the number of all jobs."""
         return self.at_once_with_room + self.waited_with_room + self.at_once_without + self.waited_without
 
     def __add__(self, other: RoomCheck) -> RoomCheck:
-        """Both together."""
+        """Return the sum of both checks."""
         return RoomCheck(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True)
 class PoolRoom:
-    """The GPUs of one model in one pool that are in sight at the end of the window, on hosts of up to `width`."""
+    """The observed GPUs of a model in a pool at the end of the window, on hosts of up to `width` GPUs."""
 
     pool: str
     model: str
@@ -278,7 +286,7 @@ class PoolRoom:
 
 
 def of_pools(rooms: Iterable[PoolRoom], scope: Scope) -> tuple[PoolRoom, ...]:
-    """Those of the pool and the model that are asked for."""
+    """Return the rooms that match the scope's pool and model."""
     return tuple(each for each in rooms if scope.pool in (None, each.pool) and scope.model in (None, each.model))
 
 
@@ -289,34 +297,34 @@ def pool_rooms(
     idle_min_ms: int,
     sizes: Sequence[int] = ASKED_SIZES,
 ) -> tuple[PoolRoom, ...]:
-    """The room in each pool and model that has whole GPUs at the end of the window.
+    """Return the room in each pool and model with whole GPUs at the end of the window.
 
     Args:
-        placed: the ledger's rows of the window with `pool`, `model` and `rate` (a GPU-hour's price, null where it has none).
-        jobs: those of the lake, with JOB_SCHEMA.
-        window: its start and end.
-        idle_min_ms: how long a GPU has to be without work before its holder is asked for it.
-        sizes: GPUs per job; those larger than a pool are left out.
+        placed: the ledger's rows of the window with `pool`, `model` and `rate` (price of a GPU-hour, null if unknown).
+        jobs: jobs of the lake, with JOB_SCHEMA.
+        window: start and end, in ms.
+        idle_min_ms: time without work after which a GPU can be reclaimed from its user.
+        sizes: GPUs per job; sizes larger than a pool are left out.
     """
     hosts = occupied_hosts(placed, window[1], idle_min_ms)
     free = free_levels(clip(placed.filter(pl.col("gpu_share") == 1), *window), ("free",))
-    pieces, checks = _pieces(jobs, placed, window), _checks(free, placed, jobs, window)
+    pieces, checks = _job_parts(jobs, placed, window), _checks(free, placed, jobs, window)
     return tuple(
         PoolRoom(
             *key,
             gpus=sum(host.width for host in there),
             free=sum(host.free for host in there),
             width=max(host.width for host in there),
-            sizes=_sizes(key, _of(placed, key), there, window, sizes),
-            fragmentation=_fragmentation(_of(free, key), _of(pieces, key), window[1]),
+            sizes=_sizes(key, _rows_of(placed, key), there, window, sizes),
+            fragmentation=_fragmentation(_rows_of(free, key), _rows_of(pieces, key), window[1]),
             check=checks.get(key, RoomCheck()),
         )
         for key, there in sorted(hosts.items())
     )
 
 
-def _of(rows: pl.DataFrame, key: tuple[object, ...]) -> pl.DataFrame:
-    """The rows of one pool and model."""
+def _rows_of(rows: pl.DataFrame, key: tuple[object, ...]) -> pl.DataFrame:
+    """Return the rows of a pool and model."""
     return rows.filter(pl.col("pool") == key[0], pl.col("model") == key[1])
 
 
@@ -341,8 +349,8 @@ def _room_for(key: tuple[str, str], gang: Gang, hosts: Sequence[OccupiedHost]) -
     return RoomFor(*key, gang, moves, max(0, taken - at_hand))
 
 
-def _pieces(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
-    """Pieces of jobs in the window on one host each: pool, model, gpus and how many; a job over several hosts wants the same of each."""
+def _job_parts(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
+    """Return job parts on a single host in the window: pool, model, gpus and number. A job on several hosts has equal parts."""
     since_ms, until_ms = window
     ran = jobs.filter(
         pl.col("start") < until_ms, pl.col("end").is_null() | (pl.col("end") > since_ms), pl.col("gpus") > 0
@@ -354,7 +362,7 @@ def _pieces(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -
 
 
 def fragments(free: int, shares: Iterable[tuple[int, float]]) -> float:
-    """How many of a host's free GPUs a job could not use, in the mean; `shares` are of the jobs that want so many GPUs of one host."""
+    """Return the mean number of a host's free GPUs that a job could not use; `shares` are the jobs' shares by GPUs per host."""
     return sum(share * free for gpus, share in shares if gpus > free)
 
 
@@ -384,7 +392,7 @@ def _share(spans: pl.DataFrame, part: pl.Expr, whole: pl.Expr) -> float | None:
 def _checks(
     free: pl.DataFrame, placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]
 ) -> dict[tuple[object, ...], RoomCheck]:
-    """Did jobs begin at once when the ledger says that there was room? Those that began in the window, on hosts of one pool and model."""
+    """Return the checks of jobs that started in the window on hosts of a single pool and model: did jobs start at once if there was room?"""
     came = pl.coalesce("eligible", "submitted")
     asked = (
         jobs.filter(came >= window[0], pl.col("start") < window[1], pl.col("gpus") > 0)
@@ -399,12 +407,12 @@ def _checks(
     found: dict[tuple[object, ...], RoomCheck] = {}
     for (pool, model, size), mine in asked.group_by("pool", "model", "gpus"):
         key = (pool, model)
-        found[key] = found.get(key, RoomCheck()) + _checked(_of(free, key), int(str(size)), mine)
+        found[key] = found.get(key, RoomCheck()) + _room_check(_rows_of(free, key), int(str(size)), mine)
     return found
 
 
-def _checked(free: pl.DataFrame, size: int, asked: pl.DataFrame) -> RoomCheck:
-    """Jobs of one size in one pool, by whether one could have started just before it came."""
+def _room_check(free: pl.DataFrame, size: int, asked: pl.DataFrame) -> RoomCheck:
+    """Return the check of jobs of one size in a pool: could the job have started just before its submission?"""
     could = starting(free, size)
     met = asked.sort("came").join_asof(could, left_on="came", right_on="time", allow_exact_matches=False)
     groups = met.group_by(has_room=pl.col("level").fill_null(0) >= 1, waited="waited").len()
@@ -413,6 +421,6 @@ def _checked(free: pl.DataFrame, size: int, asked: pl.DataFrame) -> RoomCheck:
 
 
 def _places(placed: pl.DataFrame) -> pl.DataFrame:
-    """The pool and model of each host that has only one."""
+    """Return the pool and model of each host that has only one."""
     hosts = placed.group_by("host").agg(pl.col("pool", "model").first(), kinds=pl.struct("pool", "model").n_unique())
     return hosts.filter(pl.col("kinds") == 1).drop("kinds")

@@ -1,4 +1,4 @@
-"""Work that was seen, which cards hold some work, the cheapest first, and what old cards of the fleet could take."""
+"""Observed workloads, the cards that fit a workload (the cheapest first), and workloads for old cards of the fleet."""
 
 from __future__ import annotations
 
@@ -24,76 +24,77 @@ from analytics.workloads.work_kinds import BATCH, work_kinds
 from analytics.workloads.workloads import RUN_MIN_MS, nvlinked, runs_with_workload, with_demand, workloads
 
 COUNTS = (1, 2, 4, 8)
-"""Cards over which a model is split: those of one host."""
+"""Numbers of cards over which a model is split, all on one host."""
 
 NVLINK, PCIE = "NVLink", "PCIe"
 
 
 @dataclass(frozen=True)
 class CardOption:
-    """Some cards of one kind, or a part of one, that hold the work.
-
-    `need` is that of each card. `model` is the fleet's own name of it, None for one that the fleet does not have; `there` says
-    how many of it the fleet has. `hourly` is the price of all of them together, None where nobody states one; `origin` says
-    whether the site or the catalog does. `is_tight`: the estimate fits, but not with its error.
-    """
+    """Cards of one kind, or a part of a card, that fit the workload."""
 
     card: Card
     count: int
     need: MemoryNeed
+    """Memory need of each card."""
     part: MigFit | None = None
     model: str | None = None
+    """The fleet's own name of the card; None if the fleet does not have it."""
     there: int = 0
+    """Number of these cards in the fleet."""
     hourly: float | None = None
+    """Price of all these cards together; None if unknown."""
     origin: str | None = None
+    """Source of the price: the site or the catalog."""
     is_tight: bool = False
+    """True if the estimate fits, but not with its error margin."""
 
     @property
     def link(self) -> str | None:
-        """What several cards speak over; None for one."""
+        """Return the link between several cards; None for a single card."""
         if self.count == 1:
             return None
         return NVLINK if self.card.nvlink_gb_per_s else PCIE
 
     @property
     def sm_share(self) -> float:
-        """The share of a card's processors that it has."""
+        """Return the share of a card's processors."""
         return 1.0 if self.part is None else self.part.sm_share
 
     @property
     def memory_share(self) -> float:
-        """The share of a card's memory and bandwidth that it has."""
+        """Return the share of a card's memory and bandwidth."""
         return 1.0 if self.part is None else self.part.memory_share
 
 
 def card_options(
     offers: Iterable[Offer], need_of: Callable[[int], MemoryNeed], counts_of: Callable[[Offer], Sequence[int]]
 ) -> tuple[CardOption, ...]:
-    """For each offer the fewest cards that hold the work, and of the fleet's the smallest part of one: sure ones first, the cheapest first.
+    """Return for each offer the fewest cards that fit the workload, and for fleet cards the smallest part: sure ones first, then the cheapest.
 
     Args:
-        offers: the cards, with the price of one.
-        need_of: what each of so many cards needs.
-        counts_of: how many of an offer's cards can work together, in order.
+        offers: the cards, with the price of a card.
+        need_of: the memory need per card, for a number of cards.
+        counts_of: numbers of an offer's cards that can work together, in order.
     """
     found = [option for offer in offers for option in _options(offer, need_of, counts_of(offer))]
     return tuple(sorted(found, key=_rank))
 
 
 def fleet_offers(context: Context) -> tuple[Offer, ...]:
-    """The cards that the fleet has."""
+    """Return the cards of the fleet."""
     return tuple(offer for offer in shelf(context).fleet.values() if offer.gpus)
 
 
 def unknown_models(context: Context) -> tuple[str, ...]:
-    """The fleet's models that are not in the table of cards: nothing can be said of them."""
+    """Return the fleet's models that are not in the table of cards. Their fit is unknown."""
     there = present_gpus(context)
     devices = [each for each in context.inventory.devices.values() if each.gpu in there and not each.parent_gpu]
     return tuple(sorted({each.model for each in devices if each.model and card(each.model) is None}))
 
 
 def market_offers(context: Context, prices: PriceBook) -> tuple[Offer, ...]:
-    """The cards that the fleet does not have, consumer cards included; without a price where nobody states one."""
+    """Return the cards that the fleet does not have, with consumer cards; without a price if none is known."""
     own = {offer.card for offer in fleet_offers(context)}
     found = ((each, prices.hourly(each.name, None)) for each in cards() if each not in own)
     return tuple(
@@ -104,7 +105,7 @@ def market_offers(context: Context, prices: PriceBook) -> tuple[Offer, ...]:
 
 @once_per_context
 def host_widths(context: Context) -> Mapping[str, int]:
-    """The most cards of each of the fleet's models on one host."""
+    """Return the most cards of each of the fleet's models on a host."""
     there = present_gpus(context)
     per_host = Counter(
         (device.model, device.host)
@@ -118,9 +119,9 @@ def host_widths(context: Context) -> Mapping[str, int]:
 
 
 def times_as_long(demand: Demand, present: Card, option: CardOption) -> float | None:
-    """How many times as long work that makes such use of its present card takes, by peak rates; None where one is not known.
+    """Return how many times as long a workload with this use of its present card takes, by peak rates; None if a rate is unknown.
 
-    What it leaves unused of the present card costs nothing; it is never faster than it is.
+    Unused capacity of the present card does not count. The result is never below 1.
     """
     rates = (present.fp16_tflops, option.card.fp16_tflops, present.bandwidth_gb_per_s, option.card.bandwidth_gb_per_s)
     rate, other_rate, flow, other_flow = rates
@@ -132,7 +133,7 @@ def times_as_long(demand: Demand, present: Card, option: CardOption) -> float | 
 
 
 def _options(offer: Offer, need_of: Callable[[int], MemoryNeed], counts: Sequence[int]) -> Iterator[CardOption]:
-    if 1 in counts and offer.model is not None:  # nobody rents out a part of a card at its share of the price
+    if 1 in counts and offer.model is not None:  # no provider rents out a part of a card at its share of the price
         alone = need_of(1)
         for part in fits(offer.card.name):
             if alone.total <= part.profile.memory_bytes:
@@ -169,15 +170,9 @@ def _rank(option: CardOption) -> tuple[bool, bool, float, int, float, str]:
 
 @dataclass(frozen=True)
 class SeenWork:
-    """One work (a job on cards of one model, or what bare processes do on one GPU) on `gpus` cards of up to `hosts` hosts.
+    """A workload (a job on cards of one model, or bare processes on one GPU) on `gpus` cards of up to `hosts` hosts."""
 
-    `peak_bytes` is the most memory that it had on any of them, `usual_bytes` what 98 % of its hours' peaks stay within.
-    `is_reserved`: it took its memory in advance, or may have: its need is then known only as `served_bytes`, with the margin of
-    right-sizing, where it is a server that says how much of its cache it used and whose model's name says its size. `demand` is None where nobody
-    measured what it makes use of, `present` where its model is not in the table of cards. `is_linked`: its cards spoke over NVLink.
-    """
-
-    holder: str | None
+    user: str | None
     job: str | None
     kind: str
     model: str
@@ -186,16 +181,23 @@ class SeenWork:
     gpu_ms: int
     days: int
     peak_bytes: int | None
+    """Highest memory on any card."""
     usual_bytes: int | None
+    """Memory that 98 % of the hourly peaks do not exceed."""
     is_reserved: bool
+    """True if the workload reserved its memory in advance, or may have. Its need is then known only as `served_bytes`."""
     served_bytes: int | None
+    """Need with the margin of right-sizing, for a server with known cache use and a model of known size; else None."""
     is_linked: bool
+    """True if its cards communicated over NVLink."""
     demand: Demand | None
+    """Use of the card; None if not measured."""
     present: Card | None
+    """The present card; None if its model is not in the table of cards."""
 
     @property
     def need(self) -> MemoryNeed | None:
-        """Of each card; one that is to hold it has room beside the peak. None where it is not known."""
+        """Return the memory need per card; a card that fits with certainty has room beside the peak. None if unknown."""
         if self.served_bytes is not None:
             return MemoryNeed((("measured", self.served_bytes / NEED_MARGIN),), float(self.served_bytes))
         if self.peak_bytes is None or self.is_reserved:
@@ -205,23 +207,24 @@ class SeenWork:
 
 @dataclass(frozen=True)
 class PlacedWork:
-    """A work and cards that hold it; `times` as long at most by peak rates, None where that is not known."""
+    """A workload and cards that fit it."""
 
     work: SeenWork
     option: CardOption
     times: float | None
+    """Factor of the run time, at most, by peak rates; None if unknown."""
 
 
-def seen_works(context: Context, stretches: pl.DataFrame) -> tuple[SeenWork, ...]:
-    """The works of an hour and more with any of these ledger rows, the most GPU time first."""
-    asked = runs_with_workload(context).join(stretches.select(RUN).unique(), on=RUN, how="semi", nulls_equal=True)
+def seen_workloads(context: Context, segments: pl.DataFrame) -> tuple[SeenWork, ...]:
+    """Return the workloads of an hour or more with any of these ledger rows, the most GPU time first."""
+    asked = runs_with_workload(context).join(segments.select(RUN).unique(), on=RUN, how="semi", nulls_equal=True)
     own = set(asked["work"].to_list())
-    return tuple(seen for work, seen in _all_works(context) if work in own)
+    return tuple(seen for work, seen in _all_workloads(context) if work in own)
 
 
 @once_per_context
-def _all_works(context: Context) -> tuple[tuple[int, SeenWork], ...]:
-    """Everybody's, with the number of each, the most GPU time first."""
+def _all_workloads(context: Context) -> tuple[tuple[int, SeenWork], ...]:
+    """Return the workloads of all users with their numbers, the most GPU time first."""
     found = with_demand(context, workloads(context)).join(work_kinds(context), on="work", how="left")
     linked = set(nvlinked(context)["work"].to_list())
     ordered = found.sort(pl.col("gpu_ms"), "work", descending=[True, False])
@@ -231,7 +234,7 @@ def _all_works(context: Context) -> tuple[tuple[int, SeenWork], ...]:
 
 
 def _seen(context: Context, row: dict[str, Any], *, is_linked: bool) -> SeenWork:
-    same = ("holder", "job", "kind", "model", "gpus", "hosts", "gpu_ms", "days", "peak_bytes")
+    same = ("user", "job", "kind", "model", "gpus", "hosts", "gpu_ms", "days", "peak_bytes")
     return SeenWork(
         **{name: row[name] for name in same},
         usual_bytes=row["q98_bytes"],
@@ -243,9 +246,9 @@ def _seen(context: Context, row: dict[str, Any], *, is_linked: bool) -> SeenWork
     )
 
 
-def short_works(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
-    """`model`, `peak_bytes` and `gpu_ms` of the runs on one whole card that ended within the hour below which `seen_works` leaves them out."""
-    own = runs_with_workload(context).join(stretches.select(RUN).unique(), on=RUN, how="semi", nulls_equal=True)
+def short_workloads(context: Context, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return `model`, `peak_bytes` and `gpu_ms` of runs on a whole card that ended within the hour below which `seen_workloads` omits them."""
+    own = runs_with_workload(context).join(segments.select(RUN).unique(), on=RUN, how="semi", nulls_equal=True)
     return own.filter(
         pl.col("ended") - pl.col("began") < RUN_MIN_MS,
         pl.col("single") & pl.col("whole_card") & ~pl.col("service") & (pl.col("gpu_count") == 1),
@@ -260,47 +263,47 @@ def _served_bytes(context: Context, work: int) -> int | None:
 
 
 PATIENT_TIMES = 2.0
-"""Batch jobs may take so many times as long on an old card (ours); who waits for an answer gets one as soon as before."""
+"""Batch jobs may take this many times as long on an old card (ours). Interactive work may not take longer."""
 
 
 @dataclass(frozen=True)
 class OldCards:
-    """The queue, the most GPU time first, each work with the card that would take it; `offers` are older, slower and no dearer than some other card of the fleet.
-
-    `unmeasured` works on newer cards are left out: their need, or what they make use of, is not known. `idle_ms` is the GPU time
-    that these cards stood free, reserved or held without use in the window, None where that is not asked for. `tests` are the short
-    runs on newer cards whose peak an old one holds, `tests_ms` their GPU time; how fast they would be is not known.
-    """
+    """Workloads that old cards could take: the queue, the most GPU time first, each workload with its card."""
 
     queue: tuple[PlacedWork, ...]
     offers: tuple[Offer, ...]
+    """Cards that are older and slower than another card of the fleet, and no more expensive."""
     unmeasured: int
+    """Workloads on newer cards that are left out, because their need or use is unknown."""
     tests: int = 0
+    """Short runs on newer cards whose memory peak fits on an old card. Their speed there is unknown."""
     tests_ms: int = 0
+    """GPU time of these runs."""
     idle_ms: float | None = None
+    """GPU time in which the old cards were free, reserved or held without use; None if not requested."""
 
     @property
     def gpu_ms(self) -> int:
-        """The GPU time of the queue."""
+        """Return the GPU time of the queue."""
         return sum(each.work.gpu_ms for each in self.queue)
 
 
-def old_cards(context: Context, works: Sequence[SeenWork], stretches: pl.DataFrame, *, with_idle: bool) -> OldCards:
-    """What of these works would do on an older card than its own, each on the cheapest such card.
+def old_cards(context: Context, seen: Sequence[SeenWork], segments: pl.DataFrame, *, with_idle: bool) -> OldCards:
+    """Return the workloads that fit on an older card than their own, each on the cheapest such card.
 
     Args:
         context: the window.
-        works: those of the ledger rows.
-        stretches: ledger rows, whose short runs are counted.
-        with_idle: whether the reader may know how long the old cards stood unused.
+        seen: workloads of the ledger rows.
+        segments: ledger rows, whose short runs are counted.
+        with_idle: whether the reader may know the unused time of the old cards.
     """
     offers = fleet_offers(context)
     older = {offer.model: [old for old in offers if _is_older(old, offer)] for offer in offers}
     old = {each.card.name: each for olds in older.values() for each in olds}
     ordered = tuple(sorted(old.values(), key=lambda each: (each.card.year, each.card.name)))
-    newer = [(work, own) for work in works if (own := older.get(work.model))]
-    queue = [found for work, own in newer if (found := _placed(context, work, own)) is not None]
-    short = short_works(context, stretches)
+    newer = [(work, own) for work in seen if (own := older.get(work.model))]
+    queue = [found for work, own in newer if (found := _old_card_placement(context, work, own)) is not None]
+    short = short_workloads(context, segments)
     holds = {model: PEAK_MAX_SHARE * max(each.card.memory_bytes for each in own) for model, own in older.items() if own}
     most_bytes = pl.col("model").replace_strict(holds, default=0.0, return_dtype=pl.Float64)
     tests = short.filter(pl.col("peak_bytes") <= most_bytes)
@@ -317,19 +320,19 @@ def old_cards(context: Context, works: Sequence[SeenWork], stretches: pl.DataFra
 def _idle_ms(context: Context, offers: Sequence[Offer]) -> float:
     models = {offer.model for offer in offers}
     gpus = [device.gpu for device in context.inventory.devices.values() if device.model in models]
-    rows = context.inside.stretches.filter(pl.col("gpu").is_in(gpus), pl.col("state").is_in(UNUSED))
+    rows = context.inside.segments.filter(pl.col("gpu").is_in(gpus), pl.col("state").is_in(UNUSED))
     return gpu_ms_of(rows)
 
 
 def _is_older(offer: Offer, other: Offer) -> bool:
-    """Whether a card came out before the other, computes less, and costs no more, as far as prices are known."""
+    """Return whether a card was released before the other, computes less, and costs no more, as far as prices are known."""
     rate, other_rate = offer.card.fp16_tflops, other.card.fp16_tflops
     if rate is None or other_rate is None or rate >= other_rate or offer.card.year >= other.card.year:
         return False
     return offer.hourly is None or other.hourly is None or offer.hourly <= other.hourly
 
 
-def _placed(context: Context, work: SeenWork, older: Sequence[Offer]) -> PlacedWork | None:
+def _old_card_placement(context: Context, work: SeenWork, older: Sequence[Offer]) -> PlacedWork | None:
     need, demand, present = work.need, work.demand, work.present
     if need is None or demand is None or present is None or work.is_linked or work.hosts > 1:
         return None

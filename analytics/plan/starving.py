@@ -1,4 +1,4 @@
-"""Who starves while who hoards: GPU time that some waited for, beside what others had and did not use at the same moments."""
+"""Teams that wait for GPUs while others leave GPUs unused, compared at the same moments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from analytics.states import IDLE_ALLOCATED
 from fallow.clock import HOUR_MS
 
 HoardKind = Literal["idle", "quota"]
-"""GPUs that were given and idle, or a quota of which less than half was ever needed."""
+"""Allocated and idle GPUs, or a quota of which less than half was needed."""
 
 QUOTA_NEEDED_MAX = 0.5
 _NEEDED_SHARE = 0.95
@@ -25,41 +25,42 @@ _NEEDED_SHARE = 0.95
 
 @dataclass(frozen=True)
 class StarvingPair:
-    """What one waited for while another had as much without use, in one pool; `gpu_ms` is in no other pair of the kind.
-
-    Of a quota, `pool` is empty, and `needed_share` is what part of it sufficed in 95 % of the hours. `waited_ms` is all that the one
-    waited for, `unused_ms` all that the other had without use in that pool (of a quota: of it), in GPU time.
-    """
+    """GPU time for which a team waited while another had GPUs unused in the same pool."""
 
     kind: HoardKind
     starves: str
     hoards: str
     pool: str
+    """Empty for a quota."""
     gpu_ms: float
+    """GPU time of this pair; it is in no other pair of the kind."""
     waited_ms: float
+    """All GPU time for which the team waited."""
     unused_ms: float
+    """All GPU time that the other left unused in the pool; for a quota, the unused part of it."""
     needed_share: float | None = None
+    """For a quota: the share of it that was enough in 95 % of the hours."""
 
 
 def starving_pairs(
     waits: pl.DataFrame, allocated: pl.DataFrame, quotas: Mapping[str, float], window: tuple[int, int], held_min_ms: int
 ) -> tuple[StarvingPair, ...]:
-    """The pairs, the most GPU time first.
+    """Return the pairs, the most GPU time first.
 
-    A team starves while its jobs wait and it has no more than its quota; who has no team stands for the account or user. At each
-    moment what is waited for in a pool is set against what others have without use there, each in proportion, so that no GPU
-    is counted for two who wait, and no wait for two who have.
+    A team starves while its jobs wait and it has no more than its quota. Without a team, the account or user counts. At
+    each moment the waits in a pool are set against the unused GPUs of others there, in proportion. No GPU counts for
+    two waiting teams, and no wait for two others.
 
     Args:
-        waits: see `owner_waits`.
+        waits: from `owner_waits`.
         allocated: see `Accounts.allocated`.
-        quotas: those of the teams that have one.
-        window: its start and end, in ms.
-        held_min_ms: held and reserved GPUs count as unused where they were so for at least this long.
+        quotas: quotas by team, for teams with a quota.
+        window: start and end, in ms.
+        held_min_ms: held and reserved GPUs count as unused after this time.
     """
-    wanting = _under_quota(waits.filter(pl.col("begin") < pl.col("until")), allocated, quotas, window)
-    given = allocated.with_columns(owner=_owner("holder"))
-    idle = given.filter(pl.col("state").is_in(IDLE_ALLOCATED) & (pl.col("spell_ms") >= held_min_ms))
+    wanting = _waits_under_quota(waits.filter(pl.col("begin") < pl.col("until")), allocated, quotas, window)
+    given = allocated.with_columns(owner=_owner("user"))
+    idle = given.filter(pl.col("state").is_in(IDLE_ALLOCATED) & (pl.col("segment_ms") >= held_min_ms))
     pairs = _quota_pairs(wanting, given, quotas, window)
     for (pool,), waiting in wanting.drop_nulls("pool").group_by("pool"):
         pairs += _idle_pairs(str(pool), waiting, idle.filter(pl.col("pool") == pool))
@@ -67,7 +68,7 @@ def starving_pairs(
 
 
 def _owner(person: str) -> pl.Expr:
-    """The team, else the account, else the user, where any is known."""
+    """Return the team, else the account, else the user, if any is known."""
     account = pl.when(pl.col("account") != NO_ACCOUNT).then("account")
     return (
         pl.when(pl.col("team") != NO_TEAM)
@@ -77,10 +78,10 @@ def _owner(person: str) -> pl.Expr:
     )
 
 
-def _under_quota(
+def _waits_under_quota(
     waits: pl.DataFrame, allocated: pl.DataFrame, quotas: Mapping[str, float], window: tuple[int, int]
 ) -> pl.DataFrame:
-    """The waits (owner, pool, time, end, gpus) without the time in which their team had more than its quota."""
+    """Return the waits (owner, pool, time, end, gpus) without the time in which their team exceeded its quota."""
     rows = waits.select(_owner("user"), "team", "pool", "gpus", time="begin", end="until")
     parts = [rows.filter(~pl.col("team").is_in(list(quotas)))]
     given = allocated.filter(pl.col("team").is_in(list(quotas))).partition_by("team", as_dict=True)
@@ -99,7 +100,7 @@ def _under_quota(
 
 
 def _times_within(allocated: pl.DataFrame, quota: float, window: tuple[int, int]) -> list[tuple[int, int]]:
-    """The stretches of the window in which no more than the quota was allocated at once."""
+    """Return the segments of the window in which the allocated GPUs did not exceed the quota."""
     since_ms, until_ms = window
     # a span without weight at the window's start: until the first allocation nothing is had
     start = pl.DataFrame({"time": [since_ms], "end": [since_ms], "gpu_share": [0.0]})
@@ -116,7 +117,7 @@ def _idle_pairs(pool: str, waiting: pl.DataFrame, idle: pl.DataFrame) -> list[St
     lasts = np.diff(moments.to_numpy()).astype(np.float64)
     wanted, wanting = _grid(waiting, moments, pl.col("gpus"))
     unused, having = _grid(idle, moments, pl.col("gpu_share"))
-    met = _met(wanted, unused, lasts)
+    met = _paired_times(wanted, unused, lasts)
     waited_ms, unused_ms = lasts @ wanted, lasts @ unused
     return [
         StarvingPair("idle", starves, hoards, pool, met[row, column], waited_ms[row], unused_ms[column])
@@ -127,7 +128,7 @@ def _idle_pairs(pool: str, waiting: pl.DataFrame, idle: pl.DataFrame) -> list[St
 
 
 def _grid(spans: pl.DataFrame, moments: pl.Series, weight: pl.Expr) -> tuple[NDArray[np.float64], list[str]]:
-    """How much each owner has between each moment and the next, and the owners."""
+    """Return the GPUs of each owner between each moment and the next, and the owners."""
     owners = spans["owner"].unique().sort().to_list()
     column = {name: place for place, name in enumerate(owners)}
     steps = np.zeros((len(moments), len(owners)))
@@ -139,8 +140,10 @@ def _grid(spans: pl.DataFrame, moments: pl.Series, weight: pl.Expr) -> tuple[NDA
     return np.clip(np.cumsum(steps, axis=0)[:-1], 0.0, None), owners
 
 
-def _met(wanted: NDArray[np.float64], unused: NDArray[np.float64], lasts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By who wants and who has: GPU time of both at the same moments, each in proportion."""
+def _paired_times(
+    wanted: NDArray[np.float64], unused: NDArray[np.float64], lasts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return by waiting and having owner the GPU time of both at the same moments, in proportion."""
     most = np.maximum(wanted.sum(axis=1), unused.sum(axis=1))
     share = np.divide(lasts, most, out=np.zeros_like(lasts), where=most > 0)
     found: NDArray[np.float64] = (wanted * share[:, None]).T @ unused
@@ -150,7 +153,7 @@ def _met(wanted: NDArray[np.float64], unused: NDArray[np.float64], lasts: NDArra
 def _quota_pairs(
     wanting: pl.DataFrame, allocated: pl.DataFrame, quotas: Mapping[str, float], window: tuple[int, int]
 ) -> list[StarvingPair]:
-    """The same of quotas of which 95 % of the hours needed less than half, hour by hour."""
+    """Return the pairs for quotas of which 95 % of the hours needed less than half, by hour."""
     hours = np.arange(-(-window[0] // HOUR_MS) * HOUR_MS, window[1] // HOUR_MS * HOUR_MS, HOUR_MS, dtype=np.int64)
     if not quotas or not len(hours) or wanting.is_empty():
         return []
@@ -166,7 +169,7 @@ def _quota_pairs(
         return []
     unused = np.stack([np.clip(quotas[team] - most[team], 0.0, None) for team in wide], axis=1)
     wanted, owners = _per_hour(wanting, hours)
-    met = _met(wanted, unused, np.full(len(hours), float(HOUR_MS)))
+    met = _paired_times(wanted, unused, np.full(len(hours), float(HOUR_MS)))
     waited_ms, unused_ms = wanted.sum(axis=0) * HOUR_MS, unused.sum(axis=0) * HOUR_MS
     return [
         StarvingPair("quota", starves, hoards, "", met[row, column], waited_ms[row], unused_ms[column], needed[hoards])
@@ -177,7 +180,7 @@ def _quota_pairs(
 
 
 def _per_hour(wanting: pl.DataFrame, hours: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[str]]:
-    """How many GPUs each owner waited for on average of each hour, and the owners."""
+    """Return the mean GPUs for which each owner waited in each hour, and the owners."""
     inside = by_hour(clip(wanting, int(hours[0]), int(hours[-1]) + HOUR_MS))
     owners = inside["owner"].unique().sort().to_list()
     sums = inside.group_by("owner", "hour").agg(gpus=(SPAN_MS * pl.col("gpus")).sum() / HOUR_MS)

@@ -1,4 +1,4 @@
-"""Which whole GPUs can be given to somebody else, from which day, by whom and how surely: each GPU once."""
+"""Whole GPUs that can be reallocated: from which day, from which team and with what certainty. A GPU is listed once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from analytics.names import JOINER
 from analytics.plan.endings import Chance, Endings
 from analytics.states import ALLOCATED
 from analytics.workloads.model import Context
-from analytics.workloads.reclaimable import Reclaimable
+from analytics.workloads.pool_demand import FleetDemand
 from analytics.workloads.window_end import last_rows
 
 SupplySource = Literal["idle", "time_limit", "project_end", "fading"]
-"""Idle and safe to give back now, or what ends (`analytics.plan.endings`)."""
+"""Idle and releasable now, or an ending (`analytics.plan.endings`)."""
 
 
 Host = tuple[str, str, str]
@@ -29,24 +29,22 @@ Host = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Freed:
-    """How GPUs come free from a day on.
-
-    `name` is the job, project or user that ends, empty of idle ones. `team` gives them, several are joined by `+`; None is nobody,
-    or not known. `leaves` is the day from which the team has them no more whether or not they are given to anybody: None of
-    idle ones that do not end.
-    """
+    """How GPUs become free from a day."""
 
     free_from: date
     source: SupplySource
     name: str
+    """The job, project or user that ends; empty for idle GPUs."""
     team: str | None
+    """The team that frees the GPUs; several are joined by `+`; None if there is none or it is unknown."""
     chance: Chance | None
     leaves: date | None
+    """The day from which the team no longer has the GPUs, whether or not they are reallocated; None for idle GPUs that do not end."""
 
 
 @dataclass(frozen=True)
 class Supply(Freed):
-    """GPUs of one host, and of one NVLink island where it is known, that come free in one way."""
+    """GPUs of a host, and of a single NVLink island where known, that become free in the same way."""
 
     pool: str
     model: str
@@ -56,12 +54,12 @@ class Supply(Freed):
 
     @property
     def host_key(self) -> Host:
-        """Where it is."""
+        """Return the host."""
         return self.pool, self.model, self.host
 
     @property
     def doubt(self) -> float:
-        """How likely each does not come free: 0 of idle ones, 1 where that is not known."""
+        """Return the probability that a GPU does not become free: 0 for idle GPUs, 1 if unknown."""
         if self.source == "idle":
             return 0.0
         return 1.0 if self.chance is None else 1 - self.chance.point
@@ -69,48 +67,44 @@ class Supply(Freed):
 
 @dataclass(frozen=True)
 class SupplyHost:
-    """A host of the fleet by its whole GPUs of one pool and model, whether or not any of them can be given.
-
-    `islands` has the number of GPUs of each NVLink island, where all are known and narrower than the host.
-    """
+    """A host of the fleet with its whole GPUs of a pool and model, whether or not any can be reallocated."""
 
     pool: str
     model: str
     name: str
     width: int
     islands: Mapping[str, int]
+    """GPUs of each NVLink island, if all are known and narrower than the host."""
 
     @property
     def key(self) -> Host:
-        """What it is known by."""
+        """Return the key of the host."""
         return self.pool, self.model, self.name
 
 
 @dataclass(frozen=True)
 class FleetSupply:
-    """What can be given from `today` on, as far as it is known `days` ahead.
-
-    `models` are those of the fleet with the memory of a GPU in GiB, rounded, of the least where they differ; `allocated` is how many GPUs each team has at the end of
-    the window, shares of several teams in equal parts.
-    """
+    """The GPUs that can be reallocated from `today`, as known `days` ahead."""
 
     supplies: tuple[Supply, ...]
     hosts: tuple[SupplyHost, ...]
     models: Mapping[str, int | None]
+    """Models of the fleet with the memory of a GPU in GiB, rounded; the smallest if GPUs differ."""
     allocated: Mapping[str, float]
+    """GPUs of each team at the end of the window. Shares of several teams count in equal parts."""
     today: date
     days: int
 
     @property
     def last_day(self) -> date:
-        """The last on which anything is known to come free."""
+        """Return the last day with known endings."""
         return self.today + timedelta(self.days + 1)
 
 
-def find_supply(context: Context, safe: Reclaimable, calendar: Endings) -> FleetSupply:
-    """GPUs that are idle and safe to give back, and what ends; one that is both counts from today.
+def find_supply(context: Context, fleet: FleetDemand, calendar: Endings) -> FleetSupply:
+    """Return the GPUs that pools can release, and the GPUs of endings. A GPU that is both counts from today.
 
-    Parts of cards, and cards that several share, are not given.
+    Parts of cards and shared cards are left out.
     """
     rows = last_rows(context)
     inventory = context.inventory
@@ -119,30 +113,30 @@ def find_supply(context: Context, safe: Reclaimable, calendar: Endings) -> Fleet
     devices = {gpu: inventory.device(gpu, host) for gpu, host in whole.select("gpu", "host").iter_rows()}
     hosts = _hosts(context, whole, devices)
     return FleetSupply(
-        supplies=_supplies(context, whole, hosts, _freed(context, whole, safe, calendar)),
+        supplies=_supplies(context, whole, hosts, _freed_gpus(context, whole, fleet, calendar)),
         hosts=tuple(hosts.values()),
         models=_models(devices.values()),
-        allocated=_allocated(context, rows),
+        allocated=_allocated_gpus(context, rows),
         today=calendar.today,
         days=calendar.days,
     )
 
 
-def _freed(context: Context, whole: pl.DataFrame, safe: Reclaimable, calendar: Endings) -> dict[str, Freed]:
-    """By GPU how it comes free."""
+def _freed_gpus(context: Context, whole: pl.DataFrame, fleet: FleetDemand, calendar: Endings) -> dict[str, Freed]:
+    """Return by GPU how it becomes free."""
     found: dict[str, Freed] = {}
     for each in calendar.rows:
         after = each.day + timedelta(1)
         found |= dict.fromkeys(each.gpus, Freed(after, each.source, each.name, each.team, each.chance, after))
-    idle = whole.filter(pl.col("gpu").is_in(pl.Series(sorted(safe.safe_gpus), dtype=pl.String).implode()))
-    for gpu, holder, account in idle.select("gpu", "holder", "account").iter_rows():
+    idle = whole.filter(pl.col("gpu").is_in(pl.Series(sorted(fleet.releasable_gpus), dtype=pl.String).implode()))
+    for gpu, user, account in idle.select("gpu", "user", "account").iter_rows():
         leaves = found[gpu].leaves if gpu in found else None
-        found[gpu] = Freed(calendar.today, "idle", "", context.owners.team(holder, account), None, leaves)
+        found[gpu] = Freed(calendar.today, "idle", "", context.owners.team(user, account), None, leaves)
     return found
 
 
 def _hosts(context: Context, whole: pl.DataFrame, devices: Mapping[str, Device]) -> dict[Host, SupplyHost]:
-    """The hosts by pool, model and name."""
+    """Return the hosts by pool, model and name."""
     islands: dict[Host, list[str | None]] = defaultdict(list)
     for gpu, host in whole.select("gpu", "host").iter_rows():
         islands[context.inventory.pool(gpu), context.inventory.model(gpu), host].append(devices[gpu].nvlink_island)
@@ -157,8 +151,8 @@ def _narrower(islands: Sequence[str | None]) -> Mapping[str, int]:
 def _supplies(
     context: Context, whole: pl.DataFrame, hosts: Mapping[Host, SupplyHost], freed: Mapping[str, Freed]
 ) -> tuple[Supply, ...]:
-    """What comes free, one for each host, island and way; by host, the first day first."""
-    shared = pl.col("holder").str.contains(JOINER, literal=True).fill_null(value=False)
+    """Return the supplies: a row per host, island and way of becoming free; by host, the first day first."""
+    shared = pl.col("user").str.contains(JOINER, literal=True).fill_null(value=False)
     groups: dict[tuple[Host, str | None, Freed], list[str]] = defaultdict(list)
     for gpu, host in whole.filter(~shared).select("gpu", "host").iter_rows():
         if gpu in freed:
@@ -174,7 +168,7 @@ def _supplies(
 
 
 def _models(devices: Iterable[Device]) -> dict[str, int | None]:
-    """By model the memory of the least of its GPUs; None where that of any is not known."""
+    """Return by model the smallest memory of its GPUs; None if any is unknown."""
     found: dict[str, list[int | None]] = defaultdict(list)
     for each in devices:
         listed = card(each.model)
@@ -186,12 +180,12 @@ def _models(devices: Iterable[Device]) -> dict[str, int | None]:
     }
 
 
-def _allocated(context: Context, rows: pl.DataFrame) -> dict[str, float]:
-    """How many GPUs each team has."""
+def _allocated_gpus(context: Context, rows: pl.DataFrame) -> dict[str, float]:
+    """Return the number of GPUs of each team."""
     found: dict[str, float] = defaultdict(float)
     held = rows.filter(pl.col("state").is_in(ALLOCATED))
-    for holder, account, share in held.select("holder", "account", "gpu_share").iter_rows():
-        names = (context.owners.team(holder, account) or "").split(JOINER)
+    for user, account, share in held.select("user", "account", "gpu_share").iter_rows():
+        names = (context.owners.team(user, account) or "").split(JOINER)
         for name in filter(None, names):
             found[name] += share / len(names)
     return dict(sorted(found.items()))

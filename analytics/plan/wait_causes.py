@@ -1,9 +1,10 @@
-"""Why jobs waited: what would have let each start sooner, one remedy after the other, and what only more GPUs cure.
+"""Causes of queue waits: which remedy would have let each job start sooner, and which waits only more GPUs would cure.
 
-The method is a counterfactual. Everybody keeps the GPUs and the times that they really had; then the waits are gone through in the
-order in which they ended, and each job is moved to the first moment at which the GPUs that stood idle would have carried it to its
-end. What it really ran on is then free for the next ones. This is done for one remedy after the other, each on top of those before
-it, so that every moment of every wait has the first remedy that ends it, no idle GPU serves two, and nobody starts later than really.
+The method is a counterfactual. Every job keeps its real GPUs and times. Then the waits are processed in the order in
+which they ended. Each job moves to the first moment at which idle GPUs would have carried it to its end. Its real GPUs
+are then free for the next jobs. Remedies are applied one after the other, each on top of the earlier ones. So every
+moment of a wait gets the first remedy that ends it, no idle GPU serves two jobs, and no job starts later than it really
+did.
 """
 
 from __future__ import annotations
@@ -12,25 +13,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from analytics.plan.idle_pool import WHOLE_POOL, IdlePool, Place, Want
+from analytics.capacity.causes import UNKNOWN
+from analytics.plan.idle_pool import WHOLE_POOL, WITHHELD, IdlePool, Place, Want
 from analytics.time_limit import check_time
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """One thing that is lifted, and how jobs are placed from then on.
-
-    `by_limit` asks for GPUs that stay idle for as long as the job's time limit, else for as long as it really ran.
-    """
+    """A constraint that is lifted, and how jobs are placed from then on."""
 
     cause: str
+    """Name in `analytics.capacity.causes`."""
     by_limit: bool = False
+    """True if the GPUs must stay idle for the job's time limit; else for its real run time."""
+    first_in_line: bool = False
+    """True if the job may start only when no job ahead of it waits."""
     stays_in_block: bool = False
     stays_in_pool: bool = False
     keeps_shape: bool = False
 
     def may_help(self, waiter: Waiter) -> bool:
-        """Whether it gives this one anything that those before did not; what others give back may help all."""
+        """Return whether the remedy offers this job anything new. GPUs that other jobs return may help in any case."""
         match self.cause:
             case "limits":
                 return waiter.limit_ms > waiter.run_ms
@@ -43,68 +46,99 @@ class Remedy:
         return True
 
 
-REMEDIES = (
+_IN_ORDER = (
+    Remedy("order", first_in_line=True, stays_in_block=True, stays_in_pool=True, keeps_shape=True),
+    Remedy("head_of_line", stays_in_block=True, stays_in_pool=True, keeps_shape=True),
+)
+_BY_LIMITS = (
     Remedy("order", by_limit=True, stays_in_block=True, stays_in_pool=True, keeps_shape=True),
     Remedy("limits", stays_in_block=True, stays_in_pool=True, keeps_shape=True),
+)
+_OTHERS = (
     Remedy("block", stays_in_pool=True, keeps_shape=True),
     Remedy("pool", keeps_shape=True),
+    *(Remedy(cause, keeps_shape=True) for cause in WITHHELD),
     Remedy("unused", keeps_shape=True),
     Remedy("scattered"),
-    Remedy("unknown"),
+    Remedy(UNKNOWN),
 )
-"""In their precedence: first what the queue's rules alone decide, then what takes unused GPUs from somebody, then what moves work."""
 
-SHORTAGE = "shortage"
-CAUSES = (*(each.cause for each in REMEDIES), SHORTAGE)
-"""Every moment of a wait has one of them."""
+
+def remedies(*, in_order: bool) -> tuple[Remedy, ...]:
+    """Return the remedies in their precedence: rules of the queue first, then GPUs of other users, then moves of work.
+
+    A scheduler that starts jobs strictly in order never looks at time limits, so they are no cause there.
+    """
+    return (*(_IN_ORDER if in_order else _BY_LIMITS), *_OTHERS)
+
 
 _LATE_MS = 120_000
-"""How much later than the queue the ledger may see GPUs free: GPUs given back count for so long more, so that there is no gap."""
+"""How much later than the queue the ledger may report GPUs as free.
+
+Returned GPUs count this much longer, so that no gap appears.
+"""
 
 
 @dataclass(slots=True)
 class Waiter:
-    """One wait in [begin, until) for what `want` says.
-
-    `own` are the parts of its pool whose cards are what it asked for, each with its block there, first the one that it ran on or would have; none where
-    the pool is not known. `others` are those of other pools. `run_ms` is how long it ran or may
-    run, `limit_ms` how long it had asked for. `start` is its start as far as it has been moved, `ran` where and when it runs: as long as
-    nothing has moved it (`has_moved`), where it really did. `job` is its name in the ledger.
-    """
+    """A wait in [begin, until) for the GPUs in `want`."""
 
     job: str
+    """Name in the ledger."""
 
     begin: int
     until: int
     want: Want
     run_ms: int
+    """Real run time, or the run time that is allowed."""
     limit_ms: int
+    """Requested time limit."""
     own: Sequence[tuple[IdlePool, int]]
+    """Parts of the job's pool with matching cards, each with the job's block there; the part of its real or likely run first.
+
+    Empty if the pool is unknown.
+    """
     others: Sequence[IdlePool]
+    """Parts of other pools."""
     ran: Place | None
+    """Place and time of the run: the real ones until the job has moved."""
     start: int
+    """Start, as far as it has been moved."""
+    held: Sequence[tuple[int, int]] = ()
+    """Times, in order, in which the scheduler itself names a hold. The job starts in none of them."""
+    blocked_until: int = 0
+    """A job ahead in the queue waits until this time."""
     has_moved: bool = False
 
     @property
     def waits(self) -> bool:
-        """Whether any of its time has no remedy yet, and its pool is known."""
+        """Return whether part of the wait has no remedy yet, and the pool is known."""
         return bool(self.own) and self.begin < self.start
 
+    def not_held(self, since_ms: int, until_ms: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of [since, until) without a hold."""
+        for held_from, held_until in self.held:
+            if since_ms < min(held_from, until_ms):
+                yield since_ms, min(held_from, until_ms)
+            since_ms = max(since_ms, held_until)
+        if since_ms < until_ms:
+            yield since_ms, until_ms
+
     def given_back(self) -> Sequence[Place]:
-        """What is idle without it."""
+        """Return the places that are idle without this job."""
         if self.ran is None:
             return ()
         return (self.ran,) if self.has_moved else self.ran.pool.given_back(self.ran, self.job)
 
 
 def real_place(pool: IdlePool, hosts: Sequence[str], gpus: int, start_ms: int, end_ms: int) -> Place:
-    """Where a job ran, its GPUs spread evenly over its hosts."""
+    """Return where a job ran, with its GPUs spread evenly over its hosts."""
     counts = [gpus // len(hosts) + (number < gpus % len(hosts)) for number in range(len(hosts))]
     return pool.given(hosts, counts, start_ms, end_ms + _LATE_MS)
 
 
 def try_remedy(waiters: Sequence[Waiter], remedy: Remedy) -> None:
-    """Moves each of the waiters, in the order in which their waits really ended, as far forward as the remedy lets it."""
+    """Move the waiting jobs, in the order in which their waits really ended, as far forward as the remedy allows."""
     for waiter in waiters:
         if waiter.waits:
             _move(waiter, remedy)
@@ -112,16 +146,17 @@ def try_remedy(waiters: Sequence[Waiter], remedy: Remedy) -> None:
 
 
 def _move(waiter: Waiter, remedy: Remedy) -> None:
-    """What it ran on is given back while its new place is looked for."""
+    """Move a job. Its own GPUs are free while its new place is searched."""
     want = waiter.want if remedy.keeps_shape else waiter.want.anywhere()
     is_new = remedy.may_help(waiter)
+    begin = max(waiter.begin, waiter.blocked_until) if remedy.first_in_line else waiter.begin
     # asked pool by pool: most jobs need not look at the second one, and its own GPUs are none of the time before its start
     possible = (
         (pool, area)
         for pool, area in _areas(waiter, remedy)
-        if waiter.begin < waiter.start
-        and (is_new or pool.has_changed(waiter.begin, waiter.start))
-        and pool.has(area, want.gpus, waiter.begin, waiter.start)
+        if begin < waiter.start
+        and (is_new or pool.has_changed(begin, waiter.start))
+        and pool.has(area, want.gpus, begin, waiter.start)
     )
     first = next(possible, None)
     if first is None:
@@ -131,8 +166,10 @@ def _move(waiter: Waiter, remedy: Remedy) -> None:
         place.pool.change(place, 1)
     needed_ms = max(waiter.run_ms, waiter.limit_ms) if remedy.by_limit else waiter.run_ms
     for pool, area in chain((first,), possible):
-        if (found := pool.earliest(area, want, waiter.begin, waiter.start, needed_ms)) is not None:
-            waiter.start, waiter.ran = found, pool.place(area, want, found, waiter.run_ms)
+        for since_ms, before_ms in waiter.not_held(begin, waiter.start):
+            if (found := pool.earliest(area, want, since_ms, before_ms, needed_ms)) is not None:
+                waiter.start, waiter.ran = found, pool.place(area, want, found, waiter.run_ms)
+                break
     if waiter.ran is None or waiter.ran is was:
         for place in given:
             place.pool.change(place, -1)

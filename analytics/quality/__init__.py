@@ -1,1 +1,1 @@
-"""Data quality: what is wrong or thin in the data behind a figure, said aloud and never silently dropped."""
+"""Data quality: faults and gaps in the data behind a figure, always reported and never silently dropped."""

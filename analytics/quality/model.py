@@ -1,4 +1,4 @@
-"""What a remark on the data is, what a check is given and gives back, and the words that several checks use."""
+"""Remarks on data quality, the input of a check, and the sentences that several checks share."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from fallow.quarantine import LeftOut
 
 
 def gpus_of(number: int) -> Sentence:
-    """`1 GPU`, `2 GPUs`."""
+    """Return `1 GPU`, `2 GPUs`."""
     return tr_many("{number} GPU", "{number} GPUs", number)
 
 
 def hosts_of(number: int) -> Sentence:
-    """`1 host`, `2 hosts`."""
+    """Return `1 host`, `2 hosts`."""
     return tr_many("{number} host", "{number} hosts", number)
 
 
 def allocations_of(number: int) -> Sentence:
-    """`1 allocation`, `2 allocations`."""
+    """Return `1 allocation`, `2 allocations`."""
     return tr_many("{number} allocation", "{number} allocations", number)
 
 
 def rows_of(number: int) -> Sentence:
-    """`1 row`, `2 rows`."""
+    """Return `1 row`, `2 rows`."""
     return tr_many("{number} row", "{number} rows", number)
 
 
@@ -49,90 +49,95 @@ class Stamp(Moment):
 
 @dataclass(frozen=True)
 class SeenUntil:
-    """The end of what was seen in a window, and the newest row of each host whose clock is ahead of `ahead_of`.
+    """The end of the observed time in a window, and the hosts whose clocks are ahead.
 
-    Of such a host nobody knows what is the case at that end: its row of that moment was written long before or after.
+    The state of a host with a wrong clock is unknown at that end: it wrote its row of that moment much earlier or later.
     """
 
     until_ms: int
+    """End of the newest row in the window, without hosts whose clocks are ahead unless there are no others."""
     ahead: Mapping[str, int] = field(default_factory=dict)
+    """Time of the newest row of each host whose clock is ahead."""
     ahead_of: str = WALL_CLOCK
+    """The clock that these hosts are ahead of."""
 
 
 def seen_until(ledger: WindowLedger, now_ms: int) -> SeenUntil:
-    """Up to when the hosts of a window were seen; `now_ms` is the wall clock's time."""
+    """Return the end of the observed time in a window. `now_ms` is the current time."""
     ahead, ahead_of = hosts_ahead(ledger.whole.host_ends, now_ms)
-    inside = _ends(ledger.inside.stretches)
+    inside = _ends(ledger.inside.segments)
     own = [end for host, end in inside.items() if host not in ahead] or list(inside.values())
     until_ms = max(own, default=ledger.summary.until_ms)
     return SeenUntil(until_ms, ahead, ahead_of)
 
 
-def _ends(stretches: pl.DataFrame) -> dict[str, int]:
-    return dict(stretches.group_by("host").agg(pl.col("end").max()).iter_rows())
+def _ends(segments: pl.DataFrame) -> dict[str, int]:
+    return dict(segments.group_by("host").agg(pl.col("end").max()).iter_rows())
 
 
 MOST_NAMED = 5
-"""A remark on hosts or GPUs names so many, the worst first, and counts the others."""
+"""A remark names at most this number of hosts or GPUs, the worst first, and counts the others."""
 
 
 @dataclass(frozen=True)
 class Remark:
-    """One thing to know about the data: a stable kind, and a sentence that says what fallow made of it.
-
-    `count` is how many rows, GPUs, hosts or claims it is about, `example` the worst of them; empty where none stands out.
-    """
+    """A problem with the data."""
 
     kind: str
+    """Stable name of the problem."""
     sentence: str
+    """The problem, and how fallow handled it."""
     count: int = 0
+    """Number of affected rows, GPUs, hosts or allocations."""
     example: str = ""
+    """The worst of them; empty if none stands out."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """What a check may look at, all of it inside a window both of whose ends are known.
-
-    Times are integer milliseconds. `stretches` is the ledger, `values` the `quality` table, `hours` gpu, host, time and
-    observed_ms of the `hourly` table. `claims` are whole rows of the `claim` table that reach into the window, `cards`
-    the window's rows of the `device` table (time, host, gpu, pci_bus_id) of whole GPUs, `steps` its clock_stepped events
-    (time, host, detail). `seen` names the hosts whose clock is ahead,
-    `left_out` the files and names in the lake that its listings and readers left out.
-    """
+    """The data of a check, all of it inside a window both of whose ends are known. Times are integer milliseconds."""
 
     window: Window
-    stretches: pl.DataFrame
+    segments: pl.DataFrame
+    """The ledger."""
     inventory: Inventory
     values: pl.DataFrame
+    """The `quality` table."""
     hours: pl.DataFrame
-    claims: pl.DataFrame
+    """gpu, host, time and observed_ms of the `hourly` table."""
+    allocations: pl.DataFrame
+    """Whole rows of the `allocation` table that reach into the window."""
     cards: pl.DataFrame
+    """Rows of the `device` table for whole GPUs: time, host, gpu, pci_bus_id."""
     steps: pl.DataFrame
+    """clock_stepped events: time, host, detail."""
     costs: Costs
     seen: SeenUntil
+    """The end of the observations, and the hosts whose clock is ahead."""
     left_out: Sequence[LeftOut] = ()
+    """Files and names in the lake that its listings and readers left out."""
 
 
 class QualityCheck(Protocol):
-    """One check, one function: the remarks it has to make, none where all is well."""
+    """One check, one function: it returns its remarks, none where all is well."""
 
     def __call__(self, data: Data) -> Iterable[Remark]:
-        """The remarks, the worst first."""
+        """Return the remarks, the worst first."""
         ...
 
 
 _MORE = {
     "GPU": ("{number} more GPU", "{number} more GPUs"),
     "host": ("{number} more host", "{number} more hosts"),
-    "claim": ("{number} more allocation", "{number} more allocations"),
+    "allocation": ("{number} more allocation", "{number} more allocations"),
     "day": ("{number} more day", "{number} more days"),
     "model": ("{number} more model", "{number} more models"),
 }
 
 
 def named(names: Sequence[str], thing: str, number: int | None = None) -> str:
-    """`a, b and c`, or `a, b, c, d, e and 3 more hosts` of a number in all; things are those of `_MORE`."""
+    """Return `a, b and c`, or `a, b, c, d, e and 3 more hosts` of a number in all; things are those of `_MORE`."""
     shown = list(names[:MOST_NAMED])
-    rest = (len(names) if number is None else number) - len(shown)
-    last = tr_many(*_MORE[thing], rest) if rest else shown.pop()
+    unnamed = (len(names) if number is None else number) - len(shown)
+    last = tr_many(*_MORE[thing], unnamed) if unnamed else shown.pop()
     return tr("{names} and {last}", names=SentenceList(shown, ", "), last=last) if shown else last

@@ -1,4 +1,4 @@
-"""Looks at the data behind a window: reads what the checks need and runs them all."""
+"""Run every check of data quality on the data of a window."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _EVENTS = ("time", "kind", "detail")
 def data_quality(
     inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms: int | None = None
 ) -> tuple[Remark, ...]:
-    """What there is to remark on the data of the window, in the order of CHECKS; raises LakeError and ConfigError.
+    """Return the problems with the data of the window, in the order of CHECKS. Raises LakeError and ConfigError.
 
-    `now_ms` is the wall clock's time, the machine's own by default.
+    `now_ms` is the current time; by default that of this machine's clock.
     """
     data = load_data(inputs, ledger, inventory, SystemClock().now_ms() if now_ms is None else now_ms)
     return tuple(remark for check in CHECKS for remark in check(data))
 
 
 def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms: int) -> Data:
-    """The data that the checks look at; raises LakeError and ConfigError."""
-    # as far as the window has passed: nobody is silent in the future
+    """Return the data that the checks read. Raises LakeError and ConfigError."""
+    # up to now only: no host is silent in the future
     seen = seen_until(ledger, now_ms)
     window = Window(ledger.summary.since_ms, min(seen.until_ms, now_ms))
     since_ms, until_ms = window.since_ms or 0, window.until_ms or 0
@@ -39,11 +39,11 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms
     steps = _rows(inputs, schema.EVENT, _EVENTS, since_ms, until_ms).filter(pl.col("kind") == "clock_stepped")
     return Data(
         window=window,
-        stretches=ledger.inside.stretches,
+        segments=ledger.inside.segments,
         inventory=inventory,
         values=rollups.quality(since_ms - DAY_MS).filter(pl.col("time") > since_ms - DAY_MS),
         hours=rollups.hourly("observed_ms", since_ms=since_ms).filter(pl.col("time") >= since_ms),
-        claims=rollups.claims.filter(pl.col("time") < until_ms),
+        allocations=rollups.allocations.filter(pl.col("time") < until_ms),
         cards=_rows(inputs, schema.DEVICE, _CARDS, since_ms, until_ms).filter(pl.col("parent_gpu").is_null()),
         steps=steps,
         costs=Costs(open_prices(inputs.settings), inventory),
@@ -55,5 +55,5 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms
 def _rows(
     inputs: Inputs, table: schema.LakeTable, columns: tuple[str, ...], since_ms: int, until_ms: int
 ) -> pl.DataFrame:
-    """The table's rows inside the window."""
+    """Return the table's rows inside the window."""
     return read_small(inputs.lake, table, columns, Window(since_ms, until_ms))

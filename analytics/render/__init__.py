@@ -1,1 +1,1 @@
-"""Text, Markdown, HTML, CSV and JSON: formats what it is given and computes nothing."""
+"""Text, Markdown, HTML, CSV and JSON: these modules format tables and compute nothing."""

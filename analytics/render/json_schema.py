@@ -1,4 +1,4 @@
-"""The JSON Schema (2020-12) of what columns describe: rows, records, tables and whole answers."""
+"""The JSON Schema (2020-12) of columns: rows, records, tables and whole answers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _UNITS: dict[Kind, str] = {
     "share_bar": "a ratio",
     "money": "an amount of money",
 }
-_MOMENT = r"^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?Z)?$"
+_DAY = r"^\d{4}-\d\d-\d\d"
+_PATTERNS = {"day": rf"{_DAY}$", "moment": rf"{_DAY}(T\d\d:\d\d:\d\d(\.\d+)?Z)?$"}
 
 
 def object_schema(columns: Iterable[Column], description: str = "") -> Schema:
-    """Return the schema of a record with these columns; one with an empty key stands for all other names."""
+    """Return the schema of a record with these columns; a column with an empty key describes all other names."""
     programs = [each for each in columns if each.audience != "people"]
     named = {each.key: value_schema(each) for each in programs if each.key}
     others = [value_schema(each) for each in programs if not each.key]
@@ -56,8 +57,8 @@ def _scalar(column: Column, *, nullable: bool) -> Schema:
     found: Schema = {"type": kind}
     if column.kind == "grade" and kind == "string":
         found |= {"enum": [*GRADES, *([None] if nullable else ())]}
-    if column.kind == "moment" and kind == "string":
-        found |= {"pattern": _MOMENT}
+    if column.kind in _PATTERNS and kind == "string":
+        found |= {"pattern": _PATTERNS[column.kind]}
     return _or_null(found, nullable=nullable)
 
 
@@ -74,4 +75,4 @@ ANY_TABLES: Schema = {
         "additionalProperties": False,
     },
 }
-"""The schema of tables by name: which there are, and their columns, follow from the lake."""
+"""Schema of tables by name, whose names and columns depend on the lake."""

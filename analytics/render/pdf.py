@@ -1,4 +1,4 @@
-"""The report's page as PDF, with its own print styles; WeasyPrint lays it out, no browser is needed."""
+"""The report's page as PDF, with print styles of its own. WeasyPrint lays it out; no browser is needed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _HINT = (
 
 
 def pdf(html: str) -> bytes:
-    """The page on A4 sheets with page numbers; MissingExtraError where WeasyPrint or pango is missing.
+    """Return the page on A4 sheets with page numbers. Raises MissingExtraError without WeasyPrint or pango.
 
-    The same page gives the same bytes on the same machine: which fonts it has is the machine's business. Without
-    libharfbuzz-subset the fonts in it carry the time of writing. Nothing is fetched from outside the page.
+    The same page gives the same bytes on the same machine, because fonts differ between machines. Without
+    libharfbuzz-subset, the fonts in it carry the time of writing. Nothing outside the page is fetched.
     """
     weasyprint = _weasyprint()
     inside = weasyprint.urls.URLFetcher(allowed_protocols=("data",))
@@ -26,13 +26,13 @@ def pdf(html: str) -> bytes:
 
 
 def _isolated(html: str) -> str:
-    """Names with the characters that keep their direction to themselves: WeasyPrint does not know `unicode-bidi`."""
+    """Return names with isolating characters: WeasyPrint does not support `unicode-bidi`."""
     isolated = html.replace("<bdi>", "<bdi>\N{FIRST STRONG ISOLATE}")
     return isolated.replace("</bdi>", "\N{POP DIRECTIONAL ISOLATE}</bdi>")
 
 
 def _weasyprint() -> Any:
-    """The library, loaded when it is needed."""
+    """Return the library, loaded on first use."""
     # without libharfbuzz-subset it warns and uses fontTools, which works: no failure where warnings are errors
     warnings.filterwarnings("ignore", "HarfBuzz-Subset will be required", DeprecationWarning)
     try:

@@ -1,4 +1,4 @@
-"""Tables as a document: text, Markdown, HTML, JSON, CSV and Parquet. Every verb that shows tables prints them here."""
+"""Tables as a document: text, Markdown, HTML, JSON, CSV and Parquet, for every verb that shows tables."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import polars as pl
 from analytics.language.language import Language
 from analytics.language.plain_text import PAGE_COLUMNS, wrap
 from analytics.language.sentences import tr
+from analytics.render.one_screen import screen_lines
 from analytics.render.report.markdown import section_parts
-from analytics.render.report.text import for_text, section_text
+from analytics.render.report.text import for_text, section_text, written
 from analytics.tables.table import Column, JsonType, Kind, Table, table_json
 from fallow import __version__
 from fallow.clock import format_ms, to_ms
@@ -26,9 +27,9 @@ from fallow.outside_text import json_text, markdown_text, visible_lines
 
 
 def as_csv(table: pl.DataFrame) -> bytes:
-    """UTF-8 with a header, values as in the commands' CSV: empty is unknown, moments are RFC 3339.
+    """Return UTF-8 with a header and values as in the commands' CSV: empty is unknown, moments are RFC 3339.
 
-    A text that a spreadsheet would run begins with an apostrophe.
+    A text that a spreadsheet would execute begins with an apostrophe.
     """
     rows = ([_written(value) for value in row] for row in table.iter_rows())
     return csv_text(table.columns, rows, "\r\n").encode()  # lines end as in RFC 4180
@@ -41,7 +42,7 @@ def _written(value: object) -> object:
 
 
 def as_parquet(table: pl.DataFrame, metadata: dict[str, str] | None = None) -> bytes:
-    """The table as it is."""
+    """Return the table as Parquet."""
     target = io.BytesIO()
     table.write_parquet(target, metadata=metadata)
     return target.getvalue()
@@ -49,14 +50,14 @@ def as_parquet(table: pl.DataFrame, metadata: dict[str, str] | None = None) -> b
 
 @dataclass(frozen=True)
 class VerbAnswer:
-    """What a verb answers.
+    """The answer of a verb.
 
     Attributes:
-        title: what was asked.
+        title: the request.
         about: what people read above the tables: the window, the age of the data.
-        warning: what is simulated; empty where nothing is.
+        warning: which GPUs are simulated; empty if none are.
         facts: what programs read beside the tables, such as the window, as JSON values.
-        tables: in the order in which they are shown.
+        tables: the tables in their order.
     """
 
     title: str
@@ -67,11 +68,11 @@ class VerbAnswer:
 
     @property
     def for_people(self) -> tuple[Table, ...]:
-        """The tables that are not for programs alone."""
+        """Return the tables that are not for programs only."""
         return tuple(each for each in self.tables if each.audience != "programs")
 
     def table(self, name: str | None) -> Table:
-        """Return the table of that name, by default the first; raises UsageError where there is none."""
+        """Return the table of this name, by default the first. Raises UsageError if there is none."""
         names = [each.name for each in self.tables if each.columns]
         if not names:
             raise UsageError("the answer has no table", "take --format text or json")
@@ -82,12 +83,32 @@ class VerbAnswer:
 
 
 def text(answer: VerbAnswer, language: Language, width: int = PAGE_COLUMNS) -> bytes:
-    """Return plain text of that many columns."""
+    """Return plain text of this many columns."""
     spoken = for_text(language)
+    blocks = [*_about(answer, spoken, width), *(section_text(each, spoken, width) for each in answer.for_people)]
+    return (visible_lines("\n\n".join(blocks)) + "\n").encode()
+
+
+def _about(answer: VerbAnswer, spoken: Language, width: int) -> list[str]:
+    """Return the warning, and what people read above the tables."""
     about = (line for each in answer.about for line in wrap(spoken.translate(each), width, "", "  "))
-    blocks = ["\n".join(wrap(spoken.translate(answer.warning), width)), "\n".join(about)]
-    blocks += [section_text(each, spoken, width) for each in answer.for_people]
-    return (visible_lines("\n\n".join(each for each in blocks if each)) + "\n").encode()
+    return [each for each in ("\n".join(wrap(spoken.translate(answer.warning), width)), "\n".join(about)) if each]
+
+
+def terminal_text(answer: VerbAnswer, language: Language, width: int, most_lines: int | None) -> bytes:
+    """Return plain text that begins with the answer of the first table. `most_lines` cuts the tables; None shows all rows."""
+    spoken, tables = for_text(language), list(answer.for_people)
+    head = _about(answer, spoken, width)
+    if tables and tables[0].headline:
+        head = ["\n".join(wrap(written(tables[0].headline, spoken), width)), *head]
+        tables[0] = replace(tables[0], headline="")
+        if not any((tables[0].cells, tables[0].lines, tables[0].folds, tables[0].notes)):
+            del tables[0]
+    whole = "\n\n".join([*head, *(section_text(each, spoken, width) for each in tables)])
+    if most_lines is not None and len(whole.splitlines()) > most_lines:
+        above = "".join(f"{each}\n\n" for each in head).splitlines()
+        whole = "\n".join([*above, *screen_lines(tables, spoken, width, most_lines - len(above))])
+    return (visible_lines(whole) + "\n").encode()
 
 
 def markdown(answer: VerbAnswer, language: Language) -> bytes:
@@ -100,7 +121,7 @@ def markdown(answer: VerbAnswer, language: Language) -> bytes:
 
 
 def html(answer: VerbAnswer, language: Language) -> bytes:
-    """Return one page without scripts that needs nothing beside itself."""
+    """Return one self-contained page without scripts."""
     # templates and images are loaded only where a page is made
     from analytics.render.html.charts import drawing
     from analytics.render.html.marked import marked
@@ -128,9 +149,9 @@ def html(answer: VerbAnswer, language: Language) -> bytes:
 
 
 def mail(answer: VerbAnswer, language: Language) -> str:
-    """Return the HTML body of a mail, whose tables list their rows as texts, for screens down to a phone's.
+    """Return the HTML body of a mail, whose tables list their rows as text, for narrow screens.
 
-    Styles are inline, since mail programs drop style sheets; the one that there is only adds the dark colours.
+    Styles are inline, because mail programs remove style sheets; the only style sheet adds the dark colours.
     """
     from analytics.render.html.marked import marked
     from analytics.render.html.page import environment
@@ -168,13 +189,13 @@ _TYPES: Mapping[JsonType, pl.DataType | type[pl.DataType]] = {
 
 
 _NAMES: tuple[Kind, ...] = ("gpu", "host", "finding")
-"""Kinds of names that have no space in them."""
+"""Kinds of names without a space."""
 
 
 def frame(table: Table) -> pl.DataFrame:
-    """Return the rows as programs read them, in the order of the columns.
+    """Return the rows for programs, in the order of the columns.
 
-    The columns of a record have its name before theirs. Lists of texts are joined; other lists and objects are JSON text.
+    The columns of a record have its name as prefix. Lists of texts are joined; other lists and objects are JSON text.
     """
     leaves = list(_leaves(table.columns))
     rows = [[_flat(reduce(_inside, path, row), each) for path, each in leaves] for row in table.records()]
@@ -183,7 +204,7 @@ def frame(table: Table) -> pl.DataFrame:
 
 
 def _leaves(columns: Iterable[Column], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Column]]:
-    """Yield the columns for programs with the keys that lead to their values; a record's own stand for it."""
+    """Yield the columns for programs with the keys that lead to their values; columns of a record replace it."""
     for each in columns:
         own = (*path, each.key)
         if each.value_type == "object" and each.columns and each.columns[0].key:
@@ -213,15 +234,25 @@ FORMATS = ("text", "json", "csv", "md", "html", "parquet")
 
 
 def document(
-    answer: VerbAnswer, form: str, language: Language, table: str | None = None, width: int = PAGE_COLUMNS
+    answer: VerbAnswer,
+    form: str,
+    language: Language,
+    table: str | None = None,
+    *,
+    width: int = PAGE_COLUMNS,
+    most_lines: int | None = None,
 ) -> bytes:
-    """Return the answer in one of FORMATS, or one `table` of it; without that, CSV and Parquet hold the first."""
+    """Return the answer in one of FORMATS, or one `table` of it. By default CSV and Parquet have the first table.
+
+    Every format has all rows, except text that `most_lines` limits.
+    """
+    answer = replace(answer, tables=tuple(replace(each, shown=None) for each in answer.tables))
     if table is not None:
         answer = replace(answer, tables=(answer.table(table),))
         if form in PAGES and not answer.for_people:
             raise UsageError(f"the table '{table}' is for programs", "take --format json, csv or parquet")
     if form == "text":
-        return text(answer, language, width)
+        return terminal_text(answer, language, width, most_lines)
     if form == "json":
         return json(answer)
     if form in FILES:

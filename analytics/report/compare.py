@@ -1,4 +1,4 @@
-"""A window beside the one just before it or any other: every key figure of both, and the difference where both allow one."""
+"""A window beside another one: every key figure of both, and their difference where both allow it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fallow.schema import STATES
 
 @dataclass(frozen=True)
 class Change:
-    """One figure of the window and of the window before; `before` is None where it is not known or cannot be compared.
+    """One figure of the window and of the window before; `before` is None if it is unknown or not comparable.
 
     `unit` is `share`, `gpu_hours`, `money` (in the report's currency) or `gpus`.
     """
@@ -33,7 +33,7 @@ class Change:
 
     @property
     def difference(self) -> float | None:
-        """In points for shares, else relative to before; None where that is not known or there was nothing before."""
+        """Return the difference, in points for shares, else relative to before. None if unknown or if before is 0."""
         if self.now is None or self.before is None:
             return None
         if self.unit == "share":
@@ -42,7 +42,7 @@ class Change:
 
     @property
     def sentence(self) -> str:
-        """`+1.2 points` or `-3.4 %`; empty where there is no difference to tell of."""
+        """Return the difference in words: `+1.2 points` or `-3.4 %`; empty if there is none."""
         if (difference := self.difference) is None:
             return ""
         if self.unit == "share":
@@ -52,7 +52,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Changes:
-    """How much was seen of a window and of the one before it, and the figures by name, without a `before` unless both were."""
+    """Observed shares of a window and of the one before it, and figures by name.
+
+    Figures have a `before` only if enough of both windows was observed.
+    """
 
     seen: Seen
     seen_before: Seen
@@ -60,26 +63,26 @@ class Changes:
 
     @property
     def is_comparable(self) -> bool:
-        """Whether so much of both was observed that a change is not one of what was seen."""
+        """Return True if enough of both windows was observed, so that changes are not caused by missing data."""
         return self.seen.is_whole and self.seen_before.is_whole
 
 
 def window_before(window: Window) -> Window:
-    """The window of the same length that ends where this one begins; raises ValueError for one without both ends."""
+    """Return the window of the same length that ends where this one begins. Raises ValueError without both ends."""
     if window.since_ms is None or window.until_ms is None:
         raise ValueError(window)
     return Window(2 * window.since_ms - window.until_ms, window.since_ms)
 
 
 def changes(whole: Whole, ledger: LedgerFigures) -> Changes:
-    """The figures of a ledger, beside those of the same scope in the window before."""
+    """Return the figures of a ledger, beside those of the same scope in the window before."""
     scope, seen = ledger.scope, ledger.seen
     earlier = window_before(Window(seen.since_ms, seen.until_ms))
     inside = whole.inside(earlier, scope)
     looked = whole.seen(earlier, inside, scope)
     now = named(Figures(ledger.summary.totals, ledger.money.accounts.total, seen))
     old: Mapping[str, tuple[str, float | None]] = {}
-    if seen.is_whole and looked.is_whole and not inside.stretches.is_empty():
+    if seen.is_whole and looked.is_whole and not inside.segments.is_empty():
         account = whole.money.of(inside, whole.inventory).accounts.total
         old = named(figures(inside, account, looked))
     return Changes(
@@ -90,7 +93,7 @@ def changes(whole: Whole, ledger: LedgerFigures) -> Changes:
 
 
 def named(of: Figures) -> Mapping[str, tuple[str, float | None]]:
-    """Every figure by name with its unit: those of the weekly report, and each state's share and money."""
+    """Return every figure by name with its unit: the figures of the weekly report, and each state's share and money."""
     priced = of.account.paid_cents is not None
     return {
         **of.by_name(),
@@ -122,19 +125,19 @@ FIGURES = (
     "gpus",
     "observed",
 )
-"""What is compared, in the order in which it is shown."""
+"""Compared figures, in their order."""
 
 OF_POOLS = ("waste_money", "paid_money", "unused_share", "active_share", "idle_gpus", "observed")
-"""What is compared of each pool."""
+"""Compared figures of each pool."""
 
 _OF_NOBODY = ("free_money", "unavailable_money", "free_share")
-"""What an edition for people does not have."""
+"""Figures that an edition for people leaves out."""
 _SUMS, _AS_LONG_MS = ("money", "gpu_hours"), HOUR_MS
 
 
 @dataclass(frozen=True)
 class Side:
-    """One window, how much of it was observed, and its figures by name with their unit; without any where nothing was."""
+    """One window, its observed share, and its figures by name with their unit (empty if nothing was observed)."""
 
     seen: Seen
     figures: Mapping[str, tuple[str, float | None]]
@@ -146,7 +149,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Compared:
-    """One figure of both windows. `change` has a difference only where both were observed as a whole, and are as long for a sum."""
+    """One figure of both windows.
+
+    `change` has a difference only if both windows were fully observed and, for a sum, have the same length.
+    """
 
     name: str
     unit: str
@@ -156,7 +162,7 @@ class Compared:
 
     @property
     def difference(self) -> float | None:
-        """In the figure's own unit; of shares a ratio."""
+        """Return the difference in the figure's unit; of shares a ratio."""
         if self.change.now is None or self.change.before is None:
             return None
         return self.change.now - self.change.before
@@ -164,7 +170,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A scope in two windows: `now` is what is asked about, `before` what it is held against; `names` are its figures."""
+    """A scope in two windows: `now` and the window `before` that it is compared with. `names` are its figures."""
 
     now: Side
     before: Side
@@ -172,21 +178,21 @@ class Comparison:
 
     @property
     def figures(self) -> Mapping[str, Compared]:
-        """Its figures of `names` by name."""
+        """Return the figures of `names` by name."""
         return {each.name: each for each in self.rows(self.names)}
 
     @property
     def is_comparable(self) -> bool:
-        """Whether so much of both was observed that a difference is not one of what was seen."""
+        """Return True if enough of both windows was observed, so that differences are not caused by missing data."""
         return self.now.seen.is_whole and self.before.seen.is_whole
 
     @property
     def is_as_long(self) -> bool:
-        """Whether sums can be compared: clocks that change make days an hour longer or shorter."""
+        """Return True if sums can be compared: clock changes make some days an hour longer or shorter."""
         return abs(self.now.length_ms - self.before.length_ms) <= _AS_LONG_MS
 
     def rows(self, names: tuple[str, ...]) -> Iterator[Compared]:
-        """The figures that either window has."""
+        """Return the figures that either window has."""
         units = {**self.before.figures, **self.now.figures}
         for name in (each for each in names if each in units):
             unit = units[name][0]
@@ -197,7 +203,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Comparisons:
-    """That of a scope, and of each pool of which either window has something."""
+    """The comparison of a scope, and of each pool with data in either window."""
 
     scope: Scope
     currency: str
@@ -206,7 +212,7 @@ class Comparisons:
 
 
 def compare(whole: Whole, scope: Scope, now: Window, before: Window) -> Comparisons:
-    """Two windows, both of which the ledger of `whole` has."""
+    """Return the comparison of two windows of the ledger of `whole`."""
     pools = [scope.pool] if scope.pool else sorted({whole.inventory.pool(gpu) for gpu in whole.inventory.devices})
 
     names = tuple(each for each in FIGURES if not (scope.is_personal and each in _OF_NOBODY))
@@ -230,7 +236,7 @@ def _side(whole: Whole, scope: Scope, window: Window) -> Side:
 
 
 def _more(own: Figures) -> Mapping[str, tuple[str, float | None]]:
-    """What only a comparison has."""
+    """Return figures that only a comparison has."""
     totals = own.totals
     return {
         "idle_gpus": ("gpus", own.idle_gpus),
@@ -240,11 +246,11 @@ def _more(own: Figures) -> Mapping[str, tuple[str, float | None]]:
 
 
 AGAINST = ("before", "13w")
-"""What a window is compared with unless days are named: as much time just before it, or the same 13 weeks earlier."""
+"""Default comparisons: the same length of time just before, or the same 13 weeks earlier."""
 
 
 def window_against(window: Window, against: str, zone: tzinfo) -> Window:
-    """What a window with both ends is compared with: one of AGAINST, or days as `2026-08-10..2026-08-16`; raises UsageError."""
+    """Return the window to compare with: one of AGAINST, or days as `2026-08-10..2026-08-16`. Raises UsageError."""
     if against in AGAINST:
         return as_long_before(window, zone) if against == "before" else same_time_before(window, zone)
     days = days_against(against)
@@ -257,7 +263,7 @@ def window_against(window: Window, against: str, zone: tzinfo) -> Window:
 
 
 def days_against(against: str) -> tuple[date, date] | None:
-    """The two days that are named, None where none are; raises UsageError for what looks like days and is none."""
+    """Return the two named days; None if no days are named. Raises UsageError for invalid days."""
     if ".." not in against:
         return None
     first, last = days_between(*against.partition("..")[::2])
@@ -265,14 +271,14 @@ def days_against(against: str) -> tuple[date, date] | None:
 
 
 def same_time_before(window: Window, zone: tzinfo) -> Window:
-    """The same days and hours on the clocks of a zone a quarter earlier; raises ValueError without both ends."""
+    """Return the same days and hours, in local time, a quarter earlier. Raises ValueError without both ends."""
     if window.since_ms is None or window.until_ms is None:
         raise ValueError(window)
     return Window(*(_earlier(moment, 7 * QUARTER_WEEKS, zone) for moment in (window.since_ms, window.until_ms)))
 
 
 def as_long_before(window: Window, zone: tzinfo) -> Window:
-    """The window just before: as many days where it is whole days on the clocks of a zone, else as much time."""
+    """Return the window just before: as many days for whole local days, else as much time."""
     if window.since_ms is None or window.until_ms is None:
         raise ValueError(window)
     first, last = (from_ms(moment).astimezone(zone) for moment in (window.since_ms, window.until_ms))

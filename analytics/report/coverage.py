@@ -1,4 +1,4 @@
-"""How much of the GPU time of a window was observed, and which hosts were not seen to its end."""
+"""Observed share of the GPU time of a window, and hosts that were not observed up to its end."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from fallow.clock import WEEK_MS, Window
 from fallow.gpu_names import is_stand_in
 
 WHOLLY_OBSERVED = 0.9995
-"""From here on a share is written as 100.0 %."""
+"""From this share on, 100.0 % is shown."""
 
 WHOLE_FROM = 0.9
-"""From this observed share on the sums of a week stand for the whole week."""
+"""From this observed share on, the sums of a week count for the whole week."""
 LOOKED_BACK_MS = 4 * WEEK_MS
-"""A GPU that was not seen for so long before the end of a window is no GPU of that window: it was taken away."""
+"""A GPU without data for this long before the end of a window is not part of the window: it was removed."""
 
-_COLUMNS = ("gpu", "host", "time", "end", "state", "gpu_share", "holder", "account", "holder_shares")
+_COLUMNS = ("gpu", "host", "time", "end", "state", "gpu_share", "user", "account", "user_shares")
 _UNKNOWN = pl.col("state") == "unknown"
 
 
 @dataclass(frozen=True)
 class Silent:
-    """GPUs of one host that were not seen to the end: how many, since when, and whether nothing of the host was."""
+    """GPUs of one host without data up to the end: their number, since when, and whether the whole host has none."""
 
     host: str
     gpus: int
@@ -41,10 +41,15 @@ class Silent:
 
 @dataclass(frozen=True)
 class Seen:
-    """A window as it was asked for, up to now where it is not over, and what was observed of its GPU time.
+    """A window up to now, and the observed share of its GPU time.
 
-    `gpus` were seen in it or in the four weeks before its end. `unseen_ms` is the GPU time of those of which nothing is
-    known; `outside_ms` of it lies before a host's first row or after its last and is in no sum, the rest is `unknown` there. `last_ms` is the end of the newest row that observed any of them, None without one; `silent` are the most GPUs first.
+    Attributes:
+        gpus: GPUs observed in the window or in the four weeks before its end.
+        unseen_ms: GPU time without data.
+        outside_ms: the part of `unseen_ms` before a host's first row or after its last, which is in no sum. The ledger
+            has the other part as `unknown`.
+        last_ms: the end of the newest row of these GPUs; None without one.
+        silent: silent hosts, the most GPUs first.
     """
 
     since_ms: int
@@ -58,26 +63,26 @@ class Seen:
 
     @property
     def share(self) -> float | None:
-        """Observed share of the GPU time; None where no GPU is known."""
+        """Return the observed share of the GPU time; None if no GPU is known."""
         return ratio(self.observed_ms, self.observed_ms + self.unseen_ms)
 
     def beside(self, summary: Summary) -> Summary:
-        """The numbers of the same window with how much of it was observed."""
+        """Return the figures of the same window, with its observed share."""
         return replace(summary, seen_share=self.share, outside_ms=self.outside_ms)
 
     @property
     def is_whole(self) -> bool:
-        """Whether sums over it can be set beside those of another such window."""
+        """Return True if its sums can be compared with those of another fully observed window."""
         return self.share is not None and self.share >= WHOLE_FROM
 
     @property
     def to_the_end(self) -> bool:
-        """Whether any of its GPUs was seen to the end."""
+        """Return True if a GPU was observed up to the end."""
         return self.last_ms is not None and self.last_ms >= self.until_ms - SILENT_AFTER_MS
 
 
 class Watch:
-    """What a lake knows of who was looked at when; `now_ms` is the wall clock's time."""
+    """When a lake has data of which GPUs; `now_ms` is the wall clock's time."""
 
     def __init__(self, ledger: WindowLedger, inventory: Inventory, now_ms: int) -> None:
         self._ledger = ledger
@@ -90,9 +95,9 @@ class Watch:
         self._now_ms = now_ms
 
     def seen(self, asked: Window, inside: Ledger, narrowed: Callable[[Ledger], Ledger]) -> Seen:
-        """What was observed of a window; `inside` is the ledger in it, narrowed as `narrowed` does it."""
+        """Return how much of a window was observed; `inside` is the ledger in it, narrowed by `narrowed`."""
         since_ms, until_ms = self._ends(asked)
-        rows = _rows(self._ledger.whole.stretches, min(since_ms, until_ms - LOOKED_BACK_MS), until_ms)
+        rows = _rows(self._ledger.whole.segments, min(since_ms, until_ms - LOOKED_BACK_MS), until_ms)
         gpus = _gpus(rows, self._known).filter(pl.col("last") > until_ms - LOOKED_BACK_MS)
         # nobody asked for the time before the first row of a lake
         early = _before(gpus, since_ms) if asked.since_ms is not None else _before(gpus.clear(), since_ms)
@@ -102,14 +107,14 @@ class Watch:
         def own(spans: pl.DataFrame) -> pl.DataFrame:
             filled = rows[spans["like"]].with_columns(time=spans["time"], end=spans["end"]).drop("row", "like")
             return narrowed(
-                replace(self._ledger.whole, stretches=filled, spells=self._ledger.whole.spells.clear())
-            ).stretches
+                replace(self._ledger.whole, segments=filled, idle_intervals=self._ledger.whole.idle_intervals.clear())
+            ).segments
 
         unseen, ended = own(pl.concat([early, between, late])), own(late)
         silent = gpus.filter(
             pl.col("last") < until_ms - SILENT_AFTER_MS, pl.col("gpu").is_in(ended["gpu"].unique().to_list())
         )
-        own_rows = inside.stretches.select("gpu", "state", "time", "end", "gpu_share")
+        own_rows = inside.segments.select("gpu", "state", "time", "end", "gpu_share")
         observed = totals_of(own_rows)
         there = pl.concat([own_rows["gpu"], unseen["gpu"]]).unique()
         unseen_ms = unseen.select(((pl.col("end") - pl.col("time")) * pl.col("gpu_share")).sum()).item()
@@ -125,7 +130,7 @@ class Watch:
         )
 
     def _ends(self, asked: Window) -> tuple[int, int]:
-        """The window that was asked for, as far as it has passed."""
+        """Return the requested window up to now."""
         summary = self._ledger.summary
         since_ms = summary.since_ms if asked.since_ms is None else asked.since_ms
         if asked.until_ms is None:
@@ -133,12 +138,12 @@ class Watch:
         return since_ms, max(since_ms, min(asked.until_ms, self._latest_ms))
 
 
-def _rows(stretches: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
-    """The rows between two moments, with `row`, their number, and `like`, that of the last row before them that knows anything.
+def _rows(segments: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
+    """Return the rows between two moments, with `row` (their number) and `like` (the last earlier row with data).
 
-    Before the first that does, it is that one.
+    Before the first row with data, `like` is this first row.
     """
-    inside = clip(stretches.select(_COLUMNS), since_ms, until_ms)
+    inside = clip(segments.select(_COLUMNS), since_ms, until_ms)
     rows = inside.sort("gpu", "time").with_row_index("row")
     known = pl.when(~_UNKNOWN).then("row")
     return rows.with_columns(
@@ -147,9 +152,9 @@ def _rows(stretches: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame
 
 
 def _gpus(rows: pl.DataFrame, inventory: list[str]) -> pl.DataFrame:
-    """Each GPU that was seen: `first`, `last`, the rows that say what it was then, its hosts, and when those were seen.
+    """Return each observed GPU: `first`, `last`, its rows with its identity, its hosts, and their observed times.
 
-    Left out are MIG instances, stand-ins, and names of pods without an entry in the inventory, that ended before their host did.
+    MIG instances, stand-ins, and names of pods without an inventory entry are left out if they ended before their host.
     """
     known = rows.filter(~_UNKNOWN)
     hosts = known.group_by("host").agg(host_first=pl.col("time").min(), host_last=pl.col("end").max())
@@ -169,7 +174,7 @@ def _gpus(rows: pl.DataFrame, inventory: list[str]) -> pl.DataFrame:
 
 
 def _before(gpus: pl.DataFrame, since_ms: int) -> pl.DataFrame:
-    """From the beginning to the first row of a host; a GPU that came to a host that was seen was not there before."""
+    """Return the time before a host's first row. A GPU that came to an observed host was not there before."""
     first = pl.col("first") <= pl.col("host_first") + SILENT_AFTER_MS
     late = gpus.filter(first, pl.col("host_first") > since_ms)
     return late.select(like="first_like", time=pl.lit(since_ms), end="host_first")
@@ -181,7 +186,7 @@ def _after(gpus: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
 
 
 def _between(rows: pl.DataFrame, gpus: pl.DataFrame, since_ms: int) -> pl.DataFrame:
-    """The time between two rows of a GPU that the ledger has as unknown."""
+    """Return the time between two rows of a GPU that the ledger has as unknown."""
     unknown = clip(rows.filter(_UNKNOWN), since_ms).join(gpus.select("gpu", "last"), on="gpu", how="left")
     # what comes after the last row that knows anything is in `_after`
     inner = unknown.filter((pl.col("end") <= pl.col("last")).fill_null(value=True))
@@ -189,7 +194,7 @@ def _between(rows: pl.DataFrame, gpus: pl.DataFrame, since_ms: int) -> pl.DataFr
 
 
 def _count(gpus: pl.Series) -> int:
-    """Whole GPUs; MIG instances where there is nothing else."""
+    """Return the number of whole GPUs, or of MIG instances if there are no others."""
     whole = gpus.filter(~gpus.str.starts_with(MIG_PREFIX))
     return len(whole) or len(gpus)
 

@@ -1,4 +1,4 @@
-"""What a report is made of beside totals and findings: trends, steps from paid to useful, and people."""
+"""Figures of a report beside totals and findings: trends, steps from paid to useful time, and people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from analytics.states import IN_USE, UNUSED
 
 @dataclass(frozen=True)
 class Trend:
-    """One figure of the week beside last week's and the median of the four weeks before; None where those were not seen.
+    """One figure of the week beside last week and the median of the four weeks before (None if not observed).
 
     `unit` is `gpu_hours`, `money`, `share` or `gpus`; money is in the report's currency.
     """
@@ -26,9 +26,9 @@ class Trend:
 
 @dataclass(frozen=True)
 class Step:
-    """One step on the way from what was paid to what was useful: a state's GPU time and whole cents.
+    """One step from paid to useful time: a state's GPU time and whole cents.
 
-    `cents` is None where nothing of it has a price.
+    `cents` is None if none of the time has a price.
     """
 
     state: str
@@ -38,36 +38,36 @@ class Step:
 
 @dataclass(frozen=True)
 class UserFigures(Account):
-    """The account of a team or a holder who was given GPUs, with the holder's team; `ranked` have a rank by GPU time."""
+    """The account of a team or a user with GPUs, and the user's team. `ranked` accounts have a rank by GPU time."""
 
     team: str | None = None
     ranked: int = 0
 
     @property
     def low_unused_ms(self) -> float:
-        """What its activity leaves of the low time."""
+        """Return the unused part of the low-use time."""
         idle_ms = self.state_ms["held"] + self.state_ms["reserved"]
         return max(0.0, self.allocated_ms - self.effective_ms - idle_ms)
 
 
 STEPS = ("unavailable", "unknown", *UNUSED, *IN_USE)
-"""From what was paid to what was useful: what takes most of it away for reasons outside the work first."""
+"""States from paid to useful time: first those with causes outside the work."""
 
 
 def steps(totals: Totals, account: Account) -> tuple[Step, ...]:
-    """The states with the cents of `fallow ledger`, which add up to what was paid."""
+    """Return the states with the cents of `fallow ledger`, which add up to the amount paid."""
     priced = account.paid_cents is not None
     return tuple(Step(state, totals.state_ms[state], account.state_cents[state] if priced else None) for state in STEPS)
 
 
 def teams(everybody: Accounts, own: Accounts) -> tuple[UserFigures, ...]:
-    """The teams of a part of the ledger, the most paid first, with their ranks among everybody."""
+    """Return the teams of a part of the ledger, the most paid first, with their ranks among all teams."""
     return _people(everybody.by("team"), own.by("team"), lambda _: None)
 
 
-def holders(everybody: Accounts, own: Accounts, team_of: Callable[[str], str | None]) -> tuple[UserFigures, ...]:
-    """The holders of a part of the ledger, the most paid first, with their ranks among everybody."""
-    return _people(everybody.by("holder"), own.by("holder"), team_of)
+def users(everybody: Accounts, own: Accounts, team_of: Callable[[str], str | None]) -> tuple[UserFigures, ...]:
+    """Return the users of a part of the ledger, the most paid first, with their ranks among all users."""
+    return _people(everybody.by("user"), own.by("user"), team_of)
 
 
 def _people(

@@ -1,4 +1,4 @@
-"""Goals for waste: the site's own table of them, how far each is from being reached, and whether the weeks lead there in time."""
+"""Goals for waste: the site's own table of goals, the distance to each goal, and whether the weeks reach it in time."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from fallow.clock import WEEK_MS, to_ms
 from fallow.config import Config
 
 COLUMNS = ("kind", "name", "measure", "goal", "by")
-"""The columns of the goals file; `name` is empty where the goal is for all."""
+"""Columns of the goals file. `name` is empty for a goal of the whole fleet."""
 
 KINDS = ("all", "pool", "team")
 
 Measure = Literal["unused_share", "waste"]
 MEASURES: tuple[Measure, ...] = ("unused_share", "waste")
-"""Share of the observed time from 0 to 1, and what a week of waste costs in `money.currency`."""
+"""Measures: a share of the observed time from 0 to 1, or the cost of a week's waste in `money.currency`."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """One line: by the end of a day in the report's zone, a week of this scope is to be at most at this level."""
+    """One line: by the end of a day in the report's zone, a week of this scope must be at most at this level."""
 
     scope: Scope
     measure: Measure
@@ -38,7 +38,7 @@ class Goal:
 
 
 def open_goals(settings: Config) -> tuple[Goal, ...]:
-    """The goals that the settings name, in their order; raises ConfigError that names the line and what to do."""
+    """Return the goals of the settings, in their order. Raises ConfigError that names the line and the remedy."""
     path = settings.text("money.goals")
     found: dict[tuple[Scope, Measure], int] = {}
     goals = []
@@ -78,18 +78,24 @@ def _level(line: CsvLine, measure: Measure) -> float:
 
 
 WEEKS_MIN = 5
-"""So many whole weeks it takes to speak of a course: four steps from one to the next."""
+"""Complete weeks needed for an outlook: four steps from week to week."""
 
 Course = Literal["reached", "missed", "on_course", "off_course", "open", "too_early", "too_far", "unknown"]
-"""`open`: the weeks differ too much to tell; `too_far`: the day is further ahead than the weeks look back; `unknown`: no whole week."""
+"""Outlooks.
+
+`open`: the weeks vary too much. `too_far`: the day is further ahead than the weeks reach back. `unknown`: no complete
+week.
+"""
 
 
 @dataclass(frozen=True)
 class GoalProgress:
-    """Where a goal stands: in its newest whole week, and 4 and 13 weeks before that, None where those were not seen as a whole.
+    """A goal in its newest complete week, and 4 and 13 weeks before (None if not fully observed).
 
-    `weeks` is how many weeks lie between the first and the newest whole one; `weeks_left` are those from the newest to the
-    goal's day. `pace` and `needed_pace` are by how much the figure changed a week, and has to change from now on.
+    Attributes:
+        weeks: weeks between the first and the newest complete week.
+        weeks_left: weeks from the newest complete week to the goal's day.
+        pace: the change of the figure per week. `needed_pace` is the change per week that reaches the goal.
     """
 
     goal: Goal
@@ -105,7 +111,7 @@ class GoalProgress:
 
 
 def progress(goal: Goal, weeks: Sequence[WeekFigures]) -> GoalProgress:
-    """That of a goal over the weeks of its scope, the newest first."""
+    """Return the progress of a goal over the weeks of its scope, the newest first."""
     points = {number: value for number, each in enumerate(weeks) if (value := _value(goal, each)) is not None}
     if not points:
         return GoalProgress(goal, None, None, None, None, "unknown", 0, None, None, None)
@@ -129,25 +135,25 @@ def progress(goal: Goal, weeks: Sequence[WeekFigures]) -> GoalProgress:
 
 
 def _value(goal: Goal, each: WeekFigures) -> float | None:
-    """The goal's figure of a whole week; sums over a part of one say nothing."""
+    """Return the goal's figure of a complete week; None for an incomplete week, whose sums are partial."""
     if not each.is_whole:
         return None
     return each.unused_share if goal.measure == "unused_share" else each.waste
 
 
 def _weeks_left(goal: Goal, newest: Week) -> float:
-    """From the end of a week to the end of the goal's day."""
+    """Return the weeks from the end of a week to the end of the goal's day."""
     end = to_ms(datetime.combine(goal.by + timedelta(days=1), time.min, newest.zone))
     return (end - newest.until_ms) / WEEK_MS
 
 
 def _slopes(points: dict[int, float]) -> list[float]:
-    """By how much the figure changed a week between any two weeks: their median is that of Theil and Sen."""
+    """Return the change per week between any two weeks; their median is the Theil-Sen slope."""
     return [(points[late] - points[early]) / (late - early) for early, late in combinations(sorted(points), 2)]
 
 
 def _course(goal: Goal, points: dict[int, float], slopes: list[float], left: float) -> Course:
-    """Whether the middle half of all changes leads below the goal in time."""
+    """Return whether the middle half of all changes reaches the goal in time."""
     if points[0] <= goal.level:
         return "reached"
     if left <= 0:

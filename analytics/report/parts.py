@@ -1,4 +1,4 @@
-"""The parts that a report holds, by subject: a table takes the part that it shows."""
+"""The parts of a report, by subject: a table takes the part that it shows."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from fallow.clock import Window
 
 @dataclass(frozen=True)
 class Heading:
-    """What a report is about, and what it was made of.
+    """The subject of a report, and its sources.
 
     Attributes:
-        week: the week that it is about; None where the window is no week.
-        lake: where the lake lies; None for readers who have no business with that.
-        hosts: how many hosts the scope has in the window; `gpus` and `simulated_gpus` likewise.
+        week: the week of the report; None if the window is not a week.
+        lake: where the lake is; None for readers who may not know.
+        hosts: the hosts of the scope in the window; `gpus` and `simulated_gpus` likewise.
         held_min_ms: the shortest interval of a finding about held GPUs.
-        known: from when to when the lake has rows at all.
+        known: the first and the last moment with rows in the lake.
         fleet_was_seen: True if the lake has rows in the window.
-        counted_back_from_ms: the end of the data, where the window was asked for as a span before it.
+        counted_back_from_ms: the end of the data, if the window is a length of time before it.
         made_ms: the wall clock's time when the report was made.
     """
 
@@ -57,7 +57,7 @@ class Heading:
 
     @property
     def simulated(self) -> str:
-        """What to say of simulated GPUs; empty where there are none."""
+        """Return the warning about simulated GPUs; empty if there are none."""
         return simulated_text(self.simulated_gpus, self.gpus)
 
 
@@ -66,10 +66,10 @@ class LedgerFigures:
     """The ledger of a scope in numbers.
 
     Attributes:
-        seen: how much of the window was observed.
-        steps: the states with the cents of each, from what was paid to what was useful.
-        floors: what idle cards draw; None without point samples.
-        rows: the rows of the ledger that the figures are sums of.
+        seen: the observed share of the window.
+        steps: the states with their cents, from paid to useful time.
+        floors: the power of idle cards; None without point samples.
+        rows: the ledger rows that the figures sum up.
     """
 
     scope: Scope
@@ -82,20 +82,20 @@ class LedgerFigures:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing was seen in the window: no GPU, no time."""
+        """Return True if nothing was observed in the window: no GPU and no time."""
         return not self.summary.totals.total_ms
 
     @cached_property
     def sensitivity(self) -> Mapping[int, float]:
-        """GPU-hours held without a kernel, by the shortest interval that counts, in minutes."""
+        """Return held GPU-hours without a kernel, by the shortest interval that counts, in minutes."""
         return held_gpu_hours(self.rows)
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Totals by name of what they are grouped `by`: pool, model, day, holder.
+    """Totals by name of a group `by`: pool, model, day, user.
 
-    `hours` are those of each hour of a short window, by its first millisecond; `zone` is that of the days.
+    `hours` are the hours of a short window, by their first millisecond. `zone` is the time zone of the days.
     """
 
     by: Mapping[str, Mapping[str, Totals]]
@@ -105,19 +105,19 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class People:
-    """The teams and holders of a scope, with their ranks among everybody in its pool, and the money of the scope.
+    """The teams and users of a scope, with their ranks in their pool, and the money of the scope.
 
-    A person who was given more outside the scope has no rank.
+    A person with more GPU time outside the scope has no rank.
     """
 
     teams: tuple[UserFigures, ...]
-    holders: tuple[UserFigures, ...]
+    users: tuple[UserFigures, ...]
     money: Money
 
 
 @dataclass(frozen=True)
 class ScopedReview(Review):
-    """The findings of a scope. `people` are the holders that it is about, for what may name them; `gpus` are all of its GPUs."""
+    """The findings of a scope. `people` are its users, whom findings may name; `gpus` are all of its GPUs."""
 
     scope: Scope
     people: frozenset[str | None]
@@ -127,12 +127,12 @@ class ScopedReview(Review):
 
 @dataclass(frozen=True)
 class WeekHistory:
-    """A week and a quarter of a year before it, the newest first, with the goals that are judged by them.
+    """A week and a quarter of a year before it, the newest first, with their goals.
 
     Attributes:
-        week: the report's own; None where its window is no week, and the weeks are those up to its end.
-        seen: how much of the report's window was observed, `seen_before` the same of the four weeks before.
-        trends: each figure of the week beside those before; none where the window is no week.
+        week: the report's week; None if its window is not a week. Then the weeks are those up to its end.
+        seen: the observed share of the report's window; `seen_before` is that of the four weeks before.
+        trends: each figure of the week beside those before; empty if the window is not a week.
     """
 
     week: Week | None

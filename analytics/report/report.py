@@ -1,4 +1,4 @@
-"""The report on a window of a lake: its parts by subject, each made once, when something first asks for it."""
+"""The report on a window of a lake: parts by subject, each computed once on first use."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from analytics.money.accounts import Accounts
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money
 from analytics.plan.endings import Endings
-from analytics.plan.forecast import PoolOutlook, of_scope
-from analytics.plan.queue_waits import Waits
+from analytics.plan.queue_waits import QueueWaits
 from analytics.plan.replay.comparisons import ComparedScenario, load_scenarios
 from analytics.plan.room_for_jobs import PoolRoom, of_pools
 from analytics.quality.model import Remark
 from analytics.report.compare import Changes, changes
 from analytics.report.coverage import Seen
-from analytics.report.figures import holders, steps, teams
-from analytics.report.film import Film, film
+from analytics.report.figures import steps, teams, users
 from analytics.report.model import Asked, Whole
 from analytics.report.parts import Breakdown, Heading, LedgerFigures, People, ScopedReview, WeekHistory
+from analytics.report.timeline import FleetTimeline, timeline
 from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, Figures, WeekFigures, trends
 from analytics.report.weeks import week_of
 from analytics.scope import Scope
 from analytics.window import Inputs, WindowLedger
 from analytics.workloads.model import Finding
+from analytics.workloads.pool_demand import PoolDemand, most_urgent_first
 from fallow import __version__
 from fallow.clock import DAY_MS, Window
 
 _HOURLY_UP_TO_MS = 3 * DAY_MS
-"""Up to this length a window is shown hour by hour."""
+"""Longest window that is shown by hour."""
 
 
 class Report:
-    """One window of one lake, or what a scope leaves of it. Documents, pages, verbs and the API show tables of its parts.
+    """One window of one lake, or a scope's part of it. Documents, pages, verbs and the API show tables of its parts.
 
-    Every part is narrowed to the scope; a report for a team or a user names no other people.
+    Every part is narrowed to the scope. A report for a team or a user names no other people.
 
     Attributes:
         whole: the window of the whole fleet.
@@ -54,22 +54,22 @@ class Report:
     """
 
     def __init__(self, whole: Whole, asked: Asked) -> None:
-        """Raise EmptyLakeError where the scope leaves nothing of a window that is no week."""
+        """Raise EmptyLakeError if the scope has nothing in a window that is not a week."""
         self.whole, self.asked = whole, asked
         self.part: WindowLedger = whole.part(asked.scope, or_empty=asked.week is not None)
 
     @property
     def scope(self) -> Scope:
-        """What it is narrowed to."""
+        """Return the scope."""
         return self.asked.scope
 
     def decided(self) -> Report:
-        """Return this report with the rules run and the recommendations made, for readers that share it: it takes long."""
+        """Return this report after running the rules and making the recommendations, which takes long."""
         _ = self.review, self.recommendations
         return self
 
     def after_actions(self, whole: Whole) -> Report:
-        """Return the same report with what people did since, as `whole` has it; its ledger and its plans stay."""
+        """Return the same report with people's new actions, as `whole` has them; ledger and plans stay."""
         after = copy(self)
         after.whole = whole
         for name in ("review", "recommendations", "surplus"):
@@ -92,14 +92,14 @@ class Report:
             settings=whole.inputs.ledger_settings,
             held_min_ms=whole.inputs.settings.integer("findings.held_min"),
             known=Window(ledger.whole.first_ms, max(ledger.whole.host_ends.values())),
-            fleet_was_seen=not ledger.inside.stretches.is_empty(),
+            fleet_was_seen=not ledger.inside.segments.is_empty(),
             counted_back_from_ms=ledger.counted_back_from_ms,
             made_ms=whole.made_ms,
         )
 
     @cached_property
     def money(self) -> Money:
-        """The money of the scope; for people without remarks on the site's tables, which name anybody."""
+        """Return the money of the scope; for people without problems of the site's tables, which name others."""
         if self.scope.is_all:
             return self.whole.money
         own = self.whole.money.of(self.part.inside, self.whole.inventory)
@@ -115,7 +115,7 @@ class Report:
 
     @cached_property
     def changes(self) -> Changes:
-        """The figures of the ledger beside those of the window before."""
+        """Return the figures of the ledger beside those of the window before."""
         return changes(self.whole, self.ledger)
 
     @cached_property
@@ -126,7 +126,7 @@ class Report:
             "pool": totals_by(named, "pool"),
             "model": totals_by(named, "model"),
             "day": totals_by(by_day(named, zone), "day"),
-            "holder": totals_by(named.filter(pl.col("holder").is_not_null()), "holder"),
+            "user": totals_by(named.filter(pl.col("user").is_not_null()), "user"),
         }
         is_short = summary.until_ms - summary.since_ms <= _HOURLY_UP_TO_MS
         return Breakdown(by, _by_hour(self._spans) if is_short else {}, zone)
@@ -134,11 +134,11 @@ class Report:
     @cached_property
     def people(self) -> People:
         everybody, own, owners = self._everybody, self.money.accounts, self.money.owners
-        return People(teams(everybody, own), holders(everybody, own, lambda name: owners.team(name, None)), self.money)
+        return People(teams(everybody, own), users(everybody, own, lambda name: owners.team(name, None)), self.money)
 
     @property
     def _everybody(self) -> Accounts:
-        """The accounts of all those among whom people rank: everybody, or everybody on the GPUs that are asked for."""
+        """Return the accounts among which people rank: all, or all on the requested GPUs."""
         whole, gpus = self.whole, self.scope.of_gpus
         if gpus.is_all:
             return whole.money.accounts
@@ -147,13 +147,16 @@ class Report:
         return whole.money.of(whole.narrowed(whole.ledger.inside, gpus), whole.inventory).accounts
 
     @cached_property
-    def film(self) -> Film:
-        """The state of each GPU over time."""
-        return film(self._spans, self.part.summary.since_ms, self.part.summary.until_ms)
+    def timeline(self) -> FleetTimeline:
+        """Return the state of each GPU over time."""
+        return timeline(self._spans, self.part.summary.since_ms, self.part.summary.until_ms)
 
     @cached_property
     def review(self) -> ScopedReview:
-        """The findings; those that also name others are left out uncounted, for their number tells of these."""
+        """Return the findings.
+
+        Findings that also name others are left out and not counted, because their number reveals something.
+        """
         whole, scope, found = self.whole, self.scope, self.whole.review
         if not scope.is_all:
 
@@ -162,40 +165,40 @@ class Report:
                 return is_in_scope(each, scope, whole.inventory) and not names_more
 
             found = found.about(is_own, self._spans)
-        people = frozenset(each.name for each in self.people.holders) if scope.is_personal else frozenset()
+        people = frozenset(each.name for each in self.people.users) if scope.is_personal else frozenset()
         gpus, simulated = self.heading.gpus, self.heading.simulated_gpus
         return ScopedReview(**vars(found), scope=scope, people=people, gpus=gpus, simulated_gpus=simulated)
 
     @cached_property
     def recommendations(self) -> Recommendations:
-        """What the findings lead to."""
+        """Return the recommendations."""
         return self.whole.recommendations(self.scope, self.part)
 
-    @cached_property
-    def surplus(self) -> tuple[Finding, ...]:
-        """The findings of GPUs beyond what a pool needed at once, the most first; none for people, who have no pools."""
-        found = ((each.surplus, each) for each in self.review.findings if each.surplus and not self.scope.is_personal)
-        ordered = sorted(found, key=lambda pair: (-pair[0].estimate.left, pair[0].pool, pair[0].model))
-        return tuple(each for _, each in ordered)
+    @property
+    def named_findings(self) -> tuple[Finding, ...]:
+        """Return the findings of the window, and other findings behind the recommendations."""
+        known = {each.finding_id for each in self.review.findings}
+        evidence = {each.finding_id: each for found in self.recommendations.listed for each in found.evidence}
+        return (*self.review.findings, *(each for name, each in evidence.items() if name not in known))
 
     @cached_property
     def quality(self) -> tuple[Remark, ...] | None:
-        """Remarks on the data of the whole lake; None for people, as they name others."""
+        """Return problems in the data of the whole lake; None for people, because they name others."""
         return None if self.scope.is_personal else self.whole.quality
 
     @cached_property
     def off_peak(self) -> tuple[OffPeak, ...] | None:
-        """Hours of the week with room for more work; None for people, who have no pools."""
+        """Return hours of the week with room for more work; None for people, who have no pools."""
         ledger, inventory, scope = self.whole.ledger, self.whole.inventory, self.scope
         if scope.is_personal:
             return None
-        pools = {gpu: inventory.pool(gpu) for gpu in ledger.whole.stretches["gpu"].unique()}
+        pools = {gpu: inventory.pool(gpu) for gpu in ledger.whole.segments["gpu"].unique()}
         pools = {gpu: pool for gpu, pool in pools.items() if scope.has_gpu(gpu, inventory)}
-        return off_peak(ledger.whole.stretches, pools, ledger.summary.until_ms, self.asked.zone)
+        return off_peak(ledger.whole.segments, pools, ledger.summary.until_ms, self.asked.zone)
 
     @cached_property
     def weeks(self) -> WeekHistory | None:
-        """The week beside those before it; None where the window is no week."""
+        """Return the week beside those before it; None if the window is not a week."""
         week, seen = self.asked.week, self._seen
         if week is None:
             return None
@@ -215,7 +218,7 @@ class Report:
 
     @cached_property
     def quarter(self) -> WeekHistory:
-        """The week in which the window ends and the 13 before it, whatever the window's own length."""
+        """Return the week in which the window ends and the 13 weeks before it, whatever the window's length."""
         last = week_of(max(self._seen.until_ms - 1, 0), self.asked.zone)
         weeks, goals = self.whole.weeks(self.scope, last), self.whole.progress(self.scope, last)
         return replace(self._history, weeks=weeks, goals=goals)
@@ -225,7 +228,7 @@ class Report:
         return WeekHistory(None, self.scope, self.asked.zone, self.money.currency, self._seen, (), ())
 
     @cached_property
-    def waits(self) -> Waits | None:
+    def waits(self) -> QueueWaits | None:
         """Who waited for GPUs and why; None where the window is no week, and where no job is known to have asked."""
         plan, was_asked = self.whole.plan, pl.coalesce("eligible", "submitted").is_not_null().any()
         if self.asked.week is None or not plan.jobs.select(was_asked).item():
@@ -233,23 +236,23 @@ class Report:
         return plan.waits_of(self.scope)
 
     @cached_property
-    def outlooks(self) -> tuple[PoolOutlook, ...]:
-        """When the pools of the scope are full; none for people, who have no pools."""
-        return () if self.scope.is_personal else of_scope(self.whole.plan.outlooks, self.scope)
+    def pools(self) -> tuple[PoolDemand, ...]:
+        """Return the demand of the scope's pools, the first to be full first; empty for people, who have no pools."""
+        return () if self.scope.is_personal else most_urgent_first(self.whole.decisions.fleet.pools, self.scope)
 
     @cached_property
     def rooms(self) -> tuple[PoolRoom, ...]:
-        """Which jobs on several GPUs could start in the pools of the scope; none for people, who have no pools."""
+        """Return the job sizes that could start in the scope's pools; empty for people, who have no pools."""
         return () if self.scope.is_personal else of_pools(self.whole.plan.rooms, self.scope)
 
     @cached_property
     def endings(self) -> Endings | None:
-        """Which GPUs come free; None where the window is no week, and for a part of the fleet."""
+        """Return the GPUs that come free; None if the window is not a week, and for a part of the fleet."""
         return self.whole.plan.endings if self._is_of_planners else None
 
     @cached_property
     def scenarios(self) -> tuple[ComparedScenario, ...]:
-        """The saved scenarios, over the jobs of the week; none for a part of the fleet."""
+        """Return the saved scenarios, over the jobs of the week; empty for a part of the fleet."""
         saved = load_scenarios(self.whole.inputs.lake) if self._is_of_planners else ()
         return self.whole.plan.scenarios_of(self.scope, saved)
 
@@ -259,12 +262,12 @@ class Report:
 
     @cached_property
     def gangs(self) -> tuple[Gang, ...]:
-        """Which jobs on several GPUs could start."""
+        """Return the job sizes that could start."""
         return self.whole.gangs(self.scope, self.part)
 
     @property
     def _spans(self) -> pl.DataFrame:
-        return self.part.inside.stretches
+        return self.part.inside.segments
 
     @cached_property
     def _seen(self) -> Seen:
@@ -272,9 +275,9 @@ class Report:
 
 
 def build_report(inputs: Inputs, ledger: WindowLedger, asked: Asked | None = None) -> Report:
-    """Return the report of the window, or of what the scope leaves of it.
+    """Return the report of the window, or of the scope's part of it.
 
-    Raises LakeError and its kinds, EmptyLakeError for nothing; so do the parts, which are made later.
+    Raises LakeError and its kinds, and EmptyLakeError without data. The parts raise them too, when they are computed.
     """
     return Report(Whole(inputs, ledger), asked or Asked())
 

@@ -1,4 +1,4 @@
-"""What a week or any other window came to, in figures, and a week beside the four weeks before."""
+"""Figures of a week or another window, and a week beside the four weeks before."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from fallow.clock import HOUR_MS, Window
 from fallow.schema import STATES
 
 WEEKS_BEFORE = 4
-"""Of these the median is taken."""
+"""Number of weeks in the median."""
 
 LATE_MS = HOUR_MS
-"""A window whose end was seen up to so long before is over."""
+"""A window is over if its end was observed up to this long before."""
 
 QUARTER_WEEKS = 13
-"""So many weeks back a trend and a goal look."""
+"""Weeks that a trend and a goal look back."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a week came to; money is None where nothing has a price, every figure where nothing was seen.
+    """Figures of a week; money is None if nothing has a price, every figure is None if nothing was observed.
 
-    Unused is without what point samples alone call idle; that stands apart as unconfirmed, so that both add up with the states.
-
-    `seen` is how much of the whole week that is; without it the observed share is that of the ledger's own time.
+    Unused time leaves out time that only point samples show as idle; unconfirmed time has it, so that both add up with
+    the states. `seen` is the observed share of the whole week; without it the observed share is that of the ledger's
+    own time.
     """
 
     totals: Totals
@@ -40,33 +40,33 @@ class Figures:
 
     @property
     def is_whole(self) -> bool:
-        """Whether its sums stand for the whole week."""
+        """Return True if its sums count for the whole week."""
         return self.seen is not None and self.seen.is_whole
 
     @property
     def waste_cents(self) -> int | None:
-        """What was paid for time in which the GPUs did not work, also for unavailable time and the unused part of low; None without a price."""
+        """Return the cost of time without work: idle, down, and the unused part of low use; None without a price."""
         return None if self.account.paid_cents is None else self.account.waste_cents(self.totals)
 
     @property
     def useful_share(self) -> float | None:
-        """Active share of the observed time: low use is not counted."""
+        """Return the busy share of the observed time, without low use."""
         return self.totals.share("active")
 
     @property
     def unused_share(self) -> float | None:
-        """Free, reserved and held share of the observed time, without what is not confirmed."""
+        """Return the confirmed share of the observed time that was unallocated, allocated but unused, or held idle."""
         return ratio(self.totals.wasted_ms, self.totals.observed_ms)
 
     @property
     def idle_gpus(self) -> float | None:
-        """How many GPUs went unused in the mean, as far as was observed; None where nothing was."""
+        """Return the mean number of unused GPUs, as far as observed; None if nothing was observed."""
         if self.seen is None or not self.totals.observed_ms:
             return None
         return ratio(self.totals.wasted_ms, self.seen.until_ms - self.seen.since_ms)
 
     def by_name(self) -> Mapping[str, tuple[str, float | None]]:
-        """Every figure with its unit, in the order in which they are shown."""
+        """Return every figure with its unit, in the order of display."""
         return {
             name: (unit, value if self.totals.total_ms or name == "observed" else None)
             for name, (unit, value) in self._figures().items()
@@ -96,15 +96,15 @@ class Figures:
 
 
 def figures(inside: Ledger, account: Account, seen: Seen | None = None) -> Figures:
-    """Those of a ledger that was clipped to a week and is not empty."""
-    return Figures(totals_of(inside.stretches), account, seen)
+    """Return the figures of a ledger that is clipped to a week and not empty."""
+    return Figures(totals_of(inside.segments), account, seen)
 
 
 def trends(now: Figures, earlier: Sequence[Figures | None]) -> tuple[Trend, ...]:
-    """Each figure beside those of the weeks before, the newest first; a week that was not seen is None.
+    """Return each figure beside those of the weeks before, the newest first; None for a week that was not observed.
 
-    The median is that of the four weeks before, and None unless all four were seen as a whole: that of fewer would move as they
-    come in, and a sum over a part of a week is smaller than that of the week.
+    The median covers the four weeks before. It is None unless all four were fully observed: a median of fewer weeks
+    would change as they arrive, and a sum over a part of a week is smaller than that of the week.
     """
     last = earlier[0].by_name() if earlier and earlier[0] is not None else {}
     whole = [each.by_name() for each in earlier if each is not None and each.is_whole]
@@ -121,7 +121,7 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class WeekFigures:
-    """A week, how much of it was observed as far as it has passed, and its figures: None where nothing was."""
+    """A week, its observed share up to now, and its figures (None if nothing was observed)."""
 
     week: Week
     seen: Seen
@@ -129,17 +129,17 @@ class WeekFigures:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was over when the lake was last written; rows come in with some delay."""
+        """Return True if the week was over when the lake was last written; rows arrive with some delay."""
         return self.seen.until_ms >= self.week.until_ms - LATE_MS
 
     @property
     def is_whole(self) -> bool:
-        """Whether its sums can be set beside those of another week."""
+        """Return True if its sums can be compared with those of another week."""
         return self.is_over and self.figures is not None and self.figures.is_whole
 
     @property
     def waste(self) -> float | None:
-        """What wasted time cost; None, as of the figures below, where nothing was observed, and where nothing has a price."""
+        """Return the cost of waste; None, as for the figures below, if nothing was observed or nothing has a price."""
         return None if self.figures is None else _amount(self.figures.waste_cents)
 
     @property
@@ -163,19 +163,14 @@ def _amount(cents: int | None) -> float | None:
     return None if cents is None else cents / 100
 
 
-def weeks_up_to(
-    last: Week,
-    number: int,
+def week_figures(
+    week: Week,
     inside: Callable[[Window], Ledger],
     account: Callable[[Ledger], Account],
     seen: Callable[[Window, Ledger], Seen],
-) -> tuple[WeekFigures, ...]:
-    """A week and so many before it, the newest first; `inside` gives the ledger of a window, narrowed to what is asked for."""
-    found = []
-    for before in range(number + 1):
-        week = last.before(before)
-        ledger = inside(week.window)
-        looked = seen(week.window, ledger)
-        own = figures(ledger, account(ledger), looked) if looked.observed_ms else None
-        found.append(WeekFigures(week, looked, own))
-    return tuple(found)
+) -> WeekFigures:
+    """Return the figures of a week. `inside` returns the ledger of a window, narrowed to the scope."""
+    ledger = inside(week.window)
+    looked = seen(week.window, ledger)
+    own = figures(ledger, account(ledger), looked) if looked.observed_ms else None
+    return WeekFigures(week, looked, own)

@@ -1,7 +1,7 @@
-"""Workloads on GPUs of one host that might share a card.
+"""Workloads on GPUs of one host that may share a card.
 
-Look-alikes that it leaves alone: the ranks of one job and GPUs that talk over NVLink (they need each other's card),
-workloads that are busy in the same hours, memory that is reserved in advance.
+Look-alikes that it leaves alone: the ranks of one job and GPUs that communicate over NVLink (each needs the other's
+card), workloads that are busy in the same hours, preallocated memory.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, bounded, finding_of, label
-from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
-from analytics.workloads.runs import NEED_THRESHOLDS, stretches_of
+from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, bounded, label
+from analytics.workloads.model import Context, of_gpus
+from analytics.workloads.rule import Candidate, HistoryNeed, Rule
+from analytics.workloads.runs import NEED_THRESHOLDS, segments_of
 from analytics.workloads.sharing import (
     ALIGNED_MIN_HOURS,
     BUSY_MAX_PCT,
@@ -26,8 +27,8 @@ from analytics.workloads.sharing import (
     MEMORY_MAX_SHARE,
     candidates,
     groups,
-    holders_apart,
     is_best_effort,
+    users_apart,
 )
 from analytics.workloads.window_end import still_going
 from analytics.workloads.workloads import (
@@ -41,11 +42,16 @@ from analytics.workloads.workloads import (
 )
 from fallow.clock import HOUR_MS
 
-_INTERFERENCE = tr("NVML cannot see how workloads slow each other down: try it, and let the time per step decide")
+_INTERFERENCE = tr(
+    "NVML does not show how workloads slow each other down: test them together and compare the time per step"
+)
 
 
-def co_location_findings(context: Context) -> Iterator[Finding]:
-    """Workloads that together leave room on one card: one finding per pair or triple, each GPU in at most one of them."""
+def co_location_findings(context: Context) -> Iterator[Candidate]:
+    """Yield a finding per pair or triple of workloads that fit on one card together.
+
+    Each GPU is in at most one finding.
+    """
     alone = workloads(context).filter(
         (pl.col("gpu_count") == 1) & (pl.col("gpus") == 1) & (pl.col("gpu_ms") > REPORTED_FROM_GPU_MS),
         pl.col("need_bytes").is_not_null() & (pl.col("util_mean_pct") <= BUSY_MAX_PCT),
@@ -67,18 +73,16 @@ def co_location_findings(context: Context) -> Iterator[Finding]:
         those = [by_work[work] for work in members["work"] if work in by_work]
         for group in groups(those, int(members["card_bytes"].bottom_k(1)[0])):
             own = members.filter(pl.col("work").is_in([each.work for each in group.members]))
-            rows = stretches_of(context, runs_of(context, own))
+            rows = segments_of(context, runs_of(context, own))
             gpus = sorted(each.gpu for each in group.members)
             host, model = members["host"][0], members["model"][0]
-            holders = sorted({each.holder for each in group.members if each.holder})
-            yield finding_of(
-                context,
-                CO_LOCATION,
+            users = sorted({each.user for each in group.members if each.user})
+            yield Candidate(
                 rows,
                 subject="|".join(gpus),
                 numbers={
-                    "holder_source": "+".join(sorted(own["holder_source"].drop_nulls().unique())) or None,
-                    "works": len(group.members),
+                    "user_source": "+".join(sorted(own["user_source"].drop_nulls().unique())) or None,
+                    "workloads": len(group.members),
                     "model": model,
                     "mem_together_bytes": group.memory_bytes,
                     "card_memory_bytes": own["card_bytes"].bottom_k(1)[0],
@@ -88,14 +92,16 @@ def co_location_findings(context: Context) -> Iterator[Finding]:
                     "saving": None,
                 },
                 failed=[
-                    [tr("interference cannot be measured: try it, and compare the time per step")],
-                    holders_apart(own),
+                    [tr("interference cannot be measured: test the workloads together, and compare the time per step")],
+                    users_apart(own),
                     seen_long_enough(own),
                     _priority_unknown(context, own),
-                    [] if set(still_going(context, rows)) == set(gpus) else [tr("not all of them are still running")],
+                    []
+                    if set(still_going(context, rows)) == set(gpus)
+                    else [tr("not all of these workloads are still running")],
                 ],
                 next_command=monitor_command(host, gpus),
-                holder="+".join(holders) or None,
+                user="+".join(users) or None,
                 notes=[SAVES_IN_A_PACKING, _INTERFERENCE, _how(own, gpus)],
             )
 
@@ -103,7 +109,7 @@ def co_location_findings(context: Context) -> Iterator[Finding]:
 CO_LOCATION = Rule(
     name="co_location",
     category="right_size",
-    sentence=of_gpus("with workloads that might share one card (try it first)"),
+    sentence=of_gpus("with workloads that may share one card (test first)"),
     kinds=(waste.OVERSIZED,),
     precedence=40,
     of_part=True,
@@ -121,15 +127,15 @@ CO_LOCATION = Rule(
     },
     labels=(
         label("mem_together_bytes", "memory needed together: {value}", Bytes),
-        label("aligned_hours", "seen side by side for {value} h"),
+        label("aligned_hours", "observed side by side for {value} h"),
         bounded(
             "gpu_util_together_p95_pct",
-            "together at most {value} % for 95 % of the hours (the rule: {limit} %)",
+            "combined utilization of at most {value} % in 95 % of the hours (limit: {limit} %)",
             BUSY_MAX_PCT,
         ),
         bounded(
             "gpu_util_together_bursts_p95_pct",
-            "together at most {value} % for 95 % of samples (the rule: {limit} %)",
+            "combined utilization of at most {value} % in 95 % of the samples (limit: {limit} %)",
             BUSY_MAX_PCT,
         ),
     ),
@@ -138,16 +144,20 @@ CO_LOCATION = Rule(
 
 
 def _priority_unknown(context: Context, own: pl.DataFrame) -> list[str]:
-    """Fails where none of them is known to be one that may be slowed down."""
-    if any(is_best_effort(context.owners, *names) for names in own.select("holder", "account").iter_rows()):
+    """Return a failed condition if no workload is known to tolerate a slowdown."""
+    if any(is_best_effort(context.owners, *names) for names in own.select("user", "account").iter_rows()):
         return []
-    return [tr("none of them is known to be best effort, and each may slow the other down")]
+    return [tr("no workload is known to be best effort, and each may slow the other down")]
 
 
 def _how(own: pl.DataFrame, gpus: list[str]) -> Sentence:
     kind = job_kind(own["job"])
     if kind == "slurm":
-        return tr("to try it, submit them with --gres=shard:1 on a partition that shares GPUs, or as steps of one job")
+        return tr(
+            "to test, submit the workloads with --gres=shard:1 on a partition that shares GPUs, or as steps of one job"
+        )
     if kind == "pod":
-        return tr("to try it, let the device plugin share that GPU (time slicing or MPS) and start them as pods on it")
-    return tr("to try it, start the next of them with CUDA_VISIBLE_DEVICES={gpu}", gpu=gpus[0])
+        return tr(
+            "to test, let the device plugin share that GPU (time slicing or MPS) and start the workloads as pods on it"
+        )
+    return tr("to test, start the next workload with CUDA_VISIBLE_DEVICES={gpu}", gpu=gpus[0])

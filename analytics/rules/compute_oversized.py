@@ -1,8 +1,7 @@
-"""A powerful card that is busy for at most a fifth of the time, where a slower or older one would do.
+"""A powerful card that is busy for at most a fifth of the time: a slower or older card is enough.
 
-Look-alikes that it leaves alone: decoding that is bound by memory bandwidth, bursts that need the speed, also those of
-parts of a second, a card at the
-edge of its memory, a GPU without any kernel (`held`).
+Look-alikes that it leaves alone: decoding bound by memory bandwidth, bursts that need the speed (even of less than a
+second), a card at the edge of its memory, a GPU without any kernel (`held`).
 """
 
 from __future__ import annotations
@@ -16,22 +15,23 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.workloads.finding_parts import Known
 from analytics.workloads.model import Context, Finding, Label, of_gpus
+from analytics.workloads.rule import Candidate
 from analytics.workloads.smaller_cards import SMALLER_CARD_LABELS, smaller_card_findings, smaller_card_rule
 from analytics.workloads.workloads import IDLE_MAX_PCT, NEARLY_IDLE, above_a_gpu_day, with_demand, workloads
 
 OUT_OF_MEMORY_SHARE = 0.97
-"""A peak beyond this share of the card: it may have run out of memory."""
+"""Highest peak as a share of the card's memory. Above this share the workload may have run out of memory."""
 
 _MEAN_MAX_PCT = 0.95 * IDLE_MAX_PCT + 0.05 * 100
-"""The highest mean of what is at most IDLE_MAX_PCT for 95 % of the time."""
+"""Highest mean of utilization that is at most IDLE_MAX_PCT for 95 % of the time."""
 
 
 def _utilization_words(known: Known, _: Finding) -> list[Sentence]:
-    """What it stayed within, beside the limit that this was tested against, and the peaks outside of that time."""
+    """Return the utilization level of 95 % of the time, the limit of the rule, and the maximum."""
     within, most = (Number(float(known[key]), 1) for key in ("gpu_util_p95_pct", "gpu_util_max_pct"))
     return [
         tr(
-            "utilization {within} % or less for 95 % of the time (the rule: {limit} %), {most} % at the most",
+            "utilization of {within} % or less for 95 % of the time (limit: {limit} %), maximum {most} %",
             within=within,
             limit=Number(IDLE_MAX_PCT),
             most=most,
@@ -39,8 +39,11 @@ def _utilization_words(known: Known, _: Finding) -> list[Sentence]:
     ]
 
 
-def compute_oversized_findings(context: Context) -> Iterator[Finding]:
-    """Workloads that leave a powerful card nearly idle: one finding per user, account, model and card that would do."""
+def compute_oversized_findings(context: Context) -> Iterator[Candidate]:
+    """Yield findings about workloads that leave a powerful card nearly idle.
+
+    One finding per user, account, model and sufficient card.
+    """
     idle = workloads(context).filter(
         pl.col("util_mean_pct") <= _MEAN_MAX_PCT,
         pl.col("peak_bytes") < OUT_OF_MEMORY_SHARE * pl.col("card_bytes"),
@@ -50,12 +53,12 @@ def compute_oversized_findings(context: Context) -> Iterator[Finding]:
     if idle.is_empty():
         return
     calm = with_demand(context, idle).filter((pl.col("util_pct") > 0) & NEARLY_IDLE)
-    yield from smaller_card_findings(context, COMPUTE_OVERSIZED, calm, less_memory=False)
+    yield from smaller_card_findings(context, calm, less_memory=False)
 
 
 COMPUTE_OVERSIZED = smaller_card_rule(
     "compute_oversized",
-    of_gpus("busy for at most a fifth of the time, where a slower or older card would do"),
+    of_gpus("busy for at most a fifth of the time: a slower or older card is enough"),
     compute_oversized_findings,
     precedence=10,
     thresholds={

@@ -1,6 +1,6 @@
-"""A team's quota or allocation far exceeds what it uses.
+"""A team's quota or allocation far exceeds its use.
 
-Look-alikes that it leaves alone: weekly peaks and nightly batches (the 95th percentile of four weeks sees them), a
+Look-alikes that it leaves alone: weekly peaks and nightly batches (the 95th percentile of four weeks contains them), a
 team's first weeks, a team without a quota on file.
 """
 
@@ -18,9 +18,10 @@ from analytics.money.owners import Owner, Team
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads import waste
 from analytics.workloads.commands import quote, watch_command
-from analytics.workloads.finding_parts import counted, finding_of, label, words_for
+from analytics.workloads.finding_parts import counted, label, words_for
 from analytics.workloads.ledger_rows import gpu_ms_of, joined, whole_number
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, agreeing, of_gpus, whole_gpus
+from analytics.workloads.model import Context, EvidenceValue, Finding, agreeing, of_gpus, whole_gpus
+from analytics.workloads.rule import Candidate, HistoryNeed, Rule
 from fallow.clock import DAY_MS, HOUR_MS
 
 HISTORY_DAYS = 28
@@ -40,16 +41,16 @@ KINDS = {
 }
 
 
-def hoarding_findings(context: Context) -> Iterator[Finding]:
-    """Teams whose quota far exceeds their allocations, or whose allocations far exceed their use: one finding for each."""
+def hoarding_findings(context: Context) -> Iterator[Candidate]:
+    """Yield a finding per team whose quota far exceeds its allocations, or whose allocations far exceed its use."""
     teams = {name: team for name, team in context.owners.teams().items() if team.quota_gpus}
-    start_ms = whole_number(context.whole.stretches, pl.col("time").min())
+    start_ms = whole_number(context.whole.segments, pl.col("time").min())
     since_ms = max(start_ms, context.until_ms - HISTORY_DAYS * DAY_MS)
     days = (context.until_ms - since_ms) / DAY_MS
     if not teams or days < HISTORY_MIN_DAYS:
         return
-    owned = _of_teams(context, context.whole.stretches.filter(pl.col("end") > since_ms))
-    inside = _of_teams(context, context.inside.stretches)
+    owned = _of_teams(context, context.whole.segments.filter(pl.col("end") > since_ms))
+    inside = _of_teams(context, context.inside.segments)
     working = owned.filter(pl.col("state").is_in(IN_USE))
     had, used = (_at_once(rows, since_ms, context.until_ms) for rows in (owned, working))
     for name, team in teams.items():
@@ -101,42 +102,44 @@ HOARDING = Rule(
 
 def _hoarding_finding(
     context: Context, team: Team, kind: str, rows: pl.DataFrame, numbers: Mapping[str, EvidenceValue], *, days: float
-) -> Finding:
+) -> Candidate:
     idle = rows.filter(pl.col("state").is_in(IDLE_ALLOCATED)).drop("team")
     # a team without a GPU of its own is judged by how well the fleet was watched
-    about = context.inside.stretches if idle.is_empty() else idle
+    about = context.inside.segments if idle.is_empty() else idle
     short = tr("{days} days of demand, {wanted} are needed", days=Number(days, 1), wanted=Number(HISTORY_DAYS))
     look = _quota_command if kind == "quota" else _work_command
-    finding = finding_of(
-        context,
-        HOARDING,
+
+    def revised(finding: Finding) -> Finding:
+        if idle.is_empty():
+            finding = replace(finding, gpus=(), gpu_ms=0.0, energy_kwh=None, cost=None, currency=None, job=None)
+        about_what = _QUOTA if kind == "quota" else _ALLOCATION
+        return replace(finding, team=team.name, sentence=agreeing(about_what, len(finding.gpus)))
+
+    return Candidate(
         about,
         subject=f"{kind}: {team.name}",
         numbers={"kind": kind, **numbers, "hosts": idle["host"].n_unique()},
         failed=[[short] if days < HISTORY_DAYS - 1 / 24 else []],
-        holder=joined(idle, "holder"),
+        user=joined(idle, "user"),
         next_command=look(team.owners[0]) or watch_command(about["host"][0]),
         host="",
-        notes=[tr("the GPU-hours are those that the team held or was allocated and did not use")],
+        notes=[tr("the GPU-hours count time that the team held or had allocated and did not use")],
+        revised=revised,
     )
-    if idle.is_empty():
-        finding = replace(finding, gpus=(), gpu_ms=0.0, energy_kwh=None, cost=None, currency=None, job=None)
-    about_what = _QUOTA if kind == "quota" else _ALLOCATION
-    return replace(finding, team=team.name, sentence=agreeing(about_what, len(finding.gpus)))
 
 
-def _of_teams(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
-    """The rows in which a GPU is somebody's, once for each team that shares it with its part of the GPU."""
-    owned = stretches.filter(pl.col("state").is_in(ALLOCATED))
-    pairs = owned.select("holder", "account").unique()
-    names = [context.owners.team(holder, account) for holder, account in pairs.iter_rows()]
+def _of_teams(context: Context, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of GPUs with a user, once per team that shares the GPU, with the team's part of it."""
+    owned = segments.filter(pl.col("state").is_in(ALLOCATED))
+    pairs = owned.select("user", "account").unique()
+    names = [context.owners.team(user, account) for user, account in pairs.iter_rows()]
     teams = pairs.with_columns(team=pl.Series(names, dtype=pl.String)).filter(pl.col("team").is_not_null())
-    shared = owned.join(teams, on=("holder", "account"), nulls_equal=True).with_columns(pl.col("team").str.split("+"))
+    shared = owned.join(teams, on=("user", "account"), nulls_equal=True).with_columns(pl.col("team").str.split("+"))
     return shared.with_columns(pl.col("gpu_share") / pl.col("team").list.len()).explode("team")
 
 
 def _at_once(rows: pl.DataFrame, since_ms: int, until_ms: int) -> dict[str, float]:
-    """Per team the number of GPUs at once that it exceeds in 5 % of the hours."""
+    """Return per team the number of GPUs at once that it exceeds in 5 % of the hours."""
     most = hourly_most(rows, ("team",), since_ms, until_ms)
     return dict(most.group_by("team").agg(pl.col("most").quantile(QUANTILE, "higher")).iter_rows())
 

@@ -1,6 +1,6 @@
 """GPUs that are busy by utilization and do little by SM activity or power.
 
-Look-alikes that it leaves alone: work bound by memory bandwidth (decoding, solvers), cards that heat or a cap slows
+Look-alikes that it leaves alone: work bound by memory bandwidth (decoding, solvers), cards throttled by heat or a cap
 (`throttled`), an afternoon of profiling.
 """
 
@@ -16,7 +16,7 @@ from analytics.language.sentences import tr
 from analytics.ranks import rank
 from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.finding_parts import finding_of, label, rank_label
+from analytics.workloads.finding_parts import label, rank_label
 from analytics.workloads.ledger_rows import (
     first_ms,
     gpu_ms_of,
@@ -27,8 +27,10 @@ from analytics.workloads.ledger_rows import (
     whole_hours,
     within_hours,
 )
-from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, gpus_of, of_gpus
+from analytics.workloads.model import Context, gpus_of, of_gpus
 from analytics.workloads.processes import serving_gpus
+from analytics.workloads.row_sums import of_candidates, parts_of
+from analytics.workloads.rule import Candidate, HistoryNeed, Rule
 from fallow.clock import HOUR_MS
 
 BUSY_FROM_PCT = 80.0
@@ -40,8 +42,11 @@ GPU_HOURS_MIN = 24
 _MEANS = ("gpu_util_mean_pct", "sm_active_mean_pct", "dram_active_mean_pct", "power_mean_w")
 
 
-def inefficient_findings(context: Context) -> Iterator[Finding]:
-    """Hours at high utilization with little behind it: one finding per user (per GPU where none is known)."""
+def inefficient_findings(context: Context) -> Iterator[Candidate]:
+    """Yield findings about hours of high utilization with little SM activity or power.
+
+    One finding per user, or per GPU without a known user.
+    """
     busy = _busy_hours(context)
     poor = busy.filter("poor")
     weighed = poor.join(_shares(context, poor), on=("host", "gpu", "time"), how="left")
@@ -51,34 +56,33 @@ def inefficient_findings(context: Context) -> Iterator[Finding]:
         .sort("gpu_hours", "whom", descending=(True, False))
         .with_columns(rank=rank(pl.col("gpu_hours")))
     )
-    holders = busy["whom"].n_unique()
-    for whom, _, place in ranked.filter(pl.col("gpu_hours") > GPU_HOURS_MIN).iter_rows():
-        own = busy.filter(pl.col("whom") == whom)
-        weak = own.filter("poor")
-        stretches = within_hours(context, weak)
-        holder, host = weak["holder"][0], weak["host"].mode().sort()[0]
-        yield finding_of(
-            context,
-            INEFFICIENT,
-            stretches,
-            subject=whom,
-            source=newest_source(stretches),
+    users = busy["whom"].n_unique()
+    found = ranked.filter(pl.col("gpu_hours") > GPU_HOURS_MIN)
+    every = of_candidates(busy, found, ("whom",))
+    busy_hours, weak_hours = (parts_of(rows, found.height) for rows in (every, every.filter("poor")))
+    frames = zip(found["rank"], busy_hours, weak_hours, within_hours(context, weak_hours), strict=True)
+    for place, own, weak, segments in frames:
+        user, host = weak["user"][0], weak["host"].mode().sort()[0]
+        yield Candidate(
+            segments,
+            subject=weak["whom"][0],
+            source=newest_source(segments),
             numbers={
                 **{name: mean_of(weak, name) for name in _MEANS},
                 "gpus_with_sm_activity": _gpus_with(weak, "sm_active_mean_pct"),
                 "power_limit_w": mean_of(weak, "limit_w"),
                 "share_of_busy_hours": weak.height / own.height,
-                "rank_among_holders": f"{place} of {holders}",
-                "inefficient_gpu_hours": gpu_ms_of(stretches) / HOUR_MS,
-                "jobs": joined(stretches, "job"),
+                "rank_among_users": f"{place} of {users}",
+                "inefficient_gpu_hours": gpu_ms_of(segments) / HOUR_MS,
+                "jobs": joined(segments, "job"),
             },
             failed=[_unmeasured(weak)],
             next_command=monitor_command(host, gpus_on(weak, host)),
-            holder=holder,
+            user=user,
             since_ms=first_ms(weak),
             notes=[
                 tr(
-                    "small kernels, spinning waits and data loading on the GPU all look like this; profile one step to find out which it is"
+                    "small kernels, busy waiting and data loading on the GPU all look like this; profile one step to find the cause"
                 )
             ],
         )
@@ -90,7 +94,9 @@ INEFFICIENT = Rule(
     sentence=of_gpus("busy, but with few SMs active or at low power"),
     kinds=(waste.INEFFICIENT,),
     precedence=50,
-    advice=tr("Give the GPU more to do at once, such as larger batches or lower precision; or say why not."),
+    advice=tr(
+        "Give the GPU more work at once, such as larger batches or lower precision. If that is not possible, reply with the reason."
+    ),
     history=HistoryNeed(HOUR_MS, gpu_hours=GPU_HOURS_MIN),
     thresholds={
         "busy": f"hourly utilization of at least {BUSY_FROM_PCT:g} % (one kernel at a time is enough for 100 %)",
@@ -100,17 +106,17 @@ INEFFICIENT = Rule(
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield mails from there on)",
     },
     labels=(
-        rank_label("rank {rank} of {holders} users of busy GPUs by inefficient GPU-hours"),
+        rank_label("rank {rank} of {users} users of busy GPUs by inefficient GPU-hours"),
         label("dram_active_mean_pct", "mean memory bandwidth {value} %"),
         label("share_of_busy_hours", "{value} of the busy hours", Share),
-        label("inefficient_gpu_hours", "{value} such GPU-hours"),
+        label("inefficient_gpu_hours", "{value} GPU-hours in this condition"),
     ),
     find=inefficient_findings,
 )
 
 
 def _busy_hours(context: Context) -> pl.DataFrame:
-    """Whole hours at high utilization with `whom` and whether little was behind it (`poor`)."""
+    """Return whole hours of high utilization with `whom` and whether SM activity or power was low (`poor`)."""
     busy = whole_hours(context).filter(pl.col("gpu_util_mean_pct") >= BUSY_FROM_PCT)
     limits = pl.DataFrame(
         [(gpu, device.power_limit_w) for gpu, device in context.inventory.devices.items()],
@@ -124,13 +130,13 @@ def _busy_hours(context: Context) -> pl.DataFrame:
     serving = pl.col("gpu").is_in(list(serving_gpus(context)))
     by_memory = pl.when(dram.is_null()).then(serving).otherwise(dram >= DRAM_FROM_PCT)
     return busy.join(limits, on="gpu", how="left").with_columns(
-        poor=(few | weak) & ~by_memory, whom=pl.coalesce("holder", "gpu")
+        poor=(few | weak) & ~by_memory, whom=pl.coalesce("user", "gpu")
     )
 
 
 def _shares(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
-    """The part of a GPU that each row's instance is, at the hour's start; null for GPUs that are not split."""
-    rows = context.inside.stretches.select("host", "gpu", "time", "gpu_share")
+    """Return each row's MIG instance as a part of its GPU at the start of the hour; null for GPUs that are not split."""
+    rows = context.inside.segments.select("host", "gpu", "time", "gpu_share")
     split = rows.filter(pl.col("gpu_share") != 1).select("host", "gpu").unique()
     rows = rows.join(split, on=("host", "gpu"), how="semi").sort("host", "gpu", "time")
     wanted = hours.select("host", "gpu", "time").sort("host", "gpu", "time")
@@ -138,12 +144,12 @@ def _shares(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
 
 
 def _unmeasured(hours: pl.DataFrame) -> list[str]:
-    """Fails for counters that were not measured on all of the cards."""
+    """Yield failed conditions for counters that were not measured on all cards."""
     failed: list[str] = []
     if hours["sm_active_mean_pct"].null_count():
         failed.append(
             tr(
-                "SM activity is {not_measured}: only low power suggests that little work is done",
+                "SM activity is {not_measured}: only the low power suggests little work",
                 not_measured=_measured_on(hours, "sm_active_mean_pct"),
             )
         )
@@ -158,7 +164,7 @@ def _measured_on(hours: pl.DataFrame, column: str) -> Sentence:
     if not measured:
         return tr("not measured on this card") if every == 1 else tr("not measured on these cards")
     return tr(
-        "not measured in every hour (in some hours on {measured} of {gpus})",
+        "not measured in every hour (in some hours only on {measured} of {gpus})",
         measured=Number(measured),
         gpus=gpus_of(every),
     )

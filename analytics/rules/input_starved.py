@@ -17,10 +17,11 @@ from analytics.language.sentences import tr
 from analytics.states import IN_USE
 from analytics.workloads import waste
 from analytics.workloads.commands import on_host
-from analytics.workloads.finding_parts import finding_of, label, words_for
+from analytics.workloads.finding_parts import label, words_for
 from analytics.workloads.ledger_rows import first_ms, highest, joined, mean_of, newest_source, whole_hours, within_hours
-from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
+from analytics.workloads.model import Context, of_gpus
 from analytics.workloads.processes import serving_gpus
+from analytics.workloads.rule import Candidate, HistoryNeed, Rule
 from fallow.clock import DAY_MS, HOUR_MS
 
 UTIL_FROM_PCT = 10.0
@@ -44,9 +45,9 @@ GPU_HOURS_MIN = 24
 
 @dataclass(frozen=True)
 class Resource:
-    """What a GPU may wait for: the column that says so by hour, and what shows it on the host.
+    """A resource that may starve a GPU: the hourly column that shows its limit, and its evidence on the host.
 
-    Of a `plateau` only the shape is known, not the limit: it counts where the GPU does better below it.
+    A `plateau` has a known shape and an unknown limit: it counts only if the GPU does better below it.
     """
 
     name: str
@@ -73,24 +74,26 @@ _SHOWN = (
     "net_receive_mean_bytes_per_s",
     "pcie_mean_bytes_per_s",
 )
-"""Columns of the hours that the finding states the means of."""
+"""Hourly columns whose means the finding has."""
 _WAITS_FOR = {each.words: each.words for each in RESOURCES}
 
 
-def input_starved_findings(context: Context) -> Iterator[Finding]:
-    """Workloads at middling utilization in hours in which the host was at a limit: one finding per host, user and job."""
+def input_starved_findings(context: Context) -> Iterator[Candidate]:
+    """Yield a finding per host, user and job at medium utilization in hours in which the host was at a limit."""
     hours = _input_starved_hours(context)
-    for work, resource, gain_pct in _limiting(hours):
-        rows = hours.filter(pl.col("work") == work)
-        starved = rows.filter(pl.col("middling") & pl.col(resource.name))
-        stretches = within_hours(context, starved)
-        host, holder = starved["host"][0], starved["holder"][0]
-        yield finding_of(
-            context,
-            INPUT_STARVED,
-            stretches,
+    limiting = list(_limiting(hours))
+    own = [hours.filter(pl.col("work") == work) for work, _, _ in limiting]
+    waits = [
+        rows.filter(pl.col("middling") & pl.col(resource.name))
+        for rows, (_, resource, _) in zip(own, limiting, strict=True)
+    ]
+    found = zip(limiting, own, waits, within_hours(context, waits), strict=True)
+    for (work, resource, gain_pct), rows, starved, segments in found:
+        host, user = starved["host"][0], starved["user"][0]
+        yield Candidate(
+            segments,
             subject=work,
-            source=newest_source(stretches),
+            source=newest_source(segments),
             numbers={
                 "waits_for": resource.words,
                 "gpu_util_mean_pct": mean_of(starved, "gpu_util_mean_pct"),
@@ -103,7 +106,7 @@ def input_starved_findings(context: Context) -> Iterator[Finding]:
             },
             failed=[_input_starved_doubts(context, starved, resource, gain_pct)],
             next_command=on_host(host, *resource.looks),
-            holder=holder,
+            user=user,
             since_ms=first_ms(starved),
             notes=[
                 tr(
@@ -120,7 +123,7 @@ INPUT_STARVED = Rule(
     kinds=(waste.INEFFICIENT,),
     precedence=20,
     advice=tr(
-        "Let more workers load the data, or read it from a faster disk: the GPUs wait for input. Or say why not."
+        "Load the data with more workers or from a faster disk: the GPUs wait for input. If that is not possible, reply with the reason."
     ),
     per_host=True,
     history=HistoryNeed(HOUR_MS, gpu_hours=GPU_HOURS_MIN),
@@ -140,7 +143,7 @@ INPUT_STARVED = Rule(
         label("waits_for", "waits for {value}", words_for(_WAITS_FOR)),
         label("gpu_util_mean_otherwise_pct", "mean utilization {value} % in its other hours"),
         label("zero_share", "no kernel for {value} of that time", Share),
-        label("share_of_middling_hours", "{value} of the hours at middling utilization", Share),
+        label("share_of_middling_hours", "{value} of the hours at medium utilization", Share),
         label("process_cpu_pct", "its processes use {value} % of a CPU"),
         label("cpu_util_mean_pct", "mean CPU use {value} %"),
         label("cpu_pressure_mean_pct", "tasks wait for a CPU {value} % of the time"),
@@ -148,20 +151,20 @@ INPUT_STARVED = Rule(
         label("disk_read_mean_bytes_per_s", "{value}/s read from disks", Bytes),
         label("net_receive_mean_bytes_per_s", "{value}/s received over the network", Bytes),
         label("pcie_mean_bytes_per_s", "{value}/s over PCIe", Bytes),
-        label("starved_gpu_hours", "{value} such GPU-hours"),
+        label("starved_gpu_hours", "{value} GPU-hours in this condition"),
     ),
     find=input_starved_findings,
 )
 
 
 def _input_starved_hours(context: Context) -> pl.DataFrame:
-    """Whole hours of work that waits for nobody's requests, with `work`, `middling` and one column for each resource's limit."""
+    """Return whole hours of work without serving requests, with `work`, `middling` and a column per resource limit."""
     known = pl.col("gpu_util_mean_pct") >= UTIL_FROM_PCT
     hours = whole_hours(context).filter(known, ~pl.col("gpu").is_in(list(serving_gpus(context))))
     # whole minutes without a kernel are phases of the work; what waits for input works in between
     standing = pl.col("zero_ms") > STANDING_MAX * pl.col("observed_ms")
     middling = (pl.col("gpu_util_mean_pct") < UTIL_BELOW_PCT) & ~standing
-    named = hours.with_columns(middling=middling, work=pl.format("{}/{}", "host", pl.coalesce("job", "holder", "gpu")))
+    named = hours.with_columns(middling=middling, work=pl.format("{}/{}", "host", pl.coalesce("job", "user", "gpu")))
     # most work never comes near: only what has the hours is looked at further
     enough = named.filter((middling.sum() > GPU_HOURS_MIN).over("work"))
     limits = enough.join(_host_limits(context), on=("host", "time"), how="left").join(
@@ -176,7 +179,7 @@ def _input_starved_hours(context: Context) -> pl.DataFrame:
 
 
 def _host_limits(context: Context) -> pl.DataFrame:
-    """Per host and hour: whether CPUs, I/O, disk rate and network rate were at a limit, and their numbers."""
+    """Return per host and hour whether CPUs, I/O, disk rate and network rate were at a limit, and their numbers."""
     hosts = context.rollups.hosts()
     disk = (pl.col("disk_read_mean_bytes_per_s"), "disk")
     net = (pl.col("net_receive_mean_bytes_per_s"), "net")
@@ -189,14 +192,17 @@ def _host_limits(context: Context) -> pl.DataFrame:
 
 
 def _plateau(rate: pl.Expr) -> pl.Expr:
-    """Hours near the host's own 99th percentile, where there are many of them and it is no mere trickle."""
+    """Return an expression: hours near the host's own 99th percentile, if there are many and the rate is substantial."""
     top = rate.quantile(0.99).over("host")
     near = (rate >= PLATEAU * top) & (top >= RATE_MIN_BYTES_PER_S)
     return near & (near.sum().over("host") >= PLATEAU_HOURS_MIN)
 
 
 def _process_limits(context: Context) -> pl.DataFrame:
-    """Per host, GPU and day: whether the processes ran at a whole number of CPUs all day, and whether they look like offload."""
+    """Return the CPU limits of processes, per host, GPU and day.
+
+    The columns show whether they ran at a whole number of CPUs all day, and whether they look like offload.
+    """
     mean, most = pl.col("cpu_util_mean_pct"), pl.col("cpu_util_max_pct")
     cores = (mean / 100).round()
     at_limit = (
@@ -213,9 +219,9 @@ def _process_limits(context: Context) -> pl.DataFrame:
 
 
 def _limiting(hours: pl.DataFrame) -> Iterator[tuple[str, Resource, float | None]]:
-    """Work with the resource that explains most of its middling hours, and what the GPU gains without that limit.
+    """Return work with the resource that explains most of its hours at medium utilization.
 
-    None for the gain: there are no hours without the limit.
+    The gain without that limit is None if no hour is without the limit.
     """
     util = pl.col("gpu_util_mean_pct").cast(pl.Float64)
     sums = hours.group_by("work", maintain_order=True).agg(
@@ -249,13 +255,13 @@ def _input_starved_doubts(
     if gain_pct is None:
         failed.append(
             tr(
-                "{resource}: at the limit in every hour, so that there is no other hour to compare with",
+                "{resource}: at the limit in every hour, so no other hour can be compared",
                 resource=tr(_WAITS_FOR[resource.words]),
             )
         )
     host = starved["host"][0]
-    there = context.inside.stretches.filter(pl.col("host") == host)
-    others = there.select(pl.coalesce("job", "holder", "gpu").filter(pl.col("state").is_in(IN_USE)).n_unique())
+    there = context.inside.segments.filter(pl.col("host") == host)
+    others = there.select(pl.coalesce("job", "user", "gpu").filter(pl.col("state").is_in(IN_USE)).n_unique())
     if others.item() > 1:
         failed.append(tr("other workloads run on the same host and may cause the load"))
     cpu_pct = highest(starved, "process_cpu_pct")

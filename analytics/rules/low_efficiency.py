@@ -1,7 +1,7 @@
 """Users of many GPU-hours who use a quarter of them or less.
 
-Look-alikes that it leaves alone: one day of debugging, small users of a large fleet, services that belong to nobody in
-particular, GPUs whose utilization nobody measured.
+Look-alikes that it leaves alone: one day of debugging, small users of a large fleet, services without a particular
+user, GPUs without measured utilization.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from analytics.ranks import rank
 from analytics.states import OCCUPIED
 from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.finding_parts import Known, finding_of, label, rank_label
+from analytics.workloads.finding_parts import Known, label, rank_label
 from analytics.workloads.ledger_rows import GPU_MS, SEVERAL, gpus_on, newest_source
-from analytics.workloads.model import Context, Finding, HistoryNeed, Label, Rule, gpus_of, of_gpus
+from analytics.workloads.model import Context, Finding, Label, gpus_of, of_gpus
 from analytics.workloads.process_lists import is_service
+from analytics.workloads.rule import Candidate, HistoryNeed, Rule
 from fallow.clock import HOUR_MS
 
 EFFICIENCY_MAX = 0.25
@@ -53,7 +54,7 @@ _USE = _use()
 
 
 def _sm_words(known: Known, _: Finding) -> list[Sentence]:
-    """SM activity with the utilization of the very time for which it was measured."""
+    """Return SM activity with the utilization of the time for which SM activity was measured."""
     if known.get("sm_active_mean_pct") is None:
         return []
     return [
@@ -67,59 +68,56 @@ def _sm_words(known: Known, _: Finding) -> list[Sentence]:
 
 
 def _user_words(known: Known, finding: Finding) -> list[Sentence]:
-    """The mean by which the user was judged, where that is over more GPUs than are named."""
+    """Return the mean over all GPUs of the user, if the finding names only some of them."""
     gpus = int(known["user_gpus"])
     if gpus <= len(finding.gpus):
         return []
     mean = Number(float(known["user_gpu_util_mean_pct"]), 1)
-    return [tr("{mean} % over all {gpus} that the user had", mean=mean, gpus=gpus_of(gpus))]
+    return [tr("{mean} % over all {gpus} of the user", mean=mean, gpus=gpus_of(gpus))]
 
 
-def low_efficiency_findings(context: Context) -> Iterator[Finding]:
-    """The largest users whose GPUs are busy for at most a quarter of the time, in the mean over all of them: one finding per user, about those of the GPUs of which it is true by themselves."""
-    held = context.inside.stretches.filter(pl.col("holder").is_not_null() & pl.col("state").is_in(OCCUPIED))
-    owned = held.join(_low_efficiency_services(context), on="holder", how="anti")
-    holders = _low_efficiency_holders(owned)
-    low = holders.head(TOP).filter(
+def low_efficiency_findings(context: Context) -> Iterator[Candidate]:
+    """Yield a finding per large user whose GPUs are busy for at most a quarter of the time in the mean.
+
+    The finding names the GPUs that are below the limit by themselves.
+    """
+    held = context.inside.segments.filter(pl.col("user").is_not_null() & pl.col("state").is_in(OCCUPIED))
+    owned = held.join(_low_efficiency_services(context), on="user", how="anti")
+    users = _low_efficiency_users(owned)
+    low = users.head(TOP).filter(
         (pl.col("gpu_ms") > GPU_HOURS_MIN * HOUR_MS)
         & (pl.col("fleet_share") >= FLEET_SHARE_MIN)
         & (pl.col("efficiency") <= EFFICIENCY_MAX)
     )
-    by_gpu = owned.group_by("holder", "gpu").agg(**_USE).filter(pl.col("efficiency") <= EFFICIENCY_MAX)
+    by_gpu = owned.group_by("user", "gpu").agg(**_USE).filter(pl.col("efficiency") <= EFFICIENCY_MAX)
     for row in low.iter_rows(named=True):
-        mine = owned.filter(pl.col("holder") == row["holder"])
-        named = mine.join(by_gpu, on=("holder", "gpu"), how="semi")
+        mine = owned.filter(pl.col("user") == row["user"])
+        named = mine.join(by_gpu, on=("user", "gpu"), how="semi")
         use = named.select(**_USE).row(0, named=True)
-        holder, known = str(row["holder"]), float(use["known_share"])
+        user, known = str(row["user"]), float(use["known_share"])
         host = named["host"][0]
         share, wanted = Share(known, 0), Share(KNOWN_MIN, 0)
-        unsure = tr("utilization is known for {share} of it, {wanted} are needed", share=share, wanted=wanted)
-        yield finding_of(
-            context,
-            LOW_EFFICIENCY,
+        unsure = tr("utilization is known for {share} of the time, {wanted} are needed", share=share, wanted=wanted)
+        yield Candidate(
             named,
-            subject=holder,
+            subject=user,
             numbers={
                 "gpu_util_mean_pct": 100 * use["efficiency"],
                 "user_gpus": mine["gpu"].n_unique(),
                 "user_gpu_util_mean_pct": 100 * float(row["efficiency"]),
                 "used_gpu_hours": use["used_ms"] / HOUR_MS,
-                "rank_among_holders": f"{row['rank']} of {holders.height}",
+                "rank_among_users": f"{row['rank']} of {users.height}",
                 "share_of_held_hours": row["fleet_share"],
                 "sm_active_mean_pct": use["sm_pct"],
                 "gpu_util_mean_with_sm_pct": use["util_with_sm_pct"],
                 "sm_known_share": use["sm_known_share"],
                 "gpus_with_sm_activity": use["sm_gpus"] or None,
-                "holder_source": newest_source(named),
+                "user_source": newest_source(named),
             },
             failed=[[unsure] if known < KNOWN_MIN else []],
             next_command=monitor_command(host, gpus_on(named, host)),
-            holder=holder,
-            notes=[
-                tr(
-                    "low utilization is not reclaimable capacity: it says how the GPUs are used, not which of them could be given back"
-                )
-            ],
+            user=user,
+            notes=[tr("low utilization shows how the GPUs are used, not which GPUs are reclaimable")],
         )
 
 
@@ -129,7 +127,9 @@ LOW_EFFICIENCY = Rule(
     sentence=of_gpus("at a mean utilization of 25 % or less, of one of the largest users"),
     kinds=(waste.INEFFICIENT,),
     precedence=60,
-    advice=tr("Put more work on each GPU, such as larger batches or several runs, or ask for fewer; or say why not."),
+    advice=tr(
+        "Put more work on each GPU, such as larger batches or several runs, or request fewer GPUs. If neither is possible, reply with the reason."
+    ),
     history=HistoryNeed(gpu_hours=GPU_HOURS_MIN),
     thresholds={
         "utilization": f"mean over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
@@ -141,28 +141,31 @@ LOW_EFFICIENCY = Rule(
     labels=(
         Label(("user_gpus", "user_gpu_util_mean_pct"), _user_words),
         Label(("sm_active_mean_pct", "gpu_util_mean_with_sm_pct", "sm_known_share"), _sm_words),
-        rank_label("rank {rank} of {holders} users by occupied GPU-hours"),
-        label("share_of_held_hours", "the user has {value} of all occupied GPU-hours", Share),
+        rank_label("rank {rank} of {users} users by GPU-hours with processes"),
+        label("share_of_held_hours", "the user has {value} of all GPU-hours with processes", Share),
     ),
     find=low_efficiency_findings,
 )
 
 
 def _low_efficiency_services(context: Context) -> pl.DataFrame:
-    """Holders that run nothing but display servers, monitors and the like."""
+    """Return users that run only display servers, monitors and similar services."""
     users = context.rollups.processes().select("user", service=is_service()).drop_nulls("user")
     people = users.filter(~pl.col("service"))["user"].unique().to_list()
-    names = context.inside.stretches.filter(pl.col("holder_source") == "process").select("holder").drop_nulls().unique()
-    each = names.with_columns(user=pl.col("holder").str.split(SEVERAL)).explode("user")
+    names = (
+        context.inside.segments.filter(pl.col("user_source") == "process").select(names="user").drop_nulls().unique()
+    )
+    each = names.with_columns(user=pl.col("names").str.split(SEVERAL)).explode("user")
     known = each.join(users.select("user").unique(), on="user", how="semi")
-    return known.group_by("holder").agg(pl.col("user").is_in(people).any()).filter(~pl.col("user")).select("holder")
+    people_on = known.group_by("names").agg(has_person=pl.col("user").is_in(people).any())
+    return people_on.filter(~pl.col("has_person")).select(user="names")
 
 
-def _low_efficiency_holders(owned: pl.DataFrame) -> pl.DataFrame:
-    """Per holder: GPU time, rank by it, share of all, and what `_USE` says."""
+def _low_efficiency_users(owned: pl.DataFrame) -> pl.DataFrame:
+    """Return per user: GPU time, its rank, its share of all, and the columns of `_USE`."""
     return (
-        owned.group_by("holder")
+        owned.group_by("user")
         .agg(**_USE)
-        .sort("gpu_ms", "holder", descending=(True, False))
+        .sort("gpu_ms", "user", descending=(True, False))
         .with_columns(rank=rank(pl.col("gpu_ms")), fleet_share=pl.col("gpu_ms") / pl.col("gpu_ms").sum())
     )

@@ -1,7 +1,7 @@
-"""A workload on one GPU that a MIG instance of the card would hold.
+"""A workload on one GPU that fits into a MIG instance of the card.
 
-Look-alikes that it leaves alone: GPUs that talk to others (instances have no NVLink), memory reserved in advance, rare
-peaks, cards that cannot be split or are already.
+Look-alikes that it leaves alone: GPUs that communicate with others (instances have no NVLink), preallocated memory,
+rare peaks, cards that cannot be split or already are.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import tr
 from analytics.workloads import waste
-from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, label, workload_finding
+from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, label, workload_candidate
 from analytics.workloads.ledger_rows import gpus_on, highest
 from analytics.workloads.mig_profiles import fits, part_measured, profile_for, split_command, split_notes
-from analytics.workloads.model import Context, Finding, Label, Rule, of_gpus
+from analytics.workloads.model import Context, Finding, Label, of_gpus
+from analytics.workloads.rule import Candidate, Rule
 from analytics.workloads.runs import NEED_SHARE, NEED_THRESHOLDS
 from analytics.workloads.workloads import (
     LINKED_BYTES_PER_S,
@@ -34,7 +35,7 @@ from analytics.workloads.workloads import (
     workloads,
 )
 
-_GROUP = ("host", "holder", "account", "model", "profile")
+_GROUP = ("host", "user", "account", "model", "profile")
 
 
 def _profile_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
@@ -48,8 +49,8 @@ def _profile_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
     ]
 
 
-def mig_fit_findings(context: Context) -> Iterator[Finding]:
-    """Workloads that would fit into a part of their card: one finding per host, user, account, model and profile."""
+def mig_fit_findings(context: Context) -> Iterator[Candidate]:
+    """Yield a finding per host, user, account, model and profile, for workloads that fit into a part of their card."""
     splitting = [model for model in workloads(context)["model"].unique() if fits(model)]
     alone = above_a_gpu_day(
         workloads(context).filter(
@@ -71,9 +72,8 @@ def mig_fit_findings(context: Context) -> Iterator[Finding]:
             host, profile = group["host"][0], group["profile"][0]
             fit = by_name[group["model"][0], profile]
             gpus = gpus_on(runs_of(context, group), host)
-            yield workload_finding(
+            yield workload_candidate(
                 context,
-                MIG_FIT,
                 group,
                 numbers={
                     "mem_used_max_bytes": highest(group, "peak_bytes"),
@@ -92,7 +92,7 @@ def mig_fit_findings(context: Context) -> Iterator[Finding]:
                     SAVES_IN_A_PACKING,
                     *split_notes(host, gpus, profile, group["job"]),
                     tr(
-                        "it fits by its use over time; a step that fills the card would take {factor} times as long",
+                        "the workload fits by its use over time; a step that fills the card takes {factor} times as long",
                         factor=Number(1 / fit.sm_share, 1),
                     ),
                 ],
@@ -102,7 +102,7 @@ def mig_fit_findings(context: Context) -> Iterator[Finding]:
 MIG_FIT = Rule(
     name="mig_fit",
     category="right_size",
-    sentence=of_gpus("with work that would fit into a MIG instance of the card"),
+    sentence=of_gpus("with a workload that fits into a MIG instance of the card"),
     kinds=(waste.OVERSIZED,),
     precedence=30,
     of_part=True,

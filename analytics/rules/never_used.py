@@ -1,13 +1,14 @@
-"""GPUs that nobody has used since they were first seen: the defensive purchase.
+"""GPUs that were never used since they were first observed: the defensive purchase.
 
-Look-alikes that it leaves alone: a replaced or moved card, an agent that came later, cards added this week, a host that
-fell silent, GPUs whose utilization or processes nobody could read.
+Look-alikes that it leaves alone: a replaced or moved card, an agent that was installed later, cards added this week, a
+silent host, GPUs whose utilization or processes could not be read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import polars as pl
 
@@ -15,60 +16,56 @@ from analytics.intervals import SPAN_MS
 from analytics.states import UNOCCUPIED
 from analytics.workloads import waste
 from analytics.workloads.commands import watch_command
-from analytics.workloads.confidence import watched_holders
-from analytics.workloads.finding_parts import finding_of, label
+from analytics.workloads.confidence import watched_users
+from analytics.workloads.finding_parts import label
 from analytics.workloads.ledger_rows import highest, joined, whole_number
-from analytics.workloads.model import Context, Evidence, Finding, HistoryNeed, Rule, of_gpus
-from analytics.workloads.window_end import claimed_by_count, counted_gpus, seen_lately
+from analytics.workloads.model import Context, Evidence, Finding, of_gpus
+from analytics.workloads.rule import Candidate, HistoryNeed, Rule
+from analytics.workloads.window_end import allocated_by_count, unoccupied_now
 from fallow.clock import HOUR_MS
 
 
-def never_used_findings(context: Context) -> Iterator[Finding]:
-    """GPUs without any process or kernel in the lake's whole history: one finding per host."""
+def never_used_findings(context: Context) -> Iterator[Candidate]:
+    """Yield a finding per host with GPUs that have no process and no kernel in the lake's whole history."""
     never = _never_used(context.whole.lifetimes, context.settings.never_used_min_ms)
     if never.is_empty():
         return
-    unused = context.inside.stretches.filter(pl.col("state").is_in(UNOCCUPIED))
-    there = _still_there(context, never["gpu"])
+    unused = context.inside.segments.filter(pl.col("state").is_in(UNOCCUPIED))
+    there = unoccupied_now(context, never["gpu"])
     for (host,), gpus in never.sort("host", "gpu").group_by("host", maintain_order=True):
-        stretches = unused.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
-        if not stretches.is_empty():
+        segments = unused.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
+        if not segments.is_empty():
             history = context.whole.lifetimes.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
             uuids = tuple(gpus["gpu"])
             unwatched = bool(history["unwatched"].any())
             first_seen = whole_number(history, pl.col("first_seen").min())
             reserved = pl.col("state") == "reserved"
-            found = finding_of(
-                context,
-                NEVER_USED,
-                stretches,
+            yield Candidate(
+                segments,
                 subject="",
                 host=host,
                 gpus=uuids,
-                holder=joined(stretches, "holder"),
+                user=joined(segments, "user"),
                 since_ms=first_seen,
                 numbers={
-                    **({"holder_source": None} if unwatched else {}),
+                    **({"user_source": None} if unwatched else {}),
                     "observed_gpu_hours": whole_number(history, pl.col("util_ms").sum()) / HOUR_MS,
-                    "reserved_gpu_hours": whole_number(stretches, SPAN_MS.filter(reserved).sum()) / HOUR_MS,
+                    "reserved_gpu_hours": whole_number(segments, SPAN_MS.filter(reserved).sum()) / HOUR_MS,
                     "gpu_util_max_pct": highest(history, "gpu_util_max_pct"),
                     "mem_used_max_bytes": highest(history, "mem_used_max_bytes"),
                     "model": "+".join(sorted({context.inventory.model(gpu) for gpu in uuids})),
                 },
-                failed=(watched_holders(unwatched=unwatched), claimed_by_count(context, [host])),
+                failed=(watched_users(unwatched=unwatched), allocated_by_count(context, [host])),
                 reclaimable_gpus=() if unwatched else [gpu for gpu in uuids if gpu in there],
                 next_command=watch_command(host),
+                revised=partial(_over_its_history, history=history),
             )
-            # the evidence is the whole of the history, not the window's part of it
-            samples = {"sample_count": whole_number(history, pl.col("sample_count").sum())}
-            last_seen = whole_number(history, pl.col("last_seen").max())
-            yield replace(found, evidence=Evidence(first_seen, last_seen, {**found.evidence.numbers, **samples}))
 
 
 NEVER_USED = Rule(
     name="never_used",
     category="reclaim",
-    sentence=of_gpus("never used since first seen"),
+    sentence=of_gpus("never used since first observed"),
     kinds=(waste.NEVER_USED,),
     precedence=10,
     per_host=True,
@@ -82,9 +79,10 @@ NEVER_USED = Rule(
 
 
 def _never_used(history: pl.DataFrame, shortest_ms: int) -> pl.DataFrame:
-    """Host and UUID of the GPUs that were watched for long enough and never used.
+    """Return host and UUID of GPUs that were observed long enough and never used.
 
-    Over all hosts: a card that moved has been used if it was used anywhere; it belongs to where it was seen last.
+    All hosts count: a card that moved is used if it was used anywhere, and belongs to the host where it was last
+    observed.
     """
     gpus = history.group_by("gpu").agg(
         pl.col("host").sort_by("last_seen", "host").last(),
@@ -97,11 +95,11 @@ def _never_used(history: pl.DataFrame, shortest_ms: int) -> pl.DataFrame:
     ).select("host", "gpu")
 
 
-def _still_there(context: Context, gpus: pl.Series) -> frozenset[str]:
-    """The GPUs that were in order at the end of the window: a lost or silent one is nothing to hand out."""
-    rows = context.inside.stretches.filter(pl.col("gpu").is_in(gpus.implode()))
-    last = rows.group_by("gpu").agg(pl.col("end").max(), pl.col("state", "host").sort_by("end").last())
-    # which of a host's free GPUs a claim counts nobody can say
-    counted = (pl.col("state") == "free") & pl.col("host").is_in(list(counted_gpus(context)))
-    there = last.filter(pl.col("state").is_in(UNOCCUPIED) & seen_lately(context) & ~counted)
-    return frozenset(there["gpu"])
+def _over_its_history(finding: Finding, history: pl.DataFrame) -> Finding:
+    """Return the finding with evidence from the whole of the history, not the window's part of it."""
+    first_seen, last_seen, samples = history.select(
+        pl.col("first_seen").min(), pl.col("last_seen").max(), pl.col("sample_count").sum()
+    ).row(0)
+    return replace(
+        finding, evidence=Evidence(first_seen, last_seen, {**finding.evidence.numbers, "sample_count": samples})
+    )

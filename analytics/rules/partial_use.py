@@ -6,8 +6,10 @@ of its own, two programs of one user.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import polars as pl
 
@@ -18,10 +20,11 @@ from analytics.language.sentences import tr, tr_many
 from analytics.states import IN_USE
 from analytics.workloads import waste
 from analytics.workloads.commands import ending_command, look_command, quote, ties
-from analytics.workloads.finding_parts import finding_of, label
+from analytics.workloads.finding_parts import label
 from analytics.workloads.ledger_rows import by_job, gpu_ms_of, highest, joined, mean_of, newest_source
-from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
-from analytics.workloads.processes import program_stretches
+from analytics.workloads.model import Context, Finding, of_gpus
+from analytics.workloads.processes import program_segments
+from analytics.workloads.rule import Candidate, HistoryNeed, Rule
 from analytics.workloads.window_end import KNOWN_MIN, still_going, unseen_gpus
 from fallow.clock import HOUR_MS, MINUTE_MS
 
@@ -30,15 +33,15 @@ USED_FROM_PCT = 5.0
 MIN_MS = 61 * MINUTE_MS
 
 _COUNTED = tr(
-    "the allocation counts its GPUs and does not name them: they are inferred from where the job was never seen"
+    "the allocation has a number of GPUs and does not name them; these GPUs are inferred, because the job was never observed on them"
 )
 
 
-def partial_use_findings(context: Context) -> Iterator[Finding]:
-    """GPUs of a job or program that never worked in all of its time: one finding per job."""
+def partial_use_findings(context: Context) -> Iterator[Candidate]:
+    """Yield a finding per job or program with GPUs that it never used."""
     # over the job's whole time: a GPU that worked before the window has been of use to it
     unseen = unseen_gpus(context, MIN_MS)
-    owned = _owned(context, context.whole.stretches)
+    owned = _owned(context, context.whole.segments)
     counted = pl.col("work").is_in(unseen["work"].implode())
     per_gpu = _partial_use_per_gpu(owned.filter((pl.col("gpu").n_unique().over("work") > 1) | counted))
     yield from _never_seen_findings(context, unseen, per_gpu)
@@ -46,20 +49,19 @@ def partial_use_findings(context: Context) -> Iterator[Finding]:
     judged = several.filter(pl.col("unused").any().over("work") & pl.col("used").any().over("work"))
     if judged.is_empty():
         return
-    candidates = context.inside.stretches.join(judged.select("gpu").unique(), on="gpu", how="semi")
+    candidates = context.inside.segments.join(judged.select("gpu").unique(), on="gpu", how="semi")
     inside = _owned(context, candidates).join(judged.select("work").unique(), on="work", how="semi")
+    unused_gpus = judged.filter("unused").select("work", "gpu")
+    idle = inside.join(unused_gpus, on=("work", "gpu"), how="semi", maintain_order="left")
+    of_work = idle.partition_by("work", as_dict=True, maintain_order=True)
     for (work,), gpus in judged.group_by("work", maintain_order=True):
-        idle = gpus.filter("unused")["gpu"].to_list()
-        rows = inside.filter((pl.col("work") == work) & pl.col("gpu").is_in(idle))
-        if not rows.is_empty():
-            holder = joined(rows, "holder")
+        if (rows := of_work.get((work,))) is not None:
+            user = joined(rows, "user")
             kept, unused = gpus.filter(~pl.col("unused")), gpus.filter("unused")
             now = still_going(context, rows)
             bound = _bound(context, work, now, kept["gpu"].to_list())
             free = () if bound else now
-            yield finding_of(
-                context,
-                PARTIAL_USE,
+            yield Candidate(
                 rows.drop("work"),
                 subject=work,
                 source=newest_source(rows),
@@ -74,7 +76,7 @@ def partial_use_findings(context: Context) -> Iterator[Finding]:
                 },
                 next_command=_partial_use_command(context, work, rows, kept, free),
                 reclaimable_gpus=free,
-                holder=holder,
+                user=user,
                 notes=_partial_use_notes(work, kept, bound=bool(now) and bound),
             )
 
@@ -82,7 +84,7 @@ def partial_use_findings(context: Context) -> Iterator[Finding]:
 PARTIAL_USE = Rule(
     name="partial_use",
     category="reclaim",
-    sentence=of_gpus("that never worked while other GPUs of the same job did"),
+    sentence=of_gpus("never used while other GPUs of the same job were used"),
     kinds=(waste.ALLOCATED_IDLE, waste.HELD_IDLE),
     precedence=40,
     history=HistoryNeed(MIN_MS),
@@ -95,69 +97,76 @@ PARTIAL_USE = Rule(
         "known": f"utilization known for at least {KNOWN_MIN:.0%} of the job's time on the GPU",
     },
     labels=(
-        label("gpus_used", "{value} of them used"),
-        label("gpus_never_used", "{value} never used"),
-        label("gpus_claimed", "{value} GPUs allocated on the host"),
-        label("gpus_seen_of_the_claim", "seen on {value} of them"),
-        label("gpus_never_seen_of_the_claim", "never on {value}"),
-        label("used_gpu_util_mean_pct", "mean utilization of those that were used {value} %"),
-        label("unused_gpu_util_mean_pct", "of the others {value} % at most"),
+        label("gpus_used", "{value} GPUs used"),
+        label("gpus_never_used", "{value} GPUs never used"),
+        label("gpus_allocated", "{value} GPUs allocated on the host"),
+        label("gpus_seen_of_the_allocation", "the job was observed on {value} of them"),
+        label("gpus_never_seen_of_the_allocation", "never on the other {value}"),
+        label("used_gpu_util_mean_pct", "mean utilization of the used GPUs {value} %"),
+        label("unused_gpu_util_mean_pct", "of the other GPUs at most {value} %"),
     ),
     find=partial_use_findings,
 )
 
 
-def _never_seen_findings(context: Context, claims: pl.DataFrame, per_gpu: pl.DataFrame) -> Iterator[Finding]:
-    """GPUs that the job's allocation only counts, and that the job was never seen on."""
+def _never_seen_findings(context: Context, allocations: pl.DataFrame, per_gpu: pl.DataFrame) -> Iterator[Candidate]:
+    """Yield findings about GPUs that an allocation has by number only and on which its job was never observed."""
     worked = per_gpu.filter(pl.col("used") & (pl.col("busy_ms") >= MIN_MS))
-    for claim in claims.join(worked.select("work").unique(), on="work", how="semi").iter_rows(named=True):
-        met = context.inside.stretches.filter(
-            pl.col("gpu").is_in(claim["candidates"]), pl.col("end") > claim["start"], pl.col("time") < claim["end"]
+    for allocation in allocations.join(worked.select("work").unique(), on="work", how="semi").iter_rows(named=True):
+        met = context.inside.segments.filter(
+            pl.col("gpu").is_in(allocation["candidates"]),
+            pl.col("end") > allocation["start"],
+            pl.col("time") < allocation["end"],
         )
         if not met.is_empty():
-            rows = clip(met, claim["start"], claim["end"])
-            seen = per_gpu.filter(pl.col("work") == claim["work"])
-            unseen, candidates = int(claim["unseen"]), len(claim["candidates"])
-            work = claim["work"]
-            own = by_job(context.whole.stretches.filter(pl.col("gpu").is_in(seen["gpu"].implode())))
+            rows = clip(met, allocation["start"], allocation["end"])
+            seen = per_gpu.filter(pl.col("work") == allocation["work"])
+            unseen, candidates = int(allocation["unseen"]), len(allocation["candidates"])
+            work = allocation["work"]
+            own = by_job(context.whole.segments.filter(pl.col("gpu").is_in(seen["gpu"].implode())))
             own = own.filter(pl.col("work") == work)
-            holder = joined(own, "holder")
-            found = finding_of(
-                context,
-                PARTIAL_USE,
+            user = joined(own, "user")
+            account = joined(own, "account")
+            yield Candidate(
                 rows,
-                subject=f"{work}: counted on {claim['host']}",
+                subject=f"{work}: counted on {allocation['host']}",
                 source=newest_source(own),
                 numbers={
-                    "gpus_claimed": claim["claimed"],
-                    "gpus_seen_of_the_claim": claim["seen"],
-                    "gpus_never_seen_of_the_claim": unseen,
+                    "gpus_allocated": allocation["allocated"],
+                    "gpus_seen_of_the_allocation": allocation["seen"],
+                    "gpus_never_seen_of_the_allocation": unseen,
                     "used_gpu_util_mean_pct": mean_of(seen.filter("used"), "mean_pct"),
                 },
                 failed=[[_counted(unseen, candidates)]],
                 next_command=_partial_use_command(context, work, own, seen.filter(~pl.col("unused")), ()),
-                holder=holder,
-                since_ms=claim["start"],
+                user=user,
+                since_ms=allocation["start"],
                 notes=_partial_use_notes(work, seen.filter(~pl.col("unused")), bound=True),
-            )
-            share = unseen / candidates
-            alike = len({context.inventory.model(gpu) for gpu in found.gpus}) == 1
-            yield replace(
-                found,
-                sentence=found.sentence
-                if share == 1
-                else tr_many(
-                    "of which {number} never worked while other GPUs of the same job did",
-                    "of which {number} never worked while other GPUs of the same job did",
-                    unseen,
+                revised=partial(
+                    _some_of, context, unseen, candidates, {"job": work, "team": context.owners.team(user, account)}
                 ),
-                job=work,
-                team=context.owners.team(holder, joined(own, "account")),
-                gpu_ms=share * found.gpu_ms,
-                # which of them it is nobody knows: their energy may differ, and cards of one model cost the same
-                energy_kwh=found.energy_kwh if share == 1 else None,
-                cost=share * found.cost if found.cost is not None and (share == 1 or alike) else None,
             )
+
+
+def _some_of(context: Context, unseen: int, candidates: int, owner: Mapping[str, Any], finding: Finding) -> Finding:
+    """Return the finding about some of its GPUs; which of them it concerns is unknown."""
+    share = unseen / candidates
+    alike = len({context.inventory.model(gpu) for gpu in finding.gpus}) == 1
+    return replace(
+        finding,
+        sentence=finding.sentence
+        if share == 1
+        else tr_many(
+            "of which {number} was never used while other GPUs of the same job were used",
+            "of which {number} were never used while other GPUs of the same job were used",
+            unseen,
+        ),
+        **owner,
+        gpu_ms=share * finding.gpu_ms,
+        # their energy may differ, and cards of one model cost the same
+        energy_kwh=finding.energy_kwh if share == 1 else None,
+        cost=share * finding.cost if finding.cost is not None and (share == 1 or alike) else None,
+    )
 
 
 def _counted(unseen: int, candidates: int) -> Sentence:
@@ -166,13 +175,13 @@ def _counted(unseen: int, candidates: int) -> Sentence:
     return tr("{counted} ({part} of these {all} GPUs)", counted=_COUNTED, part=Number(unseen), all=Number(candidates))
 
 
-def _owned(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
-    """The ledger's rows of jobs and programs, once for each, with `work`."""
-    return pl.concat([by_job(stretches), program_stretches(context, stretches)])
+def _owned(context: Context, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return the ledger's rows of jobs and programs, once per `work`."""
+    return pl.concat([by_job(segments), program_segments(context, segments)])
 
 
 def _partial_use_per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
-    """Per work and GPU: host, busy_ms, mean_pct over all its time, and whether it counts as unused or used."""
+    """Return per work and GPU: host, busy_ms, mean_pct over all its time, and whether the GPU is unused or used."""
     busy = pl.col("state").is_in(IN_USE)
     return (
         rows.group_by("work", "gpu")
@@ -199,19 +208,19 @@ def _partial_use_per_gpu(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _bound(context: Context, work: str, idle: Sequence[str], busy: Sequence[str]) -> bool:
-    """Whether the idle GPUs cannot be freed without ending what works on the others."""
-    if not work.startswith("claim:"):
+    """Return True if the idle GPUs cannot be freed without ending the work on the others."""
+    if not work.startswith("allocation:"):
         return True  # one job, or one program: its scheduler, launcher or collective operations end it as a whole
-    processes = context.holders.on(idle)
+    processes = context.users.on(idle)
     if not processes or any(gpu not in {process.gpu for process in processes} for gpu in idle):
         return True
-    return bool(ties(context, idle)) or not set(busy).isdisjoint(context.holders.beyond(idle))
+    return bool(ties(context, idle)) or not set(busy).isdisjoint(context.users.beyond(idle))
 
 
 def _partial_use_command(
     context: Context, work: str, rows: pl.DataFrame, kept: pl.DataFrame, free: Sequence[str]
 ) -> str:
-    """The directive for the next submission; for an allocation with processes of its own, what ends them."""
+    """Return the directive for the next submission, or the command that ends an allocation with processes of its own."""
     kind, _, name = work.partition(":")
     hosts = kept.group_by("host", maintain_order=True).len()
     if kind == "slurm":
@@ -219,9 +228,9 @@ def _partial_use_command(
     if kind == "pod":
         space, _, pod = name.partition("/")
         return f"kubectl get pod -n {quote(space)} {'-- ' if pod.startswith('-') else ''}{quote(pod)} -o yaml"
-    if kind == "claim":
+    if kind == "allocation":
         host = rows["host"][0]
-        return ending_command(context, host, free, joined(rows, "holder")) if free else look_command(host)
+        return ending_command(context, host, free, joined(rows, "user")) if free else look_command(host)
     if kind == "ray":
         return look_command(rows["host"][0])
     return f"export CUDA_VISIBLE_DEVICES={quote(','.join(kept['gpu']))}"
@@ -241,7 +250,7 @@ def _partial_use_notes(work: str, kept: pl.DataFrame, *, bound: bool) -> list[st
         [tr("resubmit with {number} of nvidia.com/gpu", number=Number(wanted))] if work.startswith("pod:") else []
     )
     if work.startswith("ray:"):
-        notes.append(tr("start it again with num_gpus={number}", number=wanted))
+        notes.append(tr("start the workload again with num_gpus={number}", number=wanted))
     if bound:
-        notes.append(tr("taking the unused GPUs would end the work on the others: change the next submission instead"))
+        notes.append(tr("reclaiming the unused GPUs ends the work on the others: change the next submission instead"))
     return notes

@@ -1,6 +1,6 @@
-"""Memory that was reserved in advance: the need is not known, or only from the server's own metrics.
+"""Preallocated memory: the need is not known, or known only from the server's own metrics.
 
-Look-alikes that it leaves alone: memory that grows or breathes, a flat share that no framework takes by default, a KV
+Look-alikes that it leaves alone: memory that grows or varies, a constant share that no framework takes by default, a KV
 cache that was nearly full.
 """
 
@@ -19,16 +19,17 @@ from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.cards import Offer, shelf
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.finding_parts import label, varying, workload_finding
+from analytics.workloads.finding_parts import label, varying, workload_candidate
 from analytics.workloads.ledger_rows import gpus_on, highest
-from analytics.workloads.model import Context, EvidenceValue, Finding, HistoryNeed, Rule, gpus_of, of_gpus
+from analytics.workloads.model import Context, EvidenceValue, gpus_of, of_gpus
+from analytics.workloads.rule import Candidate, HistoryNeed, Rule
 from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import demand_of
 from analytics.workloads.workloads import RUN_MIN_MS, WORK_THRESHOLDS, above_a_gpu_day, runs_of, with_demand, workloads
 from fallow.clock import HOUR_MS
 
 FULL_CACHE_RATIO = 0.9
-"""A KV cache that has been used so far is no reserve: the server needs what it holds."""
+"""Highest used share of a KV cache that counts as preallocated: above it, the server needs its memory."""
 
 
 _PARAMETERS = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)b(?![a-z0-9])")
@@ -38,9 +39,10 @@ _ONE_BYTE = re.compile(r"fp8|int8|8bit|w8a8")
 
 @dataclass(frozen=True)
 class CacheUse:
-    """The KV cache of the servers on some GPUs, over the fullest of them.
+    """The KV cache of the servers on some GPUs; figures of the fullest server.
 
-    `weights_bytes` and `need_bytes` are for one GPU; None where the model's name does not say how many parameters it has.
+    `weights_bytes` and `need_bytes` are per GPU. They are None if the model's name does not contain its number of
+    parameters.
     """
 
     model: str
@@ -53,9 +55,9 @@ class CacheUse:
 
     @property
     def need_bytes(self) -> int | None:
-        """Weights, and the share of the rest that the cache has used at most, with a margin.
+        """Return the weights, plus the remaining memory times the highest used share of the cache, with a margin.
 
-        The rest holds more than the cache (the CUDA context, activations), so that the need is rather too high.
+        The remaining memory holds more than the cache (the CUDA context, activations), so the need may be too high.
         """
         if self.weights_bytes is None or self.weights_bytes >= self.reserved_bytes:
             return None
@@ -63,12 +65,12 @@ class CacheUse:
         return min(round((self.weights_bytes + used) * NEED_MARGIN), self.reserved_bytes)
 
 
-def preallocated_findings(context: Context) -> Iterator[Finding]:
-    """Workloads that reserved a fixed share of their card: one finding per user, account and model."""
+def preallocated_findings(context: Context) -> Iterator[Candidate]:
+    """Yield a finding per user, account and model, for workloads that preallocated a fixed share of their card."""
     reserved = above_a_gpu_day(workloads(context).filter(pl.col("by_default")))
     if reserved.is_empty():
         return
-    by = ("holder", "account", "model")
+    by = ("user", "account", "model")
     for group in with_demand(context, reserved).partition_by(by, maintain_order=True):
         runs = runs_of(context, group)
         use = cache_use(context, runs)
@@ -90,9 +92,8 @@ def preallocated_findings(context: Context) -> Iterator[Finding]:
             }
             if offer is not None:
                 numbers |= {"recommended_card": offer.model or offer.card.name, "recommended_hourly": offer.hourly}
-            yield workload_finding(
+            yield workload_candidate(
                 context,
-                PREALLOCATED,
                 group,
                 numbers=numbers,
                 failed=_preallocated_unsure(use),
@@ -105,7 +106,7 @@ def preallocated_findings(context: Context) -> Iterator[Finding]:
 PREALLOCATED = Rule(
     name="preallocated",
     category="right_size",
-    sentence=of_gpus("with memory reserved in advance, so that the need is not known"),
+    sentence=of_gpus("with preallocated memory, so the need is not known"),
     kinds=(waste.INEFFICIENT,),
     precedence=70,
     history=HistoryNeed(RUN_MIN_MS),
@@ -116,7 +117,7 @@ PREALLOCATED = Rule(
         **WORK_THRESHOLDS,
     },
     labels=(
-        label("reserved_share_of_card", "{value} of the card's memory reserved", Share),
+        label("reserved_share_of_card", "{value} of the card's memory preallocated", Share),
         varying("mem_variation", "memory varies by less than {share}", "memory varies by {share}"),
         label("kv_cache_used_max_ratio", "at most {value} of the KV cache used", Share),
         label("weights_bytes", "weights {value}", Bytes),
@@ -138,22 +139,22 @@ def _lesser(context: Context, group: pl.DataFrame, use: CacheUse | None) -> Offe
 
 def _preallocated_unsure(use: CacheUse | None) -> list[str]:
     if use is None:
-        return [tr("the need is not known: no server says how much of its cache it uses")]
+        return [tr("the need is not known: no server reports how much of its cache it uses")]
     if use.need_bytes is None:
-        return [tr("the need is not known: the name {model} does not say how large the weights are", model=use.model)]
-    return [tr("the weights are known from the model's name only")]
+        return [tr("the need is not known: the name {model} does not contain the size of the weights", model=use.model)]
+    return [tr("the weights are estimated from the model's name")]
 
 
 def _without_metrics(framework: str, *, serves: bool) -> list[str]:
     if serves:
         return [
             tr(
-                "an inference server reserves its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
+                "an inference server preallocates its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
             )
         ]
     return [
         tr(
-            "{framework} reserves that much by default; start it once with that variable set to see what it really needs",
+            "{framework} preallocates this much by default; start the workload once with that variable set to see the need",
             framework=framework,
         )
     ]
@@ -170,17 +171,19 @@ def _with_metrics(share: float, use: CacheUse, offer: Offer | None) -> list[str]
     share_needed = use.need_bytes / (use.reserved_bytes / share)
     notes: list[str] = [
         _arithmetic(used, use, use.weights_bytes, use.need_bytes),
-        tr("vLLM takes less with --gpu-memory-utilization {ratio}", ratio=f"{max(share_needed, 0.01):.2f}"),
+        tr("vLLM uses less with --gpu-memory-utilization {ratio}", ratio=f"{max(share_needed, 0.01):.2f}"),
     ]
     if offer is not None:
         card = offer.model or offer.card.name
-        held = tr("{card} would hold that", card=card)
-        notes.append(held if offer.model else tr("{card} would hold that, but this fleet has none", card=card))
+        held = tr("{card} has enough memory", card=card)
+        notes.append(
+            held if offer.model else tr("{card} has enough memory, but this fleet has no such card", card=card)
+        )
     return notes
 
 
 def _arithmetic(used: Sentence, use: CacheUse, weights_bytes: int, need_bytes: int) -> Sentence:
-    width = tr("{bytes} bytes a parameter", bytes=f"{use.bytes_per_parameter:g}")
+    width = tr("{bytes} bytes per parameter", bytes=f"{use.bytes_per_parameter:g}")
     if use.gpus > 1:
         width = tr("{width} over {gpus}", width=width, gpus=gpus_of(use.gpus))
     return tr(
@@ -196,7 +199,10 @@ def _arithmetic(used: Sentence, use: CacheUse, weights_bytes: int, need_bytes: i
 
 
 def cache_use(context: Context, runs: pl.DataFrame) -> CacheUse | None:
-    """What the servers on the GPUs of some runs say; None unless each GPU has one server with one model that does."""
+    """Return the cache use that the servers on the GPUs of some runs report.
+
+    None unless each GPU has one server with one model.
+    """
     inside = (pl.col("time") >= context.since_ms - HOUR_MS) & pl.col("kv_cache_used_max_ratio").is_not_null()
     served = context.rollups.serving(context.since_ms - HOUR_MS).filter(
         inside, pl.col("gpu").is_in(runs["gpu"].unique().to_list())
@@ -226,13 +232,16 @@ def cache_use(context: Context, runs: pl.DataFrame) -> CacheUse | None:
 
 
 def parameters_of(model: str) -> float | None:
-    """How many parameters a model has by its name: 8e9 for `Llama-3.1-8B-Instruct`, at most 56e9 for `Mixtral-8x7B`."""
+    """Return the number of parameters in a model's name.
+
+    It is 8e9 for `Llama-3.1-8B-Instruct` and at most 56e9 for `Mixtral-8x7B`.
+    """
     found = _PARAMETERS.search(model.lower().replace("_", "-"))
     return int(found[1] or 1) * float(found[2]) * 1e9 if found else None
 
 
 def bytes_per_parameter(model: str) -> float:
-    """2 unless the name says that the weights are quantised."""
+    """Return the bytes per parameter: 2 unless the name shows quantised weights."""
     name = model.lower()
     if _HALF_BYTE.search(name):
         return 0.5

@@ -1,7 +1,7 @@
-"""GPUs that were added and are slow to be used.
+"""GPUs that were added and are slowly taken into use.
 
-Look-alikes that it leaves alone: a replaced or moved card, an agent that came later, a ramp of a week, cards added the
-day before yesterday.
+Look-alikes that it leaves alone: a replaced or moved card, an agent that was installed later, a ramp of a week, cards
+added the day before yesterday.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from analytics.language.sentences import tr
 from analytics.states import UNUSED
 from analytics.workloads import waste
 from analytics.workloads.commands import watch_command
-from analytics.workloads.finding_parts import counted, finding_of, label
+from analytics.workloads.finding_parts import counted, label
 from analytics.workloads.ledger_rows import mean_of, whole_number
-from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
+from analytics.workloads.model import Context, of_gpus
+from analytics.workloads.rule import Candidate, HistoryNeed, Rule
 from analytics.workloads.uptake import RAMP_SHARE, START_MS, added_gpus, ramps
-from analytics.workloads.window_end import claimed_by_count, counted_gpus, still_going
+from analytics.workloads.window_end import allocated_by_count, counted_gpus, still_going
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
 
 FIRST_USE_MAX_DAYS = 7
@@ -27,24 +28,22 @@ RAMP_MAX_DAYS = 14
 FLEET_MEAN_MIN = 0.1
 
 
-def slow_uptake_findings(context: Context) -> Iterator[Finding]:
-    """GPUs first seen inside the lake's history: one finding per host and day of arrival."""
+def slow_uptake_findings(context: Context) -> Iterator[Candidate]:
+    """Yield a finding per host and day of arrival, for GPUs first observed inside the lake's history."""
     added = added_gpus(context)
     if added.is_empty():
         return
     slow = _slow(context, added)
-    inside = context.inside.stretches.filter(pl.col("state").is_in(UNUSED))
+    inside = context.inside.segments.filter(pl.col("state").is_in(UNUSED))
     for (host, day), gpus in slow.group_by("host", "day", maintain_order=True):
         rows = inside.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
         if not rows.is_empty():
             unused = gpus.filter(pl.col("first_use").is_null())
-            # which of a host's free GPUs a claim counts nobody can say
+            # which of a host's free GPUs an allocation counts nobody can say
             nobodys = (pl.col("state") == "free") & ~pl.col("host").is_in(list(counted_gpus(context)))
-            free = still_going(context, rows.filter(nobodys & pl.col("holder_source").is_null()))
+            free = still_going(context, rows.filter(nobodys & pl.col("user_source").is_null()))
             fleet = gpus["fleet_mean"][0]
-            yield finding_of(
-                context,
-                SLOW_UPTAKE,
+            yield Candidate(
                 rows,
                 subject=f"added {utc_day(day * DAY_MS)}",
                 numbers={
@@ -60,8 +59,10 @@ def slow_uptake_findings(context: Context) -> Iterator[Finding]:
                     "active_share_of_the_fleet": fleet,
                 },
                 failed=[
-                    [tr("no GPU was there before: half of the fleet's mean is not known")] if fleet is None else [],
-                    claimed_by_count(context, [host]),
+                    [tr("no GPU was present before, so half of the fleet's mean is not known")]
+                    if fleet is None
+                    else [],
+                    allocated_by_count(context, [host]),
                 ],
                 next_command=watch_command(host),
                 reclaimable_gpus=free,
@@ -74,7 +75,7 @@ def slow_uptake_findings(context: Context) -> Iterator[Finding]:
 SLOW_UPTAKE = Rule(
     name="slow_uptake",
     category="demand",
-    sentence=of_gpus("slow to be used since it was added", "slow to be used since they were added"),
+    sentence=of_gpus("slowly taken into use since it was added", "slowly taken into use since they were added"),
     kinds=(waste.SURPLUS,),
     precedence=20,
     per_host=True,
@@ -87,24 +88,24 @@ SLOW_UPTAKE = Rule(
     },
     labels=(
         counted("gpus_added", "{number} GPU added", "{number} GPUs added"),
-        label("gpus_slow", "{value} of them slow to be used"),
-        label("gpus_without_any_use", "{value} never used"),
-        label("first_use_after_h", "first used after up to {value} h"),
+        label("gpus_slow", "{value} GPUs slowly taken into use"),
+        label("gpus_without_any_use", "{value} GPUs never used"),
+        label("first_use_after_h", "first use within {value} h"),
         counted(
             "ramp_after_days",
-            "half of the fleet's mean after up to {number} day",
-            "half of the fleet's mean after up to {number} days",
+            "half of the fleet's mean activity reached within {number} day",
+            "half of the fleet's mean activity reached within {number} days",
         ),
         label("days_since_added", "added {value} days ago"),
-        label("active_share_since", "active for {value} of the time since", Share),
-        label("active_share_of_the_fleet", "the rest of the fleet for {value}", Share),
+        label("active_share_since", "busy for {value} of the time since", Share),
+        label("active_share_of_the_fleet", "the other GPUs of the fleet for {value}", Share),
     ),
     find=slow_uptake_findings,
 )
 
 
 def _slow(context: Context, added: pl.DataFrame) -> pl.DataFrame:
-    """Those that were slow and, at the start of the window, still were; with the columns of `ramps`."""
+    """Return GPUs that were slow and still were at the start of the window, with the columns of `ramps`."""
     judged = ramps(context, added)
     since_ms, until_ms = context.since_ms, context.until_ms
     used = pl.col("first_use").fill_null(until_ms)

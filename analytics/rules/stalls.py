@@ -19,10 +19,11 @@ from analytics.language.sentences import tr
 from analytics.states import OCCUPIED
 from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.finding_parts import counted, finding_of, label, varying
+from analytics.workloads.finding_parts import counted, label, varying
 from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on, joined, newest_source, occupancies, one_job
-from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
-from analytics.workloads.processes import program_stretches, serving_gpus
+from analytics.workloads.model import Context, of_gpus
+from analytics.workloads.processes import program_segments, serving_gpus
+from analytics.workloads.rule import Candidate, HistoryNeed, Rule
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
 STALL_MIN_MS = 20 * SECOND_MS
@@ -38,7 +39,7 @@ WORK_FROM_PCT = 50.0
 
 @dataclass(frozen=True)
 class StallSeries:
-    """The moments at which all GPUs of a job stood still, and how regular they are."""
+    """The moments at which all GPUs of a job stalled, and how regular they are."""
 
     start: NDArray[np.int64]
     end: NDArray[np.int64]
@@ -49,12 +50,12 @@ class StallSeries:
 
     @property
     def mean_ms(self) -> float:
-        """How long one is on average."""
+        """Return the mean length of a stall."""
         return self.total_ms / len(self.start)
 
     @property
     def periods_ms(self) -> NDArray[np.int64]:
-        """From one to the next, without the breaks of a job that was not running in between."""
+        """Return the times from one stall to the next, without breaks in which the job did not run."""
         every = np.diff(self.start)
         return every[every <= BREAK_PERIODS * np.median(every)] if len(every) else every
 
@@ -67,31 +68,29 @@ class StallSeries:
 
     @property
     def period_cv(self) -> float:
-        """Standard deviation over mean of the intervals."""
+        """Return the standard deviation of the intervals over their mean."""
         return float(self.periods_ms.std() / self.periods_ms.mean())
 
 
-def stalls_findings(context: Context) -> Iterator[Finding]:
-    """Short stops of whole jobs at equal intervals that take at least a tenth of their time: one finding per job."""
-    rows, spells = _jobs_and_spells(context)
+def stalls_findings(context: Context) -> Iterator[Candidate]:
+    """Yield a finding per job whose GPUs all stall briefly at equal intervals, for at least a tenth of its time."""
+    rows, idle_intervals = _jobs_and_idle_intervals(context)
     gpus = dict(rows.group_by("work").agg(pl.col("gpu").n_unique()).iter_rows())
-    for (work,), own in spells.group_by("work", maintain_order=True):
+    for (work,), own in idle_intervals.group_by("work", maintain_order=True):
         series = _together(own, gpus[work])
         if not series.regular:
             continue
-        stretches = rows.filter(pl.col("work") == work)
-        if _costly(series, stretches):
-            stalled = _stalled(stretches, series)
-            stalled_ms, all_ms = gpu_ms_of(stalled), gpu_ms_of(stretches)
-            host = stretches["host"].mode().sort()[0]
-            yield finding_of(
-                context,
-                STALLS,
+        segments = rows.filter(pl.col("work") == work)
+        if _costly(series, segments):
+            stalled = _stalled(segments, series)
+            stalled_ms, all_ms = gpu_ms_of(stalled), gpu_ms_of(segments)
+            host = segments["host"].mode().sort()[0]
+            yield Candidate(
                 stalled.drop("work"),
                 subject=work,
                 numbers={
-                    "holder_source": newest_source(stretches),
-                    "gpus_of_the_job": stretches["gpu"].n_unique(),
+                    "user_source": newest_source(segments),
+                    "gpus_of_the_job": segments["gpu"].n_unique(),
                     "stall_count": len(series.start),
                     "stall_mean_s": series.mean_ms / SECOND_MS,
                     "period_mean_min": float(series.periods_ms.mean()) / MINUTE_MS,
@@ -100,11 +99,11 @@ def stalls_findings(context: Context) -> Iterator[Finding]:
                     "stalled_gpu_hours": stalled_ms / HOUR_MS,
                     "job_gpu_hours": all_ms / HOUR_MS,
                 },
-                failed=[_assumed(stretches, series)],
-                next_command=monitor_command(host, gpus_on(stretches, host)),
-                holder=joined(stretches, "holder"),
+                failed=[_assumed(segments, series)],
+                next_command=monitor_command(host, gpus_on(segments, host)),
+                user=joined(segments, "user"),
                 since_ms=int(series.start[0]),
-                notes=[tr("to win this time back, checkpoint asynchronously or less often, or synchronize less")],
+                notes=[tr("to recover this time, checkpoint asynchronously or less often, or synchronize less")],
             )
 
 
@@ -112,13 +111,13 @@ STALLS = Rule(
     name="stalls",
     category="efficiency",
     sentence=of_gpus(
-        "that stood still at regular intervals during its job",
-        "that stood still together at regular intervals during their job",
+        "stalled at regular intervals during its job",
+        "stalled together at regular intervals during their job",
     ),
     kinds=(waste.INEFFICIENT,),
     precedence=40,
     advice=tr(
-        "Find out what the work waits for when it pauses, such as saving or checking, and shorten it; or say why not."
+        "Find out what the workload waits for in its pauses, such as checkpoints or evaluation, and shorten them. If that is not possible, reply with the reason."
     ),
     history=HistoryNeed(COUNT_MIN * STALL_MIN_MS),
     thresholds={
@@ -137,29 +136,32 @@ STALLS = Rule(
         varying("period_cv", "intervals vary by less than {share}", "intervals vary by {share}"),
         label("stalled_share", "{value} of the job's time", Share),
         label("stalled_gpu_hours", "{value} GPU-hours stalled"),
-        label("job_gpu_hours", "{value} GPU-hours of the job in all"),
+        label("job_gpu_hours", "the job has {value} GPU-hours in total"),
     ),
     find=stalls_findings,
 )
 
 
-def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Ledger rows of jobs and programs with `work`, and the short spells at zero inside them: work, gpu, time, end."""
-    spells = context.inside.spells.filter(
-        (pl.col("spell_end") - pl.col("spell_start")).is_between(STALL_MIN_MS, STALL_MAX_MS)
+def _jobs_and_idle_intervals(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return ledger rows of jobs and programs with `work`, and the short idle intervals inside them.
+
+    Columns of the intervals: work, gpu, time, end.
+    """
+    idle_intervals = context.inside.idle_intervals.filter(
+        (pl.col("idle_interval_end") - pl.col("idle_interval_start")).is_between(STALL_MIN_MS, STALL_MAX_MS)
     )
-    stretches = context.inside.stretches
+    segments = context.inside.segments
     at_work = pl.col("state").is_in(OCCUPIED)
-    jobs = stretches.filter(one_job() & at_work).with_columns(work="job")
-    bare = program_stretches(context, stretches)
-    # of what runs on one GPU alone nothing but the holder need be told apart
-    alone = stretches.filter(pl.col("job").is_null() & at_work).join(
+    jobs = segments.filter(one_job() & at_work).with_columns(work="job")
+    bare = program_segments(context, segments)
+    # of what runs on one GPU alone nothing but the user need be told apart
+    alone = segments.filter(pl.col("job").is_null() & at_work).join(
         bare.select("host", "gpu").unique(), on=("host", "gpu"), how="anti"
     )
-    single = alone.with_columns(work=pl.format("{}/{}/{}", "host", pl.col("holder").fill_null(""), "gpu"))
+    single = alone.with_columns(work=pl.format("{}/{}/{}", "host", pl.col("user").fill_null(""), "gpu"))
     # pauses of a server are its callers'
     rows = pl.concat([jobs, bare, single]).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
-    inside = _inside(spells, rows)
+    inside = _inside(idle_intervals, rows)
     shares = (
         inside.group_by("work")
         .agg(stopped_ms=SPAN_MS.sum())
@@ -169,11 +171,11 @@ def _jobs_and_spells(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
     return rows.join(kept, on="work", how="semi"), inside.join(kept, on="work", how="semi").sort("work", "time")
 
 
-def _inside(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """The idle intervals, each with the workload in whose time it lies."""
+def _inside(idle_intervals: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the idle intervals, each with the workload that contains it."""
     whole = occupancies(rows.with_columns(job="work")).rename({"time": "since", "end": "until", "job": "work"})
     # both come with the times of each GPU in order
-    found = spells.join_asof(
+    found = idle_intervals.join_asof(
         whole.select("host", "gpu", "work", "since", "until"),
         left_on="time",
         right_on="since",
@@ -184,10 +186,10 @@ def _inside(spells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     return found.filter(pl.col("end") <= pl.col("until")).select("work", "gpu", "time", "end")
 
 
-def _together(spells: pl.DataFrame, gpus: int) -> StallSeries:
-    """When all of the GPUs stood still at once, for long enough: the parts that every GPU's spells have in common."""
-    times = np.concatenate([spells["time"].to_numpy(), spells["end"].to_numpy()])
-    steps = np.concatenate([np.ones(len(spells), np.int64), -np.ones(len(spells), np.int64)])
+def _together(idle_intervals: pl.DataFrame, gpus: int) -> StallSeries:
+    """Return the times in which all GPUs stalled for long enough: the overlap of every GPU's idle intervals."""
+    times = np.concatenate([idle_intervals["time"].to_numpy(), idle_intervals["end"].to_numpy()])
+    steps = np.concatenate([np.ones(len(idle_intervals), np.int64), -np.ones(len(idle_intervals), np.int64)])
     order = np.lexsort((steps, times))
     still = np.cumsum(steps[order]) >= gpus
     edges = np.flatnonzero(np.diff(np.concatenate(([False], still, [False])).astype(np.int8)))
@@ -196,27 +198,27 @@ def _together(spells: pl.DataFrame, gpus: int) -> StallSeries:
     return StallSeries(start[long], end[long])
 
 
-def _costly(series: StallSeries, stretches: pl.DataFrame) -> bool:
-    """Whether they take enough of the job's time, and the job works in between."""
-    gpus = stretches["gpu"].n_unique()
-    all_ms = int(stretches.select(SPAN_MS.sum()).item())
-    util = stretches.select((pl.col("gpu_util_mean_pct") * pl.col("util_ms")).sum()).item()
-    working_ms = int(stretches.select((pl.col("util_ms") - pl.col("zero_ms")).sum()).item())
+def _costly(series: StallSeries, segments: pl.DataFrame) -> bool:
+    """Return True if the stalls take enough of the job's time and the job works between them."""
+    gpus = segments["gpu"].n_unique()
+    all_ms = int(segments.select(SPAN_MS.sum()).item())
+    util = segments.select((pl.col("gpu_util_mean_pct") * pl.col("util_ms")).sum()).item()
+    working_ms = int(segments.select((pl.col("util_ms") - pl.col("zero_ms")).sum()).item())
     share = series.total_ms * gpus / all_ms
     return SHARE_MIN <= share <= SHARE_MAX and working_ms > 0 and util / working_ms >= WORK_FROM_PCT
 
 
-def _stalled(stretches: pl.DataFrame, series: StallSeries) -> pl.DataFrame:
-    """The job's ledger rows cut to the stalls. Nobody measured the energy of so short a time: it is unknown."""
+def _stalled(segments: pl.DataFrame, series: StallSeries) -> pl.DataFrame:
+    """Return the job's ledger rows cut to the stalls. Energy is unknown: it is not measured over such short times."""
     stops = pl.DataFrame({"stop": series.start, "go": series.end})
-    pieces = stretches.join_where(stops, pl.col("time") < pl.col("go"), pl.col("end") > pl.col("stop"))
+    pieces = segments.join_where(stops, pl.col("time") < pl.col("go"), pl.col("end") > pl.col("stop"))
     parts = clip(pieces, "stop", "go").drop("stop", "go")
     return parts.with_columns(energy_ms=pl.lit(0, pl.Int64), energy_mj=pl.lit(0.0))
 
 
-def _assumed(stretches: pl.DataFrame, series: StallSeries) -> list[str]:
-    rows = int(stretches["sample_count"].sum())
-    row_ms = stretches["util_ms"].sum() / rows if rows else STALL_MAX_MS
+def _assumed(segments: pl.DataFrame, series: StallSeries) -> list[str]:
+    rows = int(segments["sample_count"].sum())
+    row_ms = segments["util_ms"].sum() / rows if rows else STALL_MAX_MS
     if row_ms * 2 > series.mean_ms:
         rows_s, stall_s = Number(row_ms / SECOND_MS), Number(series.mean_ms / SECOND_MS)
         return [tr("samples of {rows_s} s are coarse for stalls of {stall_s} s", rows_s=rows_s, stall_s=stall_s)]

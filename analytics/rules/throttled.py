@@ -1,7 +1,7 @@
-"""GPUs whose clocks are held down by heat, power or another GPU while they work.
+"""GPUs whose clocks are reduced by heat, power or another GPU while they work.
 
-Look-alikes that it leaves alone: a power cap at full load, idle clocks, one hot hour, a burn-in, counters that began
-again.
+Look-alikes that it leaves alone: a power cap at full load, idle clocks, one hot hour, a burn-in, counters that
+restarted.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.commands import throttle_command
 from analytics.workloads.confidence import measured_enough
-from analytics.workloads.finding_parts import finding_of, label, words_for
+from analytics.workloads.finding_parts import label, words_for
 from analytics.workloads.ledger_rows import first_ms, highest, joined, mean_of, newest_source, whole_hours, within_hours
-from analytics.workloads.model import Context, Finding, HistoryNeed, Rule, of_gpus
+from analytics.workloads.model import Context, of_gpus
+from analytics.workloads.row_sums import of_candidates, parts_of
+from analytics.workloads.rule import Candidate, HistoryNeed, Rule
 from fallow.clock import HOUR_MS
 
 ACTIVE_FROM_PCT = 10.0
@@ -37,7 +39,7 @@ class Cause:
     share_min: float
     remedy: str
     doubt: str = ""
-    """Why it is not sure."""
+    """Why the finding about this cause is not certain; empty if it is."""
 
 
 CAUSES = (
@@ -49,8 +51,8 @@ CAUSES = (
         "power below the GPU's own limit",
         "throttled_power_ms",
         SHARE_MIN,
-        tr("power is held back from outside the GPU: a power brake, a weak supply or a rack limit"),
-        tr("power cap and power brake are counted together: only the low draw suggests a brake"),
+        tr("a cause outside the GPU limits its power: a power brake, a weak supply or a rack limit"),
+        tr("power cap and power brake share one counter; only the low power suggests a brake"),
     ),
     Cause(
         "cap",
@@ -73,29 +75,30 @@ CAUSES = (
 _CAUSES = {each.words: each.words for each in CAUSES}
 
 
-def throttled_findings(context: Context) -> Iterator[Finding]:
-    """Active time with clocks held down: one finding per host and cause."""
+def throttled_findings(context: Context) -> Iterator[Candidate]:
+    """Yield a finding per host and cause, for busy time with reduced clocks."""
     active = whole_hours(context).filter(pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT)
     hours = active.filter(pl.col("throttled_known_ms") > 0)
     per_gpu = _throttled_per_gpu(context, hours)
     for cause in CAUSES:
         fired = per_gpu.filter(pl.col(cause.name) > cause.share_min)
-        for (host,), gpus in fired.group_by("host", maintain_order=True):
-            own = active.join(gpus.select("host", "gpu"), on=("host", "gpu"), how="semi", maintain_order="left")
-            slowed = own.filter(pl.col(cause.column) > 0)
-            stretches = within_hours(context, slowed)
+        at_work = active.join(fired.select("host", "gpu"), on=("host", "gpu"), how="semi", maintain_order="left")
+        busy = of_candidates(at_work, fired, ("host",))
+        hosts = fired["host"].unique(maintain_order=True)
+        slow = parts_of(busy.filter(pl.col(cause.column) > 0), len(hosts))
+        per_host = fired.partition_by("host", maintain_order=True)
+        everything = zip(hosts, per_host, parts_of(busy, len(hosts)), slow, within_hours(context, slow), strict=True)
+        for host, gpus, own, slowed, segments in everything:
             active_ms = float(gpus["active_ms"].sum())
             share, active_h = (
                 min(float((gpus[cause.name] * gpus["active_ms"]).sum()) / active_ms, 1.0),
                 active_ms / HOUR_MS,
             )
-            yield finding_of(
-                context,
-                THROTTLED,
-                stretches,
+            yield Candidate(
+                segments,
                 subject=cause.name,
                 numbers={
-                    "holder_source": newest_source(stretches),
+                    "user_source": newest_source(segments),
                     "cause": cause.words,
                     "throttled_share_of_active_time": share,
                     "throttled_gpu_hours": share * active_h,
@@ -110,7 +113,7 @@ def throttled_findings(context: Context) -> Iterator[Finding]:
                 next_command=throttle_command(
                     host, str(gpus.sort(cause.name, "gpu", descending=(True, False))["gpu"][0])
                 ),
-                holder=joined(stretches, "holder"),
+                user=joined(segments, "user"),
                 since_ms=first_ms(slowed),
                 notes=[cause.remedy],
             )
@@ -119,11 +122,11 @@ def throttled_findings(context: Context) -> Iterator[Finding]:
 THROTTLED = Rule(
     name="throttled",
     category="efficiency",
-    sentence=of_gpus("slowed down while it worked", "slowed down while they worked"),
+    sentence=of_gpus("throttled while busy"),
     kinds=(waste.INEFFICIENT,),
     precedence=10,
     of_machine=True,
-    advice=tr("Find out what slows it down: cooling, power supply or a limit that was set."),
+    advice=tr("Find the cause of the throttling: cooling, power supply or a configured limit."),
     per_host=True,
     history=HistoryNeed(ACTIVE_HOURS_MIN * HOUR_MS),
     thresholds={
@@ -148,7 +151,7 @@ THROTTLED = Rule(
 
 
 def _throttled_per_gpu(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
-    """Per host and GPU: the share of active time that each cause takes, mean power over its limit, and lost clock."""
+    """Return per host and GPU: the share of busy time of each cause, mean power over its limit, and lost clock."""
     devices = pl.DataFrame(
         [(gpu, device.model, device.power_limit_w) for gpu, device in context.inventory.devices.items()],
         schema={"gpu": pl.String, "model": pl.String, "limit_w": pl.Float64},
@@ -188,6 +191,6 @@ def _throttled_per_gpu(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
 
 
 def _counted(active: pl.DataFrame) -> list[str]:
-    """Fails where the counters were read in too few of the active hours."""
+    """Return a failed condition if the counters were read in too few of the busy hours."""
     known_ms, observed_ms = active.select(pl.col("throttled_known_ms", "observed_ms").sum()).row(0)
-    return measured_enough(known_ms, observed_ms, tr("why clocks were held down"))
+    return measured_enough(known_ms, observed_ms, tr("the cause of the throttling"))

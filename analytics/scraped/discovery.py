@@ -1,4 +1,4 @@
-"""Which hosts a server has GPU series of, and under which targets: found with a few metrics of each exporter."""
+"""Hosts with GPU series on a server, and their targets, found with a few metrics of each exporter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from analytics.scraped.server.metrics_server import MetricsServer
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 _TELLING = ("gpu_util_pct", "mem_used_bytes")
-"""Every GPU has one of these; which metric fills it is another from card to card."""
+"""Every GPU has one of these columns; the metric that fills it differs from card to card."""
 
 _AT_ONCE = 120
 _SHORTEST_MS = 10 * MINUTE_MS
@@ -21,7 +21,7 @@ _SHORTEST_MS = 10 * MINUTE_MS
 
 @dataclass
 class FoundHost:
-    """One host of a window: the targets that tell of it, and how many series of GPUs and of itself they have at a time."""
+    """One host of a window: the targets that describe it, and the numbers of their simultaneous series of GPUs and of the host itself."""
 
     name: str
     instances: set[str] = field(default_factory=set)
@@ -35,16 +35,16 @@ class FoundNames:
 
     of_gpus: frozenset[str]
     of_hosts: frozenset[str]
-    """Of exporters that know no GPU, such as node-exporter."""
+    """Metrics of exporters without GPUs, such as node-exporter."""
 
     telling: frozenset[str]
-    """Enough of `of_gpus` to find every GPU and to tell the exporters apart."""
+    """Enough of `of_gpus` to find every GPU and to distinguish the exporters."""
 
     of_sites: frozenset[str]
-    """One of each exporter that tells of neither, such as kube-state-metrics: enough to say that it is there."""
+    """One metric of each exporter of neither GPUs nor hosts, such as kube-state-metrics: it shows that the exporter is present."""
 
     titles: tuple[str, ...]
-    """Of the exporters of GPUs, and of hosts."""
+    """Titles of the exporters of GPUs, and of hosts."""
 
     @property
     def every(self) -> frozenset[str]:
@@ -52,7 +52,7 @@ class FoundNames:
 
 
 class Discovery:
-    """Asks one server what there is for some exporters, narrowed by the site's matchers."""
+    """Asks one server for the series of some exporters, narrowed by the site's matchers."""
 
     def __init__(self, server: MetricsServer, exporters: Sequence[Exporter], match: str) -> None:
         self._server, self._exporters, self._match = server, exporters, match
@@ -61,13 +61,13 @@ class Discovery:
         return SeriesSelection(frozenset(names), None if instances is None else frozenset(instances), self._match)
 
     def names(self, since_ms: int, until_ms: int) -> FoundNames:
-        """What the server has in the window. Raises InputError."""
+        """Return the names that the server has in the window. Raises InputError."""
         wanted = {metric.metric for exporter in self._exporters for metric in exporter.metrics}
         wanted |= {name for exporter in self._exporters for name in exporter.signed_by}
-        there = frozenset(self._present(sorted(wanted), since_ms, until_ms)) & wanted
+        there = frozenset(self._present_names(sorted(wanted), since_ms, until_ms)) & wanted
         of_gpus = {name for each in self._exporters if each.of_gpus for name in _all_names(each)}
         of_hosts = {name for each in self._exporters if _is_of_hosts(each) for name in _all_names(each)}
-        telling = {each.title: _telling(each, there) for each in self._exporters if each.of_gpus}
+        telling = {each.title: _identifying_names(each, there) for each in self._exporters if each.of_gpus}
         titles = [title for title, names in telling.items() if names]
         titles += [each.title for each in self._exporters if _is_of_hosts(each) and _all_names(each) & there]
         every = frozenset[str]().union(*telling.values())
@@ -75,18 +75,18 @@ class Discovery:
         of_sites = {next((metric.metric for metric in each.metrics if metric.metric in there), "") for each in others}
         return FoundNames(there & of_gpus, there & of_hosts - of_gpus, every, frozenset(of_sites - {""}), tuple(titles))
 
-    def _present(self, wanted: Sequence[str], since_ms: int, until_ms: int) -> Iterator[str]:
-        """Asks for some names at a time: a site's own may be long, and the server is asked by a URL."""
+    def _present_names(self, wanted: Sequence[str], since_ms: int, until_ms: int) -> Iterator[str]:
+        """Yield the names that the server has, a few at a time: a site's names may be long, and the query is part of a URL."""
         for first in range(0, len(wanted), _AT_ONCE):
             yield from self._server.names(self.selection(wanted[first : first + _AT_ONCE]).text, since_ms, until_ms)
 
     def hosts(self, names: FoundNames, since_ms: int, until_ms: int) -> list[FoundHost]:
-        """The hosts with GPUs in the window, by name. Raises InputError, also for more series than are taken."""
+        """Return the hosts with GPUs in the window, by name. Raises InputError, also for more series than the limit."""
         if not names.telling:
             return []
         found: dict[str, FoundHost] = {}
         per_gpu: dict[str, int] = {}
-        for exporter, own in self._by_exporter(self._listed(names.telling, since_ms, until_ms)):
+        for exporter, own in self._by_exporter(self._listed_series(names.telling, since_ms, until_ms)):
             gpu = gpu_of(own, exporter)
             name = host_of(own, exporter)
             if name and (gpu.uuid or gpu.index):
@@ -101,7 +101,7 @@ class Discovery:
         return sorted(found.values(), key=lambda each: each.name)
 
     def _add_host_targets(self, found: dict[str, FoundHost], names: FoundNames, since_ms: int, until_ms: int) -> None:
-        """The targets that tell of the hosts themselves, of hosts with GPUs only: how many series one has is looked up once."""
+        """Add the targets of the hosts themselves, only of hosts with GPUs; the number of series of one target is looked up once."""
         telling = [
             next((metric.metric for metric in exporter.metrics if _is_single(metric.metric, exporter, names)), "")
             for exporter in self._exporters
@@ -109,7 +109,7 @@ class Discovery:
         ]
         if not any(telling):
             return
-        labels = self._listed(filter(None, telling), since_ms, until_ms)
+        labels = self._listed_series(filter(None, telling), since_ms, until_ms)
         series = None
         for exporter, own in self._by_exporter(labels):
             host = found.get(host_of(own, exporter))
@@ -122,8 +122,8 @@ class Discovery:
             host.instances.add(instance)
             host.series += series
 
-    def _listed(self, names: Iterable[str], since_ms: int, until_ms: int) -> Iterator[Sequence[Labels]]:
-        """The series of these metrics: in halves of the window where they are too many at once, for every pod has series of its own."""
+    def _listed_series(self, names: Iterable[str], since_ms: int, until_ms: int) -> Iterator[Sequence[Labels]]:
+        """Yield the series of these metrics, in halves of the window where there are too many at once, because every pod has its own series."""
         waiting, text = [(since_ms, until_ms)], self.selection(names).text
         while waiting:
             start_ms, end_ms = waiting.pop()
@@ -150,8 +150,8 @@ def _is_of_hosts(exporter: Exporter) -> bool:
     return not exporter.of_gpus and any(metric.table == "host" for metric in exporter.metrics)
 
 
-def _telling(exporter: Exporter, there: frozenset[str]) -> set[str]:
-    """What signs the exporter, and metrics of which every GPU has one."""
+def _identifying_names(exporter: Exporter, there: frozenset[str]) -> set[str]:
+    """Return the exporter's signature metrics, and metrics that every GPU has."""
     signs = set(exporter.signed_by) & there
     if exporter.signed_by and not signs:
         return set()
@@ -161,5 +161,5 @@ def _telling(exporter: Exporter, there: frozenset[str]) -> set[str]:
 
 
 def _is_single(name: str, exporter: Exporter, names: FoundNames) -> bool:
-    """Whether a target has one series of the metric."""
+    """Return whether a target has one series of the metric."""
     return name in names.of_hosts and all(not metric.sum_over for metric in exporter.by_metric[name])

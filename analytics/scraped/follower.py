@@ -1,4 +1,4 @@
-"""`fallow follow prometheus`: keeps the lake up with a metrics server, every few minutes, until it is told to stop."""
+"""`fallow follow prometheus`: copies a metrics server's new samples into the lake every few minutes, until it is stopped."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _BACK_DAYS = 7
 
 
 def newest_hour_ms(lake: Lake, now_ms: int) -> int | None:
-    """The start of the newest hour that followers wrote in the last week, of the host that is furthest behind; None where there is none.
+    """Return the start of the newest hour that followers wrote in the last week, for the host that is furthest behind; None where there is none.
 
-    Several followers may share a lake, and one of them may have been away. Their files are named for whole hours, which tells them from those
-    of other imports; an hour that was begun is read again. Raises LakeError.
+    Several followers may share a lake, and one of them may have been away. Their files are named for whole hours, unlike those
+    of other imports; an incomplete hour is read again. Raises LakeError.
     """
     if not lake.store.exists():
         return None
@@ -67,8 +67,8 @@ def _count(name: str, meaning: str) -> Family:
 
 _FAMILIES: Mapping[str, Family] = {
     "lag_ms": _seconds("lag_seconds", "time since the end of the newest window that is in the lake"),
-    "position_ms": _seconds("position_timestamp_seconds", "up to when everything is in the lake, since the epoch"),
-    "offset_ms": _seconds("clock_offset_seconds", "how far the server's clock is ahead of this host's"),
+    "position_ms": _seconds("position_timestamp_seconds", "time up to which all data is in the lake, since the epoch"),
+    "offset_ms": _seconds("clock_offset_seconds", "seconds by which the server's clock is ahead of this host's"),
     "targets": _count("targets", "targets with samples in the newest window"),
     "gpus": _count("gpus", "GPUs with samples in the newest window"),
     "silent_gpus": _count("silent_gpus", "GPUs of the last 24 hours without samples in the newest window"),
@@ -77,7 +77,7 @@ _FAMILIES: Mapping[str, Family] = {
     "new_rows": _count("new_rows_total", "rows written that were not there"),
     "changed_rows": _count("changed_rows_total", "rows that got other values"),
     "agent_rows": _count("agent_rows_total", "rows left out because agents have them"),
-    "dropped": _count("dropped_total", "samples and values that make nothing"),
+    "dropped": _count("dropped_total", "samples and values that make no row"),
     "refusals": _count("refusals_total", "rounds that ended with an error"),
     "merged_days": _count("merged_days_total", "days of hosts and tables made one file"),
 }
@@ -89,7 +89,7 @@ class FollowStatus:
 
     position_ms: int | None = None
     worked_at_ms: int | None = None
-    """When the newest piece of a window was finished, by this host's clock."""
+    """Time at which the newest part of a window was finished, by this host's clock."""
 
     offset_ms: int | None = None
     targets: int | None = None
@@ -104,13 +104,13 @@ class FollowStatus:
     refusals: int = 0
     merged_days: int = 0
     failing: str = ""
-    """What kind of thing goes wrong, without names and addresses, for everybody may ask."""
+    """The kind of failure, without names and addresses, because anyone may ask."""
 
     last_seen_ms: Mapping[str, int] = field(default_factory=dict)
     """When each GPU of the last 24 hours last had samples."""
 
     def after(self, totals: ReadTotals, end_ms: int, targets: int, at_ms: int) -> FollowStatus:
-        """After a window that ended at `end_ms` and is in the lake."""
+        """Return the status after a window that ended at `end_ms` and is in the lake."""
         seen = {gpu: last for gpu, last in self.last_seen_ms.items() if last > end_ms - DAY_MS}
         seen |= dict.fromkeys(totals.gpus, end_ms)
         published = totals.published.values()
@@ -151,18 +151,18 @@ class StatusBoard:
         return samples
 
     def health(self) -> tuple[int, dict[str, object]]:
-        """503 where nothing was finished for a while: a restart may help, or the log says what is wrong."""
+        """Return 503 where nothing was finished for a while: a restart may help, or the log names the fault."""
         status = self.status
         quiet_ms = self._clock.now_ms() - (status.worked_at_ms or self._began_ms)
-        told: dict[str, object] = {"status": "starting" if status.position_ms is None else "ok"}
+        content: dict[str, object] = {"status": "starting" if status.position_ms is None else "ok"}
         if status.position_ms is not None:
-            told["position"] = format_ms(status.position_ms)
+            content["position"] = format_ms(status.position_ms)
         if status.failing:
-            told |= {"status": "failing", "reason": status.failing}
+            content |= {"status": "failing", "reason": status.failing}
         if quiet_ms > self._patience_ms:
-            told |= {"status": "stale", "quiet_seconds": quiet_ms // SECOND_MS}
-            return 503, told
-        return 200, told
+            content |= {"status": "stale", "quiet_seconds": quiet_ms // SECOND_MS}
+            return 503, content
+        return 200, content
 
 
 _FIRST_PAUSE_MS = 10 * SECOND_MS
@@ -176,7 +176,7 @@ class FollowSettings:
     every_ms: int
     late_ms: int
     first_ms: int
-    """How far back a follower begins that finds neither a journal nor rows of scraped hours."""
+    """The time before now at which a follower without a journal and without rows of scraped hours starts."""
 
     lateness_ms: int
     grace_ms: int
@@ -185,7 +185,7 @@ class FollowSettings:
 
 @dataclass
 class Follower:
-    """`round` does what is due; whoever calls it waits in between for as long as it says."""
+    """`round` does all work that is due; its caller waits for the returned time between rounds."""
 
     source: ScrapedSource
     lake: Lake
@@ -205,11 +205,11 @@ class Follower:
         self._merging = DayMerging(self.lake, self.settings.grace_ms, self.settings.lateness_ms, self.stopped)
 
     def round(self) -> int:
-        """Reads up to now; returns how many milliseconds to wait. Raises ReadingStoppedError and nothing that may pass by itself."""
+        """Read up to now. Return how many milliseconds to wait. Raises ReadingStoppedError, but no error that may pass by itself."""
         try:
             self._catch_up()
         except FallowError as error:
-            return self._failed(error)
+            return self._wait_after_failure(error)
         self._failures, self._said = 0, ""
         now_ms = self.clock.now_ms()
         return self.settings.every_ms - now_ms % self.settings.every_ms
@@ -218,8 +218,8 @@ class Follower:
         self._open.close()
         self._reading = None
 
-    def _failed(self, error: FallowError) -> int:
-        """Says what is wrong once, and waits longer each time."""
+    def _wait_after_failure(self, error: FallowError) -> int:
+        """Report the error once, and return a longer wait each time."""
         if str(error) != self._said:
             self._said = str(error)
             self.say(str(error))
@@ -231,35 +231,37 @@ class Follower:
             else "this host"
         )
         status = self.board.status
-        self.board.status = replace(status, refusals=status.refusals + 1, failing=f"{kind} fails: the log says how")
-        if isinstance(error, InputError):  # a server that was replaced may be read another way
+        self.board.status = replace(
+            status, refusals=status.refusals + 1, failing=f"{kind} fails: the log has the details"
+        )
+        if isinstance(error, InputError):  # a server that was replaced may need another way of reading
             self.close()
         self._failures += 1
         return int(min(self.settings.every_ms, _FIRST_PAUSE_MS * 2 ** (self._failures - 1)))
 
     def _catch_up(self) -> None:
-        """All windows up to now. Raises FallowError and ReadingStoppedError."""
+        """Read all windows up to now. Raises FallowError and ReadingStoppedError."""
         self._require_lake()
-        work = self._connected()
+        work = self._connected_work()
         offset_ms = work.server.measured_offset_ms()
         self.board.status = replace(self.board.status, offset_ms=offset_ms)
         now_ms = self.clock.now_ms() + (offset_ms or 0)
-        span = self._position(now_ms)
-        for start_ms, end_ms in _windows(span.until_ms, now_ms):
+        interval = self._position(now_ms)
+        for start_ms, end_ms in _windows(interval.until_ms, now_ms):
             work.writer.settings = replace(work.writer.settings, hourly=end_ms - start_ms <= HOUR_MS)
             self._run_window(work, start_ms, end_ms)
-            settled_ms = max(span.until_ms, min(end_ms, now_ms - self.settings.late_ms))
-            self.source.journal(self.lake).add(ReadSpan(span.since_ms, settled_ms))
+            settled_ms = max(interval.until_ms, min(end_ms, now_ms - self.settings.late_ms))
+            self.source.journal(self.lake).add(ReadSpan(interval.since_ms, settled_ms))
         merged = self._merging.run(now_ms, self.clock.now_ms())
         self.board.status = replace(self.board.status, merged_days=self.board.status.merged_days + merged)
 
     def _require_lake(self) -> None:
-        """Raises NoLakeError where the lake, or the lake of before, is not there."""
+        """Raise NoLakeError where the lake is missing, or is another lake than before."""
         marker = require_marker(self.lake)
         if self._lake_id not in {"", marker.id}:
             raise NoLakeError(
-                f"the lake at {self.lake.root} is another one than before: its id is {marker.id}, and was {self._lake_id}",
-                "mount the right one, or start the follower anew",
+                f"the lake at {self.lake.root} is not the same as before: its id is {marker.id}, and was {self._lake_id}",
+                "mount the right lake, or restart the follower",
             )
         self._lake_id = marker.id
 
@@ -270,28 +272,30 @@ class Follower:
         self.board.status = self.board.status.after(totals, end_ms, targets, self.clock.now_ms())
 
     def _position(self, now_ms: int) -> ReadSpan:
-        """Up to where all is in the lake: as the journal has it, else as the files of scraped hours have it.
+        """Return the interval up to which all data is in the lake, by the journal, else by the files of scraped hours.
 
-        What is not yet old enough to be complete counts as unread, whatever was read while the server's clock was ahead.
-        Of several stretches the first one of the last week counts: somebody may have imported an hour while the follower was away.
+        Data that is too recent to be complete counts as unread, even if it was read while the server's clock was ahead.
+        Of several intervals the first one of the last week counts, because an hour may have been imported while the follower was away.
         """
         found = self.source.journal(self.lake).read()
         if found:
-            span = next((each for each in found if each.until_ms >= now_ms - 7 * DAY_MS), found[-1])
-            return replace(span, until_ms=max(span.since_ms, min(span.until_ms, now_ms - self.settings.late_ms)))
+            interval = next((each for each in found if each.until_ms >= now_ms - 7 * DAY_MS), found[-1])
+            return replace(
+                interval, until_ms=max(interval.since_ms, min(interval.until_ms, now_ms - self.settings.late_ms))
+            )
         newest_ms = newest_hour_ms(self.lake, now_ms)
         start_ms = now_ms - self.settings.first_ms if newest_ms is None else newest_ms
         self.say(f"begins at {format_ms(start_ms)}")
         return ReadSpan(start_ms, start_ms)
 
-    def _connected(self) -> WindowWork:
+    def _connected_work(self) -> WindowWork:
         if self._reading is None:
             server = self._open.enter_context(self.connect() if self.connect else self.source.connect())
             reader = self._open.enter_context(SiteReader(server, self.source, self.stopped))
             writer = LakeWriter(
                 self.lake, WriterSettings(hourly=True, pseudonyms=self.settings.pseudonyms), ReadTotals()
             )
-            self._reading = WindowWork(server, reader, writer, self.source.match, lambda _: None, self._told)
+            self._reading = WindowWork(server, reader, writer, self.source.match, lambda _: None, self._add_chunk)
             self._say_connected(server)
         return self._reading
 
@@ -305,14 +309,14 @@ class Follower:
                 f"the server's clock is {apart} {'ahead of' if offset_ms > 0 else 'behind'} this host's; the server's counts"
             )
 
-    def _told(self, _: ReadChunk) -> None:
+    def _add_chunk(self, _: ReadChunk) -> None:
         self.board.status = replace(self.board.status, worked_at_ms=self.clock.now_ms())
         if self.stopped():
             raise ReadingStoppedError
 
 
 def _windows(since_ms: int, until_ms: int) -> Iterator[tuple[int, int]]:
-    """Whole days up to yesterday, whose rows go into files of a day as an import's do, and then hours."""
+    """Yield whole days up to yesterday, whose rows go into files of a day as in an import, and then hours."""
     recent_ms = max(since_ms, floor_ms(until_ms, DAY_MS) - DAY_MS)
     yield from days(since_ms, recent_ms)
     yield from days(recent_ms, until_ms, HOUR_MS)
@@ -321,22 +325,26 @@ def _windows(since_ms: int, until_ms: int) -> Iterator[tuple[int, int]]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server_flags(parser)
     parser.add_argument("--every", metavar="DURATION", help="how often to read (default: prometheus.every)")
-    parser.add_argument("--late", metavar="DURATION", help="how far back to read again (default: prometheus.late)")
+    parser.add_argument(
+        "--late", metavar="DURATION", help="time that is read again before the newest sample (default: prometheus.late)"
+    )
     parser.add_argument(
         "--since",
         default="1h",
         metavar="DURATION",
-        help="how far back to begin where nothing was followed before (default: 1h)",
+        help="how far back to start on the first run (default: 1h)",
     )
-    parser.add_argument("--listen", metavar="ADDRESS", help="where /metrics and /healthz are (default: follow.listen)")
-    parser.add_argument("--once", action="store_true", help="catch up and end")
-    parser.add_argument("--lake", help="folder of the lake (default: lake.path of the config)")
-    parser.add_argument("--config", metavar="FILE", help="config file to read instead of the usual one")
+    parser.add_argument(
+        "--listen", metavar="ADDRESS", help="address:port of /metrics and /healthz (default: follow.listen)"
+    )
+    parser.add_argument("--once", action="store_true", help="read once and exit")
+    parser.add_argument("--lake", help="location of the lake (default: lake.path)")
+    parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
     add_key_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Returns after SIGTERM or Ctrl-C; raises ConfigError and UsageError, and LakeError where there is no lake."""
+    """Return after SIGTERM or Ctrl-C. Raises ConfigError and UsageError, and LakeError where there is no lake."""
     settings = server_settings(
         args, prometheus__every=args.every, prometheus__late=args.late, follow__listen=args.listen
     )
@@ -368,7 +376,7 @@ def _follow(follower: Follower, stop: threading.Event, *, once: bool) -> int:
             stop.wait(pause_ms / SECOND_MS)
     except ReadingStoppedError:
         pass
-    say(f"stopped following {follower.source.address.url}; the next start goes on from here")
+    say(f"stopped following {follower.source.address.url}; the next start continues from here")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What an import of a metrics server amounts to, for people and for machines."""
+"""The result of an import from a metrics server, for people and for machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fallow.clock import SECOND_MS, format_duration, format_ms
 
 @dataclass(frozen=True)
 class ScrapedImport:
-    """What was asked for, from which server, and what came of it."""
+    """The requested import, the server, and the result."""
 
     server: str
     url: str
@@ -26,7 +26,7 @@ class ScrapedImport:
     since_ms: int
     until_ms: int
     read_from_ms: int
-    """Where this run began: an earlier one has read what is before."""
+    """Start of this run; an earlier run has read the time before."""
 
     totals: ReadTotals
     seconds: float
@@ -46,7 +46,7 @@ class ScrapedImport:
 
 
 def as_shown(done: ScrapedImport, *, machines: bool) -> str:
-    """As JSON for machines, else as text."""
+    """Return the result as JSON for machines, else as text."""
     return json.dumps(as_json(done), indent=2) if machines else as_text(done)
 
 
@@ -56,13 +56,13 @@ def as_text(done: ScrapedImport) -> str:
         [
             f"server    {done.server} at {done.url}, by {done.way}{_clock(done.clock_offset_ms)}",
             f"window    {format_ms(done.since_ms)} to {format_ms(done.until_ms)}",
-            *_resumed(done),
+            *_resumed_lines(done),
             f"read      {totals.samples:,} samples in {_seconds(done.seconds)} ({done.rate:,.0f}/s)",
-            *_found(totals),
+            *_gpu_lines(totals),
             *(overview_lines(overview) if totals.rows else ()),
             *_coverage(totals),
             *_left_out(totals),
-            *_holders(totals),
+            *_user_lines(totals),
             *(f"note      {note}" for note in (*totals.notes(), *done.warnings)),
             *(f"odd       {odd}" for odd in done.odd),
             f"lake      {done.lake}",
@@ -87,14 +87,14 @@ def as_json(done: ScrapedImport) -> dict[str, object]:
         "samples": totals.samples,
         "seconds": round(done.seconds, 3),
         "overview": dataclasses.asdict(totals.overview()),
-        "sampled_ratio": _sampled(totals),
+        "sampled_ratio": _sampled_ratio(totals),
         "seen_ratio": totals.seen_ms / totals.interval_ms if totals.interval_ms else None,
         "rows": {"kept": totals.rows, "of_agents": totals.of_agents},
         "dropped": [
             {"reason": reason, "column": column, "count": count}
             for (reason, column), count in totals.dropped.most_common()
         ],
-        "holders": len(totals.holders),
+        "users": len(totals.users),
         "notes": [*totals.notes(), *done.warnings],
         "odd": list(done.odd),
         "published": done.is_published,
@@ -110,24 +110,24 @@ def _clock(offset_ms: int | None) -> str:
     return f", whose clock is {format_duration(abs(offset_ms))} {'ahead of' if offset_ms > 0 else 'behind'} this host's"
 
 
-def _resumed(done: ScrapedImport) -> Iterator[str]:
+def _resumed_lines(done: ScrapedImport) -> Iterator[str]:
     if done.read_from_ms > done.since_ms:
-        yield f"resumed   at {format_ms(done.read_from_ms)}: what is before was read earlier (--restart reads it again)"
+        yield f"resumed   at {format_ms(done.read_from_ms)}: an earlier run has read the time before (--restart reads it again)"
 
 
-def _found(totals: ReadTotals) -> Iterator[str]:
+def _gpu_lines(totals: ReadTotals) -> Iterator[str]:
     overview = totals.overview()
     if totals.samples:
         yield f"GPUs      {overview.gpus:,} on {len(overview.hosts):,} host{'' if len(overview.hosts) == 1 else 's'}"
     else:
-        yield "GPUs      nothing new of any"
+        yield "GPUs      no new rows"
 
 
-def _holders(totals: ReadTotals) -> Iterator[str]:
-    if totals.holders:
-        yield f"holders   {len(totals.holders):,} jobs and pods"
+def _user_lines(totals: ReadTotals) -> Iterator[str]:
+    if totals.users:
+        yield f"users     {len(totals.users):,} jobs and pods"
     elif totals.samples:
-        yield "holders   none are named by the series"
+        yield "users     the series name none"
 
 
 def _seconds(seconds: float) -> str:
@@ -135,16 +135,16 @@ def _seconds(seconds: float) -> str:
 
 
 def _coverage(totals: ReadTotals) -> Iterator[str]:
-    sampled = _sampled(totals)
+    sampled = _sampled_ratio(totals)
     if sampled is not None:
         yield (
-            f"coverage  samples stand for {sampled:.1%} of the GPUs' time; utilization is surely seen in "
+            f"coverage  samples cover {sampled:.1%} of the GPUs' time; utilization was certainly measured in "
             f"{totals.seen_ms / totals.interval_ms:.1%} of that"
         )
 
 
-def _sampled(totals: ReadTotals) -> float | None:
-    """How much of the time from the first to the last row of all GPUs samples stand for; None without rows."""
+def _sampled_ratio(totals: ReadTotals) -> float | None:
+    """Return the share of the time from the first to the last row of all GPUs that samples cover; None without rows."""
     span_ms = 0 if totals.first_ms is None or totals.end_ms is None else totals.end_ms - totals.first_ms
     return totals.interval_ms / (span_ms * len(totals.gpus)) if span_ms and totals.gpus else None
 

@@ -1,4 +1,4 @@
-"""Rows of scraped hosts into the lake: what agents have already is left out, the rest goes the way of every import."""
+"""Writes rows of scraped hosts into the lake: rows that agents already have are left out, the others are published like any import."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from analytics.scraped.who.allocations import (
     allocations_of,
     with_ends,
 )
-from analytics.scraped.who.label_runs import Given, named_holders
+from analytics.scraped.who.label_runs import Given, named_users
 from fallow.clock import DAY_MS, HOUR_MS, floor_ms, utc_day
 from fallow.compaction import Compacted, compact, partitions
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
@@ -43,17 +43,17 @@ class AgentDay:
 
     @classmethod
     def of(cls, lake: Lake, date: str) -> AgentDay:
-        """Reads the inventories of the date. Raises LakeError."""
+        """Return the GPUs in the inventories of the date. Raises LakeError."""
         frame = _agent_rows(lake, DEVICE, date, None, ("gpu",))
         return cls(lake, date, dict(zip(frame["gpu"], frame["host"], strict=True)))
 
     def host_of(self, host: str, gpus: Sequence[str]) -> str:
-        """The name by which agents have the host of these GPUs; the given one where they do not know it."""
+        """Return the agents' name for the host of these GPUs; the given name where they do not know it."""
         known = Counter(self.hosts[gpu] for gpu in gpus if gpu in self.hosts)
         return known.most_common(1)[0][0] if known else host
 
     def without_known(self, host: str, rows: pl.DataFrame, table: LakeTable) -> pl.DataFrame:
-        """The rows of `gpu` or `host` at moments that no row of an agent covers. Raises LakeError."""
+        """Return the rows of `gpu` or `host` at moments that no agent's row covers. Raises LakeError."""
         if rows.is_empty() or host not in set(self.hosts.values()):
             return rows
         by = [name for name in ("gpu",) if name in table.names]
@@ -77,7 +77,7 @@ class AgentDay:
         return met.filter((pl.col("_end") <= pl.col("_at")).fill_null(value=True)).select(rows.columns)
 
     def without_known_gpus(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows (gpu, time) but those of the date of GPUs that agents described."""
+        """Return the rows (gpu, time) without the date's rows of GPUs that agents described."""
         is_known = pl.col("gpu").is_in(list(self.hosts)) & (pl.col("time").dt.strftime("%Y-%m-%d") == self.date)
         return rows.filter(~is_known)
 
@@ -92,19 +92,19 @@ def _agent_rows(lake: Lake, table: LakeTable, date: str, host: str | None, colum
 
 @dataclass(frozen=True)
 class WriterSettings:
-    """How rows are written; `hourly`: into files of an hour, for what comes live."""
+    """How rows are written; with `hourly` into files of an hour, for live data."""
 
     hourly: bool = False
     pseudonyms: Pseudonyms | None = None
     until_ms: int | None = None
-    """Where the last window ends, of whose time after it the lake may know already; None where windows go on."""
+    """The end of the last window, after which the lake may already have data; None where windows continue."""
 
 
 class LakeWriter:
     """Writes one server's rows into one lake; windows of a host come in the order of time."""
 
     def __init__(self, lake: Lake, settings: WriterSettings, totals: ReadTotals) -> None:
-        """Raises LakeError where the lake's allocations cannot be read."""
+        """Raise LakeError where the lake's allocations cannot be read."""
         self.lake, self.settings, self.totals = lake, settings, totals
         self._open = OpenAllocations.of(lake)
         self._later = None if settings.until_ms is None else LaterSamples.of(lake, settings.until_ms)
@@ -112,11 +112,11 @@ class LakeWriter:
         self._known, self._known_until_ms = KnownHosts(), 0
 
     def begin_window(self) -> None:
-        """What agents have is looked up anew."""
+        """Read again what the agents have."""
         self._days = {}
 
     def imported(self, rows: Imported) -> Imported:
-        """The rows of a host under the agents' name for the host and without what agents have.
+        """Return the rows of a host under the agents' name for the host, without rows that agents have.
 
         Raises LakeError.
         """
@@ -133,27 +133,29 @@ class LakeWriter:
         new = pl.concat(gpu)
         self.totals.of_agents += rows.gpu.height - new.height
         known = device.join(new.select("gpu").unique(), on="gpu", how="semi")
-        # overlapping windows and servers make drops of scraped series nothing to doubt
+        # overlapping windows and servers explain dropped rows of scraped series: they are no doubt
         files = tuple(replace(each, lines_read=new.height, rows_kept=new.height, dropped=()) for each in rows.files)
         return replace(rows, host=name, gpu=new, device=known, files=files, hosts=pl.concat(hosts), events=events)
 
     def write(self, imported: Imported) -> None:
-        """Raises LakeError; what is there then is whole."""
+        """Publish the rows. Raises LakeError, after which the lake is whole."""
         if imported.gpu.height or imported.hosts.height:
             self.totals.add_published(publish(self.lake, imported, hourly=self.settings.hourly))
 
     def write_allocations(self, given: Given, kube: Samples | None, as_of_ms: int) -> None:
-        """What the window says of who had the GPUs, of all its hosts at once. Raises LakeError."""
+        """Publish the window's users of GPUs, of all its hosts at once. Raises LakeError."""
         if kube is not None and self._known_until_ms < as_of_ms:
             self._known, self._known_until_ms = KnownHosts.of(self.lake), as_of_ms + HOUR_MS
         found = allocations_of(given, kube, self._open, as_of_ms=as_of_ms, hosts=self._known)
-        self._publish_allocations(self._with_later_ends(found) if as_of_ms == self.settings.until_ms else found.read)
-        for told in (found.read.rows, named_holders(given.stretches)):  # what the lake has already is no row
-            self.totals.holders |= set(told.select("scheduler", "claim_id").drop_nulls().unique().iter_rows())
+        self._publish_allocations(
+            self._allocations_with_later_ends(found) if as_of_ms == self.settings.until_ms else found.read
+        )
+        for runs in (found.read.rows, named_users(given.segments)):  # allocations that the lake already has make no row
+            self.totals.users |= set(runs.select("scheduler", "allocation_id").drop_nulls().unique().iter_rows())
         self.totals.allocation_notes = found.read.notes
         self._open = found.open
 
-    def _with_later_ends(self, found: WindowAllocations) -> ReadAllocations:
+    def _allocations_with_later_ends(self, found: WindowAllocations) -> ReadAllocations:
         if self._later is None:
             return found.read
         seen, runs = self._later.ends(found.open.runs)
@@ -198,7 +200,7 @@ _BACK_DAYS = 7
 
 @dataclass
 class DayMerging:
-    """Of what was followed into one lake: days that ended `lateness_ms` ago; what was replaced goes after `grace_ms`."""
+    """Merging for followed hosts: days that ended `lateness_ms` ago are merged; replaced files go after `grace_ms`."""
 
     lake: Lake
     grace_ms: int
@@ -206,12 +208,12 @@ class DayMerging:
     stopped: Callable[[], bool] = lambda: False
     say: Callable[[str], None] = say
     _settled: str = ""
-    """The newest date up to which nothing is left to do."""
+    """The newest date up to which all days are merged."""
     _skipped: dict[str, tuple[LakeFile, ...]] = field(default_factory=dict)
-    """Partitions that cannot be merged, with the files that they had: they are tried again once these change."""
+    """Partitions that cannot be merged, with their files: they are tried again once these change."""
 
     def run(self, position_ms: int, now_ms: int) -> int:
-        """Merges the days before the position; returns how many days of hosts and tables became one file. Raises LakeError."""
+        """Merge the days before the position. Return how many days of hosts and tables became one file. Raises LakeError."""
         newest_ms = floor_ms(position_ms - self.lateness_ms, DAY_MS) - DAY_MS
         merged, is_done = 0, True
         for date in (utc_day(newest_ms - back * DAY_MS) for back in range(_BACK_DAYS, -1, -1)):
@@ -224,13 +226,13 @@ class DayMerging:
         return merged
 
     def _run_date(self, date: str, now_ms: int) -> tuple[int, int]:
-        """How many were merged, and how many still have files to be merged or deleted."""
+        """Return how many were merged, and how many still have files to be merged or deleted."""
         done, left = Compacted(), 0
         for each in partitions(self.lake, (GPU, HOST), [date], of_imports=True):
             if self._skipped.get(each.name) == each.files:
                 left += 1
             elif len(each.files) > 1 and not self.stopped():
-                # importers of the host wait meanwhile, and what one has written is seen
+                # importers of the host wait meanwhile, so the rows that one has written are read
                 with leased(self.lake, f"import-{each.host}", f"the merging of {date} of {each.host}") as mine:
                     kind, merged = [table(each.table)], len(done.merged)
                     for fresh in partitions(mine, kind, [date], hosts=[each.host], of_imports=True):

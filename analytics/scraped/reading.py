@@ -1,4 +1,4 @@
-"""Rows of all hosts of a window: cut into chunks of bounded size, the next one asked for while the one before is made into rows."""
+"""Rows of all hosts of a window, in chunks of bounded size; the next chunk is requested while the current one becomes rows."""
 
 from __future__ import annotations
 
@@ -23,61 +23,61 @@ from analytics.scraped.source import ScrapedSource
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, floor_ms
 
 MOST_SAMPLES = 500_000
-"""Of one chunk: 10 MB as a frame, and many times that while rows are made of it and the next one is read."""
+"""Samples in one chunk: 10 MB as a frame, and many times that while rows are made and the next chunk is read."""
 
 _USUAL_STEP_MS = 15 * SECOND_MS
-"""Between two samples of a series, until some were read."""
+"""Assumed time between two samples of a series, until some were read."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """What is read, made into rows and published at a time."""
+    """The unit that is read, made into rows and published at a time."""
 
     since_ms: int
     until_ms: int
     hosts: tuple[str, ...]
     instances: frozenset[str]
     share: float
-    """Of the whole window's work, 0 to 1."""
+    """Share of the whole window's work, 0 to 1."""
 
     def part(self, since_ms: int, until_ms: int) -> Chunk:
-        """A stretch of it."""
+        """Return a part of the chunk in time."""
         share = self.share * (until_ms - since_ms) / (self.until_ms - self.since_ms)
         return replace(self, since_ms=since_ms, until_ms=until_ms, share=share)
 
 
 class Chunker:
-    """Cuts windows; learns from what was read how dense samples are."""
+    """Cuts windows; learns from read chunks how dense samples are."""
 
     def __init__(self, most_samples: int = MOST_SAMPLES) -> None:
         self._most = most_samples
         self._per_series_ms = 1 / _USUAL_STEP_MS
 
     def learn(self, samples: int, series: int, length_ms: int) -> None:
-        """How many samples a chunk had; a chunk without any says nothing."""
+        """Learn from the number of samples in a chunk; a chunk without any shows nothing."""
         if samples and series:
             self._per_series_ms = samples / (series * length_ms)
 
     def chunks(self, hosts: Iterable[FoundHost], since_ms: int, until_ms: int) -> list[Chunk]:
-        """All of a window, each host and moment once; hosts that share a target are in one chunk, which may be cut in time instead."""
+        """Return the chunks of a window, each host and moment once; hosts that share a target are in one chunk, which may be cut in time."""
         groups = list(_groups(hosts))
         total = sum(group.series for group in groups) or 1
         room = self._most / (self._per_series_ms * (until_ms - since_ms))
         found: list[Chunk] = []
-        for own in _packed(groups, room):
+        for own in _packed_groups(groups, room):
             series = sum(group.series for group in own)
             parts = max(1, math.ceil(series / room))
             names = tuple(name for group in own for name in group.names)
             instances = frozenset(instance for group in own for instance in group.instances)
             found += [
                 Chunk(start, end, names, instances, series / total * (end - start) / (until_ms - since_ms))
-                for start, end in _stretches(since_ms, until_ms, parts)
+                for start, end in _segments(since_ms, until_ms, parts)
             ]
         return found
 
 
 def days(since_ms: int, until_ms: int, step_ms: int = DAY_MS) -> Iterator[tuple[int, int]]:
-    """The window in UTC days, or shorter steps of one grid."""
+    """Yield the window in UTC days, or shorter steps of one grid."""
     start_ms = since_ms
     while start_ms < until_ms:
         end_ms = min(until_ms, floor_ms(start_ms, step_ms) + step_ms)
@@ -109,8 +109,8 @@ def _groups(hosts: Iterable[FoundHost]) -> Iterator[_Group]:
     yield from groups.values()
 
 
-def _packed(groups: Iterable[_Group], room: float) -> Iterator[list[_Group]]:
-    """The groups in order, as many at a time as there is room for, and at least one."""
+def _packed_groups(groups: Iterable[_Group], room: float) -> Iterator[list[_Group]]:
+    """Yield the groups in order, as many at a time as fit, and at least one."""
     own: list[_Group] = []
     for group in groups:
         if own and sum(each.series for each in own) + group.series > room:
@@ -121,35 +121,35 @@ def _packed(groups: Iterable[_Group], room: float) -> Iterator[list[_Group]]:
         yield own
 
 
-def _stretches(since_ms: int, until_ms: int, parts: int) -> Iterator[tuple[int, int]]:
+def _segments(since_ms: int, until_ms: int, parts: int) -> Iterator[tuple[int, int]]:
     length = -(-(until_ms - since_ms) // parts)
     return ((start, min(start + length, until_ms)) for start in range(since_ms, until_ms, length))
 
 
 _CONTEXT_MS = 5 * MINUTE_MS
-"""Read before a chunk: what its first rows follow on."""
+"""Time that is read before a chunk: its first rows depend on it."""
 
 _PACE_MS = HOUR_MS
-"""Read before a short chunk where that is looked up: how often sources are scraped and read the driver."""
+"""Time that is read before a short chunk to find how often sources are scraped and read the driver."""
 
 _PACE_KEPT_MS = 6 * HOUR_MS
 """Scrape intervals change, and a follower runs for months."""
 
 _MOST_AT_ONCE = 2 * MOST_SAMPLES
-"""Where a chunk turns out to have more, the rest of it is a chunk of its own."""
+"""Where a chunk has more samples than this, the remainder becomes a chunk of its own."""
 
 _AHEAD = 1
 _LOOK_S = 0.5
-"""Between two looks whether to end."""
+"""Time between two checks for a request to end."""
 
 
 class ReadingStoppedError(Exception):
-    """Somebody asked the reading to end: what of a window is not in the lake yet is dropped."""
+    """The reading was asked to end: the part of a window that is not in the lake yet is dropped."""
 
 
 @dataclass(frozen=True)
 class ReadChunk:
-    """What a chunk amounts to; `samples` are those of the chunk itself, and context."""
+    """The result of a chunk; `samples` are those of the chunk itself, and its context."""
 
     chunk: Chunk
     hosts: tuple[Imported, ...]
@@ -158,7 +158,7 @@ class ReadChunk:
 
 @dataclass(frozen=True)
 class SeenWindow:
-    """What discovery found in a window, before its samples are read."""
+    """Discovered hosts and metrics of a window, before its samples are read."""
 
     since_ms: int
     until_ms: int
@@ -167,7 +167,7 @@ class SeenWindow:
 
 
 class SiteReader:
-    """Of one server and some exporters; `close` ends what it has begun."""
+    """Reads one server for some exporters; `close` ends its work."""
 
     def __init__(
         self, server: MetricsServer, source: ScrapedSource, stopped: Callable[[], bool] = lambda: False
@@ -187,17 +187,17 @@ class SiteReader:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def names(self, since_ms: int, until_ms: int) -> FoundNames:
-        """The metrics of known exporters that the server has in the window. Raises InputError."""
+        """Return the metrics of known exporters that the server has in the window. Raises InputError."""
         return self._discovery.names(since_ms, until_ms)
 
     def look(self, since_ms: int, until_ms: int) -> SeenWindow:
-        """Which hosts have samples in the window, and of what. Raises InputError."""
+        """Return the hosts with samples in the window, and their metrics. Raises InputError."""
         names = self._discovery.names(since_ms, until_ms)
         hosts = tuple(self._discovery.hosts(names, since_ms, until_ms))
         return SeenWindow(since_ms, until_ms, names, hosts)
 
     def labels(self, since_ms: int, until_ms: int) -> list[Labels]:
-        """All series of known metrics, and of metrics that look like a GPU's. Raises InputError, also for too many."""
+        """Return all series of known metrics, and of metrics that look like a GPU's. Raises InputError, also for too many."""
         names = self._discovery.names(since_ms, until_ms)
         wanted = names.every | names.of_sites
         known = self._server.series(self._discovery.selection(wanted).text, since_ms, until_ms) if wanted else []
@@ -206,19 +206,19 @@ class SiteReader:
         return [*known, *(each for each in found if each.get("__name__") not in wanted)]
 
     def read(self, seen: SeenWindow) -> Iterator[ReadChunk]:
-        """The chunks of a window in order. Raises InputError, and ReadingStoppedError soon after somebody asked for that."""
+        """Yield the chunks of a window in order. Raises InputError, and ReadingStoppedError soon after a request to end."""
         chunks = deque(self._chunker.chunks(seen.hosts, seen.since_ms, seen.until_ms))
         series = {host.name: host.series for host in seen.hosts}
         asked: deque[tuple[Chunk, Future[ReadChunk]]] = deque()
         try:
             while chunks or asked:
                 while chunks and len(asked) <= _AHEAD:
-                    asked.append(self._asked(chunks.popleft(), seen))
+                    asked.append(self._request(chunks.popleft(), seen))
                 whole, future = asked.popleft()
                 done = self._result(future)
                 chunk = done.chunk
                 if chunk.until_ms < whole.until_ms:
-                    asked.appendleft(self._asked(whole.part(chunk.until_ms, whole.until_ms), seen))
+                    asked.appendleft(self._request(whole.part(chunk.until_ms, whole.until_ms), seen))
                 own = sum(series[name] for name in chunk.hosts)
                 self._chunker.learn(done.samples, own, chunk.until_ms - chunk.since_ms)
                 yield done
@@ -226,7 +226,7 @@ class SiteReader:
             for _, future in asked:
                 future.cancel()
 
-    def _asked(self, chunk: Chunk, seen: SeenWindow) -> tuple[Chunk, Future[ReadChunk]]:
+    def _request(self, chunk: Chunk, seen: SeenWindow) -> tuple[Chunk, Future[ReadChunk]]:
         return chunk, self._pool.submit(self._read_chunk, chunk, seen.names)
 
     def _result(self, asked: Future[ReadChunk]) -> ReadChunk:
@@ -240,12 +240,12 @@ class SiteReader:
         is_due = is_short and any(self._paced.get(each, 0) <= chunk.since_ms for each in chunk.instances)
         selection = self._discovery.selection(names.every, chunk.instances)
         since_ms = chunk.since_ms - (_PACE_MS if is_due else _CONTEXT_MS)
-        pieces, is_whole = _some(self._server.samples(selection.text, since_ms, chunk.until_ms), chunk.since_ms)
-        samples = joined(pieces)
+        parts, is_whole = _parts_at_once(self._server.samples(selection.text, since_ms, chunk.until_ms), chunk.since_ms)
+        samples = joined(parts)
         if not samples.labels:
             return ReadChunk(chunk, (), 0)
         if not is_whole:
-            chunk = chunk.part(chunk.since_ms, int(str(pieces[-1].frame["time_ms"].max())) + 1)
+            chunk = chunk.part(chunk.since_ms, int(str(parts[-1].frame["time_ms"].max())) + 1)
         if is_due:
             self._find_paces(chunk, samples)
         settings = RowSettings(chunk.since_ms, chunk.until_ms, self._collect_ms, self._paces if is_short else {})
@@ -254,9 +254,9 @@ class SiteReader:
         return ReadChunk(chunk, tuple(rows), own)
 
     def _find_paces(self, chunk: Chunk, samples: Samples) -> None:
-        """What was known of targets stays where the look shows nothing: values stood still, or the target has just begun.
+        """Find the paces of targets. A known pace stays where this shows nothing: values did not change, or the target has just begun.
 
-        Those that have just begun are looked at again with the next window.
+        Targets that have just begun are examined again with the next window.
         """
         began: dict[str, int] = {}
         for series, first_ms in samples.frame.group_by("series").agg(pl.col("time_ms").min()).iter_rows():
@@ -271,31 +271,31 @@ class SiteReader:
         self._paced |= dict.fromkeys(chunk.instances - young, chunk.since_ms + _PACE_KEPT_MS)
 
 
-def _some(pieces: Iterable[Samples], since_ms: int) -> tuple[list[Samples], bool]:
-    """As many of the pieces, which come in order of time, as may be held at once, some of it after `since_ms`; and whether that is all."""
+def _parts_at_once(parts: Iterable[Samples], since_ms: int) -> tuple[list[Samples], bool]:
+    """Return as many of the parts, in order of time, as memory allows, with some after `since_ms`; and whether these are all."""
     taken, number = [], 0
-    for piece in pieces:
-        taken.append(piece)
-        number += piece.frame.height
-        if number > _MOST_AT_ONCE and int(str(piece.frame["time_ms"].max())) >= since_ms:
+    for part in parts:
+        taken.append(part)
+        number += part.frame.height
+        if number > _MOST_AT_ONCE and int(str(part.frame["time_ms"].max())) >= since_ms:
             return taken, False
     return taken, True
 
 
-def joined(pieces: Iterable[Samples]) -> Samples:
-    """Pieces of one selector as one: each series once, its samples in order of time."""
+def joined(parts: Iterable[Samples]) -> Samples:
+    """Return parts of one selector joined: each series once, its samples in order of time."""
     numbers: dict[tuple[tuple[str, str], ...], int] = {}
     labels: list[Labels] = []
     frames = [pl.DataFrame(schema=SAMPLE_SCHEMA)]
-    for piece in pieces:
+    for part in parts:
         own = []
-        for each in piece.labels:
+        for each in part.labels:
             key = tuple(sorted(each.items()))
             if key not in numbers:
                 numbers[key] = len(labels)
                 labels.append(each)
             own.append(numbers[key])
-        moved = pl.Series(own, dtype=pl.UInt32).gather(piece.frame["series"])
-        frames.append(piece.frame.with_columns(series=moved))
+        moved = pl.Series(own, dtype=pl.UInt32).gather(part.frame["series"])
+        frames.append(part.frame.with_columns(series=moved))
     frame = pl.concat(frames)
     return Samples(tuple(labels), frame.sort("series", "time_ms") if len(frames) > 2 else frame)

@@ -1,4 +1,4 @@
-"""What `fallow import prometheus --check` shows: exporters that were found, the columns that they fill, and what stays unsaid."""
+"""The output of `fallow import prometheus --check`: exporters found, the columns that they fill, and what is missing."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from analytics.scraped.samples import Labels
 from analytics.scraped.series_labels import (
     MappedSeries,
     gpu_of,
-    holder_of,
     host_of,
     mapped_series,
     renaming_targets,
     target_of,
+    user_of,
 )
 from fallow.outside_text import json_text, plain
 
 
 @dataclass(frozen=True)
 class Absence:
-    """One thing that an exporter may not tell; it is there where one of `sources` is.
+    """Information that an exporter may lack; it is present where one of `sources` is.
 
-    `sources` are `table.column`, `given` for any word about the holder, or the name of an exporter.
+    `sources` are `table.column`, `given` for any label about the user, or the name of an exporter.
     """
 
     name: str
     sources: tuple[str, ...]
     without: str
     beside: tuple[str, ...] = ()
-    """Said only of GPUs that have one of these: what lacks them too has a graver absence."""
+    """Reported only for GPUs that have one of these: GPUs without them have a graver absence."""
 
 
 ABSENCES = (
-    Absence("utilization", ("gpu.gpu_util_pct",), "nothing can be called busy or idle: all of the time is unknown"),
+    Absence("utilization", ("gpu.gpu_util_pct",), "no state is known: all of the time is unknown"),
     Absence(
         "memory in use",
         ("gpu.mem_used_bytes",),
-        "held and free cannot be told apart: a GPU at 0 counts as free, or as reserved where a pod or job has it",
+        "held and free cannot be distinguished: a GPU at 0 counts as free, or as reserved where a pod or job has it",
     ),
     Absence(
-        "who holds it",
+        "user",
         ("given",),
-        "nobody to ask: no team, user, pod or job has a share of the bill, and no finding names one",
+        "no team, user, pod or job has a share of the bill, and no finding names a user",
     ),
     Absence(
         "power",
@@ -56,7 +56,7 @@ ABSENCES = (
     Absence(
         "energy counter",
         ("gpu.energy_mj",),
-        "power readings alone confirm that a GPU stayed idle: work in step with the scrapes would not be seen",
+        "power readings alone confirm that a GPU stayed idle: they miss work in step with the scrapes",
         beside=("gpu.power_w",),
     ),
     Absence(
@@ -77,7 +77,7 @@ ABSENCES = (
         "whether heat or a power cap slows a GPU down is unknown",
     ),
 )
-"""Of each GPU, what it takes most seriously first."""
+"""Absences for each GPU, the gravest first."""
 
 OF_SITES = (
     Absence(
@@ -86,14 +86,14 @@ OF_SITES = (
     Absence(
         "Kubernetes objects",
         ("kube-state-metrics",),
-        "what owns a pod, how long it waited and what else is asked for is unknown; a Slurm site imports sacct instead",
+        "the owner of a pod, its queue wait and other requests are unknown; a Slurm site imports sacct instead",
     ),
 )
-"""Of the site as a whole."""
+"""Absences for the site as a whole."""
 
 
 GPU_LIKE = "(?i).*(gpu|dcgm|nvml|nvidia|cuda|rocm|xpu|accelerator).*"
-"""Names of metrics that may be of GPUs: what to ask a server for beside `metric_names`, in the syntax of both RE2 and Python."""
+"""Names of metrics that may be of GPUs, to query besides `metric_names`, in the syntax of both RE2 and Python."""
 
 _Unit = tuple[str, str]
 """Host, and UUID or position of a GPU or MIG instance."""
@@ -104,7 +104,7 @@ class FoundColumn:
     """One metric that was found and the column that it fills; combined columns have no metric of their own."""
 
     column: str
-    """`table.column`, or `given.holder`."""
+    """`table.column`, or `given.user`."""
 
     metrics: tuple[str, ...]
     unit: str
@@ -115,7 +115,7 @@ class FoundColumn:
 
 @dataclass(frozen=True)
 class FoundExporter:
-    """What was found of one exporter."""
+    """The findings about one exporter."""
 
     exporter: Exporter
     hosts: int
@@ -123,26 +123,26 @@ class FoundExporter:
     series: int
     columns: tuple[FoundColumn, ...]
     labels: tuple[tuple[str, str], ...]
-    """Columns of `device` and words about the holder, and the label that tells each of them."""
+    """Columns of `device` and labels about the user, with the label that provides each."""
 
     unused: tuple[str, ...]
-    """Metrics of it that fallow has no column for."""
+    """Its metrics without a column in fallow."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What is not told of some GPUs, and the metrics that would tell it with the exporters that are there."""
+    """Missing information for some GPUs, and the metrics of present exporters that would provide it."""
 
     absence: Absence
     gpus: int
-    """How many of them lack it; 0 for what is of the site."""
+    """Number of GPUs that lack it; 0 for information about the site."""
 
     would_tell: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Recognised:
-    """What a server has; `not_understood` are metrics that look like a GPU's and how many series they have."""
+    """The exporters and metrics of a server; `not_understood` are metrics that look like a GPU's and their number of series."""
 
     exporters: tuple[FoundExporter, ...]
     gpus: int
@@ -153,7 +153,7 @@ class Recognised:
 
 @dataclass
 class _Seen:
-    """What the series of one exporter add up to."""
+    """The accumulated series of one exporter."""
 
     series: int = 0
     hosts: set[str] = field(default_factory=set)
@@ -161,18 +161,18 @@ class _Seen:
     named: Counter[str] = field(default_factory=Counter)
     labels: dict[str, str] = field(default_factory=dict)
     unused: set[str] = field(default_factory=set)
-    told: dict[_Unit, set[str]] = field(default_factory=lambda: defaultdict(set))
+    columns_of: dict[_Unit, set[str]] = field(default_factory=lambda: defaultdict(set))
     cards: dict[_Unit, _Unit] = field(default_factory=dict)
     """The card of each MIG instance."""
 
     @property
     def gpus(self) -> int:
-        """Whole GPUs and MIG instances."""
-        return len(self.told.keys() - set(self.cards.values()))
+        """Return the number of whole GPUs and MIG instances."""
+        return len(self.columns_of.keys() - set(self.cards.values()))
 
 
 def recognised(labels: Iterable[Labels], exporters: Sequence[Exporter]) -> Recognised:
-    """Sorts the series of a server by exporter and column; `exporters` in their order of preference."""
+    """Return the series of a server, sorted by exporter and column; `exporters` in their order of preference."""
     series = list(labels)
     renaming = renaming_targets(series)
     seen: dict[str, _Seen] = {exporter.name: _Seen() for exporter in exporters}
@@ -182,19 +182,21 @@ def recognised(labels: Iterable[Labels], exporters: Sequence[Exporter]) -> Recog
         if found is None:
             strange.append(one)
             continue
-        _note(seen[found.exporter.name], one, found, renaming)
+        _add_series(seen[found.exporter.name], one, found, renaming)
         if found.exporter not in here[target_of(one)]:
             here[target_of(one)].append(found.exporter)
-    not_understood = _strangers(strange, here, seen)
+    not_understood = _unknown_metrics(strange, here, seen)
     found_exporters = tuple(
-        _found(exporter, seen[exporter.name]) for exporter in exporters if seen[exporter.name].series
+        _found_exporter(exporter, seen[exporter.name]) for exporter in exporters if seen[exporter.name].series
     )
-    told = _told(seen)
-    hosts = {host for host, _ in told}
-    return Recognised(found_exporters, len(told), len(hosts), _missing(found_exporters, told), not_understood)
+    columns_of = _columns_by_gpu(seen)
+    hosts = {host for host, _ in columns_of}
+    return Recognised(
+        found_exporters, len(columns_of), len(hosts), _missing_information(found_exporters, columns_of), not_understood
+    )
 
 
-def _note(seen: _Seen, series: Labels, found: MappedSeries, renaming: frozenset[tuple[str, ...]]) -> None:
+def _add_series(seen: _Seen, series: Labels, found: MappedSeries, renaming: frozenset[tuple[str, ...]]) -> None:
     exporter = found.exporter
     seen.series += 1
     seen.named[series["__name__"]] += 1
@@ -209,27 +211,27 @@ def _note(seen: _Seen, series: Labels, found: MappedSeries, renaming: frozenset[
     unit = (host, f"{gpu.uuid or gpu.index}/{gpu.mig_instance}")
     if gpu.parent:
         seen.cards[unit] = (host, f"{gpu.parent}/")
-    told = seen.told[unit]
-    told.update(f"{mapped.table}.{mapped.column}" for mapped in found.metrics if mapped.table)
+    columns = seen.columns_of[unit]
+    columns.update(f"{mapped.table}.{mapped.column}" for mapped in found.metrics if mapped.table)
     if any(mapped.table == GIVEN for mapped in found.metrics):
-        told.add(GIVEN)
-    for word in holder_of(series, exporter, renaming):
-        told.add(GIVEN)
-        seen.labels.setdefault(f"{GIVEN}.{word}", _named(series, dict(exporter.holder)[word]))
+        columns.add(GIVEN)
+    for word in user_of(series, exporter, renaming):
+        columns.add(GIVEN)
+        seen.labels.setdefault(f"{GIVEN}.{word}", _label_name(series, dict(exporter.user)[word]))
     for column, names in exporter.device:
-        if name := _named(series, names):
-            told.add(f"device.{column}")
+        if name := _label_name(series, names):
+            columns.add(f"device.{column}")
             seen.labels.setdefault(f"device.{column}", name)
 
 
-def _named(series: Labels, names: tuple[str, ...]) -> str:
+def _label_name(series: Labels, names: tuple[str, ...]) -> str:
     return next((name for name in names if series.get(name)), "")
 
 
-def _strangers(
+def _unknown_metrics(
     strange: list[Labels], here: dict[tuple[str, ...], list[Exporter]], seen: dict[str, _Seen]
 ) -> tuple[tuple[str, int], ...]:
-    """Metrics that no exporter has, but for those that an exporter of the same target is known to say besides."""
+    """Return metrics without an exporter, except those that an exporter of the same target is known to provide."""
     found: Counter[str] = Counter()
     for series in strange:
         name = series.get("__name__", "")
@@ -241,7 +243,7 @@ def _strangers(
     return tuple(sorted(found.items()))
 
 
-def _found(exporter: Exporter, seen: _Seen) -> FoundExporter:
+def _found_exporter(exporter: Exporter, seen: _Seen) -> FoundExporter:
     columns = [
         FoundColumn(
             f"{mapped.table}.{mapped.column}", (mapped.metric,), mapped.unit, mapped.kind, mapped.covers_s, count
@@ -266,30 +268,32 @@ def _found(exporter: Exporter, seen: _Seen) -> FoundExporter:
     )
 
 
-def _told(seen: dict[str, _Seen]) -> dict[_Unit, set[str]]:
-    """What is told of each GPU by all exporters together; of a MIG instance also what its card says, which is no GPU itself then."""
-    told: dict[_Unit, set[str]] = defaultdict(set)
+def _columns_by_gpu(seen: dict[str, _Seen]) -> dict[_Unit, set[str]]:
+    """Return the columns of each GPU from all exporters; a MIG instance also has its card's, which is then not a GPU itself."""
+    columns_of: dict[_Unit, set[str]] = defaultdict(set)
     cards: dict[_Unit, _Unit] = {}
     for each in seen.values():
         cards |= each.cards
-        # who names the holder of one GPU says of the others that nobody holds them
-        names_holders = {GIVEN} if any(GIVEN in columns for columns in each.told.values()) else set()
-        for unit, columns in each.told.items():
-            told[unit] |= columns | names_holders
+        # an exporter that names the user of one GPU shows that other GPUs have none
+        names_users = {GIVEN} if any(GIVEN in columns for columns in each.columns_of.values()) else set()
+        for unit, columns in each.columns_of.items():
+            columns_of[unit] |= columns | names_users
     for instance, card in cards.items():
-        told[instance] = told[instance] | told.get(card, set())
+        columns_of[instance] = columns_of[instance] | columns_of.get(card, set())
     split = set(cards.values())
-    return {unit: columns for unit, columns in told.items() if unit not in split}
+    return {unit: columns for unit, columns in columns_of.items() if unit not in split}
 
 
-def _missing(exporters: tuple[FoundExporter, ...], told: dict[_Unit, set[str]]) -> tuple[Missing, ...]:
+def _missing_information(
+    exporters: tuple[FoundExporter, ...], columns_of: dict[_Unit, set[str]]
+) -> tuple[Missing, ...]:
     combined = {column.column for found in exporters for column in found.columns if len(column.metrics) > 1}
     missing = []
     for absence in ABSENCES:
-        lacking = (columns for columns in told.values() if columns.isdisjoint(absence.sources))
+        lacking = (columns for columns in columns_of.values() if columns.isdisjoint(absence.sources))
         without = sum(1 for columns in lacking if not (absence.beside and columns.isdisjoint(absence.beside)))
         if without and combined.isdisjoint(absence.sources):
-            missing.append(Missing(absence, without, _would_tell(exporters, absence)))
+            missing.append(Missing(absence, without, _providing_metrics(exporters, absence)))
     everything = {column.column for found in exporters for column in found.columns} | {
         found.exporter.name for found in exporters
     }
@@ -297,8 +301,8 @@ def _missing(exporters: tuple[FoundExporter, ...], told: dict[_Unit, set[str]]) 
     return tuple(missing)
 
 
-def _would_tell(exporters: tuple[FoundExporter, ...], absence: Absence) -> tuple[str, ...]:
-    """Metrics that the exporters know for it and do not say."""
+def _providing_metrics(exporters: tuple[FoundExporter, ...], absence: Absence) -> tuple[str, ...]:
+    """Return metrics that the exporters know for this but do not provide."""
     return tuple(
         dict.fromkeys(
             mapped.metric
@@ -314,12 +318,12 @@ _MOST_NAMES = 3
 
 
 def check_text(found: Recognised, width: int = PAGE_COLUMNS) -> str:
-    """A page for a terminal of that many columns."""
+    """Return a page for a terminal of that many columns."""
     return "\n".join(_lines(found, width))
 
 
 def check_json(found: Recognised) -> str:
-    """The same for machines; `covers_s` is null for a moment and text for what began with the scrape before."""
+    """Return the same for machines; `covers_s` is null for a moment and text for a value since the previous scrape."""
     content = {
         "gpus": found.gpus,
         "hosts": found.hosts,
@@ -367,12 +371,12 @@ def _lines(found: Recognised, width: int) -> Iterator[str]:
         yield from _exporter_lines(each, width)
     if found.missing and found.gpus:
         yield ""
-        yield "What is missing, and what fallow cannot say without it"
+        yield "Missing, with the consequence for fallow"
         for missing in found.missing:
             yield from _missing_lines(missing, found.gpus, width)
     if found.not_understood:
         yield ""
-        yield "Not understood: a mapping of your own (--mapping FILE) can say what they are"
+        yield "Not understood: your own mapping (--mapping FILE) can describe them"
         names = [[plain(metric), count(series, "series").removesuffix("s")] for metric, series in found.not_understood]
         yield from fitted_lines([["metric", ""], *names], width, [("metric", 30)], right=("",))[1:]
 
@@ -397,7 +401,7 @@ def _extent(found: FoundExporter) -> str:
 
 
 def _table_lines(found: FoundExporter, width: int) -> list[str]:
-    """A line for each column; on a narrow terminal without units and counts, so that the names stay whole."""
+    """Return a line for each column; on a narrow terminal without units and counts, so that the names stay whole."""
     rows = [["column", "is filled from", "a value is", "in", "series"]]
     order = list(dict.fromkeys(each.column for each in found.columns))
     before: set[str] = set()

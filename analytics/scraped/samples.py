@@ -1,4 +1,4 @@
-"""Raw samples of some series in a window, what every way of reading a metrics server gives, and the selectors that name series."""
+"""Raw samples of some series in a window, in the form that every way of reading a metrics server returns, and selectors of series."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Labels = Mapping[str, str]
 
 
 def first_label(labels: Labels, names: tuple[str, ...]) -> str:
-    """The value of the first of these labels that is there and not empty; empty where none is."""
+    """Return the value of the first of these labels that is present and not empty; empty where there is none."""
     return next((labels[name] for name in names if labels.get(name)), "")
 
 
@@ -24,7 +24,7 @@ SAMPLE_SCHEMA: dict[str, pl.DataType] = {"series": pl.UInt32(), "time_ms": pl.In
 class Samples:
     """`frame` has the columns of SAMPLE_SCHEMA, sorted by series and time; `series` is an index into `labels`.
 
-    A value of null is a staleness marker: the series ended there. NaN is what the exporter said.
+    A null value is a staleness marker: the series ended there. NaN is a value of the exporter.
     """
 
     labels: tuple[Labels, ...]
@@ -33,7 +33,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class SeriesSelection:
-    """What is read of a server: metrics by name, of some or all targets, where the site's own matchers hold."""
+    """The series to read from a server: metrics by name, of some or all targets, where the site's own matchers hold."""
 
     names: Collection[str]
     instances: Collection[str] | None = None
@@ -47,12 +47,12 @@ class SeriesSelection:
         return self.like("|".join(re.escape(name) for name in sorted(self.names)))
 
     def like(self, pattern: str) -> str:
-        """The selector of metrics whose names match a regular expression, instead of those that are named."""
-        parts = [f"__name__=~{_quoted(pattern)}"]
+        """Return the selector of metrics whose names match a regular expression, instead of the named ones."""
+        parts = [f"__name__=~{_quoted_text(pattern)}"]
         if self.instances is not None:
-            parts.append(f"instance=~{_quoted('|'.join(re.escape(each) for each in sorted(self.instances)))}")
+            parts.append(f"instance=~{_quoted_text('|'.join(re.escape(each) for each in sorted(self.instances)))}")
         return "{" + ",".join([*parts, *([self.match.strip(", ")] if self.match else [])]) + "}"
 
 
-def _quoted(pattern: str) -> str:
+def _quoted_text(pattern: str) -> str:
     return '"' + pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

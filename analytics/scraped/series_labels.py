@@ -1,4 +1,4 @@
-"""Of which exporter a series is, and what its labels say: which GPU, which host, and who holds it."""
+"""The exporter of a series, and its labels: the GPU, the host, and the user."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ class MappedSeries:
 
 
 def target_of(labels: Labels) -> tuple[str, ...]:
-    """What was scraped: all series of one target are of one page."""
+    """Return the scraped target: all series of one target are of one page."""
     return tuple(labels.get(name, "") for name in _TARGET)
 
 
 def mapped_series(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> list[MappedSeries | None]:
-    """One entry for each series, in order; None: no exporter has such a metric.
+    """Return one entry for each series, in order; None: no exporter has such a metric.
 
-    Of several exporters that have it, those count that the target's other metrics sign, then the first without a signature.
+    Of several exporters that have it, those count whose signature is among the target's other metrics, then the first without a signature.
     """
     names: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for series in labels:
         names[target_of(series)].add(series.get("__name__", ""))
-    ranked = {target: _ranked(of_target, exporters) for target, of_target in names.items()}
-    return [_mapped(series, ranked[target_of(series)]) for series in labels]
+    ranked = {target: _ranked_exporters(of_target, exporters) for target, of_target in names.items()}
+    return [_mapped_entry(series, ranked[target_of(series)]) for series in labels]
 
 
-def _ranked(names: set[str], exporters: Sequence[Exporter]) -> list[Exporter]:
+def _ranked_exporters(names: set[str], exporters: Sequence[Exporter]) -> list[Exporter]:
     signed = [exporter for exporter in exporters if not names.isdisjoint(exporter.signed_by)]
     return [*signed, *(exporter for exporter in exporters if not exporter.signed_by)]
 
 
-def _mapped(series: Labels, ranked: list[Exporter]) -> MappedSeries | None:
+def _mapped_entry(series: Labels, ranked: list[Exporter]) -> MappedSeries | None:
     for exporter in ranked:
         if found := exporter.by_metric.get(series.get("__name__", "")):
             return MappedSeries(exporter, tuple(mapped for mapped in found if mapped.takes(series)))
@@ -51,7 +51,7 @@ def _mapped(series: Labels, ranked: list[Exporter]) -> MappedSeries | None:
 
 
 _RENAMED = "exported_"
-"""What a Prometheus server puts before a label of the page that it sets itself (honor_labels off)."""
+"""The prefix of a page's label that a Prometheus server sets itself (honor_labels off)."""
 
 _PORT = re.compile(r"(?:^([^:\[\]]+)|^\[([^\]]+)\]):[\w-]+$")
 """`gn007:9400`, `[fd00::7]:9400`, and the name of a port (`gn007:metrics`), as Google's managed Prometheus writes it."""
@@ -59,9 +59,9 @@ _PORT = re.compile(r"(?:^([^:\[\]]+)|^\[([^\]]+)\]):[\w-]+$")
 
 @dataclass(frozen=True)
 class GpuLabels:
-    """Which GPU a series is of; texts are empty where no label says it.
+    """The GPU of a series; texts are empty where no label states them.
 
-    `uuid` is of the MIG instance where a label has that, else of the card; `mig_instance` is the id of the GPU instance.
+    `uuid` is that of the MIG instance where a label has it, else of the card; `mig_instance` is the id of the GPU instance.
     """
 
     uuid: str
@@ -71,7 +71,7 @@ class GpuLabels:
 
 
 def gpu_of(labels: Labels, exporter: Exporter) -> GpuLabels:
-    """The GPU or MIG instance of a series; all empty for a series of the host."""
+    """Return the GPU or MIG instance of a series; all empty for a series of the host."""
     card = first_label(labels, exporter.gpu)
     if card and not card.startswith((exporter.gpu_prefix, "MIG-")):
         card = exporter.gpu_prefix + card
@@ -82,9 +82,9 @@ def gpu_of(labels: Labels, exporter: Exporter) -> GpuLabels:
 
 
 def host_of(labels: Labels, exporter: Exporter) -> str:
-    """The host that a series is of: a label of the exporter's, else the address that was scraped without its port.
+    """Return the host of a series: a label of the exporter's, else the scraped address without its port.
 
-    A label that names the exporter's own pod is none: it is another after every restart.
+    A label that names the exporter's own pod does not count: it changes with every restart.
     """
     for name in exporter.host:
         found = labels.get(name, "")
@@ -96,14 +96,14 @@ def host_of(labels: Labels, exporter: Exporter) -> str:
 
 
 def renaming_targets(labels: Sequence[Labels]) -> frozenset[tuple[str, ...]]:
-    """Targets of which the server renamed labels: their plain `pod`, `namespace` and `container` are of the exporter itself."""
+    """Return targets whose labels the server renamed: their plain `pod`, `namespace` and `container` are of the exporter itself."""
     return frozenset(target_of(series) for series in labels if any(name.startswith(_RENAMED) for name in series))
 
 
-def holder_of(labels: Labels, exporter: Exporter, renaming: frozenset[tuple[str, ...]]) -> dict[str, str]:
-    """Who holds the GPU of a series, by HOLDERS; a word that is not there is left out, an empty dict: nobody is named."""
+def user_of(labels: Labels, exporter: Exporter, renaming: frozenset[tuple[str, ...]]) -> dict[str, str]:
+    """Return the user of a series' GPU, by USERS; a missing name is left out, an empty dict means that no user is named."""
     renamed = target_of(labels) in renaming
-    found = {word: first_label(labels, _usable(names, renamed=renamed)) for word, names in exporter.holder}
+    found = {word: first_label(labels, _usable_names(names, renamed=renamed)) for word, names in exporter.user}
     if _is_own_pod(found.get("pod", ""), exporter):
         found |= {"pod": "", "namespace": "", "container": ""}
     return {word: value for word, value in found.items() if value}
@@ -113,8 +113,8 @@ def _is_own_pod(name: str, exporter: Exporter) -> bool:
     return bool(exporter.own_pods and re.fullmatch(exporter.own_pods, name))
 
 
-def _usable(names: tuple[str, ...], *, renamed: bool) -> tuple[str, ...]:
-    """Where the server renames, a plain label counts only if it has no renamed form among the names."""
+def _usable_names(names: tuple[str, ...], *, renamed: bool) -> tuple[str, ...]:
+    """Return the usable labels. Where the server renames, a plain label counts only if it has no renamed form among the names."""
     if not renamed:
         return names
     return tuple(name for name in names if f"{_RENAMED}{name}" not in names)

@@ -1,4 +1,4 @@
-"""`fallow import prometheus`: what a metrics server has of GPUs, into the lake, window after window, judged before anything is published."""
+"""`fallow import prometheus`: a metrics server's GPU samples into the lake, window after window, checked before anything is published."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +20,7 @@ from analytics.importers.kinds import pseudonyms_of
 from analytics.importers.model import Imported
 from analytics.importers.plausibility import Claim, check_values
 from analytics.importers.ticks import MOST_GPUS
+from analytics.language.languages import site_zone
 from analytics.language.plain_text import page_columns
 from analytics.mig import MIG_PREFIX
 from analytics.scraped.import_summary import ScrapedImport, as_shown
@@ -29,7 +31,7 @@ from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ReadSpan, ScrapedSource, add_server_flags, server_settings
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.windows import WindowWork
-from fallow.clock import HOUR_MS, SECOND_MS, Clock, SystemClock, Window, format_duration, format_ms, parse_window
+from fallow.clock import HOUR_MS, SECOND_MS, Clock, SystemClock, format_duration, format_ms, parse_window
 from fallow.errors import InputError, UsageError
 from fallow.lake import Lake
 from fallow.output import say, show
@@ -39,19 +41,19 @@ from fallow.schema import DEVICE, GPU
 _MOST = 10
 _MOMENTS = ("time", "gpu", "interval_ms", "offset_ms")
 _ALL_HOSTS = "import"
-"""How the doubts know that it is not one host."""
+"""The marker by which the doubts know that this is not one host."""
 
 
 def judged(hosts: Sequence[Imported], now_ms: int, *, own_mapping: bool) -> tuple[str, ...]:
-    """Sentences on what is odd, the first few; `now_ms` is the server's time.
+    """Return sentences on doubtful values, the first few; `now_ms` is the server's time.
 
-    Values are judged of all hosts together, and only where a site's own mapping says their units: cards that rest look odd. Raises
-    InputError for values that cannot be, with the unit that they are probably in.
+    Values of all hosts are judged together, and only where a site's own mapping declares their units, because resting cards look
+    odd. Raises InputError for impossible values, with their probable unit.
     """
     # a host may have 56 MIG instances, and their values are not a card's
     cards = [each.gpu.filter(~pl.col("gpu").str.starts_with(MIG_PREFIX)) for each in hosts]
     found = [
-        f"{gpus} GPUs on the one host {each.host}, where {MOST_GPUS} are the most"
+        f"{gpus} GPUs on the one host {each.host}, where {MOST_GPUS} is the maximum"
         for each, own in zip(hosts, cards, strict=True)
         if (gpus := own["gpu"].n_unique()) > MOST_GPUS
     ]
@@ -59,25 +61,29 @@ def judged(hosts: Sequence[Imported], now_ms: int, *, own_mapping: bool) -> tupl
     if gpu.height:
         device = pl.concat([each.device for each in hosts], how="diagonal")
         files = tuple(file for each in hosts for file in each.files)
-        found += _of_all(Imported(_ALL_HOSTS, gpu, device, files, "as scraped", "UTC"), now_ms, own_mapping=own_mapping)
+        found += _doubts_of_all(
+            Imported(_ALL_HOSTS, gpu, device, files, "as scraped", "UTC"), now_ms, own_mapping=own_mapping
+        )
     more = [f"and {len(found) - _MOST:,} more of this kind"] if len(found) > _MOST else []
     return tuple(found[:_MOST] + more)
 
 
-def _of_all(imported: Imported, now_ms: int, *, own_mapping: bool) -> Iterator[str]:
+def _doubts_of_all(imported: Imported, now_ms: int, *, own_mapping: bool) -> Iterator[str]:
     nulled = Counter[tuple[str, str]]()
     for each in (each for file in imported.files for each in file.nulled):
         nulled[each.column, each.reason] += each.count
     for table, frame in ((GPU, imported.gpu), (DEVICE, imported.device)) if own_mapping else ():
         claims = {
-            name: Claim(name, declared=True, declare=_in_mapping(name)) for name in table.names if name in frame.columns
+            name: Claim(name, declared=True, declare=_mapping_remedy(name))
+            for name in table.names
+            if name in frame.columns
         }
         yield from check_values(frame, claims, nulled, _card_bytes(imported))
-    told = imported if own_mapping else replace(imported, gpu=imported.gpu.select(_MOMENTS))
-    yield from doubts(told, overview_of(told), now_ms)
+    judged_rows = imported if own_mapping else replace(imported, gpu=imported.gpu.select(_MOMENTS))
+    yield from doubts(judged_rows, overview_of(judged_rows), now_ms)
 
 
-def _in_mapping(name: str) -> Callable[[str], str]:
+def _mapping_remedy(name: str) -> Callable[[str], str]:
     return lambda unit: f"check the unit of {name} in the mapping" + (f": is it {unit}?" if unit else "")
 
 
@@ -92,7 +98,7 @@ _LINE_EVERY_S = 60.0
 
 
 class ProgressLine:
-    """Of one window; `advance` is told of what was done."""
+    """The progress of one window; `advance` receives completed work."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -120,7 +126,7 @@ class ProgressLine:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leaves the terminal to a question."""
+        """Leave the terminal to a question."""
         self._bar.stop()
         yield
         self._bar.start()
@@ -130,7 +136,7 @@ class ProgressLine:
         return self._clock.monotonic_s() - self._began_s
 
     def advance(self, share: float, samples: int) -> None:
-        """`share` of the whole is done, with so many samples."""
+        """Add a completed `share` of the whole, with its number of samples."""
         self._done, self._samples = self._done + share, self._samples + samples
         passed_s = max(self.passed_s, 0.001)
         read = f"{self._samples:,} samples, {self._samples / passed_s:,.0f}/s"
@@ -143,7 +149,7 @@ class ProgressLine:
 
 @dataclass(frozen=True)
 class ImportWish:
-    """Where from, where to, and what was asked for; `now_ms` is the server's time, and the last `late_ms` before it may not be whole yet."""
+    """The source, the lake and the requested window; `now_ms` is the server's time, and the last `late_ms` may not be complete yet."""
 
     source: ScrapedSource
     server: MetricsServer
@@ -160,15 +166,15 @@ class ImportWish:
 
 
 class ServerImport:
-    """Runs once."""
+    """One import; runs once."""
 
     def __init__(self, wish: ImportWish) -> None:
-        """Raises LakeError where the lake cannot be read."""
+        """Raise LakeError where the lake cannot be read."""
         self._wish = wish
         self._totals = ReadTotals()
         settings = WriterSettings(pseudonyms=wish.pseudonyms, until_ms=wish.until_ms)
         self._writer = LakeWriter(wish.lake, settings, self._totals)
-        self._began_ms, self._from_ms = self._resumed()
+        self._began_ms, self._from_ms = self._read_window()
         self._progress = ProgressLine(SystemClock())
         self._window_ms = 0
         self._odd: dict[str, None] = {}
@@ -176,10 +182,12 @@ class ServerImport:
         self._unsaid = ""
 
     def run(self) -> ScrapedImport:
-        """Raises InputError and LakeError; what is in the lake then is whole, and the same import goes on from there."""
+        """Return the result. Raises InputError and LakeError, after which the lake is whole and the same import continues from there."""
         wish = self._wish
-        self._unsaid = self._found()
-        work = WindowWork(wish.server, wish.reader, self._writer, wish.source.match, self._judge, self._told)
+        self._unsaid = self._discovery_line()
+        work = WindowWork(
+            wish.server, wish.reader, self._writer, wish.source.match, self._ask_about_doubts, self._add_chunk
+        )
         with self._progress:
             for start_ms, end_ms in days(self._from_ms, wish.until_ms):
                 self._window_ms = end_ms - start_ms
@@ -189,18 +197,18 @@ class ServerImport:
             reasons = "; ".join(f"{count:,} {reason}" for (reason, _), count in self._totals.dropped.most_common(3))
             raise InputError(
                 f"the series that were found make no rows{f': {reasons}' if reasons else ''}",
-                "`--check` says what is found and how it is read",
+                "`--check` shows what is found and how it is read",
             )
         return self._outcome(is_published=True)
 
     def _note(self, end_ms: int) -> None:
-        """What may still come late is not taken as read, and nothing is before anything is in the lake."""
+        """Note the read interval: late data does not count as read, and nothing does before any row is in the lake."""
         if self._totals.published:
             done_ms = max(self._began_ms, min(end_ms, self._wish.now_ms - self._wish.late_ms))
             self._wish.source.journal(self._wish.lake).add(ReadSpan(self._began_ms, done_ms))
 
-    def _resumed(self) -> tuple[int, int]:
-        """Since when all is in the lake in the end, and where this run begins."""
+    def _read_window(self) -> tuple[int, int]:
+        """Return the start of the interval that will be complete in the lake, and the start of this run."""
         wish = self._wish
         journal = self._wish.source.journal(self._wish.lake)
         if wish.restart and journal.read():
@@ -210,20 +218,20 @@ class ServerImport:
                 return before.since_ms, min(before.until_ms, wish.until_ms)
         return wish.since_ms, wish.since_ms
 
-    def _found(self) -> str:
-        """What there is, in a line; raises InputError where the server has nothing that fallow knows."""
+    def _discovery_line(self) -> str:
+        """Return a line on the discovered metrics. Raises InputError where the server has no metric that fallow knows."""
         wish = self._wish
         names = wish.reader.names(wish.since_ms, wish.until_ms)
         if not names.telling:
             raise InputError(
                 f"{wish.server.name} at {wish.source.address.url} has no series of a known GPU exporter between "
-                f"{format_ms(wish.since_ms)} and {format_ms(wish.until_ms)}{_narrowed(wish.source.match)}",
-                "`--check` says what it has; --mapping FILE names series of your own",
+                f"{format_ms(wish.since_ms)} and {format_ms(wish.until_ms)}{_match_phrase(wish.source.match)}",
+                "`--check` lists its metrics; --mapping FILE names your own series",
             )
-        return f"{wish.server.name} at {wish.source.address.url} has metrics as of {', '.join(names.titles)}; reading by {wish.server.way}"
+        return f"{wish.server.name} at {wish.source.address.url} has metrics of {', '.join(names.titles)}; reading by {wish.server.way}"
 
-    def _judge(self, hosts: Sequence[Imported]) -> None:
-        """Before the first rows are published, what was found is said, and what is odd is asked about; later that is told at the end."""
+    def _ask_about_doubts(self, hosts: Sequence[Imported]) -> None:
+        """Show the discovery and ask about doubts before the first rows are published; later doubts are reported at the end."""
         if self._unsaid:
             say(self._unsaid)
             self._unsaid = ""
@@ -235,7 +243,7 @@ class ServerImport:
                 ask(odd, as_shown(shown, machines=False), as_shown(shown, machines=self._wish.machines))
         self._is_judged = True
 
-    def _told(self, chunk: ReadChunk) -> None:
+    def _add_chunk(self, chunk: ReadChunk) -> None:
         share = chunk.chunk.share * self._window_ms / max(1, self._wish.until_ms - self._from_ms)
         self._progress.advance(share, chunk.samples)
 
@@ -259,34 +267,34 @@ class ServerImport:
         )
 
 
-def _narrowed(match: str) -> str:
+def _match_phrase(match: str) -> str:
     return f" where {match}" if match else ""
 
 
 class ImportPrometheus:
-    """The kind of history that a metrics server has."""
+    """The import from a metrics server."""
 
     name = "prometheus"
-    summary = "what a Prometheus, Thanos, Mimir or VictoriaMetrics has scraped of GPUs"
+    summary = "GPU metrics of a Prometheus, Thanos, Mimir or VictoriaMetrics server"
     example = "fallow import prometheus --url http://prometheus:9090 --since 30d --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_server_flags(parser)
-        parser.add_argument("--since", default="30d", metavar="WHEN", help="from when on (default: 30d)")
-        parser.add_argument("--until", metavar="WHEN", help="until when (default: now)")
+        parser.add_argument("--since", default="30d", metavar="WHEN", help="start (default: 30d)")
+        parser.add_argument("--until", metavar="WHEN", help="end (default: now)")
         parser.add_argument(
-            "--check", action="store_true", help="only say what is found, how it is read and what is missing"
+            "--check", action="store_true", help="only print which series exist, how they are read and what is missing"
         )
-        parser.add_argument("--restart", action="store_true", help="read again what an earlier run has read")
+        parser.add_argument("--restart", action="store_true", help="read the data of earlier runs again")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises InputError, UsageError and LakeError; what is in the lake then is whole, and the same import goes on from there."""
+    """Import a window. Raises InputError, UsageError and LakeError, after which the lake is whole and the same import continues."""
     settings = server_settings(args)
     source, pseudonyms = ScrapedSource.of(settings), pseudonyms_of(args, settings)
     with source.connect() as server, SiteReader(server, source) as reader:
         now_ms = SystemClock().now_ms() + (server.clock_offset_ms() or 0)
-        window = _window(args, now_ms)
+        window = _window(args, now_ms, site_zone(settings))
         if args.check:
             _check(args, source, reader, window)
             return 0
@@ -300,8 +308,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _window(args: argparse.Namespace, now_ms: int) -> tuple[int, int]:
-    asked: Window = parse_window(args.since, args.until)
+def _window(args: argparse.Namespace, now_ms: int, zone: tzinfo) -> tuple[int, int]:
+    asked = parse_window(args.since, args.until, zone=zone)
     since_ms, until_ms = asked.since_ms or 0, min(asked.until_ms or now_ms, now_ms)
     if since_ms >= until_ms:
         raise UsageError(f"--since {args.since} is not before now, by the server's clock", "widen the window")
@@ -309,7 +317,7 @@ def _window(args: argparse.Namespace, now_ms: int) -> tuple[int, int]:
 
 
 def _check(args: argparse.Namespace, source: ScrapedSource, reader: SiteReader, window: tuple[int, int]) -> None:
-    """Of the last hour of the window, or the newest day that has anything."""
+    """Show the recognition for the last hour of the window, or the newest day that has any series."""
     since_ms, until_ms = window
     looks = [(max(since_ms, until_ms - HOUR_MS), until_ms), *reversed(list(days(since_ms, until_ms)))]
     for start_ms, end_ms in looks:

@@ -1,4 +1,4 @@
-"""What services that follow something share: /metrics and /healthz, and their end at a signal."""
+"""Shared parts of services that follow a source: /metrics and /healthz, and the end at a signal."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from fallow.http_server import HttpServer, MetricsPages
 
 
 def patience_ms(every_ms: int) -> int:
-    """How long a service that works `every_ms` may have finished nothing, before a restart may help."""
+    """Return how long a service that works `every_ms` may have finished nothing before a restart may help."""
     return max(15 * MINUTE_MS, 3 * every_ms)
 
 
 def follower_server(
     address: tuple[str, int], metrics: Callable[[], ExposedSamples], health: Callable[[], tuple[int, dict[str, object]]]
 ) -> HttpServer:
-    """The server of follow.listen, not started. Many threads ask `metrics` and `health`."""
+    """Return the server of follow.listen, not started. Many threads call `metrics` and `health`."""
     pages = MetricsPages("fallow follow", health, metrics)
     remedy = "set follow.listen to an address of this host with a free port, or to nothing"
     return HttpServer(address, pages.respond, "/metrics and /healthz", remedy)
 
 
 def stop_at_signals(stop: threading.Event) -> None:
-    """The work ends where it next looks at the event; a second signal ends it at once."""
+    """End the work when it next checks the event; a second signal ends it at once."""
 
     def ask(number: int, _: FrameType | None) -> None:
         stop.set()

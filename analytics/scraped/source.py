@@ -1,4 +1,4 @@
-"""What `import` and `follow` open alike: flags, the server, the exporters that count, and how far it has been read into the lake."""
+"""Shared parts of `import` and `follow`: flags, the server, the exporters, and the interval that is already in the lake."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from fallow.lake_marker import read_marker
 _FLAGS = {
     "url": ("ADDRESS", "address of the metrics server"),
     "token-file": ("FILE", "file with the bearer token"),
-    "user": ("NAME", "name to log in with (basic authentication)"),
+    "user": ("NAME", "user name for basic authentication"),
     "password-file": ("FILE", "file with the password"),
     "tenant": ("NAME", "tenant, sent as X-Scope-OrgID"),
-    "ca-file": ("FILE", "PEM file with the authority that signed the server's certificate"),
-    "certificate": ("FILE", "PEM file with this client's certificate"),
-    "key": ("FILE", "PEM file with its key"),
+    "ca-file": ("FILE", "PEM file with the server's CA"),
+    "certificate": ("FILE", "PEM file with the client certificate"),
+    "key": ("FILE", "PEM file with the key of the client certificate"),
     "collect-interval": ("DURATION", "how often the exporters read the driver"),
-    "concurrency": ("N", "requests at a time"),
-    "rate": ("NUMBER", "requests in a second, at most"),
+    "concurrency": ("N", "concurrent requests"),
+    "rate": ("NUMBER", "most requests per second"),
 }
 _REPEATED = {
-    "match": ("MATCHERS", """label matchers that narrow what is read, such as 'cluster="a"'; repeatable"""),
-    "mapping": ("FILE", "a site's own mapping (TOML); repeatable"),
-    "header": ("'NAME: VALUE'", "a header for every request; repeatable"),
+    "match": ("MATCHERS", """label matchers for the series to read, such as 'cluster="a"'; repeatable"""),
+    "mapping": ("FILE", "the site's mapping (TOML); repeatable"),
+    "header": ("'NAME: VALUE'", "header of each request; repeatable"),
 }
 
 
@@ -53,7 +53,7 @@ def add_server_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def server_settings(args: argparse.Namespace, **others: str | None) -> config.Config:
-    """The settings in force where these flags and `others` (`section__key`) were given. Raises ConfigError and UsageError."""
+    """Return the settings with these flags and `others` (`section__key`) applied. Raises ConfigError and UsageError."""
     flags: dict[str, str | None] = {f"prometheus.{_key(name)}": getattr(args, _key(name)) for name in _FLAGS}
     for name, key in (("match", "match"), ("mapping", "mapping"), ("header", "headers")):
         given = getattr(args, name)
@@ -69,27 +69,27 @@ def _key(name: str) -> str:
 
 @dataclass(frozen=True, order=True)
 class ReadSpan:
-    """All from `since_ms` up to `until_ms` is in the lake."""
+    """All data from `since_ms` up to `until_ms` is in the lake."""
 
     since_ms: int
     until_ms: int
 
 
 class ReadingJournal:
-    """Of one server, one set of matchers, one mapping and one lake."""
+    """The journal of one server, one set of matchers, one mapping and one lake."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def of(cls, url: str, match: str, mapping: str, lake: Lake) -> ReadingJournal:
-        """The lake counts by its id, so that a new one in the same place is another. Raises LakeError."""
+        """Return the journal. The lake counts by its id, so a new lake in the same place has another journal. Raises LakeError."""
         marker = read_marker(lake.store) if lake.store.exists() else None
         key = digest(url, match, mapping, marker.id if marker else lake.root)
         return cls(_state_folder() / f"{key}.json")
 
     def read(self) -> tuple[ReadSpan, ...]:
-        """What was read, in order; nothing where there is no journal or none that can be read: what it would spare is done again."""
+        """Return the intervals that were read, in order; nothing without a readable journal, after which that work is repeated."""
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
             return tuple(ReadSpan(int(since_ms), int(until_ms)) for since_ms, until_ms in found["read"])
@@ -97,13 +97,13 @@ class ReadingJournal:
             return ()
 
     def forget(self) -> None:
-        """Raises FallowError."""
+        """Delete the journal. Raises FallowError."""
         self._write(())
 
-    def add(self, span: ReadSpan) -> None:
-        """Takes note of one more; replaces the file at once or not at all. Raises FallowError."""
+    def add(self, interval: ReadSpan) -> None:
+        """Add an interval; the file is replaced as a whole or not at all. Raises FallowError."""
         spans: list[ReadSpan] = []
-        for each in sorted((*self.read(), span)):
+        for each in sorted((*self.read(), interval)):
             if spans and each.since_ms <= spans[-1].until_ms:
                 spans[-1] = ReadSpan(spans[-1].since_ms, max(spans[-1].until_ms, each.until_ms))
             else:
@@ -123,7 +123,7 @@ class ReadingJournal:
                 beside.unlink()
             raise FallowError(
                 f"cannot write the journal {self.path}: {error.strerror}",
-                "make its folder writable, or set XDG_STATE_HOME to another one",
+                "make its folder writable, or set XDG_STATE_HOME to another folder",
             ) from error
 
 
@@ -146,7 +146,7 @@ class ScrapedSource:
 
     @classmethod
     def of(cls, settings: Config) -> ScrapedSource:
-        """Raises ConfigError and UsageError."""
+        """Return the source of the settings. Raises ConfigError and UsageError."""
         files = [Path(each) for each in settings.texts("prometheus.mapping")]
         exporters = load_exporters(files)
         content = b"".join(given_bytes("the mapping", each, SETTINGS_BYTES) for each in files)
@@ -160,9 +160,9 @@ class ScrapedSource:
         )
 
     def connect(self) -> MetricsServer:
-        """Raises InputError where no metrics server answers."""
+        """Return the server. Raises InputError where no metrics server answers."""
         return MetricsServer.connect(self.address, self.limits)
 
     def journal(self, lake: Lake) -> ReadingJournal:
-        """How far this server has been read into the lake. Raises LakeError."""
+        """Return the journal of this server in the lake. Raises LakeError."""
         return ReadingJournal.of(self.address.url, self.match, self.mapping, lake)

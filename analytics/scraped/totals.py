@@ -1,4 +1,4 @@
-"""What an import or a follower has read so far, in sums that add up over hosts and windows."""
+"""Totals that an import or a follower has read so far, as sums over hosts and windows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_NOTES = 20
 
 @dataclass
 class ReadTotals:
-    """`of_agents` are rows that agents have already; `cadences` counts GPUs and days by their interval."""
+    """`of_agents` are rows that agents already have; `cadences` counts GPUs and days by their interval."""
 
     samples: int = 0
     gpus: set[str] = field(default_factory=set)
@@ -35,17 +35,17 @@ class ReadTotals:
     of_agents: int = 0
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
     allocation_notes: tuple[str, ...] = ()
-    """What the newest window said of queues and quotas."""
+    """Queues and quotas in the newest window."""
 
     cadences: Counter[int] = field(default_factory=Counter)
     cards: dict[str, float] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
     published: dict[str, Published] = field(default_factory=dict)
-    holders: set[tuple[str, str]] = field(default_factory=set)
+    users: set[tuple[str, str]] = field(default_factory=set)
     _noted: dict[str, set[str]] = field(default_factory=dict)
 
     def add_rows(self, host: str, gpu: pl.DataFrame, device: pl.DataFrame) -> None:
-        """Rows of one host that go to the lake; those that only say where a series ended stand for no time."""
+        """Add rows of one host that go to the lake; rows that only mark the end of a series cover no time."""
         gpu = gpu.filter(pl.col("health").ne_missing(ENDED))
         if gpu.is_empty():
             return
@@ -72,7 +72,7 @@ class ReadTotals:
                 known.update(device.select("gpu", name).drop_nulls().iter_rows())
 
     def add_account(self, rows: Imported) -> None:
-        """What of the samples of a host became no row, and what its reader should know."""
+        """Add the samples of a host that became no row, and notes for the reader."""
         for file in rows.files:
             for each in (*file.dropped, *file.nulled):
                 self.dropped[each.reason, each.column] += each.count
@@ -80,11 +80,11 @@ class ReadTotals:
             self._noted.setdefault(note, set()).add(rows.host)
 
     def notes(self) -> tuple[str, ...]:
-        """Sentences, those about most hosts first, each with their number."""
-        said = sorted(self._noted.items(), key=lambda each: -len(each[1]))[:_MOST_NOTES]
+        """Return sentences, those about most hosts first, each with their number."""
+        notes = sorted(self._noted.items(), key=lambda each: -len(each[1]))[:_MOST_NOTES]
         hosts = len(self.hosts)
         return (
-            *(note if len(of) in {0, hosts} else f"{note} (of {len(of)} of {hosts} hosts)" for note, of in said),
+            *(note if len(of) in {0, hosts} else f"{note} (of {len(of)} of {hosts} hosts)" for note, of in notes),
             *self.allocation_notes,
         )
 
@@ -94,7 +94,7 @@ class ReadTotals:
             self.published[each.table] = each if before is None else before.plus(each)
 
     def overview(self) -> ImportOverview:
-        """The figures of all rows, as of other imports; the longest gap is not known."""
+        """Return the figures of all rows, as for other imports; the longest gap is not known."""
         mean = {name: total / count for name, (total, count) in self.sums.items()}
         util = self.sums.get("gpu_util_pct")
         span_ms = 0 if self.first_ms is None or self.end_ms is None else self.end_ms - self.first_ms

@@ -1,4 +1,4 @@
-"""One window of one server into one lake: what `import` does day after day, and `follow` every few minutes."""
+"""One window of one server into one lake: the step that `import` repeats day after day, and `follow` every few minutes."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ _LOOK_MS = 2 * MINUTE_MS
 
 _STEP_MS = 5 * MINUTE_MS
 _MOST = 2_000_000
-"""Samples of a window that are kept: where they would be more, steps are longer, and only a look is taken in each."""
+"""Samples of a window that are kept: for more samples, steps are longer, and only a short interval is read in each."""
 
 
 def kube_samples(server: MetricsServer, match: str, since_ms: int, until_ms: int) -> Samples | None:
-    """What allocations are made of; None where the server has none of these series. Raises InputError."""
+    """Return the samples from which allocations are made; None where the server has none of these series. Raises InputError."""
     if not server.names(SeriesSelection(frozenset(KUBE_METRICS), match=match).text, since_ms, until_ms):
         return None
     selectors = kube_selectors(match)
     series = 0
     if until_ms - since_ms > HOUR_MS:
         newest = (server.samples(each, until_ms - _LOOK_MS, until_ms) for each in selectors)
-        series = sum(len(joined(pieces).labels) for pieces in newest)
+        series = sum(len(joined(parts).labels) for parts in newest)
     step_ms = max(_STEP_MS, (until_ms - since_ms) * series // _MOST)
-    looks = [(since_ms, until_ms)] if step_ms == _STEP_MS else list(_looks(since_ms, until_ms, step_ms))
+    looks = [(since_ms, until_ms)] if step_ms == _STEP_MS else list(_read_intervals(since_ms, until_ms, step_ms))
     return joined(
-        _thinned(piece, step_ms) for each in selectors for look in looks for piece in server.samples(each, *look)
+        _thinned_samples(part, step_ms) for each in selectors for look in looks for part in server.samples(each, *look)
     )
 
 
-def _looks(since_ms: int, until_ms: int, step_ms: int) -> Iterator[tuple[int, int]]:
-    """The last one ends with the window, for what runs then."""
+def _read_intervals(since_ms: int, until_ms: int, step_ms: int) -> Iterator[tuple[int, int]]:
+    """Yield the intervals to read; the last one ends with the window, for the runs at that time."""
     for end_ms in range(until_ms, since_ms, -step_ms):
         yield max(since_ms, end_ms - _LOOK_MS), end_ms
 
 
-def _thinned(samples: Samples, step_ms: int) -> Samples:
-    """The last sample of each series in each step; that a series ended says nothing which its last sample does not."""
+def _thinned_samples(samples: Samples, step_ms: int) -> Samples:
+    """Return the last sample of each series in each step; the end of a series shows no more than its last sample."""
     frame = samples.frame.drop_nulls("value").with_columns(_step=pl.col("time_ms") // step_ms)
     return Samples(samples.labels, frame.unique(["series", "_step"], keep="last", maintain_order=True).drop("_step"))
 
@@ -61,26 +61,26 @@ class WindowWork:
     writer: LakeWriter
     match: str
     judge: Callable[[Sequence[Imported]], None]
-    """Is shown the rows of each chunk before they are published; raises InputError where they are not to be."""
+    """Receives the rows of each chunk before they are published. Raises InputError to prevent that."""
 
-    told: Callable[[ReadChunk], None]
-    """Is told of each chunk that is in the lake."""
+    written: Callable[[ReadChunk], None]
+    """Receives each chunk that is in the lake."""
 
     def run(self, since_ms: int, until_ms: int) -> SeenWindow:
-        """Raises InputError from the server and LakeError from the lake; what is in the lake then is whole."""
+        """Read and write a window. Raises InputError from the server and LakeError from the lake, after which the lake is whole."""
         self.writer.begin_window()
         seen = self.reader.look(since_ms, until_ms)
         given: list[Given] = []
         for chunk in self.reader.read(seen):
             given.append(self._publish(chunk))
-            self.told(chunk)
+            self.written(chunk)
         kube = kube_samples(self.server, self.match, since_ms, until_ms) if seen.hosts else None
         if given or until_ms == self.writer.settings.until_ms:
             self.writer.write_allocations(Given.joined([Given.of([]), *given]), kube, until_ms)
         return seen
 
     def _publish(self, chunk: ReadChunk) -> Given:
-        """Returns who was named on the chunk's GPUs, by the hosts' names in the lake."""
+        """Publish a chunk. Return the users named on its GPUs, by the hosts' names in the lake."""
         totals = self.writer.totals
         totals.samples += chunk.samples
         hosts = []

@@ -1,8 +1,8 @@
-"""What the simulated fleet is made of: how work behaves, card models, pools, hosts, teams and their people, and how these use it.
+"""Parameters of the simulated fleet: behaviour of work, card models, pools, hosts, teams and their people.
 
-The numbers make it behave like measured fleets; how each was found is in docs/simulation.md. `genai26` is alibaba/clusterdata
-cluster-trace-v2026-GenAI (143 image generation pods, one day), `Acme` InternLM/AcmeTrace (Seren and Kalos, A100 80 GB). They are our
-own few rounded parameters, no trace is in here.
+The parameters make the fleet behave like measured fleets; docs/simulation.md explains each. `genai26` is
+alibaba/clusterdata cluster-trace-v2026-GenAI (143 image generation pods, one day), `Acme` InternLM/AcmeTrace (Seren and
+Kalos, A100 80 GB). The parameters are our own few rounded values; the repository contains no trace.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class IntervalLengths:
-    """Lengths of spells in seconds: log-normal, with a share `long_ratio` from a second, longer log-normal.
+    """Lengths of intervals in seconds: log-normal, with a share `long_ratio` from a second, longer log-normal.
 
-    At hour h of the UTC day a length is multiplied by exp(night * cos(2 pi (h - 3) / 24)): `night` above 0 makes spells
-    longest at 03:00. Nothing is shorter than `min_s` or longer than `max_s`.
+    At hour h of the UTC day a length is multiplied by exp(night * cos(2 pi (h - 3) / 24)): with `night` above 0,
+    intervals are longest at 03:00. Lengths lie between `min_s` and `max_s`.
     """
 
     median_s: float
@@ -36,7 +36,7 @@ class IntervalLengths:
 
 @dataclass(frozen=True)
 class Knots:
-    """A quantile function as a few points: `values[i]` at probability `at[i]`, straight lines between."""
+    """A quantile function by a few points: `values[i]` at probability `at[i]`, with straight lines between."""
 
     at: tuple[float, ...]
     values: tuple[float, ...]
@@ -44,23 +44,24 @@ class Knots:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What a kind of work does with a GPU while it holds it.
-
-    `busy` and `idle` are the lengths of its spells, `level_pct` the utilization while busy, `intensity_ratio` the power
-    while busy (0 = the parked card, 1 = its power limit), `mem_ratio` the memory that it holds. `kept_ratio` is how much of
-    a row's level is the stay's own (1 = the same all along). `bursty_ratio` is the share of the unused time inside a busy
-    row that counts as zero samples: requests leave gaps between them, a training step hardly does. `startup_s` is the
-    mean time before the first kernel.
-    """
+    """Use of a GPU by a kind of work."""
 
     busy: IntervalLengths
+    """Lengths of busy intervals."""
     idle: IntervalLengths
+    """Lengths of idle intervals."""
     level_pct: Knots
+    """Utilization while busy."""
     intensity_ratio: Knots
+    """Power while busy (0 = the parked card, 1 = its power limit)."""
     mem_ratio: Knots
+    """Memory in use."""
     kept_ratio: float
+    """Part of a row's level that belongs to the stay (1 = the same level throughout)."""
     bursty_ratio: float
+    """Share of the unused time inside a busy row that counts as zero samples: requests leave gaps, a training step hardly does."""
     startup_s: float
+    """Mean time before the first kernel."""
 
 
 SERVING = Behaviour(
@@ -78,13 +79,13 @@ SERVING = Behaviour(
 """Inference services, after genai26."""
 
 QUIET_EVERY = 8
-"""One serving pod in so many is hardly ever called (genai26: about 1 in 8 pods is at 0 for nine tenths of its life)."""
+"""One in this many serving pods gets hardly any requests (genai26: about 1 in 8 pods is at 0 for nine tenths of its life)."""
 
 QUIET_IDLE_FACTOR = 6.3
-"""How much longer the idle spells of those pods are."""
+"""Factor of the idle intervals of those pods."""
 
 TRAINING = Behaviour(
-    # input waits and checkpoints: about 3 % of a running job at 0, in spells of half a minute to a few minutes
+    # input waits and checkpoints: about 3 % of a running job at 0, in intervals of half a minute to a few minutes
     busy=IntervalLengths(2_700.0, 0.5),
     idle=IntervalLengths(75.0, 0.5, 0.05, 420.0, 0.6),
     # Acme: of the samples above 0, 2 % below 60, 7 % below 90, two thirds at 99 or more
@@ -117,39 +118,40 @@ NOTEBOOK = Behaviour(
     bursty_ratio=0.6,
     startup_s=20.0,
 )
-"""Somebody working in Jupyter; our own guess, no trace behind it."""
+"""A person working in Jupyter; our own guess, without a trace."""
 
 JOB_LENGTH = IntervalLengths(4.5 * 3600, 1.1, max_s=4 * 86_400.0, min_s=300.0)
-"""How long a training job runs; long jobs hold most of the GPU time, as on Acme."""
+"""Run time of a training job. Long jobs hold most of the GPU time, as on Acme."""
 
 JOB_GAP = IntervalLengths(0.46 * 3600, 1.0, max_s=86_400.0, min_s=60.0)
-"""How long a training slot waits for its next job; chosen so that about 27 % of training GPU time is free (Acme's share
-of samples without memory in use)."""
+"""Time until the next job in a training slot. About 27 % of training GPU time is free with this value (Acme's share of samples without
+memory in use).
+"""
 
 NIGHT_START_RATIO = 0.8
-"""Share of the jobs that start when they could although it is night or weekend (queued or scripted); the rest wait."""
+"""Share of the jobs that start as soon as possible at night or on weekends (queued or scripted); the others wait."""
 
 PART_UNUSED_RATIO = 0.03
-"""Share of multi-GPU jobs that use only half of the GPUs that they hold."""
+"""Share of multi-GPU jobs that use only half of their GPUs."""
 
 TAIL_RATIO = 0.05
-"""Share of training jobs that finish and stay (an interactive shell left open): they hold the GPUs at 0 to their end."""
+"""Share of training jobs that finish and stay (an interactive shell left open): they hold their GPUs at 0 to their end."""
 
 PROCESS_INTERVAL_MS = 300_000
-"""How often processes are listed while nothing changes: every 30 s would be ten times the rows and say the same."""
+"""Interval of process lists while nothing changes. Every 30 s would need ten times the rows for the same information."""
 
 
-def draw(spells: IntervalLengths, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-    """`count` lengths in seconds, before the hour's factor and the limits."""
-    long = rng.random(count) < spells.long_ratio
-    median = np.where(long, spells.long_median_s, spells.median_s)
-    sigma = np.where(long, spells.long_sigma, spells.sigma)
+def draw(intervals: IntervalLengths, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+    """Return `count` lengths in seconds, before the hour's factor and the limits."""
+    long = rng.random(count) < intervals.long_ratio
+    median = np.where(long, intervals.long_median_s, intervals.median_s)
+    sigma = np.where(long, intervals.long_sigma, intervals.sigma)
     return median * np.exp(sigma * rng.standard_normal(count))
 
 
-def draw_ms(spells: IntervalLengths, rng: np.random.Generator) -> int:
-    """One length in milliseconds within the limits, without the hour's factor."""
-    return round(1000 * float(np.clip(draw(spells, rng, 1)[0], spells.min_s, spells.max_s)))
+def draw_ms(intervals: IntervalLengths, rng: np.random.Generator) -> int:
+    """Return a length in milliseconds within the limits, without the hour's factor."""
+    return round(1000 * float(np.clip(draw(intervals, rng, 1)[0], intervals.min_s, intervals.max_s)))
 
 
 GIB = 1024**3
@@ -157,12 +159,7 @@ GIB = 1024**3
 
 @dataclass(frozen=True)
 class SimulatedCard:
-    """One GPU model.
-
-    `idle_w` is the board without any process, `parking_w` what an open context adds (26-50 W on A100 and H100, arXiv
-    2605.23918; our guess on the other two), `rise_c` how far the die climbs over the inlet air at the power limit.
-    `gpm` says whether the driver offers SM activity (Hopper and newer).
-    """
+    """A GPU model."""
 
     model: str
     tag: str
@@ -170,12 +167,16 @@ class SimulatedCard:
     mem_reserved_bytes: int
     power_limit_w: float
     idle_w: float
+    """Power of the board without any process."""
     parking_w: float
+    """Additional power of an open context (26-50 W on A100 and H100, arXiv 2605.23918; our guess on the other two)."""
     rise_c: float
+    """Temperature of the die above the inlet air at the power limit."""
     idle_clock_mhz: int
     boost_clock_mhz: int
     mem_clock_mhz: int
     gpm: bool = False
+    """True if the driver offers SM activity (Hopper and newer)."""
     nvlink: bool = False
 
 
@@ -205,14 +206,14 @@ V100 = SimulatedCard(
 
 @dataclass(frozen=True)
 class Pool:
-    """A group of like hosts: its name, card, share of the fleet's GPUs, GPUs per host and what runs there."""
+    """A group of like hosts: name, card, share of the fleet's GPUs, GPUs per host and kind of work."""
 
     name: str
     card: SimulatedCard
     share: float
     gpus_per_host: int
     work: str
-    """One of those that `analytics.simulation.stays` draws: training, serving or notebook."""
+    """A kind of work in `analytics.simulation.stays`: training, serving or notebook."""
 
 
 POOLS: tuple[Pool, ...] = (
@@ -229,7 +230,7 @@ TEAMS: dict[str, tuple[str, ...]] = {
     "robotics": ("mei", "nuno", "olga", "pavel"),
     "ranking": ("quinn", "rosa", "sven"),
 }
-"""Accounts and the logins in them; invented people."""
+"""Accounts and their logins; invented people."""
 
 SERVICES: tuple[tuple[str, str], ...] = (
     ("image-gen-staging", "vision"),
@@ -238,28 +239,27 @@ SERVICES: tuple[tuple[str, str], ...] = (
     ("speech-to-text", "speech"),
     ("ranker", "ranking"),
 )
-"""What the serving pool serves, and the team that owns it; the first is the one that hardly anybody calls."""
+"""Services of the serving pool, and the team that owns each. The first has hardly any requests."""
 
 
 @dataclass(frozen=True)
 class Habits:
-    """What work is like: training in general and that of some accounts, serving in general and some services.
-
-    `tail_ratio` and `part_ratio` are the shares of training jobs that stay after their work and that use half of their GPUs.
-    `told` says whether the agent may record what was started in a notebook's arguments.
-    """
+    """Habits of the fleet: training in general and by account, serving in general and by service."""
 
     training: Behaviour = TRAINING
     training_of: Mapping[str, Behaviour] = field(default_factory=dict)
     serving: Behaviour = SERVING
     serving_of: Mapping[str, Behaviour] = field(default_factory=dict)
     tail_ratio: float = TAIL_RATIO
+    """Share of training jobs that stay after their work."""
     part_ratio: float = PART_UNUSED_RATIO
-    told: bool = False
+    """Share of training jobs that use half of their GPUs."""
+    records_arguments: bool = False
+    """True if the agent may record a notebook's arguments."""
 
 
 MEASURED = Habits()
-"""Everybody as on the measured fleets."""
+"""Habits as on the measured fleets."""
 
 TUNED = replace(
     TRAINING,
@@ -268,7 +268,7 @@ TUNED = replace(
     # beside the shares of the card that frameworks reserve on their own
     mem_ratio=Knots((0.0, 0.6, 0.601, 1.0), (0.56, 0.71, 0.79, 0.86)),
 )
-"""Training that somebody has looked at: the GPU works and its memory is used."""
+"""Training that its users have tuned: the GPU works and its memory is used."""
 
 BUSY_SERVING = replace(
     SERVING,
@@ -278,7 +278,7 @@ BUSY_SERVING = replace(
     intensity_ratio=Knots((0.0, 0.5, 1.0), (0.3, 0.5, 0.9)),
     mem_ratio=Knots((0.0, 1.0), (0.58, 0.71)),
 )
-"""Services that people use all day."""
+"""Services with requests all day."""
 
 TAUGHT = Habits(
     training=TUNED,
@@ -287,14 +287,14 @@ TAUGHT = Habits(
     serving_of=dict.fromkeys(("image-gen", "image-gen-staging"), SERVING),
     tail_ratio=0.01,
     part_ratio=0.0,
-    told=True,
+    records_arguments=True,
 )
-"""Most have tuned their work; one team trains and one service waits as on the measured fleets."""
+"""Most users have tuned their work; one team's training and one service are as on the measured fleets."""
 
 
 @dataclass(frozen=True)
 class SimulatedGpu:
-    """One simulated GPU: its UUID and its place on the host."""
+    """A simulated GPU: its UUID and its place on the host."""
 
     uuid: str
     index: int
@@ -302,7 +302,7 @@ class SimulatedGpu:
 
 @dataclass(frozen=True)
 class SimulatedHost:
-    """One simulated host: `number` counts over the whole fleet and seeds what happens on it."""
+    """A simulated host. `number` counts over the whole fleet and seeds the host's random numbers."""
 
     name: str
     number: int
@@ -311,7 +311,7 @@ class SimulatedHost:
 
 
 def build_hosts(gpus: int, seed: int, pools: Sequence[Pool]) -> tuple[SimulatedHost, ...]:
-    """The hosts of a fleet of that many GPUs, pool by pool; the last host of a pool may be only partly filled."""
+    """Return the hosts of a fleet with this many GPUs, by pool. The last host of a pool may be partly filled."""
     hosts: list[SimulatedHost] = []
     for pool, count in zip(pools, split_gpus(gpus, pools), strict=True):
         for nth, first in enumerate(range(0, count, pool.gpus_per_host)):
@@ -323,7 +323,7 @@ def build_hosts(gpus: int, seed: int, pools: Sequence[Pool]) -> tuple[SimulatedH
 
 
 def split_gpus(gpus: int, pools: Sequence[Pool]) -> list[int]:
-    """GPUs per pool, by largest remainder: they add up to `gpus`, earlier pools win ties."""
+    """Return GPUs per pool, by largest remainder: they add up to `gpus`, and earlier pools win ties."""
     exact = [gpus * pool.share for pool in pools]
     counts = [int(part) for part in exact]
     by_remainder = sorted(range(len(pools)), key=lambda nth: (counts[nth] - exact[nth], nth))

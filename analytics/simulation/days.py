@@ -1,4 +1,4 @@
-"""One simulated host, day by day: the arrays that the tables are made of, before anything is written."""
+"""A simulated host, day by day: the arrays from which the tables are made."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ _NORMAL_CDF = np.array([0.5 * (1.0 + math.erf(x / math.sqrt(2.0))) for x in _NOR
 
 @dataclass(frozen=True)
 class Activity:
-    """Work on one GPU in consecutive rows, by the columns of the lake: utilization in %, shares in 0..1.
-
-    `intensity_ratio` is the power while it works, `mem_ratio` the memory held as a share of the card.
-    """
+    """Work on a GPU in consecutive rows, by the columns of the lake: utilization in %, shares in 0..1."""
 
     gpu_util_pct: NDArray[np.float64]
     gpu_util_max_pct: NDArray[np.float64]
     gpu_util_p98_pct: NDArray[np.float64]
     gpu_util_zero_ratio: NDArray[np.float64]
     intensity_ratio: NDArray[np.float64]
+    """Power while working."""
     mem_ratio: NDArray[np.float64]
+    """Memory in use, as a share of the card."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,12 @@ class IdleTime:
     idle_ms: NDArray[np.float64]
 
     def until(self, times_ms: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Idle milliseconds up to each time."""
+        """Return the idle milliseconds up to each time."""
         return np.interp(times_ms, self.at_ms, self.idle_ms)
 
 
 def activity(stay: Stay, gpu: int, times_ms: NDArray[np.int64], interval_ms: int) -> Activity:
-    """The activity of a stay on the GPU at position `gpu` in rows that start at `times_ms` and lie on one UTC day."""
+    """Return the activity of a stay on the GPU at position `gpu`, in rows that start at `times_ms` on one UTC day."""
     rng = np.random.default_rng([stay.seed, gpu, int(times_ms[0]) // DAY_MS])
     kind = stay.behaviour
     count = len(times_ms)
@@ -72,7 +71,10 @@ def activity(stay: Stay, gpu: int, times_ms: NDArray[np.int64], interval_ms: int
 
 
 def _p98(mean: NDArray[np.float64], peak: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What 98 % of a row's samples stay within: those above 0, which are that share, lie evenly around their mean, up to the peak."""
+    """Return the value that 98 % of a row's samples do not exceed.
+
+    Samples above 0 (the share `above`) lie evenly around their mean, up to the peak.
+    """
     at = 1.0 - 0.02 / np.maximum(above, 0.02)  # the place among them of the 98th percentile of all
     middle = mean / np.maximum(above, 0.02)
     return np.where(above > 0.02, np.round(np.clip(middle + (2 * at - 1) * (peak - middle), 0.0, peak), 2), 0.0)
@@ -80,9 +82,9 @@ def _p98(mean: NDArray[np.float64], peak: NDArray[np.float64], above: NDArray[np
 
 @lru_cache(maxsize=256)
 def idle_time(stay: Stay) -> IdleTime:
-    """When nothing runs: start-up, spells drawn from the behaviour, everything from `idle_from_ms` on.
+    """Return the times without a kernel: start-up, intervals drawn from the behaviour, and all time from `idle_from_ms`.
 
-    All GPUs of a stay share it: the ranks of one job wait for each other.
+    All GPUs of a stay share these times: the ranks of a job wait for each other.
     """
     rng = np.random.default_rng([stay.seed, 1_000_003])
     kind = stay.behaviour
@@ -100,38 +102,38 @@ def idle_time(stay: Stay) -> IdleTime:
         idle_ms.append(idle_ms[-1])
         length_ms = idle_draw.next_ms(at_ms)
     if stay.idle_from_ms is not None:
-        turns, idle_ms = _stopped(turns, idle_ms, ends_ms, max(stay.end_ms, ends_ms))
+        turns, idle_ms = _stopped_turns(turns, idle_ms, ends_ms, max(stay.end_ms, ends_ms))
     return IdleTime(np.array(turns, np.float64), np.array(idle_ms, np.float64))
 
 
-def _stopped(turns: list[int], idle_ms: list[int], from_ms: int, end_ms: int) -> tuple[list[int], list[int]]:
-    """The turning points with nothing but idle time from `from_ms` on."""
+def _stopped_turns(turns: list[int], idle_ms: list[int], from_ms: int, end_ms: int) -> tuple[list[int], list[int]]:
+    """Return the turning points with only idle time from `from_ms`."""
     kept = sum(turn < from_ms for turn in turns)
     before = round(float(np.interp(from_ms, turns, idle_ms)))
     return [*turns[:kept], from_ms, end_ms], [*idle_ms[:kept], before, before + end_ms - from_ms]
 
 
 class _Draw:
-    """Spell lengths one after another, drawn in blocks because that is thirty times faster than one by one."""
+    """Interval lengths in sequence, drawn in blocks because that is thirty times faster than single draws."""
 
-    def __init__(self, spells: IntervalLengths, rng: np.random.Generator, factor: float) -> None:
-        self.spells = spells
+    def __init__(self, intervals: IntervalLengths, rng: np.random.Generator, factor: float) -> None:
+        self.intervals = intervals
         self.rng = rng
         self.factor = factor
         self.block: list[float] = []
 
     def next_ms(self, at_ms: int) -> int:
-        """The length, in whole seconds, of a spell that starts then."""
+        """Return the length, in whole seconds, of an interval that starts at a moment."""
         if not self.block:
-            self.block = draw(self.spells, self.rng, 256).tolist()
-        spells = self.spells
-        hour = math.cos(2.0 * math.pi * ((at_ms % DAY_MS) / HOUR_MS - 3.0) / 24.0) if spells.night else 0.0
-        length_s = self.block.pop() * math.exp(spells.night * hour) * self.factor
-        return _whole_s(min(max(length_s, spells.min_s), spells.max_s))
+            self.block = draw(self.intervals, self.rng, 256).tolist()
+        intervals = self.intervals
+        hour = math.cos(2.0 * math.pi * ((at_ms % DAY_MS) / HOUR_MS - 3.0) / 24.0) if intervals.night else 0.0
+        length_s = self.block.pop() * math.exp(intervals.night * hour) * self.factor
+        return _whole_s(min(max(length_s, intervals.min_s), intervals.max_s))
 
 
 def _rows(knots: Knots, own_seed: list[int], kept: float, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-    """Values with the knots as their distribution over all stays, `kept` of the variance being the stay's own."""
+    """Return values with the knots as their distribution over all stays, where `kept` of the variance belongs to the stay."""
     own = np.random.default_rng(own_seed).standard_normal()
     normal = math.sqrt(kept) * own + math.sqrt(1.0 - kept) * rng.standard_normal(count)
     values: NDArray[np.float64] = np.interp(np.interp(normal, _NORMAL_X, _NORMAL_CDF), knots.at, knots.values)
@@ -139,7 +141,7 @@ def _rows(knots: Knots, own_seed: list[int], kept: float, rng: np.random.Generat
 
 
 def _memory(stay: Stay, times_ms: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The share of the card held: a ramp while the model loads, flat from then on."""
+    """Return the share of the card's memory in use: a ramp while the model loads, then flat."""
     knots = stay.behaviour.mem_ratio
     own = np.random.default_rng([stay.seed, 77]).random()
     full = float(np.interp(own, knots.at, knots.values))
@@ -154,13 +156,14 @@ def _whole_s(seconds: float) -> int:
 _GPU_IDLE, _SW_POWER_CAP = 0x1, 0x4  # nvmlClocksEventReasonGpuIdle, nvmlClocksEventReasonSwPowerCap
 _SW_THERMAL = 0x20  # nvmlClocksEventReasonSwThermalSlowdown
 _HOT_RISE, _HOT_FROM_C, _HOT_MAX_C, _HOT_CLOCK = 2.7, 83.0, 87.0, 0.78
-"""How many times as far a card without air warms up, from where on the driver holds it down, where it then stays, and the
-share of its clock that is left."""
+"""Factor of the temperature rise of a card without air, the temperature from which the driver throttles it, its highest temperature, and the
+remaining share of its clock.
+"""
 
 
 @dataclass(frozen=True)
 class Readings:
-    """What the board's sensors say in each row, by the columns of the lake; energy and the last two are counters that climb."""
+    """Sensor readings of each row, by the columns of the lake. Energy and the last two are increasing counters."""
 
     power_w: NDArray[np.float64]
     energy_mj: NDArray[np.int64]
@@ -172,7 +175,7 @@ class Readings:
 
     @property
     def counters(self) -> tuple[int, int, int]:
-        """Where the counters stand after the last row."""
+        """Return the counters after the last row."""
         return int(self.energy_mj[-1]), int(self.throttled_power_cap_ms[-1]), int(self.throttled_sw_thermal_ms[-1])
 
 
@@ -188,11 +191,11 @@ def readings(
     rng: np.random.Generator,
     hot: NDArray[np.bool_],
 ) -> Readings:
-    """The sensors of one GPU, given where a context is open, how hard it works and the counters before.
+    """Return the sensor readings of a GPU, from open contexts, work intensity and earlier counters.
 
-    Power is `bare_w` (the card's idle_w, give or take) without a process; an open context adds parking_w (facts: arXiv 2605.23918); from there the
-    intensity leads to the limit. The counter adds each row's power for the whole interval, so the two always agree. In rows
-    that are `hot` no air comes through: under load the driver holds the clocks down.
+    Power is `bare_w` (about the card's idle_w) without a process; an open context adds parking_w (facts: arXiv
+    2605.23918); above that the intensity scales up to the limit. The counter adds each row's power for the whole
+    interval, so the two always agree. In rows that are `hot` no air flows: under load the driver lowers the clocks.
     """
     count = len(parked)
     floor = bare_w + np.where(parked, card.parking_w, 0.0)
@@ -227,11 +230,13 @@ MIB = 1024**2
 
 @dataclass(frozen=True)
 class GpuDay:
-    """One GPU in every row of one UTC day; `stays` are the pieces of work that touch it, `lost` the rows it is gone in."""
+    """A GPU in every row of a UTC day."""
 
     position: int
     stays: tuple[Stay, ...]
+    """Work that touches the GPU."""
     lost: NDArray[np.bool_]
+    """Rows in which the GPU is lost."""
     did: Activity
     board: Readings
     process_count: NDArray[np.int16]
@@ -240,7 +245,7 @@ class GpuDay:
 
 @dataclass(frozen=True)
 class SimulatedDay:
-    """One host on one UTC day: row times, which of them an agent saw (`seen`), and each GPU."""
+    """A host on a UTC day: row times, rows that an agent observed (`seen`), and each GPU."""
 
     plan: HostPlan
     day_ms: int
@@ -252,17 +257,17 @@ class SimulatedDay:
 
     @property
     def counters_since_ms(self) -> int:
-        """When the host's drivers were loaded: the day before its first row."""
+        """Return when the host's drivers were loaded: the day before its first row."""
         return self.plan.booted_ms
 
     @property
     def rng(self) -> np.random.Generator:
-        """Fresh random numbers for what belongs to the host and the day."""
+        """Return a new random generator for the host and the day."""
         return np.random.default_rng([self.seed, self.plan.host.number, 3, self.day_ms // DAY_MS])
 
 
 def host_days(fleet: SimulatedFleet, plan: HostPlan) -> Iterator[SimulatedDay]:
-    """The days of one host in order; pure: the same plan gives the same arrays."""
+    """Yield the days of a host in order. Pure: the same plan gives the same arrays."""
     rng = np.random.default_rng([fleet.seed, plan.host.number, 2])
     inlet_c = float(rng.uniform(22.0, 28.0))
     counters = [(int(rng.integers(10**10, 10**12)), 0, 0) for _ in plan.host.gpus]
@@ -329,5 +334,5 @@ def _gpu_day(
 
 
 def row_range(stay: Stay, day_ms: int, count: int, interval_ms: int) -> slice:
-    """The rows of a day of `count` rows in which the stay holds its GPUs."""
+    """Return the rows in which the stay holds its GPUs, of a day with `count` rows."""
     return slice(max(0, (stay.start_ms - day_ms) // interval_ms), min(count, (stay.end_ms - day_ms) // interval_ms))

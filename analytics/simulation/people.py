@@ -1,7 +1,7 @@
-"""What a simulated site keeps beside its lake: the tables that people keep by hand, and labels of what the fleet really did.
+"""Files of a simulated site beside its lake: tables that people maintain by hand, and labels of what the fleet really did.
 
-Labels come from the plan of the fleet and not from its rows. The plan knows the future: whether whoever left a GPU comes back to it
-within the horizon decides whether it could be taken back.
+Labels come from the plan of the fleet and not from its rows. The plan knows the future: a GPU could be reclaimed if its
+user does not return to it within the horizon.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from analytics.simulation.stays import Stay
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, WEEK_MS, format_ms, from_ms
 
 HELD_MS = 5 * MINUTE_MS
-"""A pause from which on work is labelled as held, as long as the ledger's own default."""
+"""A pause of this length is labelled as held; the ledger's own default."""
 COLUMNS = ("gpu", "since", "until", "state", "takeable", "rules")
 _FOUND_BY = {"held_notebook": "held", "reserved_block": "reserved_unused", "never_used": "never_used"}
-"""The rule that each planted situation is for."""
+"""The rule for each planted situation."""
 
 
 @dataclass(frozen=True)
 class TrueSpan:
-    """What one GPU did in [start_ms, end_ms), and whose it was; `user` is None where it was nobody's."""
+    """Use of a GPU in [start_ms, end_ms), and its user; `user` is None without one."""
 
     start_ms: int
     end_ms: int
@@ -40,10 +40,11 @@ class TrueSpan:
 
 
 def labels_csv(fleet: SimulatedFleet, horizon_ms: int = WEEK_MS) -> str:
-    """The labels of every GPU over the whole period, and of the situations that were planted.
+    """Return the true labels of a simulated fleet as CSV, with the columns COLUMNS.
 
-    An unused GPU could be taken back where its user does not compute on it again within the horizon; one without a user where
-    nobody does. Of the last moments, whose horizon reaches beyond the period, that is not known.
+    The first rows give the state of every GPU over the whole period, and whether the GPU could be reclaimed. It could if its user
+    does not compute on it within `horizon_ms`; without a user, if no user does. The cell is empty for GPUs in use, and if
+    the horizon ends after the period. The last rows give the planted situations, with the rule that should find them.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -54,8 +55,8 @@ def labels_csv(fleet: SimulatedFleet, horizon_ms: int = WEEK_MS) -> str:
             spans = list(true_spans(fleet, host, gpu.index))
             for span in spans:
                 for start_ms, end_ms, takeable in _takeable(span, spans, fleet.until_ms, horizon_ms):
-                    said = "" if takeable is None else str(takeable).lower()
-                    writer.writerow((gpu.uuid, format_ms(start_ms), format_ms(end_ms), span.state, said, ""))
+                    cell = "" if takeable is None else str(takeable).lower()
+                    writer.writerow((gpu.uuid, format_ms(start_ms), format_ms(end_ms), span.state, cell, ""))
     for each in plan.planted:
         if each.kind in _FOUND_BY:
             window = (format_ms(each.start_ms), format_ms(each.end_ms))
@@ -64,7 +65,7 @@ def labels_csv(fleet: SimulatedFleet, horizon_ms: int = WEEK_MS) -> str:
 
 
 def true_spans(fleet: SimulatedFleet, host: HostPlan, position: int) -> Iterator[TrueSpan]:
-    """What a GPU did from its first row to the end of the period, in order and without gaps."""
+    """Yield the use of a GPU from its first row to the end of the period, in order and without gaps."""
     at_ms, end_ms = max(fleet.since_ms, host.added_ms), host.lost_ms.get(position, fleet.until_ms)
     stays = sorted((stay for stay in host.stays if position in stay.gpus), key=lambda stay: stay.start_ms)
     for stay in stays:
@@ -82,7 +83,7 @@ def true_spans(fleet: SimulatedFleet, host: HostPlan, position: int) -> Iterator
 
 
 def _without_work(host: HostPlan, position: int, start_ms: int, end_ms: int) -> Iterator[TrueSpan]:
-    """Time without a stay: free, and reserved from where a reservation begins."""
+    """Yield time without a stay: free, and reserved from the start of a reservation."""
     reserved = next((each for each in host.reservations if position in each.gpus), None)
     from_ms = end_ms if reserved is None else min(max(reserved.start_ms, start_ms), end_ms)
     if start_ms < from_ms:
@@ -92,14 +93,14 @@ def _without_work(host: HostPlan, position: int, start_ms: int, end_ms: int) -> 
 
 
 def _work(stay: Stay, position: int) -> Iterator[tuple[int, int, str]]:
-    """The stay on one GPU: held where nothing ran for HELD_MS, else used."""
+    """Yield a stay on one GPU: held if no kernel ran for HELD_MS, else used."""
     if position in stay.unused:
         yield stay.start_ms, stay.end_ms, "held"
         return
     known = idle_time(stay)
     at_ms, used_from = stay.start_ms, stay.start_ms
     for turn, idle in zip(known.at_ms[1:], known.idle_ms[1:] - known.idle_ms[:-1], strict=True):
-        # a last spell of work may reach beyond the stay, and what ends a held spell is the next one
+        # the last interval of work may reach beyond the stay; a held interval ends where the next one begins
         end_ms = min(int(turn), stay.end_ms)
         if idle > 0 and end_ms - at_ms >= HELD_MS:
             if used_from < at_ms:
@@ -114,7 +115,7 @@ def _work(stay: Stay, position: int) -> Iterator[tuple[int, int, str]]:
 def _takeable(
     span: TrueSpan, spans: Iterable[TrueSpan], until_ms: int, horizon_ms: int
 ) -> Iterator[tuple[int, int, bool | None]]:
-    """The span cut where it stops being true, and known, that the GPU could be taken back."""
+    """Yield the span, cut where the answer to "could the GPU be reclaimed" changes or becomes unknown."""
     if span.state in ("used", "unavailable"):
         yield span.start_ms, span.end_ms, False if span.state == "used" else None
         return
@@ -133,7 +134,7 @@ def _takeable(
 
 
 _QUOTA_SHARES = {"language": 0.44, "vision": 0.3, "speech": 0.2, "robotics": 0.5, "ranking": 0.12}
-"""Of the fleet's GPUs; together more than there are, as quotas are."""
+"""Shares of the fleet's GPUs. Together they exceed the fleet, as quotas do."""
 _ORGANISATIONS = {
     "language": "research",
     "vision": "research",
@@ -158,18 +159,18 @@ _OFFERS: tuple[tuple[str, str, str, dict[str, object], int], ...] = (
     ("serving", "reserved", "cloud A", {"hourly": "0.33", "years": 3}, 12),
     ("serving", "on_demand", "cloud B", {"hourly": "0.99"}, 12),
 )
-"""Pool with the card, kind, provider, terms, and how many days old it is at the end of the period."""
+"""Pool with the card, kind, provider, terms, and age in days at the end of the period."""
 _ASKED: tuple[tuple[str, int, str, int, int, int, str], ...] = (
     ("language", 8, "train", 1, 21, 1, "pretraining of the 3B model"),
     ("speech", 2, "train", 2, 14, 2, "second distillation"),
     ("vision", 1, "legacy", 0, 10, 3, "tests of the labelling tool"),
     ("robotics", 16, "train", 3, 30, 3, "policies for the new arm"),
 )
-"""Team, GPUs, pool with the card, first and last day from the end of the period on, priority (1 first), what for."""
+"""Team, GPUs, pool with the card, first and last day after the end of the period, priority (1 first), purpose."""
 
 
 def owners_csv(fleet: SimulatedFleet) -> str:
-    """The owners file: an account per team with its quota, the people in it, and the projects that end."""
+    """Return the owners file: an account per team with its quota, its people, and the projects that end."""
     last_day = from_ms(fleet.until_ms) - timedelta(days=1)
     rows: list[dict[str, object]] = []
     for team, people in TEAMS.items():
@@ -193,7 +194,7 @@ def owners_csv(fleet: SimulatedFleet) -> str:
 
 
 def prices_csv(fleet: SimulatedFleet) -> str:
-    """The price table of the pools that have GPUs: three bought and written off, the fourth at an internal rate."""
+    """Return the price table of pools with GPUs: three bought and written off, the fourth rented."""
     there = _pools(fleet)
     bought = [
         {
@@ -214,14 +215,15 @@ def prices_csv(fleet: SimulatedFleet) -> str:
         "hourly": _LEGACY_HOURLY,
         "currency": "USD",
         "date": since.date().isoformat(),
-        "source": "internal rate (simulated)",
+        "source": "rental contract (simulated)",
+        "kind": "on_demand",
     }
     rented = [{"pool": pool.name, **rate} for pool in there if pool.name not in _PURCHASES]
     return _csv(prices.COLUMNS, [*bought, *rented])
 
 
 def offers_csv(fleet: SimulatedFleet) -> str:
-    """The offers file: what the cards of the pools that have GPUs could be bought, reserved and rented for; all of it is invented."""
+    """Return the offers file: prices to buy, reserve and rent the cards of pools with GPUs; all of it is invented."""
     cards = {pool.name: pool.card.model for pool in _pools(fleet)}
     today = from_ms(fleet.until_ms).date()
     rows = [
@@ -241,7 +243,7 @@ def offers_csv(fleet: SimulatedFleet) -> str:
 
 
 def requests_csv(fleet: SimulatedFleet) -> str:
-    """The requests file: who asks for GPUs of which card, from when to when; without those whose pool has no GPUs."""
+    """Return the requests file: who asks for GPUs of which card, from when to when, without pools that have no GPUs."""
     cards = {pool.name: pool.card.model for pool in _pools(fleet)}
     today = from_ms(fleet.until_ms).date()
     rows = [
@@ -261,7 +263,7 @@ def requests_csv(fleet: SimulatedFleet) -> str:
 
 
 def _pools(fleet: SimulatedFleet) -> list[Pool]:
-    """The pools that have GPUs."""
+    """Return the pools with GPUs."""
     return [pool for pool, gpus in zip(fleet.pools, split_gpus(fleet.gpus, fleet.pools), strict=True) if gpus]
 
 
@@ -276,11 +278,11 @@ def _csv(columns: Iterable[str], rows: Iterable[Mapping[str, object]]) -> str:
 _MEAN_G, _LEAST_G = 290.0, 60.0
 _NOON_G, _EVENING_G, _WEATHER_G = 110.0, 90.0, 45.0
 _GAP = (2, 3, 4)
-"""Hours of the fleet's last but one day."""
+"""Hours of the fleet's second-last day."""
 
 
 def intensity_csv(fleet: SimulatedFleet) -> str:
-    """Grams of CO2 per kWh for every hour (UTC) of the fleet's days, as `plan.carbon` takes them; all of it is invented."""
+    """Return grams of CO2 per kWh for every hour (UTC) of the fleet's days, as `plan.carbon` reads them; all of it is invented."""
     hours = np.arange(fleet.days * 24)
     weather = np.repeat(np.random.default_rng(fleet.seed).normal(0.0, _WEATHER_G, fleet.days), 24)
     grams = _MEAN_G + weather - _NOON_G * _bump(hours, 12, 4.0) + _EVENING_G * _bump(hours, 19, 2.0)

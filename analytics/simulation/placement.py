@@ -1,4 +1,4 @@
-"""Which GPUs of a fleet are spoken for while its situations are put in place."""
+"""Placement of planted situations: the GPUs of a fleet that are already taken."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SHORTEST_MS = 5 * MINUTE_MS
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedFleet:
-    """What to simulate: GPUs, whole days, the seed, the row interval and the UTC midnight (ms) at which it ends.
+    """The fleet to simulate: GPUs, whole days, the seed, the row interval and the UTC midnight (ms) at which it ends.
 
-    A `showcase` is a fleet whose people have mostly tuned their work, and in which something of everything goes wrong.
+    In a `showcase` fleet most users have tuned their work, and every kind of problem occurs.
     """
 
     until_ms: int
@@ -29,16 +29,16 @@ class SimulatedFleet:
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """The pools, of which small fleets may have no GPU."""
+        """Return the pools; small fleets may have pools without a GPU."""
         return POOLS
 
     @property
     def habits(self) -> Habits:
-        """How its people work."""
+        """Return the habits of its users."""
         return TAUGHT if self.showcase else MEASURED
 
     def __post_init__(self) -> None:
-        """Checks the numbers; UsageError names the one that cannot be."""
+        """Raise UsageError if a number is invalid."""
         if self.gpus < 1 or self.days < 1 or self.seed < 0:
             raise UsageError(
                 f"cannot simulate {self.gpus} GPUs over {self.days} days from seed {self.seed}",
@@ -53,61 +53,62 @@ class SimulatedFleet:
 
     @property
     def since_ms(self) -> int:
-        """Start of the first row."""
+        """Return the start of the first row."""
         return self.until_ms - self.days * DAY_MS
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A situation put there on purpose, that an analysis has to find.
+    """A planted situation that an analysis has to find.
 
-    `kind` is never_used, held_notebook, reserved_block, lost_gpu or agent_outage; `holder` is a login, None where nobody
-    holds it. The situation lasts over [start_ms, end_ms): it is the case at every moment in it.
+    The situation lasts over [start_ms, end_ms), at every moment of it.
     """
 
     kind: str
+    """never_used, held_notebook, reserved_block, lost_gpu or agent_outage."""
     host: str
     gpus: tuple[str, ...]
-    holder: str | None
+    user: str | None
+    """A login; None without a user."""
     start_ms: int
     end_ms: int
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """A claim without any process: positions on the host, who has it and under what name."""
+    """An allocation without any process: positions on the host, user and name."""
 
     start_ms: int
     gpus: tuple[int, ...]
     user: str
     account: str
     name: str
-    claim_id: str
+    allocation_id: str
 
 
 @dataclass(frozen=True)
 class HostPlan:
-    """Everything that will happen on one host.
-
-    `lost_ms` and `hot_ms` say from when on which position is lost or gets no air, `added_ms` when the host came, `booted_ms`
-    when its drivers were loaded.
-    """
+    """All events on a host."""
 
     host: SimulatedHost
     stays: tuple[Stay, ...]
     reservations: tuple[Reservation, ...] = ()
     lost_ms: dict[int, int] = field(default_factory=dict)
+    """By position, the time from which the GPU is lost."""
     outage_ms: tuple[int, int] | None = None
     hot_ms: dict[int, int] = field(default_factory=dict)
+    """By position, the time from which the GPU gets no air."""
     added_ms: int = 0
+    """Time at which the host was added."""
     booted_ms: int = 0
+    """Time at which its drivers were loaded."""
 
 
 class PlacementBoard:
-    """Which GPUs of the fleet are spoken for while the situations are put in place."""
+    """The GPUs of the fleet that are already taken while situations are placed."""
 
     def __init__(self, fleet: SimulatedFleet, hosts: tuple[SimulatedHost, ...], habits: Habits) -> None:
-        """An empty one."""
+        """Create an empty board."""
         self.fleet = fleet
         self.habits = habits
         self.hosts = hosts
@@ -122,12 +123,12 @@ class PlacementBoard:
         self.added: dict[str, int] = {}
 
     def at(self, share: float) -> int:
-        """The row time at that share of the period."""
+        """Return the row time at a share of the period."""
         offset_ms = share * self.fleet.days * DAY_MS
         return self.fleet.since_ms + int(offset_ms // self.fleet.interval_ms) * self.fleet.interval_ms
 
     def take(self, pools: Iterable[str], counts: Iterable[int]) -> tuple[SimulatedHost, tuple[int, ...]] | None:
-        """The first block of the wanted size, largest first, that leaves at least half of its pool to ordinary work."""
+        """Return the first block of the wanted sizes, largest first, that leaves at least half of its pool to ordinary work."""
         named = [pool for pool in pools if any(host.pool.name == pool for host in self.hosts)]
         for count in counts:
             for pool in named or sorted({host.pool.name for host in self.hosts}):
@@ -143,7 +144,7 @@ class PlacementBoard:
         return None
 
     def stage(self, pool: str, count: int, span: tuple[int, int]) -> tuple[SimulatedHost, tuple[int, ...]] | None:
-        """GPUs of one host of the pool that neither a situation nor a scene has in that time; the host with the most of them."""
+        """Return GPUs of a host of the pool without a situation or scene in that time, from the host with the most such GPUs."""
         found: list[tuple[SimulatedHost, tuple[int, ...]]] = []
         for host in (host for host in self.hosts if host.pool.name == pool):
             scenes = [each for each in self.staged[host.name] if each.start_ms < span[1] and each.end_ms > span[0]]
@@ -157,13 +158,13 @@ class PlacementBoard:
         return host, left[:count]
 
     def note(
-        self, kind: str, host: SimulatedHost, gpus: Iterable[int], holder: str | None, span: tuple[int, int]
+        self, kind: str, host: SimulatedHost, gpus: Iterable[int], user: str | None, span: tuple[int, int]
     ) -> None:
-        """Remembers a planted situation."""
-        self.planted.append(Planted(kind, host.name, tuple(host.gpus[at].uuid for at in gpus), holder, *span))
+        """Record a planted situation."""
+        self.planted.append(Planted(kind, host.name, tuple(host.gpus[at].uuid for at in gpus), user, *span))
 
     def held_notebook(self, nth: int) -> None:
-        """A Jupyter kernel that worked for an hour or two and has held its memory ever since."""
+        """Plant a Jupyter kernel that worked for an hour or two and has held its memory ever since."""
         found = self.take(("train-old", "legacy", "train", "serving"), (1,))
         if found is None:
             return
@@ -182,18 +183,18 @@ class PlacementBoard:
                 name="jupyter",
                 seed=self.fleet.seed * 1000 + nth,
                 idle_from_ms=idle_ms,
-                arguments=NOTEBOOK_ARGUMENTS if self.habits.told else None,
+                arguments=NOTEBOOK_ARGUMENTS if self.habits.records_arguments else None,
             )
         )
         self.note("held_notebook", host, gpus, user, (idle_ms, self.fleet.until_ms))
 
     def never_used(self) -> None:
-        """The defensive purchase: bought, racked, and no process ever."""
+        """Plant a defensive purchase: bought, racked, and never used by a process."""
         if found := self.take(("train", "train-old", "serving", "legacy"), (8, 4, 2, 1)):
             self.note("never_used", *found, None, (self.fleet.since_ms, self.fleet.until_ms))
 
     def lost_gpu(self, nth: int) -> None:
-        """A card that falls off the bus (XID 79) and stays away."""
+        """Plant a card that falls off the bus (XID 79) and stays away."""
         if found := self.take(("train-old", "serving", "legacy", "train"), (1,)):
             host, (position,) = found
             since_ms = self.at(0.6 + 0.05 * (nth % 4))
@@ -201,7 +202,7 @@ class PlacementBoard:
             self.note("lost_gpu", host, (position,), None, (since_ms, self.fleet.until_ms))
 
     def reserved_block(self, nth: int) -> None:
-        """GPUs reserved just in case: a job ran there once, since then a claim and no process."""
+        """Plant GPUs reserved just in case: a job ran there once; since then an allocation without a process."""
         found = self.take(("train-old", "train", "serving", "legacy"), (4, 2, 1))
         if found is None:
             return
@@ -219,7 +220,7 @@ class PlacementBoard:
                 name="vision-finetune",
                 job_id=str(900_000 + nth),
                 seed=self.fleet.seed * 1000 + 500 + nth,
-                claimed=True,
+                allocated=True,
             )
         )
         reserved = Reservation(start_ms, gpus, "greta", "vision", "deadline-buffer", f"resv-{nth + 1}")
@@ -227,7 +228,7 @@ class PlacementBoard:
         self.note("reserved_block", host, gpus, reserved.user, (start_ms, self.fleet.until_ms))
 
     def agent_outage(self, nth: int) -> None:
-        """Hours in which the agent of one host was dead: no rows at all."""
+        """Plant hours in which the agent of a host was dead: no rows at all."""
         order = sorted(self.hosts, key=lambda host: host.pool.work != "serving")
         host = order[nth % len(order)]
         if host.name in self.outages:
@@ -238,7 +239,7 @@ class PlacementBoard:
         self.note("agent_outage", host, (gpu.index for gpu in host.gpus), None, span)
 
     def host_plan(self, host: SimulatedHost) -> HostPlan:
-        """What happens on a host: the planted first, ordinary stays on the GPUs that are left and on those lost later."""
+        """Return the plan of a host: planted situations first, ordinary stays on the remaining GPUs and on GPUs that are lost later."""
         lost = self.lost[host.name]
         free = tuple(gpu.index for gpu in host.gpus if gpu.index not in self.taken[host.name])
         fleet = self.fleet
@@ -253,8 +254,8 @@ class PlacementBoard:
             habits=self.habits,
         )
         scenes = self.staged[host.name]
-        kept = [stay for each in drawn if (stay := _around(each, scenes)) is not None]
-        stays = [stay for each in kept if (stay := _before_loss(each, lost)) is not None]
+        kept = [stay for each in drawn if (stay := _stay_beside_scenes(each, scenes)) is not None]
+        stays = [stay for each in kept if (stay := _stay_before_loss(each, lost)) is not None]
         added_ms = self.added.get(host.name, 0)
         return HostPlan(
             host,
@@ -268,8 +269,8 @@ class PlacementBoard:
         )
 
 
-def _around(stay: Stay, scenes: Iterable[Stay]) -> Stay | None:
-    """An ordinary stay as the scenes on its GPUs leave it: it makes do with the others, or ends before or begins after them."""
+def _stay_beside_scenes(stay: Stay, scenes: Iterable[Stay]) -> Stay | None:
+    """Return an ordinary stay beside the scenes on its GPUs: it uses the other GPUs, or ends before or begins after them."""
     for scene in sorted(scenes, key=lambda each: each.start_ms):
         if set(scene.gpus).isdisjoint(stay.gpus) or stay.end_ms <= scene.start_ms or stay.start_ms >= scene.end_ms:
             continue
@@ -284,8 +285,8 @@ def _around(stay: Stay, scenes: Iterable[Stay]) -> Stay | None:
     return stay if stay.end_ms - stay.start_ms >= _SHORTEST_MS else None
 
 
-def _before_loss(stay: Stay, lost: dict[int, int]) -> Stay | None:
-    """The stay as a lost GPU leaves it: it dies with the card; one that would start later on it never does."""
+def _stay_before_loss(stay: Stay, lost: dict[int, int]) -> Stay | None:
+    """Return the stay with lost GPUs considered: it ends with the card, and never starts on a GPU lost earlier."""
     ends = [lost[gpu] for gpu in stay.gpus if gpu in lost]
     if not ends or stay.end_ms <= min(ends):
         return stay

@@ -1,6 +1,6 @@
-"""The whole fleet before its first row: hosts, stays, claims and the planted situations, all from the seed; and what is staged in a showcase.
+"""The whole fleet before its first row: hosts, stays, allocations and planted situations, all from the seed; and the scenes of a showcase.
 
-A scene takes its GPUs for a few days; ordinary work makes do with the others, or goes on after it.
+A scene takes its GPUs for a few days; ordinary work uses the other GPUs, or continues after the scene.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from analytics.simulation.stays import SimulatedServer, Stay
 from fallow.clock import DAY_MS, HOUR_MS
 
 SHOWN_FROM_DAYS = 14
-"""Scenes need days on end; shorter fleets have the planted situations only."""
+"""Scenes need several days; shorter fleets have only the planted situations."""
 
 PROJECT_OVER = "nav-challenge"
 PROJECTS = {
@@ -23,7 +23,7 @@ PROJECTS = {
     "shop-embeddings": ("ranking", 5),
     "gripper-sweeps": ("robotics", 9),
 }
-"""Accounts of projects with an end: their team, and how many days after the period that end is."""
+"""Accounts of projects with an end: their team, and the days from the end of the period to that end."""
 
 _STALLING = replace(
     TUNED,
@@ -59,7 +59,7 @@ _RESERVING = replace(BUSY_SERVING, mem_ratio=Knots((0.0, 1.0), (0.912, 0.912)), 
 
 @dataclass(frozen=True)
 class _Scene:
-    """One piece of work: GPUs of a pool, its time as shares of the period, and what is unusual about its stay."""
+    """A workload of the showcase: GPUs of a pool, its time as shares of the period, and the unusual parts of its stay."""
 
     pool: str
     count: int
@@ -144,7 +144,7 @@ _SCENES = (
 
 
 def play(board: PlacementBoard) -> None:
-    """Puts every scene on the board that finds GPUs, the failures of hosts, and the host that came late."""
+    """Place every scene that finds GPUs, the failures of hosts, and the host that was added late."""
     _hosts(board)
     for nth, scene in enumerate(_SCENES):
         span = (board.at(scene.span[0]), board.at(scene.span[1]) if scene.span[1] < 1 else board.fleet.until_ms)
@@ -166,7 +166,7 @@ def _stay(board: PlacementBoard, scene: _Scene, nth: int, gpus: tuple[int, ...],
         job_id=str(910_000 + nth) if job else "",
         command=scene.command,
         seed=board.fleet.seed * 1000 + 700 + nth,
-        claimed=job or scene.work == "serving",
+        allocated=job or scene.work == "serving",
         unused=gpus[len(gpus) - scene.unused :] if scene.unused else (),
         idle_from_ms=None if scene.idle_from is None else board.at(scene.idle_from),
         **(scene.rest or {}),
@@ -174,7 +174,7 @@ def _stay(board: PlacementBoard, scene: _Scene, nth: int, gpus: tuple[int, ...],
 
 
 def _hosts(board: PlacementBoard) -> None:
-    """Two cards without air, an agent that was dead for longer, and the host that nobody has used since it came."""
+    """Place two cards without air, an agent that was dead for longer, and a host that was never used since it was added."""
     if found := board.stage("train-old", 1, (board.at(0.3), board.fleet.until_ms)):
         host, _ = found
         working = [gpu.index for gpu in host.gpus if gpu.index not in board.taken[host.name]]
@@ -191,7 +191,7 @@ def _hosts(board: PlacementBoard) -> None:
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """The fleet, one plan per host, and what was planted."""
+    """The fleet, a plan per host, and the planted situations."""
 
     fleet: SimulatedFleet
     hosts: tuple[HostPlan, ...]
@@ -199,7 +199,10 @@ class FleetPlan:
 
 
 def plan_fleet(fleet: SimulatedFleet) -> FleetPlan:
-    """The plan of a fleet; the same fleet gives the same plan. One of each situation per 256 GPUs, as far as they fit."""
+    """Return the plan of a fleet; the same fleet gives the same plan.
+
+    A situation of each kind per 256 GPUs, as far as they fit.
+    """
     hosts = build_hosts(fleet.gpus, fleet.seed, fleet.pools)
     board = PlacementBoard(fleet, hosts, fleet.habits)
     for nth in range(1 + fleet.gpus // 256):

@@ -1,7 +1,8 @@
-"""What the scheduler of a simulated fleet knows of its jobs: when each asked, how long it may run, how it ended, and who still waits.
+"""The queue of a simulated fleet: when each job was submitted, how long it may run, how it ended, and which jobs still wait.
 
-Jobs are placed by the stays; their waits follow from the places. A job that began when nothing of its size was free in its pool had
-waited for it. What was planted as never used is outside the partition, as new hosts are that nobody has added: nothing waits for it.
+Stays place the jobs; their waits follow from the places. A job that began when its pool had no free GPUs of its size
+had waited for them. GPUs planted as never used are outside the partition, as new hosts that are not added yet: no job
+waits for them.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from analytics.simulation.stays import Stay
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 SCHEDULER = "simulated"
-"""Who made the reservations and wrote down the queue; jobs are Slurm's and services Kubernetes', as their processes say."""
+"""The scheduler of reservations and of the queue. Jobs are Slurm's and services Kubernetes', as their processes show."""
 _LIMITS_MS = tuple(hours * HOUR_MS for hours in (1, 4, 12, 24, 48, 72, 168, 336))
 _ASK_FOR_MORE = {"vision": 2, "language": 1}
-"""Steps of the ladder of limits that a team adds to what its jobs need, to be safe."""
+"""Steps of the ladder of limits that a team adds to its jobs' need, for safety."""
 _PRIORITY = {"language": 400, "ranking": 250, "speech": 200, "vision": 200, "robotics": 150}
 _HELD_BACK = "ranking"
-"""A team whose jobs its own limit of running jobs holds back, whatever is free."""
+"""A team whose jobs wait for its own limit of running jobs, even with free GPUs."""
 _WAIT_FOR_ROOM_MS, _HELD_BACK_MS, _CHAINED_MS = 3 * HOUR_MS, 40 * MINUTE_MS, 90 * MINUTE_MS
 _PATIENCE_MS = 6 * HOUR_MS
 
@@ -34,35 +35,34 @@ Row = Mapping[str, object]
 
 @dataclass(frozen=True)
 class SimulatedQueue:
-    """What the scheduler says beside who was given which GPUs.
+    """Data of the scheduler beside the allocated GPUs."""
 
-    `claims` has the queue's columns of each claim, by host and claim id; `requests` are rows of the table of that name.
-    """
-
-    claims: Mapping[tuple[str, str], Row]
+    allocations: Mapping[tuple[str, str], Row]
+    """The queue's columns of each allocation, by host and allocation id."""
     requests: tuple[Row, ...]
+    """Rows of the `request` table."""
 
 
 def simulated_queue(plan: FleetPlan) -> SimulatedQueue:
-    """The queue of a fleet; the same plan gives the same."""
+    """Return the queue of a fleet; the same plan gives the same queue."""
     rng = np.random.default_rng([plan.fleet.seed, 23])
     full_since = _full_since(plan)
-    claims: dict[tuple[str, str], Row] = {}
+    allocations: dict[tuple[str, str], Row] = {}
     for host in plan.hosts:
-        for stay in (stay for stay in host.stays if stay.claimed):
-            claims[host.host.name, claim_id(stay)] = (
+        for stay in (stay for stay in host.stays if stay.allocated):
+            allocations[host.host.name, allocation_id(stay)] = (
                 _job(plan.fleet, host, stay, full_since, rng) if stay.job_id else _pod(plan.fleet, host, stay)
             )
-    return SimulatedQueue(claims, tuple(_requests(plan, rng)))
+    return SimulatedQueue(allocations, tuple(_requests(plan, rng)))
 
 
-def claim_id(stay: Stay) -> str:
-    """What the scheduler of a stay calls it: Slurm by a number, Kubernetes by namespace and pod."""
+def allocation_id(stay: Stay) -> str:
+    """Return the scheduler's name for a stay: Slurm uses a number, Kubernetes namespace and pod."""
     return stay.job_id or f"{stay.account}/{stay.name}"
 
 
 def _pod(fleet: SimulatedFleet, host: HostPlan, stay: Stay) -> Row:
-    """A service is placed within seconds and has no limit."""
+    """Return the queue's columns of a service: placed within seconds, without a limit."""
     is_over = stay.end_ms < fleet.until_ms
     return {
         "submitted": stay.start_ms - 20 * SECOND_MS,
@@ -102,7 +102,7 @@ def _job(
 
 
 def _limit(stay: Stay) -> int:
-    """A step of the ladder; a job that falls idle early is ended by its limit."""
+    """Return a step of the ladder; a job that falls idle early is ended by its limit."""
     length_ms = stay.end_ms - stay.start_ms
     if stay.idle_from_ms is not None:
         return -(-length_ms // SECOND_MS) * SECOND_MS
@@ -124,7 +124,7 @@ def _second(at_ms: float) -> int:
 
 
 def _full_since(plan: FleetPlan) -> Callable[[str, int, int], int]:
-    """From when on no host of a pool had so many GPUs free, up to a moment; the moment itself where one had."""
+    """Return a function for the time since which no host of a pool had this many GPUs free, up to a moment; the moment itself if a host had."""
     unknown_to_it = {each.host for each in plan.planted if each.kind == "never_used"}
     found: dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
@@ -133,18 +133,18 @@ def _full_since(plan: FleetPlan) -> Callable[[str, int, int], int]:
             hosts = [host for host in plan.hosts if host.host.pool.name == pool and host.host.name not in unknown_to_it]
             found[pool, size] = _times_without_room(hosts, size)
         starts, ends = found[pool, size]
-        place = int(np.searchsorted(ends, at_ms))  # the first stretch that ends at or after the moment
+        place = int(np.searchsorted(ends, at_ms))  # the first segment that ends at or after the moment
         return min(int(starts[place]), at_ms) if place < len(starts) else at_ms
 
     return since
 
 
 def _times_without_room(hosts: Iterable[HostPlan], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The stretches in which no host has `size` GPUs free, as starts and ends in order."""
+    """Return the segments in which no host has `size` GPUs free, as starts and ends in order."""
     changes: list[tuple[int, int]] = []
     for host in hosts:
         has_room = False
-        for at_ms, free in _free(host):
+        for at_ms, free in _free_counts(host):
             if (free >= size) != has_room:
                 has_room = free >= size
                 changes.append((at_ms, 1 if has_room else -1))
@@ -155,10 +155,10 @@ def _times_without_room(hosts: Iterable[HostPlan], size: int) -> tuple[NDArray[n
     return times[begins], ends[begins + 1]
 
 
-def _free(host: HostPlan) -> Iterator[tuple[int, int]]:
-    """How many GPUs of a host no claim has, from each moment at which that changes."""
+def _free_counts(host: HostPlan) -> Iterator[tuple[int, int]]:
+    """Yield the unallocated GPUs of a host, from each moment of a change."""
     changes = [(0, len(host.host.gpus))]
-    for stay in (stay for stay in host.stays if stay.claimed):
+    for stay in (stay for stay in host.stays if stay.allocated):
         changes += [(stay.start_ms, -len(stay.gpus)), (stay.end_ms, len(stay.gpus))]
     changes += [(each.start_ms, -len(each.gpus)) for each in host.reservations]
     free = 0
@@ -168,7 +168,7 @@ def _free(host: HostPlan) -> Iterator[tuple[int, int]]:
 
 
 def _requests(plan: FleetPlan, rng: np.random.Generator) -> Iterator[Row]:
-    """Jobs for the training pool that never began: large ones that gave up, and three that wait at the end."""
+    """Yield jobs for the training pool that never began: large ones that were withdrawn, and three that wait at the end."""
     fleet = plan.fleet
     training = [host.host for host in plan.hosts if host.host.pool.work == "training"]
     if not training:
@@ -191,12 +191,12 @@ def _requests(plan: FleetPlan, rng: np.random.Generator) -> Iterator[Row]:
 
 
 def _request(number: int, team: str, size: tuple[int, int], asked_ms: int) -> Row:
-    """A job of so many GPUs on hosts of so many."""
+    """Return a job with this many GPUs, on hosts of this size."""
     gpus, width = size
     return {
         "time": asked_ms,
         "eligible": asked_ms,
-        "claim_id": str(number),
+        "allocation_id": str(number),
         "scheduler": "slurm",
         "account": team,
         "user": TEAMS[team][number % len(TEAMS[team])],

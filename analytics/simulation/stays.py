@@ -1,4 +1,4 @@
-"""Who holds which GPUs of a host from when to when: the stays, drawn host by host from the seed."""
+"""Stays: which user holds which GPUs of a host from when to when, drawn host by host from the seed."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from analytics.simulation.catalog import (
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 BURN_IN_MS = 7 * DAY_MS
-"""Stays are drawn from a week before the first row on, so that the first day finds the fleet at work."""
+"""Stays are drawn from a week before the first row, so that the fleet is at work on the first day."""
 
 
 NOTEBOOK_ARGUMENTS = "python3 -m ipykernel_launcher -f kernel.json"
-"""How the kernel of a notebook is started."""
+"""Arguments that start the kernel of a notebook."""
 
 
 @dataclass(frozen=True)
 class SimulatedServer:
-    """What an inference server says of itself: its model, its engine and how much of its KV cache a full load takes."""
+    """Facts that an inference server reports: its model, its engine and the share of its KV cache in use at full load."""
 
     model: str
     engine: str
@@ -43,40 +43,42 @@ class SimulatedServer:
 
 @dataclass(frozen=True)
 class Stay:
-    """One piece of work on some GPUs of one host, [start_ms, end_ms) on the row grid.
-
-    `gpus` are positions on the host, `unused` those of them on which no kernel ever runs. From `idle_from_ms` on nothing
-    runs although the processes stay. `seed` feeds everything random inside the stay. `claimed` says whether a scheduler
-    knows of it. `pace` is what each GPU does of the stay's level, all of it where it is empty. `starved` says that the host's
-    disks are at their limit for it, `orphaned` that whoever started it goes away when it falls idle.
-    """
+    """Work on some GPUs of a host, [start_ms, end_ms) on the row grid."""
 
     start_ms: int
     end_ms: int
     gpus: tuple[int, ...]
+    """Positions on the host."""
     behaviour: Behaviour
     work: str
     user: str
     account: str
     name: str
     seed: int
+    """Seed of everything random inside the stay."""
     job_id: str = ""
     command: str = "python3"
     processes: int = 1
     unused: tuple[int, ...] = ()
+    """Positions on which no kernel ever runs."""
     idle_from_ms: int | None = None
+    """Time from which no kernel runs although the processes stay."""
     idle_factor: float = 1.0
-    claimed: bool = False
+    allocated: bool = False
+    """True if a scheduler knows the stay."""
     pace: tuple[float, ...] = ()
+    """Share of the stay's level by GPU; all of it if empty."""
     starved: bool = False
+    """True if the host's disks are at their limit because of it."""
     orphaned: bool = False
+    """True if the starting process exits when the stay falls idle."""
     arguments: str | None = None
     server: SimulatedServer | None = None
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where stays are drawn for."""
+    """The place for which stays are drawn."""
 
     host: SimulatedHost
     habits: Habits
@@ -93,9 +95,9 @@ def host_stays(
     grid_ms: int,
     habits: Habits = MEASURED,
 ) -> list[Stay]:
-    """The stays of one host that touch [since_ms, until_ms), by start; they never overlap on a GPU.
+    """Return the stays of a host that touch [since_ms, until_ms), by start; they never overlap on a GPU.
 
-    Work of several GPUs is spread over those in `free`; each of those in `alone` only gets work of its own.
+    Multi-GPU work is spread over the GPUs in `free`; each GPU in `alone` only gets work of its own.
     """
     draw = WORK[host.pool.work]
     site = Site(host, habits)
@@ -141,7 +143,7 @@ def _training(
             name=f"{team}-{('pretrain', 'finetune', 'sweep', 'eval')[int(rng.integers(0, 4))]}",
             job_id=str(number),
             seed=new_seed(rng),
-            claimed=True,
+            allocated=True,
             unused=slot[len(slot) // 2 :] if part else (),
             idle_from_ms=at_ms + int((end_ms - at_ms) * rng.uniform(0.3, 0.8)) if tail else None,
         )
@@ -168,7 +170,7 @@ def _serving(
             pod,
             new_seed(rng),
             command="tritonserver" if service == "ranker" else "python3",
-            claimed=True,
+            allocated=True,
             idle_factor=QUIET_IDLE_FACTOR if quiet else 1.0,
             server=SimulatedServer(service, "triton"),
         )
@@ -196,7 +198,7 @@ def _notebooks(
             seed=new_seed(rng),
             processes=2 if rng.random() < 0.25 else 1,
             idle_from_ms=at_ms + worked_ms if left_ms else None,
-            arguments=NOTEBOOK_ARGUMENTS if site.habits.told else None,
+            arguments=NOTEBOOK_ARGUMENTS if site.habits.records_arguments else None,
         )
         at_ms = working_hour(at_ms + worked_ms + left_ms + int(rng.exponential(60 * HOUR_MS)), rng)
 
@@ -205,18 +207,18 @@ DrawnStays = Callable[[Site, tuple[int, ...], np.random.Generator, int, int], It
 """Draws the work of a slot of GPUs from one moment to another."""
 
 WORK: dict[str, DrawnStays] = {"training": _training, "serving": _serving, "notebook": _notebooks}
-"""By the work of a pool how its stays are drawn; benchmarks/fleet_kinds.py adds more."""
+"""The function that draws stays, by the work of a pool; benchmarks/fleet_kinds.py adds more."""
 
 
 def _next_start(at_ms: int, rng: np.random.Generator) -> int:
-    """When the next job starts in a slot that could take one at `at_ms`: many wait for somebody to come to work."""
+    """Return when the next job starts in a slot that is free at `at_ms`: many jobs wait for a person to come to work."""
     if _at_work(at_ms) or rng.random() < NIGHT_START_RATIO:
         return at_ms
     return working_hour(at_ms, rng)
 
 
 def working_hour(at_ms: int, rng: np.random.Generator) -> int:
-    """The time itself inside working hours, otherwise some time in the next working morning."""
+    """Return the time itself inside working hours, else some time in the next working morning."""
     if _at_work(at_ms):
         return at_ms
     day_ms = _floor(at_ms, DAY_MS) + (DAY_MS if at_ms % DAY_MS >= 20 * HOUR_MS else 0)

@@ -1,4 +1,4 @@
-"""The lake's tables from one simulated host-day, and a whole fleet put into a lake, so that memory stays at one host-day."""
+"""The lake's tables of a simulated host-day, and a whole fleet written into a lake, with the memory of a single host-day."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from analytics.simulation.catalog import PROCESS_INTERVAL_MS
 from analytics.simulation.days import GpuDay, SimulatedDay, host_days, row_range
 from analytics.simulation.placement import Reservation, SimulatedFleet
 from analytics.simulation.plan import FleetPlan, plan_fleet
-from analytics.simulation.queue import SCHEDULER, Row, SimulatedQueue, claim_id, simulated_queue
+from analytics.simulation.queue import SCHEDULER, Row, SimulatedQueue, allocation_id, simulated_queue
 from analytics.simulation.stays import Stay
 from fallow import __version__
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake, LakeFile
 from fallow.parquet import arrow_schema, encode, table_from_rows
-from fallow.schema import AGENT, CLAIM, DEVICE, EVENT, GPU, HOST, PROCESS, REQUEST, SERVING, LakeTable
+from fallow.schema import AGENT, ALLOCATION, DEVICE, EVENT, GPU, HOST, PROCESS, REQUEST, SERVING, LakeTable
 
 DRIVER, CUDA = "580.95.05", "13.0"
 
@@ -28,12 +28,12 @@ _NEVER_THROTTLED = ("throttled_sync_boost_ms", "throttled_hw_thermal_ms", "throt
 
 
 def gpu_table(day: SimulatedDay) -> pa.Table:
-    """The gpu rows of the day; a lost GPU's rows say so and measure nothing."""
+    """Return the gpu rows of the day; the rows of a lost GPU are marked and measure nothing."""
     return pa.concat_tables(_gpu_rows(day, gpu) for gpu in day.gpus)
 
 
 def _offsets(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-    """Some milliseconds; none for the day's last row, which would reach into a day that has no other."""
+    """Return some milliseconds; 0 for the day's last row, which would otherwise reach into a day without rows."""
     offsets = rng.integers(0, 4, count)
     offsets[-1:] = 0
     return offsets
@@ -71,11 +71,11 @@ def _gpu_rows(day: SimulatedDay, gpu: GpuDay) -> pa.Table:
             **dict.fromkeys(("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"), _between_gpus(day, gpu)),
         }
     null = lost if lost.any() else None
-    return _seen(GPU, day, columns | {name: pa.array(values, mask=null) for name, values in measured.items()})
+    return _observed_rows(GPU, day, columns | {name: pa.array(values, mask=null) for name, values in measured.items()})
 
 
 def _between_gpus(day: SimulatedDay, gpu: GpuDay) -> NDArray[np.float64]:
-    """What a GPU of a larger job sends to the others, in steps of 256 MiB/s; nothing on GPUs that work alone."""
+    """Return the traffic from a GPU of a larger job to the others, in steps of 256 MiB/s; 0 on GPUs that work alone."""
     rates = np.zeros(len(day.times_ms))
     for stay in gpu.stays:
         if len(stay.gpus) > 1 and gpu.position not in stay.unused:
@@ -85,7 +85,7 @@ def _between_gpus(day: SimulatedDay, gpu: GpuDay) -> NDArray[np.float64]:
 
 
 def process_table(day: SimulatedDay) -> pa.Table:
-    """Every process of a GPU each PROCESS_INTERVAL_MS, at each change and when the agent comes back."""
+    """Return every process of a GPU each PROCESS_INTERVAL_MS, at each change and when the agent comes back."""
     parts = []
     for gpu in day.gpus:
         for stay in gpu.stays:
@@ -95,7 +95,7 @@ def process_table(day: SimulatedDay) -> pa.Table:
 
 
 def _snapshots(day: SimulatedDay, gpu: GpuDay, stay: Stay) -> NDArray[np.int64]:
-    """The rows at which the processes of a stay are listed."""
+    """Return the rows at which the processes of a stay are listed."""
     count, every = len(day.times_ms), on_grid_ms(PROCESS_INTERVAL_MS, day.interval_ms) // day.interval_ms
     rows = row_range(stay, day.day_ms, count, day.interval_ms)
     listed = np.zeros(count, np.bool_)
@@ -108,7 +108,7 @@ def _snapshots(day: SimulatedDay, gpu: GpuDay, stay: Stay) -> NDArray[np.int64]:
 
 
 def on_grid_ms(every_ms: int, interval_ms: int) -> int:
-    """An interval on the row grid: the next multiple of the row interval."""
+    """Return an interval on the row grid: the next multiple of the row interval."""
     return -(-every_ms // interval_ms) * interval_ms
 
 
@@ -141,19 +141,19 @@ def _process_rows(day: SimulatedDay, gpu: GpuDay, stay: Stay, rows: NDArray[np.i
 
 
 def pid_of(stay: Stay, position: int, nth: int = 0) -> int:
-    """The number of a stay's process on a GPU."""
+    """Return the number of a stay's process on a GPU."""
     return 2000 + (stay.seed // 7 + 17 * position + 5 * nth) % 4_000_000
 
 
 def _parents(day: SimulatedDay, stay: Stay, rows: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The parent of the stay's processes; 1 once it has gone."""
+    """Return the parent of the stay's processes; 1 after its exit."""
     left_ms = stay.idle_from_ms if stay.orphaned else None
     left = np.zeros(len(rows), np.bool_) if left_ms is None else day.times_ms[rows] >= left_ms
     return np.where(left, 1, 1000 + stay.seed % 900).astype(np.int32)
 
 
 def device_table(day: SimulatedDay) -> pa.Table:
-    """The inventory at the first row of the day, and again when an agent comes back; a lost GPU is not in it."""
+    """Return the inventory at the first row of the day, and at each return of an agent, without lost GPUs."""
     starts = np.flatnonzero(day.seen & ~np.concatenate([[False], day.seen[:-1]]))
     card = day.plan.host.pool.card
     model = {"model": card.model, "mem_total_bytes": card.mem_total_bytes, "power_limit_w": card.power_limit_w}
@@ -177,13 +177,13 @@ def device_table(day: SimulatedDay) -> pa.Table:
 
 
 def _island(day: SimulatedDay) -> str | None:
-    """The GPUs of a host with NVLink all reach each other."""
+    """Return the NVLink island: on a host with NVLink all GPUs reach each other."""
     host = day.plan.host
     return min(gpu.uuid for gpu in host.gpus) if host.pool.card.nvlink and len(host.gpus) > 1 else None
 
 
 def event_table(day: SimulatedDay, *, first: bool) -> pa.Table:
-    """What happened to the agent and the GPUs on the day; `first` says whether the agent started with it."""
+    """Return the events of agent and GPUs on the day; `first` says whether the agent started on this day."""
     events: list[tuple[int, str | None, str, str]] = []
     started_ms = max(day.plan.added_ms, day.day_ms) if first else day.plan.added_ms
     if first or day.day_ms <= started_ms:
@@ -205,7 +205,7 @@ def event_table(day: SimulatedDay, *, first: bool) -> pa.Table:
 
 
 def allocation_table(day: SimulatedDay, queue: SimulatedQueue, *, first: bool, until_ms: int) -> pa.Table:
-    """The claims that start on the day, one row per GPU; with `first` also those that ran already, cut to its start."""
+    """Return the allocations that start on the day, a row per GPU; with `first` also those that ran already, cut to its start."""
     plan = day.plan
     rows: list[dict[str, object]] = []
 
@@ -214,38 +214,38 @@ def allocation_table(day: SimulatedDay, queue: SimulatedQueue, *, first: bool, u
         start_ms = day.day_ms if is_cut else start_ms
         if day.day_ms <= start_ms < day.day_ms + DAY_MS:
             end = None if end_ms >= until_ms else end_ms
-            known = dict(queue.claims.get((plan.host.name, str(rest["claim_id"])), {}))
+            known = dict(queue.allocations.get((plan.host.name, str(rest["allocation_id"])), {}))
             if is_cut:  # when it was asked for lies before the records
                 known |= {"submitted": None, "eligible": None}
             shared = {"time": start_ms, "end": end, "gpu_count": len(gpus), **rest, **known}
             rows.extend({**shared, "gpu": plan.host.gpus[gpu].uuid} for gpu in gpus)
 
-    def named(of: Stay | Reservation, scheduler: str, claim_id: str) -> dict[str, object]:
+    def named(of: Stay | Reservation, scheduler: str, allocation_id: str) -> dict[str, object]:
         return {
             "scheduler": scheduler,
-            "claim_id": claim_id,
+            "allocation_id": allocation_id,
             "user": of.user,
             "account": of.account,
             "name": of.name,
         }
 
     for stay in plan.stays:
-        if stay.claimed:
+        if stay.allocated:
             scheduler = "slurm" if stay.job_id else "kubernetes"
-            add(stay.start_ms, stay.end_ms, stay.gpus, named(stay, scheduler, claim_id(stay)))
+            add(stay.start_ms, stay.end_ms, stay.gpus, named(stay, scheduler, allocation_id(stay)))
     for reserved in plan.reservations:
-        add(reserved.start_ms, until_ms, reserved.gpus, named(reserved, SCHEDULER, reserved.claim_id))
-    return table_from_rows(CLAIM, sorted(rows, key=lambda row: (str(row["gpu"]), str(row["time"]))))
+        add(reserved.start_ms, until_ms, reserved.gpus, named(reserved, SCHEDULER, reserved.allocation_id))
+    return table_from_rows(ALLOCATION, sorted(rows, key=lambda row: (str(row["gpu"]), str(row["time"]))))
 
 
 def agent_table(day: SimulatedDay) -> pa.Table:
-    """What a simulated agent cost, and the intervals that an outage cost."""
+    """Return the cost of a simulated agent, and the intervals that an outage lost."""
     rng, seen, count = day.rng, day.seen, len(day.seen)
     back = np.flatnonzero(seen[1:] & ~seen[:-1]) + 1
     missed = np.zeros(count, np.int32)
     if day.plan.outage_ms is not None and len(back):
         missed[back] = (day.plan.outage_ms[1] - day.plan.outage_ms[0]) // day.interval_ms
-    return _seen(
+    return _observed_rows(
         AGENT,
         day,
         {
@@ -265,14 +265,14 @@ def agent_table(day: SimulatedDay) -> pa.Table:
 
 
 def host_table(day: SimulatedDay) -> pa.Table:
-    """The host's CPU, memory and traffic: they follow what its GPUs do."""
+    """Return the host's CPU, memory and traffic, which follow the work of its GPUs."""
     rng, count = day.rng, len(day.seen)
     busy = np.mean([gpu.did.gpu_util_pct for gpu in day.gpus], axis=0) / 100
     total = 128 * 1024**3 * max(2, len(day.gpus))
     starved = np.zeros(count, np.bool_)
     for stay in (stay for gpu in day.gpus for stay in gpu.stays if stay.starved):
         starved[row_range(stay, day.day_ms, count, day.interval_ms)] = True
-    return _seen(
+    return _observed_rows(
         HOST,
         day,
         {
@@ -296,8 +296,8 @@ def host_table(day: SimulatedDay) -> pa.Table:
     )
 
 
-def _seen(table: LakeTable, day: SimulatedDay, columns: dict[str, object]) -> pa.Table:
-    """The rows of a day in which the agent was there; each column has a value for every row of the day, or one for all."""
+def _observed_rows(table: LakeTable, day: SimulatedDay, columns: dict[str, object]) -> pa.Table:
+    """Return the rows of a day with a running agent; a column has a value per row of the day, or a single value."""
     shared = {"time": day.times_ms, "interval_ms": day.interval_ms}
     values = (shared | columns).items()
     whole = table_of(table, dict(values), len(day.seen))
@@ -305,7 +305,7 @@ def _seen(table: LakeTable, day: SimulatedDay, columns: dict[str, object]) -> pa
 
 
 def table_of(table: LakeTable, columns: dict[str, object], count: int) -> pa.Table:
-    """The columns in the table's schema: an array is a column, a single value is repeated, a missing column is null."""
+    """Return the columns in the table's schema: an array is a column, a single value is repeated, a missing column is null."""
     arrays = []
     for field in arrow_schema(table):
         value = columns.get(field.name)
@@ -321,13 +321,13 @@ def table_of(table: LakeTable, columns: dict[str, object], count: int) -> pa.Tab
 
 
 _REQUESTS_PER_S = 6.0
-"""What a server answers at full load."""
+"""Requests that a server answers at full load."""
 _TOKENS_PER_REQUEST = 180.0
 _PORT = 8000
 
 
 def serving_table(day: SimulatedDay) -> pa.Table:
-    """One row per server each PROCESS_INTERVAL_MS, while an agent sees the host and the server is loaded."""
+    """Return a row per server each PROCESS_INTERVAL_MS, while an agent observes the host and the server is loaded."""
     parts = [_rows(day, gpu, stay) for gpu in day.gpus for stay in gpu.stays if stay.server is not None]
     return pa.concat_tables(parts) if parts else arrow_schema(SERVING).empty_table()
 
@@ -369,29 +369,29 @@ def _rows(day: SimulatedDay, gpu: GpuDay, stay: Stay) -> pa.Table:
 
 
 METADATA = {"simulated": "true"}
-"""Stands in every simulated Parquet file beside schema version and writer."""
+"""Metadata of every simulated Parquet file, beside schema version and writer."""
 
 
 def write_fleet(lake: Lake, fleet: SimulatedFleet, progress: Callable[[float], None] | None = None) -> FleetPlan:
-    """Simulates the fleet into the lake and returns its plan.
+    """Write the simulated fleet into the lake and return its plan.
 
-    Same fleet, same files to the byte. `progress` is called with the share done, 0 to 1, after each host-day. Raises
-    LakeError where the lake cannot be written.
+    The same fleet gives the same files to the byte. `progress` is called with the completed share, 0 to 1, after each
+    host-day. Raises LakeError if the lake cannot be written.
     """
     plan = plan_fleet(fleet)
     queue = simulated_queue(plan)
     days = (day for host in plan.hosts for day in host_days(fleet, host))
     for done, day in enumerate(days, 1):
         for table, data in day_tables(fleet, day, queue):
-            _put(lake, table, day, data)
+            _write_table(lake, table, day, data)
         if progress is not None:
             progress(done / (len(plan.hosts) * fleet.days))
-    _put_requests(lake, queue.requests)
+    _write_requests(lake, queue.requests)
     return plan
 
 
 def day_tables(fleet: SimulatedFleet, day: SimulatedDay, queue: SimulatedQueue) -> Iterator[tuple[LakeTable, pa.Table]]:
-    """The tables of one host-day that have rows."""
+    """Yield the tables of a host-day that have rows."""
     first = day.day_ms == fleet.since_ms
     every = (
         (GPU, gpu_table(day)),
@@ -401,13 +401,13 @@ def day_tables(fleet: SimulatedFleet, day: SimulatedDay, queue: SimulatedQueue) 
         (EVENT, event_table(day, first=first)),
         (AGENT, agent_table(day)),
         (SERVING, serving_table(day)),
-        (CLAIM, allocation_table(day, queue, first=first, until_ms=fleet.until_ms)),
+        (ALLOCATION, allocation_table(day, queue, first=first, until_ms=fleet.until_ms)),
     )
     yield from ((table, data) for table, data in every if data.num_rows)
 
 
-def _put_requests(lake: Lake, requests: Iterable[Row]) -> None:
-    """A file for each day with waiting jobs, under the scheduler's name."""
+def _write_requests(lake: Lake, requests: Iterable[Row]) -> None:
+    """Write a file for each day with waiting jobs, under the scheduler's name."""
     days: dict[str, list[Row]] = {}
     for each in requests:
         days.setdefault(utc_day(cast("int", each["as_of"])), []).append(each)
@@ -417,8 +417,8 @@ def _put_requests(lake: Lake, requests: Iterable[Row]) -> None:
         lake.put(LakeFile(REQUEST.name, date, SCHEDULER, number, number), encode(REQUEST, data, METADATA))
 
 
-def _put(lake: Lake, table: LakeTable, day: SimulatedDay, data: pa.Table) -> None:
-    """One file per table, date and host; its sequence numbers are its first and last row's time in microseconds."""
+def _write_table(lake: Lake, table: LakeTable, day: SimulatedDay, data: pa.Table) -> None:
+    """Write a file per table, date and host; its sequence numbers are the times of its first and last row in microseconds."""
     span = pc.min_max(data.column("time").cast("int64"))
     first, last = (1000 * span[end].as_py() for end in ("min", "max"))
     lake.put(LakeFile(table.name, utc_day(day.day_ms), day.plan.host.name, first, last), encode(table, data, METADATA))

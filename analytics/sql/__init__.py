@@ -1,1 +1,1 @@
-"""The lake and what is derived from it as views of DuckDB, for questions in SQL."""
+"""The lake and its derived data as views of DuckDB, for questions in SQL."""

@@ -24,7 +24,7 @@ _ALLOWED = ("SELECT", "EXPLAIN")
 
 
 def names(basis: Report) -> tuple[str, ...]:
-    """Return the views that a scope has: of a team or a user only those whose rows can be separated from the others."""
+    """Return the views of a scope; for a team or a user only those whose rows can be separated from the others."""
     derived = [name for name, view in DERIVED.items() if view.is_personal or not basis.scope.is_personal]
     return (*derived, *(each.name for each in LAKE if not basis.scope.is_personal and each.name not in DERIVED))
 
@@ -38,12 +38,12 @@ class SqlAnswer:
 
 
 def answer(basis: Report, statement: str) -> SqlAnswer:
-    """Return what one SELECT gives, see `check_statement`; raises UsageError for what DuckDB refuses.
+    """Return the result of one SELECT, see `check_statement`. Raises UsageError for a statement that DuckDB refuses.
 
     Times of day are those of `report.timezone`.
     """
     connection = duckdb.connect()
-    named, known = _named(connection, statement), names(basis)
+    named, known = _named_tables(connection, statement), names(basis)
     make_views(connection, basis, [each for each in known if each in named] or known)
     root = Path(basis.whole.inputs.lake.root)
     if root.is_dir() and not named.isdisjoint(each.name for each in LAKE):
@@ -56,7 +56,7 @@ def answer(basis: Report, statement: str) -> SqlAnswer:
         columns = tuple(zip(found.columns, map(str, found.types), strict=True))
         rows = tuple(found.fetchall())
     except duckdb.Error as error:
-        raise _refused(error, known) from error
+        raise _refusal(error, known) from error
     names_twice = sorted({name for name, _ in columns if found.columns.count(name) > 1})
     if names_twice:
         raise UsageError(f"two columns are called {names_twice[0]}", "name one of them with AS")
@@ -78,26 +78,26 @@ def write_views(basis: Report, file: Path) -> None:
 
 
 def check_statement(statement: str) -> None:
-    """Raise UsageError for what is no SQL, and for anything but one SELECT."""
+    """Raise UsageError for text that is not SQL, and for anything but one SELECT."""
     try:
         found = duckdb.extract_statements(statement)
     except duckdb.Error as error:
-        raise UsageError(f"this is no SQL: {_first_line(error)}", "see docs/sql.md for examples") from error
+        raise UsageError(f"this is not SQL: {_first_line(error)}", "see docs/sql.md for examples") from error
     if len(found) != 1 or found[0].type.name not in _ALLOWED:
         raise UsageError(
-            "fallow sql runs one SELECT", "leave everything else out, or use --attach FILE with your own tools"
+            "fallow sql runs one SELECT", "remove everything else, or use --attach FILE with your own tools"
         )
 
 
-def _named(connection: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
-    """The tables that a statement names; DESCRIBE and SUMMARIZE name theirs too."""
+def _named_tables(connection: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
+    """Return the tables that a statement names; DESCRIBE and SUMMARIZE name theirs too."""
     try:
         return {each.lower() for each in connection.get_table_names(statement)}
     except duckdb.Error:
         return set()
 
 
-def _refused(error: duckdb.Error, known: Sequence[str]) -> UsageError:
+def _refusal(error: duckdb.Error, known: Sequence[str]) -> UsageError:
     return UsageError(f"DuckDB refuses this: {_first_line(error)}", f"the tables are {', '.join(known)}")
 
 
@@ -106,7 +106,7 @@ def _first_line(error: duckdb.Error) -> str:
 
 
 def described(name: str) -> tuple[str, dict[str, str]]:
-    """Return what a row of a view is, and the meaning of each column."""
+    """Return the meaning of a row of a view, and the meaning of each column."""
     if name in DERIVED:
         return DERIVED[name].row, {key: meaning for key, (_, meaning) in DERIVED[name].columns.items()}
     table = schema.table(name)
@@ -127,14 +127,14 @@ def make_views(connection: duckdb.DuckDBPyConnection, basis: Report, wanted: Ite
 
 
 def _lake_view(connection: duckdb.DuckDBPyConnection, basis: Report, table: schema.LakeTable) -> None:
-    """The rows of the window and of the scope's GPUs, as they are in the files."""
+    """Create the view of the window's rows and of the scope's GPUs, as they are in the files."""
     lake, summary = basis.whole.inputs.lake, basis.part.summary
     days = [utc_day(day) for day in range(floor_ms(summary.since_ms, DAY_MS), summary.until_ms, DAY_MS)]
     files, root = lake.files(table.name, dates=days), Path(lake.root).resolve()
     # every column is there, whatever the files have
-    rows = _with_moments(empty(table), table).with_columns(host=pl.lit("")).clear()
-    if files and not root.is_dir():  # an object store, which fallow's own client reads
-        rows = _with_moments(read_frame(files, table), table)
+    rows = _frame_with_moments(empty(table), table).with_columns(host=pl.lit("")).clear()
+    if files and not root.is_dir():  # files in an object store are read by fallow's own client
+        rows = _frame_with_moments(read_frame(files, table), table)
     connection.from_arrow(rows.to_arrow()).create(f'"{table.name} rows"')
     source = f'SELECT * FROM "{table.name} rows"'
     if files and root.is_dir():
@@ -144,12 +144,12 @@ def _lake_view(connection: duckdb.DuckDBPyConnection, basis: Report, table: sche
     within = [f"time >= {_moment(summary.since_ms)}", f"time < {_moment(summary.until_ms)}"]
     if not basis.scope.is_all:
         column = "gpu" if "gpu" in table.names else "host"
-        own = [_literal(each) for each in basis.part.inside.stretches[column].unique().sort()]
+        own = [_literal(each) for each in basis.part.inside.segments[column].unique().sort()]
         within.append(f"{column} IN ({', '.join(own) or 'NULL'})")
     connection.execute(f'CREATE VIEW "{table.name}" AS SELECT * FROM ({source}) WHERE {" AND ".join(within)}')
 
 
-def _with_moments(frame: pl.DataFrame, table: schema.LakeTable) -> pl.DataFrame:
+def _frame_with_moments(frame: pl.DataFrame, table: schema.LakeTable) -> pl.DataFrame:
     return frame.with_columns(
         pl.from_epoch(each.name, "ms").cast(pl.Datetime("ms")).dt.replace_time_zone("UTC")
         for each in table.columns
@@ -162,5 +162,5 @@ def _moment(moment_ms: int) -> str:
 
 
 def _literal(text: str) -> str:
-    """A text as SQL has it."""
+    """Return a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""The derived views: what a row is, the meaning of each column, and how the rows are made.
+"""The derived views: the meaning of a row and of each column, and how the rows are made.
 
 The views of the lake's own tables are in `session`; their columns are those of `fallow.schema`.
 """
@@ -10,13 +10,16 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from analytics.decide.value import Value
+from analytics.ledger.sampled import Basis
 from analytics.money.priced_segments import MICROCENTS, UNNAMED, unused_amount
 from analytics.money.window_money import gpus_at, in_force, newest_basis, open_prices
 from analytics.report.report import Report
-from analytics.states import WASTED
+from analytics.states import UNUSED, WASTED
 from analytics.tables.finding_list import FINDING_COLUMNS
 from analytics.tables.recommendations import DECISION_COLUMNS
 from analytics.tables.table import record
+from analytics.workloads.model import Finding
 from fallow import schema
 from fallow.clock import HOUR_MS
 
@@ -26,9 +29,9 @@ class DerivedView:
     """One view.
 
     Attributes:
-        row: what a row is.
+        row: the meaning of a row.
         columns: type and meaning of each column, in the order of the columns.
-        make: returns the rows; a column that they lack is null.
+        make: returns the rows; a missing column is null.
         is_personal: False where the rows of a team or a user cannot be separated from the others.
     """
 
@@ -59,7 +62,7 @@ def _moment(name: str) -> pl.Expr:
 
 
 def _money(microcents: pl.Expr) -> pl.Expr:
-    # Python's own numbers, for a cast of 128 bits divides in 64
+    # Python's own numbers, because a cast of 128 bits divides in 64
     return microcents.cast(pl.Decimal(38, 0)).cast(MONEY) / (100 * MICROCENTS)
 
 
@@ -75,7 +78,7 @@ def _ledger(basis: Report) -> pl.DataFrame:
     return pieces.with_columns(
         pl.when(~pl.col(name).is_in(UNNAMED)).then(name).alias(name) for name in sorted(named)
     ).with_columns(
-        user="holder",
+        user="user",
         start="time",
         gpu_hours=pl.col("gpu_ms") / HOUR_MS,
         cost=_money(pl.col("amount")),
@@ -83,18 +86,19 @@ def _ledger(basis: Report) -> pl.DataFrame:
         unconfirmed_cost=_money(pl.col("open_amount")),
         currency=pl.when(pl.col("amount").is_not_null()).then(pl.lit(money.currency)),
         sampled_ratio="open_share",
+        basis=pl.when(pl.col("state").is_in(UNUSED)).then(Basis.in_frame(pl.col("open_share"), pl.col("likely_share"))),
     )
 
 
 def _hourly(basis: Report) -> pl.DataFrame:
-    gpus = basis.part.inside.stretches["gpu"].unique()
+    gpus = basis.part.inside.segments["gpu"].unique()
     return basis.part.inside.rollups.hourly().filter(pl.col("gpu").is_in(gpus.implode()))
 
 
-def _findings(basis: Report) -> pl.DataFrame:
+def _findings(found: Iterable[Finding]) -> pl.DataFrame:
     rows = [
-        {**record(FINDING_COLUMNS, each), "id": each.finding_id, "user": each.holder, "start": each.since_ms}
-        for each in basis.review.findings
+        {**record(FINDING_COLUMNS, each), "id": each.finding_id, "user": each.user, "start": each.since_ms}
+        for each in found
     ]
     return _frame(rows, FINDINGS)
 
@@ -103,11 +107,9 @@ def _recommendations(basis: Report) -> pl.DataFrame:
     rows = [
         {
             **record(DECISION_COLUMNS, each),
-            "user": each.holder,
-            "deadline": each.deadline_ms,
-            "saving_low": None if each.saving is None else each.saving.low,
-            "saving": None if each.saving is None else each.saving.point,
-            "saving_high": None if each.saving is None else each.saving.high,
+            "user": each.user,
+            "deadline": each.deadline,
+            **_value(each.value),
             "findings": [found.finding_id for found in each.evidence],
         }
         for each in basis.recommendations.listed
@@ -115,12 +117,21 @@ def _recommendations(basis: Report) -> pl.DataFrame:
     return _frame(rows, RECOMMENDATIONS)
 
 
+def _value(value: Value | None) -> dict[str, float | None]:
+    estimates = {} if value is None else {"freed_gpu_hours": value.gpu_hours, "freed": value.freed, "cash": value.cash}
+    found: dict[str, float | None] = {"list_price_share": None if value is None else value.list_price_share}
+    for name, each in estimates.items():
+        if each is not None:
+            found |= {f"{name}_low": each.low, name: each.point, f"{name}_high": each.high}
+    return found
+
+
 def _allocations(basis: Report) -> pl.DataFrame:
-    claims, gpus = basis.part.inside.rollups.claims, basis.part.inside.stretches["gpu"].unique()
-    claims = claims.with_columns(start="time")
+    allocations, gpus = basis.part.inside.rollups.allocations, basis.part.inside.segments["gpu"].unique()
+    allocations = allocations.with_columns(start="time")
     if basis.scope.is_all:
-        return claims
-    return claims.filter(pl.col("gpu").is_in(gpus.implode()))
+        return allocations
+    return allocations.filter(pl.col("gpu").is_in(gpus.implode()))
 
 
 def _prices(basis: Report) -> pl.DataFrame:
@@ -128,7 +139,7 @@ def _prices(basis: Report) -> pl.DataFrame:
     book = open_prices(whole.inputs.settings)
     used = newest_basis(whole.inventory, whole.money.costs)
     rows = [
-        {name: getattr(each, name) for name in ("model", "pool", "hourly", "currency", "origin", "source")}
+        {name: getattr(each, name) for name in ("model", "pool", "hourly", "currency", "origin", "kind", "source")}
         | {"date": None if each.date is None else each.date.isoformat(), "gpus": gpus_at(each, used)}
         for each in in_force(book)
     ]
@@ -144,7 +155,7 @@ def _frame(rows: Iterable[Mapping[str, object]], columns: Columns) -> pl.DataFra
 
 
 def _columns(described: Mapping[str, str | tuple[pl.DataType | type[pl.DataType], str]]) -> Columns:
-    """The columns by name; a meaning alone is that of a text."""
+    """Return the columns by name; a meaning without a type is that of a text column."""
     return {name: (pl.String, each) if isinstance(each, str) else each for name, each in described.items()}
 
 
@@ -152,7 +163,7 @@ _WHERE = _columns(
     {
         "host": "the host",
         "pool": "the pool at that time",
-        "model": "the model of the card",
+        "model": "the model of the GPU",
     }
 )
 LEDGER = _columns(
@@ -160,7 +171,7 @@ LEDGER = _columns(
         "gpu": "UUID of the GPU or MIG instance",
         **_WHERE,
         "state": f"one of {', '.join(schema.STATES)}",
-        "user": "who had the GPU; null where no user had it, or the user is not known",
+        "user": "user of the GPU; null where no user had it, or the user is not known",
         "team": "the user's team, by the owners file",
         "organisation": "the team's organisation",
         "project": "the project of the allocation",
@@ -169,71 +180,82 @@ LEDGER = _columns(
         "start": (MOMENT, "start of the segment"),
         "end": (MOMENT, "end of the segment"),
         "gpu_hours": (pl.Float64, "length of the segment times the user's share of the GPU, hours"),
-        "cost": (MONEY, "what the segment costs; null without a price"),
-        "wasted_cost": (MONEY, "the part of it that is waste; 0 where the segment is used"),
+        "cost": (MONEY, "cost of the segment; null without a price"),
+        "wasted_cost": (MONEY, "the part of the cost that is waste; 0 where the segment is used"),
         "unconfirmed_cost": (MONEY, "the part of wasted_cost that only readings at single moments show"),
         "currency": "currency of all three",
         "sampled_ratio": (pl.Float64, "share of the segment that only readings at single moments call idle"),
+        "basis": f"basis of an idle segment: {', '.join(Basis)}; null where it is not idle",
     }
 )
 FINDINGS = _columns(
     {
         "id": "the finding's id, the same from week to week",
         "rule": "the rule that found it",
-        "sentence": "what was found",
-        "status": "new, notified, acknowledged, standing or suppressed",
+        "sentence": "one-line summary of the finding",
+        "status": "new, notified, acknowledged, standing or snoozed",
         "gpus": (TEXTS, "UUIDs of the GPUs"),
-        "host": "their hosts, joined by +",
-        "user": "who holds them, joined by +",
+        "host": "hosts of the GPUs, joined by +",
+        "user": "users of the GPUs, joined by +",
         "team": "the users' team",
-        "start": (MOMENT, "since when"),
+        "start": (MOMENT, "start of the finding"),
         "gpu_hours": (pl.Float64, "GPU time inside the window, hours"),
+        "basis": f"basis of the idle time: {', '.join(Basis)}",
         "energy_kwh": (pl.Float64, "energy of that time"),
         "cost": (pl.Float64, "cost of that time; null without a price"),
         "currency": "its currency",
         "confidence": "high, medium or low",
-        "failed_conditions": (TEXTS, "why it is not higher"),
+        "failed_conditions": (TEXTS, "reasons why the confidence is not higher"),
         "reclaimable": (pl.Boolean, "whether any of the GPUs can be reclaimed at the end of the window"),
-        "reclaimable_gpus": (TEXTS, "which ones"),
-        "next_command": "what to type next",
+        "reclaimable_gpus": (TEXTS, "UUIDs of the reclaimable GPUs"),
+        "next_command": "next command",
     }
 )
 RECOMMENDATIONS = _columns(
     {
         "id": "the recommendation's id, the same from week to week",
         "kind": "the kind of waste",
-        "action": "what to do",
-        "owner": "who must act",
-        "user": "who has the GPUs",
+        "action": "the action",
+        "owner": "the person who must act",
+        "user": "users of the GPUs",
         "team": "the user's team",
-        "pool": "their pools, joined by +",
-        "host": "their hosts, joined by +",
+        "pool": "pools of the GPUs, joined by +",
+        "host": "hosts of the GPUs, joined by +",
         "gpus": (TEXTS, "UUIDs of the GPUs"),
-        "gpus_now": (TEXTS, "those to act on at the end of the window"),
+        "gpus_now": (TEXTS, "the GPUs to act on at the end of the window"),
         "gpu_hours": (pl.Float64, "waste inside the window, hours; each hour belongs to one recommendation"),
+        "basis": f"basis of the waste: {', '.join(Basis)}",
         "cost": (pl.Float64, "cost of the waste; the rows add up to the ledger's waste"),
         "currency": "its currency",
-        "saving_low": (pl.Float64, "least saving a year"),
-        "saving": (pl.Float64, "expected saving a year; null where it is not known"),
-        "saving_high": (pl.Float64, "largest saving a year"),
-        "ranked": (pl.Boolean, "whether it counts in sums of savings"),
+        "freed_gpu_hours_low": (pl.Float64, "least GPU time freed in a year, hours"),
+        "freed_gpu_hours": (pl.Float64, "expected GPU time freed in a year, hours; null where it is not known"),
+        "freed_gpu_hours_high": (pl.Float64, "most GPU time freed in a year, hours"),
+        "freed_low": (pl.Float64, "price of the least GPU time"),
+        "freed": (pl.Float64, "price of the expected GPU time; null without a price. Never add it to cash"),
+        "freed_high": (pl.Float64, "price of the most GPU time"),
+        "cash_low": (pl.Float64, "least spending that ends, per year"),
+        "cash": (pl.Float64, "expected spending that ends, per year: rent or running cost; null where it is not known"),
+        "cash_high": (pl.Float64, "most spending that ends, per year"),
+        "list_price_share": (pl.Float64, "share of freed that rests on public list prices"),
+        "ranked": (pl.Boolean, "whether it counts in sums of yearly figures"),
         "confidence": "high, medium or low",
-        "deadline": (MOMENT, "when to have acted"),
-        "horizon_days": (pl.Float64, "how long it has to last"),
-        "status": "standing, or as the finding's",
+        "deadline": (pl.Date, "the last day on which acting is in time, in the site's time zone"),
+        "horizon_days": (pl.Float64, "how long the action has to last"),
+        "status": "standing, or the status of its findings",
         "findings": (TEXTS, "ids of the findings that are its evidence"),
-        "next": "what to type next",
+        "next": "next command",
     }
 )
 PRICES = _columns(
     {
         "model": "the model of the line; null for all",
         "pool": "the pool of the line; null for all",
-        "hourly": (pl.Decimal(38, 10), "what a GPU-hour costs"),
+        "hourly": (pl.Decimal(38, 10), "price of a GPU-hour"),
         "currency": "its currency",
         "origin": "site, or catalog: a public list price",
-        "source": "where the figure is from",
-        "date": "its date",
+        "kind": "buy, reserved, on_demand or spot; null where the price table does not state it",
+        "source": "source of the price",
+        "date": "date of the price",
         "gpus": (pl.Int64, "GPUs of the lake that have this price"),
     }
 )
@@ -249,20 +271,28 @@ _POLARS: Mapping[schema.Type, pl.DataType | type[pl.DataType]] = {
 
 
 def _of_schema(table: schema.LakeTable) -> Columns:
-    """The columns of a table of the lake that hold one value each."""
+    """Return the columns of a table of the lake that hold one value each."""
     return {each.name: (_POLARS[each.type], each.meaning) for each in table.columns if each.type in _POLARS}
 
 
-_OF_CLAIM = ("gpu", "end", "claim_id", "scheduler", "user", "account", "host_gpu_count", "planned_end")
+_OF_ALLOCATION = ("gpu", "end", "allocation_id", "scheduler", "user", "account", "host_gpu_count", "planned_end")
 _START = _columns({"start": (MOMENT, "start of the allocation"), "host": "the host"})
-ALLOCATIONS = {**_START, **{name: each for name, each in _of_schema(schema.CLAIM).items() if name in _OF_CLAIM}}
+ALLOCATIONS = {
+    **_START,
+    **{name: each for name, each in _of_schema(schema.ALLOCATION).items() if name in _OF_ALLOCATION},
+}
 
 DERIVED: Mapping[str, DerivedView] = {
     "ledger": DerivedView("one segment of one GPU in one state under one user", LEDGER, _ledger),
     "hourly": DerivedView(
         "one GPU in one hour: utilization, memory, power", _of_schema(schema.HOURLY), _hourly, is_personal=False
     ),
-    "findings": DerivedView("one finding", FINDINGS, _findings),
+    "findings": DerivedView(
+        "one finding of high or medium confidence", FINDINGS, lambda basis: _findings(basis.review.sure)
+    ),
+    "all_findings": DerivedView(
+        "one finding, of low confidence too", FINDINGS, lambda basis: _findings(basis.review.findings)
+    ),
     "recommendations": DerivedView("one recommendation", RECOMMENDATIONS, _recommendations),
     "allocations": DerivedView(
         "one GPU, or some GPUs of a host, allocated for a time", ALLOCATIONS, _allocations, is_personal=False

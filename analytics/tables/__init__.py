@@ -1,1 +1,1 @@
-"""Sections of the report and the pages, one file each: a question, its answer, a typed table and a chart as data."""
+"""Tables of the report and the pages, one file each: a question, its answer, typed columns and a chart as data."""

@@ -1,17 +1,20 @@
-"""What each team, user, pool, ... was given, what became of it and what it cost: one column for people and programs each."""
+"""GPU time, its use and its cost by team, user, pool and other groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import methodcaller
 
-from analytics.glossary import term
+from analytics.glossary import state_label, term
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number, from_cents
 from analytics.language.sentences import tr
 from analytics.money.accounts import Account
+from analytics.money.carbon import CarbonSum
 from analytics.money.window_money import Money
 from analytics.states import IN_USE, UNUSED, USED_FIRST
+from analytics.tables.basis import basis_fact, marked
 from analytics.tables.names import NAME_MOST, account_name
 from analytics.tables.people import RANK, RANK_FACTS, efficiency, low_note, rank_place
 from analytics.tables.point_samples import unconfirmed_note
@@ -25,28 +28,27 @@ _GROUPS: Mapping[str, tuple[str, Kind]] = {
     "organisation": (tr("organisation"), "name"),
     "model": (tr("model"), "name"),
     "host": (tr("host"), "host"),
-    "holder": (tr("user"), "holder"),
+    "user": (tr("user"), "user"),
     "account": (tr("account"), "name"),
     "day": (tr("day"), "name"),
 }
-_RANKED = ("team", "organisation", "holder", "account")
-_TITLES = {"unavailable": tr("unavail.")}
+_RANKED = ("team", "organisation", "user", "account")
 _LEAST_MS = HOUR_MS // 20
-"""Less is written as 0.0 GPU-hours."""
+"""Least GPU time of a listed row: less is written as 0.0 GPU-hours."""
 
 
-def accounts_by(group: str, rows: Sequence[Account], money: Money) -> Table:
-    """A row per pool, team, ...: a text lists those that have any GPU time to show."""
-    total, title = money.accounts.total, _GROUPS[group][0]
+def accounts_by(group: str, money: Money) -> Table:
+    """Return a row per pool, team or other group. A text lists the groups that have GPU time."""
+    rows, total, title = money.accounts.by(group), money.accounts.total, _GROUPS[group][0]
     shown = len(rows) if group == "day" else sum(row.total_ms >= _LEAST_MS for row in rows)
     rest_ms = sum(row.total_ms for row in rows[shown:])
     return Table(
         name=f"accounts_{group}",
         title=tr("GPU time and money by {group}", group=title),
-        question=tr("Who or what had which GPU time, what became of it, and what did it cost?"),
+        question=tr("How was the GPU time used, and what did it cost?"),
         headline=_headline(total, money.currency),
         columns=tuple(_shown_columns(money, group, rows)),
-        rows=priced_accounts(money, rows),
+        rows=priced_accounts(money, group),
         shown=shown,
         rest=tr("and {number} more with {hours} GPU-hours", number=len(rows) - shown, hours=GpuHours(rest_ms)),
         notes=(
@@ -60,29 +62,29 @@ def accounts_by(group: str, rows: Sequence[Account], money: Money) -> Table:
     )
 
 
-_SUM = tr("What was paid is the sum of its parts: used (active and low time) and the other states.")
+_SUM = tr("The amount paid is the sum of the used time (busy and low use) and the other states.")
 
 
 def account_total(money: Money) -> Table:
-    """Return for programs the whole as one row of the same columns."""
-    return for_programs("account", ACCOUNT_COLUMNS, priced_accounts(money, (money.accounts.total,)))
+    """Return the account of the whole window for programs: one row of the same columns."""
+    return for_programs("account", ACCOUNT_COLUMNS, (whole_account(money),))
 
 
 def _headline(total: Account, currency: str) -> str:
     hours, share = GpuHours(total.total_ms), efficiency(total)
     if total.paid_cents is None:
         if share is None:
-            return tr("{hours} GPU-hours in all. No price is known.", hours=hours)
+            return tr("{hours} GPU-hours; no price is known.", hours=hours)
         return tr(
-            "{hours} GPU-hours in all; {efficiency} of the allocated ones were effective. No price is known.",
+            "{hours} GPU-hours; {efficiency} of the allocated time was effective. No price is known.",
             hours=hours,
             efficiency=share,
         )
     paid = Amount(from_cents(total.paid_cents), currency)
     if share is None:
-        return tr("{hours} GPU-hours in all, for {paid}.", hours=hours, paid=paid)
+        return tr("{hours} GPU-hours cost {paid}.", hours=hours, paid=paid)
     return tr(
-        "{hours} GPU-hours in all, for {paid}; {efficiency} of the allocated ones were effective.",
+        "{hours} GPU-hours cost {paid}; {efficiency} of the allocated time was effective.",
         hours=hours,
         paid=paid,
         efficiency=share,
@@ -90,26 +92,31 @@ def _headline(total: Account, currency: str) -> str:
 
 
 def _money(read: Callable[[Account], int | None]) -> Callable[[Account], Cell]:
-    """A cell of cents; unknown where nothing of the row has a price."""
+    """Return a cell of cents. None if nothing in the row has a price."""
     return lambda row: None if row.paid_cents is None else Number(from_cents(read(row)), 2)
 
 
 def _part(name: str) -> Column:
     cents = _money(lambda row: row.used_cents if name == "used" else row.state_cents[name])
-    return column(name, _TITLES.get(name, tr(name)), "money", cents)
+    figure = column(name, tr("used") if name == "used" else state_label(name), "money", cents)
+    return marked(figure, methodcaller("unconfirmed", name)) if name in UNUSED else figure
 
 
 COST_PARTS = tuple(map(_part, ("used", *(state for state in USED_FIRST if state not in IN_USE))))
-"""What `paid` of an account is the sum of; used is active and low."""
+"""Columns that add up to `paid`. `used` is busy and low-use time."""
 
 
 def _state(state: str) -> Column:
-    title = _TITLES.get(state, tr(state))
-    return column(f"{state}_gpu_hours", title, "gpu_hours", lambda row: row.state_ms[state])
+    figure = column(f"{state}_gpu_hours", state_label(state), "gpu_hours", lambda row: row.state_ms[state])
+    return marked(figure, methodcaller("unconfirmed", state)) if state in UNUSED else figure
 
 
 def _unconfirmed(state: str) -> Column:
     return fact(f"{state}_unconfirmed_gpu_hours", "gpu_hours", lambda row: row.open_ms[state])
+
+
+def _basis(state: str) -> Column:
+    return basis_fact(f"{state}_basis", methodcaller("basis", state))
 
 
 def _name(row: Account) -> str:
@@ -128,6 +135,7 @@ _TIME = (
         about="What only point samples call idle.",
     ),
     *map(_unconfirmed, UNUSED),
+    *map(_basis, UNUSED),
 )
 UNPAID = (
     fact(
@@ -164,15 +172,27 @@ _RANKS = (
 
 @dataclass(frozen=True)
 class PricedAccount:
-    """An account, and the money that it is a part of."""
+    """An account with its money and its CO2. CO2 is None if the carbon intensity of the grid is not known."""
 
     account: Account
     money: Money
+    carbon: CarbonSum | None
+
+    @property
+    def co2_kg(self) -> float | None:
+        """Return the CO2 in kg; None if the energy is not known."""
+        return None if self.carbon is None or self.account.energy.kwh is None else self.carbon.co2_kg
 
 
-def priced_accounts(money: Money, rows: Iterable[Account]) -> tuple[PricedAccount, ...]:
-    """Return the rows with what their currency and the cost of their energy are read from."""
-    return tuple(PricedAccount(row, money) for row in rows)
+def priced_accounts(money: Money, group: str) -> tuple[PricedAccount, ...]:
+    """Return the account of each pool, team or other group, with its currency, CO2 and energy cost."""
+    carbon = money.carbon_by(group)
+    return tuple(PricedAccount(row, money, carbon.get(row.label)) for row in money.accounts.by(group))
+
+
+def whole_account(money: Money) -> PricedAccount:
+    """Return the account of the whole window."""
+    return PricedAccount(money.accounts.total, money, money.carbon)
 
 
 ACCOUNT_COLUMNS = (
@@ -186,13 +206,13 @@ ACCOUNT_COLUMNS = (
     fact("energy_known_share", "share", "account.energy.known_share"),
     fact("energy_drawn_kwh", "number", lambda row: row.money.grid.drawn_kwh(row.account.energy), about="With the PUE."),
     fact("energy_cost", "number", lambda row: row.money.grid.cost(row.account.energy)),
-    fact("energy_co2_kg", "number", lambda row: row.money.grid.co2_kg(row.account.energy)),
+    fact("energy_co2_kg", "number", "co2_kg"),
 )
-"""Of a `PricedAccount`, in every format."""
+"""Columns of a `PricedAccount`, in every format."""
 
 
 def _shown_columns(money: Money, group: str, rows: Sequence[Account]) -> Iterator[Column]:
-    """Yield the columns; people see those that have something to say of any of the rows."""
+    """Yield the columns. People get only columns with a value in at least one row."""
     total = money.accounts.total
     states = {state for row in (*rows, total) for state, spent_ms in row.state_ms.items() if spent_ms}
     shown = {"name", "gpu_hours", "efficiency", *(("rank_efficiency",) if group in _RANKED else ())}

@@ -1,4 +1,4 @@
-"""The allocations of a window, what waits for GPUs, and where allocations and measurements disagree."""
+"""Allocations and GPU requests of a window, and differences between allocations and measurements."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import polars as pl
 
 from analytics.allocations.check import Checked
 from analytics.allocations.listing import ListedAllocation, ListedRequest
+from analytics.glossary import state_label
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Number
@@ -42,11 +43,11 @@ _ABOUT: dict[str, Kind] = {
     "host_count": "count",
     "gpu_model": "words",
 }
-"""What programs read of allocations and requests alike."""
+"""Columns for programs that allocations and requests share."""
 
 
 def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_ms: int) -> Table | None:
-    """A row for each allocation over all its hosts, by start; None for none."""
+    """Return a row per allocation over all its hosts, by start; None if there is no allocation."""
     if not found:
         return None
     spent = GpuHours(HOUR_MS * sum(each.gpu_hours or 0.0 for each in found))
@@ -61,8 +62,8 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
         *(
             [
                 tr_many(
-                    "{number} allocation runs on: its GPU-hours are counted up to {until}.",
-                    "{number} allocations run on: their GPU-hours are counted up to {until}.",
+                    "{number} allocation is still running: its GPU-hours count up to {until}.",
+                    "{number} allocations are still running: their GPU-hours count up to {until}.",
                     running,
                     until=until,
                 )
@@ -73,8 +74,8 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
         *(
             [
                 tr_many(
-                    "{number} allocation ends later than the newest sample: its GPU-hours are counted up to {until}.",
-                    "{number} allocations end later than the newest sample: their GPU-hours are counted up to {until}.",
+                    "{number} allocation ends after the newest sample: its GPU-hours count up to {until}.",
+                    "{number} allocations end after the newest sample: their GPU-hours count up to {until}.",
                     to_come,
                     until=until,
                 )
@@ -86,17 +87,17 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
     return Table(
         name="allocations",
         title=tr("Allocations"),
-        question=tr("Who was given which GPUs, and when?"),
+        question=tr("Which GPUs were allocated to which user, and when?"),
         headline=tr("{size} and {unknown} of unknown size", size=size, unknown=unknown) if unknown else size,
         columns=(
-            column("claim_id", tr("allocation"), "words", lambda each: plain(each.claim_id), "claim_id"),
+            column("allocation_id", tr("allocation"), "words", lambda each: plain(each.allocation_id), "allocation_id"),
             column("by", tr("user"), "words", _user, audience="people"),
             column("start", tr("start"), "moment"),
             column(
                 "end",
                 tr("end"),
                 "moment",
-                lambda each: tr("runs on") if each.end is None else each.end,
+                lambda each: tr("running") if each.end is None else each.end,
                 lambda each: None if each.end is None else Moment(each.end),
             ),
             GPUS,
@@ -120,7 +121,7 @@ def _hours(hours: float | None) -> Cell:
 
 
 def request_list(found: Sequence[ListedRequest]) -> Table | None:
-    """A row for each job without GPUs, one for the tasks of an array that wait alike; None for none."""
+    """Return a row per job that waits for GPUs; array tasks with the same wait share a row. None if no job waits."""
     if not found:
         return None
     waiting = [each for each in found if each.withdrawn is None]
@@ -143,7 +144,7 @@ def request_list(found: Sequence[ListedRequest]) -> Table | None:
         question=tr("What waits for GPUs, and for how long?"),
         headline=SentenceList(parts, ", "),
         columns=(
-            column("claim_id", tr("request"), "words", lambda each: plain(each.claim_id), "claim_id"),
+            column("allocation_id", tr("request"), "words", lambda each: plain(each.allocation_id), "allocation_id"),
             column("by", tr("user"), "words", _user, audience="people"),
             column("submitted", tr("submitted"), "moment"),
             column("waited_s", tr("waited"), "duration", "waited_ms"),
@@ -168,7 +169,7 @@ def _wanted(each: ListedRequest) -> Cell:
 
 
 def check_tables(checked: Checked) -> Iterator[Table]:
-    """Where allocations and measurements disagree: what people read of each kind, and what programs read beside it."""
+    """Return a table per kind of difference between allocations and measurements, and a table for programs."""
     yield _without_telemetry(checked)
     yield _without_allocation(checked)
     yield _oversized(checked)
@@ -193,7 +194,7 @@ _UNSEEN_KINDS: dict[str, Kind] = {"time": "moment", "end": "moment", "gpu_count"
 
 
 def _row_column(key: str, title: str, kind: Kind = "words", read: str = "") -> Column:
-    """Return a column of a row of a frame."""
+    """Return a column that reads a key of a frame's row."""
     name = read or key
     if kind == "words":
         return column(key, title, kind, lambda row: plain(row[name] or "", 60) or None, itemgetter(name))
@@ -212,71 +213,76 @@ _NEVER = {
 
 
 def _without_telemetry(checked: Checked) -> Table:
-    """The largest first, each with the host that its own may be meant for."""
+    """Return allocations without measurements, the largest first, each with a similar host name where one exists."""
     unseen = checked.unseen
-    by_allocation = unseen.group_by("claim_id", "host", "user", "account", "why").agg(
+    by_allocation = unseen.group_by("allocation_id", "host", "user", "account", "why").agg(
         pl.when(pl.col("gpu_ms").is_not_null().any()).then(pl.col("gpu_ms").sum())
     )
-    rows = by_allocation.sort("gpu_ms", "claim_id", "host", descending=[True, False, False], nulls_last=True).to_dicts()
+    rows = by_allocation.sort(
+        "gpu_ms", "allocation_id", "host", descending=[True, False, False], nulls_last=True
+    ).to_dicts()
     headline = tr_many(
         "{hours} GPU-hours in {number} allocation.",
         "{hours} GPU-hours in {number} allocations.",
-        unseen.select("scheduler", "claim_id").unique().height,
+        unseen.select("scheduler", "allocation_id").unique().height,
         hours=GpuHours(int(unseen["gpu_ms"].sum())),
     )
     columns = (
         _row_column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
-        _row_column("claim_id", tr("allocation")),
+        _row_column("allocation_id", tr("allocation")),
         _row_column("user", tr("user")),
         _row_column("account", tr("account")),
         _row_column("host", tr("host")),
         column("why", tr("why"), "words", lambda row: _NEVER.get(row["why"], row["why"]), itemgetter("why")),
-        column("meant", tr("perhaps"), "words", lambda row: plain(checked.resembling.get(row["host"], ""))),
+        column("meant", tr("similar host name"), "words", lambda row: plain(checked.resembling.get(row["host"], ""))),
     )
-    return _found("without_telemetry", tr("Allocated, and never measured"), headline, columns, rows)
+    return _found("without_telemetry", tr("Allocated but never measured"), headline, columns, rows)
 
 
 def _without_allocation(checked: Checked) -> Table:
-    """GPU time by host, user and state, on hosts that have allocations."""
-    grouped = checked.unallocated.group_by("host", "holder").agg(
-        pl.col("unclaimed_ms").sum(),
-        *(pl.col("unclaimed_ms").filter(pl.col("state") == state).sum().alias(state) for state in OCCUPIED),
+    """Return GPU time without an allocation, by host, user and state, on hosts that have allocations."""
+    grouped = checked.unallocated.group_by("host", "user").agg(
+        pl.col("unallocated_ms").sum(),
+        *(pl.col("unallocated_ms").filter(pl.col("state") == state).sum().alias(state) for state in OCCUPIED),
     )
-    ordered = grouped.sort("unclaimed_ms", "host", "holder", descending=[True, False, False], nulls_last=True)
+    ordered = grouped.sort("unallocated_ms", "host", "user", descending=[True, False, False], nulls_last=True)
     headline = tr(
-        "{hours} GPU-hours on hosts that have allocations.", hours=GpuHours(int(grouped["unclaimed_ms"].sum()))
+        "{hours} GPU-hours on hosts that have allocations.", hours=GpuHours(int(grouped["unallocated_ms"].sum()))
     )
     columns = (
         _row_column("host", tr("host")),
-        _row_column("user", tr("user"), read="holder"),
-        _row_column("gpu_hours", tr("GPU-hours"), "gpu_hours", "unclaimed_ms"),
-        *(_row_column(f"{state}_gpu_hours", tr(state), "gpu_hours", state) for state in OCCUPIED),
+        _row_column("user", tr("user"), read="user"),
+        _row_column("gpu_hours", tr("GPU-hours"), "gpu_hours", "unallocated_ms"),
+        *(_row_column(f"{state}_gpu_hours", state_label(state), "gpu_hours", state) for state in OCCUPIED),
     )
     return _found("without_allocation", tr("Used without an allocation"), headline, columns, ordered.to_dicts())
 
 
 def _oversized(checked: Checked) -> Table:
-    """Also what was allocated by a count alone, and how many allocations are only taken to run on."""
+    """Return allocations larger than their host.
+
+    Notes count allocations by number only, and those that may have ended.
+    """
     rows = checked.oversized.to_dicts()
     columns = (
-        _row_column("claim_id", tr("allocation")),
+        _row_column("allocation_id", tr("allocation")),
         _row_column("user", tr("user")),
         _row_column("account", tr("account")),
         _row_column("host", tr("host")),
-        _row_column("allocated", tr("allocated GPUs"), "count", "claimed"),
-        _row_column("present", tr("GPUs there"), "count"),
+        _row_column("allocated", tr("allocated GPUs"), "count", "allocated"),
+        _row_column("present", tr("GPUs present"), "count"),
     )
     notes = [
         tr(
-            "Allocated by a count alone, on GPUs that are not known: {hours} GPU-hours.",
+            "{hours} GPU-hours are allocated by number only: the GPUs are not known.",
             hours=GpuHours(checked.unplaced_gpu_ms),
         )
     ]
     if checked.running and checked.as_of_ms is not None and checked.as_of_ms < checked.until_ms:
         notes.append(
             tr_many(
-                "{number} imported allocation still ran at the last import ({moment}) and is taken to run on: import again.",
-                "{number} imported allocations still ran at the last import ({moment}) and are taken to run on: import again.",
+                "{number} imported allocation was running at the last import ({moment}) and counts as still running: import again.",
+                "{number} imported allocations were running at the last import ({moment}) and count as still running: import again.",
                 checked.running,
                 moment=Moment(checked.as_of_ms),
             )
@@ -286,22 +292,22 @@ def _oversized(checked: Checked) -> Table:
         "{number} allocations of more GPUs than their host has.",
         len(rows),
     )
-    table = _found("oversized", tr("Counts that cannot be right"), headline, columns, rows)
+    table = _found("oversized", tr("Allocations larger than their host"), headline, columns, rows)
     return replace(table, notes=tuple(notes))
 
 
 def _overlapping(checked: Checked) -> Table:
     headline = tr_many(
-        "{number} GPU is allocated to several at once: it is shared, or a record is wrong.",
-        "{number} GPUs are allocated to several at once: they are shared, or a record is wrong.",
+        "{number} GPU has several allocations at once: it is shared, or a record is wrong.",
+        "{number} GPUs have several allocations at once: they are shared, or a record is wrong.",
         checked.overlapping["gpu"].n_unique(),
     )
     columns = (
         _row_column("time", tr("from"), "moment"),
         _row_column("end", tr("until"), "moment"),
-        _row_column("claims", tr("allocations")),
+        _row_column("allocations", tr("allocations")),
         _row_column("gpu", tr("GPU")),
         _row_column("host", tr("host")),
     )
     rows = checked.overlapping.to_dicts()
-    return _found("overlapping", tr("Allocated to several at once"), headline, columns, rows)
+    return _found("overlapping", tr("Several allocations at once"), headline, columns, rows)

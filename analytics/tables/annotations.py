@@ -1,4 +1,4 @@
-"""Annotations: as a list, and beside a chart, numbered as their marks in it; and what people did about a finding."""
+"""Annotations as a list and as numbered lines beside a chart; actions on a finding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analytics.tables.table import Table, column, fact
 
 
 def annotation_lines(annotations: Sequence[Annotation]) -> list[str]:
-    """A line for each, which begins with its number."""
+    """Return a line per annotation, which begins with its number in the chart."""
     return [
         tr(
             "{number}: {moment}, {about}: {text} ({actor})",
@@ -29,14 +29,14 @@ def annotation_lines(annotations: Sequence[Annotation]) -> list[str]:
 
 
 def annotation_list(found: Sequence[Annotation]) -> Table:
-    """A row for each, by the moment that it is about."""
+    """Return a row per annotation, in the order of the annotated moments."""
     return Table(
         name="annotations",
         title=tr("Annotations"),
-        question=tr("What happened when?"),
+        question=tr("What happened, and when?"),
         headline=tr_many("{number} annotation.", "{number} annotations.", len(found))
         if found
-        else tr("There is no annotation yet."),
+        else tr("No annotation exists yet."),
         columns=(
             column("annotation_id", tr("id"), "finding"),
             column("at", tr("when"), "moment", "at_ms"),
@@ -44,7 +44,7 @@ def annotation_list(found: Sequence[Annotation]) -> Table:
             fact("scope", "words"),
             fact("name", "words"),
             column("text", tr("what happened"), "sentence", lambda each: plain(each.text, 200), "text"),
-            column("by", tr("by"), "words", audience="people"),
+            column("by", tr("author"), "words", audience="people"),
             *_ACTOR,
             fact("time", "moment", "time_ms"),
         ),
@@ -53,14 +53,14 @@ def annotation_list(found: Sequence[Annotation]) -> Table:
 
 
 def action_list(done: Sequence[Action]) -> Table:
-    """A row for each action on a finding, with the columns of the `action` table for programs."""
+    """Return a row per action on a finding. Programs get the columns of the `action` table."""
     return Table(
         name="actions",
         title=tr("history"),
         question="",
         headline="",
         columns=(
-            column("said", "", "sentence", lambda each: plain(action_sentence(each), 1000), audience="people"),
+            column("sentence", "", "sentence", lambda each: plain(action_sentence(each), 1000), audience="people"),
             fact("time", "moment", "time_ms"),
             *(fact(name, "words") for name in ("action_id", "finding_id", "kind")),
             *_ACTOR,
@@ -79,7 +79,7 @@ _ACTOR = tuple(
 
 
 def about_words(scope: str, name: str | None) -> str:
-    """`all GPUs`, `pool train` or `team nlp`."""
+    """Return the scope of an annotation: `all GPUs`, `pool train` or `team nlp`."""
     if scope == ALL or name is None:
         return tr("all GPUs")
     return tr("pool {name}", name=plain(name)) if scope == POOL else tr("team {name}", name=plain(name))

@@ -1,4 +1,4 @@
-"""What each workload takes of its card: peak memory beside activity, against what the cards have."""
+"""Peak memory and activity of each workload, beside the memory of the fleet's cards."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ from analytics.tables.moves import target_card
 from analytics.tables.table import Table, column, fact
 from analytics.workloads.cards import shelf
 from analytics.workloads.model import Context
-from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about, workload_footprints
+from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about
 
 _GIB = 2**30
 _DRAWN, _LISTED = 400, 25
 _NEAR = 0.04
-"""Capacities that differ by less are one line: 79.6 and 80 GiB."""
+"""Cards whose capacity differs by less share a line: 79.6 and 80 GiB."""
 
 KEEPS, SMALLER_DOES, PART_DOES, EITHER_DOES, PREALLOCATED = "keeps", "smaller", "mig", "either", "reserved"
 LESS = (SMALLER_DOES, PART_DOES, EITHER_DOES)
-"""Kinds that are larger than their work needs."""
+"""Kinds of workloads that need less than their card."""
 _WORDS = {
-    KEEPS: tr("no smaller card is named"),
-    SMALLER_DOES: tr("a smaller or older card would do"),
-    PART_DOES: tr("a MIG instance would do"),
-    EITHER_DOES: tr("another card or a MIG instance would do"),
-    PREALLOCATED: tr("memory reserved in advance: its need is not known"),
+    KEEPS: tr("no smaller card is suggested"),
+    SMALLER_DOES: tr("a smaller or older card is enough"),
+    PART_DOES: tr("a MIG instance is enough"),
+    EITHER_DOES: tr("another card or a MIG instance is enough"),
+    PREALLOCATED: tr("memory preallocated: the need is not known"),
 }
 
 
 def workload_sizes(report: Report) -> pl.DataFrame:
-    """The workloads of the scope: `workload_footprints` with `kind` (one of those above) and `instead`, the cards and parts of cards that would do.
+    """Return the workloads of the scope: `workload_footprints` with two more columns.
 
-    `busy_pct` is SM activity, which says how much of a card is busy; where it is missing (`by_sm` is false) the time with any
-    kernel, which is never less.
+    `kind`: one of the kinds above. `instead`: the cards and MIG instances that are enough.
+    `busy_pct` is SM activity. Where SM activity is missing (`by_sm` is false), `busy_pct` is the time with any kernel,
+    which is never less.
     """
-    found = workload_footprints(report.whole.context, report.part.inside.stretches)
-    about = findings_about(found, report.review.shown)
+    found = report.whole.footprints(report.scope, report.part)
+    # what a workload needs was measured, whatever the confidence that it stays so
+    about = findings_about(found, (*report.review.shown, *report.review.low))
     instead = [", ".join(target_card(each) for each in own if each.rule != RESERVED) for own in about]
     return found.with_columns(
         kind=pl.Series([_kind({each.rule for each in own}) for own in about], dtype=pl.String),
@@ -64,16 +66,16 @@ def _kind(rules: set[str]) -> str:
 
 
 def workload_table(found: pl.DataFrame) -> Table:
-    """Every workload of `workload_sizes`: whose it is, its size and activity, its kind, and which cards would do instead."""
+    """Return a row per workload of `workload_sizes`: user, size, activity, kind, and sufficient cards."""
     return Table(
         name="sizes",
         title=tr("Memory and activity against the cards"),
         question=tr(
-            "Which work sits on a card that is larger than it needs? One mark per job (of bare processes: per GPU)."
+            "Which workloads use a card that is larger than they need? One mark per job; for processes without a job, one mark per GPU."
         ),
         headline="",
         columns=(
-            column("holder", tr("user"), "name", lambda row: _names(row, 80)[0], itemgetter("holder")),
+            column("user", tr("user"), "name", lambda row: _names(row, 80)[0], itemgetter("user")),
             fact("account", "name", itemgetter("account")),
             column("job", tr("job"), "name", lambda row: _names(row, 80)[1], itemgetter("job")),
             column("model", tr("model"), "name", lambda row: _names(row, 80)[2], itemgetter("model")),
@@ -96,7 +98,7 @@ def workload_table(found: pl.DataFrame) -> Table:
             column("kind", tr("verdict"), "words", lambda row: _WORDS[row["kind"]], itemgetter("kind")),
             column(
                 "instead",
-                tr("would do instead"),
+                tr("sufficient instead"),
                 "words",
                 lambda row: plain(row["instead"]) or "-",
                 lambda row: row["instead"] or None,
@@ -107,7 +109,7 @@ def workload_table(found: pl.DataFrame) -> Table:
 
 
 def card_fit(report: Report) -> Table:
-    """A mark per workload: those for which less would do, then those with the most GPU-hours."""
+    """Return a mark per workload: first those that need less, then those with the most GPU-hours."""
     found = workload_sizes(report)
     known = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_not_null())
     # those that the page is about are never left out for others
@@ -123,11 +125,11 @@ def card_fit(report: Report) -> Table:
 
 def _headline(known: pl.DataFrame) -> str:
     if known.is_empty():
-        return tr("No work is known by its memory and its activity.")
+        return tr("No workload has both a known memory and a known activity.")
     candidates = known.filter(pl.col("kind").is_in(LESS))
     return tr_many(
-        "Another card or a part of one would do for {number} workload of {all}: {hours} of {total} GPU-hours.",
-        "Another card or a part of one would do for {number} workloads of {all}: {hours} of {total} GPU-hours.",
+        "{number} of {all} workloads needs less than its card: {hours} of {total} GPU-hours.",
+        "{number} of {all} workloads need less than their cards: {hours} of {total} GPU-hours.",
         candidates.height,
         all=known.height,
         hours=GpuHours(float(candidates["gpu_ms"].sum())),
@@ -136,32 +138,32 @@ def _headline(known: pl.DataFrame) -> str:
 
 
 def _notes(found: pl.DataFrame, known: pl.DataFrame) -> Iterator[str]:
-    """What the chart does not show, and what its marks rest on."""
+    """Yield notes: workloads that the chart leaves out, and the source of its marks."""
     no_memory = found.filter(pl.col("peak_bytes").is_null()).height
     idle = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_null()).height
     if no_memory:
         yield tr_many(
-            "{number} workload without a known memory is not drawn.",
-            "{number} workloads without a known memory are not drawn.",
+            "The chart leaves out {number} workload whose memory is not known.",
+            "The chart leaves out {number} workloads whose memory is not known.",
             no_memory,
         )
     if idle:
         yield tr_many(
-            "{number} workload is not drawn since no whole hour of its activity is known by more than means.",
-            "{number} workloads are not drawn since no whole hour of their activity is known by more than means.",
+            "The chart leaves out {number} workload: no full hour has more than mean values of its activity.",
+            "The chart leaves out {number} workloads: no full hour has more than mean values of their activity.",
             idle,
         )
     if known.height > _DRAWN:
         yield tr(
-            "Drawn are {number}: those for which less would do, then those with the most GPU-hours.",
+            "The chart shows {number} workloads: first those that need less, then those with the most GPU-hours.",
             number=_DRAWN,
         )
     if known.height > _LISTED:
-        yield tr("The table has the first {number} of {all}.", number=_LISTED, all=known.height)
+        yield tr("The table lists the first {number} of {all}.", number=_LISTED, all=known.height)
     yield tr(
-        "The activity is what 95 % of the time stays within. Hollow marks: SM activity was not measured, and the time with any kernel stands for it, which is never less."
+        "Activity is the level not exceeded for 95 % of the time. Hollow marks: SM activity was not measured, so the chart uses the time with any kernel, which is never less."
     )
-    yield tr("The larger a mark, the more GPU-hours.")
+    yield tr("A larger mark means more GPU-hours.")
 
 
 _SIGNS: Mapping[str, tuple[Shape, str]] = {
@@ -171,11 +173,14 @@ _SIGNS: Mapping[str, tuple[Shape, str]] = {
     EITHER_DOES: ("star", "held"),
     PREALLOCATED: ("square", "unknown"),
 }
-"""Of each kind the shape and the colour of its marks."""
+"""Shape and colour of the marks, by kind."""
 
 
 def _chart(rows: Sequence[dict[str, Any]], cards: Sequence[tuple[float, str]]) -> Chart:
-    """Activity and peak memory, with a line at the memory of each card; hollow where the activity is an upper bound."""
+    """Return the chart of activity and peak memory, with a line at the memory of each card.
+
+    Hollow marks have an upper bound of the activity.
+    """
     cards_there = (Level(tr("{name}: {gib} GiB", name=name, gib=Number(size)), "muted", size) for size, name in cards)
     dots = (
         _dots(kind, own, is_hollow=is_hollow)
@@ -213,16 +218,16 @@ def _share(row: dict[str, Any], part: str) -> Share | None:
 
 
 def _names(row: dict[str, Any], most: int) -> tuple[str, str, str]:
-    """Whose it is, its job and its model."""
+    """Return the user, the job and the model of a workload."""
     return (
-        tr("(user not known)") if row["holder"] is None else plain(row["holder"], most),
+        tr("(unknown user)") if row["user"] is None else plain(row["user"], most),
         tr("no job") if row["job"] is None else plain(row["job"], most),
         plain(row["model"], most) if row["model"] else tr("unknown model"),
     )
 
 
 def card_sizes(context: Context) -> tuple[tuple[float, str], ...]:
-    """The cards of the fleet by memory in GiB, with their names; those of about the same memory together."""
+    """Return the fleet's card names by memory in GiB. Cards of about the same memory share an entry."""
     found: list[tuple[float, str]] = []
     offers = shelf(context).fleet.values()
     for size, name in sorted({(each.card.memory_bytes / _GIB, each.card.name) for each in offers}):

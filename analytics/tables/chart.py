@@ -1,6 +1,7 @@
-"""A chart as data: panels with marks of a few kinds. Pages and documents have one drawer each, which know marks and no charts.
+"""A chart as data: panels with a few kinds of marks. Pages and documents have one drawer each, which draws every chart.
 
-Colours are names of `analytics.tables.palette`: states, or roles such as `mark`. None is unknown: a gap, never a zero.
+Colours are names of `analytics.tables.palette`: states, or roles such as `mark`. None is unknown and drawn as a gap,
+never as zero.
 """
 
 from __future__ import annotations
@@ -14,34 +15,34 @@ from typing import Any, Literal, TypeAlias
 
 from analytics.language.language import Language, SentenceList
 from analytics.language.quantities import Quantity
-from analytics.report.film import Film
+from analytics.report.timeline import FleetTimeline
 
 Text: TypeAlias = str | Quantity | None
-"""None is written as unknown."""
+"""Text of None."""
 Values: TypeAlias = tuple[float | None, ...]
 Points: TypeAlias = tuple[tuple[float, float], ...]
 Shape = Literal["circle", "diamond", "triangle", "star", "square", "tick"]
 
 MOST_LABELS = 7
-"""Below an axis, so that they fit on a narrow screen."""
+"""Most labels below an axis, so that they fit on a narrow screen."""
 _MOST_DOTS = 60
-"""Points of a line that have a mark each: more would run into one another."""
+"""Most points of a line with a mark per point: more marks would overlap."""
 _LONG = 27
-"""Letters of a name, or of what is said beside a figure, that still leave room for a bar."""
+"""Most letters of a row's name or detail that leave room for a bar."""
 _FEW_STEPS, _MORE_STEPS, _EXACT = 3, 5, 1e-9
 
 
 @dataclass(frozen=True)
 class ChartPlace:
-    """A place at which marks stand.
+    """A place at which marks are drawn.
 
     Attributes:
-        name: whole, and different from all others.
-        short: what fits below a mark; empty for the name.
-        note: said below the name of a row.
-        figure: said at the end of a row.
-        detail: said beside or below the figure.
-        is_whole: False where values are hollow marks, and no line leads to them.
+        name: the whole name, which is unique.
+        short: the label below a mark; empty for the name.
+        note: a text below the name of a row.
+        figure: a figure at the end of a row.
+        detail: a text beside or below the figure.
+        is_whole: False if values are hollow marks without a line to them.
     """
 
     name: Text
@@ -53,13 +54,16 @@ class ChartPlace:
 
     @property
     def label(self) -> Text:
-        """What stands below a mark."""
+        """Return the label below a mark."""
         return self.short or self.name
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar at each place, from its base or zero; `colour` is that of all or has one for each. Later bars lie over earlier ones."""
+    """A bar at each place, from its base or from zero.
+
+    `colour` is one for all bars or one per bar. Later bars cover earlier bars.
+    """
 
     name: Text
     colour: str | tuple[str, ...]
@@ -69,19 +73,19 @@ class Bars:
 
     @property
     def colours(self) -> tuple[str, ...]:
-        """The colour of each bar."""
+        """Return the colour of each bar."""
         return (self.colour,) * len(self.values) if isinstance(self.colour, str) else self.colour
 
     @property
     def spans(self) -> tuple[tuple[int, float, float], ...]:
-        """The bars that are known: each place with the bar's base and length."""
+        """Return the bars that are known: place, base and length."""
         found = zip(range(len(self.values)), self.bases or (0.0,) * len(self.values), self.values, strict=True)
         return tuple((place, base, length) for place, base, length in found if length is not None)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line over the places, or over percentages `at`. Where it is `stepped`, each level is reached from the left of it on."""
+    """A line over the places, or over the percentages `at`. If `stepped`, each level begins at its left end."""
 
     name: Text
     colour: str
@@ -94,7 +98,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """What lies between a low and a high line; wider bands come first."""
+    """The band between a low and a high line. Draw wider bands first."""
 
     name: Text
     colour: str
@@ -105,7 +109,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Level:
-    """A line across the whole panel with its name above or below it."""
+    """A line across the whole panel, with its name above or below it."""
 
     name: Text
     colour: str
@@ -115,7 +119,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Dots:
-    """A mark for each value, at places or percentages; heavier ones are larger, `details` say what each stands for."""
+    """A mark per value, at places or percentages. Heavier dots are larger; `details` describe the dots."""
 
     name: Text
     colour: str
@@ -129,7 +133,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class GridCell:
-    """A row of a grid from one column until another, with a value and how it is written there."""
+    """A row of a grid from one column to another, with a value and its text."""
 
     row: int
     since: int
@@ -140,7 +144,10 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of a grid of `rows` by the panel's places; shaded by their value where there is a `most`."""
+    """Cells of a grid of `rows` by the panel's places.
+
+    `most` is the value of the darkest shade; without it cells have no shade.
+    """
 
     colour: str
     rows: tuple[Text, ...]
@@ -153,7 +160,7 @@ class Cells:
 class GpuTimeline:
     """Every GPU over time, coloured by state."""
 
-    film: Film
+    timeline: FleetTimeline
 
 
 Mark: TypeAlias = Bars | Line | Band | Level | Dots | Cells | GpuTimeline
@@ -164,11 +171,11 @@ class Panel:
     """Marks on one scale.
 
     Attributes:
-        places: without any, marks stand at 0 to 100 percent.
-        kind: how the values are written.
-        unit: what the values are, behind a number.
-        lying: whether places go down the page, as rows with a name, a bar and a figure.
-        ceiling: where the scale ends at least, if not at the highest mark.
+        places: the places of the marks; empty if marks lie at 0 to 100 percent.
+        kind: how values are written.
+        unit: the unit behind a number.
+        lying: True if places are rows with a name, a bar and a figure.
+        ceiling: the least end of the scale; None for the highest mark.
     """
 
     title: Text
@@ -181,7 +188,7 @@ class Panel:
 
     @property
     def highest(self) -> float:
-        """The value at which the highest mark ends, or the ceiling."""
+        """Return the end of the highest mark, or the ceiling."""
         ends = [self.ceiling]
         for mark in self.marks:
             match mark:
@@ -197,14 +204,14 @@ class Panel:
 
     @property
     def ticks(self) -> tuple[float, ...]:
-        """Round levels from zero to the first that no mark exceeds; none where there is nothing to draw."""
+        """Return round levels from zero up to the highest mark; empty if there is nothing to draw."""
         if self.highest <= 0:
             return ()
         step = round_step(self.highest, _MORE_STEPS if self.is_tall else _FEW_STEPS)
         return tuple(number * step for number in range(ceil(self.highest / step - _EXACT) + 1))
 
     def tick_words(self, language: Language) -> tuple[str, ...]:
-        """The ticks with as many decimals as tell them apart."""
+        """Return the ticks with enough decimals to differ."""
         factor = 100 if self.kind == "share" else 1
         step = self.ticks[1] * factor if self.ticks else 1.0
         digits = next((digits for digits in range(12) if abs(round(step, digits) - step) <= _EXACT * step), 12)
@@ -213,58 +220,63 @@ class Panel:
 
     @property
     def is_tall(self) -> bool:
-        """False for lines over places: several panels of them stand below one another."""
+        """Return False for lines over places: several such panels are drawn below one another."""
         return not self.places or not any(isinstance(each, Line) for each in self.marks)
 
     @property
     def is_dotted(self) -> bool:
-        """Whether each point of a line has its mark."""
+        """Return True if each point of a line has its mark."""
         return 0 < len(self.places) <= _MOST_DOTS
 
     @property
     def labelled(self) -> tuple[int, ...]:
-        """The places that are named below an axis: the last among them, of a grid the first."""
+        """Return the places with a label below the axis: always the last place; for a grid always the first."""
         last, every = len(self.places) - 1, -(-len(self.places) // MOST_LABELS) or 1
         return tuple(range(0 if self.grid else last % every, last + 1, every))
 
     @property
     def heaviest(self) -> float:
-        """The largest weight of any dot, 0 without weights."""
+        """Return the largest weight of any dot; 0 without weights."""
         return max((weight for mark in self.marks if isinstance(mark, Dots) for weight in mark.weights), default=0.0)
 
     @property
     def grid(self) -> Cells | None:
-        """The cells of a panel that is a grid."""
+        """Return the cells of a grid panel."""
         return next((each for each in self.marks if isinstance(each, Cells)), None)
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels below one another; `across` says what places are, `annotations` has the place of each annotation, or None."""
+    """Panels below one another.
+
+    `across` describes the places; `annotations` has the place of each annotation, or None.
+    """
 
     panels: tuple[Panel, ...]
     across: Text = ""
     annotations: tuple[int | None, ...] = ()
 
     @property
-    def film(self) -> Film | None:
-        """What is drawn of every GPU over time."""
-        return next((mark.film for each in self.panels for mark in each.marks if isinstance(mark, GpuTimeline)), None)
+    def timeline(self) -> FleetTimeline | None:
+        """Return the timeline of all GPUs, if the chart has one."""
+        return next(
+            (mark.timeline for each in self.panels for mark in each.marks if isinstance(mark, GpuTimeline)), None
+        )
 
     @property
     def rows(self) -> tuple[ChartPlace, ...]:
-        """The places of all panels that lie, whose bars begin and end below one another."""
+        """Return the places of all panels with rows; their bars share one axis."""
         return tuple(place for panel in self.panels if panel.lying for place in panel.places)
 
     def has_long_rows(self, language: Language) -> bool:
-        """Whether the names and figures of rows stand above their bars, which have no room beside them."""
+        """Return True if names and figures of rows need a line of their own above the bars."""
         texts = (words for each in self.rows for words in (each.name, each.detail) if words is not None)
         shown = (each.shown(language) if isinstance(each, Quantity) else language.shown(each) for each in texts)
         return any(len(each) > _LONG for each in shown)
 
 
 def round_step(most: float, steps: int = _FEW_STEPS) -> float:
-    """The round number of which at most so many reach `most`."""
+    """Return the round step with which at most this many steps reach `most`."""
     if most <= 0:
         return 1.0
     found = (factor * 10.0**power for power in range(floor(log10(most)) - 1, 20) for factor in (1, 2, 2.5, 5))
@@ -272,13 +284,13 @@ def round_step(most: float, steps: int = _FEW_STEPS) -> float:
 
 
 def lone(values: Sequence[float | None]) -> tuple[int, ...]:
-    """The known values between two gaps, which no line leads to."""
+    """Return the known values between two gaps, which no line reaches."""
     known = [False, *(each is not None for each in values), False]
     return tuple(at for at in range(len(values)) if known[at : at + 3] == [False, True, False])
 
 
 def numbered(places: Iterable[int | None]) -> dict[int, str]:
-    """The numbers of the annotations at each place, from 1 on."""
+    """Return the numbers of the annotations at each place, from 1."""
     found: dict[int, list[str]] = defaultdict(list)
     for number, place in enumerate(places, start=1):
         if place is not None:
@@ -287,7 +299,7 @@ def numbered(places: Iterable[int | None]) -> dict[int, str]:
 
 
 def corners(points: Points) -> Points:
-    """The corners of a line in steps, which goes down first and then right."""
+    """Return the corners of a stepped line, which goes down first and then right."""
     turns = (turn for (left, _), (right, level) in pairwise(points) for turn in ((left, level), (right, level)))
     return (*points[:1], *turns)
 
@@ -296,7 +308,7 @@ GLYPHS = {"circle": "●", "diamond": "◆", "triangle": "▲", "star": "★", "
 
 
 def signs(chart: Chart, known: Collection[str] = ()) -> list[tuple[str, str, str]]:
-    """What the marks mean: a character, its colour, and the names; without marks in the colours of `known` states."""
+    """Return the legend: a character, its colour and its names. Without marks, the colours of `known` states."""
     names: dict[tuple[str, str], dict[Any, None]] = defaultdict(dict)  # each once, in their order
     for mark in (each for panel in chart.panels for each in panel.marks):
         match mark:
@@ -313,7 +325,7 @@ def signs(chart: Chart, known: Collection[str] = ()) -> list[tuple[str, str, str
 
 
 def stacked(bars: Iterable[Bars]) -> tuple[Bars, ...]:
-    """Bars on one another, without those that are all of no length; what is not known is as high as nothing."""
+    """Return the bars stacked on one another, without bars of zero length. Unknown values count as zero height."""
     found: list[Bars] = []
     tops: tuple[float, ...] = ()
     for each in bars:

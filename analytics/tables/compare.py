@@ -1,4 +1,4 @@
-"""Two windows side by side, figure by figure and pool by pool."""
+"""Two windows side by side, by figure and by pool."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from analytics.tables.table import Cell, Table, column, column_of, entries_colum
 _NAMES = {
     "waste_money": tr("waste"),
     "paid_money": tr("paid"),
-    "useful_money": tr("paid for active time and the used part of low"),
-    "free_money": tr("cost of free time"),
-    "reserved_money": tr("cost of reserved time"),
-    "held_money": tr("cost of held time"),
-    "unavailable_money": tr("cost of unavailable time"),
+    "useful_money": tr("paid for useful time"),
+    "free_money": tr("cost of unallocated time"),
+    "reserved_money": tr("cost of allocated, unused time"),
+    "held_money": tr("cost of held idle time"),
+    "unavailable_money": tr("cost of down time"),
     "unused_share": tr("unused share"),
-    "free_share": tr("free share"),
-    "reserved_share": tr("reserved share"),
-    "held_share": tr("held share"),
+    "free_share": tr("unallocated share"),
+    "reserved_share": tr("allocated, unused share"),
+    "held_share": tr("held idle share"),
     "active_share": tr("useful share"),
     "efficiency": tr("efficiency"),
-    "idle_gpus": tr("GPUs unused, mean"),
+    "idle_gpus": tr("unused GPUs, mean"),
     "gpus": tr("GPUs"),
     "observed": tr("observed share"),
 }
@@ -36,11 +36,11 @@ _NOT_COMPARED = tr("not compared")
 
 
 def comparison(found: Comparisons) -> Table:
-    """A row for each key figure."""
+    """Return a row per key figure."""
     return Table(
         name="comparison",
-        title=tr("Both windows, figure by figure"),
-        question=tr("Are we better than then?"),
+        title=tr("Both windows by figure"),
+        question=tr("Did the waste fall or rise between the two windows?"),
         headline=_headline(found),
         columns=(
             column("figure", tr("figure"), "words", lambda each: _name(each, found.currency), "name"),
@@ -53,7 +53,7 @@ def comparison(found: Comparisons) -> Table:
 
 
 def pool_comparison(found: Comparisons) -> Table | None:
-    """Unused share and waste of each pool; None where there is one pool only."""
+    """Return the unused share and the waste of each pool; None if there is only one pool."""
     if not found.pools:
         return None
     compared = ("unused_share", "waste_money", "observed")
@@ -65,8 +65,8 @@ def pool_comparison(found: Comparisons) -> Table | None:
     was, change, difference = tr("the other window"), tr("change"), attrgetter("difference")
     return Table(
         name="pools_compared",
-        title=tr("Both windows, pool by pool"),
-        question=tr("Where did it change?"),
+        title=tr("Both windows by pool"),
+        question=tr("In which pools did the waste change?"),
         headline=_most_changed(found),
         columns=(
             column("pool", tr("pool"), "pool", place_name, str),
@@ -84,7 +84,7 @@ def pool_comparison(found: Comparisons) -> Table | None:
         rows=tuple(found.pools),
         notes=(
             tr(
-                "A pool of which less than {least} of either window was observed has no differences.",
+                "A pool has no differences unless at least {least} of both windows was observed.",
                 least=Share(WHOLE_FROM, 0),
             ),
         ),
@@ -93,29 +93,29 @@ def pool_comparison(found: Comparisons) -> Table | None:
 
 
 def _headline(found: Comparisons) -> str:
-    """What waste and its share did; why not, where nothing can be said."""
+    """Return the change of the waste and its share, or why there is none."""
     both = found.whole
     if not both.is_comparable:
         shares = (Share(side.seen.share) for side in (both.now, both.before))
         return tr(
-            "No difference is given: it takes {least} of both windows observed, and it was {now} of this one and {before} of the other.",
+            "No difference is shown: both windows need {least} observed. This window has {now}, the other {before}.",
             least=Share(WHOLE_FROM, 0),
             **dict(zip(("now", "before"), shares, strict=True)),
         )
     rows = both.figures
     share, waste = rows["unused_share"], rows["waste_money"]
-    said = [
+    figures = [
         tr(
-            "unused {now}, it was {before} ({change})",
+            "unused time is {now}, from {before} ({change})",
             now=Share(share.now),
             before=Share(share.before),
             change=share.change.sentence,
         )
     ]
     if waste.change.sentence:
-        said.append(
+        figures.append(
             tr(
-                "waste cost {now}, it was {before} ({change})",
+                "waste costs {now}, from {before} ({change})",
                 now=Amount(waste.now, found.currency),
                 before=Amount(waste.before, found.currency),
                 change=waste.change.sentence,
@@ -123,7 +123,7 @@ def _headline(found: Comparisons) -> str:
         )
     difference = share.difference or 0.0
     verdict = tr("Better") if difference < 0 else tr("Worse") if difference > 0 else tr("The same")
-    return tr("{verdict}: {figures}.", verdict=verdict, figures=SentenceList(said, "; "))
+    return tr("{verdict}: {figures}.", verdict=verdict, figures=SentenceList(figures, "; "))
 
 
 def _windows(both: Comparison) -> str:
@@ -138,12 +138,12 @@ def _windows(both: Comparison) -> str:
 
 def _refusals(both: Comparison) -> list[str]:
     if both.is_comparable and not both.is_as_long:
-        return [tr("The windows are not as long as each other: sums have no difference, shares and means do.")]
+        return [tr("The windows differ in length, so sums have no difference. Shares and means do.")]
     return []
 
 
 def _most_changed(found: Comparisons) -> str:
-    """The pools whose unused share fell and rose most."""
+    """Return the pools whose unused share fell and rose the most."""
     changes = {
         pool: each
         for pool, own in found.pools.items()
@@ -151,13 +151,13 @@ def _most_changed(found: Comparisons) -> str:
         if each.difference is not None
     }
     if not changes:
-        return tr("No pool was observed well enough in both windows.")
+        return tr("No pool was observed enough in both windows to compare.")
     best, worst = (pick(changes, key=lambda pool: changes[pool].difference or 0.0) for pick in (min, max))
-    said = [
+    figures = [
         tr("{pool} {change}", pool=place_name(pool), change=changes[pool].change.sentence)
         for pool in dict.fromkeys((best, worst))
     ]
-    return tr("Unused share: {pools}.", pools=SentenceList(said, ", "))
+    return tr("Unused share: {pools}.", pools=SentenceList(figures, ", "))
 
 
 def _name(each: Compared, currency: str) -> str:
@@ -166,7 +166,7 @@ def _name(each: Compared, currency: str) -> str:
 
 
 def _change(each: Compared) -> str:
-    """In points or percent; what is not comparable is said."""
+    """Return a change in points or percent, or why there is none."""
     return each.change.sentence if each.difference is not None else _NOT_COMPARED
 
 
@@ -185,7 +185,7 @@ def _before(each: Compared) -> Cell:
 
 
 def _difference(each: Compared) -> Cell:
-    """Of shares in points; what is not comparable is said."""
+    """Return a difference, of shares in points, or why there is none."""
     if each.difference is None:
         return _NOT_COMPARED
     if each.unit == "share":
@@ -218,7 +218,7 @@ FIGURE_COLUMNS = (
         lambda each: None if each.unit == "share" else each.change.difference,
     ),
 )
-"""Of a `Compared`; programs read no difference where it is refused."""
+"""Columns of a `Compared`. Programs get no difference where the comparison is refused."""
 
 _SIDE = (
     *(column_of("seen", each) for each in WINDOW_COLUMNS),
@@ -236,4 +236,4 @@ COMPARISON_COLUMNS = (
     *(column_of("whole", each) for each in _COMPARISON),
     entries_column("pools", record_column("", _COMPARISON)),
 )
-"""Of `Comparisons`: `fallow report --compare --format json`."""
+"""Columns of `Comparisons`, for `fallow report --compare --format json`."""

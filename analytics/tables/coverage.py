@@ -1,4 +1,4 @@
-"""How much of the time was observed: by day, pool, model and host, and which hosts went silent."""
+"""Observed share of the time by day, pool, model and host, and silent hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 60
 _BY: Mapping[str, tuple[str, str, str, Callable[[str], str | Quantity]]] = {
     "day": (
         tr("Coverage by day"),
-        tr("Which days were not fully observed? Known share of the GPU-hours in the sums."),
+        tr("Which days were not fully observed? Observed share of the GPU-hours in the sums."),
         tr("day"),
         lambda day: Date(date.fromisoformat(day)),
     ),
@@ -40,26 +40,26 @@ _BY: Mapping[str, tuple[str, str, str, Callable[[str], str | Quantity]]] = {
         lambda host: LinkedCell(host, "host", host),
     ),
 }
-"""Title, question, heading and how a name is shown, by what is grouped."""
+"""Title, question, heading and name of a group, by the kind of group."""
 
 
 def coverage_by_day(days: Mapping[str, Totals]) -> Table:
-    """A row for each of the last days."""
-    more = tr("and {number} days before", number=len(days) - _SHOWN)
+    """Return a row per day, for the last days."""
+    more = tr("and {number} earlier days", number=len(days) - _SHOWN)
     return _coverage("day", days, tuple(days)[-_SHOWN:], more)
 
 
 def coverage_by(by: str, groups: Mapping[str, Totals]) -> Table:
-    """A row for each pool, model or host, the least observed first."""
+    """Return a row per pool, model or host, the least observed first."""
     ordered = sorted(groups, key=lambda name: (groups[name].coverage or 0.0, str(_BY[by][3](name))))
-    more = tr("and {number} more, none of them observed less", number=len(groups) - _SHOWN)
+    more = tr("and {number} more, observed at least as well", number=len(groups) - _SHOWN)
     return _coverage(by, groups, tuple(ordered[:_SHOWN]), more)
 
 
 def _coverage(by: str, groups: Mapping[str, Totals], shown: tuple[str, ...], more: str) -> Table:
-    """A row for each group shown; `more` says what the others are."""
+    """Return a row per shown group. `more` describes the other groups."""
     title, question, head, label = _BY[by]
-    sampled = column("sampled_share", tr("by point samples"), "share", lambda name: groups[name].sampled)
+    sampled = column("sampled_share", tr("sampled"), "share", lambda name: groups[name].sampled)
     return Table(
         name=f"coverage_{by}",
         title=title,
@@ -67,7 +67,7 @@ def _coverage(by: str, groups: Mapping[str, Totals], shown: tuple[str, ...], mor
         headline=_headline([(label(name), totals) for name, totals in groups.items()]),
         columns=(
             column(by, head, "name", label, str),
-            column("coverage", tr("known"), "share_bar", lambda name: Share(groups[name].coverage)),
+            column("coverage", tr("observed"), "share_bar", lambda name: Share(groups[name].coverage)),
             *((sampled,) if any(is_sampled(each) for each in groups.values()) else ()),
             column("gpus", tr("GPUs"), "count", lambda name: groups[name].gpus),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda name: groups[name].total_ms),
@@ -81,44 +81,44 @@ def _coverage(by: str, groups: Mapping[str, Totals], shown: tuple[str, ...], mor
 def _headline(groups: Sequence[tuple[str | Quantity, Totals]]) -> str:
     known = [(totals.coverage, name) for name, totals in groups if totals.coverage is not None]
     if not known:
-        return tr("Nothing was there to be observed.")
+        return tr("There was no GPU to observe.")
     least, name = min(known, key=lambda pair: pair[0])
     sampled = ratio(
         sum(totals.sampled_ms for _, totals in groups if is_sampled(totals)),
         sum(totals.observed_ms for _, totals in groups),
     )
     if least >= WHOLLY_OBSERVED and sampled:
-        return tr("All of it was observed, {share} of it by point samples.", share=Share(sampled))
+        return tr("All of the time was observed, {share} of it only sampled.", share=Share(sampled))
     if least >= WHOLLY_OBSERVED:
-        return tr("All of it was observed.")
+        return tr("All of the time was observed.")
     if sampled:
         return tr(
-            "The least: {name}, {share} observed; {sampled} of all that was observed by point samples.",
+            "{name} is observed least, {share} of its time; {sampled} of all observed time was only sampled.",
             name=name,
             share=Share(least),
             sampled=Share(sampled),
         )
-    return tr("The least: {name}, {share} observed.", name=name, share=Share(least))
+    return tr("{name} is observed least: {share} of its time.", name=name, share=Share(least))
 
 
 def silent_hosts(seen: Seen) -> Table:
-    """Hosts that were not observed to the end, or some of whose GPUs were not."""
+    """Return the hosts of which a GPU was not observed up to the end of the window."""
     found = seen.silent
     return Table(
         name="silent",
         title=tr("Silent hosts"),
-        question=tr("Which hosts were not seen to the end of the window?"),
+        question=tr("Which hosts were not observed up to the end of the window?"),
         headline=tr_many(
-            "{number} host; the time after that is in no sum.",
-            "{number} hosts; the time after that is in no sum.",
+            "{number} host stopped reporting; no sum includes the time after that.",
+            "{number} hosts stopped reporting; no sum includes the time after that.",
             len(found),
         )
         if found
-        else tr("All hosts were seen to the end of the window."),
+        else tr("All hosts were observed up to the end of the window."),
         columns=(
             HOST,
             GPUS,
-            column("last_seen", tr("last seen"), "moment", "since_ms"),
+            column("last_seen", tr("last observed"), "moment", "since_ms"),
             column(
                 "silent",
                 tr("what is silent"),

@@ -1,4 +1,4 @@
-"""Where the time went, day by day or, in a short window, hour by hour: GPU-hours by state, stacked."""
+"""GPU-hours by state, by day or, in a short window, by hour."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from datetime import date
 
 from analytics.decide.annotations import Annotation
+from analytics.glossary import state_label
 from analytics.language.quantities import Date, Moment, Quantity, Share, ShortDay, ShortHour
 from analytics.language.sentences import tr
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.parts import Breakdown
+from analytics.states import UNUSED
 from analytics.tables.annotations import annotation_lines
+from analytics.tables.basis import marked
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel, stacked
 from analytics.tables.palette import ORDER
 from analytics.tables.point_samples import sampled_note
@@ -20,14 +23,14 @@ from analytics.workloads.confidence import COVERAGE_MIN
 from fallow.clock import HOUR_MS, from_ms
 
 MOST_BARS = 72
-"""Of days about ten weeks."""
+"""Most bars: about ten weeks of days."""
 _SHOWS_MS = HOUR_MS / 20
-"""Less is written as 0.0 GPU-hours, such as the 20 ms by which a last interval reaches into a day."""
+"""Least GPU time of a last bar: less is written as 0.0 GPU-hours, such as the last 20 ms of an interval."""
 
 
 @dataclass(frozen=True)
 class Bin:
-    """A day or an hour: its whole name, which no other has, a short one for an axis, and its time by state."""
+    """A day or an hour: its unique name, a short name for an axis, and its time by state."""
 
     name: Quantity
     short: Quantity
@@ -35,13 +38,13 @@ class Bin:
 
 
 def days(breakdown: Breakdown, annotations: Sequence[Annotation] = ()) -> Table:
-    """A bar for each day, the last ones where there are many; for each hour where the window is short."""
+    """Return a bar per day, or per hour in a short window; only the last bars of a long window."""
     bins = bins_of(breakdown)
     hourly = bool(breakdown.hours)
     return Table(
         name="days",
-        title=tr("Every hour by state") if hourly else tr("Every day by state"),
-        question=tr("Is it getting better? GPU-hours; the first and the last may be cut by the window."),
+        title=tr("GPU time by hour") if hourly else tr("GPU time by day"),
+        question=tr("Is the waste falling? The window may cut the first and the last bar."),
         headline=_headline(bins),
         columns=(
             column("hour" if hourly else "day", tr("hour") if hourly else tr("day"), "moment", "name"),
@@ -54,7 +57,7 @@ def days(breakdown: Breakdown, annotations: Sequence[Annotation] = ()) -> Table:
         lines=tuple(annotation_lines(annotations)),
         notes=(
             tr(
-                "GPU-hours; days are those of {zone}. Unused is free, reserved and held, of the observed time.",
+                "GPU-hours; days are those of {zone}. Unused: unallocated, allocated but unused, and held idle, as a share of the observed time.",
                 zone=str(breakdown.zone),
             ),
             *sampled_note(each.totals for each in bins),
@@ -65,13 +68,13 @@ def days(breakdown: Breakdown, annotations: Sequence[Annotation] = ()) -> Table:
 
 def _chart(bins: Sequence[Bin], annotations: tuple[int | None, ...]) -> Chart:
     hours = tr("GPU-hours")
-    bars = stacked(Bars(tr(state), state, **drawn(_state_column(state), bins)) for state in ORDER)
+    bars = stacked(Bars(state_label(state), state, **drawn(_state_column(state), bins)) for state in ORDER)
     panel = Panel(hours, bars, tuple(ChartPlace(each.name, each.short) for each in bins), unit=hours)
     return Chart((panel,), annotations=annotations)
 
 
 def _bin_of(breakdown: Breakdown, bins: Sequence[Bin], annotation: Annotation) -> int | None:
-    """The place of the bar in whose time an annotation is."""
+    """Return the place of the bar that contains an annotation."""
     at_ms = annotation.at_ms
     day = Date(from_ms(at_ms).astimezone(breakdown.zone).date())
     hours = [Moment(start_ms) for start_ms in breakdown.hours if start_ms <= at_ms < start_ms + HOUR_MS]
@@ -80,7 +83,7 @@ def _bin_of(breakdown: Breakdown, bins: Sequence[Bin], annotation: Annotation) -
 
 
 def bins_of(breakdown: Breakdown) -> list[Bin]:
-    """The last days, or hours of a short window; without one into which only the end of a last interval reaches."""
+    """Return the last days, or the hours of a short window, without a last bin that has only the end of an interval."""
     if breakdown.hours:
         found = [Bin(Moment(start_ms), ShortHour(start_ms), totals) for start_ms, totals in breakdown.hours.items()]
     else:
@@ -90,26 +93,29 @@ def bins_of(breakdown: Breakdown) -> list[Bin]:
 
 
 def unused_share(totals: Totals) -> float | None:
-    """Free, reserved and held, as far as it is confirmed, of the observed time; None where nothing was observed."""
+    """Return the confirmed unused share of the observed time; None if nothing was observed."""
     return ratio(totals.wasted_ms, totals.observed_ms)
 
 
 def _headline(bins: Sequence[Bin]) -> str:
-    """The best and the worst of those well observed; a first or last one may be short: shares, not hours."""
+    """Return the best and the worst share of the well observed bins.
+
+    A first or last bin may be short, so shares count, not hours.
+    """
     known = [
         (share, each.name)
         for each in bins
         if (share := unused_share(each.totals)) is not None and (each.totals.coverage or 0) >= COVERAGE_MIN
     ]
     if not known:
-        return tr("None was observed for {least} of its time.", least=Share(COVERAGE_MIN, 0))
+        return tr("No period was observed for {least} of its time.", least=Share(COVERAGE_MIN, 0))
     (least, best), (most, worst) = min(known, key=lambda each: each[0]), max(known, key=lambda each: each[0])
     if len(known) == 1:
-        return tr("{share} went unused on {day}.", share=Share(least), day=best)
+        return tr("{share} of the observed time was not used on {day}.", share=Share(least), day=best)
     if str(Share(least)) == str(Share(most)):
-        return tr("{share} went unused in each of them.", share=Share(least))
+        return tr("{share} of the observed time was not used in every period.", share=Share(least))
     return tr(
-        "Between {least} (on {best}) and {most} (on {worst}) went unused.",
+        "Between {least} ({best}) and {most} ({worst}) of the observed time was not used.",
         least=Share(least),
         best=best,
         most=Share(most),
@@ -118,4 +124,5 @@ def _headline(bins: Sequence[Bin]) -> str:
 
 
 def _state_column(state: str) -> Column:
-    return column(f"{state}_gpu_hours", tr(state), "gpu_hours", lambda each: each.totals.state_ms[state])
+    figure = column(f"{state}_gpu_hours", state_label(state), "gpu_hours", lambda each: each.totals.state_ms[state])
+    return marked(figure, lambda each: each.totals.unconfirmed(state)) if state in UNUSED else figure

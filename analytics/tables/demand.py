@@ -1,4 +1,4 @@
-"""The demand duration curve: how many GPUs were wanted at once, and for how many hours."""
+"""GPUs allocated and busy at once, and for how many hours."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from analytics.tables.table import Column, Table, column
 
 _POINTS, _LISTED = 300, 120
 _STATES = {"allocated": "held", "working": "active"}
-_NAMES = {"allocated": tr("held, reserved or used"), "working": tr("really working")}
-_NO_HOUR = tr("The window has no whole hour that was seen.")
+_NAMES = {"allocated": tr("allocated"), "working": tr("busy")}
+_NO_HOUR = tr("The window has no whole hour that was observed.")
 
 
 def gpus_by_hour(report: Report) -> pl.DataFrame:
-    """GPUs of the scope in each whole hour of the window: the columns of `analytics.capacity.demand.demand`."""
+    """Return the GPUs of the scope in each whole hour of the window: the columns of `analytics.capacity.demand.demand`."""
     summary = report.part.summary
-    return demand(report.part.inside.stretches, summary.since_ms, summary.until_ms)
+    return demand(report.part.inside.segments, summary.since_ms, summary.until_ms)
 
 
 def demand_curve(report: Report) -> Table:
-    """Allocated and working GPUs, the busiest hour first."""
+    """Return allocated and busy GPUs, the highest hour first."""
     hours = gpus_by_hour(report)
     there = max(hours["there"].to_list(), default=0.0)
     levels = {name: max(hours[name].to_list(), default=0.0) for name in _NAMES}
@@ -37,12 +37,12 @@ def demand_curve(report: Report) -> Table:
 
     return Table(
         name="demand",
-        title=tr("Demand duration curve"),
+        title=tr("Allocated and busy GPUs"),
         question=tr(
-            "How many GPUs are needed at once, and for how long? The most in each whole hour, the busiest hour first."
+            "How many GPUs are allocated or busy at once, and for how long? The peak of each whole hour, the highest hour first."
         ),
         headline=tr(
-            "At most {allocated} of {there} GPUs were held, reserved or used at once, and at most {working} were really working.",
+            "At most {allocated} of {there} GPUs were allocated at once, and at most {working} were busy.",
             allocated=Number(levels["allocated"]),
             there=Number(there),
             working=Number(levels["working"]),
@@ -51,8 +51,8 @@ def demand_curve(report: Report) -> Table:
         else _NO_HOUR,
         columns=(
             column("gpus", tr("GPUs at once"), "number", lambda level: Number(level, 0 if level == int(level) else 1)),
-            hours_column("allocated", tr("hours with at least so many held, reserved or used")),
-            hours_column("working", tr("hours with at least so many working")),
+            hours_column("allocated", tr("hours with at least this many allocated")),
+            hours_column("working", tr("hours with at least this many busy")),
         ),
         rows=_levels(hours),
         chart=_chart(hours, there) if hours.height else None,
@@ -65,24 +65,24 @@ def _notes(report: Report, hours: pl.DataFrame) -> Iterator[str]:
     yield tr_many("{number} whole hour of the window.", "{number} whole hours of the window.", hours.height)
     if unseen:
         yield tr_many(
-            "In {number} of them some GPU was not seen: the band reaches up to where it would count as wanted.",
-            "In {number} of them some GPUs were not seen: the band reaches up to where they would count as wanted.",
+            "In {number} of these hours, some GPUs were not observed. The band shows the demand if they were needed.",
+            "In {number} of these hours, some GPUs were not observed. The band shows the demand if they were needed.",
             unseen,
         )
     else:
-        yield tr("Every GPU was seen in all of them.")
+        yield tr("Every GPU was observed in all of these hours.")
     pool = report.whole.inventory.pool
-    if report.scope.pool is None and len({pool(gpu) for gpu in report.part.inside.stretches["gpu"].unique()}) > 1:
-        yield tr("All pools are added up: choose a pool for one of them.")
+    if report.scope.pool is None and len({pool(gpu) for gpu in report.part.inside.segments["gpu"].unique()}) > 1:
+        yield tr("The figures add up all pools. Choose a pool to see one alone.")
     yield from sampled_note([report.part.summary.totals])
 
 
 def _chart(hours: pl.DataFrame, there: float) -> Chart:
-    """For how much of the time at least so many were needed, and how many there are."""
+    """Return the chart: the share of hours with at least this many GPUs, and the GPUs present."""
     marks = [mark for name in _NAMES for mark in _curve(hours, name)]
-    marks.append(Level(tr("{number} GPUs there", number=Number(there)), "muted", there))
+    marks.append(Level(tr("{number} GPUs present", number=Number(there)), "muted", there))
     unit = tr("GPUs at once")
-    return Chart((Panel(unit, tuple(marks), unit=unit),), across=tr("share of the hours with at least so many"))
+    return Chart((Panel(unit, tuple(marks), unit=unit),), across=tr("share of hours with at least this many"))
 
 
 def _curve(hours: pl.DataFrame, name: str) -> Iterator[Mark]:
@@ -94,7 +94,7 @@ def _curve(hours: pl.DataFrame, name: str) -> Iterator[Mark]:
 
 
 def _steps(levels: pl.Series) -> Points:
-    """Shares of the hours in percent and the level up to there, for a line that goes down first and then right."""
+    """Return shares of the hours in percent with their levels, for a line that goes down first and then right."""
     curve = duration(levels)
     total = curve["hours"][-1]
     thin = curve.gather_every(max(1, curve.height // _POINTS))

@@ -1,4 +1,4 @@
-"""What labels say of fallow: how much they cover, which rules were right, which promises were kept, and which states agree."""
+"""The evaluation by labels: how much they cover, which rules were right, which promises were kept, and which states agree."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Literal
 
 from analytics.evaluation.evaluate import LABELLED_MIN, Evaluation, Proportion, StateAgreement
+from analytics.glossary import state_label
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Moment, Share
 from analytics.language.sentences import tr, tr_many
@@ -16,7 +17,7 @@ from analytics.tables.table import Column, Table, column, fact, single
 from fallow.schema import STATES
 
 _NAMED = 3
-"""Unknown GPUs that are named."""
+"""Most unknown GPUs with names."""
 
 
 def evaluation_tables(found: Evaluation) -> tuple[Table, ...]:
@@ -35,13 +36,13 @@ def _coverage(found: Evaluation) -> Table:
             judged=found.judged,
         ),
         tr_many(
-            "{judged} of {number} GPU to take back has a label that says whether it could be",
-            "{judged} of {number} GPUs to take back have a label that says whether they could be",
+            "{judged} of {number} GPU to reclaim has a label",
+            "{judged} of {number} GPUs to reclaim have a label",
             found.takeable.gpus,
             judged=found.takeable.takeable.judged,
         ),
         tr(
-            "{labelled} of {total} GPU-hours have a labelled state ({share}), {judged} of them were observed",
+            "{labelled} of {total} GPU-hours have a labelled state ({share}); {judged} of these were observed",
             labelled=GpuHours(states.labelled_ms),
             total=GpuHours(states.total_ms),
             share=Share(ratio(states.labelled_ms, states.total_ms)),
@@ -62,7 +63,7 @@ def _coverage(found: Evaluation) -> Table:
     return Table(
         name="labels",
         title=tr("How much do the labels cover?"),
-        question=tr("How much of what was concluded can these labels judge?"),
+        question=tr("What share of the conclusions can these labels judge?"),
         headline=tr(
             "{lines} over {gpus}; {windows} from {since} to {until}.",
             lines=tr_many("{number} label", "{number} labels", labels.lines),
@@ -72,7 +73,7 @@ def _coverage(found: Evaluation) -> Table:
             until=Moment(found.until_ms),
         ),
         lines=tuple(lines),
-        notes=(tr("What no label speaks of counts neither as right nor as wrong."),),
+        notes=(tr("Findings, GPUs and time without a label count neither as right nor as wrong."),),
     )
 
 
@@ -83,7 +84,7 @@ def _rules(found: Evaluation) -> Table:
     return Table(
         name="rules",
         title=tr("Which rules were right?"),
-        question=tr("How many of each rule's findings were right, and how much of what it ought to find did it find?"),
+        question=tr("How many findings of each rule were right, and how many of the expected GPUs were found?"),
         headline=_headline(total),
         columns=(
             RULE,
@@ -97,9 +98,7 @@ def _rules(found: Evaluation) -> Table:
         notes=(
             *_unwatched(found),
             tr(
-                "A finding is right if no label contradicts it: its rule ought to have found its GPUs, and those to take back could "
-                "be. A label that a rule ought not to fire counts where it covers {share} of the finding's time. Found counts GPUs: "
-                "those that a label wants found by the rule and a finding of it names.",
+                "A finding is right if no label contradicts it: the rule should find its GPUs, and the GPUs to reclaim could be reclaimed. A label against a rule counts if it covers {share} of the finding's time. Found: the GPUs that a label expects from the rule and that one of its findings names.",
                 share=Share(LABELLED_MIN, 0),
             ),
         ),
@@ -108,21 +107,21 @@ def _rules(found: Evaluation) -> Table:
 
 def _headline(total: Proportion) -> str:
     if not total.judged:
-        return tr("No label speaks of any finding.")
-    return tr("{of} findings that labels speak of were right ({share}).", of=_of(total), share=Share(total.share))
+        return tr("No finding has a label.")
+    return tr("{of} labelled findings were right ({share}).", of=_of(total), share=Share(total.share))
 
 
 def _unwatched(found: Evaluation) -> Iterator[str]:
     if number := sum(each.unwatched for each in found.rules):
         yield tr_many(
-            "{number} GPU that a rule ought to find was not observed long enough to be judged.",
-            "{number} GPUs that a rule ought to find were not observed long enough to be judged.",
+            "{number} GPU that a rule should find was not observed long enough to be judged.",
+            "{number} GPUs that a rule should find were not observed long enough to be judged.",
             number,
         )
 
 
 def _proportion(path: str, counted: str = "", share: str = "") -> tuple[Column, ...]:
-    """Return the columns of the proportion at `path`: counts, share and interval; for programs alone without headings."""
+    """Return columns of the proportion at `path`: counts, share and interval. Columns for programs have no heading."""
     key, of = path.rpartition(".")[2], attrgetter(path)
     audience: Literal["all", "programs"] = "all" if share else "programs"
     return (
@@ -163,20 +162,20 @@ def _promises(found: Evaluation) -> Table:
     recall = found.takeable_recall
     return Table(
         name="takeable",
-        title=tr("Could the GPUs be taken back?"),
-        question=tr("Of the GPUs that findings want to take back, how many could have been?"),
+        title=tr("Could the GPUs be reclaimed?"),
+        question=tr("How many of the GPUs that findings want to reclaim could be reclaimed?"),
         headline=(
-            tr("No label says whether GPUs to take back could be.")
+            tr("No label says whether a GPU could be reclaimed.")
             if found.takeable.takeable.share is None
             else tr(
-                "{of} GPUs to take back could be taken back ({share}).",
+                "{of} GPUs to reclaim could be reclaimed ({share}).",
                 of=_of(found.takeable.takeable),
                 share=Share(found.takeable.takeable.share),
             )
         ),
         columns=(
             column("confidence", tr("confidence"), "grade", lambda score: tr(score.grade), "grade"),
-            column("gpus", tr("GPUs to take back"), "count"),
+            column("gpus", tr("GPUs to reclaim"), "count"),
             *_proportion("takeable", tr("right"), tr("precision")),
         ),
         rows=found.grades,
@@ -184,7 +183,7 @@ def _promises(found: Evaluation) -> Table:
             *(
                 [
                     tr(
-                        "{of} GPUs that a label says could be taken back at a window's end are named by a finding ({share}).",
+                        "A finding names {of} GPUs that could be reclaimed at the end of a window, by their label ({share}).",
                         of=_of(recall),
                         share=Share(recall.share),
                     )
@@ -193,25 +192,24 @@ def _promises(found: Evaluation) -> Table:
                 else []
             ),
             tr(
-                "The label counts that covers the last moment of the window. Each GPU counts once in a window and confidence. The "
-                "surplus of a pool is a number of GPUs and is not judged by single ones."
+                "The label at the last moment of the window counts. A GPU counts once per window and confidence. The releasable GPUs of a pool are a number and are not judged by single GPUs."
             ),
         ),
     )
 
 
 def _reliability(found: Evaluation) -> Table:
-    said = found.reliability
-    worst = max(said, key=lambda row: row.promised - (row.takeable.share or 0.0), default=None)
+    classes = found.reliability
+    worst = max(classes, key=lambda row: row.promised - (row.takeable.share or 0.0), default=None)
     return Table(
         name="reliability",
         title=tr("Were the probabilities right?"),
-        question=tr("How often was it kept that a GPU would stay unused, by the probability that was promised?"),
+        question=tr("How often did a GPU stay unused, compared with the promised probability?"),
         headline=(
-            tr("No label speaks of a GPU that has a probability.")
+            tr("No GPU with a probability has a label.")
             if worst is None
             else tr(
-                "Furthest below its promise: {share} of those promised with {promised}.",
+                "The largest gap: {share} of the GPUs stayed unused where {promised} was promised.",
                 share=Share(worst.takeable.share),
                 promised=Share(worst.promised),
             )
@@ -228,7 +226,7 @@ def _reliability(found: Evaluation) -> Table:
             column("promised_share", tr("promised"), "share", "promised"),
             *_proportion("takeable", tr("right"), tr("kept")),
         ),
-        rows=said,
+        rows=classes,
     )
 
 
@@ -237,7 +235,7 @@ def _states(found: Evaluation) -> Table:
     return Table(
         name="states",
         title=tr("Do the states agree?"),
-        question=tr("In which state does the ledger have the time that a label names another state of?"),
+        question=tr("Where does the state in the ledger differ from the label?"),
         headline=(
             tr("No observed time has a labelled state.")
             if not states.judged_ms
@@ -249,7 +247,7 @@ def _states(found: Evaluation) -> Table:
             )
         ),
         columns=(
-            column("label", tr("label"), "state", tr, str),
+            column("label", tr("label"), "state", _label_words, str),
             column("agreed_share", tr("agreed"), "share", lambda label: Share(ratio(*states.labelled(label)))),
             fact("agreed_gpu_hours", "gpu_hours", lambda label: states.labelled(label)[0]),
             fact("judged_gpu_hours", "gpu_hours", lambda label: states.labelled(label)[1]),
@@ -258,8 +256,7 @@ def _states(found: Evaluation) -> Table:
         rows=states.labels,
         notes=(
             tr(
-                "GPU-hours by label, and by the state that the ledger has. Unknown time is not judged; used is low or active, "
-                "unused free, reserved or held."
+                "GPU-hours by label and by the ledger's state. Time that was not observed is not judged. Used: low or active. Unused: free, reserved or held."
             ),
         )
         if states.labels
@@ -267,12 +264,18 @@ def _states(found: Evaluation) -> Table:
     )
 
 
+def _label_words(label: str) -> str:
+    return state_label(label) if label in STATES else tr(label)
+
+
 def _state_column(states: StateAgreement, state: str) -> Column:
-    return column(f"{state}_gpu_hours", tr(state), "gpu_hours", lambda label: states.time_ms.get((label, state), ""))
+    return column(
+        f"{state}_gpu_hours", state_label(state), "gpu_hours", lambda label: states.time_ms.get((label, state), "")
+    )
 
 
 def _rule_grades(found: Evaluation) -> Table:
-    """Return each rule's findings of each confidence."""
+    """Return the grade of each rule by confidence."""
     columns = (
         fact("rule", "name"),
         fact("confidence", "grade", "grade"),
@@ -284,7 +287,7 @@ def _rule_grades(found: Evaluation) -> Table:
 
 
 def _recorded_states(found: Evaluation) -> Table:
-    """Return how much of the labelled time in each state of the ledger agrees with its labels."""
+    """Return the labelled time in each state of the ledger, and the part that agrees with its labels."""
     recorded = found.states.recorded
     columns = (
         fact("state", "state", str),
@@ -297,7 +300,7 @@ def _recorded_states(found: Evaluation) -> Table:
 
 
 def _counts(found: Evaluation) -> Table:
-    """Return what is counted over all rules, confidences and states."""
+    """Return the counts over all rules, confidences and states."""
     columns = (
         fact("windows", "count"),
         fact("labels", "count", "labels.lines"),

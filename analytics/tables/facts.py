@@ -1,4 +1,4 @@
-"""What a reader has to know before the first figure: window, coverage, silent GPUs, thresholds, prices."""
+"""Facts that every document shows before the first figure: window, coverage, silent hosts, thresholds, prices."""
 
 from __future__ import annotations
 
@@ -20,20 +20,26 @@ _DAYS_FROM_MS = 2 * DAY_MS
 
 
 def data_age(end_ms: int | None, now_ms: int) -> str:
-    """One sentence; empty where nothing counts back from their end (None), and while they reach up to now."""
+    """Return how old the data are, in one sentence; empty if the window has no such end (None) or the data are current."""
     age_ms = 0 if end_ms is None else now_ms - end_ms
     if end_ms is None or age_ms < SILENT_AFTER_MS:
         return ""
     age = Span(floor_ms(age_ms, DAY_MS if age_ms >= _DAYS_FROM_MS else HOUR_MS))
-    return tr("the data end {age} ago, on {moment}: the window counts back from there", age=age, moment=Moment(end_ms))
+    return tr(
+        "the newest data are {age} old ({moment}): the window counts back from that moment",
+        age=age,
+        moment=Moment(end_ms),
+    )
 
 
 _NAMED = 5
-"""Silent hosts that are named; the others are counted."""
+"""Number of silent hosts with names; the others are counted."""
+
+SILENT_HOSTS, _VERSION = tr("silent hosts"), tr("created by")
 
 
 def facts(heading: Heading, ledger: LedgerFigures, language: Language) -> list[tuple[str, str]]:
-    """Window, coverage, thresholds, prices and version, by label; of a window in which nothing was seen only what still holds."""
+    """Return window, coverage, thresholds, prices and version, by label; without data only the facts that still hold."""
     settings, seen, money = heading.settings, ledger.seen, ledger.money
     gpus = tr_many("{number} GPU", "{number} GPUs", heading.gpus)
     hosts = tr_many("{number} host", "{number} hosts", heading.hosts)
@@ -42,32 +48,32 @@ def facts(heading: Heading, ledger: LedgerFigures, language: Language) -> list[t
         tr("time zone"): str(heading.zone),
         tr("fleet"): tr("{gpus} on {hosts}", gpus=gpus, hosts=hosts),
         tr("observed"): observed(ledger, heading.week),
-        tr("silent"): _silent(seen.silent),
+        SILENT_HOSTS: _silent(seen.silent),
         tr("thresholds"): tr(
-            "held from {held}, a finding from {finding}; low below {low} %",
+            "held idle after {held}, finding after {finding}; low use below {low} %",
             held=Span(settings.idle_after_ms),
             finding=Span(heading.held_min_ms),
             low=Number(settings.low_below_pct),
         ),
         tr("prices"): whose_prices(money.basis, money.currency),
-        tr("made by"): f"fallow {heading.version}",
+        _VERSION: f"fallow {heading.version}",
     }
     if ledger.is_empty:
-        silent = ["silent"] if seen.silent else []
-        found = {label: found[label] for label in ("window", "time zone", *silent, "made by")}
+        silent = [SILENT_HOSTS] if seen.silent else []
+        found = {label: found[label] for label in ("window", "time zone", *silent, _VERSION)}
     return [(language.translate(label), language.translate(value)) for label, value in found.items()]
 
 
 def _window(heading: Heading, seen: Seen) -> str:
-    """The week, or any other window as far as it has passed; and how old the data are that it counts back from."""
+    """Return the window up to now, and the age of the data if the window counts back from their end."""
     until_ms = seen.until_ms if heading.week is None else heading.week.until_ms
-    said = tr("{since} to {until}", since=Moment(seen.since_ms), until=Moment(until_ms))
+    sentence = tr("{since} to {until}", since=Moment(seen.since_ms), until=Moment(until_ms))
     age = data_age(heading.counted_back_from_ms, heading.made_ms)
-    return SentenceList([said, age], "; ") if age else said
+    return SentenceList([sentence, age], "; ") if age else sentence
 
 
 def observed(ledger: LedgerFigures, week: Week | None = None) -> str:
-    """How much of the time, and how much of that at moments only; of a week that is not over also up to when."""
+    """Return the observed share of the time, its sampled share, and for an incomplete week the end of the data."""
     sampled = [by_samples(ledger.summary)] if is_sampled(ledger.summary.totals) else []
     return SentenceList([_seen(ledger.seen, week), *sampled, *outside(ledger.seen)], "; ")
 
@@ -80,21 +86,21 @@ def _seen(seen: Seen, week: Week | None) -> str:
 
 
 def outside(seen: Seen) -> list[Sentence]:
-    """How much of the rest is not among the unknown hours of any table: a host that came or fell silent in the window."""
+    """Return the GPU-hours before a host's first row and after its last, which no table counts."""
     if not round(seen.outside_ms / HOUR_MS, 1):
         return []
     hours = GpuHours(seen.outside_ms)
-    return [tr("{hours} GPU-hours before a host's first row or after its last are in no sum", hours=hours)]
+    return [tr("no sum includes {hours} GPU-hours before a host's first row or after its last", hours=hours)]
 
 
 def _silent(hosts: Sequence[Silent]) -> str:
     if not hosts:
         return tr("none")
-    return tr("{hosts}: the time after that is in no sum", hosts=silent_host_names(hosts))
+    return tr("{hosts}; no sum includes the time after that", hosts=silent_host_names(hosts))
 
 
 def silent_host_names(hosts: Sequence[Silent]) -> SentenceList:
-    """The first hosts that were not seen to the end, each since when, and how many more there are."""
+    """Return the first silent hosts, since when each is silent, and the number of the others."""
     more = len(hosts) - _NAMED
     rest = [tr_many("and {number} more host", "and {number} more hosts", more)] if more > 0 else []
     return SentenceList([*map(_since, hosts[:_NAMED]), *rest], ", ")
@@ -109,11 +115,11 @@ def _since(silent: Silent) -> str:
 
 
 def whose_prices(basis: Iterable[PriceBasis], currency: str) -> str:
-    """Whose prices they are, and of which days: nobody pays what a list says."""
+    """Return the source and the dates of the prices: the site's own prices or public list prices."""
     priced = [each.price for each in basis if each.price is not None]
     dates = sorted(price.date for price in priced if price.date is not None)
     if not priced:
-        return tr("none known: nothing is said of money")
+        return tr("none known: no cost is shown")
     whose = _WHOSE[frozenset(each.origin for each in priced)]
     if not dates:
         return tr("{whose}, in {currency}", whose=whose, currency=currency)
@@ -128,6 +134,6 @@ _WHOSE = {
     frozenset({"site"}): tr("the site's own"),
     frozenset({"catalog"}): tr("public list prices, not what you pay"),
     frozenset({"site", "catalog"}): tr(
-        "the site's own for some GPUs, public list prices, not what you pay, for the others"
+        "the site's own for some GPUs; for the others public list prices, not what you pay"
     ),
 }

@@ -1,25 +1,25 @@
-"""A finding in words: its heading, which is the same in every format and on every page, its user, its cost and its evidence."""
+"""A finding in words: heading, user, cost and evidence, the same in every format and on every page."""
 
 from __future__ import annotations
 
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Number
-from analytics.language.sentences import tr
+from analytics.language.quantities import Amount
+from analytics.language.sentences import tr, tr_many
 from analytics.report.parts import ScopedReview
 from analytics.rules import RULES
-from analytics.workloads.confidence import UNCONFIRMED_MAX
+from analytics.tables.basis import cost_words
 from analytics.workloads.finding_parts import SHARED_LABELS, shown_plainly
 from analytics.workloads.model import Finding, gpus_on_hosts
 
-ENDED = tr("nothing to take back: it has ended")
-"""What stands in place of a command."""
+ENDED = tr("nothing to reclaim: the use has ended")
+"""Text in place of a command."""
 
 
 def heading(finding: Finding, review: ScopedReview | None = None) -> Sentence:
-    """`8 GPUs on node-07 never used since first seen`.
+    """Return the heading: `8 GPUs on node-07 never used since first observed`.
 
-    A simulated finding is marked, except in a report whose GPUs are all simulated, which says so above.
+    A simulated finding has a mark, unless all GPUs of the report are simulated and its first line shows this.
     """
     what = tr("{gpus} {sentence}", gpus=gpus_on_hosts(len(finding.gpus), finding.host), sentence=finding.sentence)
     is_marked = finding.simulated and (review is None or review.simulated_gpus < review.gpus)
@@ -28,38 +28,38 @@ def heading(finding: Finding, review: ScopedReview | None = None) -> Sentence:
 
 def user_name(finding: Finding, most: int = 80) -> str:
     """Return the user's name in `most` characters, or the words for a finding without a user."""
-    return plain(finding.holder, most) if finding.holder else tr(finding.without_holder)
+    return plain(finding.user, most) if finding.user else tr(finding.without_user)
 
 
 def label_of_wanted(finding: Finding) -> Sentence:
-    """What the GPUs are that a finding wants back: low confidence is a reason to ask, not to take."""
-    is_asked = finding.reclaimable and finding.confidence.grade == "low"
-    return tr("to ask about") if is_asked else tr("to take back")
+    """Return the label of the number of reclaimable GPUs: "reclaimable", or at low confidence "reclaimable if the user agrees"."""
+    is_asked = finding.reclaimable and finding.confidence.is_low
+    return tr("reclaimable if the user agrees") if is_asked else tr("reclaimable")
 
 
-def at_most(unconfirmed: float, amount: Amount | Number) -> Sentence | Amount | Number:
-    """What idle time costs, for a table's cell: at most that much where point samples alone call more than a part of it idle."""
-    is_confirmed = unconfirmed <= UNCONFIRMED_MAX or amount.value is None
-    return amount if is_confirmed else tr("up to {cost}", cost=amount)
+def more_of_low(number: int) -> Sentence:
+    """Return how many findings of low confidence are not listed."""
+    return tr_many(
+        "{number} finding of low confidence is not listed",
+        "{number} findings of low confidence are not listed",
+        number,
+    )
 
 
 def cost_of(finding: Finding) -> Sentence:
-    """The same in a sentence, of a finding with a price."""
+    """Return the cost of a finding with a price, in a sentence."""
     return cost_words(finding.unconfirmed, Amount(finding.cost, plain(finding.currency or "")))
 
 
-def cost_words(unconfirmed: float, amount: Amount) -> Sentence:
-    """What idle time costs, in a sentence."""
-    is_confirmed = unconfirmed <= UNCONFIRMED_MAX
-    return tr("{cost}", cost=amount) if is_confirmed else tr("up to {cost}, not confirmed", cost=amount)
-
-
 LABELS = {rule.name: {key: each for each in (*SHARED_LABELS, *rule.labels) for key in each.keys} for rule in RULES}
-"""Per rule the label of each key of its evidence."""
+"""Label of each evidence key, by rule."""
 
 
 def evidence(finding: Finding) -> SentenceList:
-    """The known values in words, each where its label's first key stands; what has no label is shown by its key."""
+    """Return the known values in words, each at the place of its label's first key.
+
+    A value without a label is shown by its key.
+    """
     known = {key: value for key, value in finding.evidence.numbers.items() if value is not None}
     labels, parts = LABELS.get(finding.rule, {}), list[str]()
     while known:

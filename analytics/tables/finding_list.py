@@ -1,18 +1,20 @@
-"""The findings of a window: a row each, what those of each rule add up to, and what each rests on."""
+"""The findings of a window: a row per finding, sums by rule, and evidence."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
-from analytics.decide.totals import FindingTotals, totals, wanted
+from analytics.decide.totals import FindingTotals, to_take, totals
 from analytics.inventory import Inventory
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import Stamp
-from analytics.tables.finding_heading import ENDED, at_most, cost_of, evidence, heading, label_of_wanted, user_name
+from analytics.tables.basis import at_most, basis_fact, marked
+from analytics.tables.finding_heading import ENDED, cost_of, evidence, heading, label_of_wanted, user_name
 from analytics.tables.names import CONFIDENCE, GPU_HOURS, GPUS, HOST, RULE
 from analytics.tables.table import (
     Cell,
@@ -30,20 +32,20 @@ from analytics.workloads.model import Context, Finding
 from fallow.clock import DAY_MS, HOUR_MS, floor_ms, format_ms
 
 _NAMED = 4
-"""GPUs that are named where the list is shortened. Those that can be taken back are always all named."""
+"""Most GPUs with names in a shortened list. Reclaimable GPUs always have their names."""
 _NOTE_MOST = 400
 
 
 def finding_list(
     found: Sequence[Finding], limit: int | None = None, *, headline: str = "", notes: tuple[str, ...] = ()
 ) -> Table:
-    """Return a row for each finding, or for the first `limit`."""
+    """Return a row per finding, or for the first `limit` findings."""
     shown = found[:limit]
     left_out = (_left_out(found, shown),) if len(shown) < len(found) else ()
     return Table(
         name="findings",
         title=tr("Findings"),
-        question=tr("Which GPUs can be taken back, or used better?"),
+        question=tr("Which GPUs are reclaimable or can be used better?"),
         headline=headline,
         columns=FINDING_COLUMNS,
         rows=tuple(shown),
@@ -63,10 +65,11 @@ FINDING_COLUMNS = (
     *(fact(key, "words", nullable=False) for key in ("category", "sentence", "status")),
     fact("gpus", "gpu", json_type="array"),
     HOST,
-    column("holder", tr("user"), "holder", lambda each: user_name(each, 30), "holder"),
+    column("user", tr("user"), "user", lambda each: user_name(each, 30), "user"),
     *(fact(key, "words") for key in ("team", "job")),
     fact("since", "moment", "since_ms", nullable=False),
-    GPU_HOURS,
+    marked(GPU_HOURS, attrgetter("unconfirmed")),
+    basis_fact("basis", "basis"),
     fact("energy_kwh", "number"),
     column(
         "cost",
@@ -79,7 +82,7 @@ FINDING_COLUMNS = (
     CONFIDENCE,
     fact("failed_conditions", "words", "confidence.failed", "array"),
     flag("reclaimable"),
-    column("to_take", tr("to take back"), "count", lambda each: len(each.reclaimable_gpus), audience="people"),
+    column("to_take", tr("GPUs to free"), "count", lambda each: len(each.reclaimable_gpus), audience="people"),
     fact("reclaimable_gpus", "gpu", json_type="array", about="What could be taken back at the end of the window."),
     fact(
         "evidence",
@@ -93,23 +96,23 @@ FINDING_COLUMNS = (
     flag("simulated"),
     fact("notes", "words", json_type="array"),
 )
-"""Of a finding, in every format."""
+"""Columns of a `Finding`, in every format."""
 
 _SUMS = (fact("findings", "count"), fact("gpus", "count"))
 _UNPRICED = fact("findings_without_price", "count", "unpriced")
 TOTALS_COLUMNS = (
     *_SUMS,
-    fact("reclaimable_gpus", "count", lambda sums: sums.gpus_to_take + sums.gpus_to_ask),
+    fact("reclaimable_gpus", "count", "gpus_to_take"),
     fact("reclaimable_gpus_of_high_confidence", "count", "gpus_to_take_surely"),
-    fact("reclaimable_gpus_to_ask_about", "count", "gpus_to_ask"),
     _UNPRICED,
+    fact("low_findings", "count", about="Findings of low confidence: they are in no other figure here."),
     entries_column(
         "by_rule",
         record_column(
             "",
             (
                 *_SUMS,
-                fact("reclaimable_gpus", "count", lambda sums: sums.gpus_to_take + sums.gpus_to_ask),
+                fact("reclaimable_gpus", "count", "gpus_to_take"),
                 fact("gpu_hours", "number"),
                 fact("cost", "money"),
                 fact("unconfirmed_cost", "money"),
@@ -120,7 +123,7 @@ TOTALS_COLUMNS = (
         "rules",
     ),
 )
-"""What findings add up to."""
+"""Columns of the totals of findings."""
 
 RATE_COLUMNS = (
     fact("reversed", "count", "wrong"),
@@ -150,46 +153,44 @@ REVERSALS = record_column(
     ),
     about="How often last week's findings were wrong: the measured false-positive rate.",
 )
-"""Of what has `reversals`."""
+"""Columns of objects with `reversals`."""
 
 
 def worth(sums: FindingTotals) -> Sentence:
-    """What the findings come to: each GPU is counted once."""
+    """Return the totals of the findings; each GPU counts once."""
     parts: list[str] = [tr_many("{number} finding", "{number} findings", sums.findings)]
     if sums.gpus_to_take:
         sure = Number(sums.gpus_to_take_surely)
         parts.append(
             tr_many(
-                "{number} GPU to take back, {sure} of them with high confidence",
-                "{number} GPUs to take back, {sure} of them with high confidence",
+                "{number} GPU to free, {sure} of them with high confidence",
+                "{number} GPUs to free, {sure} of them with high confidence",
                 sums.gpus_to_take,
                 sure=sure,
             )
         )
     else:
-        parts.append(tr("no GPU to take back"))
-    if sums.gpus_to_ask:
-        parts.append(tr_many("{number} GPU to ask about", "{number} GPUs to ask about", sums.gpus_to_ask))
+        parts.append(tr("no GPU to free"))
     if 0 < sums.unpriced < sums.findings:
         parts.append(tr_many("{number} finding without a price", "{number} findings without a price", sums.unpriced))
     if sums.gpus_to_take:
-        parts.append(tr("`fallow recommendations` says how many of them the pools can spare"))
-    return tr("{said}.", said=SentenceList(parts, "; "))
+        parts.append(tr("`fallow recommendations` shows how many of them the pools can release"))
+    return tr("{sentence}.", sentence=SentenceList(parts, "; "))
 
 
 def _left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> Sentence:
-    rest = len(wanted(findings) - wanted(shown))
+    rest = len(to_take(findings) - to_take(shown))
     gpus = tr_many("{number} more GPU", "{number} more GPUs", rest) if rest else tr("no more GPU")
     return tr_many(
-        "and {number} more finding with {gpus} to take back or ask about; `fallow findings` lists all",
-        "and {number} more findings with {gpus} to take back or ask about; `fallow findings` lists all",
+        "and {number} more finding with {gpus} to reclaim; `fallow findings` lists all",
+        "and {number} more findings with {gpus} to reclaim; `fallow findings` lists all",
         len(findings) - len(shown),
         gpus=gpus,
     )
 
 
 def totals_by_rule(found: Sequence[Finding]) -> Table | None:
-    """Return the sums of each rule, the most to take back first; None without findings."""
+    """Return the sums of each rule, the most reclaimable GPUs first; None without findings."""
     rules = tuple(totals(found).rules.values())
     if not rules:
         return None
@@ -199,16 +200,15 @@ def totals_by_rule(found: Sequence[Finding]) -> Table | None:
     return Table(
         name="rules",
         title=tr("Findings by rule"),
-        question=tr("What do the findings of each rule add up to?"),
-        headline=tr("Rules may be about the same hours of a GPU: their GPU-hours and costs do not add up.")
+        question=tr("How much did each rule find?"),
+        headline=tr("Several rules can count the same hours of a GPU, so their GPU-hours and costs do not add up.")
         if len(rules) > 1
         else "",
         columns=(
             RULE,
             column("findings", tr("findings"), "count"),
             GPUS,
-            column("gpus_to_take", tr("to take back"), "count"),
-            column("gpus_to_ask", tr("to ask about"), "count"),
+            column("gpus_to_take", tr("GPUs to free"), "count"),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda each: each.gpu_hours * HOUR_MS),
             column(
                 "cost",
@@ -226,19 +226,19 @@ def totals_by_rule(found: Sequence[Finding]) -> Table | None:
             ),
         ),
         rows=rules,
-        notes=(tr("Not confirmed is what point samples alone call idle: it is not in the cost."),)
+        notes=(tr("The cost leaves out time that only point samples show as idle (“not confirmed”)."),)
         if unconfirmed
         else (),
     )
 
 
 def finding_folds(found: Sequence[Finding], inventory: Inventory, *, whole: bool = False) -> Table | None:
-    """Return what each finding rests on and what to type; `whole` shortens nothing. None without findings."""
+    """Return the evidence and the next command of each finding; `whole` shortens nothing. None without findings."""
     return (
         Table(
             name="evidence",
-            title=tr("Behind each finding"),
-            question=tr("What does each finding rest on, and how sure is it?"),
+            title=tr("Evidence of each finding"),
+            question=tr("What is the evidence for each finding, and how certain is it?"),
             headline="",
             folds=tuple(_fold(each, inventory, whole=whole) for each in found),
             wide=True,
@@ -264,8 +264,8 @@ def _fold(finding: Finding, inventory: Inventory, *, whole: bool) -> Fold:
 def _facts(finding: Finding, inventory: Inventory, most: int | None) -> Iterator[tuple[str, Cell]]:
     person = user_name(finding)
     if finding.team:
-        person = tr("{holder} (team {team})", holder=person, team=plain(finding.team))
-    yield tr("user"), tr("{holder}, since {moment}", holder=person, moment=Stamp(finding.since_ms))
+        person = tr("{user} (team {team})", user=person, team=plain(finding.team))
+    yield tr("user"), tr("{user}, since {moment}", user=person, moment=Stamp(finding.since_ms))
     if finding.job:
         yield tr("job"), plain(finding.job, 100_000)
     own = finding.reclaimable_gpus
@@ -282,14 +282,14 @@ def _facts(finding: Finding, inventory: Inventory, most: int | None) -> Iterator
             ),
         )
     else:
-        yield label_of_wanted(finding), tr("none now")
-        yield tr("seen on"), named
+        yield label_of_wanted(finding), tr("none at present")
+        yield tr("observed on"), named
     if own and others:
         yield (
-            tr("also seen on"),
+            tr("also observed on"),
             tr_many(
-                "{number} more GPU, in use or given back: {names}",
-                "{number} more GPUs, in use or given back: {names}",
+                "{number} more GPU, in use or released since: {names}",
+                "{number} more GPUs, in use or released since: {names}",
                 len(others),
                 names=named,
             ),
@@ -302,7 +302,7 @@ def _facts(finding: Finding, inventory: Inventory, most: int | None) -> Iterator
 def _lines(finding: Finding, most: int | None) -> Iterator[str]:
     yield evidence(finding)
     if finding.confidence.failed:
-        yield tr("not sure because {reasons}", reasons=SentenceList(finding.confidence.failed))
+        yield tr("less certain because {reasons}", reasons=SentenceList(finding.confidence.failed))
     for note in finding.notes:
         yield tr(
             "{label}: {value}", label=tr("note"), value=plain(note, most or 100_000) if type(note) is str else note
@@ -312,7 +312,7 @@ def _lines(finding: Finding, most: int | None) -> Iterator[str]:
 
 
 def _names(gpus: Sequence[str], finding: Finding, inventory: Inventory, most: int | None) -> Sentence | SentenceList:
-    """The first of these GPUs with their indexes, by host where the finding is about several."""
+    """Return the first of these GPUs with their indexes, by host if the finding has several hosts."""
     several = not finding.host or "+" in finding.host
     hosts: dict[str, list[str]] = {}
     for gpu in gpus[:most]:
@@ -329,20 +329,20 @@ def _names(gpus: Sequence[str], finding: Finding, inventory: Inventory, most: in
 
 
 def only_a_look(context: Context, now_ms: int) -> str:
-    """Return why commands that end work are not given: the window is not of now. Empty where it is."""
+    """Return why commands only inspect: the window does not end now. Empty if it does."""
     end_ms, age_ms = context.window.until_ms, now_ms - context.until_ms
     if context.latest:
         return ""
     if end_ms is not None and end_ms <= now_ms:
-        return tr("Only a look: the window ended in the past, and its processes may be gone.")
+        return tr("Commands only inspect, because the window ended in the past and its processes may be gone.")
     if age_ms <= 0:
-        return tr("Only a look: the newest row is from a time to come.")
+        return tr("Commands only inspect, because the newest row lies in the future.")
     age = Span(floor_ms(age_ms, DAY_MS if age_ms >= 2 * DAY_MS else HOUR_MS))
-    return tr("Only a look: the newest row is {age} old.", age=age)
+    return tr("Commands only inspect, because the newest row is {age} old.", age=age)
 
 
 def closed_by_rule(gone: Sequence[Finding]) -> Iterator[Sentence]:
-    """Yield how many of last week's findings are not there any more, the wrong ones apart."""
+    """Yield by rule how many of last week's findings ended, wrong findings apart."""
     for status in ("closed", "unseen", "reversed"):
         rules = Counter(finding.rule for finding in gone if finding.status == status)
         if rules:

@@ -1,9 +1,10 @@
-"""Findings in lists: those to act on, what became of last week's, and those that somebody has hidden."""
+"""Lists of findings: those to act on, last week's that ended, and snoozed ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from analytics.decide.actions import Action
 from analytics.decide.lifecycle import action_sentence
@@ -15,7 +16,8 @@ from analytics.language.quantities import Amount, Day, Number, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import Stamp
 from analytics.report.parts import ScopedReview
-from analytics.tables.finding_heading import ENDED, at_most, heading, user_name
+from analytics.tables.basis import at_most, marked
+from analytics.tables.finding_heading import ENDED, heading, more_of_low, user_name
 from analytics.tables.names import CONFIDENCE, GPU_HOURS, NAME_MOST, RULE
 from analytics.tables.table import Column, LinkedCell, Table, column
 from analytics.workloads.model import CATEGORIES, Finding
@@ -28,12 +30,12 @@ _COMMAND_MOST = 4000
 
 
 def by_cost(findings: Iterable[Finding]) -> list[Finding]:
-    """The costliest first; those without a price last, by GPU time."""
+    """Return the findings by cost, the highest first. Findings without a price come last, by GPU time."""
     return sorted(findings, key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.gpu_ms, each.finding_id))
 
 
 def _became(review: ScopedReview, finding: Finding) -> str:
-    """`reversed: last week's was wrong: used again from ...`."""
+    """Return the outcome of a finding: `reversed: last week's finding was wrong: ...`."""
     if finding.status != "reversed" or not finding.notes:
         return tr(finding.status)
     why = tr("{status}: {why}", status=tr(finding.status), why=finding.notes[-1])
@@ -42,7 +44,7 @@ def _became(review: ScopedReview, finding: Finding) -> str:
 
 
 def notified(review: ScopedReview, finding: Finding) -> str:
-    """How often the user was notified, and when last."""
+    """Return the number of nudges to the user and the time of the last."""
     sent = [each for each in review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
     if not sent:
         return tr("never")
@@ -52,7 +54,7 @@ def notified(review: ScopedReview, finding: Finding) -> str:
 
 
 def notes(review: ScopedReview, finding: Finding) -> tuple[str, ...]:
-    """The finding's notes; an edition for people has what others did, and neither who they are nor their words."""
+    """Return the finding's notes. An edition for people leaves out the names and the words of others."""
     unnamed = {
         str(action_sentence(action)): action
         for action in review.actions.get(finding.finding_id, ())
@@ -62,44 +64,47 @@ def notes(review: ScopedReview, finding: Finding) -> tuple[str, ...]:
 
 
 def _may_name(review: ScopedReview, action: Action) -> bool:
-    """Whether the report may tell who did something: everybody to the fleet's lead, to people only themselves."""
+    """Return True if the report may name who acted.
+
+    Reports for the fleet name everybody, reports for people only their reader.
+    """
     is_own = action.actor.kind in (PERSON, LINK) and action.actor.name in review.people
     return is_own or not review.scope.is_personal
 
 
 def _unnamed(action: Action) -> Sentence:
-    """When and what; not by whom, why, or to which address."""
+    """Return time and kind of an action, without actor, reason and address."""
     did = action_sentence(replace(action, reason="", channel=""))
     return tr("{label}: {value}", label=did.values["moment"], value=did.values["what"])
 
 
 def gone(review: ScopedReview) -> Table:
-    """What became of last week's findings, the wrong ones first."""
+    """Return last week's findings that ended, with their outcome, wrong ones first."""
     own = sorted(by_cost(review.ended), key=lambda each: each.status != "reversed")
     return _apart(
         review,
         "gone",
-        tr("Closed and reversed since last week"),
+        tr("Last week's findings that ended"),
         own,
-        column("about", tr("what became of it"), "sentence", lambda each: _became(review, each)),
+        column("about", tr("outcome"), "sentence", lambda each: _became(review, each)),
         question=tr("How often were last week's findings wrong?"),
         headline=_reversals(review),
         terms=tuple(STATUSES[name] for name in ("closed", "unseen", "reversed")) if own else (),
     )
 
 
-def suppressed(review: ScopedReview) -> Table:
-    """What somebody has hidden, who, until when and why."""
-    own = review.suppressed
-    hidden = tr_many("{number} finding suppressed.", "{number} findings suppressed.", len(own))
+def snoozed(review: ScopedReview) -> Table:
+    """Return the snoozed findings: by which person, until when and why."""
+    own = review.snoozed
+    hidden = tr_many("{number} finding is snoozed.", "{number} findings are snoozed.", len(own))
     return _apart(
         review,
-        "suppressed",
-        tr("Suppressed"),
+        "snoozed",
+        tr("Snoozed"),
         own,
         column("about", tr("reason"), "sentence", lambda each: _hidden(review, each)),
-        question=tr("What did somebody hide, until when and why?"),
-        headline=hidden if own else tr("Nothing is suppressed."),
+        question=tr("Which findings are snoozed, until when and why?"),
+        headline=hidden if own else tr("No finding is snoozed."),
     )
 
 
@@ -114,7 +119,7 @@ def _apart(
     headline: str,
     terms: tuple[Term, ...] = (),
 ) -> Table:
-    """A row for each finding; `about` is the last column."""
+    """Return a row per finding; `about` is the last column."""
     currency = next((each.currency for each in own if each.currency), "")
     with_cost = any(each.cost is not None for each in own)
     return Table(
@@ -133,8 +138,8 @@ def _apart(
                     each.finding_id,
                 ),
             ),
-            column("holder", tr("user"), "holder", whose, "holder"),
-            column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda each: Number(each.gpu_hours, 1)),
+            column("user", tr("user"), "user", whose, "user"),
+            marked(GPU_HOURS, attrgetter("unconfirmed")),
             column(
                 "cost",
                 tr("cost, {currency}", currency=plain(currency)),
@@ -153,8 +158,11 @@ def _apart(
     )
 
 
-def findings_about(found: Sequence[Finding], *, name: str, title: str, question: str) -> Table:
-    """All of some findings, each in one row."""
+def findings_about(
+    review: ScopedReview, about: Callable[[Finding], bool], *, name: str, title: str, question: str
+) -> Table:
+    """Return a row per chosen finding of the window."""
+    found, low = (list(filter(about, own)) for own in (review.shown, review.low))
     return Table(
         name=name,
         title=title,
@@ -167,11 +175,12 @@ def findings_about(found: Sequence[Finding], *, name: str, title: str, question:
                 "finding", tr("finding"), "finding", lambda each: LinkedCell(each.sentence, "finding", each.finding_id)
             ),
             CONFIDENCE,
-            column("holder", tr("user"), "holder", lambda each: each.holder or tr(each.without_holder), "holder"),
+            column("user", tr("user"), "user", lambda each: each.user or tr(each.without_user), "user"),
             _SINCE,
             *_SIZE,
         ),
         rows=tuple(found),
+        notes=(tr("{sentence}.", sentence=more_of_low(len(low))),) if low else (),
         wide=True,
     )
 
@@ -185,20 +194,21 @@ _SIZE = (
     ),
 )
 CATEGORY_NAMES = {
-    "reclaim": tr("take back"),
+    "reclaim": tr("reclaim"),
     "right_size": tr("right-size"),
     "efficiency": tr("efficiency"),
     "demand": tr("demand"),
     "coverage": tr("not observed"),
 }
-"""What a category is for, in two words."""
+"""Short words for each category of findings."""
 _STATUS_ORDER = tuple(STATUSES)
 
 
 def all_findings(review: ScopedReview) -> Table:
-    """Return every finding of the window, suppressed ones too, to sort and to filter.
+    """Return every finding of the window, including low confidence and snoozed ones, to sort and filter.
 
-    The value of a word with an order is its place in that order; the value of the confidence is how many conditions failed.
+    A word with an order has its place in the order as value. The value of the confidence is the number of failed
+    conditions.
     """
 
     def notices(finding: Finding) -> int:
@@ -207,7 +217,7 @@ def all_findings(review: ScopedReview) -> Table:
     return Table(
         name="all_findings",
         title=tr("All findings"),
-        question=tr("What can be taken back, from whom, what to type, and who is on it?"),
+        question=tr("What is reclaimable, who uses it, what is the next command, and who handles it?"),
         headline="",
         columns=(
             column("finding", tr("finding"), "finding", lambda each: heading(each, review)),
@@ -219,7 +229,7 @@ def all_findings(review: ScopedReview) -> Table:
                 lambda each: len(each.confidence.failed),
                 json_type="integer",
             ),
-            column("holder", tr("user"), "holder", user_name),
+            column("user", tr("user"), "user", user_name),
             column("team", tr("team"), "team", lambda each: plain(each.team or "")),
             column(
                 "status",
@@ -232,7 +242,7 @@ def all_findings(review: ScopedReview) -> Table:
             column("host", tr("host"), "host", lambda each: plain(each.host)),
             *_SIZE,
             _SINCE,
-            column("notified", tr("user notified"), "count", lambda each: notified(review, each), notices),
+            column("notified", tr("user nudged"), "count", lambda each: notified(review, each), notices),
             column(
                 "next_command",
                 tr("next command"),
@@ -256,23 +266,30 @@ def all_findings(review: ScopedReview) -> Table:
 
 
 def confidence_words(finding: Finding) -> str:
-    """Return `medium, 1 failed`: how sure a finding is, and how many of its conditions do not hold."""
+    """Return the confidence and the number of failed conditions: `medium, 1 condition not met`."""
     grade, failed = tr(finding.confidence.grade), len(finding.confidence.failed)
-    return tr_many("{grade}, {number} failed", "{grade}, {number} failed", failed, grade=grade) if failed else grade
+    return (
+        tr_many("{grade}, {number} condition not met", "{grade}, {number} conditions not met", failed, grade=grade)
+        if failed
+        else grade
+    )
 
 
 def whose(finding: Finding) -> str:
-    """The user, with the team where it is known."""
+    """Return the user, with the team where it is known."""
     name = user_name(finding, NAME_MOST)
-    return tr("{holder} (team {team})", holder=name, team=plain(finding.team)) if finding.team else name
+    return tr("{user} (team {team})", user=name, team=plain(finding.team)) if finding.team else name
 
 
 def _hidden(review: ScopedReview, finding: Finding) -> str:
-    """Why, by whom and until which day; a person's edition does not name others, nor quote them."""
-    last = next(each for each in reversed(review.actions[finding.finding_id]) if each.kind == "suppress")
+    """Return why, by whom and until which day a finding is snoozed.
+
+    An edition for people leaves out names and words of others.
+    """
+    last = next(each for each in reversed(review.actions[finding.finding_id]) if each.kind == "snooze")
     until = None if last.expires_ms is None else Day(last.expires_ms - 1)  # an end is the first moment after
     if not _may_name(review, last):
-        return tr("no end given") if until is None else tr("until {day}", day=until)
+        return tr("no end date") if until is None else tr("until {day}", day=until)
     reason = plain(last.reason, _REASON_MOST) if last.reason else tr("no reason given")
     if until is None:
         return tr("{reason} ({actor})", reason=reason, actor=last.by)
@@ -280,20 +297,20 @@ def _hidden(review: ScopedReview, finding: Finding) -> str:
 
 
 def _reversals(review: ScopedReview) -> str:
-    """How often last week's findings were wrong; of an edition for people too it is the rate of all of them."""
+    """Return how often last week's findings were wrong. An edition for people shows the rate of all findings."""
     found = review.reversals
     if found is None:
-        return tr("There was no week before to compare with.")
+        return tr("The week before was not observed, so nothing can be compared.")
     rate = reversals_text(found)
-    return tr("{rate}.", rate=rate if review.scope.is_all else tr("whole fleet, {rate}", rate=rate))
+    return tr("{rate}.", rate=rate if review.scope.is_all else tr("whole fleet: {rate}", rate=rate))
 
 
 def reversals_text(found: Reversals) -> Sentence:
-    """How often last week's findings were wrong, in one sentence."""
+    """Return how often last week's findings were wrong, in one sentence."""
     until, unseen = Stamp(found.until_ms), found.not_judged
     if not found.n:
-        none = tr("reversals: no finding up to {until} named GPUs to take back and can be judged", until=until)
-        return tr("{said} ({number} not observed since)", said=none, number=unseen) if unseen else none
+        none = tr("reversals: no finding up to {until} with reclaimable GPUs can be judged", until=until)
+        return tr("{sentence} ({number} not observed since)", sentence=none, number=unseen) if unseen else none
     low, high = found.total.interval
     judged = tr_many(
         "reversals: of {number} finding up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
@@ -308,7 +325,7 @@ def reversals_text(found: Reversals) -> Sentence:
     )
     if not unseen:
         return judged
-    return tr("{said}; {number} not judged, not observed since", said=judged, number=unseen)
+    return tr("{sentence}; {number} not judged, not observed since", sentence=judged, number=unseen)
 
 
 def _wrong(found: Reversals) -> Sentence:

@@ -1,4 +1,4 @@
-"""The gang staircase: free GPUs that lie apart start no job that wants them together."""
+"""Job sizes that could start: unallocated GPUs on different hosts cannot run a job that needs them together."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Table, column, drawn, fact
 
 _SCATTERED_FROM = 0.01
-"""Below this share of the time free GPUs could nearly always be had together."""
+"""Below this share of the time, unallocated GPUs were nearly always usable together."""
 
 
-_FREE = column("free_share", tr("time with so many free"), "share")
+_FREE = column("free_share", tr("time with enough unallocated GPUs"), "share")
 _START = column(
     "start_share",
-    tr("time in which one could start"),
+    tr("time in which a job could start"),
     "share",
     lambda gang: least_to_most(Share(gang.start_share), Share(gang.start_share_most)),
     "start_share",
@@ -28,12 +28,12 @@ _START = column(
 
 
 def gang_staircase(found: tuple[Gang, ...], totals: Totals) -> Table:
-    """Per size of a job: how often so many GPUs were free, and how often it could have started."""
+    """Return a row per job size: how often enough GPUs were unallocated, and how often such a job could start."""
     return Table(
         name="gangs",
-        title=tr("Which jobs could start?"),
+        title=tr("Job sizes that could start"),
         question=tr(
-            "Free GPUs may be scattered: how often were there enough, and how often could a job have had them together?"
+            "Unallocated GPUs can be scattered over hosts. How often were there enough, and how often could a job have used them together?"
         ),
         headline=_headline(found),
         columns=(
@@ -54,8 +54,7 @@ def gang_staircase(found: tuple[Gang, ...], totals: Totals) -> Table:
         chart=_chart(found),
         notes=(
             tr(
-                "Now is the end of the window. A job wants GPUs of one model in one pool: as many as a host has lie on one host, "
-                "more of them on whole free hosts. MIG instances do not count."
+                "“Now” is the end of the window. A job needs GPUs of one model in one pool: on one host if the host has enough, or else on whole unallocated hosts. MIG instances do not count."
             ),
             *sampled_note([totals]),
         ),
@@ -64,15 +63,18 @@ def gang_staircase(found: tuple[Gang, ...], totals: Totals) -> Table:
 
 
 def _chart(found: Sequence[Gang]) -> Chart:
-    """For each size the time with enough free GPUs, in it the time in which a job could start, and above that what is not known."""
+    """Return the chart: per size, how long enough GPUs were unallocated and how long such a job could start.
+
+    Unknown time lies above both.
+    """
     start = [each.start_share for each in found]
     beyond = tuple(
         None if least is None or each.start_share_most is None else each.start_share_most - least
         for each, least in zip(found, start, strict=True)
     )
     marks = (
-        Bars(tr("so many free in one pool and model"), "free", **drawn(_FREE, found)),
-        Bars(tr("such a job could start"), "active", **drawn(_START, found)),
+        Bars(tr("enough GPUs unallocated in one pool and model"), "free", **drawn(_FREE, found)),
+        Bars(tr("a job could start"), "active", **drawn(_START, found)),
         *([Bars(tr("not known"), "unknown", beyond, tuple(each or 0.0 for each in start))] if any(beyond) else []),
     )
     places = tuple(ChartPlace(str(each.size)) for each in found)
@@ -82,10 +84,10 @@ def _chart(found: Sequence[Gang]) -> Chart:
 def _headline(found: Sequence[Gang]) -> str:
     startable = [each for each in found if each.now]
     if not startable:
-        return tr("No job could start at the end of the window: no GPU was free.")
+        return tr("No job could start at the end of the window, because no GPU was unallocated.")
     now = tr_many(
-        "The largest job that could start now takes {number} GPU",
-        "The largest job that could start now takes {number} GPUs",
+        "A job of at most {number} GPU could start now",
+        "A job of at most {number} GPUs could start now",
         startable[-1].size,
     )
     gaps = [
@@ -95,9 +97,9 @@ def _headline(found: Sequence[Gang]) -> str:
     ]
     apart, gang = max(gaps, key=lambda pair: pair[0], default=(0.0, startable[-1]))
     if apart < _SCATTERED_FROM:
-        return tr("{now}; GPUs that were free could nearly always be had together.", now=now)
+        return tr("{now}; unallocated GPUs were nearly always usable together.", now=now)
     return tr(
-        "{now}. For {size}, enough were free for {free} of the time, and could be had together for {start}.",
+        "{now}. Enough GPUs for a job of {size} were unallocated for {free} of the time, and usable together for {start}.",
         now=now,
         size=gang.size,
         free=Share(gang.free_share),

@@ -1,4 +1,4 @@
-"""Goals: where each stands, where it stood 4 and 13 weeks before, and whether it is on course."""
+"""Goals: their value now, 4 and 13 weeks before, and whether they are on track."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from analytics.tables.table import Cell, Column, Table, column, fact
 _COURSES: dict[Course, str] = {
     "reached": tr("reached"),
     "missed": tr("missed"),
-    "on_course": tr("on course"),
-    "off_course": tr("not on course"),
-    "open": tr("open: the weeks differ too much to tell"),
-    "too_early": tr("too early to tell: it takes {weeks} whole weeks", weeks=WEEKS_MIN),
-    "too_far": tr("too far ahead to tell"),
-    "unknown": tr("not known: no whole week was observed"),
+    "on_course": tr("on track"),
+    "off_course": tr("off track"),
+    "open": tr("undecided: the weeks vary too much"),
+    "too_early": tr("too early: {weeks} complete weeks are needed", weeks=WEEKS_MIN),
+    "too_far": tr("too far ahead"),
+    "unknown": tr("not known: no complete week was observed"),
 }
 _SHORT: tuple[Course, ...] = ("reached", "on_course", "off_course", "missed")
 
 
 def goals(history: WeekHistory | None) -> Table | None:
-    """A row for each goal; None without one."""
+    """Return a row per goal; None without goals."""
     if history is None or not history.goals:
         return None
     found = history.goals
     return Table(
         name="goals",
         title=tr("Goals"),
-        question=tr("Are we where we wanted to be?"),
+        question=tr("Does the site meet its goals?"),
         headline=_headline(found),
         columns=goal_columns(history.currency),
         rows=tuple(found),
         notes=(
             tr(
-                "Now is the newest week that is over and was observed as a whole. On course: the middle half of the changes between any two of the last 13 such weeks leads to the goal in time. Nothing is said of a day that is further ahead than those weeks look back."
+                "“Now” is the latest complete week that was fully observed. On track: the middle half of the changes between any two of the last 13 such weeks reaches the goal in time. A deadline further ahead than these weeks reach back has no outlook."
             ),
         ),
         wide=True,
@@ -48,7 +48,7 @@ def goals(history: WeekHistory | None) -> Table | None:
 
 
 def goal_columns(currency: str = "") -> tuple[Column, ...]:
-    """The columns of `GoalProgress`; those for programs are the same in every currency."""
+    """Return the columns of `GoalProgress`. Columns for programs are the same in every currency."""
 
     def figure(key: str, title: str) -> Column:
         return column(key, title, "number", lambda each: _written(each.goal, getattr(each, key), currency))
@@ -58,16 +58,16 @@ def goal_columns(currency: str = "") -> tuple[Column, ...]:
         fact("pool", "pool", "goal.scope.pool"),
         fact("team", "team", "goal.scope.team"),
         fact("measure", "words", "goal.measure", about="unused_share, or waste: the cost of a week."),
-        column("course", tr("course"), "sentence", lambda each: _COURSES[each.course], "course"),
+        column("course", tr("outlook"), "sentence", lambda each: _COURSES[each.course], "course"),
         figure("now", tr("now")),
         column("level", tr("at most"), "number", lambda each: _written(each.goal, each.goal.level, currency)),
-        column("by", tr("by"), "moment", lambda each: Date(each.goal.by)),
+        column("by", tr("deadline"), "moment", lambda each: Date(each.goal.by)),
         figure("four_weeks_before", tr("4 weeks before")),
         figure("thirteen_weeks_before", tr("13 weeks before")),
-        column("pace", tr("change a week"), "number", lambda each: _change(each.goal, each.pace, currency), "pace"),
+        column("pace", tr("change per week"), "number", lambda each: _change(each.goal, each.pace, currency), "pace"),
         column(
             "needed_pace",
-            tr("needed a week"),
+            tr("change needed per week"),
             "number",
             lambda each: "" if each.course in ("reached", "missed") else _change(each.goal, each.needed_pace, currency),
             "needed_pace",
@@ -81,15 +81,17 @@ def goal_columns(currency: str = "") -> tuple[Column, ...]:
 def _headline(found: Sequence[GoalProgress]) -> str:
     counted = Counter(each.course for each in found)
     many = tr_many("{number} goal", "{number} goals", len(found))
-    said = [tr("{number} {course}", number=counted[each], course=_COURSES[each]) for each in _SHORT if counted[each]]
+    sentences = [
+        tr("{number} {course}", number=counted[each], course=_COURSES[each]) for each in _SHORT if counted[each]
+    ]
     if rest := len(found) - sum(counted[each] for each in _SHORT):
-        said.append(tr("{number} that cannot be told yet", number=rest))
-    return tr("{goals}: {courses}.", goals=many, courses=SentenceList(said, ", "))
+        sentences.append(tr("{number} undecided", number=rest))
+    return tr("{goals}: {courses}.", goals=many, courses=SentenceList(sentences, ", "))
 
 
 def goal_name(goal: Goal) -> str:
-    """What it is about: `pool train, unused share`."""
-    what = tr("unused share") if goal.measure == "unused_share" else tr("waste a week")
+    """Return the subject of a goal: `pool train, unused share`."""
+    what = tr("unused share") if goal.measure == "unused_share" else tr("waste per week")
     if goal.scope.pool is not None:
         return tr("pool {name}: {measure}", name=plain(goal.scope.pool), measure=what)
     if goal.scope.team is not None:

@@ -1,4 +1,4 @@
-"""What happened to a GPU or a host: who had it, its processes, its findings and its events, as far as they are the reader's."""
+"""History of a GPU or a host: users, processes, findings and events that the reader may see."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from analytics.frames import read_frame
+from analytics.glossary import state_label
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Day, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
@@ -21,6 +22,8 @@ from analytics.quality.checks.values import SENTENCES
 from analytics.readings import only_during
 from analytics.report.part_tables import listed_processes, wrong_rows
 from analytics.report.report import Report
+from analytics.states import IDLE_ALLOCATED
+from analytics.tables.basis import marked
 from analytics.tables.findings import findings_about
 from analytics.tables.palette import GIVEN
 from analytics.tables.point_samples import is_sampled
@@ -31,13 +34,13 @@ from fallow.clock import DAY_MS, floor_ms, utc_day
 _MOST = 100
 _GPU_LETTERS = 14
 _PROCESS = ("host", "gpu", "pid", "started")
-"""What names one process on one GPU for ever."""
+"""Columns that identify a process on a GPU for all time."""
 _REMARKS = SENTENCES | FILE_SENTENCES
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A GPU or a host by its name, with the ledger's rows of it in the scope; there are some."""
+    """A GPU or a host by its name, with its ledger rows in the scope (at least one)."""
 
     name: str
     is_host: bool
@@ -49,22 +52,21 @@ class Subject:
 
     @cached_property
     def hosts(self) -> list[str]:
-        """Where it was, in the order of time."""
+        """Return the hosts of the subject, in order of time."""
         return self.spans.sort("time")["host"].unique(maintain_order=True).to_list()
 
     @cached_property
     def last_seen_ms(self) -> int:
-        """The end of its newest row in the window."""
+        """Return the end of the newest row in the window."""
         return int(self.spans["end"].max())  # type: ignore[arg-type]  # not empty
 
 
 def where_it_went(spans: pl.DataFrame) -> str:
-    """Where the time of some rows of the ledger went, and how much of it was observed."""
+    """Return how the time of the given ledger rows was used, and its observed share."""
     totals = totals_of(spans)
     spent = {state: GpuHours(milliseconds) for state, milliseconds in totals.state_ms.items()}
-    said = tr(
-        "{unused} of {observed} observed GPU-hours went unused: {free} free, {reserved} reserved, {held} held; "
-        "{active} were active, {low} at low use, {unavailable} unavailable. {coverage} of the time was observed.",
+    sentence = tr(
+        "{unused} of {observed} observed GPU-hours were not used: {free} unallocated, {reserved} allocated but unused, {held} held idle; {active} were busy, {low} at low use, {unavailable} down. {coverage} of the time was observed.",
         unused=GpuHours(totals.unused_ms),
         observed=GpuHours(totals.observed_ms),
         free=spent["free"],
@@ -76,11 +78,11 @@ def where_it_went(spans: pl.DataFrame) -> str:
         coverage=Share(totals.coverage),
     )
     if not is_sampled(totals):
-        return said
+        return sentence
     bound = totals.unused_bound
     return tr(
-        "{said} {share} of that was seen by point samples: between {low} and {high} GPU-hours went unused.",
-        said=said,
+        "{sentence} {share} of this time was only sampled: between {low} and {high} GPU-hours were not used.",
+        sentence=sentence,
         share=Share(totals.sampled),
         low=GpuHours(bound.low_ms),
         high=GpuHours(bound.high_ms),
@@ -88,33 +90,38 @@ def where_it_went(spans: pl.DataFrame) -> str:
 
 
 def who_had_it(_: Report, subject: Subject) -> Table:
-    """The newest first."""
+    """Return the users of the subject, the newest first."""
     found = stays(subject.spans)
     return Table(
         name="stays",
-        title=tr("Who had it"),
-        question=tr("Who used it or had it allocated in the window, and what was made of it? GPU-hours by state."),
+        title=tr("Users"),
+        question=tr("Who used it or had it allocated in the window? GPU-hours by state."),
         headline=_counted(tr_many("{number} period of use", "{number} periods of use", found.height), found.height)
         if found.height
-        else tr("Nobody had it in this window."),
+        else tr("No user had it in this window."),
         columns=(
             *_gpu_of_host(subject),
-            _column("holder", tr("user"), "holder", lambda holder: holder or tr("(nobody)")),
+            _column("user", tr("user"), "user", lambda user: user or tr("(no user)")),
             _JOB,
             _column("from", tr("from"), "moment", field="time"),
             _column("until", tr("until"), "moment", field="end"),
-            *(_column(state, tr(state), "gpu_hours") for state in GIVEN),
+            *map(_spent, GIVEN),
         ),
         rows=_newest(found),
         wide=True,
     )
 
 
-def processes_of(report: Report, subject: Subject) -> pl.DataFrame:
-    """The processes that were on it in the window, the last seen first: of a part of people only theirs.
+def _spent(state: str) -> Column:
+    figure = _column(state, state_label(state), "gpu_hours")
+    return marked(figure, itemgetter(f"{state}_unconfirmed")) if state in IDLE_ALLOCATED else figure
 
-    `host`, `gpu`, `pid`, `started`, `user`, `command`, `job`, `time` and `end` (of the first and the last list that names it) and
-    `mem_used_max_bytes`; null is unknown.
+
+def processes_of(report: Report, subject: Subject) -> pl.DataFrame:
+    """Return the processes on the subject in the window, the last observed first.
+
+    A part of the fleet sees only its own processes. Columns: `host`, `gpu`, `pid`, `started`, `user`, `command`, `job`,
+    `time` and `end` (of the first and the last list with the process) and `mem_used_max_bytes`. Null is unknown.
     """
     since_ms, until_ms = report.part.summary.since_ms, report.part.summary.until_ms
     rows = listed_processes(report.whole, report.scope, subject.spans).filter(
@@ -142,14 +149,14 @@ def processes(report: Report, subject: Subject) -> Table:
         question=tr("What ran on it, and how much of its memory did it take?"),
         headline=_counted(tr_many("{number} process", "{number} processes", found.height), found.height)
         if found.height
-        else tr("No process was seen in this window."),
+        else tr("No process was observed in this window."),
         columns=(
             *_gpu_of_host(subject),
             column("command", tr("command"), "words", lambda row: f"{plain(row['command'] or '?', 40)} ({row['pid']})"),
             _column("user", tr("user"), "words", lambda user: None if user is None else plain(user)),
             replace(_JOB, kind="words"),
-            _column("first_seen", tr("first seen"), "moment", field="time"),
-            _column("last_seen", tr("last seen"), "moment", field="end"),
+            _column("first_seen", tr("first observed"), "moment", field="time"),
+            _column("last_seen", tr("last observed"), "moment", field="end"),
             _column(
                 "memory_bytes",
                 tr("most memory"),
@@ -164,16 +171,20 @@ def processes(report: Report, subject: Subject) -> Table:
 
 
 def findings_naming(report: Report, subject: Subject) -> Table:
-    """The findings that name any of its GPUs."""
-    found = [each for each in report.review.shown if set(subject.gpus).intersection(each.gpus)]
-    question = tr("What should somebody do about it?")
-    return findings_about(found, name="findings", title=tr("Findings"), question=question)
+    """Return the findings that name a GPU of the subject."""
+    return findings_about(
+        report.review,
+        lambda each: not set(subject.gpus).isdisjoint(each.gpus),
+        name="findings",
+        title=tr("Findings"),
+        question=tr("Which findings name it?"),
+    )
 
 
 def events_of(report: Report, subject: Subject) -> pl.DataFrame:
-    """Events of the window, of the host or of the GPU, the newest first; of a part of the fleet only those in its time.
+    """Return events of the host or GPU in the window, the newest first.
 
-    `time`, `gpu`, `kind`, `code` and `detail`.
+    A part of the fleet sees only events during its time. Columns: `time`, `gpu`, `kind`, `code` and `detail`.
     """
     since_ms, until_ms = report.part.summary.since_ms, report.part.summary.until_ms
     dates = [utc_day(day_ms) for day_ms in range(floor_ms(since_ms, DAY_MS), until_ms, DAY_MS)]
@@ -189,7 +200,7 @@ def events_of(report: Report, subject: Subject) -> pl.DataFrame:
 
 
 def events(report: Report, subject: Subject) -> Table | None:
-    """None for a host in an edition for people: what befell it and its other GPUs is nothing of a team's."""
+    """Return the events; None for a host in an edition for people, whose team has only some of its GPUs."""
     if subject.is_host and report.scope.is_personal:
         return None
     found = events_of(report, subject)
@@ -213,7 +224,7 @@ def events(report: Report, subject: Subject) -> Table | None:
 
 
 def host_remarks(report: Report, subject: Subject) -> Table | None:
-    """What was wrong with the host's rows; None in an edition for people."""
+    """Return the problems of the host's rows; None in an edition for people."""
     found = wrong_rows(report.whole, report.scope, subject.name)
     if found is None:
         return None
@@ -221,14 +232,14 @@ def host_remarks(report: Report, subject: Subject) -> Table | None:
     return Table(
         name="quality",
         title=tr("Data quality"),
-        question=tr("Can the rows of this host be believed?"),
-        headline=tr("{rows} rows had something wrong in them; none is used as a number.", rows=counted)
+        question=tr("Are the rows of this host reliable?"),
+        headline=tr("{rows} rows had an invalid value; no figure uses these values.", rows=counted)
         if found.height
-        else tr("Nothing to remark."),
+        else tr("No problem was found."),
         columns=(
             _column("day", tr("day"), "moment", Day, "time"),
             _column("gpu", tr("GPU"), "words", lambda gpu: plain(gpu or subject.name, _GPU_LETTERS)),
-            _column("remark", tr("remark"), "sentence", lambda kind: _REMARKS.get(kind, plain(kind)), "kind"),
+            _column("remark", tr("problem"), "sentence", lambda kind: _REMARKS.get(kind, plain(kind)), "kind"),
             _column("rows", tr("rows"), "count", field="count"),
             column("example", tr("example"), "words", _example),
         ),
@@ -238,20 +249,20 @@ def host_remarks(report: Report, subject: Subject) -> Table | None:
 
 
 def _example(row: Mapping[str, Any]) -> str:
-    """Of a file its name without the folders of the lake."""
+    """Return the name of a file without the folders of the lake."""
     example = str(row["example"] or "")
     return plain(example.rpartition("/")[2] if row["kind"] in FILE_SENTENCES else example)
 
 
 def _newest(found: pl.DataFrame) -> tuple[dict[str, Any], ...]:
-    """The rows that are listed."""
+    """Return the listed rows."""
     return tuple(found.head(_MOST).iter_rows(named=True))
 
 
 def _column(
     key: str, title: str, kind: Kind, written: Callable[[Any], object] | None = None, field: str | None = None
 ) -> Column:
-    """A column of a frame: its value as `written`; the frame's own column `key` unless `field` names another one."""
+    """Return a column of a frame that shows `written(value)`, from the frame's column `key` or `field`."""
     read = itemgetter(field or key)
     return column(key, title, kind, read if written is None else lambda row: written(read(row)))
 
@@ -261,12 +272,12 @@ _GPU = _column("gpu", tr("GPU"), "gpu", lambda gpu: LinkedCell(plain(gpu, _GPU_L
 
 
 def _gpu_of_host(subject: Subject) -> tuple[Column, ...]:
-    """Only the tables of a host say which GPU a row is about."""
+    """Return a column with the GPU of a row, for tables of a host only."""
     return (_GPU,) if subject.is_host else ()
 
 
 def _counted(many: str, number: int) -> str:
-    """How many there are, and of too many how many are listed."""
+    """Return the number of rows and, if not all are listed, the number of listed rows."""
     if number <= _MOST:
         return tr("{many} in this window.", many=many)
     return tr("{many} in this window; the newest {shown} are listed.", many=many, shown=_MOST)

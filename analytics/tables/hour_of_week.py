@@ -1,4 +1,4 @@
-"""When in the week GPUs go unused: the hours of the week as seven rows of twenty-four."""
+"""Unused share of GPU time by hour of the week: seven rows of twenty-four."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from analytics.tables.table import Cell, Column, Table, column
 
 @dataclass(frozen=True)
 class Weekday(Quantity):
-    """A day of the week, 0 being Monday."""
+    """A day of the week; 0 is Monday."""
 
     number: int
 
     def shown(self, language: Language) -> str:
-        """`Mon`."""
+        """Return the short name: `Mon`."""
         return language.weekday(self.number)
 
 
 WEEKDAYS = tuple(map(Weekday, range(7)))
 HOURS = tuple(ChartPlace(f"{hour:02}:00", f"{hour:02}") for hour in range(24))
-"""The rows and columns of a week's grid."""
+"""Rows and columns of a week's grid."""
 
 
 def hour_of_week(found: HoursOfWeek | None, totals: Totals, zone: tzinfo) -> Table:
-    """The unused share of each hour of the week; None where there is no time at all."""
+    """Return the unused share of each hour of the week; None if there is no GPU time."""
     if found is not None and all(share is None for share in found.shares):
         found = None
     shares = () if found is None else found.shares
@@ -49,8 +49,7 @@ def hour_of_week(found: HoursOfWeek | None, totals: Totals, zone: tzinfo) -> Tab
         name="hours",
         title=tr("The hours of the week"),
         question=tr(
-            "When could other work run? Share of the observed GPU time that was free, reserved or held, by hour of the "
-            "week; local time, {zone}.",
+            "When could other workloads run? Unused share of the observed GPU time by hour of the week, in local time ({zone}).",
             zone=str(zone),
         ),
         headline=_headline(found) if found is not None else tr("Nothing was observed."),
@@ -63,7 +62,7 @@ def hour_of_week(found: HoursOfWeek | None, totals: Totals, zone: tzinfo) -> Tab
 
 
 def _chart(shares: Sequence[float | None]) -> Chart:
-    """A cell for each hour of the week from Monday 0:00 on; none where the share is unknown."""
+    """Return a cell per hour of the week from Monday 0:00; an empty cell where the share is unknown."""
     cells = (
         GridCell(*divmod(hour, 24), hour % 24 + 1, share, f"{100 * share:.0f}")
         for hour, share in enumerate(shares)
@@ -77,20 +76,20 @@ def _headline(found: HoursOfWeek) -> str:
     (least, used), (most, unused) = ranked[0], ranked[-1]
     parts = [
         tr(
-            "Most goes unused on {unused}: {most}; least on {used}: {least}.",
+            "The unused share is highest on {unused} ({most}) and lowest on {used} ({least}).",
             unused=WeekHour(0, unused),
             most=Share(most),
             used=WeekHour(0, used),
             least=Share(least),
         ),
         tr_many(
-            "Over {weeks} week, {share} of the time observed.",
-            "Over {weeks} weeks, {share} of the time observed.",
+            "The data cover {weeks} week, {share} of it observed.",
+            "The data cover {weeks} weeks, {share} of the time observed.",
             1 if found.weeks == 1 else 2,
             weeks=Number(found.weeks, 0 if found.weeks >= 1 else 1),
             share=Share(found.coverage),
         ),
     ]
     if found.weeks < WEEKS_MIN:
-        parts.append(tr("Fewer than {weeks} weeks are known: one odd week shows.", weeks=WEEKS_MIN))
+        parts.append(tr("With fewer than {weeks} weeks, a single unusual week affects the result.", weeks=WEEKS_MIN))
     return SentenceList(parts, " ")

@@ -1,15 +1,16 @@
-"""How much the choice of a threshold does to an idle headline: the same time, counted in longer and longer intervals."""
+"""Effect of the threshold on the idle figure: the same idle time, counted in longer and longer intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from analytics.glossary import STATES, term
+from analytics.glossary import STATES, state_label, term
 from analytics.language.quantities import Minutes, Number, Share
 from analytics.language.sentences import tr
-from analytics.ledger.summary import SPELLS, ratio
+from analytics.ledger.summary import IDLE_INTERVALS, ratio
 from analytics.report.parts import LedgerFigures
+from analytics.tables.basis import marked
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import GPU_HOURS
 from analytics.tables.point_samples import sampled_note
@@ -18,49 +19,54 @@ from fallow.clock import HOUR_MS, SECOND_MS
 
 
 class CountedIdleTime(NamedTuple):
-    """Idle GPU time in intervals of `at_least_s` and more (None: in all intervals), by one of two measures."""
+    """Idle GPU time in intervals of at least `at_least_s` seconds (None: all intervals), by one of two definitions."""
 
     measure: str
     at_least_s: int | None
     gpu_ms: float
 
 
-_HELD = tr("held without a kernel, GPU-hours")
-_ZERO = tr("measured at 0 %, whoever holds the GPU, of the observed time")
+_HELD = tr("held idle, GPU-hours")
+_ZERO = tr("0 % utilization with or without a user, share of the observed time")
 
 
 def idle(ledger: LedgerFigures) -> Table:
-    """Time held without a kernel, and time at 0 % whoever holds the GPU, by the shortest interval that counts."""
+    """Return held idle time, and time at 0 % with or without a user, by the shortest interval that counts."""
     totals, zero = ledger.summary.totals, ledger.summary.idle
     held_times = {None: totals.state_ms["held"]} | {
         60 * minutes: hours * HOUR_MS for minutes, hours in ledger.sensitivity.items()
     }
-    zero_times = {None: zero.zero_ms} | {SPELLS[name] // SECOND_MS: spent for name, spent in zero.spell_ms.items()}
-    held_rows = tuple(CountedIdleTime(tr("held"), *each) for each in held_times.items())
-    zero_rows = tuple(CountedIdleTime(tr("at 0 %"), *each) for each in zero_times.items())
+    zero_times = {None: zero.zero_ms} | {
+        IDLE_INTERVALS[name] // SECOND_MS: spent for name, spent in zero.idle_interval_ms.items()
+    }
+    held_rows = tuple(CountedIdleTime(state_label("held"), *each) for each in held_times.items())
+    zero_rows = tuple(CountedIdleTime(tr("at 0 % utilization"), *each) for each in zero_times.items())
 
     def share(row: CountedIdleTime) -> float | None:
         return ratio(row.gpu_ms, totals.observed_ms)
 
-    hours_column = GPU_HOURS
-    share_column = column("share", tr("of observed"), "share", share)
+    def unconfirmed(row: CountedIdleTime) -> float:
+        return totals.unconfirmed("held") if row in held_rows else 0.0
+
+    hours_column = marked(GPU_HOURS, unconfirmed)
+    share_column = marked(column("share", tr("share of observed"), "share", share), unconfirmed)
     held_panel = _panel(_HELD, "held", hours_column, held_rows)
     zero_panel = _panel(_ZERO, "free", share_column, zero_rows, ceiling=1.0)
     return Table(
         name="idle",
-        title=tr("What counts as idle?"),
-        question=tr("How much of the idle time comes in intervals that are long enough to use?"),
+        title=tr("Idle time by definition"),
+        question=tr("How much of the idle time is in intervals long enough to use?"),
         headline=_headline(ledger),
         columns=(
-            column("measure", tr("idle as"), "words"),
-            column("at_least_s", tr("in intervals of"), "words", _at_least, "at_least_s", json_type="integer"),
+            column("measure", tr("definition of idle"), "words"),
+            column("at_least_s", tr("interval length"), "words", _at_least, "at_least_s", json_type="integer"),
             hours_column,
             share_column,
         ),
         rows=held_rows + zero_rows,
         chart=Chart((held_panel, zero_panel)),
         notes=(
-            tr("A threshold is a choice: it can move an idle headline several times over."),
+            tr("The chosen threshold can change the idle figure several times over."),
             *sampled_note([totals]),
         ),
         terms=(STATES["held"], term("idle interval")),
@@ -68,7 +74,7 @@ def idle(ledger: LedgerFigures) -> Table:
 
 
 def _panel(title: str, state: str, figure: Column, rows: Sequence[CountedIdleTime], ceiling: float = 0.0) -> Panel:
-    """A bar for each row, with its figure."""
+    """Return a panel with a bar and a figure per row."""
     bars = Bars("", state, **drawn(figure, rows))
     places = tuple(ChartPlace(_at_least(row), figure=cell) for row, cell in zip(rows, bars.shown, strict=True))
     return Panel(title, (bars,), places, lying=True, ceiling=ceiling)
@@ -78,17 +84,17 @@ def _headline(ledger: LedgerFigures) -> str:
     totals, idle = ledger.summary.totals, ledger.summary.idle
     held, observed_ms = ledger.sensitivity, totals.observed_ms
     if not totals.state_ms["held"]:
-        shares = (Share(ratio(idle.spell_ms[name], observed_ms)) for name in ("30m", "120m"))
+        shares = (Share(ratio(idle.idle_interval_ms[name], observed_ms)) for name in ("30m", "120m"))
         return tr(
-            "No GPU was held without a kernel. At 0 %, whoever holds the GPU: {half} of the observed time in intervals of 30 min and more, {two} in intervals of 120 min and more.",
+            "No GPU was held idle. Utilization was 0 % for {half} of the observed time in intervals of at least 30 min, and for {two} in intervals of at least 120 min.",
             **dict(zip(("half", "two"), shares, strict=True)),
         )
     return tr(
-        "Held without a kernel: {half} GPU-hours in intervals of 30 min and more, {two} in intervals of 120 min and more.",
+        "GPUs were held idle for {half} GPU-hours in intervals of at least 30 min, and for {two} in intervals of at least 120 min.",
         half=Number(held[30], 1),
         two=Number(held[120], 1),
     )
 
 
 def _at_least(row: CountedIdleTime) -> str:
-    return tr("in all") if row.at_least_s is None else tr("≥ {span}", span=Minutes(row.at_least_s * SECOND_MS))
+    return tr("all intervals") if row.at_least_s is None else tr("≥ {span}", span=Minutes(row.at_least_s * SECOND_MS))

@@ -1,10 +1,11 @@
-"""One holder's jobs: what they were given and what became of it."""
+"""One user's jobs: allocated GPU time and its use."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from analytics.capacity.user_jobs import JobUse, jobs
+from analytics.glossary import state_label
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number, Share
 from analytics.language.sentences import tr, tr_many
@@ -20,9 +21,9 @@ from analytics.tables.table import Cell, LinkedCell, StateBar, Table, column
 _SHOWN = 100
 
 
-def jobs_of_user(report: Report, holder: str) -> Table:
-    """The most GPU time first."""
-    own = report.whole.narrowed(report.part.inside, Scope(holder=holder)).stretches
+def jobs_of_user(report: Report, user: str) -> Table:
+    """Return a row per job, the most GPU time first."""
+    own = report.whole.narrowed(report.part.inside, Scope(user=user)).segments
     found = jobs(own, report.money.costs)
     rest = found[_SHOWN:]
     longest_ms = max((each.allocated_ms for each in found), default=0.0)
@@ -34,18 +35,20 @@ def jobs_of_user(report: Report, holder: str) -> Table:
     return Table(
         name="jobs",
         title=tr("Jobs"),
-        question=tr("What were the GPUs given for, and which jobs left them idle? First and last seen in this window."),
+        question=tr(
+            "Which jobs had the GPUs, and which jobs left them idle? First and last observation in this window."
+        ),
         headline=_headline(found),
         columns=(
             column("job", tr("job"), "name", _name, "name"),
-            column("bar", tr("used, held, reserved"), "bar", bar, audience="people"),
+            column("bar", tr("used, held idle, allocated but unused"), "bar", bar, audience="people"),
             column("gpus", tr("GPUs"), "count", _gpus, lambda job: len(job.gpus)),
-            column("allocated_gpu_hours", tr("GPU-hours given"), "gpu_hours", "allocated_ms"),
+            column("allocated_gpu_hours", tr("GPU-hours allocated"), "gpu_hours", "allocated_ms"),
             column("used_gpu_hours", tr("used"), "gpu_hours", lambda job: sum(job.state_ms[state] for state in IN_USE)),
-            column("held_gpu_hours", tr("held"), "gpu_hours", lambda job: job.state_ms["held"]),
-            column("reserved_gpu_hours", tr("reserved"), "gpu_hours", lambda job: job.state_ms["reserved"]),
-            column("first_seen", tr("first seen"), "moment", "first_ms"),
-            column("last_seen", tr("last seen"), "moment", "last_ms"),
+            column("held_gpu_hours", state_label("held"), "gpu_hours", lambda job: job.state_ms["held"]),
+            column("reserved_gpu_hours", state_label("reserved"), "gpu_hours", lambda job: job.state_ms["reserved"]),
+            column("first_seen", tr("first observed"), "moment", "first_ms"),
+            column("last_seen", tr("last observed"), "moment", "last_ms"),
             column("cost", tr("cost"), "money", lambda job: Amount(job.cost, currency)),
         ),
         rows=found[:_SHOWN],
@@ -67,12 +70,12 @@ def _headline(found: Sequence[JobUse]) -> str:
     idle = max(found, key=_unused_ms)
     if not _unused_ms(idle):
         return tr_many(
-            "{number} job, and it used all that it was given.",
-            "{number} jobs, and they used all that they were given.",
+            "{number} job used all of its allocated time.",
+            "{number} jobs used all of their allocated time.",
             len(found),
         )
     return tr(
-        "{share} of what {name} was given, {hours} GPU-hours, was held or reserved without use: the most of all jobs.",
+        "{name} left the most allocated time unused: {hours} GPU-hours, {share} of its time.",
         share=Share(ratio(_unused_ms(idle), idle.allocated_ms)),
         hours=GpuHours(_unused_ms(idle)),
         name=_name(idle),
@@ -84,10 +87,10 @@ def _unused_ms(job: JobUse) -> float:
 
 
 def _name(job: JobUse) -> str:
-    """The job's own name, else what stands for it."""
+    """Return the job's name, or words for time without one."""
     if job.name is not None:
         return plain(job.name)
-    return tr("a GPU that others hold as well") if job.shared else tr("no job")
+    return tr("a GPU shared with other users") if job.shared else tr("no job")
 
 
 def _gpus(job: JobUse) -> Cell:
@@ -95,11 +98,11 @@ def _gpus(job: JobUse) -> Cell:
     return LinkedCell(gpus, "gpu", job.gpus[0]) if len(job.gpus) == 1 else gpus
 
 
-def findings_about_user(report: Report, holder: str) -> Table:
-    found = [each for each in report.review.shown if holder in (each.holder or "").split(JOINER)]
+def findings_about_user(report: Report, user: str) -> Table:
     return findings_about(
-        found,
+        report.review,
+        lambda each: user in (each.user or "").split(JOINER),
         name="about",
         title=tr("Findings about this user"),
-        question=tr("What can be done about it?"),
+        question=tr("What can this user release or improve?"),
     )

@@ -1,6 +1,6 @@
-"""The key figures: what was wasted, what the decisions save, where the GPU time went, and how each changed since the window before.
+"""Key figures: waste, the value of the recommendations, GPU time by state, and changes since the window before.
 
-Documents and pages choose theirs by key, as tiles or as lines of a mail.
+Documents and pages choose figures by key and show them as tiles or as lines of a mail.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from dataclasses import dataclass
 from functools import partial
 
 from analytics.decide.recommendations import Recommendations
-from analytics.glossary import STATES
+from analytics.glossary import STATES, state_label
 from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import Totals, ratio
+from analytics.proportions import Estimate
 from analytics.report.compare import Change, Changes
 from analytics.report.coverage import WHOLE_FROM, Seen
 from analytics.report.parts import LedgerFigures
 from analytics.report.report import Report
 from analytics.states import UNUSED
-from analytics.tables.finding_heading import at_most
+from analytics.tables.basis import at_most
 from analytics.tables.point_samples import between, by_samples, is_sampled, open_between, useful_share
-from analytics.tables.recommendations import a_year
 from analytics.tables.table import Cell
+from analytics.tables.value import a_year, list_price_words
+from analytics.tables.verdicts import shortfall_words
 from fallow.clock import HOUR_MS
 
 
@@ -31,13 +33,13 @@ class KeyFigure:
     """One large figure.
 
     Attributes:
-        key: its name; also of the state whose colour it has, unless `state` is another one.
-        label: what it is.
-        figure: the figure. A currency `unit` stands smaller behind it.
-        lines: what stands below it: money, GPU-hours, what it is a part of.
-        open_between: between what it lies where point samples leave it open; else empty.
+        key: its name, and the state whose colour it has, unless `state` names another.
+        label: the words above it.
+        figure: the value. A currency `unit` stands smaller behind it.
+        lines: lines below it: money, GPU-hours, the whole that it is a part of.
+        open_between: the bounds of the value where it is only sampled; else empty.
         meaning: what counts.
-        change: the figure beside that of the window before; None where documents have none.
+        change: the change since the window before; None where documents have none.
         good: the better direction of a change: 1 up, -1 down, 0 neither.
     """
 
@@ -53,12 +55,12 @@ class KeyFigure:
     good: int = 0
 
 
-DECISION_FIGURES = ("wasted", "saving", "releasable", "working")
-"""What reports and mails begin with."""
+DECISION_FIGURES = ("wasted", "freed", "cash", "releasable", "working")
+"""First figures of reports and mails."""
 WINDOW_FIGURES = ("active", "unused", *UNUSED[::-1], "unavailable", "paid", "observed")
-"""The tiles of a page, in their order."""
+"""Tiles of a page, in their order."""
 _CHARGED_TO_NO_USER = ("free", "unavailable")
-"""What a report for people leaves out: no user is charged for it."""
+"""Figures that a report for people leaves out: users do not pay for this time."""
 
 
 def key_figures(report: Report, keys: Iterable[str]) -> tuple[KeyFigure, ...]:
@@ -68,22 +70,22 @@ def key_figures(report: Report, keys: Iterable[str]) -> tuple[KeyFigure, ...]:
 
 
 def compared_with(found: Changes) -> str:
-    """What the figures are over, and against what they are held or why against nothing."""
+    """Return the window of the figures, and the window that they are compared with or why there is none."""
     over = tr(
-        "Each figure is over the whole window, {since} to {until}, not of an instant; shares are of the observed time.",
+        "Figures cover the whole window, {since} to {until}. Shares refer to the observed time.",
         since=Moment(found.seen.since_ms),
         until=Moment(found.seen.until_ms),
     )
     if found.is_comparable:
         against = tr(
-            "Changes are against the same length of time just before, from {since} on.",
+            "Changes compare with the same length of time just before, from {since}.",
             since=Moment(found.seen_before.since_ms),
         )
     elif not found.seen_before.observed_ms:
-        against = tr("No change is given: nothing was observed in the same length of time just before.")
+        against = tr("No change is shown, because nothing was observed in the same length of time just before.")
     else:
         against = tr(
-            "No change is given: that takes {least} of both windows observed, and it was {now} of this one and {before} of the one before.",
+            "No change is shown: both windows need {least} observed. This window has {now}, the one before {before}.",
             least=Share(WHOLE_FROM, 0),
             now=Share(found.seen.share),
             before=Share(found.seen_before.share),
@@ -92,7 +94,7 @@ def compared_with(found: Changes) -> str:
 
 
 def _wasted(ledger: LedgerFigures, found: Recommendations) -> KeyFigure:
-    """With its share of what was paid, its time, and what of it is apart: of low time, and by point samples alone."""
+    """Return the cost of the waste, its share of the amount paid, its time, and its low-use and unconfirmed parts."""
     spent, account, currency = found.waste, ledger.money.accounts.total, ledger.money.currency
     unsure = spent.open_cents / spent.cents if spent.open_cents and spent.cents else 0.0
     figure = at_most(unsure, Amount(from_cents(spent.cents), currency))
@@ -103,78 +105,99 @@ def _wasted(ledger: LedgerFigures, found: Recommendations) -> KeyFigure:
         return KeyFigure("wasted", tr("Wasted"), figure, tuple(lines), "held")
     share, low = Share(ratio(spent.cents, paid)), Amount(from_cents(state_cents["low"]), currency)
     lines.insert(0, tr("{share} of {paid} paid", share=share, paid=Amount(from_cents(paid), currency)))
-    lines.append(tr("{amount} of it the unused part of low time", amount=low))
+    lines.append(tr("including {amount} for the unused part of low use", amount=low))
     if spent.open_cents:
         open_amount = Amount(from_cents(spent.open_cents), currency)
-        lines.append(tr("{amount} of it not confirmed: sampled", amount=open_amount))
+        lines.append(tr("including {amount} that is only sampled, not confirmed", amount=open_amount))
     if spent.unpriced_ms:
         lines.append(tr("{hours} of these GPU-hours have no price", hours=GpuHours(spent.unpriced_ms)))
     return KeyFigure("wasted", tr("Wasted"), figure, tuple(lines), "held")
 
 
-def _saving(ledger: LedgerFigures, found: Recommendations) -> KeyFigure:
-    saving, label, unsure = found.saving, tr("Worth a year"), len(found.to_look_at)
-    if saving is None:
-        look = tr_many("{number} more thing to look at", "{number} more things to look at", unsure)
-        lines = tr("no decision is known to save something"), look
-        return KeyFigure("saving", label, None, lines, "reserved")
-    bounds = tr("between {low} and {high}", low=round(saving.low), high=round(saving.high))
-    currency, parts = ledger.money.currency, list[str]()
-    if found.given_back is not None:
-        parts.append(tr("{amount} is what the GPUs to give back cost", amount=a_year(found.given_back.point, currency)))
-    if found.freed is not None:
-        parts.append(tr("{amount} of GPU time for others", amount=a_year(found.freed.point, currency)))
-    if found.at_list_price:
-        parts.append(tr("public list prices count in it"))
-    return KeyFigure("saving", label, a_year(saving.point, currency), (bounds, *parts), "reserved")
+def _freed(found: Recommendations) -> KeyFigure:
+    """Return the freed GPU time at its price."""
+    value, label, unsure = found.value, tr("GPU time per year"), len(found.to_look_at)
+    if value is None or value.freed is None:
+        look = tr_many(
+            "{number} recommendation has no known value", "{number} recommendations have no known value", unsure
+        )
+        lines = tr("no recommendation frees a known amount of GPU time"), look
+        return KeyFigure("freed", label, None, lines, "reserved")
+    hours = tr("{hours} GPU-hours", hours=GpuHours(value.gpu_hours.point * HOUR_MS))
+    listed = (list_price_words(value),) if value.list_price_share else ()
+    lines = _between(value.freed), hours, *listed
+    return KeyFigure("freed", label, a_year(value.freed.point, found.waste.currency), lines, "reserved")
+
+
+def _cash(found: Recommendations) -> KeyFigure:
+    """Return the spending that ends. Freed GPU time is not part of it."""
+    value, label = found.value, tr("Cash saved per year")
+    if value is None or value.cash is None:
+        why = tr("no recommendation frees a known amount of GPU time") if value is None else value.cash_unknown
+        return KeyFigure("cash", label, None, (why,), "reserved")
+    lines = _between(value.cash), tr("not added to the GPU time")
+    return KeyFigure("cash", label, a_year(value.cash.point, found.waste.currency), lines, "reserved")
+
+
+def _between(each: Estimate) -> str:
+    return tr("between {low} and {high}", low=round(each.low), high=round(each.high))
 
 
 def _releasable(ledger: LedgerFigures, found: Recommendations) -> KeyFigure:
-    """What is safe to give back; of people, who give no pool's GPUs back, what the decisions are about now."""
-    given, until = found.reclaimable, _known_until(ledger.seen)
-    if given is None:
+    """Return the GPUs that pools can release now, and the back-test.
+
+    People have no pools and get the GPUs to act on now.
+    """
+    fleet, until = found.fleet, _known_until(ledger.seen)
+    if fleet is None:
         gpus = {gpu for each in found.ranked for gpu in each.gpus_now}
-        return KeyFigure("releasable", tr("To act on now"), Number(len(gpus)), (tr("GPUs"), until), "free")
-    label = tr("Safe to give back now")
-    if given.unseen_since_ms is not None:
+        return KeyFigure("releasable", tr("GPUs to act on now"), Number(len(gpus)), (tr("GPUs"), until), "free")
+    label = tr("Releasable now")
+    if fleet.unseen_since_ms is not None:
         return KeyFigure("releasable", label, None, (until,), "free")
-    idle = tr_many("of {number} GPU idle", "of {number} GPUs idle", given.idle_now)
-    if given.idle_now and not given.is_known:
-        lines = idle, tr("the history is too short to know"), until
-        return KeyFigure("releasable", label, None, lines, "free")
-    safe = tr_many("{number} GPU", "{number} GPUs", given.safe)
-    return KeyFigure("releasable", label, safe, (idle, until), "free")
+    free = tr_many("of {number} unallocated GPU", "of {number} unallocated GPUs", fleet.free_now)
+    if fleet.free_now and not fleet.is_known:
+        return KeyFigure("releasable", label, None, (free, tr("the demand is not known well enough"), until), "free")
+    lines: list[str] = [free]
+    if fleet.release_later:
+        lines.append(tr("{number} more after users release them", number=Number(fleet.release_later)))
+    if fleet.worst is not None:
+        lines.append(tr("shortfall: {hours}", hours=shortfall_words(fleet.worst)))
+    gpus_now = tr_many("{number} GPU", "{number} GPUs", fleet.release_now)
+    return KeyFigure("releasable", label, gpus_now, (*lines, until), "free")
 
 
 def _known_until(seen: Seen) -> str:
     if seen.last_ms is None or seen.to_the_end:
         return tr("at the end of the window")
-    return tr("at {moment}, the last that was seen", moment=Moment(seen.last_ms))
+    return tr("at {moment}, the last observation", moment=Moment(seen.last_ms))
 
 
 def _working(ledger: LedgerFigures) -> KeyFigure:
     totals, account = ledger.summary.totals, ledger.money.accounts.total
     worked, low = GpuHours(totals.state_ms["active"]), GpuHours(totals.state_ms["low"])
-    lines = [tr("{hours} GPU-hours active, {low} at low use", hours=worked, low=low)]
+    lines = [tr("{hours} GPU-hours busy, {low} at low use", hours=worked, low=low)]
     if account.efficiency is not None:
         efficiency = Share(account.efficiency)
         at_least = tr("{share} or more", share=efficiency) if account.leaves_open else efficiency
         lines.append(tr("efficiency: {share} of the allocated time", share=at_least))
-    return KeyFigure("working", tr("Working"), useful_share(ledger.summary), tuple(lines), "active")
+    return KeyFigure("working", tr("Busy GPU time"), useful_share(ledger.summary), tuple(lines), "active")
 
 
 _LABELS = {"active": tr("useful"), "unused": tr("unused"), "paid": tr("paid"), "observed": tr("observed")}
 _MEANINGS = {
-    "active": tr("active; low use is not counted"),
-    "unused": tr("free, reserved or held"),
+    "active": tr("busy time; low use does not count"),
+    "unused": tr("unallocated, allocated but unused, or held idle"),
     "paid": tr("for all GPU time, observed or not"),
-    "observed": tr("of the GPU time of the whole window, also of hosts that came later or fell silent"),
+    "observed": tr(
+        "share of the GPU time of the whole window, including hosts that were added later or stopped reporting"
+    ),
 }
 _GOOD = {"active": 1, "observed": 1, "paid": 0}
 
 
 def _of_window(key: str, ledger: LedgerFigures, found: Changes) -> KeyFigure:
-    """A state's share, what was paid or what was observed, with its money and its GPU-hours below."""
+    """Return a state's share, or the paid or observed amount, with money and GPU-hours below."""
     currency, is_paid = ledger.money.currency, key == "paid"
     change = found.figures["paid_money" if is_paid else key if key == "observed" else f"{key}_share"]
     amount = paid.now if (paid := found.figures.get(f"{key}_money")) is not None else None
@@ -186,7 +209,7 @@ def _of_window(key: str, ledger: LedgerFigures, found: Changes) -> KeyFigure:
         lines.append(tr("no price is known"))
     return KeyFigure(
         key,
-        _LABELS.get(key) or tr(key),
+        _LABELS.get(key) or state_label(key),
         (None if change.now is None else Number(change.now)) if is_paid else Share(change.now),
         tuple(lines),
         unit=currency if is_paid and change.now is not None else "",
@@ -198,7 +221,7 @@ def _of_window(key: str, ledger: LedgerFigures, found: Changes) -> KeyFigure:
 
 
 def _open_between(key: str, ledger: LedgerFigures, totals: Totals) -> str:
-    """Between what a figure lies that point samples leave open; nothing where they do not."""
+    """Return the bounds of a sampled figure; empty if it is exact."""
     if key == "observed":
         return by_samples(ledger.summary) if is_sampled(totals) else ""
     if key == "unused" and totals.leaves_open:
@@ -212,7 +235,8 @@ def _window_figure(key: str, report: Report) -> KeyFigure:
 
 _MADE_BY: Mapping[str, Callable[[Report], KeyFigure]] = {
     "wasted": lambda report: _wasted(report.ledger, report.recommendations),
-    "saving": lambda report: _saving(report.ledger, report.recommendations),
+    "freed": lambda report: _freed(report.recommendations),
+    "cash": lambda report: _cash(report.recommendations),
     "releasable": lambda report: _releasable(report.ledger, report.recommendations),
     "working": lambda report: _working(report.ledger),
     **{key: partial(_window_figure, key) for key in WINDOW_FIGURES},

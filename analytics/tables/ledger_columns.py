@@ -1,9 +1,10 @@
-"""The ledger, its money and its energy as columns for programs: `fallow ledger --json`, the report's JSON, the API, and by GPU."""
+"""Columns for programs of the ledger, its money and its energy, for the JSON formats and the API."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import methodcaller
 
 import polars as pl
 
@@ -12,7 +13,8 @@ from analytics.language.quantities import from_cents
 from analytics.ledger.sampled import Bound
 from analytics.ledger.summary import Totals, ratio, totals_by
 from analytics.states import UNUSED
-from analytics.tables.accounts import COST_PARTS, EFFICIENCY, UNPAID
+from analytics.tables.accounts import COST_PARTS, EFFICIENCY, UNPAID, whole_account
+from analytics.tables.basis import basis_fact
 from analytics.tables.table import (
     Column,
     Table,
@@ -30,10 +32,10 @@ WINDOW_COLUMNS = (
     fact("since", "moment", "since_ms", nullable=False),
     fact("until", "moment", "until_ms", nullable=False),
 )
-"""Of anything with a begin and an end."""
+"""Columns of objects with a begin and an end."""
 
-SCOPE_COLUMNS = tuple(fact(name, "words") for name in ("pool", "model", "team", "holder"))
-"""Of a `Scope`."""
+SCOPE_COLUMNS = tuple(fact(name, "words") for name in ("pool", "model", "team", "user"))
+"""Columns of a `Scope`."""
 
 
 def _hours(state: str) -> Column:
@@ -46,8 +48,14 @@ _GPU_HOURS = record_column(
     "",
     "In all and by state; the states add up to the total.",
 )
-TOTALS_COLUMNS = (fact("gpus", "count"), fact("coverage", "share", about="Observed share."), _GPU_HOURS)
-"""Of `Totals`."""
+_BASIS = record_column(
+    "basis",
+    tuple(basis_fact(state, methodcaller("basis", state)) for state in UNUSED),
+    "",
+    "What the hours of idle states, and their cost, rest on.",
+)
+TOTALS_COLUMNS = (fact("gpus", "count"), fact("coverage", "share", about="Observed share."), _GPU_HOURS, _BASIS)
+"""Columns of `Totals`."""
 
 
 def _shares(bound: Bound, whole_ms: float) -> list[float | None]:
@@ -70,10 +78,10 @@ _POINT_SAMPLES = (
     fact("share", "share", "totals.sampled", about="Of the observed time."),
     fact("count", "count", "samples.count"),
     fact(
-        "confirmed_by_power_gpu_hours",
+        "very_likely_gpu_hours",
         "gpu_hours",
-        "samples.by_power_ms",
-        about="Idle time that only readings of power confirm, unless work keeps step with them.",
+        lambda summary: summary.samples.likely.time_ms if summary.samples.likely else 0,
+        about="Idle time that power readings alone support, unless work keeps step with them.",
     ),
     fact("every_s", "duration", "samples.every_ms", about="Mean time between two samples of a GPU."),
     record_column(
@@ -103,6 +111,7 @@ SUMMARY_COLUMNS = (
     fact("gpus", "count", "totals.gpus"),
     fact("coverage", "share", about="The observed share of the window."),
     column_of("totals", _GPU_HOURS),
+    column_of("totals", _BASIS),
     record_column(
         "idle",
         (
@@ -113,11 +122,11 @@ SUMMARY_COLUMNS = (
                 about="Of the observed time at zero utilization, whoever holds the GPU.",
             ),
             entries_column(
-                "spells",
+                "idle_intervals",
                 fact("", "share"),
                 lambda summary: {
-                    name: ratio(spell_ms, summary.totals.observed_ms)
-                    for name, spell_ms in summary.idle.spell_ms.items()
+                    name: ratio(idle_interval_ms, summary.totals.observed_ms)
+                    for name, idle_interval_ms in summary.idle.idle_interval_ms.items()
                 },
                 "The same in idle intervals of at least this length.",
             ),
@@ -140,7 +149,7 @@ SUMMARY_COLUMNS = (
         "What was seen at moments only, and what that leaves open; docs/how-a-number-is-made.md.",
     ),
 )
-"""Of `Summary`; shares are of the observed time."""
+"""Columns of a `Summary`. Shares refer to the observed time."""
 
 PRICE_COLUMNS = (
     fact("hourly", "money", about="Per GPU-hour, in the currency of the sums."),
@@ -153,7 +162,7 @@ PRICE_COLUMNS = (
         about="The figure as it was stated, where that was not per hour in this currency.",
     ),
 )
-"""Of a `Price`."""
+"""Columns of a `Price`."""
 
 _MONEY = (
     fact("currency", "words", about="ISO 4217.", nullable=False),
@@ -187,7 +196,13 @@ _ENERGY = (
     fact("known_share", "share", "accounts.total.energy.known_share"),
     fact("drawn_kwh", "number", lambda money: money.grid.drawn_kwh(money.accounts.total.energy), about="With the PUE."),
     fact("cost", "money", lambda money: money.grid.cost(money.accounts.total.energy)),
-    fact("co2_kg", "number", lambda money: money.grid.co2_kg(money.accounts.total.energy)),
+    fact(
+        "co2_kg",
+        "number",
+        lambda money: whole_account(money).co2_kg,
+        about="Of the energy in hours of known intensity.",
+    ),
+    fact("rated_share", "share", "carbon.rated_share", about="Share of the energy in hours whose intensity is known."),
     fact(
         "counter_share",
         "share",
@@ -195,7 +210,13 @@ _ENERGY = (
     ),
     fact("pue", "number", "grid.pue"),
     fact("price_per_kwh", "number", "grid.price_per_kwh"),
-    fact("grid_kg_per_kwh", "number", "grid.kg_per_kwh"),
+    fact(
+        "grid_kg_per_kwh",
+        "number",
+        lambda money: money.grid.intensity and money.grid.intensity.flat and money.grid.intensity.flat / 1000,
+        about="Of all hours; null where each hour has its own intensity.",
+    ),
+    fact("intensity_source", "words", "grid.intensity.source"),
     entries_column(
         "kwh_by_state",
         fact("", "number", "kwh"),
@@ -207,12 +228,12 @@ LEDGER_COLUMNS = (
     record_column("money", _MONEY, about="Money of the window."),
     record_column("energy", _ENERGY, "money", "Energy of the window."),
 )
-"""Of `LedgerFigures`."""
+"""Columns of `LedgerFigures`."""
 
 
 @dataclass(frozen=True)
 class GpuLedger:
-    """One GPU with its time by state; `host` is where it was last. MIG instances have rows of their own."""
+    """One GPU with its time by state. `host` is its last host. MIG instances have rows of their own."""
 
     gpu: str
     host: str
@@ -234,16 +255,17 @@ GPU_COLUMNS = (
     flag("simulated"),
     fact("gpu_hours", "gpu_hours", "totals.total_ms"),
     *map(_state, STATES),
+    *(column_of("totals", basis_fact(f"{state}_basis", methodcaller("basis", state))) for state in UNUSED),
     fact("coverage", "share", "totals.coverage", about="The observed share of them."),
 )
-"""Of a `GpuLedger`."""
+"""Columns of a `GpuLedger`."""
 
 
-def gpu_ledger(stretches: pl.DataFrame, inventory: Inventory) -> list[GpuLedger]:
-    """Return a row for each GPU of some ledger stretches, in the order of hosts and GPUs."""
-    hosts = dict(stretches.sort("time").select("gpu", "host").unique("gpu", keep="last").iter_rows())
+def gpu_ledger(segments: pl.DataFrame, inventory: Inventory) -> list[GpuLedger]:
+    """Return a row per GPU of the given ledger segments, by host and GPU."""
+    hosts = dict(segments.sort("time").select("gpu", "host").unique("gpu", keep="last").iter_rows())
     rows = []
-    for gpu, totals in totals_by(stretches, "gpu").items():
+    for gpu, totals in totals_by(segments, "gpu").items():
         device = inventory.devices.get(gpu)
         model, pool = (None, None) if device is None else (device.model, device.pool)
         rows.append(GpuLedger(gpu, hosts[gpu], model, pool, inventory.simulated(gpu), totals))

@@ -1,4 +1,4 @@
-"""What the figures rest on: remarks on the data, and how each figure is made."""
+"""Where the figures come from: problems in the data, and how the figures are computed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _FIRST_REMARKS = 4
 
 
 def data_quality(quality: Sequence[Remark] | None) -> Table | None:
-    """Remarks on the data; None in an edition for people, as they name others."""
+    """Return problems in the data; None in an edition for people, because they name others."""
     if quality is None:
         return None
     remarks = tuple(remark.sentence for remark in quality)
     return Table(
         name="data_quality",
         title=tr("Data quality"),
-        question=tr("What is wrong with the data that the figures are made of?"),
-        headline=tr_many("{number} remark.", "{number} remarks.", len(remarks))
+        question=tr("What is wrong with the data behind these figures?"),
+        headline=tr_many("{number} problem.", "{number} problems.", len(remarks))
         if remarks
-        else tr("Nothing to remark."),
+        else tr("No problem was found."),
         columns=_REMARK_COLUMNS,
         rows=tuple(quality),
         lines=remarks,
@@ -39,23 +39,23 @@ _REMARK_COLUMNS = (
     fact("count", "count"),
     fact("example", "words"),
 )
-"""Of `Remark`; people read the sentences."""
+"""Columns of a `Remark`. People get the sentences."""
 
 
 def first_remarks(quality: Sequence[Remark] | None) -> Table:
-    """The first few remarks, and how many there are; in an edition for people that there are none for it."""
-    question, found = tr("Can these figures be relied on?"), data_quality(quality)
+    """Return the first problems and their number. An edition for people shows none."""
+    question, found = tr("Are these figures reliable?"), data_quality(quality)
     if found is None:
-        headline = tr("Remarks on the data of the fleet are not shown for a single team.")
+        headline = tr("Problems with the fleet's data are not shown for a single team.")
         return Table(name="remarks", title=tr("Data quality"), question=question, headline=headline)
     headline = (
         tr_many(
-            "{number} remark on the data behind these figures.",
-            "{number} remarks on the data behind these figures.",
+            "{number} problem with the data behind these figures.",
+            "{number} problems with the data behind these figures.",
             len(found.lines),
         )
         if found.lines
-        else tr("No remark on the data behind these figures.")
+        else tr("No problem with the data behind these figures.")
     )
     return replace(
         found, name="remarks", question=question, headline=headline, lines=found.lines[:_FIRST_REMARKS], wide=False
@@ -63,23 +63,25 @@ def first_remarks(quality: Sequence[Remark] | None) -> Table:
 
 
 def how_made(heading: Heading) -> Table:
-    """How each figure is made, with the thresholds in force."""
+    """Return how the figures are computed, with the thresholds in force."""
     settings = heading.settings
     return Table(
         name="how_made",
-        title=tr("How each figure is made"),
-        question=tr("From what, and with which thresholds?"),
-        headline=tr("Shares are of the observed time. States add up to the total to the millisecond."),
+        title=tr("How the figures are computed"),
+        question=tr("What are the figures computed from, and with which thresholds?"),
+        headline=tr("Shares refer to the observed time. The states add up to the total, to the millisecond."),
         lines=(
-            tr("A sample stands for the time to the next one, at most three intervals; the rest is unknown."),
             tr(
-                "Held: a user, and no kernel for at least {held}. Low: a mean below {low} % over the interval.",
+                "A sample counts for the time up to the next sample, at most three intervals. The remaining time is not observed."
+            ),
+            tr(
+                "Held idle: a process on the GPU and no kernel for at least {held}. Low use: a mean utilization below {low} % over the interval.",
                 held=Span(settings.idle_after_ms),
                 low=Number.as_given(settings.low_below_pct),
             ),
-            tr("A held finding counts intervals of at least {least}.", least=Span(heading.held_min_ms)),
+            tr("A finding about held GPUs counts intervals of at least {least}.", least=Span(heading.held_min_ms)),
             tr(
-                "Without a process list, more than {least} GB in use stands for a user.",
+                "Without a process list, a GPU with more than {least} GB of memory in use counts as held by a user.",
                 least=Number.as_given(settings.held_min_bytes / 1e9),
             ),
         ),

@@ -1,9 +1,10 @@
-"""What the money and the energy rest on: the price of each model in each pool, and where the energy is from."""
+"""Prices by model and pool, and the source of the energy figures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analytics.glossary import state_label
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Date, GpuHours, Number, Share
@@ -12,7 +13,7 @@ from analytics.money.energy import KNOWN_MIN
 from analytics.money.prices import Price
 from analytics.money.window_money import Money
 from analytics.states import UNUSED
-from analytics.tables.names import GPUS, place_name
+from analytics.tables.names import GPUS, MODEL, place_name
 from analytics.tables.table import Table, column
 from analytics.workloads.model import at_most_below
 
@@ -20,15 +21,15 @@ _LISTED = 12
 
 
 def prices(money: Money) -> Table:
-    """A row for each model in each pool, with the date and the source of its price."""
+    """Return a row per model and pool, with the date and the source of its price."""
     rest = len(money.basis) - _LISTED
     return Table(
         name="prices",
         title=tr("Prices"),
-        question=tr("What are the sums of money made of?"),
+        question=tr("Which prices do the costs use?"),
         headline=_headline(money),
         columns=(
-            column("model", tr("model"), "name", lambda basis: place_name(basis.model), "model"),
+            MODEL,
             column("pool", tr("pool"), "pool", lambda basis: place_name(basis.pool), "pool"),
             GPUS,
             column(
@@ -61,29 +62,29 @@ def prices(money: Money) -> Table:
 def _headline(money: Money) -> str:
     priced = [each for each in money.basis if each.price is not None]
     if not money.basis:
-        return tr("There is nothing to price.")
+        return tr("No GPU has a price in this window.")
     if not priced:
-        return tr("No price is known: nothing is said of money.")
+        return tr("No price is known, so no cost is shown.")
     if money.missing:
         unpriced = GpuHours(money.accounts.total.unpriced_ms)
-        return tr("{hours} GPU-hours have no price and are in no sum of money.", hours=unpriced)
+        return tr("{hours} GPU-hours have no price, and no cost includes them.", hours=unpriced)
     return tr("Every GPU-hour has a price.")
 
 
 def price_source(price: Price) -> str:
-    """Where a price is from, and as what it was stated if that is not what it is given as."""
+    """Return the source of a price, and its stated unit if that differs from the shown unit."""
     return price.source + ("" if price.stated is None else f" ({price.stated})")
 
 
 def _notes(money: Money, remarks: Sequence[str]) -> list[str]:
-    """What a reader of the sums has to know of the prices."""
+    """Return notes about the prices for readers of the costs."""
     listed = {gpu for each in money.basis if each.price and each.price.origin == "catalog" for gpu in each.names}
     notes: list[str] = []
     if listed:
         notes.append(
             tr_many(
-                "{number} GPU is at public on-demand prices, which are not what you pay: name your own in money.prices.",
-                "{number} GPUs are at public on-demand prices, which are not what you pay: name your own in money.prices.",
+                "{number} GPU has a public on-demand price, which is not what you pay: set your own price in money.prices.",
+                "{number} GPUs have public on-demand prices, which are not what you pay: set your own prices in money.prices.",
                 len(listed),
             )
         )
@@ -93,25 +94,25 @@ def _notes(money: Money, remarks: Sequence[str]) -> list[str]:
 
 
 def energy(money: Money) -> Table:
-    """Energy, its price and its carbon dioxide, or why they are not known."""
+    """Return energy, its price and its CO2, or why they are not known."""
     first, *others = energy_sentences(money)
     return Table(
         name="energy",
         title=tr("Energy and CO2"),
-        question=tr("How much energy did the GPUs take, and at what price?"),
+        question=tr("How much energy did the GPUs use, and what did it cost?"),
         headline=first,
         lines=tuple(others),
     )
 
 
 def energy_sentences(money: Money) -> list[str]:
-    """Energy, its price and its carbon dioxide, each in one sentence; how much is known where that is too little."""
+    """Return energy, price and CO2 in one sentence each, and the known share if it is too small."""
     counted, grid = money.accounts.total.energy, money.grid
-    kwh, drawn, cost, co2 = counted.kwh, grid.drawn_kwh(counted), grid.cost(counted), grid.co2_kg(counted)
+    kwh, drawn, cost = counted.kwh, grid.drawn_kwh(counted), grid.cost(counted)
     known = Share(counted.known_share)
     if not counted.known_ms:
         return [tr("energy: not known, neither energy counters nor power were read")]
-    if kwh is None or drawn is None or co2 is None:
+    if kwh is None or drawn is None:
         return [
             tr(
                 "energy: not known, it was read for {known} of the time (from {least} on it is summed up)",
@@ -121,7 +122,7 @@ def energy_sentences(money: Money) -> list[str]:
         ]
     states = {state: money.accounts.energy_by_state.get(state) for state in UNUSED[::-1]}
     idle = [
-        tr("{state} {kwh}", state=tr(state), kwh=Number(own.kwh, 1))
+        tr("{state} {kwh}", state=state_label(state), kwh=Number(own.kwh, 1))
         for state, own in states.items()
         if own is not None and own.kwh is not None and own.kwh > 0
     ]
@@ -142,18 +143,33 @@ def energy_sentences(money: Money) -> list[str]:
         ),
         *([tr("of which without a kernel: {states} kWh", states=SentenceList(idle, ", "))] if idle else []),
         tr(
-            "with PUE {pue} it drew {drawn} kWh: {paid}, {co2} kg of CO2 at {rate} kg per kWh",
+            "with PUE {pue} it drew {drawn} kWh: {paid}, {co2}",
             pue=Number.as_given(grid.pue),
             drawn=Number(drawn, 1),
             paid=paid,
-            co2=Number(co2, 1),
-            rate=Number.as_given(grid.kg_per_kwh),
+            co2=_co2(money),
         ),
     ]
 
 
+def _co2(money: Money) -> str:
+    """Return the CO2 of the energy, and the carbon intensity behind it."""
+    intensity, carbon = money.grid.intensity, money.carbon
+    if intensity is None or carbon is None or carbon.co2_kg is None:
+        return tr("its CO2 is not known")
+    co2 = Number(carbon.co2_kg, 1)
+    if intensity.flat is not None:
+        return tr("{co2} kg of CO2 at {rate} kg per kWh", co2=co2, rate=Number.as_given(intensity.flat / 1000))
+    return tr(
+        "{co2} kg of CO2 by the hour, for {share} of the energy ({source})",
+        co2=co2,
+        share=at_most_below(carbon.rated_share or 0.0),
+        source=plain(intensity.source, 200),
+    )
+
+
 def _energy_origin(counter_share: float | None) -> Sentence:
-    """Where the energy is from, as far as it is known."""
+    """Return the source of the energy figures, where it is known."""
     if counter_share == 1:
         return tr("by the GPUs' own counters")
     if counter_share is None or counter_share == 0:

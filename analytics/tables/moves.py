@@ -1,4 +1,4 @@
-"""The right-size findings: who could move to which card, and what that would save."""
+"""Right-size findings: which user could move to which card, and the saving."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours
 from analytics.language.sentences import tr, tr_many
-from analytics.tables.finding_heading import at_most
+from analytics.tables.basis import at_most
 from analytics.tables.findings import by_cost
-from analytics.tables.names import GPU_HOURS, place_name
+from analytics.tables.names import GPU_HOURS, card_name, place_name
 from analytics.tables.table import LinkedCell, Table, column
 from analytics.workloads.model import Finding
 from analytics.workloads.workloads import SHARED, SPLIT
@@ -22,30 +22,31 @@ _SHOWN = 25
 
 
 def moves(recommendations: Recommendations, findings: Iterable[Finding]) -> Table:
-    """What saves most comes first, then what costs most."""
+    """Return the findings, the largest saving first, then the highest cost."""
     found = by_cost(each for each in findings if each.category == "right_size")
     found.sort(key=lambda each: -(saving_of(each) or 0.0))  # unknown savings go last, by their cost
     rest = found[_SHOWN:]
     currency, sizing = recommendations.waste.currency, recommendations.sizing
     ranked = {each.recommendation_id for each in recommendations.ranked}
-    counted = [each for each in sizing.moves if recommendation_id(each) in ranked]
+    moved = {each.finding_id for each in sizing.moves}
+    counted = [each for each in found if each.finding_id in moved and recommendation_id(each) in ranked]
     others = _counted_elsewhere(sizing, found)
     return Table(
         name="moves",
-        title=tr("What could do with less"),
-        question=tr("Who would need to change what, and what would it save in this window?"),
+        title=tr("Workloads that need less"),
+        question=tr("Who should change what, and how much would it save in this window?"),
         headline=_headline(found, counted, currency),
         columns=(
             column(
                 "finding", tr("finding"), "finding", lambda each: LinkedCell(each.sentence, "finding", each.finding_id)
             ),
-            column("user", tr("user"), "holder", lambda each: each.holder or tr(each.without_holder), "holder"),
+            column("user", tr("user"), "user", lambda each: each.user or tr(each.without_user), "user"),
             column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus)),
             GPU_HOURS,
-            column("card", tr("card"), "name", lambda each: str(each.evidence.numbers.get("model") or "")),
+            column("card", tr("card"), "name", lambda each: card_name(str(each.evidence.numbers.get("model") or ""))),
             column("target", tr("card to move to"), "words", target_card),
-            column("saving", tr("would save"), "money", lambda each: Amount(saving_of(each), currency)),
-            column("instead", tr("instead of it"), "words", lambda each: _proposed(others.get(each.finding_id))),
+            column("saving", tr("saving"), "money", lambda each: Amount(saving_of(each), currency)),
+            column("instead", tr("counted instead"), "words", lambda each: _proposed(others.get(each.finding_id))),
             column(
                 "cost", tr("cost"), "money", lambda each: at_most(each.unconfirmed, Amount(each.cost, currency)), "cost"
             ),
@@ -67,13 +68,13 @@ def moves(recommendations: Recommendations, findings: Iterable[Finding]) -> Tabl
 
 def _headline(found: Sequence[Finding], counted: Sequence[Finding], currency: str | None) -> str:
     if not found:
-        return tr("No finding about the size of cards.")
+        return tr("No finding is about the size of cards.")
     count = tr_many("{number} finding.", "{number} findings.", len(found))
     if not counted:
-        return SentenceList([count, tr("None of them has a saving that counts.")], " ")
+        return SentenceList([count, tr("No recommendation with a known value rests on them.")], " ")
     together = tr_many(
-        "{number} of them has a saving that counts: {amount}.",
-        "{number} of them have savings that count: {amount} together, each work once.",
+        "{number} of them saves {amount}.",
+        "{number} of them save {amount} together; each workload counts once.",
         len(counted),
         amount=Amount(sum(saving_of(each) or 0.0 for each in counted), currency),
     )
@@ -81,7 +82,10 @@ def _headline(found: Sequence[Finding], counted: Sequence[Finding], currency: st
 
 
 def _counted_elsewhere(sizing: RightSizing, found: Sequence[Finding]) -> dict[str, Proposal]:
-    """By finding that was not chosen what was chosen for its work; a part of a card is chosen with its packing."""
+    """Return by unchosen finding what was chosen for its workloads.
+
+    A MIG instance is chosen together with its packing.
+    """
     chosen: dict[str, Proposal] = {each.packing_id: each for each in sizing.packings}
     chosen |= {each.finding_id: each for each in sizing.moves}
     parts = {
@@ -99,7 +103,7 @@ def _counted_elsewhere(sizing: RightSizing, found: Sequence[Finding]) -> dict[st
 
 
 def _proposed(chosen: Proposal | None) -> str:
-    """What is proposed for the same work, in words; nothing where it is this."""
+    """Return what is proposed for the same workload, in words; empty if it is this finding."""
     if chosen is None:
         return ""
     if isinstance(chosen, Finding):
@@ -108,10 +112,10 @@ def _proposed(chosen: Proposal | None) -> str:
 
 
 def target_card(finding: Finding) -> str:
-    """The card, the part of one or the one that is shared; where it is none of the fleet's that is said."""
+    """Return the proposed card, MIG instance or shared card, and whether the fleet has none."""
     numbers = finding.evidence.numbers
     if finding.rule == SHARED:
-        return tr("one card for both")
+        return tr("one shared card")
     profile, card = numbers.get("mig_profile"), numbers.get("recommended_card")
     if profile:
         return tr("MIG instance {profile}", profile=str(profile))

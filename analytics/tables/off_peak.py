@@ -1,4 +1,4 @@
-"""Hours of the week in which a pool's GPUs were not needed: where batch work has room."""
+"""Hours of the week in which a pool does not need GPUs, so that batch jobs have room."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ OFF_PEAK_COLUMNS = (
     _hour("from_hour", tr("from")),
     _hour("until_hour", tr("until")),
     GPUS,
-    column("weeks", tr("weeks looked at"), "count"),
+    column("weeks", tr("weeks observed"), "count"),
 )
-"""Of `OffPeak`. For programs hours count from the midnight of the weekday: `until_hour` may lie beyond 24."""
+"""Columns of an `OffPeak`. For programs, hours count from midnight of the weekday: `until_hour` may exceed 24."""
 
 
 def off_peak(windows: Sequence[OffPeak] | None, heading: Heading, ledger: LedgerFigures) -> Table | None:
-    """Windows of the week, the most GPU-hours first; None in an edition for people, who have no pools."""
+    """Return off-peak windows of the week, the most GPU-hours first; None in an edition for people, who have no pools."""
     if windows is None:
         return None
     found = sorted(windows, key=lambda window: -window.gpus * (window.until_hour - window.from_hour))
@@ -53,7 +53,9 @@ def off_peak(windows: Sequence[OffPeak] | None, heading: Heading, ledger: Ledger
     return Table(
         name="off_peak",
         title=tr("Off-peak hours"),
-        question=tr("When is there room for work that can wait? From the last weeks, whatever the window."),
+        question=tr(
+            "When is there room for workloads that can wait? The figures cover the last weeks, not the window."
+        ),
         headline=_headline(found, heading.known, ledger.summary.until_ms),
         columns=OFF_PEAK_COLUMNS,
         rows=tuple(found),
@@ -61,7 +63,7 @@ def off_peak(windows: Sequence[OffPeak] | None, heading: Heading, ledger: Ledger
         rest=tr_many("and {number} more window", "and {number} more windows", rest),
         chart=_chart(windows, pools[:_DRAWN]) if found else None,
         chart_note=tr(
-            "The chart shows {shown} of {number} pools, those with the widest windows. The table on the page Capacity lists all.",
+            "The chart shows {shown} of {number} pools: the pools with the largest off-peak windows. The table on the page Release or order lists all pools.",
             shown=_DRAWN,
             number=len(pools),
         )
@@ -69,10 +71,10 @@ def off_peak(windows: Sequence[OffPeak] | None, heading: Heading, ledger: Ledger
         else "",
         notes=(
             tr(
-                "The number is how many GPUs were not needed in nine weeks of ten; hours are those of {zone}.",
+                "The number is the GPUs that were not needed in nine of ten weeks. Hours are those of {zone}.",
                 zone=str(heading.zone),
             ),
-            tr("Hours left blank have no more room than usual, or were not observed enough."),
+            tr("Blank hours have no more room than usual, or were not observed enough."),
             *sampled_note([ledger.summary.totals]),
         )
         if found
@@ -85,7 +87,7 @@ def _headline(found: Sequence[OffPeak], known: Window, until_ms: int) -> str:
     if found:
         widest = found[0]
         return tr(
-            "The widest window: {gpus} GPUs of {pool}, {since} to {until}.",
+            "The largest off-peak window is {gpus} GPUs of {pool}, {since} to {until}.",
             gpus=widest.gpus,
             pool=place_name(widest.pool),
             since=WeekHour(widest.weekday, widest.from_hour),
@@ -94,15 +96,15 @@ def _headline(found: Sequence[OffPeak], known: Window, until_ms: int) -> str:
     weeks = 0.0 if known.since_ms is None else max(0, until_ms - known.since_ms) / WEEK_MS
     if weeks < WEEKS_MIN:
         return tr(
-            "Not known: it takes {least} weeks, and the lake has {weeks} before the end of the window.",
+            "Not known: {least} weeks are needed, and the lake has {weeks} before the end of the window.",
             least=WEEKS_MIN,
             weeks=Number(weeks, 1),
         )
-    return tr("No hours of the week stand out: the GPUs are needed at all hours, or at none.")
+    return tr("No hours of the week have more room: the GPUs are needed at all hours, or at none.")
 
 
 def _chart(found: Sequence[OffPeak], pools: Collection[str]) -> Chart:
-    """A grid of the week for each pool."""
+    """Return a grid of the week per pool."""
     drawn = sorted((each for each in found if each.pool in pools), key=lambda window: window.pool)
     by_pool = groupby(drawn, key=lambda window: window.pool)
     return Chart(
@@ -119,7 +121,7 @@ def _chart(found: Sequence[OffPeak], pools: Collection[str]) -> Chart:
 
 
 def _cells(each: OffPeak) -> Iterator[GridCell]:
-    """The part of a window on each of its days; after Sunday comes Monday."""
+    """Yield the part of a window on each of its days; Monday follows Sunday."""
     for day in range(each.from_hour // 24, -(-each.until_hour // 24)):
         start, end = max(each.from_hour, day * 24), min(each.until_hour, day * 24 + 24)
         yield GridCell((each.weekday + day) % 7, start - day * 24, end - day * 24, each.gpus, Number(each.gpus))

@@ -1,4 +1,4 @@
-"""What would come free as whole cards if small workloads lay together, by MIG or on shared cards, and which would lie where."""
+"""Whole cards that come free if small workloads share other cards, by MIG or without, and the place of each workload."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from analytics.decide.recommendations import Recommendations
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Bytes, Number
+from analytics.language.quantities import Bytes, Number
 from analytics.language.sentences import tr, tr_many
-from analytics.tables.names import CONFIDENCE, MODEL, POOL, place_name
-from analytics.tables.recommendations import saving_words
+from analytics.tables.names import CONFIDENCE, MODEL, POOL, card_name, place_name
 from analytics.tables.table import LinkedCell, Table, column, fact, flag, record_column, rows_column
+from analytics.tables.value import FREED, freed_words
 from analytics.workloads.packing import MIG, SM_ACTIVITY, PackedCard, PackedWork, Packing
 
 _LISTED = 25
@@ -21,39 +21,30 @@ _GPU_LETTERS = 16
 
 
 def packing_list(recommendations: Recommendations, *, for_people: bool) -> Table:
-    """A row for each pool and model in which cards come free."""
+    """Return a row per pool and model in which cards come free."""
     sizing = recommendations.sizing
     found = sizing.packings
-    worth = {each.recommendation_id: each.saving for each in recommendations.listed}
+    worth = {each.recommendation_id: each.value for each in recommendations.listed}
     return Table(
         name="packings",
-        title=tr("What packing would free"),
-        question=tr(
-            "What would MIG free? Whole cards that small workloads would leave if they lay together on others."
-        ),
+        title=tr("GPUs that packing frees"),
+        question=tr("How many whole cards come free if small workloads share other cards?"),
         headline=_OF_ALL if for_people else _headline(found),
         columns=(
             POOL,
             MODEL,
             column("kind", tr("by means of"), "words", packing_kind, "kind"),
-            column("workloads", tr("workloads"), "count", lambda packing: len(packing.works)),
+            column("workloads", tr("workloads"), "count", lambda packing: len(packing.workloads)),
             column("gpus", tr("GPUs now"), "count", lambda packing: len(packing.gpus)),
             column("cards", tr("cards needed"), "count", lambda packing: len(packing.cards)),
             column("freed_gpus", tr("GPUs freed"), "count", lambda packing: len(packing.freed_gpus)),
             column("freed_hosts", tr("whole hosts"), "count", lambda packing: len(packing.freed_hosts)),
             column(
-                "saving", tr("would save"), "money", lambda packing: Amount(packing.saving, packing.currency), "saving"
-            ),
-            column(
-                "saving_per_year",
-                tr("worth a year"),
+                "freed",
+                FREED,
                 "words",
-                lambda packing: (
-                    tr("not known")
-                    if (saving := worth.get(packing.recommendation_id)) is None
-                    else saving_words(saving, packing.currency)
-                ),
-                lambda packing: (saving := worth.get(packing.recommendation_id)) and asdict(saving),
+                lambda packing: freed_words(worth.get(packing.recommendation_id), packing.currency),
+                lambda packing: (value := worth.get(packing.recommendation_id)) and value.freed and asdict(value.freed),
                 json_type="object",
             ),
             CONFIDENCE,
@@ -66,36 +57,36 @@ def packing_list(recommendations: Recommendations, *, for_people: bool) -> Table
     )
 
 
-_OF_ALL = tr("A packing puts the work of a whole pool together: choose all teams.")
+_OF_ALL = tr("A packing covers the workloads of a whole pool. Choose all teams to see it.")
 
 
 def _headline(found: Sequence[Packing]) -> str:
     if not found:
-        return tr("No packing frees a card: no pool has small workloads that fill fewer cards together.")
+        return tr("Packing frees no card: no pool has small workloads that fit on fewer cards.")
     return SentenceList([_frees(each) for each in found], " ")
 
 
 def _frees(packing: Packing) -> str:
     """The answer for one pool: MIG would free 3 of 8 GPUs, for 11 workloads fit on 5."""
-    gpus, works, cards = (Number(len(each)) for each in (packing.gpus, packing.works, packing.cards))
-    model, pool, freed = place_name(packing.model), place_name(packing.pool), len(packing.freed_gpus)
+    gpus, workloads, cards = (Number(len(each)) for each in (packing.gpus, packing.workloads, packing.cards))
+    model, pool, freed = card_name(packing.model), place_name(packing.pool), len(packing.freed_gpus)
     if packing.kind == MIG:
         return tr(
-            "MIG would free {number} of {gpus} GPUs ({model}, {pool}): {works} workloads fit on {cards}.",
+            "MIG frees {number} of {gpus} GPUs ({model}, {pool}): {works} workloads fit on {cards}.",
             number=freed,
             gpus=gpus,
             model=model,
             pool=pool,
-            works=works,
+            works=workloads,
             cards=cards,
         )
     return tr(
-        "Sharing might free {number} of {gpus} GPUs ({model}, {pool}): {works} workloads on {cards}.",
+        "Sharing may free {number} of {gpus} GPUs ({model}, {pool}): {works} workloads on {cards}.",
         number=freed,
         gpus=gpus,
         model=model,
         pool=pool,
-        works=works,
+        works=workloads,
         cards=cards,
     )
 
@@ -105,14 +96,14 @@ def packing_kind(packing: Packing) -> str:
 
 
 def _doubts(found: Sequence[Packing]) -> Iterator[str]:
-    """What speaks against being sure, by packing; and where more may come free than was found."""
+    """Yield doubts by packing, and where more cards may come free than the search found."""
     for each in found:
-        place = tr("{pool}, {model}", pool=place_name(each.pool), model=place_name(each.model))
+        place = tr("{pool}, {model}", pool=place_name(each.pool), model=card_name(each.model))
         if each.confidence.failed:
             yield tr("{label}: {value}", label=place, value=SentenceList(each.confidence.failed, "; "))
         if each.at_most > len(each.freed_gpus):
             yield tr(
-                "{place}: the pool was searched in parts; at most {number} could come free",
+                "{place}: the search was partial; at most {number} GPUs can come free",
                 place=place,
                 number=each.at_most,
             )
@@ -122,13 +113,15 @@ def _notes(found: Sequence[Packing]) -> Iterator[str]:
     if not found:
         return
     yield tr(
-        "The saving is the price of the time that the moved work spent on the cards that come free, and counts no work twice."
+        "The value of a packing is the price of the time that the moved workloads spent on the freed cards. Each workload counts once."
     )
     if any(each.measured_by != SM_ACTIVITY for each in found):
-        yield tr("Where SM activity was not measured the time with any kernel stands for it: try it, then measure.")
+        yield tr(
+            "Where SM activity was not measured, the time with any kernel is used instead. Test the packing, then measure."
+        )
 
 
-_NAMES = ("holder", "account", "job")
+_NAMES = ("user", "account", "job")
 PACKING_COLUMNS = (
     fact("packing_id", "words", nullable=False),
     fact("recommendation_id", "recommendation", about="The decision to pack, which says what it is worth a year."),
@@ -147,7 +140,7 @@ PACKING_COLUMNS = (
     fact(
         "saving",
         "money",
-        about="The price of the time that the moved works spent on the freed GPUs in the window; null without a price.",
+        about="The price of the time that the moved works spent on the freed GPUs in the four complete weeks and the days since; null without a price.",
     ),
     fact("currency", "words", lambda packing: None if packing.saving is None else packing.currency),
     CONFIDENCE,
@@ -160,7 +153,7 @@ PACKING_COLUMNS = (
             fact("gpu", "gpu"),
             fact("command", "words"),
             rows_column(
-                "works",
+                "workloads",
                 (
                     *(fact(name, "words") for name in _NAMES),
                     fact("host", "host"),
@@ -178,12 +171,12 @@ PACKING_COLUMNS = (
         ),
     ),
 )
-"""Of a `Packing`, for programs."""
+"""Columns of a `Packing`, for programs."""
 
 
 @dataclass(frozen=True)
 class _PlacedWork:
-    """A workload, and the card of a packing on which it would lie."""
+    """A workload, and its card in a packing."""
 
     card: PackedCard
     work: PackedWork
@@ -191,24 +184,24 @@ class _PlacedWork:
 
 def packed_cards(packings: Sequence[Packing]) -> Table | None:
     """A row for each workload of a packing, card by card; None where there is no packing."""
-    found = [_PlacedWork(card, work) for packing in packings for card in packing.cards for work in card.works]
+    found = [_PlacedWork(card, work) for packing in packings for card in packing.cards for work in card.workloads]
     if not found:
         return None
     return Table(
         name="packed_cards",
-        title=tr("Which work on which card"),
-        question=tr("Which workloads would lie together, and what would it cost each of them?"),
+        title=tr("Workloads by card"),
+        question=tr("Which workloads would share a card, and how much slower would they run?"),
         headline=_cards_headline([each.work for each in found], len({each.card.gpu for each in found})),
         columns=(
             column("card", tr("card"), "gpu", lambda placed: _linked(placed.card.gpu)),
             column("host", tr("host"), "host", lambda placed: plain(placed.card.host)),
             column("place", tr("place"), "words", lambda placed: _place(placed.work)),
             column(
-                "holder",
+                "user",
                 tr("user"),
                 "name",
-                lambda placed: _known(placed.work.holder, tr("(user not known)")),
-                "work.holder",
+                lambda placed: _known(placed.work.user, tr("(unknown user)")),
+                "work.user",
             ),
             column("job", tr("job"), "name", lambda placed: _known(placed.work.job, tr("no job")), "work.job"),
             column(
@@ -235,7 +228,7 @@ def packed_cards(packings: Sequence[Packing]) -> Table | None:
             ),
             column(
                 "slowdown",
-                tr("times as long"),
+                tr("slowdown"),
                 "words",
                 lambda placed: _slower(placed.work),
                 "work.slowdown.expected",
@@ -249,13 +242,13 @@ def packed_cards(packings: Sequence[Packing]) -> Table | None:
     )
 
 
-def _cards_headline(works: Sequence[PackedWork], cards: int) -> str:
+def _cards_headline(workloads: Sequence[PackedWork], cards: int) -> str:
     return tr_many(
-        "{works} workloads on {number} card: {factor} times as long is the most that any of them would take.",
-        "{works} workloads on {number} cards: {factor} times as long is the most that any of them would take.",
+        "{works} workloads share {number} card; the slowest takes at most {factor} times as long.",
+        "{works} workloads share {number} cards; the slowest takes at most {factor} times as long.",
         cards,
-        works=len(works),
-        factor=Number(max(each.slowdown.at_most for each in works), 1),
+        works=len(workloads),
+        factor=Number(max(each.slowdown.at_most for each in workloads), 1),
     )
 
 
@@ -282,10 +275,10 @@ def _linked(gpu: str) -> LinkedCell:
     return LinkedCell(plain(gpu, _GPU_LETTERS), "gpu", gpu)
 
 
-def _cards_notes(works: int) -> Iterator[str]:
+def _cards_notes(workloads: int) -> Iterator[str]:
     yield tr(
-        "Times as long: as expected by what the work uses, and at most, if its kernels never overlap with the rest of it."
+        "Slowdown: the factor expected from what the workload uses, and the highest factor, if its kernels never overlap with its other work."
     )
     yield tr("Before a card is split: drain it, and turn MIG on while nothing runs on it.")
-    if works > _LISTED:
-        yield tr("The table has the first {number} of {all}.", number=_LISTED, all=works)
+    if workloads > _LISTED:
+        yield tr("The table has the first {number} of {all}.", number=_LISTED, all=workloads)

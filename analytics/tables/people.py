@@ -1,10 +1,11 @@
-"""Who was given GPUs, and what became of them: teams and users with their rank."""
+"""GPU time of teams and users, its use, and their rank by efficiency."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import methodcaller
 
-from analytics.glossary import term
+from analytics.glossary import state_label, term
 from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, from_cents
@@ -15,13 +16,14 @@ from analytics.money.window_money import Money
 from analytics.report.figures import UserFigures
 from analytics.report.parts import People
 from analytics.states import ALLOCATED_USED_FIRST
+from analytics.tables.basis import marked
 from analytics.tables.names import NAME_MOST, account_name, card_name
 from analytics.tables.point_samples import unconfirmed_note
 from analytics.tables.table import Column, Kind, StateBar, Table, column, fact
 
 _LISTED = 12
 RANK = tr(
-    "Rank 1 is the most efficient of all who had a GPU-hour or more of the same model: for each, the model of which it had most."
+    "Rank 1 is the most efficient. The ranking compares users or teams with at least one GPU-hour on the same model; each is ranked on the model it used most."
 )
 
 RANK_FACTS = (
@@ -35,27 +37,27 @@ RANK_FACTS = (
     ),
     fact("efficiency_on_model", "share", "efficiency_rank.efficiency"),
 )
-"""What stands beside a rank by efficiency, of what has an `efficiency_rank`."""
+"""Columns beside a rank by efficiency, of rows with an `efficiency_rank`."""
 
 
 def teams(people: People) -> Table | None:
-    """None where no team has a name."""
+    """Return the teams; None if no team has a name."""
     if all(person.name is None for person in people.teams):
         return None
-    return _people("team", tr("What teams were given"), people.teams, people.money)
+    return _people("team", tr("GPU time by team"), people.teams, people.money)
 
 
 def users(people: People) -> Table:
-    """Those of the scope, the most GPU time first."""
-    return _people("holder", tr("What users were given"), people.holders, people.money)
+    """Return the users of the scope, the most GPU time first."""
+    return _people("user", tr("GPU time by user"), people.users, people.money)
 
 
 def people_columns(
     kind: Kind, people: Sequence[UserFigures] = (), currency: str = "", *, with_money: bool = False
 ) -> tuple[Column, ...]:
-    """The columns of `people`, who are teams or holders; without teams where none is known, without cost where no price is.
+    """Return the columns of `people`, who are teams or users. Unknown teams and costs have no column.
 
-    Those for programs are the same for all people.
+    Columns for programs are the same for teams and users.
     """
     most_ms = max((each.allocated_ms for each in people), default=0.0)
     cost = column(
@@ -85,13 +87,13 @@ def people_columns(
             "team",
             audience="all" if any(each.team is not None for each in people) else "programs",
         ),
-        column("bar", tr("useful, low, held, reserved"), "bar", bar, audience="people"),
+        column("bar", tr("useful, low use, held idle, allocated but unused"), "bar", bar, audience="people"),
         fact("gpu_hours", "gpu_hours", "total_ms"),
         column("allocated_gpu_hours", tr("GPU-hours"), "gpu_hours", "allocated_ms"),
         column("useful_gpu_hours", tr("useful"), "gpu_hours", "effective_ms", audience="people"),
-        column("low_gpu_hours", tr("low"), "gpu_hours", "low_unused_ms", audience="people"),
-        column("held_gpu_hours", tr("held idle"), "gpu_hours", lambda person: person.state_ms["held"]),
-        column("reserved_gpu_hours", tr("reserved"), "gpu_hours", lambda person: person.state_ms["reserved"]),
+        column("low_gpu_hours", state_label("low"), "gpu_hours", "low_unused_ms", audience="people"),
+        _idle("held"),
+        _idle("reserved"),
         fact("unconfirmed_gpu_hours", "gpu_hours", "allocated_open_ms"),
         fact("amount", "money", lambda person: from_cents(person.paid_cents)),
         column("efficiency", tr("efficiency"), "share", efficiency, "efficiency"),
@@ -109,13 +111,18 @@ def people_columns(
     )
 
 
+def _idle(state: str) -> Column:
+    figure = column(f"{state}_gpu_hours", state_label(state), "gpu_hours", lambda person: person.state_ms[state])
+    return marked(figure, methodcaller("unconfirmed", state))
+
+
 def _people(kind: Kind, title: str, people: Sequence[UserFigures], money: Money) -> Table:
     ordered = sorted(people, key=lambda each: (-each.allocated_ms, each.label))
     rest = ordered[_LISTED:]
     return Table(
         name=f"{kind}s",
         title=title,
-        question=tr("Who was given GPUs, and how much of that was used?"),
+        question=tr("Who had GPUs, and how much of the time did they use them?"),
         headline=_headline(ordered),
         columns=people_columns(
             kind,
@@ -147,16 +154,16 @@ def _people(kind: Kind, title: str, people: Sequence[UserFigures], money: Money)
 
 def _headline(ordered: Sequence[UserFigures]) -> str:
     if not ordered:
-        return tr("Nobody was given a GPU.")
+        return tr("No GPU was allocated or used.")
     total_ms = sum(each.allocated_ms for each in ordered)
     idle = max(ordered, key=_lost_ms)
     all_lost_ms, open_ms = sum(map(_lost_ms, ordered)), sum(each.allocated_open_ms for each in ordered)
     if not all_lost_ms and open_ms:
-        return tr("{hours} GPU-hours were given out; what was idle is not confirmed.", hours=GpuHours(total_ms))
+        return tr("{hours} GPU-hours were allocated; no idle time among them is confirmed.", hours=GpuHours(total_ms))
     if not all_lost_ms:
-        return tr("{hours} GPU-hours were given out, and all of them were used.", hours=GpuHours(total_ms))
+        return tr("{hours} GPU-hours were allocated, and all of them were used.", hours=GpuHours(total_ms))
     return tr(
-        "{share} of {hours} GPU-hours given out were held or reserved without use; the most, {most}, by {name}.",
+        "{share} of {hours} allocated GPU-hours were not used; {name} has the most, {most} GPU-hours.",
         share=Share(ratio(all_lost_ms, total_ms)),
         hours=GpuHours(total_ms),
         most=GpuHours(_lost_ms(idle)),
@@ -165,23 +172,23 @@ def _headline(ordered: Sequence[UserFigures]) -> str:
 
 
 def _lost_ms(person: UserFigures) -> float:
-    """Given out and confirmed to be idle."""
+    """Return the allocated time that is confirmed as idle."""
     return person.state_ms["held"] + person.state_ms["reserved"] - person.allocated_open_ms
 
 
 def efficiency(row: Account) -> Share | str | None:
-    """Its share, as the least where point samples leave more open."""
+    """Return the efficiency, as a lower limit where it is only sampled."""
     share = None if row.efficiency is None else Share(row.efficiency)
     return tr("{share} or more", share=share) if share and row.leaves_open else share
 
 
 def rank_place(rank: EfficiencyRank) -> Sentence:
-    """`1/7 H100 SXM`."""
+    """Return the rank and its model: `1/7 H100 SXM`."""
     return tr("{rank}/{compared} {model}", rank=rank.place, compared=rank.compared, model=card_name(rank.model))
 
 
 def _rank(person: UserFigures) -> str:
-    """With the efficiency on the model that is compared, where it is not that of the row; empty for those who had theirs to themselves."""
+    """Return the rank, with the efficiency on the ranked model if it differs from the row's; empty without a rank."""
     rank = person.efficiency_rank
     if rank is None:
         return ""
@@ -191,13 +198,13 @@ def _rank(person: UserFigures) -> str:
 
 
 def low_note(low_ms: float, low_by_sm_ms: float) -> list[str]:
-    """By what low time counts as useful; nothing where there is none."""
+    """Return how low use counts as useful; empty if there is no low use."""
     by_sm = ratio(low_by_sm_ms, low_ms)
     if by_sm is None:
         return []
     return [
         tr(
-            "{hours} GPU-hours in the state low count as useful by their activity (SM activity for {share} of them, else utilization); the rest stands under low.",
+            "{hours} GPU-hours of low use count as useful in proportion to their activity: SM activity for {share} of them, utilization for the others. The remainder is shown as low use.",
             hours=GpuHours(low_ms),
             share=Share(by_sm),
         )

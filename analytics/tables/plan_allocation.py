@@ -1,4 +1,4 @@
-"""Organisations, teams and projects with what they may have, had, used and waited for; and who starves while who hoards."""
+"""Organisations, teams and projects with their quotas, allocated and used GPUs and queue waits; and which teams wait while others leave GPUs unused."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from analytics.language.quantities import GpuHours, Number, Share, from_cents, r
 from analytics.language.sentences import tr
 from analytics.plan.allocation import FleetAllocation, OwnerNode
 from analytics.plan.starving import StarvingPair
+from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import GPU_HOURS, NAME_MOST, account_name, place_name
 from analytics.tables.point_samples import counted_note
 from analytics.tables.table import Cell, Column, Table, column, fact, single
-from fallow.clock import SECOND_MS
+from fallow.clock import HOUR_MS, SECOND_MS
 
 _KINDS = {"idle": tr("idle GPUs"), "quota": tr("quota")}
 _LISTED = 40
 _PAIRS = 10
+_DRAWN = 8
+"""Teams in each half of the chart."""
 _MOST_PAIRS = 100
-"""So many of each kind on the page, which otherwise takes seconds to draw thousands."""
+"""Pairs of each kind on the page. The page would take seconds to draw thousands."""
 
 
 @dataclass(frozen=True)
 class _OwnerRow:
-    """An organisation, team or project below those of which it is a part."""
+    """An organisation, team or project, with its level."""
 
     node: OwnerNode
     parents: tuple[str, ...] = ()
@@ -37,30 +40,28 @@ def _with_parts(row: _OwnerRow) -> Iterator[_OwnerRow]:
 
 
 def owner_table(found: FleetAllocation) -> Table:
-    """A row for each organisation, below it its teams, below each of those its projects."""
+    """Return a row per organisation, below it its teams, below each team its projects."""
     rows = tuple(row for node in found.tree for row in _with_parts(_OwnerRow(node)))
     return Table(
         name="allocation",
         title=tr("Who has the GPUs"),
-        question=tr(
-            "What may each team and project have, what was it given, what did it use, and what did it wait for?"
-        ),
+        question=tr("How many GPUs may each team and project have, and what was allocated, used and waited for?"),
         headline=_headline(found),
         columns=(
             fact("level", "words", "node.level"),
             fact("parents", "words", json_type="array"),
-            column("name", tr("name"), "name", _indented, "node.label"),
+            column("name", tr("name"), "name", _indented_name, "node.label"),
             column(
                 "quota_gpus",
                 tr("quota"),
                 "number",
                 lambda row: "" if row.node.quota_gpus is None else Number(row.node.quota_gpus),
             ),
-            column("gpus_mean", tr("mean"), "number", lambda row: Number(row.node.mean, 1)),
-            column("gpus_most", tr("most"), "number", "node.most"),
+            column("gpus_mean", tr("mean GPUs"), "number", lambda row: Number(row.node.mean, 1)),
+            column("gpus_most", tr("peak GPUs"), "number", "node.most"),
             fact("gpu_hours", "gpu_hours", "node.allocated_ms"),
-            column("used_gpu_hours", tr("used"), "gpu_hours", "node.used_ms"),
-            column("unused_gpu_hours", tr("unused"), "gpu_hours", lambda row: _unused_ms(row.node)),
+            column("used_gpu_hours", tr("effective"), "gpu_hours", "node.used_ms"),
+            column("unused_gpu_hours", tr("wasted"), "gpu_hours", lambda row: _unused_ms(row.node)),
             fact("held_gpu_hours", "gpu_hours", lambda row: row.node.state_ms("held")),
             fact("reserved_gpu_hours", "gpu_hours", lambda row: row.node.state_ms("reserved")),
             fact("low_unused_gpu_hours", "gpu_hours", "node.low_unused_ms"),
@@ -69,7 +70,7 @@ def owner_table(found: FleetAllocation) -> Table:
         ),
         rows=rows,
         shown=_LISTED,
-        rest=tr("{number} more rows are on the page Allocation.", number=len(rows) - _LISTED),
+        rest=tr("The page {page} lists {number} more.", page=tr("Starve or hoard"), number=len(rows) - _LISTED),
         notes=tuple(_notes(found)),
         wide=True,
     )
@@ -90,14 +91,14 @@ def _money_columns(found: FleetAllocation) -> tuple[Column, ...]:
 
 
 def _waited_columns(found: FleetAllocation) -> tuple[Column, ...]:
-    """Empty if no job has a time at which it asked for GPUs: no wait is known."""
+    """Return the columns of queue waits; none if no job has a submission time."""
     if not found.waits:
         return ()
     return (
         fact("jobs", "count", "node.waited.jobs"),
         fact("waited_hours", "gpu_hours", "node.waited.job_ms"),
-        column("waited_gpu_hours", tr("waited"), "gpu_hours", "node.waited.gpu_ms"),
-        column("median_wait_s", tr("median"), "number", _median, _median_s),
+        column("waited_gpu_hours", tr("queue wait"), "gpu_hours", "node.waited.gpu_ms"),
+        column("median_wait_s", tr("median wait"), "number", _median, _median_s),
     )
 
 
@@ -113,13 +114,13 @@ def _median_s(row: _OwnerRow) -> float | None:
 
 def _headline(found: FleetAllocation) -> str:
     if not found.tree:
-        return tr("Nobody was given a GPU.")
+        return tr("No GPU was allocated.")
     total_ms, used_ms = (sum(getattr(node, name) for node in found.tree) for name in ("allocated_ms", "used_ms"))
     if not total_ms:
-        return tr("Nobody was given a GPU.")
+        return tr("No GPU was allocated.")
     most = max((team for node in found.tree for team in node.children), key=_unused_ms)
     return tr(
-        "{used} of {hours} GPU-hours that were given out were used; the most without use, {most}, by {name}.",
+        "{used} of {hours} allocated GPU-hours were effective. {name} wasted the most: {most}.",
         used=Share(used_ms / total_ms),
         hours=GpuHours(total_ms),
         most=GpuHours(_unused_ms(most)),
@@ -137,7 +138,7 @@ def _name(node: OwnerNode) -> str:
     return plain(node.label, NAME_MOST)
 
 
-def _indented(row: _OwnerRow) -> str:
+def _indented_name(row: _OwnerRow) -> str:
     name = _name(row.node)
     if row.node.level == "organisation":
         return name
@@ -146,81 +147,95 @@ def _indented(row: _OwnerRow) -> str:
 
 def _notes(found: FleetAllocation) -> Iterator[str]:
     yield tr(
-        "Organisations (none), their teams (·) and projects (··): every row is the sum of those below it. Mean and most are GPUs at once, waited is GPU-hours, median the wait of a job. A project is that of the owners table, else that of the job's allocation, else the account. "
-        "Unused is what was given and held or reserved without use, and the unused part of low time; used and unused add up to what was given."
+        "Rows are organisations (no mark), teams (·) and projects (··). Every row is the sum of the rows below it. Mean and maximum count GPUs at once. Effective, wasted and queue wait are GPU-hours. Effective and wasted add up to the allocated time. Median wait: the queue wait of a job. Wasted: GPUs that were held or reserved without use, and the unused part of low use. The project comes from the owners table, otherwise from the job's allocation, otherwise it is the account."
     )
     yield from counted_note(found.open_ms)
     if not found.has_owners:
         yield tr(
-            "There is no owners table, so that organisations, teams and quotas are not known: `money.owners` names it, see docs/money.md."
+            "There is no owners table, so organisations, teams and quotas are unknown. Set `money.owners` to its path (docs/money.md)."
         )
     if not found.waits:
         yield tr(
-            "No job of this window is known with the time at which it asked for GPUs: what was waited is not known. "
-            "`fallow allocations import slurm`, `kubernetes` or `csv` brings them in."
+            "No job in this window has a submission time, so queue waits are unknown. Import jobs with `fallow allocations import slurm`, `kubernetes` or `csv`."
         )
     if found.seen is not None and round(found.seen, 3) < 1:
         yield tr(
-            "{share} of the GPU time was observed; what was not is in no row, and the figures may be higher.",
+            "{share} of the GPU time was observed. The other time is in no row, so the real figures may be higher.",
             share=Share(found.seen),
         )
 
 
 def starving_table(found: FleetAllocation, *, on_page: bool = False) -> Table | None:
-    """Who waited while who had as much without use; None for people, and where no wait is known."""
+    """Return the pairs of waiting and unused teams; None for people, and if no wait is known."""
     if found.pairs is None or not found.waits:
         return None
     idle = [each for each in found.pairs if each.kind == "idle"]
     quota = [each for each in found.pairs if each.kind == "quota"]
     drawn = (*idle[:_MOST_PAIRS], *quota[:_MOST_PAIRS])
     left = len(found.pairs) - len(drawn)
-    more = tr("{number} more pairs with fewer GPU-hours are in `fallow plan allocation --json`.", number=left)
+    more = tr("`fallow plan allocation --json` lists {number} more pairs with fewer GPU-hours.", number=left)
     return Table(
         name="starving",
-        title=tr("Who starves while who hoards"),
-        question=tr("Who waited for GPUs while others had as many without use, at the same moments?"),
+        title=tr("Who starves, who hoards"),
+        question=tr("Which teams waited for GPUs while other teams left as many unused?"),
         headline=_starving_sentence(idle, found.poolless_ms),
         columns=(
-            column("waited", tr("starves"), "team", lambda pair: _owner_name(pair.starves), "starves"),
-            column("did_not_use", tr("hoards"), "team", lambda pair: _owner_name(pair.hoards), "hoards"),
-            column("kind", tr("what"), "words", lambda pair: _KINDS[pair.kind], "kind"),
+            column("waited", tr("waiting team"), "team", lambda pair: _owner_name(pair.starves), "starves"),
+            column("did_not_use", tr("hoarding team"), "team", lambda pair: _owner_name(pair.hoards), "hoards"),
+            column("kind", tr("kind"), "words", lambda pair: _KINDS[pair.kind], "kind"),
             column("pool", tr("pool"), "pool", lambda pair: place_name(pair.pool) if pair.pool else ""),
             GPU_HOURS,
-            column("waited_gpu_hours", tr("waited for"), "gpu_hours", "waited_ms"),
+            column("waited_gpu_hours", tr("queue wait, GPU-hours"), "gpu_hours", "waited_ms"),
             column("unused_gpu_hours", tr("unused"), "gpu_hours", "unused_ms"),
             column(
                 "quota_needed_share",
-                tr("needed"),
+                tr("share of quota needed"),
                 "share",
                 lambda pair: "" if pair.needed_share is None else Share(pair.needed_share),
             ),
         ),
         rows=drawn if on_page else (*idle, *quota),
         shown=_PAIRS,
-        rest=tr("{number} more are on the page Allocation.", number=len(drawn) - _PAIRS),
+        rest=tr("The page {page} lists {number} more.", page=tr("Starve or hoard"), number=len(drawn) - _PAIRS),
         notes=(
             *((more,) if left else ()),
             tr(
-                "A team starves while its jobs wait and it has no more GPUs than its quota; it hoards GPUs that it holds or has reserved "
-                "without use, in the pool for which the other waits. A GPU-hour is in one such pair at most, shared out in proportion; waited for and unused are all of both. A quota is hoarded where less than half of it "
-                "was needed in 95 % of the hours; those GPU-hours are of the quota, not of GPUs, and are not to be added to the others."
+                "A team starves while its jobs wait and it has no more GPUs than its quota. A team hoards GPUs that it holds or reserves without use, in the pool for which the other team waits. A GPU-hour is in at most one pair, shared in proportion. The totals cover all that the one team waited for and the other left unused. A quota is hoarded if less than half of it was needed in 95 % of the hours. Its GPU-hours are quota, not GPUs: do not add them to the others."
             ),
         ),
+        chart=_waits_and_unused(found),
         wide=True,
+        ranked_by="gpu_hours",
     )
+
+
+def _waits_and_unused(found: FleetAllocation) -> Chart | None:
+    """Return the chart of the teams with the most queue wait, above the teams with the most unused time; both in GPU-hours."""
+    teams = [team for node in found.tree for team in node.children]
+    halves = (
+        (tr("queue wait, GPU-hours"), "mark", lambda team: team.waited.gpu_ms),
+        (tr("allocated but not used, GPU-hours"), "held", _unused_ms),
+    )
+    panels = []
+    for title, colour, measure in halves:
+        most = sorted((team for team in teams if measure(team) > 0), key=measure, reverse=True)[:_DRAWN]
+        places = tuple(ChartPlace(_name(team), figure=GpuHours(measure(team))) for team in most)
+        bars = Bars("", colour, tuple(measure(team) / HOUR_MS for team in most))
+        panels += [Panel(title, (bars,), places, lying=True)] if most else []
+    return Chart(tuple(panels)) if panels else None
 
 
 def _starving_sentence(idle: list[StarvingPair], poolless_ms: float) -> str:
     if not idle and poolless_ms:
         return tr(
-            "{hours} GPU-hours were waited for in a pool that nobody knows: whether others had as many without use there is not known.",
+            "Jobs waited for {hours} GPU-hours in an unknown pool. Whether other teams left as many unused there is unknown.",
             hours=GpuHours(poolless_ms),
         )
     if not idle:
-        return tr("Nobody waited while another team had GPUs of the same pool without use.")
+        return tr("No team waited while another team left GPUs of the same pool unused.")
     first = idle[0]
     return tr(
-        "{hours} GPU-hours were waited for while others had them without use in the same pool; the most, {most}, by {starves} beside {hoards}.",
+        "Teams waited for {hours} GPU-hours that other teams left unused in the same pool. {starves} waited for the most, {most}, while {hoards} hoarded.",
         hours=GpuHours(sum(each.gpu_ms for each in idle)),
         most=GpuHours(first.gpu_ms),
         starves=_owner_name(first.starves),
@@ -233,7 +248,7 @@ def _owner_name(owner: str) -> str:
 
 
 def allocation_facts(found: FleetAllocation) -> Table:
-    """Return for programs what the other tables rest on."""
+    """Return for programs the basis of the other tables."""
     return single(
         "allocation_facts",
         (

@@ -1,4 +1,4 @@
-"""Room for jobs on several GPUs: which could start, what would make room, and how much of the free GPUs lies apart."""
+"""Room for multi-GPU jobs: which jobs could start, which moves would make room, and the scattered share of the free GPUs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from analytics.tables.names import least_to_most, model_column, place_name, pool
 from analytics.tables.table import Cell, Table, column, fact, for_programs
 
 _CHECKED_FROM = 10
-"""Jobs below which their fate says nothing."""
+"""With fewer jobs, their result says nothing."""
 
 
 def room_for_jobs(rooms: Sequence[PoolRoom]) -> Table:
-    """A row for each pool and size of a job."""
+    """Return a row per pool and job size."""
     return Table(
         name="room",
-        title=tr("Which jobs could start, and what would make room"),
-        question=tr("Could a job on several GPUs start now, how often could it, and who would have to move?"),
+        title=tr("Room for jobs on several GPUs"),
+        question=tr("Could a job on several GPUs start now, how often could it start, and what would make room?"),
         headline=room_sentence(rooms),
         columns=(
             pool_column(),
@@ -28,7 +28,7 @@ def room_for_jobs(rooms: Sequence[PoolRoom]) -> Table:
             column("gpus", tr("GPUs"), "count", "gang.size"),
             column(
                 "could_start",
-                tr("start now"),
+                tr("jobs that could start now"),
                 "count",
                 lambda room: least_to_most(Number(room.gang.now), Number(room.gang.now_most)),
                 "gang.now",
@@ -36,20 +36,19 @@ def room_for_jobs(rooms: Sequence[PoolRoom]) -> Table:
             fact("could_start_most", "count", "gang.now_most"),
             column(
                 "start_share",
-                tr("could start"),
+                tr("time in which one could start"),
                 "share",
                 lambda room: least_to_most(Share(room.gang.start_share), Share(room.gang.start_share_most)),
                 "gang.start_share",
             ),
             fact("start_share_most", "share", "gang.start_share_most"),
             column("to_make_room", tr("to make room"), "words", _room_words),
-            fact("missing_gpus", "count", lambda room: 0 if room.gang.now else room.short),
+            fact("missing_gpus", "count", lambda room: 0 if room.gang.now else room.missing_gpus),
         ),
         rows=tuple(size for pool in rooms for size in pool.sizes),
         notes=(
             tr(
-                "GPUs are those of one job; it could start for that share of the window. It wants GPUs of one model in one pool: as many as a host has lie on one host, more of them on whole hosts. What moves has to "
-                "fit on one other host, into GPUs that are free now. Work whose user is not known, jobs over several hosts and MIG instances do not move."
+                "GPUs: the size of one job, on GPUs of one model in one pool. A job that fits on a host runs on a single host, a larger job on whole hosts. The time is a share of the window. Work that moves must fit on one other host, on GPUs that are free now. Work without a known user, jobs on several hosts and MIG instances do not move."
             ),
             check_sentence(sum((each.check for each in rooms), RoomCheck())),
         ),
@@ -58,11 +57,11 @@ def room_for_jobs(rooms: Sequence[PoolRoom]) -> Table:
 
 
 def room_sentence(rooms: Sequence[PoolRoom]) -> str:
-    """The largest job that could start, and the largest that could after moves."""
+    """Return the largest job that could start, and the largest that could after moves, as a sentence."""
     sizes = [each for pool in rooms for each in pool.sizes]
     startable = [each for each in sizes if each.gang.now]
     if not startable:
-        now = _none_startable(rooms)
+        now = _none_startable_sentence(rooms)
     else:
         largest = max(startable, key=lambda each: each.gang.size)
         now = tr_many(
@@ -76,7 +75,7 @@ def room_sentence(rooms: Sequence[PoolRoom]) -> str:
         return now
     room, moves = max(made, key=lambda each: (each[0].gang.size, -each[1].moved_gpus))
     return tr(
-        "{now} Room for one of {size} in {pool}: {moves}.",
+        "{now} To make room for a job of {size} in {pool}: {moves}.",
         now=now,
         size=room.gang.size,
         pool=place_name(room.pool),
@@ -84,13 +83,13 @@ def room_sentence(rooms: Sequence[PoolRoom]) -> str:
     )
 
 
-def _none_startable(rooms: Sequence[PoolRoom]) -> str:
-    """Why no job of the sizes that were asked for could start."""
+def _none_startable_sentence(rooms: Sequence[PoolRoom]) -> str:
+    """Return why no job of the requested sizes could start, as a sentence."""
     sizes = [each.gang.size for pool in rooms for each in pool.sizes]
     if not any(pool.free for pool in rooms):
         return tr("No job could start at the end of the window: no GPU is free.")
     if not sizes:
-        return tr("No pool has GPUs of one model for a job of that size.")
+        return tr("No pool has enough GPUs of one model for a job of that size.")
     return tr_many(
         "No job of {number} GPU or more could start at the end of the window.",
         "No job of {number} GPUs or more could start at the end of the window.",
@@ -99,12 +98,11 @@ def _none_startable(rooms: Sequence[PoolRoom]) -> str:
 
 
 def check_sentence(check: RoomCheck) -> str:
-    """How often the answer was right about jobs that came."""
+    """Return how often the answer was right for submitted jobs, as a sentence."""
     if check.jobs < _CHECKED_FROM:
-        return tr("Whether jobs that came did begin at once is not known: too few tell when they were submitted.")
+        return tr("No back-test: too few jobs have a submission time.")
     return tr(
-        "Checked against the {jobs} jobs that came in the window and ran: where there was room for one, {right} of {room} began within 5 minutes; "
-        "where there was none, {waited} of {none} waited longer. The others met a fence, a priority or a limit, or a queue before them.",
+        "Back-test with the {jobs} jobs that came in the window and ran: with room, {right} of {room} started within 5 minutes. Without room, {waited} of {none} waited longer. The other jobs met an access rule, a priority, a limit or a queue.",
         jobs=check.jobs,
         right=check.at_once_with_room,
         room=check.at_once_with_room + check.waited_with_room,
@@ -118,22 +116,22 @@ def _room_words(each: RoomFor) -> str:
         return ""
     if each.moves is not None:
         return _moves_words(each.moves)
-    if each.short:
-        return tr_many("{number} GPU too few", "{number} GPUs too few", each.short)
+    if each.missing_gpus:
+        return tr_many("{number} GPU is missing", "{number} GPUs are missing", each.missing_gpus)
     return tr("no move makes room")
 
 
 def _moves_words(moves: Moves) -> str:
     move = tr_many("move {number} working GPU", "move {number} working GPUs", moves.moved_gpus)
-    ask = tr_many("ask for {number} idle GPU", "ask for {number} idle GPUs", moves.asked_gpus)
+    reclaim = tr_many("reclaim {number} idle GPU", "reclaim {number} idle GPUs", moves.asked_gpus)
     if not moves.moved_gpus:
-        return ask
-    return tr("{ask}, {move}", ask=ask, move=move) if moves.asked_gpus else move
+        return reclaim
+    return tr("{reclaim}, {move}", reclaim=reclaim, move=move) if moves.asked_gpus else move
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A user who is asked for GPUs, or, with a host as `target`, work that moves there; both make `room`."""
+    """A user whose GPUs are reclaimed, or, with a host as `target`, work that moves there; both make `room`."""
 
     room: RoomFor
     occupant: Occupant
@@ -148,7 +146,7 @@ def _steps(room: RoomFor) -> tuple[_Step, ...]:
 
 
 def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Table | None:
-    """Every step of every way to make room; None where there is no way, or no need."""
+    """Return every step of every way to make room; None without a way, or without a need."""
     made = [each for pool in rooms for each in pool.sizes if each.moves is not None]
     if not made:
         return None
@@ -161,18 +159,18 @@ def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Table | None
     return Table(
         name="moves",
         title=tr("How to make room"),
-        question=tr("Who is asked, what moves, and what does that cost?"),
-        headline=tr("Whoever holds idle GPUs is asked first; then the fewest working GPUs move."),
+        question=tr("Which GPUs are reclaimed, which work moves, and what does that cost?"),
+        headline=tr("Idle GPUs are reclaimed first. Then the work of the fewest GPUs moves."),
         columns=(
             replace(pool_column("room.pool"), audience="programs"),
             replace(model_column("room.model"), audience="programs"),
             column("gpus", tr("GPUs"), "count", "room.gang.size"),
-            column("step", tr("step"), "words", lambda step: tr("move") if step.target else tr("ask")),
-            column("host", tr("from"), "host", "occupant.host"),
-            column("to_host", tr("to"), "host", lambda step: step.target or ""),
-            column("user", tr("user"), "holder", "occupant.holder"),
+            column("step", tr("step"), "words", lambda step: tr("move") if step.target else tr("reclaim")),
+            column("host", tr("from host"), "host", "occupant.host"),
+            column("to_host", tr("to host"), "host", lambda step: step.target or ""),
+            column("user", tr("user"), "user", "occupant.user"),
             column("job", tr("job"), "name", "occupant.job"),
-            column("step_gpus", tr("of it"), "count", "occupant.gpus"),
+            column("step_gpus", tr("GPUs of the step"), "count", "occupant.gpus"),
             column(
                 "lost_gpu_hours_most",
                 tr("GPU-hours"),
@@ -186,26 +184,26 @@ def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Table | None
         rows=tuple(step for each in made for step in _steps(each)),
         notes=(
             tr(
-                "GPU-hours and their cost are what a restart may lose: what was computed since the last checkpoint, which fallow does not see; at most what the job has run."
+                "GPU-hours and cost: the most that a restart can lose, the whole run of the job. The real loss is the work since the last checkpoint, which fallow cannot see."
             ),
-            *(() if proven else (tr("The search ended before it was sure that no way moves fewer GPUs."),)),
+            *(() if proven else (tr("The search ended before it proved that no other way moves fewer GPUs."),)),
         ),
         wide=True,
     )
 
 
 def fragmentation_table(rooms: Sequence[PoolRoom]) -> Table | None:
-    """How much of the free GPUs of each pool the jobs that come could not use; None where none was free."""
+    """Return the share of the free GPUs of each pool that submitted jobs could not use; None if no GPU was free."""
     known = [pool for pool in rooms if pool.fragmentation.mean is not None]
     if not known:
         return None
     worst = max(known, key=lambda pool: pool.fragmentation.mean or 0.0)
     return Table(
         name="fragmentation",
-        title=tr("Free GPUs that lie apart"),
-        question=tr("How much of what is free could the jobs that come here not use?"),
+        title=tr("Fragmentation of free GPUs"),
+        question=tr("What share of the free GPUs could jobs not use?"),
         headline=tr(
-            "In the mean of the window, jobs could not use {share} of the free GPUs of {pool}.",
+            "On average over the window, jobs could not use {share} of the free GPUs of {pool}.",
             share=Share(worst.fragmentation.mean),
             pool=place_name(worst.pool),
         ),
@@ -213,27 +211,26 @@ def fragmentation_table(rooms: Sequence[PoolRoom]) -> Table | None:
             pool_column(),
             model_column(),
             column("free_gpus", tr("free now"), "count", "free"),
-            column("fragmentation_now", tr("of them no use now"), "share", lambda pool: Share(pool.fragmentation.now)),
+            column("fragmentation_now", tr("unusable now"), "share", lambda pool: Share(pool.fragmentation.now)),
             column(
                 "fragmentation_mean",
-                tr("in the mean of the window"),
+                tr("unusable on average"),
                 "share",
                 lambda pool: Share(pool.fragmentation.mean),
             ),
-            column("job_pieces", tr("pieces of jobs"), "count", "fragmentation.pieces"),
+            column("job_pieces", tr("job parts counted"), "count", "fragmentation.pieces"),
         ),
         rows=tuple(rooms),
         notes=(
             tr(
-                "Measured as by Weng et al. (USENIX ATC 2023): the free GPUs of a host count for each job that does not fit on it, each job as often as it came. "
-                "Where no job is known, sizes of 1, 2, 4 and 8 count alike. What jobs want of CPUs is not known here."
+                "Measured as in Weng et al. (USENIX ATC 2023): the free GPUs of a host are unusable for every job that does not fit on it. Jobs count as often as they came; a job on several hosts counts once per host. Without known jobs, sizes of 1, 2, 4 and 8 count equally. CPU requirements are not considered."
             ),
         ),
     )
 
 
 def room_checks(rooms: Sequence[PoolRoom]) -> Table:
-    """Return for programs the GPUs of each pool, and what became of the jobs that came."""
+    """Return for programs the GPUs of each pool, and the result of the submitted jobs."""
     counts = ("at_once_with_room", "waited_with_room", "at_once_without", "waited_without")
     columns = (
         pool_column(),

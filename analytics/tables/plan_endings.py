@@ -1,4 +1,4 @@
-"""Which GPUs come free on which day, from whom, by what source and how surely."""
+"""Endings: which GPUs become free on which day, from which user and source, and with what probability."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SOURCE_NAMES = {
     "idle": tr("idle now"),
     "time_limit": tr("time limit"),
     "project_end": tr("project end"),
-    "fading": tr("faded work"),
+    "fading": tr("fading work"),
 }
 _LISTED, _ROWS_IN_REPORT = 20, 4
 _IN_REPORT = ("day", "name", "gpu_count", "pool", "chance")
 
 
 def endings_in_report(found: Endings | None) -> Table | None:
-    """The next days in a few rows, for those who plan; None where nothing ends, and in an edition for people."""
+    """Return the next endings in a few rows, for the report of a planner; None without an ending, and if `found` is None (reports for users)."""
     if found is None or not found.rows:
         return None
     whole = _table(found.rows, found, for_all=True)
@@ -36,7 +36,9 @@ def endings_in_report(found: Endings | None) -> Table | None:
         whole,
         columns=tuple(each for each in whole.columns if each.key in _IN_REPORT),
         shown=_ROWS_IN_REPORT,
-        rest=tr("{number} more are on the page Allocation.", number=len(whole.rows) - _ROWS_IN_REPORT),
+        rest=tr(
+            "The page {page} lists {number} more.", page=tr("Coming free"), number=len(whole.rows) - _ROWS_IN_REPORT
+        ),
         chart=None,
         notes=(),
         wide=False,
@@ -44,14 +46,14 @@ def endings_in_report(found: Endings | None) -> Table | None:
 
 
 def endings_table(found: FleetAllocation) -> Table:
-    """A row for each ending of the scope, by day."""
+    """Return a row per ending of the scope, by day."""
     return _table(found.endings, found.calendar, for_all=found.pairs is not None)
 
 
 def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Table:
     return Table(
         name="endings",
-        title=tr("Which GPUs come free"),
+        title=tr("Endings: GPUs that become free"),
         question=tr("Which projects and jobs end, when, and how many GPUs does that free?"),
         headline=endings_sentence(rows, calendar),
         columns=(
@@ -59,7 +61,7 @@ def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Table
             column("source", tr("source"), "words", lambda each: SOURCE_NAMES[each.source], "source"),
             column("name", tr("what ends"), "name"),
             TEAM,
-            fact("user", "words", "holder"),
+            fact("user", "words", "user"),
             column("gpu_count", tr("GPUs"), "count", lambda each: len(each.gpus)),
             pool_column(),
             model_if_several(rows),
@@ -70,7 +72,7 @@ def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Table
         ),
         rows=tuple(rows),
         shown=_LISTED,
-        rest=tr("{number} more are on the page Allocation.", number=len(rows) - _LISTED),
+        rest=tr("The page {page} lists {number} more.", page=tr("Coming free"), number=len(rows) - _LISTED),
         chart=_chart(rows, calendar) if rows else None,
         notes=tuple(_notes(calendar, for_all=for_all)),
         wide=True,
@@ -80,48 +82,54 @@ def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Table
 def chance_columns(cell: Callable[[Any], Cell], at: str = "chance") -> tuple[Column, ...]:
     """Return the columns of a chance: people read the cell, programs the point and its interval."""
     return (
-        column("chance", tr("chance"), "number", cell, f"{at}.point"),
+        column("chance", tr("probability"), "number", cell, f"{at}.point"),
         fact("chance_low", "number", f"{at}.low"),
         fact("chance_high", "number", f"{at}.high"),
     )
 
 
 def endings_check(found: FleetAllocation) -> Table | None:
-    """Return for programs how many GPUs the same would have named a week before; None where that is not known."""
+    """Return for programs the GPUs that the same method named a week earlier; None if unknown."""
     check = found.calendar.check
     if check is None or found.pairs is None:
         return None
     columns = (
         fact("source", "words", str),
-        fact("gpus_named", "count", lambda source: check.said.get(source, 0)),
+        fact("gpus_named", "count", lambda source: check.named.get(source, 0)),
         fact("gpus_came_free", "count", lambda source: check.came_free.get(source, 0)),
     )
     return for_programs("endings_check", columns, SOURCES)
 
 
 def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
-    """How many GPUs are free within a week, or where none are, in the whole time."""
+    """Return the number of GPUs that become free within a week, or within the whole time if it is shorter, as a sentence."""
     days = min(WEEK_DAYS, calendar.days)
     last = calendar.today + timedelta(days)
     near = [each for each in rows if each.day <= last]
     if not near:
-        return tr("Nothing is known to end by {day}.", day=Date(last))
+        return tr("No ending is known by {day}.", day=Date(last))
     parts = (
         tr(
-            "{number} by {source}",
+            "{number} ({source})",
             number=sum(len(each.gpus) for each in near if each.source == source),
             source=SOURCE_NAMES[source],
         )
         for source in SOURCES
         if any(each.source == source for each in near)
     )
-    ends = tr_many("{number} ending frees", "{number} endings free", len(near))
+    endings = tr_many("{number} ending frees", "{number} endings free", len(near))
     gpus = tr_many("{number} GPU", "{number} GPUs", sum(len(each.gpus) for each in near))
-    return tr("{ends} {gpus} by {day}: {said}.", ends=ends, gpus=gpus, day=Date(last), said=SentenceList(parts, ", "))
+    return tr(
+        "{endings} {gpus} by {day}: {sources}.",
+        endings=endings,
+        gpus=gpus,
+        day=Date(last),
+        sources=SentenceList(parts, ", "),
+    )
 
 
 def chance_cell(chance: Chance | None) -> Cell:
-    """What it is at least, where an interval is known; rounded down, for nothing is sure."""
+    """Return the lower end of the interval if known, else the point estimate; rounded down, because nothing is certain."""
     if chance is None:
         return tr("unknown")
     least = chance.point if chance.low is None else chance.low
@@ -129,23 +137,22 @@ def chance_cell(chance: Chance | None) -> Cell:
 
 
 def _chart(rows: Sequence[Ending], calendar: Endings) -> Chart:
-    """How many GPUs have come free by each day."""
+    """Return the chart of GPUs that have become free by each day."""
     days = [calendar.today + timedelta(number) for number in range(calendar.days + 1)]
     free = tuple(float(sum(len(each.gpus) for each in rows if each.day <= day)) for day in days)
-    line = Line(tr("GPUs that have come free"), "active", free, shown=tuple(map(Number, free)))
+    line = Line(tr("GPUs freed"), "active", free, shown=tuple(map(Number, free)))
     places = tuple(ChartPlace(Date(day), ShortDate(day)) for day in days)
-    return Chart((Panel(tr("GPUs that have come free, if all of it comes true"), (line,), places),))
+    return Chart((Panel(tr("GPUs freed, if every ending happens"), (line,), places),))
 
 
 def _notes(calendar: Endings, *, for_all: bool) -> Iterator[str]:
     yield tr(
-        "A GPU is in one row, that of the surest source. The chance of a time limit is how many past jobs that had run for as much of their limit ended by it, "
-        "at the lower end of the 90 % interval; that of faded work is that the GPUs stay unused for `findings.horizon` more. What comes free may go to whatever waits next."
+        "A GPU is in one row, by its most certain source. Probability of a time limit: the share of past jobs that ended by their limit, among jobs that ran for at least the same part of it. The table shows the lower end of the 90 % interval. Probability of fading work: that the GPUs stay unused for `findings.horizon` more. Freed GPUs may go to the next waiting job."
     )
     if not for_all:
         return
     yield tr(
-        "{limited} of {running} running jobs have a known limit; lines of the owners table with an end of their project: {projects}.",
+        "{limited} of {running} running jobs have a known time limit. Lines of the owners table with a project end: {projects}.",
         limited=calendar.with_limit,
         running=calendar.running,
         projects=calendar.projects,
@@ -154,19 +161,19 @@ def _notes(calendar: Endings, *, for_all: bool) -> Iterator[str]:
 
 
 def _check_sentence(check: EndingCheck | None) -> str:
-    known = () if check is None else [source for source in SOURCES if check.said.get(source)]
+    known = () if check is None else [source for source in SOURCES if check.named.get(source)]
     if check is None or not known:
-        return tr("What the same would have said a week before is not known, or was nothing.")
+        return tr("No back-test: a week earlier, the same method named no GPU, or its result is unknown.")
     parts = (
         tr(
-            "{came} of {said} by {source}",
-            came=check.came_free[source],
-            said=check.said[source],
+            "{freed} of {named} ({source})",
+            freed=check.came_free[source],
+            named=check.named[source],
             source=SOURCE_NAMES[source],
         )
         for source in known
     )
     return tr(
-        "Checked: of the GPUs that the same would have named a week before, these came free: {listed}.",
-        listed=SentenceList(parts, ", "),
+        "Back-test: of the GPUs that the same method named a week earlier, these became free: {sources}.",
+        sources=SentenceList(parts, ", "),
     )

@@ -1,4 +1,4 @@
-"""Which card for this model: what it needs, which cards hold it, and what they can give."""
+"""Cards for a model: its memory need, the cards that fit it, and their upper bounds."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from analytics.tables.names import NAME_MOST, amount, decimals
 from analytics.tables.table import Column, Table, column, fact, single
 
 _UNPRICED = 8
-"""Cards without a known price that a document lists after all that have one."""
+"""Cards without a known price that a document lists after the cards with one."""
 _PARTS = {
     "weights": tr("weights"),
-    "kv_cache": tr("keys and values"),
+    "kv_cache": tr("keys and values (KV cache)"),
     "working": tr("working memory"),
     "gradients": tr("gradients"),
     "optimizer": tr("optimizer"),
     "adapters": tr("adapters"),
     "activations": tr("activations"),
-    "logits": tr("scores of words"),
+    "logits": tr("word scores (logits)"),
     "runtime": tr("runtime"),
-    "together": tr("together"),
-    "for_sure": tr("for sure"),
+    "together": tr("total"),
+    "for_sure": tr("safe size"),
 }
 _METHOD_WORDS = {"full": tr("full training"), "lora": "LoRA", "qlora": "QLoRA"}
 
 CARD = column("card", tr("cards"), "name", lambda row: option_words(row.option), "option.card.name")
-FITS = column("fits", tr("fits"), "words", lambda row: tr("perhaps") if row.option.is_tight else tr("yes"))
+FITS = column("fits", tr("fits"), "words", lambda row: tr("tight") if row.option.is_tight else tr("yes"))
 IN_FLEET = column("in_fleet", tr("in the fleet"), "count", "option.there")
 OPTION_FACTS = (
     fact("count", "count", "option.count"),
@@ -42,23 +42,23 @@ OPTION_FACTS = (
     fact("formats", "words", "option.card.formats", "array"),
     fact("price_origin", "words", "option.origin"),
 )
-"""Columns over rows that have an `option`, some cards that hold the work."""
+"""Columns over rows with an `option`: cards that fit the workload."""
 
 
 def hourly(currency: str | None) -> Column:
     """Return the price of an hour of all cards of an option."""
-    return column("hourly", tr("an hour"), "money", lambda row: amount(row.option.hourly, currency))
+    return column("hourly", tr("cost per hour"), "money", lambda row: amount(row.option.hourly, currency))
 
 
 def memory_table(found: ModelFit) -> Table:
-    """What the model needs of one card, by what takes it, in the form that is asked for and in its others."""
+    """Return the memory need of the model per card, by part, in the requested form and in the others."""
     columns = [_memory_column(form, need) for form, need in found.forms]
     return Table(
         name="memory",
-        title=tr("What the model needs"),
-        question=tr("How much memory does this model take?"),
+        title=tr("Memory that the model needs"),
+        question=tr("How much memory does this model need?"),
         headline=_need_sentence(found),
-        columns=(column("part", tr("taken by"), "words", _PARTS.get, str), *columns),
+        columns=(column("part", tr("used for"), "words", _PARTS.get, str), *columns),
         rows=tuple(part for part in _PARTS if any(each.value(part) is not None for each in columns)),
         notes=tuple(_memory_notes(found)),
         wide=True,
@@ -76,7 +76,7 @@ def _memory_column(form: Serving | Training, need: MemoryNeed) -> Column:
 
 
 def fitted_model(found: ModelFit) -> Table:
-    """Return for programs the model, the work that is asked about, and its need of one card."""
+    """Return for programs the model, the requested workload, and its need per card."""
     return single(
         "fit_model",
         (
@@ -96,19 +96,19 @@ def missing_model(name: str, lacks: Sequence[str], *, is_compressed: bool) -> tu
     """Return why a model is not estimated, in words and for programs."""
     if is_compressed:
         why = tr(
-            "{name} keeps its keys and values compressed (kv_lora_rank), which fallow does not estimate: give --params for its weights with a common layout.",
+            "{name} compresses its keys and values (kv_lora_rank), which fallow cannot estimate. Give --params to estimate its weights with a typical layout.",
             name=plain(name, NAME_MOST),
         )
     else:
         why = tr(
-            "{name} does not say {keys}: its memory is not known. Give --params, and a common layout of that size is taken.",
+            "{name} lacks {keys}, so its memory is unknown. Give --params to use a typical layout of that size.",
             name=plain(name, NAME_MOST),
             keys=", ".join(lacks),
         )
     words = Table(
         name="memory",
-        title=tr("What the model needs"),
-        question=tr("How much memory does this model take?"),
+        title=tr("Memory that the model needs"),
+        question=tr("How much memory does this model need?"),
         headline=why,
     )
     columns = (
@@ -120,18 +120,18 @@ def missing_model(name: str, lacks: Sequence[str], *, is_compressed: bool) -> tu
 
 
 def fleet_cards(found: ModelFit, currency: str | None) -> Table:
-    """The fleet's cards that hold it."""
+    """Return the cards of the fleet that fit."""
     return Table(
         name="fit_fleet",
-        title=tr("Cards of this fleet that hold it"),
-        question=tr("Which of our cards would do, and which is the cheapest?"),
-        headline=_cheapest(found.fleet, currency, tr("No card of this fleet holds it.")),
+        title=tr("Cards of this fleet that fit the model"),
+        question=tr("Which of our cards fit the model, and which is cheapest?"),
+        headline=_cheapest(found.fleet, currency, tr("No card of this fleet fits the model.")),
         columns=(
             *_fit_columns(found, currency),
             replace(_FORMAT, audience="programs"),
             column(
                 "measured_cost_per_million",
-                tr("measured"),
+                tr("per million, measured"),
                 "money",
                 lambda each: amount(each.measured.cost_per_million, currency) if _is_measured(each) else "",
                 "measured.cost_per_million",
@@ -146,18 +146,18 @@ def fleet_cards(found: ModelFit, currency: str | None) -> Table:
 
 
 def _is_measured(each: FittedOption) -> bool:
-    """True where such a card was measured: one, and whole."""
+    """Return whether such a card was measured: a single whole card."""
     return each.measured is not None and each.option.count == 1 and each.option.part is None
 
 
 def market_cards(found: ModelFit, currency: str | None) -> Table:
-    """Cards that the fleet does not have."""
+    """Return the cards that fit and that the fleet does not have."""
     shown = sum(each.option.hourly is not None for each in found.market) + _UNPRICED
     return Table(
         name="fit_market",
-        title=tr("Other cards that hold it"),
-        question=tr("Which cards that we do not have would do, and which is the cheapest?"),
-        headline=_cheapest(found.market, currency, tr("No other card that is known holds it, not even eight of them.")),
+        title=tr("Other cards that fit the model"),
+        question=tr("Which cards that we do not have fit the model, and which is cheapest?"),
+        headline=_cheapest(found.market, currency, tr("No other known card fits the model, not even eight of them.")),
         columns=(*_fit_columns(found, currency), _FORMAT),
         rows=found.market,
         shown=shown,
@@ -168,25 +168,25 @@ def market_cards(found: ModelFit, currency: str | None) -> Table:
         ),
         notes=(
             tr(
-                "Prices are those of the site's table, else public list prices on demand, of the dates that `fallow prices` shows. GeForce cards are here for whoever may run them."
+                "Prices come from the site's table, otherwise from public on-demand list prices; `fallow prices` shows their dates. GeForce cards are listed for sites that may run them."
             ),
         ),
         wide=True,
     )
 
 
-_FORMAT = column("number_format", tr("in"), "words", "bounds.number_format")
+_FORMAT = column("number_format", tr("number format"), "words", "bounds.number_format")
 
 
 def _fit_columns(found: ModelFit, currency: str | None) -> tuple[Column, ...]:
-    """Columns over FittedOption: the cards, and what they can give at most."""
+    """Return columns over FittedOption: the cards, and their upper bounds."""
     return (
         CARD,
         FITS,
         column("tokens_per_s_at_most", tr("tokens/s"), "number", "bounds.per_s"),
         column(
             "prompt_tokens_per_s_at_most",
-            tr("prompt/s"),
+            tr("prompt tokens/s"),
             "number",
             "bounds.prompt_per_s",
             audience="programs" if isinstance(found.work, Training) else "all",
@@ -200,7 +200,7 @@ def _fit_columns(found: ModelFit, currency: str | None) -> tuple[Column, ...]:
         hourly(currency),
         column(
             "cost_per_million_at_least",
-            tr("a million"),
+            tr("per million tokens"),
             "money",
             lambda each: amount(each.bounds.cost_per_million(each.option.hourly), currency),
         ),
@@ -210,7 +210,7 @@ def _fit_columns(found: ModelFit, currency: str | None) -> tuple[Column, ...]:
 
 
 def option_words(option: CardOption) -> str:
-    """`2 x L40S, PCIe`, or the part of a card."""
+    """Return `2 x L40S, PCIe`, or the part of a card."""
     if option.part is not None:
         return tr("{card}, MIG {profile}", card=option.card.name, profile=option.part.profile.name)
     if option.link is None:
@@ -222,7 +222,7 @@ def _need_sentence(found: ModelFit) -> str:
     share = Share(ERROR, 0)
     if isinstance(found.work, Serving):
         return tr(
-            "{model} in {bits} bits takes about {size} (within {share}: {low} to {high}) to serve {requests} requests of {tokens} tokens at once.",
+            "{model} in {bits} bits needs about {size} (within {share}: {low} to {high}) to serve {requests} requests of {tokens} tokens at once.",
             model=_model_words(found),
             bits=found.work.bits,
             size=Bytes(found.need.total),
@@ -233,7 +233,7 @@ def _need_sentence(found: ModelFit) -> str:
             tokens=found.work.context,
         )
     return tr(
-        "{model} takes about {size} on one card (within {share}: {low} to {high}) for {method} on {batch} x {tokens} tokens.",
+        "{model} needs about {size} on one card (within {share}: {low} to {high}) for {method} on {batch} x {tokens} tokens.",
         model=_model_words(found),
         size=Bytes(found.need.total),
         share=share,
@@ -259,7 +259,7 @@ def _memory_notes(found: ModelFit) -> list[str]:
     if shape.is_typical:
         notes.append(
             tr(
-                "Only its size was given: layers, heads and vocabulary are those of {name} ({layers} layers, {kv} of {heads} heads keep keys and values). Give --config-json for its own.",
+                "Only the size is known. Layers, heads and vocabulary are those of {name} ({layers} layers, {kv} of {heads} heads keep keys and values). Give --config-json for the model's own layout.",
                 name=shape.name,
                 layers=shape.layers,
                 kv=shape.kv_heads,
@@ -269,17 +269,17 @@ def _memory_notes(found: ModelFit) -> list[str]:
     if shape.experts > 1:
         notes.append(
             tr(
-                "Of {experts} experts {active} work on each token: {billions} billion parameters. All of them are in memory.",
+                "{active} of {experts} experts work on each token: {billions} billion parameters. All experts are in memory.",
                 experts=shape.experts,
                 active=shape.active_experts,
                 billions=Number(shape.active / 1e9, 1),
             )
         )
     if shape.is_encoder:
-        notes.append(tr("It reads a text at once: it keeps no keys and values and generates no tokens."))
+        notes.append(tr("The model is an encoder: it keeps no keys and values, and generates no tokens."))
     notes.append(
         tr(
-            "Estimated by the formulas of docs/fit.md; their check against published measurements, misses too, is there."
+            "Estimated by the formulas in docs/fit.md, which compares them with published measurements, including misses."
         )
     )
     return notes
@@ -291,11 +291,17 @@ def _cheapest(options: Sequence[FittedOption], currency: str | None, nothing: st
     first = options[0].option
     words, need = option_words(first), Bytes(first.need.total)
     if first.is_tight:
-        return tr("None holds it for sure; {card} perhaps does ({need} on each card).", card=words, need=need)
+        return tr(
+            "No card fits the model with certainty. {card} may fit it ({need} on each card).", card=words, need=need
+        )
     if first.hourly is None:
-        return tr("{card} holds it ({need} on each card); no price of any that does is known.", card=words, need=need)
+        return tr(
+            "{card} fits the model ({need} on each card). No price is known for any card that fits.",
+            card=words,
+            need=need,
+        )
     return tr(
-        "The cheapest that holds it is {card}, for {price} an hour ({need} on each card).",
+        "The cheapest card that fits the model is {card}, at {price} an hour ({need} on each card).",
         card=words,
         price=Amount(first.hourly, currency),
         need=need,
@@ -307,10 +313,12 @@ def _measured_notes(options: Sequence[FittedOption]) -> tuple[str, ...]:
         dict.fromkeys(plain(each.measured.served, NAME_MOST) for each in options if each.measured is not None)
     )
     if not served:
-        return (tr("No server of a model of this size was measured here: what a million tokens cost is a bound only."),)
+        return (
+            tr("No server of a model of this size was measured here, so the cost per million tokens is only a bound."),
+        )
     return (
         tr(
-            "Measured: what a million tokens of {models} cost here on one such card, idle hours included; requests may be more and shorter there than those asked about.",
+            "Measured: the cost of a million tokens of {models} here on a single card of that kind, including idle hours. The measured requests may be more numerous and shorter than the requests in question.",
             models=", ".join(served),
         ),
     )
@@ -320,17 +328,16 @@ def _unknown_notes(found: ModelFit) -> tuple[str, ...]:
     if not found.unknown:
         return ()
     names = ", ".join(plain(each, NAME_MOST) for each in found.unknown)
-    return (tr("Not in the table of cards, and left out: {models}.", models=names),)
+    return (tr("Left out, because they are not in the table of cards: {models}.", models=names),)
 
 
 def _bounds_note(found: ModelFit) -> str:
     if isinstance(found.work, Training):
         return tr(
-            "Tokens/s are the most that the peak rate of the format allows; real steps reach a third to a half of it. kWh and cost are of a million tokens at that rate, energy at the power limit."
+            "Tokens/s: at most, at the peak rate of the number format. Real steps reach a third to a half of it. kWh and cost are for a million tokens at that rate, with energy at the power limit."
         )
     return tr(
-        "Tokens/s are the most that memory bandwidth and the peak rate of the format allow for all requests together at their full length, prompt/s by that rate alone; real servers stay below, and what cards tell each other "
-        "is not in it. kWh and cost are of a million generated tokens at that rate and at the power limit: bounds, not measurements."
+        "Tokens/s: at most, for all requests together at full length, by memory bandwidth and the peak rate of the number format. Prompt tokens/s: at most, by the peak rate alone. Real servers are slower, and communication between cards is not included. kWh and cost are for a million generated tokens at that rate and at the power limit. They are bounds, not measurements."
     )
 
 

@@ -1,4 +1,4 @@
-"""When each pool is full, when to order at the latest, what that rests on, and the demand day by day with its forecast."""
+"""When each pool is full, the last day to order, the basis of both, and daily demand with its forecast."""
 
 from __future__ import annotations
 
@@ -7,168 +7,124 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
 
+from analytics.capacity.forecast_models import BAND, LEVELS, MODEL_MIN_DAYS, NAIVE_MIN_DAYS, Fan, ForecastTest
 from analytics.language.quantities import Date, Number, Share, ShortDate
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.forecast import (
-    BAND,
-    LEVELS,
-    MODEL_MIN_DAYS,
-    NAIVE_MIN_DAYS,
-    Fan,
-    ForecastTest,
-    PoolOutlook,
-)
-from analytics.tables.chart import Band, Chart, ChartPlace, Level, Line, Panel, Points, Values
+from analytics.tables.chart import Band, Chart, ChartPlace, Line, Panel, Points, Values
 from analytics.tables.names import card_name, model_column, place_name, pool_column
 from analytics.tables.table import Cell, Table, column, fact, for_programs
+from analytics.tables.verdicts import verdict_words
+from analytics.workloads.pool_demand import PoolDemand
 
 
-def orders_in_report(outlooks: Sequence[PoolOutlook]) -> Table | None:
-    """Of a report on a week, which has little room: what it rests on stands on the page. None where there is no pool."""
-    return replace(order_dates(outlooks), lines=(), notes=()) if outlooks else None
+def orders_in_report(pools: Sequence[PoolDemand]) -> Table | None:
+    """Return the table for the report of a week, without its basis, which is on the page. None without a pool."""
+    return replace(order_dates(pools), lines=(), notes=()) if pools else None
 
 
-def order_dates(found: Sequence[PoolOutlook], drawn: int = 0) -> Table:
-    """A row for each pool and model, who is full first before the others; so many of them are drawn."""
+def order_dates(found: Sequence[PoolDemand], drawn: int = 0) -> Table:
+    """Return a row for each pool and model, the pool that is full first at the top; `drawn` of them get a chart."""
     chart = demand_chart(found, drawn)
     not_all = tr("{shown} of {number} pools are drawn; the table lists all.", shown=drawn, number=len(found))
     return Table(
         name="forecast",
-        title=tr("When new GPUs have to be ordered"),
-        question=tr("When is each pool full, and until when can more be ordered in time?"),
+        title=tr("When to order new GPUs"),
+        question=tr("When will each pool be full, and by when must new GPUs be ordered?"),
         headline=forecast_sentence(found),
         columns=_COLUMNS,
         rows=tuple(found),
-        lines=tuple(_rests_on(each) for each in found),
+        lines=tuple(_method_sentence(pool) for pool in found),
         chart=chart,
         chart_note=not_all if chart is not None and len(found) > drawn else "",
         notes=tuple(_notes(found)),
     )
 
 
-def forecast_sentence(found: Sequence[PoolOutlook]) -> str:
-    """Of the pool that is full first: waste before shortage, the day, and until when to order."""
+def forecast_sentence(found: Sequence[PoolDemand]) -> str:
+    """Return the advice for the pool that is full first, as a sentence: reclaim before ordering, the day, and the last day to order."""
     if not found:
         return tr("No pool has a GPU at the end of the window.")
-    known = [each for each in found if each.full is not None]
+    known = [pool for pool in found if pool.outlook.full is not None]
     if not known:
-        soonest = min(each.forecast.more_from for each in found if each.forecast.more_from is not None)
+        soonest = min(more for pool in found if (more := pool.outlook.forecast.more_from) is not None)
         return tr(
-            "Two weeks of observed days are wanted for a forecast: with every day observed, there is one from {day} on.",
+            "A forecast needs two weeks of observed days. If every day is observed, there is a forecast from {day}.",
             day=Date(soonest),
         )
-    first = known[0]
-    if first.full is None or first.full.likely is None:
-        return _none_likely(known)
-    full, after = _full(first, first.full.likely), first.full_after_return
-    day = first.full.likely if after is None else after.likely
-    return full if day is None else tr("{full} {order}", full=full, order=_order(first, day))
-
-
-def _full(pool: PoolOutlook, day: date) -> str:
-    """On which day it is full; before that, what giving back idle GPUs would change."""
-    after, idle, name = pool.full_after_return, pool.series.idle_given, place_name(pool.series.pool)
-    if after is None:
-        if day == pool.series.next_day and pool.series.is_full_now:
-            return tr(
-                "All {gpus} GPUs of {pool} are given now, and none of them is known to be safe to give back.",
-                gpus=_gpus(pool.series.capacity),
-                pool=name,
-            )
+    first = next((pool for pool in known if pool.verdict.kind == "order"), known[0])
+    name, verdict = place_name(first.pool), verdict_words(first)
+    if first.outlook.full is None or first.outlook.full.likely is None:
+        return _not_full_sentence(known)
+    if first.verdict.kind != "order":
         return tr(
-            "All {gpus} GPUs of {pool} are likely to be given on {day}, and none of them is known to be safe to give back.",
-            gpus=_gpus(pool.series.capacity),
+            "{pool}: {verdict}. Demand reaches all {gpus} GPUs on {day}.",
             pool=name,
-            day=Date(day),
-        )
-    waste = tr_many(
-        "Waste before shortage: {number} GPU of {pool} that somebody has stands idle and is safe to give back.",
-        "Waste before shortage: {number} GPUs of {pool} that somebody has stand idle and are safe to give back.",
-        idle or 0,
-        pool=name,
-    )
-    if after.likely is None:
-        return tr(
-            "{waste} That puts off the day on which it is full, {day}, beyond {end}.",
-            waste=waste,
-            day=Date(day),
-            end=Date(pool.horizon_end),
+            verdict=verdict,
+            gpus=_gpus(first.capacity),
+            day=Date(first.outlook.full.likely),
         )
     return tr(
-        "{waste} That puts off the day on which it is full from {day} to {after}.",
-        waste=waste,
-        day=Date(day),
-        after=Date(after.likely),
+        "{pool}: {verdict}. Demand reaches all {gpus} GPUs on {day}, even after users release what findings say may go. The time from order to use is {lead}.",
+        pool=name,
+        verdict=verdict,
+        gpus=_gpus(first.capacity),
+        day=Date(first.outlook.full.likely),
+        lead=tr_many("{number} day", "{number} days", first.outlook.lead_days),
     )
 
 
-def _order(pool: PoolOutlook, day: date) -> str:
-    """Until when to order what has to be there on a day."""
-    by, late, lead = pool.order_by(day), pool.days_late(day), tr_many("{number} day", "{number} days", pool.lead_days)
-    if late:
-        return tr_many(
-            "With {lead} from order to use, the day to order more was {by}: {number} day ago.",
-            "With {lead} from order to use, the day to order more was {by}: {number} days ago.",
-            late,
-            lead=lead,
-            by=Date(by),
-        )
-    return tr("With {lead} from order to use, order more by {by}.", lead=lead, by=Date(by))
-
-
-def _none_likely(known: Sequence[PoolOutlook]) -> str:
-    none = tr("No pool is likely to be full by {end}.", end=Date(known[0].horizon_end))
-    first = known[0]
+def _not_full_sentence(known: Sequence[PoolDemand]) -> str:
+    first = known[0].outlook
+    none = tr("No pool is likely to be full by {end}.", end=Date(first.horizon_end))
     day = None if first.full is None else first.full.earliest
     if day is None:
         return none
     return tr(
-        "{none} {pool} may be from {day} on, at the upper edge of the {band} % band; to be sure, order by {by}.",
+        "{none} {pool} may be full from {day}, at the upper edge of the {band} % band.",
         none=none,
-        pool=place_name(first.series.pool),
+        pool=place_name(known[0].pool),
         day=Date(day),
         band=BAND,
-        by=Date(first.order_by(day)),
     )
 
 
-def _rests_on(pool: PoolOutlook) -> str:
-    """Which method, why, and how well it did."""
+def _method_sentence(pool: PoolDemand) -> str:
+    """Return the method, the reason for it, and its error, as a sentence."""
     return tr(
         "{pool}, {model}: {method}",
-        pool=place_name(pool.series.pool),
-        model=card_name(pool.series.model),
+        pool=place_name(pool.pool),
+        model=card_name(pool.model),
         method=_method(pool),
     )
 
 
-def _method(pool: PoolOutlook) -> str:
-    found = pool.forecast
-    days = Number(pool.series.known_days)
+def _method(pool: PoolDemand) -> str:
+    found = pool.outlook.forecast
+    days = Number(found.series.known_days)
     if found.fan is None:
-        return tr("no forecast: {days} days are known, {least} are wanted.", days=days, least=NAIVE_MIN_DAYS)
+        return tr("no forecast: {days} days are known, {least} are needed.", days=days, least=NAIVE_MIN_DAYS)
     if found.test is not None:
         return tr("{method} {tested}", method=_chosen(found.test), tested=_tested(found.test))
     if found.more_from is not None:
         return tr(
-            "last week again (seasonal naive), untested: {days} days are known, the model takes {least}, from {day} on if every day is observed.",
+            "the last week repeated (seasonal naive), untested: {days} days are known, and the model needs {least}. It starts on {day} if every day is observed.",
             days=days,
             least=MODEL_MIN_DAYS,
             day=Date(found.more_from),
         )
-    return tr("last week again (seasonal naive): no earlier week could be tested.")
+    return tr("the last week repeated (seasonal naive): no earlier week could be tested.")
 
 
 def _chosen(test: ForecastTest) -> str:
     errors = {method: Number(error, 1) for method, error in test.errors.items()}
     if test.method == "ets":
         return tr(
-            "exponential smoothing, off by {model} GPUs on average where last week again was off by {naive}.",
+            "exponential smoothing, with a mean error of {model} GPUs. The mean error of the last week repeated is {naive}.",
             model=errors["ets"],
             naive=errors["seasonal_naive"],
         )
     return tr(
-        "last week again (seasonal naive), off by {naive} GPUs on average, which exponential smoothing did not beat ({model}).",
+        "the last week repeated (seasonal naive), with a mean error of {naive} GPUs. Exponential smoothing was not better ({model}).",
         model=errors["ets"],
         naive=errors["seasonal_naive"],
     )
@@ -176,7 +132,7 @@ def _chosen(test: ForecastTest) -> str:
 
 def _tested(test: ForecastTest) -> str:
     return tr(
-        "Tested on {days} days after {origins} earlier weeks, none of which it had seen: {inside} of them within the {band} % band.",
+        "Tested on {days} unseen days after {origins} earlier weeks: {inside} of the days were within the {band} % band.",
         days=test.days,
         origins=test.origins,
         inside=Share(test.inside[BAND], 0),
@@ -184,25 +140,25 @@ def _tested(test: ForecastTest) -> str:
     )
 
 
-def _notes(found: Sequence[PoolOutlook]) -> Iterator[str]:
+def _notes(found: Sequence[PoolDemand]) -> Iterator[str]:
     if not found:
         return
     yield tr(
-        "Demand: GPUs that are allocated or in use, each hour at its most; a day counts with what sufficed in 95 % of its hours (99 % in production), and is unknown where less than 90 % of it was observed."
+        "Demand: GPUs that work, GPUs that queued jobs could have used, and held or reserved GPUs unless a finding says that they may go. The highest value of each hour counts. The demand of a day covers 95 % of its hours (99 % in production). It is unknown if less than 90 % of the day was observed."
     )
     yield tr(
-        "Lately: the most of the last seven days. Full: less than half a GPU is left. Earliest and latest: the upper and the lower edge of the {band} % band; later: not by {end}.",
+        "Last 7 days: the highest demand, and the GPUs in working order on that day. Full: less than half a GPU is left. Earliest and latest: the upper and the lower edge of the {band} % band. Later: not by {end}.",
         band=BAND,
-        end=Date(found[0].horizon_end),
+        end=Date(found[0].outlook.horizon_end),
     )
-    full = [each for each in found if each.series.full_days]
+    full = [pool for pool in found if pool.outlook.series.full_days]
     if full:
-        most = max(full, key=lambda each: each.series.full_days)
+        most = max(full, key=lambda pool: pool.outlook.series.full_days)
         yield tr(
-            "{pool} was full on {days} of {known} days: what waited then, and what nobody asked for because it was full, is not in the series, so demand may be higher.",
-            pool=place_name(most.series.pool),
-            days=most.series.full_days,
-            known=most.series.known_days,
+            "{pool} was full on {days} of {known} days. Demand may be higher, because jobs that were never submitted are not included.",
+            pool=place_name(most.pool),
+            days=most.outlook.series.full_days,
+            known=most.outlook.series.known_days,
         )
 
 
@@ -210,61 +166,73 @@ def _gpus(number: float) -> Number:
     return Number(number, 0 if float(number).is_integer() else 1)
 
 
-def _full_cell(edge: str, pool: PoolOutlook) -> Cell:
-    """Return the day on which the pool is full at an edge of the band; None without a forecast."""
-    if pool.full is None:
+def _latest_cell(pool: PoolDemand) -> Cell:
+    """Return the highest demand of the last days, and the GPUs of that day."""
+    if pool.outlook.series.latest is None:
         return None
-    day = getattr(pool.full, edge)
+    gpus, there = pool.outlook.series.latest
+    return tr("{gpus} of {there}", gpus=_gpus(gpus), there=_gpus(there))
+
+
+def _full_cell(edge: str, pool: PoolDemand) -> Cell:
+    """Return the day on which the pool is full at an edge of the band; None without a forecast."""
+    outlook = pool.outlook
+    if outlook.full is None:
+        return None
+    day = getattr(outlook.full, edge)
     if day is None:
         return tr("later")
-    return tr("now") if day == pool.series.next_day and pool.series.is_full_now else Date(day)
+    return tr("now") if day == outlook.series.next_day and outlook.series.is_full_now else Date(day)
 
 
-def _order_by(pool: PoolOutlook) -> date | None:
-    return None if pool.full is None or pool.full.likely is None else pool.order_by(pool.full.likely)
+def _days_late(pool: PoolDemand) -> int | None:
+    full = pool.policy.full
+    if pool.verdict.kind != "order" or full is None or full.likely is None:
+        return None
+    return pool.policy.days_late(full.likely)
 
 
 _EDGES = (("earliest", tr("full, earliest")), ("likely", tr("likely")), ("latest", tr("latest")))
 _COLUMNS = (
-    pool_column("series.pool"),
-    model_column("series.model"),
-    column("gpus", tr("GPUs"), "number", lambda pool: _gpus(pool.series.capacity)),
+    pool_column("pool"),
+    model_column("model"),
+    column("gpus", tr("GPUs"), "number", lambda pool: _gpus(pool.capacity)),
     column(
         "last_7_days_gpus",
-        tr("lately"),
+        tr("last 7 days"),
         "number",
-        lambda pool: None if pool.series.latest is None else _gpus(pool.series.latest),
+        _latest_cell,
+        lambda pool: pool.outlook.series.latest and pool.outlook.series.latest[0],
     ),
-    *(column(f"full_{edge}", title, "words", partial(_full_cell, edge), f"full.{edge}") for edge, title in _EDGES),
-    column("order_by", tr("order by"), "words", lambda pool: _order_by(pool) or (pool.full and tr("later")), _order_by),
-    column(
-        "days_late",
-        tr("days late"),
-        "count",
-        lambda pool: pool.full and (pool.days_late(pool.full.likely) if pool.full.likely else 0),
+    *(
+        column(f"full_{edge}", title, "words", partial(_full_cell, edge), f"outlook.full.{edge}")
+        for edge, title in _EDGES
     ),
-    fact("lead_days", "count"),
-    fact("horizon_days", "count"),
-    fact("reclaimable_gpus", "count", "series.idle_given"),
-    *(fact(f"full_after_reclaim_{edge}", "words", f"full_after_return.{edge}") for edge, _ in _EDGES),
-    fact("known_days", "count", "series.known_days"),
-    fact("full_days", "count", "series.full_days"),
-    fact("method", "words", "forecast.fan.method"),
-    fact("more_from", "words", "forecast.more_from"),
-    fact("test_weeks", "count", "forecast.test.origins"),
-    fact("test_days", "count", "forecast.test.days"),
-    fact("test_mean_absolute_error_gpus", "words", "forecast.test.errors", "object"),
-    fact("test_error_relative_to_seasonal_naive", "number", "forecast.test.relative_error"),
-    fact("test_share_inside_band", "words", "forecast.test.inside", "object"),
+    column("verdict", tr("verdict"), "words", verdict_words, "verdict.kind"),
+    fact("verdict_gpus", "count", "verdict.gpus"),
+    fact("order_by", "words", "verdict.order_by"),
+    fact("days_late", "count", _days_late),
+    fact("lead_days", "count", "outlook.lead_days"),
+    fact("horizon_days", "count", "outlook.horizon_days"),
+    fact("known_days", "count", "outlook.series.known_days"),
+    fact("full_days", "count", "outlook.series.full_days"),
+    fact("method", "words", "outlook.forecast.fan.method"),
+    fact("more_from", "words", "outlook.forecast.more_from"),
+    fact("test_weeks", "count", "outlook.forecast.test.origins"),
+    fact("test_days", "count", "outlook.forecast.test.days"),
+    fact("test_mean_absolute_error_gpus", "words", "outlook.forecast.test.errors", "object"),
+    fact("test_error_relative_to_seasonal_naive", "number", "outlook.forecast.test.relative_error"),
+    fact("test_share_inside_band", "words", "outlook.forecast.test.inside", "object"),
 )
 
 
 @dataclass(frozen=True)
 class _PoolDay:
-    """A day of a pool: GPUs that were observed, or the place of a day to come in the fan."""
+    """A day of a pool: GPUs in use and in working order, or the index of a future day in the fan with today's GPUs."""
 
-    pool: PoolOutlook
+    pool: PoolDemand
     day: date
+    gpus: float | None
     observed: float | None = None
     fan: Fan | None = None
     ahead: int = 0
@@ -274,21 +242,21 @@ def _band_edge(edge: str, level: int, day: _PoolDay) -> float | None:
     return None if day.fan is None else getattr(day.fan, edge)[level][day.ahead]
 
 
-def _days(pool: PoolOutlook) -> Iterator[_PoolDay]:
-    series, fan = pool.series, pool.forecast.fan
-    for place, observed in enumerate(series.gpus):
-        yield _PoolDay(pool, series.day(place), observed)
+def _days(pool: PoolDemand) -> Iterator[_PoolDay]:
+    series, fan = pool.outlook.series, pool.outlook.forecast.fan
+    for place, (observed, there) in enumerate(zip(series.gpus, series.there, strict=True)):
+        yield _PoolDay(pool, series.day(place), there, observed)
     for ahead in range(0 if fan is None else len(fan.middle)):
-        yield _PoolDay(pool, series.day(len(series.gpus) + ahead), None, fan, ahead)
+        yield _PoolDay(pool, series.day(len(series.gpus) + ahead), series.capacity, None, fan, ahead)
 
 
-def forecast_days(found: Sequence[PoolOutlook]) -> Table:
+def forecast_days(found: Sequence[PoolDemand]) -> Table:
     """Return for programs each day of each pool: GPUs observed, then forecast with the edges of each band."""
     columns = (
-        pool_column("pool.series.pool"),
-        model_column("pool.series.model"),
+        pool_column("pool.pool"),
+        model_column("pool.model"),
         fact("day", "words"),
-        fact("gpus", "number", "pool.series.capacity"),
+        fact("gpus", "number", about="In order on that day; of days to come, those at the end of the window."),
         fact("observed", "number"),
         fact("method", "words", "fan.method"),
         fact("forecast", "number", lambda day: day.fan and day.fan.middle[day.ahead]),
@@ -302,33 +270,34 @@ def forecast_days(found: Sequence[PoolOutlook]) -> Table:
     return for_programs("forecast_days", columns, rows)
 
 
-def demand_chart(found: Sequence[PoolOutlook], most: int) -> Chart | None:
-    """A panel for each of the first pools that have a forecast, at most so many; None where none has."""
-    drawn = [each for each in found if each.forecast.fan is not None][:most]
+def demand_chart(found: Sequence[PoolDemand], most: int) -> Chart | None:
+    """Return a panel for each of the first pools with a forecast, at most `most`; None without one."""
+    drawn = [pool for pool in found if pool.outlook.forecast.fan is not None][:most]
     if not drawn:
         return None
-    first = min(each.series.first_day for each in drawn)
-    last = max(each.horizon_end for each in drawn)
+    first = min(pool.outlook.series.first_day for pool in drawn)
+    last = max(pool.outlook.horizon_end for pool in drawn)
     days = tuple(first + timedelta(number) for number in range((last - first).days + 1))
     places = tuple(ChartPlace(Date(day), ShortDate(day)) for day in days)
-    fans = ((each, each.forecast.fan) for each in drawn)
-    return Chart(tuple(_panel(each, fan, days, places) for each, fan in fans if fan is not None))
+    fans = ((pool, pool.outlook.forecast.fan) for pool in drawn)
+    return Chart(tuple(_panel(pool, fan, days, places) for pool, fan in fans if fan is not None))
 
 
-def _panel(pool: PoolOutlook, fan: Fan, days: Sequence[date], places: tuple[ChartPlace, ...]) -> Panel:
-    series = pool.series
+def _panel(pool: PoolDemand, fan: Fan, days: Sequence[date], places: tuple[ChartPlace, ...]) -> Panel:
+    series = pool.outlook.series
     before = (series.first_day - days[0]).days
     ahead = before + len(series.gpus)
     rest = len(days) - ahead
 
     def on_days(values: Sequence[float | None]) -> Values:
-        """Days to come, behind those that were."""
+        """Return values of future days, after the past days."""
         return (*[None] * ahead, *values, *[None] * (rest - len(values)))
 
     def edge(values: Sequence[float]) -> Points:
         return tuple((ahead + number, value) for number, value in enumerate(values))
 
     observed = (*[None] * before, *series.gpus, *[None] * rest)
+    there = (*[None] * before, *series.there, *[series.capacity] * rest)
     forecast = (
         tr("{middle} ({low} to {high})", middle=Number(middle, 1), low=Number(low, 1), high=Number(high, 1))
         for middle, low, high in zip(fan.middle, fan.low[BAND], fan.high[BAND], strict=True)
@@ -339,16 +308,21 @@ def _panel(pool: PoolOutlook, fan: Fan, days: Sequence[date], places: tuple[Char
     )
     return Panel(
         tr(
-            "{pool}, {model}: {gpus} GPUs there",
-            pool=place_name(series.pool),
-            model=card_name(series.model),
-            gpus=Number(series.capacity),
+            "{pool}, {model}: {gpus} GPUs",
+            pool=place_name(pool.pool),
+            model=card_name(pool.model),
+            gpus=Number(pool.capacity),
         ),
         (
             *bands,
-            Level("", "held", series.capacity),
             Line(
-                tr("allocated or in use"),
+                tr("GPUs"),
+                "muted",
+                there,
+                shown=tuple("" if each is None else Number(each, 1) for each in there),
+            ),
+            Line(
+                tr("demand"),
                 "held",
                 observed,
                 shown=tuple("" if each is None else Number(each, 1) for each in observed),

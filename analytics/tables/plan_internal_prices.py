@@ -10,7 +10,7 @@ from analytics.plan.purchase import WEIGHTS, InternalPrices, Priority
 from analytics.plan.replay.comparisons import ShiftedWork
 from analytics.plan.replay.replay_base import ReplayBase
 from analytics.tables.names import card_name, place_name
-from analytics.tables.plan_replay_check import P95_WAIT, refusal, span
+from analytics.tables.plan_replay_check import P95_WAIT, refusal, words
 from analytics.tables.table import Column, Table, column, column_of, fact, for_programs, single
 from fallow.clock import HOUR_MS
 
@@ -31,11 +31,11 @@ def internal_price_table(found: Sequence[InternalPrices], currency: str) -> Tabl
     return Table(
         name="internal_prices",
         title=tr("Internal prices by hour"),
-        question=tr("What should an hour cost within the house, so that work that can wait runs when GPUs are idle?"),
+        question=tr("What should a GPU-hour cost internally, so that work that can wait runs when GPUs are idle?"),
         headline=_swing(most),
         columns=(
             column("hour", tr("hour"), "words", lambda hour: clock(60 * hour)),
-            column("load", tr("GPUs needed"), "share_bar", lambda hour: Share(most.load[hour], 0)),
+            column("load", tr("GPUs in demand"), "share_bar", lambda hour: Share(most.load[hour], 0)),
             *(_price_column(most, name) for name in WEIGHTS),
         ),
         rows=tuple(range(len(most.load))),
@@ -66,7 +66,7 @@ def _swing(prices: InternalPrices) -> str:
     load = [each for each in prices.load if each is not None]
     costs = [each for each in prices.factors["normal"] if each is not None]
     return tr(
-        "{pool}, {model}: {least} of the GPUs are needed in the emptiest hour of the day and {most} in the fullest; the same work would pay {saved} less in the emptiest.",
+        "{pool}, {model}: demand is {least} of the GPUs in the quietest hour of the day and {most} in the busiest. The same work would pay {saved} less in the quietest hour.",
         pool=place_name(prices.pool),
         model=card_name(prices.model),
         least=Share(min(load), 0),
@@ -77,21 +77,21 @@ def _swing(prices: InternalPrices) -> str:
 
 def _notes(found: Sequence[InternalPrices], most: InternalPrices, currency: str) -> Iterator[str]:
     if most.flat is None:
-        yield tr("Times the flat price, which is not known for this pool.")
+        yield tr("Multiples of the flat price, which is unknown for this pool.")
     else:
         yield tr(
-            "{currency} per GPU-hour in use; the flat price is {flat}.", currency=currency, flat=Number(most.flat, 2)
+            "{currency} per GPU-hour in use. The flat price is {flat}.", currency=currency, flat=Number(most.flat, 2)
         )
     yield tr(
-        "Price = flat x (1/2 + share of the GPUs needed in that hour) x {urgent} for urgent, {normal} for normal and {deferrable} for deferrable work, scaled so that the observed need would pay the same in all. The weights are a choice.",
+        "Price = flat price x (1/2 + share of the GPUs in demand in that hour) x {urgent} for urgent, {normal} for normal and {deferrable} for deferrable work. Prices are scaled so that the observed demand pays the same total. The weights are a choice.",
         **{name: Number.as_given(weight) for name, weight in WEIGHTS.items()},
     )
     yield tr(
-        "The table says what would be asked; `fallow plan purchase --off-peak 20:00-08:00` says what that could have moved."
+        "The table shows the prices. `fallow plan purchase --off-peak 20:00-08:00` shows how much work they could have moved."
     )
     if len(found) > 1:
         yield tr(
-            "Of {number} pools, the one whose need swings most is shown: choose a pool for another one.",
+            "This is the pool whose demand varies most, of {number} pools. Choose a pool to see another.",
             number=len(found),
         )
 
@@ -100,8 +100,8 @@ def shifted_work_table(base: ReplayBase, found: ShiftedWork, currency: str) -> T
     """The GPU-hours of deferrable work in each hour of the day, today and with these hours."""
     return Table(
         name="shifted_work",
-        title=tr("What off-peak prices would have moved"),
-        question=tr("When would work that can wait have run, had it begun in the cheap hours only?"),
+        title=tr("Work that off-peak prices could have moved"),
+        question=tr("When would work that can wait have run, if it had started only in the cheap hours?"),
         headline=_moved(found),
         columns=(
             column("hour", tr("hour"), "words", lambda hour: clock(60 * hour)),
@@ -112,8 +112,7 @@ def shifted_work_table(base: ReplayBase, found: ShiftedWork, currency: str) -> T
         lines=tuple(_lines(base, found, currency)),
         notes=(
             tr(
-                "GPU-hours of jobs that can wait, by the hour of the day in which they had GPUs. Each of them begins in these hours and runs on into the day if it takes longer; everybody who can wait does, which is the most that prices could move. "
-                "Which jobs can wait is a rule (docs/planning.md), not what their owners said."
+                "GPU-hours of jobs that can wait, by the hour of the day in which they had GPUs. Every such job starts in the cheap hours and continues into the day if it takes longer. All users are assumed to wait, so this is the most that prices could move. A rule decides which jobs can wait (docs/planning.md), not their owners."
             ),
         ),
     )
@@ -135,10 +134,10 @@ def shifted_work_figures(found: ShiftedWork) -> Table:
 
 def _moved(found: ShiftedWork) -> str:
     if not found.jobs:
-        return tr("No job of this window is known to be one that can wait.")
+        return tr("No job in this window is known to be able to wait.")
     today, then = found.peak_ms()
     return tr(
-        "Outside {since} to {until}, jobs that can wait would have had {then} GPU-hours instead of {today}: {share} less.",
+        "Outside {since} to {until}, jobs that can wait would have used {then} GPU-hours instead of {today}: {share} less.",
         since=clock(found.off_peak.since_min),
         until=clock(found.off_peak.until_min),
         then=GpuHours(then),
@@ -149,26 +148,30 @@ def _moved(found: ShiftedWork) -> str:
 
 def _lines(base: ReplayBase, found: ShiftedWork, currency: str) -> Iterator[str]:
     yield tr_many(
-        "{number} job of {jobs} that can wait would have begun later.",
-        "{number} jobs of {jobs} that can wait would have begun later.",
+        "{number} of {jobs} jobs that can wait would have started later.",
+        "{number} of {jobs} jobs that can wait would have started later.",
         found.postponed,
         jobs=found.jobs,
     )
     late = sum(today - then for today, then in found.by_hour)
     if late >= HOUR_MS:
-        yield tr("{hours} GPU-hours of them would have run after the end of the window.", hours=GpuHours(late))
+        yield tr("{hours} GPU-hours of this work would have run after the end of the window.", hours=GpuHours(late))
     if found.paid is not None:
         today, then = (Number(each, 3) for each in found.paid)
         yield tr(
-            "At the internal prices a GPU-hour of theirs would have cost {then} {currency} instead of {today}.",
+            "At the internal prices, a GPU-hour of this work would have cost {then} {currency} instead of {today}.",
             then=then,
             today=today,
             currency=currency,
         )
     refused = refusal(base.check)
     if found.waits is None:
-        yield refused or tr("How long they would have waited is not answered.")
+        yield refused or tr("The queue wait of these jobs is not estimated.")
         return
-    waits = [span(each.p95_ms) for each in found.waits]
-    if waits[0] is not None and waits[1] is not None:
-        yield tr("19 of 20 of them would have begun within {then} instead of {today}.", then=waits[1], today=waits[0])
+    before, after = (each.p95_ms for each in found.waits)
+    if before is not None and after is not None:
+        yield tr(
+            "95 % of these jobs would have started within {then} instead of {today}.",
+            then=words(after),
+            today=words(before),
+        )

@@ -1,4 +1,4 @@
-"""What the fleet's old cards could take over, and what serving a million tokens costs here."""
+"""Workloads that the fleet's old cards could take, and the cost of a million served tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.fit import MeasuredTokens, measured_tokens
-from analytics.plan.seen_work import PATIENT_TIMES, OldCards, PlacedWork, old_cards, seen_works
+from analytics.plan.seen_work import PATIENT_TIMES, OldCards, PlacedWork, old_cards, seen_workloads
 from analytics.report.report import Report
 from analytics.tables.names import GPU_HOURS, NAME_MOST, amount, card_name, decimals
 from analytics.tables.plan_seen import job_words, work_columns
@@ -29,53 +29,63 @@ _KIND_WORDS = {
 
 
 def old_cards_on_page(report: Report) -> Table | None:
-    """The queue for old cards of a scope; None where the fleet has no old cards."""
-    context, stretches = report.whole.context, report.part.inside.stretches
-    found = old_cards(context, seen_works(context, stretches), stretches, with_idle=report.scope.is_all)
+    """Return the queue for old cards of a scope; None if the fleet has no old cards."""
+    context, segments = report.whole.context, report.part.inside.segments
+    found = old_cards(context, seen_workloads(context, segments), segments, with_idle=report.scope.is_all)
     return old_card_queue(found) if found.offers else None
 
 
 def tokens_on_page(report: Report) -> Table | None:
-    """What tokens cost; None for people, and where no server counts tokens."""
-    gpus = report.part.inside.stretches["gpu"].unique()
+    """Return the cost of tokens; None for people, and if no server counts tokens."""
+    gpus = report.part.inside.segments["gpu"].unique()
     found = () if report.scope.is_personal else measured_tokens(report.whole.context, gpus)
     return token_costs(found, report.money.currency) if found else None
 
 
 def old_card_queue(found: OldCards) -> Table:
-    """A row for each user, kind of work, card and older card that would do: their works, the most GPU time first."""
+    """Return a row per user, kind of workload, card and fitting older card, with their workloads, the most GPU time first."""
     groups: dict[tuple[str | None, ...], list[PlacedWork]] = defaultdict(list)
     for each in found.queue:
         work = each.work
-        groups[work.holder, work.kind, card_name(work.model), each.option.card.name].append(each)
+        groups[work.user, work.kind, card_name(work.model), each.option.card.name].append(each)
 
     def largest(path: str) -> Callable[[Sequence[PlacedWork]], object]:
-        return lambda works: attrgetter(path)(works[0])
+        return lambda workloads: attrgetter(path)(workloads[0])
 
     return Table(
         name="old_cards",
-        title=tr("What old cards could take"),
-        question=tr("Which work ran on newer cards although an older one of ours would do?"),
+        title=tr("Workloads that older cards could run"),
+        question=tr("Which workloads ran on newer cards although one of our older cards would do?"),
         headline=_queue_sentence(found),
         columns=(
-            column("user", tr("user"), "holder", _user_name, largest("work.holder")),
-            column("kind", tr("kind"), "words", lambda works: _KIND_WORDS[works[0].work.kind], largest("work.kind")),
-            column("largest_job", tr("largest"), "name", lambda works: job_words(works[0].work), largest("work.job")),
-            column("workloads", tr("works"), "count", len),
-            column("model", tr("card"), "name", lambda works: card_name(works[0].work.model), largest("work.model")),
+            column("user", tr("user"), "user", _user_name, largest("work.user")),
+            column(
+                "kind", tr("kind"), "words", lambda workloads: _KIND_WORDS[workloads[0].work.kind], largest("work.kind")
+            ),
+            column(
+                "largest_job",
+                tr("largest job"),
+                "name",
+                lambda workloads: job_words(workloads[0].work),
+                largest("work.job"),
+            ),
+            column("workloads", tr("workloads"), "count", len),
+            column(
+                "model", tr("card"), "name", lambda workloads: card_name(workloads[0].work.model), largest("work.model")
+            ),
             column("older_model", tr("older card"), "name", largest("option.card.name"), largest("option.model")),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", _gpu_ms),
             column(
                 "peak_bytes",
-                tr("peak"),
+                tr("peak memory"),
                 "number",
-                lambda works: Bytes(max(each.work.peak_bytes or 0 for each in works)),
+                lambda workloads: Bytes(max(each.work.peak_bytes or 0 for each in workloads)),
             ),
             column(
                 "times_as_long_at_most",
-                tr("times"),
+                tr("times as long, at most"),
                 "number",
-                lambda works: Number(max(each.times for each in works), 1),
+                lambda workloads: Number(max(each.times for each in workloads), 1),
             ),
         ),
         rows=tuple(sorted(groups.values(), key=_gpu_ms, reverse=True)),
@@ -86,27 +96,27 @@ def old_card_queue(found: OldCards) -> Table:
     )
 
 
-def _user_name(works: Sequence[PlacedWork]) -> str | None:
-    holder = works[0].work.holder
-    return None if holder is None else plain(holder, NAME_MOST)
+def _user_name(workloads: Sequence[PlacedWork]) -> str | None:
+    user = workloads[0].work.user
+    return None if user is None else plain(user, NAME_MOST)
 
 
-def _gpu_ms(works: Sequence[PlacedWork]) -> int:
-    return sum(each.work.gpu_ms for each in works)
+def _gpu_ms(workloads: Sequence[PlacedWork]) -> int:
+    return sum(each.work.gpu_ms for each in workloads)
 
 
-def old_card_works(found: OldCards) -> Table:
-    """Return for programs each work of the queue, and the older card that would take it."""
+def old_card_workloads(found: OldCards) -> Table:
+    """Return for programs each workload of the queue, and the older card for it."""
     columns = (
         *work_columns(attrgetter("work")),
         fact("older_model", "name", "option.model"),
         fact("times_as_long_at_most", "number", "times"),
     )
-    return for_programs("old_card_works", columns, found.queue)
+    return for_programs("old_card_workloads", columns, found.queue)
 
 
 def old_cards_counted(found: OldCards) -> Table:
-    """Return for programs the old cards, how long they stood unused, and what the queue leaves out."""
+    """Return for programs the old cards, their unused time, and what the queue leaves out."""
     return single(
         "old_cards_counted",
         (
@@ -121,7 +131,7 @@ def old_cards_counted(found: OldCards) -> Table:
 
 
 def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
-    """A row for each served model and card."""
+    """Return a row per served model and card."""
     known = [each for each in found if each.cost_per_million is not None]
     return Table(
         name="tokens",
@@ -135,7 +145,12 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
             column("tokens", tr("million tokens"), "number", lambda each: Number(each.tokens / 1e6, 1), "tokens"),
             column("tokens_per_gpu_s", tr("tokens/s"), "number"),
             column("most_requests", tr("requests"), "count", "most_running", json_type="number"),
-            column("cost_per_million", tr("a million"), "money", lambda each: amount(each.cost_per_million, currency)),
+            column(
+                "cost_per_million",
+                tr("per million"),
+                "money",
+                lambda each: amount(each.cost_per_million, currency),
+            ),
             column("kwh_per_million", tr("energy, kWh"), "number", lambda each: decimals(each.kwh_per_million, 3)),
             fact("cost", "money", lambda each: amount(each.cost, currency)),
             fact("kwh", "number"),
@@ -143,7 +158,7 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
         rows=tuple(found),
         notes=(
             tr(
-                "Generated tokens as the servers count them; cost and kWh are of a million of them, hours in which nobody asked included. Tokens/s are of one GPU, requests the most at once of any server."
+                "Tokens: generated tokens, as the servers count them. Cost and kWh are per million tokens and include hours without requests. Tokens/s are per GPU. Requests: the highest number at once on any server."
             ),
         ),
         wide=True,
@@ -152,15 +167,15 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
 
 def _queue_sentence(found: OldCards) -> str:
     if not found.offers:
-        return tr("No card of this fleet is older and slower than another one.")
+        return tr("No card of this fleet is older and slower than another card.")
     names = joined_by_and([offer.card.name for offer in found.offers])
     if not found.queue:
-        return tr("No work is known that ran on newer cards and could have run on {cards}.", cards=names)
+        return tr("No known workload on newer cards could have run on {cards}.", cards=names)
     hours = GpuHours(found.gpu_ms)
     if found.idle_ms is None:
         return tr("{hours} GPU-hours of work on newer cards could have run on {cards}.", hours=hours, cards=names)
     return tr(
-        "{hours} GPU-hours of work on newer cards could have run on {cards}, which stood unused for {idle} GPU-hours.",
+        "{hours} GPU-hours of work on newer cards could have run on {cards}, which were unused for {idle} GPU-hours.",
         hours=hours,
         cards=names,
         idle=GpuHours(found.idle_ms),
@@ -169,36 +184,33 @@ def _queue_sentence(found: OldCards) -> str:
 
 def _queue_notes(found: OldCards) -> Iterator[str]:
     yield tr(
-        "Work on one host of an hour or more, without NVLink traffic, whose measured peak fills at most 80 % of the old card. Times: as long at most, by peak rates; batch jobs may take up to {times} times as long, "
-        "whatever somebody waits for no longer than now. It was not tried: run it there once, and compare.",
+        "Listed: workloads of an hour or more on a single host, without NVLink traffic. Their measured memory peak fills at most 80 % of the older card. Times as long: an upper bound by peak rates. Batch jobs may take up to {times} times as long, all other work no longer than now. Nothing was tested: run the workload there once and compare.",
         times=Number(PATIENT_TIMES),
     )
     if found.tests:
         yield tr_many(
-            "Besides, {number} run of less than an hour on newer cards ({hours} GPU-hours) would fit by its memory; how fast it would be is not known.",
-            "Besides, {number} runs of less than an hour on newer cards ({hours} GPU-hours) would fit by their memory; how fast they would be is not known.",
+            "By its memory, {number} more run of less than an hour on newer cards ({hours} GPU-hours) would fit. Its speed there is unknown.",
+            "By their memory, {number} more runs of less than an hour on newer cards ({hours} GPU-hours) would fit. Their speed there is unknown.",
             found.tests,
             hours=GpuHours(found.tests_ms),
         )
     without = [offer.card.name for offer in found.offers if "BF16" not in offer.card.formats]
     if without:
-        yield tr(
-            "Without BF16: {cards}. Work that trains in it has to change to FP16 there.", cards=joined_by_and(without)
-        )
+        yield tr("Without BF16: {cards}. Training in BF16 must change to FP16 there.", cards=joined_by_and(without))
     if found.unmeasured:
         yield tr_many(
-            "{number} work on newer cards is left out: its memory was reserved in advance or its use not measured.",
-            "{number} works on newer cards are left out: their memory was reserved in advance or their use not measured.",
+            "{number} workload on newer cards is left out: its memory was reserved in advance, or its use was not measured.",
+            "{number} workloads on newer cards are left out: their memory was reserved in advance, or their use was not measured.",
             found.unmeasured,
         )
 
 
 def _tokens_sentence(known: Sequence[MeasuredTokens], currency: str | None) -> str:
     if not known:
-        return tr("What a million tokens cost is not known: no price, or no tokens.")
+        return tr("The cost per million tokens is unknown: no price is known, or no tokens were generated.")
     best = min(known, key=lambda each: each.cost_per_million or 0.0)
     return tr(
-        "Generated tokens are cheapest of {model} on {card}: {cost} a million.",
+        "The cheapest tokens come from {model} on {card}: {cost} per million.",
         cost=Amount(best.cost_per_million, currency),
         model=plain(best.served, NAME_MOST),
         card=card_name(best.card),

@@ -1,4 +1,4 @@
-"""What the need of each pool costs least: what to buy, to reserve and to rent, and what that rests on."""
+"""The cheapest way to serve each pool's demand: GPUs to buy, to reserve and to rent, and the basis of the result."""
 
 from __future__ import annotations
 
@@ -18,23 +18,21 @@ from analytics.tables.table import Cell, Column, Table, column, column_of, fact,
 
 _POINTS = 100
 KINDS = {
-    "own": tr("as now"),
+    "own": tr("current"),
     "buy": tr("bought"),
     "reserved": tr("reserved"),
     "on_demand": tr("on demand"),
     "spot": tr("spot"),
 }
-"""How GPUs are had, by kind of offer."""
+"""Words for kinds of offers."""
 _COLOURS = {"own": "reserved", "buy": "active", "reserved": "held"}
 _DRAWN = 6
-_TITLE = tr("Rent, reserve or buy?")
-_QUESTION = tr(
-    "Which GPUs should be bought, reserved and rented for the need that was observed, and what does that cost?"
-)
+_TITLE = tr("Buy, reserve or rent")
+_QUESTION = tr("Which GPUs should be bought, reserved and rented for the observed demand, and what does that cost?")
 
 
 def purchase_mix(found: Sequence[PoolPurchase], currency: str) -> Table:
-    """A row for each pool and model; the first few are drawn."""
+    """Return a row per pool and model; the first few get a chart."""
     chart = mix_chart(found)
     return Table(
         name="purchase",
@@ -44,11 +42,11 @@ def purchase_mix(found: Sequence[PoolPurchase], currency: str) -> Table:
         columns=(
             *_place_columns(found),
             column("gpus", tr("GPUs"), "number", "curve.gpus"),
-            column("needed", tr("needed"), "words", _needed, audience="people"),
-            column("committed", tr("to have for good"), "words", _committed, audience="people"),
+            column("needed", tr("demand"), "words", _needed, audience="people"),
+            column("committed", tr("to own or reserve"), "words", _committed, audience="people"),
             *(column_of("mix", each) for each in _mix_columns(currency)),
-            column("weeks", tr("by its weeks"), "words", _weeks, audience="people"),
-            column("now_yearly_cost", tr("there now"), "number", "now_yearly"),
+            column("weeks", tr("range over weeks"), "words", _weeks, audience="people"),
+            column("now_yearly_cost", tr("current GPUs"), "number", "now_yearly"),
         ),
         rows=tuple(found),
         chart=chart,
@@ -61,51 +59,51 @@ def purchase_mix(found: Sequence[PoolPurchase], currency: str) -> Table:
 
 
 def mix_sentence(found: Sequence[PoolPurchase], currency: str) -> str:
-    """What it would cost in all, and what that is made of."""
+    """Return the total cost and its parts, as a sentence."""
     if not found:
-        return tr("No GPU was seen in a whole hour of the window.")
+        return tr("No GPU was observed for a whole hour of this window.")
     mixed = [each for each in found if each.mix is not None]
     if not mixed:
         return tr(
-            "No price is known for any of these GPUs: only the need is shown. `fallow prices` says how to state prices and offers."
+            "No price is known for any of these GPUs, so only the demand is shown. `fallow prices` explains how to set prices and offers."
         )
     cost = _yearly(sum(each.yearly_cost for each in _mixes(mixed)))
-    said = tr(
-        "The observed need costs least, {cost} {currency} a year, with {parts}.",
+    cheapest = tr(
+        "The cheapest mix for the observed demand costs {cost} {currency} a year: {parts}.",
         cost=cost,
         currency=currency,
-        parts=_in_words(mixed),
+        parts=_parts_sentence(mixed),
     )
     now = [each.now_yearly for each in mixed if each.now_yearly is not None]
     if len(now) < len(mixed):
-        return said
+        return cheapest
     if sum(now) < sum(each.yearly_cost for each in _mixes(mixed)):
         return tr(
-            "{said} The GPUs that are there now cost {now}: less, for they leave jobs waiting that the need counts.",
-            said=said,
+            "{mix} The current GPUs cost {now}: less, because they leave jobs waiting that the demand counts.",
+            mix=cheapest,
             now=_yearly(sum(now)),
         )
-    return tr("{said} The GPUs that are there now cost {now}.", said=said, now=_yearly(sum(now)))
+    return tr("{mix} The current GPUs cost {now}.", mix=cheapest, now=_yearly(sum(now)))
 
 
-def _in_words(mixed: Sequence[PoolPurchase]) -> str:
+def _parts_sentence(mixed: Sequence[PoolPurchase]) -> str:
     own, bought, reserved, rented, spot = (
         sum(part.gpus for mix in _mixes(mixed) for part in mix.parts if part.option.offer.kind == kind)
         for kind in KINDS
     )
-    said = [
-        tr_many("{number} GPU as now", "{number} GPUs as now", own) if own else "",
+    parts = [
+        tr_many("{number} current GPU", "{number} current GPUs", own) if own else "",
         tr_many("{number} bought", "{number} bought", bought) if bought else "",
         tr_many("{number} reserved", "{number} reserved", reserved) if reserved else "",
     ]
-    known = [each for each in said if each]
+    known = [part for part in parts if part]
     if rented or spot:
-        known.append(tr("the rest rented by the hour") if known else tr("all of it rented by the hour"))
-    return SentenceList(known or [tr("no GPU at all")], ", ")
+        known.append(tr("the others rented by the hour") if known else tr("all rented by the hour"))
+    return SentenceList(known or [tr("no GPUs")], ", ")
 
 
 def mix_chart(found: Sequence[PoolPurchase]) -> Chart | None:
-    """A panel for each of the first pools that have a mix and needed anything: the demand curve, and where parts end."""
+    """Return a panel for each of the first pools with a mix and any demand: the demand curve, and the ends of the parts; None without one."""
     drawn = [(each, each.mix) for each in found if each.mix is not None and each.mix.parts][:_DRAWN]
     if not drawn:
         return None
@@ -118,46 +116,46 @@ def _panel(pool: PoolPurchase, mix: Mix, shares: Sequence[float], places: tuple[
     need = pool.curve.hours["need"].sort(descending=True)
     values = tuple(float(need[min(int(share * need.len()), need.len() - 1)]) for share in shares)
     title = tr(
-        "{pool}, {model}: {gpus} GPUs there",
+        "{pool}, {model}: {gpus} GPUs",
         pool=place_name(pool.curve.pool),
         model=card_name(pool.curve.model),
         gpus=Number(pool.curve.gpus),
     )
-    line = Line(tr("GPUs needed at least"), "low", values, shown=tuple(map(Number, values)))
+    line = Line(tr("GPUs in demand"), "low", values, shown=tuple(map(Number, values)))
     return Panel(title, (*_levels(mix), line), places)
 
 
 def _levels(mix: Mix) -> Iterator[Level]:
-    """A line where each part that is paid for in any case ends; what is above the last one is rented by the hour."""
+    """Yield a line at the end of each committed part; demand above the last line is rented by the hour."""
     gpus = 0
     for part in mix.parts:
         if part.option.is_committed:
             gpus += part.gpus
             kind = part.option.offer.kind
-            name = tr("{how}: up to {gpus}", how=KINDS[kind], gpus=gpus)
-            # its name stands below the line: the curve begins above it
+            name = tr("{kind}: up to {gpus} GPUs", kind=KINDS[kind], gpus=gpus)
+            # the name is below the line, because the curve begins above it
             yield Level(name, _COLOURS[kind], gpus, is_above=False)
 
 
-def cannot_price(wrong: str) -> Table:
-    """Where the table of offers cannot be used."""
+def cannot_price(error: str) -> Table:
+    """Return the table that reports an error in the table of offers."""
     return Table(
         name="purchase",
         title=_TITLE,
         question=_QUESTION,
-        headline=tr("There is no answer: the table of offers cannot be used. {wrong}", wrong=wrong),
+        headline=tr("No answer: the table of offers cannot be used. {error}", error=error),
     )
 
 
 def mix_parts(found: Sequence[PoolPurchase], currency: str) -> Table | None:
-    """A row for each part of each mix; None without any."""
+    """Return a row per part of each mix; None without any."""
     rows = tuple((pool, part) for pool in found if pool.mix is not None for part in pool.mix.parts)
     if not rows:
         return None
     return Table(
         name="purchase_mix",
-        title=tr("What the mix is made of"),
-        question=tr("How many GPUs of each kind, how well are they used, and what do they cost?"),
+        title=tr("GPUs of the cheapest mix"),
+        question=tr("How many GPUs of each kind, how much are they used, and what do they cost?"),
         headline=tr("What is used in most hours comes first: these GPUs are worth having for good.")
         if any(each.mix is not None and each.mix.committed_gpus for each in found)
         else tr("No GPU is worth having for good at these prices, or none is offered so."),
@@ -170,10 +168,10 @@ def mix_parts(found: Sequence[PoolPurchase], currency: str) -> Table | None:
 
 
 _POOL, _ITEM = itemgetter(0), itemgetter(1)
-"""Rows below a pool are pairs of its PoolPurchase and a part of its mix, or an option that it has."""
+"""Rows below a pool are pairs of its PoolPurchase and a part of its mix, or one of its options."""
 
 _OFFER = (
-    column("kind", tr("how"), "words", lambda option: KINDS[option.offer.kind], "offer.kind"),
+    column("kind", tr("kind"), "words", lambda option: KINDS[option.offer.kind], "offer.kind"),
     column("source", tr("source"), "name", "offer.source"),
     fact("provider", "name", "offer.provider"),
 )
@@ -183,7 +181,7 @@ def _part_columns(currency: str) -> tuple[Column, ...]:
     return (
         *(column_of("option", each) for each in _OFFER),
         GPUS,
-        column("used_share", tr("in use"), "share"),
+        column("used_share", tr("time in use"), "share"),
         _yearly_cost(currency),
         fact("gpu_hours", "number"),
         fact("cost", "number"),
@@ -200,12 +198,12 @@ def _mix_columns(currency: str) -> tuple[Column, ...]:
 
 
 def _yearly_cost(currency: str) -> Column:
-    """In whole units for people: cents of an estimate say nothing."""
+    """Return the column of the yearly cost, in whole units for people: cents of an estimate say nothing."""
     return column("yearly_cost", tr("{currency} a year", currency=currency), "number")
 
 
 def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -> Table | None:
-    """A row for each option of each pool and model; None where no option is known."""
+    """Return a row per option of each pool and model; None without a known option."""
     rows = tuple((pool, option) for pool in found for option in pool.options)
     if not rows:
         return None
@@ -228,10 +226,10 @@ def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -
     return Table(
         name="purchase_offers",
         title=tr("Offers and break-even"),
-        question=tr("From which use on is a GPU worth having for good, and what would each offer cost alone?"),
+        question=tr("From what use is a GPU worth owning or reserving, and what would each offer cost alone?"),
         headline=tr_many(
-            "{number} price is older than 90 days, or has no date: ask again before you sign.",
-            "{number} prices are older than 90 days, or have no date: ask again before you sign.",
+            "{number} price is older than 90 days or has no date. Ask for a new quote before you sign.",
+            "{number} prices are older than 90 days or have no date. Ask for new quotes before you sign.",
             old,
         )
         if old
@@ -239,8 +237,8 @@ def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -
         columns=(
             *(column_of(_POOL, each) for each in _place_columns(found)),
             *(column_of(_ITEM, each) for each in offer),
-            column("pays_from_share", tr("pays from"), "words", _pays_from, _pays_from_share, json_type="number"),
-            column("alone_yearly_cost", tr("all of it so"), "number", _alone, lambda row: row[0].alone_yearly(row[1])),
+            column("pays_from_share", tr("break-even"), "words", _pays_from, _pays_from_share, json_type="number"),
+            column("alone_yearly_cost", tr("cost alone"), "number", _alone, lambda row: row[0].alone_yearly(row[1])),
         ),
         rows=rows,
         notes=tuple(_offer_notes(found)),
@@ -249,7 +247,7 @@ def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -
 
 
 def need_figures(found: Sequence[PoolPurchase], currency: str) -> Table:
-    """Return for programs the demand curve of each pool, the mixes of each need and week, and the spot offers left out."""
+    """Return for programs the demand curve of each pool, the mixes of each demand and week, and the spot offers left out."""
     curve = (fact("gpus", "number", itemgetter(0)), fact("hours", "count", itemgetter(1)))
     mix = (*_mix_columns(currency), rows_column("parts", _part_columns(currency), "parts"))
     columns = (
@@ -270,7 +268,7 @@ def _mixes(found: Sequence[PoolPurchase]) -> list[Mix]:
 
 
 def _place_columns(found: Sequence[PoolPurchase]) -> tuple[Column, ...]:
-    """The columns of PoolPurchase; people see the model only where some pool has several: there is little room."""
+    """Return the columns of PoolPurchase. People see the model only if a pool has several, because there is little room."""
     has_several = has_several_models([(each.curve.pool, each.curve.model) for each in found])
     return (
         column("pool", tr("pool"), "pool", lambda pool: place_name(pool.curve.pool), "curve.pool"),
@@ -286,7 +284,7 @@ def _place_columns(found: Sequence[PoolPurchase]) -> tuple[Column, ...]:
 
 
 def _yearly(cost: float) -> Number:
-    """Whole units: cents of an estimate say nothing."""
+    """Return the cost in whole units: cents of an estimate say nothing."""
     return Number(round(cost))
 
 
@@ -317,12 +315,12 @@ def _alone(row: tuple[PoolPurchase, Option]) -> Cell:
 
 def _dated(offer: GpuOffer, today: date) -> Cell:
     if offer.date is None:
-        return tr("not dated") if is_old(offer, today) else ""
-    return tr("{day}, old", day=Date(offer.date)) if is_old(offer, today) else Date(offer.date)
+        return tr("no date") if is_old(offer, today) else ""
+    return tr("{day} (old)", day=Date(offer.date)) if is_old(offer, today) else Date(offer.date)
 
 
 def _pays_from(row: tuple[PoolPurchase, Option]) -> Cell:
-    """The use from which on it is cheaper than the cheapest by the hour."""
+    """Return the use from which the option is cheaper than the cheapest rent by the hour."""
     pool, option = row
     if not option.is_committed:
         return ""
@@ -341,62 +339,62 @@ def _notes(found: Sequence[PoolPurchase], currency: str) -> Iterator[str]:
     if not found:
         return
     yield tr(
-        "Need: GPUs in use, each hour at its most, and those that jobs waited for, on average over the hour. A year is taken to be like these {hours} hours: a few weeks say little of a year, and nothing of growth (`fallow plan forecast`).",
+        "Demand: GPUs that work, GPUs that queued jobs could have used, and held or reserved GPUs unless a finding says that they may go. The highest value of each hour counts. The year is assumed to be like these {hours} hours. A few weeks say little about a year, and nothing about growth (`fallow plan forecast`).",
         hours=max(each.curve.hours.height for each in found),
     )
     if unseen := sum(each.curve.unseen for each in found):
         yield tr_many(
-            "{number} hour of a pool was left out: more than a tenth of its GPUs were not observed.",
-            "{number} hours of a pool were left out: more than a tenth of its GPUs were not observed.",
+            "{number} hour of a pool is left out: more than a tenth of its GPUs were not observed.",
+            "{number} hours of a pool are left out: more than a tenth of its GPUs were not observed.",
             unseen,
         )
     if any(len(each.weeks) >= WEEKS_MIN for each in found):
-        yield tr(
-            "In brackets and by its weeks: the least and the most if one whole week of the window stood for the year."
-        )
+        yield tr("Ranges: the lowest and the highest result if a single whole week of the window stood for the year.")
     else:
-        yield tr("There is no range: that takes two whole weeks of which 90 % was observed.")
+        yield tr("No range is shown: it needs two whole weeks, observed for at least 90 %.")
     if unpriced := sum(each.mix is None for each in found):
         yield tr_many(
-            "Of {number} pool only the need is known: no price is, or none for work that must not be interrupted.",
-            "Of {number} pools only the need is known: no price is, or none for work that must not be interrupted.",
+            "{number} pool has no cost: no price is known, or none for work that must not be interrupted.",
+            "{number} pools have no cost: no price is known, or none for work that must not be interrupted.",
             unpriced,
         )
     if any(each.now_yearly is not None for each in found):
         yield tr(
-            "As now: the site's price in force, with its write-off. GPUs that are paid already cost less than that to keep."
+            "Current: the site's price in force, including depreciation. GPUs that are already paid for cost less to keep."
         )
     both = [(each.mix.yearly_cost, each.with_taken.yearly_cost) for each in found if each.mix and each.with_taken]
     if (more := sum(after - before for before, after in both)) >= 1:
         yield tr(
-            "What was held or reserved without use is no need here: with it, the cheapest mix would cost {more} {currency} a year more.",
+            "The demand excludes GPUs that findings say may go. With them, the cheapest mix would cost {more} {currency} a year more.",
             more=_yearly(more),
             currency=currency,
         )
     if all((each.curve.hours["firm"] == each.curve.hours["need"]).all() for each in found):
         yield tr(
-            "Nobody says whose work may be interrupted (a priority class such as best-effort in the owners table, or --spot-share): nothing is put on spot GPUs."
+            "Spot GPUs are not used, because no work is marked as interruptible (a priority class such as best-effort in the owners table, or --spot-share)."
         )
 
 
 def _offer_notes(found: Sequence[PoolPurchase]) -> Iterator[str]:
     yield tr(
-        "Pays from: the share of the hours in which a GPU has to be used so that it costs less than the cheapest one on demand. Spot: per hour of finished work, with what interruptions lose."
+        "Break-even: the share of hours in which a GPU must be used to cost less than the cheapest on-demand GPU. Cost alone: the yearly cost if this option served all demand. Spot: the price of an hour of finished work, including work lost to interruptions."
     )
     powers = [each.power for each in found if any(option.offer.kind == "buy" for option in each.options)]
     if any(each is not None for each in powers):
         yield tr(
-            "GPUs to buy carry the electricity that they draw; prices in force, reserved and rented ones are taken as they stand, with or without it."
+            "The cost of GPUs to buy includes their electricity. Current, reserved and rented prices are used as given, with or without electricity."
         )
     if any(each is None for each in powers):
-        yield tr("The power or its price is not known for some GPUs to buy: their cost has no energy in it.")
+        yield tr(
+            "For some GPUs to buy, the power or the electricity price is unknown, so their cost excludes electricity."
+        )
     if any(each is not None and not each.is_measured for each in powers):
         yield tr(
-            "Some GPUs to buy are taken to draw the power limit of their card all the time: what they draw was not measured."
+            "Some GPUs to buy are assumed to draw the power limit of their card all the time, because their power was not measured."
         )
     if unrated := sum(len(each.unrated) for each in found):
         yield tr_many(
-            "{number} spot offer was left out: it does not say how often its GPUs are taken away, or no work would be finished on them.",
-            "{number} spot offers were left out: they do not say how often their GPUs are taken away, or no work would be finished on them.",
+            "{number} spot offer is left out: its interruption rate is unknown, or no work would finish on its GPUs.",
+            "{number} spot offers are left out: their interruption rates are unknown, or no work would finish on their GPUs.",
             unrated,
         )

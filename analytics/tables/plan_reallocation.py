@@ -1,4 +1,4 @@
-"""The proposed reallocation: who gets which GPUs, who gets none and why, who gains and loses, and what is left over."""
+"""The proposed reallocation: which requests get which GPUs, which get none and why, gains and losses by team, and the remaining GPUs."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ _LISTED = 20
 
 @dataclass(frozen=True)
 class _Freed:
-    """GPUs that come free, and the request that gets them; None if no request does."""
+    """GPUs that become free, and the request that gets them; None if no request does."""
 
     supply: Supply
     served: ServedRequest | None = None
 
     @property
     def request(self) -> GpuRequest | None:
-        """What was asked for."""
+        """Return the request; None without one."""
         return None if self.served is None else self.served.request
 
 
 def proposal_table(found: Reallocation | None) -> Table | None:
-    """A row for each request, host and source; None where nobody asks."""
+    """Return a row per request, host and source; None without requests."""
     if found is None:
         return None
     rows = tuple(_Freed(grant, each) for each in found.served for grant in each.grants)
     return Table(
         name="reallocation",
         title=tr("Who should get which GPUs"),
-        question=tr("Which requests can be served by GPUs that come free, from when, and whose are they?"),
+        question=tr("Which requests can be served by GPUs that become free, from when, and from which team?"),
         headline=_headline(found),
         columns=(
             *_request_columns("programs"),
             column("start", tr("start"), "number", "served.start", json_type="string"),
-            column("days_late", tr("late"), "count", _days_late),
+            column("days_late", tr("days late"), "count", _days_late),
             fact("gpus_given", "count", "served.given"),
             fact("free_from", "words", "supply.free_from"),
             *_supply_columns(found),
         ),
         rows=rows,
         shown=_LISTED,
-        rest=tr("{number} more are in `fallow plan allocation --json`.", number=len(rows) - _LISTED),
+        rest=tr("`fallow plan allocation --json` lists {number} more.", number=len(rows) - _LISTED),
         notes=tuple(_notes(found)),
         wide=True,
     )
@@ -64,7 +64,7 @@ def _days_late(row: _Freed) -> int | str:
 
 
 def _request_columns(numbers: Literal["all", "programs"]) -> tuple[Column, ...]:
-    """Return the columns of a row's request; `numbers` is who sees how many GPUs it asks for, and how urgently."""
+    """Return the columns of a row's request. `numbers`: who sees its number of GPUs and its priority."""
     return (
         column(
             "name",
@@ -87,11 +87,11 @@ def _request_columns(numbers: Literal["all", "programs"]) -> tuple[Column, ...]:
 
 
 def cannot_propose(why: str) -> Table:
-    """In place of the proposal, why there is none."""
+    """Return the table with the reason why there is no proposal."""
     return Table(
         name="reallocation_wrong",
         title=tr("Who should get which GPUs"),
-        question=tr("Which requests can be served by GPUs that come free, from when, and whose are they?"),
+        question=tr("Which requests can be served by GPUs that become free, from when, and from which team?"),
         headline=why,
     )
 
@@ -99,31 +99,31 @@ def cannot_propose(why: str) -> Table:
 def _headline(found: Reallocation) -> str:
     if found.of_part:
         return tr_many(
-            "{number} request is given GPUs of this part of the fleet.",
-            "{number} requests are given GPUs of this part of the fleet.",
+            "{number} request gets GPUs of this part of the fleet.",
+            "{number} requests get GPUs of this part of the fleet.",
             len(found.served),
         )
     requests = [*(each.request for each in found.served), *(each.request for each in found.unserved)]
     if not requests:
-        return tr("Nobody asks for GPUs.")
+        return tr("There are no requests for GPUs.")
     late = sum(each.start > each.request.first for each in found.served)
-    said = tr(
-        "{served} of {asked} requests can be served, with {gpus} of the {wanted} GPUs asked for.",
+    served = tr(
+        "{served} of {requests} requests can be served, with {gpus} of {wanted} requested GPUs.",
         served=len(found.served),
-        asked=len(requests),
+        requests=len(requests),
         gpus=sum(each.request.gpus for each in found.served),
         wanted=sum(each.gpus for each in requests),
     )
     if not late:
-        return said
-    later = tr_many("{number} begins later than asked for.", "{number} begin later than asked for.", late)
-    return tr("{said} {later}", said=said, later=later)
+        return served
+    later = tr_many("{number} starts later than requested.", "{number} start later than requested.", late)
+    return tr("{served} {later}", served=served, later=later)
 
 
 def _supply_columns(found: Reallocation) -> tuple[Column, ...]:
-    """Return the columns of GPUs that come free, without whose they are for a reader of one team."""
+    """Return the columns of GPUs that become free; for a reader of one team, without their teams."""
     whose = (
-        column("from_team", tr("from whom"), "name", _giver, "supply.team"),
+        column("from_team", tr("from team"), "name", _freeing_team, "supply.team"),
         fact("ends", "words", lambda row: row.supply.name or None),
     )
     return (
@@ -141,89 +141,88 @@ def _supply_columns(found: Reallocation) -> tuple[Column, ...]:
     )
 
 
-def _giver(row: _Freed) -> str:
+def _freeing_team(row: _Freed) -> str:
     names = ", ".join(plain(name, NAME_MOST) for name in (row.supply.team, row.supply.name) if name)
     return names or tr("no team")
 
 
 def _notes(found: Reallocation) -> Iterator[str]:
     yield tr(
-        "What can be given is idle and safe to give back now, or comes free by {day}. A GPU goes to one request; parts of cards and shared GPUs go to none. "
-        "A request is served whole or not at all, from one day to its last: on one NVLink island or host, a larger one by whole hosts of one pool. "
-        "The most urgent are served first; then those proposals come first that make them wait the fewest GPU-days, that use the GPUs likeliest to come free (by the point of the chance, of which the table shows the lower end; an unknown one counts as none), "
-        "and that leave the fewest GPUs over in blocks that are broken. No team has more than its quota when it is given GPUs. Work may go on after its end: then its GPUs are missing.",
+        "The proposal reallocates GPUs that are releasable now or become free by {day}. A GPU goes to one request. Parts of cards and shared GPUs go to none. A request is served in full or not at all, from one day to its last, on one NVLink island or host. A larger request gets whole hosts of one pool. The most urgent requests are served first. Then the best proposal makes requests wait the fewest GPU-days. Then it uses the GPUs most likely to become free, by the point estimate of the probability. The table shows the lower end, and an unknown probability counts as zero. Then it leaves the fewest GPUs in broken blocks. No team gets GPUs beyond its quota. If work continues after its expected end, its GPUs are missing.",
         day=Date(found.last_day),
     )
     if found.without_quota:
         yield tr(
-            "No quota is known for {teams}: nothing limits what they are given.",
+            "No quota is known for {teams}, so nothing limits their GPUs.",
             teams=plain(", ".join(found.without_quota), NAME_MOST),
         )
     if not found.serves_most:
-        yield tr("The search was stopped by its time limit: it may be that more can be served.")
+        yield tr("The search reached its time limit. Perhaps more requests can be served.")
     elif not found.is_proven:
         yield tr(
-            "That no more can be served is proven. The search for less waiting, surer GPUs and fewer leftovers was stopped by its time limit: there may be a better answer."
+            "It is proven that no more requests can be served. The search for shorter waits, more certain GPUs and fewer leftovers reached its time limit, so a better proposal may exist."
         )
 
 
 def unserved_table(found: Reallocation | None) -> Table | None:
-    """A row for each request that is given nothing; None where there is none."""
+    """Return a row per request that gets no GPUs; None without one."""
     if found is None or not found.unserved:
         return None
     return Table(
         name="unserved",
-        title=tr("Requests that get nothing"),
-        question=tr("Which requests cannot be served, and what stands in the way?"),
-        headline=tr_many("{number} request gets nothing.", "{number} requests get nothing.", len(found.unserved)),
+        title=tr("Requests that get no GPUs"),
+        question=tr("Which requests cannot be served, and why?"),
+        headline=tr_many("{number} request gets no GPUs.", "{number} requests get no GPUs.", len(found.unserved)),
         columns=(
             *_request_columns("all"),
-            column("reason", tr("why"), "sentence", lambda each: _REASONS[each.reason](each), "reason"),
+            column("reason", tr("reason"), "sentence", lambda each: _REASONS[each.reason](each), "reason"),
             fact("gpus_free_in_time", "count", "free"),
             fact("by", "words"),
         ),
         rows=found.unserved,
         shown=_LISTED,
-        rest=tr("{number} more are in `fallow plan allocation --json`.", number=len(found.unserved) - _LISTED),
+        rest=tr("`fallow plan allocation --json` lists {number} more.", number=len(found.unserved) - _LISTED),
         wide=True,
     )
 
 
 _REASONS: dict[Reason, Callable[[UnservedRequest], str]] = {
-    "over": lambda each: tr("Its last day, {day}, is over.", day=Date(each.request.last)),
-    "no_card": lambda each: tr("No GPU of the fleet is what it asks for: {card}.", card=_asked(each.request)),
+    "over": lambda each: tr("The last day of the request, {day}, is over.", day=Date(each.request.last)),
+    "no_card": lambda each: tr("No GPU of the fleet matches the request: {card}.", card=_requested_card(each.request)),
     "too_few": lambda each: (
         tr_many(
-            "Only {number} GPU of that kind can be given by {day}.",
-            "Only {number} GPUs of that kind can be given by {day}.",
+            "Only {number} matching GPU is available by {day}.",
+            "Only {number} matching GPUs are available by {day}.",
             each.free,
             day=Date(each.by),
         )
         if each.free
-        else tr("No GPU of that kind can be given by {day}.", day=Date(each.by))
+        else tr("No matching GPU is available by {day}.", day=Date(each.by))
     ),
     "no_block": lambda each: tr(
-        "{number} GPUs of that kind can be given by {day}, but they lie apart: there is no block of {gpus}.",
+        "{number} matching GPUs are available by {day}, but they are scattered: there is no block of {gpus}.",
         number=each.free,
         day=Date(each.by),
         gpus=each.request.gpus,
     ),
-    "quota": lambda each: tr("The quota of {team} does not allow it.", team=plain(each.request.team, NAME_MOST)),
-    "others": lambda _: tr("Requests of the same or a higher priority take what it would need."),
+    "quota": lambda each: tr(
+        "The quota of {team} does not allow the request.", team=plain(each.request.team, NAME_MOST)
+    ),
+    "others": lambda _: tr("Requests of the same or a higher priority take the GPUs."),
 }
 
 
-def _asked(request: GpuRequest) -> str:
+def _requested_card(request: GpuRequest) -> str:
     if request.memory_gib is None:
         return plain(request.card or "", NAME_MOST)
-    memory = tr("{number} GiB each", number=Number(request.memory_gib))
+    memory = tr("{number} GiB per GPU", number=Number(request.memory_gib))
     return (
         memory if request.card is None else tr("{card}, {memory}", card=plain(request.card, NAME_MOST), memory=memory)
     )
 
 
 def balance_table(found: Reallocation | None) -> Table | None:
-    """A row for each team that gains or loses; None for a reader of one team, and where nothing is given."""
+    """Return a row per team that gains or loses; None for a reader of one team, and if no GPU is reallocated."""
     if found is None or found.of_one_team or not found.served:
         return None
     balances = found.balances
@@ -240,10 +239,10 @@ def balance_table(found: Reallocation | None) -> Table | None:
         ),
         rows=balances,
         shown=_LISTED,
-        rest=tr("{number} more are in `fallow plan allocation --json`.", number=len(balances) - _LISTED),
+        rest=tr("`fallow plan allocation --json` lists {number} more.", number=len(balances) - _LISTED),
         notes=(
             tr(
-                "A team loses what it would have let go of anyway, by an end or because it is idle. What no known team had is no team's loss."
+                "A team loses only GPUs that become free anyway: their work ends, or they are idle. GPUs without a known team are no team's loss."
             ),
         ),
     )
@@ -252,8 +251,8 @@ def balance_table(found: Reallocation | None) -> Table | None:
 def _balance_sentence(balances: tuple[TeamBalance, ...]) -> str:
     gained, lost = sum(each.gains for each in balances), sum(each.loses for each in balances)
     return tr_many(
-        "{number} GPU changes hands; teams give {lost}, no known team had {free}.",
-        "{number} GPUs change hands; teams give {lost}, no known team had {free}.",
+        "{number} GPU changes hands: {lost} from known teams, {free} without a known team.",
+        "{number} GPUs change hands: {lost} from known teams, {free} without a known team.",
         gained,
         lost=lost,
         free=gained - lost,
@@ -261,16 +260,16 @@ def _balance_sentence(balances: tuple[TeamBalance, ...]) -> str:
 
 
 def left_table(found: Reallocation | None) -> Table | None:
-    """What nobody is given; None for a reader of one team, and where nothing is left."""
+    """Return the GPUs that go to no request; None for a reader of one team, and if no GPU is left."""
     if found is None or not found.left:
         return None
     return Table(
         name="left_over",
-        title=tr("What is left over"),
-        question=tr("Which GPUs come free that nobody is given?"),
+        title=tr("GPUs left over"),
+        question=tr("Which GPUs are free, or become free, and go to no request?"),
         headline=tr_many(
-            "{number} GPU comes free and is given to nobody.",
-            "{number} GPUs come free and are given to nobody.",
+            "{number} GPU is free, or becomes free, and goes to no request.",
+            "{number} GPUs are free, or become free, and go to no request.",
             sum(len(each.gpus) for each in found.left),
         ),
         columns=(
@@ -279,13 +278,13 @@ def left_table(found: Reallocation | None) -> Table | None:
         ),
         rows=tuple(map(_Freed, found.left)),
         shown=_LISTED,
-        rest=tr("{number} more are in `fallow plan allocation --json`.", number=len(found.left) - _LISTED),
+        rest=tr("`fallow plan allocation --json` lists {number} more.", number=len(found.left) - _LISTED),
         wide=True,
     )
 
 
 def proposal_facts(found: Reallocation | None) -> Table | None:
-    """Return for programs how far the proposal looks ahead, and what is proven of it; None where nobody asks."""
+    """Return for programs how far the proposal looks ahead, and what is proven; None without requests."""
     if found is None:
         return None
     return single(

@@ -1,58 +1,91 @@
-"""What a change would have made of the jobs of a window, against the replay of today: figures, who gains, who is hit, what cannot run."""
+"""What a change makes of the jobs of a window, compared with the replay of today: figures, ended jobs, who gains, what cannot run."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Number, Quantity, Share
+from analytics.language.quantities import Amount, GpuHours, Number, Quantity, Share, Span
 from analytics.language.sentences import tr, tr_many
 from analytics.money.energy import Grid
 from analytics.money.priced_segments import NOT_KNOWN
 from analytics.money.window_money import Money
-from analytics.plan.replay.replay_base import ComparedWaits, CutUser, FleetUse, ReplayBase, ReplayOutcome, Unplaced
+from analytics.plan.replay.replay_base import (
+    ComparedPool,
+    ComparedWaits,
+    CutUser,
+    FleetUse,
+    ReplayBase,
+    ReplayOutcome,
+    Unplaced,
+)
+from analytics.plan.replay.replayed_waits import ReplayCheck
 from analytics.plan.replay.station import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
-from analytics.tables.names import GPU_HOURS, GPUS, NAME_MOST, TEAM, account_name, amount, decimals
+from analytics.tables.names import GPU_HOURS, GPUS, NAME_MOST, TEAM, account_name, amount, decimals, place_name
 from analytics.tables.plan_replay_check import (
-    NOT_BEGUN,
+    MEAN_WAIT,
+    NOT_STARTED,
+    P95_WAIT,
+    WAITED,
     WAITS,
     compared_waits,
     refusal,
     replay_check,
-    span,
+    unknown_waits,
+    waits_remedy,
     words,
 )
-from analytics.tables.table import Cell, Column, Kind, Table, column, column_of, fact, rows_column, single
+from analytics.tables.table import (
+    Cell,
+    Column,
+    Kind,
+    Table,
+    column,
+    column_of,
+    fact,
+    rows_column,
+    single,
+)
 from fallow.clock import HOUR_MS
 
 _ORDERS = {
     "fifo": tr("strictly in order"),
-    "conservative": tr("in order, later ones first where by the time limits that delays nobody"),
-    "backfill": tr("in order, later ones first where by the time limits that does not delay the first"),
+    "conservative": tr("in order, but later jobs start first where, by the time limits, that delays no earlier job"),
+    "backfill": tr("in order, but later jobs start first where, by the time limits, that does not delay the first job"),
 }
 
 
 def replay_tables(base: ReplayBase, outcome: ReplayOutcome, money: Money) -> tuple[Table, ...]:
-    """Return what a replay answers, in the order in which the command and the page show it."""
+    """Return the tables of a replay, in the order of the command and the page."""
     return (replay_answer(base, outcome, money.grid, money.currency), replay_check(base.check), *_about(outcome, money))
 
 
 def _about(outcome: ReplayOutcome, money: Money) -> tuple[Table, ...]:
-    """Who gains, who is hit and what cannot run, where there is any."""
+    """Return the ended jobs by user, who gains and what cannot run."""
     found = (
+        ended_jobs(outcome.cuts, money.currency),
         who_gains(outcome, "team"),
         who_gains(outcome, "rank"),
-        whom_it_hits(outcome.cuts, money.currency),
         what_cannot_run(outcome.unplaced),
     )
     return tuple(each for each in found if each is not None)
 
 
 def outcome_figures(outcome: ReplayOutcome, money: Money) -> Table:
-    """Return for programs the figures of both replays, in all and of each pool."""
+    """Return for programs the figures of both replays, of all pools and of each pool."""
     use = _pool_use(money.currency)
-    pools = (fact("pool", "pool"), *use)
+    pools = (
+        fact("pool", "pool", "today.pool"),
+        *(
+            column_of(part, each, f"{side}_{each.key}")
+            for side in ("today", "then")
+            for part, figures in ((side, use), (f"waits.{side}", WAITS))
+            for each in figures
+        ),
+    )
     return single(
         "replay_outcome",
         (
@@ -63,9 +96,9 @@ def outcome_figures(outcome: ReplayOutcome, money: Money) -> Table:
                     *(column_of(f"{side}.waits", each, f"{side}_{each.key}") for each in (JOBS, *WAITS)),
                     *(column_of(f"{side}.total", each, f"{side}_{each.key}") for each in use),
                     fact(f"{side}_gpu_kwh", "number", f"{side}.kwh"),
-                    rows_column(f"{side}_pools", pools, f"{side}.pools"),
                 )
             ),
+            rows_column("pools", pools, "pools"),
             fact("freed_gpu_hours", "gpu_hours", "freed_ms"),
             fact("jobs_put_off", "count", "postponed"),
             fact("jobs_preempted", "count", "preempted"),
@@ -75,7 +108,7 @@ def outcome_figures(outcome: ReplayOutcome, money: Money) -> Table:
 
 
 def outcome_column(money: Money) -> Column:
-    """Return a column for programs: the rows of all tables of an outcome by their names, where it stands beside others."""
+    """Return a column for programs: the rows of all tables of an outcome, by table name."""
 
     def rows(outcome: ReplayOutcome) -> dict[str, object]:
         return {each.name: each.records() for each in (outcome_figures(outcome, money), *_about(outcome, money))}
@@ -84,12 +117,12 @@ def outcome_column(money: Money) -> Column:
 
 
 def replay_basis(base: ReplayBase) -> Table:
-    """Return for programs which jobs are replayed, how the queue is taken to work, and what the check refuses."""
+    """Return for programs the replayed jobs, the order of the queue, and what the check refuses."""
     return single(
         "replay_basis",
         (
             fact("jobs", "count", "rebuilt.jobs.height"),
-            fact("jobs_without_time_of_asking", "count", "rebuilt.unasked"),
+            fact("jobs_without_submission_time", "count", "rebuilt.unasked"),
             fact("use_without_a_job", "count", lambda base: base.rebuilt.jobs.height - base.rebuilt.queued),
             fact("jobs_that_never_ran", "count", "rebuilt.never_ran"),
             fact("jobs_without_gpus_or_pool", "count", "rebuilt.unplaced"),
@@ -99,100 +132,290 @@ def replay_basis(base: ReplayBase) -> Table:
             fact("delayed_teams", "count", lambda base: len(base.delays)),
             fact("error_max", "share", "check.error_max"),
             fact("has_waits", "words", "check.has_waits", "boolean"),
+            fact("pools_with_waits", "words", lambda base: [*base.check.pools_with_waits], "array"),
             fact("refused", "sentence", lambda base: refusal(base.check)),
         ),
         base,
     )
 
 
+@dataclass(frozen=True)
+class ComparedFigure:
+    """One figure of a pool in both replays.
+
+    Attributes:
+        pool: empty for all pools.
+        figure: a column that reads `today` and `then`.
+        today: what the column reads; None where the figure is not known.
+        then: the same with the change.
+    """
+
+    pool: str
+    figure: Column
+    today: object
+    then: object
+
+    @property
+    def cells(self) -> tuple[Cell, Cell]:
+        """The figure today and with the change; None is unknown."""
+        today, then = (None if row is None else self.figure.cell(row) for row in (self.today, self.then))
+        return today, then
+
+    @property
+    def values(self) -> tuple[object, object]:
+        """Both in the unit of programs; None is unknown."""
+        today, then = (None if row is None else self.figure.value(row) for row in (self.today, self.then))
+        return today, then
+
+    @property
+    def change(self) -> float | None:
+        """The difference in the unit of programs; None where either value is unknown."""
+        today, then = self.values
+        return then - today if isinstance(today, int | float) and isinstance(then, int | float) else None
+
+    def words(self) -> Cell:
+        """The difference for people, with its sign."""
+        today, then = self.cells
+        if self.change is None:
+            return None
+        change = _magnitude(today, then)
+        if str(change) == str(_magnitude(today, today)):
+            return change
+        sign = "+" if self.change > 0 else "\N{MINUS SIGN}"
+        if isinstance(today, Share):
+            return tr("{sign}{points} points", sign=sign, points=change)
+        return tr("{sign}{amount}", sign=sign, amount=change)
+
+
+def _magnitude(today: Cell, then: Cell) -> Quantity:
+    """Return the difference of two quantities of one kind, without its sign; that of shares in points."""
+    match today, then:
+        case GpuHours(milliseconds=before), GpuHours(milliseconds=after):
+            return GpuHours(abs(after - before))
+        case Span(milliseconds=before), Span(milliseconds=after):
+            return Span(abs(after - before))
+        case Share(ratio=float(before)), Share(ratio=float(after)):
+            return Number(100 * abs(after - before), 1)
+        case Amount(value=float(before), currency=currency), Amount(value=float(after)):
+            return Amount(abs(after - before), currency)
+        case Number(value=int() | float() as before), Number(value=int() | float() as after, digits=digits):
+            return Number(abs(after - before), digits)
+    raise TypeError(type(today), type(then))
+
+
 def replay_answer(base: ReplayBase, outcome: ReplayOutcome, grid: Grid, currency: str | None) -> Table:
-    """The figures of both replays side by side, and what they rest on."""
+    """Return the figures of today and of the change with their difference, of all pools and of the pools that change."""
+    figures = (
+        column("pool", tr("pool"), "pool", lambda row: place_name(row.pool) if row.pool else tr("all pools"), "pool"),
+        column("figure", tr("figure"), "words", "figure.title", "figure.key"),
+        column("today", tr("replay of today"), "number", lambda row: row.cells[0], lambda row: row.values[0]),
+        column("then", tr("this scenario"), "number", lambda row: row.cells[1], lambda row: row.values[1]),
+        column("difference", tr("difference"), "number", ComparedFigure.words, "change"),
+    )
     return Table(
         name="replay",
-        title=tr("What the change would have made of the same jobs"),
-        question=tr(
-            "What would jobs have waited for, and what would the GPUs have been used for, had it been otherwise?"
-        ),
-        headline=_headline(base, outcome),
-        columns=(
-            column("figure", tr("figure"), "words", "title", "key"),
-            column("today", tr("replay of today"), "number", lambda figure: figure.cell(outcome.today)),
-            column("then", tr("with the change"), "number", lambda figure: figure.cell(outcome.then)),
-        ),
-        rows=tuple(_figures(outcome, grid, currency)) if base.check.has_use else (),
-        lines=tuple(_gains(outcome, currency)) if base.check.has_use else (),
+        title=tr("The same jobs with the change"),
+        question=QUESTION,
+        headline=replay_headline(base, outcome),
+        columns=figures[:3] if outcome.is_today else figures,
+        rows=compared_figures(outcome, grid, currency) if base.check.has_use else (),
+        lines=tuple(_lines(base, outcome, currency)) if base.check.has_use else (),
         notes=(*_assumptions(base), _counted(base), *_homeless(base), *_emitted(outcome, grid)),
         wide=True,
     )
 
 
-def _headline(base: ReplayBase, outcome: ReplayOutcome) -> str:
-    if outcome.waits is None:
+QUESTION = tr("What would change for the same jobs with other GPUs or other rules?")
+
+
+def compared_figures(outcome: ReplayOutcome, grid: Grid, currency: str | None) -> tuple[ComparedFigure, ...]:
+    """Return the known figures of all pools, then of each pool the figures that the change affects."""
+    rows = [ComparedFigure("", each, outcome.today, outcome.then) for each in _fleet_figures(outcome, grid, currency)]
+    changed = [pool for pool in outcome.pools if pool.differs] if len(outcome.pools) > 1 else []
+    for pool in changed:
+        waits = (None, None) if pool.waits is None else (pool.waits.today, pool.waits.then)
+        rows.append(ComparedFigure(pool.name, GPUS, pool.today, pool.then))
+        rows += (ComparedFigure(pool.name, each, *waits) for each in _WAIT_ROWS)
+        rows += (ComparedFigure(pool.name, each, pool.today, pool.then) for each in _use_rows(currency))
+    return tuple(row for row in rows if row.values != (None, None) and (not row.pool or row.values[0] != row.values[1]))
+
+
+def _unknown_waits(check: ReplayCheck, outcome: ReplayOutcome) -> list[str]:
+    """Return why the queue waits of shown pools are not known: of pools that change, then of all together."""
+    checked = {each.pool: each.waits for each in check.pools}
+    changed = [pool for pool in outcome.pools if pool.differs] if len(outcome.pools) > 1 else []
+    gaps = [
+        unknown_waits(pool.name, checked[pool.name]) for pool in changed if pool.waits is None and pool.name in checked
+    ]
+    whole = None if len(outcome.pools) > 1 else outcome.pools[0].name if outcome.pools else None
+    return [*gaps, *([] if check.has_waits else [unknown_waits(whole, check.waits)])]
+
+
+def replay_headline(base: ReplayBase, outcome: ReplayOutcome) -> str:
+    """Return the answer: what a time-out frees and whose jobs it ends, then queue waits, then unallocated GPU-hours."""
+    if not base.check.has_use:
         return refusal(base.check) or ""
-    if outcome.today == outcome.then:
-        return tr("Nothing would have been otherwise than in the replay of today.")
-    if outcome.waits.today == outcome.waits.then or _looks_same(outcome):
-        return tr(
-            "Jobs would have waited as long as in the replay of today; what else would have been otherwise stands below."
+    timeout = [] if outcome.idle_timeout_ms is None else [_timeout_sentence(outcome, outcome.idle_timeout_ms)]
+    waits, hours = [*_waits_sentences(base, outcome)], [*_hours_sentences(outcome)]
+    known = outcome.waits is not None or _most_changed(outcome) is not None
+    return SentenceList([*timeout, *(waits + hours if known else hours + waits)], " ")
+
+
+_NAMED_USERS = 5
+
+
+def _timeout_sentence(outcome: ReplayOutcome, timeout_ms: int) -> str:
+    after = Span(timeout_ms)
+    if not outcome.cuts:
+        return tr("An idle time-out of {after} frees no GPU-hours: it ends no job.", after=after)
+    jobs, freed_ms = Counter[str](), Counter[str]()
+    for cut in outcome.cuts:
+        jobs[cut.user or NOT_KNOWN] += cut.jobs
+        freed_ms[cut.user or NOT_KNOWN] += round(cut.freed_ms)
+    ordered = sorted(jobs.items(), key=lambda user: (-freed_ms[user[0]], user[0]))
+    people = [
+        tr("{name} ({jobs})", name=account_name(name) if name == NOT_KNOWN else plain(name, NAME_MOST), jobs=count)
+        for name, count in ordered[:_NAMED_USERS]
+    ]
+    if rest := ordered[_NAMED_USERS:]:
+        others = sum(count for _, count in rest)
+        people.append(tr_many("{number} other user ({jobs})", "{number} other users ({jobs})", len(rest), jobs=others))
+    return tr_many(
+        "An idle time-out of {after} frees {hours} GPU-hours and ends {number} job of this person: {people}.",
+        "An idle time-out of {after} frees {hours} GPU-hours and ends {number} jobs of these people: {people}.",
+        sum(jobs.values()),
+        after=after,
+        hours=GpuHours(outcome.freed_ms),
+        people=SentenceList(people, ", "),
+    )
+
+
+def _waits_sentences(base: ReplayBase, outcome: ReplayOutcome) -> Iterator[str]:
+    """Yield how long jobs wait with the change: all jobs, or those of the changed pool with known waits."""
+    if outcome.is_same and not outcome.is_today:
+        yield tr("This change makes no difference.")
+    if outcome.waits is not None:
+        yield _wait_sentence("", outcome.waits, is_same=outcome.is_same)
+    elif (pool := _most_changed(outcome)) is not None and pool.waits is not None:
+        yield _wait_sentence(pool.name, pool.waits, is_same=False)
+    else:
+        yield _unknown_waits(base.check, outcome)[0]
+        yield waits_remedy(base.check)
+
+
+def _hours_sentences(outcome: ReplayOutcome) -> Iterator[str]:
+    """Yield what another number of GPUs makes of the unallocated GPU-hours."""
+    today, then = outcome.today.total, outcome.then.total
+    if then.gpus == today.gpus:
+        return
+    hours = GpuHours(abs(then.there_ms - today.there_ms))
+    if then.gpus > today.gpus:
+        yield tr_many(
+            "{number} more GPU adds {hours} GPU-hours.",
+            "{number} more GPUs add {hours} GPU-hours.",
+            then.gpus - today.gpus,
+            hours=hours,
         )
-    then, today, hours = outcome.waits.then, outcome.waits.today, GpuHours(abs(outcome.waits.saved_ms))
-    if outcome.waits.saved_ms < 0:
+    else:
+        yield tr_many(
+            "{number} GPU less removes {hours} GPU-hours.",
+            "{number} GPUs fewer remove {hours} GPU-hours.",
+            today.gpus - then.gpus,
+            hours=hours,
+        )
+    rise_ms = then.unallocated_ms - today.unallocated_ms
+    change = GpuHours(abs(rise_ms))
+    yield (
+        tr("Unallocated GPU-hours rise by {hours}.", hours=change)
+        if rise_ms >= 0
+        else tr("Unallocated GPU-hours fall by {hours}.", hours=change)
+    )
+
+
+def _most_changed(outcome: ReplayOutcome) -> ComparedPool | None:
+    """Return the pool whose known queue waits change most; None where no changed pool has known waits."""
+    known = [(abs(each.waits.saved_ms), each) for each in outcome.pools if each.waits is not None and each.differs]
+    return max(known, key=lambda found: found[0])[1] if known else None
+
+
+def _lines(base: ReplayBase, outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
+    """Yield what changes beside queue waits, and why some waits are not known."""
+    yield from _gains(outcome, currency)
+    yield from _unknown_waits(base.check, outcome)[0 if outcome.waits or _most_changed(outcome) else 1 :]
+
+
+def _wait_sentence(pool: str, waits: ComparedWaits, *, is_same: bool) -> str:
+    """Return the waits of a pool's jobs, or of all where `pool` is empty."""
+    place = tr("In {pool}", pool=place_name(pool)) if pool else tr("In all pools")
+    today, then = words(waits.today.p95_ms), words(waits.then.p95_ms)
+    if is_same:
+        mean = words(waits.today.mean_ms)
         return tr(
-            "19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours more.",
-            then=words(then.p95_ms),
-            today=words(today.p95_ms),
+            "{place}, 19 of 20 jobs start within {today}; the mean queue wait is {mean}.",
+            place=place,
+            today=today,
+            mean=mean,
+        )
+    if str(today) == str(then) and abs(waits.saved_ms) < HOUR_MS / 20:
+        return tr("{place}, queue waits do not change: 19 of 20 jobs start within {today}.", place=place, today=today)
+    hours = GpuHours(abs(waits.saved_ms))
+    if waits.saved_ms < 0:
+        return tr(
+            "{place}, 19 of 20 jobs start within {then} instead of {today}; jobs wait {hours} GPU-hours more.",
+            place=place,
+            then=then,
+            today=today,
             hours=hours,
         )
     return tr(
-        "19 of 20 jobs would have begun within {then} instead of {today}; all of them would have waited {hours} GPU-hours less.",
-        then=words(then.p95_ms),
-        today=words(today.p95_ms),
+        "{place}, 19 of 20 jobs start within {then} instead of {today}; jobs wait {hours} GPU-hours less.",
+        place=place,
+        then=then,
+        today=today,
         hours=hours,
     )
 
 
-def _looks_same(outcome: ReplayOutcome) -> bool:
-    """Whether waits differ by less than what is shown of them: seconds, and tenths of a GPU-hour."""
-    assert outcome.waits is not None  # noqa: S101  # asked of waits only
-    today, then = outcome.waits.today, outcome.waits.then
-    return span(today.p95_ms) == span(then.p95_ms) and abs(outcome.waits.saved_ms) < HOUR_MS / 20
-
-
 JOBS = column("jobs", tr("jobs"), "count")
-_TITLES = (
-    tr("half of the jobs began within"),
-    tr("19 of 20 began within"),
-    tr("the last one within"),
-    tr("had not begun at the end"),
-    tr("GPU-hours waited"),
+_WAIT_ROWS = (
+    MEAN_WAIT,
+    replace(P95_WAIT, title=tr("19 of 20 start within")),
+    replace(WAITED, title=tr("GPU-hours waited in queue")),
 )
-"""Of each of WAITS, where it names a row."""
 
 
-def _figures(outcome: ReplayOutcome, grid: Grid, currency: str | None) -> Iterator[Column]:
-    """The figures of a FleetUse."""
-    if outcome.waits is not None:
-        both = zip(WAITS, _TITLES, strict=True)
-        yield from (column_of("waits", replace(each, title=title)) for each, title in both)
-    yield from (column_of("total", each) for each in _pool_use(currency))
+def _use_rows(currency: str | None) -> tuple[Column, ...]:
+    """Return the rows of a PoolUse beside its GPUs."""
+    return (
+        column("unallocated_gpu_hours", tr("GPU-hours unallocated"), "gpu_hours", "unallocated_ms"),
+        column("cost", tr("cost of the GPUs"), "money", lambda use: amount(use.cost, currency)),
+    )
+
+
+def _fleet_figures(outcome: ReplayOutcome, grid: Grid, currency: str | None) -> Iterator[Column]:
+    """Yield the figures of a FleetUse."""
+    rate = grid.kg_per_kwh(*outcome.window)
+    yield column_of("total", GPUS)
+    yield from (column_of("waits", each) for each in _WAIT_ROWS)
+    unallocated, cost = _use_rows(currency)
+    yield column_of("total", unallocated)
+    yield column("utilization", tr("GPU time allocated"), "share", lambda use: Share(use.total.utilization))
+    yield column("max_gpus_at_once", tr("GPUs allocated at peak"), "number", lambda use: _decimal(use.total.most))
+    yield column_of("total", cost)
     yield column("site_kwh", tr("kWh drawn by the site"), "number", lambda use: _decimal(site_kwh(use, grid)))
-    yield column("co2_kg", tr("kg of CO2"), "number", lambda use: _decimal(_co2_kg(use, grid)))
+    yield column("co2_kg", tr("kg of CO2"), "number", lambda use: _decimal(_co2_kg(use, grid, rate)))
 
 
 def _pool_use(currency: str | None) -> tuple[Column, ...]:
-    """The figures of a PoolUse."""
+    """Return the columns of a PoolUse for programs."""
     return (
         GPUS,
-        column("gpu_hours", tr("GPU-hours there"), "gpu_hours", "there_ms"),
-        column("gpu_hours_held", tr("GPU-hours that jobs had"), "gpu_hours", "held_ms"),
-        column("utilization", tr("of the GPU time"), "share", lambda use: Share(use.utilization)),
-        column(
-            "max_gpus_at_once",
-            tr("GPUs that jobs had at the same moment, at most"),
-            "number",
-            lambda use: _decimal(use.most),
-        ),
-        column("cost", tr("cost of the GPUs"), "money", lambda use: amount(use.cost, currency)),
+        fact("gpu_hours", "gpu_hours", "there_ms"),
+        fact("gpu_hours_held", "gpu_hours", "held_ms"),
+        fact("gpu_hours_unallocated", "gpu_hours", "unallocated_ms"),
+        fact("utilization", "share", lambda use: Share(use.utilization)),
+        fact("max_gpus_at_once", "number", "most"),
+        fact("cost", "money", lambda use: amount(use.cost, currency)),
     )
 
 
@@ -201,110 +424,99 @@ def _decimal(value: float | None) -> Number | None:
 
 
 def site_kwh(use: FleetUse, grid: Grid) -> float | None:
-    """Return what the site draws for the GPUs."""
+    """Return the energy that the site draws for the GPUs, in kWh; None where it is not known."""
     return None if use.kwh is None else use.kwh * grid.pue
 
 
-def _co2_kg(use: FleetUse, grid: Grid) -> float | None:
+def _co2_kg(use: FleetUse, grid: Grid, kg_per_kwh: float | None) -> float | None:
     drawn = site_kwh(use, grid)
-    return None if drawn is None else drawn * grid.kg_per_kwh
+    return None if drawn is None or kg_per_kwh is None else drawn * kg_per_kwh
 
 
 def _gains(outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
-    """What is saved or lost beside waits, a sentence each."""
+    """Yield what changes beside queue waits."""
     if outcome.cuts:
         yield _freed(outcome, currency)
     today, then = outcome.today.total, outcome.then.total
     if then.most is None:
-        yield tr(
-            "Where jobs share GPUs, the GPU-hours that they had are the parts that each has of one: how many GPUs that keeps busy, and what these draw, nobody knows."
-        )
+        yield tr("Jobs share GPUs here, so the number of busy GPUs and their energy are not known.")
     if then.gpus == today.gpus and outcome.spare:
         yield _spare(outcome.spare, then.there_ms / then.gpus)
     if then.gpus != today.gpus and then.cost is not None and today.cost is not None:
         less = today.cost - then.cost
         yield (
-            tr("The GPUs would have cost {amount} less.", amount=Amount(less, currency))
+            tr("The GPUs cost {amount} less.", amount=Amount(less, currency))
             if less >= 0
-            else tr("The GPUs would have cost {amount} more.", amount=Amount(-less, currency))
+            else tr("The GPUs cost {amount} more.", amount=Amount(-less, currency))
         )
     if outcome.unplaced:
-        yield tr_many(
-            "{number} job could not have run.",
-            "{number} jobs could not have run.",
-            sum(each.jobs for each in outcome.unplaced),
-        )
+        yield _cannot_run(outcome.unplaced)
     if outcome.postponed:
-        yield tr_many(
-            "{number} job would have come later, off peak.",
-            "{number} jobs would have come later, off peak.",
-            outcome.postponed,
-        )
+        yield tr_many("{number} job starts later, off peak.", "{number} jobs start later, off peak.", outcome.postponed)
     if outcome.preempted:
         yield tr_many(
-            "{number} job would have lost its GPUs to another one.",
-            "{number} jobs would have lost their GPUs to others.",
+            "{number} job loses its GPUs to another job.",
+            "{number} jobs lose their GPUs to other jobs.",
             outcome.preempted,
         )
 
 
 def _spare(gpus: float, window_ms: float) -> str:
-    """How many GPUs fewer the highest moment needs."""
-    hours, shown = GpuHours(abs(gpus) * window_ms), _decimal(abs(gpus)) or Number(0)
+    """Return by how many GPUs the peak changes."""
     if gpus > 0:
-        return tr(
-            "The jobs would have got by with fewer GPUs at the highest moment, by {gpus}: {hours} GPU-hours of the window.",
-            gpus=shown,
-            hours=hours,
+        return tr_many(
+            "At the peak, jobs need {number} GPU less: {hours} GPU-hours of the window.",
+            "At the peak, jobs need {number} GPUs fewer: {hours} GPU-hours of the window.",
+            round(gpus),
+            hours=GpuHours(gpus * window_ms),
         )
-    return tr("The jobs would have had more GPUs at the highest moment, by {gpus}.", gpus=shown)
+    return tr_many(
+        "At the peak, jobs have {number} GPU more.", "At the peak, jobs have {number} GPUs more.", round(-gpus)
+    )
 
 
 def _freed(outcome: ReplayOutcome, currency: str | None) -> str:
     costs = [each.cost for each in outcome.cuts]
     worth = None if None in costs else Amount(sum(each for each in costs if each is not None), currency)
-    shown = {
-        "hours": GpuHours(outcome.freed_ms),
-        "worked": GpuHours(sum(each.worked_ms for each in outcome.cuts)),
-        "later": Number(sum(each.worked_later for each in outcome.cuts)),
-    }
-    jobs = sum(each.jobs for each in outcome.cuts)
     freed = tr_many(
-        "The time-out would have freed {hours} GPU-hours of {number} job, which would have worked in {worked} of them.",
-        "The time-out would have freed {hours} GPU-hours of {number} jobs, {later} of which would have worked in {worked} of them.",
-        jobs,
-        **shown,
+        "Of the ended jobs, {number} worked again later: {worked} of the {hours} freed GPU-hours.",
+        "Of the ended jobs, {number} worked again later: {worked} of the {hours} freed GPU-hours.",
+        sum(each.worked_later for each in outcome.cuts),
+        hours=GpuHours(outcome.freed_ms),
+        worked=GpuHours(sum(each.worked_ms for each in outcome.cuts)),
     )
-    return freed if worth is None else tr("{freed} They cost {amount}.", freed=freed, amount=worth)
+    if worth is None:
+        return freed
+    return tr("{freed} The freed GPU-hours cost {amount}.", freed=freed, amount=worth)
 
 
 def _assumptions(base: ReplayBase) -> Iterator[str]:
-    order = _ORDERS[base.policy.order]
-    if base.policy.priorities is None:
-        yield tr(
-            "Each job comes when it could have begun, holds as many GPUs for as long as it really did, and begins as soon as its pool has room for it: {order}.",
-            order=order,
-        )
-    else:
-        yield tr(
-            "Each job comes when it could have begun, holds as many GPUs for as long as it really did, and begins as soon as its pool has room for it: by its priority, then {order}.",
-            order=order,
-        )
     yield tr(
-        "No other order explains the first half of the window better. The fleet is that of the end of the window, all the time; a partition has the hosts on which its jobs ever ran. "
-        "On cards of another model jobs take as long as on their own, unless a scenario states by how much longer. What somebody would have asked for, had it been faster, nobody sees."
+        "A job arrives when it could have started, runs as long as it really ran on as many GPUs, and starts as soon as its pool has room."
+    )
+    order = _ORDERS[base.policy.order]
+    yield (
+        tr("Jobs start {order}.", order=order)
+        if base.policy.priorities is None
+        else tr("Jobs start by priority, then {order}.", order=order)
+    )
+    yield tr(
+        "This order explains the first half of the window best. The fleet is that of the end of the window. A partition has the hosts on which its jobs ever ran."
+    )
+    yield tr(
+        "On another GPU model jobs take the same time, unless a scenario states a slowdown. Jobs that users would submit if queues were shorter are not known."
     )
     if base.delays:
         yield tr(
-            "Something else than GPUs holds jobs here as well: those of each team come later, by what was left unexplained in the first half of the window."
+            "Something other than GPUs delays jobs here: the jobs of a team arrive later by the delays that the first half of the window leaves unexplained."
         )
 
 
 def _counted(base: ReplayBase) -> str:
     jobs = base.rebuilt
     return tr(
-        "Jobs replayed: {jobs}, of which {bare} are use of GPUs without a job. Nobody knows when {unasked} of the others were asked for; these, and use without a job, come when they began. "
-        "Left out: {never} that never had GPUs, {unplaced} without a number of GPUs or a known pool, or on parts of cards.",
+        "Replayed jobs: {jobs}; {bare} of them are GPU use without a job. {unasked} other jobs have no submission time. Both arrive when they started. "
+        "Left out: {never} jobs that never had GPUs, and {unplaced} jobs without a number of GPUs, without a known pool, or on parts of cards.",
         jobs=jobs.jobs.height,
         bare=jobs.jobs.height - jobs.queued,
         unasked=jobs.unasked,
@@ -314,33 +526,34 @@ def _counted(base: ReplayBase) -> str:
 
 
 def _homeless(base: ReplayBase) -> Iterator[str]:
-    """How many jobs fit nowhere today: a count that no change is to blame for."""
+    """Yield how many jobs fit nowhere today, which no change causes."""
     if jobs := base.homeless:
         yield tr_many(
-            "{number} job asks for more than today's fleet has where it may run: it waits to the end in the replay of today, and does not count as one that could not run.",
-            "{number} jobs ask for more than today's fleet has where they may run: they wait to the end in the replay of today, and do not count as ones that could not run.",
+            "{number} job asks for more GPUs than today's fleet has for it. It waits to the end of the window in both replays, and does not count as a job that cannot run.",
+            "{number} jobs ask for more GPUs than today's fleet has for them. They wait to the end of the window in both replays, and do not count as jobs that cannot run.",
             jobs,
         )
 
 
 def _emitted(outcome: ReplayOutcome, grid: Grid) -> Iterator[str]:
-    """What energy and carbon dioxide rest on."""
+    """Yield how energy and CO2 are computed."""
+    rate = grid.kg_per_kwh(*outcome.window)
     if outcome.today.kwh is not None or outcome.then.kwh is not None:
         yield tr(
-            "Energy is by what the GPUs of each model drew on average, with PUE {pue}; CO2 by one number for all hours, {grams} g per kWh (`fallow plan carbon` knows the hours).",
+            "Energy: the mean power of each GPU model times time, with PUE {pue}. CO2: the mean of all hours, {grams} g per kWh (`fallow plan carbon` counts each hour).",
             pue=Number(grid.pue, 2),
-            grams=Number(grid.kg_per_kwh * 1000),
+            grams=Number(None if rate is None else rate * 1000),
         )
 
 
 _GROUPS: dict[str, tuple[str, str, Kind]] = {
-    "team": (tr("Who gains, team by team"), tr("team"), "team"),
-    "rank": (tr("Who gains, priority by priority"), tr("QoS or priority"), "name"),
+    "team": (tr("Queue waits by team"), tr("team"), "team"),
+    "rank": (tr("Queue waits by priority"), tr("QoS or priority"), "name"),
 }
 
 
 def who_gains(outcome: ReplayOutcome, by: str) -> Table | None:
-    """The waits of each `team` or `rank`, those that gain most first; None where waits are not known."""
+    """Return the queue waits of each `team` or `rank`, the largest gain first; None where waits are not known."""
     groups = outcome.teams if by == "team" else outcome.ranks
     if not groups:
         return None
@@ -348,12 +561,12 @@ def who_gains(outcome: ReplayOutcome, by: str) -> Table | None:
     return Table(
         name=f"replay_{by}",
         title=title,
-        question=tr("Who would have waited less, and who longer?"),
+        question=tr("Who waits less, and who waits longer?"),
         headline=_gain_sentence(groups),
         columns=(
             column(by, name, kind, "name"),
             column_of("today", JOBS),
-            *compared_waits("today", "then", _today_and_then, {*WAITS} - {NOT_BEGUN}),
+            *compared_waits("today", "then", _today_and_then, {*WAITS} - {NOT_STARTED}),
         ),
         rows=groups,
         wide=True,
@@ -361,7 +574,7 @@ def who_gains(outcome: ReplayOutcome, by: str) -> Table | None:
 
 
 def _today_and_then(today: Cell, then: Cell) -> Cell:
-    """Both, or the one where both are the same."""
+    """Return both values, or one where both are the same."""
     if not isinstance(today, Quantity) or not isinstance(then, Quantity) or today == then:
         return today
     return tr("{today}, then {then}", today=today, then=then)
@@ -370,15 +583,15 @@ def _today_and_then(today: Cell, then: Cell) -> Cell:
 def _gain_sentence(groups: Sequence[ComparedWaits]) -> str:
     first, last = groups[0], groups[-1]
     if first.saved_ms <= 0 and last.saved_ms >= 0:
-        return tr("Nobody would have waited less or longer.")
+        return tr("Queue waits do not change.")
     name, hours = _name(first.name), GpuHours(first.saved_ms)
     other, more = _name(last.name), GpuHours(-last.saved_ms)
     if last.saved_ms >= 0:
-        return tr("{name} gains most, {hours} GPU-hours of waiting; nobody loses.", name=name, hours=hours)
+        return tr("{name} gains most, {hours} GPU-hours of queue time; no group loses.", name=name, hours=hours)
     if first.saved_ms <= 0:
-        return tr("{other} loses most, {more} GPU-hours of waiting; nobody gains.", other=other, more=more)
+        return tr("{other} loses most, {more} GPU-hours of queue time; no group gains.", other=other, more=more)
     return tr(
-        "{name} gains most, {hours} GPU-hours of waiting; {other} loses most, {more}.",
+        "{name} gains most, {hours} GPU-hours of queue time; {other} loses most, {more}.",
         name=name,
         hours=hours,
         other=other,
@@ -390,23 +603,23 @@ def _name(name: str | None) -> str:
     return tr("(not known)") if name is None else plain(name, NAME_MOST)
 
 
-def whom_it_hits(cuts: Sequence[CutUser], currency: str | None) -> Table | None:
-    """Users whose jobs an idle time-out would have ended, the most GPU time first; None where it ended none."""
+def ended_jobs(cuts: Sequence[CutUser], currency: str | None) -> Table | None:
+    """Return the users whose jobs an idle time-out ends, the most freed GPU time first; None where it ends no job."""
     if not cuts:
         return None
     jobs, later = (sum(each) for each in zip(*((each.jobs, each.worked_later) for each in cuts), strict=True))
     return Table(
         name="replay_cuts",
-        title=tr("Whom the time-out would have hit"),
-        question=tr("Whose jobs would have been ended, and would they have missed their GPUs?"),
+        title=tr("Users whose jobs the time-out ends"),
+        question=tr("Whose jobs does the time-out end, and do they need their GPUs again?"),
         headline=tr_many(
-            "{number} job would have been ended, {later} of which worked again after it.",
-            "{number} jobs would have been ended, {later} of which worked again after it.",
+            "{number} job ends; {later} of them worked again later.",
+            "{number} jobs end; {later} of them worked again later.",
             jobs,
             later=later,
         ),
         columns=(
-            column("user", tr("user"), "holder", lambda cut: cut.user or account_name(NOT_KNOWN), "user"),
+            column("user", tr("user"), "user", lambda cut: cut.user or account_name(NOT_KNOWN), "user"),
             TEAM,
             JOBS,
             column("worked_later", tr("worked again later"), "count"),
@@ -417,9 +630,9 @@ def whom_it_hits(cuts: Sequence[CutUser], currency: str | None) -> Table | None:
         rows=tuple(cuts),
         notes=(
             tr(
-                "A job ends once none of its GPUs has worked for the time-out, and from then on all of its time is free; at work is the part of it in which any of its GPUs worked, or was not seen. "
-                "Idle is what the ledger saw of all of its GPUs; jobs that it did not see whole are not ended."
+                "A job ends once none of its GPUs has worked for the time-out; its remaining time is freed. At work: the part of that time in which one of its GPUs worked, or was not observed."
             ),
+            tr("Jobs whose GPUs the ledger did not observe completely do not end."),
         ),
     )
 
@@ -432,17 +645,19 @@ _WHY_NOT = {
 }
 
 
+def _cannot_run(unplaced: Sequence[Unplaced]) -> str:
+    return tr_many("{number} job cannot run.", "{number} jobs cannot run.", sum(each.jobs for each in unplaced))
+
+
 def what_cannot_run(unplaced: Sequence[Unplaced]) -> Table | None:
-    """Jobs that could not have run, by why; None where all could."""
+    """Return the jobs that cannot run, by reason; None where all jobs can."""
     if not unplaced:
         return None
     return Table(
         name="replay_unplaced",
-        title=tr("Jobs that could not have run"),
-        question=tr("Which jobs would have found no room, however long they waited?"),
-        headline=tr_many(
-            "{number} job could not have run.", "{number} jobs could not have run.", sum(each.jobs for each in unplaced)
-        ),
+        title=tr("Jobs that cannot run"),
+        question=tr("Which jobs find no room, however long they wait?"),
+        headline=_cannot_run(unplaced),
         columns=(
             column("why", tr("why"), "words", lambda each: _WHY_NOT[each.why], "why"),
             JOBS,

@@ -1,64 +1,56 @@
-"""The replay of today held against what was observed, and the figures of waits that the tables of a replay share."""
+"""The replay of today compared with what was observed, and the columns of queue waits that the tables of a replay share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
-from analytics.language.quantities import Quantity, Share, Span
-from analytics.language.sentences import tr
-from analytics.plan.replay.replayed_waits import JOBS_MIN, CheckedPool, ReplayCheck
+from analytics.language.language import SentenceList
+from analytics.language.quantities import Quantity, Share, rounded_span
+from analytics.language.sentences import tr, tr_many
+from analytics.plan.replay.replayed_waits import JOBS_MIN, CheckedPool, CheckedWaits, ReplayCheck
 from analytics.tables.names import place_name
 from analytics.tables.table import Cell, Column, Table, column, column_of, fact
 
 
-def span(milliseconds: float | None) -> Span | None:
-    """To the second; None is unknown."""
-    return None if milliseconds is None else Span(round(milliseconds / 1000) * 1000)
-
-
 def words(milliseconds: float | None) -> Quantity | str:
-    """The same in a sentence."""
-    return span(milliseconds) or tr("(not known)")
+    """Return a duration for a sentence, to the second, from an hour on to the minute."""
+    return tr("(not known)") if milliseconds is None else rounded_span(milliseconds)
 
 
-MEDIAN_WAIT = column("median_wait_s", tr("half within"), "duration", lambda waits: span(waits.p50_ms))
-P95_WAIT = column("p95_wait_s", tr("19 of 20 within"), "duration", lambda waits: span(waits.p95_ms))
-NOT_BEGUN = column("jobs_not_begun", tr("not begun"), "count", "open_jobs")
+MEAN_WAIT = column("mean_wait_s", tr("mean queue wait"), "duration", "mean_ms")
+MEDIAN_WAIT = column("median_wait_s", tr("half within"), "duration", "p50_ms")
+P95_WAIT = column("p95_wait_s", tr("19 of 20 within"), "duration", "p95_ms")
+NOT_STARTED = column("jobs_not_started", tr("not started"), "count", "open_jobs")
 WAITED = column("gpu_hours_waited", tr("GPU-hours waited"), "gpu_hours", "gpu_ms")
-WAITS = (
-    MEDIAN_WAIT,
-    P95_WAIT,
-    column("max_wait_s", tr("the last within"), "duration", lambda waits: span(waits.most_ms)),
-    NOT_BEGUN,
-    WAITED,
-)
+WAITS = (MEAN_WAIT, MEDIAN_WAIT, P95_WAIT, NOT_STARTED, WAITED)
 """Columns that read WaitFigures."""
 
 
 def compared_waits(
-    first: str, second: str, said: Callable[[Cell, Cell], Cell], shown: Collection[Column]
+    first: str, second: str, joined: Callable[[Cell, Cell], Cell], shown: Collection[Column]
 ) -> Iterator[Column]:
-    """Yield the columns of two WaitFigures of a row: `said` puts both in one cell of those `shown`, programs get all."""
+    """Yield the columns of two WaitFigures of a row: people see those of `shown`, `joined` in one cell; programs get all."""
     for figure in WAITS:
         both = {part.rpartition(".")[2]: column_of(part, figure) for part in (first, second)}
         if figure in shown:
-            yield replace(figure, read=_in_one_cell(said, *both.values()), audience="people")
+            yield replace(figure, read=_in_one_cell(joined, *both.values()), audience="people")
         for name, each in both.items():
             yield replace(each, key=f"{name}_{each.key}", audience="programs")
 
 
-def _in_one_cell(said: Callable[[Cell, Cell], Cell], first: Column, second: Column) -> Callable[[object], Cell]:
-    return lambda row: said(first.cell(row), second.cell(row))
+def _in_one_cell(joined: Callable[[Cell, Cell], Cell], first: Column, second: Column) -> Callable[[object], Cell]:
+    return lambda row: joined(first.cell(row), second.cell(row))
 
 
 def replay_check(check: ReplayCheck) -> Table:
-    """Waits and use of each pool, observed and replayed, with the error."""
+    """Return queue waits and allocated GPU time of each pool, observed and replayed, with the error."""
+    pools = check.pools if len(check.pools) == 1 else (CheckedPool(None, check.waits, check.use), *check.pools)
     return Table(
         name="replay_check",
-        title=tr("Does the replay say what was observed?"),
-        question=tr("How far is the replay of today off what was observed?"),
-        headline=_headline(check),
+        title=tr("Does the replay of today match what was observed?"),
+        question=tr("By how much is the replay of today off?"),
+        headline=_headline(pools[0]),
         columns=(
             column(
                 "pool",
@@ -72,7 +64,7 @@ def replay_check(check: ReplayCheck) -> Table:
             column("waits_error", tr("off by"), "share", lambda row: Share(row.waits.error)),
             column(
                 "use",
-                tr("given out"),
+                tr("allocated"),
                 "number",
                 lambda row: _both(Share(row.use.observed), Share(row.use.replayed)),
                 audience="people",
@@ -81,11 +73,14 @@ def replay_check(check: ReplayCheck) -> Table:
             fact("observed_use", "share", "use.observed"),
             fact("replayed_use", "share", "use.replayed"),
         ),
-        rows=(CheckedPool(None, check.waits, check.use), *check.pools),
+        rows=pools,
         notes=(
             tr(
-                "Observed / replayed: within what jobs began, and how much of the GPU time was given out. Waits are those of jobs that asked in the second half of the window; the order of the queue, and what else holds jobs, were learnt from the first. "
-                "Errors are shares of what was observed, of waits below an hour shares of an hour; fewer than {least} jobs say nothing. Beyond {most} the replay says nothing (plan.replay_error_pct).",
+                "Observed / replayed: the queue wait of half and of 19 of 20 jobs, and the allocated share of the GPU time. "
+                "Waits are those of jobs submitted in the second half of the window; the queue's order and other delays come from the first half."
+            ),
+            tr(
+                "Errors are shares of the observed value; for waits below an hour, shares of an hour. With fewer than {least} jobs, or an error above {most} (plan.replay_error_pct), waits are not shown.",
                 least=JOBS_MIN,
                 most=Share(check.error_max),
             ),
@@ -94,11 +89,14 @@ def replay_check(check: ReplayCheck) -> Table:
     )
 
 
-def _headline(check: ReplayCheck) -> str:
+def _headline(check: CheckedPool) -> str:
     if check.waits.error is None:
-        return tr("GPU time given out is replayed to {use}; waits could not be checked.", use=Share(check.use.error))
+        return tr(
+            "The replay of today is off by {use} in allocated GPU time; its queue waits cannot be checked.",
+            use=Share(check.use.error),
+        )
     return tr(
-        "Replayed as it is run today, waits are off by {waits} at most, GPU time given out by {use}.",
+        "The replay of today is off by {waits} in queue waits, and by {use} in allocated GPU time.",
         waits=Share(check.waits.error),
         use=Share(check.use.error),
     )
@@ -111,31 +109,58 @@ def _both(observed: Cell, replayed: Cell) -> Cell:
 
 
 def refusal(check: ReplayCheck) -> str | None:
-    """Why the replay says nothing, or nothing of waits, and what to do; None where it says both."""
+    """Return why the replay has no answer, or none about queue waits, and what can be done; None where it answers both."""
     if not check.has_use:
         return tr(
-            "Nothing is answered: replayed as it is run today, {replayed} of the GPU time is given out and {observed} was observed; name a --pool for which it holds.",
+            "The replay has no answer: the replay of today allocates {replayed} of the GPU time, and {observed} was observed.",
             replayed=Share(check.use.replayed),
             observed=Share(check.use.observed),
         )
-    jobs, then = check.waits.observed, check.waits.replayed
-    if not jobs.jobs:
-        return tr(
-            "Waits are not answered: no job tells when it asked for GPUs. `fallow allocations import slurm`, `kubernetes` or `csv` brings that in."
-        )
-    if check.waits.error is None:
-        return tr(
-            "Waits are not answered: {jobs} jobs of the second half of the window tell when they asked, and {least} are needed; give a longer --since.",
-            jobs=jobs.jobs,
-            least=JOBS_MIN,
-        )
     if check.has_waits:
         return None
+    said = unknown_waits(None if len(check.pools) > 1 else check.pools[0].pool if check.pools else None, check.waits)
+    return SentenceList([said, waits_remedy(check)], " ")
+
+
+def unknown_waits(pool: str | None, waits: CheckedWaits) -> str:
+    """Return that the queue waits of a pool, or of all pools, cannot be computed, and why."""
+    why = waits_gap(waits)
+    if pool is None:
+        return tr("Queue waits of all pools together cannot be computed: {why}.", why=why)
+    return tr("Queue waits in {pool} cannot be computed: {why}.", pool=place_name(pool), why=why)
+
+
+def waits_remedy(check: ReplayCheck) -> str:
+    """Return where queue waits can be computed, or how they can be."""
+    if others := [place_name(pool) for pool in check.pools_with_waits]:
+        return tr("They can be computed in {pools}.", pools=SentenceList(others, ", "))
+    if not check.waits.observed.jobs:
+        return tr("`fallow allocations import slurm`, `kubernetes` or `csv` adds submission times.")
+    if check.waits.error is None:
+        return tr("A longer window has more jobs.")
+    return tr("`fallow plan queue` shows what else delays jobs.")
+
+
+def waits_gap(waits: CheckedWaits) -> str:
+    """Return why the queue waits of some jobs are not known, as half a sentence."""
+    seen, then = waits.observed, waits.replayed
+    if not seen.jobs:
+        return tr("no job has a submission time in the second half of the window")
+    if waits.error is None:
+        return tr_many(
+            "{number} job has a submission time in the second half of the window, and {least} are needed",
+            "{number} jobs have a submission time in the second half of the window, and {least} are needed",
+            seen.jobs,
+            least=JOBS_MIN,
+        )
+    if waits.error == waits.error_of(then.p95_ms, seen.p95_ms):
+        return tr(
+            "19 of 20 jobs started within {seen}, but in the replay without a change within {then}",
+            then=words(then.p95_ms),
+            seen=words(seen.p95_ms),
+        )
     return tr(
-        "Waits are not answered: replayed as it is run today, 19 of 20 jobs begin within {then} and half within {half}, where {seen} and {half_seen} were observed; "
-        "`fallow plan queue` says what else holds them, and the replay may hold for a single --pool.",
-        then=words(then.p95_ms),
-        half=words(then.p50_ms),
-        seen=words(jobs.p95_ms),
-        half_seen=words(jobs.p50_ms),
+        "half of the jobs started within {seen}, but in the replay without a change within {then}",
+        then=words(then.p50_ms),
+        seen=words(seen.p50_ms),
     )

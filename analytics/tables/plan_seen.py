@@ -1,4 +1,4 @@
-"""Which card for work that was seen, by what it needed as measured."""
+"""Cards for an observed workload, by its measured need."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from analytics.tables.plan_fit import CARD, FITS, IN_FLEET, OPTION_FACTS, hourly
 from analytics.tables.table import Column, Table, column, fact
 
 SEEN_MOST = 10
-"""Works of which more is said than their number."""
+"""Workloads listed in detail."""
 _FLEET_MOST, _MARKET_MOST = 6, 8
-"""Cards listed of a work, of the fleet and of others."""
+"""Cards listed for a workload, of the fleet and of others."""
 
 
 def work_columns(of: Callable[[Any], SeenWork]) -> tuple[Column, ...]:
-    """Columns over the work that `of` returns for a row."""
+    """Return columns over the workload that `of` returns for a row."""
     return (
         column("job", tr("job"), "name", lambda row: job_words(of(row)), lambda row: of(row).job),
         column("model", tr("card"), "name", lambda row: card_name(of(row).model), lambda row: of(row).model),
         column("gpus", tr("GPUs"), "count", lambda row: of(row).gpus),
         column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda row: of(row).gpu_ms),
-        column("usual_bytes", tr("98 % of hours"), "number", lambda row: _size(of(row).usual_bytes)),
-        column("peak_bytes", tr("peak"), "number", lambda row: _size(of(row).peak_bytes)),
+        column("usual_bytes", tr("memory, 98 % of hours"), "number", lambda row: _size(of(row).usual_bytes)),
+        column("peak_bytes", tr("peak memory"), "number", lambda row: _size(of(row).peak_bytes)),
         column(
             "sure_bytes",
-            tr("card for sure"),
+            tr("safe card size"),
             "number",
             lambda row: _size(need.high if (need := of(row).need) else None),
         ),
         column("verdict", tr("verdict"), "words", lambda row: _verdict(of(row)), audience="people"),
-        fact("user", "holder", lambda row: of(row).holder),
+        fact("user", "user", lambda row: of(row).user),
         fact("kind", "words", lambda row: of(row).kind),
         fact("hosts", "count", lambda row: of(row).hosts),
         fact("days", "count", lambda row: of(row).days),
@@ -49,20 +49,20 @@ def _size(size: float | None) -> Bytes | None:
     return None if size is None else Bytes(size)
 
 
-def seen_needs(works: Sequence[SeenWork], asked: str) -> Table:
-    """What the works needed, a row each; `asked` is what was asked for."""
+def seen_needs(workloads: Sequence[SeenWork], asked: str) -> Table:
+    """Return the needs of the workloads, a row each; `asked` is the reader's search."""
     return Table(
         name="seen",
-        title=tr("What this work needed"),
-        question=tr("How much memory did this work take, as measured?"),
-        headline=_seen_sentence(works, asked),
+        title=tr("Memory that this workload needed"),
+        question=tr("How much memory did this workload need, as measured?"),
+        headline=_seen_sentence(workloads, asked),
         columns=work_columns(lambda work: work),
-        rows=tuple(works),
+        rows=tuple(workloads),
         shown=SEEN_MOST,
-        rest=tr("and {number} more", number=len(works) - SEEN_MOST),
+        rest=tr("and {number} more", number=len(workloads) - SEEN_MOST),
         notes=(
             tr(
-                "For sure: the peak fills at most 80 % of the card, as right-sizing wants it. From 98 % of hours to that is what it may need. Of a server that reserves its memory, weights and the most that it used of its cache count instead."
+                "Safe size: the peak fills at most 80 % of the card, as for right-sizing. The need lies between the memory of 98 % of hours and the safe size. For a server that reserves its memory, its weights and its highest cache use count instead."
             ),
         ),
         wide=True,
@@ -70,7 +70,7 @@ def seen_needs(works: Sequence[SeenWork], asked: str) -> Table:
 
 
 def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
-    """The cards that hold the first work whose need is known, and for programs those of all; None where no need is known."""
+    """Return the cards that fit the first workload with a known need, and for programs those of all; None without a known need."""
     found = next((each for each in seen if each.work.need is not None), None)
     if found is None:
         return None
@@ -78,17 +78,19 @@ def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
     others = [option for each in seen if each is not found for option in (*each.fleet, *each.market)]
     return Table(
         name="seen_cards",
-        title=tr("Cards that hold {job}", job=job_words(found.work)),
-        question=tr("Which cards would do for this work, and how long would it take there?"),
+        title=tr("Cards that fit {job}", job=job_words(found.work)),
+        question=tr("Which cards fit this workload, and how much longer would it take there?"),
         headline=_cards_sentence(found, currency),
         columns=(
             CARD,
             IN_FLEET,
             FITS,
-            column("times_as_long_at_most", tr("times as long"), "number", lambda each: decimals(each.times, 1)),
+            column(
+                "times_as_long_at_most", tr("times as long, at most"), "number", lambda each: decimals(each.times, 1)
+            ),
             hourly(currency),
             *OPTION_FACTS,
-            fact("user", "holder", "work.holder"),
+            fact("user", "user", "work.user"),
             fact("job", "name", "work.job"),
             fact("model", "name", "work.model"),
         ),
@@ -96,8 +98,7 @@ def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
         shown=len(listed),
         notes=(
             tr(
-                "Times as long: at most, by peak rates of computing and of memory, for what 95 % of its time stayed within. It was not tried: run it there once. "
-                "At most {fleet} cards of the fleet and {others} others are listed; --json has all.",
+                "Times as long: an upper bound by the peak rates of computing and memory. It is for the use that 95 % of the workload's time did not exceed. Nothing was tested: run the workload there once. At most {fleet} cards of the fleet and {others} others are listed. --json lists all cards.",
                 fleet=_FLEET_MOST,
                 others=_MARKET_MOST,
             ),
@@ -107,28 +108,28 @@ def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
 
 
 def job_words(work: SeenWork) -> str:
-    """Its job, else its user."""
+    """Return the job's name, else its user."""
     if work.job is not None:
         return plain(work.job, NAME_MOST)
-    return tr("(user not known)") if work.holder is None else plain(work.holder, NAME_MOST)
+    return tr("(user not known)") if work.user is None else plain(work.user, NAME_MOST)
 
 
-def _seen_sentence(works: Sequence[SeenWork], asked: str) -> str:
-    if not works:
+def _seen_sentence(workloads: Sequence[SeenWork], asked: str) -> str:
+    if not workloads:
         return tr(
-            "No work of an hour or more by {asked} was seen on whole cards in this window.",
+            "No workload of {asked} ran for an hour or more on whole cards in this window.",
             asked=plain(asked, NAME_MOST),
         )
-    known = [need.total for each in works if (need := each.need) is not None]
+    known = [need.total for each in workloads if (need := each.need) is not None]
     if not known:
         return tr(
-            "{asked} was seen, but reserved its memory in advance or was not measured: its need is not known.",
+            "{asked} reserved its memory in advance or was not measured, so its need is unknown.",
             asked=plain(asked, NAME_MOST),
         )
     return tr_many(
         "{asked} needed {peak} on a card.",
-        "Of {number} works of {asked}, the largest needed {peak} on a card.",
-        len(works),
+        "Of {number} workloads of {asked}, the largest needed {peak} on a card.",
+        len(workloads),
         asked=plain(asked, NAME_MOST),
         peak=Bytes(max(known)),
     )
@@ -136,23 +137,23 @@ def _seen_sentence(works: Sequence[SeenWork], asked: str) -> str:
 
 def _verdict(work: SeenWork) -> str:
     if work.served_bytes is not None:
-        return tr("reserved; need by its cache")
-    return tr("reserved: need not known") if work.is_reserved else ""
+        return tr("reserved; need by cache use")
+    return tr("reserved; need unknown") if work.is_reserved else ""
 
 
 def _cards_sentence(found: SeenFit, currency: str | None) -> str:
     if found.work.hosts > 1:
         return tr(
-            "It ran on {hosts} hosts: which other cards would do depends on their network, which is not known.",
+            "The workload ran on {hosts} hosts. Which other cards fit it depends on their network, which is unknown.",
             hosts=found.work.hosts,
         )
     sure = [each for each in (*found.fleet, *found.market) if not each.option.is_tight]
     quick = [each.option for each in sure if each.times == 1.0 and each.option.hourly is not None]
     if not quick:
-        return tr("No card with a known price holds it for sure and is as fast for it as its own.")
+        return tr("No card with a known price fits the workload with certainty and is as fast as its present card.")
     cheapest = min(quick, key=lambda option: option.hourly or 0.0)
     return tr(
-        "The cheapest that holds it for sure and takes no longer is {card}, for {price} an hour.",
+        "The cheapest card that fits with certainty and takes no longer is {card}, at {price} an hour.",
         card=option_words(cheapest),
         price=Amount(cheapest.hourly, currency),
     )

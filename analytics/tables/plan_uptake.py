@@ -1,4 +1,4 @@
-"""What became of new cards: how long until they were used, beside those that came before, and what the wait cost."""
+"""New cards: days until first use, compared with earlier cards, and the cost of the idle days."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from analytics.tables.table import Table, column, fact
 
 
 def uptake_table(found: FleetAllocation) -> Table | None:
-    """A row for the cards that came to a host on a day; None for people."""
+    """Return a row for the cards that came to a host on a day; None for people."""
     if found.arrivals is None:
         return None
     return Table(
         name="uptake",
-        title=tr("What new cards were used for"),
-        question=tr("How long did new cards stand before their first use, and what did each idle day cost?"),
+        title=tr("Use of new cards"),
+        question=tr("How long were new cards idle before their first use, and what did each idle day cost?"),
         headline=_headline(found.arrivals, found.currency),
         columns=(
             column("day", tr("first seen"), "number", json_type="string"),
@@ -31,14 +31,14 @@ def uptake_table(found: FleetAllocation) -> Table | None:
             *(
                 column(key, title, "number", partial(_rounded, key, 1))
                 for key, title in (
-                    ("first_use_days", tr("first use")),
-                    ("earlier_days", tr("before")),
-                    ("ramp_days", tr("ramp")),
+                    ("first_use_days", tr("days to first use")),
+                    ("earlier_days", tr("days, earlier cards")),
+                    ("ramp_days", tr("days to ramp up")),
                 )
             ),
             column("active_share", tr("active"), "share", lambda each: Share(each.active_share)),
-            column("fleet_share", tr("the others"), "share", lambda each: Share(each.fleet_share)),
-            column("day_cost", tr("a day"), "money", partial(_rounded, "day_cost", 0)),
+            column("fleet_share", tr("active, other cards"), "share", lambda each: Share(each.fleet_share)),
+            column("day_cost", tr("cost per day"), "money", partial(_rounded, "day_cost", 0)),
             column("idle_cost", tr("cost"), "money", partial(_rounded, "idle_cost", 0)),
             fact("currency", "words", lambda _: found.currency),
             fact("idle_days", "number"),
@@ -48,8 +48,7 @@ def uptake_table(found: FleetAllocation) -> Table | None:
         rows=found.arrivals,
         notes=(
             tr(
-                "New is what was first seen more than a day after the first row of the lake. First use is days, the median of the cards that were used; before is that of all cards that came earlier; "
-                "ramp is days to half of the activity of the cards that were there from the start, whose share of active time is under the others. The cost ({currency}) is the price of a GPU-hour times 24 for each day from a card's first moment to its first use, or to the last moment at which it was seen.",
+                "New: first observed more than a day after the first row of the lake. Days to first use: the median of the cards that were used; earlier cards: of all cards that came before. Days to ramp up: until half of the activity of the other cards, which were there from the start. Cost ({currency}): the price of a GPU-hour times 24 for each idle day. Idle days run from a card's first observation to its first use, or to its last observation.",
                 currency=found.currency,
             ),
         ),
@@ -63,20 +62,20 @@ def _rounded(name: str, digits: int, row: Arrival) -> Number:
 
 def _headline(found: Sequence[Arrival], currency: str) -> str:
     if not found:
-        return tr("No card is known to have come since the first day of the lake.")
-    cards = tr_many("{number} card came", "{number} cards came", sum(len(each.gpus) for each in found))
+        return tr("No card was added after the first day of the lake.")
+    cards = tr_many("{number} card was added", "{number} cards were added", sum(len(each.gpus) for each in found))
     unused = sum(each.unused for each in found)
     days = Number(sum(each.idle_days for each in found), 1)
     costs = [each.idle_cost for each in found if each.idle_cost is not None]
     if len(costs) < len(found):
         return tr(
-            "{cards}; {unused} never used so far, and {days} card-days until first use.",
+            "{cards}; {unused} of them are not used yet. Before their first use they were idle for {days} card-days.",
             cards=cards,
             unused=unused,
             days=days,
         )
     return tr(
-        "{cards}; {unused} never used so far, and {days} card-days until first use cost {cost}.",
+        "{cards}; {unused} of them are not used yet. Before their first use they were idle for {days} card-days, which cost {cost}.",
         cards=cards,
         unused=unused,
         days=days,

@@ -1,9 +1,10 @@
-"""What was seen by point samples only: how much, what that leaves open of each figure, and what confirms it."""
+"""Sampled time: its amount, the uncertainty of each figure, and what confirms it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from analytics.glossary import state_label
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number, Share, Span, from_cents
 from analytics.language.sentences import tr
@@ -13,39 +14,40 @@ from analytics.money.window_money import Money
 from analytics.report.parts import LedgerFigures
 from analytics.states import UNUSED
 from analytics.tables.table import Table, column
+from analytics.workloads.confidence import likely_idle
 from fallow.clock import SECOND_MS
 
 _SHOWN_FROM = 0.0005
-"""Less of the observed time would be written as 0.0 %."""
+"""Least sampled share that is shown: less is written as 0.0 %."""
 
 _MOSTLY = 0.5
-"""From this share of the time on the samples' own pace says how it was seen."""
+"""From this sampled share, the interval of the samples is shown; below it, only that the time was partly sampled."""
 
 
 def is_sampled(totals: Totals) -> bool:
-    """Whether enough of the time was seen by point samples for a figure to show it."""
+    """Return True if the sampled share is large enough to mention."""
     return (totals.sampled or 0.0) >= _SHOWN_FROM
 
 
 def every(summary: Summary) -> Span:
-    """How far apart the samples are on average."""
+    """Return the average interval between samples."""
     return Span(max(SECOND_MS, round((summary.samples.every_ms or 0.0) / SECOND_MS) * SECOND_MS))
 
 
 def by_samples(summary: Summary) -> str:
-    """How much of the observed time was seen at moments only."""
+    """Return the sampled share of the observed time, in words."""
     share = Share(summary.totals.sampled)
-    return tr("{share} of it by point samples, one every {span}", share=share, span=every(summary))
+    return tr("{share} of that time only sampled, once every {span}", share=share, span=every(summary))
 
 
 def state_share(summary: Summary, state: str) -> str | Share:
-    """A state's share of the observed time, and between which bounds it lies where point samples leave that open."""
+    """Return a state's share of the observed time, with bounds where it is only sampled."""
     share, sampled = Share(summary.totals.share(state)), open_between(summary, state)
     return tr("{share} ({sampled})", share=share, sampled=sampled) if sampled else share
 
 
 def open_between(summary: Summary, state: str) -> str:
-    """Between which bounds a state's share lies; nothing where point samples leave nothing of it open."""
+    """Return the bounds of a state's share; empty if it is exact."""
     totals = summary.totals
     if state == "active" and totals.leaves_open:
         return between(summary, totals.active_bound)
@@ -54,7 +56,7 @@ def open_between(summary: Summary, state: str) -> str:
 
 
 def useful_share(summary: Summary) -> str | Share:
-    """The active share of the observed time, between its bounds where point samples leave it open."""
+    """Return the busy share of the observed time, with bounds where it is only sampled."""
     totals = summary.totals
     if not totals.leaves_open:
         return Share(totals.share("active"))
@@ -65,7 +67,7 @@ def useful_share(summary: Summary) -> str | Share:
 
 
 def between(summary: Summary, bound: Bound) -> str:
-    """The bounds of a share of the observed time, and how it was sampled."""
+    """Return the bounds of a share of the observed time, and how it was sampled."""
     totals = summary.totals
     low, high = (Share(ratio(each, totals.observed_ms)) for each in (bound.low_ms, bound.high_ms))
     if (totals.sampled or 0.0) < _MOSTLY:
@@ -74,51 +76,51 @@ def between(summary: Summary, bound: Bound) -> str:
 
 
 def sampled_note(shown: Iterable[Totals]) -> tuple[str, ...]:
-    """What a section says whose figures point samples leave open; nothing where they do not."""
+    """Return a note for a section whose figures are partly sampled; empty otherwise."""
     groups = list(shown)
     return unconfirmed_note(sum(each.open_ms for each in groups) if any(each.leaves_open for each in groups) else 0)
 
 
 def unconfirmed_note(open_ms: float) -> tuple[str, ...]:
-    """The same of a sum; nothing of none."""
-    said = tr(
-        "{hours} GPU-hours of the idle time are point samples that nothing confirms, and not called unused: see “Point samples”.",
+    """Return a note about unconfirmed idle time that does not count as unused; empty if there is none."""
+    sentence = tr(
+        "{hours} GPU-hours of idle time are only sampled. They do not count as unused, because nothing confirms them: see “Point samples”.",
         hours=GpuHours(open_ms),
     )
-    return (said,) if open_ms else ()
+    return (sentence,) if open_ms else ()
 
 
 def counted_note(open_ms: float) -> tuple[str, ...]:
-    """What a section says that counts it as unused all the same; nothing of none."""
-    said = tr(
-        "{hours} GPU-hours of what counts as unused here are point samples that nothing confirms: work between them would not be seen.",
+    """Return a note about unconfirmed idle time that counts as unused; empty if there is none."""
+    sentence = tr(
+        "{hours} GPU-hours that count as unused here are only sampled. Nothing confirms them, and work between samples would not show.",
         hours=GpuHours(open_ms),
     )
-    return (said,) if open_ms else ()
+    return (sentence,) if open_ms else ()
 
 
 def point_samples(ledger: LedgerFigures) -> Table | None:
-    """A row for each state of unused time with its bounds; None where nearly everything was watched."""
+    """Return a row per state of unused time with its bounds; None if nearly all time was watched."""
     summary, totals = ledger.summary, ledger.summary.totals
     if (totals.sampled or 0.0) < OPEN_FROM:
         return None
     return Table(
         name="point_samples",
         title=tr("Point samples"),
-        question=tr("How sure is the idle time? A sample at 0 says that the GPU was idle at that moment and no more."),
+        question=tr("How certain is the idle time? A sample at 0 shows only that the GPU was idle at that moment."),
         headline=_headline(summary),
         columns=(
-            column("state", tr("state"), "state", tr, str),
+            column("state", tr("state"), "state", state_label, str),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", totals.state_ms.get),
             column("low_gpu_hours", tr("at least"), "gpu_hours", lambda state: totals.bound(state).low_ms),
             column("high_gpu_hours", tr("at most"), "gpu_hours", lambda state: totals.bound(state).high_ms),
-            column("share", tr("of observed"), "share", totals.share),
+            column("share", tr("share of observed"), "share", totals.share),
         ),
         rows=UNUSED,
-        lines=(_hidden(summary), *_money(ledger.money), *_by_power(summary), *_idle(summary), *_floors(ledger.floors)),
+        lines=(_hidden(summary), *_money(ledger.money), *_likely(summary), *_idle(summary), *_floors(ledger.floors)),
         notes=(
             tr(
-                "Confirmed is what the energy counter between the samples, or enough power readings, show to be an idle card of its model; the rest may hide work between the samples."
+                "Confirmed: between the samples, the energy counter rose as it does for an idle card of this model. Very likely: no counter was read, and the power readings are flat. The remaining time may hide work between samples."
             ),
         ),
         wide=True,
@@ -128,26 +130,26 @@ def point_samples(ledger: LedgerFigures) -> Table | None:
 def _headline(summary: Summary) -> str:
     totals = summary.totals
     seen = tr(
-        "{share} of the observed time was seen by point samples, one every {span} on average.",
+        "{share} of the observed time was only sampled, once every {span} on average.",
         share=Share(totals.sampled),
         span=every(summary),
     )
     if not totals.leaves_open:
-        return tr("{seen} The idle time among it is confirmed.", seen=seen) if totals.unused_ms else seen
+        return tr("{seen} Its idle time is confirmed.", seen=seen) if totals.unused_ms else seen
     if not totals.open_ms:
         return tr(
-            "{seen} {hours} GPU-hours beside samples at 0 may have been idle for long as well.",
+            "{seen} {hours} GPU-hours next to samples at 0 may also have been idle.",
             seen=seen,
             hours=GpuHours(totals.perhaps_ms),
         )
     hours = GpuHours(totals.open_ms)
-    return tr("{seen} {hours} GPU-hours of idle time are not confirmed by anything else.", seen=seen, hours=hours)
+    return tr("{seen} Nothing else confirms {hours} GPU-hours of idle time.", seen=seen, hours=hours)
 
 
 def _hidden(summary: Summary) -> str:
-    """How much work could hide between the samples."""
+    """Return how much work samples can miss."""
     return tr(
-        "A reading sees a sixth of a second for certain: work between two of them, up to {share} of the time, leaves no trace in utilization.",
+        "A reading covers at least a sixth of a second. Work between two readings, up to {share} of the time, leaves no trace in utilization.",
         share=Share(summary.samples.hidden_ratio),
     )
 
@@ -156,39 +158,40 @@ def _money(money: Money) -> Iterator[str]:
     cents = sum(money.accounts.total.open_cents.values())
     if cents:
         yield tr(
-            "Not confirmed, and left out of the cost of unused time: {amount}.",
+            "The cost of unused time leaves out {amount} of unconfirmed idle time.",
             amount=Amount(from_cents(cents), money.currency),
         )
 
 
-def _by_power(summary: Summary) -> Iterator[str]:
-    if by_power_ms := summary.samples.by_power_ms:
+def _likely(summary: Summary) -> Iterator[str]:
+    if likely := summary.samples.likely:
         yield tr(
-            "Confirmed by power readings alone, unless work keeps step with them: {hours} GPU-hours.",
-            hours=GpuHours(by_power_ms),
+            "{hours} GPU-hours are very likely idle, unless work runs in step with the readings. {readings}.",
+            hours=GpuHours(likely.time_ms),
+            readings=likely_idle(likely),
         )
 
 
 def _idle(summary: Summary) -> Iterator[str]:
     samples, observed_ms = summary.samples, summary.totals.observed_ms
     yield tr(
-        "Without a kernel, for however short a time: between {low} and {high} of the observed time (95 %).",
+        "Time without a kernel, including very short pauses: between {low} and {high} of the observed time (95 %).",
         low=Share(ratio(samples.idle.low_ms, observed_ms)),
         high=Share(ratio(samples.idle.high_ms, observed_ms)),
     )
 
 
 def _floors(floors: IdleFloors | None) -> Iterator[str]:
-    """What idle cards draw, by model."""
+    """Yield the power of an idle card, by model."""
     models = sorted({*floors.held, *floors.free}) if floors else []
     for model in models:
         floor = floors.of(model) if floors else None
         if floor is not None:
             yield tr(
-                "{model}: an idle card draws {watts} W, by {hours} GPU-hours of this window.",
+                "{model}: an idle card draws {watts} W, measured over {hours} GPU-hours of this window.",
                 model=plain(model),
                 watts=Number(floor.watts, 0),
                 hours=Number(floor.gpu_hours, 1),
             )
     if not models:
-        yield tr("What an idle card draws is not known: too little idle time with power readings.")
+        yield tr("The power of an idle card is not known: too little idle time has power readings.")

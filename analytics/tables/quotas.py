@@ -1,4 +1,4 @@
-"""Each team's quota against what it had at once."""
+"""Each team's quota beside its GPUs at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from analytics.tables.table import LinkedCell, StateBar, Table, column, fact
 
 
 def quotas(report: Report) -> Table | None:
-    """The widest gap first and unknown ones last; None where no team of the scope has a quota, and for a part of the GPUs."""
+    """Return teams by unused quota, the largest first and unknown ones last.
+
+    None without quotas in the scope, and for a part of the GPUs.
+    """
     uses = sorted(quota_uses(report), key=_by_gap)
     if not uses:
         return None
@@ -23,22 +26,29 @@ def quotas(report: Report) -> Table | None:
     longest = max(max(use.quota_gpus, use.most or 0.0) for use in of.values())
     seen = report.ledger.seen
     may_be_higher = tr(
-        "{share} of the GPU time was observed: the averages and the most may have been higher.", share=Share(seen.share)
+        "{share} of the GPU time was observed, so the averages and the peak may have been higher.",
+        share=Share(seen.share),
     )
     return Table(
         name="quotas",
         title=tr("Quotas"),
-        question=tr("Do teams need what they may have? GPUs at once, over the whole window."),
+        question=tr("Do teams need their quotas? GPUs at once, over the whole window."),
         headline=quota_headline(seen, uses),
         columns=(
             column("team", tr("team"), "team", lambda name: LinkedCell(name, "team", name)),
             column(
-                "bar", tr("used and given of the quota"), "bar", lambda name: _bar(of[name], longest), audience="people"
+                "bar",
+                tr("used and allocated of the quota"),
+                "bar",
+                lambda name: _bar(of[name], longest),
+                audience="people",
             ),
             column("quota_gpus", tr("quota"), "number", lambda name: of[name].quota_gpus),
-            column("allocated_mean", tr("given on average"), "number", lambda name: Number(of[name].allocated_mean, 1)),
+            column(
+                "allocated_mean", tr("allocated on average"), "number", lambda name: Number(of[name].allocated_mean, 1)
+            ),
             column("working_mean", tr("used on average"), "number", lambda name: Number(of[name].working_mean, 1)),
-            column("most", tr("most at once"), "number", lambda name: Number(of[name].most, 1)),
+            column("most", tr("peak"), "number", lambda name: Number(of[name].most, 1)),
             column(
                 "hours_above",
                 tr("hours above the quota"),
@@ -51,7 +61,7 @@ def quotas(report: Report) -> Table | None:
         rows=tuple(of),
         notes=(
             tr(
-                "The bar ends at the quota; in it the GPUs used on average, then those given and not used. The line is the most at once."
+                "The bar ends at the quota. It shows the GPUs used on average, then the GPUs allocated and not used. The line is the peak."
             ),
             *(() if seen.share is not None and seen.share >= WHOLLY_OBSERVED else (may_be_higher,)),
         ),
@@ -60,7 +70,10 @@ def quotas(report: Report) -> Table | None:
 
 
 def quota_uses(report: Report) -> list[tuple[str, QuotaUse]]:
-    """The teams of the scope with a quota, by name; none for a part of the GPUs: a quota is for all of them."""
+    """Return teams of the scope with a quota, by name.
+
+    Empty for a part of the GPUs, because a quota covers all GPUs.
+    """
     if not report.scope.of_gpus.is_all:
         return []
     whole, summary = report.whole, report.part.summary
@@ -68,7 +81,7 @@ def quota_uses(report: Report) -> list[tuple[str, QuotaUse]]:
         (
             team.name,
             against_quota(
-                whole.narrowed(report.part.inside, Scope(team=team.name)).stretches,
+                whole.narrowed(report.part.inside, Scope(team=team.name)).segments,
                 team.quota_gpus,
                 summary.since_ms,
                 summary.until_ms,
@@ -80,10 +93,10 @@ def quota_uses(report: Report) -> list[tuple[str, QuotaUse]]:
 
 
 def quota_headline(seen: Seen, uses: Sequence[tuple[str, QuotaUse]]) -> str:
-    """The widest gap; none where too little was observed: hours that nobody saw would pass for hours without use."""
+    """Return the largest unused quota, or that too little was observed: unobserved hours would look like unused hours."""
     if not seen.is_whole:
         return tr(
-            "Only {share} of the GPU time was observed, {least} are wanted: whether a quota is too wide is not known.",
+            "Only {share} of the GPU time was observed, and {least} is needed to judge the quotas.",
             share=Share(seen.share),
             least=Share(WHOLE_FROM, 0),
         )
@@ -92,7 +105,7 @@ def quota_headline(seen: Seen, uses: Sequence[tuple[str, QuotaUse]]) -> str:
         return tr("The window has no time.")
     _, name, use = max(known, key=lambda each: each[0])
     return tr(
-        "The widest gap: {team} may have {quota} GPUs at once and used {used} on average.",
+        "{team} has the largest unused quota: {quota} GPUs, of which it used {used} on average.",
         team=plain(name),
         quota=Number(use.quota_gpus),
         used=Number(use.working_mean, 1),
@@ -106,7 +119,7 @@ def _by_gap(named: tuple[str, QuotaUse]) -> tuple[bool, float, str]:
 
 
 def _unused_gpus(use: QuotaUse) -> float | None:
-    """GPUs of the quota that were not used on average; None where that is not known."""
+    """Return the average unused GPUs of the quota; None if they are not known."""
     return None if use.working_mean is None else use.quota_gpus - use.working_mean
 
 
@@ -117,7 +130,7 @@ def _hours_above(use: QuotaUse) -> str | None:
 
 
 def _bar(use: QuotaUse, longest: float) -> StateBar:
-    """As long as the quota beside the largest; in it what was used and given, and a mark at the most."""
+    """Return a bar as long as the quota beside the largest one, with used and allocated GPUs, and a mark at the peak."""
 
     def length(gpus: float) -> float:
         return gpus / longest if longest else 0.0

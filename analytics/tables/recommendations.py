@@ -1,22 +1,21 @@
-"""What to do: the decisions, what each saves in a year, who acts, and how they add up to the waste."""
+"""Recommendations: their value a year, who acts, and how they add up to the waste."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from analytics.decide.actions import Action
-from analytics.decide.recommendations import OPERATORS, GroupBy, Recommendation, Recommendations, Saving, Waste, grouped
+from analytics.decide.recommendations import OPERATORS, GroupBy, Recommendation, Recommendations, Waste, grouped
 from analytics.glossary import term
-from analytics.language.language import SentenceList
+from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Day, GpuHours, Moment, Number, from_cents
+from analytics.language.quantities import Amount, Date, GpuHours, Moment, Number, from_cents
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
-from analytics.tables.finding_heading import at_most
-from analytics.tables.give_back import RECLAIMABLE_COLUMNS, give_back_sentence
+from analytics.tables.basis import at_most, basis_fact, marked
 from analytics.tables.names import CONFIDENCE, GPU_HOURS, GPUS, POOL, place_name
 from analytics.tables.table import (
     Cell,
@@ -32,93 +31,137 @@ from analytics.tables.table import (
     record_column,
     rows_column,
 )
+from analytics.tables.value import (
+    VALUE_WEEKS,
+    cash_column,
+    estimate_words,
+    freed_column,
+    value_column,
+    value_headline,
+)
+from analytics.tables.verdicts import release_sentence, tested_columns
 from analytics.workloads.commands import acts
 from analytics.workloads.model import GRADES
-from fallow.clock import DAY_MS, HOUR_MS, format_ms
+from fallow.clock import DAY_MS, HOUR_MS
 
 _RANKED_FIRST = 12
 _LOOKED_AT_FIRST = 8
-"""Of the things to look at; those that wasted less than a GPU-hour are never listed."""
+"""Most listed rows without a known value. Rows with less than a GPU-hour of waste are never listed."""
 
 ACTION_WORDS: Mapping[str, str] = {
-    "return": tr("give back"),
-    "release": tr("release"),
-    "reclaim": tr("take back"),
+    "return": tr("release"),
+    "release": tr("reclaim"),
+    "reclaim": tr("reclaim"),
     "right-size": tr("right-size"),
     "repair": tr("repair"),
     "schedule off-peak": tr("use off-peak hours"),
     "ask": tr("ask"),
 }
-"""The actions as people read them."""
+"""Words for the actions."""
 
 
 def recommendations(found: Recommendations, first: int | None = _RANKED_FIRST, *, in_brief: bool = False) -> Table:
-    """Those that are known to save something, the most first; `first` shortens the list and says so.
+    """Return the recommendations with a known value, the highest first.
 
-    `in_brief` leaves out the columns that stand behind each decision in a report.
+    `first` shortens the list and adds a line about the others. `in_brief` leaves out the columns that the evidence of a
+    report shows.
     """
     listed = found.ranked
     table = Table(
         name="recommendations",
-        title=tr("What to do"),
-        question=tr("What to give back, take back or change, what that saves in a year, and who has to act?"),
-        headline=saving_headline(found),
+        title=tr("Recommendations"),
+        question=tr("What should be released, reclaimed or changed, what is it worth a year, and who acts?"),
+        headline=value_headline(found),
         columns=_COLUMNS,
         rows=listed,
         shown=first,
         rest=_left_out(len(listed), first),
         notes=(_BASIS,) if listed else (),
-        terms=(term("recommendation"), term("reclaimable")),
+        terms=(term("recommendation"), term("releasable")),
         wide=in_brief,
     )
     return table.with_columns(_IN_BRIEF) if in_brief else table
 
 
 _BASIS = tr(
-    "Each GPU is in one decision. What is given back is worth its whole price; anything else frees time for others, priced as the waste on those GPUs "
-    "in the last four weeks. In brackets the least and the most of these weeks: no forecast. Ranked by that."
+    "Each GPU is in one recommendation. Freed GPU time counts at its price; it becomes money only if GPUs are sold or a purchase is avoided. Cash is rent or running cost that ends. The two figures are never added. Brackets show the lowest and the highest complete week, not a forecast. Rows are ranked by GPU time."
 )
 
 
 def _left_out(number: int, first: int | None) -> str:
     rest = 0 if first is None else max(0, number - first)
-    return tr_many("and {number} more in the list of all", "and {number} more in the list of all", rest) if rest else ""
+    return tr_many("and {number} more recommendation", "and {number} more recommendations", rest) if rest else ""
 
 
 def to_look_at(found: Recommendations) -> Table | None:
-    """Those without a known saving, or too unsure of it; None where there are none."""
+    """Return recommendations without a known value; None if there are none.
+
+    Recommendations of low confidence are summed in one line.
+    """
     listed = sorted(found.to_look_at, key=lambda each: (-(each.cents or 0), -each.gpu_ms, each.recommendation_id))
-    if not listed:
+    if not listed and not found.low:
         return None
     shown = min(_LOOKED_AT_FIRST, max(1, sum(each.gpu_ms >= HOUR_MS for each in listed)))
     return Table(
         name="to_look_at",
-        title=tr("To look at"),
-        question=tr("What wastes GPU time, without a saving that is known and sure enough?"),
+        title=tr("Waste without a known value"),
+        question=tr("Which recommendations have no known value yet?"),
         headline=tr_many(
-            "{number} thing to look at or to ask about; no saving is claimed for it.",
-            "{number} things to look at or to ask about; no saving is claimed for them.",
+            "{number} recommendation has no known value.",
+            "{number} recommendations have no known value.",
             len(listed),
-        ),
+        )
+        if listed
+        else _more_of_low(found),
         columns=(
-            column("recommendation", tr("what"), "sentence", _linked),
-            column("owner", tr("whom to ask"), "words", who_acts, "owner"),
+            column("recommendation", tr("recommendation"), "sentence", _linked),
+            column("owner", tr("who acts"), "words", who_acts, "owner"),
             CONFIDENCE,
             _COST,
-            GPU_HOURS,
+            marked(GPU_HOURS, attrgetter("unconfirmed")),
         ),
         rows=tuple(listed),
         shown=shown,
-        rest=tr_many("and {number} more that wasted less", "and {number} more that wasted less", len(listed) - shown),
+        rest=tr_many("and {number} more with less waste", "and {number} more with less waste", len(listed) - shown),
+        notes=(_more_of_low(found),) if listed and found.low else (),
         wide=True,
     )
 
 
+def _more_of_low(found: Recommendations) -> Sentence:
+    """Return the number of recommendations of low confidence, and their total GPU-hours."""
+    if not any(each.gpu_ms for each in found.low):
+        return tr_many(
+            "{number} recommendation of low confidence is not listed.",
+            "{number} recommendations of low confidence are not listed.",
+            len(found.low),
+        )
+    sentence = tr_many(
+        "{number} recommendation of low confidence is not listed: {hours} GPU-hours",
+        "{number} recommendations of low confidence are not listed: {hours} GPU-hours",
+        len(found.low),
+        hours=GpuHours(sum(each.gpu_ms for each in found.low)),
+    )
+    cents = _sum_of_cents(found.low)
+    if cents is None:
+        return tr("{sentence}.", sentence=sentence)
+    return tr(
+        "{sentence} that cost {amount}.", sentence=sentence, amount=Amount(from_cents(cents), found.waste.currency)
+    )
+
+
+def _sum_of_cents(listed: Sequence[Recommendation]) -> int | None:
+    """Return the sum. None if nothing has a price, or if the sum is 0 and a part has no price."""
+    priced = [each.cents for each in listed if each.cents is not None]
+    known = sum(priced)
+    return known if known or len(priced) == len(listed) else None
+
+
 @dataclass(frozen=True)
 class _WastePart:
-    """The wasted time that the decisions of one kind act on, and its cents: None where nothing has a price.
+    """Wasted time of one kind of recommendation, and its cents (None if nothing has a price).
 
-    `decisions` is None for what no decision acts on.
+    `decisions` is None for waste that no recommendation acts on.
     """
 
     action: str
@@ -128,19 +171,19 @@ class _WastePart:
 
 
 def waste(found: Recommendations) -> Table:
-    """How the decisions and what none can act on add up to the waste."""
+    """Return how the recommendations and the waste that is not actionable add up to all waste."""
     whole = found.waste
     low = GpuHours(whole.state_ms["low"])
     return Table(
         name="waste",
         title=tr("How the waste adds up"),
-        question=tr("Which part of the waste does each kind of decision act on, and which none?"),
+        question=tr("How much of the waste do the recommendations act on?"),
         headline=_waste_headline(found),
         columns=(
             column("action", tr("action"), "words"),
             column(
                 "decisions",
-                tr("decisions"),
+                tr("recommendations"),
                 "count",
                 lambda part: "" if part.decisions is None else part.decisions,
                 "decisions",
@@ -157,11 +200,11 @@ def waste(found: Recommendations) -> Table:
         notes=(
             *_unconfirmed(whole),
             tr(
-                "Waste is unavailable, free, reserved and held time, and the unused part of low time: {low} GPU-hours of it.",
+                "Waste is GPU time that was down, unallocated, allocated but unused or held idle, and the unused part of low use ({low} GPU-hours).",
                 low=low,
             ),
             tr(
-                "Not actionable is what no decision can act on: short pauses, the reserve, fragments, pools whose need is not known yet."
+                "Not actionable: waste that no recommendation can act on, such as short pauses, the reserve, fragments, and pools whose demand is not known yet."
             ),
         ),
         terms=(term("waste"),),
@@ -169,30 +212,36 @@ def waste(found: Recommendations) -> Table:
 
 
 def _waste_parts(found: Recommendations) -> Iterator[_WastePart]:
-    """One part for each action, then what none acts on, then the sum."""
+    """Yield the parts of the waste and their sum.
+
+    The parts are one per action, one for all recommendations of low confidence, and the waste that is not actionable.
+    """
     actions: dict[str, list[Recommendation]] = {}
     for each in found.listed:
-        actions.setdefault(ACTION_WORDS[each.action] if each.is_standing else tr("put off on request"), []).append(each)
-    for words, own in actions.items():
-        priced = [each.cents for each in own if each.cents is not None]
-        # a sum of 0 is unknown where any of it has no price
-        known = sum(priced)
-        cents = known if known or len(priced) == len(own) else None
-        yield _WastePart(words, len(own), sum(each.gpu_ms for each in own), cents)
+        if not each.is_snoozed and not each.confidence.is_low:
+            actions.setdefault(ACTION_WORDS[each.action], []).append(each)
+    apart = {
+        tr("snoozed"): [each for each in found.listed if each.is_snoozed],
+        tr("low confidence"): found.low,
+    }
+    for words, own in (*actions.items(), *apart.items()):
+        if own:
+            yield _WastePart(words, len(own), sum(each.gpu_ms for each in own), _sum_of_cents(own))
     rest = found.waste
     yield _WastePart(tr("not actionable"), None, rest.not_actionable_ms, rest.not_actionable_cents)
     yield _WastePart(tr("waste"), len(found.listed), rest.gpu_ms, rest.cents)
 
 
 def _waste_headline(found: Recommendations) -> str:
-    said = _wasted(found.waste)
+    sentence = _wasted(found.waste, (found.waste.not_actionable_cents or 0) + (_sum_of_cents(found.low) or 0))
     if found.waste.cents is None or not found.waste.unpriced_ms:
-        return said
+        return sentence
     unpriced = tr("{hours} of these GPU-hours have no price.", hours=GpuHours(found.waste.unpriced_ms))
-    return SentenceList([said, unpriced], " ")
+    return SentenceList([sentence, unpriced], " ")
 
 
-def _wasted(spent: Waste) -> str:
+def _wasted(spent: Waste, rest_cents: int) -> str:
+    """Return the waste, and the remainder after recommendations of at least medium confidence."""
     if spent.cents is None:
         hours = GpuHours(spent.gpu_ms)
         if spent.open_ms:
@@ -200,113 +249,55 @@ def _wasted(spent: Waste) -> str:
         return tr("{hours} GPU-hours were wasted; no price is known.", hours=hours)
     if spent.open_cents:
         return tr(
-            "Between {least} and {amount} were wasted (up to {hours} GPU-hours); decisions act on all but {rest} of it.",
+            "Between {least} and {amount} was wasted (up to {hours} GPU-hours); recommendations act on all but {rest}.",
             least=Amount(from_cents(spent.cents - spent.open_cents), spent.currency),
             amount=Amount(from_cents(spent.cents), spent.currency),
             hours=GpuHours(spent.gpu_ms),
-            rest=Amount(from_cents(spent.not_actionable_cents), spent.currency),
+            rest=Amount(from_cents(rest_cents), spent.currency),
         )
-    if spent.cents == spent.not_actionable_cents:
+    if spent.cents == rest_cents:
         return tr(
-            "{amount} were wasted ({hours} GPU-hours); no decision acts on it.",
+            "{amount} was wasted ({hours} GPU-hours); no recommendation acts on it.",
             amount=Amount(from_cents(spent.cents), spent.currency),
             hours=GpuHours(spent.gpu_ms),
         )
     return tr(
-        "{amount} were wasted ({hours} GPU-hours); decisions act on all but {rest} of it.",
+        "{amount} was wasted ({hours} GPU-hours); recommendations act on all but {rest}.",
         amount=Amount(from_cents(spent.cents), spent.currency),
         hours=GpuHours(spent.gpu_ms),
-        rest=Amount(from_cents(spent.not_actionable_cents), spent.currency),
+        rest=Amount(from_cents(rest_cents), spent.currency),
     )
 
 
 def _unconfirmed(spent: Waste) -> Iterator[str]:
-    """A finance director asks what of the sum nobody measured."""
+    """Yield how much of the waste is unconfirmed."""
     if spent.open_ms and spent.open_cents is not None:
         yield tr(
-            "{amount} of it ({hours} GPU-hours) are not confirmed: point samples alone call that time idle.",
+            "{amount} of this waste ({hours} GPU-hours) is not confirmed: only point samples show this time as idle.",
             amount=Amount(from_cents(spent.open_cents), spent.currency),
             hours=GpuHours(spent.open_ms),
         )
     elif spent.open_ms:
         yield tr(
-            "{hours} GPU-hours of it are not confirmed: point samples alone call that time idle.",
+            "{hours} GPU-hours of this waste are not confirmed: only point samples show this time as idle.",
             hours=GpuHours(spent.open_ms),
         )
 
 
-def saving_headline(found: Recommendations) -> str:
-    """What the ranked decisions are worth together, and whether nobody but a list says so."""
-    if (saved := found.saving) is None:
-        if found.waste.cents is None and found.listed:
-            return tr("No price is known: no decision is ranked by what it is worth.")
-        return tr("No decision is known to save something in this window.")
-    said = _worth(found, saved)
-    return (
-        SentenceList([said, tr("Public list prices count in that sum, not what you pay.")], " ")
-        if found.at_list_price
-        else said
-    )
-
-
-def _worth(found: Recommendations, saved: Saving) -> str:
-    number, currency = len(found.ranked), found.waste.currency
-    total = saving_words(saved, currency)
-    if found.given_back is None:
-        return tr_many(
-            "{number} decision would free GPU time worth {saving} a year for others.",
-            "{number} decisions would free GPU time worth {saving} a year for others.",
-            number,
-            saving=total,
-        )
-    if found.freed is None:
-        return tr_many(
-            "{number} decision would give back GPUs that cost {saving} a year.",
-            "{number} decisions would give back GPUs that cost {saving} a year.",
-            number,
-            saving=total,
-        )
-    return tr(
-        "{number} decisions are worth {saving} a year: {paid} is what the GPUs to give back cost, {freed} is GPU time freed for others.",
-        number=number,
-        saving=total,
-        paid=a_year(found.given_back.point, currency),
-        freed=a_year(found.freed.point, currency),
-    )
-
-
-def a_year(amount: float, currency: str) -> str:
-    """`12,300 USD`: an estimate has no cents."""
-    return tr("{amount} {currency}", amount=round(amount), currency=currency)
-
-
-def saving_words(saving: Saving, currency: str) -> str:
-    """`12,300 USD (8,000 to 14,000)`."""
-    low, point, high = (Number(round(each)) for each in (saving.low, saving.point, saving.high))
-    if round(saving.low) == round(saving.high):
-        return a_year(saving.point, currency)
-    return tr("{amount} {currency} ({low} to {high})", amount=point, currency=currency, low=low, high=high)
-
-
 def _next(each: Recommendation) -> str:
-    """Its command, with a word where it only looks and changes nothing."""
+    """Return the next command, marked if it only inspects and changes nothing."""
     command = plain(each.next_command, 1000)
     if not command or acts(each.next_command):
         return command
-    return tr("{label}: {value}", label=tr("to look first"), value=command)
+    return tr("{label}: {value}", label=tr("to check first"), value=command)
 
 
 def _linked(each: Recommendation) -> Cell:
     return LinkedCell(decision(each), "recommendation", each.recommendation_id, aside=each.recommendation_id)
 
 
-def deadline_day(deadline_ms: int) -> Day:
-    """The last day to act: a deadline is the end of a day."""
-    return Day(deadline_ms - 1)
-
-
 def cost_cell(each: Recommendation) -> Cell:
-    """What its wasted time cost, empty where none was wasted."""
+    """Return the cost of the wasted time; empty if there is no waste."""
     return at_most(each.unconfirmed, Amount(from_cents(each.cents), each.currency)) if each.gpu_ms else ""
 
 
@@ -315,13 +306,13 @@ def owner_words(owner: str) -> str:
 
 
 def who_acts(each: Recommendation) -> str:
-    """Who has to act; operators, where nobody's name is known, with the team or job that has the GPUs."""
+    """Return who acts. Operators act where no user is known, and then the team or job with the GPUs is named."""
     words = owner_words(each.owner)
     return words if each.given_to is None else tr("{operators}, with {who}", operators=words, who=plain(each.given_to))
 
 
 def decision(each: Recommendation) -> str:
-    """What to do, in a few words: `give back 4 GPUs of train, never used`."""
+    """Return the recommendation in a few words: `release 4 GPUs of train, never used`."""
     number, place = len(each.gpus_now or each.gpus), _place(each)
     kept = each.action == "return" and not each.gpus_now
     kind = each.kind.name
@@ -339,45 +330,51 @@ def _place(each: Recommendation) -> str:
 
 _DECISIONS: Mapping[str, Callable[[int, str], str]] = {
     "kept": lambda number, place: tr_many(
-        "{number} GPU of {place} without use is kept: the pool may need it",
-        "{number} GPUs of {place} without use are kept: the pool may need them",
+        "keep {number} unused GPU of {place}: the pool may need it",
+        "keep {number} unused GPUs of {place}: the pool may need them",
         number,
         place=place,
     ),
     "never_used": lambda number, place: tr_many(
-        "give back {number} GPU of {place}, never used",
-        "give back {number} GPUs of {place}, never used",
+        "release {number} GPU of {place}, never used",
+        "release {number} GPUs of {place}, never used",
+        number,
+        place=place,
+    ),
+    "left_free": lambda number, place: tr_many(
+        "release {number} GPU of {place}, unallocated for more than two weeks",
+        "release {number} GPUs of {place}, unallocated for more than two weeks",
         number,
         place=place,
     ),
     "surplus": lambda number, place: tr_many(
-        "give back {number} GPU of {place} that is not needed",
-        "give back {number} GPUs of {place} that are not needed",
+        "release {number} GPU of {place} that is not needed",
+        "release {number} GPUs of {place} that are not needed",
         number,
         place=place,
     ),
     "faulty": lambda number, place: tr_many(
-        "repair {number} GPU on {place} that was out of order",
-        "repair {number} GPUs on {place} that were out of order",
+        "repair {number} GPU on {place} that was down",
+        "repair {number} GPUs on {place} that were down",
         number,
         place=place,
     ),
     "release": lambda number, place: tr_many(
-        "release {number} allocated GPU on {place} without a process",
-        "release {number} allocated GPUs on {place} without a process",
+        "reclaim {number} GPU on {place}, allocated without a process",
+        "reclaim {number} GPUs on {place}, allocated without a process",
         number,
         place=place,
     ),
     "reclaim": lambda number, place: tr_many(
-        "take back {number} GPU on {place} held without a kernel",
-        "take back {number} GPUs on {place} held without a kernel",
+        "reclaim {number} GPU on {place}, held idle",
+        "reclaim {number} GPUs on {place}, held idle",
         number,
         place=place,
     ),
     "schedule off-peak": lambda _, place: tr("use the off-peak hours of {place}", place=place),
     "right-size": lambda number, place: tr_many(
-        "pack the work of {number} GPU of {place} on fewer cards",
-        "pack the work of {number} GPUs of {place} on fewer cards",
+        "pack the workloads of {number} GPU of {place} on fewer cards",
+        "pack the workloads of {number} GPUs of {place} on fewer cards",
         number,
         place=place,
     ),
@@ -385,7 +382,7 @@ _DECISIONS: Mapping[str, Callable[[int, str], str]] = {
 
 
 def first_decisions(found: Recommendations, number: int) -> list[dict[str, Any]]:
-    """Return the cells of the first ranked decisions by the keys of `recommendations` in brief, with id and command as they are."""
+    """Return the cells of the first ranked recommendations by column key, with id and command unchanged."""
     table = recommendations(found, number, in_brief=True)
     keys = [each.key for each in table.heads]
     as_it_is = attrgetter("recommendation_id", "next_command")
@@ -396,14 +393,14 @@ def first_decisions(found: Recommendations, number: int) -> list[dict[str, Any]]
 
 
 def first_recommendations(found: Recommendations) -> Table:
-    """The first of them, else of what is to be looked at, and what can be given back; all of them are on a page of their own."""
-    table, said = recommendations(found), []
+    """Return the first ranked recommendations, else the first without a known value, and the releasable GPUs."""
+    table, sentences = recommendations(found), []
     if not found.ranked and (looked_at := to_look_at(found)):
-        table, said = looked_at, [table.headline]
-    reclaimable = [] if found.reclaimable is None else [give_back_sentence(found.reclaimable)]
+        table, sentences = looked_at, [table.headline]
+    released = [] if found.fleet is None else [release_sentence(found.fleet)]
     return replace(
         table.with_columns(_IN_OVERVIEW),
-        headline=SentenceList([*said, table.headline, *reclaimable], " "),
+        headline=SentenceList([*sentences, table.headline, *released], " "),
         rows=table.rows[:_IN_OVERVIEW_FIRST],
         shown=None,
         rest="",
@@ -413,17 +410,21 @@ def first_recommendations(found: Recommendations) -> Table:
 
 
 def by_group(found: Recommendations, by: GroupBy) -> Table:
-    """A row for each owner or pool."""
+    """Return a row per owner or pool."""
     groups, currency = grouped(found, by), found.waste.currency
     name = owner_words if by == "owner" else place_name
-    most = next(((each.name, each.saving) for each in groups if each.saving is not None), None)
+    most = next(((each.name, value.freed) for each in groups if (value := each.value) and value.freed), None)
     return Table(
         name=f"recommendations_by_{by}",
         title=tr("By who acts") if by == "owner" else tr("By pool"),
-        question=tr("What do the decisions of each come to?"),
-        headline=tr("No decision is known to save something in this window.")
+        question=tr("What are the recommendations worth by group?"),
+        headline=tr("No recommendation frees a known amount of GPU time.")
         if most is None
-        else tr("The most, {saving} a year: {name}.", saving=saving_words(most[1], currency), name=name(most[0])),
+        else tr(
+            "{name} has the most GPU time to free, worth {freed} a year.",
+            freed=estimate_words(most[1], currency),
+            name=name(most[0]),
+        ),
         columns=(
             column(
                 "name",
@@ -432,42 +433,40 @@ def by_group(found: Recommendations, by: GroupBy) -> Table:
                 lambda group: name(group.name),
                 "name",
             ),
-            column("decisions", tr("decisions"), "count", lambda group: len(group.listed)),
+            column("decisions", tr("recommendations"), "count", lambda group: len(group.listed)),
             GPUS,
-            _saving_column(currency),
-            GPU_HOURS,
-            column(
-                "cost", tr("wasted in this window"), "money", lambda group: Amount(from_cents(group.cents), currency)
-            ),
+            freed_column(currency),
+            cash_column(currency),
+            column("cost", tr("wasted"), "money", lambda group: Amount(from_cents(group.cents), currency)),
         ),
         rows=groups,
     )
 
 
 def put_off(found: Recommendations, actions: Mapping[str, Sequence[Action]]) -> Table | None:
-    """Those that are put off, by the `actions` on their findings; None where there are none."""
-    listed = tuple(each for each in found.listed if not each.is_standing)
+    """Return the snoozed recommendations, with the `actions` on their findings; None if there are none."""
+    listed = tuple(each for each in found.listed if each.is_snoozed)
     if not listed:
         return None
 
     def action_on(each: Recommendation) -> Action | None:
-        """The newest one on its findings, the leading one first; None where the lake has none of them any more."""
+        """Return the newest action on the findings, the leading finding first; None if the lake has no such action."""
         found = (action for finding in each.evidence for action in reversed(actions.get(finding.finding_id, ())))
-        return next((action for action in found if action.kind == "suppress"), None)
+        return next((action for action in found if action.kind == "snooze"), None)
 
     return Table(
         name="put_off",
-        title=tr("Put off on request"),
-        question=tr("What is left out of the decisions because somebody asked for it, and until when?"),
+        title=tr("Snoozed recommendations"),
+        question=tr("Which recommendations are snoozed, until when and why?"),
         headline=tr_many(
-            "{number} decision is put off: nobody is asked to act on it.",
-            "{number} decisions are put off: nobody is asked to act on them.",
+            "{number} recommendation is snoozed.",
+            "{number} recommendations are snoozed.",
             len(listed),
         ),
         columns=(
             _DECISION,
             _OWNER,
-            column("actor", tr("put off by"), "name", lambda each: (action := action_on(each)) and action.by),
+            column("actor", tr("snoozed by"), "name", lambda each: (action := action_on(each)) and action.by),
             column("until", tr("until"), "words", lambda each: _until(action_on(each))),
             column("reason", tr("reason"), "name", lambda each: _reason(action_on(each))),
             _COST,
@@ -480,7 +479,7 @@ def put_off(found: Recommendations, actions: Mapping[str, Sequence[Action]]) -> 
 def _until(action: Action | None) -> Cell:
     if action is None:
         return tr("not known")
-    return tr("until somebody reopens it") if action.expires_ms is None else Moment(action.expires_ms)
+    return tr("until reopened") if action.expires_ms is None else Moment(action.expires_ms)
 
 
 def _reason(action: Action | None) -> str:
@@ -491,44 +490,31 @@ def _amount(cents: int | None) -> float | None:
     return None if cents is None else cents / 100
 
 
-def _saving_column(currency: str | None = None) -> Column:
-    """What a row saves in a year; `currency` is the row's own where none is named."""
-    return column(
-        "saving",
-        tr("worth a year"),
-        "words",
-        lambda row: "" if row.saving is None else saving_words(row.saving, currency or row.currency),
-        lambda row: None if row.saving is None else asdict(row.saving),
-        json_type="object",
-    )
-
-
-_DECISION = column("recommendation", tr("decision"), "sentence", _linked)
+_DECISION = column("recommendation", tr("recommendation"), "sentence", _linked)
 _OWNER = column("owner", tr("who acts"), "words", who_acts, "owner")
 _COST = column(
     "cost", tr("wasted in this window"), "money", cost_cell, lambda each: _amount(each.cents), json_type="number"
 )
 _GPUS = column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus_now))
-_DEADLINE = column(
-    "deadline",
-    tr("deadline"),
-    "moment",
-    lambda each: deadline_day(each.deadline_ms),
-    lambda each: format_ms(each.deadline_ms),
-)
-_NEXT = column("next", tr("next"), "words", _next, "next_command")
-_COLUMNS = (_DECISION, _OWNER, _saving_column(), CONFIDENCE, _GPUS, POOL, _COST, _DEADLINE, _NEXT)
-_IN_BRIEF = ("recommendation", "owner", "saving", "confidence", "deadline")
-_IN_OVERVIEW = ("recommendation", "owner", "saving", "confidence", "gpus", "pool", "cost")
+_DEADLINE = column("deadline", tr("deadline"), "day", lambda each: Date(each.deadline))
+_NEXT = column("next", tr("next step"), "words", _next, "next_command")
+_COLUMNS = (_DECISION, _OWNER, freed_column(), cash_column(), CONFIDENCE, _GPUS, POOL, _COST, _DEADLINE, _NEXT)
+_IN_BRIEF = ("recommendation", "owner", "freed", "cash", "confidence", "deadline")
+_IN_OVERVIEW = ("recommendation", "owner", "freed", "cash", "confidence", "gpus", "pool", "cost")
 _IN_OVERVIEW_FIRST = 6
 
 
 def decisions_to_choose(found: Recommendations, hosts: Callable[[Recommendation], Sequence[str]]) -> Table:
-    """Return every ranked decision, to sort and to filter, on the `hosts` that a function names.
+    """Return every ranked recommendation, to sort and filter. `hosts` returns the hosts of a recommendation.
 
-    The saving is sorted by its point, the confidence by the place of its grade.
+    Freed time and cash sort by their point estimates, the confidence by the place of its grade.
     """
-    saving = replace(_saving_column(), kind="money", machine=lambda each: each.saving and each.saving.point)
+    freed = replace(
+        freed_column(), kind="money", machine=lambda each: each.value and each.value.freed and each.value.freed.point
+    )
+    cash = replace(
+        cash_column(), kind="money", machine=lambda each: each.value and each.value.cash and each.value.cash.point
+    )
     grade = replace(CONFIDENCE, machine=lambda each: GRADES.index(each.confidence.grade), json_type="integer")
     return replace(
         recommendations(found, None),
@@ -536,7 +522,8 @@ def decisions_to_choose(found: Recommendations, hosts: Callable[[Recommendation]
             _DECISION,
             column("action", tr("action"), "words", lambda each: ACTION_WORDS[each.action]),
             _OWNER,
-            replace(saving, json_type="number"),
+            replace(freed, json_type="number"),
+            replace(cash, json_type="number"),
             _DEADLINE,
             grade,
             _GPUS,
@@ -550,7 +537,7 @@ def decisions_to_choose(found: Recommendations, hosts: Callable[[Recommendation]
 
 
 def by_gpu(table: Table) -> Table:
-    """Return a row for each GPU to act on: pairs of a recommendation and the GPU, whose column is the first."""
+    """Return a row per pair of recommendation and GPU to act on; the GPU is the first column."""
     gpu = column("gpu", tr("GPU"), "gpu", lambda row: plain(row[1]))
     return replace(
         table,
@@ -560,18 +547,12 @@ def by_gpu(table: Table) -> Table:
 
 
 def decision_rows(found: Recommendations) -> Table:
-    """Return for programs every decision, ranked or not."""
+    """Return every recommendation, ranked or not, for programs."""
     return for_programs("decisions", DECISION_COLUMNS, found.listed)
 
 
-_SAVING = tuple(fact(name, "number") for name in ("low", "point", "high"))
-_SAVED = "What is saved in a year: as in this window, and the least and the most of the four before."
 _WASTED_COST = fact("cost", "money", lambda waste: from_cents(waste.cents))
 _WASTED_HOURS = fact("gpu_hours", "gpu_hours", "gpu_ms")
-
-
-def _last_week(key: str, name: str) -> Column:
-    return fact(f"{key}_last_week", "count", name)
 
 
 DECISION_COLUMNS = (
@@ -579,7 +560,7 @@ DECISION_COLUMNS = (
     fact("kind", "words", "kind.name", nullable=False),
     fact("action", "words", nullable=False),
     fact("owner", "words", about="Who has to act."),
-    *(fact(name, "words") for name in ("holder", "team", "pool", "host")),
+    *(fact(name, "words") for name in ("user", "team", "pool", "host")),
     fact("gpus", "gpu", json_type="array"),
     fact(
         "gpus_now",
@@ -589,10 +570,11 @@ DECISION_COLUMNS = (
     ),
     fact("gpu_hours", "gpu_hours", "gpu_ms", about="Wasted in the window; none of it is in another recommendation."),
     fact("unconfirmed_gpu_hours", "gpu_hours", "unconfirmed_ms", about="Of that, what only point samples call idle."),
+    basis_fact("basis", "basis"),
     fact("cost", "money", lambda each: from_cents(each.cents)),
     fact("currency", "words", lambda each: None if each.cents is None else each.currency),
-    record_column("saving_per_year", _SAVING, "saving", _SAVED),
-    flag("ranked", about="Whether it is known to save something; others are to be looked at."),
+    value_column("What acting on `gpus_now` is worth a year, by the complete weeks of `value_weeks`."),
+    flag("ranked", about="Whether it is known to free GPU time with a price; others are to be looked at."),
     CONFIDENCE,
     fact("failed_conditions", "words", "confidence.failed", "array"),
     record_column(
@@ -605,15 +587,18 @@ DECISION_COLUMNS = (
                 lambda risk: None if risk.within_ms is None else risk.within_ms / DAY_MS,
                 about="The time that the probability is about.",
             ),
-            _last_week("short_hours", "short_hours"),
-            _last_week("hours", "hours"),
-            _last_week("short_gpus", "short_gpus"),
+            *tested_columns("tested"),
             fact("who_waits", "words", "waits"),
         ),
         about="What it costs to be wrong.",
     ),
     fact("horizon_days", "number", lambda each: each.horizon_ms / DAY_MS),
-    fact("deadline", "moment", "deadline_ms", nullable=False),
+    fact(
+        "deadline",
+        "day",
+        nullable=False,
+        about="The last day on which acting is in time, in the site's time zone.",
+    ),
     fact("status", "words", nullable=False),
     fact(
         "evidence",
@@ -628,10 +613,9 @@ DECISION_COLUMNS = (
         lambda each: acts(each.next_command),
         "Whether the command changes something; others only look.",
     ),
-    flag("at_list_price", about="Whether any of the GPUs to act on has a public list's price."),
     flag("simulated"),
 )
-"""Of a recommendation, in every format."""
+"""Columns of a `Recommendation`, in every format."""
 
 
 def _by_state(ms: str, cents: str) -> Column:
@@ -649,7 +633,7 @@ def _by_state(ms: str, cents: str) -> Column:
 
 @dataclass(frozen=True)
 class _StateWaste:
-    """Wasted time of one state, and its cents: None where nothing has a price."""
+    """Wasted time of one state, and its cents (None if nothing has a price)."""
 
     gpu_ms: float
     cents: int | None
@@ -678,16 +662,9 @@ _WASTE_COLUMNS = (
         "What no decision can act on: short pauses, the reserve, fragments, pools whose need is not known yet.",
     ),
 )
-RECLAIMABLE = record_column(
-    "reclaimable",
-    RECLAIMABLE_COLUMNS,
-    about="What can be given back at the end of the window: idle now, less the reserve, less what would break a whole "
-    "host. Null in an edition for people.",
-)
-SAVINGS = (
-    record_column("saving_per_year", _SAVING, "saving", f"{_SAVED} All ranked ones together."),
-    record_column("given_back_per_year", _SAVING, "given_back", "Of that, what the GPUs cost that are given back."),
-    record_column("freed_per_year", _SAVING, "freed", "Of that, GPU time that others can use."),
+VALUES = (
+    value_column("What all ranked ones are worth a year together. Bounds are sums of bounds."),
+    VALUE_WEEKS,
     record_column(
         "waste",
         _WASTE_COLUMNS,
@@ -696,4 +673,4 @@ SAVINGS = (
     ),
 )
 DECISIONS = rows_column("recommendations", DECISION_COLUMNS, "listed", "Every decision, those that are ranked first.")
-"""Of `Recommendations`."""
+"""Columns of `Recommendations`."""

@@ -1,4 +1,4 @@
-"""The report in JSON: every figure of it as columns over the report."""
+"""The report's JSON: every figure as columns over the report."""
 
 from __future__ import annotations
 
@@ -12,57 +12,17 @@ from analytics.tables.finding_list import FINDING_COLUMNS, REVERSALS
 from analytics.tables.findings import notes
 from analytics.tables.goals import goal_columns
 from analytics.tables.ledger_columns import LEDGER_COLUMNS, SCOPE_COLUMNS, TOTALS_COLUMNS, WINDOW_COLUMNS
-from analytics.tables.names import MODEL, POOL
 from analytics.tables.off_peak import OFF_PEAK_COLUMNS
 from analytics.tables.packings import PACKING_COLUMNS
 from analytics.tables.people import people_columns
-from analytics.tables.recommendations import DECISIONS, RECLAIMABLE, SAVINGS
-from analytics.tables.table import Column, column_of, entries_column, fact, flag, record_column, rows_column
+from analytics.tables.recommendations import DECISIONS, VALUES
+from analytics.tables.table import column_of, entries_column, fact, flag, record_column, rows_column
 from analytics.tables.trends import trend_columns
+from analytics.tables.verdicts import POOL_DEMAND
 from analytics.tables.weeks import week_columns
 from analytics.tables.wording import WAITING
 from analytics.workloads.model import Finding
-from analytics.workloads.surplus import BLOCKS
-from fallow.clock import WEEK_MS, format_ms
-
-
-def _blocks(size: int) -> Column:
-    about = f"How many can go if only whole blocks of {size} on one host do."
-    return fact(f"blocks_of_{size}", "count", lambda each: each.in_blocks[size], about=about)
-
-
-SURPLUS_COLUMNS = (
-    *(
-        column_of("surplus", each)
-        for each in (
-            POOL,
-            MODEL,
-            fact("gpus", "number", "estimate.gpus"),
-            fact("low", "count", lambda each: each.estimate.next_week[0]),
-            fact("point", "count", "estimate.left"),
-            fact("high", "count", lambda each: each.estimate.next_week[1]),
-            *map(_blocks, reversed(BLOCKS)),
-            fact("history_days", "number", "estimate.days"),
-        )
-    ),
-    record_column(
-        "back_test",
-        (
-            fact("since_ms", "count", lambda each: each.evidence.until_ms - WEEK_MS),
-            fact("until_ms", "count", "evidence.until_ms"),
-            fact("point", "count", "surplus.backtest.surplus"),
-            fact("hours", "count", "surplus.backtest.hours"),
-            fact(
-                "short_hours",
-                "count",
-                "surplus.backtest.exceeded",
-                about="Hours in which more were needed at once than the estimate of a week earlier would have left.",
-            ),
-        ),
-        lambda each: each if each.surplus.backtest else None,
-    ),
-)
-"""Of a finding with a `surplus`. Programs alone have it: people read what can be given back."""
+from fallow.clock import format_ms
 
 
 def with_notes(review: ScopedReview, found: Sequence[Finding]) -> list[Finding]:
@@ -70,8 +30,13 @@ def with_notes(review: ScopedReview, found: Sequence[Finding]) -> list[Finding]:
     return [replace(each, notes=notes(review, each)) for each in found]
 
 
+def for_reading(review: ScopedReview, *, is_all: bool) -> list[Finding]:
+    """Return the findings for programs, with the status of snoozed ones. Low confidence is included only on request."""
+    return with_notes(review, review.findings if is_all else review.sure)
+
+
 def _notified(review: ScopedReview) -> Mapping[str, list[str]]:
-    """When the users of the findings were notified, the earliest first, by finding."""
+    """Return by finding when its users got nudges, the earliest first."""
     return {
         each.finding_id: [
             format_ms(action.time_ms) for action in review.actions.get(each.finding_id, ()) if action.kind == "notify"
@@ -117,9 +82,9 @@ OBSERVED_COLUMNS = (
         about="Hosts that were not seen to the end, or of which GPUs were not, the most GPUs first.",
     ),
 )
-"""Of `Seen`."""
+"""Columns of `Seen`."""
 
-_PEOPLE = people_columns("holder")
+_PEOPLE = people_columns("user")
 
 REPORT_COLUMNS = (
     fact("fallow_version", "words", "heading.version", nullable=False),
@@ -151,19 +116,18 @@ REPORT_COLUMNS = (
         "The thresholds in force.",
     ),
     record_column("ledger", LEDGER_COLUMNS, about="The numbers of `fallow ledger --json`, to the digit."),
-    *(column_of("recommendations", each) for each in (DECISIONS, *SAVINGS)),
-    column_of("recommendations", RECLAIMABLE, "reclaimable_now"),
+    *(column_of("recommendations", each) for each in (DECISIONS, *VALUES, POOL_DEMAND)),
     entries_column(
         "by",
         entries_column("", record_column("", TOTALS_COLUMNS)),
         "breakdown.by",
-        "The same totals by pool, model, day of the report's time zone, and holder.",
+        "The same totals by pool, model, day of the report's time zone, and user.",
     ),
     rows_column(
         "findings",
         FINDING_COLUMNS,
         lambda report: with_notes(report.review, report.review.shown),
-        "Those that are not suppressed, what can be taken back first.",
+        "Those that are not snoozed, what can be taken back first.",
     ),
     entries_column(
         "notified",
@@ -219,13 +183,12 @@ REPORT_COLUMNS = (
         "unless 90 % of each of the four weeks before was.",
     ),
     rows_column("teams", _PEOPLE, "people.teams"),
-    rows_column("holders", _PEOPLE, "people.holders"),
-    rows_column("surplus", SURPLUS_COLUMNS, about="GPUs of a model in a pool beyond what was needed at once."),
+    rows_column("users", _PEOPLE, "people.users"),
     rows_column(
         "packings",
         PACKING_COLUMNS,
         "recommendations.sizing.packings",
-        "Workloads that together fill some cards, so that others come free; docs/packings.md.",
+        "Workloads that together fill some cards, so that others come free; docs/fit.md.",
     ),
     rows_column(
         "off_peak",
@@ -233,7 +196,7 @@ REPORT_COLUMNS = (
         lambda report: report.off_peak or (),
         "Hours of the week in which GPUs of a pool were not needed in nine weeks of ten.",
     ),
-    rows_column("suppressed", FINDING_COLUMNS, lambda report: with_notes(report.review, report.review.suppressed)),
+    rows_column("snoozed", FINDING_COLUMNS, lambda report: with_notes(report.review, report.review.snoozed)),
     rows_column(
         "ended",
         FINDING_COLUMNS,
@@ -248,4 +211,4 @@ REPORT_COLUMNS = (
     ),
     column_of("review", REVERSALS),
 )
-"""Of a `Report`."""
+"""Columns of a `Report`."""

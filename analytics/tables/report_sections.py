@@ -1,4 +1,4 @@
-"""The report's chapters: which sections it has, and in which order.
+"""Chapters of the report: their sections and their order.
 
 A new section is its own file and an entry here.
 """
@@ -14,9 +14,7 @@ from analytics.report.report import Report
 from analytics.tables.breakdowns import pools
 from analytics.tables.days import days
 from analytics.tables.evidence_folds import evidence_folds
-from analytics.tables.film import film
-from analytics.tables.findings import gone, suppressed
-from analytics.tables.give_back import give_back
+from analytics.tables.findings import gone, snoozed
 from analytics.tables.goals import goals
 from analytics.tables.method import data_quality, how_made
 from analytics.tables.money_basis import energy, prices
@@ -28,17 +26,22 @@ from analytics.tables.plan_scenarios import scenario_table
 from analytics.tables.point_samples import point_samples
 from analytics.tables.recommendations import by_group, recommendations, to_look_at, waste
 from analytics.tables.table import Table
+from analytics.tables.timeline import timeline
 from analytics.tables.trends import trends
+from analytics.tables.verdicts import pool_verdicts
 from analytics.tables.waterfall import waterfall
 from analytics.tables.weeks import last_weeks
 
 MakeSection: TypeAlias = Callable[[Report], Table | None]
-"""None where the section has nothing to be about."""
+"""A function that makes a section; None if the section has no content."""
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """Sections under one heading; `on_paper` is whether print has them too: a reader there wants at most five pages."""
+    """Sections under one heading.
+
+    `on_paper` is False for chapters that print leaves out: a printed report has at most five pages.
+    """
 
     title: str
     sections: tuple[MakeSection, ...]
@@ -47,22 +50,22 @@ class Chapter:
 
 REPORT: tuple[Chapter, ...] = (
     Chapter(
-        tr("Decisions"),
+        tr("Recommendations"),
         (
             lambda report: recommendations(report.recommendations, in_brief=True),
-            lambda report: give_back(report.recommendations.reclaimable),
+            lambda report: pool_verdicts(report.recommendations.fleet),
             lambda report: last_weeks(report.weeks),
             lambda report: trends(report.weeks),
             lambda report: goals(report.weeks),
         ),
     ),
     Chapter(
-        tr("Behind the decisions"),
+        tr("Evidence of the recommendations"),
         (lambda report: evidence_folds(report.recommendations, report.review),),
         on_paper=False,
     ),
     Chapter(
-        tr("Totals and what to look at"),
+        tr("Totals and waste without a known value"),
         (
             lambda report: by_group(report.recommendations, "owner") if report.recommendations.ranked else None,
             lambda report: (
@@ -78,26 +81,26 @@ REPORT: tuple[Chapter, ...] = (
         tr("Where the money goes"),
         (lambda report: waterfall(report.ledger), lambda report: days(report.breakdown)),
     ),
-    Chapter(tr("Who was given GPUs"), (lambda report: teams(report.people), lambda report: users(report.people))),
+    Chapter(tr("Who had GPUs"), (lambda report: teams(report.people), lambda report: users(report.people))),
     Chapter(
         tr("When and where"),
         (
-            lambda report: film(report.film),
+            lambda report: timeline(report.timeline),
             lambda report: pools(report.breakdown),
             lambda report: waits_in_report(report.waits),
-            lambda report: orders_in_report(report.outlooks) if report.asked.week is not None else None,
+            lambda report: orders_in_report(report.pools) if report.asked.week is not None else None,
             lambda report: endings_in_report(report.endings),
             lambda report: scenario_table(report.scenarios, report.money) if report.scenarios else None,
         ),
         on_paper=False,
     ),
     Chapter(
-        tr("What became of last week's findings"),
-        (lambda report: gone(report.review), lambda report: suppressed(report.review)),
+        tr("Last week's findings"),
+        (lambda report: gone(report.review), lambda report: snoozed(report.review)),
         on_paper=False,
     ),
     Chapter(
-        tr("What the figures rest on"),
+        tr("Where the figures come from"),
         (
             lambda report: data_quality(report.quality),
             lambda report: point_samples(report.ledger),
@@ -113,11 +116,11 @@ REPORT: tuple[Chapter, ...] = (
         on_paper=False,
     ),
 )
-"""A table is shown where its part has something to say."""
+"""Sections are shown only where their part of the report has content."""
 
 
 def chapters(report: Report) -> Iterator[tuple[Chapter, tuple[Table, ...]]]:
-    """Each chapter with its sections, without those that have nothing to be about."""
+    """Return each chapter with its sections that have content."""
     for chapter in REPORT:
         made = tuple(section for make in chapter.sections if (section := make(report)) is not None)
         if made:

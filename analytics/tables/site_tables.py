@@ -1,4 +1,4 @@
-"""The site's own tables as they are in force: prices, and the teams of the owners file."""
+"""The site's own tables in force: prices, offers and the teams of the owners file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
 from analytics.money.window_money import PriceBasis, gpus_at, in_force
 from analytics.tables.money_basis import price_source
-from analytics.tables.names import place_name
+from analytics.tables.names import card_name, place_name
 from analytics.tables.plan_purchase import KINDS
 from analytics.tables.table import Column, Table, column, fact
 
@@ -22,7 +22,10 @@ _ORIGINS = {"site": tr("the site's own"), "catalog": tr("public list price")}
 
 
 def prices_in_force(book: PriceBook, basis: Sequence[PriceBasis]) -> Table:
-    """Every price, and how many GPUs have it; empty where `basis` is. A document lists what the site states and what its GPUs cost."""
+    """Return every price with the number of GPUs that have it.
+
+    A document lists the site's prices and those of its own GPUs.
+    """
     prices = in_force(book)
     used = [price for price in prices if price.origin == "site" or gpus_at(price, basis)]
     others = [price for price in prices if price not in used]
@@ -31,7 +34,9 @@ def prices_in_force(book: PriceBook, basis: Sequence[PriceBasis]) -> Table:
     return Table(
         name="prices",
         title=tr("Prices in force"),
-        question=tr("What does a GPU-hour cost, since when, and who says so? In {currency}.", currency=book.currency),
+        question=tr(
+            "What does a GPU-hour cost, since when, and from which source? In {currency}.", currency=book.currency
+        ),
         headline=(lacking if missing else tr("Every GPU has a price.")) if basis else "",
         columns=(
             column("model", tr("model"), "name", lambda price: plain(price.model or "") or tr("any model"), "model"),
@@ -63,7 +68,7 @@ def prices_in_force(book: PriceBook, basis: Sequence[PriceBasis]) -> Table:
                 "no price: {number} GPU {model} ({pool})",
                 "no price: {number} GPUs {model} ({pool})",
                 each.gpus,
-                model=place_name(each.model),
+                model=card_name(each.model),
                 pool=place_name(each.pool),
             )
             for each in missing
@@ -73,14 +78,14 @@ def prices_in_force(book: PriceBook, basis: Sequence[PriceBasis]) -> Table:
 
 
 def offers(found: Sequence[GpuOffer], currency: str, today: date) -> Table | None:
-    """What GPUs could be had for; None without a table of offers."""
+    """Return other offers for GPUs; None without a table of offers."""
     if not found:
         return None
     old = sum(is_old(each, today) for each in found)
     return Table(
         name="offers",
         title=tr("Offers"),
-        question=tr("What could GPUs be had for?"),
+        question=tr("What do other offers charge for GPUs?"),
         headline=tr_many(
             "{old} of {number} offer is older than {day}, or has no date.",
             "{old} of {number} offers are older than {day}, or have no date.",
@@ -117,7 +122,7 @@ def offers(found: Sequence[GpuOffer], currency: str, today: date) -> Table | Non
 
 
 def owners(found: Owners, own_team: str | None) -> Table:
-    """Teams and how many lines each has; who may see one team sees that one."""
+    """Return the teams and their number of entries. A reader of one team sees only that team."""
     teams = tuple(team for team in found.teams().values() if own_team in (None, team.name))
 
     def lines_column(kind: str) -> Column:
@@ -126,10 +131,10 @@ def owners(found: Owners, own_team: str | None) -> Table:
     return Table(
         name="owners",
         title=tr("Owners"),
-        question=tr("Which teams does the owners file name, and how many lines has each?"),
+        question=tr("Which teams does the owners file name, and how many entries does each team have?"),
         headline=tr_many("{number} team.", "{number} teams.", len(teams))
         if teams
-        else tr("No owners file is set: nothing is said of teams."),
+        else tr("No owners file is set, so teams are not known."),
         columns=(
             column("team", tr("team"), "name", lambda team: plain(team.name), "name"),
             column("organisation", tr("organisation"), "name", lambda team: plain(team.organisation or "")),

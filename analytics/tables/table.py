@@ -1,8 +1,9 @@
 """A table: a question, its answer in one sentence, columns over rows, a chart as data, and notes.
 
-A column says once what it is called, what kind of value it has and how the value is read from a row. The cells that people see
-and the values that programs get follow from it; renderers format them and compute nothing. In every text here a plain `str` is
-a name, which is shown as it is; sentences (`analytics.language.sentences`) are translated, quantities written by the language.
+A column defines once its title, the kind of its values and how to read a value from a row. Cells for people and values
+for programs follow from this definition. Renderers format them and compute nothing. In every text here a plain `str` is
+a name and is shown unchanged. Sentences (`analytics.language.sentences`) are translated, and the language formats
+quantities.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from analytics.glossary import Term
-from analytics.language.language import Language
+from analytics.language.language import ENGLISH, Language
 from analytics.language.quantities import (
     Amount,
     Bytes,
@@ -40,7 +41,7 @@ Kind = Literal[
     "pool",
     "gpu",
     "host",
-    "holder",
+    "user",
     "team",
     "finding",
     "recommendation",  # names, which pages may link
@@ -49,6 +50,7 @@ Kind = Literal[
     "words",
     "sentence",
     "moment",
+    "day",
     "bar",
     "gpu_hours",
     "money",
@@ -58,17 +60,21 @@ Kind = Literal[
     "number",
     "duration",
 ]
-"""What the cells of a column are. `sentence` may be long, `bar` is a StateBar, and the last row of kinds are figures; pages draw a `share_bar` beside it."""
+"""Kinds of cells.
+
+A `sentence` may be long, a `day` is a calendar day without a time zone, a `bar` is a StateBar. The last row of kinds
+are figures; pages draw a `share_bar` beside the figure.
+"""
 
 FIGURES: frozenset[Kind] = frozenset({"gpu_hours", "money", "share", "share_bar", "count", "number", "duration"})
-"""Kinds that are set to the right."""
+"""Kinds that are aligned right."""
 
 
 @dataclass(frozen=True)
 class StateBar:
     """A bar in a cell: the states' shares of the cell's width, from the left.
 
-    The bar has a ground `track` of the cell's width long, and a line at `mark`.
+    The background is `track` of the cell's width long. A line is drawn at `mark`.
     """
 
     shares: Mapping[str, float]
@@ -78,9 +84,10 @@ class StateBar:
 
 @dataclass(frozen=True)
 class LinkedCell(Quantity):
-    """A text that pages link to what it is about: a `to` of gpu, host, holder, team, finding or recommendation, and its `key`.
+    """A text that pages link to its subject.
 
-    `aside` is said behind it, smaller.
+    `to` is gpu, host, user, team, finding or recommendation, and `key` its key. `aside` follows the text in smaller
+    letters.
     """
 
     text: str | Quantity
@@ -89,13 +96,13 @@ class LinkedCell(Quantity):
     aside: str = ""
 
     def shown(self, language: Language) -> str:
-        """Its text alone."""
+        """Return the text alone."""
         return language.shown(self.text)
 
 
 @dataclass(frozen=True)
 class ToCopy(Quantity):
-    """Commands to type, or addresses to follow, under a label; documents never break them."""
+    """Commands to run, or addresses to open, under a label. Documents never break them over lines."""
 
     label: str
     texts: tuple[str, ...]
@@ -107,7 +114,7 @@ class ToCopy(Quantity):
 
 
 Cell: TypeAlias = str | Quantity | StateBar | None
-"""None is unknown; an empty string says that there is nothing to say."""
+"""None is unknown; an empty string is an empty cell."""
 
 
 @dataclass(frozen=True)
@@ -116,17 +123,19 @@ class Column:
 
     Attributes:
         key: the name for programs, with its unit: `gpu_hours`, `median_s`, `share`.
-        title: the heading for people; without one a document that lists rows as texts gives the cell lines of its own.
-        kind: what the values are.
-        read: the value of a row: a number in the unit of the kind (`UNITS`), a name, a sentence or a cell that is ready.
-            None is unknown.
-        machine: what programs read where the cell is not it, such as a list of names or a number behind a sentence.
-        json_type: the JSON type of what `machine` returns; without it the kind decides.
-        audience: `people` leaves the column out of JSON, CSV and Parquet, `programs` out of what people see.
-        digits: how many decimals people see; None for those of the kind.
-        columns: those of the records inside a value that is an array or an object. One whose key is empty stands for every
-            other name.
-        nullable: whether a value may be unknown.
+        title: the heading for people. Without a title, a document that lists rows as text puts the cell on lines of its
+            own.
+        kind: the kind of the values.
+        read: returns the value of a row: a number in the unit of the kind (`UNITS`), a name, a sentence or a finished
+            cell. None is unknown.
+        machine: returns the value for programs where it differs from the cell, such as a list of names or a number
+            behind a sentence.
+        json_type: the JSON type of the value of `machine`; by default the type of the kind.
+        audience: `people` leaves the column out of JSON, CSV and Parquet; `programs` leaves it out of what people see.
+        digits: the decimals that people see; None for those of the kind.
+        columns: the columns of records inside an array or object. A column with an empty key describes every other
+            name.
+        nullable: True if a value may be unknown.
     """
 
     key: str
@@ -142,12 +151,12 @@ class Column:
 
     @property
     def is_figure(self) -> bool:
-        """True if the column is set to the right."""
+        """Return True if the column is aligned right."""
         return self.kind in FIGURES
 
     @property
     def value_type(self) -> JsonType:
-        """The JSON type of the column's values, null beside it."""
+        """Return the JSON type of the column's values, with null where values may be unknown."""
         if self.json_type is not None:
             return self.json_type
         if self.kind == "bar":
@@ -155,7 +164,7 @@ class Column:
         return "integer" if self.kind == "count" else "number" if self.is_figure else "string"
 
     def cell(self, row: object) -> Cell:
-        """Return what people see of a row. A number becomes the quantity of the column's kind, a date a `Date`."""
+        """Return the cell that people see. A number becomes the quantity of the column's kind, a date a `Date`."""
         value = self.read(row)
         if isinstance(value, date):
             return Date(value)
@@ -164,7 +173,7 @@ class Column:
         return value  # type: ignore[return-value]  # a cell that is ready
 
     def value(self, row: object) -> object:
-        """Return what programs read of a row: in hours, seconds, ratios, amounts; None is unknown, or nothing to say."""
+        """Return the value for programs: hours, seconds, ratios or amounts. None is unknown or an empty cell."""
         if self.kind == "duration" and self.machine is None and isinstance(spent := self.read(row), int | float):
             return spent / SECOND_MS
         value = self.cell(row) if self.machine is None else self.machine(row)
@@ -181,7 +190,7 @@ UNITS: Mapping[Kind, Callable[..., Quantity]] = {
     "duration": rounded_span,  # milliseconds, exact for programs
     "moment": Moment,  # milliseconds since the epoch
 }
-"""The quantity that a number of a column becomes. Money whose currency no title names is read as an `Amount`."""
+"""Quantity of a column's numbers. Money whose currency is not in the title is read as an `Amount`."""
 
 
 _PLAIN: Mapping[type, Callable[[Any], object]] = {
@@ -206,10 +215,10 @@ def _number(value: float | Decimal | None) -> float | None:
 
 
 def plain_value(cell: object) -> object:
-    """Return a cell as programs read it.
+    """Return a cell as a value for programs.
 
-    GPU time is in hours, other time in seconds, a share is a ratio, a moment RFC 3339, a sentence its English text. Lists and
-    objects are for programs already.
+    GPU time is in hours, other time in seconds, a share is a ratio, a moment RFC 3339, a sentence its English text.
+    Lists and objects are returned unchanged.
     """
     if cell is None or isinstance(cell, bool | int | float | dict | list):
         return cell
@@ -229,10 +238,10 @@ def column(  # one name for each attribute
     audience: Literal["all", "people", "programs"] = "all",
     digits: int | None = None,
 ) -> Column:
-    """Return a column that reads the attribute `key` of a row, the one at the path `read`, or what `read` returns.
+    """Return a column that reads a value from a row.
 
-    A path such as `today.jobs` leads through attributes; where one of them is None, so is the value. The empty path is the
-    row itself.
+    `read` is a function or a path of attributes; by default the path is `key`. A path such as `today.jobs` leads
+    through attributes; if one of them is None, the value is None. The empty path is the row.
     """
     other = _at(machine) if isinstance(machine, str) else machine
     return Column(key, title, kind, _reader(key, read), other, json_type, audience, digits)
@@ -247,13 +256,13 @@ def fact(
     *,
     nullable: bool = True,
 ) -> Column:
-    """Return a column for programs alone, which reads as `column` does; `about` describes it in the JSON Schema."""
+    """Return a column for programs, which reads like `column`. `about` describes it in the JSON Schema."""
     made = column(key, about, kind, read, json_type=json_type, audience="programs")
     return replace(made, nullable=nullable)
 
 
 def flag(key: str, read: str | Callable[[Any], object] | None = None, about: str = "") -> Column:
-    """Return a column for programs that is true or false."""
+    """Return a Boolean column for programs."""
     return fact(key, "words", read, "boolean", about, nullable=False)
 
 
@@ -269,7 +278,10 @@ def _at(path: str) -> Callable[[Any], Any]:
 
 
 def column_of(part: str | Callable[[Any], object], figure: Column, key: str = "") -> Column:
-    """Return a figure that reads a part of the row: its attribute `part`, or what that returns; unknown without the part."""
+    """Return the column `figure`, but read from a part of the row; the cell is unknown if that part is None.
+
+    `part` is a path of attributes, or a function of the row. `key` replaces the key of the column.
+    """
     find = _at(part) if isinstance(part, str) else part
 
     def of_part(read: Callable[[Any], object]) -> Callable[[Any], object]:
@@ -281,7 +293,10 @@ def column_of(part: str | Callable[[Any], object], figure: Column, key: str = ""
 
 @dataclass(frozen=True)
 class Fold:
-    """What a document keeps behind its title until somebody opens it; `facts` have a label each, `command` is to type."""
+    """A text behind a title that documents show on request.
+
+    Each of the `facts` has a label; `command` is the next command.
+    """
 
     key: str
     title: str
@@ -295,20 +310,21 @@ class Table:
     """One table, with its question and its answer.
 
     Attributes:
-        name: the key; what addresses, ids, files and JSON are named by.
-        question: what a reader wants to know.
+        name: the key in addresses, ids, file names and JSON.
+        question: the question of a reader.
         headline: the answer in one sentence.
-        rows: what the columns read.
-        shown: how many rows a document lists; None for all. Pages and programs get all.
-        rest: what a document says of the others.
-        lines: sentences as a list, where the table has some.
-        folds: what is behind a title each, until somebody opens it; paper leaves it out.
-        chart_note: what the chart leaves out; said where it is drawn.
-        notes: what to know of the figures.
-        terms: words of the table that a reader may not know.
-        states: states that are drawn, for the legend.
-        wide: whether it needs the whole width of a page.
-        audience: `programs` keeps figures for JSON, CSV and Parquet that people read in another table's sentences.
+        rows: the objects that the columns read.
+        shown: the number of rows that a document lists; None for all. Pages and programs get all.
+        rest: a sentence about the rows that a document leaves out.
+        lines: sentences as a list.
+        folds: texts behind a title each; paper leaves them out.
+        chart_note: a sentence about marks that the chart leaves out, shown beside the chart.
+        notes: sentences about the figures.
+        terms: words of the table that need an explanation.
+        states: the drawn states, for the legend.
+        wide: True if the table needs the whole width of a page.
+        ranked_by: the key of the figure that ranks the rows, if a page folds rows without it.
+        audience: `programs` keeps figures for JSON, CSV and Parquet that people read in sentences of other tables.
     """
 
     name: str
@@ -327,46 +343,60 @@ class Table:
     terms: tuple[Term, ...] = ()
     states: tuple[str, ...] = ()
     wide: bool = False
+    ranked_by: str = ""
     audience: Literal["all", "programs"] = "all"
 
     @property
     def heads(self) -> tuple[Column, ...]:
-        """The columns that people see."""
+        """Return the columns that people see."""
         return tuple(each for each in self.columns if each.audience != "programs")
 
     @cached_property
     def cells(self) -> tuple[tuple[Cell, ...], ...]:
-        """All rows as people see them, a cell for each of `heads`; none where all columns are for programs."""
+        """Return all rows as people see them, a cell per column of `heads`; empty if all columns are for programs."""
         return tuple(tuple(each.cell(row) for each in self.heads) for row in self.rows) if self.heads else ()
 
     @property
     def listed(self) -> tuple[tuple[Cell, ...], ...]:
-        """The rows that a document lists."""
+        """Return the rows that a document lists."""
         return self.cells[: self.shown]
+
+    @cached_property
+    def empty_rows(self) -> tuple[int, ...]:
+        """The places of the rows whose ranking figure is shown as zero; an unknown figure is not zero."""
+        ranking = next((column for column in self.heads if column.key == self.ranked_by), None)
+        if ranking is None:
+            return ()
+        zero = _shown(UNITS[ranking.kind](0, *(() if ranking.digits is None else (ranking.digits,))))
+        return tuple(place for place, row in enumerate(self.rows) if _shown(ranking.cell(row)) == zero)
 
     @property
     def left_out(self) -> str:
-        """What a document says of what it does not list; empty where it lists all."""
+        """Return the sentence about the rows that a document leaves out; empty if it lists all."""
         return self.rest if len(self.listed) < len(self.cells) else ""
 
     def records(self) -> list[dict[str, object]]:
-        """All rows as programs read them, by the keys of the columns."""
+        """Return all rows for programs, by the keys of the columns."""
         return records(self.columns, self.rows)
 
     def with_columns(self, keys: Collection[str]) -> Table:
-        """Return the table with only the columns of these keys, in the order in which it has them."""
+        """Return the table with only the columns of these keys, in their present order."""
         return replace(self, columns=tuple(each for each in self.columns if each.key in keys))
 
 
+def _shown(cell: Cell) -> str:
+    return cell.shown(ENGLISH) if isinstance(cell, Quantity) else ""
+
+
 class DrawnColumn(TypedDict):
-    """Values with how each is written, as marks of a chart take them."""
+    """Values with their texts, as marks of a chart take them."""
 
     values: Values
     shown: tuple[Text, ...]
 
 
 def drawn(column: Column, rows: Iterable[object]) -> DrawnColumn:
-    """Return what a mark of a chart draws of a column of numbers."""
+    """Return the values and texts of a number column, for a mark of a chart."""
     listed = tuple(rows)
     values: Any = tuple(map(column.value, listed))
     shown: Any = tuple(map(column.cell, listed))
@@ -374,17 +404,17 @@ def drawn(column: Column, rows: Iterable[object]) -> DrawnColumn:
 
 
 def record(columns: Iterable[Column], row: object) -> dict[str, object]:
-    """Return one row as programs read it, by the keys of the columns."""
+    """Return one row for programs, by the keys of the columns."""
     return {each.key: each.value(row) for each in columns if each.audience != "people"}
 
 
 def records(columns: Sequence[Column], rows: Iterable[object]) -> list[dict[str, object]]:
-    """Return rows as programs read them."""
+    """Return rows for programs."""
     return [record(columns, row) for row in rows]
 
 
 def table_json(table: Table) -> dict[str, object]:
-    """Return a table as JSON has it under its name: its answer in English, and its rows."""
+    """Return the table for JSON: its name, its answer in English and its rows."""
     return ({"headline": str(table.headline)} if table.headline else {}) | {"rows": table.records()}
 
 
@@ -399,7 +429,7 @@ def rows_column(
 def record_column(
     key: str, columns: Sequence[Column], read: str | Callable[[Any], Any] | None = None, about: str = ""
 ) -> Column:
-    """Return a column for programs whose value is one record; null where there is none."""
+    """Return a column for programs whose value is one record; null if there is none."""
     find = _reader(key, read)
 
     def value(row: Any) -> object:
@@ -411,7 +441,7 @@ def record_column(
 def entries_column(
     key: str, entry: Column, read: str | Callable[[Any], Mapping[Any, Any]] | None = None, about: str = ""
 ) -> Column:
-    """Return a column for programs whose value is an object of any names; `entry` reads what is behind each."""
+    """Return a column for programs whose value is an object with any names; `entry` reads the value of a name."""
     find = _reader(key, read)
 
     def value(row: Any) -> object:
@@ -432,10 +462,10 @@ def _nested(
 
 
 def single(name: str, columns: tuple[Column, ...], row: object) -> Table:
-    """Return figures for programs: a table of one row that people read in the sentences of other tables."""
+    """Return figures for programs: a one-row table that people read in the sentences of other tables."""
     return for_programs(name, columns, (row,))
 
 
 def for_programs(name: str, columns: tuple[Column, ...], rows: Iterable[object]) -> Table:
-    """Return a table for programs alone."""
+    """Return a table for programs only."""
     return Table(name, "", "", "", columns, tuple(rows), audience="programs")

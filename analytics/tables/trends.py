@@ -1,7 +1,8 @@
-"""The week beside last week and the median of the four weeks before."""
+"""This week beside last week and the median of the four weeks before."""
 
 from __future__ import annotations
 
+from analytics.glossary import state_label
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
@@ -18,11 +19,11 @@ _NAMES = {
     "unused_share": tr("unused share"),
     "waste_money": tr("waste"),
     "unused": tr("unused GPU-hours"),
-    "unconfirmed": tr("not confirmed, GPU-hours"),
-    "unconfirmed_money": tr("paid for what is not confirmed"),
+    "unconfirmed": tr("unconfirmed GPU-hours"),
+    "unconfirmed_money": tr("cost of unconfirmed idle time"),
     "total": tr("all GPU-hours"),
     "paid_money": tr("paid"),
-    "useful_money": tr("paid for active time and the used part of low"),
+    "useful_money": tr("paid for useful time"),
     "gpus": tr("GPUs"),
     "observed": tr("observed share"),
 }
@@ -43,13 +44,13 @@ _ONLY_WHERE_ANY = ("unconfirmed_money", "unconfirmed")
 
 
 def trends(history: WeekHistory | None) -> Table | None:
-    """A row for each figure; None where the window is no week."""
+    """Return a row per figure; None if the window is not a week."""
     if history is None:
         return None
     known = {trend.name: trend for trend in history.trends}
     return Table(
         name="trends",
-        title=tr("Against last week and the four weeks before"),
+        title=tr("This week against last week and the four weeks before"),
         question=tr("What has changed?"),
         headline=_headline(history, known["unused_share"]),
         columns=trend_columns(history),
@@ -60,7 +61,7 @@ def trends(history: WeekHistory | None) -> Table | None:
 
 
 def trend_columns(history: WeekHistory | None = None) -> tuple[Column, ...]:
-    """The columns of `Trend`; those for programs are the same for every history."""
+    """Return the columns of `Trend`. Columns for programs are the same for every history."""
     currency = "" if history is None else history.currency
 
     def changed(trend: Trend) -> str | None:
@@ -80,8 +81,10 @@ def _headline(history: WeekHistory, unused: Trend) -> str:
     changed = change(history, unused)
     now = Share(unused.now)
     if not changed:
-        return tr("Unused: {share} of the observed time; last week is not known.", share=now)
-    return tr("Unused: {share} of the observed time, {change} against last week.", share=now, change=changed)
+        return tr(
+            "{share} of the observed time was not used; no change is shown, because last week is not known.", share=now
+        )
+    return tr("{share} of the observed time was not used, {change} against last week.", share=now, change=changed)
 
 
 def _is_shown(trend: Trend) -> bool:
@@ -89,21 +92,21 @@ def _is_shown(trend: Trend) -> bool:
 
 
 def _name(trend: Trend, currency: str) -> str:
-    name = _NAMES.get(trend.name) or tr("{state}, GPU-hours", state=tr(trend.name))
+    name = _NAMES.get(trend.name) or tr("{state}, GPU-hours", state=state_label(trend.name))
     return tr("{name} ({currency})", name=name, currency=currency) if trend.unit == "money" else name
 
 
 def figure(unit: str, value: float | None) -> Cell:
-    """A figure of that unit; money without its currency."""
+    """Return a figure of this unit; money without its currency."""
     if value is None:
         return None
     return Share(value) if unit == "share" else Number(value, {"gpu_hours": 1, "money": 2}.get(unit, 0))
 
 
 def change(history: WeekHistory, trend: Trend) -> str:
-    """From last week to this; empty where that is not known or would mislead.
+    """Return the change from last week to this week; empty if it is not known or misleading.
 
-    A sum grows with the time that was observed: it has a change only where both weeks were observed as a whole.
+    A sum grows with the observed time, so it has a change only if both weeks were observed as a whole.
     """
     weeks = (history.seen, *history.seen_before[:1])
     comparable = trend.unit == "share" or (_is_over(history) and all(each.is_whole for each in weeks))
@@ -111,13 +114,15 @@ def change(history: WeekHistory, trend: Trend) -> str:
 
 
 def unfinished(history: WeekHistory | None) -> list[str]:
-    """Why sums have no change: this week is not over, or so much of it or of a week before was not observed; else nothing."""
+    """Return why sums have no change: this week is not complete, or a week was not observed enough. Empty otherwise."""
     if history is None or history.week is None:
         return []
     notes: list[str] = []
     if not _is_over(history):
         days = Number((history.seen.until_ms - history.week.since_ms) / DAY_MS, 1)
-        notes.append(tr("{days} of this week's 7 days have passed: sums of hours and money have no change.", days=days))
+        notes.append(
+            tr("Only {days} of this week's 7 days have passed, so sums of hours and money have no change.", days=days)
+        )
     weeks = [
         tr("{share} of {week}", share=Share(seen.share), week=history.week.before(number).label)
         for number, seen in enumerate((history.seen, *history.seen_before))
@@ -126,7 +131,7 @@ def unfinished(history: WeekHistory | None) -> list[str]:
     if weeks:
         notes.append(
             tr(
-                "Observed of the GPU time: {weeks}. Below {least} sums have no change, and there is no median.",
+                "Observed share of the GPU time: {weeks}. Below {least}, sums have no change and no median.",
                 weeks=SentenceList(weeks, ", "),
                 least=Share(WHOLE_FROM, 0),
             )

@@ -1,4 +1,4 @@
-"""Where the money goes: from what was paid, state by state, down to what was useful."""
+"""Where the money goes: from the amount paid, state by state, down to useful time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from analytics.glossary import STATES
+from analytics.glossary import STATES, state_label
 from analytics.language.quantities import Amount, GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
 from analytics.report.figures import Step
 from analytics.report.parts import LedgerFigures
 from analytics.states import UNUSED
+from analytics.tables.basis import marked
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import GPU_HOURS
 from analytics.tables.point_samples import sampled_note
@@ -21,14 +22,17 @@ from fallow.clock import HOUR_MS
 
 _USEFUL = "active"
 _WASTE = {
-    "free": tr("GPUs without any user"),
+    "free": tr("unallocated GPUs"),
     "reserved": tr("allocated GPUs without a process"),
-    "held": tr("GPUs held without a running kernel"),
+    "held": tr("GPUs held idle"),
 }
 
 
 def waterfall(ledger: LedgerFigures) -> Table:
-    """What each state takes away of what was paid, and what is left; an edition for people lacks states that nobody is charged for."""
+    """Return what each state takes from the amount paid, and the remainder.
+
+    An edition for people leaves out states that users do not pay for.
+    """
     steps = [step for step in ledger.steps if step.gpu_ms or not ledger.scope.is_personal]
     total_ms = sum(step.gpu_ms for step in ledger.steps)
     paid = Step("paid", total_ms, ledger.money.accounts.total.paid_cents)
@@ -41,6 +45,9 @@ def waterfall(ledger: LedgerFigures) -> Table:
     def observed_share(step: Step) -> Share | str:
         return "" if step.state in ("paid", "unknown") else Share(ledger.summary.totals.share(step.state))
 
+    def unconfirmed(step: Step) -> float:
+        return ledger.summary.totals.unconfirmed(step.state) if step.state in UNUSED else 0.0
+
     cost = column(
         "cost",
         tr("cost, {currency}", currency=ledger.money.currency),
@@ -51,23 +58,33 @@ def waterfall(ledger: LedgerFigures) -> Table:
     return Table(
         name="waterfall",
         title=tr("From paid to useful"),
-        question=tr("Where does the money go? GPU-hours, state by state, until the useful ones are left."),
+        question=tr("Where does the money go? From all GPU-hours, state by state, down to the useful ones."),
         headline=_headline(ledger, total_ms),
         columns=(
-            column("state", tr("state"), "state", lambda step: tr(step.state), "state"),
-            GPU_HOURS,
+            column("state", tr("state"), "state", _name, "state"),
+            marked(GPU_HOURS, unconfirmed),
             column(
-                "share", tr("of all"), "share", lambda step: "" if step is paid else Share(ratio(step.gpu_ms, total_ms))
+                "share",
+                tr("share of total"),
+                "share",
+                lambda step: "" if step is paid else Share(ratio(step.gpu_ms, total_ms)),
             ),
-            column("left", tr("left"), "share", left),
-            column("observed_share", tr("of observed"), "share", observed_share),
-            cost,
+            column("left", tr("remaining"), "share", left),
+            column("observed_share", tr("share of observed"), "share", observed_share),
+            marked(cost, unconfirmed),
         ),
         rows=(paid, *steps),
         chart=_chart(ledger, (paid, *steps), left_ms) if total_ms else None,
-        notes=(tr("Shares are of all GPU time, unknown time included."), *sampled_note([ledger.summary.totals])),
+        notes=(
+            tr("Shares refer to all GPU time, including time that was not observed."),
+            *sampled_note([ledger.summary.totals]),
+        ),
         terms=tuple(STATES[step.state] for step in steps),
     )
+
+
+def _name(step: Step) -> str:
+    return state_label(step.state) if step.state in STATES else tr("paid")
 
 
 def _headline(ledger: LedgerFigures, total_ms: float) -> str:
@@ -81,17 +98,17 @@ def _headline(ledger: LedgerFigures, total_ms: float) -> str:
         useful = tr("{low} to {high}", **dict(zip(("low", "high"), bounds, strict=True)))
     worst = max((_confirmed(ledger, steps[state]) for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
     if not worst.gpu_ms and totals.leaves_open:
-        return tr("{share} of the GPU time was useful; what was idle is not confirmed.", share=useful)
+        return tr("{share} of the GPU time was useful; no idle time is confirmed.", share=useful)
     if not worst.gpu_ms:
-        return tr("{share} of the GPU time was useful; nothing was idle.", share=useful)
+        return tr("{share} of the GPU time was useful; no time was idle.", share=useful)
     waste = tr("{waste}, {hours} GPU-hours", waste=_WASTE[worst.state], hours=GpuHours(worst.gpu_ms))
     if worst.cents is not None:
         waste = tr("{waste}, {money}", waste=waste, money=Amount(from_cents(worst.cents), ledger.money.currency))
-    return tr("{share} of the GPU time was useful. Most waste: {waste}.", share=useful, waste=waste)
+    return tr("{share} of the GPU time was useful. The largest waste is {waste}.", share=useful, waste=waste)
 
 
 def _confirmed(ledger: LedgerFigures, step: Step) -> Step:
-    """The step without what point samples alone call idle."""
+    """Return the step without time that only point samples show as idle."""
     totals = ledger.summary.totals
     if not totals.leaves_open:
         return step
@@ -100,13 +117,13 @@ def _confirmed(ledger: LedgerFigures, step: Step) -> Step:
 
 
 def _chart(ledger: LedgerFigures, steps: Sequence[Step], left_ms: Mapping[str, float]) -> Chart:
-    """A bar for each step, which ends where the one above it begins; what was paid and what was useful begin at zero."""
+    """Return the chart: a bar per step, which ends where the bar above begins. Paid and useful time begin at zero."""
     paid = steps[0]
 
     def place(step: Step) -> ChartPlace:
         hours = GpuHours(step.gpu_ms)
         return ChartPlace(
-            tr(step.state),
+            _name(step),
             note=tr("useful") if step.state == _USEFUL else "",
             figure=hours
             if step is paid

@@ -1,8 +1,9 @@
-"""Week by week: what was wasted and paid, which share was useful, how many GPUs went unused."""
+"""Waste, cost, useful share and unused GPUs by week."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from analytics.decide.annotations import Annotation
 from analytics.language.language import SentenceList
@@ -22,24 +23,25 @@ _SPANS = {WEEKS_BEFORE: tr("4 weeks before"), QUARTER_WEEKS: tr("13 weeks before
 
 
 def last_weeks(history: WeekHistory | None) -> Table | None:
-    """The week and the four before it; None where the window is no week."""
+    """Return the week and the four weeks before; None if the window is not a week."""
     return None if history is None else week_series(history, WEEKS_BEFORE)
 
 
 def quarter(history: WeekHistory, annotations: Sequence[Annotation] = ()) -> Table:
-    """The newest week and the 13 before it, with the annotations in them."""
-    return week_series(history, QUARTER_WEEKS, annotations)
+    """Return the newest week and up to 13 before it, from the first observed week on, with their annotations."""
+    oldest = max((place for place, week in enumerate(history.weeks) if week.figures is not None), default=0)
+    return week_series(replace(history, weeks=history.weeks[: oldest + 1]), QUARTER_WEEKS, annotations)
 
 
 def week_series(history: WeekHistory, before: int, annotations: Sequence[Annotation] = ()) -> Table:
-    """A row for each week, the newest last."""
+    """Return a row per week, the newest last."""
     weeks = history.weeks
     shown = weeks[before::-1]
     placed = {each: place for each in annotations if (place := _week_of(each, shown)) is not None}
     return Table(
         name="weeks",
         title=_TITLES[before],
-        question=tr("Is it getting better, week by week?"),
+        question=tr("Is the waste falling from week to week?"),
         headline=_headline(history),
         columns=week_columns(history.currency),
         rows=tuple(shown),
@@ -51,7 +53,7 @@ def week_series(history: WeekHistory, before: int, annotations: Sequence[Annotat
 
 
 def week_columns(currency: str) -> tuple[Column, ...]:
-    """The columns of `WeekFigures`; None is not observed, or without a price."""
+    """Return the columns of `WeekFigures`. None is not observed, or without a price."""
     return (
         column("label", tr("week"), "words", "week.label"),
         fact("since", "moment", "week.since_ms"),
@@ -62,51 +64,51 @@ def week_columns(currency: str) -> tuple[Column, ...]:
         column("paid", tr("paid, {currency}", currency=currency), "money"),
         column("useful_share", tr("useful"), "share"),
         column("unused_share", tr("unused"), "share"),
-        column("idle_gpus", tr("GPUs unused"), "number", digits=1),
+        column("idle_gpus", tr("unused GPUs, mean"), "number", digits=1),
         column("observed", tr("observed"), "share", lambda each: Share(each.seen.share), audience="people"),
-        column("remark", tr("remark"), "words", _remark, audience="people"),
+        column("remark", tr("note"), "words", _remark, audience="people"),
     )
 
 
 def _week_of(annotation: Annotation, shown: Sequence[WeekFigures]) -> int | None:
-    """The place of the week that an annotation is in."""
+    """Return the place of the week that contains an annotation."""
     at_ms = annotation.at_ms
     return next((place for place, each in enumerate(shown) if each.week.since_ms <= at_ms < each.week.until_ms), None)
 
 
 def _headline(history: WeekHistory) -> str:
-    """The newest whole week beside those four and 13 weeks before it."""
+    """Return the newest complete week beside the weeks 4 and 13 weeks before."""
     weeks = history.weeks
     at = next((number for number, each in enumerate(weeks) if each.is_whole), None)
     if at is None:
         return tr(
-            "No week was over and observed for {least} of its time: there is no trend yet.", least=Share(WHOLE_FROM, 0)
+            "There is no trend yet: no complete week was observed for {least} of its time.", least=Share(WHOLE_FROM, 0)
         )
     newest = weeks[at]
     against = [_against(weeks, at, before) for before in _SPANS]
-    label, said = newest.week.label, SentenceList(against, "; ")
+    label, sentence = newest.week.label, SentenceList(against, "; ")
     amount = newest.waste
     if amount is None:
         return tr(
-            "{share} of the observed time went unused in {week}: {against}.",
+            "{share} of the observed time was not used in {week}: {against}.",
             share=Share(newest.unused_share),
             week=label,
-            against=said,
+            against=sentence,
         )
     return tr(
-        "Waste cost {amount} in {week}, {share} of the observed time went unused: {against}.",
+        "Waste cost {amount} in {week}, and {share} of the observed time was not used: {against}.",
         amount=Amount(amount, history.currency),
         week=label,
         share=Share(newest.unused_share),
-        against=said,
+        against=sentence,
     )
 
 
 def _against(weeks: Sequence[WeekFigures], at: int, before: int) -> str:
-    """The change since so many weeks before, or why there is none."""
+    """Return the change since the week this many weeks before, or why there is none."""
     earlier = weeks[at + before] if at + before < len(weeks) else None
     if earlier is None or not earlier.is_whole:
-        return tr("{weeks} is not known", weeks=_SPANS[before])
+        return tr("{weeks}: not known", weeks=_SPANS[before])
     points = Change("share", weeks[at].unused_share, earlier.unused_share).sentence
     cost = Change("money", weeks[at].waste, earlier.waste).sentence
     if not cost:
@@ -118,33 +120,33 @@ def _remark(each: WeekFigures) -> str:
     if each.figures is None:
         return tr("not observed")
     if not each.is_over:
-        return tr("not over")
-    return "" if each.is_whole else tr("observed in part")
+        return tr("not complete")
+    return "" if each.is_whole else tr("partly observed")
 
 
 def _marks(shown: Sequence[WeekFigures]) -> str:
-    """What hollow marks and gaps stand for, where there are some."""
-    said = []
+    """Return what hollow marks and gaps mean; empty if there are none."""
+    sentences = []
     if any(each.figures is not None and not each.is_whole for each in shown):
-        said.append(
+        sentences.append(
             tr(
-                "Hollow: a week that is not over, or of which less than {least} was observed; its sums are of what was seen.",
+                "Hollow marks: weeks that are not complete, or of which less than {least} was observed. Their sums cover the observed time only.",
                 least=Share(WHOLE_FROM, 0),
             )
         )
     if any(each.figures is None for each in shown):
-        said.append(tr("A gap is a week that was not observed."))
-    return SentenceList(said, " ") if said else ""
+        sentences.append(tr("A gap in the line is a week that was not observed."))
+    return SentenceList(sentences, " ") if sentences else ""
 
 
 def _explained(history: WeekHistory) -> str:
     if history.scope.is_personal:
         return tr(
-            "Waste is reserved and held time and the unused part of low time at its price. Weeks begin on Monday in {zone}.",
+            "Waste is the price of GPU time that was allocated but unused or held idle, and of the unused part of low use. Weeks begin on Monday, {zone}.",
             zone=str(history.zone),
         )
     return tr(
-        "Waste is unavailable, free, reserved and held time and the unused part of low time at its price. Weeks begin on Monday in {zone}.",
+        "Waste is the price of GPU time that was down, unallocated, allocated but unused or held idle, and of the unused part of low use. Weeks begin on Monday, {zone}.",
         zone=str(history.zone),
     )
 
@@ -165,7 +167,7 @@ def _chart(shown: Sequence[WeekFigures], history: WeekHistory, annotations: tupl
 
     waste, paid = line(tr("waste"), "held", "waste"), line(tr("paid"), "muted", "paid")
     useful, unused = line(tr("useful"), "active", "useful_share"), line(tr("unused"), "held", "unused_share")
-    idle = line(tr("GPUs unused"), "held", "idle_gpus")
+    idle = line(tr("unused GPUs, mean"), "held", "idle_gpus")
     panels = (
         Panel(
             tr("cost a week, {currency}", currency=history.currency),
@@ -178,13 +180,13 @@ def _chart(shown: Sequence[WeekFigures], history: WeekHistory, annotations: tupl
             places,
             "share",
         ),
-        Panel(tr("GPUs unused, mean of the week"), (idle,), places),
+        Panel(tr("unused GPUs, mean of the week"), (idle,), places),
     )
     return Chart(tuple(panel for panel in panels if panel.ticks), annotations=annotations)
 
 
 def _goals(history: WeekHistory, measure: Measure, line: Line) -> Iterator[Level]:
-    """The levels that the line is to stay below; named above where its newest point does."""
+    """Return the goals as levels of the chart. The name stands above a level if the newest point is below."""
     newest = next((value for value in reversed(line.values) if value is not None), 0.0)
     for each in (placed.goal for placed in history.goals):
         if each.measure == measure and each.scope == history.scope:

@@ -1,48 +1,50 @@
-"""The reserve as a question: with more or less of it, how many GPUs can go, and how short the pools would have been."""
+"""The effect of another reserve: GPUs that can be released, and the shortfall of the pools."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from analytics.capacity.peak_demand import Backtest
 from analytics.glossary import term
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
-from analytics.tables.names import place_name
+from analytics.tables.names import card_name, place_name
 from analytics.tables.table import Column, Table, column, fact
-from analytics.workloads.reclaimable import Reclaimable, Reserve, WhatIfReserve, reserve_steps, what_if_reserve
+from analytics.tables.verdicts import shortfall_words
+from analytics.workloads.pool_demand import MARGINS, FleetDemand, WhatIfReserve, what_if_reserve
 
 
-def reserve_by_pool(found: Reclaimable, margin: float) -> Table:
-    """One reserve, by pool and model."""
+def reserve_by_pool(found: FleetDemand, margin: float) -> Table:
+    """Return one reserve, by pool and model."""
     asked = what_if_reserve(found, margin)
     return Table(
         name="what_if",
         title=tr("What if the reserve were another?"),
         question=tr(
-            "How many GPUs could go with more or less in reserve, and for how long would a pool have been short last week?"
+            "How many GPUs could be released with more or less in reserve, and how often would a pool have been short?"
         ),
         headline=reserve_sentence(asked),
         columns=(
-            column("pool", tr("pool"), "pool", lambda each: place_name(each.pool.pool), "pool.pool"),
-            column("model", tr("model"), "name", lambda each: place_name(each.pool.model), "pool.model"),
-            column("idle_now", tr("idle now"), "count", "pool.idle_now"),
-            column("kept", tr("pool keeps"), "count", "reserve.kept"),
-            column("safe", tr("safe to give back"), "count", "reserve.safe"),
-            column("short", tr("short"), "words", lambda each: _short(each.reserve), audience="people"),
-            *_shortage("reserve"),
+            column("pool", tr("pool"), "pool", lambda row: place_name(row[0].pool), lambda row: row[0].pool),
+            column("model", tr("model"), "name", lambda row: card_name(row[0].model), lambda row: row[0].model),
+            column("unused_now", tr("unused now"), "count", lambda row: row[0].free_now + row[0].reclaimable_now),
+            column("kept", tr("pool keeps"), "count", lambda row: row[1].kept),
+            column("releasable", tr("releasable"), "count", lambda row: row[1].releasable),
+            *_shortfall(lambda row: row[1].tested),
         ),
         rows=asked.pools,
         notes=(
-            tr(
-                "Short: in how many hours of the last week more GPUs were needed than the estimate of a week earlier would have kept."
-            ),
-            tr("Pools whose need is not known, and those without an idle GPU, are left out."),
+            tr("Shortfall: hours of the last three weeks in which demand exceeded what the estimate before kept."),
+            tr("Pools whose demand is not known, and those without an unused GPU, are left out."),
         ),
         terms=(term("reserve"),),
     )
 
 
-def reserves_compared(found: Reclaimable) -> Table:
-    """All reserves that are compared, over all pools."""
+def reserves_compared(found: FleetDemand) -> Table:
+    """Return all compared reserves, over all pools."""
     return Table(
         name="reserves",
         title=tr("All reserves beside one another"),
@@ -50,63 +52,52 @@ def reserves_compared(found: Reclaimable) -> Table:
         headline="",
         columns=(
             column("reserve", tr("reserve"), "share", lambda step: Share(step.margin, 0)),
-            column("safe", tr("safe to give back"), "count"),
-            column(
-                "short", tr("short"), "words", lambda step: _short(step.worst and step.worst.reserve), audience="people"
-            ),
-            *_shortage("worst.reserve"),
-            column(
-                "worst_pool",
-                tr("pool that was short longest"),
-                "words",
-                lambda step: (
-                    place_name(step.worst.pool.pool)
-                    if step.worst is not None and step.worst.reserve.short_hours
-                    else ""
-                ),
-            ),
+            column("releasable", tr("releasable"), "count"),
+            *_shortfall(lambda step: None if step.worst is None else step.worst[1]),
+            column("worst_pool", tr("pool with the largest shortfall"), "words", _worst_pool),
         ),
-        rows=reserve_steps(found),
+        rows=tuple(what_if_reserve(found, margin) for margin in MARGINS),
     )
 
 
-def _shortage(path: str) -> tuple[Column, ...]:
-    """Return by how many GPUs the reserve at a path of the row would have been short, and for programs for how long."""
+def _worst_pool(step: WhatIfReserve) -> str:
+    return "" if step.worst is None or not step.worst[1].shortfall_hours else place_name(step.worst[0].pool)
+
+
+def _shortfall(tested: Callable[[Any], Backtest | None]) -> tuple[Column, ...]:
+    """Return how often demand exceeded what a reserve kept: in words for people, in numbers for programs."""
+
+    def number(key: str) -> Column:
+        return fact(key, "count", lambda row: None if (found := tested(row)) is None else getattr(found, key))
+
     return (
-        column("short_gpus", tr("GPUs short at most"), "count", f"{path}.short_gpus"),
-        fact("short_hours", "count", f"{path}.short_hours"),
-        fact("observed_hours", "count", f"{path}.hours"),
+        column("shortfall", tr("shortfall"), "words", lambda row: shortfall_words(tested(row)), audience="people"),
+        *map(number, ("shortfall_gpus", "shortfall_hours", "hours")),
     )
 
 
 def reserve_sentence(asked: WhatIfReserve) -> str:
-    """`With 15 % in reserve 17 GPUs can go. Last week train would have been short in 3 of 168 h, by 2 GPUs at most`."""
-    if asked.safe is None:
-        return tr("How many GPUs are safe to give back is not known.")
+    """Return the sentence: `With 15 % in reserve 17 GPUs can be released. ...`."""
+    if asked.releasable is None:
+        return tr("How many GPUs can be released is not known.")
     first = tr_many(
-        "With {share} in reserve {number} GPU is safe to give back.",
-        "With {share} in reserve {number} GPUs are safe to give back.",
-        asked.safe,
+        "With {share} in reserve {number} GPU can be released.",
+        "With {share} in reserve {number} GPUs can be released.",
+        asked.releasable,
         share=Share(asked.margin, 0),
     )
     worst = asked.worst
     if worst is None:
-        return SentenceList([first, tr("What it would have been worth last week is not known.")], " ")
-    pool, reserve = worst
-    hours = {"short": Number(reserve.short_hours), "hours": Number(reserve.hours)}
-    if not reserve.short_hours:
-        return SentenceList([first, tr("Last week no pool would have been short in any of {hours} h.", **hours)], " ")
+        return SentenceList([first, tr("No earlier week could be tested.")], " ")
+    pool, tested = worst
+    hours = {"short": Number(tested.shortfall_hours), "hours": Number(tested.hours)}
+    if not tested.shortfall_hours:
+        return SentenceList([first, tr("No pool would have been short in any of {hours} tested hours.", **hours)], " ")
     second = tr_many(
-        "Last week {pool} would have been short in {short} of {hours} h, by {number} GPU at most.",
-        "Last week {pool} would have been short in {short} of {hours} h, by {number} GPUs at most.",
-        reserve.short_gpus or 0,
+        "{pool} would have been short in {short} of {hours} tested hours, by at most {number} GPU.",
+        "{pool} would have been short in {short} of {hours} tested hours, by at most {number} GPUs.",
+        tested.shortfall_gpus,
         pool=place_name(pool.pool),
         **hours,
     )
     return SentenceList([first, second], " ")
-
-
-def _short(reserve: Reserve | None) -> str:
-    if reserve is None or reserve.hours is None:
-        return tr("not known")
-    return tr("{short} of {hours} h", short=Number(reserve.short_hours), hours=reserve.hours)

@@ -1,4 +1,4 @@
-"""Which smaller, older or cheaper card would do for a run, and how to ask for it next time."""
+"""Smaller, older or cheaper cards that fit a run, and the request for such a card."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from analytics.workloads.runs import PEAK_MAX_SHARE
 from fallow.clock import DAY_MS
 
 BFLOAT16_SINCE = 2020
-"""The year of Ampere: older cards have no bfloat16, in which most models are trained today."""
+"""Year of Ampere. Older cards have no bfloat16, in which most models are trained today."""
 WORTH_MOVING = 0.2
-"""A card is cheaper if it saves at least this share of the price: for less nobody moves."""
+"""A card is cheaper if it saves at least this share of the price: a smaller saving is not worth a move."""
 PRESENT_MS = DAY_MS
-"""A GPU that nobody has heard of for longer may have gone: nothing is moved onto it."""
+"""A GPU without any row for longer may have gone, so no work is moved onto it."""
 _NOT_FOR_SERVERS = ("GeForce", "TITAN", "Quadro", "RTX")
-"""Cards that nobody buys for a server; they are recommended only where the fleet has them."""
+"""Cards that are not bought for servers; they are recommended only if the fleet has them."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What a run asks of a card: its peak memory, and shares of the present card's processors and memory bandwidth."""
+    """Demand of a run: peak memory, and shares of the present card's processors and memory bandwidth."""
 
     peak_bytes: int
     busy_share: float
@@ -37,38 +37,37 @@ class Demand:
 
 @dataclass(frozen=True)
 class Offer:
-    """A card that can be had: `model` is the fleet's own name of it, None for the catalog's.
-
-    `gpus` is how many of it the fleet has at the window's end: 0 for the catalog's, and for those that have left or come later.
-    `hourly` is the lowest price of a GPU-hour in the context's currency, `origin` whether the site or the built-in catalog
-    says so; both are None where nobody does.
-    """
+    """A card that is available."""
 
     card: Card
     model: str | None = None
+    """The fleet's own name; None for the catalog's cards."""
     gpus: int = 0
+    """GPUs of this card in the fleet at the window's end: 0 for the catalog's, and for cards that left or come later."""
     hourly: float | None = None
+    """Lowest price of a GPU-hour in the context's currency; None if unknown."""
     origin: str | None = None
+    """Source of the price, the site or the built-in catalog; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """Cards to choose from: those of the fleet by their model's name, and those of the catalog."""
+    """Cards to choose from: the fleet's by model name, and the catalog's."""
 
     fleet: Mapping[str, Offer]
     catalog: tuple[Offer, ...]
 
     def choose(self, model: str, demand: Demand) -> Offer | None:
-        """The cheapest card that would do: of the fleet where it has one, of the catalog otherwise.
+        """Return the cheapest card that fits, of the fleet if it has one, else of the catalog; None without one.
 
-        It has less of something than the present card, holds the peak with the room that is wanted, reaches the rates that
-        the run makes use of, and is not dearer. Where prices are unknown the least powerful comes first.
+        The card has less of something than the present card, holds the peak with the required room, reaches the rates
+        that the run uses, and is not more expensive. If prices are unknown, the least powerful card comes first.
         """
         present = self.fleet.get(model)
         if present is None:
             return None
         for offers in (tuple(each for each in self.fleet.values() if each.gpus), self.catalog):
-            fitting = [each for each in offers if _does(each.card, present.card, demand) and _no_dearer(each, present)]
+            fitting = [each for each in offers if _does(each.card, present.card, demand) and _is_cheaper(each, present)]
             if fitting:
                 return min(fitting, key=_rank)
         return None
@@ -76,7 +75,7 @@ class Shelf:
 
 @once_per_context
 def shelf(context: Context) -> Shelf:
-    """What the fleet has, what there is, and what it costs; cards that only exist split are not on it."""
+    """Return the cards and prices of the fleet and the catalog, without cards that exist only split."""
     fleet: dict[str, Offer] = {}
     there = present_gpus(context)
     for device in sorted(context.inventory.devices.values(), key=lambda each: (each.model or "", each.gpu)):
@@ -90,18 +89,18 @@ def shelf(context: Context) -> Shelf:
         offer = replace(before, hourly=hourly, origin=origin) if cheaper else before
         fleet[device.model] = replace(offer, gpus=before.gpus + (device.gpu in there))
     servers = (each for each in cards() if not each.name.startswith(_NOT_FOR_SERVERS))
-    return Shelf(fleet, tuple(_listed(servers, context.costs.currency)))
+    return Shelf(fleet, tuple(_listed_offers(servers, context.costs.currency)))
 
 
 @once_per_context
 def present_gpus(context: Context) -> frozenset[str]:
-    """The GPUs that the fleet has at the window's end: those that it knew of in the window's last PRESENT_MS."""
+    """Return the GPUs of the fleet at the window's end: those with a row in the window's last PRESENT_MS."""
     seen = context.whole.lifetimes.filter(pl.col("last_seen") > context.until_ms - PRESENT_MS)
     return frozenset(seen["gpu"].to_list())
 
 
-def _listed(those: Iterable[Card], currency: str) -> Iterator[Offer]:
-    """The cards that somebody lists a price for: what nobody rents out is nothing to move to."""
+def _listed_offers(those: Iterable[Card], currency: str) -> Iterator[Offer]:
+    """Yield the cards with a list price. A card that no provider rents out is no alternative."""
     for each in those:
         price = listed(each.name)
         if price is not None:
@@ -110,7 +109,7 @@ def _listed(those: Iterable[Card], currency: str) -> Iterator[Offer]:
 
 
 def slowdown(present: Card, other: Card) -> float | None:
-    """How many times as long a step that fills the present card takes on the other, by peak FP16 rate; None is unknown."""
+    """Return how many times as long a step that fills the present card takes on the other, by peak FP16 rate; None if unknown."""
     if not present.fp16_tflops or not other.fp16_tflops:
         return None
     return present.fp16_tflops / other.fp16_tflops
@@ -127,8 +126,8 @@ def _does(other: Card, present: Card, demand: Demand) -> bool:
     return keeps_up and smaller and demand.peak_bytes <= PEAK_MAX_SHARE * other.memory_bytes
 
 
-def _no_dearer(offer: Offer, present: Offer) -> bool:
-    """Whether it costs clearly less, as far as prices say; where they cannot be compared, it must have no more of anything."""
+def _is_cheaper(offer: Offer, present: Offer) -> bool:
+    """Return whether the card is clearly cheaper, by known prices; without comparable prices, it must have no more of anything."""
     if offer.hourly is not None and present.hourly is not None:
         if offer.origin == present.origin:
             return offer.hourly <= (1 - WORTH_MOVING) * present.hourly
@@ -139,24 +138,24 @@ def _no_dearer(offer: Offer, present: Offer) -> bool:
 
 
 def _rank(offer: Offer) -> tuple[bool, float, float, int, str]:
-    """Priced ones first, cheapest first; then the least powerful, with the least memory."""
+    """Return the sort key: cards with a price first, the cheapest first; then the least powerful, with the least memory."""
     rate = offer.card.fp16_tflops or 0.0
     return (offer.hourly is None, offer.hourly or 0.0, rate, offer.card.memory_bytes, offer.card.name)
 
 
-KINDS = ("slurm", "pod", "ray", "claim")
-"""How the names of jobs begin."""
+KINDS = ("slurm", "pod", "ray", "allocation")
+"""First parts of job names."""
 
 
 def job_kind(jobs: Iterable[str | None]) -> str | None:
-    """Who started all of these jobs; None for bare processes, and where it was not the same for all."""
+    """Return the system that started all of these jobs; None for bare processes, and if the jobs differ."""
     kinds = {None if job is None else job.partition(":")[0] for job in jobs}
     only = kinds.pop() if len(kinds) == 1 else None
     return only if only in KINDS else None
 
 
 def slurm_type(wanted: Card, others: Iterable[Card] = ()) -> str:
-    """What Slurm sites usually call the card in a gres, with its memory where another card would be called the same."""
+    """Return the usual name of the card in a Slurm gres, with its memory if another card has the same name."""
 
     def short(each: Card) -> str:
         words = each.name.lower().split()
@@ -167,14 +166,14 @@ def slurm_type(wanted: Card, others: Iterable[Card] = ()) -> str:
 
 
 def product_label(model: str) -> str:
-    """The value of the node label nvidia.com/gpu.product for a model as NVML names it."""
+    """Return the value of the node label nvidia.com/gpu.product for a model name of NVML."""
     return model.replace(" ", "-")
 
 
 def ask_for(
     context: Context, jobs: Sequence[str | None], offer: Offer, *, present: str, gpus_per_host: int
 ) -> tuple[str, str]:
-    """The command or directive that gets a card of the fleet for work on the present model, and what to do with it."""
+    """Return the command or directive that requests a card of the fleet for work on the present model, and how to use it."""
     kind, model = job_kind(jobs), offer.model or offer.card.name
     if kind == "slurm":
         others = [each.card for each in shelf(context).fleet.values()]
@@ -182,7 +181,7 @@ def ask_for(
         return (
             directive,
             tr(
-                "submit it with this directive instead of {present}; gres.conf has the site's name for the type",
+                "submit the job with this directive instead of {present}; gres.conf has the site's name for the type",
                 present=present,
             ),
         )
@@ -195,8 +194,10 @@ def ask_for(
         return f"kubectl get nodes -l {quote(label)}", says
     if kind == "ray":
         kind_of_card = slurm_type(offer.card).upper()
-        return _there(context, model), tr('start it with accelerator_type="{card}"', card=kind_of_card)
-    return _there(context, model), tr("start it on a host with that card; the command shows how busy such a host is")
+        return _there(context, model), tr('start the work with accelerator_type="{card}"', card=kind_of_card)
+    return _there(context, model), tr(
+        "start the workload on a host with that card; the command shows how busy such a host is"
+    )
 
 
 def _there(context: Context, model: str) -> str:

@@ -1,6 +1,7 @@
-"""The commands that findings name: to look, and to end what is on a GPU.
+"""Commands of findings: to inspect, and to end what is on a GPU.
 
-Work may be ended only where a fresh list names it, all of it is the finding's own, and no other work ends with it.
+A command ends work only if a recent list names the work, all of it belongs to the finding, and no other work ends with
+it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -26,7 +27,7 @@ from fallow.outside_text import has_hidden
 
 
 def release_command(host: str, processes: Sequence[ListedProcess]) -> str:
-    """Ends these processes: the scheduler's own command where one owns them, `kill` otherwise."""
+    """Return a command that ends these processes: the scheduler's own command if one owns them, else `kill`."""
     jobs = sorted({process.slurm_job_id for process in processes if process.slurm_job_id})
     if jobs:
         return f"scancel {operands(jobs)}"
@@ -43,12 +44,12 @@ _ENDS_WORK = re.compile(r"(scancel|kubectl delete pod) |ssh (-- )?\S+ kill ")
 
 
 def ends_work(command: str) -> bool:
-    """Whether a finding's command ends work, and does not only look."""
+    """Return True if a finding's command ends work, and not only inspects."""
     return _ENDS_WORK.match(command) is not None
 
 
 def acts(command: str) -> bool:
-    """Whether a finding's command does something: ends work, or is a line of a job script. Others only look."""
+    """Return True if a finding's command changes something: it ends work, or is a line of a job script."""
     return ends_work(command) or command.startswith("#SBATCH")
 
 
@@ -57,22 +58,22 @@ def look_command(host: str) -> str:
 
 
 def array_command(slurm_jobs: Sequence[str]) -> str:
-    """Shows Slurm jobs with their arrays and heterogeneous jobs, task by task."""
+    """Return a command that shows Slurm jobs with their arrays and heterogeneous jobs, task by task."""
     return f"squeue --jobs={quote(','.join(slurm_jobs))} --array"
 
 
 def watch_command(host: str) -> str:
-    """Shows how busy the host's GPUs are."""
+    """Return a command that shows the load of the host's GPUs."""
     return f"ssh {operands([host])} nvidia-smi --query-gpu=uuid,name,utilization.gpu,memory.used --format=csv"
 
 
 def operands(names: Sequence[str]) -> str:
-    """Names as operands that no command takes for an option."""
+    """Return names as operands that no command takes for an option."""
     return " ".join([*(["--"] if any(name.startswith("-") for name in names) else []), *map(quote, names)])
 
 
 def quote(name: str) -> str:
-    """The name as one word of a shell line that holds no control character, whatever the name holds."""
+    """Return the name as one word of a shell line without control characters, whatever the name contains."""
     if not has_hidden(name):
         return shlex.quote(name)
     shown = (char if not has_hidden(char) and char not in "\\'" else _escaped(char) for char in name)
@@ -80,27 +81,27 @@ def quote(name: str) -> str:
 
 
 def _escaped(char: str) -> str:
-    """Bash's and zsh's $'...' notation, byte by byte."""
+    """Return Bash's and zsh's $'...' notation, byte by byte."""
     return "".join(f"\\{byte:03o}" for byte in char.encode())
 
 
 _GPUS_MAX = 8
-"""UUIDs in one command: a whole host. Nobody reads more side by side."""
+"""Most UUIDs in one command: those of a whole host."""
 
 
 def on_host(host: str, *words: str) -> str:
-    """A command on another host. Its words pass two shells, this one and the host's, and are quoted for both."""
+    """Return a command on another host. Its words pass two shells, this one and the host's, and are quoted for both."""
     dashes = "-- " if host.startswith("-") else ""
     return f"ssh {dashes}{quote(host)} {' '.join(quote(quote(word)) for word in words)}"
 
 
 def monitor_command(host: str, gpus: Sequence[str]) -> str:
-    """Half a minute of utilization, power and clocks of some GPUs, second by second."""
+    """Return a command that shows half a minute of utilization, power and clocks of some GPUs, second by second."""
     return on_host(host, "nvidia-smi", "dmon", "-i", ",".join(gpus[:_GPUS_MAX]), "-s", "puc", "-c", "30")
 
 
 def throttle_command(host: str, gpu: str) -> str:
-    """Why a GPU's clocks are held down, how hot it is and what it may draw."""
+    """Return a command that shows why a GPU's clocks are reduced, its temperature and its power limit."""
     return on_host(host, "nvidia-smi", "-q", "-d", "PERFORMANCE,TEMPERATURE,POWER", "-i", gpu)
 
 
@@ -111,7 +112,7 @@ _COMPONENTS_MAX = 128
 
 
 def tied_jobs(context: Context, jobs: Iterable[str]) -> tuple[str, ...]:
-    """Slurm ids of other jobs at work that may end with these, which are named as in the ledger."""
+    """Return Slurm ids of other working jobs that may end with these jobs, by their names in the ledger."""
     own = {job for job in jobs if job.startswith(_SLURM)}
     users = _job_users(context)
     return tuple(
@@ -125,9 +126,9 @@ def tied_jobs(context: Context, jobs: Iterable[str]) -> tuple[str, ...]:
 
 @once_per_context
 def _slurm_jobs_at_work(context: Context) -> frozenset[str]:
-    """The Slurm jobs that work, that may do so unseen, or whose processes have not rested for long."""
+    """Return Slurm jobs that work, that may work unobserved, or whose processes have not been idle for long."""
     shortest_ms = context.settings.held_min_ms
-    begun = (pl.col("state") == "held") & (pl.col("end") - pl.col("stretch_start") < shortest_ms)
+    begun = (pl.col("state") == "held") & (pl.col("end") - pl.col("segment_start") < shortest_ms)
     young = by_job(newest_rows(context).filter(begun))["work"]
     names = {*window_end(context).at_work, *unseen_by_job(context), *young}
     return frozenset(name for name in names if name.startswith(_SLURM))
@@ -135,15 +136,15 @@ def _slurm_jobs_at_work(context: Context) -> frozenset[str]:
 
 @once_per_context
 def _job_users(context: Context) -> Mapping[str, frozenset[str]]:
-    """By Slurm job that is there now everybody who is named as its user, by a claim or a process."""
+    """Return by present Slurm job all of its users, from allocations and processes."""
     found: dict[str, set[str]] = {}
     there = [*window_end(context).jobs_on.values(), unseen_by_job(context)]
-    listed = [f"{_SLURM}{each.slurm_job_id}" for those in context.holders.lists.values() for each in those]
+    listed = [f"{_SLURM}{each.slurm_job_id}" for those in context.users.lists.values() for each in those]
     names = pl.Series([*{job for jobs in there for job in jobs}, *listed], dtype=pl.String)
-    claimed = allocations(context).filter(pl.col("user").is_not_null() & pl.col("job").is_in(names.implode()))
-    for job, user in claimed.select("job", "user").unique().iter_rows():
+    allocated = allocations(context).filter(pl.col("user").is_not_null() & pl.col("job").is_in(names.implode()))
+    for job, user in allocated.select("job", "user").unique().iter_rows():
         found.setdefault(job, set()).add(user)
-    for processes in context.holders.lists.values():
+    for processes in context.users.lists.values():
         for each in processes:
             if each.slurm_job_id and each.user:
                 found.setdefault(f"{_SLURM}{each.slurm_job_id}", set()).add(each.user)
@@ -155,7 +156,7 @@ def _same_user(users: frozenset[str] | None, others: frozenset[str] | None) -> b
 
 
 def _may_end(job: str, other: str) -> bool:
-    """Whether `scancel` of the one may end the other, by their ids alone."""
+    """Return True if `scancel` of one job may end the other, by their ids alone."""
     if "_" in job:
         return False  # one task of an array, by the name that means it alone
     number, another = (_NUMBER.match(name.removeprefix(_SLURM)) for name in (job, other))
@@ -164,22 +165,22 @@ def _may_end(job: str, other: str) -> bool:
 
 
 LIST_INTERVALS = 3
-"""A process list is good for so many of its intervals, in the ledger as here."""
+"""Number of its intervals for which a process list is valid, in the ledger and here."""
 
 FRESH_MS = 15 * MINUTE_MS
-"""A pid is named for so long after its host was last seen: what it is by then may be somebody else's."""
+"""Longest time since a host's last data in which its pids are named: later a pid may belong to another process."""
 
 
 @dataclass(frozen=True)
 class Ties:
-    """What else would end with what is on some GPUs, or may: true where there is anything."""
+    """What else ends, or may end, with the work on some GPUs. True if there is anything."""
 
     gpus: tuple[str, ...] = ()
     """Other GPUs that lose work."""
     unseen: tuple[str, ...] = ()
-    """GPUs and hosts that the same jobs claim and nobody sees."""
+    """GPUs and hosts that are allocated to the same jobs and not observed."""
     tied: tuple[str, ...] = ()
-    """Slurm jobs at work that may be of one array, or one heterogeneous job, with these."""
+    """Working Slurm jobs that may be of one array, or one heterogeneous job, with these."""
     slurm: tuple[str, ...] = ()
     """The Slurm jobs that would be ended."""
 
@@ -191,7 +192,7 @@ class Ties:
         return [*other_work(len(self.gpus)), *self._unseen_in_words(), *self._tied_in_words()]
 
     def look(self, host: str) -> str:
-        """Shows how the jobs stand, where the scheduler can tell."""
+        """Return a command that shows the state of the jobs, if the scheduler can show it."""
         if self.gpus or not self.slurm:
             return look_command(host)
         return array_command(self.slurm)
@@ -201,8 +202,8 @@ class Ties:
             return []
         return [
             tr_many(
-                "{number} GPU or host of the same job is not observed ({place}): the job may be at work there",
-                "{number} GPUs or hosts of the same job are not observed (such as {place}): the job may be at work there",
+                "{number} GPU or host of the same job is not observed ({place}): the job may be working there",
+                "{number} GPUs or hosts of the same job are not observed (such as {place}): the job may be working there",
                 len(self.unseen),
                 place=self.unseen[0],
             )
@@ -213,25 +214,25 @@ class Ties:
             return []
         return [
             tr(
-                "Slurm job {other} of the same user is at work or not observed: both may belong to one array or heterogeneous job, which `scancel` would end as a whole",
+                "Slurm job {other} of the same user is working or not observed. Both may belong to one array or heterogeneous job, which `scancel` ends as a whole",
                 other=self.tied[0],
             )
         ]
 
 
 def works_elsewhere(context: Context, gpus: Sequence[str]) -> tuple[str, ...]:
-    """Other GPUs that lose work if what is on these is ended: of the same processes, or of the same Slurm job, pod or Ray job.
+    """Return other GPUs that lose work if these are ended: GPUs of the same processes, Slurm jobs, pods or Ray jobs.
 
-    By process lists, and by the ledger's own rows: of a GPU whose processes nobody lists, a claim may know the job.
+    Process lists and the ledger's rows count: an allocation may name the job of a GPU without a process list.
     """
     standing = window_end(context)
     jobs = _jobs_on(context, gpus)
     together = launched_together(context)
     pods = (job.removeprefix("pod:").partition("/") for job in jobs if job.startswith("pod:"))
     listed = {
-        *context.holders.beyond(gpus),
+        *context.users.beyond(gpus),
         *(other for gpu in gpus for other in together.get(gpu, ())),
-        *(gpu for space, _, pod in pods for gpu in context.holders.with_pod(space, pod)),
+        *(gpu for space, _, pod in pods for gpu in context.users.with_pod(space, pod)),
     }
     at_work = (gpu for gpu in listed if standing.state.get(gpu) not in AT_REST)
     by_ledger = (gpu for job in jobs for gpu in standing.at_work.get(job, ()))
@@ -239,12 +240,12 @@ def works_elsewhere(context: Context, gpus: Sequence[str]) -> tuple[str, ...]:
 
 
 def ties(context: Context, gpus: Sequence[str], *, as_jobs: bool = True) -> Ties:
-    """All that speaks against ending what is on these GPUs.
+    """Return everything that speaks against ending the work on these GPUs.
 
     Args:
         context: the window.
         gpus: the GPUs whose work would be ended.
-        as_jobs: whether it is ended by its jobs; without, by process alone, and no other task of an array is touched.
+        as_jobs: True if whole jobs are ended; False if processes are, which affects no other task of an array.
     """
     if not gpus:
         return Ties()
@@ -256,66 +257,67 @@ def ties(context: Context, gpus: Sequence[str], *, as_jobs: bool = True) -> Ties
 
 
 def _jobs_on(context: Context, gpus: Sequence[str]) -> set[str]:
-    """The Slurm jobs, pods and Ray jobs on these GPUs, by the ledger and by process lists."""
+    """Return the Slurm jobs, pods and Ray jobs on these GPUs, from the ledger and process lists."""
     on = window_end(context).jobs_on
     return {job for gpu in gpus for job in on.get(gpu, ())} | {
-        job for process in context.holders.on(gpus) for job in _jobs_of(process)
+        job for process in context.users.on(gpus) for job in _jobs_of(process)
     }
 
 
-def own_processes(context: Context, gpus: Sequence[str], holder: str | None) -> tuple[ListedProcess, ...]:
-    """The processes on these GPUs, if they may be ended as the holder's; none if any of it is unsure.
+def own_processes(context: Context, gpus: Sequence[str], user: str | None) -> tuple[ListedProcess, ...]:
+    """Return the user's processes on these GPUs, if they may be ended; empty if anything is uncertain.
 
-    Every GPU must be known by processes at the end of the window, by a list that is still good, and every process must be
-    that of a user whom the holder's name names. Display servers, MPS daemons and monitors are left alone.
+    Every GPU must have a recent process list at the end of the window, and every process must belong to a user in the
+    user's name. Display servers, MPS daemons and monitors are left out.
     """
     if not context.latest or not set(gpus) <= listed_now(context):
         return ()  # what ran then may be somebody else's by now
-    processes = tuple(each for each in context.holders.on(gpus) if not serves_only(each.command))
-    return processes if all(_is_of(each.user, holder) for each in processes) else ()
+    processes = tuple(each for each in context.users.on(gpus) if not serves_only(each.command))
+    return processes if all(_is_of(each.user, user) for each in processes) else ()
 
 
 def ending_command(
     context: Context,
     host: str,
     gpus: Sequence[str],
-    holder: str | None,
-    processes: Sequence[ListedProcess] | None = None,
+    user: str | None,
     *,
     bound: Ties | None = None,
+    as_jobs: bool = True,
 ) -> str:
-    """What ends the holder's work on these GPUs; only a look where that is not sure to end nothing else.
+    """Return a command that ends the user's work on these GPUs, or one that inspects if other work might end too.
 
     Args:
         context: the window.
         host: the GPUs' host.
         gpus: the GPUs.
-        holder: whose processes may be ended.
-        processes: those to end; all of the holder's by default.
-        bound: what else would end, where the caller knows it already.
+        user: the user whose processes may be ended.
+        bound: what else would end, if the caller already has it.
+        as_jobs: True to end jobs and pods; False to end processes, for jobs and pods that have ended.
     """
     bound = ties(context, gpus) if bound is None else bound
-    own = own_processes(context, gpus, holder)
+    own = own_processes(context, gpus, user)
     if bound or not own:
         return bound.look(host) if bound else look_command(host)
-    ended = own if processes is None else processes
+    ended = own if as_jobs else tuple(replace(each, slurm_job_id=None, pod=None) for each in own)
     by_pid = not any(each.slurm_job_id or each.pod for each in ended)
     return look_command(host) if by_pid and host not in _fresh_hosts(context) else release_command(host, ended)
 
 
 @once_per_context
 def _fresh_hosts(context: Context) -> frozenset[str]:
-    """The hosts that were seen so lately that a pid of theirs is still the same process."""
+    """Return the hosts with data recent enough that a pid still is the same process."""
     return frozenset(newest_rows(context).filter(pl.col("end") >= context.until_ms - FRESH_MS)["host"])
 
 
 @once_per_context
 def listed_now(context: Context) -> frozenset[str]:
-    """The GPUs whose holder the ledger knows by processes at the end of the window, by a list that is still good.
+    """Return the GPUs whose user the ledger knows by a valid process list at the end of the window.
 
-    Beside the GPU's own last row, for hosts publish at different times; no list is good for longer than SILENT_AFTER_MS.
+    The list may be older than the GPU's last row, because hosts publish at different times; no list is valid for longer
+    than SILENT_AFTER_MS.
     """
-    last = last_rows(context).filter(pl.col("holder_source") == "process").select("host", "gpu", seen="end")
+    last = last_rows(context).filter(pl.col("user_source") == "process").select("host", "gpu", seen="end")
     recent = context.rollups.processes(context.until_ms - SILENT_AFTER_MS).filter(
         pl.col("end") > context.until_ms - SILENT_AFTER_MS
     )
@@ -332,12 +334,12 @@ def listed_now(context: Context) -> frozenset[str]:
 
 
 def _jobs_of(process: ListedProcess) -> tuple[str, ...]:
-    """The ledger's names for what a process belongs to."""
+    """Return the ledger's names of the job, pod or Ray job of a process."""
     slurm = (f"slurm:{process.slurm_job_id}",) if process.slurm_job_id else ()
     pod = (f"pod:{process.namespace or 'default'}/{process.pod}",) if process.pod else ()
     return (*slurm, *pod)
 
 
-def _is_of(user: str | None, holder: str | None) -> bool:
-    """Whether the user is the holder, or one of those who share a GPU as `ann+bob`."""
-    return user is not None and holder is not None and (user == holder or user in holder.split("+"))
+def _is_of(name: str | None, user: str | None) -> bool:
+    """True if `name` is the user, or one of the users who share a GPU as `ann+bob`."""
+    return name is not None and user is not None and (name == user or name in user.split("+"))

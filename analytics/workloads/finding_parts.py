@@ -1,8 +1,9 @@
-"""Puts a finding together from the ledger rows that it is about, and says its evidence in words."""
+"""Builds a finding from its ledger rows, and puts its evidence in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -15,17 +16,15 @@ from analytics.language.sentences import tr, tr_many
 from analytics.ledger.usage import WORK_KEY, foreign_work
 from analytics.mig import MIG_PREFIX
 from analytics.names import JOINER
-from analytics.workloads.confidence import Observation, grade, known_holder, observe, right_clocks, watched_enough
-from analytics.workloads.ledger_rows import THRESHOLDS_MIN, RowIndex, energy_kwh, gpu_ms_of, joined
+from analytics.workloads.confidence import Observation, grade, known_user, observation, right_clocks, watched_enough
+from analytics.workloads.ledger_rows import THRESHOLDS_MIN, RowIndex
 from analytics.workloads.model import (
-    HIGH_MIN,
     Context,
     Evidence,
     EvidenceValue,
     Finding,
     Label,
     Outlook,
-    Rule,
     Value,
     agreeing,
     at_most_below,
@@ -34,21 +33,22 @@ from analytics.workloads.model import (
     once_per_context,
 )
 from analytics.workloads.persistence import outlook
-from analytics.workloads.runs import stretches_of
-from analytics.workloads.window_end import window_end
+from analytics.workloads.row_sums import CANDIDATE, RowSums, energy_kwh_of_each, numbered, row_sums
+from analytics.workloads.rule import UNASKED, Candidate, Rule
+from analytics.workloads.runs import segments_of
 from analytics.workloads.workloads import runs_of, seen_long_enough
-from fallow.clock import HOUR_MS
+from fallow.clock import DAY_MS, HOUR_MS
 
 Shown = str | Quantity
 Known = Mapping[str, Value]
 
 
 _LEAST_SHARE = 0.001
-"""What is shown with one digit of a percent."""
+"""Least share that one digit of a percent shows."""
 
 
 def shown_plainly(value: Value) -> Shown:
-    """A name, yes or no, or a number with one digit where it is no count."""
+    """Return a name, yes or no, or a number (with one digit unless it is a count)."""
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, bool):
@@ -57,7 +57,10 @@ def shown_plainly(value: Value) -> Shown:
 
 
 def label(key: str, text: str, shown: Callable[[Any], Shown] = shown_plainly) -> Label:
-    """One value; `text` holds it as `{value}`, with its unit unless `shown` (Share, Bytes, ...) brings it."""
+    """Return a label of one value.
+
+    `text` has the value as `{value}`, with its unit unless `shown` (Share, Bytes, ...) adds it.
+    """
     return Label((key,), lambda known, _: [tr(text, value=shown(known[key]))])
 
 
@@ -66,7 +69,7 @@ def counted(key: str, one: str, many: str) -> Label:
 
 
 def varying(key: str, below: str, by: str) -> Label:
-    """How much something varies: `below` where that is less than one digit of a percent shows, else `by`."""
+    """Return a label of a variation: `below` if one digit of a percent does not show it, else `by`."""
 
     def words(known: Known, _: Finding) -> list[Sentence]:
         part = float(known[key])
@@ -80,7 +83,7 @@ def for_machines(*keys: str) -> Label:
 
 
 def words_for(meanings: Mapping[str, str]) -> Callable[[Any], Shown]:
-    """Values that are words of ours, of which a finding about several workloads may join some, by what they mean."""
+    """Return a function that translates values, of which a finding about several workloads may join some."""
 
     def shown(value: str) -> SentenceList:
         parts = value.split("+")
@@ -92,7 +95,7 @@ def words_for(meanings: Mapping[str, str]) -> Callable[[Any], Shown]:
 
 
 def _at_the_end(key: str, none: tuple[str, str], some: str) -> Label:
-    """How many of the finding's GPUs are still as it says at the end of the window."""
+    """Return how many of the finding's GPUs are still in this state at the end of the window."""
 
     def words(known: Known, finding: Finding) -> list[Sentence]:
         gpus = len(finding.gpus)
@@ -104,19 +107,31 @@ def _at_the_end(key: str, none: tuple[str, str], some: str) -> Label:
 
 
 def _by_threshold(prefix: str) -> Label:
-    """GPU-hours in intervals of at least each of THRESHOLDS_MIN, side by side."""
-    keys = {f"{prefix}_gpu_hours_in_stretches_of_{minutes}_min": minutes for minutes in THRESHOLDS_MIN}
+    """Return GPU-hours in intervals of at least each of THRESHOLDS_MIN, side by side."""
+    keys = {f"{prefix}_gpu_hours_in_segments_of_{minutes}_min": minutes for minutes in THRESHOLDS_MIN}
     return Label(
         tuple(keys), lambda known, _: [hours_by_threshold({keys[key]: float(hours) for key, hours in known.items()})]
     )
 
 
-def _promise(known: Known, _: Finding) -> list[Sentence]:
-    if float(known.get("stays_unused_probability") or 0) < HIGH_MIN:
+def _promise(_: Known, finding: Finding) -> list[Sentence]:
+    confidence, outlook = finding.confidence, finding.confidence.outlook
+    if outlook is None or outlook.probability is None:
         return []  # the failed condition says it
-    horizon = Span(round(float(known["stays_unused_horizon_h"]) * HOUR_MS))
-    share = at_most_below(float(known["stays_unused_probability"]))
-    return [tr("stays unused for another {horizon} with a probability of {share}", horizon=horizon, share=share)]
+    horizon, share = Span(outlook.horizon_ms), at_most_below(outlook.probability)
+    if confidence.day_grade is None or outlook.day_probability is None or outlook.horizon_ms <= DAY_MS:
+        return [tr("stays unused for another {horizon} with a probability of {share}", horizon=horizon, share=share)]
+    return [
+        tr(
+            "confidence is {day_grade} for {day} and {grade} for {horizon}: the probability of staying unused is {day_share} and {share}",
+            day_grade=tr(confidence.day_grade),
+            day=Span(DAY_MS),
+            day_share=at_most_below(outlook.day_probability),
+            grade=tr(confidence.grade),
+            horizon=horizon,
+            share=share,
+        )
+    ]
 
 
 def _memory_in_use(known: Known, _: Finding) -> list[Sentence]:
@@ -132,18 +147,18 @@ def _with_sm_activity(known: Known, finding: Finding) -> list[Sentence]:
 
 
 def bounded(key: str, text: str, limit: float) -> Label:
-    """A value beside the limit that it was tested against, which the text has as `{limit}`."""
+    """Return a label of a value beside its limit, which the text has as `{limit}`."""
     return Label((key,), lambda known, _: [tr(text, value=shown_plainly(known[key]), limit=Number.as_given(limit))])
 
 
 def rank_label(sentence: str) -> Label:
-    """The rank among the users; the sentence, with `{rank}` and `{holders}`, names the figure of which rank 1 has the most."""
+    """Return a label of the rank among users; the sentence, with `{rank}` and `{users}`, names the ranked figure."""
 
     def words(known: Known, _: Finding) -> list[Sentence]:
-        rank, holders = str(known["rank_among_holders"]).split(" of ")
-        return [tr(sentence, rank=rank, holders=holders)]
+        rank, users = str(known["rank_among_users"]).split(" of ")
+        return [tr(sentence, rank=rank, users=users)]
 
-    return Label(("rank_among_holders",), words)
+    return Label(("rank_among_users",), words)
 
 
 def _prices(known: Known, finding: Finding) -> list[Sentence]:
@@ -159,29 +174,33 @@ def _prices(known: Known, finding: Finding) -> list[Sentence]:
     ]
 
 
-SOURCES = {"process": "process", "claim": "allocation", "memory": "memory"}
-"""How the ledger knows a user."""
+SOURCES = {"process": "process", "allocation": "allocation", "memory": "memory"}
+"""Sources of a user in the ledger."""
 
 SHARED_LABELS = (
-    label("holder_source", "user known by {value}", words_for(SOURCES)),
+    label("user_source", "source of the user: {value}", words_for(SOURCES)),
     counted("sample_count", "{number} sample", "{number} samples"),
     label("coverage", "observed {value}", Share),
-    label("unconfirmed", "{value} of it idle by point samples alone", Share),
+    label("unconfirmed", "{value} of the time idle by point samples only", Share),
+    label("very_likely", "{value} of the time very likely idle: samples at 0 and flat power", Share),
     _by_threshold("held"),
     _by_threshold("reserved"),
-    counted("stretch_count", "in {number} interval", "in {number} intervals"),
+    counted("segment_count", "in {number} interval", "in {number} intervals"),
     _at_the_end(
         "gpus_held_now",
-        ("no longer held at the end", "none of the {number} GPUs still held at the end"),
-        "{part} of {gpus} held at the end",
+        ("no longer held at the end of the window", "none of the {number} GPUs still held at the end of the window"),
+        "{part} of {gpus} still held at the end of the window",
     ),
     _at_the_end(
         "gpus_reserved_now",
-        ("no longer reserved at the end", "none of the {number} GPUs still reserved at the end"),
-        "{part} of {gpus} reserved at the end",
+        (
+            "no longer allocated at the end of the window",
+            "none of the {number} GPUs still allocated at the end of the window",
+        ),
+        "{part} of {gpus} still allocated without a process at the end of the window",
     ),
-    label("longest_h", "longest {value} h"),
-    Label(("stays_unused_probability", "stays_unused_horizon_h"), _promise),
+    label("longest_h", "longest interval {value} h"),
+    Label(("stays_unused_probability", "stays_unused_horizon_h", "stays_unused_1d_probability"), _promise),
     Label(("mem_used_max_bytes",), _memory_in_use),
     label("mem_need_bytes", "memory needed {value}", Bytes),
     label("card_memory_bytes", "the card has {value}", Bytes),
@@ -191,16 +210,16 @@ SHARED_LABELS = (
     label("gpu_util_max_pct", "highest utilization {value} %"),
     label("sm_active_mean_pct", "mean SM activity {value} %"),
     Label(("gpus_with_sm_activity",), _with_sm_activity),
-    label("reserved_gpu_hours", "{value} GPU-hours reserved"),
+    label("reserved_gpu_hours", "{value} GPU-hours allocated without a process"),
     label("used_gpu_hours", "{value} GPU-hours used"),
     label("history_days", "{value} days of history"),
-    counted("works", "{number} job", "{number} jobs"),
+    counted("workloads", "{number} job", "{number} jobs"),
     label("model", "model {value}"),
     label("commands", "commands {value}"),
     label("jobs", "jobs {value}"),
     label("gpus_of_the_job", "{value} GPUs in the job"),
-    label("recommended_card", "{value} would do"),
-    label("recommended_memory_bytes", "it has {value}", Bytes),
+    label("recommended_card", "{value} is enough"),
+    label("recommended_memory_bytes", "the smaller card has {value}", Bytes),
     # how many of a card there are does not say that any is free, and a note tells where there is none
     for_machines("recommended_in_fleet"),
     Label(("hourly", "recommended_hourly", "saving"), _prices),
@@ -208,26 +227,23 @@ SHARED_LABELS = (
 
 
 ESTIMATED = tr(
-    "its energy is an estimate: its slices' share of what the whole GPU drew in those hours, which is too much for an instance that idles beside busy ones"
+    "the energy of a MIG instance is an estimate: its slices' share of the whole GPU's energy in those hours. It is too high for an idle instance beside busy ones"
 )
 
 SAVES_IN_A_PACKING = tr(
-    "it saves nothing by itself: a whole card comes free only where a packing fills others with its work"
+    "this change alone saves nothing: a whole card comes free only if a packing moves the workload to other cards"
 )
-"""What is said of work that would do with a part of a card."""
+"""Sentences about work that needs only a part of a card."""
 
 
-def has_instances(stretches: pl.DataFrame) -> bool:
-    return any(gpu.startswith(MIG_PREFIX) for gpu in set(stretches["gpu"].to_list()))
+def with_estimates(context: Context, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return the ledger rows with the estimated energy of MIG instances, in `energy_mj` and `energy_ms`.
 
-
-def with_estimates(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
-    """The ledger rows with `energy_mj` and `energy_ms` of MIG instances: their share of what their GPU drew in the same hours.
-
-    By slices and time: what each instance adds nobody can measure. One that idles beside one that works is given too much.
+    The GPU's energy is divided by slices and time, because an instance's own energy cannot be measured. An idle
+    instance beside a busy one gets too much.
     """
     parents = {gpu: device.parent_gpu for gpu, device in context.inventory.devices.items() if device.parent_gpu}
-    rows = stretches.with_row_index("_row")
+    rows = segments.with_row_index("_row")
     own = rows.filter(pl.col("gpu").str.starts_with(MIG_PREFIX)).select(
         "_row", "host", "gpu", "time", "end", "gpu_share"
     )
@@ -236,10 +252,10 @@ def with_estimates(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
     met = cut(own, HOUR_MS, "hour").join(
         hours.with_columns(hour=pl.col("time") // HOUR_MS).drop("time"), on=("host", "gpu", "hour")
     )
-    told = pl.min_horizontal(SPAN_MS, "hour_known_ms")
+    counted_ms = pl.min_horizontal(SPAN_MS, "hour_known_ms")
     drawn = met.group_by("_row").agg(
-        estimate_mj=(pl.col("hour_mj") / pl.col("hour_known_ms") * told * pl.col("gpu_share")).sum(),
-        estimate_ms=told.sum(),
+        estimate_mj=(pl.col("hour_mj") / pl.col("hour_known_ms") * counted_ms * pl.col("gpu_share")).sum(),
+        estimate_ms=counted_ms.sum(),
     )
     found = rows.join(drawn, on="_row", how="left", maintain_order="left")
     return found.with_columns(
@@ -249,148 +265,140 @@ def with_estimates(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
 
 @once_per_context
 def _drawn_by_hour(context: Context) -> RowIndex:
-    """What each GPU drew in each hour, by GPU: host, time, hour_mj and for how long it is known."""
+    """Return the energy of each GPU in each hour: host, time, hour_mj and the length of time with known energy."""
     hours = context.rollups.hourly("energy_mj", "energy_ms").filter(pl.col("energy_ms") > 0)
     known = hours.select("host", "gpu", "time", hour_mj="energy_mj", hour_known_ms=pl.col("energy_ms").cast(pl.Int64))
     return RowIndex(known, "gpu")
 
 
-UNASKED = "unasked"
-"""The `source` of a finding whose holder need not be known."""
+def findings_of(context: Context, rule: Rule, found: Iterable[Candidate]) -> list[Finding]:
+    """Return a finding per candidate of a rule.
 
-
-def finding_of(
-    context: Context,
-    rule: Rule,
-    stretches: pl.DataFrame,
-    *,
-    subject: str,
-    numbers: Mapping[str, EvidenceValue],
-    failed: Sequence[Sequence[str]] = (),
-    source: str | None = UNASKED,
-    next_command: str = "",
-    reclaimable_gpus: Sequence[str] = (),
-    holder: str | None = None,
-    since_ms: int | None = None,
-    gpus: Sequence[str] | None = None,
-    host: str | None = None,
-    notes: Sequence[str] = (),
-    is_promised: bool = True,
-) -> Finding:
-    """A finding about some rows of `context.inside.stretches`, which must not be empty.
-
-    Hosts, GPUs, GPU time, energy, cost, team, job and the conditions that any rule can fail (coverage, history, gap-free
-    utilization) come from the rows; `failed` are the rule's own failed conditions. With a `source`, which is how the holder is
-    known, the name has to be. Unless `is_promised` is false, a finding of GPUs to take back says how likely they stay unused.
+    Hosts, GPUs, GPU time, energy, cost, team, job and the conditions that any rule can fail (coverage, history,
+    gap-free utilization) come from the candidates' rows, which are summed up together.
     """
-    # single columns, for a thousand findings are put together: a frame's own expressions take ten times as long
-    uuids = tuple(sorted(set(stretches["gpu"].to_list()))) if gpus is None else tuple(gpus)
-    seen = observe(context, uuids, stretches)
-    where = joined(stretches, "host") or "" if host is None else host
-    own = of_nobody_else(stretches, holder)
-    accounts, jobs = (joined(own, name) for name in ("account", "job"))
-    cost = context.costs.of(stretches)
-    energy, said = _energy(context, stretches)
-    if source != UNASKED:
-        numbers = numbers if "holder_source" in numbers else {"holder_source": source, **numbers}
-        failed = (known_holder(source, holder), *failed)
-    promised = _outlook(context, reclaimable_gpus, holder) if is_promised and reclaimable_gpus else None
+    candidates = list(found)
+    if not candidates:
+        return []
+    rows = numbered([each.segments for each in candidates])
+    sums = _with_estimates(context, rows, row_sums(rows))
+    costs, beside = context.costs.of_each(rows, CANDIDATE), _beside_unknown(context, rows)
+    return [
+        each.revised(
+            replace(
+                _finding(context, rule, each, own),
+                cost=costs[number],
+                currency=None if costs[number] is None else context.costs.currency,
+                notes=(*each.notes, *notes),
+                beside_unknown=number in beside,
+            )
+        )
+        for number, (each, (own, notes)) in enumerate(zip(candidates, sums, strict=True))
+    ]
+
+
+def _finding(context: Context, rule: Rule, said: Candidate, rows: RowSums) -> Finding:
+    gpus = rows.gpus if said.gpus is None else tuple(said.gpus)
+    host = JOINER.join(rows.hosts) if said.host is None else said.host
+    seen = observation(context, gpus, rows)
+    strangers = _strangers({user for user, _, _ in rows.owners}, said.user)
+    own = [(account, job) for user, account, job in rows.owners if user not in strangers]
+    accounts, jobs = (
+        JOINER.join(sorted({name for each in own if (name := each[at]) is not None})) or None for at in (0, 1)
+    )
+    numbers, failed = said.numbers, said.failed
+    if said.source != UNASKED:
+        numbers = numbers if "user_source" in numbers else {"user_source": said.source, **numbers}
+        failed = (known_user(said.source, said.user or accounts), *failed)
+    free = said.reclaimable_gpus
+    promised = outlook(context, free) if said.is_promised and free else None
     return Finding(
         rule=rule.name,
         category=rule.category,
-        sentence=agreeing(rule.sentence, len(uuids)),
-        subject=subject,
-        gpus=uuids,
-        host=where,
-        id_host=where if rule.per_host else "",
-        holder=holder,
-        since_ms=min(stretches["stretch_start"].to_list()) if since_ms is None else since_ms,
-        gpu_ms=gpu_ms_of(stretches),
-        energy_kwh=energy,
-        confidence=grade(watched_enough(seen), right_clocks(context, stretches), *map(list, failed), outlook=promised),
-        reclaimable_gpus=tuple(reclaimable_gpus),
-        evidence=_evidence(stretches, numbers, jobs, promised, seen),
-        next_command=next_command,
-        simulated=all(context.inventory.simulated(gpu) for gpu in uuids),
-        team=_team(context, stretches, holder, accounts),
+        sentence=agreeing(rule.sentence, len(gpus)),
+        subject=said.subject,
+        gpus=gpus,
+        host=host,
+        id_host=host if rule.per_host else "",
+        user=said.user,
+        since_ms=rows.begun_ms if said.since_ms is None else said.since_ms,
+        gpu_ms=rows.gpu_ms,
+        energy_kwh=rows.energy_kwh,
+        confidence=grade(watched_enough(seen), right_clocks(context, rows.hosts), *map(list, failed), outlook=promised),
+        reclaimable_gpus=tuple(free),
+        evidence=_evidence(rows, numbers, jobs, promised, seen),
+        next_command=said.next_command,
+        simulated=all(context.inventory.simulated(gpu) for gpu in gpus),
+        team=_team(context, rows, said.user, accounts),
         job=jobs,
-        cost=cost,
-        currency=context.costs.currency if cost is not None else None,
-        notes=(*notes, *said),
-        beside_unknown=_beside_unknown(context, stretches),
     )
 
 
-def workload_finding(
+def workload_candidate(
     context: Context,
-    rule: Rule,
-    works: pl.DataFrame,
+    workloads: pl.DataFrame,
     *,
     numbers: Mapping[str, EvidenceValue],
     failed: Sequence[str],
     next_command: str,
     notes: Sequence[str],
-) -> Finding:
-    """A finding about works (columns of `workloads`) of one holder, account and model of card."""
-    runs = runs_of(context, works)
-    first: dict[str, Any] = works.row(0, named=True)
-    return finding_of(
-        context,
-        rule,
-        stretches_of(context, runs),
-        subject="|".join((first["holder"] or runs["gpu"][0], first["account"] or "", first["model"])),
-        holder=first["holder"],
-        source=first["holder_source"],
-        numbers={"works": works.height, "model": first["model"], **numbers},
-        failed=[seen_long_enough(works), failed],
+) -> Candidate:
+    """Return a candidate about works (columns of `workloads`) of one user, account and model of card."""
+    runs = runs_of(context, workloads)
+    first: dict[str, Any] = workloads.row(0, named=True)
+    return Candidate(
+        segments_of(context, runs),
+        subject="|".join((first["user"] or runs["gpu"][0], first["account"] or "", first["model"])),
+        user=first["user"],
+        source=first["user_source"],
+        numbers={"workloads": workloads.height, "model": first["model"], **numbers},
+        failed=[seen_long_enough(workloads), failed],
         next_command=next_command,
         notes=notes,
     )
 
 
-def of_nobody_else(stretches: pl.DataFrame, holder: str | None) -> pl.DataFrame:
-    """The rows in which none but the holder has a part: of the others nothing says whose the job and the account are."""
-    if holder is None:
-        return stretches
-    own = set(holder.split(JOINER))
-    strangers = [each for each in set(stretches["holder"].to_list()) if each and not set(each.split(JOINER)) <= own]
-    return stretches.filter(~pl.col("holder").is_in(strangers).fill_null(value=False)) if strangers else stretches
+def of_nobody_else(segments: pl.DataFrame, user: str | None) -> pl.DataFrame:
+    """Return the rows that belong to the user alone: rows shared with others do not show whose job and account it is."""
+    strangers = _strangers(segments["user"].unique().to_list(), user)
+    return segments.filter(~pl.col("user").is_in(strangers).fill_null(value=False)) if strangers else segments
 
 
-def _team(context: Context, stretches: pl.DataFrame, holder: str | None, accounts: str | None) -> str | None:
-    """The team of the holder; of nobody's own that of the accounts, and with it the teams of all who hold its GPUs."""
-    team = context.owners.team(holder, accounts)
-    if team is None or holder is not None:
+def _strangers(users: Iterable[str | None], user: str | None) -> set[str]:
+    """Return those users, or several joined users, who are not the user alone; none for an unknown user."""
+    if user is None:
+        return set()
+    own = set(user.split(JOINER))
+    return {each for each in users if each and not set(each.split(JOINER)) <= own}
+
+
+def _team(context: Context, rows: RowSums, user: str | None, accounts: str | None) -> str | None:
+    """Return the team of the user, or without a user the teams of the accounts, and the teams of all users of its GPUs."""
+    team = context.owners.team(user, accounts)
+    if team is None or user is not None:
         return team
-    held = (name for each in set(stretches["holder"].to_list()) if each for name in each.split(JOINER))
+    held = {name for each, _, _ in rows.owners if each for name in each.split(JOINER)}
     others = {context.owners.team(name, None) for name in held} - {None}
     return JOINER.join(sorted({*team.split(JOINER), *filter(None, others)}))
 
 
-def _beside_unknown(context: Context, stretches: pl.DataFrame) -> bool:
-    """Whether some of it may be the work of others whose names nobody knows."""
+def _beside_unknown(context: Context, rows: pl.DataFrame) -> frozenset[int]:
+    """Return the candidates of which a part may be the work of users whose names are unknown."""
     foreign = _foreign_work(context)
-    return (
-        not foreign.is_empty()
-        and not stretches.join(foreign, on=foreign.columns, how="semi", nulls_equal=True).is_empty()
-    )
+    if foreign.is_empty():
+        return frozenset()
+    return frozenset(rows.join(foreign, on=foreign.columns, how="semi", nulls_equal=True)[CANDIDATE])
 
 
 @once_per_context
 def _foreign_work(context: Context) -> pl.DataFrame:
-    """The distinct `foreign_work` of the window, as WORK_KEY."""
-    rows = context.inside.stretches
+    """Return the distinct `foreign_work` of the window, as WORK_KEY."""
+    rows = context.inside.segments
     return rows.filter(foreign_work(rows, context.rollups)).select(WORK_KEY).unique()
 
 
-def _outlook(context: Context, gpus: Sequence[str], holder: str | None) -> Outlook:
-    """That of GPUs which the holder's processes are on is about the holder, that of others about anybody."""
-    held = all(window_end(context).state.get(gpu) == "held" for gpu in gpus)
-    return outlook(context, gpus, holder if held else None)
-
-
 def _evidence(
-    stretches: pl.DataFrame,
+    rows: RowSums,
     numbers: Mapping[str, EvidenceValue],
     jobs: str | None,
     promised: Outlook | None,
@@ -402,17 +410,29 @@ def _evidence(
     if promised is not None:
         found["stays_unused_probability"] = promised.probability
         found["stays_unused_horizon_h"] = promised.horizon_ms / HOUR_MS
-    found["sample_count"] = int(stretches["sample_count"].sum())
+        found["stays_unused_1d_probability"] = promised.day_probability
+    found["sample_count"] = rows.sample_count
     found["coverage"] = seen.coverage
     if seen.unconfirmed_ratio:  # of its time that was seen by point samples alone
         found["unconfirmed"] = seen.unconfirmed_ratio
-    return Evidence(min(stretches["time"].to_list()), max(stretches["end"].to_list()), found)
+    if seen.likely_ratio:
+        found["very_likely"] = seen.likely_ratio
+    return Evidence(rows.first_ms, rows.last_ms, found)
 
 
-def _energy(context: Context, stretches: pl.DataFrame) -> tuple[float | None, tuple[str, ...]]:
-    """What was drawn, and a word on it where MIG instances make it an estimate."""
-    measured = energy_kwh(stretches)
-    if measured is not None or not has_instances(stretches):
-        return measured, ()
-    estimated = energy_kwh(with_estimates(context, stretches))
-    return estimated, () if estimated is None else (ESTIMATED,)
+def _with_estimates(
+    context: Context, rows: pl.DataFrame, sums: Sequence[RowSums]
+) -> list[tuple[RowSums, tuple[str, ...]]]:
+    """Return the sums of each candidate and, where MIG instances make its energy an estimate, a note."""
+    unknown = [
+        number
+        for number, each in enumerate(sums)
+        if each.energy_kwh is None and any(gpu.startswith(MIG_PREFIX) for gpu in each.gpus)
+    ]
+    if not unknown:
+        return [(each, ()) for each in sums]
+    estimates = energy_kwh_of_each(with_estimates(context, rows.filter(pl.col(CANDIDATE).is_in(unknown))))
+    return [
+        (each, ()) if estimates.get(number) is None else (replace(each, energy_kwh=estimates[number]), (ESTIMATED,))
+        for number, each in enumerate(sums)
+    ]

@@ -1,8 +1,8 @@
-"""The ledger's rows as rules need them: sums, cuts, rows of jobs, unbroken occupancy, whole hours."""
+"""Ledger rows for rules: sums, cuts, rows of jobs, unbroken occupancy, whole hours."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,103 +13,101 @@ from analytics.intervals import SPAN_MS, clip, islands
 from analytics.ledger.usage import job_names
 from analytics.states import ALLOCATED, OCCUPIED
 from analytics.workloads.model import Context, EvidenceValue, once_per_context
+from analytics.workloads.row_sums import CANDIDATE, by_candidate, numbered, parts_of
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 GPU_MS = SPAN_MS * pl.col("gpu_share")
-"""GPU milliseconds of a ledger row: a MIG instance counts its share."""
+"""GPU milliseconds of a ledger row; a MIG instance counts its share."""
 
 
-def joined(stretches: pl.DataFrame, column: str) -> str | None:
-    """The distinct values of a column, sorted and joined by `+`; None where there are none."""
-    return "+".join(sorted(set(stretches[column].to_list()) - {None})) or None
+def joined(segments: pl.DataFrame, column: str) -> str | None:
+    """Return the distinct values of a column, sorted and joined by `+`; None without any."""
+    return "+".join(sorted(set(segments[column].to_list()) - {None})) or None
 
 
 def whole_number(frame: pl.DataFrame, value: pl.Expr) -> int:
-    """One integer out of a frame; 0 for the sum or extreme of nothing."""
+    """Return an integer from a frame; 0 for the sum or extreme of no rows."""
     return int(frame.select(value).item() or 0)
 
 
 def highest(rows: pl.DataFrame, column: str) -> Any:
-    """The largest known value of a column; None where there is none."""
+    """Return the largest known value of a column; None without any."""
     return rows[column].max()
 
 
 def mean_of(rows: pl.DataFrame, column: str) -> Any:
-    """The mean of the known values of a column; None where there is none."""
+    """Return the mean of the known values of a column; None without any."""
     return rows[column].cast(pl.Float64).mean()
 
 
 def gpus_on(rows: pl.DataFrame, host: str) -> list[str]:
-    """The GPUs of these rows on one host, in order."""
+    """Return the GPUs of these rows on a host, in order."""
     return rows.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
 
 
 def first_ms(rows: pl.DataFrame) -> int:
-    """The moment at which the first of some rows begins; there must be one."""
+    """Return the start of the first row. There must be a row."""
     return int(rows.select(pl.col("time").min()).item())
 
 
-def rows_since(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Of each GPU in `spans` what lies after its moment `since`; by the other columns of `spans` too."""
-    late = rows.join(spans, on=[name for name in spans.columns if name != "since"])
-    return clip(late.filter(pl.col("end") > pl.col("since")), "since").drop("since")
-
-
-def gpu_ms_of(stretches: pl.DataFrame) -> float:
-    return float(((stretches["end"] - stretches["time"]) * stretches["gpu_share"]).sum())
-
-
-ENERGY_KNOWN_MIN = 0.9
-"""Below it the sum would be a part that looks like the whole."""
-
-
-def energy_kwh(stretches: pl.DataFrame) -> float | None:
-    """Energy of ledger rows in kWh; None where it is known for less than 90 % of their time."""
-    total_ms = int((stretches["end"] - stretches["time"]).sum())
-    if not total_ms or int(stretches["energy_ms"].sum()) < ENERGY_KNOWN_MIN * total_ms:
-        return None
-    return float(stretches["energy_mj"].sum()) / 3.6e9
+def gpu_ms_of(segments: pl.DataFrame) -> float:
+    return float(((segments["end"] - segments["time"]) * segments["gpu_share"]).sum())
 
 
 THRESHOLDS_MIN = (30, 60, 120)
-"""Printed beside every idle headline, because the choice of threshold moves it several times over."""
+"""Printed beside every idle headline, because the threshold changes the headline several times over."""
 
 
-def held_gpu_hours(stretches: pl.DataFrame) -> dict[int, float]:
-    """GPU-hours in the ledger's `held` stretches of at least each of THRESHOLDS_MIN, by minutes."""
-    return _by_length(stretches.filter(pl.col("state") == "held"))
+SEGMENT_MS = pl.col("segment_end") - pl.col("segment_start")
+"""Whole length of a row's segment, before cuts at midnight and at the window's start."""
 
 
-def _by_length(rows: pl.DataFrame) -> dict[int, float]:
-    """GPU-hours in stretches of at least each of THRESHOLDS_MIN, by minutes.
+def held_gpu_hours(segments: pl.DataFrame) -> dict[int, float]:
+    """Return the GPU-hours in the ledger's `held` segments of at least each of THRESHOLDS_MIN, by minutes.
 
-    A stretch counts with its whole length, before cuts at midnight and at the window's start; its time is that inside.
+    Only time inside the window counts.
     """
-    long_ms = rows["stretch_end"] - rows["stretch_start"]
-    return {each: gpu_ms_of(rows.filter(long_ms >= each * MINUTE_MS)) / HOUR_MS for each in THRESHOLDS_MIN}
+    held = segments.filter(pl.col("state") == "held")
+    return {each: gpu_ms_of(held.filter(each * MINUTE_MS <= SEGMENT_MS)) / HOUR_MS for each in THRESHOLDS_MIN}
 
 
 def idle_numbers(
-    what: str, every: pl.DataFrame, rows: pl.DataFrame, now: Sequence[str], source: str | None
-) -> dict[str, EvidenceValue]:
-    """Claims about GPUs that were `held` or `reserved` for nothing: by all such rows, and by those long enough to tell."""
-    return {
-        **{f"{what}_gpu_hours_in_stretches_of_{each}_min": hours for each, hours in _by_length(every).items()},
-        "holder_source": source,
-        f"gpus_{what}_now": len(now),
-        "stretch_count": len(set(zip(rows["gpu"], rows["stretch_start"], strict=True))),
-        "longest_h": longest_h(rows),
-        "mem_used_max_bytes": highest(rows, "mem_used_max_bytes"),
-    }
+    what: str, every: pl.DataFrame, rows: pl.DataFrame, now: Mapping[int, Sequence[str]], sources: Sequence[str | None]
+) -> list[dict[str, EvidenceValue]]:
+    """Return by CANDIDATE figures on GPUs that were `held` or `reserved` without use.
+
+    `every` are all such rows, `rows` those that are long enough, `now` the GPUs that are so at the end of the window.
+    """
+    long = [every.filter(each * MINUTE_MS <= SEGMENT_MS) for each in THRESHOLDS_MIN]
+    gpu_ms = [dict(by_candidate(each).agg(GPU_MS.sum()).iter_rows()) for each in long]
+    figures = by_candidate(rows).agg(
+        segment_count=pl.struct("gpu", "segment_start").n_unique(),
+        longest_ms=SEGMENT_MS.max(),
+        mem_used_max_bytes=pl.col("mem_used_max_bytes").max(),
+    )
+    return [
+        {
+            **{
+                f"{what}_gpu_hours_in_segments_of_{each}_min": sums.get(number, 0.0) / HOUR_MS
+                for each, sums in zip(THRESHOLDS_MIN, gpu_ms, strict=True)
+            },
+            "user_source": sources[number],
+            f"gpus_{what}_now": len(now.get(number, ())),
+            "segment_count": segment_count,
+            "longest_h": longest_ms / HOUR_MS,
+            "mem_used_max_bytes": most_bytes,
+        }
+        for number, segment_count, longest_ms, most_bytes in figures.iter_rows()
+    ]
 
 
 def longest_h(rows: pl.DataFrame) -> float:
-    """Hours of the longest of the stretches to which some rows belong, before cuts."""
-    return float(highest(rows.select(span=pl.col("stretch_end") - pl.col("stretch_start")), "span")) / HOUR_MS
+    """Return the hours of the longest segment with any of these rows, before cuts."""
+    return int(rows.select(SEGMENT_MS.max()).item()) / HOUR_MS
 
 
 class RowIndex:
-    """The rows of a frame by the values of one column."""
+    """The rows of a frame by the values of a column."""
 
     def __init__(self, frame: pl.DataFrame, column: str) -> None:
         self._frame = frame
@@ -120,7 +118,7 @@ class RowIndex:
         self._starts = np.searchsorted(codes[self._order], np.arange(len(values) + 1))
 
     def rows(self, values: Iterable[object]) -> pl.DataFrame:
-        """The rows with any of these values, in the frame's order."""
+        """Return the rows with any of these values, in the frame's order."""
         return self._frame[self._rows({self._codes[value] for value in values if value in self._codes})]
 
     def _rows(self, codes: Iterable[int]) -> NDArray[np.intp]:
@@ -129,14 +127,14 @@ class RowIndex:
 
 
 SEVERAL = "+"
-"""Joins the names of those who share a GPU."""
+"""Joins the names of users who share a GPU."""
 
-_JOB_NAMES = r"(^|\+)(?:slurm|pod|ray|claim):"
+_JOB_NAMES = r"(^|\+)(?:slurm|pod|ray|allocation):"
 
 
-def by_job(stretches: pl.DataFrame) -> pl.DataFrame:
-    """The rows that belong to jobs, once for each job of theirs, named in `work`."""
-    named = stretches.filter(pl.col("job").is_not_null() & pl.col("state").is_in(ALLOCATED))
+def by_job(segments: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of jobs, once for each of their jobs, named in `work`."""
+    named = segments.filter(pl.col("job").is_not_null() & pl.col("state").is_in(ALLOCATED))
     return named.with_columns(work=job_names()).explode("work")
 
 
@@ -144,10 +142,10 @@ def one_job() -> pl.Expr:
     return (pl.col("job").str.count_matches(_JOB_NAMES) == 1).fill_null(value=False)
 
 
-def occupancies(stretches: pl.DataFrame) -> pl.DataFrame:
-    """One row per GPU and unbroken time with processes of the same holder, account and job: `time` to `end`."""
-    names = ("host", "gpu", "holder", "account", "job")
-    rows = stretches.filter(pl.col("state").is_in(OCCUPIED)).select(*names, "time", "end").sort("gpu", "host", "time")
+def occupancies(segments: pl.DataFrame) -> pl.DataFrame:
+    """Return a row per GPU and unbroken time with processes of the same user, account and job: `time` to `end`."""
+    names = ("host", "gpu", "user", "account", "job")
+    rows = segments.filter(pl.col("state").is_in(OCCUPIED)).select(*names, "time", "end").sort("gpu", "host", "time")
     return (
         rows.with_columns(stay=islands(names))
         .group_by("stay", maintain_order=True)
@@ -158,32 +156,35 @@ def occupancies(stretches: pl.DataFrame) -> pl.DataFrame:
 
 @once_per_context
 def whole_hours(context: Context) -> pl.DataFrame:
-    """Rows of `hourly` in the window, each wholly inside one stay, with its holder, account and job.
+    """Return the rows of `hourly` in the window that are wholly inside a stay, with its user, account and job.
 
-    Hours in which holders changed are left out, for nobody can say whose their means are.
+    Hours with a change of users are left out, because their means belong to no single user.
     """
     inside = (pl.col("time") >= context.since_ms) & (pl.col("time") + HOUR_MS <= context.until_ms)
     # both come sorted by GPU, host and time
     hours = context.rollups.hourly(since_ms=context.since_ms).filter(inside & (pl.col("observed_ms") > 0))
-    owned = occupancies(context.inside.stretches).select(pl.all().exclude("end"), stay_end="end")
+    owned = occupancies(context.inside.segments).select(pl.all().exclude("end"), stay_end="end")
     found = hours.join_asof(owned, on="time", by=("host", "gpu"), strategy="backward", check_sortedness=False)
     return found.filter(pl.col("time") + HOUR_MS <= pl.col("stay_end")).drop("stay_end")
 
 
 @once_per_context
 def _rows_by_gpu(context: Context) -> RowIndex:
-    return RowIndex(context.inside.stretches, "gpu")
+    return RowIndex(context.inside.segments, "gpu")
 
 
-def within_hours(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
-    """The parts of the window's ledger rows that lie in these hours (host, gpu, time, energy_mj, energy_ms of `hourly`).
+def within_hours(context: Context, hours: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Return for each frame of hours (host, gpu, time, energy_mj, energy_ms of `hourly`) the window's ledger rows in them.
 
-    Energy is that of the hours themselves; other sums are shared by time.
+    Energy is that of the hours themselves; other sums are divided by time.
     """
-    wanted = hours.select(
-        "host", "gpu", hour=pl.col("time") // HOUR_MS, hour_mj=pl.col("energy_mj"), hour_ms=pl.col("energy_ms")
+    if not hours:
+        return []
+    names = ("host", "gpu", "time", "energy_mj", "energy_ms")
+    wanted = numbered([each.select(names) for each in hours], names).select(
+        CANDIDATE, "host", "gpu", hour=pl.col("time") // HOUR_MS, hour_mj=pl.col("energy_mj"), hour_ms="energy_ms"
     )
-    rows = _rows_by_gpu(context).rows(hours["gpu"].to_list()).filter(pl.col("state").is_in(ALLOCATED))
+    rows = _rows_by_gpu(context).rows(wanted["gpu"].to_list()).filter(pl.col("state").is_in(ALLOCATED))
     first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
     pieces = (
         rows.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour").join(wanted, on=("host", "gpu", "hour"))
@@ -191,14 +192,18 @@ def within_hours(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
     hour_start = pl.col("hour") * HOUR_MS
     parts = clip(pieces, hour_start, hour_start + HOUR_MS)
     share = (pl.col("end") - pl.col("time")) / HOUR_MS
-    return parts.with_columns(
+    found = parts.with_columns(
         energy_mj=(pl.col("hour_mj") * share).fill_null(0.0),
         energy_ms=(pl.col("hour_ms") * share).fill_null(0).round().cast(pl.Int64),
     ).drop("hour", "hour_mj", "hour_ms")
+    return parts_of(found, len(hours))
 
 
-def newest_source(stretches: pl.DataFrame) -> str | None:
-    """How the newest of these rows knows its holder; None where it does not."""
-    newest = stretches.select("time", "gpu", "holder_source").filter(stretches["time"] == stretches["time"].max())
-    source = newest.sort("gpu")["holder_source"][-1]
+NEWEST_SOURCE = pl.col("user_source").sort_by("time", "gpu").last()
+"""How the newest of some rows knows its user."""
+
+
+def newest_source(segments: pl.DataFrame) -> str | None:
+    """Return how the newest of these rows knows its user; None if it does not."""
+    source = segments.select(NEWEST_SOURCE).item()
     return None if source is None else str(source)

@@ -1,4 +1,4 @@
-"""What a finding is and how its sentence reads, and what a rule is given and gives back."""
+"""Findings and their sentences, and the input and output of a rule."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import Literal, TypeVar
+from datetime import tzinfo
+from functools import update_wrapper
+from typing import Generic, TypeVar
 
+from analytics.capacity.jobs import PoolModel
 from analytics.inventory import Inventory
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
@@ -17,25 +19,23 @@ from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.build import Ledger
 from analytics.ledger.rollups import Rollups
-from analytics.ledger.sampled import IdleFloors
+from analytics.ledger.sampled import Basis, IdleFloors
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
 from analytics.names import JOINER
-from analytics.workloads.process_lists import ProcessHolders
-from analytics.workloads.surplus import PoolSurplus
-from analytics.workloads.waste import WasteKind
+from analytics.workloads.process_lists import ProcessUsers
 from fallow.clock import HOUR_MS, Window
 from fallow.lake import Lake
 
 
 def of_gpus(one: str, many: str = "") -> str:
-    """A rule's sentence, said of one GPU and of several; the second form is for languages too where English has one."""
+    """Return a rule's sentence for one GPU and for several; the second form serves languages too in which English has one form."""
     return Sentence(one, {}, 2, many or one)
 
 
 def agreeing(sentence: str, gpus: int) -> str:
-    """A rule's sentence as it is said of so many GPUs."""
+    """Return a rule's sentence for a number of GPUs."""
     if not isinstance(sentence, Sentence) or sentence.many is None:
         return sentence
     return Sentence(sentence.template, sentence.values, gpus, sentence.many)
@@ -46,11 +46,11 @@ def gpus_of(number: int) -> Sentence:
 
 
 _HOSTS_NAMED = 3
-"""Hosts up to which each is named."""
+"""Up to this number, hosts are named."""
 
 
 def gpus_on_hosts(number: int, host: str) -> Sentence:
-    """`8 GPUs on node-07`; of more than three hosts, which `host` joins, only how many."""
+    """Return `8 GPUs on node-07`; with more than three hosts (joined in `host`), only their number."""
     gpus = gpus_of(number)
     hosts = host.split(JOINER) if host else []
     if not hosts:
@@ -68,17 +68,17 @@ def joined_by_and(names: Sequence[str]) -> str:
 
 
 def at_most_below(share: float) -> Share:
-    """The share with one decimal, never rounded up."""
+    """Return the share with one decimal, never rounded up."""
     return Share(math.floor(10 * (100 * share)) / 1000)
 
 
 def floored(value: float) -> Number:
-    """The number with one digit, never rounded up."""
+    """Return the number with one digit, never rounded up."""
     return Number(math.floor(10 * value) / 10, 1)
 
 
 def hours_by_threshold(gpu_hours: Mapping[int, float]) -> Sentence:
-    """`4.0 / 3.0 / 2.0 GPU-hours in intervals of at least 30 / 60 / 120 min`."""
+    """Return `4.0 / 3.0 / 2.0 GPU-hours in intervals of at least 30 / 60 / 120 min`."""
     return tr(
         "{sums} GPU-hours in intervals of at least {minutes} min",
         sums=SentenceList((tr("{sum}", sum=Number(hours, 1)) for hours in gpu_hours.values()), " / "),
@@ -87,7 +87,7 @@ def hours_by_threshold(gpu_hours: Mapping[int, float]) -> Sentence:
 
 
 def whole_gpus(value: float | str | None) -> Number:
-    """A number of GPUs; parts of one only where a split card leaves them."""
+    """Return a number of GPUs; fractions occur only with split cards."""
     if value is None:
         return Number(None)
     number = round(float(value), 1)
@@ -98,84 +98,96 @@ EvidenceValue = int | float | str | bool | None
 """A value in the evidence; None is unknown."""
 
 CATEGORIES = ("reclaim", "right_size", "efficiency", "demand", "coverage")
-"""What a finding is for: GPUs to take back, a smaller or older card, work that could use its GPU better (never
-reclaimable), how GPUs are asked for, and what nobody saw."""
+"""Purposes of findings.
+
+GPUs to reclaim, a smaller or older card, work that could use its GPU better (never reclaimable), requests for GPUs, and
+unobserved GPUs.
+"""
 
 
 @dataclass(frozen=True)
 class FindingSettings:
-    """The rules' thresholds that a site sets; see docs/configuration.md. Others stand in the rules, with their sources."""
+    """The thresholds of rules that a site sets (`fallow settings`). Other thresholds are in the rules, with their sources.
+
+    Days are days of `zone`.
+    """
 
     held_min_ms: int
     never_used_min_ms: int
     horizon_ms: int
+    lead_days: int
+    """Days from the order of GPUs to their use."""
+    zone: tzinfo
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a rule may look at: nothing that came after the window, so that a report on last month stays the same.
-
-    `inside` is the ledger cut to the window, `whole` all that was known at its end; `rollups` are the hourly tables up to
-    the window's end; `latest` says whether the lake knows nothing newer, so that processes may still be there.
-    `until_ms` is the end of what was seen, `since_ms` its start inside the window. `ahead` are hosts whose clock is ahead: what
-    they said of that moment is not what was the case then. `floors` are what confirms point samples at 0, where there are any.
-    `now_ms` is the wall clock's time.
-    """
+    """The data that a rule may read. It includes nothing after the window, so that a report on last month stays the same."""
 
     whole: Ledger
+    """The ledger known at the window's end."""
     inside: Ledger
+    """The ledger cut to the window."""
     rollups: Rollups
+    """The hourly tables up to the window's end."""
     window: Window
     since_ms: int
+    """Start of the observed time inside the window."""
     until_ms: int
+    """End of the observed time."""
     inventory: Inventory
-    holders: ProcessHolders
+    users: ProcessUsers
     owners: Owners
     costs: Costs
     settings: FindingSettings
     latest: bool
+    """True if the lake has no newer row, so that processes may still be there."""
     lake: Lake
     now_ms: int = 0
+    """The wall clock's time."""
     ahead: frozenset[str] = frozenset()
+    """Hosts whose clock is ahead. Their rows at that moment do not describe it."""
     floors: IdleFloors | None = None
+    """The values that confirm point samples at 0; None without any."""
 
     @property
     def fell_silent(self) -> bool:
-        """Whether nothing was seen at the end that was asked for, as far as that has passed: how GPUs stood then nobody knows."""
+        """Return whether the requested end, as far as it has passed, was not observed. The state of GPUs then is unknown."""
         asked_ms = self.window.until_ms
         return asked_ms is not None and self.until_ms < min(asked_ms, self.now_ms) - SILENT_AFTER_MS
 
 
 HIGH_MIN, MEDIUM_MIN = 0.95, 0.80
-"""What a promise of high and of medium confidence must be worth."""
+"""Least probability of a promise with high and with medium confidence."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """The probability that GPUs which have been idle for `age_ms` stay unused for `horizon_ms` more.
+    """The probability that GPUs idle for `age_ms` stay unused for `horizon_ms` more, and for one day more.
 
-    Both are None where one of the GPUs was in use or not observed at the end of the window: nothing can be promised of it.
+    All are None if one of the GPUs was in use or not observed at the end of the window: then there is no promise.
     """
 
     probability: float | None
     age_ms: int | None
     horizon_ms: int
+    day_probability: float | None = None
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether it is not even worth medium confidence."""
+        """Return whether the probability is below that of medium confidence."""
         return self.probability is None or self.probability < MEDIUM_MIN
 
 
 GRADES = ("high", "medium", "low")
-"""Of confidence, the surest first."""
+"""Grades of confidence, the surest first."""
 
 
 @dataclass(frozen=True)
 class Confidence:
-    """How sure: `high` with no failed condition, `medium` with one, `low` with more; each failure in words.
+    """Confidence: `high` with no failed condition, `medium` with one, `low` with more; each failure as a sentence.
 
-    Where there is an outlook, `high` also promises at least HIGH_MIN, and `medium` MEDIUM_MIN.
+    With an outlook, `high` also needs at least HIGH_MIN, and `medium` MEDIUM_MIN, for the outlook's horizon.
     """
 
     failed: tuple[str, ...]
@@ -183,14 +195,28 @@ class Confidence:
 
     @property
     def grade(self) -> str:
-        # a promise that is not worth `high` is one of those that failed; one that is not worth `medium` counts twice
+        # a promise below `high` counts as a failed condition; a promise below `medium` counts twice
         is_doubtful = self.outlook is not None and self.outlook.is_doubtful
         return GRADES[min(len(self.failed) + is_doubtful, 2)]
+
+    @property
+    def is_low(self) -> bool:
+        """Return whether the confidence is too low to be listed by default or to count in a headline."""
+        return self.grade == "low"
+
+    @property
+    def day_grade(self) -> str | None:
+        """Return the grade for one day: the same conditions, with the probability of staying unused for a day; None without one."""
+        if self.outlook is None or self.outlook.day_probability is None:
+            return None
+        others = len(self.failed) - (self.outlook.probability is None or self.outlook.probability < HIGH_MIN)
+        lacks = sum(self.outlook.day_probability < least for least in (HIGH_MIN, MEDIUM_MIN))
+        return GRADES[min(others + lacks, 2)]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Numbers (names carry units) and the interval that they cover."""
+    """Figures (names carry units) and the interval that they cover."""
 
     since_ms: int
     until_ms: int
@@ -199,22 +225,21 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that somebody could act on. `gpu_ms` is the GPU time inside the window that it is about.
-
-    `subject` tells it from the rule's other findings (on `id_host`, where the rule looks at each host for itself) and is the
-    same next week: a holder, a job's name, a GPU or nothing. `id_host` is empty where the rule looks at the fleet. `cost` is None where a price is missing. `status` is given by the lifecycle, `standing` without one. `surplus` is what the rule of that name found, typed. `beside_unknown`: somebody without a name may have a part in its work.
-    """
+    """Evidence for a recommendation."""
 
     rule: str
     category: str
     sentence: str
     subject: str
+    """Distinguishes the rule's findings (of a host, if the rule works per host) and stays the same next week: a user, a job's name, a GPU or nothing."""
     gpus: tuple[str, ...]
     host: str
     id_host: str
-    holder: str | None
+    """Empty if the rule looks at the whole fleet."""
+    user: str | None
     since_ms: int
     gpu_ms: float
+    """GPU time of the finding inside the window."""
     energy_kwh: float | None
     confidence: Confidence
     reclaimable_gpus: tuple[str, ...]
@@ -224,31 +249,43 @@ class Finding:
     team: str | None = None
     job: str | None = None
     cost: float | None = None
+    """None if a price is missing."""
     currency: str | None = None
     status: str = "standing"
+    """From the lifecycle; `standing` without one."""
     notes: tuple[str, ...] = field(default=())
-    surplus: PoolSurplus | None = None
+    pool: PoolModel | None = None
+    """Pool and model of a release."""
     beside_unknown: bool = False
+    """True if an unnamed user may have a part in its work."""
 
     @property
     def finding_id(self) -> str:
-        """Stable over weeks: from rule and subject, and the host where the rule looks at each host for itself."""
+        """Return an id that is stable over weeks: from rule and subject, and the host if the rule works per host."""
         return "F-" + hashlib.sha256(f"{self.rule}\0{self.id_host}\0{self.subject}".encode()).hexdigest()[:10]
 
     @property
     def unconfirmed(self) -> float:
-        """The share of its time that point samples alone call idle."""
+        """Return the share of the finding's time that is idle by point samples only."""
         share = self.evidence.numbers.get("unconfirmed")
         return float(share) if isinstance(share, int | float) else 0.0
 
     @property
-    def without_holder(self) -> str:
-        """What stands for the holder where there is no name: nobody at all, or somebody unknown."""
-        return "nobody" if self.evidence.numbers.get("holder_source", "") == "" else "not known"
+    def basis(self) -> Basis | None:
+        """Return the basis of the idle time; None for running work and for unobserved time."""
+        if self.category not in ("reclaim", "demand"):
+            return None
+        likely = self.evidence.numbers.get("very_likely")
+        return Basis.of(self.unconfirmed, float(likely) if isinstance(likely, int | float) else 0.0)
+
+    @property
+    def without_user(self) -> str:
+        """Return the words for a finding without a user's name: no user, or an unknown user."""
+        return "no user" if self.evidence.numbers.get("user_source", "") == "" else "not known"
 
     @property
     def reclaimable(self) -> bool:
-        """Whether anything of it can be taken back at the end of the window."""
+        """Return whether any GPU can be reclaimed at the end of the window."""
         return bool(self.reclaimable_gpus)
 
     @property
@@ -262,80 +299,42 @@ Value = int | float | str | bool
 
 @dataclass(frozen=True)
 class Label:
-    """How some values of the evidence read that stand beside each other, mostly one.
+    """Words for evidence values that appear together, mostly a single value.
 
-    `words` gets those of `keys` that are known, by key, and the finding; it gives nothing for what machines alone need.
+    `words` gets the known values of `keys`, by key, and the finding; it returns nothing for values that only programs
+    need.
     """
 
     keys: tuple[str, ...]
     words: Callable[[Mapping[str, Value], Finding], Iterable[str]]
 
 
-@dataclass(frozen=True)
-class HistoryNeed:
-    """What has to be known before a rule can find anything: so long a time, so long as a setting says, so many GPU-hours."""
-
-    span_ms: int = 0
-    setting: Literal["held_min_ms", "never_used_min_ms"] | None = None
-    gpu_hours: float = 0.0
-
-    def least_ms(self, settings: FindingSettings, gpus: int) -> int:
-        """How long a fleet of so many GPUs has to be observed at the least."""
-        by_setting = 0 if self.setting is None else getattr(settings, self.setting)
-        return max(self.span_ms, by_setting, round(self.gpu_hours * HOUR_MS / max(gpus, 1)))
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One rule, one file: what it finds, and what becomes of that. `name` is that of its module."""
-
-    name: str
-    category: str
-    sentence: str
-    """Said of the finding's GPUs."""
-    kinds: tuple[WasteKind, ...]
-    """The kinds of wasted time that its findings claim, in the order of `waste.PRECEDENCE`."""
-    precedence: int
-    """Of rules that claim the same time the lowest number has it."""
-    thresholds: Mapping[str, str]
-    """The numbers that it depends on, each with its source, for people to read."""
-    history: HistoryNeed
-    """What has to be known before it can find anything."""
-    find: Callable[[Context], Iterable[Finding]]
-    """The query that yields its findings, in no order."""
-    per_host: bool = False
-    """Whether it looks at each host for itself, so that a subject may come up on several, in a finding for each."""
-    of_machine: bool = False
-    """A fault of the machine: operators repair it, and the user of the GPU neither can nor reads of it."""
-    of_part: bool = False
-    """About a part of a card: its user cannot split the card, nor find who takes the rest."""
-    of_pool: bool = False
-    """About how many GPUs of a pool are needed: one of them at work does not refute it."""
-    advice: str = ""
-    """What the user is asked to change in work that runs, or operators to do about a machine. Users are not asked where it is empty."""
-    has_lost_user: Callable[[Finding], bool] = lambda _: False
-    """Whether the work of a finding has lost the user who started it, so that operators end it."""
-    labels: tuple[Label, ...] = ()
-    """Of the evidence that only this rule has; the others are `finding_parts.SHARED_LABELS`."""
-
-
 Result = TypeVar("Result")
 
 
-def once_per_context(compute: Callable[[Context], Result]) -> Callable[[Context], Result]:
-    """Keeps what a function makes of a context for as long as the context lives.
+class OncePerContext(Generic[Result]):
+    """A function of a context whose results are cached for the lifetime of the context.
 
-    Contexts hold frames, which cannot be hashed, so it is the object itself that is remembered. Two threads that come
-    first at once both compute, and get equal results.
+    Contexts hold frames, which cannot be hashed, so the cache key is the object itself. Two threads that come first at
+    the same time both compute, and get equal results.
     """
-    kept: dict[int, Result] = {}
 
-    @wraps(compute)
-    def remembered(context: Context) -> Result:
-        key = id(context)
-        if key not in kept:
-            kept[key] = compute(context)
-            weakref.finalize(context, kept.pop, key, None).atexit = False
-        return kept[key]
+    def __init__(self, compute: Callable[[Context], Result]) -> None:
+        update_wrapper(self, compute)
+        self._compute = compute
+        self._kept: dict[int, Result] = {}
 
-    return remembered
+    def __call__(self, context: Context) -> Result:
+        if id(context) not in self._kept:
+            self.give(context, self._compute(context))
+        return self._kept[id(context)]
+
+    def give(self, context: Context, result: Result) -> None:
+        """Cache a result that is known from elsewhere."""
+        self._kept[id(context)] = result
+        weakref.finalize(context, self._kept.pop, id(context), None).atexit = False
+
+
+def once_per_context(compute: Callable[[Context], Result]) -> OncePerContext[Result]:
+    """Cache a function of a context for the lifetime of the context."""
+    return OncePerContext(compute)

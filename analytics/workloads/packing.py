@@ -1,8 +1,10 @@
-"""Which workloads together fill which cards, and how many whole cards that frees in this fleet.
+"""Workloads that fill cards together, and the whole cards that this frees in the fleet.
 
-A part of a card that nobody else uses saves nothing; a card comes free where all of its work finds room on others. So it is
-GPUs that are packed, pool by pool and model by model: those on which every run of the window was small work of one GPU.
-What ran on a GPU one after the other needs one place, as large as the largest of it wants.
+An unused part of a card saves nothing; a card becomes free if all of its work fits on other cards. So GPUs are packed,
+by pool and
+model: those on which every run of the window was small work of a single GPU. Consecutive runs of a GPU need one place,
+as large as
+the largest run wants.
 """
 
 from __future__ import annotations
@@ -18,21 +20,21 @@ import polars as pl
 from analytics.language.sentences import tr, tr_many
 from analytics.workloads.cards import present_gpus
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.confidence import grade, known_holder, observe, right_clocks, watched_enough
+from analytics.workloads.confidence import grade, known_user, observe, right_clocks, watched_enough
 from analytics.workloads.mig_profiles import MigFit, fewest_cards, fits, part_measured, profile_for, split_command
 from analytics.workloads.model import Confidence, Context, once_per_context
-from analytics.workloads.runs import NEED_SHARE, runs, stretches_of
+from analytics.workloads.runs import NEED_SHARE, runs, segments_of
 from analytics.workloads.sharing import (
     BUSY_MAX_PCT,
     MEMORY_MAX_SHARE,
-    Candidate,
+    CardSharer,
     Slowdown,
     best_sharing,
     candidates,
-    holders_apart,
     in_a_part,
     is_best_effort,
     on_a_shared_card,
+    users_apart,
 )
 from analytics.workloads.window_end import still_going
 from analytics.workloads.workloads import (
@@ -47,58 +49,53 @@ from analytics.workloads.workloads import (
 )
 
 MIG, SHARING = "mig", "sharing"
-"""Kinds of packings: instances of split cards, and whole cards that several take turns on."""
+"""Kinds of packings: instances of split cards, and whole cards that several workloads share in turns."""
 
 BUSY_TIME, SM_ACTIVITY = "busy time", "sm"
-"""What says how much of a card some work needs: SM activity, or the time with any kernel, which is never less."""
+"""Measures of the part of a card that a workload needs: SM activity, or the time with any kernel, which is never less."""
 
 
 @dataclass(frozen=True)
 class PackedWork:
-    """A work of a holder on one GPU, and the place that it would have.
+    """A workload of a user on a GPU, and its place in the packing."""
 
-    `memory_bytes` is what it needs (MIG: the larger of the peak and the 98th percentile with its margin; sharing: the 98th
-    percentile). `sm_pct` and `busy_pct` are what SM activity (None: not measured) and the time with any kernel stay within for
-    95 % of the time. `profile` and `start` are the instance; works of one GPU follow one another in the same one.
-    """
-
-    holder: str | None
+    user: str | None
     account: str | None
     job: str | None
     host: str
     gpu: str
     gpu_ms: float
     memory_bytes: int
+    """Memory need (MIG: the larger of the peak and the 98th percentile with its margin; sharing: the 98th percentile)."""
     busy_pct: float
+    """Value that the time with any kernel does not exceed for 95 % of the time."""
     sm_pct: float | None
+    """Value that SM activity does not exceed for 95 % of the time; None if not measured."""
     slowdown: Slowdown
     profile: str | None = None
+    """Profile of the instance. Workloads of a GPU follow each other in the same instance."""
     start: int | None = None
+    """Memory slice at which the instance begins."""
 
 
 @dataclass(frozen=True)
 class PackedCard:
-    """A card of the fleet, the works that it would hold, and the command that prepares it."""
+    """A card of the fleet, the workloads that it would hold, and the command that prepares it."""
 
     host: str
     gpu: str
-    works: tuple[PackedWork, ...]
+    workloads: tuple[PackedWork, ...]
     command: str
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """The GPUs that its works are on now."""
-        return tuple(sorted({each.gpu for each in self.works}))
+        """Return the GPUs on which its workloads are now."""
+        return tuple(sorted({each.gpu for each in self.workloads}))
 
 
 @dataclass(frozen=True)
 class Packing:
-    """What would be freed in one pool of one model, and how.
-
-    `saving` is the price of the time that the moved works spent on the freed GPUs in the window, None while a price is missing; what
-    that is worth a year its recommendation says. Time in which those GPUs were idle is not in it. `at_most` is what no packing
-    of these works could free more than: the same number where the best is proven.
-    """
+    """GPUs that a packing would free in a pool of a model, and how."""
 
     kind: str
     pool: str
@@ -107,39 +104,47 @@ class Packing:
     freed_gpus: tuple[str, ...]
     freed_hosts: tuple[str, ...]
     at_most: int
+    """No packing of these workloads frees more. Equal to the freed GPUs if the packing is proven the best."""
     measured_by: str
     saving: float | None
+    """Price of the moved workloads' time on the freed GPUs in the window, without idle time; None if a price is missing.
+
+    The recommendation has the value of a year.
+    """
     currency: str
     confidence: Confidence
     simulated: bool
 
     @property
     def packing_id(self) -> str:
-        """Stable over weeks: from kind, pool and model."""
+        """Return an id that is stable over weeks: from kind, pool and model."""
         return "P-" + hashlib.sha256(f"{self.kind}\0{self.pool}\0{self.model}".encode()).hexdigest()[:10]
 
     @property
     def recommendation_id(self) -> str:
-        """That of the decision to pack, which has the same digits."""
+        """Return the id of the recommendation to pack, which has the same digits."""
         return "R" + self.packing_id[1:]
 
     @property
-    def works(self) -> tuple[PackedWork, ...]:
-        return tuple(work for each in self.cards for work in each.works)
+    def workloads(self) -> tuple[PackedWork, ...]:
+        return tuple(work for each in self.cards for work in each.workloads)
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """The GPUs that its works are on now: those that stay and those that come free."""
+        """Return the GPUs on which its workloads are now: those that stay and those that become free."""
         return tuple(sorted({gpu for each in self.cards for gpu in each.gpus}))
 
     @property
-    def holders(self) -> frozenset[str | None]:
-        return frozenset(each.holder for each in self.works)
+    def users(self) -> frozenset[str | None]:
+        return frozenset(each.user for each in self.workloads)
 
 
 @once_per_context
-def small_works(context: Context) -> pl.DataFrame:
-    """Works of one GPU that may leave room on it: columns of `with_demand` for NEED_SHARE, `busy95_pct`, `sm95_pct`, `util_mean`, `sm_mean`, `host`, `gpu` and `pool`."""
+def small_workloads(context: Context) -> pl.DataFrame:
+    """Return workloads of one GPU that may leave room on it.
+
+    Columns: those of `with_demand` for NEED_SHARE, `busy95_pct`, `sm95_pct`, `util_mean`, `sm_mean`, `host`, `gpu` and `pool`.
+    """
     alone = workloads(context).filter(
         (pl.col("gpu_count") == 1) & (pl.col("gpus") == 1) & pl.col("need_bytes").is_not_null()
     )
@@ -157,8 +162,8 @@ def small_works(context: Context) -> pl.DataFrame:
 
 @once_per_context
 def short_runs_beside(context: Context) -> Mapping[str, int]:
-    """The GPUs on which nothing but small work ran, and how many short runs there were beside it."""
-    small = small_works(context)
+    """Return the GPUs with small work only, and the number of short runs beside it."""
+    small = small_workloads(context)
     if small.is_empty():
         return {}
     own = runs_with_workload(context).filter(~pl.col("service"))
@@ -180,32 +185,32 @@ def short_runs_beside(context: Context) -> Mapping[str, int]:
 
 
 Bin = tuple[str, ...]
-"""GPUs whose work lies together on one card."""
+"""GPUs whose work lies together on a card."""
 
 
 def targets(context: Context, bins: Sequence[Bin]) -> list[tuple[Bin, str]]:
-    """Each bin with the card that it lies on, one of those that the bins' works are on now.
+    """Return each bin with its card, one of the GPUs on which the bins' workloads are now.
 
-    A bin stays on the card of one of its own, unless more whole hosts come free where it does not.
+    A bin stays on a card of its own, unless more whole hosts become free otherwise.
     """
     packed = {gpu for each in bins for gpu in each}
     ranks = {gpu: _rank(context, gpu, packed) for gpu in packed}
     own = [(each, min(each, key=ranks.__getitem__)) for each in bins]
     kept = sorted(packed, key=ranks.__getitem__)[: len(bins)]
-    moved = _onto(bins, kept)
+    moved = _placed_bins(bins, kept)
     freed = [wholly_freed(context, packed - {target for _, target in each}) for each in (own, moved)]
     return moved if len(freed[1]) > len(freed[0]) else own
 
 
 def _rank(context: Context, gpu: str, packed: Collection[str]) -> tuple[bool, int, str, str]:
-    """Which cards to keep: first those of hosts that cannot come free, then those of the largest hosts."""
+    """Return the rank of cards to keep: first on hosts that cannot become free, then on the largest hosts."""
     host = context.inventory.devices[gpu].host
     there = gpus_of_hosts(context).get(host, frozenset())
     return there <= set(packed), -len(there), host, gpu
 
 
-def _onto(bins: Sequence[Bin], kept: Sequence[str]) -> list[tuple[Bin, str]]:
-    """The bins on these cards, each on one of its own where it is among them."""
+def _placed_bins(bins: Sequence[Bin], kept: Sequence[str]) -> list[tuple[Bin, str]]:
+    """Return the bins on these cards, each on a card of its own if it is among them."""
     left = set(kept)
     found: dict[Bin, str] = {}
     for each in bins:
@@ -219,7 +224,7 @@ def _onto(bins: Sequence[Bin], kept: Sequence[str]) -> list[tuple[Bin, str]]:
 
 @once_per_context
 def gpus_of_hosts(context: Context) -> dict[str, frozenset[str]]:
-    """The whole GPUs that each host has at the window's end."""
+    """Return the whole GPUs of each host at the window's end."""
     there = present_gpus(context)
     found: dict[str, set[str]] = {}
     for gpu, device in context.inventory.devices.items():
@@ -229,7 +234,7 @@ def gpus_of_hosts(context: Context) -> dict[str, frozenset[str]]:
 
 
 def wholly_freed(context: Context, freed: Collection[str]) -> tuple[str, ...]:
-    """The hosts of which every GPU comes free."""
+    """Return the hosts whose GPUs all become free."""
     devices = context.inventory.devices
     counts = Counter(devices[gpu].host for gpu in freed)
     return tuple(sorted(host for host, count in counts.items() if count == len(gpus_of_hosts(context)[host])))
@@ -237,25 +242,30 @@ def wholly_freed(context: Context, freed: Collection[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What lies together, by GPU: `places` has profile and start of each GPU in a split card, `at_most` the bound on freed GPUs."""
+    """GPUs whose work lies together."""
 
     kind: str
     bins: tuple[Bin, ...]
     at_most: int
+    """Upper bound of freed GPUs."""
     places: Mapping[str, tuple[MigFit, int]]
-    members: Mapping[str, Candidate]
+    """Profile and start of each GPU in a split card."""
+    members: Mapping[str, CardSharer]
 
 
-def plan_of(context: Context, works: pl.DataFrame) -> Plan:
-    """The best plan for works of one pool and model (columns of `small_works`)."""
-    return _split(works) if fits(works["model"][0]) else _shared(context, works)
+def plan_of(context: Context, group: pl.DataFrame) -> Plan:
+    """Return the best plan for workloads of a pool and model (columns of `small_workloads`)."""
+    return _split_plan(group) if fits(group["model"][0]) else _sharing_plan(context, group)
 
 
-def _split(works: pl.DataFrame) -> Plan:
-    """The GPUs as instances on the fewest cards; a GPU with work for no instance is left out, as is one that would be alone."""
-    order = {each.profile.name: place for place, each in enumerate(fits(works["model"][0]))}
+def _split_plan(group: pl.DataFrame) -> Plan:
+    """Return the GPUs as instances on the fewest cards.
+
+    GPUs whose work fits no instance, or that would be alone, are left out.
+    """
+    order = {each.profile.name: place for place, each in enumerate(fits(group["model"][0]))}
     needs: dict[str, MigFit | None] = {}
-    for row in works.iter_rows(named=True):
+    for row in group.iter_rows(named=True):
         fit, before = profile_for(row), needs.get(row["gpu"])
         if row["gpu"] not in needs or (
             before and (fit is None or order[fit.profile.name] > order[before.profile.name])
@@ -269,14 +279,14 @@ def _split(works: pl.DataFrame) -> Plan:
     return Plan(MIG, bins, len(known) - len(layouts), places, {})
 
 
-def _shared(context: Context, works: pl.DataFrame) -> Plan:
-    """The GPUs in pairs and triples that leave room for one another and of which one at most may not be slowed down."""
-    fitting = works.filter(
+def _sharing_plan(context: Context, group: pl.DataFrame) -> Plan:
+    """Return the GPUs in pairs and triples that leave room for each other, with at most one that may not be slowed down."""
+    fitting = group.filter(
         (pl.col("util_mean_pct") <= BUSY_MAX_PCT).all().over("gpu"),
         (pl.col("q98_bytes") < MEMORY_MAX_SHARE * pl.col("card_bytes")).all().over("gpu"),
     )
     fitting = fitting.with_columns(number=pl.col("gpu").rank("dense").cast(pl.Int64))
-    yielding = [is_best_effort(context.owners, *names) for names in fitting.select("holder", "account").iter_rows()]
+    yielding = [is_best_effort(context.owners, *names) for names in fitting.select("user", "account").iter_rows()]
     fitting = fitting.with_columns(yielding=pl.Series(yielding, dtype=pl.Boolean))
     gives_way = fitting.group_by("number").agg(pl.col("yielding").all()).filter("yielding")["number"]
     if gives_way.is_empty():
@@ -289,43 +299,43 @@ def _shared(context: Context, works: pl.DataFrame) -> Plan:
 
 @once_per_context
 def packings(context: Context) -> tuple[Packing, ...]:
-    """Every packing that frees a card, the largest saving first."""
+    """Return every packing that frees a card, the largest saving first."""
     return packings_without(context, frozenset())
 
 
 def packings_without(context: Context, gpus: frozenset[str]) -> tuple[Packing, ...]:
-    """The same without the work on some GPUs, of which something else was decided."""
+    """Return the same without the work on some GPUs, which have another recommendation."""
     found = (_packing(context, items) for items in _pools(context, gpus))
     freeing = [each for each in found if each is not None]
     return tuple(sorted(freeing, key=lambda each: (-(each.saving or 0.0), -len(each.freed_gpus), each.packing_id)))
 
 
 def _pools(context: Context, without: frozenset[str]) -> Iterator[pl.DataFrame]:
-    """The small works of GPUs that may come free, of each pool and model with several of them."""
-    small, short = small_works(context), short_runs_beside(context)
+    """Yield the small workloads of GPUs that may become free, by pool and model with several such GPUs."""
+    small, short = small_workloads(context), short_runs_beside(context)
     if not short:
         return
     chosen = [gpu in short and gpu not in without for gpu in small["gpu"]]
-    for works in small.filter(pl.Series(chosen, dtype=pl.Boolean)).partition_by("pool", "model", maintain_order=True):
-        if works["gpu"].n_unique() > 1:
-            yield works
+    for group in small.filter(pl.Series(chosen, dtype=pl.Boolean)).partition_by("pool", "model", maintain_order=True):
+        if group["gpu"].n_unique() > 1:
+            yield group
 
 
-def _packing(context: Context, works: pl.DataFrame) -> Packing | None:
-    """What packing these works of one pool and model frees; None where that is no card."""
-    plan = plan_of(context, works)
+def _packing(context: Context, group: pl.DataFrame) -> Packing | None:
+    """Return the packing of these workloads of a pool and model; None if it frees no card."""
+    plan = plan_of(context, group)
     if not plan.bins:
         return None
-    cards = tuple(_card(context, works, plan, gpus, target) for gpus, target in targets(context, plan.bins))
+    cards = tuple(_card(context, group, plan, gpus, target) for gpus, target in targets(context, plan.bins))
     gpus = {gpu for each in plan.bins for gpu in each}
     freed = tuple(sorted(gpus - {each.gpu for each in cards}))
-    own = works.filter(pl.col("gpu").is_in(sorted(gpus)))
-    moved = stretches_of(context, runs_of(context, own.filter(pl.col("gpu").is_in(freed))))
+    own = group.filter(pl.col("gpu").is_in(sorted(gpus)))
+    moved = segments_of(context, runs_of(context, own.filter(pl.col("gpu").is_in(freed))))
     saving = context.costs.of(moved)
     return Packing(
         kind=plan.kind,
-        pool=works["pool"][0],
-        model=works["model"][0],
+        pool=group["pool"][0],
+        model=group["model"][0],
         cards=cards,
         freed_gpus=freed,
         freed_hosts=wholly_freed(context, freed),
@@ -338,8 +348,8 @@ def _packing(context: Context, works: pl.DataFrame) -> Packing | None:
     )
 
 
-def _card(context: Context, works: pl.DataFrame, plan: Plan, gpus: Bin, target: str) -> PackedCard:
-    rows = works.filter(pl.col("gpu").is_in(gpus)).sort("began", "work").iter_rows(named=True)
+def _card(context: Context, group: pl.DataFrame, plan: Plan, gpus: Bin, target: str) -> PackedCard:
+    rows = group.filter(pl.col("gpu").is_in(gpus)).sort("began", "work").iter_rows(named=True)
     packed = tuple(sorted((_work(row, plan, gpus) for row in rows), key=lambda each: (each.start or 0, each.gpu)))
     host = context.inventory.devices[target].host
     if plan.kind == SHARING:
@@ -353,7 +363,7 @@ def _card(context: Context, works: pl.DataFrame, plan: Plan, gpus: Bin, target: 
 def _work(row: Mapping[str, Any], plan: Plan, gpus: Bin) -> PackedWork:
     fit, start = plan.places.get(row["gpu"], (None, None))
     return PackedWork(
-        holder=row["holder"],
+        user=row["user"],
         account=row["account"],
         job=row["job"],
         host=row["host"],
@@ -382,35 +392,35 @@ def _slowdown(row: Mapping[str, Any], plan: Plan, gpus: Bin) -> Slowdown:
 
 
 def _confidence(context: Context, own: pl.DataFrame, plan: Plan) -> Confidence:
-    """How sure it is that the works fit and stay: each condition that fails for any of them, once."""
+    """Return the confidence that the workloads fit and stay: each condition that fails for any of them, once."""
     gpus = own["gpu"].unique().sort().to_list()
-    rows = stretches_of(context, runs_of(context, own))
-    holders = own.select("holder_source", "holder").unique(maintain_order=True).iter_rows()
-    specific = _not_measured(own, plan) if plan.places else _not_shielded(own, plan)
+    rows = segments_of(context, runs_of(context, own))
+    users = own.select("user_source", "user").unique(maintain_order=True).iter_rows()
+    specific = _measurement_failures(own, plan) if plan.places else _isolation_failures(own, plan)
     failed = [
         *watched_enough(observe(context, gpus, rows)),
-        *right_clocks(context, rows),
-        *(failure for each in holders for failure in known_holder(*each)),
+        *right_clocks(context, rows["host"]),
+        *(failure for each in users for failure in known_user(*each)),
         *seen_long_enough(own),
         *specific,
-        *([] if set(still_going(context, rows)) == set(gpus) else [tr("not all of them are still running")]),
+        *([] if set(still_going(context, rows)) == set(gpus) else [tr("not all of these workloads are still running")]),
         *_short_runs(context, gpus),
     ]
     return grade(list(dict.fromkeys(failed)))
 
 
-def _not_measured(own: pl.DataFrame, plan: Plan) -> Iterator[str]:
-    """Failures to have measured what the works need of an instance's SMs, by the size of the instances."""
+def _measurement_failures(own: pl.DataFrame, plan: Plan) -> Iterator[str]:
+    """Yield the failures to measure what the workloads need of an instance's SMs, by the size of the instances."""
     shares = pl.Series([plan.places[gpu][0].sm_share for gpu in own["gpu"]], dtype=pl.Float64)
-    for works in own.with_columns(share=shares).partition_by("share"):
-        yield from part_measured(works, works["share"][0])
+    for group in own.with_columns(share=shares).partition_by("share"):
+        yield from part_measured(group, group["share"][0])
 
 
-def _not_shielded(own: pl.DataFrame, plan: Plan) -> Iterator[str]:
-    """Failures that any shared card has, and those of cards that several users would share."""
-    yield tr("interference cannot be measured: try it, and compare the time per step")
+def _isolation_failures(own: pl.DataFrame, plan: Plan) -> Iterator[str]:
+    """Yield the failures of any shared card, and those of cards that several users would share."""
+    yield tr("interference cannot be measured: test the workloads together, and compare the time per step")
     for gpus in plan.bins:
-        yield from holders_apart(own.filter(pl.col("gpu").is_in(gpus)))
+        yield from users_apart(own.filter(pl.col("gpu").is_in(gpus)))
 
 
 def _short_runs(context: Context, gpus: Sequence[str]) -> list[str]:
@@ -419,8 +429,8 @@ def _short_runs(context: Context, gpus: Sequence[str]) -> list[str]:
         return []
     return [
         tr_many(
-            "{number} run of less than an hour was on these GPUs as well, and would need another place",
-            "{number} runs of less than an hour were on these GPUs as well, and would need another place",
+            "{number} run of less than an hour also used these GPUs and would need another GPU",
+            "{number} runs of less than an hour also used these GPUs and would need another GPU",
             short,
         )
     ]

@@ -1,4 +1,4 @@
-"""Who is on a GPU at the end of a window: its newest process list."""
+"""Users of a GPU at the end of a window, by its newest process list."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SERVICE = re.compile("|".join(_SERVICES))
 
 
 def is_service() -> pl.Expr:
-    """Whether a row of `process_day` is a display server, an MPS daemon or a monitor: on a GPU, but no work that holds it."""
+    """Return whether a row of `process_day` is a display server, an MPS daemon or a monitor, which hold no GPU for work."""
     kind = pl.col("kind").is_in(("graphics", "mps"))
     named = pl.col("command").str.contains(f"^(?:{'|'.join(_SERVICES)})$")
     return kind.fill_null(value=False) | named.fill_null(value=False)
@@ -55,13 +55,13 @@ SERVER = (
     r"(?i)vllm|sglang|tritonserver|text-generation|lmdeploy|trtllm-serve|tensorrt_llm|llama-server|llama\.cpp|\bollama|mii-server|"
     r"torchserve|lorax|aphrodite"
 )
-"""How commands and arguments of inference servers read."""
+"""Pattern of commands and arguments of inference servers."""
 
 NOTEBOOK_COMMAND = r"(?i)ipykernel|jupyter|colab_kernel"
 NOTEBOOK_POD = r"(?i)singleuser-server|\"notebook-name\"|jupyter"
-"""How commands of notebooks, and labels and names of their pods, read."""
+"""Pattern of commands of notebooks, and of labels and names of their pods."""
 
-_NEXT_JOB = re.compile(r"\+(?=(?:slurm|pod|ray|claim):)")
+_NEXT_JOB = re.compile(r"\+(?=(?:slurm|pod|ray|allocation):)")
 _GROUP_LABELS = (
     "training.kubeflow.org/job-name",
     "batch.kubernetes.io/job-name",
@@ -70,9 +70,9 @@ _GROUP_LABELS = (
     "leaderworkerset.sigs.k8s.io/name",
     "ray.io/cluster",
 )
-"""Labels whose value the pods of one job share: when one of them ends, so does the work of the others."""
+"""Labels that the pods of a job share: when one of the pods ends, the work of the others ends too."""
 _DAYS = 2
-"""Days of a host's lists that are looked at: of the newest one, nobody may have been on a GPU just after midnight."""
+"""Days of a host's lists that are read: just after midnight, the newest day may have no process on any GPU."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class ListedProcess:
     namespace: str | None
     slurm_job_id: str | None
     groups: tuple[tuple[str, str], ...] = ()
-    """Labels that the pods of one job share, with their values."""
+    """Labels that the pods of a job share, with their values."""
 
     @property
     def owners(self) -> set[tuple[str, ...]]:
-        """Everything that `release_command` could end it by, and the job that its pod is a part of."""
+        """Return everything that `release_command` could end it by, and the job of its pod."""
         names: set[tuple[str, ...]] = {("pid", self.host, str(self.pid))}
         if self.slurm_job_id:
             names.add(("job", self.slurm_job_id))
@@ -101,26 +101,29 @@ class ListedProcess:
 
 
 @dataclass(frozen=True)
-class ProcessHolders:
+class ProcessUsers:
     lists: Mapping[str, tuple[ListedProcess, ...]]
 
     def on(self, gpus: Sequence[str]) -> tuple[ListedProcess, ...]:
         return tuple(process for gpu in gpus for process in self.lists.get(gpu, ()))
 
     def beyond(self, gpus: Sequence[str]) -> tuple[str, ...]:
-        """Other GPUs that the processes, pods or Slurm jobs of these run on too: ending them would end that work."""
+        """Return other GPUs on which the processes, pods or Slurm jobs of these GPUs run too.
+
+        Ending these would end that work as well.
+        """
         own = {owner for process in self.on(gpus) for owner in process.owners}
         shared = {gpu for owner in own for gpu in self._gpus_of[owner]}
         return tuple(sorted(shared.difference(gpus)))
 
     def with_pod(self, namespace: str, pod: str) -> tuple[str, ...]:
-        """The GPUs of the job that a pod is a part of by its name: of a pod without processes nobody lists the labels."""
+        """Return the GPUs of a pod's job, found by its name: a pod without processes has no listed labels."""
         groups = self._groups_of.get(namespace, {})
         return tuple(gpu for name, gpus in groups.items() if pod.startswith(f"{name}-") for gpu in gpus)
 
     @cached_property
     def _groups_of(self) -> Mapping[str, Mapping[str, set[str]]]:
-        """By namespace and job of pods the GPUs that the job is on."""
+        """Return by namespace and job of pods the GPUs of the job."""
         found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         for kind, *names in self._gpus_of:
             if kind == "pods":
@@ -130,7 +133,7 @@ class ProcessHolders:
 
     @cached_property
     def _gpus_of(self) -> Mapping[tuple[str, ...], set[str]]:
-        """The GPUs that everything runs on that processes could be ended by."""
+        """Return the GPUs of everything by which processes could be ended."""
         found: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for gpu, processes in self.lists.items():
             for process in processes:
@@ -139,11 +142,11 @@ class ProcessHolders:
         return found
 
 
-def holders_at(rollups: Rollups, until_ms: int) -> ProcessHolders:
-    """The processes that were on each GPU just before `until_ms`, from the daily table: no raw process list is read.
+def users_at(rollups: Rollups, until_ms: int) -> ProcessUsers:
+    """Return the processes on each GPU just before `until_ms`, from the daily table: no raw process list is read.
 
-    They are those of the GPU's newest list, and none where a later row of that day says that there were none any more.
-    For a moment inside a day only its first and last lists tell.
+    These are the processes of the GPU's newest list; none if a later row of that day shows that there were none any
+    more. For a moment inside a day, only its first and last lists are known.
     """
     day = pl.col("time") // DAY_MS
     rows = rollups.processes().filter(pl.col("time") < until_ms).with_columns(day=day)
@@ -157,11 +160,11 @@ def holders_at(rollups: Rollups, until_ms: int) -> ProcessHolders:
     lists: dict[str, list[ListedProcess]] = {}
     for row in there.sort("gpu", "pid").iter_rows(named=True):
         lists.setdefault(row["gpu"], []).append(_process(row))
-    return ProcessHolders({gpu: tuple(processes) for gpu, processes in lists.items()})
+    return ProcessUsers({gpu: tuple(processes) for gpu, processes in lists.items()})
 
 
 def _process(row: Mapping[str, Any]) -> ListedProcess:
-    """A row of `process_day` as a process of a list."""
+    """Return a row of `process_day` as a process of a list."""
     jobs = dict(each.split(":", 1) for each in _NEXT_JOB.split(row["job"] or "") if ":" in each)
     namespace, _, pod = jobs.get("pod", "").partition("/")
     return ListedProcess(
@@ -179,7 +182,7 @@ def _process(row: Mapping[str, Any]) -> ListedProcess:
 
 @lru_cache(maxsize=1024)
 def _groups(labels: str | None) -> tuple[tuple[str, str], ...]:
-    """The labels of _GROUP_LABELS that a pod has; none where the text is no JSON object."""
+    """Return the labels of _GROUP_LABELS of a pod; none if the text is no JSON object."""
     try:
         known = json.loads(labels or "{}")
     except ValueError:

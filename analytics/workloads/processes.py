@@ -1,16 +1,15 @@
-"""Processes over the days of a window: those on GPUs at its end, and the programs that they belong to."""
+"""Processes over the days of a window: those on GPUs at its end, and the programs of which they are a part."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 
 import polars as pl
 
 from analytics.intervals import clip, islands
 from analytics.states import OCCUPIED
 from analytics.workloads.model import Context, once_per_context
-from analytics.workloads.process_lists import SERVER, ListedProcess, is_service
+from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.window_end import last_rows
 from fallow.clock import HOUR_MS, MINUTE_MS
 
@@ -18,11 +17,11 @@ _KEY = ("host", "gpu", "pid")
 
 
 def held_by_work(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
-    """The ledger rows without those during which services alone were listed: a desktop or a monitor holds no GPU back."""
+    """Return the ledger rows without rows that list services only: a desktop or a monitor does not hold a GPU for work."""
     processes = context.rollups.processes()
     serving = processes.filter(is_service()).select("host", "gpu").unique()
     asked = rows.with_row_index("_row")
-    doubtful = asked.join(serving, on=("host", "gpu"), how="semi").filter(pl.col("holder_source") == "process")
+    doubtful = asked.join(serving, on=("host", "gpu"), how="semi").filter(pl.col("user_source") == "process")
     if doubtful.is_empty():
         return rows
     work = processes.filter(~is_service()).select("host", "gpu", work_start="time", work_end="end")
@@ -33,14 +32,15 @@ def held_by_work(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
     return asked.join(alone.select("_row"), on="_row", how="anti").drop("_row")
 
 
+@once_per_context
 def alive(context: Context) -> pl.DataFrame:
-    """Newest row of `process_day` of every process in the newest list of a GPU that processes hold at the end of the window.
+    """Return the newest row of `process_day` of every process in the newest list of a GPU that processes hold at the end of the window.
 
-    Further columns: `first_seen` and `first_parent_pid`, its first list and the parent there; `state`, `holder` and
-    `stretch_start`, those of the GPU's last ledger row.
+    Further columns: `first_seen` and `first_parent_pid`, its first list and the parent there; `state`, `user` and
+    `segment_start`, those of the GPU's last ledger row.
     """
     now = last_rows(context).filter(pl.col("state").is_in(OCCUPIED))
-    lists = context.holders.lists
+    lists = context.users.lists
     named = [(each.host, gpu, each.pid) for gpu in now["gpu"] for each in lists.get(gpu, ())]
     listed = pl.DataFrame(named, schema={"host": pl.String, "gpu": pl.String, "pid": pl.Int32}, orient="row")
     days = context.rollups.processes().join(listed, on=_KEY, how="semi").sort("time")
@@ -50,26 +50,17 @@ def alive(context: Context) -> pl.DataFrame:
     )
     return (
         newest.join(first, on=[*_KEY, "started"], nulls_equal=True)
-        .join(now.select("gpu", "state", "holder", "holder_source", "stretch_start"), on="gpu")
+        .join(now.select("gpu", "state", "user", "user_source", "segment_start"), on="gpu")
         .sort(*_KEY)
     )
 
 
-def processes_of(context: Context, rows: pl.DataFrame, *, bare: bool = False) -> tuple[ListedProcess, ...]:
-    """The processes of some rows of `alive`; with `bare` only their pids are given, for jobs and pods that have ended."""
-    wanted: set[tuple[str, int]] = set(rows.select("gpu", "pid").iter_rows())
-    found: Iterable[ListedProcess] = (
-        each for each in context.holders.on(rows["gpu"].unique().sort().to_list()) if (each.gpu, each.pid) in wanted
-    )
-    return tuple(replace(each, slurm_job_id=None, pod=None) if bare else each for each in found)
-
-
 _TOGETHER_MS = MINUTE_MS
-"""A launcher starts its workers within seconds; what a shell starts by hand comes later."""
+"""A launcher starts its workers within seconds; a person in a shell takes longer."""
 
 
 def programs(processes: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `process_day` without a job, with the `work` that they belong to: a program of their host."""
+    """Return the rows of `process_day` without a job, with their `work`: a program of their host."""
     bare = processes.filter(pl.col("job").is_null() & ~is_service())
     single = (
         bare.sort("time")
@@ -96,7 +87,7 @@ def programs(processes: pl.DataFrame) -> pl.DataFrame:
 
 @once_per_context
 def program_runs(context: Context) -> pl.DataFrame:
-    """Programs without a job: host, gpu and work with the time that they were on the GPU, and on how many they were in all."""
+    """Return programs without a job: host, gpu and work with the time on the GPU, and the number of their GPUs."""
     named = programs(context.rollups.processes()).group_by("host", "gpu", "work")
     runs = named.agg(began=pl.col("time").min(), ended=pl.col("end").max())
     return runs.with_columns(gpu_count=pl.col("gpu").n_unique().over("work"))
@@ -104,8 +95,8 @@ def program_runs(context: Context) -> pl.DataFrame:
 
 @once_per_context
 def _listed_programs(context: Context) -> pl.DataFrame:
-    """The programs without a job that are in the newest lists: gpu and work."""
-    listed = [(each.host, gpu, each.pid) for gpu, those in context.holders.lists.items() for each in those]
+    """Return the programs without a job in the newest lists: gpu and work."""
+    listed = [(each.host, gpu, each.pid) for gpu, those in context.users.lists.items() for each in those]
     schema = {"host": pl.String, "gpu": pl.String, "pid": pl.Int32}
     there = pl.DataFrame(listed, schema=schema, orient="row")
     return programs(context.rollups.processes().join(there, on=list(schema), how="semi")).select("gpu", "work").unique()
@@ -113,16 +104,16 @@ def _listed_programs(context: Context) -> pl.DataFrame:
 
 @once_per_context
 def launched_together(context: Context) -> Mapping[str, frozenset[str]]:
-    """By GPU all the GPUs that the programs on it are on: a launcher ends its other workers when one of them ends."""
+    """Return by GPU all GPUs of the programs on it: when one worker ends, a launcher ends the others."""
     there = _listed_programs(context)
     pairs = there.join(there, on="work", suffix="_other").group_by("gpu").agg(pl.col("gpu_other").unique())
     return {gpu: frozenset(others) for gpu, others in pairs.iter_rows()}
 
 
-def program_stretches(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
-    """The ledger's rows, cut to the time of each program on more than one GPU that ran in them, with `work`."""
+def program_segments(context: Context, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return the ledger's rows, cut to the time of each program on more than one GPU, with `work`."""
     runs = program_runs(context).filter(pl.col("gpu_count") > 1).drop("gpu_count")
-    bare = stretches.filter(pl.col("job").is_null() & pl.col("state").is_in(OCCUPIED))
+    bare = segments.filter(pl.col("job").is_null() & pl.col("state").is_in(OCCUPIED))
     overlap = (pl.col("time") < pl.col("ended")) & (pl.col("end") > pl.col("began"))
     rows = bare.join(runs, on=("host", "gpu")).filter(overlap)
     return clip(rows, "began", "ended").drop("began", "ended")
@@ -130,7 +121,7 @@ def program_stretches(context: Context, stretches: pl.DataFrame) -> pl.DataFrame
 
 @once_per_context
 def serving_gpus(context: Context) -> frozenset[str]:
-    """GPUs on which an inference server answered in the window: their load is the requests', not the program's."""
+    """Return the GPUs on which an inference server answered in the window: their load depends on the requests, not on the program."""
     seen = context.rollups.serving(context.since_ms - HOUR_MS).filter(
         (pl.col("time") >= context.since_ms - HOUR_MS) & (pl.col("scrape_count") > 0)
     )

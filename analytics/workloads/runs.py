@@ -1,4 +1,4 @@
-"""What ran on each GPU, with its activity and the memory that it needs: one row per GPU, holder, account and job."""
+"""Runs on each GPU, with their activity and memory need: a row per GPU, user, account and job."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from analytics.workloads.process_lists import is_service
 from analytics.workloads.processes import program_runs
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
-RUN = ("host", "gpu", "holder", "account", "job")
-"""What tells one run from another."""
+RUN = ("host", "gpu", "user", "account", "job")
+"""The key of a run."""
 
 
 @once_per_context
 def runs(context: Context) -> pl.DataFrame:
-    """One row per run: RUN and what follows.
+    """Return a row per run: RUN and these columns.
 
-    `holder_source`, `gpu_ms`, `began` and `ended` (first and last moment, the start of the whole stretch included), `days`
-    (UTC dates with work), `peak_bytes` (largest memory in use), `util_mean_pct`, `util_max_pct`, `sm_mean_pct`, `model`,
-    `card_bytes`, `whole_card` (no MIG instance and no split GPU), `single` (one holder, at most one job), `gpu_count`
-    (GPUs of the job or program that it is a part of), `service` (display servers, daemons and monitors only) and `run` (a
+    `user_source`, `gpu_ms`, `began` and `ended` (first and last moment, from the start of the whole segment), `days`
+    (UTC dates with work), `peak_bytes` (largest memory in use), `util_mean_pct`, `util_max_pct`, `sm_mean_pct`,
+    `model`, `card_bytes`, `whole_card` (no MIG instance and no split GPU), `single` (one user, at most one job),
+    `gpu_count` (GPUs of its job or program), `service` (display servers, daemons and monitors only) and `run` (a
     number).
     """
-    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED))
+    rows = context.inside.segments.filter(pl.col("state").is_in(OCCUPIED))
     several = pl.col("job").is_not_null() & ~one_job()
     weight = pl.col("util_ms")
     sm_weight = pl.when(pl.col("sm_active_mean_pct").is_not_null()).then(SPAN_MS)
@@ -39,9 +39,9 @@ def runs(context: Context) -> pl.DataFrame:
         rows.with_columns(several=several | HAS_OTHERS)
         .group_by(RUN)
         .agg(
-            holder_source=pl.col("holder_source").sort_by("time").last(),
+            user_source=pl.col("user_source").sort_by("time").last(),
             gpu_ms=GPU_MS.sum(),
-            began=pl.col("stretch_start").min(),
+            began=pl.col("segment_start").min(),
             ended=pl.col("end").max(),
             days=(pl.col("time") // DAY_MS).n_unique(),
             peak_bytes=pl.col("mem_used_max_bytes").max(),
@@ -57,16 +57,16 @@ def runs(context: Context) -> pl.DataFrame:
     )
     found = found.join(_devices(context), on="gpu", how="left")
     whole = pl.col("whole_card") & ~pl.col("split").fill_null(value=False)
-    # who runs nothing but services on which GPU
+    # users who run only services on a GPU
     listed = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms)
-    services = listed.group_by("host", "gpu", holder="user").agg(service=is_service().all())
-    found = found.join(services, on=("host", "gpu", "holder"), how="left")
+    services = listed.group_by("host", "gpu", "user").agg(service=is_service().all())
+    found = found.join(services, on=("host", "gpu", "user"), how="left")
     found = found.with_columns(pl.col("service").fill_null(value=False), whole_card=whole)
     return _part_of(context, found.drop("split"))
 
 
 def _devices(context: Context) -> pl.DataFrame:
-    """Model and memory per GPU by the inventory, the memory by the catalog where it is not stated; and whether it is split."""
+    """Return model and memory per GPU by the inventory, the memory by the catalog if the inventory has none; and whether the GPU is split."""
     devices = list(context.inventory.devices.values())
     models = {each.model: card(each.model) for each in devices}
     catalog = {model: known.memory_bytes for model, known in models.items() if known is not None}
@@ -82,8 +82,11 @@ def _devices(context: Context) -> pl.DataFrame:
 
 
 def _part_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
-    """The runs with `gpu_count`: a job's GPUs anywhere, a program's on its host; claimed ones count although nobody came."""
-    owned = context.inside.stretches.filter(pl.col("job").is_not_null())
+    """Return the runs with `gpu_count`: a job's GPUs on any host, a program's on its host.
+
+    Allocated GPUs count even without a process.
+    """
+    owned = context.inside.segments.filter(pl.col("job").is_not_null())
     jobs = owned.group_by("job").agg(job_gpus=pl.col("gpu").n_unique())
     there = program_runs(context).filter(pl.col("ended") > context.since_ms)
     widest = there.group_by("host", "gpu").agg(program_gpus=pl.col("gpu_count").max())
@@ -98,28 +101,28 @@ def _part_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
 
 @once_per_context
 def run_hours(context: Context) -> pl.DataFrame:
-    """Rows of `hourly` that lie wholly inside one run, with `run`."""
+    """Return the rows of `hourly` that are wholly inside a run, with `run`."""
     numbers = runs(context).select(*RUN, "run")
     return whole_hours(context).join(numbers, on=RUN, nulls_equal=True)
 
 
-def stretches_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
+def segments_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
     return _rows_by_run(context).rows(found["run"].to_list()).drop("run")
 
 
 @once_per_context
 def _rows_by_run(context: Context) -> RowIndex:
-    """The window's ledger rows with work on them, with `run`."""
-    rows = context.inside.stretches.filter(pl.col("state").is_in(OCCUPIED))
+    """Return the window's ledger rows with work, with `run`."""
+    rows = context.inside.segments.filter(pl.col("state").is_in(OCCUPIED))
     numbers = runs(context).select(*RUN, "run")
     return RowIndex(rows.join(numbers, on=RUN, nulls_equal=True, maintain_order="left"), "run")
 
 
 def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:
-    """The runs with `util_pct` and `sm_pct`: what the driver's samples of utilization and SM activity stay within for `share` of the time.
+    """Return the runs with `util_pct` and `sm_pct`, values not exceeded for `share` of the time.
 
-    And with `util_known_ms` and `sm_known_ms`, for how long there were such samples. From the whole hours of each run; null
-    where none of their rows tells of its samples, for a mean of a long row says nothing of bursts.
+    The values are those of the driver's samples of utilization and SM activity. Also with `util_known_ms` and `sm_known_ms`, the time with such samples. From the whole hours of each run; null if
+    none of their rows has samples, because the mean of a long row does not show bursts.
     """
     own = found["run"].unique().to_list()
     for name, column in (("util", "gpu_util_peak_ms"), ("sm", "sm_active_peak_ms")):
@@ -133,71 +136,74 @@ def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.
 
 
 def peak_histograms(context: Context, found: pl.DataFrame) -> dict[int, NDArray[np.int64]]:
-    """Milliseconds at each whole percent that utilization stays within, by run, over its whole hours; runs without are left out."""
+    """Return milliseconds by whole percent that utilization does not exceed, by run, over its whole hours.
+
+    Runs without data are left out.
+    """
     sums = _histograms(context)["gpu_util_peak_ms"]
     return {run: sums[run] for run in found["run"].to_list() if sums[run].any()}
 
 
 @once_per_context
 def _histograms(context: Context) -> dict[str, NDArray[np.int64]]:
-    """The histograms of peaks over the whole hours of each run, a row per run."""
+    """Return the histograms of peaks over the whole hours of each run, a row per run."""
     hours = run_hours(context).select("host", "gpu", "time", group="run")
     sums = context.rollups.histograms(("gpu_util_peak_ms", "sm_active_peak_ms"), hours, runs(context).height)
     observed = run_hours(context).group_by("run").agg(pl.col("observed_ms").cast(pl.Int64).sum())
     util, run = sums["gpu_util_peak_ms"], observed["run"].to_numpy()
-    told = util[run].sum(axis=1)
+    counted = util[run].sum(axis=1)
     # hours whose rows do not tell, beside hours that do, may have been at any level
-    util[run, -1] += np.where(told > 0, np.maximum(observed["observed_ms"].to_numpy() - told, 0), 0)
+    util[run, -1] += np.where(counted > 0, np.maximum(observed["observed_ms"].to_numpy() - counted, 0), 0)
     return sums
 
 
 NEED_SHARE = 0.98
 NEED_MARGIN = 1.15
 PEAK_MAX_SHARE = 0.80
-"""The peak may fill this share of a recommended card."""
+"""Largest share of a recommended card that the peak may fill."""
 
 FLAT_BELOW = 0.01
 """Standard deviation over mean, after warm-up."""
 WARM_UP_MS = HOUR_MS
 FLAT_MIN_HOURS = 3
-"""Whole hours after warm-up; less of them say nothing about flatness."""
+"""Whole hours after warm-up. Fewer hours do not show whether memory is flat."""
 RESERVED_SHARES = ((0.73, 0.77), (0.88, 0.94), (0.95, 1.0))
-"""Of the card: JAX takes 0.75, vLLM 0.90 or 0.92, each within 2 points; TensorFlow all that there is."""
+"""Shares of the card: JAX takes 0.75, vLLM 0.90 or 0.92, each within 2 points; TensorFlow takes all."""
 
 AT_ONCE_RATIO = 0.97
 STARTED_WITHIN_MS = 10 * MINUTE_MS
-"""A process that is first listed so soon after it began, on a GPU that was watched before, was seen to take its memory."""
+"""If a process is first listed within this time of its start, on a GPU observed before, its memory allocation was observed."""
 
 _LEAST_PART = 0.1
-"""Of a GPU's memory: what holds less, such as a monitor, may grow as it likes."""
+"""Share of a GPU's memory. A smaller process, such as a monitor, may grow freely."""
 
 NEED_THRESHOLDS = {
     "need": "98th percentile of the hourly peaks times 1.15 (facts: VRAM right-size)",
     "fits": "the peak fills at most 80 % of the card (facts: VRAM right-size)",
     "preallocated": "memory flat (standard deviation below 1 % of the mean after the first hour) within 2 points of 0.75 (JAX), "
-    "0.90 or 0.92 (vLLM) or at 0.95 and more (TensorFlow) of the card, and there at once: each process whose start was seen had "
+    "0.90 or 0.92 (vLLM) or at 0.95 and more (TensorFlow) of the card, and allocated at once: each process with an observed start had "
     f"{AT_ONCE_RATIO:.0%} of it in its first list (an allocator that takes what it needs grows); or held by an inference server that reserves its cache",
 }
 
 _RESERVING = ("vllm", "sglang", "tgi")
-"""Inference servers that reserve their cache at the start, whatever share of the card they were given."""
+"""Inference servers that reserve their cache at the start, for whatever share of the card they are given."""
 _RESERVING_COMMANDS = r"(?i)vllm|sglang|text-generation-server"
 
 
 @once_per_context
 def runs_with_memory(context: Context) -> pl.DataFrame:
-    """The columns of `runs` and what follows.
+    """Return the columns of `runs` and these.
 
-    `whole_hours`, `hours` (those that memory was read in), `q98_bytes` (of the hourly peaks; the peak itself without whole hours),
-    `mean_bytes`, `variation` (standard deviation over mean, after warm-up; null for short runs), `mem_share` (mean over the
-    card), `reserving` (an inference server that reserves its cache), `by_default` (flat at what a framework reserves by default,
-    and there at once; null: the run is too short to tell, or its start was not seen), `preallocated` (`reserving` or `by_default`) and `need_bytes` (null where it is
-    reserved or may be).
+    `whole_hours`, `hours` (those with a memory reading), `q98_bytes` (of the hourly peaks; the peak itself without
+    whole hours), `mean_bytes`, `variation` (standard deviation over mean, after warm-up; null for short runs),
+    `mem_share` (mean over the card), `reserving` (an inference server that reserves its cache), `by_default` (flat at a
+    framework's default reservation, and allocated at once; null: the run is too short, or its start was not observed),
+    `preallocated` (`reserving` or `by_default`) and `need_bytes` (null if memory is or may be reserved).
     """
     found = (
         runs(context)
         .join(run_hours(context).group_by("run").agg(whole_hours=pl.len()), on="run", how="left")
-        .join(_taken(context), on="run", how="left")
+        .join(_memory_readings(context), on="run", how="left")
         .with_columns(
             pl.col("whole_hours", "hours").fill_null(0),
             q98_bytes=pl.coalesce("q98_bytes", "peak_bytes"),
@@ -213,8 +219,8 @@ def runs_with_memory(context: Context) -> pl.DataFrame:
     return found.with_columns(need_bytes=pl.when(~pl.col("preallocated")).then(need))
 
 
-def _taken(context: Context) -> pl.DataFrame:
-    """Per run, the memory in its whole hours."""
+def _memory_readings(context: Context) -> pl.DataFrame:
+    """Return the memory in the whole hours of each run."""
     hours = run_hours(context).filter(pl.col("mem_used_max_bytes").is_not_null())
     hours = hours.join(runs(context).select("run", "began"), on="run")
     warm = pl.col("time") >= pl.col("began") + WARM_UP_MS
@@ -230,7 +236,7 @@ def _taken(context: Context) -> pl.DataFrame:
 
 
 def _reserving(context: Context) -> pl.DataFrame:
-    """GPUs with an inference server that reserves its cache, in the window."""
+    """Return the GPUs with an inference server that reserves its cache, in the window."""
     inside = pl.col("time") >= context.since_ms - HOUR_MS
     served = context.rollups.serving(context.since_ms - HOUR_MS).filter(inside, pl.col("engine").is_in(_RESERVING))
     named = pl.col("command").str.contains(_RESERVING_COMMANDS) | pl.col("arguments").str.contains(_RESERVING_COMMANDS)
@@ -240,7 +246,10 @@ def _reserving(context: Context) -> pl.DataFrame:
 
 
 def _at_once(context: Context, found: pl.DataFrame) -> pl.DataFrame:
-    """Per run whether all processes that were seen to begin had their memory at once: `run`, `at_once`; none without such."""
+    """Return by run whether all processes with an observed start had their memory at once.
+
+    `run`, `at_once`; no row without such processes.
+    """
     process = ("host", "gpu", "pid", "started")
     listed = context.rollups.processes().filter(pl.col("started").is_not_null()).sort("time")
     begun = listed.group_by(process).agg(
@@ -259,7 +268,7 @@ def _at_once(context: Context, found: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_default() -> pl.Expr:
-    """True, false, or null where the memory is of a size that a framework may have reserved and nothing tells whether it did."""
+    """Return true, false, or null if a framework may have reserved memory of this size and there is no evidence."""
     shares = pl.lit(value=False)
     for low, high in RESERVED_SHARES:
         shares |= pl.col("mem_share").is_between(low, high)

@@ -1,8 +1,9 @@
-"""Workloads that might share a whole card: what each takes, which leave room for one another, and which groups spare the most cards.
+"""Workloads that may share a whole card: their needs, which fit together, and the groups that spare the most cards.
 
-The best choice of groups is set packing by HiGHS: first-fit frees up to a sixth less (`python -m benchmarks packing`). HiGHS
-(highspy) is one wheel of 3 MB that needs numpy alone; OR-tools brings 30 MB and pandas, SciPy 35 MB, and has the same HiGHS
-inside. The result is the same on every machine: one thread, and the search ends after a number of nodes and not after a time.
+The best choice of groups is set packing by HiGHS: first-fit frees up to a sixth less (`python -m benchmarks packing`).
+HiGHS (highspy) is one wheel of 3 MB that needs only numpy; OR-tools brings 30 MB and pandas, SciPy 35 MB, and has the
+same HiGHS inside. The result is the same on every machine: one thread, and the search ends after a number of nodes and
+not after a time.
 """
 
 from __future__ import annotations
@@ -30,19 +31,22 @@ if TYPE_CHECKING:
 
 
 _NODES = 500
-"""Nodes of the search; groups of a block of 40 members are mostly proven best at the first."""
+"""Most nodes of the search; groups of a block of 40 members are mostly proven best at the first."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Places of the chosen groups in what was given, and the bound: no choice spares more than `at_most`."""
+    """Places of the chosen groups in the input, and the bound: no choice spares more than `at_most`."""
 
     chosen: tuple[int, ...]
     at_most: int
 
 
 def best_groups(groups: Sequence[Sequence[int]], members: int) -> Choice:
-    """The groups that spare the most members (all but one of each), so that none of 0..`members`-1 is in two of them."""
+    """Return the groups that spare the most members, which is all but one of each group.
+
+    Each of 0..`members`-1 is in at most one group.
+    """
     if not groups:
         return Choice((), 0)
     solver = one_thread_solver(mip_max_nodes=_NODES)
@@ -56,7 +60,10 @@ def best_groups(groups: Sequence[Sequence[int]], members: int) -> Choice:
 
 
 def _model(groups: Sequence[Sequence[int]], members: int) -> HighsLp:
-    """Maximise what the chosen groups spare, each member at most once; a column per group, a row per member."""
+    """Return the model: a column per group, a row per member, each member chosen at most once.
+
+    It maximises what the chosen groups spare.
+    """
     import highspy
 
     sizes = np.array([len(each) for each in groups])
@@ -75,7 +82,7 @@ def _model(groups: Sequence[Sequence[int]], members: int) -> HighsLp:
 
 
 _BEST_EFFORT = re.compile(r"best.?effort|preempt|scaveng|backfill|opportun|spot|idle|low|batch|free", re.IGNORECASE)
-"""How sites name the priority classes that may be slowed or stopped."""
+"""Usual names of priority classes that may be slowed or stopped."""
 
 MEMORY_MAX_SHARE = 0.9
 BUSY_MAX_PCT = 80.0
@@ -85,12 +92,15 @@ GROUP_MAX = 3
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One work on one GPU: hourly means of utilization on a common grid of hours (NaN: not there), and the time at each percent."""
+class CardSharer:
+    """One workload on one GPU.
+
+    It has hourly means of utilization on a common grid of hours (NaN: absent), and the time at each percent.
+    """
 
     work: int
     gpu: str
-    holder: str | None
+    user: str | None
     memory_bytes: int
     hourly_pct: NDArray[np.float64]
     histogram: NDArray[np.int64]
@@ -98,22 +108,23 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Group:
-    """Works that might share a card: memory together, hours seen side by side, and what 95 % of the time stay within.
+    """Workloads that may share a card: total memory, hours side by side, and the utilization level of 95 % of the time.
 
-    `aligned_pct` is of the sums of hourly means, `bursts_pct` of the sum of the samples if they do not move together.
+    `aligned_pct` is the level of the sums of hourly means. `bursts_pct` is the level of the sum of samples if they do
+    not move together.
     """
 
-    members: tuple[Candidate, ...]
+    members: tuple[CardSharer, ...]
     memory_bytes: int
     aligned_hours: int
     aligned_pct: float
     bursts_pct: float
 
 
-def candidates(context: Context, found: pl.DataFrame, number: str = "work") -> dict[int, Candidate]:
-    """The works of `found` (work, gpu, holder, q98_bytes) by the column `number`, those of one number together, in its order.
+def candidates(context: Context, found: pl.DataFrame, number: str = "work") -> dict[int, CardSharer]:
+    """Return the workloads of `found` (work, gpu, user, q98_bytes), grouped by the column `number`, in its order.
 
-    Those without any whole hour of utilization are left out.
+    Workloads without any whole hour of utilization are left out.
     """
     numbered = found.select("work", number=pl.col(number))
     runs = runs_of(context, found).select("run", "work").join(numbered, on="work").sort("number", "run")
@@ -131,39 +142,40 @@ def candidates(context: Context, found: pl.DataFrame, number: str = "work") -> d
         if run in histograms:
             sums[each] = sums[each] + histograms[run] if each in sums else histograms[run]
     rows = found.group_by(number, maintain_order=True).agg(
-        pl.col("gpu").first(), holders=pl.col("holder").unique(), memory=pl.col("q98_bytes").max()
+        pl.col("gpu").first(), users=pl.col("user").unique(), memory=pl.col("q98_bytes").max()
     )
     return {
-        each: Candidate(each, gpu, _only(holders), memory, levels[codes[each]], sums[each])
-        for each, gpu, holders, memory in rows.iter_rows()
+        each: CardSharer(each, gpu, _only(users), memory, levels[codes[each]], sums[each])
+        for each, gpu, users, memory in rows.iter_rows()
         if each in sums
     }
 
 
-def _only(holders: list[str | None]) -> str | None:
-    """The one user, by name; None where there are several or one is not known."""
-    return holders[0] if len(holders) == 1 else None
+def _only(users: list[str | None]) -> str | None:
+    """Return the one user, by name; None if there are several or one is not known."""
+    return users[0] if len(users) == 1 else None
 
 
-def is_best_effort(owners: Owners, holder: str | None, account: str | None) -> bool:
-    """Whether it is known of the user or the account that their work may be slowed or stopped."""
-    owner = owners.of(holder, account)
+def is_best_effort(owners: Owners, user: str | None, account: str | None) -> bool:
+    """Return True if the user's or account's work is known to be best effort: it may be slowed or stopped."""
+    owner = owners.of(user, account)
     return bool(owner is not None and owner.priority_class and _BEST_EFFORT.search(owner.priority_class))
 
 
-def holders_apart(own: pl.DataFrame) -> list[str]:
-    """Failure to be one person's: nothing shields the memory and the faults of one from the other on a shared card."""
-    if own["holder"].null_count():
-        return [tr("the user of one of them is not known")]
-    if own["holder"].n_unique() > 1:
-        return [
-            tr("they belong to different users, and a shared card does not isolate one user's faults from another's")
-        ]
+def users_apart(own: pl.DataFrame) -> list[str]:
+    """Return a failure unless all belong to one user: a shared card does not isolate memory and faults of users."""
+    if own["user"].null_count():
+        return [tr("the user of one workload is not known")]
+    if own["user"].n_unique() > 1:
+        return [tr("the workloads belong to different users, and a shared card does not isolate their faults")]
     return []
 
 
-def groups(those: Sequence[Candidate], card_bytes: int) -> list[Group]:
-    """Pairs and triples of candidates of one host and model, the largest first; each GPU is in one of them at most."""
+def groups(those: Sequence[CardSharer], card_bytes: int) -> list[Group]:
+    """Return pairs and triples of candidates of one host and model, the largest first.
+
+    Each GPU is in at most one group.
+    """
     left = sorted(those, key=lambda each: (-each.memory_bytes, each.work))
     found: list[Group] = []
     while len(left) > 1:
@@ -176,11 +188,11 @@ def groups(those: Sequence[Candidate], card_bytes: int) -> list[Group]:
     return found
 
 
-def _grown(anchor: Candidate, left: Sequence[Candidate], card_bytes: int) -> Group | None:
-    """The anchor with one partner or two, its own user's workloads first."""
+def _grown(anchor: CardSharer, left: Sequence[CardSharer], card_bytes: int) -> Group | None:
+    """Return the anchor with one partner or two, its own user's workloads first."""
     group: Group | None = None
-    members: tuple[Candidate, ...] = (anchor,)
-    for each in sorted(left, key=lambda other: (other.holder != anchor.holder, -other.memory_bytes, other.work)):
+    members: tuple[CardSharer, ...] = (anchor,)
+    for each in sorted(left, key=lambda other: (other.user != anchor.user, -other.memory_bytes, other.work)):
         if len(members) == GROUP_MAX:
             break
         if any(each.gpu == member.gpu for member in members):
@@ -191,8 +203,8 @@ def _grown(anchor: Candidate, left: Sequence[Candidate], card_bytes: int) -> Gro
     return group
 
 
-def together(members: tuple[Candidate, ...], card_bytes: int) -> Group | None:
-    """The group, if memory and both sums of utilization leave room and the works were seen side by side for a day."""
+def together(members: tuple[CardSharer, ...], card_bytes: int) -> Group | None:
+    """Return the group, if memory and both sums of utilization fit and the workloads ran side by side for a day."""
     memory = sum(each.memory_bytes for each in members)
     if memory > MEMORY_MAX_SHARE * card_bytes:
         return None
@@ -210,9 +222,9 @@ def together(members: tuple[Candidate, ...], card_bytes: int) -> Group | None:
 
 
 def _independent_pct(histograms: Sequence[NDArray[np.int64]]) -> float:
-    """What the sum of independent values stays within for BUSY_SHARE of the time: the convolution of their shares of time.
+    """Return the level of the sum of independent values for BUSY_SHARE of the time.
 
-    Percents in histograms of peaks are rounded up already.
+    It is the convolution of their shares of time. Percents in histograms of peaks are already rounded up.
     """
     shares = np.ones(1)
     for histogram in histograms:
@@ -222,18 +234,22 @@ def _independent_pct(histograms: Sequence[NDArray[np.int64]]) -> float:
 
 @dataclass(frozen=True)
 class Slowdown:
-    """Times as long: `expected` by what the work makes use of, `at_most` if its kernels never overlap with its other work."""
+    """Factors of the run time.
+
+    `expected` follows from what the workload uses. `at_most` holds if its kernels never overlap with its other work.
+    """
 
     expected: float
     at_most: float
 
 
 def in_a_part(sm_share: float, *, used_pct: float, busy_mean_pct: float, sm_mean_pct: float | None) -> Slowdown:
-    """In an instance with this share of the SMs.
+    """Return the slowdown in an instance with this share of the SMs.
 
-    The work makes use of `used_pct` of them for 95 % of the time: what that share holds is not slowed down. At the worst its
-    kernels take up more than the share for moments, and everything else waits for them: the time with a kernel then grows
-    from `busy_mean_pct` to what the mean of SM activity takes of the share (of all SMs, where that was not measured).
+    The workload uses `used_pct` of the SMs for 95 % of the time: what fits into the share is not slowed down. In the
+    worst case its kernels need more than the share for moments, and everything else waits for them: the time with a
+    kernel then grows from `busy_mean_pct` to the mean SM activity divided by the share (of all SMs, if SM activity was
+    not measured).
     """
     busy = busy_mean_pct / 100
     taken = busy if sm_mean_pct is None else min(sm_mean_pct / 100, busy)
@@ -241,10 +257,10 @@ def in_a_part(sm_share: float, *, used_pct: float, busy_mean_pct: float, sm_mean
     return Slowdown(expected, max(1 - busy + max(busy, taken / sm_share), expected))
 
 
-def on_a_shared_card(own: Candidate, others: Iterable[Candidate]) -> Slowdown:
-    """On a card of which it has all, but for the moments in which another's kernels run.
+def on_a_shared_card(own: CardSharer, others: Iterable[CardSharer]) -> Slowdown:
+    """Return the slowdown on a whole card, except for the moments in which another workload's kernels run.
 
-    Expected: within an hour both run when chance has it. At the worst they always run at the same moments.
+    Expected: within an hour both run independently. Worst case: they always run at the same moments.
     """
     present = ~np.isnan(own.hourly_pct)
     mine = own.hourly_pct[present] / 100
@@ -255,23 +271,23 @@ def on_a_shared_card(own: Candidate, others: Iterable[Candidate]) -> Slowdown:
 
 
 BLOCK = 40
-"""Candidates that are looked at together: 9,880 triples, which the solver proves best in a tenth of a second."""
+"""Candidates that are examined together: 9,880 triples, which the solver proves best in a tenth of a second."""
 ROUNDS = 3
-"""Where there are more, those that are left over are looked at again in other blocks."""
+"""With more candidates, the remaining ones are examined again in other blocks."""
 
 _LEVELS = int(BUSY_MAX_PCT) + 1
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """The groups, and how many cards no choice could spare more than."""
+    """The groups, and the number of cards that no choice could exceed."""
 
     groups: tuple[Group, ...]
     at_most: int
 
 
-def best_sharing(those: Sequence[Candidate], best_effort: frozenset[int], card_bytes: int) -> Sharing:
-    """Pairs and triples that spare the most cards; at most one of a group is not best effort, for the others have to give way.
+def best_sharing(those: Sequence[CardSharer], best_effort: frozenset[int], card_bytes: int) -> Sharing:
+    """Return the pairs and triples that spare the most cards. At most one member of a group is not best effort.
 
     Args:
         those: candidates of one model, each with a card of its own.
@@ -293,23 +309,23 @@ def best_sharing(those: Sequence[Candidate], best_effort: frozenset[int], card_b
     return Sharing(tuple(found), _bound(those, best_effort, card_bytes))
 
 
-def _in_block(block: Sequence[Candidate], best_effort: frozenset[int], card_bytes: int) -> Sharing:
+def _in_block(block: Sequence[CardSharer], best_effort: frozenset[int], card_bytes: int) -> Sharing:
     fitting = fitting_groups(block, best_effort, card_bytes)
     choice = best_groups(fitting, len(block))
     tried = (together(tuple(block[each] for each in fitting[number]), card_bytes) for number in choice.chosen)
     return Sharing(tuple(group for group in tried if group is not None), choice.at_most)
 
 
-def _bound(those: Sequence[Candidate], best_effort: frozenset[int], card_bytes: int) -> int:
-    """What no choice can spare more than: a card holds so many, one that is not best effort, and so much memory."""
+def _bound(those: Sequence[CardSharer], best_effort: frozenset[int], card_bytes: int) -> int:
+    """Return the bound: a card holds a limited number, one that is not best effort, and limited memory."""
     important = sum(each.work not in best_effort for each in those)
     memory = sum(each.memory_bytes for each in those)
     cards = max(important, -(-len(those) // GROUP_MAX), int(np.ceil(memory / (MEMORY_MAX_SHARE * card_bytes))))
     return len(those) - cards
 
 
-def fitting_groups(those: Sequence[Candidate], best_effort: frozenset[int], card_bytes: int) -> list[tuple[int, ...]]:
-    """Every pair of which `together` makes a group and one is best effort, and the triples that have such pairs only; by place."""
+def fitting_groups(those: Sequence[CardSharer], best_effort: frozenset[int], card_bytes: int) -> list[tuple[int, ...]]:
+    """Return every pair that `together` accepts with one best-effort member, and triples of only such pairs; by place."""
     if len(those) < 2:
         return []
     memory = np.array([each.memory_bytes for each in those], np.float64)
@@ -341,7 +357,10 @@ def fitting_groups(those: Sequence[Candidate], best_effort: frozenset[int], card
 
 
 def _calm(sums: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which rows of summed hours are long enough and stay within BUSY_MAX_PCT for BUSY_SHARE of them; NaN is no hour of all."""
+    """Return which rows of summed hours are long enough and calm; NaN is absent.
+
+    Calm rows stay within BUSY_MAX_PCT for BUSY_SHARE of their hours.
+    """
     hours = (~np.isnan(sums)).sum(axis=1)
     at = np.maximum(np.ceil(BUSY_SHARE * hours).astype(np.int64) - 1, 0)
     level: NDArray[np.float64] = np.take_along_axis(np.sort(sums, axis=1), at[:, None], axis=1)[:, 0]  # NaN comes last

@@ -1,4 +1,4 @@
-"""Findings that name a card which would do: what the rules on too large and too powerful cards have in common."""
+"""Findings that name a fitting card: the common part of the rules on too large and too powerful cards."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.cards import BFLOAT16_SINCE, WORTH_MOVING, Demand, Offer, ask_for, shelf, slowdown
 from analytics.workloads.commands import monitor_command
-from analytics.workloads.finding_parts import label, workload_finding
+from analytics.workloads.finding_parts import label, workload_candidate
 from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on
-from analytics.workloads.model import Context, EvidenceValue, Finding, Label, Rule, joined_by_and
-from analytics.workloads.runs import NEED_THRESHOLDS, stretches_of
+from analytics.workloads.model import Context, EvidenceValue, Label, joined_by_and
+from analytics.workloads.rule import Candidate, Rule
+from analytics.workloads.runs import NEED_THRESHOLDS, segments_of
 from analytics.workloads.workloads import (
     PEAK_THRESHOLDS,
     REPORTED_FROM_GPU_MS,
@@ -29,9 +30,9 @@ from analytics.workloads.workloads import (
 from fallow.clock import HOUR_MS
 
 UNMEASURED_BANDWIDTH = 0.75
-"""Share of the peak memory bandwidth that running kernels are taken to draw where nobody measured it; few draw more."""
+"""Share of the peak memory bandwidth that running kernels are assumed to use if it was not measured; few use more."""
 
-_TARGET = ("holder", "account", "model", "target")
+_TARGET = ("user", "account", "model", "target")
 
 
 SMALLER_CARD_LABELS = (
@@ -40,21 +41,21 @@ SMALLER_CARD_LABELS = (
 )
 
 _PRICE_THRESHOLDS = {
-    "price": f"at least {WORTH_MOVING:.0%} below that of the present card; where one price is the site's and the other a list price, below it at least (ours)",
-    "saving": "stated for a card that the fleet had in the last 24 h of the window, where both prices are of one kind; otherwise not known",
+    "price": f"at least {WORTH_MOVING:.0%} below the price of the present card; merely below it if one price is the site's and the other a list price (ours)",
+    "saving": "shown for a card that the fleet had in the last 24 h of the window, if both prices are of the same kind; else unknown",
 }
 
 
 def smaller_card_rule(
     name: str,
     sentence: str,
-    find: Callable[[Context], Iterator[Finding]],
+    find: Callable[[Context], Iterator[Candidate]],
     *,
     precedence: int,
     thresholds: Mapping[str, str],
     labels: tuple[Label, ...],
 ) -> Rule:
-    """A rule whose findings are `smaller_card_findings`, with thresholds and labels of its own."""
+    """Return a rule whose findings are `smaller_card_findings`, with its own thresholds and labels."""
     return Rule(
         name=name,
         category="right_size",
@@ -68,8 +69,8 @@ def smaller_card_rule(
     )
 
 
-def smaller_card_findings(context: Context, rule: Rule, found: pl.DataFrame, *, less_memory: bool) -> Iterator[Finding]:
-    """A finding per holder, account, model and card that would do for some works (columns of `works` and `with_demand`)."""
+def smaller_card_findings(context: Context, found: pl.DataFrame, *, less_memory: bool) -> Iterator[Candidate]:
+    """Yield a finding per user, account, model and card that fits some workloads (columns of `workloads` and `with_demand`)."""
     offers: dict[tuple[str, str], Offer] = {}
     targets: list[str | None] = []
     for row in found.iter_rows(named=True):
@@ -79,28 +80,27 @@ def smaller_card_findings(context: Context, rule: Rule, found: pl.DataFrame, *, 
         if offer is not None:
             offers[row["model"], offer.card.name] = offer
     moved = found.with_columns(target=pl.Series(targets, dtype=pl.String)).drop_nulls("target").sort("work")
-    for works in moved.partition_by(_TARGET, maintain_order=True):
-        if works["gpu_ms"].sum() > REPORTED_FROM_GPU_MS:
-            offer = offers[works["model"][0], works["target"][0]]
-            runs = runs_of(context, works)
-            rows = stretches_of(context, runs)
-            command, note = _ask_command(context, works, runs, offer)
-            present = shelf(context).fleet[works["model"][0]]
-            yield workload_finding(
+    for workloads in moved.partition_by(_TARGET, maintain_order=True):
+        if workloads["gpu_ms"].sum() > REPORTED_FROM_GPU_MS:
+            offer = offers[workloads["model"][0], workloads["target"][0]]
+            runs = runs_of(context, workloads)
+            rows = segments_of(context, runs)
+            command, note = _ask_command(context, workloads, runs, offer)
+            present = shelf(context).fleet[workloads["model"][0]]
+            yield workload_candidate(
                 context,
-                rule,
-                works,
-                numbers=_numbers(works, present, offer) | {"saving": saving_of(context, rows, offer)},
-                failed=_unsure(context, works, present, offer),
+                workloads,
+                numbers=_numbers(workloads, present, offer) | {"saving": saving_of(context, rows, offer)},
+                failed=_failures(context, workloads, present, offer),
                 next_command=command,
                 notes=[note, *_notes(context, rows, present, offer)],
             )
 
 
 def demand_of(row: Mapping[str, Any], *, less_memory: bool) -> Demand | None:
-    """What a work asks of a card; None where it is not known.
+    """Return the demand of a workload on a card; None if unknown.
 
-    By SM activity where it was measured: a GPU counts as busy while any kernel runs, however few of its SMs that takes.
+    By SM activity if measured: a GPU counts as busy while any kernel runs, however few SMs the kernel uses.
     """
     busy_pct = row["util_pct"] if row["sm_pct"] is None else row["sm_pct"]
     if busy_pct is None or row["peak_bytes"] is None:
@@ -110,8 +110,8 @@ def demand_of(row: Mapping[str, Any], *, less_memory: bool) -> Demand | None:
 
 
 def saving_of(context: Context, rows: pl.DataFrame, offer: Offer) -> float | None:
-    """What the time of some ledger rows would have cost less on another card of the fleet; None unless that is known and more than 0."""
-    return None if _why_not_known(context, rows, offer) else _difference(context, rows, offer)
+    """Return the saving if some ledger rows had run on another card of the fleet; None if unknown or not above 0."""
+    return None if _saving_failure(context, rows, offer) else _difference(context, rows, offer)
 
 
 def _difference(context: Context, rows: pl.DataFrame, offer: Offer) -> float | None:
@@ -119,8 +119,8 @@ def _difference(context: Context, rows: pl.DataFrame, offer: Offer) -> float | N
     return None if cost is None or offer.hourly is None else cost - offer.hourly * gpu_ms_of(rows) / HOUR_MS
 
 
-def _why_not_known(context: Context, rows: pl.DataFrame, offer: Offer) -> str | None:
-    """Why no saving can be counted on, in words; None where one can."""
+def _saving_failure(context: Context, rows: pl.DataFrame, offer: Offer) -> str | None:
+    """Return why no saving is certain, as a sentence; None if it is."""
     if offer.model is None:
         return tr("no such card in this fleet")
     prices = {gpu: context.costs.price_of(gpu) for gpu in rows["gpu"].unique()}
@@ -132,29 +132,29 @@ def _why_not_known(context: Context, rows: pl.DataFrame, offer: Offer) -> str | 
         return tr("one price is the site's, the other a list price")
     difference = _difference(context, rows, offer)
     if difference is None or difference <= 0:
-        return tr("by the prices of that time it would have saved nothing")
+        return tr("at the prices of that time the move would have saved nothing")
     return None
 
 
-def _ask_command(context: Context, works: pl.DataFrame, runs: pl.DataFrame, offer: Offer) -> tuple[str, str]:
+def _ask_command(context: Context, workloads: pl.DataFrame, runs: pl.DataFrame, offer: Offer) -> tuple[str, str]:
     if offer.model is None:
         host = runs["host"][0]
         gpus = gpus_on(runs, host)
-        said = tr("this fleet has no card that would do; {card} is from the catalog", card=offer.card.name)
-        return monitor_command(host, gpus), said
+        note = tr("no card of this fleet fits; {card} is from the catalog", card=offer.card.name)
+        return monitor_command(host, gpus), note
     on_host = runs.group_by("work", "host").agg(gpus=pl.col("gpu").n_unique())
-    model = works["model"][0]
-    return ask_for(context, works["job"].to_list(), offer, present=model, gpus_per_host=on_host["gpus"].top_k(1)[0])
+    model = workloads["model"][0]
+    return ask_for(context, workloads["job"].to_list(), offer, present=model, gpus_per_host=on_host["gpus"].top_k(1)[0])
 
 
-def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, EvidenceValue]:
-    highest = works.select(
+def _numbers(workloads: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, EvidenceValue]:
+    highest = workloads.select(
         pl.col("q98_bytes", "peak_bytes", "need_bytes", "util_max_pct", "util_pct", "sm_pct", "dram_pct").max()
     )
     most = highest.row(0, named=True)
-    unmeasured = {name for name in ("sm_pct", "dram_pct") if works[name].null_count()}
+    unmeasured = {name for name in ("sm_pct", "dram_pct") if workloads[name].null_count()}
     return {
-        "card_memory_bytes": works["card_bytes"].bottom_k(1)[0],
+        "card_memory_bytes": workloads["card_bytes"].bottom_k(1)[0],
         "mem_used_max_bytes": most["peak_bytes"],
         "mem_need_bytes": most["need_bytes"],
         "gpu_util_p95_pct": most["util_pct"],
@@ -169,22 +169,24 @@ def _numbers(works: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, Evi
     }
 
 
-def _by_means(works: pl.DataFrame, present: Offer, offer: Offer) -> pl.DataFrame:
-    """The works for which the card would be too slow if their kernels took up all of the present one."""
+def _by_means(workloads: pl.DataFrame, present: Offer, offer: Offer) -> pl.DataFrame:
+    """Return the workloads for which the card would be too slow if their kernels filled the present card."""
     taken = pl.col("sm_pct").is_not_null() & (pl.col("util_pct") > 100 / (slowdown(present.card, offer.card) or 1.0))
-    return works.filter(taken)
+    return workloads.filter(taken)
 
 
-def _unsure(context: Context, works: pl.DataFrame, present: Offer, offer: Offer) -> list[str]:
-    failed = [*sm_activity_measured(works), *sm_activity_of_means(_by_means(works, present, offer))]
-    if not works.join(nvlinked(context), on="work", how="semi").is_empty():
-        failed.append(tr("its GPUs use NVLink, and whether {card} would have it is not known", card=offer.card.name))
-    if works["sm_pct"].null_count():
+def _failures(context: Context, workloads: pl.DataFrame, present: Offer, offer: Offer) -> list[str]:
+    failed = [*sm_activity_measured(workloads), *sm_activity_of_means(_by_means(workloads, present, offer))]
+    if not workloads.join(nvlinked(context), on="work", how="semi").is_empty():
         failed.append(
-            tr("SM activity and memory bandwidth were not measured: the time with any kernel stands in for them")
+            tr("the workload's GPUs use NVLink, and it is unknown whether {card} has NVLink", card=offer.card.name)
+        )
+    if workloads["sm_pct"].null_count():
+        failed.append(
+            tr("SM activity and memory bandwidth were not measured, so the time with any kernel is used instead")
         )
     if offer.card.year < BFLOAT16_SINCE:
-        failed.append(tr("{card} has no bfloat16, and which number formats it uses is not known", card=offer.card.name))
+        failed.append(tr("{card} has no bfloat16, and the workload's number formats are unknown", card=offer.card.name))
     return failed
 
 
@@ -194,11 +196,11 @@ def _notes(context: Context, rows: pl.DataFrame, present: Offer, offer: Offer) -
     if slower is not None and slower > 1:
         notes.append(
             tr(
-                "it has room for the workload, but a step that fills the present card would take {factor} times as long",
+                "the workload fits, but a step that fills the present card would take {factor} times as long",
                 factor=Number(slower, 1),
             )
         )
-    why = _why_not_known(context, rows, offer)
+    why = _saving_failure(context, rows, offer)
     if why is not None:
-        notes.append(tr("what it would save is not known: {why}", why=why))
+        notes.append(tr("the saving is unknown: {why}", why=why))
     return notes

@@ -1,4 +1,4 @@
-"""How cards that were added came to be used: the first use of each, and the day on which it reached half of the fleet's mean."""
+"""Use of added cards: the first use of each, and the day on which it reached half of the fleet's mean."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ KNOWN_MIN = 0.5
 
 @once_per_context
 def added_gpus(context: Context) -> pl.DataFrame:
-    """The GPUs that came after the lake's start, wherever they were seen.
+    """Return the GPUs that came after the lake's start, on any host.
 
-    Columns: gpu, host (the last one), last_seen, first_seen, first_use, day, added (how many came to the host that day).
+    Columns: gpu, host (the last one), last_seen, first_seen, first_use, day, added (GPUs that came to the host that
+    day).
     """
     gpus = (
         # MIG instances come with every new layout of a card that is old
@@ -32,7 +33,7 @@ def added_gpus(context: Context) -> pl.DataFrame:
 
 
 def ramps(context: Context, added: pl.DataFrame) -> pl.DataFrame:
-    """`added` with `ramp_day` (the first with RAMP_SHARE of the fleet's mean), `active_share` and `fleet_mean`, of the days after it came."""
+    """Return `added` with `ramp_day` (the first with RAMP_SHARE of the fleet's mean), `active_share` and `fleet_mean`, of the days after arrival."""
     per_day = context.whole.activity(whole_number(added, pl.col("first_seen").min())).select(
         "gpu", "active_ms", date=pl.col("time") // DAY_MS, seen_ms="known_ms"
     )
@@ -47,7 +48,7 @@ def ramps(context: Context, added: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fleet_means(old: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:
-    """Per day of arrival the active share, since then, of the GPUs that were there from the start: day, fleet_mean."""
+    """Return by day of arrival the active share, since then, of the GPUs that were there from the start: day, fleet_mean."""
     days = added.select("day").unique()
     since = old.join(days, how="cross").filter(pl.col("date") > pl.col("day"))
     return since.group_by("day").agg(fleet_mean=pl.col("active_ms").sum() / pl.col("seen_ms").sum())

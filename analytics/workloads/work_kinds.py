@@ -1,4 +1,4 @@
-"""What kind of work something is, by its processes and by who started it: a server, a notebook, a batch job, a pod or a bare process."""
+"""The kind of a workload, by its processes and its starter: a server, a notebook, a batch job, a pod or a bare process."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ SERVES, INTERACTIVE, BATCH, POD, PROCESS = "server", "notebook", "batch job", "p
 
 @once_per_context
 def work_kinds(context: Context) -> pl.DataFrame:
-    """`work` and `kind` of every work: what any of its user's processes on its GPUs is, else what started it: a queue, Kubernetes, or a person."""
+    """Return `work` and `kind` of every workload: the kind of any of its user's processes on its GPUs, else of its starter: a queue, Kubernetes, or a person."""
     text = pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ")
     pod = pl.concat_str(pl.col("pod_labels", "job").fill_null(""), separator=" ")
     listed = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms)
-    told = listed.group_by("host", "gpu", holder="user").agg(
+    kinds = listed.group_by("host", "gpu", "user").agg(
         serves=text.str.contains(SERVER).any(),
         interactive=(text.str.contains(NOTEBOOK_COMMAND) | pod.str.contains(NOTEBOOK_POD)).any(),
     )
-    own = runs_with_workload(context).join(told, on=("host", "gpu", "holder"), how="left")
+    own = runs_with_workload(context).join(kinds, on=("host", "gpu", "user"), how="left")
     return own.group_by("work").agg(
         kind=pl.when(pl.col("serves").any())
         .then(pl.lit(SERVES))

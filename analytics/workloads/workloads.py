@@ -1,4 +1,4 @@
-"""What would be moved to another card as one: all runs of a job, or what bare processes do on one GPU."""
+"""Workloads that would move to another card as a whole: all runs of a job, or the bare processes on a GPU."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.ledger_rows import RowIndex
-from analytics.workloads.model import Context, Finding, HistoryNeed, once_per_context
+from analytics.workloads.model import Context, Finding, once_per_context
+from analytics.workloads.rule import HistoryNeed
 from analytics.workloads.runs import RUN, busy_percentiles, run_hours, runs_with_memory
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 RUN_MIN_MS = 61 * MINUTE_MS
-"""Princeton's Job Defense Shield: shorter ones are tests."""
+"""Princeton's Job Defense Shield: shorter workloads are tests."""
 REPORTED_FROM_GPU_MS = 24 * HOUR_MS
-"""Princeton's Job Defense Shield: up to a GPU-day nobody need be written to."""
+"""Princeton's Job Defense Shield: up to a GPU-day, no message is sent."""
 
 WORK_THRESHOLDS = {
     "run": "at least 61 min (Princeton Job Defense Shield)",
@@ -26,37 +27,37 @@ WORK_THRESHOLDS = {
 }
 
 PEAK_THRESHOLDS = {
-    "peaks": "of the driver's samples, by the 98th percentile and the maximum of each row; where rows have means only it is not known, "
-    "and nothing is said (a mean over a minute hides bursts of seconds)"
+    "peaks": "of the driver's samples, by the 98th percentile and the maximum of each row; unknown if rows have only means, "
+    "and then there is no finding (a mean over a minute hides bursts of seconds)"
 }
 
 IDLE_MAX_PCT = 20.0
-"""Princeton's Job Defense Shield: utilization up to which a card is too powerful for what it does."""
+"""Princeton's Job Defense Shield: at or below this utilization, a card is too powerful for the workload."""
 
 NEARLY_IDLE = pl.col("util_pct") <= IDLE_MAX_PCT
-"""Of `with_demand`; null, which no rule takes for an answer, where nobody knows."""
+"""For `with_demand`; null if unknown, which no rule takes as true."""
 
 WORKLOAD_HISTORY = HistoryNeed(RUN_MIN_MS, gpu_hours=REPORTED_FROM_GPU_MS / HOUR_MS)
-"""What the rules that right-size workloads need."""
+"""History that the rules on right-sizing need."""
 
 PEAK_MIN_DAYS = 7
-"""Days of memory peaks that are wanted: a week holds what is done once a week."""
+"""Days of memory peaks that are needed: a week contains what is done once a week."""
 
 LINKED_BYTES_PER_S = 10e6
-"""NVLink traffic in the mean of an hour from which a GPU counts as working with others; an idle link carries next to none."""
+"""Mean NVLink traffic of an hour from which a GPU counts as working with others; an idle link carries next to none."""
 
 BUSY_SHARE = 0.95
-"""Demand is what utilization and SM activity stay within for this share of the time."""
+"""Demand is the utilization and SM activity that is not exceeded for this share of the time."""
 
-_WORK = ("holder", "account", "job", "place", "model")
+_WORK = ("user", "account", "job", "place", "model")
 
 
 @once_per_context
 def runs_with_workload(context: Context) -> pl.DataFrame:
-    """The columns of `memory` and `work`, the number of the work that each run belongs to.
+    """Return the columns of `memory` and `work`, the number of each run's workload.
 
-    A job is one work on each model of card. Bare processes are one on each GPU; those that spread over several are one on
-    each host.
+    A job is a workload on each model of card. Bare processes are a workload on each GPU; processes on several GPUs are
+    a workload on each host.
     """
     place = pl.when(pl.col("job").is_null()).then(
         pl.when(pl.col("gpu_count") > 1).then("host").otherwise(pl.concat_str("host", pl.lit("/"), "gpu"))
@@ -67,17 +68,18 @@ def runs_with_workload(context: Context) -> pl.DataFrame:
 
 @once_per_context
 def workloads(context: Context) -> pl.DataFrame:
-    """One row per work on whole cards of known model, of one holder and at most one job, that lasted RUN_MIN_MS and ran a kernel.
+    """Return a row per workload on whole cards of known model, of one user and at most one job, that lasted RUN_MIN_MS and ran a kernel.
 
-    Columns: work, holder, account, job, model, `gpus` and `hosts` (counts), `gpu_count` (GPUs that the job has in all),
-    `gpu_ms`, `began`, `ended`, `days`, `hours` and `mem_hours` (whole GPU-hours, and those in which memory was read), and over its GPUs the largest `peak_bytes`, `q98_bytes`, `need_bytes`,
-    `util_mean_pct` and `util_max_pct`, the smallest `card_bytes`, `preallocated` (of any; null where any may be) and `by_default` (all of them, surely).
+    Columns: work, user, account, job, model, `gpus` and `hosts` (counts), `gpu_count` (all GPUs of the job), `gpu_ms`,
+    `began`, `ended`, `days`, `hours` and `mem_hours` (whole GPU-hours, and those with a memory reading). Over its GPUs
+    the largest `peak_bytes`, `q98_bytes`, `need_bytes`, `util_mean_pct` and `util_max_pct`, the smallest `card_bytes`,
+    `preallocated` (of any; null if any may be) and `by_default` (all of them, certainly).
     """
     return (
         runs_with_workload(context)
         .group_by("work", maintain_order=True)
         .agg(
-            pl.col("holder", "account", "job", "model", "holder_source").first(),
+            pl.col("user", "account", "job", "model", "user_source").first(),
             pl.col("gpu_ms").sum(),
             pl.col("began").min(),
             pl.col(
@@ -105,16 +107,15 @@ def workloads(context: Context) -> pl.DataFrame:
 
 
 def above_a_gpu_day(found: pl.DataFrame, *by: str) -> pl.DataFrame:
-    """The works of holders for whom they come to more than TOLD_FROM_GPU_MS on one model, and within each value of `by`."""
-    return found.filter(pl.col("gpu_ms").sum().over("holder", "account", "model", *by) > REPORTED_FROM_GPU_MS)
+    """Return the workloads of users with more than REPORTED_FROM_GPU_MS on a model, and within each value of `by`."""
+    return found.filter(pl.col("gpu_ms").sum().over("user", "account", "model", *by) > REPORTED_FROM_GPU_MS)
 
 
 def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE) -> pl.DataFrame:
-    """The works with `util_pct`, `sm_pct` and `dram_pct`: the highest, over their GPUs, of what is not exceeded for `share` of the time.
+    """Return the workloads with `util_pct`, `sm_pct` and `dram_pct`, values not exceeded for `share` of the time.
 
-    Null where it was not measured on every GPU. Memory bandwidth is that of the hourly means, or what they are while a kernel
-    runs times `util_pct`, whichever is more. And with `util_known_ms` and `sm_known_ms`, the GPU time for which they were
-    measured.
+    The highest value over their GPUs counts. Null if not measured on every GPU. Memory bandwidth is that of the hourly means, or of the time with a kernel times
+    `util_pct`, whichever is more. Also with `util_known_ms` and `sm_known_ms`, the GPU time with measurements.
     """
     own = runs_with_workload(context).join(found.select("work"), on="work", how="semi")
     mean = pl.col("dram_active_mean_pct").cast(pl.Float64)
@@ -136,26 +137,26 @@ def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE
 
 
 def sm_activity_measured(found: pl.DataFrame) -> list[str]:
-    """Failure to have measured SM activity, where there is some, for as long as utilization; of works `with_demand`."""
+    """Return a failure if SM activity was measured, but for less time than utilization; for workloads `with_demand`."""
     known_ms, measured_ms = found.select(pl.col("sm_known_ms", "util_known_ms").sum()).row(0)
     return [] if found["sm_pct"].null_count() else measured_enough(known_ms, measured_ms, tr("SM activity"))
 
 
 def sm_activity_of_means(found: pl.DataFrame) -> list[str]:
-    """Failures where a part of a card is enough by SM activity, but would not be if kernels took up the card for moments.
+    """Return failures if a part of a card is enough by SM activity, but not if kernels fill the card for moments.
 
-    The driver tells of SM activity as means of whole rows only, and kernels of one row need not be alike.
+    The driver reports SM activity only as means of whole rows, and kernels of a row may differ.
     """
     if found.is_empty():
         return []
     return [
-        tr("SM activity is known as means of whole rows only: whether moments in between need more is not known"),
-        tr("it was not tried: run it there once, and compare the time per step"),
+        tr("SM activity is known only as means of whole rows: single moments may need more"),
+        tr("the move was not tested: run the workload there once, and compare the time per step"),
     ]
 
 
 def seen_long_enough(found: pl.DataFrame) -> list[str]:
-    """Fails where no memory of these workloads was observed for a week, or not in nearly all of their hours."""
+    """Return a failure if the memory of these workloads was not observed for a week, or not in nearly all of their hours."""
     days, read, hours = found.select(pl.col("days").max(), pl.col("mem_hours", "hours").sum()).row(0)
     failed = measured_enough(read, hours, tr("memory in use")) if hours else []
     if (days or 0) < PEAK_MIN_DAYS:
@@ -181,7 +182,7 @@ def _runs_by_workload(context: Context) -> RowIndex:
 
 @once_per_context
 def nvlinked(context: Context) -> pl.DataFrame:
-    """The works with traffic to other GPUs, in `work`: of one program on several GPUs, whatever the process lists say."""
+    """Return the workloads with traffic to other GPUs, in `work`: a program on several GPUs, whatever the process lists show."""
     hours = run_hours(context).filter(pl.col("nvlink_mean_bytes_per_s") >= LINKED_BYTES_PER_S)
     return runs_with_workload(context).join(hours.select("run").unique(), on="run", how="semi").select("work").unique()
 
@@ -193,33 +194,33 @@ SPLIT = "mig_fit"
 """The rule that names a part of a card."""
 
 SHARED = "co_location"
-"""The rule that names a card for several."""
+"""The rule that names a card for several workloads."""
 
 RESERVED = "preallocated"
-"""The rule about memory that was reserved in advance: its peak says nothing of what is needed."""
+"""The rule about memory reserved in advance: its peak does not show the need."""
 
 
-def workload_footprints(context: Context, stretches: pl.DataFrame) -> pl.DataFrame:
-    """One row per work (a job on cards of one model, or what bare processes do on one GPU), the most GPU time first.
+def workload_footprints(context: Context, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return a row per workload (a job on cards of one model, or bare processes on a GPU), the most GPU time first.
 
-    Columns: `holder`, `account`, `job`, `model` (null where unknown), `host` (of one of them), `gpus` (their names), `gpu_ms`,
-    `peak_bytes` and `card_bytes` (of any GPU; null: unknown), `util_pct` and `sm_pct` (what utilization and SM activity stay
-    within for 95 % of the time; null where any of its GPUs has none), `coverage` (measured share of its whole hours; null
-    without any), `whole_card`. Works of display servers and daemons, and those that several hold or several jobs share, are
-    left out: nobody can say whose memory it is.
+    Columns: `user`, `account`, `job`, `model` (null if unknown), `host` (of one of them), `gpus` (their names),
+    `gpu_ms`, `peak_bytes` and `card_bytes` (of any GPU; null: unknown), `util_pct` and `sm_pct` (values that
+    utilization and SM activity do not exceed for 95 % of the time; null if any of its GPUs has none), `coverage`
+    (measured share of its whole hours; null without any), `whole_card`. Workloads of display servers and daemons, and
+    those with several users or jobs, are left out, because their memory cannot be assigned.
 
     Args:
         context: the window.
-        stretches: ledger rows; works without any of them are left out.
+        segments: ledger rows; workloads without any of them are left out.
     """
     own = runs_with_workload(context).filter(pl.col("single") & ~pl.col("service"))
-    asked = own.join(stretches.select(RUN).unique(), on=RUN, how="semi", nulls_equal=True)
+    asked = own.join(segments.select(RUN).unique(), on=RUN, how="semi", nulls_equal=True)
     own = own.join(asked.select("work").unique(), on="work", how="semi")
     measured = busy_percentiles(context, own, BUSY_SHARE)
     return (
         measured.group_by("work", maintain_order=True)
         .agg(
-            pl.col("holder", "account", "job", "model", "host").first(),
+            pl.col("user", "account", "job", "model", "host").first(),
             pl.col("gpu").unique().sort().alias("gpus"),
             pl.col("gpu_ms").sum(),
             *(_known(name) for name in ("peak_bytes", "util_pct", "sm_pct")),
@@ -234,24 +235,24 @@ def workload_footprints(context: Context, stretches: pl.DataFrame) -> pl.DataFra
 
 
 def _known(name: str) -> pl.Expr:
-    """The largest over the workload's GPUs; null where one of them has none."""
+    """Return the largest value over the workload's GPUs; null if a GPU has none."""
     return pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()).alias(name)
 
 
-def findings_about(works: pl.DataFrame, findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
-    """For each row of `sizes` the findings of SMALLER, SPLIT and RESERVED about it, in that order; mostly none."""
+def findings_about(workloads: pl.DataFrame, findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
+    """Return for each row of `workload_footprints` the findings of SMALLER, SPLIT and RESERVED about it, in that order; mostly none."""
     order = {rule: place for place, rule in enumerate((*SMALLER, SPLIT, RESERVED))}
     by_model: dict[tuple[str | None, object], list[Finding]] = {}
     for each in sorted((each for each in findings if each.rule in order), key=lambda each: order[each.rule]):
-        by_model.setdefault((each.holder, each.evidence.numbers.get("model")), []).append(each)
+        by_model.setdefault((each.user, each.evidence.numbers.get("model")), []).append(each)
     return [
-        tuple(each for each in by_model.get((row["holder"], row["model"]), ()) if _is_about(each, row))
-        for row in works.iter_rows(named=True)
+        tuple(each for each in by_model.get((row["user"], row["model"]), ()) if _is_about(each, row))
+        for row in workloads.iter_rows(named=True)
     ]
 
 
 def _is_about(finding: Finding, row: Mapping[str, object]) -> bool:
-    """Whether a finding is about a workload: its GPUs are among the finding's, and so is its job, if it has one."""
+    """Return whether a finding is about a workload: its GPUs are among the finding's, and so is its job, if it has one."""
     gpus = row["gpus"]
     if not isinstance(gpus, list) or not set(gpus) <= set(finding.gpus):
         return False

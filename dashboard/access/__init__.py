@@ -1,4 +1,4 @@
-"""Who asks: the local user, whoever a reverse proxy names, or whoever signs in with OpenID Connect. Imports no page."""
+"""Ways to identify the reader: the local user, a name from a reverse proxy, or a sign-in with OpenID Connect. Imports no page."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ from dashboard.access.people import Reader
 from dashboard.access.refusal import Visitor
 
 RETURN = "/sign-in/return"
-"""The path of the return from a provider: what comes there has the provider asked about it."""
+"""The path to which a provider sends a browser back. A request to this path makes the pages ask the provider."""
 
 
 class Access(Protocol):
-    """One way of finding out who asks; at `way_out` a session ends, empty where there is none."""
+    """One way to identify the reader of a request.
+
+    Attributes:
+        way_out: the path that ends a session; empty where there are no sessions.
+    """
 
     way_out: str
 
     def admit(self, request: Request) -> Reader | Visitor:
-        """Who it is, or how they are answered instead; asks nobody else and writes nothing down about whoever is refused."""
+        """Return the reader, or the visitor with the answer that they get instead.
+
+        Contacts no other service, and does not log a refusal: the visitor's `answer` does both.
+        """
         ...
 
 
 LOCAL: Access = Local()
-"""On a loopback address: whoever can reach it is on this machine."""
+"""On a loopback address, which only this machine can reach."""

@@ -1,4 +1,4 @@
-"""So many a minute: of requests under each name, and of the refusals that the audit log gets."""
+"""Limits per minute: on the requests under one name, and on the refusals in the audit log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_KNOWN = 1000
 
 
 class Allowance:
-    """So many a minute under each name; forgets the names that were used the longest ago."""
+    """At most `most` uses of one name per minute. Forgets the least recently used names."""
 
     def __init__(self, most: int, clock: Clock) -> None:
         self._most, self._clock = most, clock
@@ -19,7 +19,7 @@ class Allowance:
         self._used: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def take(self, name: str) -> bool:
-        """Whether there is one left in this minute; takes it."""
+        """Count one use of the name; return whether the name is still within this minute's limit."""
         minute = self._clock.now_ms() // MINUTE_MS
         with self._lock:
             since, used = self._used.pop(name, (minute, 0))
@@ -31,7 +31,7 @@ class Allowance:
 
 
 class RefusalRation:
-    """Anybody can be refused, as often as they like: without an end to it they would fill the disk, and then nobody could act."""
+    """Limits the refusals that the audit log gets. Without a limit, strangers could fill the disk, and then no reader could act."""
 
     def __init__(self, most_per_minute: int, clock: Clock) -> None:
         self._allowance = Allowance(most_per_minute, clock)
@@ -39,7 +39,7 @@ class RefusalRation:
         self._left_out = 0
 
     def take(self) -> int | None:
-        """How many were left out since the last one that was not; None: this one is left out too."""
+        """Return the number of refusals left out since the last written one; None where this one is left out too."""
         has_room = self._allowance.take("")
         with self._lock:
             if not has_room:

@@ -1,7 +1,7 @@
-"""The audit log: one line for each thing that somebody did, and how `fallow dashboard` shows it.
+"""The audit log: one line for each act of a reader, and how `fallow dashboard` shows the lines.
 
-Every line goes to standard error, in words, and to the trail that dashboard.audit names, as JSON. What changes something asks
-first (`audit_first`): where the trail cannot be written nothing is done.
+Every line goes to standard error, in words, and to the trail that dashboard.audit names, as JSON. A change is logged before it
+is made (`audit_first`): where the trail cannot be written, nothing is changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AUDIT = logging.getLogger(__name__)
 _LOG = logging.getLogger(f"{__name__}.failed")
 
 TRAIL = "FALLOW_AUDIT_TRAIL"
-"""Where the app's own configuration has the trail."""
+"""The key of the trail in the app's own configuration."""
 
 SIGN_IN, SIGN_OUT, REFUSED, REVOCATION = "sign-in", "sign-out", "refused", "revocation"
 ACTION, ANNOTATION, SCENARIO, EXPORT, SENDING, ANSWER = (
@@ -40,55 +40,56 @@ ACTION, ANNOTATION, SCENARIO, EXPORT, SENDING, ANSWER = (
 _LONGEST = 4000
 
 _MOST_REFUSALS = 600
-_OF_STRANGERS, _OF_NAMED = (RefusalRation(_MOST_REFUSALS, SystemClock()) for _ in range(2))
-"""Of this process: 600 lines a minute are some 200 MB a day. Strangers, of whom anybody can be many, take no line from people."""
+_STRANGERS_RATION, _NAMED_RATION = (RefusalRation(_MOST_REFUSALS, SystemClock()) for _ in range(2))
+"""Per process: 600 lines a minute are some 200 MB a day. Strangers have a ration of their own: one client can pose as many."""
 
 
 def audit(who: Actor, did: str, event: str) -> None:
-    """Writes down what an actor did, such as `person ann: signed in as planner`; that it fails is logged."""
-    said = f"{who.log_words}: {did}"
+    """Write down what an actor did, such as `person ann: signed in as planner`; a failure to write is logged."""
+    sentence = f"{who.log_words}: {did}"
     with contextlib.suppress(OSError):
         if event == REFUSED:
-            _write_refusal(_OF_NAMED, who, did, said)
+            _write_refusal(_NAMED_RATION, who, did, sentence)
         else:
-            AUDIT.info("%s", said)
+            AUDIT.info("%s", sentence)
             _write(audit_line(event, who, did))
 
 
 def audit_first(who: Actor, did: str, event: str) -> None:
-    """The same before it is done; raises AuditError where it cannot be written, and then it must not be done."""
+    """Write down what an actor is about to do. Raises AuditError where that fails; the act must then not happen."""
     AUDIT.info("%s: %s", who.log_words, did)
     try:
         _write(audit_line(event, who, did), sync=True)
     except OSError as error:
         raise AuditError(
-            "nothing was done: the audit log cannot be written", "ask who runs these pages; reading goes on"
+            "nothing was changed: the audit log cannot be written",
+            "ask the operator of these pages; reading still works",
         ) from error
 
 
 def audit_export(reader: Reader, path: str, search: str) -> None:
-    """Before somebody takes a file along; raises AuditError where that cannot be written, and then they get none."""
+    """Write down that a reader downloads a file. Raises AuditError where that fails; the reader must then not get the file."""
     asked = plain(f"{path}?{search}" if search else path, 500)
     audit_first(reader.actor, in_role(reader, f"takes {asked}"), EXPORT)
 
 
 def in_role(reader: Reader, what: str, about: str = "") -> str:
-    """In words what somebody did, such as `ack as planner: F-0123456789`."""
+    """Return an act in words, such as `ack as planner: F-0123456789`."""
     return f"{what} as {reader.described}{about and ': '}{about}"
 
 
 def audit_stranger(address: str | None, did: str) -> None:
-    """The same of a reader of whom only the address is known, such as `anonymous at 10.0.3.7: was refused /`."""
-    said = f"{ANONYMOUS} at {plain(address or 'an unknown address')}: {did}"
+    """Write down a refusal of a reader known by address only, such as `anonymous at 10.0.3.7: was refused /`."""
+    sentence = f"{ANONYMOUS} at {plain(address or 'an unknown address')}: {did}"
     with contextlib.suppress(OSError):
-        _write_refusal(_OF_STRANGERS, None, did, said)
+        _write_refusal(_STRANGERS_RATION, None, did, sentence)
 
 
-def _write_refusal(ration: RefusalRation, who: Actor | None, did: str, said: str) -> None:
+def _write_refusal(ration: RefusalRation, who: Actor | None, did: str, sentence: str) -> None:
     missing = ration.take()
     if missing is None:
         return
-    AUDIT.info("%s", said)
+    AUDIT.info("%s", sentence)
     if missing:
         left_out = f"{missing} more were refused"
         AUDIT.info("%s", left_out)
@@ -105,9 +106,9 @@ def _write(line: str, *, sync: bool = False) -> None:
 
 
 def audit_line(event: str, who: Actor | None, did: str) -> str:
-    """One line of JSON in ASCII: no name can end it, and none can hide in it."""
+    """Return one line of JSON in ASCII: no name can end the line, and no character in it is invisible."""
     asked = request if has_request_context() else None
-    said = None if asked is None else asked.headers.get("X-Forwarded-For")
+    forwarded = None if asked is None else asked.headers.get("X-Forwarded-For")
     return json.dumps(
         {
             "time": format_ms(SystemClock().now_ms()),
@@ -115,21 +116,21 @@ def audit_line(event: str, who: Actor | None, did: str) -> str:
             "who": None if who is None else who.name[:LONGEST_NAME],
             "kind": ANONYMOUS if who is None else who.kind,
             "address": None if asked is None else asked.remote_addr,
-            # what a proxy or whoever asks says of where it came from: nobody checks it
-            "forwarded_for": None if said is None else said[:LONGEST_NAME],
+            # a proxy's or a client's own statement, which is not checked
+            "forwarded_for": None if forwarded is None else forwarded[:LONGEST_NAME],
             "did": did[:_LONGEST],
         }
     )
 
 
 def trail() -> Trail:
-    """That of the app that answers."""
+    """Return the trail of the app that answers; NO_TRAIL outside of an app."""
     found: Trail = current_app.config.get(TRAIL, NO_TRAIL) if has_app_context() else NO_TRAIL
     return found
 
 
 def show_log() -> None:
-    """Shows what the pages log on standard error: every action, and of the rest warnings and errors."""
+    """Send the pages' log to standard error: every line of the audit log, and all other warnings and errors."""
     pages = logging.getLogger("dashboard")
     if pages.handlers:
         return
@@ -141,15 +142,15 @@ def show_log() -> None:
 
 
 class _Lines(logging.Formatter):
-    """A moment in UTC, a kind and one line; names are other people's, so that no line can pretend to be two."""
+    """A moment in UTC, a kind, and one line. Names come from outside, so line ends in them are replaced."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
         kind = "audit" if record.name == AUDIT.name else record.levelname.lower()
         line = f"{moment} {kind}: {plain(record.getMessage(), _LONGEST)}"
-        return "\n".join([line, *_shifted(self.formatException(record.exc_info))]) if record.exc_info else line
+        return "\n".join([line, *_indented(self.formatException(record.exc_info))]) if record.exc_info else line
 
 
-def _shifted(traceback: str) -> list[str]:
-    """Its lines to the right of where the log's own begin: the words of an error are often what somebody has sent."""
+def _indented(traceback: str) -> list[str]:
+    """Return the traceback's lines, indented: an error often quotes a request, which must not look like a line of the log."""
     return [f"    {revealed(line)[:_LONGEST]}" for line in traceback.splitlines()]

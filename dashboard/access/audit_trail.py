@@ -1,4 +1,4 @@
-"""Where the audit log is kept beside standard error: a file or syslog, a JSON line for each thing that somebody did."""
+"""Where the audit log is kept beside standard error: a file or syslog, with one JSON line per act of a reader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SYSLOG = "syslog"
 _SOCKET = "/dev/log"
 _PATIENCE_S = 2.0
 _AUTHPRIV_NOTICE = 10 * 8 + 5
-"""Facility and severity as in RFC 3164: what is security's and not for everybody, and no fault."""
+"""Facility and severity as in RFC 3164: private security messages (authpriv) that report no error (notice)."""
 
 
 class AuditError(FallowError):
@@ -26,15 +26,15 @@ class AuditError(FallowError):
 
 
 class Trail(Protocol):
-    """One place for the lines."""
+    """One place where the lines are kept."""
 
     def write(self, line: str, *, sync: bool = False) -> None:
-        """Adds one line, whole or not at all; `sync`: it is on the disk afterwards. Raises OSError."""
+        """Add one line, whole or not at all. With `sync` the line is on the disk on return. Raises OSError."""
         ...
 
 
 class NoTrail:
-    """Standard error is all that there is."""
+    """No trail: the lines go to standard error only."""
 
     def write(self, line: str, *, sync: bool = False) -> None:
         pass
@@ -44,29 +44,31 @@ NO_TRAIL = NoTrail()
 
 
 class FileTrail:
-    """A file that its owner alone can read. It is opened for each line, so that it may be moved away at any time."""
+    """A file that only its owner can read. It is opened for each line, so that log rotation may move it at any time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def write(self, line: str, *, sync: bool = False) -> None:
         with self.opened() as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # of all processes, so that what is cut off is one's own
+            fcntl.flock(file, fcntl.LOCK_EX)  # across processes: `_append` may cut off only its own line
             _append(file, f"{line}\n".encode("ascii"))
             if sync:
                 os.fsync(file)
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
-        """The descriptor of the file, which is made if it is not there; raises OSError."""
-        # not by a link, and a pipe without a reader is an error instead of a wait
+        """Yield the descriptor of the file; a missing file is created. Raises OSError."""
+        # follows no link; a pipe without a reader is an error instead of a wait
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(self._path, flags, 0o600)
         try:
             found = os.fstat(file)
             if not stat.S_ISREG(found.st_mode):
                 raise OSError(errno.EINVAL, "it is not a file")
-            if os.geteuid() == 0 and found.st_size == 0:  # root's command makes no file that the pages cannot write
+            if (
+                os.geteuid() == 0 and found.st_size == 0
+            ):  # a command run by root must leave a file that the pages can write
                 folder = self._path.parent.stat()
                 os.fchown(file, folder.st_uid, folder.st_gid)
             yield file
@@ -76,21 +78,21 @@ class FileTrail:
 
 def _append(file: int, content: bytes) -> None:
     before = os.fstat(file).st_size
-    written = os.write(file, content)  # fails as a whole, or writes as much as there is room for
+    written = os.write(file, content)  # fails as a whole, or writes what there is room for
     if written != len(content):
         os.ftruncate(file, before)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class SyslogTrail:
-    """The syslog of this machine, by its socket."""
+    """The syslog of this machine, through its socket."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     @classmethod
     def reached(cls, address: str) -> Self:
-        """Whoever listens at the address; raises OSError where nobody does."""
+        """Return the trail to the syslog that listens at the address; raises OSError where none listens."""
         found = cls(address)
         found._connected().close()
         return found
@@ -111,7 +113,10 @@ class SyslogTrail:
 
 
 def trail_of(setting: str) -> Trail:
-    """What dashboard.audit names: a file, `syslog`, `syslog:SOCKET` or nothing; raises ConfigError where it cannot be written."""
+    """Return the trail that dashboard.audit names: a file, `syslog`, `syslog:SOCKET` or nothing.
+
+    Raises ConfigError where the trail cannot be written.
+    """
     if not setting:
         return NO_TRAIL
     kind, _, address = setting.partition(":")
@@ -121,7 +126,7 @@ def trail_of(setting: str) -> Trail:
         path = Path(setting)
         if not path.is_absolute():
             raise ConfigError(
-                f"dashboard.audit {setting} is neither syslog nor the whole path of a file", "begin it with /"
+                f"dashboard.audit {setting} is neither syslog nor an absolute path", "begin the path with /"
             )
         trail = FileTrail(path)
         with trail.opened():

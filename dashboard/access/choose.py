@@ -1,4 +1,4 @@
-"""Chooses the kind of access by the settings."""
+"""Choice of the kind of access, from the settings."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from fallow.given_file import SECRET_BYTES, authorities, given_text
 from fallow.keys import read_key
 
 _RANDOM_KEY = secrets.token_bytes(32)
-"""Of this start: a reload and all worker processes share it."""
+"""The key of this start. All worker processes share it, also after a reload."""
 
 
 def access_of(settings: Config, *, address: str, local: bool, insecure: bool, clock: Clock | None = None) -> Access:
-    """What the settings ask for at an address; `local` is one that only this machine reaches.
+    """Return the access that the settings choose for an address; `local` means that only this machine reaches the address.
 
-    Raises UsageError where nothing says who may ask, and ConfigError for settings that cannot be used.
+    Raises UsageError where no setting identifies the readers, and ConfigError for settings that cannot be used.
     """
-    proxy, oidc = _asked(settings, "proxy_header", "proxies"), _asked(settings, "oidc_issuer", "oidc_client_id")
+    proxy, oidc = _is_chosen(settings, "proxy_header", "proxies"), _is_chosen(settings, "oidc_issuer", "oidc_client_id")
     if proxy + oidc + insecure > 1:
         raise UsageError(
-            "--insecure, dashboard.proxy_header and dashboard.oidc_issuer exclude one another", "leave one of them"
+            "--insecure, dashboard.proxy_header and dashboard.oidc_issuer exclude one another", "keep one of them"
         )
     hosts = AllowedHosts(settings.texts("dashboard.hosts"))
     if insecure:
@@ -37,13 +37,13 @@ def access_of(settings: Config, *, address: str, local: bool, insecure: bool, cl
     if not proxy and not oidc and local:
         if settings.text("dashboard.people"):
             raise ConfigError(
-                "dashboard.people is set, and nothing says who asks: everybody would be an admin",
-                "set dashboard.proxy_header or dashboard.oidc_issuer as well, or leave it out (docs/dashboard.md)",
+                "dashboard.people is set, but no sign-in identifies readers: everybody would be an admin",
+                "set dashboard.proxy_header or dashboard.oidc_issuer too, or remove dashboard.people (docs/dashboard.md)",
             )
         return LOCAL
     if not proxy and not oidc:
         raise UsageError(
-            f"--host {address} would let others in, and nothing says who they are",
+            f"--host {address} would let others in, and no sign-in identifies them",
             "set dashboard.proxy_header or dashboard.oidc_issuer (docs/dashboard.md), give --insecure to show everything "
             "to everybody, or serve on 127.0.0.1 and reach it through `ssh -L 8050:127.0.0.1:8050 HOST`",
         )
@@ -54,17 +54,17 @@ def access_of(settings: Config, *, address: str, local: bool, insecure: bool, cl
     if not local and not settings.texts("dashboard.hosts"):
         raise ConfigError(
             "dashboard.hosts is missing",
-            "name the hosts that the provider may send people back to, as browsers see them",
+            "list the host names to which the provider may send people back, as browsers see them",
         )
     return WithTokens(_sign_in(settings, hosts, people, clock or SystemClock()), people, hosts)
 
 
-def _asked(settings: Config, *keys: str) -> bool:
-    """Whether a way is chosen; ConfigError where it is by half."""
+def _is_chosen(settings: Config, *keys: str) -> bool:
+    """Return whether all these settings are given; raises ConfigError where only some of them are."""
     given = [key for key in keys if settings.text(f"dashboard.{key}")]
     if given and len(given) < len(keys):
         [missing] = set(keys) - set(given)
-        raise ConfigError(f"dashboard.{given[0]} is set and dashboard.{missing} is not", "they go together")
+        raise ConfigError(f"dashboard.{given[0]} is set and dashboard.{missing} is not", "set both or neither")
     return bool(given)
 
 

@@ -1,4 +1,4 @@
-"""Roles and teams of users and groups, and the tokens of programs, from the site's CSV file, which is reloaded when it changes."""
+"""Roles and teams of users and groups, and tokens of programs, from the site's CSV file; a changed file is read again."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ _LOG = logging.getLogger(__name__)
 COLUMNS = ("kind", "name", "role", "team", "sha256")
 KINDS = ("user", "group", "default", TOKEN)
 NONE = "none"
-"""The role of people who are refused."""
+"""The role of people who get no access."""
 
 
 @dataclass(frozen=True)
 class _Named:
-    """`people` has role and team by kind and name, in the order of the file, `programs` who reads by the SHA-256 of a token."""
+    """The content of the file."""
 
     people: dict[tuple[str, str], tuple[str, str | None]] = field(default_factory=dict)
+    """Role and team by kind and name, in the order of the file."""
     programs: dict[str, Reader] = field(default_factory=dict)
+    """Readers by the SHA-256 of their token."""
 
 
 class Directory:
-    """Roles and teams by name. A valid file stays in force until it is replaced by another valid one."""
+    """Roles and teams by name. A valid file stays in force until another valid file replaces it."""
 
     def __init__(self, path: str, default_role: str) -> None:
-        """Raises ConfigError, naming file and line, for a file that cannot be used; an empty path names nobody."""
+        """Raises ConfigError, with file and line, for a file that cannot be used. With an empty path the directory is empty."""
         self._path = path
         self._default: tuple[str, str | None] = (default_role, None)
         self._lock = threading.Lock()
@@ -43,15 +45,18 @@ class Directory:
         self._named = _read(path) if path else _Named()
 
     def person(self, name: str, groups: Collection[str] = ()) -> Reader | None:
-        """The person by their own line, else by the first line about one of their groups, else by the default; None without a role."""
+        """Return the person with their role, None without a role.
+
+        The person's own line decides, else the first line about one of their groups, else the default.
+        """
         rows = self._current().people
         by_group = (row for (kind, group), row in rows.items() if kind == "group" and group in groups)
         role, team = rows.get(("user", name)) or next(by_group, None) or rows.get(("default", "")) or self._default
         return None if role == NONE else Reader(name, role, team)
 
     def program(self, token: str) -> Reader | None:
-        """The viewer whose token this is; None for one that the file does not have."""
-        # latin-1 holds whatever bytes came in a header
+        """Return the program that owns the token; None for a token that is not in the file."""
+        # latin-1 holds every byte of a header
         return self._current().programs.get(hashlib.sha256(token.encode("latin-1", "replace")).hexdigest())
 
     def _current(self) -> _Named:
@@ -61,7 +66,7 @@ class Directory:
                 try:
                     self._named = _read(self._path)
                 except ConfigError as error:
-                    _LOG.error("%s; what the file said before stays in force", error)
+                    _LOG.error("%s; the previous content of the file stays in force", error)
             return self._named
 
     def _stamp_now(self) -> tuple[int, ...]:
@@ -78,7 +83,7 @@ def _read(path: str) -> _Named:
     for line in _whole_lines(path):
         key, row = _row(line)
         if key in lines:
-            raise line.error(f"{' '.join(key).strip()} is named in line {lines[key]} already", "leave one of them")
+            raise line.error(f"{' '.join(key).strip()} is already named in line {lines[key]}", "keep one of the lines")
         lines[key] = line.number
         if key[0] == TOKEN:
             digest = _digest(line)
@@ -93,39 +98,43 @@ def _read(path: str) -> _Named:
 def _digest(line: CsvLine) -> str:
     digest = (line.text("sha256") or "").lower()
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise line.error("sha256 is not the SHA-256 of a token", "make both as docs/api.md says")
+        raise line.error("sha256 is not the SHA-256 of a token", "create both as docs/api.md shows")
     return digest
 
 
 def _whole_lines(path: str) -> list[CsvLine]:
-    """The lines; a shorter one is an error, since a missing team would mean all teams."""
+    """Return the lines of the file. A shorter line is an error, since a missing team would mean all teams."""
     found = list(read_lines(path, COLUMNS, ("name", "role")))
     for line in found:
         if len(line.cells) < max(len(each.cells) for each in found):
-            raise line.error("the line has fewer cells than others", "write an empty cell for what it leaves open")
+            raise line.error("the line has fewer cells than others", "write an empty cell for each missing value")
     return found
 
 
 def _row(line: CsvLine) -> tuple[tuple[str, str], tuple[str, str | None]]:
     kind = (line.text("kind") or KINDS[0]).lower()
-    # as it stands: a name that the reader repaired would give another person the role
+    # exactly as written: a name that the CSV reader cleaned up would give another person the role
     name, role = line.as_written.get("name", ""), (line.text("role") or "").lower()
     if kind not in KINDS:
         raise line.error(f"kind '{kind}' is none of {', '.join(KINDS)}")
     if role not in (*ROLES, NONE):
         raise line.error(f"role '{role}' is none of {', '.join((*ROLES, NONE))}")
     if kind == "default" and name:
-        raise line.error(f"the default names '{name}'", "leave the name of that line empty: it is about all others")
+        raise line.error(
+            f"the default line has the name '{name}'", "leave the name empty: the line is about all others"
+        )
     if kind == TOKEN and role != VIEWER:
-        raise line.error(f"the token {name} has the role '{role}'", f"a token reads: give it the role {VIEWER}")
+        raise line.error(f"the token {name} has the role '{role}'", f"a token only reads: give it the role {VIEWER}")
     if kind != TOKEN and line.text("sha256"):
         raise line.error("only a token has a sha256", "leave the cell empty")
     if kind != "default" and not name:
-        raise line.error("name is empty", "every line names who it is about")
+        raise line.error("name is empty", "every line names a user, a group or a token")
     if kind == "group" and has_hidden(name):
-        raise line.error(f"the group {shown_name(name)} holds what readers cannot see", "write its name as it looks")
+        raise line.error(
+            f"the name of the group {shown_name(name)} has invisible characters", "write its name without them"
+        )
     if kind in (KINDS[0], TOKEN) and (fault := name_fault(name)) is not None:
         raise line.error(
-            f"the name {shown_name(name)} {fault}", "write it as the sign-in says it, which takes no other form"
+            f"the name {shown_name(name)} {fault}", "write it as the sign-in sends it, which takes no other form"
         )
     return (kind, name), (role, line.text("team"))

@@ -1,4 +1,4 @@
-"""The host names that the pages answer to: without this check, a foreign site could point its own name at them."""
+"""The host names that the pages answer to. Without this check, a foreign site could point its own name at the pages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class AllowedHosts:
-    """The configured names. This machine's own name and plain IP addresses, which nobody else can own, are always allowed."""
+    """The configured names. This machine's name and plain IP addresses are always allowed: no foreign site can own them."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = {name_of(each) for each in (*names, socket.gethostname(), *LOOPBACK_NAMES)}
 
     def allow(self, host: str) -> bool:
-        """Whether the pages answer to this `Host` header."""
+        """Return whether the pages answer to this `Host` header."""
         name = name_of(host)
         return name in self._names or _is_address(name)
 
@@ -27,17 +27,20 @@ class Proxies:
     """The addresses and networks of `dashboard.proxies`."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Raises ConfigError for what is no network."""
+        """Raises ConfigError for a text that is no address and no network."""
         self._networks = tuple(_network(each) for each in texts)
 
     def __contains__(self, peer: str) -> bool:
-        """Whether a connection from this address comes from one of them."""
+        """Return whether a connection from this address comes from a proxy."""
         address = address_of(peer)
         return address is not None and any(address in network for network in self._networks)
 
 
 def address_of(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address of a connection, an IPv4 one also where a dual-stack socket wraps it; None for what is none."""
+    """Return the address of a connection; None for a text that is no address.
+
+    An IPv4 address that a dual-stack socket wraps in IPv6 is returned as IPv4.
+    """
     try:
         address = ipaddress.ip_address(peer)
     except ValueError:
@@ -56,14 +59,14 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 
 def name_of(host: str) -> str:
-    """The name or address in `name:port`, `[address]:port` or either alone; lower case."""
+    """Return the name or address in `name:port`, `[address]:port` or either alone, in lower case."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return (host.partition(":")[0] if host.count(":") == 1 else host).lower().rstrip(".")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address, with a port or without, is this machine talking to itself."""
+    """Return whether a name or address, with or without a port, is a loopback one."""
     name = name_of(host)
     return name == "localhost" or (_is_address(name) and ipaddress.ip_address(name).is_loopback)
 

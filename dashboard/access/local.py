@@ -21,17 +21,17 @@ class Insecure:
         self._hosts = hosts
 
     def admit(self, request: Request) -> Reader | Visitor:
-        """Everybody, or 403 under a name that is not these pages'."""
+        """Return the reader `everybody`, or 403 where the request names a host that is not allowed."""
         if not self._hosts.allow(request.host):
             return Visitor(partial(refuse, request, NOT_THIS_NAME))
         return self._everybody
 
 
-NOT_THIS_NAME = "these pages do not answer to this name; who runs them can add it to dashboard.hosts"
+NOT_THIS_NAME = "these pages do not answer to this host name; their operator can add it to dashboard.hosts"
 
 
 class Local:
-    """Whoever asks under a name of this machine is who runs the pages."""
+    """Every request under a loopback name is from the user who runs the pages."""
 
     way_out = ""
 
@@ -40,9 +40,9 @@ class Local:
         self._reader = Reader("local", ADMIN, kind=ANONYMOUS) if name is None else Reader(name, ADMIN)
 
     def admit(self, request: Request) -> Reader | Visitor:
-        """Who runs the pages, or 403."""
-        # a foreign site can point its own name at 127.0.0.1 and read the answers: its name gives it away
+        """Return the user who runs the pages as an admin, or 403."""
+        # a foreign site can point its own name at 127.0.0.1 and read the answers: the Host header shows that name
         if is_loopback(request.host):
             return self._reader
-        said = "these pages answer to localhost only; a reverse proxy has to send the header Host: localhost"
-        return Visitor(partial(refuse, request, said))
+        sentence = "these pages answer to localhost only; a reverse proxy must send the header Host: localhost"
+        return Visitor(partial(refuse, request, sentence))

@@ -1,4 +1,4 @@
-"""Who reads the pages, and what they may see and do."""
+"""The readers of the pages, and what they may see and do."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ from fallow.errors import FallowError
 
 VIEWER, PLANNER, ADMIN = "viewer", "planner", "admin"
 ROLES = (VIEWER, PLANNER, ADMIN)
-"""A viewer reads; a planner also acknowledges, suppresses and sends; an admin also sees the settings."""
+"""A viewer reads; a planner also acknowledges, snoozes and sends; an admin also sees the settings."""
 
 
 class NotAllowedError(FallowError):
-    """Somebody asked for what they may not see or do."""
+    """A reader asked for something that they may not see or do."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader: name, role, the one team that they may see (None: all), and the kind of actor that has the name."""
+    """A reader of the pages.
+
+    Attributes:
+        team: the one team that the reader may see; None for all teams.
+        kind: the kind of actor that has the name.
+    """
 
     name: str
     role: str
@@ -29,32 +34,34 @@ class Reader:
 
     @property
     def actor(self) -> Actor:
-        """The reader as records name who acted."""
+        """The reader as an actor, for records of acts."""
         return Actor(self.name, self.kind)
 
     @property
     def described(self) -> str:
-        """Role and team in words, for the log."""
+        """The role and the team in words, for the log."""
         return self.role if self.team is None else f"{self.role} of team {self.team}"
 
     @property
     def sees_places(self) -> bool:
-        """Whether they may be told of paths of the site and of anybody's hosts: admins who see every team."""
+        """True where messages may show the site's paths and all hosts: for admins who see every team."""
         return self.may(ADMIN) and self.team is None
 
     def may(self, role: str) -> bool:
-        """Whether the role is theirs, or less than theirs."""
+        """Return whether the reader has this role or a higher one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
     def require(self, role: str) -> None:
-        """Raises NotAllowedError unless the role is theirs."""
+        """Raise NotAllowedError unless the reader has this role or a higher one."""
         if not self.may(role):
-            raise NotAllowedError(f"{self.name} may not do this: it takes the role {role}", "ask who runs these pages")
+            raise NotAllowedError(
+                f"{self.name} may not do this: it needs the role {role}", "ask the operator of these pages"
+            )
 
 
 def person() -> Reader:
-    """Who asks; raises NotAllowedError where nobody has found that out: never a default."""
+    """Return the reader of the current request. Raises NotAllowedError where the reader is unknown: there is no default."""
     found = g.get("person") if has_request_context() else None
     if not isinstance(found, Reader):
-        raise NotAllowedError("nobody knows who you are", "sign in again")
+        raise NotAllowedError("you are not signed in", "sign in again")
     return found

@@ -1,4 +1,4 @@
-"""The OpenID Connect provider: its endpoints, its keys, and the claims of whoever signs in."""
+"""The OpenID Connect provider: its endpoints, its keys, and the claims of a user who signs in."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from dashboard.access.hosts import is_loopback
 from fallow.errors import ConfigError, FallowError
 
 _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
-"""Signatures with the provider's own key; unsigned tokens and those with a shared secret are refused."""
+"""Signatures with the provider's own key. Unsigned tokens and tokens signed with a shared secret are refused."""
 
 _UNUSABLE = (OSError, AuthlibBaseError, JoseError, ValueError, TypeError, KeyError, AttributeError)
-"""Errors on answers of an unexpected shape; network errors and a missing file of authorities are OSErrors."""
+"""Errors that an answer of an unexpected shape causes. Network errors and a missing file of authorities are OSErrors."""
 
 _TIMEOUT_S = 10
 _CACHE_S = 3600
 _KEYS_AGAIN_S = 30
-"""A token with an unknown key reloads the keys, but at most this often: anybody can make up such a token."""
-_AWAY_S = 5
-"""After a failure the provider is not asked again for this long, so that not every visitor waits for the timeout."""
+"""A token with an unknown key reloads the keys, but at most this often: any client can make up such a token."""
+_FAILURE_S = 5
+"""After a failure the provider is not asked again for this long. Otherwise every visitor would wait for the timeout."""
 _AT_ONCE = 4
-"""So many threads may wait for the provider while somebody comes back from it, half of those that answer."""
+"""The number of threads that may wait for the provider to complete sign-ins: half of the threads that answer requests."""
 _LEEWAY_S = 60
 
 
@@ -44,19 +44,19 @@ class Provider:
     """One provider, as its discovery document describes it. Safe to use from many threads."""
 
     def __init__(self, issuer: str, client_id: str, secret: str | None, scopes: str, ca_file: str = "") -> None:
-        """Raises ConfigError for an address that is not protected; contacts nobody."""
+        """Contacts no server yet. Raises ConfigError for an address that is not protected by TLS."""
         self.issuer, self.client_id = issuer, client_id
         self._secret, self._scopes, self._verify = secret, scopes, ca_file or True
-        _protected(
-            issuer, ConfigError("dashboard.oidc_issuer must begin with https://", "only loopback may do without")
+        _protected_address(
+            issuer, ConfigError("dashboard.oidc_issuer must begin with https://", "only loopback may use http://")
         )
         self._asking = threading.Lock()
         self._signing_in = threading.BoundedSemaphore(_AT_ONCE)
         self._cache: dict[str, tuple[float, dict[str, Any]]] = {}
-        self._away: tuple[float, ProviderError] | None = None
+        self._failure: tuple[float, ProviderError] | None = None
 
     def address(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
-        """Where somebody signs in; they come back to `redirect`. Raises ProviderError."""
+        """Return the address at which a user signs in; the provider sends them back to `redirect`. Raises ProviderError."""
         with self._session(redirect) as session:
             address, _ = session.create_authorization_url(
                 self._endpoint("authorization_endpoint"), state=state, nonce=nonce, code_verifier=verifier
@@ -64,9 +64,9 @@ class Provider:
         return str(address)
 
     def claims(self, code: str, redirect: str, nonce: str, verifier: str) -> dict[str, Any]:
-        """Claims of the ID token and, where the provider has one, of userinfo. Raises ProviderError."""
+        """Return the claims of the ID token and, where the provider has it, of userinfo. Raises ProviderError."""
         if not self._signing_in.acquire(blocking=False):
-            raise ProviderError(f"{_AT_ONCE} are signing in already, and the provider has not answered yet")
+            raise ProviderError(f"{_AT_ONCE} sign-ins already wait for the provider's answer")
         try:
             return self._claims(code, redirect, nonce, verifier)
         finally:
@@ -78,13 +78,12 @@ class Provider:
                 token = session.fetch_token(
                     self._endpoint("token_endpoint"), code=code, code_verifier=verifier, timeout=_TIMEOUT_S
                 )
-                claims = self._checked(token, nonce)
-                return self._more(session, token, claims)
+                return self._with_userinfo(session, token, self._id_claims(token, nonce))
             except _UNUSABLE as error:
                 raise ProviderError(f"the provider's answer cannot be used: {error}") from error
 
     def _session(self, redirect: str) -> OAuth2Session:
-        methods = self._discovered().get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        methods = self._discovery().get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         method = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
         session = OAuth2Session(
             self.client_id,
@@ -98,8 +97,8 @@ class Provider:
         session.verify = self._verify
         return session
 
-    def _checked(self, token: dict[str, Any], nonce: str) -> dict[str, Any]:
-        """The claims of the ID token; checks signature, issuer, audience, times and nonce."""
+    def _id_claims(self, token: dict[str, Any], nonce: str) -> dict[str, Any]:
+        """Return the claims of the ID token after a check of signature, issuer, audience, times and nonce."""
         decoded = self._decoded(str(token["id_token"]))
         about = {"nonce": nonce, "client_id": self.client_id, "access_token": token.get("access_token")}
         wanted = {"iss": {"essential": True, "value": self.issuer}, "aud": {"essential": True, "value": self.client_id}}
@@ -121,9 +120,9 @@ class Provider:
         fit = [key for key in found["keys"] if key.get("kty") in ("RSA", "EC") and key.get("use", "sig") == "sig"]
         return KeySet.import_key_set({"keys": fit})
 
-    def _more(self, session: OAuth2Session, token: dict[str, Any], claims: dict[str, Any]) -> dict[str, Any]:
-        """Some providers give name and groups in userinfo only; the signed ID token takes precedence."""
-        if "userinfo_endpoint" not in self._discovered() or "access_token" not in token:
+    def _with_userinfo(self, session: OAuth2Session, token: dict[str, Any], claims: dict[str, Any]) -> dict[str, Any]:
+        """Return the claims with those of userinfo, where some providers put name and groups; the ID token takes precedence."""
+        if "userinfo_endpoint" not in self._discovery() or "access_token" not in token:
             return claims
         answer = session.get(self._endpoint("userinfo_endpoint"), timeout=_TIMEOUT_S)
         found = answer.json() if answer.ok and "json" in answer.headers.get("Content-Type", "") else {}
@@ -132,42 +131,43 @@ class Provider:
 
     def _endpoint(self, name: str) -> str:
         try:
-            endpoint = str(self._discovered()[name])
+            endpoint = str(self._discovery()[name])
         except KeyError:
             raise ProviderError(f"the provider's discovery document has no {name}") from None
-        return _protected(endpoint, ProviderError(f"the provider's {name} is not protected by TLS"))
+        return _protected_address(endpoint, ProviderError(f"the provider's {name} is not protected by TLS"))
 
-    def _discovered(self) -> dict[str, Any]:
+    def _discovery(self) -> dict[str, Any]:
         found = self._read("discovery", f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
         if found.get("issuer") != self.issuer:
             raise ProviderError(f"the provider calls itself {found.get('issuer')}, not {self.issuer}")
         return found
 
     def _read(self, name: str, address: str) -> dict[str, Any]:
-        """A document of the provider, from the cache for up to _CACHE_S. Raises ProviderError.
+        """Return a document of the provider, from the cache for up to _CACHE_S. Raises ProviderError.
 
-        One thread asks for it, and the others do not wait: they take the one before, or say that there is none yet.
+        Only one thread fetches the document. The other threads do not wait: they use the previous document, or raise if
+        there is none yet.
         """
         read_s, content = self._cache.get(name, (0.0, {}))
         if content and time.monotonic() - read_s < _CACHE_S:
             return content
-        if self._away and time.monotonic() - self._away[0] < _AWAY_S:
-            raise self._away[1]
+        if self._failure and time.monotonic() - self._failure[0] < _FAILURE_S:
+            raise self._failure[1]
         if not self._asking.acquire(blocking=False):
             if content:
                 return content
-            raise ProviderError("the provider is being asked, and has not answered yet")
+            raise ProviderError("another request already waits for the provider's answer")
         try:
-            content = self._fetched(address)
+            content = self._fetched_document(address)
             self._cache[name] = (time.monotonic(), content)
         except ProviderError as error:
-            self._away = (time.monotonic(), error)
+            self._failure = (time.monotonic(), error)
             raise
         finally:
             self._asking.release()
         return content
 
-    def _fetched(self, address: str) -> dict[str, Any]:
+    def _fetched_document(self, address: str) -> dict[str, Any]:
         try:
             answer = requests.get(address, timeout=_TIMEOUT_S, allow_redirects=False, verify=self._verify)
             answer.raise_for_status()
@@ -179,13 +179,13 @@ class Provider:
         return content
 
 
-def _protected(address: str, otherwise: FallowError) -> str:
-    """The address if it uses TLS or stays on this machine; raises the error otherwise."""
+def _protected_address(address: str, error: FallowError) -> str:
+    """Return the address if it uses TLS or stays on this machine; else raise the error."""
     try:
         parts = urlsplit(address)
         host = parts.hostname or ""
     except ValueError:
-        raise otherwise from None
+        raise error from None
     if host and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))):
         return address
-    raise otherwise
+    raise error

@@ -27,8 +27,8 @@ class Proxy:
     way_out = ""
 
     def __init__(self, header: str, proxies: Iterable[str], hosts: AllowedHosts, people: Directory) -> None:
-        """Raises ConfigError for what is no header or no network."""
-        # a name with an underscore would be the same to a WSGI application as one with a dash, and the server drops it
+        """Raises ConfigError for an invalid header name, address or network."""
+        # WSGI does not tell `_` from `-` in a header's name, and the server drops headers with an underscore
         if not re.fullmatch(r"[A-Za-z0-9-]+", header):
             raise ConfigError(
                 f"dashboard.proxy_header '{header}' is not a header name", "use letters, digits and dashes"
@@ -40,32 +40,33 @@ class Proxy:
         self._seen: set[Reader] = set()
 
     def admit(self, request: Request) -> Reader | Visitor:
-        """The person whom the proxy names, or 403."""
+        """Return the person that the proxy names, or a visitor whose answer is 403."""
         if request.environ.get("REMOTE_ADDR", "") not in self._proxies:
-            said = "these pages answer to their reverse proxy only"
+            sentence = "these pages answer to their reverse proxy only"
             if is_for_programs(request.path):
-                said += "; send a token of dashboard.people, or ask the proxy"
-            return Visitor(partial(refuse, request, said, why="not one of dashboard.proxies"))
+                sentence += "; send a token of dashboard.people, or use the proxy"
+            return Visitor(partial(refuse, request, sentence, why="not one of dashboard.proxies"))
         if not self._hosts.allow(request.host):
             return Visitor(partial(refuse, request, NOT_THIS_NAME))
-        said = f"the reverse proxy did not say in {self._header} who you are"
+        sentence = f"the reverse proxy did not send a valid name in {self._header}"
         try:
             name = request.headers.get(self._header, "").encode("latin-1").decode()
         except UnicodeError:
-            return Visitor(partial(refuse, request, said, why=f"{self._header} is not UTF-8"))
+            return Visitor(partial(refuse, request, sentence, why=f"{self._header} is not UTF-8"))
         # a comma means that the proxy also passed on a header that the client sent
         fault = "is more than one" if "," in name else name_fault(name)
         if fault is not None:
-            return Visitor(partial(refuse, request, said, why=f"the name {shown_name(name)} in {self._header} {fault}"))
+            why = f"the name {shown_name(name)} in {self._header} {fault}"
+            return Visitor(partial(refuse, request, sentence, why=why))
         found = self._people.person(name)
         if found is None:
-            said = "you have no role here; ask who runs these pages"
-            return Visitor(partial(refuse, request, said, who=Actor(name), why="no role"), Actor(name))
+            sentence = "you have no role here; ask the operator of these pages"
+            return Visitor(partial(refuse, request, sentence, who=Actor(name), why="no role"), Actor(name))
         self._note(found)
         return found
 
     def _note(self, found: Reader) -> None:
-        """Logs the first visit since the start, and the first with another role."""
+        """Log a person's first visit since the start, and the first visit with another role."""
         if found not in self._seen and len(self._seen) < _MOST_SEEN:
             self._seen.add(found)
             audit(found.actor, f"came through the proxy as {found.described}", SIGN_IN)

@@ -1,6 +1,6 @@
-"""Requests that are refused, and those that come too often: plain-text answers, with a line in the audit log.
+"""Refused and too frequent requests: plain-text answers, with a line in the audit log.
 
-Rates are counted in this process, under each name.
+Every process counts the rates of its own requests, by name.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from fallow.actors import Actor
 from fallow.clock import MINUTE_MS, Clock, SystemClock
 from fallow.config import Config
 
-_TOO_OFTEN = "asks too often and is told to wait"
+_TOO_OFTEN = "sends too many requests and must wait"
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """A reader who does not get the pages, or not yet; `who` is None where only the address is known.
+    """A reader who does not get the pages, or not yet.
 
-    `answer` makes what they get, a refusal or the way to sign in. It takes time and lines of the log, so that it waits for its turn.
+    Attributes:
+        answer: makes the answer, a refusal or the way to sign in. It takes time and lines of the log, so rates apply first.
+        who: the actor; None where only the address is known.
     """
 
     answer: Callable[[], AnyResponse]
@@ -36,8 +38,8 @@ class Visitor:
 
 
 def refuse(request: Request, sentence: str, *, who: Actor | None = None, why: str = "", status: int = 403) -> Response:
-    """A plain-text answer; the log names the user, or else their address, and the reason."""
-    # without a link's token: who reads the log may not answer for others
+    """Return a plain-text refusal, and log the user, or else the address, with the reason."""
+    # without a link's token: a reader of the log must not be able to answer for others
     path = f"{PATH}..." if request.path.startswith(PATH) else request.path
     did = f"was refused {path}: {why or sentence}"
     if who is not None:
@@ -48,7 +50,7 @@ def refuse(request: Request, sentence: str, *, who: Actor | None = None, why: st
 
 
 def answer(text: str, status: int = 200) -> Response:
-    """A plain-text answer that is never cached."""
+    """Return a plain-text answer that is never cached."""
     return Response(text, status=status, mimetype="text/plain", headers={"Cache-Control": "no-store"})
 
 
@@ -61,7 +63,7 @@ class Rates:
 
 
 UNLIMITED = Rates(requests_per_minute=sys.maxsize, sign_ins_per_minute=sys.maxsize)
-"""Of the demo, which is one person's own."""
+"""The rates of the demo, which serves one person."""
 
 
 def rates_of(settings: Config) -> Rates:
@@ -69,7 +71,7 @@ def rates_of(settings: Config) -> Rates:
 
 
 class Gate:
-    """Asks whoever exceeds the rates to wait, with one line a minute in the log for each of them."""
+    """Asks clients that exceed the rates to wait, with one line per client and minute in the log."""
 
     def __init__(self, rates: Rates, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -78,19 +80,19 @@ class Gate:
         self._logged = Allowance(1, self._clock)
 
     def stop_reader(self, who: Actor, request: Request) -> Response | None:
-        """429 where this person has asked too often from this address."""
-        asks = f"{who.log_words} at {request.remote_addr}"
-        return None if self._readers.take(asks) else self._wait(asks, partial(audit, who, _TOO_OFTEN, REFUSED))
+        """Return 429 where this person sent too many requests from this address, else None."""
+        name = f"{who.log_words} at {request.remote_addr}"
+        return None if self._readers.take(name) else self._refusal(name, partial(audit, who, _TOO_OFTEN, REFUSED))
 
     def stop_stranger(self, request: Request) -> Response | None:
-        """429 where too much has come from this address that nobody has signed in for."""
-        who = str(request.remote_addr)
-        return None if self._strangers.take(who) else self._wait(who, partial(audit_stranger, who, _TOO_OFTEN))
+        """Return 429 where too many requests without a sign-in came from this address, else None."""
+        name = str(request.remote_addr)
+        return None if self._strangers.take(name) else self._refusal(name, partial(audit_stranger, name, _TOO_OFTEN))
 
-    def _wait(self, who: str, write_down: Callable[[], None]) -> Response:
-        if self._logged.take(who):
+    def _refusal(self, name: str, write_down: Callable[[], None]) -> Response:
+        if self._logged.take(name):
             write_down()
-        rest_s = math.ceil((MINUTE_MS - self._clock.now_ms() % MINUTE_MS) / 1000)
-        found = answer(f"fallow: too many requests; try again in {rest_s} s\n", 429)
-        found.headers["Retry-After"] = str(rest_s)
+        remaining_s = math.ceil((MINUTE_MS - self._clock.now_ms() % MINUTE_MS) / 1000)
+        found = answer(f"fallow: too many requests; try again in {remaining_s} s\n", 429)
+        found.headers["Retry-After"] = str(remaining_s)
         return found

@@ -1,4 +1,4 @@
-"""`fallow dashboard sessions`: who is signed in, and the end of somebody's sign-ins."""
+"""`fallow dashboard sessions`: lists the users who are signed in, and ends the sign-ins of a user."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _EXAMPLE = "fallow dashboard sessions --revoke ann --config /etc/fallow/fallow.t
 
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand; without it, the pages are served."""
+    """Add the subcommand; without it, the pages are served."""
     verb = verbs.add_parser(
         "sessions",
-        help="list who is signed in, or sign somebody out",
+        help="list the users who are signed in, or sign a user out",
         epilog=f"example: {_EXAMPLE}",
         allow_abbrev=False,
     )
     verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="config file")
-    verb.add_argument("--json", action="store_true", help="machine-readable")
-    verb.add_argument("--revoke", metavar="NAME", help="end all sign-ins of this user, at once")
+    verb.add_argument("--json", action="store_true", help="print JSON")
+    verb.add_argument("--revoke", metavar="NAME", help="end all sign-ins of this user now")
 
 
 def run_sessions(args: argparse.Namespace) -> int:
-    """Lists, or revokes and says how many there were; raises FallowError and its kinds."""
+    """Print the sign-ins, or end those of a user and print their number; return the exit code. Raises FallowErrors."""
     settings = config.load({}, args.config)
     store, now_ms = _store(settings), SystemClock().now_ms()
     if args.revoke is not None:
@@ -46,7 +46,7 @@ def run_sessions(args: argparse.Namespace) -> int:
     if args.json:
         show(json.dumps({"sessions": [_as_json(each) for each in found]}, indent=2))
     else:
-        show("\n".join(map(_line, found)) or "nobody is signed in")
+        show("\n".join(map(_line, found)) or "no user is signed in")
     return 0
 
 
@@ -54,10 +54,10 @@ def _store(settings: Config) -> SessionStore:
     folder = settings.text("dashboard.state")
     if not folder:
         raise UsageError(
-            "dashboard.state is not set: sign-ins are known to the running pages alone",
-            "set it, or start the pages again, which signs everybody out",
+            "dashboard.state is not set: only the running pages know the sign-ins",
+            "set dashboard.state, or restart the pages, which signs all users out",
         )
-    if not (Path(folder) / FILE).is_file():  # made here it could be another user's than the pages'
+    if not (Path(folder) / FILE).is_file():  # a file created here could belong to another user than the pages'
         raise FallowError(f"no sign-ins are kept in {folder}", "is this the dashboard.state of the running pages?")
     return SessionStore(Path(folder))
 
@@ -71,8 +71,8 @@ def _revoke(settings: Config, store: SessionStore, user: str, now_ms: int) -> in
     try:
         trail_of(settings.text("dashboard.audit")).write(audit_line(REVOCATION, Actor(os_user()), did), sync=True)
     except (OSError, FallowError) as error:
-        # a thief is not kept in for want of a line
-        say(f"the sign-ins are over, but the audit log does not say so: {error}")
+        # a missing line of the log must not keep a thief signed in
+        say(f"the sign-ins are ended, but the audit log has no line about it: {error}")
         return 1
     return 0
 

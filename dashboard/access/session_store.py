@@ -1,4 +1,4 @@
-"""Sessions on the server, in a SQLite file that all processes share: a session that is not in it is over, whatever a cookie says."""
+"""Sessions on the server, in a SQLite file that all processes share. The file decides: a cookie without a row has no session."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _PATIENCE_S = 5.0
 
 _TABLE = """
 create table if not exists sign_in (
-    digest text primary key,       -- SHA-256 of the id in the cookie: who reads this file can be nobody
+    digest text primary key,       -- SHA-256 of the id in the cookie: a reader of this file cannot take over a session
     user text not null,
     groups text not null,          -- JSON
     address text not null,         -- where the sign-in came from
     began_ms integer not null,
     ends_ms integer not null,
-    serial integer not null,       -- of the newest cookie that came back
-    seen_ms integer not null,      -- when that first came
-    before integer not null,       -- the number of the one that came back before it
-    offered integer not null,      -- the highest number that was handed out
-    offered_ms integer not null    -- when that was
+    serial integer not null,       -- number of the newest cookie that a browser has sent back
+    seen_ms integer not null,      -- when the browser first sent that cookie
+    before integer not null,       -- number of the cookie that the browser sent before it
+    offered integer not null,      -- highest number issued
+    offered_ms integer not null    -- when that number was issued
 )
 """
 _COLUMNS = "digest, user, groups, address, began_ms, ends_ms, serial, seen_ms, before, offered, offered_ms"
@@ -46,9 +46,13 @@ class SessionStoreError(FallowError):
 
 @dataclass(frozen=True)
 class Session:
-    """One sign-in of one browser. Times in ms; `seen_ms` is when the cookie of number `serial` first came back, in place of `before`.
+    """One sign-in of one browser. Times are milliseconds since the epoch.
 
-    `offered` is the highest number that was handed out.
+    Attributes:
+        serial: the number of the newest cookie that the browser has sent back.
+        seen_ms: when the browser first sent that cookie.
+        before: the number of the cookie that the browser sent before it.
+        offered: the highest cookie number issued.
     """
 
     digest: str
@@ -64,7 +68,7 @@ class Session:
 
     @property
     def label(self) -> str:
-        """What it is called in lists and in the audit log."""
+        """The name of the session in lists and in the audit log."""
         return f"S-{self.digest[:10]}"
 
 
@@ -75,7 +79,7 @@ class SessionStore:
         self._file = folder / FILE
 
     def begin(self, user: str, groups: tuple[str, ...], address: str, *, now_ms: int, ends_ms: int) -> str:
-        """A new session; returns the id that its cookie carries. What has ended by itself is removed."""
+        """Create a session and return the id for its cookie. Removes the sessions that have ended by themselves."""
         identity = secrets.token_urlsafe(32)
         row = (digest_of(identity), user, json.dumps(groups), address, now_ms, ends_ms, 0, now_ms, 0, 0, now_ms)
         with self._open() as database:
@@ -84,14 +88,14 @@ class SessionStore:
         return identity
 
     def find(self, identity: str, now_ms: int) -> Session | None:
-        """The session of an id, unless it is over."""
+        """Return the session of an id, None where it has ended."""
         with self._open() as database:
             query = f"select {_COLUMNS} from sign_in where digest = ? and ends_ms > ?"  # noqa: S608
             row = database.execute(query, (digest_of(identity), now_ms)).fetchone()
         return None if row is None else _session(row)
 
     def confirm(self, digest: str, serial: int, now_ms: int) -> None:
-        """Writes down that the cookie of that number has come back; of several at once the first counts."""
+        """Record that the browser has sent the cookie of that number; of several requests at once, the first counts."""
         with self._open() as database:
             database.execute(
                 "update sign_in set before = serial, serial = ?, seen_ms = ?, offered = max(offered, ?) where digest = ? and serial < ?",
@@ -99,9 +103,10 @@ class SessionStore:
             )
 
     def offer(self, digest: str, serial: int, number: int, now_ms: int, *, again_after_ms: int) -> bool:
-        """Whether the next number may be handed out to whoever has the newest cookie; of several at once one may.
+        """Return whether this request may issue the next number to the browser with the newest cookie.
 
-        One that has not come back is followed by another after a while: it may have been lost on the way.
+        Of several requests at once, one may. A number that the browser has not sent within `again_after_ms` may have been
+        lost on the way, so another number may follow it.
         """
         with self._open() as database:
             query = (
@@ -112,25 +117,25 @@ class SessionStore:
             return database.execute(query, asked).rowcount == 1
 
     def end(self, digest: str) -> None:
-        """Ends one session, for good."""
+        """End one session for good."""
         with self._open() as database:
             database.execute("delete from sign_in where digest = ?", (digest,))
 
     def end_all(self, user: str, now_ms: int) -> int:
-        """Ends all sessions of a user; returns how many there were."""
+        """End all sessions of a user; return their number."""
         with self._open() as database:
             query = "delete from sign_in where user = ? and ends_ms > ?"
             return database.execute(query, (user, now_ms)).rowcount
 
     def sessions(self, now_ms: int) -> tuple[Session, ...]:
-        """Those that are not over, by user and beginning."""
+        """Return the sessions that have not ended, by user and start."""
         with self._open() as database:
             query = f"select {_COLUMNS} from sign_in where ends_ms > ? order by user, began_ms"  # noqa: S608
             return tuple(map(_session, database.execute(query, (now_ms,)).fetchall()))
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection of its own for each question: they are no thread's and no process's but one's."""
+        """Yield a new connection per call: threads and processes must not share a connection."""
         try:
             self._create()
             with contextlib.closing(sqlite3.connect(self._file, timeout=_PATIENCE_S, isolation_level=None)) as database:
@@ -140,11 +145,11 @@ class SessionStore:
             raise SessionStoreError(
                 f"the sessions in {self._file} cannot be read or written: {error}",
                 "give the pages' user a folder of its own as dashboard.state, with room in it; "
-                "a broken file may be removed, which signs everybody out",
+                "a broken file may be removed, which signs all users out",
             ) from error
 
     def _create(self) -> None:
-        """SQLite itself would create a file that others can read."""
+        """Create the file for its owner only: SQLite itself would create a file that others can read."""
         os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
 
 
@@ -155,16 +160,16 @@ def _session(row: tuple[str, str, str, str, int, int, int, int, int, int, int]) 
 
 
 def digest_of(identity: str) -> str:
-    """What is kept of an id."""
+    """Return the SHA-256 of an id, which the store keeps instead of the id."""
     return hashlib.sha256(identity.encode()).hexdigest()
 
 
 def store_in(folder: str) -> SessionStore:
-    """The store in the folder of dashboard.state, which is made if it is not there; raises ConfigError where it cannot be used.
+    """Return the store in the folder of dashboard.state; a missing folder is created. Raises ConfigError where it is unusable.
 
-    Without one it is in a folder that ends with this process.
+    Without a folder the store is in a temporary one, which is removed when this process ends.
     """
-    path = Path(folder) if folder else _passing_folder()
+    path = Path(folder) if folder else _temporary_folder()
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         mode = path.stat().st_mode
@@ -173,7 +178,7 @@ def store_in(folder: str) -> SessionStore:
             f"dashboard.state {folder} cannot be used: {error.strerror}", "name a folder that the pages' user may write"
         ) from error
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        raise ConfigError(f"everybody may write in dashboard.state {folder}", f"chmod o-w {folder}")
+        raise ConfigError(f"every user may write in dashboard.state {folder}", f"chmod o-w {folder}")
     store = SessionStore(path)
     try:
         store.sessions(0)
@@ -183,8 +188,8 @@ def store_in(folder: str) -> SessionStore:
 
 
 @cache
-def _passing_folder() -> Path:
-    """Of this start: a reload and all worker processes share it."""
+def _temporary_folder() -> Path:
+    """Return the folder of this start, which all worker processes share, also after a reload."""
     folder, owner = tempfile.mkdtemp(prefix="fallow-dashboard-"), os.getpid()
 
     def remove() -> None:

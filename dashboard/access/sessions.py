@@ -1,4 +1,7 @@
-"""Signed cookies, which these pages alone can make, and a browser's session: a cookie that is good for minutes and renewed while it is used, and a row on the server that decides."""
+"""Signed cookies and browser sessions. A session is a row on the server, which decides, and a cookie.
+
+Only these pages can make the cookie. It is valid for minutes and renewed while the browser uses it.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ from fallow.clock import MINUTE_MS, SECOND_MS, Clock
 _LOG = logging.getLogger(__name__)
 
 GRACE_MS = MINUTE_MS
-"""How long the cookie before the newest is good: a page asks many things at once, and some were under way."""
+"""How long the previous cookie stays valid: a page sends several requests at once, some before it has the new cookie."""
 
 _RENEWALS = 3
-"""A cookie is renewed after one third of its time: a page that asks every minute keeps its session."""
+"""A cookie is renewed after this fraction (1/3) of its time: a page that sends a request every minute keeps its session."""
 
 
 @dataclass(frozen=True)
 class CookieContent:
-    """What a cookie holds, and how long ago these pages made it."""
+    """The content of a cookie, and its age."""
 
     content: Any
     age_ms: int
@@ -44,18 +47,18 @@ class Cookie:
         )
 
     def read(self, request: Request, part: str = "", *, however_old: bool = False) -> CookieContent | None:
-        """None if there is none, it is too old, or its signature is wrong."""
+        """Return the cookie of a request; None without a cookie, for one that is too old, and for a wrong signature."""
         sealed = request.cookies.get(self._name(request, part), "")
         try:
             made_ms, content = self._seal.loads(sealed)
             found = CookieContent(content, self._clock.now_ms() - int(made_ms))
         except (BadData, TypeError, ValueError):
             return None
-        # an age below 0 is a clock that was set back
+        # the age is negative where the clock was set back
         return found if however_old or abs(found.age_ms) < self._lasts_ms else None
 
     def put(self, response: Response, request: Request, content: Any, part: str = "") -> None:
-        """Sets it: no script can read it, and other sites' pages send it only by following a link."""
+        """Set the cookie. No script can read it, and other sites' pages send it only when a user follows a link."""
         response.set_cookie(
             self._name(request, part),
             str(self._seal.dumps([self._clock.now_ms(), content])),
@@ -73,16 +76,16 @@ class Cookie:
 
 
 def _attributes(request: Request) -> dict[str, Any]:
-    """What a browser compares before it replaces a cookie: the same when it is set and when it is dropped."""
+    """Return the attributes that a browser compares before it replaces a cookie; a cookie is set and dropped with the same."""
     return {"path": "/", "secure": not is_loopback(request.host), "httponly": True, "samesite": "Lax"}
 
 
 class Sessions:
-    """Cookies carry an id and a number. No number is handed out twice: of two who have the same cookie one is left behind.
+    """Sessions whose cookies carry an id and a number. No number is issued twice, so that a stolen cookie is noticed.
 
-    A renewed cookie has a higher number. It counts from the moment in which the browser sends it; the one before is good for
-    GRACE_MS from then on, and one that comes later ends the session, since two people have it. Where the answer with it was
-    lost, another is handed out after as much time.
+    A renewed cookie has a higher number and counts from the first request with it. The previous cookie stays valid for
+    GRACE_MS from then on. A still older cookie ends the session, since two clients use it. Where a browser does not send a
+    renewed cookie, the answer with it may be lost: the next number is issued after a third of the cookie's time.
     """
 
     def __init__(
@@ -94,7 +97,7 @@ class Sessions:
         self._cookie = Cookie("session", key, context, idle_ms, clock)
 
     def begin(self, request: Request, response: Response, user: str, groups: tuple[str, ...]) -> None:
-        """A new session under a new id; what the browser had before is over. Raises SessionStoreError."""
+        """Begin a session under a new id, and end the browser's former session. Raises SessionStoreError."""
         now_ms = self._clock.now_ms()
         if (held := self._cookie.read(request, however_old=True)) is not None:
             self._store.end(digest_of(_identity(held)[0]))
@@ -104,7 +107,7 @@ class Sessions:
         self._cookie.put(response, request, [identity, 0])
 
     def current(self, request: Request) -> Session | None:
-        """The session of whoever asks, None without one; its cookie is renewed with the answer. Raises SessionStoreError."""
+        """Return the session of a request, None without one; the answer may renew its cookie. Raises SessionStoreError."""
         held = self._cookie.read(request)
         if held is None:
             return None
@@ -113,31 +116,31 @@ class Sessions:
         if found is None:
             return None
         if serial > found.serial:
-            found = self._confirmed(found, serial, now_ms)
-        elif serial < found.serial and not self._was_under_way(found, serial, now_ms):
+            found = self._confirmed_session(found, serial, now_ms)
+        elif serial < found.serial and not self._is_in_grace(found, serial, now_ms):
             self._store.end(found.digest)
-            what = f"a cookie of the session {found.label} came again after it was replaced: ended"
+            what = f"session {found.label} ended: a replaced cookie of it was used again"
             audit(Actor(found.user), what, REVOCATION)
             return None
         if serial >= found.serial and held.age_ms >= self._renewed_after_ms:
             self._renew(request, identity, found, serial, now_ms)
         return found
 
-    def _was_under_way(self, session: Session, serial: int, now_ms: int) -> bool:
+    def _is_in_grace(self, session: Session, serial: int, now_ms: int) -> bool:
         return serial >= session.before and now_ms - session.seen_ms <= GRACE_MS
 
-    def _confirmed(self, session: Session, serial: int, now_ms: int) -> Session:
-        """The session in which it is known that the cookie of this number has come back."""
+    def _confirmed_session(self, session: Session, serial: int, now_ms: int) -> Session:
+        """Record that the browser has sent the cookie of this number; return the session with the number."""
         try:
             self._store.confirm(session.digest, serial, now_ms)
-        except SessionStoreError as error:  # a full disk keeps nobody from reading, and the next request tries again
+        except SessionStoreError as error:  # readers can read on with a full disk; the next request tries again
             _LOG.error("%s", error)
             return session
         offered = max(session.offered, serial)
         return replace(session, serial=serial, seen_ms=now_ms, before=session.serial, offered=offered)
 
     def _renew(self, request: Request, identity: str, session: Session, serial: int, now_ms: int) -> None:
-        """Hands the next number out, unless another request has it already."""
+        """Set a cookie with the next number, unless another request has issued it."""
         number = max(session.offered, serial) + 1
         try:
             if not self._store.offer(
@@ -149,29 +152,29 @@ class Sessions:
 
         def put(response: Response) -> Response:
             self._cookie.put(response, request, [identity, number])
-            response.headers["Cache-Control"] = "no-store"  # a cache in between would hand it on
+            response.headers["Cache-Control"] = "no-store"  # a cache would send the cookie to other readers
             return response
 
         after_this_request(put)
 
     def held(self, request: Request) -> Session | None:
-        """The session that the cookie is of, also a cookie that has become too old. Raises SessionStoreError."""
+        """Return the session of the request's cookie, even where the cookie is too old. Raises SessionStoreError."""
         held = self._cookie.read(request, however_old=True)
         return None if held is None else self._store.find(_identity(held)[0], self._clock.now_ms())
 
     def end(self, request: Request, response: Response) -> None:
-        """Signs out, also with a cookie that has become too old. Raises SessionStoreError."""
+        """Sign the browser out, even with a cookie that is too old. Raises SessionStoreError."""
         if (found := self.held(request)) is not None:
             self._store.end(found.digest)
             audit(Actor(found.user), "signed out", SIGN_OUT)
         self.forget(request, response)
 
     def forget(self, request: Request, response: Response) -> None:
-        """Has the browser drop the cookie."""
+        """Make the browser delete the cookie."""
         self._cookie.drop(response, request)
 
 
 def _identity(held: CookieContent) -> tuple[str, int]:
-    """Id and number; these pages have signed them."""
+    """Return id and number, which these pages have signed."""
     identity, serial = held.content
     return str(identity), int(serial)

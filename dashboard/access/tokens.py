@@ -1,4 +1,4 @@
-"""Programs that read by a token: scripts, assistants and Prometheus, at the paths that are made for them."""
+"""Programs that read with a token: scripts, assistants and Prometheus, at the paths for programs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from dashboard.access.refusal import Visitor, refuse
 API, MCP, METRICS = "/api/", "/mcp", "/metrics"
 
 _UNKNOWN = (
-    "this token is unknown; compare its SHA-256 with dashboard.people, and let no proxy pass an Authorization header on"
+    "this token is unknown; compare its SHA-256 with dashboard.people, and let no proxy forward an Authorization header"
 )
 
 
 def is_for_programs(path: str) -> bool:
-    """Whether a path is one of those that programs ask for, and that a token opens."""
+    """Return whether a path is for programs, so that a token opens it."""
     return path in (MCP, METRICS) or path.startswith(API)
 
 
 class WithTokens:
-    """Lets programs in by their token, wherever they ask from, and all others as `people_access` does.
+    """Admits programs by their token from any address, and all other readers as `people_access` does.
 
-    A token that no line of dashboard.people has is refused, whatever else the request carries and wherever it asks: a program
-    with a mistyped token does not read as the person whom a proxy names.
+    An unknown token is always refused, at any path: a program with a mistyped token must not read as the person that a proxy
+    names.
     """
 
     def __init__(self, people_access: Access, people: Directory, hosts: AllowedHosts) -> None:
@@ -37,7 +37,7 @@ class WithTokens:
         self.way_out = people_access.way_out
 
     def admit(self, request: Request) -> Reader | Visitor:
-        """The program that a token names, else what the other way in says."""
+        """Return the program that a token names, else the reader or visitor of `people_access`."""
         scheme, *token = request.headers.get("Authorization", "").split(maxsplit=1) or [""]
         if scheme.lower() != "bearer":
             return self.people_access.admit(request)

@@ -1,1 +1,1 @@
-"""What the pages show, for programs: endpoints as data, the routes, the OpenAPI document and the MCP tools that they make."""
+"""The API: what the pages show, for programs. Endpoints as data, and the routes, OpenAPI document and MCP tools made from them."""

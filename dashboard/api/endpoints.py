@@ -1,7 +1,7 @@
-"""The endpoints: what each answers, of which objects its rows are made, and which parameters choose among them.
+"""The endpoints: their answers, the objects of their rows, and the parameters that filter the rows.
 
-Routes, the OpenAPI document, the tools of MCP and docs/api.md are made of ENDPOINTS. Every value is read by a column that pages, the
-report or the commands' `--json` show.
+ENDPOINTS is the source of the routes, the OpenAPI document, the MCP tools and docs/api.md. Every value is read by a column
+that pages, the report or the commands' `--json` show.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from analytics.names import JOINER
 from analytics.tables.accounts import ACCOUNT_COLUMNS, PricedAccount, priced_accounts
 from analytics.tables.finding_list import FINDING_COLUMNS
 from analytics.tables.ledger_columns import GPU_COLUMNS, LEDGER_COLUMNS, gpu_ledger
-from analytics.tables.recommendations import DECISION_COLUMNS, RECLAIMABLE, SAVINGS
-from analytics.tables.report_columns import OBSERVED_COLUMNS, with_notes
+from analytics.tables.recommendations import DECISION_COLUMNS, VALUES
+from analytics.tables.report_columns import OBSERVED_COLUMNS, for_reading
 from analytics.tables.table import Column, fact
+from analytics.tables.verdicts import POOL_DEMAND
 from dashboard.api.parameters import (
     BY,
     FINDING,
     GPU,
-    HOLDER,
     HOST,
     PAGING,
     RECOMMENDATION,
+    SHOW,
+    USER,
     WINDOW_AND_SCOPE,
     Parameter,
     ReadRequest,
@@ -36,23 +38,31 @@ Json = dict[str, object]
 
 @dataclass(frozen=True)
 class EndpointRows:
-    """The rows of an endpoint, in a stable order, and for each parameter the test whether it wants a row."""
+    """The rows of an endpoint.
+
+    Attributes:
+        items: returns the rows, in a stable order.
+        filters: by parameter, the test whether a row has the parameter's value.
+    """
 
     items: Callable[[View, ReadRequest], Sequence[Any]]
     filters: Mapping[Parameter, Callable[[Any, str], bool]] = field(default_factory=dict)
 
     def wanted(self, view: View, asked: ReadRequest) -> list[Any]:
-        """Return the rows that all filters of the request leave."""
+        """Return the rows that pass all filters of the request."""
         filters = [(has, asked.wanted[each.name]) for each, has in self.filters.items() if each.name in asked.wanted]
         return [item for item in self.items(view, asked) if all(has(item, value) for has, value in filters)]
 
 
 @dataclass(frozen=True)
 class ApiEndpoint:
-    """One thing to ask for: an object of a view, or rows; `columns` read it.
+    """One endpoint, which answers with an object of a view or with rows. Its path is its name with `/` for `_`.
 
-    Its path is its name with `/` for `_`. `more` are parameters beside window, scope, filters and pages. `has_figures` of the
-    window: they are null where nothing was seen in it.
+    Attributes:
+        columns: read the object or the rows.
+        content: returns the object, or has the rows.
+        more: parameters besides window, scope, filters and paging.
+        has_figures: true where the answer has figures of the window; they are null where nothing was observed in the window.
     """
 
     name: str
@@ -72,7 +82,7 @@ class ApiEndpoint:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """All that it takes, in the order of the documents."""
+        """All parameters of the endpoint, in the order of the documents."""
         own = (*self.content.filters, *PAGING) if isinstance(self.content, EndpointRows) else ()
         return (*WINDOW_AND_SCOPE, *self.more, *own)
 
@@ -81,7 +91,7 @@ def _account_rows(view: View, asked: ReadRequest) -> Sequence[PricedAccount]:
     money = view.report.money
 
     def make() -> Sequence[PricedAccount]:
-        return priced_accounts(money, money.accounts.by(asked.by))
+        return priced_accounts(money, asked.by)
 
     return view.kept(("accounts", asked.by), make)
 
@@ -89,7 +99,7 @@ def _account_rows(view: View, asked: ReadRequest) -> Sequence[PricedAccount]:
 _ABOUT_GPUS: Mapping[Parameter, Callable[[Any, str], bool]] = {
     GPU: lambda item, value: value in item.gpus,
     HOST: lambda item, value: value in item.host.split(JOINER),
-    HOLDER: lambda item, value: value in (item.holder or "").split(JOINER),
+    USER: lambda item, value: value in (item.user or "").split(JOINER),
 }
 
 ENDPOINTS = (
@@ -102,23 +112,23 @@ ENDPOINTS = (
     ),
     ApiEndpoint(
         "accounts",
-        "what each team, user, pool, ... was given, what became of it and what it cost, the most paid first: `fallow ledger --by`",
+        "allocated, used and wasted GPU-hours with their cost, by team, user, pool or another group, the most paid first: `fallow ledger --by`",
         ACCOUNT_COLUMNS,
         EndpointRows(_account_rows),
         more=(BY,),
     ),
     ApiEndpoint(
         "gpus",
-        "the ledger by GPU, by host: hours in each state, and the observed share of them",
+        "the ledger of each GPU, ordered by host: hours in each state, and their observed share",
         GPU_COLUMNS,
         EndpointRows(
-            lambda view, _: view.kept("gpu rows", lambda: gpu_ledger(view.part.inside.stretches, view.whole.inventory)),
+            lambda view, _: view.kept("gpu rows", lambda: gpu_ledger(view.part.inside.segments, view.whole.inventory)),
             {GPU: lambda item, value: item.gpu == value, HOST: lambda item, value: item.host == value},
         ),
     ),
     ApiEndpoint(
         "recommendations",
-        "the decisions, those that save most first, with their evidence and risk: `fallow recommendations --json`",
+        "the recommendations, the largest saving first, with evidence and risk: `fallow recommendations --json`",
         DECISION_COLUMNS,
         EndpointRows(
             lambda view, _: view.report.recommendations.listed,
@@ -131,29 +141,30 @@ ENDPOINTS = (
     ),
     ApiEndpoint(
         "recommendations_totals",
-        "what the decisions save together, how the waste adds up, and what can be given back of which pool",
-        (*SAVINGS, RECLAIMABLE),
+        "the sum of the recommendations, how the waste adds up, and how many GPUs each pool can release",
+        (*VALUES, POOL_DEMAND),
         lambda view: view.report.recommendations,
         has_figures=True,
     ),
     ApiEndpoint(
         "findings",
-        "what the rules found, suppressed ones with their status: `fallow findings --all --json`",
+        "findings of at least medium confidence, snoozed ones included: `fallow findings --json`",
         FINDING_COLUMNS,
         EndpointRows(
-            lambda view, _: with_notes(view.report.review, view.report.review.findings),
+            lambda view, asked: for_reading(view.report.review, is_all=asked.is_all or FINDING.name in asked.wanted),
             {FINDING: lambda item, value: item.finding_id == value, **_ABOUT_GPUS},
         ),
+        more=(SHOW,),
     ),
     ApiEndpoint(
         "coverage",
-        "how much of the window's GPU time was observed, and which hosts fell silent",
+        "the observed share of the window's GPU time, and the hosts that stopped reporting",
         OBSERVED_COLUMNS,
         lambda view: view.report.ledger.seen,
     ),
     ApiEndpoint(
         "scopes",
-        "the pools, models and teams that there are to choose",
+        "the pools, models and teams of the lake",
         tuple(
             fact(f"{name}s", "name", lambda names, name=name: tuple(names[name]), "array")  # type: ignore[misc]
             for name in ("pool", "model", "team")

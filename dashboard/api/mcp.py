@@ -1,6 +1,6 @@
 """The endpoints as tools of the Model Context Protocol, at `/mcp`: JSON-RPC 2.0 over streamable HTTP, without state or streams.
 
-Revisions 2026-07-28, in which each request says what it speaks, and 2025-11-25 and 2025-06-18, which begin with `initialize`.
+Revisions: 2026-07-28, in which every request names its revision, and 2025-11-25 and 2025-06-18, which begin with `initialize`.
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
 
@@ -20,7 +20,7 @@ from dashboard.access.tokens import MCP
 from dashboard.api.endpoints import BY_NAME, ENDPOINTS, ApiEndpoint, Json
 from dashboard.api.openapi import answer_schema
 from dashboard.api.parameters import PAGING, parse_request
-from dashboard.api.replies import begin_reply, take, told_error
+from dashboard.api.replies import begin_reply, readable_error, take
 from dashboard.source import LakeSource
 from fallow import __version__
 from fallow.errors import FallowError, UsageError
@@ -28,11 +28,11 @@ from fallow.outside_text import json_text
 
 MODERN = "2026-07-28"
 VERSIONS = (MODERN, "2025-11-25", "2025-06-18")
-"""The revisions that are spoken, the newest first."""
+"""The supported revisions, the newest first."""
 
 MOST_SENT_BYTES = 64 * 1024
 LIMIT = 20
-"""Rows of an answer unless a call asks for more: what an assistant reads is dear."""
+"""Rows of an answer unless a call asks for more: an assistant pays for every word that it reads."""
 
 _PARSE, _REQUEST, _METHOD, _PARAMS = -32700, -32600, -32601, -32602
 _HEADERS, _VERSION = -32020, -32022
@@ -41,14 +41,14 @@ _SERVER = {"name": "fallow", "title": "fallow: GPUs that are paid for and not us
 _CAPABILITIES: Json = {"tools": {"listChanged": False}}
 _KEPT_MS = 3_600_000
 _INSTRUCTIONS = (
-    "Reads what fallow knows of a GPU fleet: the ledger of GPU time, findings and decisions. Null is unknown, 0 is measured. Every answer "
-    "says its window, how new the data are (as_of) and which share was observed (coverage): tell these with any figure. Begin with "
-    "`ledger` and `recommendations_totals`; `scopes` has the names to narrow by. Commands in the answers are for people to run."
+    "Reads what fallow knows of a GPU fleet: the ledger of GPU time, findings and recommendations. Null is unknown, 0 is measured. Every "
+    "answer has its window, the end of the data (as_of) and the observed share (coverage): report these with every figure. Begin with "
+    "`ledger` and `recommendations_totals`; `scopes` lists the names to filter by. Commands in the answers are for people to run."
 )
 
 
 class RpcError(Exception):
-    """A request that cannot be answered, as JSON-RPC has it; `status` is that of HTTP."""
+    """A JSON-RPC error: a request that cannot be answered. `status` is the HTTP status."""
 
     def __init__(self, code: int, message: str, *, status: int = 400, data: Json | None = None) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class RpcError(Exception):
 
 
 def serve_mcp(server: Any, source: LakeSource) -> None:
-    """Adds the route: messages come by POST; there is no stream to GET and no session to DELETE."""
+    """Add the route. Messages come by POST; there is no stream to GET and no session to DELETE."""
 
     def answer() -> Response:
         if request.method != "POST":
@@ -78,8 +78,8 @@ def _answer(source: LakeSource, asked: Request) -> Response:
         is_modern = _check_version(asked, method, params)
         result = _result(source, method, params, is_modern=is_modern)
     except RpcError as error:
-        told: Json = {"code": error.code, "message": error.message} | ({"data": error.data} if error.data else {})
-        return _response({"error": told}, message_id, error.status)
+        fault: Json = {"code": error.code, "message": error.message} | ({"data": error.data} if error.data else {})
+        return _response({"error": fault}, message_id, error.status)
     if is_modern:
         result = {"resultType": "complete", **result, "_meta": {f"{_META}serverInfo": _SERVER}}
     return _response({"result": result}, message_id, 200)
@@ -95,37 +95,40 @@ def _message(asked: Request) -> dict[str, Any]:
         message = json.loads(asked.get_data())
         json.dumps(message, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError) as error:
-        raise RpcError(_PARSE, "the body is no JSON") from error
+        raise RpcError(_PARSE, "the body is not JSON") from error
     if not isinstance(message, dict):
-        raise RpcError(_REQUEST, "send one message, which is an object")
+        raise RpcError(_REQUEST, "the body is not one message object")
     if message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
         raise RpcError(_REQUEST, 'a message has "jsonrpc": "2.0" and a method')
     return message
 
 
 def _object(value: object, name: str) -> dict[str, Any]:
-    """That, or none where nothing is given."""
+    """Return the value if it is an object, and an empty object for None; raises RpcError for other values."""
     if value is not None and not isinstance(value, dict):
-        raise RpcError(_PARAMS, f"{name} is no object")
+        raise RpcError(_PARAMS, f"{name} is not an object")
     return value or {}
 
 
 def _id(message: Mapping[str, Any]) -> str | int:
     found = message["id"]
     if isinstance(found, bool) or not isinstance(found, str | int):
-        raise RpcError(_REQUEST, "an id is a text or a whole number")
+        raise RpcError(_REQUEST, "an id is a string or an integer")
     return found
 
 
 def _check_version(asked: Request, method: str, params: Mapping[str, Any]) -> bool:
-    """Whether the request is of the revision in which each says so itself; raises RpcError where it cannot be, or contradicts itself."""
+    """Return whether the request is of revision MODERN, in which every request names its revision.
+
+    Raises RpcError for an unsupported revision, and for a request whose headers and body disagree.
+    """
     meta = params.get("_meta")
     own = meta if isinstance(meta, dict) else {}
     named, header = own.get(f"{_META}protocolVersion"), asked.headers.get("MCP-Protocol-Version")
     for version in (named, header):
         if version is not None and version not in VERSIONS and method != "initialize":
-            told: Json = {"supported": list(VERSIONS), "requested": str(version)[:80]}
-            raise RpcError(_VERSION, "this revision of the protocol is not spoken here", data=told)
+            revisions: Json = {"supported": list(VERSIONS), "requested": str(version)[:80]}
+            raise RpcError(_VERSION, "this revision of the protocol is not supported", data=revisions)
     if MODERN not in (named, header):
         return False
     wanted = {"MCP-Protocol-Version": named, "Mcp-Method": method}
@@ -133,14 +136,14 @@ def _check_version(asked: Request, method: str, params: Mapping[str, Any]) -> bo
         wanted["Mcp-Name"] = params.get("name")
     for name, value in wanted.items():
         if _decoded(asked.headers.get(name)) != value:
-            raise RpcError(_HEADERS, f"the header {name} is not what the body says")
+            raise RpcError(_HEADERS, f"the header {name} does not match the body")
     if not isinstance(own.get(f"{_META}clientCapabilities"), dict):
         raise RpcError(_PARAMS, f"_meta has no {_META}clientCapabilities")
     return True
 
 
 def _decoded(header: str | None) -> str | None:
-    """A header's value, which is in Base64 where it would be no plain ASCII."""
+    """Return a header's value, decoded where it is in Base64, as values beyond plain ASCII are; None for invalid Base64."""
     if header is None or not (header.startswith("=?base64?") and header.endswith("?=")):
         return header
     try:
@@ -173,7 +176,7 @@ def _result(source: LakeSource, method: str, params: Mapping[str, Any], *, is_mo
 
 
 def tool(endpoint: ApiEndpoint) -> Json:
-    """The endpoint as a tool: its parameters are the tool's arguments."""
+    """Return the endpoint as a tool: its parameters are the tool's arguments."""
     return {
         "name": endpoint.name,
         "title": endpoint.name.replace("_", " ").capitalize(),
@@ -199,15 +202,15 @@ def _call(source: LakeSource, params: Mapping[str, Any]) -> Json:
         raise RpcError(_PARAMS, f"there is no tool {str(params.get('name'))[:80]}", status=200)
     arguments = _object(params.get("arguments"), "arguments")
     try:
-        content = _told(source, endpoint, arguments)
+        content = _endpoint_answer(source, endpoint, arguments)
     except FallowError as error:
         return {"content": [{"type": "text", "text": str(error)}], "isError": True}
     text = json_text(content, indent=None)
     return {"content": [{"type": "text", "text": text}], "structuredContent": content, "isError": False}
 
 
-def _told(source: LakeSource, endpoint: ApiEndpoint, arguments: Mapping[str, Any]) -> Json:
-    """The answer of the endpoint to these arguments; raises FallowError in words that whoever asks may read."""
+def _endpoint_answer(source: LakeSource, endpoint: ApiEndpoint, arguments: Mapping[str, Any]) -> Json:
+    """Return the endpoint's answer to these arguments; raises FallowErrors whose words the reader may see."""
     reader = person()
     given = [(str(name), _value(name, value)) for name, value in arguments.items() if value is not None]
     if endpoint.has_rows and "limit" not in arguments:
@@ -217,16 +220,17 @@ def _told(source: LakeSource, endpoint: ApiEndpoint, arguments: Mapping[str, Any
             begin_reply(source, endpoint, parse_request(given, endpoint.parameters), reader), f"{MCP}/{endpoint.name}"
         )
     except FallowError as error:
-        raise told_error(source, error, reader) from error
+        raise readable_error(source, error, reader) from error
 
 
 def _value(name: str, value: object) -> str:
-    """The text that stands for it behind a `?`; 2.0 is the whole number 2, as JSON Schema has it.
+    """Return the value as the text of an address's parameter; 2.0 is the integer 2, as in JSON Schema.
 
-    Raises UsageError for what is neither text nor number: as a text it would name nothing, and the answer would be no rows.
+    Raises UsageError for a value that is neither text nor number: as a text it would match nothing, and the answer would
+    have no rows.
     """
     if isinstance(value, bool | list | dict):
-        raise UsageError(f"{name[:80]} is neither a text nor a number", "give one value, as the tool's schema says")
+        raise UsageError(f"{name[:80]} is neither a string nor a number", "give one value, as in the tool's schema")
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return value if isinstance(value, str) else json.dumps(value)

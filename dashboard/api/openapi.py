@@ -29,15 +29,15 @@ _PAGE_COLUMNS = (
 
 @cache
 def openapi() -> Json:
-    """The document that `/api/v1/openapi.json` serves."""
+    """Return the document that `/api/v1/openapi.json` serves."""
     schemas = {each.name: object_schema(each.columns, each.summary) for each in ENDPOINTS}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "fallow",
             "version": __version__,
-            "summary": "Which GPUs are paid for and not used: ledger, findings and decisions, to read.",
-            "description": "Null is unknown, 0 is measured. Every answer says its window, how new the data are and how much was observed.",
+            "summary": "GPUs that are paid for and not used: ledger, findings and recommendations, read-only.",
+            "description": "Null is unknown, 0 is measured. Every answer has its window, the end of the data and the observed share.",
         },
         "servers": [{"url": "/"}],
         "security": [{"token": []}, {}],
@@ -48,7 +48,7 @@ def openapi() -> Json:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A line of kind `token` in dashboard.people; people come as to the pages.",
+                    "description": "A line of kind `token` in dashboard.people; people sign in as on the pages.",
                 }
             },
             "responses": {
@@ -63,7 +63,7 @@ def openapi() -> Json:
 
 
 def answer_schema(endpoint: ApiEndpoint, data: Json) -> Json:
-    """Return the schema of a whole answer: what is said of its window, and its rows or object, described by `data`."""
+    """Return the schema of a whole answer: the facts about its window, and its rows or object, described by `data`."""
     page = _PAGE_COLUMNS if endpoint.has_rows else ()
     schema = object_schema((*ABOUT, *page))
     schema["required"].append("data")
@@ -78,7 +78,7 @@ def _operation(endpoint: ApiEndpoint) -> Json:
         "operationId": endpoint.name,
         "summary": endpoint.summary,
         "parameters": [
-            # `pool=` asks for every pool, whatever the schema of a value says
+            # `pool=` asks for every pool, although the schema of a value allows no empty text
             {
                 "name": each.name,
                 "in": "query",

@@ -1,4 +1,4 @@
-"""What may stand behind an endpoint's path: each parameter with its meaning, and the request that they make together."""
+"""The parameters of the endpoints with their meanings, and the request that they form together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from difflib import get_close_matches
 from urllib.parse import urlencode
 
 from analytics.money.accounts import GROUPS
-from dashboard.query import DEFAULT_SPAN, SPANS, Query
+from analytics.report.weeks import SPANS
+from dashboard.query import DEFAULT_SPAN, Query
 from fallow.errors import UsageError
 
 LIMIT, MOST_ROWS = 100, 1000
@@ -17,7 +18,12 @@ _LONGEST_CURSOR = 200
 
 @dataclass(frozen=True)
 class Parameter:
-    """One name behind the `?`; `choices` are all values that there are, none where it is free; `most` is the largest of a number."""
+    """One parameter of an address.
+
+    Attributes:
+        choices: all valid values; empty where any text is valid.
+        most: the largest value of a number; None for a text.
+    """
 
     name: str
     meaning: str
@@ -27,7 +33,7 @@ class Parameter:
 
     @property
     def schema(self) -> dict[str, object]:
-        """Its value in JSON Schema."""
+        """The JSON Schema of the value."""
         kind: dict[str, object] = {"type": "string"}
         if self.most is not None:
             kind = {"type": "integer", "minimum": 1, "maximum": self.most}
@@ -39,57 +45,72 @@ class Parameter:
 WINDOW_AND_SCOPE = (
     Parameter(
         "span",
-        f"length of the window, up to the end of the data; {DEFAULT_SPAN}, or what the pages were started with, where no window is named",
+        f"length of the window, up to the end of the data; without a window {DEFAULT_SPAN}, or the window that the pages started with",
         SPANS,
     ),
     Parameter(
         "since",
-        "begin of the window, instead of `span`: a day, a week, a moment or a length of time, such as 2026-11-09, 2026-W46 or 14d",
+        "start of the window, instead of `span`: a day, a week, a moment or a length of time, such as 2026-11-09, 2026-W46 or 14d",
     ),
     Parameter("until", "end of the window, as `since`"),
     Parameter("first", "first day of the window in the time zone, with `last`, instead of `span`"),
-    Parameter("last", "last day of the window, which counts"),
-    Parameter("pool", "of this pool's GPUs only"),
-    Parameter("model", "of this model's GPUs only"),
-    Parameter("team", "of what this team was given only; who may see one team gets that one"),
-    Parameter("zone", "IANA time zone of days and weeks in the other names; report.timezone where it is left out"),
+    Parameter("last", "last day of the window, included"),
+    Parameter("pool", "only GPUs of this pool"),
+    Parameter("model", "only GPUs of this model"),
+    Parameter("team", "only this team's allocations; a viewer of one team always gets that team"),
+    Parameter("zone", "IANA time zone of days and weeks in the other parameters; the default is report.timezone"),
 )
 
-BY = Parameter("by", "what a row is about; days are those of UTC", GROUPS, "team")
+BY = Parameter("by", "group of a row; days are those of report.timezone", GROUPS, "team")
 
 PAGING = (
-    Parameter("limit", "rows of one answer at most", default=LIMIT, most=MOST_ROWS),
-    Parameter("cursor", "`next` of the answer before; with the same other parameters"),
+    Parameter("limit", "most rows of an answer", default=LIMIT, most=MOST_ROWS),
+    Parameter("cursor", "`next` of the previous answer; keep the other parameters"),
 )
 
 GPU = Parameter("gpu", "only rows about this GPU, by its UUID")
 HOST = Parameter("host", "only rows about this host")
-HOLDER = Parameter("holder", "only rows about this user")
-FINDING = Parameter("finding", "only the finding of this id, or what rests on it")
-RECOMMENDATION = Parameter("recommendation", "only the recommendation of this id")
+USER = Parameter("user", "only rows about this user")
+FINDING = Parameter("finding", "only the finding with this id, or recommendations with it as evidence")
+SHOW = Parameter("show", "`all` adds findings of low confidence", ("all",))
+RECOMMENDATION = Parameter("recommendation", "only the recommendation with this id")
 
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What is asked of an endpoint: window and scope, the rows that are wanted, and which page of them."""
+    """A request to an endpoint.
+
+    Attributes:
+        query: window and scope.
+        wanted: the value of each filter, by name.
+        limit: the most rows of a page.
+        cursor: the beginning of the page; empty for the first page.
+    """
 
     query: Query
     by: str = ""
+    is_all: bool = False
     wanted: Mapping[str, str] = field(default_factory=dict)
     limit: int = LIMIT
     cursor: str = ""
 
     @property
     def search(self) -> str:
-        """The `?...` of its first page, in one order."""
-        rest = urlencode([(name, value) for name, value in (("by", self.by), *sorted(self.wanted.items())) if value])
-        return "&".join(filter(None, (self.query.search or "?", rest)))
+        """The `?...` of the first page, in a fixed order."""
+        filters = urlencode(
+            [
+                (name, value)
+                for name, value in (("by", self.by), (SHOW.name, "all" * self.is_all), *sorted(self.wanted.items()))
+                if value
+            ]
+        )
+        return "&".join(filter(None, (self.query.search or "?", filters)))
 
 
 def parse_request(given: Sequence[tuple[str, str]], known: Sequence[Parameter]) -> ReadRequest:
-    """The request of an endpoint that knows these parameters; an empty value asks for nothing in particular.
+    """Return the request to an endpoint that knows these parameters; an empty value is the same as none.
 
-    Raises UsageError for another name, a name that comes twice, and a value that cannot be meant: no mistake widens what is asked for.
+    Raises UsageError for an unknown name, a name given twice, and an invalid value: no mistake may widen a request.
     """
     values: dict[str, str] = {}
     by_name = {each.name: each for each in known}
@@ -105,14 +126,17 @@ def parse_request(given: Sequence[tuple[str, str]], known: Sequence[Parameter]) 
     own = {each.name for each in WINDOW_AND_SCOPE}
     return ReadRequest(
         query=Query.parse(urlencode({name: value for name, value in values.items() if name in own})),
+        is_all=values.get(SHOW.name) == "all",
         by=values.get("by") or (str(BY.default) if "by" in by_name else ""),
-        wanted={name: _short(value) for name, value in values.items() if value and name not in (own | _NO_FILTERS)},
+        wanted={
+            name: _checked_length(value) for name, value in values.items() if value and name not in (own | _NO_FILTERS)
+        },
         limit=_limit(values.get("limit", "")),
-        cursor=_short(values.get("cursor", ""), _LONGEST_CURSOR),
+        cursor=_checked_length(values.get("cursor", ""), _LONGEST_CURSOR),
     )
 
 
-_NO_FILTERS = {"by", *(each.name for each in PAGING)}
+_NO_FILTERS = {"by", SHOW.name, *(each.name for each in PAGING)}
 
 
 def _unknown_name(name: str, known: Sequence[str]) -> UsageError:
@@ -121,7 +145,7 @@ def _unknown_name(name: str, known: Sequence[str]) -> UsageError:
     return UsageError(f"there is no parameter '{name[:80]}' here", hint)
 
 
-def _short(value: str, most: int = 300) -> str:
+def _checked_length(value: str, most: int = 300) -> str:
     if len(value) > most:
         raise UsageError("a value is too long", f"stay below {most} characters")
     return value
@@ -131,5 +155,5 @@ def _limit(text: str) -> int:
     if not text:
         return LIMIT
     if not (text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= MOST_ROWS):
-        raise UsageError(f"limit '{text[:80]}' is no number of rows", f"give 1 to {MOST_ROWS}")
+        raise UsageError(f"limit '{text[:80]}' is not a number of rows", f"give 1 to {MOST_ROWS}")
     return int(text)

@@ -15,22 +15,22 @@ PROBLEM = "application/problem+json"
 _AGAIN_S = 5
 
 STATUS_MEANINGS = {
-    400: "a parameter, a cursor or the body cannot be meant",
-    401: "nobody knows who asks: sign in, or send a token",
-    403: "whoever asks may not",
-    404: "there is nothing at this path",
-    405: "this path is read with GET, /mcp with POST",
-    409: "the lake has no answer to this, or has changed since the page before",
-    413: "too much was sent",
-    429: "too many requests; Retry-After says how long to wait",
-    500: "a fault of fallow itself; its log says more",
-    503: "the answer is still being made, or cannot be written down; Retry-After says when to ask again",
+    400: "a parameter, a cursor or the body is invalid",
+    401: "no valid sign-in or token",
+    403: "this reader has no access",
+    404: "no such path",
+    405: "use GET for this path, POST for /mcp",
+    409: "the lake cannot answer this, or has changed since the previous page",
+    413: "the request is too large",
+    429: "too many requests; Retry-After has the time to wait",
+    500: "a fault in fallow; its log has the details",
+    503: "the answer is still being computed, or cannot be written to the audit log; Retry-After has the time to wait",
 }
-"""What each status of an answer that is none means."""
+"""The meaning of each error status."""
 
 
 def status_of(error: FallowError) -> int:
-    """The status that tells a program what kind of error it is."""
+    """Return the HTTP status of an error."""
     if isinstance(error, UsageError) and not isinstance(error, ConfigError):
         return 400
     return 503 if isinstance(error, NotNowError | AuditError) else 409
@@ -41,13 +41,13 @@ def problem_of_error(error: FallowError) -> Response:
 
 
 def problem(status: int, sentence: str, hint: str = "") -> Response:
-    """A problem document; one that passes says when to ask again."""
-    said = f"{sentence[:1].upper()}{sentence[1:].removesuffix('.')}."
+    """Return a problem document; with status 503 it has a Retry-After header."""
+    detail = f"{sentence[:1].upper()}{sentence[1:].removesuffix('.')}."
     content = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": status,
-        "detail": said,
+        "detail": detail,
         "hint": hint or None,
     }
     response = Response(json.dumps(content) + "\n", status=status, content_type=PROBLEM)

@@ -1,6 +1,6 @@
-"""What is answered to a request: the rows or the object, and beside them window, time of the data and coverage.
+"""Answers to requests: the rows or the object, with window, end of the data and coverage.
 
-A cursor says where a page of rows begins, in which version of the lake and of which request.
+A cursor holds where a page of rows begins, the version of the lake, and the request.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ _FORM = re.compile(r"(\d{1,9})\.([0-9a-f]{12})\.([0-9a-f]{12})")
 
 
 class OutdatedCursorError(FallowError):
-    """The lake has changed since the page before: the rows of this one are those of another version."""
+    """The lake has changed since the previous page: the rows of this page would be from another version."""
 
 
 def write_cursor(position: int, version: str, asked: str) -> str:
-    """The cursor of the page that begins at a row; `asked` tells the request, and who asks, from others."""
+    """Return the cursor of the page that begins at a row; `asked` identifies the request and the reader."""
     text = f"{position}.{short_digest(version)}.{short_digest(asked)}"
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def read_cursor(cursor: str, version: str, asked: str) -> int:
-    """The row that the page begins at.
+    """Return the row at which the page begins.
 
-    Raises UsageError for what is no cursor of this request, OutdatedCursorError for one of another version.
+    Raises UsageError for a text that is not a cursor of this request, OutdatedCursorError for a cursor of another version.
     """
-    hint = "take `next` of the answer before, with the same other parameters, or leave the cursor out"
+    hint = "take `next` of the previous answer and keep the other parameters, or leave the cursor out"
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
     except (binascii.Error, ValueError) as error:
-        raise UsageError("this is no cursor", hint) from error
+        raise UsageError("this is not a cursor", hint) from error
     found = _FORM.fullmatch(text)
     if found is None:
-        raise UsageError("this is no cursor", hint)
+        raise UsageError("this is not a cursor", hint)
     if found[3] != short_digest(asked):
-        raise UsageError("this cursor is of another question", hint)
+        raise UsageError("this cursor belongs to another request", hint)
     if found[2] != short_digest(version):
-        raise OutdatedCursorError("the data have changed since the page before", "begin again without a cursor")
+        raise OutdatedCursorError("the data have changed since the previous page", "start again without a cursor")
     return int(found[1])
 
 
 def short_digest(text: str) -> str:
-    """Twelve hexadecimal digits that change with the text."""
+    """Return twelve hexadecimal digits that change with the text."""
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=6).hexdigest()
 
 
 class NotNowError(FallowError):
-    """There is no answer yet, and waiting a little is enough."""
+    """There is no answer yet; the client can ask again shortly."""
 
 
 class NothingToShowError(FallowError):
-    """What is asked for has no answer in the lake as it is."""
+    """The lake has no answer to the request."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer that has not been made yet, with the tag that changes when it does."""
+    """An answer that is not yet computed, with its tag. The answer changes only when the tag does."""
 
     endpoint: ApiEndpoint
     asked: ReadRequest
@@ -80,7 +80,7 @@ class Reply:
 
     @property
     def tag(self) -> str:
-        """Changes with the version of the lake, the request and the team of whoever asks."""
+        """A digest that changes with the version of the lake, the request and the reader's team."""
         return short_digest(f"{self.view.version} {self._question} {self.asked.limit} {self.asked.cursor} {self.stale}")
 
     @property
@@ -88,7 +88,7 @@ class Reply:
         return f"{self.endpoint.name}{self.asked.search} {self.view.reader.team}"
 
     def content(self) -> Json:
-        """The answer; raises UsageError and OutdatedCursorError for a cursor that is none of its pages'."""
+        """Return the answer. Raises UsageError and OutdatedCursorError for a cursor of another request or version."""
         about = record(ABOUT, self)
         own, columns = self.endpoint.content, self.endpoint.columns
         if not isinstance(own, EndpointRows):
@@ -105,9 +105,11 @@ class Reply:
 
 
 ABOUT = (
-    record_column("window", WINDOW_COLUMNS, "view.report.ledger.seen", "What was asked for, as far as it has passed."),
+    record_column(
+        "window", WINDOW_COLUMNS, "view.report.ledger.seen", "The part of the requested window that has passed."
+    ),
     fact("as_of", "moment", "view.as_of_ms", about="The end of the newest row of the lake.", nullable=False),
-    fact("stale", "words", about="Why the lake could not be read again since then; null where it could."),
+    fact("stale", "words", about="The reason why newer data could not be read; null where they could."),
     record_column("scope", SCOPE_COLUMNS[:3], "view.report.scope", "Null is everything."),
     fact(
         "coverage", "share", "view.report.ledger.summary.coverage", about="The observed share of the window's GPU time."
@@ -115,49 +117,54 @@ ABOUT = (
     record_column(
         "sampled",
         (
-            fact("share", "share", "sampled", about="Of the observed time, what only point samples saw."),
-            flag("leaves_open", about="Whether that moves a figure by a point or more."),
+            fact(
+                "share",
+                "share",
+                "sampled",
+                about="The share of the observed time that only samples at single moments cover.",
+            ),
+            flag("leaves_open", about="Whether this share moves a figure by a percentage point or more."),
         ),
         "view.report.ledger.summary.totals",
     ),
     fact("simulated_gpus", "count", "view.report.heading.simulated_gpus", nullable=False),
 )
-"""What every answer says beside its data, read from a `Reply`."""
+"""The facts that every answer has beside its data, read from a `Reply`."""
 
 
 def begin_reply(source: LakeSource, endpoint: ApiEndpoint, asked: ReadRequest, reader: Reader) -> Reply:
-    """The reply to a reader, of what they may see; raises NotNowError, NothingToShowError and other FallowErrors."""
+    """Return the reply with what the reader may see; raises NotNowError, NothingToShowError and other FallowErrors."""
     look = source.look(asked.query, reader)
     if isinstance(look, Problem):
         kind = NotNowError if look.is_passing else NothingToShowError
         raise kind(look.message, look.hint)
-    return Reply(endpoint, asked, look, _stale(source, reader))
+    return Reply(endpoint, asked, look, _stale_reason(source, reader))
 
 
 def take(reply: Reply, path: str) -> Json:
-    """The answer, once it is written down that somebody takes it along; raises AuditError where that cannot be."""
+    """Write the download to the audit log and return the answer; raises AuditError where the log cannot be written."""
     audit_export(reply.view.reader, path, reply.asked.search.removeprefix("?"))
     return reply.content()
 
 
-_FOR_EVERYBODY = (NotNowError, NothingToShowError, OutdatedCursorError, AuditError)
-"""Errors in words that anybody may read."""
+_ERRORS_FOR_ALL = (NotNowError, NothingToShowError, OutdatedCursorError, AuditError)
+"""Errors whose words every reader may see."""
 
 
-def told_error(source: LakeSource, error: FallowError, reader: Reader) -> FallowError:
-    """The error in words that the reader may see: whoever `sees_places` alone is told where the lake lies."""
-    if isinstance(error, _FOR_EVERYBODY):
+def readable_error(source: LakeSource, error: FallowError, reader: Reader) -> FallowError:
+    """Return the error in words that the reader may see: only readers who `sees_places` see where the lake is."""
+    if isinstance(error, _ERRORS_FOR_ALL):
         return error
-    told = source.problem(error, reader)
-    if (told.message, told.hint) == (error.message, error.hint):
+    problem = source.problem(error, reader)
+    if (problem.message, problem.hint) == (error.message, error.hint):
         return error
-    return (NotNowError if told.is_passing else NothingToShowError)(told.message, told.hint)
+    return (NotNowError if problem.is_passing else NothingToShowError)(problem.message, problem.hint)
 
 
-def _stale(source: LakeSource, reader: Reader) -> str | None:
-    """Why there is no newer version than the one that answers, in words that the reader may see."""
+def _stale_reason(source: LakeSource, reader: Reader) -> str | None:
+    """Return the reason why newer data cannot be read, in words that the reader may see; None where they can."""
     found = source.stale_because
     if found is None:
         return None
-    told = found if reader.sees_places else UNREADABLE
-    return f"{told.message} {told.hint}".strip()
+    problem = found if reader.sees_places else UNREADABLE
+    return f"{problem.message} {problem.hint}".strip()

@@ -1,4 +1,4 @@
-"""The routes under `/api/v1/`: they answer GET, with what whoever asks may see, as the pages do."""
+"""The routes under `/api/v1/`. They answer GET with what the reader may see, as the pages do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dashboard.api.mcp import serve_mcp
 from dashboard.api.openapi import openapi
 from dashboard.api.parameters import parse_request
 from dashboard.api.problems import PROBLEM, problem, problem_of_error
-from dashboard.api.replies import begin_reply, take, told_error
+from dashboard.api.replies import begin_reply, readable_error, take
 from dashboard.source import LakeSource
 from fallow.errors import FallowError
 from fallow.outside_text import json_text
@@ -25,16 +25,16 @@ OPENAPI = "/api/v1/openapi.json"
 
 
 def serve_api(server: Any, source: LakeSource) -> None:
-    """Adds the routes of the API and of its MCP face."""
+    """Add the routes of the API and of MCP."""
     for each in ENDPOINTS:
         server.add_url_rule(each.path, f"api_{each.name}", partial(_answer, source, each), methods=["GET"])
     server.add_url_rule(OPENAPI, "api_openapi", _document, methods=["GET"])
-    server.add_url_rule("/api/", "api_root", _nothing_here, defaults={"rest": ""})
-    server.add_url_rule("/api/<path:rest>", "api_unknown", _nothing_here)
-    server.add_url_rule(f"{MCP}/", "mcp_root", _nothing_here, defaults={"rest": ""})
-    server.add_url_rule(f"{MCP}/<path:rest>", "mcp_unknown", _nothing_here)
-    # clients of MCP look here for whom to sign in with: a page would be taken for an answer
-    server.add_url_rule("/.well-known/<path:rest>", "well_known", _nothing_here)
+    server.add_url_rule("/api/", "api_root", _not_found, defaults={"path": ""})
+    server.add_url_rule("/api/<path:path>", "api_unknown", _not_found)
+    server.add_url_rule(f"{MCP}/", "mcp_root", _not_found, defaults={"path": ""})
+    server.add_url_rule(f"{MCP}/<path:path>", "mcp_unknown", _not_found)
+    # MCP clients look here for a sign-in service: they would take a page for an answer
+    server.add_url_rule("/.well-known/<path:path>", "well_known", _not_found)
     serve_mcp(server, source)
     server.after_request(_as_problem)
 
@@ -43,8 +43,8 @@ def _document() -> Response:
     return Response(json.dumps(openapi()), content_type="application/json")
 
 
-def _nothing_here(rest: str) -> Response:  # noqa: ARG001  # the router passes it
-    return problem(404, f"there is nothing at {request.path[:80]}", f"{OPENAPI} lists what there is")
+def _not_found(path: str) -> Response:  # noqa: ARG001  # the router passes it
+    return problem(404, f"there is nothing at {request.path[:80]}", f"{OPENAPI} lists the paths")
 
 
 def _answer(source: LakeSource, endpoint: ApiEndpoint) -> Response:
@@ -56,17 +56,17 @@ def _answer(source: LakeSource, endpoint: ApiEndpoint) -> Response:
             return _tagged(Response(status=304), reply.tag)
         content = take(reply, endpoint.path)
     except FallowError as error:
-        return problem_of_error(told_error(source, error, reader))
+        return problem_of_error(readable_error(source, error, reader))
     return _tagged(Response(json_text(content, indent=None), content_type="application/json"), reply.tag)
 
 
 def _tagged(response: Response, tag: str) -> Response:
-    response.set_etag(tag, weak=True)  # a gzipped one has the same
+    response.set_etag(tag, weak=True)  # a gzipped answer has the same tag
     return response
 
 
 def _as_problem(response: Response) -> Response:
-    """A refusal, which says in plain text what the pages say, as a problem document."""
+    """Return the response; a plain-text refusal of a path for programs becomes a problem document with the same words."""
     if (
         response.status_code < 400
         or not is_for_programs(request.path)
@@ -74,9 +74,9 @@ def _as_problem(response: Response) -> Response:
         or response.mimetype in (PROBLEM, "application/json")
     ):
         return response
-    is_told = response.mimetype == "text/plain"
-    said = response.get_data(as_text=True).strip().removeprefix("fallow: ") if is_told else ""
-    sentence, _, hint = (said or HTTPStatus(response.status_code).phrase).partition("; ")
+    is_plain = response.mimetype == "text/plain"
+    text = response.get_data(as_text=True).strip().removeprefix("fallow: ") if is_plain else ""
+    sentence, _, hint = (text or HTTPStatus(response.status_code).phrase).partition("; ")
     made = problem(response.status_code, sentence, hint)
     response.set_data(made.get_data())
     response.content_type = PROBLEM

@@ -32,15 +32,51 @@
         }
     }, 3000);
 
-    // on a narrow screen the list of pages is wider than what is in sight: the page that one is on comes into it
-    let here = null;
-    new MutationObserver(() => {
-        const now = document.querySelector("#nav > .here");
-        if (now && now !== here) {
-            here = now;
-            now.parentNode.scrollLeft = now.offsetLeft - now.parentNode.offsetLeft - 40;
+    // what is scrolled to stays clear of the bar, which is as high as its rows
+    function measure() {
+        const bar = document.getElementById("bar");
+        if (bar) {
+            new ResizeObserver(() => {
+                document.documentElement.style.setProperty("--bar", `${bar.offsetHeight}px`);
+            }).observe(bar);
         }
-    }).observe(document.documentElement, {childList: true, subtree: true, attributes: true, attributeFilter: ["class"]});
+        return Boolean(bar);
+    }
+    new MutationObserver((_, watch) => { if (measure()) { watch.disconnect(); } })
+        .observe(document.documentElement, {childList: true, subtree: true});
+
+    // on a phone the pages and the filters fold into two buttons, of which at most one is open
+    function unfold(name) {
+        const bar = document.getElementById("bar");
+        bar.dataset.open = name;
+        for (const button of bar.querySelectorAll(".fold")) {
+            button.setAttribute("aria-expanded", String(button.id === name));
+        }
+    }
+    document.addEventListener("click", (event) => {
+        const button = event.target.closest(".fold");
+        if (button) {
+            unfold(document.getElementById("bar").dataset.open === button.id ? "" : button.id);
+        } else if (event.target.closest(":is(#nav, #pages) a, #page")) {
+            unfold("");
+        }
+    });
+    document.addEventListener("keydown", (event) => {
+        const open = document.getElementById("bar")?.dataset.open;
+        if (event.key === "Escape" && open && event.target.closest("#bar") && !event.target.closest("details[open]")) {
+            unfold("");
+            document.getElementById(open).focus();
+        }
+    });
+
+    // on a phone sections that follow the answer come closed, behind their titles
+    const phone = window.matchMedia("(max-width: 700px)");
+    new MutationObserver((changes) => {
+        const added = phone.matches ? changes.flatMap((each) => [...each.addedNodes]) : [];
+        for (const node of added.filter((each) => each.querySelectorAll)) {
+            node.querySelectorAll(".on-phones > details[open]").forEach((each) => { each.open = false; });
+        }
+    }).observe(document.documentElement, {childList: true, subtree: true});
 
     // a session that has ended: the page itself leads to the sign-in and back
     const ask = window.fetch;

@@ -109,5 +109,26 @@
             .map((each) => (each.sort === "desc" ? "-" : "") + each.colId).join(",");
     }
 
-    window.fallowFilters = {kinds: KINDS, filters, text, order, ordered};
+    // The fields of a grid's columns are there once somebody asks for them, or an address filters.
+    function fields(grid, shown) {
+        const api = window.dash_ag_grid.getApi(grid);
+        const definition = api.getGridOption("defaultColDef");
+        if (Boolean(definition.floatingFilter) !== shown) {
+            api.setGridOption("defaultColDef", {...definition, floatingFilter: shown});
+        }
+        document.getElementById(grid).closest(".grid").classList.toggle("filtering", shown);
+        const button = document.querySelector(`[data-filters="${grid}"]`);
+        if (button) {
+            button.setAttribute("aria-pressed", String(shown));
+        }
+    }
+
+    document.addEventListener("click", (event) => {
+        const button = event.target.closest("[data-filters]");
+        if (button) {
+            fields(button.dataset.filters, button.getAttribute("aria-pressed") !== "true");
+        }
+    });
+
+    window.fallowFilters = {kinds: KINDS, filters, text, order, ordered, fields};
 })();

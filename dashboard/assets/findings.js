@@ -10,7 +10,7 @@
     const SETTLED_MS = 20;  // the grid lets go of all rows before it chooses others
     const CHOOSING_MS = 3000;  // dash has chosen the rows of the address by then, or they are none
 
-    const {kinds: KINDS, filters, text, order, ordered} = window.fallowFilters;  // filters.js
+    const {kinds: KINDS, filters, text, order, ordered, fields} = window.fallowFilters;  // filters.js
 
     // The address.
 
@@ -38,7 +38,7 @@
     // The table.
 
     let api = null;  // of the table that stands on the page now
-    let showing = false;  // whether suppressed findings are listed
+    let showing = false;  // whether findings of low confidence and snoozed ones are listed
     let shown = "";  // the address that the table follows
     let place = null;  // which rows are chosen, and which page is open, at which address
     let step = {what: "", at: 0};  // what was written into the address last, and when
@@ -79,6 +79,9 @@
     }
 
     function arrange(said) {
+        if (said.filter) {
+            fields(GRID, true);
+        }
         api.setFilterModel(filters(said.filter, kindOf) || null);
         api.applyColumnState({state: order(said.sort, kindOf), defaultState: {sort: null, sortIndex: null}});
     }
@@ -97,8 +100,23 @@
         const said = asked();
         const is = [text(api.getFilterModel()), ordered(api.getColumnState())];
         const wants = [text(filters(said.filter, kindOf)), ordered(order(said.sort, kindOf))];
-        if (isNew() && !busy && is.join() !== wants.join()) {
-            setTimeout(() => { if (isHere() && isNew()) { arrange(asked()); } }, SETTLED_MS);
+        if (!isNew() || busy) {
+            return;
+        }
+        const again = is.join() !== wants.join();
+        setTimeout(() => {
+            if (isHere() && isNew()) {
+                if (again) { arrange(asked()); }
+                turn(own());
+            }
+        }, SETTLED_MS);
+    }
+
+    // A new filter or order shows the first page again: back to the page of the chosen row.
+    function turn(ids) {
+        const first = ids.length && listed().get(ids[0]);
+        if (first) {
+            api.paginationGoToPage(Math.floor(first.rowIndex / api.paginationGetPageSize()));
         }
     }
 
@@ -108,7 +126,7 @@
         }
         busy = true;
         const said = asked(), named = said.finding && api.getRowNode(said.finding);
-        showing = said.show === "all" || Boolean(named && named.data.standing === "suppressed");
+        showing = said.show === "all" || Boolean(named && named.data.aside);
         pressed();
         arrange(said);
         api.onFilterChanged();
@@ -116,8 +134,8 @@
         const ids = choose(before ? before.ids : said.finding ? [said.finding] : []);
         if (before) {
             api.paginationGoToPage(before.page);
-        } else if (ids.length) {
-            api.paginationGoToPage(Math.floor(listed().get(ids[0]).rowIndex / api.paginationGetPageSize()));
+        } else {
+            turn(ids);
         }
         shown = window.location.href;
         wanted = {ids, since: Date.now()};
@@ -196,7 +214,10 @@
                 later();
             });
         }
-        api.addEventListener("rowDataUpdated", later);
+        api.addEventListener("rowDataUpdated", () => {
+            if (isHere() && isNew() && !busy) { turn(own()); }
+            later();
+        });
         api.addEventListener("selectionChanged", (event) => {
             wanted = String(event.source).startsWith("api") ? wanted : null;  // somebody has chosen otherwise
             later();
@@ -217,7 +238,7 @@
 
     window.dashAgGridFunctions = Object.assign(window.dashAgGridFunctions || {}, {
         fallowHidesSome: () => !showing,
-        fallowLists: (node) => node.data.standing !== "suppressed",
+        fallowLists: (node) => !node.data.aside,
     });
 
     // A field for a day gets the browser's own picker, in its user's language; without this script it takes the day as text.

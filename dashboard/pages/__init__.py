@@ -1,35 +1,41 @@
-"""The pages in the order in which they are listed."""
+"""The five places of the navigation with their pages, and the addresses that pages had before."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from analytics.language.sentences import tr
+from dashboard.pages.compare import COMPARE
 from dashboard.pages.detail import GPU_PAGE, HOST_PAGE
-from dashboard.pages.film import FILM
 from dashboard.pages.findings import FINDINGS
-from dashboard.pages.page import Page
-from dashboard.pages.purchase import PURCHASE
+from dashboard.pages.overview import OVERVIEW
+from dashboard.pages.page import Page, PagePlace
+from dashboard.pages.plan import ALLOCATION, CAPACITY, ENDINGS, QUEUE, RIGHT_SIZE, ROOM
+from dashboard.pages.purchase import ENERGY, PURCHASE
 from dashboard.pages.recommendations import RECOMMENDATIONS
 from dashboard.pages.report import REPORT
 from dashboard.pages.settings import SETTINGS_PAGE
-from dashboard.pages.table_pages import ALLOCATION, CAPACITY, COMPARE, OVERVIEW, QUALITY, QUEUE, RIGHT_SIZE
+from dashboard.pages.timeline import TIMELINE
+from dashboard.pages.trust import METHOD, PRICES, QUALITY
 from dashboard.pages.users import USERS
 from dashboard.pages.what_if import WHAT_IF
 
-PAGES: tuple[Page, ...] = (
-    OVERVIEW,
-    RECOMMENDATIONS,
-    FILM,
-    FINDINGS,
-    USERS,
-    RIGHT_SIZE,
-    CAPACITY,
-    QUEUE,
-    ALLOCATION,
-    PURCHASE,
-    WHAT_IF,
-    COMPARE,
-    REPORT,
-    QUALITY,
-    SETTINGS_PAGE,
-    GPU_PAGE,
-    HOST_PAGE,
+PLACES: tuple[PagePlace, ...] = (
+    PagePlace(tr("Overview"), (OVERVIEW, REPORT)),
+    PagePlace(tr("Recommendations"), (RECOMMENDATIONS, FINDINGS)),
+    PagePlace(tr("Explore"), (TIMELINE, USERS, COMPARE, ENERGY, GPU_PAGE, HOST_PAGE)),
+    PagePlace(tr("Plan"), (CAPACITY, QUEUE, ALLOCATION, ENDINGS, PURCHASE, RIGHT_SIZE, ROOM, WHAT_IF)),
+    PagePlace(tr("Trust"), (QUALITY, PRICES, METHOD, SETTINGS_PAGE)),
 )
+
+PAGES: tuple[Page, ...] = tuple(page for place in PLACES for page in place.pages)
+
+MOVED: Mapping[str, str] = {
+    "/overview": "/",
+    "/opportunities": "/recommendations",
+    "/film": "/timeline",
+    "/holders": "/users",
+    "/waits": "/queue",
+    "/costs": "/purchase",
+}
+"""The addresses that pages had before, with those that they have now."""

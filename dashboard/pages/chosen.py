@@ -12,7 +12,7 @@ from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.tables.palette import palette
 from dashboard.access.people import PLANNER
-from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SUPPRESS, ActionOutcome, Wish, act, carry_out, last_of
+from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SNOOZE, ActionOutcome, Wish, act, carry_out, last_of
 from dashboard.pages.page import in_words
 from dashboard.render.tables import address
 from dashboard.source import LakeSource
@@ -22,7 +22,7 @@ from fallow.clock import SystemClock
 LONGEST = 100_000
 """Letters: no text is cut in the panel of the chosen one, which is the place to read it in full."""
 _MOST_GPUS = 32
-_LABELS = {ACK: tr("Acknowledge"), SUPPRESS: tr("Suppress"), REOPEN: tr("Reopen"), NOTE: tr("Add a note")}
+_LABELS = {ACK: tr("Acknowledge"), SNOOZE: tr("Snooze"), REOPEN: tr("Reopen"), NOTE: tr("Add a note")}
 
 
 def name_links(view: View, kind: str, names: Iterable[str]) -> list[html.Span]:
@@ -71,10 +71,11 @@ def action_form(view: View, legend: str, prefix: str, *, ready: bool) -> list[An
     day = dcc.Input(
         id=f"{prefix}act-until", type="text", value="", placeholder=tr("yyyy-mm-dd"), maxLength=10, className="day"
     )
-    labelled = {"text": (tr("reason or note"), text), "until": (tr("suppressed until (empty: until reopened)"), day)}
+    labelled = {"text": (tr("reason or note"), text), "until": (tr("snoozed until (empty: until reopened)"), day)}
     return [
         dcc.Store(
-            id=f"{prefix}findings-seen", data=last_of(review.actions, (each.finding_id for each in review.findings))
+            id=f"{prefix}findings-seen",
+            data=last_of(review.actions, (each.finding_id for each in view.report.named_findings)),
         ),
         html.Fieldset(
             [

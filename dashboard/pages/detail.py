@@ -25,15 +25,15 @@ from analytics.tables.history import (
 from analytics.tables.money_basis import price_source
 from analytics.tables.palette import ORDER, Palette
 from analytics.tables.table import Table
-from dashboard.film import shoot
-from dashboard.pages.film import connect_strip
 from dashboard.pages.page import Onward, Page, PlacedSection, all_findings, no_way, panels
+from dashboard.pages.timeline import connect_strip
 from dashboard.render.panel import panel
 from dashboard.render.series import series_chart
 from dashboard.render.states import legend
 from dashboard.render.tables import facts_list, gpu_link, name_links
 from dashboard.series import PageSeries, gpu_series, host_series
 from dashboard.source import LakeSource
+from dashboard.timeline import gpu_timeline
 from dashboard.times import zoom_note
 from dashboard.view import View
 
@@ -104,7 +104,7 @@ class _Detail:
                 *([html.P(others, className="hint")] if view.report.scope.is_personal else []),
                 zoom_note(view),
                 *series_chart(
-                    view, colours, self.graph, shoot(view, only=subject.gpus), self.series(view, subject.name)
+                    view, colours, self.graph, gpu_timeline(view, only=subject.gpus), self.series(view, subject.name)
                 ),
             ],
             wide=True,
@@ -113,13 +113,13 @@ class _Detail:
 
 def subject_named(view: View, column: str, name: str) -> Subject | None:
     """The `gpu` or `host` of that name; None where the reader sees nothing of it in this window."""
-    spans = view.part.inside.stretches.filter(pl.col(column) == name)
+    spans = view.part.inside.segments.filter(pl.col(column) == name)
     return None if spans.is_empty() else Subject(name, column == "host", spans)
 
 
 def _nothing(view: View, sentence: str) -> html.Div:
     """Why there is no page, and where to choose."""
-    link = dcc.Link(tr("Choose one in the film strip"), href="/film" + view.query.on_every_page.search)
+    link = dcc.Link(tr("Choose one in the timeline"), href="/timeline" + view.query.on_every_page.search)
     return html.Div([html.P(sentence), html.P(link)], className="problem", role="alert")
 
 
@@ -133,7 +133,7 @@ def _gpu_links(view: View, gpus: Iterable[str]) -> html.Span | None:
 
 def _meant_gpus(view: View, asked: str) -> list[str]:
     """The GPU of that name, else those whose names begin with it."""
-    known = view.part.inside.stretches["gpu"].unique().sort()
+    known = view.part.inside.segments["gpu"].unique().sort()
     if asked in known or len(asked) < _NO_NAME:
         return [asked]
     return known.filter(known.str.starts_with(asked)).to_list() or [asked]
@@ -142,13 +142,13 @@ def _meant_gpus(view: View, asked: str) -> list[str]:
 def _gpu_facts(view: View, subject: Subject) -> Iterator[tuple[str, Any]]:
     gpu, host, inventory = subject.name, subject.hosts[-1], view.whole.inventory
     index, price = inventory.device(gpu, host).gpu_index, view.whole.money.costs.price_of(gpu)
-    beside = view.part.inside.stretches.filter((pl.col("host") == host) & (pl.col("gpu") != gpu))["gpu"]
+    beside = view.part.inside.segments.filter((pl.col("host") == host) & (pl.col("gpu") != gpu))["gpu"]
     yield tr("GPU"), plain(gpu)
     yield tr("model"), plain(inventory.model(gpu))
     yield tr("host"), name_links(view, "host", host)
     yield tr("index"), "" if index is None else str(index)
     yield tr("pool"), plain(inventory.pool(gpu))
-    yield tr("last seen"), view.language.moment(subject.last_seen_ms)
+    yield tr("last observed"), view.language.moment(subject.last_seen_ms)
     if price:
         hourly = Amount(price.hourly, price.currency)
         yield tr("per GPU-hour"), tr("{money}, {source}", money=hourly, source=price_source(price))
@@ -161,17 +161,16 @@ def _host_facts(view: View, subject: Subject) -> Iterator[tuple[str, Any]]:
     yield tr("GPUs"), _gpu_links(view, subject.gpus)
     yield tr("model"), ", ".join(sorted({plain(inventory.model(gpu)) for gpu in subject.gpus}))
     yield tr("pool"), ", ".join(sorted({plain(inventory.pool(gpu)) for gpu in subject.gpus}))
-    yield tr("last seen"), view.language.moment(subject.last_seen_ms)
+    yield tr("last observed"), view.language.moment(subject.last_seen_ms)
 
 
 _GPU = _Detail(
     column="gpu",
     title=tr("States and series"),
-    question=tr("What did it do, minute by minute, and what did that look like to the GPU itself?"),
+    question=tr("What did the GPU do, minute by minute, and what did its sensors report?"),
     unnamed=tr("No GPU is named."),
     unknown=lambda asked: tr(
-        "There is nothing to show of the GPU {gpu}: it is not known, or not in this window, or not of what is "
-        "chosen above or yours to see.",
+        "No data of the GPU {gpu}: it is unknown, outside this window or the filters above, or not visible to you.",
         gpu=asked,
     ),
     facts=_gpu_facts,
@@ -183,15 +182,14 @@ _HOST = _Detail(
     question=tr("Do its GPUs work together or wait for one another, and does the machine keep up?"),
     unnamed=tr("No host is named."),
     unknown=lambda asked: tr(
-        "There is nothing to show of the host {host}: it is not known, or not in this window, or not of what is "
-        "chosen above or yours to see.",
+        "No data of the host {host}: it is unknown, outside this window or the filters above, or not visible to you.",
         host=asked,
     ),
     facts=_host_facts,
     series=host_series,
     history=(*_Detail.history, host_remarks),
 )
-GPU_PAGE = Page("/gpu", tr("GPU"), _GPU.content, _GPU.connect, listed=False)
+GPU_PAGE = Page("/gpu", tr("GPU"), _GPU.content, _GPU.connect, listed=False, question=tr("What did this GPU do?"))
 """`?gpu=UUID`, or as much of it as no other GPU begins with."""
-HOST_PAGE = Page("/host", tr("Host"), _HOST.content, _HOST.connect, listed=False)
+HOST_PAGE = Page("/host", tr("Host"), _HOST.content, _HOST.connect, listed=False, question=tr("What did this host do?"))
 """`?host=NAME`."""

@@ -8,23 +8,23 @@ from typing import Any
 from dash import ClientsideFunction, Input, Output, State, dcc, html
 
 from analytics.decide.lifecycle import action_sentence
-from analytics.decide.totals import totals
+from analytics.decide.totals import to_take, totals
 from analytics.glossary import CONFIDENCE, STATUSES
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
-from analytics.tables.finding_heading import ENDED, cost_of, evidence, heading, label_of_wanted
+from analytics.tables.finding_heading import ENDED, cost_of, evidence, heading, label_of_wanted, more_of_low
 from analytics.tables.findings import CATEGORY_NAMES, all_findings, confidence_words, notified
-from analytics.tables.give_back import give_back_sentence
 from analytics.tables.palette import Palette
 from analytics.tables.table import Column
+from analytics.tables.verdicts import release_sentence
 from analytics.tables.wording import with_waiting
 from analytics.workloads.model import Finding
 from dashboard.error_panels import in_a_line, problem_line
 from dashboard.files import links
-from dashboard.grid import GridOf, check_address, grid
+from dashboard.grid import GridOf, check_address, filter_button, grid
 from dashboard.pages.chosen import (
     LONGEST,
     action_form,
@@ -42,8 +42,8 @@ from dashboard.view import Problem, View
 from fallow.errors import UsageError
 
 _WIDTHS_PX = {
-    "finding": 270,
-    "confidence": 165,
+    "finding": 420,
+    "confidence": 150,
     "notified": 170,
     "next_command": 320,
     "category": 130,
@@ -53,7 +53,7 @@ _WIDTHS_PX = {
 
 
 def _shown(view: View) -> GridOf:
-    """A row for each finding of the view in the report's order; `standing` is its status as the commands name it."""
+    """Return a row for each finding of the view in the report's order; `standing` is its status as the commands name it, `aside` is "" unless it is listed only on demand."""
     review = view.report.review
     return GridOf(
         all_findings(review),
@@ -64,6 +64,7 @@ def _shown(view: View) -> GridOf:
             "status_means": lambda finding: STATUSES[finding.status].meaning,
             "rule_means": lambda finding: heading(finding, review),
             "standing": lambda finding: finding.status,
+            "aside": lambda finding: "yes" if finding.status == "snoozed" or finding.confidence.is_low else "",
         },
     )
 
@@ -73,21 +74,19 @@ _MOST_NAMED = 32
 
 def detail(view: View, ids: Sequence[str]) -> list[Any]:
     """The one finding of the view that is chosen, or what several come to; ids that the reader does not see are nothing."""
-    chosen = [each for each in view.report.review.findings if each.finding_id in set(ids)]
+    chosen = [each for each in view.report.named_findings if each.finding_id in set(ids)]
     if not chosen:
-        return [html.P(tr("Choose a row for its evidence and its history."), className="hint")]
+        return []
     return _one(view, chosen[0]) if len(chosen) == 1 else _several(view, chosen)
 
 
 def _several(view: View, chosen: Sequence[Finding]) -> list[Any]:
     """Sums only of what adds up: several findings may be about the same hours of the same GPUs."""
-    sums = totals(chosen)
     said = tr(
-        "{findings}: {gpus}, of which {part} can be taken back, {asked} to ask about",
-        findings=tr_many("{number} finding chosen", "{number} findings chosen", sums.findings),
-        gpus=tr_many("{number} GPU", "{number} GPUs", sums.gpus),
-        part=Number(sums.gpus_to_take),
-        asked=Number(sums.gpus_to_ask),
+        "{findings}: {gpus}, {part} of them reclaimable",
+        findings=tr_many("{number} finding chosen", "{number} findings chosen", len(chosen)),
+        gpus=tr_many("{number} GPU", "{number} GPUs", len({gpu for each in chosen for gpu in each.gpus})),
+        part=Number(len(to_take(chosen))),
     )
     lines = [
         html.Li([html.Code(each.finding_id), " ", heading(each, view.report.review)]) for each in chosen[:_MOST_NAMED]
@@ -108,9 +107,9 @@ def _one(view: View, finding: Finding) -> list[Any]:
         html.Div(
             [
                 listing(tr("evidence"), evidence(finding).parts),
-                listing(tr("conditions that failed"), finding.confidence.failed, tr("every condition holds")),
+                listing(tr("conditions not met"), finding.confidence.failed, tr("every condition is met")),
                 *([listing(tr("notes"), notes)] if notes else []),
-                listing(tr("history"), [action_sentence(each) for each in actions], tr("nobody acted on it yet")),
+                listing(tr("history"), [action_sentence(each) for each in actions], tr("no action yet")),
             ],
             className="lists",
         ),
@@ -129,7 +128,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
         (tr("confidence"), confidence_words(finding)),
         (
             tr("user"),
-            name_links(view, "holder", finding.holder.split(JOINER)) if finding.holder else tr(finding.without_holder),
+            name_links(view, "user", finding.user.split(JOINER)) if finding.user else tr(finding.without_user),
         ),
         *([(tr("team"), plain(finding.team))] if finding.team else []),
         *([(tr("job"), ", ".join(plain(each, LONGEST) for each in finding.job.split(JOINER)))] if finding.job else []),
@@ -139,7 +138,7 @@ def _facts(view: View, finding: Finding) -> list[tuple[str, Any]]:
         (tr("energy"), energy if finding.energy_kwh is None else tr("{kwh} kWh", kwh=energy)),
         (tr("since"), words.moment(finding.since_ms)),
         (tr("status"), view.translate(finding.status)),
-        (tr("user notified"), notified(view.report.review, finding)),
+        (tr("user nudged"), notified(view.report.review, finding)),
         (tr("category"), CATEGORY_NAMES[finding.category]),
         (tr("rule"), finding.rule),
         (label_of_wanted(finding), gpu_links(view, finding.reclaimable_gpus)),
@@ -160,15 +159,16 @@ def _words(view: View) -> str:
             gpus=tr_many("{number} GPU", "{number} GPUs", found.gpus),
         )
         if found.findings
-        else tr("No findings: no rule that has enough history found anything in this window.")
+        else tr("No findings: the rules with enough history found nothing in this window.")
     )
-    given = view.report.recommendations.reclaimable
-    hidden = len(report.review.suppressed)
+    given = view.report.recommendations.fleet
+    hidden, low = len(report.review.snoozed), len(report.review.low)
     return SentenceList(
         [
             with_waiting(report.review, first),
-            *([tr_many("{number} suppressed", "{number} suppressed", hidden)] if hidden else []),
-            *([give_back_sentence(given)] if given is not None else []),
+            *([more_of_low(low)] if low else []),
+            *([tr_many("{number} snoozed", "{number} snoozed", hidden)] if hidden else []),
+            *([release_sentence(given)] if given is not None else []),
         ]
     )
 
@@ -184,11 +184,13 @@ def _wrong(view: View, columns: Sequence[Column]) -> list[html.P]:
 
 
 def _tools(view: View) -> html.Div:
-    """The switch for suppressed findings, which the browser turns and keeps in the address; the table as files."""
-    label = tr("Show suppressed ones")
+    """Return the switch for findings of low confidence and snoozed ones, which the browser turns and keeps in the address; the table as files."""
+    label = tr("Show low confidence and snoozed ones")
     # whether it is pressed says the browser, once the table follows its address
     switch = html.Button(label, id="findings-hidden", className="button switch", n_clicks=0)
-    return html.Div([switch, links(view, "findings")], className="tools")
+    hint = html.Span(tr("Choose a row for its evidence and its history."), className="hint")
+    files = html.Span([filter_button(_GRID), links(view, "findings")], className="files")
+    return html.Div([switch, hint, files], className="tools")
 
 
 def _ids(chosen: Any) -> tuple[str, ...]:
@@ -198,7 +200,7 @@ def _ids(chosen: Any) -> tuple[str, ...]:
 
 def _content(view: View, _: Palette) -> html.Div:
     """The table, what can be done about the chosen findings, and the chosen one in full."""
-    known = {each.finding_id for each in view.report.review.findings}
+    known = {each.finding_id for each in view.report.named_findings}
     chosen = [view.query.finding] if view.query.finding in known else []
     shown = _shown(view)
     table = shown.table
@@ -212,7 +214,7 @@ def _content(view: View, _: Palette) -> html.Div:
                 dcc.Store(id=_CHOSEN, data=chosen),  # their ids: ten thousand whole rows are too much to send
                 *_wrong(view, table.columns),
                 _tools(view),
-                grid(view.language, _GRID, shown, chosen=chosen, hides=True),
+                grid(view.language, _GRID, shown, chosen=chosen, hides=True, high_rows=True),
                 *action_form(view, tr("With the chosen findings"), "", ready=bool(chosen)),
                 html.Div(
                     detail(view, chosen),
@@ -221,6 +223,7 @@ def _content(view: View, _: Palette) -> html.Div:
                     **{"aria-live": "polite", "aria-label": tr("The chosen finding")},
                 ),
             ],
+            answers=True,
             wide=True,
         )
     )
@@ -271,4 +274,6 @@ def _connect(app: Any, source: LakeSource) -> None:
     )
 
 
-FINDINGS = Page("/findings", tr("Findings"), _content, _connect)
+FINDINGS = Page(
+    "/findings", tr("Findings"), _content, _connect, question=tr("What did the rules find, and on what evidence?")
+)

@@ -15,17 +15,18 @@ from analytics.tables.palette import Palette
 from analytics.tables.table import Table
 from dashboard.access.people import VIEWER
 from dashboard.files import links
-from dashboard.render.panel import section_panel
+from dashboard.render.panel import HOW_COUNTED, METHOD, section_panel
 from dashboard.source import LakeSource
 from dashboard.view import View
 
 
 @dataclass(frozen=True)
 class Page:
-    """One page. `listed` pages stand in the navigation; the others are come to from a row or a chart.
+    """One page. `listed` pages stand in the navigation by their `name`; the others are reached from a row or a chart.
 
-    `make` makes what is below the heading, in sentences that `content` translates. `connect` adds the page's own callbacks, each of which comes to its view by
-    `dashboard.source.view_of`, which knows who asks. `role` is the least that opens the page.
+    `question` is the heading: what the page answers. `make` makes what is below it, in sentences that `content` translates.
+    `connect` adds the page's own callbacks, each of which comes to its view by `dashboard.source.view_of`, which knows who asks.
+    `role` is the least that opens the page.
     """
 
     path: str
@@ -34,10 +35,42 @@ class Page:
     connect: Callable[[Any, LakeSource], None] = lambda *_: None
     role: str = VIEWER
     listed: bool = True
+    question: str = ""
 
     def content(self, view: View, colours: Palette) -> Any:
-        """The page's components below the heading, in the reader's language."""
-        return in_words(self.make(view, colours), view.language)
+        """The page's components below the heading, in the reader's language; how they are counted comes last."""
+        return in_words(method_last(self.make(view, colours)), view.language)
+
+
+@dataclass(frozen=True)
+class PagePlace:
+    """Pages that belong together: one entry of the navigation, whose pages are its second row."""
+
+    name: str
+    pages: tuple[Page, ...]
+
+
+def method_last(tree: Any) -> html.Div:
+    """Return the components with everything on how they are counted in one element at the end, closed."""
+    found: list[Any] = []
+    rest = _without_method(tree, found)
+    last = [html.Details([html.Summary(HOW_COUNTED), *found], className=f"{METHOD} of-page")] if found else []
+    return html.Div([rest, *last])
+
+
+def _without_method(tree: Any, found: list[Any]) -> Any:
+    """Return the components without their method, whose content is added to `found` behind the summary."""
+    if isinstance(tree, list | tuple):
+        kept = []
+        for part in tree:
+            if isinstance(part, html.Details) and getattr(part, "className", "") == METHOD:
+                found += part.children[1:]
+            else:
+                kept.append(_without_method(part, found))
+        return kept
+    if isinstance(tree, Component) and getattr(tree, "children", None) is not None:
+        tree.children = _without_method(tree.children, found)
+    return tree
 
 
 _WORDS = ("children", "title", "placeholder", "copied_children", "aria-label")
@@ -49,11 +82,11 @@ def in_words(tree: Any, language: Language) -> Any:
     if isinstance(tree, str):
         return language.shown(tree)
     if isinstance(tree, list | tuple):
-        return [in_words(each, language) for each in tree]
+        return [in_words(part, language) for part in tree]
     if isinstance(tree, Component):
         for name in _WORDS:
-            if (said := getattr(tree, name, None)) is not None:
-                setattr(tree, name, in_words(said, language))
+            if (words := getattr(tree, name, None)) is not None:
+                setattr(tree, name, in_words(words, language))
     return tree
 
 
@@ -89,8 +122,7 @@ def all_findings(_: View) -> Mapping[str, str]:
 class PlacedSection:
     """A section on a page: where its table stands and how many rows are in sight, as `section_panel` takes them.
 
-    `onward` are the links below it; `wide` gives it the whole width, whatever the section needs. `for_people` sections stay on
-    pages that have nothing else for people (`TablesPage.for_people`).
+    `onward` are the links below it; `wide` gives it the whole width, whatever the section needs.
     """
 
     made_by: Callable[[View], Table | None]
@@ -98,9 +130,8 @@ class PlacedSection:
     first: int | None = None
     onward: Onward = no_way
     wide: bool = False
-    for_people: bool = False
 
-    def panel(self, view: View, colours: Palette) -> html.Section | None:
+    def panel(self, view: View, colours: Palette, *, answers: bool = False) -> html.Section | None:
         """None where the section has nothing to say to this reader."""
         section = self.made_by(view)
         if section is None:
@@ -109,30 +140,49 @@ class PlacedSection:
         after = [
             html.P(dcc.Link(words, href=path + search), className="onward") for path, words in self.onward(view).items()
         ]
-        return section_panel(view, colours, section, table=self.table, first=self.first, after=after, wide=self.wide)
+        return section_panel(
+            view, colours, section, table=self.table, first=self.first, after=after, wide=self.wide, answers=answers
+        )
 
 
 def panels(view: View, colours: Palette, sections: Iterable[PlacedSection]) -> list[html.Section]:
     """The panels of those sections that have something to say."""
-    return [panel for each in sections if (panel := each.panel(view, colours)) is not None]
+    return [panel for section in sections if (panel := section.panel(view, colours)) is not None]
+
+
+def folded(panel: html.Section, *, on_phones: bool = False) -> html.Section:
+    """Return the panel with all but its title and its answer behind these, until a reader opens it.
+
+    A panel that is folded `on_phones` only is open at first on wider screens (assets/fallow.js).
+    """
+    title, question, finding, *body = panel.children
+    summary = html.Summary([title, html.Span(finding.children, className="finding")])
+    panel.children = [html.Details([summary, question, *body], open=on_phones)]
+    panel.className = f"{panel.className} folded on-phones" if on_phones else "panel wide folded"
+    return panel
 
 
 @dataclass(frozen=True)
 class TablesPage:
     """The content of a page that lists tables; `export` is the table that it offers as a file.
 
-    `for_people` is the sentence that stands for all sections but those for people, where the page is of a team or a user.
+    The first of the `sections` that has something to say answers the page's question. Those of `more` are behind their titles.
+    `for_people` is the sentence that takes the place of all sections where the page is of a team or a user.
     """
 
     sections: tuple[PlacedSection, ...]
+    more: tuple[PlacedSection, ...] = ()
     export: str = ""
     for_people: str = ""
 
     def __call__(self, view: View, colours: Palette) -> html.Div:
-        """The files, then a panel for each section."""
+        """The answer, the other sections, those that are folded, and the files."""
         if self.for_people and view.report.scope.is_personal:
-            shown = panels(view, colours, (each for each in self.sections if each.for_people))
-            below = [html.Div(shown, className="panels")] if shown else []
-            return html.Div([html.P(self.for_people, className="headline"), *below])
+            return html.Div(html.P(self.for_people, className="headline"))
+        shown: list[html.Section] = []
+        for section in self.sections:
+            made = section.panel(view, colours, answers=not shown)
+            shown += [] if made is None else [made]
+        behind = [folded(made) for made in panels(view, colours, self.more)]
         tools = [html.Div(links(view, self.export), className="tools")] if self.export else []
-        return html.Div([*tools, html.Div(panels(view, colours, self.sections), className="panels")])
+        return html.Div([html.Div([*shown, *behind], className="panels"), *tools])

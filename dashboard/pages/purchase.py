@@ -1,4 +1,4 @@
-"""What the need that was observed would cost, bought, reserved and rented, what an hour should cost within the house, and energy and CO2."""
+"""What the observed demand would cost, bought, reserved and rented; internal prices; and energy and CO2."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SectionOf: TypeAlias = Callable[[View], Table | None]
 
 
 def _purchases(view: View) -> Sequence[PoolPurchase]:
-    return of_scope(view.whole.plan.purchases, view.report.scope)
+    return of_scope(view.whole.purchases, view.report.scope)
 
 
 def _priced(made_by: Callable[[Sequence[PoolPurchase], str], Table | None]) -> SectionOf:
@@ -52,22 +52,22 @@ def _carbon(view: View) -> Carbon:
     return view.whole.plan.carbon(view.report.scope, view.part, asked)
 
 
+internal_prices = _unless_wrong(
+    lambda view: (
+        None
+        if view.report.scope.is_personal
+        else internal_price_table(internal_prices_of(_purchases(view), view.zone), view.whole.money.currency)
+    )
+)
+"""The internal prices of the pools by hour; None for people, who have no pools."""
+
 PURCHASE = Page(
     "/purchase",
     tr("Purchase"),
     TablesPage(
-        (
-            PlacedSection(_unless_wrong(_priced(purchase_mix), cannot_price), table="below", wide=True),
+        (PlacedSection(_unless_wrong(_priced(purchase_mix), cannot_price), table="below"),),
+        more=(
             PlacedSection(_unless_wrong(_priced(mix_parts)), table="below", first=12),
-            PlacedSection(
-                _unless_wrong(
-                    lambda view: internal_price_table(
-                        internal_prices_of(_purchases(view), view.zone), view.whole.money.currency
-                    )
-                ),
-                table="below",
-                first=24,
-            ),
             PlacedSection(
                 _unless_wrong(
                     lambda view: purchase_offers(
@@ -76,20 +76,25 @@ PURCHASE = Page(
                 ),
                 table="below",
                 first=12,
-                wide=True,
             ),
-            *(
-                PlacedSection(_unless_wrong(_of_carbon(made_by), instead), "below", first, wide=True, for_people=True)
-                for made_by, instead, first in (
-                    (carbon_parts, cannot_rate, None),
-                    (carbon_by_team, None, 12),
-                    (parking_power, None, 12),
-                )
-            ),
-            PlacedSection(_unless_wrong(_of_carbon(better_hours)), wide=True, for_people=True),
         ),
-        for_people=tr(
-            "GPUs are bought and rented for pools, whoever has them: choose all teams, and a pool or a model."
+        for_people=tr("GPUs are bought and rented for pools, not for teams: choose all teams, and a pool or a model."),
+    ),
+    question=tr("Is it cheapest to buy, reserve or rent?"),
+)
+
+ENERGY = Page(
+    "/energy",
+    tr("Energy"),
+    TablesPage(
+        (
+            PlacedSection(_unless_wrong(_of_carbon(carbon_parts), cannot_rate), table="below"),
+            PlacedSection(_unless_wrong(_of_carbon(carbon_by_team)), table="below", first=8),
+        ),
+        more=(
+            PlacedSection(_unless_wrong(_of_carbon(parking_power)), table="below", first=12),
+            PlacedSection(_unless_wrong(_of_carbon(better_hours))),
         ),
     ),
+    question=tr("How much energy and CO2 did the GPUs take?"),
 )

@@ -9,14 +9,14 @@ from typing import Any
 
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
+from analytics.capacity.peak_demand import MARGIN
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.recommendations import Recommendation, Recommendations
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Moment, Number, Share, Span
+from analytics.language.quantities import Date, GpuHours, Moment, Share, Span
 from analytics.language.sentences import tr
 from analytics.names import JOINER
 from analytics.tables.finding_heading import heading
-from analytics.tables.give_back import give_back
 from analytics.tables.names import place_name
 from analytics.tables.palette import Palette, palette
 from analytics.tables.recommendations import (
@@ -24,28 +24,27 @@ from analytics.tables.recommendations import (
     by_gpu,
     by_group,
     cost_cell,
-    deadline_day,
     decision,
     decisions_to_choose,
     put_off,
     recommendations,
-    saving_words,
     to_look_at,
     waste,
     who_acts,
 )
 from analytics.tables.table import Table
+from analytics.tables.value import CASH, FREED, cash_words, freed_words
+from analytics.tables.verdicts import pool_verdicts, shortfall_words
 from analytics.tables.what_if_reserve import reserve_by_pool, reserves_compared
 from analytics.workloads.model import Confidence, Finding
-from analytics.workloads.reclaimable import MARGINS, Reclaimable
-from analytics.workloads.surplus import MARGIN
+from analytics.workloads.pool_demand import MARGINS, FleetDemand
 from dashboard.access.people import PLANNER
 from dashboard.error_panels import in_a_line, problem_line
 from dashboard.files import links
-from dashboard.grid import GridOf, grid
+from dashboard.grid import GridOf, filter_button, grid
 from dashboard.pages.chosen import action_form, command_block, connect_action_form, gpu_links, listing, name_links
-from dashboard.pages.page import Page, in_words, slider
-from dashboard.render.panel import panel, section_panel
+from dashboard.pages.page import Page, folded, in_words, slider
+from dashboard.render.panel import method, panel, section_panel
 from dashboard.render.tables import address, facts_list, section_tables
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
@@ -55,7 +54,15 @@ BY_GPU = "gpu"
 GROUPS = {"": tr("nothing"), BY_GPU: tr("GPU"), "owner": tr("who acts"), "pool": tr("pool")}
 """What the table can be grouped by, as the address names it."""
 
-_WIDTHS_PX = {"recommendation": 230, "saving": 145, "deadline": 108, "pool": 85, "next": 300, "recommendation_id": 125}
+_WIDTHS_PX = {
+    "recommendation": 300,
+    "freed": 150,
+    "cash": 130,
+    "deadline": 108,
+    "pool": 85,
+    "next": 300,
+    "recommendation_id": 125,
+}
 HEADING = "recommendation-heading"
 """Of the chosen one: on narrow screens the page goes there."""
 _BETWEEN = "/"
@@ -95,8 +102,7 @@ def detail(view: View, found: Recommendations, recommendation_id: str) -> list[A
     """The chosen one in full; an id that the reader does not see is nothing."""
     each = next((each for each in found.listed if each.recommendation_id == recommendation_id), None)
     if each is None:
-        said = tr("Choose a row for its evidence, its history and what to do next.")
-        return [html.P(said, className="hint")]
+        return []
     title = [decision(each), " ", html.Span(each.recommendation_id, className="id")]
     evidence = [_finding(view, finding, each.confidence) for finding in each.evidence]
     return [
@@ -106,10 +112,10 @@ def detail(view: View, found: Recommendations, recommendation_id: str) -> list[A
         *_nudge(view, each),
         html.Div(
             [
-                listing(tr("evidence"), evidence, tr("no finding: the ledger alone")),
-                listing(tr("conditions that failed"), each.confidence.failed, tr("every condition holds")),
+                listing(tr("evidence"), evidence, tr("no finding: the ledger shows it")),
+                listing(tr("conditions not met"), each.confidence.failed, tr("every condition is met")),
                 listing(tr("what if this is wrong?"), list(_risk(each))),
-                listing(tr("history"), _history(view, each), tr("nobody acted on it yet")),
+                listing(tr("history"), _history(view, each), tr("no action yet")),
             ],
             className="lists",
         ),
@@ -125,12 +131,16 @@ def _facts(view: View, each: Recommendation) -> Iterator[tuple[str, Any]]:
     yield tr("pool"), words.shown(place_name(each.pool))
     if hosts := _hosts(view, each):
         yield tr("host"), name_links(view, "host", hosts)
-    saved = tr("not known") if each.saving is None else saving_words(each.saving, each.currency)
-    yield tr("worth a year"), saved
+    yield FREED, words.shown(freed_words(each.value, each.currency))
+    yield CASH, words.shown(cash_words(each.value, each.currency))
+    if each.value is not None and each.value.cash_unknown:
+        yield tr("why cash is not known"), each.value.cash_unknown
+    if each.value is not None and each.value.list_price_share:
+        yield tr("at public list prices"), words.shown(Share(each.value.list_price_share))
     yield tr("confidence"), tr(each.confidence.grade)
     yield tr("wasted in this window"), words.shown(cost_cell(each))
     yield tr("GPU-hours"), words.shown(GpuHours(each.gpu_ms))
-    yield tr("deadline"), words.shown(deadline_day(each.deadline_ms))
+    yield tr("deadline"), words.shown(Date(each.deadline))
     yield tr("GPUs to act on"), gpu_links(view, each.gpus_now)
     if each.simulated:
         yield tr("data"), tr("simulated")
@@ -161,26 +171,21 @@ def _risk(each: Recommendation) -> Iterator[str]:
     risk = each.risk
     if risk.probability is not None and risk.within_ms is not None:
         share, span = Share(risk.probability, 0), Span(risk.within_ms)
-        yield tr("used again within {span} in {share} of such cases so far", share=share, span=span)
-    if risk.hours is not None:
-        yield tr(
-            "last week the pool would have been short in {short} of {hours} h, by {gpus} GPUs at most",
-            short=Number(risk.short_hours),
-            hours=Number(risk.hours),
-            gpus=Number(risk.short_gpus),
-        )
+        yield tr("used again within {span} in {share} of such cases", share=share, span=span)
+    if risk.tested is not None:
+        yield tr("shortfall of earlier estimates: {hours}", hours=shortfall_words(risk.tested))
     if risk.waits:
         yield tr("{name} would wait", name=plain(risk.waits))
     else:
         yield tr("jobs of the pool would wait")
-    if risk.probability is None and risk.hours is None:
-        yield tr("how probable that is, is not known")
+    if risk.probability is None and risk.tested is None:
+        yield tr("the probability is not known")
 
 
 def _history(view: View, each: Recommendation) -> list[str]:
     actions = view.report.review.actions
     first = min((finding.since_ms for finding in each.evidence), default=None)
-    began = [] if first is None else [tr("first seen {moment}", moment=Moment(first))]
+    began = [] if first is None else [tr("first observed {moment}", moment=Moment(first))]
     return [
         *began,
         *(action_sentence(action) for finding in each.evidence for action in actions.get(finding.finding_id, ())),
@@ -188,11 +193,11 @@ def _history(view: View, each: Recommendation) -> list[str]:
 
 
 def _nudge(view: View, each: Recommendation) -> list[Any]:
-    """How to look at the message that its holder would get; planners alone send any."""
-    if each.holder is None or JOINER in each.holder or not view.reader.may(PLANNER):
+    """How to look at the message that its user would get; planners alone send any."""
+    if each.user is None or JOINER in each.user or not view.reader.may(PLANNER):
         return []
     report = dcc.Link(tr("Report"), href="/report" + view.query.on_every_page.search)
-    command = f"fallow report nudge --user {shlex.quote(each.holder)}"
+    command = f"fallow report nudge --user {shlex.quote(each.user)}"
     return [*command_block(tr("nudge"), command, "recommendation-copy-nudge"), html.P(report, className="onward")]
 
 
@@ -214,20 +219,20 @@ def _leading(found: Recommendations, wanted: str) -> tuple[str, ...]:
 
 
 def _rest(view: View, colours: Palette, found: Recommendations, place: int) -> list[html.Section]:
-    """The sections below the decisions: what is put off, what can go, the slider at its `place`, what to look at and the sum."""
-    given, left, later = found.reclaimable, to_look_at(found), put_off(found, view.report.review.actions)
-    free = give_back(given)
+    """Return the sections below the table: those without a known value, the slider at its `place`; folded the verdicts, the snoozed ones and the sum."""
+    given, left, later = found.fleet, to_look_at(found), put_off(found, view.report.review.actions)
+    free = pool_verdicts(given)
     return [
-        *([section_panel(view, colours, later, first=12, wide=True)] if later is not None else []),
-        *([section_panel(view, colours, free, table="below", wide=True)] if free is not None else []),
-        *([what_if_panel(view, colours, given, MARGINS[place])] if given is not None else []),
-        *([section_panel(view, colours, left, first=12, wide=True)] if left is not None else []),
-        section_panel(view, colours, waste(found), wide=True),
+        *([folded(section_panel(view, colours, left, first=left.shown, wide=True), on_phones=True)] if left else []),
+        *([folded(what_if_panel(view, colours, given, MARGINS[place]), on_phones=True)] if given is not None else []),
+        *([folded(section_panel(view, colours, free, table="below"))] if free is not None else []),
+        *([folded(section_panel(view, colours, later, first=12))] if later is not None else []),
+        folded(section_panel(view, colours, waste(found))),
     ]
 
 
 def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Section:
-    """The table with its groups, and beside it the chosen one with what can be done about it."""
+    """The table with its groups, and beside it, once a row is chosen, that recommendation with what can be done about it."""
     section, wrong, group = recommendations(found), [], ""
     try:
         group = check_group(view.query.group)
@@ -242,11 +247,11 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
                 detail(view, found, wanted),
                 id=_DETAIL,
                 role="region",
-                **{"aria-live": "polite", "aria-label": tr("The chosen decision")},
+                **{"aria-live": "polite", "aria-label": tr("The chosen recommendation")},
             ),
             *action_form(
                 view,
-                tr("With the finding that the chosen decision stands on"),
+                tr("With the first finding of the chosen recommendation"),
                 _PREFIX,
                 ready=bool(_leading(found, wanted)),
             ),
@@ -260,7 +265,14 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
         finding=html.Span(section.headline, id="recommendations-words"),
         body=[
             *wrong,
-            html.Div([_grouping(view, group), links(view, "recommendations")], className="tools"),
+            html.Div(
+                [
+                    _grouping(view, group),
+                    html.Span(tr("Choose a row for its evidence, its history and the next step."), className="hint"),
+                    html.Span([filter_button(_GRID), links(view, "recommendations")], className="files"),
+                ],
+                className="tools",
+            ),
             html.Div(_sums(view, colours, found, group), id=_SUMS),
             html.Div(
                 [
@@ -268,12 +280,6 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
                         [
                             html.Div(table, className="as-table"),
                             html.Div(_cards(view, colours, found), id=_CARDS, className="as-cards"),
-                            *_notes(section),
-                            *(
-                                [html.P(tr("Each row has the figures of its whole decision."), className="note")]
-                                if group == BY_GPU
-                                else []
-                            ),
                         ]
                     ),
                     html.Div(beside, className="side-place"),
@@ -281,6 +287,7 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
                 className="with-side",
             ),
         ],
+        answers=True,
         wide=True,
     )
 
@@ -320,10 +327,10 @@ def asked_margin(reserve: str) -> float:
     return next((margin for margin in MARGINS if percent(margin) == reserve), MARGIN)
 
 
-def what_if_panel(view: View, colours: Palette, given: Reclaimable, margin: float) -> html.Section:
+def what_if_panel(view: View, colours: Palette, given: FleetDemand, margin: float) -> html.Section:
     """The slider and what its reserve would mean."""
     section = reserve_by_pool(given, margin)
-    label = tr("Reserve: the share by which more is kept than was needed at once")
+    label = tr("Reserve: the share that is kept beyond peak demand")
     # by places: the keyboard goes from one reserve that is compared to the next
     marks = [view.language.shown(Share(each, 0)) for each in MARGINS]
     reserves = dcc.Store(id="reserves", data=[percent(each) for each in MARGINS])
@@ -336,24 +343,25 @@ def what_if_panel(view: View, colours: Palette, given: Reclaimable, margin: floa
             slider("reserve", label, marks, MARGINS.index(margin)),
             reserves,
             html.Div(_what_if(view, colours, given, section), id=_WHAT_IF),
-            *_notes(section),
+            *method(section.title, section.notes),
         ],
         wide=True,
     )
 
 
-def _what_if(view: View, colours: Palette, given: Reclaimable, section: Table) -> list[Any]:
+def _what_if(view: View, colours: Palette, given: FleetDemand, section: Table) -> list[Any]:
     """One reserve by pool, and all of them beside one another."""
     compared = reserves_compared(given)
     return [
         *section_tables(view, colours, section),
-        html.H3(compared.title, id=f"{compared.name}-title"),
-        *section_tables(view, colours, compared),
+        html.Details(
+            [
+                html.Summary(html.Span(compared.title, id=f"{compared.name}-title")),
+                *section_tables(view, colours, compared),
+            ],
+            className="more",
+        ),
     ]
-
-
-def _notes(section: Table) -> list[html.P]:
-    return [html.P(note, className="note") for note in section.notes]
 
 
 def _connect_looking(app: Any, source: LakeSource) -> None:
@@ -383,7 +391,7 @@ def _connect_reserve(app: Any, source: LakeSource) -> None:
     )
     def slide(place: Any, search: str | None, scheme: str | None) -> Any:
         view = view_of(source, search)
-        given = None if isinstance(view, Problem) else view.report.recommendations.reclaimable
+        given = None if isinstance(view, Problem) else view.report.recommendations.fleet
         if isinstance(view, Problem) or given is None or place not in range(len(MARGINS)):
             return [no_update] * 2
         section = reserve_by_pool(given, MARGINS[place])
@@ -461,4 +469,10 @@ def _connect(app: Any, source: LakeSource) -> None:
     )
 
 
-RECOMMENDATIONS = Page("/recommendations", tr("What to do"), _content, _connect)
+RECOMMENDATIONS = Page(
+    "/recommendations",
+    tr("Recommendations"),
+    _content,
+    _connect,
+    question=tr("What should be released, reclaimed or changed, and who acts?"),
+)

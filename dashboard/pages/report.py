@@ -53,7 +53,7 @@ def sending(view: View, week: Week) -> html.Section:
     return panel(
         name="sending",
         title=tr("Send it"),
-        question=tr("Who is to get the report of {week}? Each target gets an edition once.", week=week.label),
+        question=tr("Who should get the report of {week}? Each target gets an edition once.", week=week.label),
         finding=wrong
         or (
             tr("The targets are those of the setting report.to. Try it first: that sends nothing.")
@@ -227,7 +227,7 @@ def _week(view: View, week: Week, chosen: Week) -> html.Li:
 def _name(view: View, week: Week) -> str:
     """With a word where the lake does not have it to its end."""
     if week.until_ms > view.as_of_ms:
-        return tr("{week} (not over)", week=week.label)
+        return tr("{week} (not complete)", week=week.label)
     return week.label
 
 
@@ -249,7 +249,7 @@ def _preview(view: View, week: Week) -> html.Section:
         question=tr("What will its readers see?"),
         finding=tr("The same document that is downloaded as HTML and sent by mail."),
         body=[
-            html.P(html.A(tr("Open it in a tab of its own"), href=address, target="_blank", rel="noopener")),
+            html.P(html.A(tr("Open in a new tab"), href=address, target="_blank", rel="noopener")),
             html.Iframe(src=address, title=title, className="preview", sandbox=""),
         ],
         wide=True,
@@ -267,4 +267,6 @@ def _content(view: View, _: Palette) -> html.Div:
     return html.Div([*wrong, html.Div([_choice(view, week), *form, _preview(view, week)], className="panels")])
 
 
-REPORT = Page("/report", tr("Report"), _content, connect_sending)
+REPORT = Page(
+    "/report", tr("Weekly report"), _content, connect_sending, question=tr("What does the report of a week say?")
+)

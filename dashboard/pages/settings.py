@@ -123,6 +123,10 @@ def _settings(view: View) -> html.Section:
     found = shown_settings(view.whole.inputs.settings, view.language)
     own = [each for each in found if each.is_set]
     agents = [each for each in found if each.name.partition(".")[0] in _OF_AGENTS]
+    changed, unchanged = (
+        [each for each in found if each not in agents and each.is_set == is_set] for is_set in (True, False)
+    )
+    defaults = tr_many("{number} setting with its default", "{number} settings with their defaults", len(unchanged))
     summary = html.Summary(tr("Settings of agents, as this machine has them: each agent has its own"))
     question = tr(
         "Which thresholds are the figures made with, and where was each set? They are changed in the config file."
@@ -139,7 +143,8 @@ def _settings(view: View) -> html.Section:
         question=question,
         finding=finding,
         body=[
-            _setting_table(view, [each for each in found if each not in agents]),
+            *([_setting_table(view, changed)] if changed else []),
+            html.Details([html.Summary(defaults), _setting_table(view, unchanged)], className="more"),
             html.Details([summary, _setting_table(view, agents)], className="more"),
         ],
         wide=True,
@@ -175,4 +180,6 @@ def _with_code(text: str) -> list[Any]:
     return [html.Code(part) if place % 2 else part for place, part in enumerate(text.split("`")) if part]
 
 
-SETTINGS_PAGE = Page("/settings", tr("Settings"), _content, role=ADMIN)
+SETTINGS_PAGE = Page(
+    "/settings", tr("Settings"), _content, role=ADMIN, question=tr("Which settings and owners are in force?")
+)

@@ -7,6 +7,7 @@ from typing import Any
 from dash import dcc, html
 
 from analytics.capacity.user_jobs import against_quota
+from analytics.glossary import state_label
 from analytics.language.plain_text import plain
 from analytics.language.quantities import GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
@@ -22,7 +23,7 @@ from dashboard.render.panel import section_panel
 from dashboard.render.tables import address, facts_list
 from dashboard.view import View
 
-_FIRST = 20
+_FIRST = 10
 
 
 _EVERYBODY = TablesPage(
@@ -31,15 +32,15 @@ _EVERYBODY = TablesPage(
         PlacedSection(lambda view: quotas(view.report)),
         PlacedSection(lambda view: users(view.report.people), first=_FIRST),
     ),
-    export="holders",
+    export="users",
 )
 
 
 def _content(view: View, colours: Palette) -> html.Div:
-    """Everybody; with `?holder=NAME` one of them."""
-    if view.query.holder:
-        back = dcc.Link(tr("All users"), href="/holders" + view.query.on_every_page.search)
-        own = _one_holder(view, colours, view.query.holder)
+    """Everybody; with `?user=NAME` one of them."""
+    if view.query.user:
+        back = dcc.Link(tr("All users"), href="/users" + view.query.on_every_page.search)
+        own = _one_user(view, colours, view.query.user)
         return html.Div([html.P(back, className="back"), html.Div(own, className="panels")])
     return html.Div([_EVERYBODY(view, colours), *_no_quotas(view)])
 
@@ -53,13 +54,13 @@ def _no_quotas(view: View) -> list[html.P]:
     return [html.P(note, className="note")]
 
 
-def _one_holder(view: View, colours: Palette, name: str) -> list[Any]:
-    """The panels about one holder, as far as the view's scope has them."""
-    person = next((each for each in view.report.people.holders if each.name == name), None)
+def _one_user(view: View, colours: Palette, name: str) -> list[Any]:
+    """The panels about one user, as far as the view's scope has them."""
+    person = next((each for each in view.report.people.users if each.name == name), None)
     if person is None:
-        said = tr("{name} was given nothing in this window, or nothing that you can see here.", name=plain(name))
+        said = tr("No GPU that you can see here was allocated to {name} in this window.", name=plain(name))
         return [html.P(said, className="headline")]
-    link = dcc.Link(tr("All findings"), href="/findings" + view.query.on_every_page.but(holder=name).search)
+    link = dcc.Link(tr("All findings"), href="/findings" + view.query.on_every_page.but(user=name).search)
     return [
         _facts(view, person),
         section_panel(view, colours, jobs_of_user(view.report, name)),
@@ -70,24 +71,24 @@ def _one_holder(view: View, colours: Palette, name: str) -> list[Any]:
 def _facts(view: View, person: UserFigures) -> html.Dl:
     speaks = view.language
     team = person.team
-    shown = {
+    shown: dict[str, Any] = {
         tr("user"): html.Bdi(plain(person.label)),
         **({tr("team"): dcc.Link(html.Bdi(plain(team)), href=address(view, "team", team))} if team else {}),
-        tr("GPU-hours given"): speaks.hours(person.allocated_ms),
+        tr("GPU-hours allocated"): speaks.hours(person.allocated_ms),
         tr("useful"): speaks.hours(person.effective_ms),
         tr("low, unused"): speaks.hours(person.low_unused_ms),
-        tr("held"): speaks.hours(person.state_ms["held"]),
-        tr("reserved"): speaks.hours(person.state_ms["reserved"]),
+        state_label("held"): speaks.hours(person.state_ms["held"]),
+        state_label("reserved"): speaks.hours(person.state_ms["reserved"]),
         tr("efficiency"): _efficiency(view, person),
         tr("cost"): speaks.money(from_cents(person.paid_cents), view.report.money.currency),
     }
     quota = view.whole.money.owners.owner("user", person.label)
     if quota is not None and quota.quota_gpus is not None and view.report.scope.of_gpus.is_all:
-        own = view.whole.narrowed(view.part.inside, Scope(holder=person.label)).stretches
+        own = view.whole.narrowed(view.part.inside, Scope(user=person.label)).segments
         use = against_quota(
             own, quota.quota_gpus, view.report.ledger.summary.since_ms, view.report.ledger.summary.until_ms
         )
-        said = tr("{quota} GPUs at once; most {most}", quota=Number(use.quota_gpus), most=Number(use.most, 1))
+        said = tr("{quota} GPUs at once; peak {most}", quota=Number(use.quota_gpus), most=Number(use.most, 1))
         shown[tr("quota")] = said
     return facts_list(shown.items())
 
@@ -107,4 +108,4 @@ def _efficiency(view: View, person: UserFigures) -> str:
     )
 
 
-USERS = Page("/holders", tr("Users"), _content)
+USERS = Page("/users", tr("Users"), _content, question=tr("Who was allocated GPUs, and how much did they use?"))

@@ -1,1 +1,1 @@
-"""How sections look on a page: panels, tables with links, and a figure for each kind of chart."""
+"""The look of sections on a page: panels, tables with links, and a figure for every kind of chart."""

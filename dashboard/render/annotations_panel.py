@@ -1,4 +1,4 @@
-"""The annotations of a chart in words, and for planners the form that writes one."""
+"""The annotations of a chart in words, and for planners the form to add an annotation."""
 
 from __future__ import annotations
 
@@ -15,21 +15,27 @@ from dashboard.view import View
 
 TEXT, WHEN, ABOUT, ADD = "annotation-text", "annotation-when", "annotation-about", "annotation-add"
 OUT = "annotation-out"
-"""The kind of the buttons that remove one; the index is its id."""
+"""The kind of the buttons that remove an annotation; the index is the annotation's id."""
 LIST, SAID = "annotations-list", "annotations-said"
 
 
 def annotations_panel(
     view: View, shown: Sequence[Annotation], removable: Sequence[str], abouts: Sequence[tuple[str, str | None]]
 ) -> html.Section | None:
-    """What stands below the film; the form only where there is something that the reader may annotate, nothing where neither is."""
+    """Return the panel below the timeline; None without annotations and without anything that the reader may annotate.
+
+    The form is in the panel only where `abouts` has something that the reader may annotate.
+    """
     if not shown and not abouts:
         return None
     return html.Section(
         [
             html.H2(tr("Annotations"), id="annotations-title"),
             html.P(
-                tr("What happened meanwhile? Numbered as the marks above; they change no figure."), className="question"
+                tr(
+                    "What happened in this window? The numbers are those of the marks above; annotations change no figure."
+                ),
+                className="question",
             ),
             html.Div(annotation_items(shown, removable), id=LIST),
             *(_form(view, abouts) if abouts else []),
@@ -41,9 +47,9 @@ def annotations_panel(
 
 
 def annotation_items(shown: Sequence[Annotation], removable: Sequence[str]) -> Any:
-    """A line for each, with the button that removes it for those who may."""
+    """Return a line per annotation, with a button to remove the annotations of `removable`."""
     if not shown:
-        return html.P(tr("There is none in this window."), className="hint")
+        return html.P(tr("This window has none."), className="hint")
     lines = zip(shown, annotation_lines(shown), strict=True)
     return html.Ul([html.Li([html.Span(line), *_out(each, line, removable)]) for each, line in lines])
 

@@ -1,4 +1,4 @@
-"""What all figures of plotly share: fonts, colours, margins, and how text is written in them."""
+"""The common layout of all plotly figures: fonts, colours, margins, and the form of text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dashboard.view import View
 from fallow.outside_text import chart_text
 
 FONT = '-apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, system-ui, sans-serif'
-"""As in the style sheet: `system-ui` comes last, since it is a wide face for print on many a Linux."""
+"""The fonts of the style sheet. `system-ui` is last, since it is a wide font for print on many Linux systems."""
 
 
 def layout(colours: Palette, height_px: int, **more: Any) -> dict[str, Any]:
-    """What all figures share: fonts, colours, margins; `more` adds to it or replaces it."""
+    """Return the common layout of all figures; `more` adds to it or replaces parts of it."""
     axis = {
-        "gridcolor": colours.grid,
-        "linecolor": colours.grid,
+        "gridcolor": colours.line,
+        "linecolor": colours.line,
         "zeroline": False,
         "automargin": True,
         "fixedrange": True,
@@ -45,11 +45,11 @@ def layout(colours: Palette, height_px: int, **more: Any) -> dict[str, Any]:
 
 
 def separators(view: View) -> str:
-    """What plotly is told: the decimal sign, then that between thousands."""
+    """Return plotly's setting of separators: the decimal mark, then the thousands separator."""
     written = view.language.number(1234.5, 1)
     return f"{written[5]}{written[1]}"
 
 
 def escaped(view: View, cell: Any, most: int = 60) -> str:
-    """A cell beside marks of plotly: what it would take for markup of its own is escaped."""
+    """Return a cell's text for plotly, with plotly's own markup escaped."""
     return chart_text(view.language.shown(cell), most)

@@ -1,4 +1,4 @@
-"""A section as a panel of a page: heading, question, headline, chart with its accessible name, table and notes."""
+"""Panels of a page, made from sections: heading, question, headline, chart with its accessible name, table and method."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 from dash import dcc, html
 
 from analytics.glossary import Term
-from analytics.language.language import SentenceList
 from analytics.language.sentences import tr
 from analytics.tables.chart import signs
 from analytics.tables.palette import Palette
 from analytics.tables.table import Table
-from dashboard.render.charts import chart_figure
+from dashboard.render.charts import chart_drawings
 from dashboard.render.states import legend, sign_legend
 from dashboard.render.tables import section_tables
 from dashboard.view import View
@@ -23,7 +22,7 @@ GRAPH_CONFIG = {
     "showSendToCloud": False,
     "plotlyServerURL": "",
     "displaylogo": False,
-    "showTips": False,  # plotly says them in English only
+    "showTips": False,  # plotly has them in English only
     "displayModeBar": False,
     "responsive": True,
     "scrollZoom": False,
@@ -39,21 +38,27 @@ def section_panel(
     first: int | None = None,
     after: Iterable[Any] = (),
     wide: bool = False,
+    answers: bool = False,
 ) -> html.Section:
-    """A section; its `table` stands `folded`, `below` or `beside` its chart, `after` at the end of the panel.
+    """Return a section as a panel.
 
-    Rows behind the `first` are folded away.
+    Args:
+        view: the reader's view.
+        colours: the colours of the reader's scheme.
+        section: the table with its chart.
+        table: the place of the table: `folded`, `below` or `beside` the chart.
+        first: the number of rows that are not folded away; None for all rows.
+        after: components at the end of the panel.
+        wide: true for a panel of the whole width.
+        answers: true for the section that answers the question of its page; it begins with its headline.
     """
-    notes = [html.P(SentenceList(section.notes, " "), className="note")] if section.notes else []
     lines = [html.Ul([html.Li(line) for line in section.lines])] if section.lines else []
     if section.chart is None:
         tables = section_tables(view, colours, section, first=first)
-        body = [*_legend(colours, section), *tables, *lines, *notes]
+        body = [*_legend(colours, section), *tables, *lines]
     else:
-        figure, height_px = chart_figure(view, colours, section.chart)
-        picture = graph(
-            f"{section.name}-chart", figure, SentenceList([section.title, section.headline], ": "), height_px
-        )
+        is_wide = (wide or section.wide) and table != "beside"
+        picture = chart_drawings(view, section, section.chart, wide=is_wide)
         said = [html.P(section.chart_note, className="note")] if section.chart_note else []
         found = signs(section.chart, section.states)
         drawn = [*_legend(colours, section), *([sign_legend(view, colours, found)] if found else [])]
@@ -61,7 +66,7 @@ def section_panel(
             folded = html.Details(
                 [html.Summary(tr("The figures as a table")), *section_tables(view, colours, section, "numbers")]
             )
-            body = [*drawn, picture, *said, *lines, *notes, folded]
+            body = [*drawn, picture, *said, *lines, folded]
         elif table == "beside":
             body = [
                 *drawn,
@@ -70,17 +75,17 @@ def section_panel(
                 ),
                 *said,
                 *lines,
-                *notes,
             ]
         else:
-            body = [*drawn, picture, *said, *section_tables(view, colours, section, first=first), *lines, *notes]
+            body = [*drawn, picture, *said, *section_tables(view, colours, section, first=first), *lines]
     return panel(
         name=section.name,
         title=section.title,
         question=section.question,
         finding=section.headline,
-        body=[*body, *after, *_explained(section.terms)],
-        wide=wide or section.wide,
+        body=[*body, *after, *method(section.title, section.notes, section.terms)],
+        wide=wide or section.wide or answers,
+        answers=answers,
     )
 
 
@@ -88,30 +93,53 @@ def _legend(colours: Palette, section: Table) -> list[html.Ul]:
     return [legend(colours, section.states)] if section.states else []
 
 
-def _explained(terms: Iterable[Term]) -> list[html.Details]:
-    words = [html.Div([html.Dt(tr(each.name)), html.Dd(each.meaning)]) for each in terms]
-    summary = html.Summary(tr("What the words mean"))
-    return [html.Details([summary, html.Dl(words)], className="terms")] if words else []
+METHOD = "method"
+"""The class of the explanations of figures; a page gathers them at its end (`dashboard.pages.page`)."""
+
+
+def method(title: str, notes: Iterable[str], terms: Iterable[Term] = ()) -> list[html.Details]:
+    """Return how the figures under a title are counted and what their words mean; empty without notes and terms."""
+    words = [html.Div([html.Dt(each.title), html.Dd(each.meaning)]) for each in terms]
+    paragraphs = [html.P(note, className="note") for note in notes]
+    if not paragraphs and not words:
+        return []
+    shown = [
+        html.Summary(HOW_COUNTED),
+        html.H3(title),
+        *paragraphs,
+        *([html.Dl(words, className="terms")] if words else []),
+    ]
+    return [html.Details(shown, className=METHOD)]
+
+
+HOW_COUNTED = tr("How this is counted")
 
 
 def panel(
-    *, name: str, title: str, question: str, finding: Any, body: Iterable[Any], wide: bool = False
+    *,
+    name: str,
+    title: str,
+    question: str,
+    finding: Any,
+    body: Iterable[Any],
+    wide: bool = False,
+    answers: bool = False,
 ) -> html.Section:
-    """A card with a heading, the question and the answer in one line, and the body below."""
+    """Return a card with a heading, the question, the answer in one line, and the body below.
+
+    With `answers`, the card answers the question of its page: the answer comes first and large, without a question of its own.
+    """
+    heading, answer = html.H2(title, id=f"{name}-title"), html.P(finding, className="finding")
+    first = [answer, heading] if answers else [heading, html.P(question, className="question"), answer]
     return html.Section(
-        [
-            html.H2(title, id=f"{name}-title"),
-            html.P(question, className="question"),
-            html.P(finding, className="finding"),
-            *body,
-        ],
-        className="panel wide" if wide else "panel",
+        [*first, *body],
+        className=" ".join(["panel", *(["wide"] if wide else []), *(["answers"] if answers else [])]),
         **{"aria-labelledby": f"{name}-title"},
     )
 
 
 def graph(name: str, figure: Any, label: str, height_px: int) -> html.Div:
-    """The chart with its accessible name; the height is reserved before it is drawn."""
+    """Return the chart with its accessible name; its height is reserved before it is drawn."""
     return html.Div(
         dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": f"{height_px}px"}, responsive=True),
         role="img",

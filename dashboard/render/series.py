@@ -1,4 +1,4 @@
-"""States over time and, below, measured series: one figure with one time axis, so that all of it zooms together."""
+"""States over time and, below, measured series: one figure with one time axis, so that both zoom together."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from analytics.language.sentences import tr
 from analytics.tables.chart import round_step
 from analytics.tables.palette import Palette
 from analytics.tables.table import Column, Table, column
-from dashboard.film import PageFilm
 from dashboard.render.layout import layout, separators
 from dashboard.render.panel import graph
 from dashboard.render.states import capital
 from dashboard.render.strip import gpu_words, heatmap, hover, time_axis
 from dashboard.render.tables import table
 from dashboard.series import PageSeries, SeriesLine
+from dashboard.timeline import PageTimeline
 from dashboard.times import visible
 from dashboard.view import View
 from fallow.outside_text import chart_text
@@ -33,14 +33,14 @@ _GAP_PX = 26
 _TOP_PX = 34
 _BOTTOM_PX = 8
 _LETTERS = 12
-"""Of `GPU-1ae8e3d9`: as the links beside it begin."""
+"""The letters of `GPU-1ae8e3d9`, with which the links beside the figure begin."""
 _LEFT_PX = 96
 """Room for the names of several GPUs."""
 
 
-def series_chart(view: View, colours: Palette, name: str, film: PageFilm, series: PageSeries) -> list[Any]:
-    """The graph, its tooltip, what was not measured, and the numbers as a table."""
-    height_px = _TOP_PX + _strip_px(film) + len(series.lines) * (_LINE_PX + _GAP_PX) + _BOTTOM_PX
+def series_chart(view: View, colours: Palette, name: str, timeline: PageTimeline, series: PageSeries) -> list[Any]:
+    """Return the graph, its tooltip, a note on missing series, and the numbers as a table."""
+    height_px = _TOP_PX + _strip_px(timeline) + len(series.lines) * (_LINE_PX + _GAP_PX) + _BOTTOM_PX
     since_ms, until_ms = visible(view)
     label = tr(
         "States and {names} from {since} to {until}, a point every {width}.",
@@ -49,14 +49,14 @@ def series_chart(view: View, colours: Palette, name: str, film: PageFilm, series
         until=Moment(until_ms),
         width=Span(series.bin_ms),
     )
-    figure = _figure(view, colours, film, series, height_px)
+    figure = _figure(view, colours, timeline, series, height_px)
     words: list[dict[str, Any] | None] = [None]
     for line in series.lines:
         shown = {"name": view.translate(line.name), "unit": line.unit, "digits": line.digits}
         words += [shown] if series.is_raw else [None, shown]
     return [
         graph(name, figure, label, height_px),
-        *hover(colours, gpu_words(view, film, lines=words)),
+        *hover(colours, gpu_words(view, timeline, lines=words)),
         html.P(_note(series), className="hint"),
         _numbers(view, colours, series),
     ]
@@ -71,21 +71,21 @@ def _note(series: PageSeries) -> str:
             if series.is_raw
             else tr("Lines are the mean of every {width}, bars reach from its least to its most.", width=width)
         )
-        parts.append(tr("Where nothing is drawn, nothing is known."))
+        parts.append(tr("A gap was not observed."))
     if series.missing:
         names = SentenceList([line.name for line in series.missing], ", ")
         parts.append(tr("Not measured here: {names}.", names=names))
     return SentenceList(parts, " ")
 
 
-def _strip_px(film: PageFilm) -> int:
-    return max(2 * _ROW_PX, _ROW_PX * len(film.gpus))
+def _strip_px(timeline: PageTimeline) -> int:
+    return max(2 * _ROW_PX, _ROW_PX * len(timeline.gpus))
 
 
-def _figure(view: View, colours: Palette, film: PageFilm, series: PageSeries, height_px: int) -> go.Figure:
-    strip_px = _strip_px(film)
+def _figure(view: View, colours: Palette, timeline: PageTimeline, series: PageSeries, height_px: int) -> go.Figure:
+    strip_px = _strip_px(timeline)
     inner_px = height_px - _TOP_PX - _BOTTOM_PX
-    figure = go.Figure(heatmap(film, colours))
+    figure = go.Figure(heatmap(timeline, colours))
     axes: dict[str, Any] = {}
     notes = []
     at_px = strip_px
@@ -109,14 +109,14 @@ def _figure(view: View, colours: Palette, film: PageFilm, series: PageSeries, he
         )
         figure.add_traces(list(_traces(colours, series, line, f"y{number}")))
         at_px += _LINE_PX
-    names = [chart_text(gpu[:_LETTERS], _LETTERS) for gpu in film.gpus] if len(film.gpus) > 1 else [""]
+    names = [chart_text(gpu[:_LETTERS], _LETTERS) for gpu in timeline.gpus] if len(timeline.gpus) > 1 else [""]
     since_ms, until_ms = visible(view)
     figure.update_layout(
         layout(
             colours,
             height_px,
             separators=separators(view),
-            margin={"t": _TOP_PX, "b": _BOTTOM_PX, "l": _LEFT_PX if len(film.gpus) > 1 else _LEFT_PX // 2},
+            margin={"t": _TOP_PX, "b": _BOTTOM_PX, "l": _LEFT_PX if len(timeline.gpus) > 1 else _LEFT_PX // 2},
             xaxis=time_axis(
                 view.language,
                 colours,
@@ -126,7 +126,7 @@ def _figure(view: View, colours: Palette, film: PageFilm, series: PageSeries, he
                 anchor="free",
                 position=1,
                 automargin=False,
-                # the lines' marks would widen it
+                # the lines' marks would widen the range
                 autorangeoptions={"clipmin": since_ms, "clipmax": until_ms},
             ),
             yaxis={
@@ -153,7 +153,7 @@ def _axis(colours: Palette, series: PageSeries, line: SeriesLine, domain: list[f
     top = step * max(1, math.ceil(most / step - 1e-9))
     return {
         "domain": domain,
-        "gridcolor": colours.grid,
+        "gridcolor": colours.line,
         "zeroline": False,
         "fixedrange": True,
         "anchor": "x",
@@ -164,7 +164,7 @@ def _axis(colours: Palette, series: PageSeries, line: SeriesLine, domain: list[f
 
 
 def _traces(colours: Palette, series: PageSeries, line: SeriesLine, axis: str) -> Iterator[go.Bar | go.Scatter]:
-    """Bars from the least to the most of each bin, which break where nothing is known, and the mean over them."""
+    """Yield bars from the minimum to the maximum of every bin, with gaps where values are unknown, and the line of means."""
     at = {"x0": int(series.frame["time"][0]) + series.bin_ms / 2, "dx": series.bin_ms, "yaxis": axis}
     least, mean, most = (_values(series, line, part) for part in ("min", "mean", "max"))
     if not series.is_raw:

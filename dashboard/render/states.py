@@ -1,4 +1,4 @@
-"""How states look on a page: colour and hatching, in bars of plotly and in the style sheet's, and their legend."""
+"""How states look on a page: colour and hatching, and their legend."""
 
 from __future__ import annotations
 
@@ -12,23 +12,15 @@ from analytics.language.sentences import tr
 from analytics.tables.palette import HATCHED, Palette
 from dashboard.view import View
 
-_SHAPES = {"unknown": "/", "unavailable": "x", "held": "\\", "reserved": "-"}
-"""The hatching of HATCHED in the signs of plotly."""
 
-
-def pattern(colours: Palette, states: Sequence[str]) -> dict[str, Any]:
-    """The hatching of plotly's bars, one per state, over the colour that the bar has."""
-    return {
-        "shape": [_SHAPES.get(state, "") for state in states],
-        "fillmode": "overlay",
-        "fgcolor": colours.card,
-        "size": 6,
-        "solidity": 0.15,
-    }
+def mixed(colour: str, ground: str) -> str:
+    """Return a colour half-way to its ground, both as `#rrggbb`."""
+    pairs = zip(bytes.fromhex(colour[1:]), bytes.fromhex(ground[1:]), strict=True)
+    return f"#{bytes((one + other) // 2 for one, other in pairs).hex()}"
 
 
 def fill(colours: Palette, state: str) -> str:
-    """The `background` of a state in tables and legends: its colour, hatched as `pattern` hatches bars."""
+    """Return the `background` of a state in tables and legends: its colour and hatching."""
     colour = colours.state[state]
     if state not in HATCHED:
         return colour
@@ -37,10 +29,10 @@ def fill(colours: Palette, state: str) -> str:
 
 
 def legend(colours: Palette, states: Iterable[str]) -> html.Ul:
-    """The states' colours with their names; each says on a tooltip what it means."""
+    """Return the states' colours with their names; a tooltip explains every state."""
     items = [
         html.Li(
-            [html.Span(className=f"swatch {state}", style={"background": fill(colours, state)}), tr(state)],
+            [html.Span(className=f"swatch {state}", style={"background": fill(colours, state)}), STATES[state].title],
             title=STATES[state].meaning,
         )
         for state in states
@@ -49,7 +41,7 @@ def legend(colours: Palette, states: Iterable[str]) -> html.Ul:
 
 
 def sign_legend(view: View, colours: Palette, signs: Iterable[tuple[str, str, str]]) -> html.Ul:
-    """Signs with their colours and words, for what is no state."""
+    """Return a legend of signs with their colours and words, for values that are not states."""
     items = [
         html.Li(
             [
@@ -64,10 +56,10 @@ def sign_legend(view: View, colours: Palette, signs: Iterable[tuple[str, str, st
 
 
 def state_scale(steps: Sequence[str]) -> list[list[Any]]:
-    """A scale of plotly with one colour for each whole number from 0 on."""
+    """Return a plotly colour scale with one colour per integer, from 0."""
     return [[(index + edge) / len(steps), colour] for index, colour in enumerate(steps) for edge in (0, 1)]
 
 
 def capital(text: str) -> str:
-    """A word of the ledger as a label that stands alone: `held` as `Held`. The style sheet does the same for headings."""
+    """Return a word of the ledger as a label: `held` as `Held`. The style sheet does the same for headings."""
     return text[:1].upper() + text[1:]

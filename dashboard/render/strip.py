@@ -1,4 +1,4 @@
-"""A film as a heatmap, and what the browser needs to say what lies under the pointer. For film strips and detail pages."""
+"""A timeline as a heatmap, and what the browser needs to say what lies under the pointer. For timelines and detail pages."""
 
 from __future__ import annotations
 
@@ -14,38 +14,42 @@ from analytics.glossary import STATES
 from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr, tr_many
+from analytics.states import UNUSED
 from analytics.tables.names import place_name
 from analytics.tables.palette import ORDER, Palette
-from dashboard.film import HOSTS, NOT_SEEN, Frames, GroupFilm, PageFilm
 from dashboard.query import Query
-from dashboard.render.rows import FilmRows
-from dashboard.render.states import capital, state_scale
+from dashboard.render.rows import TimelineRows
+from dashboard.render.states import capital, mixed, state_scale
+from dashboard.timeline import HOSTS, Frames, GroupTimeline, PageTimeline
 from dashboard.view import View
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, from_ms, to_ms
 
-TOOLTIP = "film-tip"
-WORDS = "film-words-of"
+TOOLTIP = "timeline-tip"
+WORDS = "timeline-words-of"
 _MOST_RUNS = 12_000
-"""Changes of holder that go to the browser; of more the tooltip names the state alone."""
+"""The most changes of user that the browser gets; with more, the tooltip shows the state only."""
 _MOST_WHOLE = 64
-"""GPUs whose whole names go to the browser; of more, as many letters as tell them apart."""
+"""The most GPUs whose full names the browser gets; with more, it gets enough letters to distinguish them."""
 _SHORTEST = 12
-"""Letters of `GPU-1ae8e3d9`."""
+"""The fewest letters of a shortened name, as in `GPU-1ae8e3d9`."""
 
 
-def heatmap(film: Frames, colours: Palette, rows: FilmRows | None = None) -> go.Heatmap:
-    """The frames in the states' colours; x is milliseconds since the epoch, y the line."""
-    start_ms = int(film.edges[0])
+def heatmap(timeline: Frames, colours: Palette, rows: TimelineRows | None = None) -> go.Heatmap:
+    """Return the frames in the states' colours; x is milliseconds since the epoch, y is the line."""
+    start_ms = int(timeline.edges[0])
     columns: dict[str, Any] = (
-        {"x0": start_ms + film.bin_ms / 2, "dx": film.bin_ms} if film.is_even else {"x": film.edges.tolist()}
+        {"x0": start_ms + timeline.bin_ms / 2, "dx": timeline.bin_ms}
+        if timeline.is_even
+        else {"x": timeline.edges.tolist()}
     )
-    steps = [*(colours.state[state] for state in ORDER), colours.card]
+    paler = (mixed(colours.state[state], colours.card) for state in UNUSED)
+    steps = [*(colours.state[state] for state in ORDER), colours.card, *paler]
     is_apart = rows is None or (rows.lines == 1 and not rows.is_thin)
     return go.Heatmap(
-        z=film.frames if rows is None else rows.spread(film.frames),
+        z=timeline.frames if rows is None else rows.spread(timeline.frames),
         **columns,
         zmin=-0.5,
-        zmax=NOT_SEEN + 0.5,
+        zmax=len(steps) - 0.5,
         colorscale=state_scale(steps),
         showscale=False,
         hoverinfo="none",
@@ -54,7 +58,7 @@ def heatmap(film: Frames, colours: Palette, rows: FilmRows | None = None) -> go.
 
 
 def hover(colours: Palette, words: dict[str, Any]) -> list[Any]:
-    """The tooltip and its words: looked up in the browser, because a text per frame would be many times the picture."""
+    """Return the tooltip and its words, which the browser looks up: a text per frame would be many times the picture's size."""
     return [
         dcc.Tooltip(
             id=TOOLTIP,
@@ -69,26 +73,26 @@ def hover(colours: Palette, words: dict[str, Any]) -> list[Any]:
 
 
 def not_seen(view: View) -> str:
-    """What a frame without a state means."""
+    """Return the meaning of a frame without a state."""
     if view.report.scope.is_personal:
         return view.translate(tr("not of this team: nothing is shown"))
     return view.translate(tr("not seen: outside its first and last row"))
 
 
 def gpu_words(
-    view: View, film: PageFilm, rows: FilmRows | None = None, lines: Sequence[Mapping[str, Any] | None] = ()
+    view: View, timeline: PageTimeline, rows: TimelineRows | None = None, lines: Sequence[Mapping[str, Any] | None] = ()
 ) -> dict[str, Any]:
-    """What there is to say of a film of GPUs, and where a click on one leads.
+    """Return the tooltip's words for a timeline of GPUs, and the pages that a click on a GPU opens.
 
-    `lines` has for every trace of the figure its name, unit and decimals; None for those of which nothing is said.
+    `lines` has the name, unit and decimals of every trace of the figure; None for a trace without a tooltip.
     """
-    runs, names = _runs(film)
-    hosts = sorted(set(film.hosts))
+    runs, names = _runs(timeline)
+    hosts = sorted(set(timeline.hosts))
     return {
-        **_words(view, film, rows),
-        "gpus": beginnings(film.gpus, {*view.whole.inventory.devices, *film.gpus}),
+        **_words(view, timeline, rows),
+        "gpus": beginnings(timeline.gpus, {*view.whole.inventory.devices, *timeline.gpus}),
         "hosts": [plain(host) for host in hosts],
-        "at": [hosts.index(host) for host in film.hosts],
+        "at": [hosts.index(host) for host in timeline.hosts],
         "open": [_opens(view, HOSTS, host) for host in hosts] if rows is not None and rows.is_thin else [],
         "runs": runs,
         "names": names,
@@ -96,39 +100,46 @@ def gpu_words(
     }
 
 
-def group_words(view: View, film: GroupFilm, rows: FilmRows) -> dict[str, Any]:
-    """The same of a film whose rows are pools or hosts: shares are counted from the lines that are drawn."""
+def group_words(view: View, timeline: GroupTimeline, rows: TimelineRows) -> dict[str, Any]:
+    """Return the tooltip's words for a timeline of pools or hosts; shares are counted from the drawn lines."""
     said = (
         tr(
             "{name} \N{MIDDLE DOT} {gpus}",
             name=place_name(name),
             gpus=tr_many("{number} GPU", "{number} GPUs", totals.gpus),
         )
-        for name, totals in zip(film.names, film.totals, strict=True)
+        for name, totals in zip(timeline.names, timeline.totals, strict=True)
     )
     return {
-        **_words(view, film, rows),
-        "states": [*(capital(view.translate(tr(state))) for state in ORDER), capital(not_seen(view))],
+        **_words(view, timeline, rows),
+        "states": [*(view.translate(STATES[state].title) for state in ORDER), capital(not_seen(view))],
         "gpus": [],
         "hosts": [view.translate(each) for each in said],
-        "at": list(range(len(film.names))),
-        "open": [_opens(view, film.kind, name) for name in film.names],
+        "at": list(range(len(timeline.names))),
+        "open": [_opens(view, timeline.kind, name) for name in timeline.names],
         "runs": [],
         "names": [],
         "lines": [],
-        "each": film.lines,
+        "each": timeline.lines,
     }
 
 
-def _words(view: View, film: Frames, rows: FilmRows | None) -> dict[str, Any]:
+def _words(view: View, timeline: Frames, rows: TimelineRows | None) -> dict[str, Any]:
     return {
         "states": [
-            *(view.translate(tr("{label}: {value}", label=tr(state), value=STATES[state].meaning)) for state in ORDER),
+            *(
+                view.translate(tr("{label}: {value}", label=STATES[state].title, value=STATES[state].meaning))
+                for state in ORDER
+            ),
             not_seen(view),
+            *(
+                view.translate(tr("{state}, sampled: seen at moments, not confirmed", state=STATES[state].title))
+                for state in UNUSED
+            ),
         ],
-        "start": int(film.edges[0]),
-        "bin": film.bin_ms,
-        "edges": [] if film.is_even else film.edges.tolist(),
+        "start": int(timeline.edges[0]),
+        "bin": timeline.bin_ms,
+        "edges": [] if timeline.is_even else timeline.edges.tolist(),
         "each": 1,
         "gaps": [] if rows is None else list(rows.gaps),
         "gap": 0 if rows is None else rows.gap_lines,
@@ -139,18 +150,18 @@ def _words(view: View, film: Frames, rows: FilmRows | None) -> dict[str, Any]:
 
 
 def _inside(view: View) -> Query:
-    """What goes along to what a row stands for: window and scope, and the part of the time that is in sight."""
+    """Return the query of the pages that a row opens: window, scope, and the visible time."""
     return view.query.on_every_page.but(start=view.query.start, end=view.query.end)
 
 
 def _opens(view: View, kind: str, name: str) -> str:
-    """Where a click on a row leads that stands for more than one GPU."""
-    path = "/host" if kind == HOSTS else "/film"
+    """Return the address that a click opens on a row of several GPUs."""
+    path = "/host" if kind == HOSTS else "/timeline"
     return path + _inside(view).but(**{kind: name}).search
 
 
 def beginnings(names: Sequence[str], among: Collection[str]) -> list[str]:
-    """As much of each name as tells it from all others, where there are many: random names would be most of what is sent."""
+    """Return the names, shortened to what distinguishes them where there are many: random names would be most of the page."""
     if len(names) <= _MOST_WHOLE:
         return list(names)
     longest = max(map(len, among))
@@ -159,20 +170,20 @@ def beginnings(names: Sequence[str], among: Collection[str]) -> list[str]:
     return [name[:length] for name in names]
 
 
-def _runs(film: PageFilm) -> tuple[list[list[int]], list[str]]:
-    """Per row who had it and for how many columns, by turns; nothing where that were too much."""
-    if not film.had.size:
+def _runs(timeline: PageTimeline) -> tuple[list[list[int]], list[str]]:
+    """Return the users per row, alternating with numbers of columns, and the users' names; empty where there are too many changes."""
+    if not timeline.had.size:
         return [], []
-    first = np.ones(film.had.shape, bool)
-    first[:, 1:] = film.had[:, 1:] != film.had[:, :-1]
+    first = np.ones(timeline.had.shape, bool)
+    first[:, 1:] = timeline.had[:, 1:] != timeline.had[:, :-1]
     if int(first.sum()) > _MOST_RUNS:
         return [], []
     rows = []
-    for had, begins in zip(film.had, first, strict=True):
+    for had, begins in zip(timeline.had, first, strict=True):
         columns = np.flatnonzero(begins)
         lasted = np.diff(columns, append=had.size)
         rows.append(np.stack([had[columns], lasted], axis=1).ravel().tolist())
-    return rows, [plain(name, 40) for name in film.names]
+    return rows, [plain(name, 40) for name in timeline.names]
 
 
 _MOST_MARKS = 10
@@ -184,7 +195,7 @@ _STEPS_MS = (
 
 
 def time_axis(language: Language, colours: Palette, since_ms: int, until_ms: int, **more: Any) -> dict[str, Any]:
-    """The x axis of a figure from one moment to another, for dragging a part out of it."""
+    """Return the x axis of a figure from one moment to another; a reader can select a part of it by dragging."""
     marks = marks_of(language, since_ms, until_ms)
     return {
         "type": "linear",
@@ -192,15 +203,15 @@ def time_axis(language: Language, colours: Palette, since_ms: int, until_ms: int
         "ticktext": [label for _, label in marks],
         "showgrid": False,
         "ticks": "outside",
-        "tickangle": 0,  # the style sheet leaves out every other one where they would be in each other's way
-        "tickcolor": colours.grid,
+        "tickangle": 0,  # the style sheet leaves out every other label where labels would overlap
+        "tickcolor": colours.line,
         "fixedrange": False,
         **more,
     }
 
 
 def marks_of(language: Language, since_ms: int, until_ms: int) -> list[tuple[int, str]]:
-    """Moments on round local times and what to write there: `20 Nov` at midnight and where no day has been named, else `06:00`."""
+    """Return moments at round local times with labels: `20 Nov` at midnight, else `06:00`; the first label has both."""
     step_ms = next((step for step in _STEPS_MS if (until_ms - since_ms) / step <= _MOST_MARKS), _STEPS_MS[-1])
     found: list[tuple[int, str]] = []
     for moment_ms, local in _round_times(language.zone, since_ms, until_ms, step_ms):
@@ -217,7 +228,7 @@ def _round_times(zone: tzinfo, since_ms: int, until_ms: int, step_ms: int) -> It
     for count in range((until_ms - since_ms + 2 * DAY_MS) // step_ms + 2):
         local = first + timedelta(milliseconds=count * step_ms)
         moment_ms = to_ms(local.replace(tzinfo=zone))
-        # an hour that clocks leave out comes out as the next one, which has a mark of its own
+        # an hour that clocks skip becomes the next hour, which has a mark of its own
         shown = from_ms(moment_ms).astimezone(zone)
         if since_ms <= moment_ms <= until_ms and moment_ms > last_ms and shown.replace(tzinfo=None) == local:
             last_ms = moment_ms

@@ -11,7 +11,7 @@ from analytics.glossary import CONFIDENCE
 from analytics.language.language import Sentence, SentenceList
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import tr, tr_many
 from analytics.names import JOINER
 from analytics.tables.palette import Palette
 from analytics.tables.table import Cell, Column, LinkedCell, StateBar, Table
@@ -21,44 +21,49 @@ from dashboard.view import View
 _PATHS = {
     "gpu": "/gpu",
     "host": "/host",
-    "holder": "/holders",
-    "team": "/holders",
+    "user": "/users",
+    "team": "/users",
     "finding": "/findings",
     "recommendation": "/recommendations",
 }
-_LED_TO = {**_PATHS, "pool": "/film"}
-"""Where a LinkedCell leads; the names of pools in other tables are no links."""
+_LED_TO = {**_PATHS, "pool": "/timeline"}
+"""The page that a LinkedCell opens; the names of pools in other tables are not links."""
 _AS_BLOCKS = ("findings", "recommendations", "put_off", "to_look_at")
-_WORDS = ("words", "sentence", "moment", "state")
-"""Kinds of columns whose texts are no names."""
+_WORDS = ("words", "sentence", "moment", "day", "state")
+"""Kinds of columns whose texts are not names."""
 
 
 def section_tables(
     view: View, colours: Palette, section: Table, look: str = "listed", first: int | None = None
 ) -> list[Any]:
-    """All rows; those behind the `first` are folded away, so that a page on a phone has an end."""
-    rows = section.cells
-    if not rows:
-        return []
-    shown: list[Any] = [table(view, colours, section, rows[:first], look)]
-    if first is not None and len(rows) > first:
-        rest = section.rest if section.shown == first else tr("and {number} more", number=Number(len(rows) - first))
-        summary = html.Summary(rest)
-        shown.append(html.Details([summary, table(view, colours, section, rows[first:], look)], className="more"))
-    return shown
+    """Return all rows. Rows after the `first` ones and rows of nothing are folded away, so that a page stays short on a phone."""
+    empty = set(section.empty_rows)
+    rows = [row for place, row in enumerate(section.cells) if place not in empty]
+    nothing = [row for place, row in enumerate(section.cells) if place in empty]
+    rest = [] if first is None else rows[first:]
+    more = section.rest if section.shown == first and not empty else tr("and {number} more", number=Number(len(rest)))
+    none = tr_many("{number} more with nothing", "{number} more with nothing", len(nothing))
+    return [
+        *([table(view, colours, section, rows[:first], look)] if rows else []),
+        *(
+            html.Details([html.Summary(words), table(view, colours, section, behind, look)], className="more")
+            for words, behind in ((more, rest), (none, nothing))
+            if behind
+        ),
+    ]
 
 
 def table(
     view: View, colours: Palette, section: Table, rows: Iterable[Sequence[Cell]], look: str = "listed"
 ) -> html.Div:
-    """Rows of a section, the first column naming the row. On narrow screens findings stand as blocks, with the heads beside."""
+    """Return rows of a section; the first column names the row. On narrow screens findings are blocks, with the heads beside."""
     heads = [view.translate(column.title) for column in section.heads]
     body = [_row(view, colours, section.heads, heads, row) for row in rows]
     header = [
         html.Th(head, scope="col", className="right" if number and column.is_figure else "")
         for number, (head, column) in enumerate(zip(heads, section.heads, strict=True))
     ]
-    # roles: showing rows as blocks takes those of the elements away
+    # explicit roles: rows that are shown as blocks lose the roles of their elements
     made = html.Table(
         [html.Thead(html.Tr(header, role="row"), role="rowgroup"), html.Tbody(body, role="rowgroup")],
         className="findings" if section.name in _AS_BLOCKS else look,
@@ -81,18 +86,18 @@ def _row(view: View, colours: Palette, columns: Sequence[Column], heads: Sequenc
 
 
 def facts_list(facts: Iterable[tuple[str, Any]]) -> html.Dl:
-    """What is known of one thing: labels, and beside each its component or text."""
+    """Return the facts about one subject: labels with a component or text beside each label."""
     return html.Dl([html.Div([html.Dt(label), html.Dd(fact)]) for label, fact in facts], className="facts")
 
 
 def scrolling(table: html.Table, labelled_by: str | None = None) -> html.Div:
-    """A table that scrolls sideways where it must, with a keyboard too; `labelled_by` is the id of what names it."""
+    """Return a table that scrolls sideways where needed, also by keyboard; `labelled_by` is the id of its heading."""
     named = {"role": "group", "aria-labelledby": labelled_by} if labelled_by else {}
     return html.Div(table, className="scroll", tabIndex="0", **named)
 
 
 def cell_component(view: View, colours: Palette, column: Column, cell: Cell) -> Any:
-    """A cell as it stands in a table."""
+    """Return the component of a cell in a table."""
     if isinstance(cell, StateBar):
         return state_bar(colours, cell)
     if isinstance(cell, LinkedCell):
@@ -120,7 +125,7 @@ NAME_MOST = 80
 
 
 def name_component(view: View, text: Any) -> Any:
-    """A name keeps its own direction: it is somebody else's text."""
+    """Return a name's component with its own text direction, since names come from outside."""
     if isinstance(text, str) and not isinstance(text, Sentence | SentenceList):
         return html.Bdi(plain(text, NAME_MOST))
     return view.language.shown(text)
@@ -131,21 +136,21 @@ def gpu_link(view: View, gpu: str, label: str) -> dcc.Link:
 
 
 def name_links(view: View, kind: str, name: str) -> Any:
-    """To the page of a GPU, a host or a team, or to each of several holders."""
+    """Return a link to the page of a GPU, a host or a team, or links to the pages of several users."""
     parts: list[Any] = []
-    for each in name.split(JOINER) if kind == "holder" else [name]:
+    for each in name.split(JOINER) if kind == "user" else [name]:
         link = dcc.Link(html.Bdi(plain(each, NAME_MOST)), href=address(view, kind, each))
         parts += [", ", link] if parts else [link]
     return html.Span(parts) if len(parts) > 1 else parts[0]
 
 
 def address(view: View, kind: str, key: str) -> str:
-    """Of the page about it, with the window and the scope of this one."""
+    """Return the address of the page about a key, with the window and the scope of this page."""
     return _LED_TO[kind] + view.query.on_every_page.but(**{kind: key}).search
 
 
 def state_bar(colours: Palette, bar: StateBar) -> html.Div:
-    """Shares of the cell's width by state. The row has its figures in words."""
+    """Return shares of the cell's width by state. The row has the figures in words."""
     parts = [
         html.Span(
             className=f"part {state}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dash import html
@@ -9,25 +10,35 @@ from dash import html
 from analytics.language.sentences import tr
 from analytics.tables.key_figures import WINDOW_FIGURES, KeyFigure, compared_with, key_figures
 from analytics.tables.palette import Palette
+from dashboard.render.panel import method
+from dashboard.render.states import fill
 from dashboard.view import View
 
 
 def tiles(view: View, colours: Palette) -> html.Section:
-    """The tiles, and below them what their figures are over and what they are compared with."""
+    """Return the tiles, and below them the time of their figures and of the comparison."""
+    shown = key_figures(view.report, WINDOW_FIGURES)
     return html.Section(
         [
             html.H2(tr("The window in figures"), className="for-readers"),
-            html.Dl(
-                [_card(view, colours, each) for each in key_figures(view.report, WINDOW_FIGURES)], className="tiles"
-            ),
-            html.P(compared_with(view.report.changes), className="note"),
+            html.Dl([_card(view, colours, tile) for tile in shown], className="tiles"),
+            *_method(view, shown),
         ]
     )
 
 
+def _method(view: View, shown: Sequence[KeyFigure]) -> list[html.Details]:
+    """Return the method: the time of the figures, the time that they are compared with, and the definition of every figure."""
+    [counted] = method(tr("The window in figures"), [compared_with(view.report.changes)])
+    meanings = [html.Div([html.Dt(tile.label), html.Dd(tile.meaning)]) for tile in shown if tile.meaning]
+    counted.children.append(html.Dl(meanings, className="terms"))
+    return [counted]
+
+
 def _card(view: View, colours: Palette, tile: KeyFigure) -> html.Div:
-    words, colour = view.language, colours.state.get(tile.state or tile.key)
-    swatch = [html.Span(className=f"swatch {tile.key}", style={"background": colour})] if colour else []
+    words, state = view.language, tile.state or tile.key
+    is_state = state in colours.state
+    swatch = [html.Span(className=f"swatch {state}", style={"background": fill(colours, state)})] if is_state else []
     figure = "-" if tile.figure is None else words.shown(tile.figure)
     unit = [html.Span(tile.unit, className="of")] if tile.unit else []
     return html.Div(
@@ -36,14 +47,13 @@ def _card(view: View, colours: Palette, tile: KeyFigure) -> html.Div:
             html.Dd([html.Span([figure, *unit], className="figure"), *_change(view, tile)]),
             html.Dd([html.Span(words.shown(line)) for line in tile.lines], className="unit"),
             *([html.Dd(tile.open_between, className="meaning")] if tile.open_between else []),
-            html.Dd(tile.meaning, className="meaning"),
         ],
         className="tile",
     )
 
 
 def _change(view: View, tile: KeyFigure) -> list[html.Span]:
-    """An arrow says the direction, a colour beside it whether that is the better one."""
+    """Return the change of a tile: an arrow for the direction, and a colour for better or worse."""
     said: Any = "" if tile.change is None else view.translate(tile.change.sentence)
     if not said:
         return []

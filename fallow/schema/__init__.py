@@ -1,31 +1,33 @@
-"""The schema as data: every table of the lake, each column with its type, unit, resolution, meaning and source.
+"""The schema as data: the tables of the lake, and their columns with type, unit, resolution, meaning and source.
 
-Imports nothing but this package, so that the agent and `fallow schema` pay nothing for it.
+The package imports no other packages, so that the agent and `fallow schema` start fast.
 """
 
 from __future__ import annotations
 
 from fallow.errors import UsageError
 from fallow.schema.derived import (
-    CLAIM_DAY,
+    ALLOCATION_DAY,
     DEVICE_DAY,
     EVENT_DAY,
     GPU_LIFETIME,
+    GPU_STATE,
     HOST_HOURLY,
     HOURLY,
+    IDLE_INTERVAL,
+    IDLE_INTERVAL_PART,
     LEDGER,
     LEDGER_PART,
     PROCESS_DAY,
     QUALITY,
+    REQUEST_DAY,
     SERVING_HOURLY,
-    SPELL,
-    SPELL_PART,
 )
 from fallow.schema.samples import (
     ACTION,
     AGENT,
+    ALLOCATION,
     ANNOTATION,
-    CLAIM,
     DELIVERY,
     DEVICE,
     EVENT,
@@ -36,45 +38,46 @@ from fallow.schema.samples import (
     REQUEST,
     SCENARIO,
     SERVING,
+    WITHHELD,
 )
 from fallow.schema.types import LakeColumn, LakeTable, Type
 
-SCHEMA_VERSION = 8
-"""Raised when a column is added, goes, or changes its meaning."""
+SCHEMA_VERSION = 9
+"""Version of the schema; raised when a column is added or removed, or changes its meaning."""
 
 OLDEST_SCHEMA_VERSION = 8
-"""The oldest version that readers accept; raised when they would misread what is older."""
+"""Oldest version that readers accept; raised when readers would misread older files."""
 
 TABLES: tuple[LakeTable, ...] = (
-    GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, AGENT, CLAIM, REQUEST, ACTION, ANNOTATION, SCENARIO, DELIVERY, JUDGEMENT, LEDGER, SPELL, HOURLY, PROCESS_DAY,
-    HOST_HOURLY, SERVING_HOURLY, QUALITY, LEDGER_PART, SPELL_PART, DEVICE_DAY, CLAIM_DAY,
-    EVENT_DAY, GPU_LIFETIME,
+    GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, AGENT, ALLOCATION, REQUEST, WITHHELD, ACTION, ANNOTATION, SCENARIO, DELIVERY, JUDGEMENT, LEDGER, IDLE_INTERVAL, HOURLY,
+    PROCESS_DAY, HOST_HOURLY, SERVING_HOURLY, QUALITY, LEDGER_PART, IDLE_INTERVAL_PART, DEVICE_DAY, ALLOCATION_DAY,
+    REQUEST_DAY, EVENT_DAY, GPU_LIFETIME, GPU_STATE,
 )  # fmt: skip
 
-OF_AGENTS: tuple[LakeTable, ...] = (GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, AGENT, CLAIM)
-"""The tables that agents write, a file each at every publishing."""
+OF_AGENTS: tuple[LakeTable, ...] = (GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, AGENT, ALLOCATION)
+"""The tables that agents write, a file per table and publication."""
 
-COMPACTED: tuple[LakeTable, ...] = (*OF_AGENTS, REQUEST)
-"""The tables that `fallow lake compact` merges: requests grow by a file at every import."""
+COMPACTED: tuple[LakeTable, ...] = (*OF_AGENTS, REQUEST, WITHHELD)
+"""The tables that `fallow lake compact` merges; each import adds a file of requests."""
 
 UNUSED_STATES = ("free", "reserved", "held")
-"""The ledger's states in which a GPU could be used and is not."""
+"""States of the ledger in which a GPU is usable and unused."""
 
 STATES = ("unknown", "unavailable", *UNUSED_STATES, "low", "active")
-"""The ledger's states; every millisecond of a GPU is in exactly one of them."""
+"""States of the ledger; each millisecond of a GPU has exactly one state."""
 
 UNAVAILABLE_HEALTH = ("lost", "missing", "reset_required", "wedged", "driver_down")
-"""The values of `gpu.health` for which nobody could have used the GPU."""
+"""Values of `gpu.health` with which a GPU cannot be used."""
 
 HEALTH_STATES = ("ok", "degraded", *UNAVAILABLE_HEALTH, "released", "asleep", "unknown")
-"""Every value of `gpu.health`."""
+"""All values of `gpu.health`."""
 
 __all__ = [
     "ACTION",
     "AGENT",
+    "ALLOCATION",
+    "ALLOCATION_DAY",
     "ANNOTATION",
-    "CLAIM",
-    "CLAIM_DAY",
     "COMPACTED",
     "DELIVERY",
     "DEVICE",
@@ -83,10 +86,13 @@ __all__ = [
     "EVENT_DAY",
     "GPU",
     "GPU_LIFETIME",
+    "GPU_STATE",
     "HEALTH_STATES",
     "HOST",
     "HOST_HOURLY",
     "HOURLY",
+    "IDLE_INTERVAL",
+    "IDLE_INTERVAL_PART",
     "JUDGEMENT",
     "LEDGER",
     "LEDGER_PART",
@@ -96,16 +102,16 @@ __all__ = [
     "PROCESS_DAY",
     "QUALITY",
     "REQUEST",
+    "REQUEST_DAY",
     "SCENARIO",
     "SCHEMA_VERSION",
     "SERVING",
     "SERVING_HOURLY",
-    "SPELL",
-    "SPELL_PART",
     "STATES",
     "TABLES",
     "UNAVAILABLE_HEALTH",
     "UNUSED_STATES",
+    "WITHHELD",
     "LakeColumn",
     "LakeTable",
     "Type",
@@ -114,7 +120,7 @@ __all__ = [
 
 
 def table(name: str) -> LakeTable:
-    """The table of that name; UsageError with the nearest name where there is none."""
+    """Return the table with this name; raises UsageError with the nearest name for an unknown table."""
     for candidate in TABLES:
         if candidate.name == name:
             return candidate

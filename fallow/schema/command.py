@@ -1,4 +1,4 @@
-"""`fallow schema [TABLE] [--json]`: prints the schema as text or JSON."""
+"""`fallow schema [TABLE]`: the lake's tables and their columns as text, JSON or Markdown."""
 
 from __future__ import annotations
 
@@ -15,27 +15,53 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", nargs="?", metavar="TABLE", help="one table only")
-    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument("table", nargs="?", metavar="TABLE", help="only this table")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--format", choices=("text", "json", "md"), default="text", help="output format (default: text)")
+    form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
 
 
 def run(args: argparse.Namespace) -> int:
     tables = TABLES if args.table is None else (table(args.table),)
-    if args.json:
+    if args.format == "json":
         show(json.dumps({"schema_version": SCHEMA_VERSION, "tables": [as_json(each) for each in tables]}, indent=2))
     else:
-        show("\n\n".join(as_text(each) for each in tables))
+        write = as_text if args.format == "text" else as_markdown
+        show("\n\n".join(write(each) for each in tables))
     return 0
 
 
 def as_json(described: LakeTable) -> dict[str, object]:
+    """Return the table with its columns as JSON."""
     columns = [dataclasses.asdict(column) | {"type": column.type.value} for column in described.columns]
     return {"name": described.name, "row": described.row, "derived": described.derived, "columns": columns}
 
 
+def as_markdown(described: LakeTable) -> str:
+    """Return a heading, what a row is, and a line for each column; the columns of the key are bold."""
+    lines = [f"## {described.name}", "", f"{kind_of(described).capitalize()}: {described.row}.", ""]
+    lines += ["| column | type | unit | step | meaning | source |", "|---|---|---|---|---|---|"]
+    for column in described.columns:
+        name = f"**{column.name}**" if column.key else column.name
+        unit = "" if column.unit == "1" else column.unit
+        cells = (name, column.type.value, unit, column.resolution, column.meaning, column.source)
+        lines.append(markdown_line(*cells))
+    return "\n".join(lines)
+
+
+def markdown_line(*cells: str) -> str:
+    """Return a row of a Markdown table."""
+    return "|" + "|".join(f" {cell.replace('|', '&#124;')} " if cell else " " for cell in cells) + "|"
+
+
+def kind_of(described: LakeTable) -> str:
+    """Return `derived` for a table that is computed from others, `observed` for samples."""
+    return "derived" if described.derived else "observed"
+
+
 def as_text(described: LakeTable) -> str:
-    kind = "derived" if described.derived else "observed"
-    lines = [f"{described.name} ({kind}): {described.row}"]
+    """Return a heading, and two or more lines for each column; `*` marks the columns of the key."""
+    lines = [f"{described.name} ({kind_of(described)}): {described.row}"]
     for column in described.columns:
         unit = f", {column.unit}" if column.unit else ""
         step = f", step {column.resolution}" if column.resolution else ""

@@ -5,45 +5,48 @@ Each day of each of them is one file over all hosts, so that a week of a thousan
 
 from __future__ import annotations
 
-from fallow.schema.samples import CLAIM, DEVICE, EVENT
+from fallow.schema.samples import ALLOCATION, DEVICE, EVENT, REQUEST
 from fallow.schema.types import LakeColumn, LakeTable, Type
 
 _LEDGER = "analytics.ledger"
 _TIME = LakeColumn("time", Type.TIMESTAMP, "start", _LEDGER, "1 ms", key=True)
 _HOUR = LakeColumn("time", Type.TIMESTAMP, "start of the hour", _LEDGER, "1 h", key=True)
 _END = LakeColumn("end", Type.TIMESTAMP, "end, exclusive", _LEDGER, "1 ms")
-_HOST = LakeColumn("host", Type.STRING, "host that saw it", "the files' path", key=True)
+_HOST = LakeColumn("host", Type.STRING, "host that observed it", "the files' path", key=True)
 _GPU = LakeColumn("gpu", Type.STRING, "UUID of the GPU or MIG instance", "gpu table", key=True)
 
 _HOLDING = (
-    LakeColumn("holder", Type.STRING, "who holds or claims the GPU: the users of its processes (of root, its container or service), joined by `+`",
-           "process and claim tables"),
-    LakeColumn("holder_source", Type.STRING,
-           "process, claim, memory (in use: stands for a holder), unwatched (neither processes nor memory were read: somebody may work there) or "
-           "claim_unwatched (a claim's, likewise)",
+    LakeColumn("user", Type.STRING, "who holds the GPU, or has it allocated: the users of its processes (of root, its container or service), joined by `+`",
+           "process and allocation tables"),
+    LakeColumn("user_source", Type.STRING,
+           "process, allocation, memory (memory in use implies a user), unwatched (neither processes nor memory were read: a user is possible) or "
+           "allocation_unwatched (the same with an allocation)",
            _LEDGER),
-    LakeColumn("account", Type.STRING, "account or namespace that the holder's work is charged to, joined by `+`",
-           "process and claim tables"),
-    LakeColumn("job", Type.STRING, "what the work is called by whoever started it: slurm:ID, pod:NAMESPACE/POD, ray:ID or claim:ID, "
-           "joined by `+`; null for bare processes", "process and claim tables"),
-    LakeColumn("holder_shares", Type.DOUBLE_LIST, "share of each of several holders, in the order of `holder`: its processes' time "
-           "over all processes' time; null for one holder", "process table", unit="1"),
+    LakeColumn("account", Type.STRING, "account or namespace that the user's work is charged to, joined by `+`",
+           "process and allocation tables"),
+    LakeColumn("job", Type.STRING, "name of the work: slurm:ID, pod:NAMESPACE/POD, ray:ID or allocation:ID, "
+           "joined by `+`; null for bare processes", "process and allocation tables"),
+    LakeColumn("user_shares", Type.DOUBLE_LIST, "share of each of several users, in the order of `user`: its processes' time "
+           "over all processes' time; null for one user", "process table", unit="1"),
 )  # fmt: skip
 
 _SAMPLED = (
-    LakeColumn("sampled_ms", Type.INT64, "of util_ms, time of point samples: rows that watched less than half of it; one that does not say stands for a sixth of a second",
+    LakeColumn("sampled_ms", Type.INT64, "part of util_ms that is sampled: rows that cover less than half of their time; a row without a coverage covers a sixth of a second",
            "gpu table", "1 ms"),
     LakeColumn("perhaps_idle_ms", Type.INT64,
            "time that is not held but may have been part of an idle interval as long as `ledger.idle_after`: beside and between its rows at 0",
            "gpu table", "1 ms"),
     LakeColumn("idle_draw_max_w", Type.DOUBLE, "largest mean draw between two rows at 0, by the energy counter; null where it is "
-           "not known for all of them, and without point samples", "gpu table"),
-    LakeColumn("idle_power_max_w", Type.DOUBLE, "largest power reading of the rows at 0, likewise", "gpu table"),
+           "unknown for some of them, and without sampled time", "gpu table"),
+    LakeColumn("idle_power_max_w", Type.DOUBLE, "largest power reading of the rows at 0; null as in idle_draw_max_w", "gpu table"),
+    LakeColumn("quiet_ms", Type.INT64, "part of sampled_ms between rows at 0 in which the energy counter rose as fast as the "
+               "power readings at both ends, in runs as long as `ledger.idle_after`", "gpu table", "1 ms"),
+    LakeColumn("quiet_draw_max_w", Type.DOUBLE, "largest mean draw between two rows of quiet_ms, by the energy counter", "gpu table"),
 )  # fmt: skip
 
 _EVIDENCE = (
     LakeColumn("gpu_util_mean_pct", Type.DOUBLE, "time-weighted mean utilization", "gpu table"),
-    LakeColumn("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table"),
+    LakeColumn("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table", "1 %"),
     LakeColumn("sm_active_mean_pct", Type.DOUBLE, "time-weighted mean SM activity", "gpu table"),
     LakeColumn("zero_ms", Type.INT64, "time at a measured utilization of 0", "gpu table", "1 ms"),
     LakeColumn("util_ms", Type.INT64, "time for which a utilization was measured", "gpu table", "1 ms"),
@@ -56,12 +59,12 @@ _EVIDENCE = (
         "gpu table",
     ),
     LakeColumn("energy_ms", Type.INT64, "time for which the energy is known", "gpu table", "1 ms"),
-    LakeColumn("counter_ms", Type.INT64, "time of it for which the energy is by the counter", "gpu table", "1 ms"),
-    LakeColumn("sample_count", Type.INT64, "rows of the gpu table that it rests on", "gpu table", "1", "1"),
+    LakeColumn("counter_ms", Type.INT64, "part of energy_ms that the energy counter covers", "gpu table", "1 ms"),
+    LakeColumn("sample_count", Type.INT64, "rows of the gpu table behind the segment", "gpu table", "1", "1"),
     LakeColumn(
         "coverage_ratio",
         Type.DOUBLE,
-        "share of the time in which utilization was really watched, by the rows' own coverage where they state it",
+        "share of the time in which utilization was observed, by the coverage of the rows where they state one",
         "gpu table",
     ),
     *_SAMPLED,
@@ -69,7 +72,7 @@ _EVIDENCE = (
 
 LEDGER = LakeTable(
     "ledger",
-    "one stretch of one GPU in exactly one state, cut at UTC midnight; the stretches of a GPU neither overlap nor leave gaps",
+    "one segment of one GPU in exactly one state, cut at UTC midnight; the segments of a GPU neither overlap nor leave gaps",
     derived=True,
     columns=(
         _TIME,
@@ -77,17 +80,31 @@ LEDGER = LakeTable(
         _GPU,
         _END,
         LakeColumn("state", Type.STRING, "unknown, unavailable, free, reserved, held, low or active", _LEDGER),
-        LakeColumn("stretch_start", Type.TIMESTAMP, "start of the whole stretch, before the cut at midnight", _LEDGER, "1 ms"),
-        LakeColumn("gpu_share", Type.DOUBLE, "part of a GPU that the row is about: 1, or the slices of a MIG instance over all slices; "
-               "for a split GPU itself what no instance has", "device table", unit="1"),
+        LakeColumn("segment_start", Type.TIMESTAMP, "start of the whole segment, before the cut at midnight", _LEDGER, "1 ms"),
+        LakeColumn("gpu_share", Type.DOUBLE, "share of a GPU in the row: 1, or the slices of a MIG instance over all slices; "
+               "for a split GPU itself the slices that no instance has", "device table", unit="1"),
         *_HOLDING,
         *_EVIDENCE,
     ),
 )  # fmt: skip
 
-SPELL = LakeTable(
-    "spell",
-    "one unbroken spell of measured zero utilization of one GPU, whoever holds it, cut at UTC midnight",
+GPU_STATE = LakeTable(
+    "gpu_state",
+    "one time of one GPU in one state and with one user, in the file of its month; low and active are one state here",
+    derived=True,
+    columns=(
+        _TIME,
+        _HOST,
+        _GPU,
+        _END,
+        LakeColumn("state", Type.STRING, "the ledger's state at its start", _LEDGER),
+        LakeColumn("user", Type.STRING, "as in the ledger; null without evidence of use", _LEDGER),
+    ),
+)
+
+IDLE_INTERVAL = LakeTable(
+    "idle_interval",
+    "one idle interval of one GPU: unbroken measured zero utilization under any user, cut at UTC midnight",
     derived=True,
     columns=(
         _TIME,
@@ -95,9 +112,9 @@ SPELL = LakeTable(
         _GPU,
         _END,
         LakeColumn(
-            "spell_start",
+            "idle_interval_start",
             Type.TIMESTAMP,
-            "start of the whole spell, before the cut at midnight",
+            "start of the whole idle interval, before the cut at midnight",
             _LEDGER,
             "1 ms",
         ),
@@ -106,7 +123,7 @@ SPELL = LakeTable(
 
 LEDGER_PART = LakeTable(
     "ledger_part",
-    "one piece of one GPU's day, before days are put together: the ledger's working copy, which nobody else need read",
+    "one segment of one GPU's day, before days are joined: the ledger's working copy, not for other readers",
     derived=True,
     columns=(
         _TIME,
@@ -125,7 +142,7 @@ LEDGER_PART = LakeTable(
         *_HOLDING,
         LakeColumn("util_sum", Type.DOUBLE, "utilization times milliseconds", "gpu table"),
         LakeColumn("util_ms", Type.INT64, "time for which a utilization was measured", "gpu table"),
-        LakeColumn("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table"),
+        LakeColumn("gpu_util_max_pct", Type.DOUBLE, "largest utilization", "gpu table", "1 %"),
         LakeColumn("sm_sum", Type.DOUBLE, "SM activity times milliseconds", "gpu table"),
         LakeColumn("sm_ms", Type.INT64, "time for which SM activity was measured", "gpu table"),
         LakeColumn("zero_ms", Type.INT64, "time at a measured utilization of 0", "gpu table"),
@@ -142,36 +159,38 @@ LEDGER_PART = LakeTable(
         LakeColumn(
             "open_ms",
             Type.INT64,
-            "of the GPU's last row of the day: how long it may stand for beyond `end` if nothing follows sooner; "
-            "null for every other piece, as all that begins with last_",
+            "for the GPU's last row of the day, the time after `end` that it may cover until the next row; "
+            "null for every other segment, as are all columns that start with last_",
             "gpu table",
         ),
         LakeColumn("last_zero", Type.BOOL, "whether that row measured zero", "gpu table"),
         LakeColumn("last_util_pct", Type.DOUBLE, "that row's utilization", "gpu table"),
         LakeColumn("last_sm_pct", Type.DOUBLE, "that row's SM activity", "gpu table"),
         LakeColumn("last_power_w", Type.DOUBLE, "that row's power", "gpu table"),
-        LakeColumn("last_energy_w", Type.DOUBLE, "that row's power, where no counter tells the energy", "gpu table"),
-        LakeColumn("last_counted", Type.BOOL, "whether the energy counter told that row's energy", "gpu table"),
+        LakeColumn("last_energy_w", Type.DOUBLE, "that row's power, where no energy counter is known", "gpu table"),
+        LakeColumn("last_counted", Type.BOOL, "whether the energy counter has that row's energy", "gpu table"),
         LakeColumn("last_watched_ratio", Type.DOUBLE, "that row's own coverage", "gpu table"),
     ),
 )
 
-SPELL_PART = LakeTable(
-    "spell_part",
-    "one spell at zero inside one GPU's day, before days are put together",
+IDLE_INTERVAL_PART = LakeTable(
+    "idle_interval_part",
+    "one idle interval within one GPU's day, before days are joined",
     derived=True,
     columns=(_TIME, _HOST, _GPU, _END),
 )
 
 _PEAKS = (
-    "time at each whole percent, 0 to 100, rounded up, that the driver's samples {stay} within, the time of rows that do not tell at 100: "
-    "a percentile of it is not below that of the samples, whatever the length of the rows; null where no row tells"
+    "time at each whole percent, 0 to 100, rounded up, that the driver's samples {stay} within; rows without samples count at 100. "
+    "A percentile of it is not below that of the samples, for any length of rows; null where no row has samples"
 )
-_HISTOGRAM = "time at each whole percent, 0 to 100, rounded down (mergeable by adding); a percentile of it is at most one point too low"
+_HISTOGRAM = (
+    "time at each whole percent, 0 to 100, rounded down (add to merge); a percentile of it is at most one point too low"
+)
 
 HOURLY = LakeTable(
     "hourly",
-    "one GPU in one hour: what stretches cannot keep; every mean is weighted by time",
+    "one GPU in one hour: values that segments do not keep; means are weighted by time",
     derived=True,
     columns=(
         _HOUR,
@@ -195,12 +214,12 @@ HOURLY = LakeTable(
         LakeColumn("power_mean_w", Type.FLOAT, "mean power", "gpu table"),
         LakeColumn("energy_mj", Type.DOUBLE, "as in the ledger, over energy_ms", "gpu table"),
         LakeColumn("energy_ms", Type.INT32, "time for which the energy is known", "gpu table", "1 ms"),
-        LakeColumn("throttled_power_ms", Type.INT32, "time with clocks held down by power cap or power brake; null where no counter tells",
+        LakeColumn("throttled_power_ms", Type.INT32, "time with clocks held down by power cap or power brake; null without a counter",
                "gpu table", "1 ms"),
-        LakeColumn("throttled_thermal_ms", Type.INT32, "time with clocks held down by heat, in software or hardware; null where no counter tells",
+        LakeColumn("throttled_thermal_ms", Type.INT32, "time with clocks held down by heat, in software or hardware; null without a counter",
                "gpu table", "1 ms"),
         LakeColumn("throttled_sync_ms", Type.INT32, "time with clocks held down by another GPU of the boost group", "gpu table", "1 ms"),
-        LakeColumn("throttled_known_ms", Type.INT32, "time over which the throttled_ counters were followed", "gpu table", "1 ms"),
+        LakeColumn("throttled_known_ms", Type.INT32, "time that the throttled_ counters cover", "gpu table", "1 ms"),
         LakeColumn("temperature_max_c", Type.INT16, "largest die temperature", "gpu table", "1 degC"),
         LakeColumn("sm_clock_mean_mhz", Type.FLOAT, "mean SM clock", "gpu table"),
     ),
@@ -215,12 +234,12 @@ PROCESS_DAY = LakeTable(
         _HOST,
         _GPU,
         LakeColumn("end", Type.TIMESTAMP, "end of the interval of the last list that names it", "process table", "1 ms"),
-        LakeColumn("last_listed", Type.TIMESTAMP, "the GPU's last list of the day: later than the process's last, it has ended",
+        LakeColumn("last_listed", Type.TIMESTAMP, "the GPU's last list of the day; later than the last list with the process if that has ended",
                "process table", "1 ms"),
         LakeColumn("pid", Type.INT32, "process id", "process table", key=True),
         LakeColumn("started", Type.TIMESTAMP, "start of the process", "process table", "10 ms"),
         LakeColumn("kind", Type.STRING, "compute, graphics or mps", "process table"),
-        LakeColumn("user", Type.STRING, "login name; of root without a job the container such as lxc/web, else the unit such as vllm.service", "process table"),
+        LakeColumn("user", Type.STRING, "login name; for root without a job the container, such as lxc/web, else the unit, such as vllm.service", "process table"),
         LakeColumn("command", Type.STRING, "command name", "process table"),
         LakeColumn("arguments", Type.STRING, "command line, where it was recorded", "process table"),
         LakeColumn("first_parent_pid", Type.INT32, "parent process at the first list of the day that names it", "process table"),
@@ -265,7 +284,7 @@ SERVING_HOURLY = LakeTable(
         _HOUR,
         _HOST,
         _GPU,
-        LakeColumn("endpoint", Type.STRING, "address that was asked", "serving table", key=True),
+        LakeColumn("endpoint", Type.STRING, "address of the server's metrics", "serving table", key=True),
         LakeColumn("model", Type.STRING, "model as the server names it", "serving table", key=True),
         LakeColumn("engine", Type.STRING, "vllm, sglang, triton or tgi", "serving table"),
         LakeColumn("kv_cache_used_max_ratio", Type.DOUBLE, "largest share of the KV cache in use", "serving table"),
@@ -281,12 +300,12 @@ SERVING_HOURLY = LakeTable(
 
 QUALITY = LakeTable(
     "quality",
-    "what was wrong with one GPU's rows of one day, or with its host's files, with how many there were; none is used as a number",
+    "one fault of one GPU's rows of one day, or of its host's files, with their number; no faulty value is used",
     derived=True,
     columns=(
         LakeColumn("time", Type.TIMESTAMP, "start of the day", _LEDGER, "1 day", key=True),
         _HOST,
-        LakeColumn("gpu", Type.STRING, "UUID of the GPU; null where the host is meant", "gpu table", key=True),
+        LakeColumn("gpu", Type.STRING, "UUID of the GPU; null for the host", "gpu table", key=True),
         LakeColumn(
             "kind",
             Type.STRING,
@@ -296,16 +315,14 @@ QUALITY = LakeTable(
             key=True,
         ),
         LakeColumn("count", Type.INT64, "rows or files", _LEDGER, "1", "1"),
-        LakeColumn(
-            "example", Type.STRING, "the worst of them; of a file the kind of fault and its path in the lake", _LEDGER
-        ),
+        LakeColumn("example", Type.STRING, "the worst value; for a file its fault and its path in the lake", _LEDGER),
     ),
 )
 
 
 GPU_LIFETIME = LakeTable(
     "gpu_lifetime",
-    "what one GPU had been seen to do on one host up to the end of one day, and how long it worked on that day",
+    "the history of one GPU on one host up to the end of one day, and its work on that day",
     derived=True,
     columns=(
         LakeColumn("time", Type.TIMESTAMP, "start of the day", _LEDGER, "1 day", key=True),
@@ -313,17 +330,17 @@ GPU_LIFETIME = LakeTable(
         _GPU,
         LakeColumn("first_seen", Type.TIMESTAMP, "start of its first row in the ledger", _LEDGER, "1 ms"),
         LakeColumn("last_seen", Type.TIMESTAMP, "end of its last row up to the end of the day", _LEDGER, "1 ms"),
-        LakeColumn("first_use", Type.TIMESTAMP, "when a workload was first on it; null where none ever was", _LEDGER, "1 ms"),
-        LakeColumn("used_ms", Type.INT64, "time with a workload on it", _LEDGER, "1 ms"),
-        LakeColumn("unused_ms", Type.INT64, "time in which it was free or reserved", _LEDGER, "1 ms"),
+        LakeColumn("first_use", Type.TIMESTAMP, "start of its first workload; null without one", _LEDGER, "1 ms"),
+        LakeColumn("used_ms", Type.INT64, "time with a workload", _LEDGER, "1 ms"),
+        LakeColumn("unused_ms", Type.INT64, "time in the states free and reserved", _LEDGER, "1 ms"),
         LakeColumn("util_ms", Type.INT64, "time for which a utilization was measured", _LEDGER, "1 ms"),
         LakeColumn("sample_count", Type.INT64, "rows of the gpu table", _LEDGER, "1", "1"),
-        LakeColumn("gpu_util_max_pct", Type.FLOAT, "highest utilization", _LEDGER),
+        LakeColumn("gpu_util_max_pct", Type.FLOAT, "highest utilization", _LEDGER, "1 %"),
         LakeColumn("mem_used_max_bytes", Type.INT64, "most memory in use", _LEDGER),
-        LakeColumn("unwatched", Type.BOOL, "whether there was time in which neither processes nor memory were read", _LEDGER),
+        LakeColumn("unwatched", Type.BOOL, "true if neither processes nor memory were read for some time", _LEDGER),
         LakeColumn("day_known_ms", Type.INT64,
-               "time on that day that was neither unknown nor unavailable, over all hosts, beside the first of them", _LEDGER, "1 ms"),
-        LakeColumn("day_active_ms", Type.INT64, "likewise, time in which it computed", _LEDGER, "1 ms"),
+               "time of that day that is neither unknown nor unavailable, over all hosts of the GPU, in the row of the first host; 0 in the others", _LEDGER, "1 ms"),
+        LakeColumn("day_active_ms", Type.INT64, "time of that day in the states low and active, in the same row", _LEDGER, "1 ms"),
     ),
 )  # fmt: skip
 
@@ -336,4 +353,6 @@ def _of_all_hosts(table: LakeTable) -> LakeTable:
     )
 
 
-DEVICE_DAY, CLAIM_DAY, EVENT_DAY = (_of_all_hosts(table) for table in (DEVICE, CLAIM, EVENT))
+DEVICE_DAY, ALLOCATION_DAY, REQUEST_DAY, EVENT_DAY = (
+    _of_all_hosts(table) for table in (DEVICE, ALLOCATION, REQUEST, EVENT)
+)

@@ -10,8 +10,8 @@ TIME = LakeColumn("time", Type.TIMESTAMP, "start of the interval that the row de
 GPU_ID = LakeColumn(
     "gpu",
     Type.STRING,
-    "UUID of the GPU or MIG instance; of one that never told it host/pci-address or host/gpu-position; where an import has none, "
-    "host/index or host/name",
+    "UUID of the GPU or MIG instance; host/pci-address or host/gpu-position of a GPU that never reported one; "
+    "host/index or host/name of an import without UUIDs",
     "nvmlDeviceGetUUID",
     key=True,
 )
@@ -26,27 +26,27 @@ GPU = LakeTable(
         GPU_ID,
         INTERVAL,
         LakeColumn("offset_ms", Type.INT32, "true start of the observation minus `time`", _GRID, "1 ms"),
-        LakeColumn("read_delay_ms", Type.INT32, "when memory, power, energy, clocks and processes were read, after the interval's end",
+        LakeColumn("read_delay_ms", Type.INT32, "delay from the end of the interval to the reading of memory, power, energy, clocks and processes",
                "agent's clock", "1 ms"),
         LakeColumn("health", Type.STRING,
-               "ok, degraded, lost, missing (it should be there and the driver does not list it, or cannot open it), reset_required, "
-               "wedged (a driver call does not return, or ends the process that makes it), driver_down, "
-               "released (nobody reads it from then on: the agent let go of the driver, or a scraped series ended), asleep or "
-               "unknown (nothing of the interval was observed: the agent or its worker was not there)",
+               "ok, degraded, lost, missing (expected, but the driver does not list it or cannot open it), reset_required, "
+               "wedged (a driver call does not return, or ends its process), driver_down, "
+               "released (readings stop: the agent has released the driver, or a scraped series has ended), asleep or "
+               "unknown (no observation in the interval: the agent or its worker did not run)",
                "NVML return codes, agent, the kernel's runtime power status"),
-        LakeColumn("util_source", Type.STRING, "gpm, samples, rates, none, import, scraped (from a metrics server) or simulated: where utilization is from",
+        LakeColumn("util_source", Type.STRING, "source of utilization: gpm, samples, rates, none, import, scraped (from a metrics server) or simulated",
                "agent or importer"),
         LakeColumn("gpu_util_pct", Type.FLOAT, "mean share of time in which at least one kernel ran",
-               "time-weighted nvmlDeviceGetSamples(GPU_UTILIZATION) where they cover the interval, else GPM metric 1, else nvmlDeviceGetUtilizationRates; all gpu_util_ columns of a row are from one of them",
+               "time-weighted nvmlDeviceGetSamples(GPU_UTILIZATION) where they cover the interval, else GPM metric 1, else nvmlDeviceGetUtilizationRates; one source for all gpu_util_ columns of a row",
                "0.01 %"),
-        LakeColumn("gpu_util_max_pct", Type.FLOAT, "largest utilization sample in the interval; null where GPM knows a mean alone", "as gpu_util_pct", "1 %"),
-        LakeColumn("gpu_util_p98_pct", Type.FLOAT, "what the utilization samples stay within for 98 % of the covered time",
+        LakeColumn("gpu_util_max_pct", Type.FLOAT, "largest utilization sample in the interval; null where GPM has only a mean", "as gpu_util_pct", "1 %"),
+        LakeColumn("gpu_util_p98_pct", Type.FLOAT, "value that utilization samples do not exceed for 98 % of the covered time",
                "time-weighted nvmlDeviceGetSamples(GPU_UTILIZATION), else nvmlDeviceGetUtilizationRates", "1 %"),
-        LakeColumn("gpu_util_zero_ratio", Type.FLOAT, "share of the covered time whose utilization was 0", "as gpu_util_pct", "0.0001"),
-        LakeColumn("gpu_util_coverage_ratio", Type.FLOAT, "share of the interval that utilization was observed in",
+        LakeColumn("gpu_util_zero_ratio", Type.FLOAT, "share of the covered time with a utilization of 0", "as gpu_util_pct", "0.0001"),
+        LakeColumn("gpu_util_coverage_ratio", Type.FLOAT, "share of the interval in which utilization was observed",
                "as gpu_util_pct", "0.0001"),
         LakeColumn("gpu_util_unsampled_ratio", Type.FLOAT,
-               "share of the interval counted as 0 because the driver, drained in time, had taken no sample (idle GPU)",
+               "share of the interval counted as 0 because the driver took no sample (idle GPU) although the ring was read in time",
                "nvmlDeviceGetSamples NOT_FOUND and a rate of 0", "0.0001"),
         LakeColumn("mem_util_pct", Type.FLOAT, "mean share of time in which device memory was read or written",
                "time-weighted nvmlDeviceGetSamples(MEMORY_UTILIZATION)", "0.01 %"),
@@ -69,19 +69,19 @@ GPU = LakeTable(
         LakeColumn("power_w", Type.FLOAT, "board power at the end of the interval (1 s average on most cards)",
                "nvmlDeviceGetPowerUsage", "0.1 W"),
         LakeColumn("energy_mj", Type.INT64, "energy counter since the driver was loaded",
-               "nvmlDeviceGetTotalEnergyConsumption", "1 mJ"),
+               "nvmlDeviceGetTotalEnergyConsumption", "1 mJ", counter=True),
         LakeColumn("counters_since", Type.TIMESTAMP,
                "start of the epoch: energy_mj and the throttled_ columns climb from one zero in all rows of one epoch; "
                "a reboot, driver reload or GPU reset begins a new one", "agent", "1 ms"),
         LakeColumn("throttled_power_cap_ms", Type.INT64, "time with clocks held down by the power cap, a counter", "field 74",
-               "1 ms"),
+               "1 ms", counter=True),
         LakeColumn("throttled_sync_boost_ms", Type.INT64, "time with clocks held down by another GPU of its boost group, a counter",
-               "field 76", "1 ms"),
+               "field 76", "1 ms", counter=True),
         LakeColumn("throttled_sw_thermal_ms", Type.INT64, "time with clocks held down by the driver because of heat, a counter",
-               "field 269, by drivers before 580.82 251", "1 ms"),
+               "field 269, by drivers before 580.82 251", "1 ms", counter=True),
         LakeColumn("throttled_hw_thermal_ms", Type.INT64, "time with clocks held down by the hardware because of heat, a counter",
-               "field 270, by drivers before 580.82 252", "1 ms"),
-        LakeColumn("throttled_power_brake_ms", Type.INT64, "time with clocks held down by the power brake, a counter", "field 271, by drivers before 580.82 253", "1 ms"),
+               "field 270, by drivers before 580.82 252", "1 ms", counter=True),
+        LakeColumn("throttled_power_brake_ms", Type.INT64, "time with clocks held down by the power brake, a counter", "field 271, by drivers before 580.82 253", "1 ms", counter=True),
         LakeColumn("temperature_c", Type.INT16, "GPU die temperature", "nvmlDeviceGetTemperature", "1 degC"),
         LakeColumn("mem_temperature_c", Type.INT16, "memory temperature", "field 82", "1 degC"),
         LakeColumn("sm_clock_mhz", Type.INT16, "SM clock at the end of the interval", "nvmlDeviceGetClockInfo(SM)", "1 MHz"),
@@ -108,14 +108,14 @@ PROCESS = LakeTable(
         GPU_ID,
         INTERVAL,
         LakeColumn("pid", Type.INT32, "process id as the agent's PID namespace sees it", "NVML process lists", key=True),
-        LakeColumn("started", Type.TIMESTAMP, "start of the process; with the pid it names one process for ever",
+        LakeColumn("started", Type.TIMESTAMP, "start of the process; with the pid a unique name of the process",
                "/proc/PID/stat", "10 ms"),
         LakeColumn("kind", Type.STRING, "compute, graphics or mps", "which NVML list named it", key=True),
         LakeColumn("mem_used_bytes", Type.INT64, "device memory that the process holds", "usedGpuMemory", "1 byte"),
         LakeColumn("user", Type.STRING, "login name, or the numeric id where it has none", "/proc/PID/status, user directory"),
         LakeColumn("command", Type.STRING, "command name without arguments", "/proc/PID/comm"),
         LakeColumn("parent_pid", Type.INT32, "parent process (1: its own parent has ended)", "/proc/PID/stat"),
-        LakeColumn("cpu_util_pct", Type.FLOAT, "mean CPU use since the process was looked at before; 100 is one CPU", "/proc/PID/stat", "0.1 %"),
+        LakeColumn("cpu_util_pct", Type.FLOAT, "mean CPU use since the previous reading; 100 is one CPU", "/proc/PID/stat", "0.1 %"),
         LakeColumn("host_mem_bytes", Type.INT64, "resident host memory", "/proc/PID/stat", "4 KiB"),
         LakeColumn("arguments", Type.STRING, "command line, secrets masked; only where agent.command_arguments is on",
                "/proc/PID/cmdline"),
@@ -128,11 +128,11 @@ PROCESS = LakeTable(
         LakeColumn("slurm_job_id", Type.STRING, "Slurm job", "/proc/PID/cgroup, else SLURM_JOB_ID of the process, else scontrol"),
         LakeColumn("slurm_step_id", Type.STRING, "step of the Slurm job", "/proc/PID/cgroup"),
         LakeColumn("slurm_account", Type.STRING, "Slurm account", "SLURM_JOB_ACCOUNT of the process, else scontrol"),
-        LakeColumn("ray_job_id", Type.STRING, "Ray job; null for workers that Ray started ahead of any job", "RAY_JOB_ID of the worker"),
+        LakeColumn("ray_job_id", Type.STRING, "Ray job; null for workers that Ray started before any job", "RAY_JOB_ID of the worker"),
         LakeColumn("unit", Type.STRING, "systemd service that the process runs in, such as vllm.service; null for processes of Slurm and Kubernetes",
                "/proc/PID/cgroup"),
         LakeColumn("attribution", Type.STRING,
-               "where the owner is from, joined by +: proc, cgroup, environ, pod_resources, kubelet, scontrol, import, simulated; "
+               "sources of the user, joined by +: proc, cgroup, environ, pod_resources, kubelet, scontrol, import, simulated; "
                "hidden where /proc does not show the process", "agent or importer"),
     ),
 )  # fmt: skip
@@ -149,9 +149,9 @@ HOST = LakeTable(
         LakeColumn("mem_used_bytes", Type.INT64, "memory in use, total minus available", "/proc/meminfo", "1 KiB"),
         LakeColumn("mem_total_bytes", Type.INT64, "memory installed", "/proc/meminfo", "1 KiB"),
         LakeColumn("swap_used_bytes", Type.INT64, "swap in use", "/proc/meminfo", "1 KiB"),
-        LakeColumn("cpu_pressure_pct", Type.FLOAT, "share of time in which some task waited for CPU", "/proc/pressure/cpu"),
-        LakeColumn("mem_pressure_pct", Type.FLOAT, "share of time in which some task waited for memory", "/proc/pressure/memory"),
-        LakeColumn("io_pressure_pct", Type.FLOAT, "share of time in which some task waited for I/O", "/proc/pressure/io"),
+        LakeColumn("cpu_pressure_pct", Type.FLOAT, "share of time in which some task waited for CPU", "/proc/pressure/cpu", "0.01 %"),
+        LakeColumn("mem_pressure_pct", Type.FLOAT, "share of time in which some task waited for memory", "/proc/pressure/memory", "0.01 %"),
+        LakeColumn("io_pressure_pct", Type.FLOAT, "share of time in which some task waited for I/O", "/proc/pressure/io", "0.01 %"),
         LakeColumn("disk_read_bytes_per_s", Type.DOUBLE, "mean read rate of all physical disks", "/proc/diskstats"),
         LakeColumn("disk_write_bytes_per_s", Type.DOUBLE, "mean write rate of all physical disks", "/proc/diskstats"),
         LakeColumn("net_receive_bytes_per_s", Type.DOUBLE, "mean receive rate of all network cards, without RDMA", "/sys/class/net"),
@@ -189,8 +189,8 @@ DEVICE = LakeTable(
         LakeColumn("numa_node", Type.INT16, "NUMA node of the CPUs nearest to the GPU", "/sys/bus/pci/devices"),
         LakeColumn("nvlink_island", Type.STRING, "lowest UUID of the host's GPUs that reach one another over NVLink",
                "nvmlDeviceGetP2PStatus(NVLINK)"),
-        LakeColumn("pool", Type.STRING, "the site's own name for the group of hosts", "setting agent.pool"),
-        LakeColumn("source", Type.STRING, "nvml, import, scraped (from a metrics server) or simulated; of a GPU without a UUID nvml, pci or setting: who says that it should be there", "writer"),
+        LakeColumn("pool", Type.STRING, "name of the pool of hosts", "setting agent.pool"),
+        LakeColumn("source", Type.STRING, "nvml, import, scraped (from a metrics server) or simulated; for a GPU without a UUID the source that expects it: nvml, pci or setting", "writer"),
     ),
 )  # fmt: skip
 
@@ -225,20 +225,20 @@ SERVING = LakeTable(
     columns=(
         TIME,
         INTERVAL,
-        LakeColumn("endpoint", Type.STRING, "address that was asked", "setting serving.endpoints", key=True),
+        LakeColumn("endpoint", Type.STRING, "address of the server's metrics", "setting serving.endpoints", key=True),
         LakeColumn("model", Type.STRING, "model as the server names it; null where it names none", "the server's labels", key=True),
         LakeColumn("engine", Type.STRING, "vllm, sglang, triton or tgi; null where nothing was recognised", "metric names"),
         LakeColumn("health", Type.STRING, "ok, unreachable or unrecognised", "agent"),
-        LakeColumn("gpu", Type.STRING, "UUID of a GPU that the server's processes hold; one row for each; null where unmatched",
+        LakeColumn("gpu", Type.STRING, "UUID of a GPU that the server's processes hold, one row per GPU; null where unmatched",
                "listening port, /proc, NVML process lists", key=True),
         LakeColumn("pid", Type.INT32, "process that listens on the endpoint's port", "/proc/net/tcp, /proc/PID/fd"),
         LakeColumn("kv_cache_used_ratio", Type.FLOAT, "share of the KV cache in use at the time of the scrape", "server metric",
                "0.0001"),
         LakeColumn("running_requests", Type.FLOAT, "requests being served at the time of the scrape", "server metric", "1", "1"),
         LakeColumn("waiting_requests", Type.FLOAT, "requests in the queue at the time of the scrape", "server metric", "1", "1"),
-        LakeColumn("requests_per_s", Type.FLOAT, "requests finished per second since the scrape before", "server counter"),
-        LakeColumn("prompt_tokens_per_s", Type.FLOAT, "prompt tokens per second since the scrape before", "server counter"),
-        LakeColumn("generated_tokens_per_s", Type.FLOAT, "generated tokens per second since the scrape before", "server counter"),
+        LakeColumn("requests_per_s", Type.FLOAT, "requests finished per second since the previous scrape", "server counter", "1 per scrape"),
+        LakeColumn("prompt_tokens_per_s", Type.FLOAT, "prompt tokens per second since the previous scrape", "server counter", "1 per scrape"),
+        LakeColumn("generated_tokens_per_s", Type.FLOAT, "generated tokens per second since the previous scrape", "server counter", "1 per scrape"),
     ),
 )  # fmt: skip
 
@@ -258,7 +258,7 @@ AGENT = LakeTable(
         LakeColumn("nvml_busy_ms", Type.FLOAT, "wall time spent inside driver calls", "agent", "0.01 ms"),
         LakeColumn("nvml_slowest_ms", Type.FLOAT, "wall time of the slowest driver call", "agent", "0.01 ms"),
         LakeColumn("nvml_slowest_call", Type.STRING, "name of the slowest driver call", "agent"),
-        LakeColumn("missed_intervals", Type.INT32, "intervals since the row before in which a known GPU got no row: the agent came too late, or no NVML worker could be asked", "agent", "1", "1"),
+        LakeColumn("missed_intervals", Type.INT32, "intervals since the previous row without a row of a known GPU: the agent was late, or no NVML worker answered", "agent", "1", "1"),
         LakeColumn("spool_rows", Type.INT64, "rows waiting in the spool", "SQLite", "1", "1"),
         LakeColumn("spool_bytes", Type.INT64, "size of the spool on disk", "SQLite", "1 byte"),
         LakeColumn("memory_rows", Type.INT32, "rows that a full disk holds back in memory", "agent", "1", "1"),
@@ -268,63 +268,80 @@ AGENT = LakeTable(
 )  # fmt: skip
 
 _QUEUE = (
-    LakeColumn("eligible", Type.TIMESTAMP, "from when on it could have begun, dependencies and holds being over", "scheduler", "1 s"),
-    LakeColumn("time_limit_s", Type.INT64, "how long it may run; null where nothing limits it", "scheduler", "1 s"),
-    LakeColumn("priority", Type.INT64, "rank in the queue, the larger the sooner; comparable within one scheduler", "scheduler", "1", "1"),
-    LakeColumn("project", Type.STRING, "project that it is for, where that is not the account", "scheduler"),
-    LakeColumn("host_count", Type.INT32, "hosts that it wants or has", "scheduler", "1", "1"),
-    LakeColumn("gpu_model", Type.STRING, "kind of GPU that it asked for, in the scheduler's words; null: any", "scheduler"),
+    LakeColumn("eligible", Type.TIMESTAMP, "earliest time at which it could have started, after dependencies and holds", "scheduler", "1 s"),
+    LakeColumn("time_limit_s", Type.INT64, "longest run time; null without a limit", "scheduler", "1 s"),
+    LakeColumn("priority", Type.INT64, "rank in the queue: larger is sooner; comparable within one scheduler", "scheduler", "1", "1"),
+    LakeColumn("project", Type.STRING, "project, where that differs from the account", "scheduler"),
+    LakeColumn("host_count", Type.INT32, "hosts requested or allocated", "scheduler", "1", "1"),
+    LakeColumn("gpu_model", Type.STRING, "requested kind of GPU, in the scheduler's words; null: any", "scheduler"),
+    LakeColumn("reason", Type.STRING, "latest reason to wait, in the scheduler's words; with the limit, where the job exceeds one", "scheduler"),
 )  # fmt: skip
-"""What the queue says of a job: columns of both tables, of what was given and of what is waited for."""
+"""Columns on the queue that allocations and requests share."""
 
-CLAIM = LakeTable(
-    "claim",
-    "one GPU that was given to somebody for a time",
+ALLOCATION = LakeTable(
+    "allocation",
+    "one GPU that was allocated to a user for a time",
     derived=False,
     columns=(
-        LakeColumn("time", Type.TIMESTAMP, "start of the claim", "scheduler", "1 s", key=True),
+        LakeColumn("time", Type.TIMESTAMP, "start of the allocation", "scheduler", "1 s", key=True),
         LakeColumn("gpu", Type.STRING, "UUID of the GPU; null where the scheduler names only a count", "scheduler", key=True),
-        LakeColumn("end", Type.TIMESTAMP, "end of the claim; null while it runs", "scheduler", "1 s"),
-        LakeColumn("claim_id", Type.STRING, "the scheduler's own id: job, pod or reservation", "scheduler", key=True),
+        LakeColumn("end", Type.TIMESTAMP, "end of the allocation; null while it runs", "scheduler", "1 s"),
+        LakeColumn("allocation_id", Type.STRING, "the scheduler's own id: job, pod or reservation", "scheduler", key=True),
         LakeColumn("scheduler", Type.STRING, "slurm, kubernetes, csv or simulated", "writer"),
-        LakeColumn("user", Type.STRING, "who asked for it", "scheduler"),
+        LakeColumn("user", Type.STRING, "user who submitted it", "scheduler"),
         LakeColumn("account", Type.STRING, "account or namespace that it is charged to", "scheduler"),
-        LakeColumn("name", Type.STRING, "the claim's own name, or what owns it, such as Deployment/web", "scheduler"),
-        LakeColumn("gpu_count", Type.INT32, "GPUs in the whole claim", "scheduler", "1", "1"),
-        LakeColumn("host_gpu_count", Type.INT32, "GPUs of the claim on this host, where `gpu` is null", "scheduler", "1", "1"),
-        LakeColumn("partition", Type.STRING, "partition, queue or node pool that it was placed in", "scheduler"),
+        LakeColumn("name", Type.STRING, "name of the allocation, or of its owner, such as Deployment/web", "scheduler"),
+        LakeColumn("gpu_count", Type.INT32, "GPUs in the whole allocation", "scheduler", "1", "1"),
+        LakeColumn("host_gpu_count", Type.INT32, "GPUs of the allocation on this host, where `gpu` is null", "scheduler", "1", "1"),
+        LakeColumn("partition", Type.STRING, "partition, queue or node pool", "scheduler"),
         LakeColumn("qos", Type.STRING, "quality of service or priority class", "scheduler"),
-        LakeColumn("state", Type.STRING, "the scheduler's word for how it stands or ended", "scheduler"),
-        LakeColumn("submitted", Type.TIMESTAMP, "when it was asked for", "scheduler", "1 s"),
-        LakeColumn("planned_end", Type.TIMESTAMP, "when its time limit ends it at the latest", "scheduler", "1 s"),
+        LakeColumn("state", Type.STRING, "state in the scheduler's words", "scheduler"),
+        LakeColumn("submitted", Type.TIMESTAMP, "time of submission", "scheduler", "1 s"),
+        LakeColumn("planned_end", Type.TIMESTAMP, "latest end, by its time limit", "scheduler", "1 s"),
         *_QUEUE,
     ),
 )  # fmt: skip
 
 REQUEST = LakeTable(
     "request",
-    "one job that waits for GPUs, or never got any, as its source last saw it; rows are only ever added",
+    "one job that waits for GPUs or ended without any, as its source last reported it; rows are only added",
     derived=False,
     columns=(
-        LakeColumn("time", Type.TIMESTAMP, "when it was asked for", "scheduler", "1 s", key=True),
-        LakeColumn("as_of", Type.TIMESTAMP, "when the source saw it so", "scheduler", "1 s", key=True),
-        LakeColumn("claim_id", Type.STRING, "the scheduler's own id, that of its claims once it has some", "scheduler", key=True),
+        LakeColumn("time", Type.TIMESTAMP, "time of submission", "scheduler", "1 s", key=True),
+        LakeColumn("as_of", Type.TIMESTAMP, "time of the source's report", "scheduler", "1 s", key=True),
+        LakeColumn("allocation_id", Type.STRING, "the scheduler's id, the same as that of its later allocations", "scheduler", key=True),
         LakeColumn("scheduler", Type.STRING, "slurm, kubernetes, csv or simulated", "writer", key=True),
-        LakeColumn("user", Type.STRING, "who asked for it", "scheduler"),
-        LakeColumn("account", Type.STRING, "account or namespace that it would be charged to", "scheduler"),
+        LakeColumn("user", Type.STRING, "user who submitted it", "scheduler"),
+        LakeColumn("account", Type.STRING, "account or namespace that would be charged", "scheduler"),
         LakeColumn("name", Type.STRING, "the job's own name", "scheduler"),
-        LakeColumn("gpu_count", Type.INT32, "GPUs that it wants at once, each task of them for itself", "scheduler", "1", "1"),
-        LakeColumn("task_count", Type.INT32, "jobs that wait alike under this id, the tasks of an array; null: unknown, at least one", "scheduler", "1", "1"),
-        LakeColumn("partition", Type.STRING, "partition or queue that it waits in", "scheduler"),
+        LakeColumn("gpu_count", Type.INT32, "GPUs requested at once, for each task", "scheduler", "1", "1"),
+        LakeColumn("task_count", Type.INT32, "waiting tasks of a job array under this id; null: unknown, at least one", "scheduler", "1", "1"),
+        LakeColumn("partition", Type.STRING, "partition or queue", "scheduler"),
         LakeColumn("qos", Type.STRING, "quality of service or priority class", "scheduler"),
-        LakeColumn("state", Type.STRING, "the scheduler's word for how it stands or ended", "scheduler"),
-        LakeColumn("reason", Type.STRING, "why it waits, in the scheduler's words", "scheduler"),
-        LakeColumn("withdrawn", Type.TIMESTAMP, "when it stopped waiting without any GPU; null while it waits", "scheduler", "1 s"),
-        LakeColumn("granted", Type.TIMESTAMP, "when it was given GPUs that stand under other ids, a workload's under its pods'; null: not, or under its own",
+        LakeColumn("state", Type.STRING, "state in the scheduler's words", "scheduler"),
+        LakeColumn("withdrawn", Type.TIMESTAMP, "time at which it stopped waiting without a GPU; null while it waits", "scheduler", "1 s"),
+        LakeColumn("granted", Type.TIMESTAMP, "time of an allocation under other ids, such as those of a Workload's pods; null: none, or under its own id",
                "scheduler", "1 s"),
         *_QUEUE,
     ),
 )  # fmt: skip
+
+WITHHELD = LakeTable(
+    "withheld",
+    "one host whose GPUs the scheduler may not allocate for a time, as its source last reported it; rows are only added",
+    derived=False,
+    columns=(
+        LakeColumn("time", Type.TIMESTAMP, "start", "scheduler", "1 s", key=True),
+        LakeColumn("as_of", Type.TIMESTAMP, "time of the source's report", "scheduler", "1 s", key=True),
+        LakeColumn("scheduler", Type.STRING, "slurm", "writer", key=True),
+        LakeColumn("node", Type.STRING, "name of the host in the lake", "scheduler", key=True),
+        LakeColumn("kind", Type.STRING, "drained (or down), or reservation", "scheduler", key=True),
+        LakeColumn("name", Type.STRING, "name of the reservation; null: drained", "scheduler", key=True),
+        LakeColumn("end", Type.TIMESTAMP, "planned end; null: unknown", "scheduler", "1 s"),
+        LakeColumn("gpu_count", Type.INT32, "GPUs of the host; null: all of them", "scheduler", "1", "1"),
+        LakeColumn("reason", Type.STRING, "reason, in the operators' words", "scheduler"),
+    ),
+)
 
 
 def _actor(did: str) -> tuple[LakeColumn, ...]:
@@ -334,7 +351,7 @@ def _actor(did: str) -> tuple[LakeColumn, ...]:
         LakeColumn(
             "actor_kind",
             Type.STRING,
-            "person, token (a program), link (the holder of a link in a nudge, by its address) or anonymous (pages "
+            "person, token (a program), link (the user of a link in a nudge, by its address) or anonymous (pages "
             "without a sign-in)",
             "how the name is known",
         ),
@@ -349,17 +366,17 @@ def _actor(did: str) -> tuple[LakeColumn, ...]:
 
 ACTION = LakeTable(
     "action",
-    "what somebody did about a finding; rows are only ever added",
+    "one action on a finding; rows are only added",
     derived=False,
     columns=(
         LakeColumn("time", Type.TIMESTAMP, "when", "`fallow findings`", "1 ms", key=True),
-        LakeColumn("action_id", Type.STRING, "tells two actions of one moment apart", "`fallow findings`", key=True),
-        LakeColumn("finding_id", Type.STRING, "the finding; of a nudge about a decision that no finding leads, that decision", "`fallow findings`", key=True),
-        LakeColumn("kind", Type.STRING, "ack, suppress, reopen, notify or note", "`fallow findings`"),
+        LakeColumn("action_id", Type.STRING, "distinguishes actions at the same moment", "`fallow findings`", key=True),
+        LakeColumn("finding_id", Type.STRING, "the finding; for a nudge about a recommendation without a leading finding, the recommendation", "`fallow findings`", key=True),
+        LakeColumn("kind", Type.STRING, "ack, snooze, reopen, notify or note", "`fallow findings`"),
         *_actor("did it"),
-        LakeColumn("reason", Type.STRING, "why, in the actor's own words", "`fallow findings`"),
-        LakeColumn("expires", Type.TIMESTAMP, "end of the suppression; null: until reopened", "`fallow findings`", "1 ms"),
-        LakeColumn("channel", Type.STRING, "where a notification went, such as an address, or the link that an answer came by", "`fallow report nudge`"),
+        LakeColumn("reason", Type.STRING, "reason, in the actor's words", "`fallow findings`"),
+        LakeColumn("expires", Type.TIMESTAMP, "end of the snooze; null: until reopened", "`fallow findings`", "1 ms"),
+        LakeColumn("channel", Type.STRING, "target of a notification, such as an address, or the link of an answer", "`fallow report nudge`"),
     ),
 )  # fmt: skip
 
@@ -367,18 +384,18 @@ _ANNOTATOR = "`fallow annotations`"
 
 ANNOTATION = LakeTable(
     "annotation",
-    "an annotation of a moment (a maintenance, a change of quota), or that one was removed; rows are only ever added",
+    "one annotation of a moment (a maintenance, a change of quota), or its removal; rows are only added",
     derived=False,
     columns=(
-        LakeColumn("time", Type.TIMESTAMP, "when it was written", _ANNOTATOR, "1 ms", key=True),
+        LakeColumn("time", Type.TIMESTAMP, "time of writing", _ANNOTATOR, "1 ms", key=True),
         LakeColumn(
-            "annotation_id", Type.STRING, "the annotation; that it was removed has the same", _ANNOTATOR, key=True
+            "annotation_id", Type.STRING, "id of the annotation; its removal has the same id", _ANNOTATOR, key=True
         ),
         LakeColumn("kind", Type.STRING, "add or remove", _ANNOTATOR, key=True),
-        LakeColumn("at", Type.TIMESTAMP, "the moment that it is about; null where it is removed", _ANNOTATOR, "1 ms"),
-        LakeColumn("scope", Type.STRING, "what it is about: all, pool or team", _ANNOTATOR),
-        LakeColumn("name", Type.STRING, "of the pool or the team; null for all", _ANNOTATOR),
-        LakeColumn("text", Type.STRING, "what happened, in the actor's own words", _ANNOTATOR),
+        LakeColumn("at", Type.TIMESTAMP, "the annotated moment; null for a removal", _ANNOTATOR, "1 ms"),
+        LakeColumn("scope", Type.STRING, "subject: all, pool or team", _ANNOTATOR),
+        LakeColumn("name", Type.STRING, "name of the pool or team; null for all", _ANNOTATOR),
+        LakeColumn("text", Type.STRING, "what happened, in the actor's words", _ANNOTATOR),
         *_actor("wrote or removed it"),
     ),
 )
@@ -387,18 +404,16 @@ _PLANNER = "`fallow plan scenarios --save`, or the page What if"
 
 SCENARIO = LakeTable(
     "scenario",
-    "another fleet or policy that somebody wants to compare, saved by name, or that it was removed; rows are only ever added",
+    "one saved fleet or policy to compare, or its removal; rows are only added",
     derived=False,
     columns=(
-        LakeColumn("time", Type.TIMESTAMP, "when it was saved or removed", _PLANNER, "1 ms", key=True),
-        LakeColumn(
-            "name", Type.STRING, "its name; what is saved later by the same name takes its place", _PLANNER, key=True
-        ),
+        LakeColumn("time", Type.TIMESTAMP, "time of saving or removal", _PLANNER, "1 ms", key=True),
+        LakeColumn("name", Type.STRING, "name; a later scenario with the same name replaces it", _PLANNER, key=True),
         LakeColumn("kind", Type.STRING, "save or remove", _PLANNER, key=True),
         LakeColumn(
             "policy",
             Type.STRING,
-            "the policy as TOML, as docs/planning.md describes it; null where it is removed",
+            "the policy as TOML (docs/planning.md); null for a removal",
             _PLANNER,
         ),
         *_actor("saved or removed it"),
@@ -409,15 +424,15 @@ _SENDER = "`fallow report send`"
 
 DELIVERY = LakeTable(
     "delivery",
-    "one step of sending one edition of the report, or one nudge, to one place; rows are only ever added",
+    "one step of sending one edition of the report, or one nudge, to one target; rows are only added",
     derived=False,
     columns=(
         LakeColumn("time", Type.TIMESTAMP, "when", _SENDER, "1 ms", key=True),
-        LakeColumn("delivery_id", Type.STRING, "from purpose, week, edition, target and round: the same in every try",
+        LakeColumn("delivery_id", Type.STRING, "id of purpose, week, edition, target and round: the same in every attempt",
                _SENDER, key=True),
-        LakeColumn("try_id", Type.STRING, "tells two senders' tries of one delivery apart", _SENDER, key=True),
+        LakeColumn("try_id", Type.STRING, "distinguishes the attempts of two senders", _SENDER, key=True),
         LakeColumn("step", Type.STRING,
-               "claimed, yielded (to another sender), sending, sent, failed (it did not arrive) or unknown (it may have arrived)",
+               "queued, yielded (to another sender), sending, sent, failed (it did not arrive) or unknown (it may have arrived)",
                _SENDER, key=True),
         LakeColumn("purpose", Type.STRING, "report or nudge", _SENDER),
         LakeColumn("week", Type.STRING, "ISO week such as 2026-W46; of a nudge the day on which it was sent", _SENDER),

@@ -1,4 +1,4 @@
-"""The words in which tables are described: column types, columns and tables, all of them plain data."""
+"""Column types, columns and tables of the lake, as data."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _UNITS = {
     "_pct": "%",
     "_ratio": "1",
 }
-"""By how a column's name ends, the longest ending first."""
+"""Units by the end of a column's name, the longest ending first."""
 
 
 @dataclass(frozen=True)
 class LakeColumn:
-    """One column: its name, type, what it means, where it comes from, the step that it is stored in, and its unit."""
+    """A column: its name, type, meaning, source, resolution and unit."""
 
     name: str
     type: Type
@@ -50,8 +50,10 @@ class LakeColumn:
     source: str
     resolution: str = ""
     unit: str = ""
-    """What the name ends with or the type says, where they do; `1` counts."""
-    key: bool = False  # part of what tells two rows apart; null only where its meaning says so
+    """From the end of the name or from the type, if they define it; `1` is a count."""
+    key: bool = False  # part of the key; null only if the meaning says so
+    counter: bool = False
+    """Whether it only rises within an epoch; stored as differences."""
 
     def __post_init__(self) -> None:
         named = (
@@ -64,7 +66,7 @@ class LakeColumn:
 
 @dataclass(frozen=True)
 class LakeTable:
-    """One table of the lake: what a row is, who writes it and its columns in file order."""
+    """A table of the lake: the meaning of a row, whether it is derived, and its columns in file order."""
 
     name: str
     row: str
@@ -77,11 +79,11 @@ class LakeTable:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that tell two rows apart."""
+        """The columns of the key."""
         return tuple(column.name for column in self.columns if column.key)
 
     def column(self, name: str) -> LakeColumn:
-        """The column of that name; KeyError where there is none."""
+        """Return the column with this name; raises KeyError for an unknown column."""
         for column in self.columns:
             if column.name == name:
                 return column

@@ -1,4 +1,4 @@
-"""Stores: where a lake's files lie. One class per kind of place, all with the same verbs."""
+"""Stores hold the files of a lake. Each kind of store has a class with the methods of `Store`."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from fallow.stores.model import Store, Stored
 __all__ = ["OBJECT_SCHEMES", "LocalStore", "Store", "Stored", "is_folder", "open_store"]
 
 OBJECT_SCHEMES = ("s3", "gs", "az")
-"""Amazon S3 and everything that speaks its language, Google Cloud Storage, Azure Blob Storage."""
+"""Amazon S3 and compatible stores, Google Cloud Storage, Azure Blob Storage."""
 
 
 def is_folder(location: str) -> bool:
-    """Whether a lake's address is that of a folder."""
+    """Return whether the address of a lake is a folder."""
     scheme, separator, _ = location.partition("://")
     return not separator or scheme == "file"
 
 
 def open_store(location: str) -> Store:
-    """The store at a location, which is not contacted yet.
+    """Return the store at a location, without contacting it.
 
-    Raises UsageError where its scheme has no store, and where an object store's address is not `scheme://bucket/prefix`.
+    Raises UsageError for an unknown scheme, and for an object store's address that is not `scheme://bucket/prefix`.
     """
     if is_folder(location):
         return LocalStore(location)
     scheme = location.partition("://")[0]
     if scheme in OBJECT_SCHEMES:
-        from fallow.stores.objects import ObjectStore  # a lake in a folder never pays for it
+        from fallow.stores.objects import ObjectStore  # loaded for object stores only
 
         return ObjectStore(location)
     raise UsageError(

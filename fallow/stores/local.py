@@ -23,14 +23,14 @@ _ENDING = ".parquet"
 _PARTIAL = ".part"
 
 _DEEPEST = 6
-"""Folders below a table that are entered; a lake has two."""
+"""Levels of folders below a table that are read; a lake has two."""
 
 _GONE = (errno.ENOENT, errno.EEXIST, errno.ESTALE)
-"""Refusals because of a folder that another process removes just then: it was there when it was to be made (EEXIST), or an
-open handle of a network file system is of the former one (ESTALE)."""
+"""Errors if another process removes a folder at the same time: the folder existed (EEXIST), or a handle of a network file system
+is of the removed folder (ESTALE)."""
 
 _ATTEMPTS = 20
-"""Each further attempt needs another process that removed the folder in the moment before."""
+"""An attempt fails only if another process removes the folder at the same time."""
 
 
 class LocalStore:
@@ -41,20 +41,20 @@ class LocalStore:
     def __init__(self, root: str) -> None:
         self.root = str(Path(root.removeprefix("file://")).expanduser().absolute())
         self._base = self.root
-        """Where the root is reached: by its name, or through a descriptor of the folder that had it."""
+        """Path of the root: its name, or a descriptor of the folder while it is pinned."""
 
     def make(self) -> None:
         try:
             _make_folder(Path(self.root), 0o777)
         except OSError as error:
             raise LakeError(
-                f"cannot make the folder {self.root}: {error.strerror}",
-                f"check the path, or make the folder for this user: `install -d -o USER {self.root}`",
+                f"cannot create the folder {self.root}: {error.strerror}",
+                f"check the path, or create the folder for this user: `install -d -o USER {self.root}`",
             ) from error
 
     @contextlib.contextmanager
     def pinned(self) -> Iterator[None]:
-        """Meanwhile all goes to the folder that has the root's name now, whatever is mounted or unmounted there."""
+        """Use the folder that has the root's name now, even if another file system is mounted or unmounted there."""
         try:
             descriptor = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError as error:
@@ -72,12 +72,12 @@ class LocalStore:
         try:
             return Path(self._base).is_dir()
         except OSError as error:
-            raise LakeError(f"cannot look at {self.root}: {error.strerror}", "check its permissions") from error
+            raise LakeError(f"cannot access {self.root}: {error.strerror}", "check its permissions") from error
 
     def list(self, prefix: str) -> Iterator[Stored]:
-        """Every whole file below the prefix; half-written ones carry a leading dot and are passed over.
+        """Yield the complete files below the prefix; incomplete files begin with a dot and are left out.
 
-        Links are followed where they lead to a file of the lake, those to folders never.
+        Links to files of the lake are followed, links to folders are not.
         """
         folder = f"{self._base}/{prefix}" if prefix else self._base
         instead = self._instead_of_folder(prefix)
@@ -85,6 +85,19 @@ class LocalStore:
             yield from self._walk(folder)
         elif instead:
             yield Stored(prefix, 0, "", "not_regular", f"is {instead}")
+
+    def list_between(self, prefix: str, first: str, last: str) -> Iterator[Stored]:
+        if self._instead_of_folder(prefix) is not None:
+            yield from self.list(prefix)
+            return
+        try:
+            names = os.listdir(f"{self._base}/{prefix}")  # noqa: PTH208  # ten times as fast for years of days
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._cannot_list(f"{self.root}/{prefix}", error) from error
+        for name in sorted(name for name in names if first <= name <= last):
+            yield from self.list(f"{prefix}/{name}")
 
     def folders(self, prefix: str) -> tuple[str, ...]:
         if self._instead_of_folder(prefix) is not None:
@@ -97,7 +110,7 @@ class LocalStore:
         return tuple(os.fsencode(name).decode(errors="backslashreplace") for name in found if not name.startswith("."))
 
     def _instead_of_folder(self, prefix: str) -> str | None:
-        """What a folder of the prefix is instead, empty where it is not there; None where all of them are folders."""
+        """Return the type of the first name in the prefix that is not a folder, empty if it is missing; None if all are folders."""
         path = self._base
         for name in prefix.split("/") if prefix else ():
             path = f"{path}/{name}"
@@ -137,7 +150,7 @@ class LocalStore:
                 if depth < _DEEPEST:
                     yield from self._walk(entry.path, depth + 1)
             else:
-                # a file may be compacted away between the listing and the look at its size
+                # a file may be removed after a merge, between the listing and the reading of its size
                 with contextlib.suppress(FileNotFoundError):
                     yield self._look_at(entry)
 
@@ -147,10 +160,10 @@ class LocalStore:
             target = inside(entry.path, self._base)
             facts = facts if target is None else Path(target).stat()
         if not stat.S_ISREG(facts.st_mode):
-            return Stored(key, 0, "", "not_regular", f"is no regular file but {kind_of(facts.st_mode)}")
+            return Stored(key, 0, "", "not_regular", f"is not a regular file but {kind_of(facts.st_mode)}")
         if may_read(entry.path, facts):
             return _stored(key, facts)
-        # whoever may read it after all, or no more, reads the same bytes differently
+        # a change of the permission changes the version, because readers then treat the file differently
         return _stored(key, facts, NOT_PERMITTED)
 
     def _key(self, path: str) -> str:
@@ -161,16 +174,16 @@ class LocalStore:
         if not isinstance(error, PermissionError):
             return LakeError(what, "check its permissions")
         return LakeError(
-            f"{what} for the user {effective_user()}", "give that user permission to read and enter the folder"
+            f"{what} for the user {effective_user()}", "give this user permission to read and enter the folder"
         )
 
     def look(self, key: str) -> Stored | None:
-        """The file under the key; opened for it, because a network file system asks its server anew for an open file."""
+        """Return the file with the key. The file is opened, because a network file system then asks its server again."""
         try:
             with open_regular(f"{self._base}/{key}", self._base) as file:
                 facts = os.fstat(file.fileno())
         except NotRegularError as error:
-            raise LakeError(f"{self.root}/{key} is no regular file: {error}", "move it out of the lake") from error
+            raise LakeError(f"{self.root}/{key} is not a regular file: {error}", "move it out of the lake") from error
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -178,12 +191,12 @@ class LocalStore:
         return _stored(key, facts)
 
     def partials(self) -> Iterator[Stored]:
-        """Hidden files of writers that were killed, or that are just writing: `put` makes them."""
+        """Yield the hidden files of `put`, from writers that were killed or are still writing."""
         for folder, folders, files in os.walk(self._base):
             folders[:] = [name for name in folders if not name.startswith(".")]
             for name in files:
                 if name.startswith(".") and name.endswith(_PARTIAL):
-                    with contextlib.suppress(OSError):  # its writer has ended meanwhile
+                    with contextlib.suppress(OSError):  # its writer has finished meanwhile
                         path = f"{folder}/{name}"
                         yield _stored(self._key(path), os.lstat(path))
 
@@ -192,13 +205,13 @@ class LocalStore:
         try:
             content = read_regular(f"{self._base}/{key}", self._base, most_bytes)
         except NotRegularError as error:
-            raise IrregularFileError(f"{path} is no regular file: {error}", "move it out of the lake") from error
+            raise IrregularFileError(f"{path} is not a regular file: {error}", "move it out of the lake") from error
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise UnreadableFileError(
                 f"the user {effective_user()} cannot read {path}: {error.strerror}",
-                "give that user permission to read it and its folders",
+                "give this user permission to read the file and its folders",
             ) from error
         if content is None:
             raise too_large(path, most_bytes)
@@ -206,16 +219,16 @@ class LocalStore:
 
     def share(self, key: str) -> None:
         path = Path(self._base, key)
-        with contextlib.suppress(OSError):  # another user's file is theirs to share
+        with contextlib.suppress(OSError):  # only the owner of a file can share it
             path.chmod(self._folder_mode() & 0o644)
 
     def put(self, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
-        """Writes a hidden file beside the target, makes it durable and gives it its name in one step."""
+        """Write a hidden file beside the target, sync it, and rename it in one step."""
         target, shown = Path(self._base, key), self.url(key)
         folder = key.rpartition("/")[0]
         if instead := self._instead_of_folder(folder):
             raise LakeError(
-                f"cannot write {shown}: {self.root}/{folder} is or lies in {instead}", "move it out of the lake"
+                f"cannot write {shown}: {self.root}/{folder} is, or is inside, {instead}", "move it out of the lake"
             )
         partial = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}{_PARTIAL}")
         try:
@@ -237,28 +250,27 @@ class LocalStore:
                 f"cannot write {shown}: {error.strerror}",
                 "move it out of the lake"
                 if isinstance(error, IsADirectoryError)
-                else "check that the lake is a folder with space that this user may write",
+                else "check that the lake is a folder with free space that this user may write",
             ) from error
 
     def _create(self, partial: Path) -> int:
-        """Return a new file, open for writing, in a folder that is made where it is missing. Raises OSError, LakeError.
+        """Return a new file, open for writing; creates a missing folder. Raises OSError, LakeError.
 
-        Another process may remove the folder while it is empty, as the maker of a lake and `fallow doctor` do. From the moment
-        the file is in the folder, the folder stays.
+        Another process may remove the empty folder, as `fallow lake init` and `fallow doctor` do. A folder with the file stays.
         """
         mode, attempts = self._folder_mode(), _ATTEMPTS
         while True:
             attempts -= 1
             try:
                 self._make_below_root(partial.parent, mode)
-                # 0o666: what the folders grant, less the right to enter them
+                # the rights of the folder without the right to enter
                 return os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode & 0o666)
             except OSError as error:
                 if error.errno not in _GONE or not attempts:
                     raise
 
     def _make_below_root(self, folder: Path, mode: int) -> None:
-        """Makes a folder of the lake, and those between: the root is never made here, for it may be a mount that is away."""
+        """Create a folder of the lake and its parents, but never the root, which may be a missing mount."""
         if folder.is_dir():
             return
         if folder == Path(self._base):
@@ -268,7 +280,7 @@ class LocalStore:
         sync_folder(folder.parent)
 
     def _folder_mode(self) -> int:
-        """What new folders may grant at most, before the umask: nothing to a group or to others that the root shuts out."""
+        """Return the mode of new folders before the umask: no rights for a group or others without rights on the root."""
         try:
             granted = Path(self._base).stat().st_mode
         except FileNotFoundError:
@@ -276,7 +288,7 @@ class LocalStore:
         return 0o700 | (0o070 if granted & 0o050 else 0) | (0o007 if granted & 0o005 else 0)
 
     def confirm(self, key: str, data: bytes) -> None:
-        """Compares the size: the file was synced under another name and the name is all that can still be missing."""
+        """Compare the size. The content was synced before the rename, so that only the name can be missing."""
         found = self.look(key)
         if found is None or found.size_bytes != len(data):
             raise not_kept(f"{self.root}/{key}", len(data), found)
@@ -299,7 +311,7 @@ def _stored(key: str, facts: os.stat_result, mark: str = "") -> Stored:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name is UTF-8."""
+    """Return whether a name is UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -308,7 +320,7 @@ def _is_text(name: str) -> bool:
 
 
 def _make_folder(folder: Path, mode: int) -> None:
-    """Makes the folder and those above it, each name durable: a file is no safer than the folders that lead to it."""
+    """Create the folder and its parents, and sync each name: a file is only as durable as the folders above it."""
     if folder.is_dir():
         return
     _make_folder(folder.parent, mode)
@@ -317,7 +329,7 @@ def _make_folder(folder: Path, mode: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes a new name durable: the folder's own entry has to reach the disk too."""
+    """Sync a folder, so that new names in it are durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What the lake asks of a place for files."""
+"""The interface of a store for the files of a lake."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 NOT_PERMITTED = "-unreadable"
-"""Ends the version of a file that this process may not read."""
+"""End of the version of a file that this process may not read."""
 
 
 WHOLE_BYTES = 8 << 20
-"""Files up to this size are fetched by one request and held in memory whole; of larger ones only what is decoded."""
+"""Files up to this size are fetched in one request and kept in memory; of larger files only the decoded parts."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """One file in a store: its key (the path below the store's root, with `/`), its size and its version.
+    """A file in a store: its key (the path below the store's root, with `/`), its size and its version.
 
-    The version is another text whenever the content may have changed, or whether this process may read it. Where
-    nobody should open it, `fault` says why (a kind of `fallow.quarantine.FAULTS`) and `detail` in words that follow its name.
+    The version changes whenever the content or the read permission of this process may have changed. For a name that must not be
+    opened, `fault` is a kind of `fallow.quarantine.FAULTS`, and `detail` the end of a sentence that begins with the name.
     """
 
     key: str
@@ -34,85 +34,91 @@ class Stored:
     fault: str = ""
     detail: str = ""
     modified_ms: int = 0
-    """When it was stored, by the store's clock; 0 where that is not known."""
+    """Time of the last change, by the store's clock; 0 if unknown."""
 
 
 class Store(Protocol):
-    """A place for files. Writers never share a key and need no rename and no condition."""
+    """A store of files. Writers never share a key, and need neither renames nor conditional writes."""
 
     root: str
     may_vanish: bool
-    """Whether the place can go away and leave an empty one behind, as a folder does whose disk is not mounted."""
+    """True if the location can become empty, as a folder does whose disk is not mounted."""
 
     def make(self) -> None:
-        """Makes the root where that is fallow's to make; nothing else does. LakeError where it cannot be made."""
+        """Create the root, if fallow may create it; no other method does. Raises LakeError if that fails."""
         ...
 
     def pinned(self) -> AbstractContextManager[None]:
-        """Meanwhile the place stays the one that it is now: one that goes away leaves nothing behind where it was. LakeError."""
+        """Keep the current location inside the context, so that an unmount redirects no write. Raises LakeError."""
         ...
 
     def exists(self) -> bool:
-        """Whether the root is there; in an object store, whether anything lies below it."""
+        """Return whether the root exists; in an object store, whether it has objects."""
         ...
 
     def list(self, prefix: str) -> Iterator[Stored]:
-        """Every whole file below the prefix, in no order, and with its `fault` whatever else has a name there.
+        """Yield the complete files below the prefix in any order, and other names with their `fault`.
 
-        Raises LakeError where nothing of it can be listed.
+        Raises LakeError if the prefix cannot be listed.
+        """
+        ...
+
+    def list_between(self, prefix: str, first: str, last: str) -> Iterator[Stored]:
+        """Yield what `list` does of the folders directly below the prefix whose names are from `first` to `last`.
+
+        The cost does not depend on the other folders.
         """
         ...
 
     def folders(self, prefix: str) -> tuple[str, ...]:
-        """The names of the folders right below the prefix, as far as that costs next to nothing to know; LakeError as `list`."""
+        """Return the names of the folders directly below the prefix, if that is cheap; raises LakeError like `list`."""
         ...
 
     def partials(self) -> Iterator[Stored]:
-        """Half-written files that no listing shows: what is left of writers that were killed. LakeError as `list`."""
+        """Yield incomplete files, which `list` leaves out: the remains of killed writers. Raises LakeError like `list`."""
         ...
 
     def look(self, key: str) -> Stored | None:
-        """The file under the key; None where there is none."""
+        """Return the file with the key; None if there is no such file."""
         ...
 
     def read_small(self, key: str, most_bytes: int) -> bytes | None:
-        """The content of a small file; None where there is none. Raises LakeError, also where it is larger."""
+        """Return the content of a small file, None if there is no such file. Raises LakeError, also for a larger file."""
         ...
 
     def share(self, key: str) -> None:
-        """Lets everybody read the file who may enter the store, whatever the umask says."""
+        """Let all users with access to the store read the file, whatever the umask is."""
         ...
 
     def put(self, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
-        """Stores the bytes under the key: all of them or nothing, durable when this returns. Never makes the root.
+        """Store the bytes under the key, completely or not at all, and durable on return. Never creates the root.
 
-        Raises LakeError.
-
-        `before` is called as late as the store allows, before the key stands for these bytes; a LakeError of it stops that.
+        `before` is called as late as possible before the key has these bytes; its LakeError cancels the write. Raises LakeError.
         """
         ...
 
     def confirm(self, key: str, data: bytes) -> None:
-        """Asks the store for the key again; LakeError unless it holds these bytes, as far as it can tell."""
+        """Check that the store has these bytes under the key, by its listing or checksum; raises LakeError otherwise."""
         ...
 
     def delete(self, key: str) -> None:
-        """Removes the key; one that is gone already is no error."""
+        """Remove the file; a missing file is not an error."""
         ...
 
     def url(self, key: str) -> str:
-        """What a Parquet reader opens."""
+        """Return the address that a Parquet reader opens."""
         ...
 
 
 def too_large(place: str, most_bytes: int) -> LakeError:
-    """The error for a small file that is none."""
-    return LakeError(f"{place} is larger than {most_bytes} bytes", "move it away: fallow has not written it")
+    """Return the error for a file that is larger than expected."""
+    return LakeError(f"{place} is larger than {most_bytes} bytes", "move it out of the lake: fallow did not write it")
 
 
 def not_kept(place: str, size_bytes: int, found: Stored | None) -> LakeError:
-    """The error for a store that took a file and then does not hold it."""
-    there = "does not hold it" if found is None else f"holds {found.size_bytes} bytes under that name"
+    """Return the error for a store that accepted a file and does not have it."""
+    there = "does not have it" if found is None else f"has {found.size_bytes} bytes under this name"
     return LakeError(
-        f"the store took {size_bytes} bytes for {place} and {there}", "nothing is lost: the next try stores it again"
+        f"the store accepted {size_bytes} bytes for {place} and {there}",
+        "nothing is lost: the next attempt stores it again",
     )

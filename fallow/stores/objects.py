@@ -1,11 +1,11 @@
-"""Object stores: Amazon S3 and what speaks its language, Google Cloud Storage, Azure Blob Storage, all through obstore.
+"""Object stores through obstore: Amazon S3 and compatible stores, Google Cloud Storage, Azure Blob Storage.
 
-Credentials come from the environment or from the machine's own role, never from a setting or an address. Connections use
-TLS unless the environment allows plain HTTP by name. Only plain PUT, GET, HEAD, LIST and DELETE are used: some stores
-know neither conditional writes nor renames.
+Credentials come from the environment or from the machine's role, never from a setting or an address. Connections use TLS unless
+a variable allows plain HTTP. Only PUT, GET, HEAD, LIST and DELETE are used, because some stores support neither conditional
+writes nor renames.
 
-What an object store's error means and what to do about it is one sentence that never repeats the store's own text. That text
-may hold signatures, account names and whole requests, so only what is recognised in it is said.
+An error is one sentence with a remedy. It never repeats the store's text, which may contain signatures, account names and
+requests.
 """
 
 from __future__ import annotations
@@ -31,42 +31,42 @@ if TYPE_CHECKING:
 
 
 class Fault(NamedTuple):
-    """What an error's text says when this has happened, the sentence for it (`{host}`: the store's), and what to do."""
+    """A regular expression for the text of an error, the sentence for the fault (`{host}`: the store's), and the remedy."""
 
     signs: str
     what: str
     remedy: str
 
 
-_FAULTS = (  # the first that fits wins
+_FAULTS = (  # the first match counts
     Fault(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist",
           "the bucket does not exist", "create it, or check its name and the endpoint"),
     Fault(r"InvalidBucketName|InvalidResourceName",
-          "the store finds the bucket's name invalid", "check the name"),
+          "the bucket's name is invalid", "check the name"),
     Fault(r"RequestTimeTooSkewed|RequestExpired|Request has expired",
           "this host's clock and the store's differ too much", "set this host's clock (NTP)"),
     Fault(r"AuthorizationHeaderMalformed|PermanentRedirect|IncorrectEndpoint|IllegalLocationConstraint|BareRedirect|status 301",
           "the bucket belongs to another region", "set AWS_REGION to the bucket's region"),
     Fault(r"169\.254\.169\.254|metadata\.google\.internal|MissingAccount|MissingAccessKeyId|MissingSecretAccessKey",
-          "there are no credentials", "set the store's variables (docs/storage.md), or give this host a role that may write"),
+          "there are no credentials", "set the store's variables (docs/storage.md), or give this host a role with write access"),
     Fault(r"169\.254\.170\.\d+|AssumeRoleWithWebIdentity|TokenRequest|token request",
-          "no credentials could be had from this host's role", "check the role and its token"),
+          "this host's role returned no credentials", "check the role and its token"),
     Fault(r"InvalidAccessKey|Invalid Access Key|SignatureDoesNotMatch|ExpiredToken|InvalidToken|TokenRefreshRequired|Authenticat"
           r"|InvalidSecurity|DecodeCredentials|service account file|status 401",
           "the store does not accept the credentials", "check key, secret and token in the environment"),
     Fault(r"QuotaExceeded|InsufficientStorage|status 507",
-          "the store or its quota is full", "make room there"),
+          "the store or its quota is full", "free space in the store"),
     Fault(r"AccessDenied|AllAccessDisabled|AuthorizationPermissionMismatch|PermissionDenied|status 403",
           "access is denied", "check the secret, and that its owner may list, read, write and delete below the prefix"),
     Fault(r"dns error|failed to lookup address",
-          "the name of {host} cannot be resolved", "check the endpoint and this host's name service"),
+          "the name {host} cannot be resolved", "check the endpoint and this host's DNS"),
     Fault(r"InvalidContentType",
-          "{host} does not speak TLS", "check the endpoint's port, or name it with http:// if it is meant to be without"),
+          "{host} does not use TLS", "check the endpoint's port, or use http:// if the store has no TLS"),
     Fault(r"UnknownIssuer|SelfSigned|CaUsedAsEndEntity",
-          "the certificate of {host} is from an authority that is not known here",
-          "name the authority's PEM file by AWS_CA_BUNDLE or SSL_CERT_FILE"),
+          "the certificate of {host} is from an unknown CA",
+          "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA's PEM file"),
     Fault(r"NotValidForName",
-          "the certificate of {host} is for another name", "use the name that the certificate has"),
+          "the certificate of {host} is for another name", "use a name in the certificate"),
     Fault(r"InvalidCertificate|HandshakeFailure|AlertReceived|InvalidMessage|PeerIncompatible|PeerMisbehaved",
           "no TLS connection to {host}", "check its certificate and this host's clock"),
     Fault(r"ConnectionRefused",
@@ -76,13 +76,13 @@ _FAULTS = (  # the first that fits wins
     Fault(r"TimedOut|kind: Timeout",
           "{host} does not answer in time", "check the store and the network"),
     Fault(r"SlowDown|TooManyRequests|status 429|status 503",
-          "the store asks for fewer requests", "nothing to do: it is tried again"),
+          "the store asks for fewer requests", "no action is needed: the request is repeated"),
     Fault(r"status 5\d\d",
-          "the store has an internal error", "look at the store's own log"),
+          "the store has an internal error", "check the store's log"),
     Fault(r"error sending request|IncompleteMessage|ConnectionReset|ConnectionAborted|BrokenPipe|UnexpectedEof|response body",
           "the connection to {host} broke", "check the network and the store"),
     Fault(r"status 404",
-          "the store does not know the address", "check the bucket's name and the endpoint"),
+          "the store has no such address", "check the bucket's name and the endpoint"),
 )  # fmt: skip
 
 _URL = re.compile(r"https?://(?:[^/\s@]*@)?([^/\s?,)@]+)[^\s,)]*")
@@ -92,9 +92,9 @@ _NAMED = re.compile(r"status \d{3}|<Code>\w{1,60}</Code>")
 
 @contextlib.contextmanager
 def guarded(verb: str, url: str) -> Iterator[None]:
-    """The library's errors as one LakeError: cannot VERB URL, why, and what to do.
+    """Convert errors of the library to a LakeError: cannot VERB URL, the reason, and the remedy.
 
-    FileNotFoundError passes where the object alone is missing, so that a caller may take it for an answer.
+    FileNotFoundError passes if only the object is missing, so that the caller can handle it.
     """
     try:
         yield
@@ -110,7 +110,7 @@ def guarded(verb: str, url: str) -> Iterator[None]:
 
 
 def explained(verb: str, url: str, text: str) -> LakeError:
-    """The sentence for an error of the library, given its text."""
+    """Return the error for the text of a library's error."""
     named = _URL.search(text)
     host = named[1] if named is not None else "the store"  # an address with a signature in it is not in the text
     plain = _STATUS.sub("status ", _URL.sub(r"\1", text))  # names in an address are no signs of anything
@@ -126,11 +126,11 @@ def explained(verb: str, url: str, text: str) -> LakeError:
 
 CONNECT_TIMEOUT_S = 5
 REQUEST_TIMEOUT_S = 60
-"""For a whole request; files of the lake are megabytes at most while they are fresh."""
+"""For a request; new files of the lake have a few megabytes at most."""
 
 RETRIES = 4
 RETRY_WITHIN_S = 30
-"""A request that failed is sent again after 0.2 to 5 s, but no more once so long has passed since the first time."""
+"""A failed request is repeated after 0.2 to 5 s, for at most this long after the first attempt."""
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
 _PLAIN_HTTP = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP", "az": "AZURE_ALLOW_HTTP"}
@@ -143,7 +143,7 @@ _MD5_LENGTH = 32
 
 
 class ObjectStore:
-    """A prefix in a bucket (Azure: a container). Nothing is loaded or contacted before the first verb."""
+    """A prefix in a bucket (Azure: a container). The library is loaded and the store contacted at the first request."""
 
     may_vanish = False
 
@@ -159,26 +159,40 @@ class ObjectStore:
         return "/".join(filter(None, (self._prefix, key)))
 
     def make(self) -> None:
-        """A prefix is there with its first object, and a bucket is the site's to make."""
+        """Do nothing: a prefix needs no creation, and the site creates the bucket."""
 
     def pinned(self) -> contextlib.AbstractContextManager[None]:
-        """A bucket's name is the bucket."""
+        """Do nothing: the name of a bucket always means the same bucket."""
         return contextlib.nullcontext()
 
     def exists(self) -> bool:
-        """Whether anything lies below the prefix; LakeError where the bucket is missing or may not be listed."""
+        """Return whether the prefix has objects; raises LakeError if the bucket is missing or cannot be listed."""
         return next(self.list(""), None) is not None
 
     def list(self, prefix: str) -> Iterator[Stored]:
-        """Every object below the prefix: a store shows no object before it is whole."""
+        """Yield the objects below the prefix; a store lists only complete objects."""
         with guarded("list", self.url(prefix)):
             for batch in self._client.list(self._path(prefix) or None):
                 for found in batch:
-                    key = found["path"][len(self._prefix) + 1 :] if self._prefix else found["path"]
+                    yield _stored(self._key(found), found)
+
+    def list_between(self, prefix: str, first: str, last: str) -> Iterator[Stored]:
+        """Yield the objects of these folders; one request names a thousand objects, however many folders they are in."""
+        end = len(prefix) + 1 + len(last)
+        with guarded("list", self.url(prefix)):
+            for batch in self._client.list(self._path(prefix), offset=self._path(f"{prefix}/{first}")):
+                for found in batch:
+                    key = self._key(found)
+                    if key[:end] > f"{prefix}/{last}":
+                        return
                     yield _stored(key, found)
 
+    def _key(self, found: Any) -> str:
+        path: str = found["path"]
+        return path[len(self._prefix) + 1 :] if self._prefix else path
+
     def partials(self) -> Iterator[Stored]:
-        """None: a store shows no object before it is whole, and nothing is stored in parts."""
+        """Yield nothing: a store lists only complete objects, and fallow does not upload in parts."""
         return iter(())
 
     def folders(self, prefix: str) -> tuple[str, ...]:
@@ -187,7 +201,7 @@ class ObjectStore:
         return tuple(path.rstrip("/").rpartition("/")[2] for path in found)
 
     def look(self, key: str) -> Stored | None:
-        """The object under the key; None where there is none."""
+        """Return the object with the key; None if there is no such object."""
         with guarded("look at", self.url(key)):
             try:
                 found = self._client.head(self._path(key))
@@ -208,16 +222,16 @@ class ObjectStore:
             return bytes(found.bytes())
 
     def share(self, key: str) -> None:
-        """Who may read an object is the bucket's business."""
+        """Do nothing: the bucket decides who may read an object."""
 
     def put(self, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
-        """Stores the object by one request, whose signature covers the content's checksum."""
+        """Store the object in one request, whose signature covers the checksum of the content."""
         before()
         with guarded("store", self.url(key)):
             self._client.put(self._path(key), data, use_multipart=False)
 
     def confirm(self, key: str, data: bytes) -> None:
-        """Compares size and checksum; reads the object back where the store's checksum is not the content's MD5."""
+        """Compare size and checksum; reads the object back if the store's checksum is not the MD5 of the content."""
         import hashlib  # loads OpenSSL, which the supervisor only naming a lake does not need
 
         found = self.look(key)
@@ -229,7 +243,7 @@ class ObjectStore:
             return
         if read(self.url(key)) != data:
             raise LakeError(
-                f"the store changed {self.url(key)} on the way", "nothing is lost: the next try stores it again"
+                f"the store has other bytes for {self.url(key)}", "nothing is lost: the next attempt stores it again"
             )
 
     def delete(self, key: str) -> None:
@@ -249,7 +263,7 @@ def _stored(key: str, found: Any) -> Stored:
 
 
 def read(url: str, start: int = 0, end: int | None = None) -> bytes:
-    """An object's bytes, all or those of a range; FileNotFoundError where it is gone, LakeError for anything else."""
+    """Return the bytes of an object or of a range; raises FileNotFoundError for a missing object, else LakeError."""
     scheme, bucket, path = _parse(url)
     with guarded("read", url):
         client = _client(scheme, bucket)
@@ -259,7 +273,7 @@ def read(url: str, start: int = 0, end: int | None = None) -> bytes:
 
 
 def open_object(url: str, size_bytes: int) -> io.BytesIO | ObjectFile:
-    """An object as a file to read from: a small one is fetched at once, of a large one what is asked for."""
+    """Return an object as a readable file: a small object is fetched at once, a large object by ranges."""
     return io.BytesIO(read(url)) if size_bytes <= WHOLE_BYTES else ObjectFile(url, size_bytes)
 
 
@@ -287,7 +301,7 @@ class ObjectFile(io.RawIOBase):
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next bytes: all that were asked for, fewer only at the end."""
+        """Return the next bytes, fewer than requested only at the end."""
         end = self._size if size is None or size < 0 else min(self._size, self._at + size)
         data = read(self._url, self._at, end) if end > self._at else b""
         self._at += len(data)
@@ -300,13 +314,13 @@ class ObjectFile(io.RawIOBase):
 
 
 def _parse(location: str) -> tuple[str, str, str]:
-    """Scheme, bucket and prefix; a wrong address is not repeated in the UsageError, for it may hold a secret."""
+    """Return scheme, bucket and prefix; raises UsageError, which does not repeat the address because of secrets."""
     scheme, _, rest = location.partition("://")
     bucket, _, prefix = rest.partition("/")
     if "@" in bucket or "?" in bucket or "?" in prefix:
         raise UsageError(
-            f"the address of the lake ({scheme}://...) carries credentials or options",
-            "leave them out: they are taken from the environment or the machine's role (docs/storage.md)",
+            f"the address of the lake ({scheme}://...) contains credentials or options",
+            "leave them out: they come from the environment or the machine's role (docs/storage.md)",
         )
     parts = [part for part in prefix.split("/") if part]
     if not _BUCKET.fullmatch(bucket) or not prefix.isprintable() or {".", ".."} & set(parts):
@@ -318,7 +332,7 @@ def _parse(location: str) -> tuple[str, str, str]:
 
 @functools.lru_cache(maxsize=4)
 def _client(scheme: str, bucket: str) -> Client:
-    """The connection pool for a bucket, with what the environment says; obstore is loaded here and nowhere else."""
+    """Return the connection pool for a bucket, with the environment's variables; only this function loads obstore."""
     _check_endpoint(scheme)
     with guarded("use", f"{scheme}://{bucket}"):
         from obstore.store import AzureStore, GCSStore, S3Store  # 15 MB that a local lake never needs
@@ -343,7 +357,7 @@ def _client(scheme: str, bucket: str) -> Client:
 
 
 def _with_plain_deletes(make: Callable[..., Client]) -> Client:
-    """One DELETE an object: for many at once, Ceph asks for rights to the whole bucket, and not to what is deleted."""
+    """Send a DELETE for each object: for many at once, Ceph requires rights to the whole bucket."""
     from obstore.exceptions import UnknownConfigurationKeyError
 
     try:
@@ -353,7 +367,7 @@ def _with_plain_deletes(make: Callable[..., Client]) -> Client:
 
 
 def _check_endpoint(scheme: str) -> None:
-    """An endpoint that is no address would end the process inside the library; its text may hold a password."""
+    """Raise UsageError for a wrong endpoint, which would end the process inside the library; never repeats its text."""
     variable = next((name for name in _ENDPOINTS[scheme] if os.environ.get(name)), None)
     if variable is None:
         return
@@ -366,16 +380,16 @@ def _check_endpoint(scheme: str) -> None:
     if not usable or not endpoint.isprintable() or " " in endpoint:
         raise UsageError(f"{variable} is not an address", "write it as https://host:port")
     if parts.username is not None or parts.query:
-        raise UsageError(f"{variable} carries credentials", "give them by the variables that are meant for them")
+        raise UsageError(f"{variable} contains credentials", "set the variables for credentials instead")
     if parts.scheme == "http" and os.environ.get(_PLAIN_HTTP[scheme], "").lower() not in ("1", "true", "yes", "on"):
         raise UsageError(
             f"{variable} names {parts.hostname} without TLS",
-            f"use https://, or set {_PLAIN_HTTP[scheme]}=true where the way to it is safe",
+            f"use https://, or set {_PLAIN_HTTP[scheme]}=true if the network is trusted",
         )
 
 
 def _certificates(file: str) -> bytes:
     found = given_bytes("AWS_CA_BUNDLE", file, CERTIFICATE_BYTES, UsageError)
     if b"-----BEGIN CERTIFICATE-----" not in found:
-        raise UsageError(f"AWS_CA_BUNDLE {file} holds no certificate", "name a PEM file")
+        raise UsageError(f"AWS_CA_BUNDLE {file} has no certificate", "name a PEM file")
     return found

@@ -1,4 +1,4 @@
-"""Regular files of a folder: what a name is before it is opened, and how one is opened without waiting or leaving the lake."""
+"""Regular files of a lake in a folder: the type of a name, and opening without waiting or leaving the lake."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISREG, "a file"),
     (stat.S_ISDIR, "a folder"),
-    (stat.S_ISLNK, "a link that leads out of the lake, or nowhere"),
+    (stat.S_ISLNK, "a link out of the lake, or to nothing"),
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
@@ -26,31 +26,31 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 
 
 class NotRegularError(OSError):
-    """What has the name of a file is none; the text says what it is instead."""
+    """The name is not a regular file; the text says what it is."""
 
 
 def kind_of(mode: int) -> str:
-    """What a name stands for that is no regular file."""
+    """Return the type of a name that is not a regular file, such as `a named pipe`."""
     return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "something else")
 
 
 def open_regular(path: str, root: str) -> OpenFile:
-    """The file, for reading; raises OSError, NotRegularError where the name is that of a pipe, a device or a link out of the root.
+    """Return the file, open for reading; raises OSError, and NotRegularError for a pipe, a device or a link out of the root.
 
-    It never waits for a writer of a pipe, and what is checked is the file that is read.
+    Never waits for the writer of a pipe. The check is of the open file.
     """
     descriptor = descriptor_of(path, root)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return OpenFile(descriptor)
-    os.close(descriptor)  # FileIO refuses folders, and would leave them open
+    os.close(descriptor)  # FileIO refuses folders without closing them
     raise NotRegularError(f"it is {kind_of(mode)}")
 
 
 def read_regular(path: str, root: str, most_bytes: int) -> bytes | None:
-    """The content of a file as it was when it was opened, None where it is larger; raises as `open_regular` does.
+    """Return the content of a file up to `most_bytes`, None if it is larger; raises like `open_regular`.
 
-    A file object would take as long as the reading: this is called for every small file.
+    Uses no file object, whose creation would take as long as reading a small file.
     """
     descriptor = descriptor_of(path, root)
     try:
@@ -68,29 +68,29 @@ def read_regular(path: str, root: str, most_bytes: int) -> bytes | None:
 
 
 def descriptor_of(path: str, root: str) -> int:
-    """The open file, whatever it is, unless a link leads out of the root to it; never waits. Raises OSError."""
+    """Return a descriptor of a name of any type inside the root; never waits. Raises OSError."""
     descriptor = _open(path, root)
     if _is_inside(descriptor, root):
         return descriptor
     os.close(descriptor)
-    raise NotRegularError("a link leads out of the lake to it")
+    raise NotRegularError("a link to it leads out of the lake")
 
 
 def _is_inside(descriptor: int, root: str) -> bool:
-    """Whether what is open lies below the root, whatever links its folders were when it was opened; also where nobody tells."""
+    """Return whether the open file is below the root, whatever links its folders were; True if the system does not tell."""
     try:
-        place = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115  # for every small file
+        place = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115  # called for every small file
     except OSError:
         return True
     if not place.startswith(_real(root)):
-        _real.cache_clear()  # the root itself may be a link that leads elsewhere by now
+        _real.cache_clear()  # the root may be a link whose target changed
     return place.startswith(_real(root))
 
 
 @functools.lru_cache(maxsize=16)
 def _real(root: str) -> str:
-    """The root's own place, with a slash behind it."""
-    return os.path.join(os.path.realpath(root), "")  # noqa: PTH118  # which keeps the slash
+    """Return the real path of the root with a slash at its end."""
+    return os.path.join(os.path.realpath(root), "")  # noqa: PTH118  # keeps the slash
 
 
 def _open(path: str, root: str) -> int:
@@ -104,12 +104,12 @@ def _open(path: str, root: str) -> int:
             raise
     target = inside(path, root)
     if target is None:
-        raise NotRegularError("it is a link that leads out of the lake, or nowhere")
+        raise NotRegularError("it is a link out of the lake, or to nothing")
     return os.open(target, flags | os.O_NOFOLLOW)
 
 
 class OpenFile(io.FileIO):
-    """An open file that closes itself when nobody holds it any more, as pyarrow's own files do."""
+    """An open file that closes itself when it is no longer referenced, like pyarrow's files."""
 
     def __del__(self) -> None:
         with suppress(OSError):
@@ -117,7 +117,7 @@ class OpenFile(io.FileIO):
 
 
 def inside(path: str, root: str) -> str | None:
-    """Where a link leads; None where that is not below the root, or is nothing."""
+    """Return the target of a link; None for a target outside the root, or a missing target."""
     try:
         target = os.path.realpath(path, strict=True)
     except OSError:
@@ -126,7 +126,7 @@ def inside(path: str, root: str) -> str | None:
 
 
 def may_read(path: str, facts: os.stat_result) -> bool:
-    """Whether this process may read the file; the system is asked only where neither everybody nor the owner may."""
+    """Return whether this process may read the file; asks the system only if the mode bits do not answer."""
     if facts.st_mode & stat.S_IROTH or (facts.st_mode & stat.S_IRUSR and facts.st_uid == os.geteuid()):
         return True
     return os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids)

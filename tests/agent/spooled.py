@@ -38,8 +38,8 @@ def ticks(first: int, count: int, start_ms: int = MIDNIGHT_MS) -> list[dict[str,
 
 def waiting(spool: Spool) -> list[SpooledRow]:
     """Every row that waits to be published, in order."""
-    stretches = spool.stretches_until(spool.last_seq(1_000_000) or 0)
-    return sorted((row for stretch in stretches for row in spool.rows_of(stretch)), key=lambda row: row.seq)
+    segments = spool.segments_until(spool.last_seq(1_000_000) or 0)
+    return sorted((row for segment in segments for row in spool.rows_of(segment)), key=lambda row: row.seq)
 
 
 def times(lake: Lake) -> list[int]:

@@ -48,7 +48,7 @@ def spooled(host: FakeHost, name: str) -> int:
         return 0
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)
     try:
-        waiting = "SELECT count(*) FROM row WHERE name = ? AND seq > (SELECT coalesce(max(batch), 0) FROM stretch)"
+        waiting = "SELECT count(*) FROM row WHERE name = ? AND seq > (SELECT coalesce(max(batch), 0) FROM segment)"
         return int(db.execute(waiting, (name,)).fetchone()[0])
     except sqlite3.OperationalError:
         return 0  # the table is being made

@@ -135,7 +135,7 @@ def test_a_form_that_is_not_known_in_a_schedulers_folder_is_an_event(proc: FakeP
     for step in range(2):
         assert described(owners, 7, NOW + step * 30_000)["attribution"] == "proc"
     (incident,) = owners.take_incidents()
-    assert incident["detail"].startswith("Slurm's, form not known: ")
+    assert incident["detail"].startswith("Slurm, form not known: ")
     assert "/system.slice/slurmstepd.scope/next_42/step_0" in incident["detail"]
 
 
@@ -252,7 +252,7 @@ def test_settings_come_from_the_config() -> None:
     ],
 )  # fmt: skip
 def test_an_address_of_the_kubelet_that_may_hold_a_secret_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(UsageError, match=r"kubernetes\.kubelet_url is no plain https address") as refused:
+    with pytest.raises(UsageError, match=r"kubernetes\.kubelet_url is not a plain https address") as refused:
         AttributionSettings.from_config(config.load({"kubernetes.kubelet_url": url}, None, {}))
     assert "SEKRET" not in str(refused.value)
     with pytest.raises(PodsError) as failed:

@@ -368,7 +368,7 @@ def test_a_dead_controller_is_told_once_and_left_alone_for_a_while(scontrol: Pat
     assert len(scontrol.with_name("scontrol.calls").read_text(encoding="ascii").splitlines()) == 1
     (incident,) = failures.take()
     assert incident["detail"] == (
-        "Slurm accounts are unknown: scontrol said: slurm_load_jobs error: Unable to contact slurm controller (connect failure); "
+        "Slurm accounts are unknown: scontrol failed: slurm_load_jobs error: Unable to contact slurm controller (connect failure); "
         f"try `{scontrol} ping`"
     )
     scontrol.with_name("scontrol.out").write_bytes(ARRAY)

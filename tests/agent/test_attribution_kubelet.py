@@ -90,7 +90,7 @@ def test_a_failure_is_told_once_and_the_view_stays(socket_settings: AttributionS
     incidents = failures.take()
     assert [incident["kind"] for incident in incidents] == ["attribution_failed"]
     assert incidents[0]["detail"].startswith(
-        f"the kubelet's socket {tmp_path / 'k.sock'} cannot be used: No such file or directory"
+        f"the kubelet's socket {tmp_path / 'k.sock'} is unusable: No such file or directory"
     )
     # a pod that came later may have the GPU of one that went: nothing is known of it
     assert asked(kubelet, [placed(UID_2, GPU_A, container=ID_2, started_ms=NOW + 50_000)], NOW + 160_000) == {}
@@ -222,7 +222,7 @@ def test_a_wrong_token_is_told_and_never_shown(endpoint: PodsEndpoint) -> None:
         fetch(endpoint)
     assert "98765" not in str(refused.value)
     endpoint.token_file.write_text("bad token\r\nX-Header: 98765", encoding="ascii")
-    with pytest.raises(PodsError, match="holds no bearer token") as refused:
+    with pytest.raises(PodsError, match="contains no bearer token") as refused:
         fetch(endpoint)
     assert "98765" not in str(refused.value)
 
@@ -243,7 +243,8 @@ def test_a_certificate_for_another_name_is_never_trusted(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("url", "says"), [("http://localhost:10255", "no plain https address"), ("https://localhost:1", "cannot be asked")]
+    ("url", "says"),
+    [("http://localhost:10255", "not a plain https address"), ("https://localhost:1", "cannot be queried")],
 )
 def test_addresses_that_do_not_work(url: str, says: str) -> None:
     with pytest.raises(PodsError, match=says):
@@ -260,8 +261,8 @@ def test_files_that_are_missing_are_named(endpoint: PodsEndpoint, tmp_path: Path
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
-        *((body, 200, "cannot be asked") for body in (b"", b"no", b"[]", b'{"items": [{}]}', b'{"items": 3}')),
-        (b'{"items": [{"metadata": null}]}', 200, "cannot be asked"),
+        *((body, 200, "cannot be queried") for body in (b"", b"no", b"[]", b'{"items": [{}]}', b'{"items": 3}')),
+        (b'{"items": [{"metadata": null}]}', 200, "cannot be queried"),
         (None, 503, "status 503"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The kubelet's pod-resources socket: a real gRPC server, the messages that it may send, and the claims that they become."""
+"""The kubelet's pod-resources socket: a real gRPC server, the messages that it may send, and the allocations that they become."""
 
 from __future__ import annotations
 
@@ -106,16 +106,16 @@ def test_device_ids(name: str, uuid: str | None) -> None:
 
 
 def test_gpus_given_by_dynamic_allocation() -> None:
-    def claim(driver: str, device: str, *cdi: str) -> dict[str, Any]:
+    def allocation(driver: str, device: str, *cdi: str) -> dict[str, Any]:
         resource = {"driver_name": driver, "device_name": device, "cdi_devices": [{"name": name} for name in cdi]}
         return {"claim_name": "c", "claim_namespace": "ml", "claim_resources": [resource]}
 
     container = {
         "name": "main",
         "dynamic_resources": [
-            claim("gpu.nvidia.com", "gpu-1", "k8s.gpu.nvidia.com/claim=8d1c-gpu-1"),
-            claim("gpu.nvidia.com", "gpu-0-mig-1g.10gb-19-0", f"nvidia.com/gpu={MIG}"),
-            claim("gpu.other.com", "gpu-0"),
+            allocation("gpu.nvidia.com", "gpu-1", "k8s.gpu.nvidia.com/allocation=8d1c-gpu-1"),
+            allocation("gpu.nvidia.com", "gpu-0-mig-1g.10gb-19-0", f"nvidia.com/gpu={MIG}"),
+            allocation("gpu.other.com", "gpu-0"),
         ],
     }
     message = pod_list({"name": "p", "namespace": "ml", "containers": [container]}).SerializeToString()
@@ -185,16 +185,16 @@ class Node:
         self.pods: list[dict[str, Any]] = []
         self.socket = socket
         self.owners = ProcessOwners(AttributionSettings(pod_resources=str(socket), scontrol=""))
-        self.claims = PodAllocations()
+        self.allocations = PodAllocations()
 
     def rows(self, now_ms: int) -> list[dict[str, Any]]:
         self.owners.describe([], now_ms)
         self.owners.wait(20)
-        return self.claims.rows(self.owners.allocation(now_ms), now_ms)
+        return self.allocations.rows(self.owners.allocation(now_ms), now_ms)
 
     def restart(self) -> None:
         """The agent ends and begins again with what the spool remembers."""
-        self.claims = PodAllocations(json.loads(self.claims.as_text()))
+        self.allocations = PodAllocations(json.loads(self.allocations.as_text()))
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def row(pod: str, gpu: str, since_ms: int, count: int, **more: object) -> dict[s
     return {
         "time": since_ms,
         "gpu": gpu,
-        "claim_id": f"ml/{pod}",
+        "allocation_id": f"ml/{pod}",
         "scheduler": "kubernetes",
         "account": "ml",
         "name": pod,
@@ -214,7 +214,7 @@ def row(pod: str, gpu: str, since_ms: int, count: int, **more: object) -> dict[s
     } | more
 
 
-def test_a_pod_is_a_claim_from_when_it_is_seen_until_it_is_gone(node: Node) -> None:
+def test_a_pod_is_a_allocation_from_when_it_is_seen_until_it_is_gone(node: Node) -> None:
     node.pods = [gpu_pod("a", GPU_A, GPU_B), gpu_pod("b", MIG), {"name": "none", "namespace": "ml", "containers": []}]
     with pod_resources_server(node.socket, lambda _: pod_list(*node.pods)):
         assert node.rows(NOW) == [row("a", GPU_A, NOW, 2), row("a", GPU_B, NOW, 2), row("b", MIG, NOW, 1)]
@@ -229,7 +229,7 @@ def test_a_pod_is_a_claim_from_when_it_is_seen_until_it_is_gone(node: Node) -> N
         ]
 
 
-def test_a_pod_stays_one_claim_over_a_restart_of_the_agent(node: Node) -> None:
+def test_a_pod_stays_one_allocation_over_a_restart_of_the_agent(node: Node) -> None:
     node.pods = [gpu_pod("a", GPU_A), gpu_pod("b", GPU_B)]
     with pod_resources_server(node.socket, lambda _: pod_list(*node.pods)):
         node.rows(NOW)
@@ -253,11 +253,11 @@ def test_a_kubelet_that_does_not_answer_changes_nothing_for_a_day(node: Node) ->
         assert node.rows(again) == [row("a", GPU_A, again, 1)]
 
 
-def test_a_host_that_left_its_cluster_lets_go_of_its_claims_after_a_day() -> None:
-    claims = PodAllocations([[GPU_A, "ml/a", NOW]])
+def test_a_host_that_left_its_cluster_lets_go_of_its_allocations_after_a_day() -> None:
+    allocations = PodAllocations([[GPU_A, "ml/a", NOW]])
     begun = NOW + 3_600_000
-    assert claims.rows(None, begun) == []
-    assert claims.rows(None, begun + SILENT_MS) == [row("a", GPU_A, NOW, 1, end=begun)]
+    assert allocations.rows(None, begun) == []
+    assert allocations.rows(None, begun + SILENT_MS) == [row("a", GPU_A, NOW, 1, end=begun)]
 
 
 @pytest.mark.parametrize("noted", [[None], [[1, 2, 3]], [["GPU-a", "ml/a"]], ["x"], [{"gpu": 1}]])
@@ -265,7 +265,9 @@ def test_what_the_spool_remembers_wrongly_is_left_aside(noted: list[Any]) -> Non
     assert PodAllocations([*noted, [GPU_A, "ml/a", NOW]]).as_text() == f'[["{GPU_A}", "ml/a", {NOW}]]'
 
 
-def test_the_agent_writes_claims_and_remembers_them(simulated: Callable[..., SimulatedHost], tmp_path: Path) -> None:
+def test_the_agent_writes_allocations_and_remembers_them(
+    simulated: Callable[..., SimulatedHost], tmp_path: Path
+) -> None:
     scenario = Scenario((Gpu(GPU_A, util=constant(0)), Gpu(GPU_B, util=constant(0))), START_MS - 60_000)
     host = simulated(scenario, kubernetes__pod_resources=str(tmp_path / "k.sock"))
     pods = [gpu_pod("a", GPU_A), gpu_pod("b", GPU_B)]
@@ -273,11 +275,11 @@ def test_the_agent_writes_claims_and_remembers_them(simulated: Callable[..., Sim
         host.run(4)
         del pods[1]
         host.run(4)
-    rows = host.rows("claim")
-    assert [(each["claim_id"], each["gpu"], each["end"] is None) for each in rows] in (
+    rows = host.rows("allocation")
+    assert [(each["allocation_id"], each["gpu"], each["end"] is None) for each in rows] in (
         [("ml/a", GPU_A, True), ("ml/b", GPU_B, True), ("ml/b", GPU_B, False)],
         [("ml/a", GPU_A, True), ("ml/b", GPU_B, False), ("ml/b", GPU_B, True)],
     )
     ended = next(each["end"] for each in rows if each["end"] is not None)
-    spans = flatten(read_frame(host.lake.files("claim"), schema.CLAIM)).select("gpu", "end", "job").rows()
+    spans = flatten(read_frame(host.lake.files("allocation"), schema.ALLOCATION)).select("gpu", "end", "job").rows()
     assert spans == [(GPU_A, 2**62, "pod:ml/a"), (GPU_B, ended, "pod:ml/b")]

@@ -185,7 +185,7 @@ def test_a_damaged_file_keeps_its_day_as_it_is(host: Host) -> None:
     broken = host.lake.files("gpu")[1]
     host.lake.store.put(broken.key, host.lake.read(broken)[:-20])
     host.clock.moment_ms += 2 * DAY_MS
-    (said,) = host.compact().said
+    (said,) = host.compact().messages
     assert host.files() == 3
     assert said.startswith("3 files of gpu/date=2024-10-04/host=h/")
 

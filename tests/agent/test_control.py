@@ -221,7 +221,7 @@ def test_release_waits_until_the_driver_is_free_and_resume_uses_it_again(listen:
     agent.heard.clear()
     free = (
         "The driver is free: the agent on gn001 no longer holds any /dev/nvidia*; `fallow agent resume` uses it again, "
-        "and the agent does so on its own at 2026-11-18T13:06:40Z.\n"
+        "and the agent resumes by itself at 2026-11-18T13:06:40Z.\n"
     )
     assert tell("release", "--for", "2h") == (0, free, "")
     assert agent.heard == [("release", {"for_ms": 7_200_000}), ("status", {}), ("status", {})]
@@ -235,7 +235,7 @@ def test_release_names_who_blocks(listen: Listen, tell: Tell) -> None:
     assert (code, output) == (1, "")
     assert errors.startswith(
         "fallow: the driver is still held on gn001: worker 4242 is stuck in nvmlDeviceGetSamples on GPU 3 (GPU-1); "
-        "worker 4243 is stuck in nvmlInit on a GPU that it has not named; "
+        "worker 4243 is stuck in nvmlInit on an unknown GPU; "
     )
     code, output, _ = tell("release", "--json")
     assert (code, AgentStatus.from_json(json.loads(output)).blocked) == (1, agent.now.blocked)

@@ -101,7 +101,7 @@ def test_the_health_of_time_without_an_agent_is_unknown(simulated: Simulated) ->
     host.clock.sleep(2.9)
     host.run(5)
     assert assert_honest(host) == {"GPU-b": [4, 5, 6, 7], "GPU-c": [4, 5, 6, 7]}
-    states = totals_by(load_ledger(host.lake, LedgerSettings()).stretches, "gpu")["GPU-b"].state_ms
+    states = totals_by(load_ledger(host.lake, LedgerSettings()).segments, "gpu")["GPU-b"].state_ms
     known = {state: time_ms for state, time_ms in states.items() if time_ms}
     assert known == {"free": 6_000, "unknown": 2_000}, "a gap of up to three intervals is bridged, as where rows lack"
 

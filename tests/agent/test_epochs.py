@@ -83,7 +83,7 @@ def test_a_restart_of_the_agent_is_none_of_the_machine_is_one() -> None:
     assert Epochs(epochs.as_text(), "boot").mark([same]) == []
     assert same["counters_since"] == 0
     (event,) = Epochs(epochs.as_text(), "another boot").mark([other])
-    assert "the machine was started anew" in event["detail"]
+    assert "the machine has rebooted" in event["detail"]
     assert other["counters_since"] == 60 * STEP_MS
 
 

@@ -114,7 +114,7 @@ def test_a_gpu_whose_calls_crash_the_library_is_healthy_once_they_have_returned(
         "the NVML worker ended with signal 11 (SIGSEGV) in nvmlDeviceGetPowerUsage; a new one is started"
     )
     assert wedged["detail"] == f"{call} {died}"
-    assert vain["detail"] == f"tried again: {call} {died}; a new NVML worker is started"
+    assert vain["detail"] == f"tried again: {call} {died}; a new NVML worker starts"
     assert back["detail"].startswith("it answers again: nvmlDeviceGetPowerUsage, which ended the NVML worker with")
     assert f"{call}, which {died}, ha" in back["detail"]
 
@@ -235,7 +235,7 @@ def test_a_gpu_that_is_lost_while_the_worker_is_replaced_stays_in_the_account(si
     host = simulated(two_gpus(Fault("lost", gpu=0, start_s=4), Fault("mismatch", start_s=6, end_s=8))).run(16)
     assert healths(host, "GPU-a") == ["ok", "lost", "driver_down", "lost"]
     assert healths(host, "GPU-b")[-1] == "ok"
-    states = totals_by(load_ledger(host.lake, LedgerSettings()).stretches, "gpu")["GPU-a"].state_ms
+    states = totals_by(load_ledger(host.lake, LedgerSettings()).segments, "gpu")["GPU-a"].state_ms
     assert states["unavailable"] >= 8_000
 
 

@@ -29,10 +29,10 @@ def tables() -> dict[str, str]:
 
 
 def families_table(families: Sequence[Family]) -> str:
-    """One line per name, in the order of a scrape."""
+    """Return one line per name, in the order of a scrape."""
+    by_name = {family.name: family for family in reversed(families)}
     names = dict.fromkeys(family.name for family in families)
-    lines = [_line([family for family in families if family.name == name]) for name in names]
-    return "\n".join(["| name | type | unit | meaning | source |", "|---|---|---|---|---|", *lines])
+    return "\n".join(["| name | unit | meaning |", "|---|---|---|", *(_line(by_name[name]) for name in names)])
 
 
 def rules_table() -> str:
@@ -43,7 +43,7 @@ def rules_table() -> str:
         if "alert" in each
     ]
     names = ", ".join(f"`{each['record']}`" for each in rules() if "record" in each)
-    return "\n".join([f"Recorded: {names}.", "", "| alert | after | says |", "|---|---|---|", *lines])
+    return "\n".join([f"Recorded: {names}.", "", "| alert | after | message |", "|---|---|---|", *lines])
 
 
 def _said(summary: str) -> str:
@@ -51,14 +51,9 @@ def _said(summary: str) -> str:
     return re.sub(r"\{\{ \$?(?:labels\.)?(\w+)[^}]*\}\}", r"*\1*", summary)
 
 
-def _line(families: list[Family]) -> str:
-    first = families[0]
-    sources = ", ".join(
-        f"`{family.source}`" if re.fullmatch(r"\w+\.\w+", family.source) else family.source for family in families
-    )
-    unit = "" if first.unit == "1" else first.unit
-    cells = (f"`{first.name}`", first.kind, unit, first.meaning, sources)
-    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
+def _line(family: Family) -> str:
+    unit = {"1": "", "0 or 1": "0/1"}.get(family.unit, family.unit)
+    return f"| `{family.name}` | {unit} | {family.meaning} |"
 
 
 def written(page: str) -> str:

@@ -393,7 +393,7 @@ def test_settings_come_from_the_config() -> None:
 @pytest.mark.parametrize(
     ("host", "mode", "told"),
     [
-        ("0.0.0.0", None, "everybody who reaches"),  # noqa: S104  # the point of the test
+        ("0.0.0.0", None, "every client that reaches"),  # noqa: S104  # the point of the test
         ("0.0.0.0", 0o600, "unencrypted"),  # noqa: S104  # as above
         ("127.0.0.1", 0o644, "can be read by every user"),
         ("127.0.0.1", None, ""),

@@ -66,7 +66,7 @@ def test_a_gpu_dead_at_the_first_start_is_unavailable_from_the_first_interval(
     (device,) = [row for row in host.rows("device") if row["gpu"] == DEAD]
     assert (device["pci_bus_id"], device["source"]) == ("00000000:13:00.0", "pci")
     assert device["model"] == "NVIDIA H100 80GB HBM3", "cards with the same PCI ids are the same product"
-    whole = totals_of(load_ledger(host.lake, LedgerSettings()).stretches)
+    whole = totals_of(load_ledger(host.lake, LedgerSettings()).segments)
     assert (whole.gpus, whole.total_ms, whole.observed_ms) == (8, 8 * 6_000, 8 * 6_000)
     assert whole.state_ms["unavailable"] == 6_000
 
@@ -88,7 +88,7 @@ def test_what_was_missing_ends_when_its_uuid_begins(simulated: Simulated, tmp_pa
         ("gpu_missing", DEAD),
         ("gpu_ok", "GPU-3"),
     ]
-    whole = totals_of(load_ledger(host.lake, LedgerSettings()).stretches)
+    whole = totals_of(load_ledger(host.lake, LedgerSettings()).segments)
     assert whole.total_ms == whole.observed_ms == 8 * 40_000, "every moment of eight GPUs, and none twice"
 
 
@@ -110,7 +110,7 @@ def test_a_driver_that_is_not_loaded_at_the_first_start_is_waited_for(simulated:
     assert {row["health"] for gpu in (0, 1) for row in rows[f"{HOST}/pci-{address(gpu)}"]} == {"driver_down"}
     assert {row["health"] for gpu in (0, 1) for row in rows[f"GPU-{gpu}"]} == {"ok"}
     assert host.kinds() == ["agent_start", "driver_down", "driver_up", "agent_stop"]
-    whole = totals_of(load_ledger(host.lake, LedgerSettings()).stretches)
+    whole = totals_of(load_ledger(host.lake, LedgerSettings()).segments)
     assert whole.total_ms == whole.observed_ms == 2 * 12_000
 
 

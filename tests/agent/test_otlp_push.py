@@ -261,8 +261,8 @@ def test_settings_that_cannot_be_are_one_sentence(tmp_path: Path) -> None:
     wrong = tmp_path / "headers"
     wrong.write_text("no header\n", encoding="ascii")
     for url, values, told in (
-        ("ftp://h", {}, "is no address that can be pushed to"),
-        ("http://user:secret@h:4318", {}, "is no address that can be pushed to"),
+        ("ftp://h", {}, "is not a valid address"),
+        ("http://user:secret@h:4318", {}, "is not a valid address"),
         ("http://h", {"headers_file": str(tmp_path / "none")}, "cannot read metrics.otlp_headers_file"),
         ("http://h", {"headers_file": str(wrong)}, "line 1 is no header"),
         ("https://h", {"ca_file": str(tmp_path / "none")}, "cannot read metrics.otlp_ca_file .*: No such file"),

@@ -79,8 +79,8 @@ def test_no_name_is_written_or_shown_and_an_import_finds_the_person(
     arguments = ["allocations", "import", "csv", str(table), "--lake", host.lake.root, "--pseudonym-key", str(key_file)]
     for _ in range(2):  # a second import of the same changes nothing
         assert main(arguments) == 0, capsys.readouterr().err
-    claims = read_frame(host.lake.files("claim"), schema.CLAIM)
-    assert claims["user"].to_list() == [pseudonym]
+    allocations = read_frame(host.lake.files("allocation"), schema.ALLOCATION)
+    assert allocations["user"].to_list() == [pseudonym]
 
 
 def test_a_key_that_is_lost_ends_no_run_and_shows_nobody(host: SimulatedHost, key_file: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import REPOSITORY
 
 HEAVY = {"pyarrow", "numpy", "pandas", "polars", "duckdb", "obstore", "rich", "asyncio"}
-SPARED = {"difflib"}
+SPARED = {"difflib", "inspect"}
 """The standard library's: wanted with an error alone."""
 
 

@@ -9,7 +9,7 @@ from tests.conftest import REPOSITORY
 MODULE = REPOSITORY / "agent" / "rows.py"
 TABLES = (
     schema.GPU, schema.PROCESS, schema.HOST, schema.DEVICE, schema.SERVING, schema.EVENT, schema.AGENT,
-    schema.CLAIM,
+    schema.ALLOCATION,
 )  # fmt: skip
 """What the agent writes."""
 
@@ -18,8 +18,8 @@ TYPES = {Type.BOOL: "bool", Type.STRING: "str", Type.FLOAT: "float", Type.DOUBLE
 
 HEAD = '''"""Typed rows of the tables that the agent writes. Written by `make docs` from fallow/schema; do not edit.
 
-A column that is left out or None is unknown. Times are milliseconds since the epoch. Units stand in the names; what each
-column means stands in docs/schema.md.
+A column that is left out or None is unknown. Times are milliseconds since the epoch. Units stand in the names;
+`fallow schema` says what each column means.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _type(table: LakeTable, column: LakeColumn) -> str:
         return f"{kind} | None"  # None until it is written: it has just happened
     if column.name == "pid" and table is schema.PROCESS:
         return kind
-    key = column.name == "gpu" and column.key and table not in (schema.SERVING, schema.CLAIM)
+    key = column.name == "gpu" and column.key and table not in (schema.SERVING, schema.ALLOCATION)
     return kind if key or column.name in NEVER_NULL else f"{kind} | None"
 
 

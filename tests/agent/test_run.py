@@ -171,7 +171,7 @@ def test_the_ledger_of_the_run_equals_the_scenario(minute: Minute) -> None:
     host = minute.host
     # a minute is shorter than the default of five: what counts as held has to be shorter too
     ledger = load_ledger(host.lake, LedgerSettings(idle_after_ms=20_000))
-    by_gpu = {gpu: totals.state_ms for gpu, totals in totals_by(ledger.stretches, "gpu").items()}
+    by_gpu = {gpu: totals.state_ms for gpu, totals in totals_by(ledger.segments, "gpu").items()}
     whole = SECONDS * 1000
     assert all(sum(states.values()) == whole for states in by_gpu.values())
     assert by_gpu["GPU-busy"]["active"] == whole

@@ -93,8 +93,8 @@ def test_the_first_keeps_the_name_and_the_second_takes_over_when_it_is_killed(
     with first.running() as killed:
         wait_until(lambda: first.rows("gpu"))
         with second.running():
-            wait_until(lambda: "another agent publishes as gn001" in said(second))
-            wait_until(lambda: "another agent calls itself gn001 too" in said(first))
+            wait_until(lambda: "another agent publishes under the name gn001" in said(second))
+            wait_until(lambda: "another agent also has the name gn001" in said(first))
             killed.kill()
             wait_until(lambda: list(second.spool.glob("other-name-*")))
             before = len(first.rows("host"))
@@ -104,7 +104,7 @@ def test_the_first_keeps_the_name_and_the_second_takes_over_when_it_is_killed(
     [aside] = second.spool.glob("other-name-*")
     with closing(Spool(str(aside))) as spool:
         kept = {
-            row.time_ms for each in spool.stretches_until(2**62) for row in spool.rows_of(each) if row.table == "host"
+            row.time_ms for each in spool.segments_until(2**62) for row in spool.rows_of(each) if row.table == "host"
         }
     assert kept
     done = second.fallow("agent", "publish", "--spool", str(aside), "--host", "gn002")

@@ -96,9 +96,9 @@ def test_whole_answers_come_back_whole(pieces: list[bytes]) -> None:
         ([b"SSH-2.0-OpenSSH_9.2\r\n"], "does not speak HTTP"),
         ([b"\x00\xff" * 40_000], "does not speak HTTP"),
         ([b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 50_000 + b"\r\n"], "header does not end"),
-        ([b"HTTP/1.1 200 OK\r\nContent-Length: much\r\n\r\n"], "how long"),
-        ([b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"], "how long"),
-        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"], "how long"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: much\r\n\r\n"], "the length of its answer"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"], "the length of its answer"),
+        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"], "the length of its answer"),
         ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n"], "chunks"),
         ([b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b"], "compressed"),
         ([b"HTTP/1.1 200 OK\r\n\r\n", *[b"x" * 2**20] * (LARGEST_BYTES // 2**20 + 1)], "4 MiB"),
@@ -107,7 +107,7 @@ def test_whole_answers_come_back_whole(pieces: list[bytes]) -> None:
         (status(302, "Location: //10.0.0.5/metrics"), "another server"),
         (status(302, "Location: http://127.0.0.1:1/metrics"), "another server"),
         (status(302), "another server"),
-        (status(307, "Location: /metrics"), "again and again"),
+        (status(307, "Location: /metrics"), "too often"),
     ],
 )
 def test_answers_without_metrics_are_named(pieces: list[bytes], reason: str) -> None:
@@ -120,10 +120,10 @@ def test_answers_without_metrics_are_named(pieces: list[bytes], reason: str) -> 
     [
         ([HOLD], "within 0.3 s"),
         ([b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", HOLD], "within 0.3 s"),
-        ([], "hung up"),
-        ([b"HTTP/1.1 200 OK\r\n"], "hung up"),
-        ([b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"], "hung up"),
-        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"], "hung up"),
+        ([], "closed the connection"),
+        ([b"HTTP/1.1 200 OK\r\n"], "closed the connection"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"], "closed the connection"),
+        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"], "closed the connection"),
     ],
 )
 def test_answers_that_stop_halfway_are_no_answers(pieces: list[bytes], reason: str) -> None:

@@ -34,9 +34,9 @@ def test_what_is_given_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words", "remedy"),
     [
-        ("proc", "{folder}/sys", "there is no file stat in it", "host's /proc is mounted"),
-        ("proc", "{folder}/nowhere", "there is no file stat in it", "host's /proc is mounted"),
-        ("sys", "{folder}/proc/stat", "is no folder", "host's /sys is mounted"),
+        ("proc", "{folder}/sys", "it has no file stat", "host's /proc is mounted"),
+        ("proc", "{folder}/nowhere", "it has no file stat", "host's /proc is mounted"),
+        ("sys", "{folder}/proc/stat", "is not a folder", "host's /sys is mounted"),
         ("pool", "a\nb", "the pool 'a\\nb'", "printable"),
         ("spool_max", "15MB", "15000000 bytes", "16MB or more"),
         ("interval", "500ms", "too short", "1s or more"),

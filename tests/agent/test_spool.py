@@ -73,7 +73,7 @@ def test_a_spool_that_breaks_while_it_is_read_is_one_sentence(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [(99, "a newer fallow; upgrade fallow"), (1, "an older fallow; move it away")]
+    ("version", "told"), [(99, "a newer fallow; upgrade fallow"), (1, "an older fallow; move the file away")]
 )
 def test_a_spool_of_another_format_is_left_alone(tmp_path: Path, version: int, told: str) -> None:
     Spool(str(tmp_path)).close()
@@ -90,10 +90,7 @@ def test_a_damaged_file_is_moved_aside_for_the_agent(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path), for_agent=True)
     [aside] = tmp_path.glob("spool.sqlite.damaged-*")
     assert aside.read_text() == junk
-    assert (
-        spool.mended
-        == f"the spool was damaged and is now {aside}; rows in it that were not published are missing from the lake"
-    )
+    assert spool.mended == f"the spool was damaged and is now {aside}; its unpublished rows are missing from the lake"
     spool.append({"gpu": ticks(0, 1)})
     assert spool.count() == 1
     spool.close()

@@ -71,7 +71,7 @@ def treasure(tmp: Path) -> Iterator[Path]:
     [
         *((Path.symlink_to, name, f"{name} cannot be a file of the spool: it is a link") for name in FILES),
         *((Path.hardlink_to, name, "hard links") for name in FILES[:3]),
-        (lambda path, _: os.mkfifo(path), "agent.lock", "no regular file"),
+        (lambda path, _: os.mkfifo(path), "agent.lock", "not a regular file"),
     ],
 )
 def test_what_is_no_file_of_this_spool_alone_is_neither_followed_nor_written(
@@ -93,7 +93,7 @@ def test_the_reserve_follows_no_link(tmp: Path, treasure: Path, make: Callable[[
 
 
 @pytest.mark.parametrize(
-    ("mode", "remedy"), [(0o770, "chmod go-w"), (0o757, "chmod go-w"), (0o1777, "give a folder in it")]
+    ("mode", "remedy"), [(0o770, "chmod go-w"), (0o757, "chmod go-w"), (0o1777, "name a subfolder of it")]
 )
 def test_a_folder_that_others_can_write_to_is_refused(tmp: Path, mode: int, remedy: str) -> None:
     spool = tmp / "spool"
@@ -142,7 +142,7 @@ def test_the_agent_by_hand_as_root_says_so_and_overwrites_nothing(
     os.chown(theirs, OTHER, OTHER)
     done = run_fallow("agent", "run", "--lake", str(tmp / "lake"), "--spool", str(theirs))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"fallow: {theirs} cannot hold a spool of root's: {theirs} belongs to user {OTHER}")
+    assert done.stderr.startswith(f"fallow: {theirs} cannot hold a spool of root: {theirs} belongs to user {OTHER}")
     assert done.stderr.count("\n") == 1
 
 

@@ -50,7 +50,7 @@ def test_a_clock_that_is_put_back_a_little_doubles_no_interval(simulated: Simula
     host.run(12)
     assert seconds_of(host) == [float(second) for second in range(1, 13)]
     assert missed(host) == 0
-    assert steps(host) == ["the wall clock was put back by about 3 s"]
+    assert steps(host) == ["the wall clock was set back by about 3 s"]
 
 
 @pytest.mark.parametrize(("at_s", "back_s"), [(29.0, 12.0), (30.2, 10.1)], ids=["before it", "into it"])
@@ -64,7 +64,7 @@ def test_a_step_late_in_a_long_interval_is_told_in_full_and_ends_no_interval_ear
     assert {row["health"] for row in host.of("GPU-a")} == {"ok"}
     assert all(row["read_delay_ms"] >= 0 for row in host.of("GPU-a"))
     assert missed(host) == 0
-    assert steps(host) == [f"the wall clock was put back by about {back_s:.0f} s"]
+    assert steps(host) == [f"the wall clock was set back by about {back_s:.0f} s"]
 
 
 def test_after_a_clock_was_put_back_far_rows_begin_again_at_its_time(simulated: Simulated) -> None:
@@ -79,7 +79,7 @@ def test_after_a_clock_was_put_back_far_rows_begin_again_at_its_time(simulated: 
     times = seconds_of(host)
     assert [second for second in times if second > 0] == [1, 2, 3, 4]
     assert [second for second in times if second < 0] == [-3593, -3592]
-    assert steps(host) == ["the wall clock was put back by about 3600 s"]
+    assert steps(host) == ["the wall clock was set back by about 3600 s"]
 
 
 def test_intervals_that_nobody_watched_stay_unknown_and_are_counted(simulated: Simulated) -> None:
@@ -100,7 +100,7 @@ def test_intervals_that_nobody_watched_stay_unknown_and_are_counted(simulated: S
 def test_a_clock_that_was_never_set_ends_the_run(simulated: Simulated) -> None:
     host = simulated(one_gpu())
     host.clock.step(-START_MS / 1000)
-    with pytest.raises(FallowError, match="the clock of this host says 1970-01-01T00:00:00Z"):
+    with pytest.raises(FallowError, match="the clock of this host shows 1970-01-01T00:00:00Z"):
         host.run(5)
 
 
@@ -215,7 +215,7 @@ def test_gpus_that_are_added_are_watched_within_a_minute(simulated: Simulated, t
         assert rows[0]["gpu_util_pct"] == 60
     assert [event["gpu"] for event in host.events("gpu_added")] == ["GPU-g", "GPU-h"]
     (look,) = host.events("worker_restart")
-    assert look["detail"] == "the kernel lists other NVIDIA devices than before"
+    assert look["detail"] == "the kernel's list of NVIDIA devices has changed"
     seen_ms = {event["time"] for event in host.events("gpu_added")}
     assert seen_ms == {look["time"]}, "said at once, not with the rows after"
     assert look["time"] - START_MS - 41_000 <= 60_000

@@ -54,7 +54,7 @@ def test_the_table_of_gpus() -> None:
     assert line_of(lines, "0").split()[:3] == ["0", "active", "73"]
     assert line_of(lines, "0").split()[-3:] == ["ada", "(job", "8812)"]
     assert re.search(r"1  idle +0 % .* 40\.0/80 .* 74/700 W +35 °C  ml/notebook-0 +40m 00s$", line_of(lines, "1"))
-    assert line_of(lines, "2").split()[-3:] == ["nobody", ">1h", "00m"]  # idle since the agent began to look
+    assert line_of(lines, "2").split()[-3:] == ["user", ">1h", "00m"]  # idle since the agent began to look
     assert line_of(lines, "3").split() == ["3", "lost", "-", "-", "-", "-", "-"]
 
 
@@ -68,12 +68,12 @@ def test_mig_instances_stand_below_their_gpu() -> None:
     assert lines[2].startswith("1 of 2 GPUs idle while held, 8.0 GiB")
 
 
-def test_what_is_not_known_is_not_claimed() -> None:
+def test_what_is_not_known_is_not_allocated() -> None:
     unknown = (gpu_row(BUSY, NOW_MS), gpu_row(HELD, NOW_MS, gpu_util_pct=0.0, gpu_util_max_pct=0))
     seen = replace(snapshot(NOW_MS), gpus=unknown, processes=(), idle_since_ms={})
     first, second = gpu_lines(seen)
-    assert (first.state, first.holders, first.util_pct) == ("unknown", None, None)
-    assert (second.state, second.holders) == (
+    assert (first.state, first.users, first.util_pct) == ("unknown", None, None)
+    assert (second.state, second.users) == (
         "unknown",
         None,
     )  # nothing runs, and nobody knows whether somebody holds it
@@ -105,7 +105,7 @@ def test_a_kernel_too_short_for_the_mean_is_activity_and_a_lost_gpu_has_no_proce
         ("user=root unit=ray.service ray_job_id=02", "root (ray 02)"),
     ],
 )
-def test_holders(row: str, name: str) -> None:
+def test_users(row: str, name: str) -> None:
     assert user_name({"pid": 7, **dict(part.split("=") for part in row.split())}) == name  # type: ignore[typeddict-item]
 
 
@@ -114,7 +114,7 @@ def test_held_memory_adds_up_where_several_hold_one_gpu() -> None:
     gpus = gpu_lines(replace(snapshot(NOW_MS), processes=processes))
     summary = summarize(gpus, [])
     assert summary.held_idle_by == (("grace", 1, 40 * GIB),)
-    assert gpus[1].holders == ("grace", "ada")
+    assert gpus[1].users == ("grace", "ada")
 
 
 def test_processes_are_sorted_as_asked() -> None:
@@ -174,7 +174,7 @@ def test_old_values_say_so() -> None:
     frame = Frame(snapshot(NOW_MS), 125.0, "agent 0.2.0")
     assert (
         frame_lines(frame, 100, None, Glyphs())[1].plain
-        == "agent 0.2.0: nothing new for 2m 05s; the values below are old"
+        == "agent 0.2.0: no new data for 2m 05s; the values below are old"
     )
 
 

@@ -100,7 +100,7 @@ def test_a_running_agent_is_asked_and_the_driver_left_alone(agent: Path) -> None
     assert done.stdout.splitlines()[1].startswith("agent 0.2.0: means of 10s")
     done = top(nowhere, "--once")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("fallow: no NVIDIA driver here")
+    assert done.stderr.startswith("fallow: there is no NVIDIA driver")
 
 
 @pytest.fixture

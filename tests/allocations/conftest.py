@@ -1,4 +1,4 @@
-"""The claims command in this process, and what a reader finds in the lake afterwards."""
+"""The allocations command in this process, and what a reader finds in the lake afterwards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Outcome:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        return self.counts_of("claim")
+        return self.counts_of("allocation")
 
     def counts_of(self, name: str) -> tuple[int, int, int]:
         (table,) = (each for each in self.json["tables"] if each["table"] == name)
@@ -61,12 +61,12 @@ class Outcome:
         return {each["reason"]: each["count"] for file in self.json["files"] for each in file["dropped"]}
 
 
-Claims = Callable[..., Outcome]
+Allocations = Callable[..., Outcome]
 File = Callable[..., Path]
 
 
 @pytest.fixture
-def claims(lake: Lake, capsys: pytest.CaptureFixture[str]) -> Claims:
+def allocations(lake: Lake, capsys: pytest.CaptureFixture[str]) -> Allocations:
     """`fallow allocations ...` on the lake; with `--json` where the text is not what is looked at."""
 
     def run(*arguments: object, as_json: bool = True) -> Outcome:
@@ -81,7 +81,7 @@ def claims(lake: Lake, capsys: pytest.CaptureFixture[str]) -> Claims:
 def file(tmp_path: Path) -> File:
     """Writes a file and returns where it lies."""
 
-    def write(text: str, name: str = "claims.txt") -> Path:
+    def write(text: str, name: str = "allocations.txt") -> Path:
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         return path
@@ -90,13 +90,13 @@ def file(tmp_path: Path) -> File:
 
 
 def stored(lake: Lake) -> list[dict[str, Any]]:
-    """The visible claims with their host, by claim, host, GPU and start; columns that are null are left out."""
-    return _filled(read_frame(lake.files("claim"), schema.CLAIM).sort("claim_id", "host", "gpu", "time"))
+    """The visible allocations with their host, by allocation, host, GPU and start; columns that are null are left out."""
+    return _filled(read_frame(lake.files("allocation"), schema.ALLOCATION).sort("allocation_id", "host", "gpu", "time"))
 
 
 def requested(lake: Lake) -> list[dict[str, Any]]:
     """The requests, by id and when they were seen; columns that are null are left out."""
-    return _filled(read_frame(lake.files("request"), schema.REQUEST).sort("claim_id", "time", "as_of"))
+    return _filled(read_frame(lake.files("request"), schema.REQUEST).sort("allocation_id", "time", "as_of"))
 
 
 def _filled(rows: pl.DataFrame) -> list[dict[str, Any]]:
@@ -106,9 +106,14 @@ def _filled(rows: pl.DataFrame) -> list[dict[str, Any]]:
 Row = dict[str, Any]
 
 
-def claim(gpu: str | None, start: int, end: int | None, claim_id: str = "1", **more: object) -> Row:
-    """A row of Slurm's, user and account named after the claim."""
-    own = {"claim_id": claim_id, "scheduler": "slurm", "user": f"u{claim_id}", "account": f"a{claim_id}"}
+def allocation(gpu: str | None, start: int, end: int | None, allocation_id: str = "1", **more: object) -> Row:
+    """A row of Slurm's, user and account named after the allocation."""
+    own = {
+        "allocation_id": allocation_id,
+        "scheduler": "slurm",
+        "user": f"u{allocation_id}",
+        "account": f"a{allocation_id}",
+    }
     return {"host": "h1", "gpu": gpu, "time": start, "end": end, **own, **more}
 
 
@@ -117,7 +122,7 @@ def frame(*rows: Row) -> pl.DataFrame:
 
 
 def agent_wrote(lake: Lake, host: str, *rows: Row, date: str = "2026-11-20") -> None:
-    """A file of an agent's claims, beside what importers write."""
+    """A file of an agent's allocations, beside what importers write."""
     own = [{name: value for name, value in row.items() if name != "host"} for row in rows]
-    data = parquet.encode(schema.CLAIM, parquet.table_from_rows(schema.CLAIM, own))
-    lake.put(LakeFile("claim", date, host, AGENT_FIRST_SEQ + 1, AGENT_FIRST_SEQ + 1), data)
+    data = parquet.encode(schema.ALLOCATION, parquet.table_from_rows(schema.ALLOCATION, own))
+    lake.put(LakeFile("allocation", date, host, AGENT_FIRST_SEQ + 1, AGENT_FIRST_SEQ + 1), data)

@@ -61,6 +61,7 @@ GresTypes=gpu
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStorageTRES=gres/gpu
+AccountingStorageEnforce=associations,limits,qos
 JobAcctGatherType=jobacct_gather/none
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={spool}

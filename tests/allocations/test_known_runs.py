@@ -8,20 +8,20 @@ import polars as pl
 import pytest
 
 from analytics.allocations.publish import add_requests
+from analytics.capacity.jobs import load_jobs
 from analytics.frames import POLARS, typed
-from analytics.plan.jobs import load_jobs
 from fallow.clock import DAY_MS
 from fallow.compaction import LakeCompactor
 from fallow.lake_init import opened_for_writing
 from fallow.schema import REQUEST
 from tests.allocations.cluster_objects import kubectl, pod
-from tests.allocations.conftest import agent_wrote, claim, requested, stored
+from tests.allocations.conftest import agent_wrote, allocation, requested, stored
 from tests.ledger.rows import T0, ms
 from tests.scraped.who_rows import bring, host_rows, spans
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
-    from tests.allocations.conftest import Claims, File
+    from tests.allocations.conftest import Allocations, File
 
 HEAD = "JobIDRaw|JobID|User|Account|State|Submit|Start|End|TimelimitRaw|NodeList|AllocTRES"
 
@@ -42,11 +42,11 @@ def scrape(lake: Lake, until_s: float = 300) -> None:
 
 @pytest.mark.parametrize("sacct_first", [False, True])
 def test_a_job_of_labels_and_of_sacct_is_one_with_the_gpus_of_one_and_the_facts_of_the_other(
-    claims: Claims, file: File, lake: Lake, *, sacct_first: bool
+    allocations: Allocations, file: File, lake: Lake, *, sacct_first: bool
 ) -> None:
     if not sacct_first:
         scrape(lake)
-    claims("import", "slurm", file(sacct("7", 22, 231)))
+    allocations("import", "slurm", file(sacct("7", 22, 231)))
     if sacct_first:
         scrape(lake)
     assert spans(lake) == [("7", "G0", 22, 231), ("7", "G1", 22, 231)]
@@ -54,34 +54,36 @@ def test_a_job_of_labels_and_of_sacct_is_one_with_the_gpus_of_one_and_the_facts_
     facts = {(row["user"], row["account"], row["submitted"], row["planned_end"]) for row in known}
     assert facts == {("bob", "ml", ms(-38), ms(3622))}
     scrape(lake)
-    assert claims("import", "slurm", file(sacct("7", 22, 231))).counts_of("claim")[0] == 0
+    assert allocations("import", "slurm", file(sacct("7", 22, 231))).counts_of("allocation")[0] == 0
     assert stored(lake) == known
     assert load_jobs(lake).select("job", "gpus", "start").rows() == [("7", 2, ms(22))]
 
 
 def test_a_job_on_more_hosts_than_are_scraped_keeps_its_count_on_the_others(
-    claims: Claims, file: File, lake: Lake
+    allocations: Allocations, file: File, lake: Lake
 ) -> None:
     scrape(lake)
-    claims("import", "slurm", file(sacct("7", 22, 231, nodes="h[1-2]", gpus=4)))
+    allocations("import", "slurm", file(sacct("7", 22, 231, nodes="h[1-2]", gpus=4)))
     assert [(row["host"], row.get("gpu"), row.get("host_gpu_count")) for row in stored(lake)] == [
         ("h1", "G0", None), ("h1", "G1", None), ("h2", None, 2),
     ]  # fmt: skip
     assert load_jobs(lake)["gpus"].to_list() == [4]
 
 
-def test_labels_that_linger_give_a_job_no_more_gpus_than_sacct_counts(claims: Claims, file: File, lake: Lake) -> None:
+def test_labels_that_linger_give_a_job_no_more_gpus_than_sacct_counts(
+    allocations: Allocations, file: File, lake: Lake
+) -> None:
     short, long = ["slurm:7", "slurm:7", None, None], ["slurm:7", "slurm:7", "slurm:7", None]
     bring(lake, (120, [host_rows("h1", 0, 120, G0=short, G1=long)]))
-    claims("import", "slurm", file(sacct("7", -5, 80, gpus=1)))
+    allocations("import", "slurm", file(sacct("7", -5, 80, gpus=1)))
     assert spans(lake) == [("7", "G1", -5, 80)]
 
 
-def test_a_requeued_job_has_its_gpus_in_each_run(claims: Claims, file: File, lake: Lake) -> None:
+def test_a_requeued_job_has_its_gpus_in_each_run(allocations: Allocations, file: File, lake: Lake) -> None:
     named = ["slurm:7", "slurm:7", *[None] * 6, "slurm:7", "slurm:7"]
     bring(lake, (300, [host_rows("h1", 0, 300, G0=named)]))
     jobs = sacct("7", -5, 50, gpus=1) + sacct("7", 228, None, gpus=1).partition("\n")[2]
-    claims("import", "slurm", file(jobs))
+    allocations("import", "slurm", file(jobs))
     assert spans(lake) == [("7", "G0", -5, 50), ("7", "G0", 228, None)]
 
 
@@ -103,18 +105,18 @@ def test_a_run_that_goes_on_after_an_end_was_told_runs_again(lake: Lake) -> None
 
 
 def test_a_pod_that_an_agent_saw_too_is_one_allocation(lake: Lake) -> None:
-    agent_wrote(lake, "h1", claim("G0", ms(37), None, "nlp/a", scheduler="kubernetes", account="nlp", user=None))
+    agent_wrote(lake, "h1", allocation("G0", ms(37), None, "nlp/a", scheduler="kubernetes", account="nlp", user=None))
     bring(lake, (300, [host_rows("h1", 0, 300, G0=[None, None, *["nlp/a"] * 6, None, None])]))
     assert load_jobs(lake).select("job", "start", "end").rows() == [("nlp/a", ms(37), ms(240))]
 
 
-def test_a_pod_that_kubectl_told_of_gets_its_gpus(claims: Claims, file: File, lake: Lake) -> None:
-    claims("import", "kubernetes", file(kubectl(pod("a", 0, 20, 200, gpus=1)), "c.json"))
+def test_a_pod_that_kubectl_told_of_gets_its_gpus(allocations: Allocations, file: File, lake: Lake) -> None:
+    allocations("import", "kubernetes", file(kubectl(pod("a", 0, 20, 200, gpus=1)), "c.json"))
     (known,) = stored(lake)
     bring(lake, (300, [host_rows(known["host"], 0, 300, G0=[None, *["nlp/a"] * 6, None, None, None])]))
     assert spans(lake) == [("nlp/a", "G0", 20, 200)]
     assert stored(lake)[0]["submitted"] == known["submitted"]
-    again = claims("import", "kubernetes", file(kubectl(pod("a", 0, 20, 200, gpus=1)), "c.json"))
+    again = allocations("import", "kubernetes", file(kubectl(pod("a", 0, 20, 200, gpus=1)), "c.json"))
     assert (again.counts[0], spans(lake)) == (0, [("nlp/a", "G0", 20, 200)])
 
 
@@ -134,7 +136,7 @@ def counts(lake: Lake, *rows: dict[str, object]) -> tuple[int, int, int]:
 
 
 def test_what_is_seen_again_later_is_added_and_nothing_is_added_twice(lake: Lake) -> None:
-    first = {"claim_id": "1", "as_of": T0 + 10}
+    first = {"allocation_id": "1", "as_of": T0 + 10}
     assert counts(lake, first, first | {"scheduler": "csv"}) == (2, 0, 2)
     assert counts(lake, first | {"as_of": T0 + 20}) == (1, 0, 1)
     assert counts(lake, first, first | {"as_of": T0 + 15}, first | {"as_of": T0 + 20}) == (0, 3, 0)
@@ -142,9 +144,9 @@ def test_what_is_seen_again_later_is_added_and_nothing_is_added_twice(lake: Lake
 
 
 def test_what_was_granted_under_other_ids_is_noted_only_of_what_was_seen_to_wait(lake: Lake) -> None:
-    granted = {"claim_id": "ns/w", "scheduler": "kubernetes", "as_of": T0 + 20, "granted": T0 + 15}
+    granted = {"allocation_id": "ns/w", "scheduler": "kubernetes", "as_of": T0 + 20, "granted": T0 + 15}
     assert counts(lake, granted) == (0, 0, 0)
-    counts(lake, {"claim_id": "ns/w", "scheduler": "kubernetes", "as_of": T0 + 10})
+    counts(lake, {"allocation_id": "ns/w", "scheduler": "kubernetes", "as_of": T0 + 10})
     assert counts(lake, granted) == (1, 0, 1)
     assert counts(lake, granted | {"as_of": T0 + 99}) == (0, 1, 0)
     assert load_jobs(lake).is_empty()
@@ -152,8 +154,8 @@ def test_what_was_granted_under_other_ids_is_noted_only_of_what_was_seen_to_wait
 
 def test_requests_of_a_day_become_one_file_and_later_ones_stay_seen(lake: Lake) -> None:
     for number in range(3):
-        counts(lake, {"claim_id": str(number), "as_of": T0 + number})
+        counts(lake, {"allocation_id": str(number), "as_of": T0 + number})
     LakeCompactor(lake, LATER_MS, DAY_MS, DAY_MS).run()
     assert len(lake.files("request")) == 1
-    assert counts(lake, {"claim_id": "0", "as_of": T0 + 1}) == (1, 0, 1)  # an older export, imported late
-    assert [row["claim_id"] for row in requested(lake)] == ["0", "0", "1", "2"]
+    assert counts(lake, {"allocation_id": "0", "as_of": T0 + 1}) == (1, 0, 1)  # an older export, imported late
+    assert [row["allocation_id"] for row in requested(lake)] == ["0", "0", "1", "2"]

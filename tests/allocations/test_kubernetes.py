@@ -6,30 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.plan.jobs import load_jobs
+from analytics.capacity.jobs import load_jobs
 from fallow import schema
 from tests.allocations.cluster_objects import condition, job, kubectl, pod, pod_spec, workload
-from tests.allocations.conftest import agent_wrote, claim, requested, stored
+from tests.allocations.conftest import agent_wrote, allocation, requested, stored
 from tests.lakes import holds_nothing
 from tests.ledger.rows import device, ms, write
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
-    from tests.allocations.conftest import Claims, File
+    from tests.allocations.conftest import Allocations, File
 
 WAITS = condition("QuotaReserved", 5, "False", "Pending")
 ADMITTED = (condition("QuotaReserved", 60), condition("Admitted", 60))
 
 
 @pytest.fixture
-def bring(claims: Claims, file: File) -> Claims:
+def bring(allocations: Allocations, file: File) -> Allocations:
     """Imports lists of objects together, each from a file of its own."""
-    return lambda *lists: claims(
+    return lambda *lists: allocations(
         "import", "kubernetes", *(file(kubectl(*own), f"{n}.json") for n, own in enumerate(lists))
     )
 
 
-def test_a_pod_is_an_allocation_from_its_placement_to_its_end(bring: Claims, lake: Lake) -> None:
+def test_a_pod_is_an_allocation_from_its_placement_to_its_end(bring: Allocations, lake: Lake) -> None:
     labelled = {"labels": {"project": "mt", "kueue.x-k8s.io/queue-name": "lq"}}
     chosen = {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}, "activeDeadlineSeconds": 600}
     pods = [
@@ -44,10 +44,10 @@ def test_a_pod_is_an_allocation_from_its_placement_to_its_end(bring: Claims, lak
     counts = {"gpu_count": 2, "host_gpu_count": 2, "host_count": 1}
     shared = {"host": "gn1", "scheduler": "kubernetes", "account": "nlp", **counts}
     assert stored(lake) == [
-        shared | {"claim_id": "nlp/a", "name": "a", "time": ms(30), "end": ms(90), "submitted": ms(0), "eligible": ms(0),
+        shared | {"allocation_id": "nlp/a", "name": "a", "time": ms(30), "end": ms(90), "submitted": ms(0), "eligible": ms(0),
                   "time_limit_s": 600, "planned_end": ms(630), "priority": 7, "qos": "high", "partition": "lq",
                   "project": "mt", "gpu_model": "NVIDIA-H100-80GB-HBM3", "state": "Succeeded"},
-        shared | {"claim_id": "nlp/b", "name": "b", "time": ms(40), "submitted": ms(10), "eligible": ms(10),
+        shared | {"allocation_id": "nlp/b", "name": "b", "time": ms(40), "submitted": ms(10), "eligible": ms(10),
                   "partition": "p1", "state": "Running"},
     ]  # fmt: skip
     assert bring(pods).counts == (0, 2, 0)
@@ -67,34 +67,36 @@ MAIN = pod_spec(1)["containers"]
         ({"containers": MAIN, "initContainers": [MAIN[0] | {"restartPolicy": "Always"}]}, [(2, None)]),
     ],
 )
-def test_what_a_pod_asks_for(bring: Claims, lake: Lake, spec: dict[str, Any], asked: list[Any]) -> None:
+def test_what_a_pod_asks_for(bring: Allocations, lake: Lake, spec: dict[str, Any], asked: list[Any]) -> None:
     assert bring([pod("a", 0, 30, spec=spec)]).code == 0
     assert [(row["gpu_count"], row.get("gpu_model")) for row in stored(lake)] == asked
 
 
-def test_a_pod_that_waits_is_a_request_until_it_is_placed(bring: Claims, lake: Lake) -> None:
+def test_a_pod_that_waits_is_a_request_until_it_is_placed(bring: Allocations, lake: Lake) -> None:
     done = bring([pod("a", 0), pod("other", 5, 20)])
     assert (done.counts, done.counts_of("request"), done.json["waiting"]) == ((1, 0, 0), (1, 0, 0), 1)
     [row] = requested(lake)
-    told = {"claim_id": "nlp/a", "time": ms(0), "as_of": ms(20), "reason": "Unschedulable", "gpu_count": 2}
+    told = {"allocation_id": "nlp/a", "time": ms(0), "as_of": ms(20), "reason": "Unschedulable", "gpu_count": 2}
     assert row.items() >= ({"host": "kubernetes"} | told).items()
     bring([pod("a", 0, 50)])
     jobs = load_jobs(lake).select("job", "submitted", "start").rows()
     assert jobs == [("nlp/a", ms(0), ms(50)), ("nlp/other", ms(5), ms(20))]
 
 
-def test_pods_of_a_job_were_asked_for_with_it_and_could_begin_once_they_were_made(bring: Claims, lake: Lake) -> None:
+def test_pods_of_a_job_were_asked_for_with_it_and_could_begin_once_they_were_made(
+    bring: Allocations, lake: Lake
+) -> None:
     bring([job("train", 0, activeDeadlineSeconds=300), pod("train-x", 50, 60, owner="train")])
     [row] = stored(lake)
     assert (row["submitted"], row["eligible"], row["time_limit_s"]) == (ms(0), ms(50), 300)
 
 
-def test_a_workload_waits_for_its_pods_and_is_closed_by_its_admission(bring: Claims, lake: Lake) -> None:
+def test_a_workload_waits_for_its_pods_and_is_closed_by_its_admission(bring: Allocations, lake: Lake) -> None:
     waits = workload("job-train", 0, WAITS, owner="train", priorityClassName="high", maximumExecutionTimeSeconds=60)
     done = bring([pod("train-x", 2, owner="train"), pod("other", 3, 50)], [waits])
     assert done.dropped == {"pod of a Workload that waits itself": 1}
     [row] = requested(lake)
-    told = {"claim_id": "nlp/job-train", "name": "train", "gpu_count": 8, "partition": "train", "priority": 100,
+    told = {"allocation_id": "nlp/job-train", "name": "train", "gpu_count": 8, "partition": "train", "priority": 100,
             "qos": "high", "reason": "Pending", "time_limit_s": 60, "state": "Pending"}  # fmt: skip
     assert row.items() >= (told | {"time": ms(0), "as_of": ms(5)}).items()
     by_class = {"priorityClassRef": {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}}
@@ -109,13 +111,13 @@ def test_a_workload_waits_for_its_pods_and_is_closed_by_its_admission(bring: Cla
 
 
 def test_a_workload_that_was_evicted_waits_again_and_one_that_finished_before_it_began_is_withdrawn(
-    bring: Claims, lake: Lake
+    bring: Allocations, lake: Lake
 ) -> None:
     evicted = workload("w1", 0, condition("Admitted", 90, "False"), condition("Evicted", 90, reason="Preempted"))
     gone, held = workload("w2", 0, WAITS, condition("Finished", 70)), workload("w3", 0, WAITS, active=False)
     done = bring([evicted, gone, held, workload("w4", 0, *ADMITTED)])
     assert (done.said("waiting", "withdrawn"), done.counts_of("request")) == ((2, 1), (3, 0, 0))
-    shown = [(row["claim_id"], row["time"], row.get("withdrawn"), row["state"]) for row in requested(lake)]
+    shown = [(row["allocation_id"], row["time"], row.get("withdrawn"), row["state"]) for row in requested(lake)]
     assert shown == [
         ("nlp/w1", ms(90), None, "Pending"),
         ("nlp/w2", ms(0), ms(70), "Finished"),
@@ -123,21 +125,21 @@ def test_a_workload_that_was_evicted_waits_again_and_one_that_finished_before_it
     ]
 
 
-def test_a_pod_of_a_jobset_or_of_a_group_has_its_workload(bring: Claims) -> None:
+def test_a_pod_of_a_jobset_or_of_a_group_has_its_workload(bring: Allocations) -> None:
     child = job("set-0", 1)
     child["metadata"]["ownerReferences"] = [{"uid": "uid-set", "name": "set"}]
     of_set = [child, pod("set-0-x", 2, owner="set-0"), workload("jobset-set", 0, WAITS, owner="set")]
     of_group = [pod("g-1", 2, labels={"kueue.x-k8s.io/pod-group-name": "g"}), workload("g", 0, WAITS)]
     done = bring([*of_set, *of_group])
-    assert done.dropped == {"pod of a Workload that waits itself": 2, "Job, which its pods stand for": 1}
+    assert done.dropped == {"pod of a Workload that waits itself": 2, "Job, which its pods represent": 1}
 
 
 def _agent_row(gpu: str, seen: float, ended: float | None) -> dict[str, Any]:
     told = {"scheduler": "kubernetes", "account": "nlp", "user": None, "gpu_count": 2}
-    return claim(gpu, ms(seen), None if ended is None else ms(ended), "nlp/a", **told)
+    return allocation(gpu, ms(seen), None if ended is None else ms(ended), "nlp/a", **told)
 
 
-def test_a_pod_that_an_agent_saw_is_one_allocation_on_its_gpus(bring: Claims, lake: Lake) -> None:
+def test_a_pod_that_an_agent_saw_is_one_allocation_on_its_gpus(bring: Allocations, lake: Lake) -> None:
     write(lake, schema.DEVICE, [device("GPU-1")], "gn1.example")
     bring([pod("a", 0, 30, 900)])  # before the agent's rows had arrived
     rows = [_agent_row(gpu, 37, ended) for gpu in ("GPU-1", "GPU-2") for ended in (None, 905)]
@@ -150,15 +152,15 @@ def test_a_pod_that_an_agent_saw_is_one_allocation_on_its_gpus(bring: Claims, la
     assert bring([pod("a", 0, 30, 900)]).counts == (0, 2, 0)
 
 
-def test_an_end_belongs_to_the_last_that_agents_saw_of_a_pod(bring: Claims, lake: Lake) -> None:
+def test_an_end_belongs_to_the_last_that_agents_saw_of_a_pod(bring: Allocations, lake: Lake) -> None:
     agent_wrote(lake, "gn1", _agent_row("GPU-1", 37, None), _agent_row("GPU-1", 400, None))
     bring([pod("a", 0, 30, 900, gpus=1)])
     assert load_jobs(lake).select("start", "end").rows() == [(ms(37), ms(400)), (ms(400), ms(900))]
 
 
-def test_an_object_in_two_files_counts_as_it_is_in_the_newer(bring: Claims, lake: Lake) -> None:
+def test_an_object_in_two_files_counts_as_it_is_in_the_newer(bring: Allocations, lake: Lake) -> None:
     done = bring([pod("a", 0, 30, 90)], [pod("a", 0, 30)])
-    assert done.dropped == {"in another file as well, and newer there": 1}
+    assert done.dropped == {"also in another file, in a newer state": 1}
     assert [row["end"] for row in stored(lake)] == [ms(90)]
 
 
@@ -168,24 +170,27 @@ def test_an_object_in_two_files_counts_as_it_is_in_the_newer(bring: Claims, lake
         ("{}", "is not the JSON of a list of Kubernetes objects"),
         (kubectl(pod("a", 0))[:-90], "is not the JSON of a list of Kubernetes objects"),
         ('{"kind": "Pod", "items": []}', "its kind is Pod"),
-        (kubectl(pod("a", 0, spec={"containers": 3})), "the Pod nlp/a is not as Kubernetes writes it"),
+        (kubectl(pod("a", 0, spec={"containers": 3})), "the Pod nlp/a does not have the form that Kubernetes writes"),
         (
             kubectl(pod("a", 0)).replace("2026-11-20T00:00:00Z", "yesterday"),
-            "the Pod nlp/a is not as Kubernetes writes it",
+            "the Pod nlp/a does not have the form that Kubernetes writes",
         ),
-        (kubectl({"kind": "Workload", "metadata": {}}), "the Workload None/None is not as Kubernetes writes it"),
+        (
+            kubectl({"kind": "Workload", "metadata": {}}),
+            "the Workload None/None does not have the form that Kubernetes writes",
+        ),
     ],
 )
-def test_what_cannot_be_used_is_named(claims: Claims, file: File, lake: Lake, text: str, said: str) -> None:
-    done = claims("import", "kubernetes", file(text, "c.json"))
+def test_what_cannot_be_used_is_named(allocations: Allocations, file: File, lake: Lake, text: str, said: str) -> None:
+    done = allocations("import", "kubernetes", file(text, "c.json"))
     assert (done.code, said in done.err) == (1, True), done.err
     assert holds_nothing(lake)
 
 
-def test_pods_over_without_an_end_are_counted_and_left_out(bring: Claims) -> None:
+def test_pods_over_without_an_end_are_counted_and_left_out(bring: Allocations) -> None:
     lost, refused = pod("lost", 0, 30), pod("refused", 0, 30)
     lost["status"]["phase"] = refused["status"]["phase"] = "Failed"
     refused["status"] |= {"reason": "OutOfnvidia.com/gpu"}
     refused["status"]["conditions"].append(condition("Ready", 30, "False", "PodFailed"))
     done = bring([lost, refused])
-    assert done.dropped == {"over, and nobody knows since when": 1, "over as it began": 1}
+    assert done.dropped == {"ended at an unknown time": 1, "ended when it started": 1}

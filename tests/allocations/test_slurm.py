@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.allocations.slurm_output import duration_ms, expand, gpu_count, gpu_model, task_count
-from analytics.plan.jobs import load_jobs
+from analytics.capacity.jobs import load_jobs
 from fallow import parquet, schema
 from fallow.lake import LakeFile
-from tests.allocations.conftest import agent_wrote, claim, requested, stored
+from tests.allocations.conftest import agent_wrote, allocation, requested, stored
 from tests.lakes import holds_nothing
 from tests.ledger.rows import device, write
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fallow.lake import Lake
-    from tests.allocations.conftest import Claims, File
+    from tests.allocations.conftest import Allocations, File
 
 HEAD = (
     "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NodeList|NNodes|"
@@ -44,12 +44,12 @@ def sacct(*jobs: str, head: str = "JobIDRaw|Start|End|NodeList|AllocTRES") -> st
 
 
 @pytest.fixture
-def write_text(claims: Claims, file: File) -> Claims:
+def write_text(allocations: Allocations, file: File) -> Allocations:
     """Imports a text of sacct."""
-    return lambda text, *flags: claims("import", "slurm", file(text), *flags)
+    return lambda text, *flags: allocations("import", "slurm", file(text), *flags)
 
 
-def test_what_slurm_prints_becomes_claims(write_text: Claims, lake: Lake) -> None:
+def test_what_slurm_prints_becomes_allocations(write_text: Allocations, lake: Lake) -> None:
     done = write_text(PRINTED)
     assert (done.counts, done.counts_of("request"), done.dropped) == ((3, 0, 0), (1, 0, 0), {"no GPU": 1})
     assert done.said("running", "as_of", "timezone") == (2, "2026-11-21T04:33:49Z", "UTC (assumed)")
@@ -63,14 +63,14 @@ def test_what_slurm_prints_becomes_claims(write_text: Claims, lake: Lake) -> Non
     }
     shared = named | {"host": "vm", "submitted": AT - 1000, "time": AT, "host_count": 1}
     assert stored(lake) == [
-        shared | {"claim_id": "1", "end": AT + 3000, "gpu_count": 2, "host_gpu_count": 2, "name": "done|one",
+        shared | {"allocation_id": "1", "end": AT + 3000, "gpu_count": 2, "host_gpu_count": 2, "name": "done|one",
                   "state": "COMPLETED", "planned_end": AT + 3_600_000, "time_limit_s": 3600},
-        shared | {"claim_id": "2", "gpu_count": 1, "host_gpu_count": 1, "name": "run", "state": "RUNNING",
+        shared | {"allocation_id": "2", "gpu_count": 1, "host_gpu_count": 1, "name": "run", "state": "RUNNING",
                   "planned_end": AT + 1_800_000, "time_limit_s": 1800},
-        shared | {"claim_id": "6", "gpu_count": 1, "host_gpu_count": 1, "name": "arr", "state": "RUNNING",
+        shared | {"allocation_id": "6", "gpu_count": 1, "host_gpu_count": 1, "name": "arr", "state": "RUNNING",
                   "planned_end": AT + 1_800_000, "time_limit_s": 1800, "eligible": AT},
     ]  # fmt: skip
-    waits = {"claim_id": "5", "name": "pend", "state": "PENDING", "time": AT - 1000, "as_of": AT + 5000}
+    waits = {"allocation_id": "5", "name": "pend", "state": "PENDING", "time": AT - 1000, "as_of": AT + 5000}
     assert requested(lake) == [named | waits | {"host": "slurm", "gpu_count": 4, "task_count": 1, "host_count": 1}]
 
 
@@ -106,7 +106,7 @@ def as_json(*, nested: bool) -> str:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_json_of_sacct_is_the_same_as_its_text(write_text: Claims, lake: Lake, *, nested: bool) -> None:
+def test_json_of_sacct_is_the_same_as_its_text(write_text: Allocations, lake: Lake, *, nested: bool) -> None:
     assert write_text(PRINTED).counts == (3, 0, 0)
     known = stored(lake)
     done = write_text(as_json(nested=nested), "--time-zone", "Europe/Paris")
@@ -128,7 +128,7 @@ def queued(*jobs: str) -> str:
     return sacct(*lines, head=QUEUE)
 
 
-def test_what_waits_is_a_request_until_it_begins(write_text: Claims, lake: Lake) -> None:
+def test_what_waits_is_a_request_until_it_begins(write_text: Allocations, lake: Lake) -> None:
     runs, array = f"1|1|9|RUNNING|None|{S}|Unknown|2", "3|3_[{}-5%2]|7|PENDING|Priority|Unknown|Unknown|1"
     first = queued(runs, f"2|2|0|PENDING|JobHeldUser|{S + 900}|Unknown|4", array.format(1))
     done = write_text(first)
@@ -136,8 +136,8 @@ def test_what_waits_is_a_request_until_it_begins(write_text: Claims, lake: Lake)
     when = {"time": S * 1000, "eligible": (S + 5) * 1000, "as_of": S * 1000, "time_limit_s": 3600, "host_count": 2}
     shared = {"host": "slurm", "scheduler": "slurm", "state": "PENDING", "gpu_model": "h100", **when}
     assert requested(lake) == [
-        shared | {"claim_id": "2", "priority": 0, "reason": "JobHeldUser", "gpu_count": 4, "task_count": 1},
-        shared | {"claim_id": "3", "priority": 7, "reason": "Priority", "gpu_count": 1, "task_count": 5},
+        shared | {"allocation_id": "2", "priority": 0, "reason": "JobHeldUser", "gpu_count": 4, "task_count": 1},
+        shared | {"allocation_id": "3", "priority": 7, "reason": "Priority", "gpu_count": 1, "task_count": 5},
     ]
     assert write_text(first).counts_of("request") == (0, 2, 0)
     gone = f"2|2|0|CANCELLED by 7|JobHeldUser|None|{S + 60}|4"
@@ -156,14 +156,14 @@ def test_what_waits_is_a_request_until_it_begins(write_text: Claims, lake: Lake)
     assert write_text(queued(gone, f"1|1|9|RUNNING|None|{S + 900}|Unknown|2")).counts_of("request") == (0, 1, 0)
 
 
-def test_what_is_over_without_an_end_is_no_request(write_text: Claims) -> None:
+def test_what_is_over_without_an_end_is_no_request(write_text: Allocations) -> None:
     done = write_text(queued("2|2|0|CANCELLED|None|None|Unknown|4", f"3|3|0|CANCELLED|None|None|{S - 60}|4"))
-    unknown, before = "ended without having begun, and nobody knows when", "ended before it was submitted"
+    unknown, before = "ended before it started, at an unknown time", "ended before it was submitted"
     assert done.dropped == {unknown: 1, before: 1}
 
 
 @pytest.mark.parametrize("task", ["0x3E", "1-5%2"])
-def test_an_array_in_json_counts_its_tasks(write_text: Claims, lake: Lake, task: str) -> None:
+def test_an_array_in_json_counts_its_tasks(write_text: Allocations, lake: Lake, task: str) -> None:
     content = json.loads(as_json(nested=True))
     array = {"job_id": 5, "task": task, "task_id": None}
     priority = {"set": True, "infinite": False, "number": 0}
@@ -182,7 +182,7 @@ def test_an_array_in_json_counts_its_tasks(write_text: Claims, lake: Lake, task:
         (as_json(nested=True).replace('"vm"', '"vm[1-"'), "job 1: 'vm[1-' is not a list of hosts"),
     ],
 )
-def test_json_that_cannot_be_used_is_named(write_text: Claims, text: str, said: str) -> None:
+def test_json_that_cannot_be_used_is_named(write_text: Allocations, text: str, said: str) -> None:
     done = write_text(text)
     assert (done.code, said in done.err) == (1, True), done.err
 
@@ -202,14 +202,14 @@ def test_json_that_cannot_be_used_is_named(write_text: Claims, text: str, said: 
         ("7|1000000000|1000000060|gn[1-2],z|gres/gpu=4", dict.fromkeys(("gn1", "gn2", "z"))),
     ],
 )
-def test_each_kind_of_line(write_text: Claims, lake: Lake, job: str, kept: dict[str, int | None]) -> None:
+def test_each_kind_of_line(write_text: Allocations, lake: Lake, job: str, kept: dict[str, int | None]) -> None:
     assert write_text(sacct(job)).code == 0
     assert {row["host"]: row.get("host_gpu_count") for row in (stored(lake) if kept else ())} == kept
     assert not kept or {row["time"] for row in stored(lake)} == {1_000_000_000_000}
-    assert bool(lake.all_files("claim")) == bool(kept)
+    assert bool(lake.all_files("allocation")) == bool(kept)
 
 
-def test_steps_columns_in_any_order_and_lines_that_end_in_a_separator(write_text: Claims, lake: Lake) -> None:
+def test_steps_columns_in_any_order_and_lines_that_end_in_a_separator(write_text: Allocations, lake: Lake) -> None:
     done = write_text(
         "End|JobID|Comment|Timelimit|NodeList|ReqTRES|Start|State|\n"
         "2026-11-20T11:00:00|12_4|x|1-02:00:00|n1|gres/gpu=1|2026-11-20T10:00:00|CANCELLED by 1000|\n"
@@ -219,11 +219,15 @@ def test_steps_columns_in_any_order_and_lines_that_end_in_a_separator(write_text
     assert done.dropped == {"step of a job": 1}
     assert "JobIDRaw" in done.notes[0]
     one, other = stored(lake)
-    assert (one["claim_id"], one["state"], one["planned_end"] - one["time"]) == ("12_4", "CANCELLED", 26 * 3_600_000)
-    assert (other["claim_id"], other["state"], other.get("planned_end")) == ("13+0", "TIMEOUT", None)
+    assert (one["allocation_id"], one["state"], one["planned_end"] - one["time"]) == (
+        "12_4",
+        "CANCELLED",
+        26 * 3_600_000,
+    )
+    assert (other["allocation_id"], other["state"], other.get("planned_end")) == ("13+0", "TIMEOUT", None)
 
 
-def test_a_name_with_a_line_end_where_it_stands_last(write_text: Claims, lake: Lake) -> None:
+def test_a_name_with_a_line_end_where_it_stands_last(write_text: Allocations, lake: Lake) -> None:
     jobs = ("7|1000000000|1000000060|n1|gres/gpu=1|two", "lines", "42", "8|1000000000|1000000060|n1|gres/gpu=1|one")
     write_text(sacct(*jobs, head=NAMED))
     assert [row["name"] for row in stored(lake)] == ["two", "one"]
@@ -238,7 +242,7 @@ def test_a_name_with_a_line_end_where_it_stands_last(write_text: Claims, lake: L
         ("Europe/Paris", "2026-11-20T10:00:00Z|1795172400"),
     ],
 )
-def test_times_are_the_clusters(write_text: Claims, lake: Lake, zone: str, times: str) -> None:
+def test_times_are_the_clusters(write_text: Allocations, lake: Lake, zone: str, times: str) -> None:
     write_text(sacct(f"7|{times}|n1|gres/gpu=1"), "--time-zone", zone)
     (row,) = stored(lake)
     assert (row["time"], row["end"]) == (1_795_168_800_000, 1_795_172_400_000)
@@ -257,7 +261,7 @@ def test_times_are_the_clusters(write_text: Claims, lake: Lake, zone: str, times
     ],
 )
 def test_the_hour_that_summer_time_repeats_goes_by_the_elapsed_time(
-    write_text: Claims, lake: Lake, times: str, minutes: tuple[int, int]
+    write_text: Allocations, lake: Lake, times: str, minutes: tuple[int, int]
 ) -> None:
     midnight = 1_792_886_400_000  # 2026-10-25 00:00 UTC is 02:00 in Paris, and so is 01:00 UTC
     start, end, elapsed = times.split("|")
@@ -292,15 +296,15 @@ def test_the_hour_that_summer_time_repeats_goes_by_the_elapsed_time(
     ],
 )
 def test_what_cannot_be_used_is_named_and_nothing_is_written(
-    claims: Claims, file: File, lake: Lake, text: str, said: str
+    allocations: Allocations, file: File, lake: Lake, text: str, said: str
 ) -> None:
-    done = claims("import", "slurm", file(sacct("7|1000000000|Unknown|n1|gres/gpu=1"), "good.txt"), file(text))
+    done = allocations("import", "slurm", file(sacct("7|1000000000|Unknown|n1|gres/gpu=1"), "good.txt"), file(text))
     assert (done.code, done.out) == (1, "")
-    assert all(part in done.err for part in (said, "claims.txt", "; "))  # what, where, and the remedy
+    assert all(part in done.err for part in (said, "allocations.txt", "; "))  # what, where, and the remedy
     assert holds_nothing(lake)
 
 
-def test_zones_that_cannot_be_are_named(write_text: Claims) -> None:
+def test_zones_that_cannot_be_are_named(write_text: Allocations) -> None:
     done = write_text(sacct("7|2026-03-29T02:30:00|Unknown|n1|gres/gpu=1"), "--tz", "Europe/Paris")
     assert (done.code, "skips: line 2" in done.err) == (1, True)
     done = write_text(PRINTED, "--time-zone", "Europe/Pari")
@@ -314,66 +318,66 @@ def test_zones_that_cannot_be_are_named(write_text: Claims) -> None:
         ([], "there is nothing to read"),
         (["x", "--live"], "either files or --live"),
         (["x", "--since", "7d"], "--since and --sacct are for --live"),
-        (["--live", "--time-zone", "UTC"], "no meaning with --live"),
+        (["--live", "--time-zone", "UTC"], "no effect with --live"),
     ],
 )
-def test_wrong_use(claims: Claims, arguments: list[str], said: str) -> None:
-    done = claims("import", "slurm", *arguments)
+def test_wrong_use(allocations: Allocations, arguments: list[str], said: str) -> None:
+    done = allocations("import", "slurm", *arguments)
     assert (done.code, said in done.err) == (2, True), done.err
 
 
-def test_gzip_and_several_files_that_overlap(claims: Claims, file: File, tmp_path: Path, lake: Lake) -> None:
+def test_gzip_and_several_files_that_overlap(allocations: Allocations, file: File, tmp_path: Path, lake: Lake) -> None:
     older = file(sacct("7|1000000000|Unknown|n1|gres/gpu=1", "8|1000000000|Unknown|n1|gres/gpu=1"), "older.txt")
     newer = tmp_path / "newer.txt.gz"
     newer.write_bytes(gzip.compress(sacct("8|1000000000|1000000060|n1|gres/gpu=1").encode()))
     for order in ((older, newer), (newer, older)):
-        assert claims("import", "slurm", *order).code == 0
+        assert allocations("import", "slurm", *order).code == 0
         assert [row.get("end") for row in stored(lake)] == [None, 1_000_000_060_000]
 
 
-def test_importing_again_replaces_and_never_doubles(claims: Claims, file: File, lake: Lake) -> None:
+def test_importing_again_replaces_and_never_doubles(allocations: Allocations, file: File, lake: Lake) -> None:
     head = "JobIDRaw|Start|End|State|QOS|NodeList|AllocTRES"
     running = file(sacct("7|1000000000|Unknown|RUNNING|high|n[1-2]|gres/gpu=2", head=head), "a")
     ended, next_one = "7|1000000000|1000000060|FAILED||n[1-2]|gres/gpu=2", "9|1000003600|Unknown|RUNNING||n1|gres/gpu=1"
     over = file(sacct(ended, next_one, head=head), "b")
-    assert claims("import", "slurm", running).counts == (2, 0, 0)
-    assert claims("import", "slurm", running).counts == (0, 2, 0)
-    assert claims("import", "slurm", over).counts == (1, 0, 2)
-    before = [file.key for file in lake.all_files("claim")]
-    assert claims("import", "slurm", over).counts == (0, 3, 0)
-    assert claims("import", "slurm", running).counts == (0, 2, 0)  # an older export knows nothing better
-    assert [file.key for file in lake.all_files("claim")] == before
+    assert allocations("import", "slurm", running).counts == (2, 0, 0)
+    assert allocations("import", "slurm", running).counts == (0, 2, 0)
+    assert allocations("import", "slurm", over).counts == (1, 0, 2)
+    before = [file.key for file in lake.all_files("allocation")]
+    assert allocations("import", "slurm", over).counts == (0, 3, 0)
+    assert allocations("import", "slurm", running).counts == (0, 2, 0)  # an older export knows nothing better
+    assert [file.key for file in lake.all_files("allocation")] == before
     first_two = [(row["host"], row["state"], row["qos"], row["end"]) for row in stored(lake)[:2]]
     assert first_two == [(host, "FAILED", "high", 1_000_000_060_000) for host in ("n1", "n2")]
 
 
-def test_claims_of_an_agent_in_the_same_folder_stay(write_text: Claims, lake: Lake) -> None:
-    row = claim("GPU-a", 1_000_000_000_000, None, "ml/pod", scheduler="kubernetes")
+def test_allocations_of_an_agent_in_the_same_folder_stay(write_text: Allocations, lake: Lake) -> None:
+    row = allocation("GPU-a", 1_000_000_000_000, None, "ml/pod", scheduler="kubernetes")
     agent_wrote(lake, "n1", row, date="2001-09-09")
     for last in ("Unknown", "1000000060"):
         write_text(sacct(f"7|1000000000|{last}|n1|gres/gpu=1", "8|1000000500|Unknown|n1|gres/gpu=1"))
-        assert [each["claim_id"] for each in stored(lake)] == ["7", "8", "ml/pod"]
-    assert len(lake.all_files("claim")) == 2
+        assert [each["allocation_id"] for each in stored(lake)] == ["7", "8", "ml/pod"]
+    assert len(lake.all_files("allocation")) == 2
 
 
 def test_a_crash_between_the_new_file_and_the_end_of_the_old_one_doubles_nothing(
-    write_text: Claims, lake: Lake
+    write_text: Allocations, lake: Lake
 ) -> None:
     write_text(sacct("7|1000000000|Unknown|n1|gres/gpu=1"))
-    (old,) = lake.files("claim")
-    kept = parquet.encode(schema.CLAIM, parquet.read([old], schema.CLAIM).drop_columns(["host"]))
+    (old,) = lake.files("allocation")
+    kept = parquet.encode(schema.ALLOCATION, parquet.read([old], schema.ALLOCATION).drop_columns(["host"]))
     write_text(sacct("7|1000000000|Unknown|n1|gres/gpu=1", "8|1000000500|Unknown|n1|gres/gpu=1"))
-    lake.put(LakeFile("claim", old.date, old.host, old.first_seq, old.last_seq), kept)
-    assert [row["claim_id"] for row in stored(lake)] == ["7", "8"]
+    lake.put(LakeFile("allocation", old.date, old.host, old.first_seq, old.last_seq), kept)
+    assert [row["allocation_id"] for row in stored(lake)] == ["7", "8"]
 
 
-def test_a_broken_file_of_the_lake_is_found_before_anything_is_written(write_text: Claims, lake: Lake) -> None:
+def test_a_broken_file_of_the_lake_is_found_before_anything_is_written(write_text: Allocations, lake: Lake) -> None:
     write_text(sacct("7|1000000000|Unknown|n2|gres/gpu=1"))
-    (there,) = lake.files("claim")
+    (there,) = lake.files("allocation")
     lake.put(there, b"PAR1 no longer")
     done = write_text(sacct("7|1000000000|Unknown|n[1-2]|gres/gpu=2"))
     assert (done.code, "is not a whole Parquet file" in done.err) == (1, True)
-    assert [each.host for each in lake.all_files("claim")] == ["n2"]
+    assert [each.host for each in lake.all_files("allocation")] == ["n2"]
 
 
 @pytest.mark.parametrize(
@@ -386,15 +390,17 @@ def test_a_broken_file_of_the_lake_is_found_before_anything_is_written(write_tex
         (["gn1.a.example", "gn1.b.example"], ".b.example", "gn1.b.example"),
     ],
 )
-def test_nodes_are_the_lakes_hosts(write_text: Claims, lake: Lake, hosts: list[str], suffix: str, named: str) -> None:
+def test_nodes_are_the_lakes_hosts(
+    write_text: Allocations, lake: Lake, hosts: list[str], suffix: str, named: str
+) -> None:
     for number, host in enumerate(hosts):
         write(lake, schema.DEVICE, [device(f"GPU-{number}")], host)
     write_text(sacct("7|1000000000|Unknown|gn1|gres/gpu=1"), *([f"--host-suffix={suffix}"] if suffix else []))
     assert [row["host"] for row in stored(lake)] == [named]
 
 
-def test_a_cluster_that_does_not_account_for_gpus_is_told_how(claims: Claims, file: File) -> None:
-    done = claims("import", "slurm", file(sacct("7|1000000000|Unknown|n1|cpu=4")), as_json=False)
+def test_a_cluster_that_does_not_account_for_gpus_is_told_how(allocations: Allocations, file: File) -> None:
+    done = allocations("import", "slurm", file(sacct("7|1000000000|Unknown|n1|cpu=4")), as_json=False)
     assert (done.code, "AccountingStorageTRES" in done.out) == (0, True)
 
 
@@ -427,14 +433,14 @@ def test_what_is_no_host_list(text: str) -> None:
         expand(text)
 
 
-def test_a_plus_in_a_name_becomes_a_backslash(write_text: Claims, lake: Lake) -> None:
+def test_a_plus_in_a_name_becomes_a_backslash(write_text: Allocations, lake: Lake) -> None:
     job = "7|2026-11-20T10:00:00|2026-11-20T11:00:00|n1|gres/gpu=1|CORP+ann|r+d"
     write_text(sacct(job, head="JobIDRaw|Start|End|NodeList|AllocTRES|User|Account"))
     (row,) = stored(lake)
     assert (row["user"], row["account"]) == ("CORP\\ann", "r\\d")
 
 
-def test_a_job_that_ends_before_it_starts_is_named(write_text: Claims) -> None:
+def test_a_job_that_ends_before_it_starts_is_named(write_text: Allocations) -> None:
     done = write_text(sacct("7|1000000060|1000000000|n1|gres/gpu=1", "8|1000000000|1000000060|n1|gres/gpu=1"))
     assert done.counts == (1, 0, 0)
     assert done.dropped == {"ends before it starts (line 2)": 1}
@@ -443,12 +449,12 @@ def test_a_job_that_ends_before_it_starts_is_named(write_text: Claims) -> None:
 @pytest.mark.parametrize("nodes", ["None assigned", "None", "Unknown", "(null)"])
 @pytest.mark.parametrize("state", ["FAILED", "PENDING"])
 def test_a_job_that_never_had_a_node_did_not_begin_and_its_expected_start_is_not_the_time_of_the_export(
-    write_text: Claims, nodes: str, state: str
+    write_text: Allocations, nodes: str, state: str
 ) -> None:
     waits = f"7|{state}|1000000900|{'1000000900' if state == 'FAILED' else 'Unknown'}|{nodes}|gres/gpu=1"
     runs = "8|RUNNING|1000000000|1000000060|n1|gres/gpu=1"
     done = write_text(sacct(waits, runs, head="JobIDRaw|State|Start|End|NodeList|AllocTRES"))
-    assert (done.counts, done.dropped) == ((1, 0, 0), {"did not begin, and the export lacks its Submit": 1})
+    assert (done.counts, done.dropped) == ((1, 0, 0), {"did not start, and the export lacks its Submit": 1})
     assert done.json["as_of"] == ("2001-09-09T02:01:40Z" if state == "FAILED" else "2001-09-09T01:47:40Z")
 
 
@@ -464,19 +470,19 @@ def test_a_job_that_never_had_a_node_did_not_begin_and_its_expected_start_is_not
     ],
 )
 def test_a_job_that_is_over_and_has_no_end_ends_after_its_elapsed_time(
-    write_text: Claims, lake: Lake, state: str, elapsed: str, end: int | None
+    write_text: Allocations, lake: Lake, state: str, elapsed: str, end: int | None
 ) -> None:
     head = "JobIDRaw|State|Start|End|ElapsedRaw|NodeList|AllocTRES"
     done = write_text(sacct(f"7|{state}|1000000000|Unknown|{elapsed}|n1|gres/gpu=1", head=head))
     (row,) = stored(lake)
     assert row.get("end") == (None if end is None else 1_000_000_000_000 + end)
     over = state.startswith("C") and state != "COMPLETING"
-    assert ("are over by their State and have no End" in "".join(done.notes)) == over
-    assert ("1 of them have none" in "".join(done.notes)) == (over and end is None)
+    assert ("ended jobs have no End" in "".join(done.notes)) == over
+    assert ("1 of them have no ElapsedRaw" in "".join(done.notes)) == (over and end is None)
 
 
-def test_jobs_with_shares_of_gpus_are_no_mistake_of_the_cluster(write_text: Claims) -> None:
+def test_jobs_with_shares_of_gpus_are_no_mistake_of_the_cluster(write_text: Allocations) -> None:
     shares = ("7|1000000000|1000000060|n1|cpu=4,gres/shard=2", "8|1000000000|1000000060|n1|gres/mps:a100=50")
     done = write_text(sacct(*shares, "9|1000000000|1000000060|n1|cpu=4"))
-    assert done.dropped == {"shares of a GPU (gres/shard, gres/mps) and no whole one": 2, "no GPU": 1}
+    assert done.dropped == {"shares of a GPU (gres/shard, gres/mps) and no whole GPU": 2, "no GPU": 1}
     assert done.notes == []

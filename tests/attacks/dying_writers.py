@@ -106,7 +106,7 @@ class Trial:
             run = forked(lambda: self.writer.run(self.place), self.folder)
         assert (run.code, run.result, run.err) == (0, 0, ""), run
         self.changes, self.printed = self.faults.count, run.out
-        self.after = self._good(lambda: self.writer.rows(self.place))
+        self.after, self.files = self._good(lambda: self.writer.rows(self.place)), self._files()
 
     def moments(self, count: int, seed: int = 1) -> list[int]:
         """So many changes by chance, all of them if there are no more."""
@@ -129,8 +129,20 @@ class Trial:
         said.append("" if (again.code, again.result) == (0, 0) else f"the next run fails: {again}")
         rows = self._good(lambda: self.writer.rows(self.place))
         done = run.code == 0 and run.result == 0
+        if self.writer.is_same_bytes:
+            files = self._files()
+            differ = sorted(name for name in {*files, *self.files} if files.get(name) != self.files.get(name))
+            said.append(f"files differ from those of an undisturbed run: {differ[:3]}" if differ else "")
         said.append(self.writer.wrong_in_the_end(self.after, rows, done=done))
         return [f"{kind} at {at}: {each}" for each in said if each]
+
+    def _files(self) -> dict[str, bytes]:
+        """Every file except leases, which name their holder, and half-written ones, which `lake repair` removes."""
+        found = (path for path in self.place.rglob("*") if path.is_file())
+        named = {str(path.relative_to(self.place)): path.read_bytes() for path in found}
+        return {
+            name: content for name, content in named.items() if ".leases" not in name and not name.endswith(".part")
+        }
 
     def _of_run(self, kind: str, run: _Run) -> str:
         """A killed run says nothing; any other is done, or says in one sentence why it is not."""

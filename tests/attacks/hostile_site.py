@@ -53,7 +53,7 @@ TABLES = {
     "offers": "kind,provider,model,hourly,date,source\non_demand,{provider},{model},1.5,2026-01-02,{offer}\n",
     "contacts": "kind,name,email\nuser,{user},ann@example.org\nuser,{other},bob@example.org\n",
     "labels": "gpu,since,until,takeable\n{gpu},2026-01-01,2027-01-01,yes\n",
-    "jobs": "start,host,gpu_count,user,name,submitted,claim_id,state,partition\n"
+    "jobs": "start,host,gpu_count,user,name,submitted,allocation_id,state,partition\n"
     "2026-11-20T10:00:00Z,{job_host},2,{job_user},{job_name},,,,\n"
     ",,4,{job_user},,2026-11-20T10:00:00Z,{request},{state},{queue}\n",
 }
@@ -92,12 +92,12 @@ def _fleet() -> Fleet:
     fleet = Fleet(days=9, interval_s=1800, process_interval_s=3600)
     user, other = hostile("user"), hostile("other")
     where = {"pool": hostile("pool"), "model": hostile("model")}
-    held, busy, claimed, lost = fleet.host(f"=h<a href='//e.vil'>x</a>{HIDDEN}z", H100, 4, **where)
+    held, busy, unused, lost = fleet.host(f"=h<a href='//e.vil'>x</a>{HIDDEN}z", H100, 4, **where)
     names = {each: hostile(each) for each in ("command", "pod", "container")} | {"namespace": hostile("space")}
     fleet.run(held, user, util=0, mem_gb=40, **names)
     fleet.run(busy, other, util=90, mem_gb=30, slurm_job_id=hostile("job"), slurm_account=hostile("account"))
     allocated = {each: hostile(each) for each in ("account", "partition", "qos", "state")}
-    fleet.claim([claimed], user, 1, claim_id=hostile("claim"), name=hostile("job name"), **allocated)
+    fleet.allocation([unused], user, 1, allocation_id=hostile("allocation"), name=hostile("job name"), **allocated)
     lost.is_in(fleet.between(-1), "lost")
     fleet.event(held.host, -3, "xid", hostile("event"), gpu=held.uuid, code=79)
     first, second = fleet.host("plain", L4, 2, pool=hostile("pool"))

@@ -211,7 +211,7 @@ def good_files() -> dict[str, tuple[bytes, tuple[str, ...]]]:
         "nvitop": (files.NVITOP, _NVITOP),
         "nvitop csv": (files.NVITOP_CSV, _NVITOP),
         "series": (files.series().text(), tuple(each.replace(":value", ":util") for each in _SERIES)),
-        "allocations": ("start,end,host,gpu_count,user,claim_id\n" + "".join(
+        "allocations": ("start,end,host,gpu_count,user,allocation_id\n" + "".join(
             f"2026-11-20T10:{each:02}:00Z,2026-11-20T11:00:00Z,h{each},2,ann,c{each}\n" for each in range(40)), _CSV),
         "sacct": ((SACCT + b"".join(JOB % (b"n[%d-%d]" % (each, each + 1)) for each in range(40))).decode(), _SLURM),
         "sacct json": (json.dumps({"jobs": [_json_job(each) for each in range(20)], "errors": []}, indent=1), _SLURM),
@@ -249,7 +249,7 @@ def mutated_inputs(count: int, seed: int = 1, at_once: int = 100) -> Iterator[Tr
 
 
 def damaged(good: bytes, rng: random.Random) -> bytes:
-    """The file with some stretches replaced, moved, doubled or lost, and now and then its end."""
+    """The file with some segments replaced, moved, doubled or lost, and now and then its end."""
     text = good
     for _ in range(rng.randint(1, 5)):
         start = rng.randrange(len(text) + 1)

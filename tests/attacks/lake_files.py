@@ -239,8 +239,8 @@ def good_rows(lake: Lake) -> pl.DataFrame:
 
 def _ledger(lake: Lake) -> tuple[pl.DataFrame, list[str]]:
     ledger = load_ledger(lake, LedgerSettings(), warn=lambda _: None)
-    stretches = ledger.stretches.filter(ledger.stretches["host"] == "good").sort("gpu", "time")
-    return stretches, ledger.rollups.quality()["kind"].to_list()
+    segments = ledger.segments.filter(ledger.segments["host"] == "good").sort("gpu", "time")
+    return segments, ledger.rollups.quality()["kind"].to_list()
 
 
 def _forget(lake: Lake) -> None:

@@ -51,7 +51,7 @@ def bombs_to_import(_: Path) -> Outcome:
 
 
 def damaged_inputs(_: Path) -> Outcome:
-    """Good files of every format with stretches replaced, moved, doubled or lost."""
+    """Good files of every format with segments replaced, moved, doubled or lost."""
     return _held(mutated_inputs(_MUTATIONS))
 
 

@@ -65,7 +65,7 @@ _PROXIED = {
 _ABANDONED = 200
 _READERS = 4
 _REST_S = 30
-_PAGES = ("/", "/recommendations", "/film", "/findings", "/holders", "/right-size", "/capacity", "/queue")
+_PAGES = ("/", "/recommendations", "/timeline", "/findings", "/users", "/right-size", "/capacity", "/queue")
 KNOWN = tuple((path, "?span=7d") for path in ("/", "/recommendations", "/findings"))
 """What honest readers look at meanwhile."""
 
@@ -179,11 +179,11 @@ def _long() -> list[tuple[str, str]]:
 
 
 def _of_one(number: int) -> tuple[str, str]:
-    """A page of one window that nobody has asked for: a part of its time on the film, or another zone."""
+    """A page of one window that nobody has asked for: a part of its time on the timeline, or another zone."""
     if number % 2:
         return "/quality", f"?span=28d&zone=Etc/GMT%2B{number // 2 % 12}"
     since_ms = _UNTIL_MS - 10 * DAY_MS + number * MINUTE_MS
-    return "/film", f"?span=28d&start={format_ms(since_ms)}&end={format_ms(since_ms + DAY_MS)}"
+    return "/timeline", f"?span=28d&start={format_ms(since_ms)}&end={format_ms(since_ms + DAY_MS)}"
 
 
 class Seen:

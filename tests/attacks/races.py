@@ -20,7 +20,7 @@ from analytics.importers.publish import publish
 from analytics.importers.times import on_grid
 from analytics.importers.values import conform
 from fallow import parquet
-from fallow.schema import CLAIM, DEVICE, GPU, REQUEST, LakeTable
+from fallow.schema import ALLOCATION, DEVICE, GPU, REQUEST, LakeTable
 from tests.attacks.writers import MIDNIGHT_MS
 from tests.lakes import made_lake
 
@@ -71,7 +71,7 @@ def _outcome(count: int, lakes: str, failed: Any, errors: list[str]) -> RaceOutc
     rows = lost = doubled = 0
     for number in range(count):
         expected = set().union(*(_rows(number, racer) for racer in range(RACERS)))
-        seen = Counter(found(_lake(lakes, number), CLAIM if number % 3 == 1 else GPU))
+        seen = Counter(found(_lake(lakes, number), ALLOCATION if number % 3 == 1 else GPU))
         rows += len(expected)
         lost += len(expected - seen.keys())
         doubled += seen.total() - len(seen)
@@ -113,7 +113,7 @@ def samples(rows: set[int]) -> Imported:
 def _allocations(rows: set[int]) -> ReadAllocations:
     same = {"host": "h", "scheduler": "slurm", "gpu": "a"}
     begun = {row: MIDNIGHT_MS + 300_000 * row for row in rows}
-    found = [same | {"claim_id": f"{row}", "time": at_ms, "end": at_ms + 60_000} for row, at_ms in begun.items()]
+    found = [same | {"allocation_id": f"{row}", "time": at_ms, "end": at_ms + 60_000} for row, at_ms in begun.items()]
     frame = pl.DataFrame(found, schema=ROW_SCHEMA)
     return ReadAllocations(frame, empty(REQUEST), (), "UTC", None)
 

@@ -40,7 +40,7 @@ def test_of_threads_in_objects(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("stopped_at", "rows_before", "message"),
-    [("fsync", {0, 2, 9}, "has lost its turn"), ("replace", {0, 1, 9}, "after it had lost its turn")],
+    [("fsync", {0, 2, 9}, "lost its lease"), ("replace", {0, 1, 9}, "after it lost its lease")],
 )
 def test_an_import_that_was_stopped_in_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_at: str, rows_before: set[int], message: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import dataclass
 from functools import partial
+from time import time
 from typing import TYPE_CHECKING, Any
 
 from fallow.lake import Lake
@@ -13,7 +15,7 @@ from fallow.stores import LocalStore
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 MIDNIGHT_MS = 1_795_132_800_000  # 2026-11-20T00:00:00Z
@@ -32,6 +34,8 @@ class Writer:
     """Whether what it writes can be made again: then it may be missing, and the command does its work all the same."""
     adds: bool = False
     """Whether each run adds something."""
+    is_same_bytes: bool = False
+    """Whether the next run leaves every file as an undisturbed run does, byte for byte."""
 
     def wrong(self, before: list[list[Any]], after: list[list[Any]], seen: list[list[Any]]) -> str:
         """What a reader must not see between two runs."""
@@ -115,15 +119,17 @@ def _imported(place: Path) -> list[list[str]]:
     ]
 
 
-def _claim_file(place: Path, first: int, end: str) -> str:
+def _allocation_file(place: Path, first: int, end: str) -> str:
     hours = [(at, f"2026-11-{19 + at // 24}T{at % 24:02}:00Z") for at in range(first, first + 20)]
     file = place / f"{first}.csv"
-    file.write_text("start,end,gpu,host,claim_id\n" + "".join(f"{start},{end},GPU-a,h1,r{at}\n" for at, start in hours))
+    file.write_text(
+        "start,end,gpu,host,allocation_id\n" + "".join(f"{start},{end},GPU-a,h1,r{at}\n" for at, start in hours)
+    )
     return str(file)
 
 
-def _import_claims(place: Path, first: int, end: str) -> int:
-    file = _claim_file(place.parent, first, end)
+def _import_allocations(place: Path, first: int, end: str) -> int:
+    file = _allocation_file(place.parent, first, end)
     return _command("allocations", "import", "csv", file, "--lake", str(place / "lake"))
 
 
@@ -169,6 +175,60 @@ def _publish(place: Path) -> int:
     return 0
 
 
+def _fill_hosts(place: Path, numbers: Iterable[int] = range(8)) -> None:
+    """A lake of past days of eight hosts in small files: enough for the small tables to be kept as well."""
+    from fallow import schema
+    from tests.ledger.rows import allocation, device, fill, ms, processes, samples, write
+
+    lake, midnight_s = made_lake(place / "lake"), -30 * 86_400
+    for number in numbers:
+        host, gpu, began_s = f"h{number}", f"GPU-{number}", midnight_s - 7200
+        for first_s in (began_s, midnight_s + 600):
+            last_s = first_s + 7200
+            busy_pct = 50.0 if number % 2 else 0.0
+            rows = samples(gpu, first_s, last_s, every_s=300, gpu_util_pct=busy_pct, process_count=1)
+            fill(lake, rows, processes(gpu, *range(first_s, last_s, 1800), every_s=1800), host=host)
+        allocations = [allocation(gpu, began_s, midnight_s + 7200, allocation_id=f"j{number}")]
+        fill(lake, [], [], allocations, devices=[device(gpu, time=ms(began_s))], host=host)
+        write(lake, schema.EVENT, [{"time": ms(began_s), "gpu": gpu, "kind": "xid", "code": 79}], host)
+
+
+def _fill_and_keep(place: Path) -> None:
+    _fill_hosts(place)
+    with contextlib.suppress(SystemExit):
+        _ledger(place)
+
+
+def _report(place: Path) -> int:
+    page = str(place / "report.html")
+    return _command("report", "--lake", str(place / "lake"), "--format", "html", "--out", page)
+
+
+def _reported(place: Path) -> list[list[str]]:
+    """The page that readers find, whole or not at all, and the kept tables."""
+    page = place / "report.html"
+    return [["page", page.read_text() if page.exists() else ""], *_kept(place)]
+
+
+def _fill_and_compact(place: Path) -> None:
+    """A lake in which the files of half of the hosts were merged some hours ago, and those of the others can be."""
+    _fill_hosts(place, range(4))
+    _age(place)
+    _compact(place)
+    _fill_hosts(place, range(4, 8))
+    _age(place)
+
+
+def _age(place: Path) -> None:
+    """Let every file be four hours old: it can be merged, and what it replaced can go."""
+    for file in place.rglob("*.parquet"):
+        os.utime(file, (time() - 4 * 3600,) * 2)
+
+
+def _compact(place: Path) -> int:
+    return _command("lake", "compact", "--lake", str(place / "lake"), "--derived")
+
+
 def _annotate(place: Path) -> int:
     return _command("annotations", "add", "driver 580", "--lake", str(place / "lake"), "--as", "ana")
 
@@ -185,11 +245,21 @@ WRITERS = (
     Writer(
         "allocations",
         _of_command("allocations"),
-        lambda place: _import_claims(place, 10, ""),
-        lambda place: _import_claims(place, 15, "2026-11-22T00:00Z"),
-        partial(_read, tables=("claim",), columns=("host", "gpu", "time", "claim_id", "end")),
+        lambda place: _import_allocations(place, 10, ""),
+        lambda place: _import_allocations(place, 15, "2026-11-22T00:00Z"),
+        partial(_read, tables=("allocation",), columns=("host", "gpu", "time", "allocation_id", "end")),
     ),
-    Writer("keeper", _of_command("ledger"), _fill, _ledger, _kept, is_derived=True),
+    Writer("first ledger", _of_command("ledger"), _fill_hosts, _ledger, _kept, is_derived=True, is_same_bytes=True),
+    Writer("keeper", _of_command("ledger"), _fill, _ledger, _kept, is_derived=True, is_same_bytes=True),
+    Writer("report", _of_command("report"), _fill_and_keep, _report, _reported, is_derived=True, is_same_bytes=True),
+    Writer(
+        "compaction",
+        _of_command("lake_compact"),
+        _fill_and_compact,
+        _compact,
+        partial(_read, tables=("gpu", "process", "allocation"), columns=("gpu", "time", "gpu_util_pct", "user")),
+        is_same_bytes=True,
+    ),
     Writer(
         "publisher",
         ("agent.spool.publisher",),

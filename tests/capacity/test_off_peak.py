@@ -34,9 +34,9 @@ def week_of(state_at: dict[range, str], weeks: int, otherwise: str = "active", z
     return found
 
 
-def slowly(stretches: pl.DataFrame, since_ms: int, until_ms: int, zone: tzinfo) -> tuple[list[float], list[float]]:
+def slowly(segments: pl.DataFrame, since_ms: int, until_ms: int, zone: tzinfo) -> tuple[list[float], list[float]]:
     unused, observed = [0.0] * HOURS, [0.0] * HOURS
-    for start, end, state, share in stretches.iter_rows():
+    for start, end, state, share in segments.iter_rows():
         for minute in range(max(start, since_ms), min(end, until_ms), MINUTE_MS):
             local = from_ms(minute).astimezone(zone)
             hour = local.weekday() * 24 + local.hour
@@ -121,8 +121,8 @@ def fleet(
     return pl.DataFrame(found, schema=SCHEMA | {"gpu": pl.String}, orient="row")
 
 
-def windows(stretches: pl.DataFrame, zone: tzinfo = UTC) -> tuple[OffPeak, ...]:
-    return off_peak(stretches, dict.fromkeys(stretches["gpu"].unique(), "night"), END_MS, zone)
+def windows(segments: pl.DataFrame, zone: tzinfo = UTC) -> tuple[OffPeak, ...]:
+    return off_peak(segments, dict.fromkeys(segments["gpu"].unique(), "night"), END_MS, zone)
 
 
 WORK = range(8, 22)
@@ -132,7 +132,7 @@ IN_PARIS = tuple(OffPeak("night", day, int(day > 0), 9, 10, WEEKS) for day in ra
 
 
 @pytest.mark.parametrize(
-    ("stretches", "zone", "expected"),
+    ("segments", "zone", "expected"),
     [
         pytest.param(fleet(WORK), UTC, NIGHTS, id="nights"),
         pytest.param(fleet(WORK), PARIS, IN_PARIS, id="nights are where the reader is"),
@@ -145,9 +145,9 @@ IN_PARIS = tuple(OffPeak("night", day, int(day > 0), 9, 10, WEEKS) for day in ra
     ],
 )
 def test_windows_that_are_free_week_after_week(
-    stretches: pl.DataFrame, zone: tzinfo, expected: tuple[OffPeak, ...]
+    segments: pl.DataFrame, zone: tzinfo, expected: tuple[OffPeak, ...]
 ) -> None:
-    assert windows(stretches, zone) == expected
+    assert windows(segments, zone) == expected
 
 
 def test_four_weeks_are_enough() -> None:

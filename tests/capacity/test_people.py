@@ -11,31 +11,31 @@ from analytics.capacity.user_jobs import QuotaUse, against_quota, jobs
 from analytics.money.costs import Costs
 from analytics.money.prices import PriceBook
 from analytics.scope import Scope, narrowed
-from tests.money.fleet import COLUMNS, T0, inventory, ledger, owners, stretch
+from tests.money.fleet import COLUMNS, T0, inventory, ledger, owners, segment
 
 HOUR_S, HOUR_MS = 3600, 3_600_000
 
 
 ROWS = [
-    stretch("a1", 0, 2 * HOUR_S, "active", holder="ann", job="slurm:1"),
-    stretch("a1", 2 * HOUR_S, 3 * HOUR_S, "held", holder="ann", job="slurm:1"),
-    stretch("a2", 0, HOUR_S, "active", holder="ann", job="slurm:1"),
-    stretch("a3", 0, HOUR_S, "low", holder="ann+bob", job="slurm:7"),
-    stretch("a4", 0, 2 * HOUR_S, "active", holder="bob", job="slurm:8"),
-    stretch("a5", 0, HOUR_S, "free"),
-    stretch("c1", 0, HOUR_S, "reserved", holder="ann"),
+    segment("a1", 0, 2 * HOUR_S, "active", user="ann", job="slurm:1"),
+    segment("a1", 2 * HOUR_S, 3 * HOUR_S, "held", user="ann", job="slurm:1"),
+    segment("a2", 0, HOUR_S, "active", user="ann", job="slurm:1"),
+    segment("a3", 0, HOUR_S, "low", user="ann+bob", job="slurm:7"),
+    segment("a4", 0, 2 * HOUR_S, "active", user="bob", job="slurm:8"),
+    segment("a5", 0, HOUR_S, "free"),
+    segment("c1", 0, HOUR_S, "reserved", user="ann"),
 ]
 
 
 FRAME = pl.DataFrame(ROWS, schema=COLUMNS | {"job": pl.String})
 
 
-def test_jobs_of_a_holder() -> None:
+def test_jobs_of_a_user() -> None:
     costs = Costs(PriceBook.load(None, "USD"), inventory(ROWS))
-    spells = pl.DataFrame(schema={"gpu": pl.String, "time": pl.Int64, "end": pl.Int64})
-    whole = replace(ledger(ROWS[:0]), stretches=FRAME, spells=spells)
-    own = narrowed(whole, Scope(holder="ann"), costs, inventory(ROWS), owners())
-    first, none, shared = jobs(own.stretches, costs)
+    idle_intervals = pl.DataFrame(schema={"gpu": pl.String, "time": pl.Int64, "end": pl.Int64})
+    whole = replace(ledger(ROWS[:0]), segments=FRAME, idle_intervals=idle_intervals)
+    own = narrowed(whole, Scope(user="ann"), costs, inventory(ROWS), owners())
+    first, none, shared = jobs(own.segments, costs)
     assert (first.name, first.gpus, first.allocated_ms) == ("slurm:1", ("a1", "a2"), 4 * HOUR_MS)
     assert first.state_ms == {"reserved": 0, "held": HOUR_MS, "low": 0, "active": 3 * HOUR_MS}
     assert (first.first_ms, first.last_ms) == (T0, T0 + 3 * HOUR_MS)

@@ -1,112 +1,92 @@
 """Writes what docs/ generates from the code: whole pages, and tables in others.
 
-`make docs` runs it; test_schema.py and test_config.py fail when the pages are not current.
+`make docs` runs it; tests fail where a page is not current.
 """
 
 from __future__ import annotations
 
-import sys
-from itertools import groupby
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analytics.capacity.causes import CAUSES
 from analytics.glossary import CONFIDENCE, STATES, STATUSES, TERMS, Term
 from analytics.rules import RULES
+from analytics.workloads.confidence import conditions
 from dashboard.api.endpoints import ENDPOINTS
 from dashboard.api.problems import STATUS_MEANINGS
 from fallow.clock import format_duration
-from fallow.config import SETTINGS, Setting
-from fallow.schema import SCHEMA_VERSION, TABLES, LakeTable
 from tests.scraped import mapping_page
 
 if TYPE_CHECKING:
-    from analytics.workloads.model import HistoryNeed, Rule
+    from analytics.workloads.rule import HistoryNeed, Rule
     from dashboard.api.parameters import Parameter
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-BEGIN = "<!-- settings: written by `make docs` -->"
-END = "<!-- settings end -->"
-
-
-def schema_page() -> str:
-    """All of docs/schema.md."""
-    head = f"""# The lake's tables
-
-<!-- written by `make docs` from fallow/schema -->
-
-Schema version {SCHEMA_VERSION}. `fallow schema` prints the same in a terminal and `fallow schema --json` for
-machines. Files lie at `<lake>/<table>/date=YYYY-MM-DD/host=H/<first>-<last>.parquet`, so that every reader of
-Parquet also finds `date` and `host`; a derived table's day is one file over all hosts, `<lake>/<table>/date=YYYY-MM-DD/0-0.parquet`,
-and its rows name their host. Null is unknown, 0 is a measured zero. Times are UTC milliseconds.
-A column in **bold** belongs to the key: what tells two rows apart.
-
-| table | one row is | |
-|---|---|---|""".splitlines()
-    head += [f"| [{each.name}](#{each.name}) | {each.row} | {_kind(each)} |" for each in TABLES]
-    return "\n".join([*head, *[line for each in TABLES for line in _table(each)], ""])
 
 
 def rules_page() -> str:
     """All of docs/rules.md."""
+    uses = Counter(threshold for rule in RULES for threshold in rule.thresholds.items())
     head = """# The rules
 
 <!-- written by `make docs` from analytics/rules -->
 
-One rule, one file, one kind of finding. What a finding is, how sure it is and what becomes of it: [findings.md](findings.md).
-`python -m tests.findings.scenarios` tries every rule on some 170 labelled situations and prints precision and recall.
+A rule finds one kind of waste. `fallow rules NAME` shows a rule with its look-alikes; [recommendations](recommendations.md) explains what becomes of a finding.
+A source in brackets follows each threshold; "ours" marks our own choice. The second table has the thresholds that several rules share.
 
-| rule | for | GPUs that are ... |
-|---|---|---|""".splitlines()
-    head += [f"| [{rule.name}](#{rule.name}) | {rule.category} | {rule.sentence} |" for rule in RULES]
-    return "\n".join([*head, *[line for rule in RULES for line in _rule(rule)], ""])
+| rule | finds GPUs that are ... | for | needs | thresholds |
+|---|---|---|---|---|""".splitlines()
+    head += [_rule(rule, [each for each in rule.thresholds.items() if uses[each] == 1]) for rule in RULES]
+    head += ["", "| several rules | threshold |", "|---|---|"]
+    for shared in (each for each, count in uses.items() if count > 1):
+        names = ", ".join(f"`{rule.name}`" for rule in RULES if shared in rule.thresholds.items())
+        head.append(_line(names, _threshold(*shared)))
+    return "\n".join([*head, ""])
 
 
-def _rule(rule: Rule) -> list[str]:
-    what, _, look_alikes = (sys.modules[rule.find.__module__].__doc__ or "").partition("\n\n")
-    lines = ["", f"## {rule.name}"]
-    for paragraph in (what, rule.find.__doc__ or "", look_alikes):
-        lines += ["", " ".join(paragraph.split())]
-    lines.append("")
-    lines.append(f"- history: {_needed(rule.history)}")
-    return lines + [f"- {name.replace('_', ' ')}: {value}" for name, value in rule.thresholds.items()]
+def _rule(rule: Rule, thresholds: list[tuple[str, str]]) -> str:
+    texts = "<br>".join(_threshold(*each) for each in thresholds)
+    return _line(f"`{rule.name}`", rule.sentence, rule.category.replace("_", " "), _needed(rule.history), texts)
+
+
+def _threshold(name: str, value: str) -> str:
+    return f"{f'`{name}`' if '.' in name else name.replace('_', ' ')}: {value}"
 
 
 def _needed(history: HistoryNeed) -> str:
     """What has to be observed before the rule can find anything."""
     parts = [] if not history.span_ms else [format_duration(history.span_ms)]
-    parts += [] if history.setting is None else [f"findings.{history.setting.removesuffix('_ms')}"]
-    parts += [] if not history.gpu_hours else [f"{history.gpu_hours:g} GPU-hours of the fleet"]
-    return f"at least {' and '.join(parts)}; until then the rule is listed as waiting"
+    parts += [] if history.setting is None else [f"`findings.{history.setting.removesuffix('_ms')}`"]
+    parts += [] if not history.gpu_hours else [f"{history.gpu_hours:g} GPU-hours"]
+    return " and ".join(parts)
 
 
-def settings_table() -> str:
-    """The sections of docs/configuration.md that list the settings."""
-    lines: list[str] = []
-    for section, settings in groupby(SETTINGS, key=lambda setting: setting.section):
-        lines += [
-            "",
-            f"### [{section}]",
-            "",
-            "| key | variable | default | meaning | reason |",
-            "|---|---|---|---|---|",
-        ]
-        lines += [_setting(each) for each in settings]
-    return "\n".join([BEGIN, *lines, "", END])
+def planning_page(current: str) -> str:
+    """docs/planning.md with the causes of queue waits as they are now."""
+    rows = [_line(f"{cause.title} (`{cause.name}`)", cause.means) for cause in CAUSES]
+    return _with_lines(current, "causes", ["| cause | while the job waited |", "|---|---|", *rows])
 
 
-def configuration_page(current: str) -> str:
-    """docs/configuration.md with the settings as they are now."""
-    before, _, rest = current.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + settings_table() + after
+def recommendations_page(current: str) -> str:
+    """docs/recommendations.md with the conditions of confidence as they are now."""
+    rows = [_line(each.name, each.wanted, each.source) for each in conditions()]
+    return _with_lines(
+        current, "conditions", ["| condition | what is wanted | why, and from where |", "|---|---|---|", *rows]
+    )
+
+
+def _with_lines(page: str, name: str, lines: list[str]) -> str:
+    """The page with these lines between the marks of that name."""
+    begin, end = f"<!-- {name}: written by `make docs` -->", f"<!-- {name} end -->"
+    before, _, rest = page.partition(begin)
+    return "\n".join([before + begin, "", *lines, "", end]) + rest.partition(end)[2]
 
 
 def api_page(current: str) -> str:
     """docs/api.md with the endpoints, parameters and statuses as they are now."""
     for name, lines in (("endpoints", _endpoints()), ("parameters", _parameters()), ("statuses", _statuses())):
-        begin, end = f"<!-- {name}: written by `make docs` -->", f"<!-- {name} end -->"
-        before, _, rest = current.partition(begin)
-        current = "\n".join([before + begin, "", *lines, "", end]) + rest.partition(end)[2]
+        current = _with_lines(current, name, lines)
     return current
 
 
@@ -145,45 +125,26 @@ def glossary_page() -> str:
 
 <!-- written by `make docs` from analytics/glossary.py -->
 
-The words of the code, the pages, the messages and these docs. The last column gives the name in the lake's columns,
-JSON and flags where that is another one.
+The words of the commands, the pages, the messages and these docs; `fallow glossary` prints them. The last column is the
+name in data and flags where that is another one. The rules have [a page of their own](rules.md).
 
 """.splitlines()
     for title, terms in (
         ("States", STATES.values()),
         ("Confidence", CONFIDENCE.values()),
         ("Status of a finding", STATUSES.values()),
+        ("Words", TERMS),
     ):
-        rows = [_line(each.name, each.meaning) for each in terms]
-        lines += [f"## {title}", "", "| word | meaning |", "|---|---|", *rows, ""]
-    lines += ["## Rules", "", "| rule | finds GPUs that are ... |", "|---|---|"]
-    lines += [_line(f"[{rule.name}](rules.md#{rule.name})", rule.sentence) for rule in RULES]
-    lines += ["", "## Words", "", "| word | meaning | in data |", "|---|---|---|", *[_term(each) for each in TERMS], ""]
+        rows = [_term(each) for each in terms]
+        has_names = any(each.label or each.column for each in terms)
+        head = ["| word | meaning | in data |", "|---|---|---|"] if has_names else ["| word | meaning |", "|---|---|"]
+        lines += [f"## {title}", "", *head, *rows, ""]
     return "\n".join(lines)
 
 
 def _term(term: Term) -> str:
-    return _line(term.name, term.meaning, f"`{term.column}`" if term.column else "")
-
-
-def _kind(table: LakeTable) -> str:
-    return "derived" if table.derived else "observed"
-
-
-def _table(table: LakeTable) -> list[str]:
-    lines = ["", f"## {table.name}", "", f"{_kind(table).capitalize()}: {table.row}.", ""]
-    lines += ["| column | type | unit | step | meaning | source |", "|---|---|---|---|---|---|"]
-    for column in table.columns:
-        name = f"**{column.name}**" if column.key else column.name
-        unit = "" if column.unit == "1" else column.unit
-        cells = (name, column.type.value, unit, column.resolution, column.meaning, column.source)
-        lines.append(_line(*cells))
-    return lines
-
-
-def _setting(setting: Setting) -> str:
-    default = f"`{setting.default}`" if setting.default else ""
-    return _line(f"`{setting.key}`", f"`{setting.variable}`", default, setting.meaning, setting.reason)
+    name = term.name if term.label else term.column
+    return _line(term.title, term.meaning, *([f"`{name}`"] if name else []))
 
 
 def _line(*cells: str) -> str:
@@ -191,11 +152,15 @@ def _line(*cells: str) -> str:
 
 
 def main() -> None:
-    """Writes all pages."""
-    for name, text in {"rules": rules_page(), "glossary": glossary_page(), "schema": schema_page()}.items():
+    """Write all pages."""
+    for name, text in {"rules": rules_page(), "glossary": glossary_page()}.items():
         (DOCS / f"{name}.md").write_text(text, encoding="utf-8")
-    (DOCS / "mappings.md").write_text(mapping_page.mappings_page(), encoding="utf-8")
-    changed = {"api": api_page, "prometheus": mapping_page.with_summary, "configuration": configuration_page}
+    changed = {
+        "api": api_page,
+        "prometheus": mapping_page.with_summary,
+        "planning": planning_page,
+        "recommendations": recommendations_page,
+    }
     for name, make in changed.items():
         page = DOCS / f"{name}.md"
         page.write_text(make(page.read_text(encoding="utf-8")), encoding="utf-8")

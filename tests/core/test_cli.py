@@ -11,8 +11,9 @@ import sys
 import pytest
 
 import fallow
+from analytics.commands.plan import VERBS as PLANS
 from fallow import cli
-from fallow.cli import COMMANDS, Command
+from fallow.cli import COMMANDS, COMMANDS_BY_PERSON, REFERENCE, Command
 from fallow.errors import EmptyLakeError, MissingExtraError, UsageError
 from fallow.lake_verbs import VERBS
 from tests.conftest import REPOSITORY, RunFallow, clean_environment, run_python
@@ -39,10 +40,14 @@ def test_without_arguments_it_shows_the_commands_and_fails_as_wrong_use(run_fall
     for flag in ("-h", "--help", "help"):
         helped = run_in_process(flag)
         assert (helped.returncode, helped.stdout) == (0, done.stdout)
-    for command in COMMANDS:
-        assert f"  {command.name} " in done.stdout
-        assert command.summary in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    lines = done.stdout.splitlines()
+    for person, commands in COMMANDS_BY_PERSON.items():
+        first = next(place for place, line in enumerate(lines) if line.startswith(f"{person} "))
+        for place, command in enumerate(commands, first):
+            assert lines[place][9:].split(maxsplit=1) == [command.name, command.summary]
+    assert f" {', '.join(each.name for each in REFERENCE)}: " in done.stdout
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 80
 
 
 def test_help_of_a_command_is_what_its_flag_shows() -> None:
@@ -51,6 +56,7 @@ def test_help_of_a_command_is_what_its_flag_shows() -> None:
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == run_in_process(*command.split(), "--help").stdout
         assert done.stdout.startswith(f"usage: fallow {command} ")
+    assert len(run_in_process("plan", "--help").stdout.splitlines()) == len(PLANS) + 7
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
+from functools import cache
 
 from analytics import glossary
-from benchmarks import demand_forecast, persistence_models, rollout_sizing
-from benchmarks.calibration import PAGE, page
+from benchmarks import calibration_page, demand_forecast, rollout_sizing, scale_page, storage_page
 from fallow import errors
 from fallow.errors import ConfigError, FallowError, UnsafeSpoolError, UsageError
 from fallow.schema import STATES
 from tests.attacks.__main__ import ATTACKS
 from tests.conftest import REPOSITORY
 from tests.core import pages
+from tests.in_process import run_in_process
 
 SECURITY = (REPOSITORY / "docs/security.md").read_text(encoding="utf-8")
 DRAWN_ERROR = re.compile(r"^(?P<indent>[│├└─ ]*)(?P<name>\w+Error)\s{2,}\S", re.MULTILINE)
+COMMAND = re.compile(r"(?:^|[/ ]|`)fallow ([a-z][^`#|&;>]*)")
 
 
 def test_the_glossary_is_current_and_its_words_are_those_of_the_code() -> None:
@@ -65,11 +68,49 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert [(each.name, target) for each, target in targets if not (each.parent / target).exists()] == []
 
 
+def test_commands_in_the_pages_are_there_with_their_flags() -> None:
+    wrong = {
+        f"{page.name}: fallow {command}"
+        for page in [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+        for command in _commands(page.read_text(encoding="utf-8"))
+        if not _is_known(command)
+    }
+    assert wrong == set()
+
+
+def _commands(page: str) -> Iterator[str]:
+    """Yield what follows `fallow` in blocks of commands, and in code within a text."""
+    joined = page.replace("\\\n", " ")
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", joined, re.MULTILINE | re.DOTALL):
+        for line in block.splitlines() if language in ("", "sh") else ():
+            if not re.search(r"kubectl|helm|pip install|namespace", line):
+                yield from COMMAND.findall(line)
+    yield from (found for code in re.findall(r"`fallow [a-z][^`\n]*`", joined) for found in COMMAND.findall(code))
+
+
+def _is_known(command: str) -> bool:
+    """True if the help of the command and of its verbs names every flag."""
+    verbs, shown = "", ""
+    for word in re.findall(r"(?<!\S)[a-z][a-z-]*(?!\S)", command):
+        if (found := _help(f"{verbs} {word}".strip())) is not None:
+            verbs, shown = f"{verbs} {word}".strip(), shown + found
+    flags = set(re.findall(r"(?<=\s)--[a-z][a-z-]*", command))
+    return bool(shown) and flags <= {"--help", *re.findall(r"--[a-z][a-z-]*", shown)}
+
+
+@cache
+def _help(verb: str) -> str | None:
+    shown = run_in_process(*verb.split(" "), "--help")
+    return shown.stdout if shown.returncode == 0 else None
+
+
 def test_pages_have_the_stored_figures() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text, "run `make calibrate`"
+    assert calibration_page.page() == calibration_page.PAGE.read_text(encoding="utf-8"), "run `make calibrate`"
     sizes = rollout_sizing.PAGE.read_text(encoding="utf-8")
     assert rollout_sizing.page(sizes) == sizes, "run `python -m benchmarks.rollout_sizing`"
-    assert persistence_models.page(text) == text, "run `python -m benchmarks persistence`"
+    scale = scale_page.PAGE.read_text(encoding="utf-8")
+    assert scale_page.page(scale) == scale, "run `python -m benchmarks ledger fleet history`"
+    costs = storage_page.PAGE.read_text(encoding="utf-8")
+    assert storage_page.page(costs) == costs, "run `python -m benchmarks.storage_page`"
     planning = demand_forecast.PAGE.read_text(encoding="utf-8")
     assert demand_forecast.page(planning) == planning, "run `python -m benchmarks forecast PATH...`"

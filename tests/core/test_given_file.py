@@ -222,7 +222,7 @@ def test_the_config_file_itself_is_a_file(places: dict[str, str], no_file: str) 
     by_variable = run_in_process("ledger", "--lake", places["lake"], FALLOW_CONFIG=no_file)
     kind = "a device" if no_file == "/dev/zero" else "a named pipe"
     for done in (by_flag, by_variable):
-        told = f"fallow: cannot read the config file {no_file}: it is {kind}; write the content into a file, and name that\n"
+        told = f"fallow: cannot read the config file {no_file}: it is {kind}; write the content to a file, and name the file\n"
         assert (done.returncode, done.stderr) == (2, told)
     bundle = run_in_process("ledger", "--lake", "s3://bucket/x", AWS_CA_BUNDLE=no_file)
     assert wrong(bundle, no_file) == ""
@@ -260,7 +260,7 @@ def test_a_file_of_the_kernel_that_has_nothing_to_say_is_no_file(monkeypatch: py
     monkeypatch.setattr(given_file, "_open", lambda _path: end)
     monkeypatch.setattr(given_file, "_must_be", lambda *_: None)
     try:
-        with pytest.raises(ConfigError, match=r"cannot read the table x: it has no content that ends; write"):
+        with pytest.raises(ConfigError, match=r"cannot read the table x: its content does not end; write"):
             given_bytes("the table", "x", TABLE_BYTES)
     finally:
         os.close(other)

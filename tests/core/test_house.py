@@ -65,17 +65,18 @@ AROUND = {
     "analytics/report/model.py": "narrows for the parts, by `narrowed`",
     "analytics/report/report.py": "makes the parts, each of what its reader may see",
     "analytics/report/part_tables.py": "the one way past a part, which narrows what it gives",
+    "analytics/report/decision_window.py": "the window of decisions, which `Whole.recommendations` narrows",
     "analytics/report/coverage.py": "narrows what it fills in, by the function that it is given",
     "analytics/tables/card_fit.py": "the workloads of rows of the part, and the cards of the fleet, which everybody may know",
     "analytics/tables/plan_old_cards.py": "the works and servers of rows of the part, and the cards of the fleet, which everybody may know",
     "analytics/tables/report_columns.py": "how long rules wait for data, which is the same for everybody",
     "analytics/tables/wording.py": "how long rules wait for data, which is the same for everybody",
-    "dashboard/pages/purchase.py": "the need of pools and what serves it, and nothing for people",
+    "dashboard/source.py": "makes plans of everybody ahead, and shows nothing of them",
 }
 """Who may read the ledger of everybody around what a reader may see, in a report, a section or on a page."""
 
 _AROUND = re.compile(
-    r"\bwhole\.(ledger|review|found|context|quality|decisions\w*)\b|\bwhole\.plan\.(?!(waits_of|allocation|used_share|open_ms|carbon)\b)\w+"
+    r"\bwhole\.(ledger|review|found|context|quality|decision\w*)\b|\bwhole\.plan\.(?!(waits_of|allocation|used_share|open_ms|carbon)\b)\w+"
     r"|\bledger\.whole\b|\breview\.context\b"
 )
 

@@ -56,7 +56,7 @@ def test_a_folder_that_is_a_link_is_not_written_to(lake: Lake, tmp_path: Path, f
     (elsewhere / "date=2026-11-20" / "host=gn001").mkdir(parents=True)
     Path(lake.root, folder).parent.mkdir(parents=True, exist_ok=True)
     Path(lake.root, folder).symlink_to(elsewhere)
-    with pytest.raises(LakeError, match="is or lies in a link, which is not followed"):
+    with pytest.raises(LakeError, match="is, or is inside, a link, which is not followed"):
         lake.put(a_file(0, 9), b"rows")
     assert not [path for path in elsewhere.rglob("*") if path.is_file()]
 
@@ -65,10 +65,10 @@ def test_only_a_file_that_is_there_whole_is_confirmed_and_publishing_again_repla
     put = lake.put(a_file(0, 9), b"rows")
     lake.store.confirm(put.key, b"rows")
     Path(put.url).write_bytes(b"ro")
-    with pytest.raises(LakeError, match=r"took 4 bytes for .* and holds 2 bytes under that name"):
+    with pytest.raises(LakeError, match=r"accepted 4 bytes for .* and has 2 bytes under this name"):
         lake.store.confirm(put.key, b"rows")
     Path(put.url).unlink()
-    with pytest.raises(LakeError, match=r"took 4 bytes for .* and does not hold it"):
+    with pytest.raises(LakeError, match=r"accepted 4 bytes for .* and does not have it"):
         lake.store.confirm(put.key, b"rows")
     for content in (b"rows", b"rows!"):
         lake.put(a_file(0, 9), content)
@@ -145,11 +145,11 @@ def test_a_file_url_is_a_folder_and_an_unknown_scheme_wrong_use(tmp_path: Path) 
 def test_a_target_that_cannot_be_written_is_one_sentence(lake: Lake) -> None:
     Path(lake.root, "gpu", f"date={DATE}").mkdir(parents=True)
     Path(lake.root, "gpu", f"date={DATE}", "host=gn001").write_text("a file where the folder should be")
-    with pytest.raises(LakeError, match=r"cannot write .*0-9\.parquet: .* lies in a file; move it out of the lake"):
+    with pytest.raises(LakeError, match=r"cannot write .*0-9\.parquet: .* is inside, a file; move it out of the lake"):
         lake.put(a_file(0, 9), b"rows")
     loop = Path(lake.root, "process")
     loop.symlink_to(loop)
-    with pytest.raises(LakeError, match=f"{loop} is a link, which is not followed, where the lake has a folder"):
+    with pytest.raises(LakeError, match=f"{loop} is a link, which is not followed; the lake needs a folder here"):
         lake.files("process")
 
 
@@ -158,7 +158,7 @@ def test_a_writer_never_makes_the_lakes_own_folder(tmp_path: Path, instead: str)
     lake = Lake.at(str(tmp_path / "lake"))
     if instead == "a file":
         Path(lake.root).write_text("x")
-    remedy = f"mount it, or make one with `fallow lake init --lake {lake.root}`"
+    remedy = f"mount it, or create a lake with `fallow lake init --lake {lake.root}`"
     with pytest.raises(LakeError, match=f"^there is no fallow lake at {lake.root}; {remedy}$"):
         lake.put(a_file(0, 9), b"rows")
     assert not Path(lake.root).is_dir()
@@ -168,7 +168,7 @@ def test_a_writer_stops_when_the_lakes_mount_goes_away(lake: Lake) -> None:
     lake.put(a_file(0, 9), b"rows")
     Path(lake.root).rename(f"{lake.root}.away")
     Path(lake.root).mkdir()
-    with pytest.raises(LakeError, match=r"the lake at .* has gone: its fallow-lake.json is no longer there; mount it"):
+    with pytest.raises(LakeError, match=r"the lake at .* disappeared: fallow-lake.json is missing; mount it"):
         lake.put(a_file(10, 19), b"rows")
     assert list(Path(lake.root).iterdir()) == []
 
@@ -191,13 +191,13 @@ def test_missing_permissions_are_named() -> None:
             assert left_out.kind == "unreadable"
             assert re.fullmatch(rf"{partition} cannot be listed by the user \S+: Permission denied", left_out.sentence)
         Path(lake.root, "gpu").chmod(0)
-        denied = f"cannot list {lake.root}/gpu: Permission denied for the user .*give that user"
+        denied = f"cannot list {lake.root}/gpu: Permission denied for the user .*give this user"
         with pytest.raises(LakeError, match=denied):
             lake.files("gpu")
         Path(lake.root, "gpu").chmod(0o700)
         partition.chmod(0o700)
         Path(lake.root).chmod(0)
-        with pytest.raises(LakeError, match=r"cannot look at .*Permission denied"):
+        with pytest.raises(LakeError, match=r"cannot access .*Permission denied"):
             Lake.at(f"{lake.root}/inner").require()
         Path(lake.root).chmod(0o700)
 

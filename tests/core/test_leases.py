@@ -71,7 +71,7 @@ def test_a_ticket_from_elsewhere_is_waited_for_until_it_expires(lake: Lake) -> N
     with leased(lake, "x", "the import of h", clock=clock, tell=told.append):
         assert ELSEWHERE not in tickets(lake)
     assert 120 <= clock.at_s <= 140
-    assert told == ["the import of h waits for another one by ana on gpu-7 (process 4711) since 2026-11-20T00:00:00Z"]
+    assert told == ["the import of h waits for another writer: ana on gpu-7 (process 4711) since 2026-11-20T00:00:00Z"]
 
 
 @pytest.mark.parametrize("began", ["001795132800000", "999999999999999"])
@@ -81,7 +81,7 @@ def test_a_holder_that_lives_is_waited_for_so_long_and_no_longer(lake: Lake, beg
     renewals = iter(range(1000))
     put_ticket(lake, name=name)
     clock = StillClock(lambda: put_ticket(lake, "x" * next(renewals), name))
-    with pytest.raises(LakeError, match="has waited 10min for another one by ana on gpu-7") as failed:
+    with pytest.raises(LakeError, match="has waited 10min for another writer: ana on gpu-7") as failed:
         leased(lake, "x", "the import of h", clock=clock, tell=lambda _: None).__enter__()
     assert failed.value.hint
     assert tickets(lake) == [name]
@@ -105,7 +105,7 @@ def test_a_tickets_name_does_nothing_to_a_terminal(lake: Lake) -> None:
     told: list[str] = []
     with leased(lake, "x", "the import of h", clock=StillClock(), tell=told.append):
         pass
-    assert f"by ?[2J?{'a' * 58}… on ?h (process 4711) since" in told[0]
+    assert f": ?[2J?{'a' * 58}… on ?h (process 4711) since" in told[0]
 
 
 KILLED = """
@@ -139,13 +139,13 @@ def test_a_holder_that_could_not_renew_writes_no_more(lake: Lake) -> None:
         mine.put(FILE, b"x")
         clock.at_s += 31
         for write in (lambda: mine.put(FILE, b"y"), lambda: mine.delete(FILE)):
-            with pytest.raises(LakeError, match="lost its turn"):
+            with pytest.raises(LakeError, match="lost its lease"):
                 write()
     assert Path(lake.root, FILE.key).read_bytes() == b"x"
 
 
 def test_a_store_that_is_too_slow_or_is_no_lake_is_given_up(lake: Lake, tmp_path: Path) -> None:
-    with pytest.raises(LakeError, match=r"the import of h has waited 10min for \.leases/x; look why"):
+    with pytest.raises(LakeError, match=r"the import of h has waited 10min for \.leases/x; check why"):
         leased(lake, "x", "the import of h", times=LeaseTimes(sure_s=0), clock=StillClock()).__enter__()
     assert tickets(lake) == []
     (tmp_path / "none").write_text("no folder")

@@ -33,7 +33,7 @@ def pins(lock: str) -> set[tuple[str, str]]:
     return {(name, version) for name, version, _ in PIN.findall(text_of(lock))}
 
 
-@pytest.mark.parametrize("lock", ["base", "all", "build", "dev", "ziglang", "kube-tools", "audit"])
+@pytest.mark.parametrize("lock", ["base", "all", "build", "dev", "ziglang", "kube-tools", "audit", "engines"])
 def test_every_package_is_pinned_with_hashes_and_names_no_index(lock: str) -> None:
     text = text_of(lock)
     entries = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]

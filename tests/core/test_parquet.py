@@ -147,8 +147,8 @@ def test_a_file_lacks_a_column_and_that_is_null(lake: Lake, version: str | None)
 @pytest.mark.parametrize(
     ("version", "remedy"),
     [
-        (SCHEMA_VERSION + 1, "upgrade fallow here, or read the lake where the newer version runs"),
-        (OLDEST_SCHEMA_VERSION - 1, "make a new lake and import its history again"),
+        (SCHEMA_VERSION + 1, "upgrade fallow on this host, or read the lake on a host with the newer version"),
+        (OLDEST_SCHEMA_VERSION - 1, "create a new lake and import the history again"),
     ],
 )
 def test_a_file_of_another_version_is_a_clear_error_that_names_it(lake: Lake, version: int, remedy: str) -> None:

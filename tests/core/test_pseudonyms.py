@@ -83,7 +83,7 @@ def test_a_new_key_is_for_its_owner_alone_and_replaces_none(tmp_path: Path) -> N
     assert len(bytes.fromhex(key.decode())) == 32
     again = run_in_process("pseudonym", "new-key", str(path))
     assert again.returncode == 1
-    assert "is there already" in again.stderr
+    assert "exists, and a new key" in again.stderr
     assert path.read_bytes() == key
     assert run_in_process("pseudonym", "of", "ann", "--key", str(path)).stdout.startswith("ann  u-")
 

@@ -15,15 +15,19 @@ import polars as pl
 import pytest
 from jsonschema import Draft202012Validator
 
+from analytics import glossary
 from analytics.commands import findings, ledger, recommendations, table_verb
 from analytics.commands.plan import VERBS
 from analytics.render.json_schema import object_schema
+from analytics.render.one_screen import SCREEN_LINES
 from analytics.render.tables import FORMATS, VerbAnswer, document
+from analytics.rules import RULES
 from analytics.simulation import SimulatedFleet
 from analytics.simulation.tables import write_fleet
 from analytics.tables.ledger_columns import LEDGER_COLUMNS
 from fallow.cli import COMMANDS, load, main
 from fallow.clock import DAY_MS, HOUR_MS
+from fallow.config import SETTINGS
 from fallow.lake_verbs import VERBS as LAKE_VERBS
 from fallow.outside_text import markdown_text
 from tests.lakes import made_lake
@@ -82,6 +86,7 @@ FLAGS = {
     "--table": "name",
     "--out": "file",
 }
+TERM_NAMES = {each.name for each in glossary.TERMS}
 KEY = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 Run = Callable[..., tuple[VerbAnswer, bytes]]
@@ -114,9 +119,9 @@ def run(lake_root: str, opened: dict[Any, Any], monkeypatch: pytest.MonkeyPatch,
             opened[key] = open_lake(args, **window)
         return opened[key]
 
-    def kept(answer: VerbAnswer, *how: Any) -> bytes:
+    def kept(answer: VerbAnswer, *how: Any, **limits: Any) -> bytes:
         answers.append(answer)
-        return document(answer, *how)
+        return document(answer, *how, **limits)
 
     def verb(case: tuple[str, ...], form: str, *flags: str) -> tuple[VerbAnswer, bytes]:
         file = tmp_path / "answer"
@@ -233,10 +238,52 @@ def test_csv_and_parquet_have_the_rows_of_json(case: tuple[str, ...], run: Run, 
 def test_people_read_each_table_that_is_theirs(case: tuple[str, ...], form: str, run: Run) -> None:
     answer, content = run(case, form)
     shown = html.unescape(content.decode())
-    titles = [str(table.title) for table in answer.for_people]
+    titles = [str(table.title) for table in answer.for_people if form != "text" or table.cells or table.lines]
     written = {"text": str.upper, "md": markdown_text, "html": str}[form]
-    assert titles
     assert [title for title in titles if written(title) not in shown] == []
+
+
+@pytest.mark.parametrize("case", [*CASES, ("report",)], ids=" ".join)
+def test_text_on_standard_output_is_one_screen_that_begins_with_the_answer(
+    case: tuple[str, ...], lake_root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*case, "--lake", lake_root]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= SCREEN_LINES
+    assert max(map(len, lines)) <= 120
+    assert main([*case, "--lake", lake_root, "--all"]) == 0
+    whole = capsys.readouterr().out.splitlines()
+    assert (lines == whole) == (lines[-1] != "--all shows all rows, tables and notes.")
+    if case != ("report",):  # whole it begins with its title
+        assert lines[0] == whole[0]
+
+
+def test_a_screen_counts_the_rows_that_it_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings"]) == 0
+    screen = capsys.readouterr().out
+    shown = len(re.findall(r"^  - ", screen, re.MULTILINE))
+    assert f"  {len(SETTINGS) - shown} more: --all\n" in screen
+    assert len(screen.splitlines()) <= SCREEN_LINES
+    assert main(["settings", "--all"]) == 0
+    assert len(re.findall(r"^  - ", capsys.readouterr().out, re.MULTILINE)) == len(SETTINGS)
+
+
+def test_the_reference_has_every_rule_setting_and_word(capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = {
+        "rules": ("rule", {each.name for each in RULES}),
+        "settings": ("setting", {each.name for each in SETTINGS}),
+        "glossary": ("word", {*glossary.STATES, *glossary.CONFIDENCE, *glossary.STATUSES, *TERM_NAMES}),
+    }
+    for verb, (key, names) in wanted.items():
+        assert main([verb, "--json"]) == 0
+        tables = json.loads(capsys.readouterr().out)["tables"]
+        assert {row[key] for row in tables[verb]["rows"]} == names
+        assert main([verb, "hxld"]) == 2
+        assert f"there is no {key} 'hxld'" in capsys.readouterr().err
+    assert main(["rules", "held", "--json"]) == 0
+    tables = json.loads(capsys.readouterr().out)["tables"]
+    thresholds = {row["threshold"]: row["value"] for row in tables["thresholds"]["rows"]}
+    assert thresholds == next(each.thresholds for each in RULES if each.name == "held")
 
 
 def tables_schema(tables: Iterable[Table]) -> dict[str, Any]:

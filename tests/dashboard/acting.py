@@ -19,7 +19,7 @@ from tests.ledger.rows import device, fill, processes, samples
 HOUR = 3600
 MARKUP = "<img src=x onerror=alert(1)>"
 FORMULA = "=HYPERLINK(1)"
-HOLDERS = {"a": "ann", "b": "bob", "c": MARKUP, "d": FORMULA}
+USERS = {"a": "ann", "b": "bob", "c": MARKUP, "d": FORMULA}
 PLAN = Reader("pia", PLANNER)
 PLAN_ALPHA = Reader("paul", PLANNER, "alpha")
 VIEW_ALPHA = Reader("vic", VIEWER, "alpha")
@@ -96,19 +96,19 @@ class Held(Site):
         return Pages(self, who, trail or NoTrail())
 
     def finding(self, gpu: str) -> Finding:
-        """The one that says the GPU is held."""
+        """Return the finding that the GPU is held."""
         found = self.view("?span=all", PLAN).report.review.findings
         return next(each for each in found if each.rule == "held" and each.gpus == (gpu,))
 
 
 def held_lake(lake: Lake, folder: Path) -> Held:
-    """Four GPUs, each held for three hours by somebody else: `a` by one of team alpha, `b` of beta; only H100s have a price."""
+    """Four GPUs that four users hold for three hours: `a` a user of team alpha, `b` a user of beta; only H100s have a price."""
     h100, unsold = "NVIDIA H100 80GB HBM3", "Card that nobody sells"
-    rows = [row for gpu in HOLDERS for row in samples(gpu, 0, 3 * HOUR, every_s=60, **_HELD)]
+    rows = [row for gpu in USERS for row in samples(gpu, 0, 3 * HOUR, every_s=60, **_HELD)]
     lists = [
-        row for gpu, user in HOLDERS.items() for row in processes(gpu, *range(0, 3 * HOUR, 60), every_s=60, user=user)
+        row for gpu, user in USERS.items() for row in processes(gpu, *range(0, 3 * HOUR, 60), every_s=60, user=user)
     ]
-    fill(lake, rows, lists, devices=[device(gpu, h100 if gpu in "ac" else unsold) for gpu in HOLDERS])
+    fill(lake, rows, lists, devices=[device(gpu, h100 if gpu in "ac" else unsold) for gpu in USERS])
     (folder / "owners.csv").write_text("kind,name,team\nuser,ann,alpha\nuser,bob,beta\n")
     (folder / "prices.csv").write_text(
         f"model,pool,hourly,currency,date,source\n{h100},train,2.5,USD,2025-01-02,order 7\n"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import logging
+import re
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +41,7 @@ def _one_ledger_for_many_looks() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def every_refusal_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of tests that are refused a thousand times a minute together."""
-    for ration in ("_OF_STRANGERS", "_OF_NAMED"):
+    for ration in ("_STRANGERS_RATION", "_NAMED_RATION"):
         monkeypatch.setattr(f"dashboard.access.audit.{ration}", RefusalRation(600, SystemClock()))
 
 
@@ -115,7 +117,7 @@ def held(_held_site: Held) -> Iterator[Held]:
 
 @pytest.fixture(scope="module")
 def reading(_held_site: Held) -> Pages:
-    """Their pages for tests in which nobody does anything."""
+    """The pages over the held GPUs, for tests without actions."""
     return _held_site.pages()
 
 
@@ -172,9 +174,17 @@ def by_id(tree: Any, wanted: str) -> dict[str, Any]:
     return next(each["props"] for each in components(tree) if each["props"].get("id") == wanted)
 
 
-def figure(tree: Any, name: str) -> dict[str, Any]:
-    """What a chart shows."""
-    return dict(by_id(tree, name)["figure"])
+def hints(tree: Any, name: str) -> list[list[str]]:
+    """Return the lines that a chart shows under the pointer, place after place, with ordinary spaces."""
+    drawings = [each["props"]["data-drawing"] for each in by_id(tree, name)["children"]]
+    found = [[html.unescape(each) for each in re.findall(r'data-tip="([^"]*)"', drawing)] for drawing in drawings]
+    assert all(each == found[0] for each in found), "the widths differ"
+    return [[" ".join(line.split()) for line in each.split("\n")] for each in found[0]]
+
+
+def drawing(tree: Any, name: str) -> str:
+    """Return the first drawing of a chart."""
+    return str(by_id(tree, name)["children"][0]["props"]["data-drawing"])
 
 
 def section(tree: Any, name: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from analytics.simulation import SimulatedFleet
 from dashboard.access.people import Reader
 from fallow.cli import main
 from fallow.schema import STATES
-from tests.dashboard.conftest import components, figure, links, page, words
+from tests.dashboard.conftest import components, hints, links, page, words
 from tests.dashboard.sites import ADMINISTRATOR, UNTIL_MS, Site, configured, simulated
 from tests.lakes import made_lake
 from tests.made_once import made_once
@@ -70,19 +70,19 @@ class Shown:
                 found.append([Shown(cell).text for cell in cells])
         return found
 
-    def figure(self, name: str) -> dict[str, Any]:
-        """The figure of a graph."""
-        return figure(self.tree, name)
+    def hints(self, name: str) -> list[list[str]]:
+        """The lines that a chart shows under the pointer, place after place."""
+        return hints(self.tree, name)
 
     def facts(self) -> dict[str, str]:
-        """Terms and what is said of them."""
+        """Return the terms with their descriptions; of a repeated term, the first, which the heading has."""
         found = {}
         for each in components(self.tree):
             children = each["props"].get("children")
             if each["type"] == "Div" and isinstance(children, list) and len(children) == 2:  # a pair
                 kinds = [child.get("type") if isinstance(child, dict) else None for child in children]
                 if kinds == ["Dt", "Dd"]:
-                    found[Shown(children[0]).text] = Shown(children[1]).text
+                    found.setdefault(Shown(children[0]).text, Shown(children[1]).text)
         return found
 
     @property
@@ -125,7 +125,7 @@ HOLE = ("sim-a100-01", "2025-11-15")
 
 @cache
 def numbers_site(base: Path, prices: str = "priced") -> NumbersSite:
-    """Twelve GPUs over nine days; nobody looked at one host for a day.
+    """Twelve GPUs over nine days; one host was not observed for a day.
 
     Every model is `priced`, one pool alone is (`partly`), or none: then the catalog's prices are in another currency, which nobody exchanges.
     """
@@ -199,7 +199,7 @@ class Told:
         if arguments not in self._kept:
             out = io.StringIO()
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-                assert main([arguments[0], "--config", str(self.config), *arguments[1:]]) == 0, arguments
+                assert main([*arguments, "--config", str(self.config)]) == 0, arguments
             self._kept[arguments] = out.getvalue()
         return self._kept[arguments]
 
@@ -290,7 +290,7 @@ class Spent:
 
     @cached_property
     def observed_ms(self) -> int:
-        """What somebody looked at."""
+        """The observed time."""
         return self.total_ms - self.state_ms["unknown"]
 
     def sum(self, *states: str) -> int:

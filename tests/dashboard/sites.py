@@ -47,7 +47,7 @@ PATIENCE_S = 600.0
 
 
 class As:
-    """Whoever asks is this person."""
+    """An access whose reader is always this person."""
 
     way_out = ""
 
@@ -64,7 +64,7 @@ def inputs_of(lake: Lake, since: str | None = None, until: str | None = None, co
 
 @dataclass(frozen=True)
 class Site:
-    """A lake and a config file; `search` and `reader` are what is asked, and by whom, where a test says nothing else."""
+    """A lake and a config file; `search` and `reader` are the defaults of a test's request."""
 
     lake: Lake
     config: Path
@@ -87,10 +87,10 @@ class Site:
 
     def spans(self, reader: Reader | None = None) -> pl.DataFrame:
         """The ledger as far as it is a reader's."""
-        return self.view("", reader).part.inside.stretches
+        return self.view("", reader).part.inside.segments
 
     def client(self, reader: Reader | None = None) -> FlaskClient:
-        """The whole app, with this person as whoever asks."""
+        """Return a client of the whole app, with this person as the reader."""
         self.source.forget()
         client: FlaskClient = build_app(self.source, As(reader or self.reader)).server.test_client()
         return client

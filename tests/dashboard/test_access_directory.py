@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("name", "groups", "found"), [
     ("ann", [], Reader("ann", PLANNER)),
     ("bob", [], Reader("bob", VIEWER, "nlp")),
-    ("bob", ["gpu-admins"], Reader("bob", VIEWER, "nlp")),  # the own line says more
+    ("bob", ["gpu-admins"], Reader("bob", VIEWER, "nlp")),  # the person's own line takes precedence
     ("cleo", [], Reader("cleo", ADMIN)),
     ("dan", ["vision", "gpu-admins"], Reader("dan", ADMIN)),  # the file's order, not the provider's
     ("dan", ["vision"], Reader("dan", VIEWER, "vision")),
@@ -60,11 +60,11 @@ def test_without_a_kind_column_all_are_users(file: Path) -> None:
 
 
 @pytest.mark.parametrize(("line", "words"), [
-    ("user,ann,viewer,", "line 9: user ann is named in line 3 already"),
+    ("user,ann,viewer,", "line 9: user ann is already named in line 3"),
     ("user,eve,boss,", "line 9: role 'boss' is none of viewer, planner, admin, none"),
     ("robot,eve,viewer,", "line 9: kind 'robot'"),
     ("user,,viewer,", "line 9: name is empty"),
-    ("default,eve,viewer,", "line 9: the default names 'eve'"),
+    ("default,eve,viewer,", "line 9: the default line has the name 'eve'"),
     ("user,eve,viewer,a,b", "line 9: 5 cells"),
     ("user,eve,viewer", "line 9: the line has fewer cells than others"),  # not a viewer of all teams
 ])  # fmt: skip
@@ -116,13 +116,15 @@ def test_a_name_that_no_person_can_have_is_named_with_its_line(tmp_path: Path, k
     file.write_text(
         f"kind,name,role,sha256\n{kind},{name},viewer,{'0' * 64 if kind == 'token' else ''}\n", encoding="utf-8"
     )
-    with pytest.raises(ConfigError, match=r"people\.csv, line [23]: the name .* (holds|mixes|is not in)"):
+    with pytest.raises(ConfigError, match=r"people\.csv, line [23]: the name .* (contains|mixes|is not in)"):
         Directory(str(file), "none")
 
 
 @pytest.mark.parametrize("name", ["planners\u00a0", '"planners\n"', "plan\u200bners"])
-def test_a_group_is_not_named_with_marks_that_nobody_sees(tmp_path: Path, name: str) -> None:
+def test_a_group_name_with_invisible_characters_is_refused(tmp_path: Path, name: str) -> None:
     file = tmp_path / "people.csv"
     file.write_text(f"kind,name,role\ngroup,{name},planner\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"people\.csv, line [23]: the group plan.*ners.* holds what readers"):
+    with pytest.raises(
+        ConfigError, match=r"people\.csv, line [23]: the name of the group plan.*ners.* has invisible characters"
+    ):
         Directory(str(file), "none")

@@ -176,26 +176,26 @@ def test_a_forged_or_foreign_session_is_none(client_of: Clients, idp: Provider) 
 def test_one_browsers_way_is_no_others_and_a_return_is_good_for_once(client_of: Clients) -> None:
     mine, theirs = client_of(), client_of()
     back = provider_answer(theirs.get("/", headers=LOCAL))
-    assert status(mine, back) == 403  # a link that somebody sends to have others signed in as them
+    assert status(mine, back) == 403  # a link that an attacker sends to sign others in as the attacker
     assert status(mine) == 302
     assert [status(theirs, back) for _ in range(2)] == [302, 403]
 
 
-def test_the_answer_of_another_provider_is_none(client: FlaskClient) -> None:
-    """RFC 9207: a provider that the browser was sent to meanwhile may not hand in a code of its own."""
+def test_an_answer_of_another_provider_is_refused(client: FlaskClient) -> None:
+    """RFC 9207: a provider that the browser visited in between may not send a code of its own."""
     back = provider_answer(client.get("/", headers=LOCAL))
     answer = client.get(f"{back}&iss=https://evil.example", headers=LOCAL)
-    assert told(answer, "another service has answered this sign-in") == (403, True)
+    assert told(answer, "another service answered this sign-in") == (403, True)
 
 
 def test_two_tabs_sign_in_side_by_side(client: FlaskClient) -> None:
-    ways = [provider_answer(client.get(path, headers=LOCAL)) for path in ("/film", "/gpu")]
-    assert [client.get(way, headers=LOCAL).headers["Location"] for way in ways] == ["/film", "/gpu"]
+    ways = [provider_answer(client.get(path, headers=LOCAL)) for path in ("/timeline", "/gpu")]
+    assert [client.get(way, headers=LOCAL).headers["Location"] for way in ways] == ["/timeline", "/gpu"]
 
 
 @pytest.mark.parametrize("path", ["//evil.example/x", "///evil.example", "/\\evil.example", "/%09/evil.example", "/%0a/evil.example",
                                   "/%0d%0aSet-Cookie:%20x=y", "/%5c%09%5cevil.example", "/%09%09//evil.example"])  # fmt: skip
-def test_nobody_is_sent_elsewhere_afterwards(client: FlaskClient, path: str) -> None:
+def test_a_sign_in_never_redirects_to_another_site(client: FlaskClient, path: str) -> None:
     done = sign_in(client, path=f"http://localhost{path}")
     assert done.status_code == 302
     # browsers pass over tabs and ends of lines in an address, and take \\ for /
@@ -206,7 +206,7 @@ def test_nobody_is_sent_elsewhere_afterwards(client: FlaskClient, path: str) -> 
 
 
 def test_the_way_back_keeps_what_was_asked_for(client: FlaskClient) -> None:
-    asked = "/film?pool=a%20b%2Bc&zone=Europe/Paris&gpu=MIG-1%2F2&team=%C3%A9quipe"
+    asked = "/timeline?pool=a%20b%2Bc&zone=Europe/Paris&gpu=MIG-1%2F2&team=%C3%A9quipe"
     assert sign_in(client, path=asked).headers["Location"] == asked
 
 
@@ -236,7 +236,7 @@ class OfAnyShape(dict[str, Any]):
 @pytest.mark.parametrize("userinfo", [["sub", "1"], "sub", 7])
 def test_an_answer_of_another_shape_is_no_sign_in(client: FlaskClient, idp: Provider, userinfo: object) -> None:
     idp.userinfo = OfAnyShape(userinfo)
-    assert told(sign_in(client), "signing in did not work") == (403, True)
+    assert told(sign_in(client), "signing in failed") == (403, True)
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -252,7 +252,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_token_signs_nobody_in(client: FlaskClient, idp: Provider, wrong: str) -> None:
+def test_a_wrong_token_signs_no_user_in(client: FlaskClient, idp: Provider, wrong: str) -> None:
     idp.claims = WRONG[wrong]
     if wrong == "a key of others":
         idp.key = RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})
@@ -261,12 +261,12 @@ def test_a_wrong_token_signs_nobody_in(client: FlaskClient, idp: Provider, wrong
 
 
 @pytest.mark.parametrize(("name", "why"), [
-    ("ann\u00a0", "the name ann in the claim preferred_username holds U+00A0 (NO-BREAK SPACE), which readers cannot see"),
-    ("ann\n", "the name ann in the claim preferred_username holds U+000A, which readers cannot see"),
-    ("ann ", "the name ann in the claim preferred_username has a blank at its start or end, or two in a row"),
+    ("ann\u00a0", "the name ann in the claim preferred_username contains U+00A0 (NO-BREAK SPACE), which readers cannot see"),
+    ("ann\n", "the name ann in the claim preferred_username contains U+000A, which readers cannot see"),
+    ("ann ", "the name ann in the claim preferred_username has a blank at its start or end, or two blanks in a row"),
     (" ann", "has a blank at its start or end"),
-    ("an\u200dn", "holds U+200D (ZERO WIDTH JOINER), which readers cannot see"),
-    ("\u202eann", "holds U+202E (RIGHT-TO-LEFT OVERRIDE), which readers cannot see"),
+    ("an\u200dn", "contains U+200D (ZERO WIDTH JOINER), which readers cannot see"),
+    ("\u202eann", "contains U+202E (RIGHT-TO-LEFT OVERRIDE), which readers cannot see"),
     ("\u0430nn", "mixes letters of different scripts: U+0430 (CYRILLIC SMALL LETTER A) and U+006E (LATIN SMALL LETTER N)"),
     ("\uff41nn", "is not in Unicode's normal form NFKC, which is ann"),
     ("a" * 301, "is longer than 300 characters"),
@@ -278,7 +278,7 @@ def test_a_name_that_could_pass_for_anothers_is_refused_and_not_repaired(
     client = client_of(default_role="planner")
     with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         answer = sign_in(client)
-    assert told(answer, why) == told(answer, "have it changed at the sign-in service") == (403, True)
+    assert told(answer, why) == told(answer, "ask for a name in ordinary letters") == (403, True)
     assert status(client) == 302
     [line] = caplog.messages
     assert line.startswith("anonymous at 127.0.0.1: was refused /sign-in/return: the name ")
@@ -338,13 +338,13 @@ def test_groups_that_are_no_texts_grant_nothing_and_are_logged_once(
     idp.user |= {"preferred_username": "bob", "groups": claim}
     assert [sign_in(client_again(client)).status_code for _ in range(2)] == [403, 403]
     [warning] = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-    assert warning.startswith("the claim groups is no list of texts")
+    assert warning.startswith("the claim groups is not a list of texts")
 
 
 def test_names_and_groups_of_userinfo_count_where_the_token_has_none(client_of: Clients, idp: Provider) -> None:
     idp.user, idp.userinfo = {"sub": "1"}, {"preferred_username": "bob", "groups": ["gpu-admins"]}
     assert sign_in(client_of()).status_code == 302
-    idp.userinfo["sub"] = "2"  # about somebody else
+    idp.userinfo["sub"] = "2"  # about another user
     assert sign_in(client_of()).status_code == 403
 
 
@@ -360,7 +360,7 @@ def test_signing_out(client: FlaskClient) -> None:
     assert [status(client, path, Sec_Fetch_Site=site) for path, site in asked] == [403, 200, 200, 302]
 
 
-def test_strangers_keep_nobody_from_signing_out(client_of: Clients) -> None:
+def test_strangers_cannot_prevent_a_sign_out(client_of: Clients) -> None:
     client = client_of(rates=replace(UNLIMITED, sign_ins_per_minute=2))
     sign_in(client)
     stranger = client_again(client)
@@ -370,13 +370,13 @@ def test_strangers_keep_nobody_from_signing_out(client_of: Clients) -> None:
     assert client.get_cookie("fallow-session") is None
 
 
-def test_a_provider_that_is_away_is_said(client: FlaskClient, idp: Provider) -> None:
+def test_an_unreachable_provider_is_reported(client: FlaskClient, idp: Provider) -> None:
     idp.server_close()
     for _ in range(2):  # the second does not wait for it
         assert told(client.get("/", headers=LOCAL), "cannot be reached") == (503, True)
 
 
-def test_nobody_waits_for_a_provider_that_hangs_but_the_one_who_asks_it(client_of: Clients) -> None:
+def test_only_one_request_waits_for_a_provider_that_hangs(client_of: Clients) -> None:
     with socket.create_server(("127.0.0.1", 0)) as hangs, ThreadPoolExecutor(1) as other:
         client = client_of(oidc_issuer=f"http://127.0.0.1:{hangs.getsockname()[1]}")
         first = other.submit(status, client)
@@ -392,11 +392,9 @@ def test_a_stranger_who_has_to_wait_does_not_reach_the_provider(client_of: Clien
     assert idp.asked == []
 
 
-def test_no_more_than_so_many_threads_wait_for_the_provider(
-    client_of: Clients, idp: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_threads_wait_for_the_provider(client_of: Clients, idp: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dashboard.access.provider._AT_ONCE", 0)
-    assert told(sign_in(client_of()), "signing in did not work") == (403, True)
+    assert told(sign_in(client_of()), "signing in failed") == (403, True)
     assert "/token" not in idp.asked
 
 
@@ -424,7 +422,7 @@ def test_cancelling_is_no_sign_in(client: FlaskClient) -> None:
     ("people", "/nowhere/people.csv", "/nowhere/people.csv"),
     ("session_key_file", "{short}", "32 bytes"),
 ])  # fmt: skip
-def test_wrong_settings_are_said(client_of: Clients, tmp_path: Path, name: str, value: str, words: str) -> None:
+def test_wrong_settings_are_refused(client_of: Clients, tmp_path: Path, name: str, value: str, words: str) -> None:
     (tmp_path / "key").write_text("short")
     with pytest.raises(ConfigError, match=words):
         client_of(**{name: value.format(short=tmp_path / "key")})

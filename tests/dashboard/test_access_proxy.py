@@ -1,4 +1,4 @@
-"""Pages behind a proxy that names who asks, and those that ask nobody."""
+"""Pages behind a proxy that names the user, and pages without a sign-in."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def test_a_proxy_is_believed(proxied: FlaskClient, peer: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/_dash-layout", "/assets/style.css", "/export/findings.csv"])
 @pytest.mark.parametrize("peer", ["10.2.2.3", "127.0.0.1", "::1", "", "::ffff:10.2.2.3"])
-def test_nobody_else_is(proxied: FlaskClient, peer: str, path: str) -> None:
+def test_all_other_clients_are_refused(proxied: FlaskClient, peer: str, path: str) -> None:
     for more in ({}, {"X-Forwarded-For": "10.1.2.3"}, {"X-Real-Ip": "10.1.2.3", "Forwarded": "for=10.1.2.3"}):
         answer = ask(proxied, peer, {HEADER: "ann"} | more, path)
         assert (answer.status_code, "reverse proxy only" in answer.text) == (403, True)
 
 
-def test_a_program_without_its_token_is_told_to_send_one(proxied: FlaskClient) -> None:
+def test_the_refusal_of_a_program_without_a_token_asks_for_one(proxied: FlaskClient) -> None:
     answer = ask(proxied, "10.2.2.3", {}, "/api/v1/ledger")
     assert (answer.status_code, "token" in answer.get_json()["hint"]) == (403, True)
 
@@ -70,12 +70,12 @@ def test_a_program_without_its_token_is_told_to_send_one(proxied: FlaskClient) -
 @pytest.mark.parametrize("headers", [{}, {HEADER: ""}, {HEADER: " "}, {HEADER: "eve, ann"}, {HEADER: "a" * 301},
                                      {HEADER: "\xff"}, *({HEADER: each.encode().decode("latin-1")} for each in (
                                          "\u0430nn", "\uff41nn", "an\u200dn", "\xa0ann", "ann\xa0", "a\xa0nn", "ann\u200b", "ann\u3164", "zoe\u0308", "a  b"))])  # fmt: skip
-def test_a_proxy_that_names_nobody_gets_nothing(
+def test_a_proxy_that_names_no_user_gets_nothing(
     proxied: FlaskClient, headers: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         answer = ask(proxied, "10.1.2.3", headers)
-    assert (answer.status_code, "did not say" in answer.text) == (403, True)
+    assert (answer.status_code, "did not send a valid name" in answer.text) == (403, True)
     [line] = caplog.messages
     assert re.match(
         r"anonymous at 10\.1\.2\.3: was refused /: (the name .* in X-Forwarded-User |X-Forwarded-User is not UTF-8)",
@@ -110,7 +110,7 @@ def test_a_foreign_name_is_refused(proxied: FlaskClient, host: str, status: int)
     ({"dashboard.proxies": "proxy.example.org"}, "neither an address nor a network"),
     ({"dashboard.proxy_header": "X_User"}, "not a header name"),
 ])  # fmt: skip
-def test_wrong_settings_are_said(changes: dict[str, str], words: str) -> None:
+def test_wrong_settings_are_refused(changes: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         chosen(PROXIED | changes)
 
@@ -125,12 +125,12 @@ def test_two_ways_at_once_are_none() -> None:
 def test_without_any_way_only_this_machine_is_served() -> None:
     assert chosen({}, local=True).__class__.__name__ == "Local"
     assert chosen(PROXIED, local=True).__class__.__name__ == "WithTokens", "what is set counts on loopback too"
-    with pytest.raises(UsageError, match="nothing says who they are"):
+    with pytest.raises(UsageError, match="no sign-in identifies them"):
         chosen({})
 
 
-def test_roles_that_nobody_would_be_held_to_stop_the_start() -> None:
-    with pytest.raises(ConfigError, match="nothing says who asks"):
+def test_roles_without_a_sign_in_stop_the_start() -> None:
+    with pytest.raises(ConfigError, match="no sign-in identifies readers"):
         chosen({"dashboard.people": "people.csv"}, local=True)
 
 

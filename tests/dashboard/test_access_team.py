@@ -53,20 +53,20 @@ def boss(server: Any) -> FlaskClient:
 
 
 def named(text: str) -> set[str]:
-    """The people of other teams whom a text names."""
+    """Return the users of other teams that a text names."""
     return {name for name in OTHERS if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)}
 
 
 def test_the_others_are_there_to_be_seen(boss: FlaskClient) -> None:
-    assert named(json.dumps(page(boss, "/holders", f"?team={OTHER}")))
-    assert named(boss.get("/export/holders.csv").text)
+    assert named(json.dumps(page(boss, "/users", f"?team={OTHER}")))
+    assert named(boss.get("/export/users.csv").text)
 
 
 @pytest.mark.parametrize(
     ("path", "search"),
     [
         *((path, f"?team={OTHER}") for path in PATHS),
-        *(("/holders", each) for each in ("?team=", "?team=vision&team=robotics", "?team=vision%2Brobotics")),
+        *(("/users", each) for each in ("?team=", "?team=vision&team=robotics", "?team=vision%2Brobotics")),
     ],
 )
 def test_a_page_by_its_address(viewer: FlaskClient, path: str, search: str) -> None:
@@ -75,17 +75,17 @@ def test_a_page_by_its_address(viewer: FlaskClient, path: str, search: str) -> N
     assert words(filling["page"]["children"]) == words(page(viewer, path))
 
 
-@pytest.mark.parametrize("path", ["/gpu", "/host", "/holders", "/film", "/findings"])
+@pytest.mark.parametrize("path", ["/gpu", "/host", "/users", "/timeline", "/findings"])
 def test_a_page_about_what_others_hold(viewer: FlaskClient, teams: Site, path: str) -> None:
-    stretches = teams.spans()
-    own = stretches.filter(pl.col("holder").is_in(OTHERS).not_())
+    segments = teams.spans()
+    own = segments.filter(pl.col("user").is_in(OTHERS).not_())
     for column in ("gpu", "host"):
-        theirs = stretches.filter(pl.col(column).is_in(own[column].implode()).not_())
-        shared = own.filter(pl.col(column).is_in(stretches.filter(pl.col("holder").is_in(OTHERS))[column].implode()))
+        theirs = segments.filter(pl.col(column).is_in(own[column].implode()).not_())
+        shared = own.filter(pl.col(column).is_in(segments.filter(pl.col("user").is_in(OTHERS))[column].implode()))
         for value in (theirs[column].min(), shared[column].min()):
             assert value
             assert named(json.dumps(filled(viewer, path, f"?{column}={value}&team={OTHER}"))) == set()
-    about = filled(viewer, path, f"?holder=mei&team={OTHER}")
+    about = filled(viewer, path, f"?user=mei&team={OTHER}")
     assert named(json.dumps(about)) <= {"mei"}  # the name that was asked with, and nothing that goes with it
 
 
@@ -120,8 +120,8 @@ def test_pages_of_a_higher_role_stay_closed(viewer: FlaskClient, boss: FlaskClie
     shut = [each.path for each in PAGES if each.role == ADMIN]
     assert shut
     for path in shut:
-        assert "It takes the role admin" in words(page(viewer, path))
-        assert "It takes the role admin" not in words(page(boss, path))
+        assert "This page needs the role admin" in words(page(viewer, path))
+        assert "This page needs the role admin" not in words(page(boss, path))
 
 
 def test_a_callback_without_a_name_is_refused(server: Any) -> None:

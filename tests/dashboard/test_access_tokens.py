@@ -1,4 +1,4 @@
-"""Programs that read by a token: what lets them in, where, and as whom."""
+"""Programs that read with a token: which tokens are accepted, at which paths, and the reader that they give."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_token_of_a_team_gets_that_team_only(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("token", ["wrong", digest(TOKEN), TOKEN[:-1], f"{TOKEN}x", "\xff", "t\u00f6ken"])
-def test_a_token_that_nobody_has_is_none(client: FlaskClient, token: str) -> None:
+def test_an_unknown_token_is_refused(client: FlaskClient, token: str) -> None:
     found = ask(client, "/api/v1/ledger", token)
     assert (found.status_code, found.content_type) == (401, "application/problem+json")
     assert "dashboard.people" in found.get_json()["hint"]
@@ -92,7 +92,7 @@ def test_a_token_that_nobody_has_is_none(client: FlaskClient, token: str) -> Non
 )
 @pytest.mark.parametrize("shown", ["Bearer wrong", "bearer  wrong", f"Bearer {TOKEN}, Bearer wrong", f"Bearer wrong, Bearer {TOKEN}",
                                    "Bearer", "Bearer\twrong"])  # fmt: skip
-def test_a_wrong_token_is_401_whatever_the_proxy_says(client: FlaskClient, path: str, shown: str) -> None:
+def test_a_wrong_token_is_401_whatever_the_proxy_sends(client: FlaskClient, path: str, shown: str) -> None:
     for peer in ("10.1.2.3", "192.0.2.7"):
         found = ask(client, path, peer=peer, X_Forwarded_User="ann", Authorization=shown)
         assert (found.status_code, found.headers["WWW-Authenticate"]) == (401, "Bearer")
@@ -125,11 +125,11 @@ def test_who_a_token_names_is_no_person(people: Path) -> None:
 @pytest.mark.parametrize(("line", "said"), [
     ("token,x,viewer,,", "sha256 is not the SHA-256 of a token"),
     ("token,x,viewer,,secret", "sha256 is not the SHA-256 of a token"),
-    (f"token,x,planner,,{digest('x')}", "a token reads: give it the role viewer"),
-    (f"token,x,none,,{digest('x')}", "a token reads"),
+    (f"token,x,planner,,{digest('x')}", "a token only reads: give it the role viewer"),
+    (f"token,x,none,,{digest('x')}", "a token only reads"),
     (f"token,,viewer,,{digest('x')}", "name is empty"),
     (f"token,x,viewer,,{digest(TOKEN)}", "another line has the same token"),
-    (f"token,script,viewer,,{digest('x')}", "is named in line 4 already"),
+    (f"token,script,viewer,,{digest('x')}", "is already named in line 4"),
     (f"user,x,viewer,,{digest('x')}", "only a token has a sha256"),
     ("user,x,viewer,", "fewer cells"),
 ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""What planners do on the findings' page is recorded as the command records it; others may not, and nobody undoes another unasked."""
+"""Actions on the findings' page are recorded as by the command, by planners only; undoing another's action takes a second click."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def test_several_at_once_are_one_file(held: Held) -> None:
     assert {each for each, own in load_actions(held.lake).items() if own[0].actor.name == "pia"} == set(ids)
 
 
-def test_suppressed_is_hidden_until_its_day_is_over(held: Held) -> None:
+def test_snoozed_is_hidden_until_its_day_is_over(held: Held) -> None:
     finding_id, day = held.finding("a").finding_id, a_day_to_come()
-    answer = held.pages().press("suppress", finding_id, text="warm standby", until=day)
-    assert rows(answer)[finding_id]["standing"] == "suppressed"
-    assert "1 suppressed" in str(answer["findings-words"]["children"])
+    answer = held.pages().press("snooze", finding_id, text="warm standby", until=day)
+    assert rows(answer)[finding_id]["standing"] == "snoozed"
+    assert "1 snoozed" in str(answer["findings-words"]["children"])
     (action,) = load_actions(held.lake)[finding_id]
-    assert (action.kind, action.reason) == ("suppress", "warm standby")
+    assert (action.kind, action.reason) == ("snooze", "warm standby")
     assert action.expires_ms is not None
     assert format_ms(action.expires_ms - 1)[:10] == day
 
@@ -71,11 +71,11 @@ def test_suppressed_is_hidden_until_its_day_is_over(held: Held) -> None:
 @pytest.mark.parametrize(
     ("wish", "why"),
     [
-        (Wish("suppress", ()), "no finding is chosen"),
-        (Wish("suppress", ("a",), "  "), "takes a reason"),
+        (Wish("snooze", ()), "no finding is chosen"),
+        (Wish("snooze", ("a",), "  "), "takes a reason"),
         (Wish("note", ("a",)), "takes a text"),
-        (Wish("suppress", ("a",), "why", "2001-02-03"), "has passed"),
-        (Wish("suppress", ("a",), "why", "some day"), "some day"),
+        (Wish("snooze", ("a",), "why", "2001-02-03"), "has passed"),
+        (Wish("snooze", ("a",), "why", "some day"), "some day"),
         (Wish("ack", ("a",), "x" * 2001), "too long"),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_wish_that_lacks_something_changes_nothing(held: Held, wish: Wish, why
     assert snapshot(held.lake, "action") == before
 
 
-@pytest.mark.parametrize("kind", ["ack", "suppress", "reopen", "note"])
+@pytest.mark.parametrize("kind", ["ack", "snooze", "reopen", "note"])
 def test_a_viewer_may_not(held: Held, kind: str, audited: list[str]) -> None:
     before = snapshot(held.lake, "action")
     finding_id = held.finding("a").finding_id
@@ -113,25 +113,25 @@ def test_a_finding_of_another_team_is_not_acted_on_nor_are_those_beside_it(held:
     assert rows(pages.press("ack", own))[own]["status"] == "acknowledged"
 
 
-def test_who_acted_meanwhile_is_told_and_it_is_asked_again(held: Held) -> None:
+def test_an_action_of_another_planner_is_shown_and_must_be_confirmed(held: Held) -> None:
     finding_id, pages = held.finding("a").finding_id, held.pages()
     view = pages.view()
     seen = last_of(view.report.review.actions, [finding_id])
     record(held.lake, "ack", [finding_id], Actor("zoe"), now_ms=now_ms())
-    answer = pages.press("suppress", finding_id, text="warm standby", seen=seen)
+    answer = pages.press("snooze", finding_id, text="warm standby", seen=seen)
     said = answer["acts-said"]["children"]
     assert "zoe: acknowledged" in said
     assert "press the button again" in said
     assert rows(answer)[finding_id]["status"] == "acknowledged"
     assert "value" not in answer.get("act-text", {})
     assert len(load_actions(held.lake)[finding_id]) == 1
-    again = pages.press("suppress", finding_id, text="warm standby", seen=answer["findings-seen"]["data"])
-    assert again["acts-said"]["children"] == "Suppressed 1 finding"
-    assert rows(again)[finding_id]["standing"] == "suppressed"
+    again = pages.press("snooze", finding_id, text="warm standby", seen=answer["findings-seen"]["data"])
+    assert again["acts-said"]["children"] == "Snoozed 1 finding"
+    assert rows(again)[finding_id]["standing"] == "snoozed"
     assert [each.actor.name for each in load_actions(held.lake)[finding_id]] == ["zoe", "pia"]
 
 
-def test_a_note_changes_nothing_for_anybody(held: Held) -> None:
+def test_a_note_changes_no_status(held: Held) -> None:
     finding_id = held.finding("a").finding_id
     record(held.lake, "ack", [finding_id], Actor("zoe"), now_ms=now_ms())
     record(held.lake, "note", [finding_id], Actor("zoe"), now_ms=now_ms(), reason="hm")
@@ -154,7 +154,7 @@ def test_all_who_act_at_once_are_recorded_and_the_later_decides(held: Held) -> N
     finding_id = held.finding("a").finding_id
     people = [Reader(f"p{number}", ADMIN) for number in range(6)]
     views = [held.pages(who).view() for who in people]
-    kinds = ["ack", "suppress"] * 3
+    kinds = ["ack", "snooze"] * 3
 
     def one(number: int) -> int:
         return len(act(views[number], Wish(kinds[number], (finding_id,), "why"), now_ms()).done)
@@ -164,14 +164,14 @@ def test_all_who_act_at_once_are_recorded_and_the_later_decides(held: Held) -> N
     actions = load_actions(held.lake)[finding_id]
     assert sorted(each.actor.name for each in actions) == [f"p{number}" for number in range(6) if done[number]]
     assert actions
-    last = {"ack": "acknowledged", "suppress": "suppressed"}[actions[-1].kind]
+    last = {"ack": "acknowledged", "snooze": "snoozed"}[actions[-1].kind]
     assert held.finding("a").status == last
 
 
-def test_what_is_recorded_is_told_though_the_lake_does_not_answer_any_more(
+def test_a_recorded_action_is_shown_though_the_lake_no_longer_answers(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who is told of an error does it again: between writing and reading the record becomes unreadable."""
+    """A reader who sees an error acts again: here the record becomes unreadable between the write and the read."""
     pages, finding_id = held.pages(), held.finding("a").finding_id
     half = Path(held.lake.root) / "action" / "date=2025-01-01" / "host=other" / "1-1.parquet"
 
@@ -182,10 +182,10 @@ def test_what_is_recorded_is_told_though_the_lake_does_not_answer_any_more(
         return done
 
     monkeypatch.setattr("dashboard.actions.record", then_unreadable)
-    answer = pages.press("suppress", finding_id, text="warm standby", until=a_day_to_come())
+    answer = pages.press("snooze", finding_id, text="warm standby", until=a_day_to_come())
     half.unlink()
     (action,) = load_actions(held.lake)[finding_id]
-    assert answer["acts-said"]["children"].startswith("Suppressed 1 finding until")
+    assert answer["acts-said"]["children"].startswith("Snoozed 1 finding until")
     assert answer["findings-seen"]["data"] == {finding_id: action.action_id}
 
 
@@ -200,15 +200,15 @@ def test_the_audit_has_a_line_for_each(held: Held, audited: list[str]) -> None:
     ]
 
 
-def test_whoever_may_not_act_has_no_buttons(held: Held) -> None:
+def test_a_reader_who_may_not_act_has_no_buttons(held: Held) -> None:
     assert '"act-ack"' in json.dumps(page(held.pages().client, "/findings", "?span=all"))
     assert '"act-ack"' not in json.dumps(page(held.pages(Reader("val", VIEWER)).client, "/findings", "?span=all"))
 
 
 @pytest.mark.parametrize(
-    ("search", "said"), [("?span=all", "did not foresee"), ("?span=all&lang=fr", "avait pas prévue")]
+    ("search", "said"), [("?span=all", "unexpected error"), ("?span=all&lang=fr", "erreur inattendue")]
 )
-def test_a_fault_that_nobody_foresaw_is_told_on_a_page_that_stays(
+def test_an_unexpected_error_is_shown_on_a_page_that_stays(
     held: Held, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, search: str, said: str
 ) -> None:
     finding_id = held.finding("a").finding_id

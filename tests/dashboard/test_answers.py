@@ -1,9 +1,10 @@
-"""Answers by a link: what it says and nothing else, once, for whoever has it, and only when somebody presses the button."""
+"""Answers through a link: one answer, for any holder of the link, only after a click, and access to nothing else."""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +25,7 @@ from dashboard.source import LakeSource
 from fallow import config
 from fallow.clock import DAY_MS, SystemClock
 from fallow.errors import ConfigError
-from tests.dashboard.acting import HOLDERS, Held
+from tests.dashboard.acting import USERS, Held
 
 SITE = "https://gpus.example.org"
 HOST = {"Host": "gpus.example.org"}
@@ -100,7 +101,7 @@ def site(held: Held, tmp_path: Path) -> Site:
     return Site(held, settings, build_app(LakeSource(inputs), access).server.test_client())
 
 
-def test_a_link_works_without_a_session_and_nothing_else_does(site: Site) -> None:
+def test_only_a_link_needs_no_session(site: Site) -> None:
     assert site.get(site.path()).status_code == 200
     token = site.path().removeprefix(PATH)
     others = ("/", "/answer", PATH, f"{PATH}{token}/", f"{PATH}{token}/x", f"{PATH}../findings", f"/x{PATH}{token}", "/_dash-layout", "/export/findings.csv")  # fmt: skip
@@ -124,10 +125,10 @@ def test_still_needed_until_a_day(site: Site, caplog: pytest.LogCaptureFixture) 
     assert f'name="until" required min="{day(0)}" max="{day(28)}" value="{day(7)}"' in page
     with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         done = site.post(site.path(), until=day(3), reason="  a paper\r\nis due ")
-    assert (done.status_code, "Recorded: needed to the end of" in done.text) == (200, True)
+    assert (done.status_code, "Recorded: needed until the end of" in done.text) == (200, True)
     [action] = site.actions()
     assert (action.kind, action.actor.log_words, action.reason) == (
-        "suppress",
+        "snooze",
         "link ann@example.org",
         "a paper is due",
     )
@@ -135,7 +136,7 @@ def test_still_needed_until_a_day(site: Site, caplog: pytest.LogCaptureFixture) 
     assert action.channel == site.answer().channel
     asked, line = caplog.messages
     assert asked == f"link ann@example.org: asks to keep by a link: {', '.join(site.answer().finding_ids)}"
-    assert line == f"link ann@example.org: suppress by a link: {action.finding_id} ({action.action_id})"
+    assert line == f"link ann@example.org: snooze by a link: {action.finding_id} ({action.action_id})"
 
 
 def test_released(site: Site) -> None:
@@ -147,12 +148,12 @@ def test_released(site: Site) -> None:
     assert next(each.status for each in shown if each.finding_id == action.finding_id) == "acknowledged"
 
 
-def test_a_change_of_the_work_is_no_claim_that_a_report_checks(site: Site) -> None:
+def test_a_change_of_the_work_is_no_allocation_that_a_report_checks(site: Site) -> None:
     site.post(site.path(verb=DONE, action=TUNE))
     assert [each.reason for each in site.actions()] == ["changed"]
 
 
-def test_the_second_time_it_says_what_was_recorded(site: Site) -> None:
+def test_a_second_visit_shows_the_recorded_answer(site: Site) -> None:
     site.post(site.path(), until=day(3))
     for again in (
         site.get(site.path()),
@@ -160,12 +161,12 @@ def test_the_second_time_it_says_what_was_recorded(site: Site) -> None:
         site.post(site.path(), until="nonsense"),
     ):
         assert again.status_code == 200
-        assert "ann@example.org said so by this link on" in " ".join(
+        assert "ann@example.org answered with this link on" in " ".join(
             again.text.replace("<bdi>", "").replace("</bdi>", "").split()
         )
         assert "<form" not in again.text
     assert len(site.actions()) == 1
-    # the other link of the same ask is another answer, and so is that of somebody else
+    # the other link of the same recommendation is another answer, and so is a link of another user
     site.post(site.path(verb=DONE))
     site.post(site.path(addressee="bob@example.org"), until=day(1))
     assert [each.actor.name for each in sorted(site.actions())] == ["ann@example.org"] * 2 + ["bob@example.org"]
@@ -175,7 +176,7 @@ def test_a_click_that_another_worker_took_at_the_same_moment_is_the_same_row(sit
     site.post(site.path(), until=day(3))
     answer = site.answer()
     record(
-        site.held.lake, "suppress", answer.finding_ids, answer.actor, now_ms=NOW_MS, channel=answer.channel, once=answer.channel
+        site.held.lake, "snooze", answer.finding_ids, answer.actor, now_ms=NOW_MS, channel=answer.channel, once=answer.channel
     )  # fmt: skip
     assert len(site.actions()) == 1
 
@@ -237,16 +238,16 @@ def test_every_bad_link_gets_the_same_answer(site: Site) -> None:
     assert (len(said), site.actions(), site_path) == (1, [], PATH + "anything")
 
 
-def test_the_page_names_nothing_but_its_ask(site: Site) -> None:
+def test_the_page_names_only_its_own_recommendation(site: Site) -> None:
     page = site.get(site.path()).text
     for name in (
-        *HOLDERS.values(),
+        *USERS.values(),
         *(finding_id(site.held, gpu) for gpu in "abcd"),
         site.held.lake.root,
         "alpha",
         "GPU-b",
     ):
-        assert name not in page
+        assert not re.search(rf"\b{re.escape(name)}\b", page)
     assert "<script" not in page
     assert "1 GPU" in page
 
@@ -296,8 +297,8 @@ def test_bad_links_do_not_fill_the_log(site: Site, caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         for _ in range(100):
             site.get(PATH + "x")
-    assert 1 <= len(caplog.messages) <= 40  # a minute may end meanwhile
-    assert set(caplog.messages) == {"anonymous at 127.0.0.1: came with a link that is not valid"}
+    assert 1 <= len(caplog.messages) <= 40  # a minute may end during the test
+    assert set(caplog.messages) == {"anonymous at 127.0.0.1: opened a link that is not valid"}
 
 
 def test_a_body_that_is_too_long_is_not_read(site: Site) -> None:
@@ -311,7 +312,7 @@ def test_it_speaks_the_language_of_its_mail(site: Site) -> None:
     assert "Choisissez un jour du" in site.post(site.path(language="fr"), until=day(99)).text
 
 
-def test_a_lake_that_is_away_is_said_and_nothing_pretended(site: Site) -> None:
+def test_an_unreachable_lake_is_reported_and_no_answer_is_confirmed(site: Site) -> None:
     path, away = site.path(), Path(site.held.lake.root)
     hidden = away.with_name("hidden")
     away.rename(hidden)
@@ -332,7 +333,7 @@ def test_a_lake_that_is_away_is_said_and_nothing_pretended(site: Site) -> None:
         ({"dashboard.address": SITE, "dashboard.link_key_file": "/nowhere/k"}, "cannot read dashboard.link_key_file"),
     ],
 )  # fmt: skip
-def test_wrong_settings_are_said(settings: dict[str, str], said: str) -> None:
+def test_wrong_settings_are_refused(settings: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         AnswerLinks.of(config.load(settings, None, {}))
 

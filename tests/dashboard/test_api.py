@@ -27,6 +27,8 @@ from tests.dashboard.acting import MARKUP, PLAN, VIEW_ALPHA, Held, Pages
 from tests.dashboard.sites import As
 
 ALL = "?span=all"
+FINDINGS = f"findings{ALL}&show=all"
+"""With those of low confidence: the lake's short history has no others."""
 DOCUMENT: Any = openapi()
 
 
@@ -34,6 +36,10 @@ DOCUMENT: Any = openapi()
 def of_alpha(_held_site: Held) -> Pages:
     """The same for a viewer of one team."""
     return _held_site.pages(VIEW_ALPHA)
+
+
+def of_all(path: str) -> str:
+    return FINDINGS if path == "findings" else path + ALL
 
 
 def answer(held: Held, path: str, who: Reader = PLAN) -> Any:
@@ -64,14 +70,14 @@ def printed(held: Held, capsys: pytest.CaptureFixture[str], *arguments: str) -> 
 
 
 def faults(endpoint: ApiEndpoint, content: object) -> list[str]:
-    """What in an answer is not as the document says."""
+    """Return the differences between an answer and the document."""
     schema = DOCUMENT["paths"][endpoint.path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     whole = {"components": DOCUMENT["components"], "allOf": [schema]}
     return [f"{each.json_path}: {each.message}" for each in Draft202012Validator(whole).iter_errors(content)]
 
 
 @pytest.mark.parametrize("who", [PLAN, VIEW_ALPHA], ids=str)
-def test_every_answer_is_as_the_document_says(held: Held, who: Reader) -> None:
+def test_every_answer_matches_the_document(held: Held, who: Reader) -> None:
     pages = held.pages(who)
     for each in ENDPOINTS:
         for search in [ALL, f"{ALL}&pool=none"] if not each.more else [f"{ALL}&by={group}" for group in GROUPS]:
@@ -120,42 +126,46 @@ def test_the_ledger_is_that_of_the_command(held: Held, capsys: pytest.CaptureFix
 
 
 def test_rows_are_those_of_the_commands(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
-    suppressed = held.finding("a").finding_id
-    held.pages().press("suppress", suppressed, text="warm standby")
-    findings = answer(held, f"findings{ALL}")["data"]
+    snoozed = held.finding("a").finding_id
+    held.pages().press("snooze", snoozed, text="warm standby")
+    findings = answer(held, FINDINGS)["data"]
     assert findings == printed(held, capsys, "findings", "--all")["findings"]
-    assert {each["finding_id"]: each["status"] for each in findings}[suppressed] == "suppressed"
+    assert {each["finding_id"]: each["status"] for each in findings}[snoozed] == "snoozed"
+    sure = [each for each in findings if each["confidence"] != "low"]
+    assert answer(held, f"findings{ALL}")["data"] == sure != findings
     recommendations = printed(held, capsys, "recommendations")
     assert answer(held, f"recommendations{ALL}")["data"] == recommendations["recommendations"] != []
     totals = answer(held, f"recommendations/totals{ALL}")["data"]
     assert totals == {name: recommendations[name] for name in totals}
-    ledger = printed(held, capsys, "ledger", "--by", "holder")
-    assert answer(held, f"accounts{ALL}&by=holder")["data"] == ledger["groups"]["rows"]
+    ledger = printed(held, capsys, "ledger", "--by", "user")
+    assert answer(held, f"accounts{ALL}&by=user")["data"] == ledger["groups"]["rows"]
     gpus = answer(held, f"gpus{ALL}")["data"]
     for state in STATES:
         assert sum(each[f"{state}_gpu_hours"] for each in gpus) == pytest.approx(ledger["gpu_hours"][state])
 
 
 @pytest.mark.parametrize(("path", "wanted"), [
-    ("findings", {"gpu": "b"}), ("findings", {"holder": MARKUP}), ("recommendations", {"gpu": "c"}), ("gpus", {"gpu": "d"}),
+    ("findings", {"gpu": "b"}), ("findings", {"user": MARKUP}), ("recommendations", {"gpu": "c"}), ("gpus", {"gpu": "d"}),
     ("gpus", {"host": "none"}), ("findings", {"finding": "F-0000000000"}),
 ])  # fmt: skip
 def test_filters_leave_what_they_name(reading: Pages, path: str, wanted: dict[str, str]) -> None:
     pages = reading
     [(name, value)] = wanted.items()
-    found = pages.client.get(f"/api/v1/{path}", query_string={"span": "all", **wanted}).get_json()
+    found = pages.client.get(
+        f"/api/v1/{path}", query_string={"span": "all", **({"show": "all"} if path == "findings" else {}), **wanted}
+    ).get_json()
 
     def has(row: dict[str, Any]) -> bool:
         return value in (row.get(name), row.get("finding_id")) or value in row.get("gpus", ())
 
-    assert found["data"] == [each for each in told(pages, path + ALL)["data"] if has(each)]
+    assert found["data"] == [each for each in told(pages, of_all(path))["data"] if has(each)]
     assert found["total"] == len(found["data"])
 
 
 def test_one_thing_can_be_asked_for_by_its_id(reading: Pages) -> None:
     pages = reading
     for path, name, key in (("findings", "finding", "finding_id"), ("recommendations", "recommendation", "id")):
-        own = told(pages, path + ALL)["data"][1]
+        own = told(pages, of_all(path))["data"][1]
         assert told(pages, f"{path}{ALL}&{name}={own[key]}")["data"] == [own]
 
 
@@ -163,11 +173,11 @@ def test_one_thing_can_be_asked_for_by_its_id(reading: Pages) -> None:
 def test_pages_have_each_row_once_and_in_order(reading: Pages, limit: int) -> None:
     pages = reading
     for path in ("findings", "gpus", "recommendations", "accounts"):
-        whole = told(pages, path + ALL)
+        whole = told(pages, of_all(path))
         found: list[Any] = []
         cursor = ""
         while cursor is not None:
-            content = told(pages, f"{path}{ALL}&limit={limit}&cursor={cursor}")
+            content = told(pages, f"{of_all(path)}&limit={limit}&cursor={cursor}")
             assert len(content["data"]) <= limit
             assert content["total"] == whole["total"]
             found += content["data"]
@@ -178,26 +188,26 @@ def test_pages_have_each_row_once_and_in_order(reading: Pages, limit: int) -> No
 
 def test_a_cursor_is_of_one_question_and_one_version_of_the_lake(held: Held) -> None:
     pages = held.pages()
-    cursor = told(pages, f"findings{ALL}&limit=1")["next"]
+    cursor = told(pages, f"{FINDINGS}&limit=1")["next"]
     for other in (
         f"findings?span=28d&cursor={cursor}",
-        f"findings{ALL}&gpu=a&cursor={cursor}",
+        f"{FINDINGS}&gpu=a&cursor={cursor}",
         f"gpus{ALL}&cursor={cursor}",
     ):
         assert refused(pages, other) == (
-            400, "This cursor is of another question. take `next` of the answer before, with the same other parameters, or leave the cursor out",
+            400, "This cursor belongs to another request. take `next` of the previous answer and keep the other parameters, or leave the cursor out",
         )  # fmt: skip
-    assert refused(held.pages(VIEW_ALPHA), f"findings{ALL}&cursor={cursor}")[0] == 400
+    assert refused(held.pages(VIEW_ALPHA), f"{FINDINGS}&cursor={cursor}")[0] == 400
     pages.press("ack", held.finding("a").finding_id)
-    status, said = refused(pages, f"findings{ALL}&limit=1&cursor={cursor}")
-    assert (status, said) == (409, "The data have changed since the page before. begin again without a cursor")
+    status, said = refused(pages, f"{FINDINGS}&limit=1&cursor={cursor}")
+    assert (status, said) == (409, "The data have changed since the previous page. start again without a cursor")
 
 
 @pytest.mark.parametrize(
     "cursor", ["x", "%00", "e30", "MQ", "A" * 201, "-1", "MTIzNDU2Nzg5MC4wLjA", write_cursor(-1, "", ""), "\u00e9"]
 )
-def test_what_is_no_cursor_is_said(reading: Pages, cursor: str) -> None:
-    status, said = refused(reading, f"findings{ALL}&cursor={cursor}")
+def test_an_invalid_cursor_is_refused(reading: Pages, cursor: str) -> None:
+    status, said = refused(reading, f"{FINDINGS}&cursor={cursor}")
     assert status == 400
     assert "cursor" in said or "too long" in said
 
@@ -234,7 +244,7 @@ def test_where_clients_look_for_a_sign_in_is_no_page(reading: Pages, path: str) 
     assert (found.status_code, found.content_type) == (404, "application/problem+json")
 
 
-def test_a_name_that_nobody_has_is_told_in_words_of_the_api(reading: Pages) -> None:
+def test_an_unknown_name_is_refused_in_words_of_the_api(reading: Pages) -> None:
     status, found = refused(reading, "gpus?span=all&team=nobody")
     assert status == 409
     assert "/api/v1/scopes" in found
@@ -268,13 +278,14 @@ def test_the_tag_changes_with_the_answer_and_with_nothing_else(held: Held) -> No
     assert get(tag=tag).status_code == 200
 
 
-@pytest.mark.parametrize("search", ["", "&team=beta", "&team=", "&gpu=b", "&holder=bob"])
+@pytest.mark.parametrize("search", ["", "&team=beta", "&team=", "&gpu=b", "&user=bob"])
 def test_a_viewer_of_a_team_gets_that_team_only(of_alpha: Pages, reading: Pages, search: str) -> None:
     for each in ENDPOINTS:
         known = {parameter.name for parameter in each.parameters}
         if search.strip("&").partition("=")[0] not in known | {""}:
             continue
-        found = of_alpha.client.get(each.path + ALL + search)
+        path = of_all(each.path.removeprefix("/api/v1/"))
+        found = of_alpha.client.get(f"/api/v1/{path}{search}")
         assert found.status_code == 200
         content = found.get_json()
         assert content["scope"]["team"] == "alpha"
@@ -283,14 +294,14 @@ def test_a_viewer_of_a_team_gets_that_team_only(of_alpha: Pages, reading: Pages,
         assert "onerror" not in found.text
         assert str(of_alpha.config.parent) not in found.text
         if not search and each.has_rows:
-            assert 0 < content["total"] < told(reading, each.path.removeprefix("/api/v1/") + ALL)["total"]
+            assert 0 < content["total"] < told(reading, path)["total"]
     gpus = [
-        each["gpu"] for each in told(of_alpha, f"gpus{ALL}{search}" if "holder" not in search else f"gpus{ALL}")["data"]
+        each["gpu"] for each in told(of_alpha, f"gpus{ALL}{search}" if "user" not in search else f"gpus{ALL}")["data"]
     ]
     assert gpus == ([] if "gpu=b" in search else ["a"])
 
 
-def test_what_takes_long_says_when_to_ask_again(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_answer_has_a_retry_time(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = held.pages()
     monkeypatch.setattr(pages.source, "look", lambda *_: LATE)
     found = pages.client.get("/api/v1/ledger")
@@ -298,7 +309,7 @@ def test_what_takes_long_says_when_to_ask_again(held: Held, monkeypatch: pytest.
     assert found.get_json()["detail"] == LATE.message
 
 
-def test_a_fault_that_nobody_foresaw_is_a_problem_document(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_a_problem_document(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = held.pages()
 
     def broken(*_: object) -> None:
@@ -330,7 +341,7 @@ def test_a_refusal_of_the_pages_is_a_problem_document_here(held: Held) -> None:
     assert (metrics.status_code, metrics.text) == (401, "fallow: sign in first\n")
 
 
-def test_who_asks_too_often_is_told_to_wait(held: Held) -> None:
+def test_too_many_requests_get_a_retry_time(held: Held) -> None:
     client = build_app(held.pages().source, As(PLAN), rates=Rates(2, 2)).server.test_client()
     found = [client.get("/api/v1/scopes?span=all") for _ in range(3)]
     assert [each.status_code for each in found] == [200, 200, 429]
@@ -353,11 +364,11 @@ class FullTrail(NoTrail):
 def test_what_is_taken_along_is_written_down_first(held: Held) -> None:
     trail = FullTrail()
     pages = held.pages(PLAN, trail)
-    told(pages, f"findings{ALL}&team=beta")
+    told(pages, f"{FINDINGS}&team=beta")
     [line] = [json.loads(each) for each in trail.lines]
     assert (line["event"], line["who"]) == ("export", "pia")
-    assert line["did"] == "takes /api/v1/findings?span=all&team=beta as planner"
+    assert line["did"] == "takes /api/v1/findings?span=all&team=beta&show=all as planner"
     trail.is_full = True
-    status, said = refused(pages, f"findings{ALL}")
+    status, said = refused(pages, FINDINGS)
     assert status == 503
     assert "the audit log cannot be written" in said

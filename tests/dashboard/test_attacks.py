@@ -1,4 +1,4 @@
-"""What somebody sends who is no browser: too much, what is no address, and what is there for nobody."""
+"""Requests that no browser sends: too large, to invalid addresses, and to paths that exist for no reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.dashboard.conftest import inputs_of, page, words
 
 CALLBACK = "/_dash-update-component"
 FROM_HERE = {"Origin": "http://localhost"}
-NO_CALLBACK = "fallow: this is no callback of these pages; open them again\n"
+NO_CALLBACK = "fallow: the request is not a callback of these pages; open them again\n"
 TOO_MANY = "&".join(f"name{number}=1" for number in range(200))
 
 
@@ -45,7 +45,7 @@ def client(app: Any) -> FlaskClient:
 def test_what_is_too_long_is_not_read(client: FlaskClient, path: str) -> None:
     answer = client.post(path, data=b"x" * (MOST_SENT_BYTES + 1), content_type="application/json", headers=FROM_HERE)
     assert answer.status_code in (405, 413)
-    assert answer.status_code == 405 or answer.text.startswith("fallow: too much was sent at once;")
+    assert answer.status_code == 405 or answer.text.startswith("fallow: the request is too large;")
     assert (answer.status_code == 413) == (path == CALLBACK)
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
 
@@ -73,7 +73,7 @@ def test_a_search_that_is_none_is_answered_in_words(client: FlaskClient, search:
     assert "finding-detail" in answer.get_json()["response"]
 
 
-def test_a_page_at_an_address_with_too_many_names_says_so(client: FlaskClient) -> None:
+def test_an_address_with_too_many_names_is_refused(client: FlaskClient) -> None:
     assert "no address of these pages" in words(page(client, "/", f"?{TOO_MANY}")).lower()
 
 

@@ -36,7 +36,7 @@ from dashboard.actions import KINDS
 from dashboard.api.endpoints import ENDPOINTS
 from dashboard.app import build_app
 from dashboard.files import EXPORTS
-from dashboard.pages import PAGES
+from dashboard.pages import MOVED, PAGES
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
@@ -118,7 +118,7 @@ class World:
             },
         )
         assert answer.status_code in (200, 204), (callback_id, answer.status_code, answer.text[:300])
-        assert "did not foresee" not in answer.text, (callback_id, sent)
+        assert "An unexpected error" not in answer.text, (callback_id, sent)
         response = answer.get_json()["response"] if answer.status_code == 200 else {}
         for element, what in _OF_ALL:
             response.get(element, {}).pop(what, None)
@@ -168,7 +168,7 @@ def two_worlds(folder: Path) -> tuple[World, World]:
 
 
 def searches(mark: str, finding: str) -> list[str]:
-    """What is put behind a path by somebody who knows the others by name."""
+    """Return the searches of a reader who knows the others by name."""
     return [
         "",
         "?span=all",
@@ -176,7 +176,7 @@ def searches(mark: str, finding: str) -> list[str]:
         f"?span=24h&team={TEAM}&team={OTHERS}&lang=fr",
         f"?pool={mark}-pool",
         f"?model=NVIDIA%20{mark}",
-        f"?finding={finding}&gpu=GPU-{mark}-host-0&host={mark}-host&holder={mark}-user-a",
+        f"?finding={finding}&gpu=GPU-{mark}-host-0&host={mark}-host&user={mark}-user-a",
     ]
 
 
@@ -185,8 +185,8 @@ def addresses(mark: str, finding: str) -> list[tuple[str, str]]:
     about = {
         "/gpu": [f"?gpu={gpu}&span=all" for gpu in (OWN_GPU, PASSED_ON, "GPU-both-1", "GPU-both-3", *SHARED_GPUS)],
         "/host": [f"?host={host}&span=all" for host in ("own", SHARED_HOST, "shared")],
-        "/holders": ["?holder=ann", "?holder=cleo", f"?holder=ann%2B{mark}-user-a"],
-        "/film": ["?sort=holder", "?sort=waste"],
+        "/users": ["?user=ann", "?user=cleo", f"?user=ann%2B{mark}-user-a"],
+        "/timeline": ["?sort=user", "?sort=waste"],
         "/report": ["?start=2026-W46", "?start=2026-W45"],
     }
     paths = [each.path for each in PAGES]
@@ -197,6 +197,7 @@ def addresses(mark: str, finding: str) -> list[tuple[str, str]]:
 ROUTES: dict[str, list[str]] = {
     "/": ["/"],
     "/<path:path>": ["/findings", "/nowhere"],
+    **{path: [path] for path in MOVED},
     "/_dash-layout": ["/_dash-layout"],
     "/_dash-dependencies": ["/_dash-dependencies"],
     "/_dash-update-component": [],  # the callbacks
@@ -206,15 +207,17 @@ ROUTES: dict[str, list[str]] = {
     "/_favicon.ico": [],
     "/answer/<token>": ["/answer/forged"],
     "/assets/<path:filename>": [],
+    "/assets/pages-<digest>.<suffix>": [],
     "/static/<path:filename>": [],
     "/export/<name>.<kind>": [f"/export/{name}.{kind}" for name in EXPORTS for kind in ("csv", "parquet")],
+    **{path: [path] for path in MOVED},
     **{each.path: [each.path] for each in ENDPOINTS},
     "/api/v1/openapi.json": [],  # of the code
     "/api/": [],
-    "/api/<path:rest>": ["/api/v1/nothing"],
+    "/api/<path:path>": ["/api/v1/nothing"],
     "/mcp/": [],
-    "/mcp/<path:rest>": ["/mcp/nothing"],
-    "/.well-known/<path:rest>": ["/.well-known/oauth-protected-resource"],
+    "/mcp/<path:path>": ["/mcp/nothing"],
+    "/.well-known/<path:path>": ["/.well-known/oauth-protected-resource"],
     "/mcp": [],  # the endpoints again, which `test_the_tools` asks
     "/metrics": ["/metrics"],
     "/report/preview": ["/report/preview"],
@@ -281,7 +284,7 @@ def _more_searches(path: str, mark: str, finding: str) -> list[str]:
         wanted = {
             "gpu": f"GPU-{mark}-host-0",
             "host": f"{mark}-host",
-            "holder": f"{mark}-user-a",
+            "user": f"{mark}-user-a",
             "finding": finding,
             "recommendation": decision(finding),
         }
@@ -296,18 +299,18 @@ def _more_searches(path: str, mark: str, finding: str) -> list[str]:
 
 
 def names_to_ask_with(worlds: tuple[World, World]) -> list[tuple[World, tuple[str, str]]]:
-    """Each world with a name and a finding of its others, and the first with what nobody has."""
+    """Return the worlds with a name and a finding of their others, and the first world with unknown names."""
     one, other = worlds
     return [(one, (one.mark, one.finding)), (other, (other.mark, other.finding)), (one, (UNKNOWN, UNKNOWN_ID))]
 
 
 def test_what_is_asked_for_is_there(worlds: tuple[World, World]) -> None:
-    """Else nothing here could fail: whoever may see everything is shown the others."""
+    """A reader who may see everything sees the others: without this, no other test here could fail."""
     for world in worlds:
-        for path in ("/export/findings.csv", "/export/holders.csv", "/export/works.csv", "/report/download/json"):
+        for path in ("/export/findings.csv", "/export/users.csv", "/export/workloads.csv", "/report/download/json"):
             assert world.mark in world.get(BOSS, path)
             assert world.mark not in world.get(VIEWER, path)
-        assert world.finding in world.get(BOSS, "/export/findings.csv")
+        assert world.finding in world.get(BOSS, "/export/findings.csv?show=all")
 
 
 def _values(world: World, mark: str, finding: str) -> dict[tuple[str, str], list[Any]]:
@@ -327,19 +330,19 @@ def _values(world: World, mark: str, finding: str) -> dict[tuple[str, str], list
         ("annotation-when", "value"): ["2025-11-13 09:00"],
         ("annotation-about", "value"): [f"team:{OTHERS}", f"pool:{mark}-pool", "x"],
         ('{"index":["ALL"],"type":"annotation-out"}', "n_clicks"): [1],
-        ("what-if-size", "value"): [4, "x"],
-        ("what-if-idle", "value"): [0],
+        ('{"name":["ALL"],"type":"what-if"}', "value"): [2, "x"],
         ("what-if-off", "value"): [0],
         ("what-if-share", "value"): [0],
         ("what-if-merge", "value"): [[mark, 7]],
         ("what-if-small", "value"): [f"{mark}-pool"],
+        ("what-if-curve", "value"): [f"{mark}-pool"],
         ("what-if-tick", "n_intervals"): [1],
         ("what-if-saved-tick", "n_intervals"): [1],
-        ("what-if-said", "children"): [""],
+        ("what-if-done", "children"): [""],
         ("what-if-save", "n_clicks"): [1],
         ("what-if-remove", "n_clicks"): [1],
         ("what-if-name", "value"): [mark],
-        ("what-if-chosen", "title"): ["size=-20"],
+        ("what-if-chosen", "title"): [f"gpus.{mark}-pool=-2&idle=2"],
         ("scheme", "data"): ["light"],
         ("url", "pathname"): ["/"],
         ("url", "search"): searches(mark, finding),
@@ -398,7 +401,7 @@ def test_every_callback(worlds: tuple[World, World]) -> None:
     for answers, asked in answers_of_callbacks(worlds):
         hold_nothing_of_others(answers, asked, worlds)
     for world in worlds:
-        assert not load_actions(world.site.lake)  # nobody has done anything to what is not theirs
+        assert not load_actions(world.site.lake)  # no reader has acted on findings of others
         assert not load_annotations(world.site.lake)
 
 
@@ -427,7 +430,7 @@ def test_readers_at_once_are_answered_as_each_alone(worlds: tuple[World, World])
     asked = [
         (who, path, search)
         for search in ("?span=3d", "?span=3d&team=theirs", "?span=3d&lang=fr")
-        for path in ("/", "/findings", "/holders", "/settings")
+        for path in ("/", "/findings", "/users", "/settings")
         for who in (VIEWER, THEIRS, BOSS, PLANNER)
     ]
     name = next(each for each in world.app.callback_map if each.startswith("..page.children"))
@@ -454,7 +457,7 @@ def test_readers_at_once_are_answered_as_each_alone(worlds: tuple[World, World])
 
 
 @pytest.mark.parametrize("is_read_before", [True, False])
-def test_a_file_of_others_that_needs_a_newer_fallow_is_told_in_general_words(
+def test_a_file_of_others_that_needs_a_newer_fallow_is_reported_without_details(
     worlds: tuple[World, World], *, is_read_before: bool
 ) -> None:
     """Its path names where the lake lies, and a host that is nothing of the team's."""
@@ -501,7 +504,7 @@ COMMANDS = [
     *(("report", "--week", "2026-W46", "--format", name) for name in ("text", "md", "html", "json", "csv")),
     ("report", "--week", "2026-W46", "--compare", "before", "--format", "json"),
     *(("recommendations", *form) for form in ((), ("--json",), ("--csv",))),
-    *(("ledger", "--by", name, "--csv") for name in ("pool", "team", "organisation", "model", "host", "holder", "account", "day")),
+    *(("ledger", "--by", name, "--csv") for name in ("pool", "team", "organisation", "model", "host", "user", "account", "day")),
     *(("ledger", *form) for form in ((), ("--json",))),
 ]  # fmt: skip
 
@@ -542,7 +545,7 @@ def nudged(site: Site, folder: Path) -> dict[str, str]:
     return {file.name: file.read_text(encoding="utf-8") for file in sorted(folder.iterdir())}
 
 
-def test_a_nudge_tells_nobody_of_other_teams(worlds: tuple[World, World], tmp_path: Path) -> None:
+def test_a_nudge_contains_nothing_of_other_teams(worlds: tuple[World, World], tmp_path: Path) -> None:
     one, other = (nudged(world.site, tmp_path / world.mark) for world in worlds)
     theirs = {name for name in one if "them" in name}
     ours = one.keys() - theirs

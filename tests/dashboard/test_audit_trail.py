@@ -1,4 +1,4 @@
-"""The audit log as JSON: a line for each thing that somebody did, and nothing is done that it does not get."""
+"""The audit log as JSON: a line per act, and no act without its line."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tests.delivery.hands import Hands
 from tests.lakes import made_lake
 
 LARGE = 64 * 1024 * 1024
-"""More than any other file that the tests write meanwhile."""
+"""More than any other file that the tests write at the same time."""
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(each) for each in file.read_text(encoding="ascii").split("\n")[:-1]]
 
 
-def test_a_line_says_who_did_what_when_and_from_where(held: Held, tmp_path: Path) -> None:
+def test_a_line_has_actor_act_time_and_address(held: Held, tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     trail = trail_of(str(file))
     finding_id = held.finding("a").finding_id
@@ -92,8 +92,8 @@ def full(held: Held, tmp_path: Path) -> Iterator[Pages]:
 
 def test_where_no_line_can_be_written_nothing_is_done_and_pages_are_read(held: Held, full: Pages) -> None:
     finding_id = held.finding("a").finding_id
-    said = full.press("suppress", finding_id, text="warm standby")["acts-said"]["children"]
-    assert said.startswith("nothing was done: the audit log cannot be written")
+    said = full.press("snooze", finding_id, text="warm standby")["acts-said"]["children"]
+    assert said.startswith("nothing was changed: the audit log cannot be written")
     with pytest.raises(AuditError), full.app.server.test_request_context("/"):
         annotate(full.view(), "driver 580", "2026-11-20 09:00", ("all", None), 1)
     assert finding_id not in load_actions(held.lake)
@@ -103,7 +103,7 @@ def test_where_no_line_can_be_written_nothing_is_done_and_pages_are_read(held: H
     assert [each.status_code for each in taken] == [503, 503]
     assert finding_id in json.dumps(page(full.client, "/findings", "?span=all"))
     # a refusal stays one
-    assert "not for you" in words(page(full.client, "/settings", "?span=all"))
+    assert "no access to this page" in words(page(full.client, "/settings", "?span=all"))
 
 
 WRITES = """
@@ -127,7 +127,7 @@ def test_a_line_that_does_not_fit_leaves_no_half_of_it(tmp_path: Path) -> None:
     assert (tmp_path / "audit").read_text() == ("x" * 99 + "\n") * 2
 
 
-def test_a_file_that_is_moved_away_is_begun_anew(tmp_path: Path) -> None:
+def test_a_file_that_is_moved_away_is_created_again(tmp_path: Path) -> None:
     file = tmp_path / "audit"
     trail = trail_of(str(file))
     trail.write("one")
@@ -160,7 +160,7 @@ def test_refusals_without_end_do_not_fill_the_disk() -> None:
 
 def test_what_was_left_out_is_counted_in_the_log(held: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Hands()
-    monkeypatch.setattr("dashboard.access.audit._OF_NAMED", RefusalRation(1, clock))
+    monkeypatch.setattr("dashboard.access.audit._NAMED_RATION", RefusalRation(1, clock))
     pages = held.pages(PLAN, trail_of(str(tmp_path / "audit")))
     for _ in range(3):
         page(pages.client, "/settings", "?span=all")
@@ -174,7 +174,7 @@ def test_what_was_left_out_is_counted_in_the_log(held: Held, tmp_path: Path, mon
 def test_strangers_take_no_line_from_people_and_standard_error_has_an_end_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("dashboard.access.audit._OF_STRANGERS", RefusalRation(1, Hands()))
+    monkeypatch.setattr("dashboard.access.audit._STRANGERS_RATION", RefusalRation(1, Hands()))
     with caplog.at_level("INFO", logger="dashboard"):
         for number in range(3):
             audit_stranger(f"10.0.0.{number}", "was refused /")
@@ -199,7 +199,7 @@ def test_what_is_no_place_for_it_is_refused_at_the_start(tmp_path: Path, name: s
 def test_a_device_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a file"):
         trail_of("/dev/null")
-    with pytest.raises(ConfigError, match="begin it with /"):
+    with pytest.raises(ConfigError, match="begin the path with /"):
         trail_of("audit.jsonl")
     assert isinstance(trail_of(str(tmp_path / "audit")), FileTrail)
 
@@ -262,7 +262,7 @@ def test_a_name_does_not_pass_for_what_an_actor_did(who: Actor, said: str, caplo
     (PLAN, "{folder}", ["person pia: asks to send as planner: the report of 2025-W46 to {folder}",
                         "person pia: sending as planner: the report of 2025-W46 to {folder}: sent"]),
 ])  # fmt: skip
-def test_a_line_says_who_sent_a_report_and_what_became_of_it(
+def test_a_line_has_the_sender_of_a_report_and_the_outcome(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, who: Reader, target: str, lines: list[str]
 ) -> None:
     held = held_lake(made_lake(tmp_path / "lake"), tmp_path)

@@ -1,4 +1,4 @@
-"""One GPU, one host: their rows as they lie in the lake, their holders as in the ledger, and nothing of others."""
+"""One GPU, one host: their rows as they lie in the lake, their users as in the ledger, and nothing of others."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from analytics.glossary import state_label
 from analytics.tables.history import Subject, events_of, findings_naming, processes_of
 from analytics.tables.palette import LIGHT
 from dashboard.access.people import Reader
@@ -30,9 +31,7 @@ def shared_gpu(teams: Site) -> str:
     """A GPU that Hiro's team had for a part of the time, and others at other times."""
     own, every = teams.spans(HIRO), teams.spans()
     mine = set(own["gpu"])
-    others = every.filter(
-        pl.col("holder").is_not_null() & ~pl.col("holder").is_in(own["holder"].drop_nulls().implode())
-    )
+    others = every.filter(pl.col("user").is_not_null() & ~pl.col("user").is_in(own["user"].drop_nulls().implode()))
     return min(mine.intersection(others["gpu"]))
 
 
@@ -55,11 +54,11 @@ def rows_of(lake: Lake, gpu: str) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(("page", "name", "said"), [
-    (gpu_page, "GPU-nowhere", "nothing to show of the GPU GPU-nowhere"), (gpu_page, "", "No GPU is named"),
-    (host_page, "nowhere", "nothing to show of the host nowhere"), (host_page, "", "No host is named"),
+    (gpu_page, "GPU-nowhere", "No data of the GPU GPU-nowhere"), (gpu_page, "", "No GPU is named"),
+    (host_page, "nowhere", "No data of the host nowhere"), (host_page, "", "No host is named"),
     (gpu_page, "%3Cb%3Ex%3C/b%3E", "<b>x</b>"),
 ])  # fmt: skip
-def test_what_nobody_knows_and_nothing_at_all_are_said_so(teams: Site, page: Any, name: str, said: str) -> None:
+def test_an_unknown_or_missing_subject_is_reported(teams: Site, page: Any, name: str, said: str) -> None:
     assert said in words(page(teams, name))
 
 
@@ -67,8 +66,8 @@ def test_what_nobody_knows_and_nothing_at_all_are_said_so(teams: Site, page: Any
 def test_a_reader_of_a_team_reads_no_other_names_nor_the_hosts_faults(teams: Site, page: Any) -> None:
     gpu = shared_gpu(teams)
     name = gpu if page is gpu_page else teams.spans().filter(pl.col("gpu") == gpu)["host"][0]
-    own = set(teams.spans(HIRO)["holder"].drop_nulls())
-    others = set(teams.spans()["holder"].drop_nulls()) - own
+    own = set(teams.spans(HIRO)["user"].drop_nulls())
+    others = set(teams.spans()["user"].drop_nulls()) - own
     shown, everything = page(teams, name, "?span=all", HIRO), words(page(teams, name))
     said = words(shown) + " ".join(links(shown)) + " ".join(one(shown, WORDS).data["names"])
     assert own.intersection(said.split())
@@ -79,7 +78,7 @@ def test_a_reader_of_a_team_reads_no_other_names_nor_the_hosts_faults(teams: Sit
     assert "the time of others is left empty" not in everything
 
 
-def test_the_head_says_what_it_is(teams: Site) -> None:
+def test_the_head_names_the_subject(teams: Site) -> None:
     gpu = shared_gpu(teams)
     device = teams.view("").whole.inventory.devices[gpu]
     text = words(gpu_page(teams, gpu))
@@ -136,7 +135,7 @@ def test_the_highest_mark_of_each_axis_lies_above_all_values(teams: Site) -> Non
 def test_a_reader_of_a_team_gets_no_value_of_others_time(teams: Site) -> None:
     gpu = shared_gpu(teams)
     view = teams.view(f"?span=all&gpu={gpu}", HIRO)
-    own = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
+    own = view.part.inside.segments.filter(pl.col("gpu") == gpu)
     found = gpu_series(view, gpu)
     for row in found.frame.drop_nulls("power_w_mean").iter_rows(named=True):
         inside = own.filter((pl.col("time") < row["time"] + found.bin_ms) & (pl.col("end") > row["time"]))
@@ -150,9 +149,9 @@ def test_a_reader_of_a_team_gets_no_value_of_others_time(teams: Site) -> None:
 def test_a_gpu_that_the_team_never_had_is_nothing_to_it(teams: Site) -> None:
     strange = min(set(teams.spans()["gpu"]) - set(teams.spans(HIRO)["gpu"]))
     text = words(gpu_page(teams, strange, "?span=all", HIRO))
-    assert "nothing to show" in text
+    assert "No data of the GPU" in text
     assert "sim-" not in text
-    assert "nothing to show" not in words(gpu_page(teams, strange))
+    assert "No data of the GPU" not in words(gpu_page(teams, strange))
 
 
 def test_who_had_it_is_the_ledger_s_time(teams: Site) -> None:
@@ -160,10 +159,10 @@ def test_who_had_it_is_the_ledger_s_time(teams: Site) -> None:
     page = gpu_page(teams, gpu)
     table = next(each for each in parts(page) if getattr(each, "className", "") == "listed" and "user" in words(each))
     rows = teams.spans().filter((pl.col("gpu") == gpu) & pl.col("state").is_in(["active", "low", "held", "reserved"]))
-    for holder in rows["holder"].unique():
-        assert (holder or "(nobody)") in words(table)
+    for user in rows["user"].unique():
+        assert (user or "(no user)") in words(table)
     heads = [words(each) for each in parts(table) if type(each).__name__ == "Th" and each.scope == "col"]
-    assert heads == ["user", "job", "from", "until", "active", "low", "held", "reserved"]
+    assert heads == ["user", "job", "from", "until", *map(state_label, ("active", "low", "held", "reserved"))]
 
 
 def test_the_events_of_a_gpu_are_those_of_the_lake(teams: Site, fleet_lake: Lake) -> None:
@@ -173,7 +172,7 @@ def test_the_events_of_a_gpu_are_those_of_the_lake(teams: Site, fleet_lake: Lake
     assert f"{event['time']:%H:%M} UTC" in text
 
 
-def test_an_event_in_somebody_else_s_time_is_not_told(teams: Site, fleet_lake: Lake) -> None:
+def test_an_event_in_the_time_of_others_is_not_shown(teams: Site, fleet_lake: Lake) -> None:
     event = stored(fleet_lake, "event").drop_nulls("gpu").row(0, named=True)
     at_ms, gpu = to_ms(event["time"]), event["gpu"]
     spans = teams.spans().filter(pl.col("gpu") == gpu)
@@ -202,7 +201,7 @@ def test_as_much_of_a_name_as_no_other_begins_with_is_enough(teams: Site) -> Non
     gpu = shared_gpu(teams)
     assert words(gpu_page(teams, gpu[:12])) == words(gpu_page(teams, gpu))
     assert "begin with GPU-" not in words(gpu_page(teams, gpu[:12]))
-    assert "nothing to show of the GPU GPU-" in words(gpu_page(teams, "GPU-"))
+    assert "No data of the GPU GPU-" in words(gpu_page(teams, "GPU-"))
 
 
 def test_of_a_name_that_several_begin_with_none_is_shown(teams: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +216,7 @@ def test_the_processes_are_those_of_the_lists(teams: Site, fleet_lake: Lake) -> 
     lists = stored(fleet_lake, "process").filter(pl.col("gpu") == gpu)
     view = teams.view(f"?span=all&gpu={gpu}")
     found = processes_of(
-        view.report, Subject(gpu, is_host=False, spans=view.part.inside.stretches.filter(pl.col("gpu") == gpu))
+        view.report, Subject(gpu, is_host=False, spans=view.part.inside.segments.filter(pl.col("gpu") == gpu))
     )
     wanted = lists.group_by("pid", "started").agg(
         pl.col("mem_used_bytes").max(), pl.col("user").last(), pl.col("time").min().dt.epoch("ms")
@@ -231,10 +230,10 @@ def test_the_processes_are_those_of_the_lists(teams: Site, fleet_lake: Lake) -> 
     assert f"({found['pid'][0]})" in text
 
 
-def test_a_team_is_told_of_its_own_processes_only(teams: Site) -> None:
+def test_a_team_sees_only_its_own_processes(teams: Site) -> None:
     gpu = shared_gpu(teams)
     view = teams.view(f"?span=all&gpu={gpu}", HIRO)
-    own = view.part.inside.stretches.filter(pl.col("gpu") == gpu)
+    own = view.part.inside.segments.filter(pl.col("gpu") == gpu)
     found = processes_of(view.report, Subject(gpu, is_host=False, spans=own))
     every = processes_of(
         teams.view("?span=all").report, Subject(gpu, is_host=False, spans=teams.spans().filter(pl.col("gpu") == gpu))
@@ -242,7 +241,7 @@ def test_a_team_is_told_of_its_own_processes_only(teams: Site) -> None:
     assert 0 < found.height < every.height
     for row in found.iter_rows(named=True):
         met = own.filter((pl.col("time") < row["end"]) & (pl.col("end") > row["time"]))
-        assert row["user"] in set(met["holder"].drop_nulls())
+        assert row["user"] in set(met["user"].drop_nulls())
 
 
 def test_bins_of_a_day_begin_at_the_reader_s_midnight(teams: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,13 +291,13 @@ def test_a_team_sees_hours_that_were_theirs_from_end_to_end(teams: Site) -> None
     assert shown < 48 * len(hosts)
 
 
-def test_what_was_wrong_with_its_rows_is_said_with_what_was_made_of_it(teams: Site, fleet_lake: Lake) -> None:
+def test_a_host_page_counts_its_faulty_rows(teams: Site, fleet_lake: Lake) -> None:
     rows = stored(fleet_lake, "quality")
     for host in teams.spans()["host"].unique().sort():
         total = int(rows.filter(pl.col("host") == host)["count"].sum())
         text = words(host_page(teams, host))
         assert (f"{total:,} rows had something wrong" in text) == bool(total)
-        assert ("Nothing to remark." in text) != bool(total)
+        assert ("No problem was found." in text) != bool(total)
 
 
 def test_of_many_findings_the_first_are_in_sight(teams: Site) -> None:

@@ -28,6 +28,8 @@ from tests.dashboard.acting import FORMULA, MARKUP, PLAN, VIEW_ALPHA, Held
 from tests.report.html.reports import changed
 
 ALL = "?span=all"
+WITH_LOW = f"{ALL}&show=all"
+"""Of findings, those of low confidence too: the lake's short history has no others."""
 
 
 def lines(text: str) -> list[dict[str, str]]:
@@ -48,18 +50,20 @@ def printed(held: Held, capsys: pytest.CaptureFixture[str], *arguments: str) -> 
 
 
 def test_findings_are_those_of_the_command_with_all_columns(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
-    suppressed = held.finding("a").finding_id
-    held.pages().press("suppress", suppressed, text="warm standby")
+    snoozed = held.finding("a").finding_id
+    held.pages().press("snooze", snoozed, text="warm standby")
     told = lines(printed(held, capsys, "findings", "--all", "--csv"))
-    own = held.pages().client.get(f"/export/findings.csv{ALL}")
+    own = held.pages().client.get(f"/export/findings.csv{WITH_LOW}")
     assert own.headers["Content-Disposition"] == 'attachment; filename="fallow-findings.csv"'
     assert lines(own.text) == told
-    assert {each["finding_id"]: each["status"] for each in told}[suppressed] == "suppressed"
+    assert {each["finding_id"]: each["status"] for each in told}[snoozed] == "snoozed"
     assert len(told) >= 4
+    plain = lines(held.pages().client.get(f"/export/findings.csv{ALL}").text)
+    assert plain == [each for each in told if each["confidence"] != "low"] != told
 
 
 def test_findings_have_types_and_nulls(held: Held) -> None:
-    found = frame(held, "findings")
+    found = frame(held, "findings", search=WITH_LOW)
     assert found.schema["since"] == pl.Datetime("ms", "UTC")
     assert found.schema["gpu_hours"] == found.schema["cost"] == pl.Float64
     assert found.schema["reclaimable"] == pl.Boolean
@@ -69,15 +73,15 @@ def test_findings_have_types_and_nulls(held: Held) -> None:
     assert by_gpu["b"]["cost"] is None
     assert by_gpu["b"]["gpu_hours"] == finding.gpu_hours
     assert by_gpu["b"]["since"] == from_ms(finding.since_ms)
-    assert by_gpu["c"]["holder"] == MARKUP
-    assert by_gpu["d"]["holder"] == FORMULA
+    assert by_gpu["c"]["user"] == MARKUP
+    assert by_gpu["d"]["user"] == FORMULA
     assert by_gpu["d"]["team"] is None
 
 
-def test_holders_are_those_of_the_command(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
-    told = lines(printed(held, capsys, "ledger", "--by", "holder", "--csv"))
-    assert lines(held.pages().client.get(f"/export/holders.csv{ALL}").text) == told
-    found = frame(held, "holders")
+def test_users_are_those_of_the_command(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
+    told = lines(printed(held, capsys, "ledger", "--by", "user", "--csv"))
+    assert lines(held.pages().client.get(f"/export/users.csv{ALL}").text) == told
+    found = frame(held, "users")
     assert found.schema["gpus"] == found.schema["rank_gpu_hours"] == pl.Int64
     assert {row["name"] for row in found.iter_rows(named=True)} == {"ann", "bob", MARKUP, FORMULA}
 
@@ -95,22 +99,22 @@ def test_gpus_add_up_to_the_ledger(held: Held, capsys: pytest.CaptureFixture[str
 
 def test_the_scope_of_the_address_is_that_of_the_file(held: Held) -> None:
     assert frame(held, "gpus", search=f"{ALL}&team=beta")["gpu"].to_list() == ["b"]
-    assert set(frame(held, "findings", search=f"{ALL}&model=NVIDIA+H100+80GB+HBM3")["gpus"]) == {"a", "c"}
+    assert set(frame(held, "findings", search=f"{WITH_LOW}&model=NVIDIA+H100+80GB+HBM3")["gpus"]) == {"a", "c"}
 
 
 def test_a_viewer_of_a_team_learns_neither_who_acted_nor_their_words(held: Held) -> None:
-    held.pages().press("suppress", held.finding("a").finding_id, text="warm standby")
-    assert "warm standby" in held.pages().client.get(f"/export/findings.csv{ALL}").text
-    for path in (f"/export/findings.csv{ALL}", f"/api/v1/findings{ALL}"):
+    held.pages().press("snooze", held.finding("a").finding_id, text="warm standby")
+    assert "warm standby" in held.pages().client.get(f"/export/findings.csv{WITH_LOW}").text
+    for path in (f"/export/findings.csv{WITH_LOW}", f"/api/v1/findings{WITH_LOW}"):
         told = held.pages(VIEW_ALPHA).client.get(path).text
-        assert "suppressed" in told
+        assert "snoozed" in told
         assert "warm standby" not in told
         assert "pia" not in told
 
 
 def test_what_a_spreadsheet_would_run_is_text(held: Held) -> None:
-    for name in ("findings", "holders"):
-        text = held.pages().client.get(f"/export/{name}.csv{ALL}").text
+    for name in ("findings", "users"):
+        text = held.pages().client.get(f"/export/{name}.csv{WITH_LOW}").text
         assert FORMULA in text
         cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
         assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "\t", "\r"))]
@@ -141,7 +145,7 @@ def test_what_there_is_not(held: Held, path: str, status: int) -> None:
 
 
 @pytest.mark.parametrize("path", ["/export/findings.csv", "/report/preview", "/report/download/json"])
-def test_a_fault_that_nobody_foresaw_is_a_sentence_in_the_readers_language(
+def test_an_unexpected_error_is_a_sentence_in_the_readers_language(
     held: Held, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
 ) -> None:
     pages = held.pages()
@@ -152,13 +156,13 @@ def test_a_fault_that_nobody_foresaw_is_a_sentence_in_the_readers_language(
     monkeypatch.setattr(pages.source, "look", broken)
     answer = pages.client.get(f"{path}?span=all&lang=fr")
     assert (answer.status_code, answer.mimetype) == (500, "text/plain")
-    assert "avait pas prévue" in answer.text
+    assert "erreur inattendue" in answer.text
     assert "a fault of the test's own" not in answer.text
     assert "a fault of the test's own" in caplog.text
 
 
 @pytest.mark.parametrize("path", ["/export/findings.csv", "/report/preview"])
-def test_what_comes_later_is_said_in_the_readers_language(
+def test_a_late_answer_is_announced_in_the_readers_language(
     held: Held, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     pages = held.pages()
@@ -170,7 +174,7 @@ def test_what_comes_later_is_said_in_the_readers_language(
 
 
 COLUMNS = [
-    column("holder", "holder", "holder"),
+    column("user", "user", "user"),
     column("status", "status", "state", json_type="integer"),
     column("cost", "cost", "money"),
     column("since", "since", "moment"),
@@ -180,10 +184,10 @@ COLUMNS = [
 @pytest.mark.parametrize(
     "query",
     [
-        Query(), Query(show="all"), Query(sort="-cost,holder"), Query(filter="holder:ann"), Query(filter="holder.is:a:b"),
-        Query(filter="holder.begins:a|holder.ends:z,cost.above:-1.5"), Query(filter="cost.between:1..2,cost.known"),
+        Query(), Query(show="all"), Query(sort="-cost,user"), Query(filter="user:ann"), Query(filter="user.is:a:b"),
+        Query(filter="user.begins:a|user.ends:z,cost.above:-1.5"), Query(filter="cost.between:1..2,cost.known"),
         Query(filter="since:2024-02-29"), Query(filter="since.between:2026-01-01..2026-02-01"), Query(filter="status.unknown"),
-        Query(filter=r"holder:a\,b\|c\\"), Query(filter="holder:a,holder.without:b"),
+        Query(filter=r"user:a\,b\|c\\"), Query(filter="user:a,user.without:b"),
     ],
 )  # fmt: skip
 def test_what_the_columns_can_do(query: Query) -> None:
@@ -193,27 +197,27 @@ def test_what_the_columns_can_do(query: Query) -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        (Query(show="none"), "'none' is nothing to show"),
+        (Query(show="none"), "'none' is not a value of show"),
         (Query(sort="wages"), "the table has no column 'wages'"),
         (Query(sort="cost,-cost"), "names a column twice"),
         (Query(sort="cost,"), "the table has no column ''"),
         (Query(filter="wages:1"), "the table has no column 'wages'"),
-        (Query(filter="holder:a,"), "the table has no column ''"),
-        (Query(filter="holder"), "'holder' is no filter of the column 'holder'"),
-        (Query(filter="holder:"), "is no filter of the column 'holder'"),
-        (Query(filter="holder.above:a"), "'above' does not compare the column 'holder'"),
-        (Query(filter="holder.:a"), "does not compare the column 'holder'"),
-        (Query(filter="holder.known:a"), "is no filter of the column 'holder'"),
-        (Query(filter="cost:much"), "is no filter of the column 'cost'"),
-        (Query(filter="cost:1e5"), "is no filter of the column 'cost'"),
-        (Query(filter="cost:\N{ARABIC-INDIC DIGIT ONE}"), "is no filter of the column 'cost'"),
-        (Query(filter="cost.between:1"), "is no filter of the column 'cost'"),
-        (Query(filter="since:2026-02-30"), "is no filter of the column 'since'"),
-        (Query(filter="since:20260201"), "is no filter of the column 'since'"),
-        (Query(filter="holder:a|cost:1"), "joins two columns"),
-        (Query(filter="holder:a|holder:b|holder:c"), "too many filters of the column 'holder'"),
-        (Query(filter="holder:a|holder:b,holder:c"), "too many filters of the column 'holder'"),
-        (Query(filter="holder:a\\"), "ends within a sign"),
+        (Query(filter="user:a,"), "the table has no column ''"),
+        (Query(filter="user"), "'user' is not a filter of the column 'user'"),
+        (Query(filter="user:"), "is not a filter of the column 'user'"),
+        (Query(filter="user.above:a"), "'above' does not compare the column 'user'"),
+        (Query(filter="user.:a"), "does not compare the column 'user'"),
+        (Query(filter="user.known:a"), "is not a filter of the column 'user'"),
+        (Query(filter="cost:much"), "is not a filter of the column 'cost'"),
+        (Query(filter="cost:1e5"), "is not a filter of the column 'cost'"),
+        (Query(filter="cost:\N{ARABIC-INDIC DIGIT ONE}"), "is not a filter of the column 'cost'"),
+        (Query(filter="cost.between:1"), "is not a filter of the column 'cost'"),
+        (Query(filter="since:2026-02-30"), "is not a filter of the column 'since'"),
+        (Query(filter="since:20260201"), "is not a filter of the column 'since'"),
+        (Query(filter="user:a|cost:1"), "joins two columns"),
+        (Query(filter="user:a|user:b|user:c"), "too many filters of the column 'user'"),
+        (Query(filter="user:a|user:b,user:c"), "too many filters of the column 'user'"),
+        (Query(filter="user:a\\"), "ends with a single backslash"),
     ],
 )
 def test_anything_else_is_one_sentence(query: Query, said: str) -> None:
@@ -231,4 +235,4 @@ def test_no_text_is_worse_than_a_sentence(filters: str, order: str) -> None:
 @given(st.text(min_size=1, max_size=40))
 def test_every_name_can_be_asked_for(name: str) -> None:
     written = name.replace("\\", "\\\\").replace(",", "\\,").replace("|", "\\|")
-    check_address(Query(filter=f"holder.is:{written},cost.above:1"), COLUMNS)
+    check_address(Query(filter=f"user.is:{written},cost.above:1"), COLUMNS)

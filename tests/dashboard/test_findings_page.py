@@ -1,4 +1,4 @@
-"""The findings' page has every finding of the command, in full for whoever chooses it, and nothing of other teams."""
+"""The findings' page has every finding of the command, with details of the selected one, and nothing of other teams."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ def found(held: Held, capsys: pytest.CaptureFixture[str], *arguments: str) -> li
 
 
 def test_the_rows_are_the_findings_of_the_command(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
-    told, rows = found(held, capsys), by_id(shown(held), "findings-grid")["rowData"]
+    told, rows = found(held, capsys, "--all"), by_id(shown(held), "findings-grid")["rowData"]
     assert len(told) >= 4
     assert [row["id"] for row in rows] == [each["finding_id"] for each in told]
     for row, each in zip(rows, told, strict=True):
         assert (row["gpu_hours"], row["cost"], row["gpus"]) == (each["gpu_hours"], each["cost"], len(each["gpus"]))
-        assert (row["holder"], row["team"], row["host"]) == (each["holder"], each["team"] or "", each["host"])
+        assert (row["user"], row["team"], row["host"]) == (each["user"], each["team"] or "", each["host"])
         assert format_ms(row["since"]) == each["since"]
         assert (row["rule"], row["status"], row["next_command"]) == (each["rule"], each["status"], each["next_command"])
         assert row["confidence_rank"] == len(each["failed_conditions"])
         assert row["confidence"].startswith(each["confidence"])
+        assert row["aside"] == ("yes" if each["confidence"] == "low" else "")
 
 
 def test_an_unknown_cost_is_unknown_and_not_nothing(held: Held) -> None:
@@ -73,7 +74,7 @@ def test_names_are_text_wherever_they_stand(held: Held) -> None:
     grid = by_id(tree, "findings-grid")
     assert not grid.get("dangerously_allow_code")
     assert not [name for column in grid["columnDefs"] for name in column if "enderer" in name]
-    assert {row["holder"] for row in grid["rowData"]} == {"ann", "bob", MARKUP, FORMULA}
+    assert {row["user"] for row in grid["rowData"]} == {"ann", "bob", MARKUP, FORMULA}
     assert words(by_id(tree, "finding-detail")["children"]).count(MARKUP) == 3
     assert {each["type"] for each in components(tree)}.isdisjoint({"Markdown", "DangerouslySetInnerHTML", "Iframe"})
 
@@ -112,17 +113,17 @@ def test_the_chosen_finding_in_full(held: Held) -> None:
     assert by_id(tree, "finding-copy")["content"] == finding.next_command
     assert finding.next_command in [words(each) for each in components(tree) if each["type"] == "Code"]
     hrefs = [each["props"]["href"] for each in components(tree) if "href" in each["props"]]
-    assert hrefs == ["/holders?span=all&holder=ann", "/host?span=all&host=h1", "/gpu?span=all&gpu=a"]
+    assert hrefs == ["/users?span=all&user=ann", "/host?span=all&host=h1", "/gpu?span=all&gpu=a"]
 
 
 def test_several_chosen_count_each_gpu_once(held: Held) -> None:
     text = words(held.pages().look_at(*(held.finding(gpu).finding_id for gpu in ("a", "b"))))
-    assert "2 findings chosen: 2 GPUs, of which 0 can be taken back, 2 to ask about" in text
+    assert "2 findings chosen: 2 GPUs, 0 of them reclaimable" in text
 
 
-def test_an_address_leads_to_one_finding_even_a_suppressed_one(held: Held) -> None:
+def test_an_address_leads_to_one_finding_even_a_snoozed_one(held: Held) -> None:
     finding_id = held.finding("a").finding_id
-    record(held.lake, "suppress", [finding_id], Actor("zoe"), now_ms=NOW_MS, reason="warm standby")
+    record(held.lake, "snooze", [finding_id], Actor("zoe"), now_ms=NOW_MS, reason="warm standby")
     tree = shown(held, search=f"{ALL}&finding={finding_id}")
     assert [row["id"] for row in by_id(tree, "findings-grid")["selectedRows"]] == [finding_id]
     assert "warm standby" in words(by_id(tree, "finding-detail")["children"])
@@ -130,8 +131,8 @@ def test_an_address_leads_to_one_finding_even_a_suppressed_one(held: Held) -> No
     assert by_id(strange, "findings-grid")["selectedRows"] == []
     every = shown(held, search=f"{ALL}&lang=fr")
     standing = {row["id"]: row["standing"] for row in by_id(every, "findings-grid")["rowData"]}
-    assert [each for each, status in standing.items() if status == "suppressed"] == [finding_id]
-    assert "1 masqué" in words(every), "the switch counts what it hides"
+    assert [each for each, status in standing.items() if status == "snoozed"] == [finding_id]
+    assert "1 en pause" in words(every), "the switch counts what it hides"
 
 
 def test_a_moment_has_its_day_in_the_readers_zone(held: Held) -> None:
@@ -153,7 +154,7 @@ def test_a_viewer_of_a_team_sees_that_team_only(held: Held) -> None:
         assert "bob" not in told
         assert '"ann"' in told
     pages = held.pages(VIEW_ALPHA)
-    assert words(pages.look_at(other)) == "Choose a row for its evidence and its history."
+    assert words(pages.look_at(other)) == ""
 
 
 def test_the_grid_opens_at_the_page_of_the_chosen_row() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -12,26 +14,46 @@ from flask.testing import FlaskClient
 
 from dashboard.access.people import ADMIN, VIEWER, Reader
 from dashboard.app import build_app
-from dashboard.pages import PAGES
+from dashboard.pages import MOVED, PAGES, PLACES
 from dashboard.source import LakeSource
 from fallow.lake import Lake
 from tests.dashboard.conftest import components, filled, inputs_of, page, words
 from tests.dashboard.sites import As
 from tests.lakes import made_lake
 
-_BUNDLE = resources.files("dashboard").joinpath("assets", "vendor", "plotly-cartesian.min.js")
+_BUNDLE = resources.files("dashboard").joinpath("assets", "vendor", "plotly.min.js")
 
 
 def test_the_charts_library_is_the_one_that_the_figures_are_made_for() -> None:
-    """The vendored bundle is a third of what plotly brings along; its version has to be the same."""
+    """The vendored bundle is a part of what plotly brings along; its version has to be the same."""
     head = _BUNDLE.read_text(encoding="utf-8")[:200]
     assert f"v{plotly.offline.get_plotlyjs_version()}" in head
 
 
-def test_no_page_waits_for_the_charts_library(client: FlaskClient) -> None:
-    """It comes with the first chart, from where dash looks for plotly's own, and is kept."""
+def test_a_page_loads_no_library_that_it_may_not_need(client: FlaskClient) -> None:
+    """Its files have at most 350 KB compressed; charts' and tables' libraries come with the first of them."""
     frame = client.get("/").text
-    assert not [name for name in ("plotly-cartesian", "plotly.min.js") if name in frame]
+    sources = re.findall(r'(?:src|stylesheet" href)="(/[^"]+)"', frame)
+    assert not [each for each in sources if re.search("plotly|ag_grid|dash_table", each)]
+    [grid] = re.findall(r'data-grid="([^"]+)"', frame)
+    assert b"AgGrid" in client.get(grid).data
+    files = [client.get(each, headers={"Accept-Encoding": "gzip"}) for each in sources]
+    assert all(each.status_code == 200 for each in files)
+    assert sum(len(each.data) for each in files) < 350_000
+
+
+def test_browsers_keep_our_own_files_for_ever(client: FlaskClient) -> None:
+    """Their address is another one when their content is."""
+    own = re.findall(r'"(/assets/pages-(\w+)[.]\w+)"', client.get("/").text)
+    assert [address.rpartition(".")[2] for address, _ in own] == ["css", "js"]
+    for address, digest in own:
+        answer = client.get(address)
+        assert hashlib.sha256(answer.data).hexdigest().startswith(digest)
+        assert answer.headers["Cache-Control"] == "private, max-age=31536000, immutable"
+        assert client.get(address.replace(digest, "0" * 16)).status_code == 404
+
+
+def test_the_charts_library_comes_from_where_dash_looks_for_it(client: FlaskClient) -> None:
     with client.get("/_dash-component-suites/plotly/package_data/plotly.min.js") as answer:
         assert answer.data[:200] == _BUNDLE.read_bytes()[:200]
         assert answer.headers["Cache-Control"] == "no-cache"
@@ -67,7 +89,11 @@ def test_labels_are_in_the_readers_language(client: FlaskClient) -> None:
     [
         ("/findings", "", "Findings, last 7 days - fallow"),
         ("/", "?span=24h&pool=train", "Overview, pool train, last 24 hours - fallow"),
-        ("/film", "?lang=fr&since=2025-11-18&until=2025-11-19", "Bande temporelle, 2025-11-18 - 2025-11-19 - fallow"),
+        (
+            "/timeline",
+            "?lang=fr&since=2025-11-18&until=2025-11-19",
+            "Chronologie, 2025-11-18 - 2025-11-19 - fallow",
+        ),
         ("/host", "?host=sim-h100-01", "Host, sim-h100-01, last 7 days - fallow"),
         ("/nowhere", "", "last 7 days - fallow"),
     ],
@@ -114,9 +140,23 @@ def test_who_reads_stands_beside_the_pages_and_the_way_out_where_there_is_one(
 
 
 def test_links_keep_window_and_scope(client: FlaskClient) -> None:
-    links = [each["props"]["href"] for each in components(filled(client, search="?span=24h&gpu=G")["nav"]["children"])
-             if "href" in each["props"]]  # fmt: skip
-    assert links == [f"{each.path}?span=24h" for each in PAGES if each.listed]
+    """The places lead to their first pages, and the second row to the other pages of the place."""
+    for place in PLACES:
+        found = filled(client, place.pages[0].path, "?span=24h&gpu=G")
+        places, own = (
+            [each["props"]["href"] for each in components(found[name]["children"]) if "href" in each["props"]]
+            for name in ("nav", "pages")
+        )
+        assert places == [f"{each.pages[0].path}?span=24h" for each in PLACES]
+        assert own == [f"{page.path}?span=24h" for page in place.pages if page.listed]
+
+
+@pytest.mark.parametrize(("before", "now"), MOVED.items())
+def test_an_address_that_a_page_had_before_leads_to_the_page(client: FlaskClient, before: str, now: str) -> None:
+    answer = client.get(f"{before}?span=24h")
+    assert (answer.status_code, answer.headers["Location"]) == (301, f"{now}?span=24h")
+    assert now in {page.path for page in PAGES}
+    assert words(page(client, before)) == words(page(client, now))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +164,7 @@ def test_links_keep_window_and_scope(client: FlaskClient) -> None:
     [
         ("/nowhere", "", "There is no such page"),
         ("/", "?span=9y", "is not a valid window"),
-        ("/", "?pool=nobody's", "nothing in this window is of pool nobody's"),
+        ("/", "?pool=nobody's", "nothing in this window belongs to pool nobody's"),
         ("/", "?since=2001-01-01&until=2001-01-02", "choose a window that has some of them"),
     ],
 )
@@ -140,7 +180,7 @@ def test_an_empty_lake_is_one_sentence(tmp_path: Path) -> None:
     assert "fallow agent run" in text
 
 
-def test_any_days_are_a_choice_and_the_page_says_where_the_data_end(client: FlaskClient) -> None:
+def test_any_days_can_be_chosen_and_the_page_shows_the_end_of_the_data(client: FlaskClient) -> None:
     found = filled(client, path="/quality", search="?first=2025-11-18&last=2025-11-30&zone=Europe/Paris")
     fields = {
         each["props"]["name"]: each["props"]["value"]
@@ -153,13 +193,13 @@ def test_any_days_are_a_choice_and_the_page_says_where_the_data_end(client: Flas
     text = words(found["page"]["children"])
     assert "18 Nov 2025, 00:00 CET to" in text
     assert "only: the rest of these days counts as not observed" in text
-    assert "There are data from" in words(found["days-form"]["children"])
+    assert "Data are available from" in words(found["days-form"]["children"])
     usual = filled(client, path="/quality")
     assert "2025-11-19" in str(usual["days-form"]["children"])
     assert "counts as not observed" not in words(usual["page"]["children"])
 
 
-def test_days_without_data_are_told_with_those_that_have_some(client: FlaskClient) -> None:
+def test_a_choice_of_days_without_data_shows_the_days_with_data(client: FlaskClient) -> None:
     found = filled(client, path="/quality", search="?first=2020-01-01&last=2020-01-02")
     assert "holds nothing between" in words(found["page"]["children"])
     assert "it has rows from 2025-11-" in words(found["page"]["children"])

@@ -90,7 +90,7 @@ def test_a_connection_that_stands_still_is_closed(limits: dict[str, float], sent
         assert connection.recv(100) == b""
 
 
-def test_an_answer_that_nobody_takes_is_dropped_and_its_thread_freed() -> None:
+def test_an_unread_answer_is_dropped_and_its_thread_freed() -> None:
     """One of 64 MB is more than is kept for a reader: its thread waits for them."""
 
     def huge(environ: dict[str, Any], start: Any) -> list[bytes]:
@@ -152,7 +152,7 @@ def test_whole_requests_that_wait_count_as_well(held: Held, monkeypatch: pytest.
         assert whole.recv(100).startswith(b"HTTP/1.1 200")
 
 
-def test_answers_that_nobody_takes_hold_so_much_and_no_more() -> None:
+def test_unread_answers_hold_limited_memory() -> None:
     made = threading.Event()
 
     def long(_: dict[str, Any], start: Any) -> Iterator[bytes]:
@@ -244,8 +244,8 @@ def test_the_time_to_take_an_answer_begins_with_the_answer(
 
 
 @pytest.mark.parametrize(("limits", "why"), [
-    ({"unread_s": 30}, "its reader took nothing for 30 s"),
-    ({"unread_s": 3600, "answer_s": 30}, "its reader took longer than 30 s"),
+    ({"unread_s": 30}, "the client read nothing for 30 s"),
+    ({"unread_s": 3600, "answer_s": 30}, "the client took longer than 30 s"),
 ])  # fmt: skip
 def test_an_answer_that_is_dropped_is_in_the_log_without_what_entitles(
     unread: Callable[..., Unread], caplog: pytest.LogCaptureFixture, limits: dict[str, float], why: str
@@ -254,7 +254,7 @@ def test_an_answer_that_is_dropped_is_in_the_log_without_what_entitles(
     slow.answer_after(1)
     left = slow.channel.total_outbufs_len
     slow.later(31)
-    assert caplog.messages == [f"dropped the answer to 127.0.0.1 for /answer/..., {left} B not taken: {why}"]
+    assert caplog.messages == [f"dropped the answer to 127.0.0.1 for /answer/..., {left} B unread: {why}"]
     assert not slow.taken().endswith(b"a page")
 
 
@@ -269,9 +269,7 @@ def test_answers_that_end_with_the_process_or_for_others_are_in_the_log(
     caplog.clear()
     shed = unread(held_bytes=10)
     shed.answer_after(1)
-    assert [each.partition(": ")[2] for each in caplog.messages] == [
-        "requests and answers take more memory than they may"
-    ]
+    assert [each.partition(": ")[2] for each in caplog.messages] == ["requests and answers exceed the memory limit"]
     caplog.clear()
     crowd = unread(connections=4)
     crowd.answer_after(1)
@@ -294,7 +292,7 @@ def test_connections_without_an_answer_go_without_a_line(caplog: pytest.LogCaptu
 
 
 class Held:
-    """An application whose thread is held by whoever asks for `/held`, until it is let go."""
+    """An application in which a request for `/held` blocks its thread until `let_go` is set."""
 
     asked = b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -1,4 +1,4 @@
-"""Views are made so many at a time, for each reader and in all, and only while somebody asks for them."""
+"""The number of views in progress is limited, per reader and in all, and only requested views are made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dashboard.memory import Budget
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here waits for the allocators."""
-    monkeypatch.setattr("dashboard.memory.give_back", lambda: None)
+    monkeypatch.setattr("dashboard.memory.release_unused_memory", lambda: None)
 
 
 class Slow:
@@ -51,7 +51,7 @@ def one_at_a_time(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> Slow:
     return slow
 
 
-def test_one_reader_has_so_many_and_the_others_have_theirs(slow: Slow) -> None:
+def test_one_reader_has_a_limit_and_the_others_have_theirs(slow: Slow) -> None:
     taken = [slow.ask(f"ada {place}") for place in range(8)]
     with pytest.raises(TooManyError) as refused:
         slow.ask("ada 8").result(0)
@@ -72,7 +72,7 @@ def test_all_together_have_no_more_than_the_bound(slow: Slow) -> None:
     assert [each.result(60) for each in taken] == [str(place) for place in range(32)]
 
 
-def test_what_nobody_asks_for_any_more_is_not_begun(slow: Slow) -> None:
+def test_a_view_that_is_no_longer_requested_is_not_begun(slow: Slow) -> None:
     running = [slow.ask(f"running {place}", "bob") for place in range(4)]
     abandoned, wanted = slow.ask("abandoned"), slow.ask("wanted")
     slow.now_s = 31.0
@@ -112,7 +112,7 @@ def test_readers_take_turns_and_another_is_next_after_what_is_being_made(one_at_
 
 
 def test_a_reader_who_comes_back_waits_for_those_who_had_no_turn_since(one_at_a_time: Slow) -> None:
-    """One light reader after another keeps nobody waiting for ever."""
+    """One light reader after another does not make a reader wait for ever."""
     slow = one_at_a_time
     futures = [slow.ask("ada 0"), slow.ask("ada 1")]
 

@@ -88,11 +88,11 @@ def test_a_call_answers_as_the_route_does(reading: Pages) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    ({"limit": 0}, "give 1 to 1000"), ({"limit": True}, "neither a text nor a number"), ({"limit": 1.5}, "give 1 to 1000"), ({"span": ["all"]}, "neither a text nor a number"),
-    ({"gpu": ["a"]}, "neither a text nor a number"), ({"host": {"name": "h"}}, "neither a text nor a number"),
-    ({"teem": "alpha"}, "did you mean team?"), ({"team": "nobody"}, "nothing in this window"), ({"cursor": "x"}, "this is no cursor"),
+    ({"limit": 0}, "give 1 to 1000"), ({"limit": True}, "neither a string nor a number"), ({"limit": 1.5}, "give 1 to 1000"), ({"span": ["all"]}, "neither a string nor a number"),
+    ({"gpu": ["a"]}, "neither a string nor a number"), ({"host": {"name": "h"}}, "neither a string nor a number"),
+    ({"teem": "alpha"}, "did you mean team?"), ({"team": "nobody"}, "nothing in this window"), ({"cursor": "x"}, "this is not a cursor"),
 ])  # fmt: skip
-def test_wrong_arguments_are_told_to_the_assistant(reading: Pages, arguments: dict[str, Any], said: str) -> None:
+def test_wrong_arguments_are_reported_to_the_assistant(reading: Pages, arguments: dict[str, Any], said: str) -> None:
     content = called(reading, "gpus", **arguments)
     assert content["isError"] is True
     assert said in content["content"][0]["text"]

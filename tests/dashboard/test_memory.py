@@ -55,26 +55,26 @@ def test_without_a_setting_it_is_half_of_the_limit_and_workers_share_it(tmp_path
     assert budget_bytes(GIB, 2, tmp_path) == GIB // 2
 
 
-def test_it_lets_go_until_the_rest_fits_and_says_when_it_cannot(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_evicts_until_the_kept_views_fit_and_warns_where_they_cannot(caplog: pytest.LogCaptureFixture) -> None:
     kept: Cache[str] = Cache(10)
     for name in "abcd":
         kept.of(name, str)
     kept.of("a", str)
-    Budget(100, used=lambda: 35 * len(kept.items())).keep(kept.let_go)
+    Budget(100, used=lambda: 35 * len(kept.items())).keep(kept.evict)
     assert list(kept.items()) == ["d", "a"]
     budget = Budget(10, used=lambda: 30 * len(kept.items()))
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            budget.keep(kept.let_go)
+            budget.keep(kept.evict)
     assert list(kept.items()) == ["a"]
     (warning,) = caplog.messages
     assert "dashboard.memory" in warning
 
 
-def admitted(budget: Budget, let_go: Callable[[], bool] = lambda: False) -> Making | None:
+def admitted(budget: Budget, evict: Callable[[], bool] = lambda: False) -> Making | None:
     """What may begin at once, None where it has to wait."""
     try:
-        return budget.admit(let_go, patience_s=0)
+        return budget.admit(evict, patience_s=0)
     except TimeoutError:
         return None
 
@@ -113,9 +113,9 @@ def test_room_is_made_for_the_first_and_never_for_a_second_beside_it() -> None:
     growth = [0]
     budget = Budget(100, used=lambda: 60 + 10 * len(kept.items()) + growth[0])
     measured(budget, growth, 20)
-    assert admitted(budget, kept.let_go)
+    assert admitted(budget, kept.evict)
     assert list(kept.items()) == ["c", "d"]
-    assert not admitted(budget, kept.let_go)
+    assert not admitted(budget, kept.evict)
     assert list(kept.items()) == ["c", "d"]
 
 
@@ -169,12 +169,12 @@ def test_a_page_waits_for_room_as_a_view_does_and_comes_then(fleet_lake: Lake) -
     other = admitted(budget)
     assert other
     budget._need_bytes = 30  # noqa: SLF001  # what the largest took
-    assert "Still being made" in str(filled(client, "/"))
+    assert "In progress" in str(filled(client, "/"))
     budget.release(other)
-    assert "Still being made" not in str(filled(client, "/"))
+    assert "In progress" not in str(filled(client, "/"))
 
 
-def test_the_warning_says_how_many_views_were_being_made_and_what_one_takes(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_warning_has_the_views_in_progress_and_the_need_of_one(caplog: pytest.LogCaptureFixture) -> None:
     used = [2**20]
     no, budget = (lambda: False), Budget(10 * 2**20, used=lambda: used[0])
     measured(budget, [0], 0)
@@ -192,7 +192,7 @@ def test_little_more_than_what_always_stays_is_kept_and_never_more_than_the_budg
     found = []
     for number in range(20):
         kept.of(number, lambda: "a page")
-        budget.keep(kept.let_go)
+        budget.keep(kept.evict)
         found.append(len(kept.items()))
     assert found == [*range(1, 8), *range(1, 8), *range(1, 7)]
 
@@ -215,11 +215,11 @@ def test_a_window_that_went_is_made_again_and_one_that_stayed_is_not(fleet_lake:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test of what is kept does not wait for the allocators."""
-    monkeypatch.setattr("dashboard.memory.give_back", lambda: None)
+    monkeypatch.setattr("dashboard.memory.release_unused_memory", lambda: None)
 
 
 @pytest.mark.parametrize(("path", "search"), [
-    ("/film", "?span=24h&start=2025-11-19T0{}:00Z"), ("/quality", "?span=24h&zone=Etc/GMT%2B{}"),
+    ("/timeline", "?span=24h&start=2025-11-19T0{}:00Z"), ("/quality", "?span=24h&zone=Etc/GMT%2B{}"),
     ("/report/download/json", "?span=24h&zone=Etc/GMT%2B{}"),
 ])  # fmt: skip
 def test_what_is_made_of_one_window_stays_within_the_budget_too(fleet_lake: Lake, path: str, search: str) -> None:
@@ -239,7 +239,7 @@ def test_what_is_made_of_one_window_stays_within_the_budget_too(fleet_lake: Lake
 
 def _windows(source: LakeSource) -> list[Any]:
     """What is kept of each window."""
-    return list(source._generation._windows.items().values()) if source._generation else []  # noqa: SLF001  # nothing else tells
+    return list(source._snapshot._windows.items().values()) if source._snapshot else []  # noqa: SLF001  # nothing else tells
 
 
 def _views(source: LakeSource, windows: list[Query]) -> list[View]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
@@ -18,6 +17,7 @@ from fallow.clock import HOUR_MS
 from fallow.exposition import OPEN_METRICS, TEXT
 from tests.dashboard.acting import PLAN, VIEW_ALPHA, Held
 from tests.dashboard.sites import Site
+from tests.pools import release
 
 Found = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
@@ -64,7 +64,8 @@ def test_the_ledger_is_that_of_the_pages(view: View) -> None:
     assert only(found, "fallow_data_stale") == 0
 
 
-def test_decisions_add_up_to_the_waste_and_to_what_they_save(view: View) -> None:
+def test_decisions_add_up_to_the_waste_and_to_what_they_are_worth(planned: Site) -> None:
+    view = planned.view()
     found, own = collected(view), view.report.recommendations
     assert only(found, "fallow_recommendations") == len(own.listed) > 3
     assert only(found, "fallow_recommendation_unconfirmed_gpu_hours") == pytest.approx(
@@ -74,20 +75,22 @@ def test_decisions_add_up_to_the_waste_and_to_what_they_save(view: View) -> None
         only(found, "fallow_waste_gpu_hours", actionable="true")
     )
     assert only(found, "fallow_waste_gpu_hours") == pytest.approx(own.waste.gpu_ms / HOUR_MS)
-    assert own.saving is not None
+    assert own.value is not None
+    assert own.value.freed is not None
     for bound in ("low", "point", "high"):
-        assert only(found, "fallow_recommendation_saving_per_year", bound=bound) == pytest.approx(
-            getattr(own.saving, bound)
-        )
-    assert own.reclaimable is not None
-    assert only(found, "fallow_reclaimable_idle_gpus") == own.reclaimable.idle_now > 0
+        freed = only(found, "fallow_recommendation_freed_per_year", bound=bound)
+        assert freed == pytest.approx(getattr(own.value.freed, bound))
+    cash = [each.value.cash for each in own.ranked if each.value is not None and each.value.cash is not None]
+    assert ("fallow_recommendation_cash_per_year" in found) == bool(cash)
+    assert own.fleet is not None
+    assert only(found, "fallow_free_gpus") == own.fleet.free_now > 0
     assert set(found) <= {each.name for each in FAMILIES}
 
 
 def test_what_is_not_known_is_absent(held: Held) -> None:
     found = scraped(held)
-    assert "fallow_reclaimable_gpus" not in found  # after three hours nobody knows the need
-    assert only(found, "fallow_reclaimable_idle_gpus") == 4
+    assert "fallow_releasable_gpus" not in found  # after three hours the demand is unknown
+    assert only(found, "fallow_free_gpus") == 0  # all of them are held
     unpriced = scraped(held, "?span=all&team=beta")
     assert "fallow_ledger_cost" not in unpriced
     assert only(unpriced, "fallow_ledger_unpriced_gpu_hours") == pytest.approx(3.0)
@@ -97,40 +100,37 @@ def test_a_viewer_of_a_team_gets_that_team_only(held: Held) -> None:
     found = scraped(held, "?span=all&team=beta", VIEW_ALPHA)
     assert only(found, "fallow_ledger_gpus") == 1
     assert only(found, "fallow_ledger_gpu_hours") == pytest.approx(3.0)
-    assert not [name for name in found if name.startswith("fallow_reclaimable")]
+    assert not [
+        name for name in found if name.startswith(("fallow_re", "fallow_free")) and "recommendation" not in name
+    ]
 
 
 def test_a_fleet_of_many_pools_has_an_end_of_series(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     own = view.report.recommendations
-    assert own.reclaimable is not None
-    pool, listed = own.reclaimable.pools[0], own.listed[0]
+    assert own.fleet is not None
+    pool, listed = own.fleet.pools[0], own.listed[0]
+    released = release({"h1": ["GPU-1"]})
     many = replace(
         own,
         listed=tuple(replace(listed, pool=f"pool-{number}", gpu_ms=HOUR_MS * (number + 1)) for number in range(200)),
-        reclaimable=replace(
-            own.reclaimable,
-            pools=tuple(replace(pool, pool=f"pool-{number}", gpus=number, safe=1) for number in range(200)),
+        fleet=replace(
+            own.fleet,
+            pools=tuple(replace(pool, pool=f"pool-{number}", gpus=number, release=released) for number in range(200)),
         ),
     )
     monkeypatch.setattr(Report, "recommendations", property(lambda _: many))
     found = collected(view)
-    for family in ("fallow_recommendation_gpu_hours", "fallow_reclaimable_gpus"):
+    for family in ("fallow_recommendation_gpu_hours", "fallow_releasable_gpus"):
         names = {dict(labels)["pool"] for labels in found[family]}
         assert len(names) == MOST_POOLS + 1
         assert {OTHER_POOLS, "pool-199"} <= names
     assert only(found, "fallow_recommendation_gpu_hours") == sum(range(1, 201))
-    assert only(found, "fallow_reclaimable_gpus") == 200
-    safe: Any = [None, *[1] * 199]
-    many = replace(
-        many,
-        reclaimable=replace(
-            own.reclaimable,
-            pools=tuple(replace(each, safe=known) for each, known in zip(many.reclaimable.pools, safe, strict=True)),
-        ),
-    )  # type: ignore[union-attr]
-    assert (
-        only(collected(view), "fallow_reclaimable_gpus") == MOST_POOLS
-    )  # of the others one is not known, so their sum is not
+    assert only(found, "fallow_releasable_gpus") == 200
+    assert many.fleet is not None
+    first, *others = many.fleet.pools
+    many = replace(many, fleet=replace(own.fleet, pools=(replace(first, release=None), *others)))
+    # of the others one is not known, so their sum is not
+    assert only(collected(view), "fallow_releasable_gpus") == MOST_POOLS
 
 
 def test_both_formats_are_what_prometheus_reads(held: Held) -> None:

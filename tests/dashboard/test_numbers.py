@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from analytics.glossary import state_label
 from analytics.report.figures import STEPS
 from dashboard.pages import PAGES
+from fallow.schema import STATES
 from tests.dashboard.shown import (
     HOLE,
     UNKNOWN,
@@ -54,9 +56,9 @@ OF_GPUS = pytest.mark.parametrize(
     "asked", [each for each, question in zip(ASKED, QUESTIONS, strict=True) if not question.is_personal]
 )
 _WASTE = {
-    "free": "GPUs without any user",
+    "free": "unallocated GPUs",
     "reserved": "allocated GPUs without a process",
-    "held": "GPUs held without a running kernel",
+    "held": "GPUs held idle",
 }
 _FIGURE = re.compile(r"[\d,]+\.\d+")
 
@@ -89,13 +91,13 @@ def _utc(seconds: str) -> str:
 
 
 @EACH
-def test_every_page_says_the_same_window_and_how_much_of_it_was_observed(site: NumbersSite, asked: Question) -> None:
+def test_every_page_shows_the_same_window_and_coverage(site: NumbersSite, asked: Question) -> None:
     observed = site.told.report(asked)["observed"]
     for each in PAGES:
         facts = site.shown(each.path, asked).facts()
         assert facts["window"] == f"{moment(observed['since'])} to {moment(observed['until'])}", each.path
         outside = observed["outside_gpu_hours"]
-        of_none = f"; {outside:,.1f} GPU-hours before a host's first row or after its last are in no sum"
+        of_none = f"; no sum includes {outside:,.1f} GPU-hours before a host's first row or after its last"
         said = f"{percent(observed['share'])} of the time{of_none if round(outside, 1) else ''}"
         assert facts["observed"] == said, each.path
         assert facts["data as of"] == "20 Nov 2025, 00:00 UTC"
@@ -113,8 +115,8 @@ def test_the_headline_is_the_ledgers(site: NumbersSite, asked: Question) -> None
     )
     wasted = written(spent.sum(*UNUSED))
     assert line == (
-        f"{wasted} of {written(spent.observed_ms)} observed GPU-hours went unused: "
-        f"{free} free, {reserved} reserved, {held} held; {active} were active."
+        f"{wasted} of {written(spent.observed_ms)} observed GPU-hours were not used: "
+        f"{free} unallocated, {reserved} allocated but unused, {held} held idle; {active} were busy."
     )
 
 
@@ -140,16 +142,17 @@ def figures(site: NumbersSite, asked: Question) -> dict[str, tuple[str, list[str
 
     found = {
         "useful": tile("active"), "unused": tile(*UNUSED),
-        **{state: tile(state) for state in ("held", "reserved", "free", "unavailable")},
+        **{state_label(state): tile(state) for state in ("held", "reserved", "free", "unavailable")},
         "paid": (f"{paid:,.0f}", [money(paid, "USD"), f"{written(spent.total_ms)} GPU-hours"]),
         "observed": (percent(seen["share"]), [f"{written(ms(seen['observed_gpu_hours']))} GPU-hours"]),
     }  # fmt: skip
-    return {name: tile for name, tile in found.items() if not (asked.is_personal and name in ("free", "unavailable"))}
+    of_no_user = {state_label(state) for state in ("free", "unavailable")} if asked.is_personal else ()
+    return {name: tile for name, tile in found.items() if name not in of_no_user}
 
 
 def tiles(shown: Shown) -> dict[str, Shown]:
     """The tiles by their label."""
-    return {each.text.split()[0]: each for each in shown.all("className", "tile")}
+    return {each.all_of("Dt")[0].text: each for each in shown.all("className", "tile")}
 
 
 @EACH
@@ -172,7 +175,11 @@ def test_changes_are_those_between_two_runs_of_the_command(site: NumbersSite, as
 
     def shares(told: dict[str, Any]) -> dict[str, float]:
         spent = Spent.of(told["ledger"]["gpu_hours"])
-        groups = {"useful": ("active",), "unused": UNUSED, **{each: (each,) for each in (*UNUSED, "unavailable")}}
+        groups = {
+            "useful": ("active",),
+            "unused": UNUSED,
+            **{state_label(each): (each,) for each in (*UNUSED, "unavailable")},
+        }
         found = {name: spent.sum(*states) / spent.observed_ms for name, states in groups.items()}
         return found | {"observed": told["observed"]["share"]}
 
@@ -184,7 +191,7 @@ def test_changes_are_those_between_two_runs_of_the_command(site: NumbersSite, as
 
 
 def changed(tile: Shown) -> str:
-    """What a tile says of its change, without the arrow."""
+    """Return the change that a tile shows, without the arrow."""
     [text] = [each.text for kind in ("better", "worse", "same") for each in tile.all("className", f"change {kind}")]
     return text.lstrip("▼▲ ")
 
@@ -194,11 +201,11 @@ def signed(change: float) -> str:
     return f"{'+' if rounded > 0 else chr(0x2212) if rounded < 0 else '±'}{abs(change):.1f}"
 
 
-def test_no_change_is_told_where_too_little_was_seen(site: NumbersSite) -> None:
+def test_no_change_is_shown_where_too_little_was_observed(site: NumbersSite) -> None:
     shown = site.shown("/", UNSEEN)
     seen = site.told.report(UNSEEN)["observed"]["share"]
     earlier = site.told.report(before(site.told.report(UNSEEN)))["observed"]["share"]
-    assert f"it was {percent(seen)} of this one and {percent(earlier)} of the one before" in shown.text
+    assert f"This window has {percent(seen)}, the one before {percent(earlier)}." in shown.text
     assert not [kind for kind in ("better", "worse", "same") if shown.all("className", f"change {kind}")]
 
 
@@ -218,26 +225,27 @@ def test_the_waterfall_is_the_reports(site: NumbersSite, asked: Question) -> Non
         left = "" if each is steps[-1] else share(left_ms, spent.total_ms)
         observed = "" if each["state"] == "unknown" else share(own_ms, spent.observed_ms)
         wanted.append(
-            [each["state"], written(own_ms), share(own_ms, spent.total_ms), left, observed, f"{each['cost']:,.2f}"]
+            [
+                state_label(each["state"]),
+                written(own_ms),
+                share(own_ms, spent.total_ms),
+                left,
+                observed,
+                f"{each['cost']:,.2f}",
+            ]
         )
     assert panel.rows() == wanted
-    figure = panel.figure("waterfall-chart")
-    [trace] = figure["data"]
-    lengths = [spent.total_ms / 3.6e6, *(each["gpu_hours"] for each in steps)]
-    assert trace["x"] == pytest.approx(lengths, rel=1e-12)
-    labels = [each["text"] for each in figure["layout"]["annotations"]]
-    assert len(labels) == len(wanted)
-    for label, row in zip(labels, wanted, strict=True):
-        assert _FIGURE.findall(label), label
-        assert set(_FIGURE.findall(label)) <= set(_FIGURE.findall(" ".join(row))), label
-    # each bar begins where the next one ends
-    assert trace["base"] == pytest.approx([0.0, *(lengths[0] - sum(lengths[1 : at + 2]) for at in range(len(steps)))])
+    # tests/dashboard/test_charts.py: bars are as long as the rows' numbers
+    for (name, *labels), row in zip(panel.hints("waterfall-chart"), wanted, strict=True):
+        assert name == row[0]
+        assert _FIGURE.findall(labels[0]), labels
+        assert set(_FIGURE.findall(" ".join(labels))) <= set(_FIGURE.findall(" ".join(row))), labels
     useful = next(each for each in waterfall_rows(told) if each["state"] == "active")
     assert panel.finding.startswith(f"{share(ms(useful['gpu_hours']), spent.total_ms)} of the GPU time was useful")
     worst = max((each for each in waterfall_rows(told) if each["state"] in UNUSED), key=lambda each: each["cost"])
     if worst["cost"]:
         hours, cost = written(ms(worst["gpu_hours"])), money(worst["cost"], "USD")
-        assert panel.finding.endswith(f" Most waste: {_WASTE[worst['state']]}, {hours} GPU-hours, {cost}.")
+        assert panel.finding.endswith(f" The largest waste is {_WASTE[worst['state']]}, {hours} GPU-hours, {cost}.")
 
 
 @EACH
@@ -257,51 +265,48 @@ def test_the_bars_of_days_or_hours_are_those_of_the_ledger(site: NumbersSite, as
                 if spent is not None:
                     wanted[moment(start.isoformat())] = spent
     rows = {row[0]: row[1:] for row in panel.rows()}
-    order = ("active", "low", "held", "reserved", "free", "unavailable", "unknown")
+    states = {state_label(state): state for state in STATES}
     heads = [each.text for each in panel.all("scope", "col")][2:-1]
-    assert sorted(heads) == sorted(order)
-    traces = {
-        trace["meta"]: dict(zip(trace["x"], trace["y"], strict=True)) for trace in panel.figure("days-chart")["data"]
-    }
+    assert sorted(heads) == sorted(states)
+    bars = {name: dict(each.split(": ") for each in said) for name, *said in panel.hints("days-chart")}
     for name, spent in wanted.items():
         unused = share(spent.sum(*UNUSED), spent.observed_ms)
-        assert rows[name] == [written(spent.total_ms), *(written(spent.sum(state)) for state in heads), unused], name
-        for state, bars in traces.items():
-            if name in bars:
-                assert bars[name] == pytest.approx(spent.sum(state) / 3.6e6, abs=1e-9), (name, state)
+        assert rows[name] == [written(spent.total_ms), *(written(spent.sum(states[head])) for head in heads), unused], (
+            name
+        )
+        for label, drawn in bars[name].items():
+            assert drawn == f"{spent.sum(states[label]) / 3.6e6:,.1f}", (name, label)
     whole = Spent.of(told["ledger"]["gpu_hours"])
-    for state in order:
-        drawn = sum(traces.get(state, {}).values())
-        assert drawn == pytest.approx(whole.sum(state) / 3.6e6, abs=0.001 * len(rows) + 0.05), state
+    for label, state in states.items():
+        total = sum(float(said.get(label, "0").replace(",", "")) for said in bars.values())
+        assert total == pytest.approx(whole.sum(state) / 3.6e6, abs=0.051 * len(rows) + 0.05), state
 
 
 @EACH
 def test_the_idle_bars_are_the_ledgers(site: NumbersSite, asked: Question) -> None:
     told = site.told.ledger(asked)
     idle, observed = told["idle"], Spent.of(told["gpu_hours"]).observed_ms
-    panel = site.shown("/", asked).panel("idle")
-    shares = {"in all": idle["share"]} | {f"≥ {name[:-1]} min": value for name, value in idle["spells"].items()}
-    assert [row[1:] for row in panel.rows() if row[0] == "at 0 %"] == [
+    panel = site.shown("/method", asked).panel("idle")
+    shares = {"all intervals": idle["share"]} | {
+        f"≥ {name[:-1]} min": value for name, value in idle["idle_intervals"].items()
+    }
+    assert [row[1:] for row in panel.rows() if row[0] == "at 0 % utilization"] == [
         [name, written(round((value or 0.0) * observed)), percent(value)] for name, value in shares.items()
     ]
-    known = [value for value in shares.values() if value is not None]
-    drawn = panel.figure("idle-chart")
-    assert drawn["data"][1]["x"] == known
-    figures = [each["text"] for each in drawn["layout"]["annotations"] if each["yref"] == "y2"]
-    assert [each.replace("\N{NO-BREAK SPACE}", " ") for each in figures] == [
-        f"<b>{percent(each)}</b>" for each in shares.values()
-    ]
+    drawn = panel.hints("idle-chart")
+    assert drawn[-len(shares) :] == [[name, percent(value)] for name, value in shares.items()]
 
 
-def test_what_nobody_saw_is_unknown_and_not_nothing(site: NumbersSite) -> None:
+def test_unobserved_time_is_unknown_and_not_zero(site: NumbersSite) -> None:
     """The pool of the host without a row that day: a share of nothing observed is no 0 %."""
     told = site.told.ledger(NOTHING)
     assert told["coverage"] == 0
     assert told["idle"]["share"] is None
     shown = site.shown("/", NOTHING)
     states = tiles(shown)
-    for name in ("useful", "unused", "held", "reserved", "free", "unavailable"):
+    for name in ("useful", "unused", *map(state_label, ("held", "reserved", "free", "unavailable"))):
         assert states[name].all("className", "figure")[0].text == UNKNOWN, name
-    assert {row[3] for row in shown.panel("idle").rows()} == {UNKNOWN}
-    assert [trace["x"] for trace in shown.panel("idle").figure("idle-chart")["data"]] == [[0.0] * 4, []]
-    assert "None was observed for 90 % of its time." in shown.panel("days").finding
+    idle = site.shown("/method", NOTHING).panel("idle")
+    assert {row[3] for row in idle.rows()} == {UNKNOWN}
+    assert {line for _, *said in idle.hints("idle-chart")[4:] for line in said} == {UNKNOWN}
+    assert "No period was observed for 90 % of its time." in shown.panel("days").finding

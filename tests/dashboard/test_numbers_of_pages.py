@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from analytics.glossary import state_label
 from analytics.tables.demand import gpus_by_hour
 from dashboard.access.people import VIEWER, Reader
 from tests.dashboard.conftest import by_id
@@ -74,10 +76,10 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> NumbersSite:
 
 
 @OF_GPUS
-def test_the_film_strip_lists_what_the_ledger_says_of_each_gpu(site: NumbersSite, asked: Question) -> None:
+def test_the_timeline_lists_the_ledgers_figures_of_every_gpu(site: NumbersSite, asked: Question) -> None:
     spent = Spent.of(site.told.ledger(asked)["gpu_hours"])
-    shown = site.shown("/film", asked)
-    rows = shown.panel("film").rows()
+    shown = site.shown("/timeline", asked)
+    rows = shown.panel("timeline").rows()
     assert len(rows) == site.told.ledger(asked)["gpus"]
     listed = [float(row[3].replace(",", "")) for row in rows]
     assert sum(listed) == pytest.approx(spent.sum(*UNUSED) / 3.6e6, abs=0.0501 * len(rows))
@@ -85,9 +87,9 @@ def test_the_film_strip_lists_what_the_ledger_says_of_each_gpu(site: NumbersSite
         hours = Spent.of_account(site.told.groups(asked, "host")[host])
         cells = [float(row[3].replace(",", "")) for row in own]
         assert sum(cells) == pytest.approx(hours.sum(*UNUSED) / 3.6e6, abs=0.0501 * len(cells)), host
-    given = None if "model" in asked.asked else site.told.recommendations(asked)["reclaimable"]
-    if given is not None and given["safe"] is not None and given["idle_now"]:
-        assert f"{given['safe']} safe to give back" in shown.panel("film").finding
+    given = None if "model" in asked.asked else site.told.recommendations(asked)["pool_demand"]
+    if given is not None and given["releasable"] is not None and given["free_now"]:
+        assert f"{given['release_now']} GPUs can be released now" in shown.panel("timeline").finding
 
 
 @pytest.mark.parametrize(
@@ -97,9 +99,9 @@ def test_the_film_strip_lists_what_the_ledger_says_of_each_gpu(site: NumbersSite
 )
 def test_the_hours_of_the_week_are_those_of_the_ledger(site: NumbersSite, scope: dict[str, str]) -> None:
     """Nine days make one whole week: each cell is one hour of it."""
-    panel = site.shown("/film", LONG.but(**scope)).panel("hours")
+    panel = site.shown("/timeline", LONG.but(**scope)).panel("hours")
     rows = {row[0]: row[1:] for row in panel.rows()}
-    drawn = panel.figure("hours-chart")["data"][0]
+    drawn = panel.hints("hours-chart")
     last = datetime(2025, 11, 20, tzinfo=UTC)
     for back in range(3, 168, 29):
         start = last - timedelta(hours=back)
@@ -108,10 +110,11 @@ def test_the_hours_of_the_week_are_those_of_the_ledger(site: NumbersSite, scope:
         cell = rows[f"{start:%a}"][start.hour]
         if spent is None or not spent.observed_ms:
             assert cell == "-"
+            assert not [each for each in drawn if each[0].startswith(f"{start:%a %H:%M}:")]
             continue
         ratio = spent.sum(*UNUSED) / spent.observed_ms
         assert cell == percent(ratio, 0), start
-        assert drawn["z"][start.weekday()][start.hour] == pytest.approx(ratio, abs=6e-5)
+        assert [f"{start:%a %H:%M}: {cell}"] in drawn
 
 
 @OF_GPUS
@@ -127,7 +130,7 @@ def test_the_data_page_counts_as_the_report_does(site: NumbersSite, asked: Quest
     )
     count = len(told["tables"]["data_quality"]["rows"])
     assert shown.panel("data_quality").finding == (
-        f"{count} remark{'s' * (count != 1)}." if count else "Nothing to remark."
+        f"{count} problem{'s' * (count != 1)}." if count else "No problem was found."
     )
     remarks = shown.panel("data_quality").text
     assert all(each["sentence"] in remarks for each in told["tables"]["data_quality"]["rows"])
@@ -154,12 +157,13 @@ def test_the_coverage_of_each_group_is_the_ledgers(site: NumbersSite, asked: Que
         ]
     assert {row[0]: row[1:] for row in panel.rows()} == wanted
     least = min(wanted.values(), key=lambda row: float(row[0].removesuffix(" %")))[0]
-    assert least in panel.finding or panel.finding == "All of it was observed."
+    assert least in panel.finding or panel.finding == "All of the time was observed."
 
 
 STATES_SAID = re.compile(
-    r"([\d,.]+) of ([\d,.]+) observed GPU-hours went unused: ([\d,.]+) free, ([\d,.]+) reserved, ([\d,.]+) held; "
-    r"([\d,.]+) were active, ([\d,.]+) at low use, ([\d,.]+) unavailable\. (\S+ %|unknown) of the time was observed\."
+    r"([\d,.]+) of ([\d,.]+) observed GPU-hours were not used: ([\d,.]+) unallocated, ([\d,.]+) allocated but unused, "
+    r"([\d,.]+) held idle; ([\d,.]+) were busy, ([\d,.]+) at low use, ([\d,.]+) down\. "
+    r"(\S+ %|unknown) of the time was observed\."
 )
 
 
@@ -195,11 +199,11 @@ def test_a_hosts_page_is_its_row_of_the_ledger(site: NumbersSite, asked: Questio
 
 
 @asking(DAYS, LONG, NOON)
-def test_a_gpus_page_is_what_the_ledger_says_of_a_pool_with_that_one(site: NumbersSite, asked: Question) -> None:
+def test_a_gpus_page_equals_the_ledger_of_a_pool_with_that_gpu(site: NumbersSite, asked: Question) -> None:
     own = asked.but(pool="legacy")
     told = site.told.ledger(own)
     assert told["gpus"] == 1
-    [gpu] = {href.split("gpu=")[1] for href in site.shown("/film", own).hrefs if href.startswith("/gpu")}
+    [gpu] = {href.split("gpu=")[1] for href in site.shown("/timeline", own).hrefs if href.startswith("/gpu")}
     shown = site.shown("/gpu", asked, gpu=gpu)
     spent = Spent.of(told["gpu_hours"])
     assert said(shown.panel("states")) == states(spent)
@@ -230,7 +234,7 @@ def test_the_hours_add_up_to_the_ledger(site: NumbersSite, asked: Question) -> N
     assert hours.height == (until - since).total_seconds() // 3600
     assert set(hours["there"]) == {float(told["gpus"])}
     assert hours["there"].sum() == pytest.approx(spent.total_ms / 3.6e6, rel=1e-6)
-    # the most in an hour is no less than its mean, and what nobody saw may be more
+    # the most in an hour is no less than its mean, and unobserved time may add to it
     assert hours["allocated"].sum() >= spent.sum(*GIVEN) / 3.6e6 - 1e-6
     assert hours["working"].sum() >= spent.sum("active", "low") / 3.6e6 - 1e-6
     assert hours["allocated_or_unknown"].sum() >= spent.sum(*GIVEN, "unknown") / 3.6e6 - 1e-6
@@ -243,12 +247,17 @@ def test_the_curve_and_its_table_count_those_hours(site: NumbersSite, asked: Que
     levels = {name: hours[name].to_list() for name in ("allocated", "working")}
     most = [f"{max(levels[name]):.0f}" for name in levels]
     assert panel.finding == (
-        f"At most {most[0]} of {max(hours['there']):.0f} GPUs were held, reserved or used at once, and at most {most[1]} were really working."
+        f"At most {most[0]} of {max(hours['there']):.0f} GPUs were allocated at once, and at most {most[1]} were busy."
     )
-    lines = [trace for trace in panel.figure("demand-chart")["data"] if trace["line"]["width"]]
-    for trace, own in zip(lines, levels.values(), strict=True):
-        steps = [(round(100 * reached(own, each) / len(own), 2), each) for each in sorted(set(own), reverse=True)]
-        assert list(zip(trace["x"], trace["y"], strict=True)) == [(0.0, max(own)), *steps]
+    lines = ("allocated", "busy")
+    for name, own in zip(lines, levels.values(), strict=True):
+        steps = [(100 * reached(own, each) / len(own), each) for each in sorted(set(own), reverse=True)]
+        shown = [
+            (at, line) for at, *said in panel.hints("demand-chart") for line in said if line.startswith(f"{name}: ")
+        ]
+        assert shown == [
+            (percent(at / 100), f"{name}: {each:,.1f} GPUs at once") for at, each in [(0.0, max(own)), *steps]
+        ]
     wanted = sorted({each for own in levels.values() for each in own}, reverse=True)
     assert panel.rows() == [[f"{each:.0f}", *(str(reached(own, each)) for own in levels.values())] for each in wanted]
 
@@ -274,25 +283,18 @@ def test_off_peak_hours_are_the_reports(long: NumbersSite, *, narrowed: bool) ->
         for each in sorted(told, key=lambda each: -each["gpus"] * (each["until_hour"] - each["from_hour"]))
     ]  # fmt: skip
     assert panel.rows() == wanted
-    drawn = panel.figure("off_peak-chart")["data"]
-    pools = sorted({each["pool"] for each in told})
-    cells = {
-        (pools.index(each["pool"]) * 7 + (each["weekday"] + number // 24) % 7, number % 24): each["gpus"]
-        for each in told for number in range(each["from_hour"], each["until_hour"])
-    }  # fmt: skip
-    values, words = ([row for each in drawn for row in each[name]] for name in ("z", "text"))
-    shown = {(row, at): value for row, own in enumerate(values) for at, value in enumerate(own) if value is not None}
-    assert shown == cells
-    labels = {(row, at): text for row, own in enumerate(words) for at, text in enumerate(own) if text}
-    assert labels
-    assert all(text == str(cells[place]) for place, text in labels.items())
-    assert {row for row, _ in labels} == {row for row, _ in cells}
+    shown = Counter(each for [each] in panel.hints("off_peak-chart"))
+    assert shown == Counter(
+        f"{hour(each['weekday'], start)}: {each['gpus']} GPU"
+        for each in told
+        for start in (each["from_hour"], *range(24, each["until_hour"], 24))
+    )
 
 
 def test_what_takes_four_weeks_is_not_known_of_nine_days(site: NumbersSite) -> None:
     assert site.told.report(DAYS)["off_peak"] == []
     assert site.shown("/capacity", DAYS).panel("off_peak").finding == (
-        "Not known: it takes 4 weeks, and the lake has 1.3 before the end of the window."
+        "Not known: 4 weeks are needed, and the lake has 1.3 before the end of the window."
     )
 
 
@@ -301,27 +303,27 @@ def given(spent: Spent) -> int:
 
 
 def useful_and_low(row: dict[str, Any]) -> tuple[float, float]:
-    """The useful milliseconds of somebody's time, which are its efficiency, and what of the low time is not."""
+    """Return the useful milliseconds of a user's time, which are its efficiency, and the low time that is not useful."""
     spent = Spent.of_account(row)
     useful_ms = (row["efficiency"] or 0.0) * given(spent)
     return useful_ms, spent.sum("active", "low") - useful_ms
 
 
 def named(rows: Iterable[list[str]], names: Iterable[str]) -> dict[str, list[str]]:
-    """Rows by whom they are about; the team stands behind a holder's name."""
+    """Return rows by user; a team follows the user's name."""
     order = sorted(names, key=len, reverse=True)
     return {next(name for name in order if row[0].startswith(name)): row for row in rows}
 
 
 @PRICES
-@pytest.mark.parametrize("group", ["team", "holder"])
+@pytest.mark.parametrize("group", ["team", "user"])
 def test_who_was_given_what_is_the_ledgers(site: NumbersSite, asked: Question, group: str) -> None:
     if group == "team" and asked.is_personal:
-        assert not site.shown("/holders", asked).has_panel("teams")
+        assert not site.shown("/users", asked).has_panel("teams")
         return
     told = {name: row for name, row in site.told.groups(asked, group).items() if given(Spent.of_account(row))}
     ranks = {each["label"]: each for each in site.told.report(asked)[f"{group}s"]}
-    panel = site.shown("/holders", asked).panel(f"{group}s")
+    panel = site.shown("/users", asked).panel(f"{group}s")
     rows = named(panel.rows(), told)
     at = [each.text for each in panel.all("scope", "col")].index("GPU-hours")
     is_unpriced = site.told.ledger(asked)["money"]["paid"] is None
@@ -352,22 +354,24 @@ def test_who_was_given_what_is_the_ledgers(site: NumbersSite, asked: Question, g
     every = Spent.together(Spent.of_account(row) for row in told.values())
     assert panel.finding.startswith(f"{share(every.sum('held', 'reserved'), given(every))} of {written(given(every))} ")
     lost = {name: Spent.of_account(row).sum("held", "reserved") for name, row in told.items()}
-    assert f"the most, {written(max(lost.values()))}, by {max(lost, key=lost.__getitem__)}" in panel.finding
+    most = max(lost, key=lost.__getitem__)
+    assert panel.finding.endswith(f" {most} has the most, {written(lost[most])} GPU-hours.")
 
 
 @PRICES
-def test_one_holders_page_is_their_row_and_their_jobs_add_up_to_it(site: NumbersSite, asked: Question) -> None:
-    told = site.told.groups(asked, "holder")
+def test_one_users_page_is_their_row_and_their_jobs_add_up_to_it(site: NumbersSite, asked: Question) -> None:
+    told = site.told.groups(asked, "user")
     report = site.told.report(asked)
-    for person in report["holders"][:3]:
+    for person in report["users"][:3]:
         name, row = person["name"], told[person["label"]]
         spent = Spent.of_account(row)
-        shown = site.shown("/holders", asked, holder=name)
+        shown = site.shown("/users", asked, user=name)
         facts = shown.facts()
         useful_ms, low_ms = useful_and_low(row)
-        assert facts["GPU-hours given"] == written(given(spent))
+        assert facts["GPU-hours allocated"] == written(given(spent))
         assert (facts["useful"], facts["low, unused"]) == (written(useful_ms), written(low_ms))
-        assert (facts["held"], facts["reserved"]) == (written(spent.sum("held")), written(spent.sum("reserved")))
+        unused = (facts[state_label("held")], facts[state_label("reserved")])
+        assert unused == (written(spent.sum("held")), written(spent.sum("reserved")))
         assert facts["efficiency"].split(",")[0] == percent(row["efficiency"])
         assert facts["cost"] == money(row["paid"], site.told.currency)
         jobs = shown.panel("jobs").rows()
@@ -380,7 +384,7 @@ def test_one_holders_page_is_their_row_and_their_jobs_add_up_to_it(site: Numbers
         elif UNKNOWN not in costs:
             paid = sum(float(each.split()[0].replace(",", "")) for each in costs)
             assert paid == pytest.approx(row["paid"], abs=0.0051 * len(jobs) + 0.02)
-        about = [each for each in report["findings"] if name in (each["holder"] or "").split("+")]
+        about = [each for each in report["findings"] if name in (each["user"] or "").split("+")]
         assert shown.panel("about").finding.startswith(f"{len(about)} finding" if about else "No finding")
 
 
@@ -413,34 +417,33 @@ def test_what_could_move_is_what_the_findings_say(site: NumbersSite, asked: Ques
         cells = [Shown(cell).text for cell in row.tree["props"]["children"]]
         shown[row.hrefs[0]] = [*cells[2:4], cells[6], *cells[8:10]]  # beside the saving: what is proposed instead
     assert shown == wanted
-    assert panel.finding.startswith(f"{len(told)} finding" if told else "No finding about the size of cards.")
+    assert panel.finding.startswith(f"{len(told)} finding" if told else "No finding is about the size of cards.")
 
 
 @asking(DAYS, LONG, POOL, TEAM, MODEL)
-def test_every_work_is_drawn_where_its_row_says(site: NumbersSite, asked: Question) -> None:
+def test_every_workload_is_drawn_at_the_figures_of_its_row(site: NumbersSite, asked: Question) -> None:
     shown = site.shown("/right-size", asked).panel("sizes")
-    works = site.client().get("/export/works.csv" + asked.search()).text
+    workloads = site.client().get("/export/workloads.csv" + asked.search()).text
     rows = [
         row
-        for row in csv.DictReader(works.splitlines())
+        for row in csv.DictReader(workloads.splitlines())
         if row["peak_bytes"] and (row["sm_p95_pct"] or row["util_p95_pct"])
     ]
     wanted = sorted(
-        (float(row["sm_p95_pct"] or row["util_p95_pct"]), round(float(row["peak_bytes"]) / 2**30, 1)) for row in rows
+        (f"{float(row['peak_bytes']) / 2**30:,.1f} GiB", percent(float(row["sm_p95_pct"] or row["util_p95_pct"]) / 100))
+        for row in rows
     )
-    drawn = [
-        point for trace in shown.figure("sizes-chart")["data"] for point in zip(trace["x"], trace["y"], strict=True)
-    ]
+    drawn = [tuple(each[-3:-1]) for each in shown.hints("sizes-chart")] if rows else []
     assert sorted(drawn) == wanted
     hours = sum(float(row["gpu_hours"]) for row in rows)
     if rows:
         assert f" of {hours:,.1f} GPU-hours" in shown.finding
-        assert f" of {len(rows)}: " in shown.finding
+        assert f" of {len(rows)} workload" in shown.finding
     assert hours <= given(Spent.of(site.told.ledger(asked)["gpu_hours"])) / 3.6e6 + 1e-6
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/film", "/findings", "/holders", "/right-size", "/capacity", "/quality", "/gpu", "/host"]
+    "path", ["/", "/timeline", "/findings", "/users", "/right-size", "/capacity", "/quality", "/gpu", "/host"]
 )
 @pytest.mark.parametrize("site", ["unpriced"], indirect=True)
 def test_what_has_no_price_costs_an_unknown_amount_and_not_nothing(site: NumbersSite, path: str) -> None:
@@ -448,9 +451,9 @@ def test_what_has_no_price_costs_an_unknown_amount_and_not_nothing(site: Numbers
     assert told["money"]["paid"] is None
     assert set(told["money"]["cost"].values()) == {None}
     gpu = site.told.report(DAYS)["findings"][0]["gpus"][0]
-    host, holder = next(iter(site.told.groups(DAYS, "host"))), site.told.report(DAYS)["holders"][0]["name"]
+    host, user = next(iter(site.told.groups(DAYS, "host"))), site.told.report(DAYS)["users"][0]["name"]
     more = {"/gpu": {"gpu": gpu}, "/host": {"host": host}}.get(path, {})
-    for shown in (site.shown(path, DAYS, **more), site.shown("/holders", DAYS, holder=holder)):
+    for shown in (site.shown(path, DAYS, **more), site.shown("/users", DAYS, user=user)):
         assert not re.search(r"\d\s?(EUR|USD)", shown.text), path
         assert not re.search(r"(?<![\d.,])0\.00(?!\d)", shown.text), path
     if path == "/findings":
@@ -469,14 +472,14 @@ def cells(rows: Sequence[Sequence[str]], name: str) -> list[str]:
 
 def test_the_time_just_before_is_the_first_choice(site: NumbersSite) -> None:
     shown = site.shown("/compare", DAYS)
-    assert [each.text for each in shown.all("className", "here")] == ["the time just before"]
+    assert [each.text for each in shown.all("className", "here")] == ["the window before"]
     assert any("against=13w" in href for href in shown.hrefs)
     panel = shown.panel("comparison")
-    assert "The other: 14 Nov 2025, 00:00 UTC to 17 Nov 2025, 00:00 UTC." in panel.text
+    assert "The other: 14 Nov 2025, 00:00 UTC to 17 Nov 2025, 00:00 UTC." in shown.text
     paid = cells(panel.rows(), "paid (USD)")
     tiles = site.shown("/", DAYS).panel("waterfall").text
     assert paid[0] in tiles
-    # nobody looked at one host on the 15th: its pool is not compared, whatever the fleet is
+    # one host was not observed on the 15th: its pool is not compared, unlike the fleet
     pools = {row[0]: row[1:] for row in shown.panel("pools_compared").rows()}
     assert pools["train-old"][2] == "not compared"
     assert pools["train"][2].endswith("points")
@@ -485,7 +488,7 @@ def test_the_time_just_before_is_the_first_choice(site: NumbersSite) -> None:
 def test_any_days_are_a_choice(site: NumbersSite) -> None:
     shown = site.shown("/compare", DAYS, against="2025-11-16..2025-11-16")
     assert [each.text for each in shown.all("className", "here")] == ["2025-11-16 - 2025-11-16"]
-    assert "The windows are not as long as each other" in shown.panel("comparison").text
+    assert "The windows differ in length" in shown.text
     assert cells(shown.panel("comparison").rows(), "waste")[2] == "not compared"
 
 

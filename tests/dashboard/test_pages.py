@@ -22,21 +22,21 @@ def test_every_state_has_a_colour_in_both_schemes() -> None:
         assert len(set(colours.state.values())) == len(STATES)
 
 
-def test_the_page_is_in_english_and_works_on_a_phone(client: FlaskClient) -> None:
+def test_the_page_is_in_english_and_fits_a_phone(client: FlaskClient) -> None:
     index = client.get("/").text
     assert '<html lang="en">' in index
     assert 'name="viewport" content="width=device-width, initial-scale=1"' in index
 
 
 @pytest.mark.parametrize("path", [each.path for each in PAGES if each.listed])
-def test_every_page_answers_in_both_schemes_with_its_title_and_says_what_is_simulated(
+def test_every_page_answers_in_both_schemes_with_its_title_and_marks_simulated_data(
     client: FlaskClient, path: str
 ) -> None:
     own = next(each for each in PAGES if each.path == path)
     light, dark = (page(client, path, scheme=scheme) for scheme in ("light", "dark"))
     for shown in (light, dark):
         text = words(shown)
-        assert text.startswith(str(own.name))
+        assert text.startswith(own.question or own.name)
         assert "SIMULATED FLEET" in text
         assert "data as of" in text
     assert words(dark) == words(light)
@@ -53,11 +53,11 @@ def test_charts_have_a_name_and_never_upload(client: FlaskClient) -> None:
             assert len(json.dumps(chart["figure"])) < 150_000
 
 
-def test_a_fault_that_nobody_foresaw_shows_no_trace(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_shows_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> Any:
         raise RuntimeError("the very inside")
 
     text = words(page(build_app(LakeSource(broken)).server.test_client()))
-    assert "could not be made" in text
+    assert "could not be computed" in text
     assert "inside" not in text
     assert "the very inside" in caplog.text

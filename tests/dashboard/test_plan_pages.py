@@ -24,42 +24,50 @@ def graded(planned: Site, tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 
 def test_all_sections_are_there(graded: Site) -> None:
-    shown = words(page(graded.client(), "/purchase", WEEK))
-    assert "while nobody computed" in shown
+    shown = words(page(graded.client(), "/energy", WEEK))
+    assert "Idle GPUs caused" in shown
     assert "known for 165 of the window's 168 hours" in shown  # the demo's grid has a gap
-    for title in ("Energy and CO2 by team", "What holding a card costs", "What other hours would save"):
+    for title in (
+        "Energy and CO2 by team",
+        "Extra power of a card that is held idle",
+        "CO2 that other hours would save",
+    ):
         assert title in shown
 
 
 def test_a_reader_of_a_team_sees_its_energy_alone(graded: Site) -> None:
     others = set(graded.view().whole.money.owners.teams()) - {"language"}
-    shown = words(page(graded.client(LANGUAGE), "/purchase", WEEK))
-    assert "while they were held without use" in shown
+    shown = words(page(graded.client(LANGUAGE), "/energy", WEEK))
+    assert "while the GPUs were allocated but unused" in shown
     assert others
     assert not [name for name in others if name in shown]
-    assert not [words for words in ("What holding a card costs", "What other hours would save") if words in shown]
+    assert not [
+        words
+        for words in ("Extra power of a card that is held idle", "CO2 that other hours would save")
+        if words in shown
+    ]
 
 
-def test_a_grid_that_cannot_be_used_is_said_once(planned: Site, tmp_path: Path) -> None:
+def test_an_unusable_table_of_intensity_is_reported_once(planned: Site, tmp_path: Path) -> None:
     site = planned.beside(tmp_path, '[plan]\ncarbon = "/none.csv"\n')
-    shown = words(page(site.client(), "/purchase", WEEK))
+    shown = words(page(site.client(), "/energy", WEEK))
     assert shown.count("the grid's intensity cannot be used") == 1
-    assert "What holding a card costs" not in shown
-    assert "Rent, reserve or buy?" in shown
+    assert "Extra power of a card that is held idle" not in shown
+    assert "Buy, reserve or rent" in words(page(site.client(), "/purchase", WEEK))
 
 
 def test_each_pool_has_its_mix_and_each_price_its_row(planned: Site) -> None:
-    found = planned.view().whole.plan.purchases
+    found = planned.view().whole.purchases
     shown = page(planned.client(), "/purchase", WEEK)
     assert len(table(shown, "purchase")) == len(found) > 1
     rows = {name: table(shown, name) for name in ("purchase_mix", "purchase_offers")}
     assert len(rows["purchase_mix"]) == sum(len(each.mix.parts) for each in found if each.mix is not None)
     assert len(rows["purchase_offers"]) == sum(len(each.options) for each in found)
-    assert "as now: up to" in json.dumps(shown)
-    assert "Internal prices by hour" in words(shown)
+    assert "current: up to" in json.dumps(shown)
+    assert "Internal prices by hour" in words(page(planned.client(), "/prices", WEEK))
 
 
-def test_nobody_buys_gpus_for_people(planned: Site) -> None:
+def test_a_view_of_users_has_no_purchase(planned: Site) -> None:
     shown = words(page(planned.client(LANGUAGE), "/purchase", WEEK))
     assert "GPUs are bought and rented for pools" in shown
     assert "Offers and break-even" not in shown
@@ -80,14 +88,14 @@ def test_each_row_of_the_tree_and_each_ending_is_there(planned: Site) -> None:
     nodes = [node for root in found.tree for team in root.children for node in (team, *team.children)]
     rows = table(shown, "allocation")  # those in sight and those folded
     assert len(rows) == len(found.tree) + len(nodes) > 1
-    assert len(table(shown, "endings")) == len(found.endings) > 0
+    assert len(table(page(planned.client(), "/endings", WEEK), "endings")) == len(found.endings) > 0
 
 
 def test_a_reader_of_a_team_sees_no_other_team(planned: Site) -> None:
     others = set(planned.view().whole.money.owners.teams()) - {"language"}
-    shown = words(page(planned.client(LANGUAGE), "/allocation", WEEK))
+    shown = " ".join(words(page(planned.client(LANGUAGE), path, WEEK)) for path in ("/allocation", "/endings"))
     assert others
-    assert "Which GPUs come free" in shown
+    assert "GPUs that become free" in shown
     assert not [name for name in others if name in shown]
     assert "Who starves" not in shown
     assert "Checked:" not in shown
@@ -100,19 +108,18 @@ def test_the_proposal_is_there_where_a_requests_file_is_set(planned: Site, tmp_p
     found = asking.view().whole.reallocation(Scope())
     assert found is not None
     assert {each.request.name for each in (*found.served, *found.unserved)} == {"translator", "detector"}
-    everybody = words(page(asking.client(), "/allocation", WEEK))
-    own = words(page(asking.client(LANGUAGE), "/allocation", WEEK))
-    assert "Who should get which GPUs" not in words(page(planned.client(), "/allocation", WEEK))
+    everybody = words(page(asking.client(), "/endings", WEEK))
+    own = words(page(asking.client(LANGUAGE), "/endings", WEEK))
+    assert "Who should get which GPUs" not in words(page(planned.client(), "/endings", WEEK))
     for shown, names in ((everybody, ["translator", "detector"]), (own, ["translator"])):
         assert "Who should get which GPUs" in shown
         assert [name for name in ("translator", "detector") if name in shown] == names
-    assert "What is left over" in everybody
-    assert not [words for words in ("What is left over", "Who gains", "from whom") if words in own]
+    assert "GPUs left over" in everybody
+    assert not [words for words in ("GPUs left over", "Who gains", "from team") if words in own]
 
 
 def test_a_requests_file_that_cannot_be_used_closes_one_section(planned: Site, tmp_path: Path) -> None:
     asking = planned.asking(tmp_path, ["nobody,1,V100,,2025-11-18,2026-01-31,1,translator"])
-    shown = words(page(asking.client(), "/allocation", WEEK))
-    assert "and whose are they? The data cannot be read or written as they should." in shown
-    assert "Which GPUs come free" in shown
-    assert "Who has the GPUs" in shown
+    shown = words(page(asking.client(), "/endings", WEEK))
+    assert "The data cannot be read or written." in shown
+    assert "GPUs that become free" in shown

@@ -133,7 +133,7 @@ def test_every_address_refuses_what_other_sites_send(client: FlaskClient, path: 
     assert client.post(path, json={}, headers={"Origin": "http://evil.example"}).status_code == 403
 
 
-def test_health_is_answered_under_any_name_and_says_nothing(client: FlaskClient) -> None:
+def test_health_is_answered_under_any_name_without_details(client: FlaskClient) -> None:
     answer = client.get("/healthz", headers={"Host": "10.1.2.3:8050"})
     assert (answer.status_code, answer.text, answer.mimetype) == (200, "ok\n", "text/plain")
     assert answer.headers["Cache-Control"] == "no-store"
@@ -163,7 +163,7 @@ def limited(lake: Lake, rates: Rates, access: Access = LOCAL, trail: Trail = NO_
     return build_app(source, access, rates=rates, trail=trail).server.test_client()  # type: ignore[no-any-return]
 
 
-def test_whoever_asks_too_often_is_told_when_to_ask_again(fleet_lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reader_with_too_many_requests_gets_a_retry_time(fleet_lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     client = limited(fleet_lake, replace(UNLIMITED, requests_per_minute=1))
     with caplog.at_level("INFO", logger="dashboard"):
         answers = [client.get("/_dash-layout") for _ in range(6)]  # a minute may end once between them
@@ -173,7 +173,7 @@ def test_whoever_asks_too_often_is_told_when_to_ask_again(fleet_lake: Lake, capl
         seconds = each.headers["Retry-After"]
         assert each.text == f"fallow: too many requests; try again in {seconds} s\n"
         assert 1 <= int(seconds) <= 60
-    assert 1 <= len([each for each in caplog.messages if "asks too often" in each]) <= 2
+    assert 1 <= len([each for each in caplog.messages if "sends too many requests" in each]) <= 2
     assert client.get("/healthz").status_code == 200
     assert client.get("/_dash-layout", environ_base={"REMOTE_ADDR": "10.0.0.9"}).status_code == 200
 
@@ -189,7 +189,7 @@ def test_those_who_do_not_sign_in_are_stopped_and_those_who_have_are_not(fleet_l
     ("GET", "/answer/x", "127.0.0.1"),
     ("GET", "/", "10.0.0.9"),  # not by the proxy
 ])  # fmt: skip
-def test_a_stranger_has_so_many_refusals_and_lines_of_the_log(
+def test_a_strangers_refusals_and_lines_of_the_log_are_limited(
     fleet_lake: Lake, caplog: pytest.LogCaptureFixture, method: str, path: str, address: str
 ) -> None:
     client = limited(fleet_lake, replace(UNLIMITED, sign_ins_per_minute=1), PROXY)
@@ -199,11 +199,11 @@ def test_a_stranger_has_so_many_refusals_and_lines_of_the_log(
     assert 2 <= len(caplog.messages) <= 4
 
 
-def test_whoever_is_told_to_wait_stands_in_the_log_by_name(fleet_lake: Lake, tmp_path: Path) -> None:
+def test_a_reader_who_must_wait_is_in_the_log_by_name(fleet_lake: Lake, tmp_path: Path) -> None:
     once = Rates(requests_per_minute=1, sign_ins_per_minute=1)
     client = limited(fleet_lake, once, PROXY, trail_of(str(tmp_path / "audit")))
     for _ in range(4):
         client.get("/_dash-layout", headers={"X-Forwarded-User": "ann"})
         client.get("/_dash-layout")
     lines = [json.loads(each) for each in (tmp_path / "audit").read_text(encoding="ascii").splitlines()]
-    assert {each["who"] for each in lines if "asks too often" in each["did"]} == {"ann", None}
+    assert {each["who"] for each in lines if "sends too many requests" in each["did"]} == {"ann", None}

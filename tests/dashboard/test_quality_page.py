@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dashboard.access.people import VIEWER, Reader
-from dashboard.pages.table_pages import QUALITY
+from dashboard.pages.trust import QUALITY
 from fallow.lake import Lake
 from tests.dashboard.conftest import components, section, table, words
 from tests.dashboard.sites import Site, content, make_site

@@ -6,13 +6,14 @@ import csv
 import io
 import json
 import re
+from datetime import date
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
 from analytics.tables.recommendations import ACTION_WORDS
-from analytics.workloads.reclaimable import MARGINS
+from analytics.workloads.pool_demand import MARGINS
 from dashboard.actions import KINDS
 from tests.dashboard.acting import Held, Pages
 from tests.dashboard.conftest import by_id, components, page, table, words
@@ -53,27 +54,31 @@ def slid(client: FlaskClient, place: int) -> Any:
     return answer.get_json()["response"]
 
 
+RELEASED = "{} GPUs can be released now"
+
+
 def test_the_page_shows_the_numbers_of_the_command(planned: Site, told: dict[str, Any]) -> None:
     shown = page(planned.client(), PATH, WEEK)
     ranked = [each for each in told["recommendations"] if each["ranked"]]
     assert ranked
     assert [row["id"] for row in rows(shown)] == [each["id"] for each in ranked]
     for row, each in zip(rows(shown), ranked, strict=True):
-        assert (row["gpus"], row["cost"], row["saving"]) == (
+        assert (row["gpus"], row["cost"], row["freed"]) == (
             len(each["gpus_now"]),
             each["cost"],
-            each["saving_per_year"]["point"],
+            each["value_per_year"]["freed"]["point"],
         )
         assert (row["confidence"], row["action"]) == (each["confidence"], ACTION_WORDS[each["action"]])
         first = "" if each["next_acts"] or not each["next"] else "to look first: "
         assert row["next"] == first + (each["next"] or "")
-    given = told["reclaimable"]
-    assert [row[6] for row in table(shown, "give_back")] == [str(each["safe"]) for each in given["pools"]]
-    assert f"{given['safe']} safe to give back" in words(shown)
+    given = told["pool_demand"]
+    wanted = ["" if each["releasable"] is None else str(each["releasable"]) for each in given["pools"]]
+    assert [row[7] for row in table(shown, "verdicts")] == wanted
+    assert RELEASED.format(given["release_now"]) in words(shown)
 
 
 def test_overview_and_capacity_say_the_same_number(planned: Site, told: dict[str, Any]) -> None:
-    said = f"{told['reclaimable']['safe']} safe to give back"
+    said = RELEASED.format(told["pool_demand"]["release_now"])
     for path in ("/", "/capacity", "/findings"):
         text = words(page(planned.client(), path, WEEK))
         assert said in text, path
@@ -101,9 +106,8 @@ def test_grouping_adds_up_and_names_each_gpu_once(planned: Site, told: dict[str,
 
 def test_the_chosen_one_has_its_evidence_and_risk(planned: Site) -> None:
     view = planned.view(WEEK)
-    each = next(
-        each for each in view.whole.recommendations(view.report.scope, view.part).ranked if each.confidence.failed
-    )
+    listed = view.whole.recommendations(view.report.scope, view.part).listed
+    each = next(each for each in listed if each.evidence and each.next_command and not each.confidence.is_low)
     shown = page(planned.client(), PATH, f"{WEEK}&recommendation={each.recommendation_id}")
     detail = by_id(shown, "recommendation-detail")["children"]
     assert all(finding.finding_id in words(detail) for finding in each.evidence)
@@ -116,26 +120,27 @@ def test_the_chosen_one_has_its_evidence_and_risk(planned: Site) -> None:
 def test_a_team_sees_nothing_of_others(planned: Site, told: dict[str, Any]) -> None:
     shown = page(planned.client(LANGUAGE), PATH, WEEK)
     everything = json.dumps(shown)
-    own = {each.name for each in planned.view(WEEK, LANGUAGE).report.people.holders}
-    others = {each["holder"] for each in told["recommendations"] if each["holder"]} - own
+    own = {each.name for each in planned.view(WEEK, LANGUAGE).report.people.users}
+    others = {each["user"] for each in told["recommendations"] if each["user"]} - own
     assert others
     assert not [name for name in others if f'"{name}"' in everything or f" {name} " in everything]
-    assert not {"reserve", "give_back-title", "recommendation-acts"} & ids(shown)
-    strange = next(each for each in told["recommendations"] if each["holder"] in others)
+    assert not {"reserve", "verdicts-title", "recommendation-acts"} & ids(shown)
+    strange = next(each for each in told["recommendations"] if each["user"] in others)
     assert strange["id"] not in everything
     asked = page(planned.client(LANGUAGE), PATH, f"{WEEK}&recommendation={strange['id']}")
-    assert "Choose a row" in words(by_id(asked, "recommendation-detail")["children"])
+    assert words(by_id(asked, "recommendation-detail")["children"]) == ""
 
 
 def test_the_slider_shows_what_each_reserve_leaves(planned: Site, told: dict[str, Any]) -> None:
-    pools = [each for each in told["reclaimable"]["pools"] if each["idle_now"] and each["what_if"]]
+    pools = told["pool_demand"]["pools"]
+    pools = [each for each in pools if each["free_now"] + each["reclaimable_now"] and each["what_if"]]
     assert pools
     for place, margin in enumerate(MARGINS):
         steps = [next(step for step in each["what_if"] if step["reserve_share"] == margin) for each in pools]
         answer = slid(planned.client(), place)
         by_pool, compared = [each for each in components(answer["what-if"]["children"]) if each["type"] == "Table"]
-        assert [row[4] for row in _cells(by_pool)[1:]] == [str(step["safe"]) for step in steps]
-        assert _cells(compared)[1 + place][1] == str(sum(step["safe"] for step in steps))
+        assert [row[4] for row in _cells(by_pool)[1:]] == [str(step["releasable"]) for step in steps]
+        assert _cells(compared)[1 + place][1] == str(sum(step["releasable"] for step in steps))
         assert f"With {margin:.0%}".replace("%", "") in answer["what-if-words"]["children"]
     default = by_id(page(planned.client(), PATH, WEEK), "reserve")
     assert MARGINS[default["value"]] == 0.15
@@ -155,6 +160,17 @@ def test_the_file_has_every_recommendation(planned: Site, told: dict[str, Any]) 
     assert [each["deadline"] for each in lines] == [each["deadline"] for each in told["recommendations"]]
 
 
+def test_a_deadline_is_the_same_day_wherever_its_reader_is(planned: Site, told: dict[str, Any]) -> None:
+    """The last day of the site on which acting is in time: in JSON and on the page, in any time zone."""
+    days = {each["id"]: each["deadline"] for each in told["recommendations"]}
+    moments = "?since=2025-11-13T00:00Z&until=2025-11-20T00:00Z"
+    for zone in ("UTC", "Pacific/Auckland", "America/Los_Angeles"):
+        shown = rows(page(planned.client(), PATH, f"{moments}&zone={zone}"))
+        assert {each["id"]: each["deadline_day"] for each in shown} == {each["id"]: days[each["id"]] for each in shown}
+        texts = {each["deadline_text"].replace("\N{NO-BREAK SPACE}", " ") for each in shown}
+        assert texts == {f"{day.day} {day:%b %Y}" for day in (date.fromisoformat(days[each["id"]]) for each in shown)}
+
+
 def test_the_table_is_read_from_what_decides(planned: Site) -> None:
     shown = page(planned.client(), PATH, f"{WEEK}&lang=fr")
     fields = [each["field"] for each in by_id(shown, "recommendations-grid")["columnDefs"]]
@@ -163,7 +179,8 @@ def test_the_table_is_read_from_what_decides(planned: Site) -> None:
             "recommendation",
             "action",
             "owner",
-            "saving",
+            "freed",
+            "cash",
             "deadline",
             "confidence",
             "gpus",
@@ -213,19 +230,19 @@ def test_an_action_is_on_the_leading_finding(held: Held) -> None:
     assert "acknowledged: asking" in words(answer["recommendation-detail"]["children"])
 
 
-def test_what_is_put_off_stays_in_sight_and_can_be_reopened(held: Held) -> None:
+def test_a_snoozed_recommendation_stays_visible_and_can_be_reopened(held: Held) -> None:
     pages = held.pages()
     found = pages.view().whole.recommendations(pages.view().report.scope, pages.view().part)
     one = next(each for each in found.listed if each.finding)
-    answer = pressed(pages, "suppress", one.recommendation_id, "until the move")
+    answer = pressed(pages, "snooze", one.recommendation_id, "until the move")
     assert one.recommendation_id not in {row["id"] for row in answer["recommendations-grid"]["rowData"]}
     assert one.recommendation_id not in words(answer["recommendations-cards"]["children"])
     below = answer["recommendations-rest"]["children"]
     [row] = table(below, "put_off")
     assert one.recommendation_id in row[0]
     assert row[2].startswith("pia")
-    assert row[3:5] == ["until somebody reopens it", "until the move"]
-    assert "put off on request" in [row[0] for row in table(below, "waste")]
+    assert row[3:5] == ["until reopened", "until the move"]
+    assert "snoozed" in [row[0] for row in table(below, "waste")]
     seen = answer["recommendation-findings-seen"]["data"]
     named = f"?span=all&recommendation={one.recommendation_id}"
     assert by_id(page(pages.client, PATH, named), "recommendation-acts")["disabled"] is False

@@ -118,7 +118,7 @@ def test_where_the_lake_lies_is_in_no_report_for_who_is_no_admin(site: Site, pat
         ("/report/preview?lang=xx", 409, "is not a language"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_made_is_said_in_a_sentence(site: Site, path: str, status: int, said: str) -> None:
+def test_an_edition_that_cannot_be_made_is_a_sentence(site: Site, path: str, status: int, said: str) -> None:
     answer = site.client().get(path)
     assert (answer.status_code, answer.mimetype) == (status, "text/plain")
     assert said in answer.text
@@ -130,7 +130,7 @@ def test_the_page_begins_with_the_last_whole_week_and_offers_the_others(site: Si
     assert chosen == [WEEK]
     links = [each["props"]["href"] for each in components(shown) if each["type"] == "Link"]
     assert links == ["/report?start=2025-W47"]
-    assert "2025-W47 (not over)" in words(shown)
+    assert "2025-W47 (not complete)" in words(shown)
     other = content(REPORT, site.view("?start=2025-W47&lang=fr"))
     downloads = [each["props"]["href"] for each in components(other) if "/download/" in str(each["props"].get("href"))]
     assert len(downloads) == len(FORMATS)
@@ -147,7 +147,7 @@ def test_who_may_only_read_has_no_form(sender: Site) -> None:
 
 
 def answered(site: Site, person: Reader, ask: Callable[[LakeSource], SendingAnswer]) -> SendingAnswer:
-    """What the form answers to this person, whom the app has let in."""
+    """Return the form's answer to this signed-in person."""
     client: FlaskClient = site.client(person)
     with client.application.test_request_context("/"):
         client.application.preprocess_request()
@@ -222,7 +222,7 @@ def test_who_may_only_read_sends_nothing(sender: Site, number: int) -> None:
     targets = [each.shown for each in site_targets(sender.inputs().settings)]
     viewer = Reader("ann", VIEWER)
     for answer in (trying(sender, viewer, number), sending(sender, viewer, {"search": SEARCH, "targets": targets})):
-        assert "it takes the role planner" in text(answer)
+        assert "it needs the role planner" in text(answer)
         assert not answer.tried
     assert sent(sender) == []
 

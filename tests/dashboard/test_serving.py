@@ -1,4 +1,4 @@
-"""`fallow dashboard` and `fallow demo` as servers: whom they answer, how they begin, and that they end when told to."""
+"""`fallow dashboard` and `fallow demo` as servers: the clients that they answer, their start, and their end on request."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_without_a_sign_in_only_this_machine_is_served(fleet_lake: Lake, run_fal
         assert remedy in done.stderr
 
 
-def test_insecure_says_so_and_serves(fleet_lake: Lake) -> None:
+def test_insecure_warns_and_serves(fleet_lake: Lake) -> None:
     flags = ("--host", "0.0.0.0", "--port", "0", "--insecure")  # noqa: S104  # ended with the test
     with serving("dashboard", "--lake", fleet_lake.root, *flags) as (server, address):
         port = urlsplit(address).port
@@ -144,14 +144,14 @@ def test_a_connection_is_kept(fleet_lake: Lake) -> None:
             connection.close()
 
 
-def test_no_lake_is_said_at_once(tmp_path: Path, run_fallow: RunFallow) -> None:
+def test_a_missing_lake_is_reported_at_once(tmp_path: Path, run_fallow: RunFallow) -> None:
     done = run_fallow("dashboard", "--lake", str(tmp_path / "nowhere"))
     assert done.returncode == 1
     assert "there is no lake" in done.stderr
 
 
 @pytest.mark.parametrize("flags", [("--port", "70000"), ("--since", "yesterday"), ("--workers", "0")])
-def test_wrong_use_is_said_at_once(fleet_lake: Lake, run_fallow: RunFallow, flags: tuple[str, str]) -> None:
+def test_wrong_use_is_refused_at_once(fleet_lake: Lake, run_fallow: RunFallow, flags: tuple[str, str]) -> None:
     done = run_fallow("dashboard", "--lake", fleet_lake.root, *flags)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1

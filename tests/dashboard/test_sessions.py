@@ -1,4 +1,4 @@
-"""Sessions: what a cookie that somebody has saved is worth, after signing out, after an admin's word and after its renewal."""
+"""Sessions: a saved cookie is invalid after a sign-out, after a revocation, and after its renewal."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_an_admin_ends_all_sessions_of_one_person(
 @pytest.mark.parametrize(("text", "said"), [
     ("", "dashboard.state is not set"), ('state = "{folder}/nowhere"', "no sign-ins are kept in"),
 ])  # fmt: skip
-def test_a_command_that_cannot_reach_the_sessions_says_so(
+def test_a_command_that_cannot_reach_the_sessions_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     file = tmp_path / "fallow.toml"
@@ -168,7 +168,7 @@ def test_a_cookie_is_good_for_minutes_and_a_session_that_is_used_for_its_whole_t
     assert answers(browser) == REFUSED
 
 
-def test_a_cookie_that_nobody_uses_ends_after_a_quarter_of_an_hour(browser: FlaskClient, clock: Hands) -> None:
+def test_an_unused_cookie_ends_after_a_quarter_of_an_hour(browser: FlaskClient, clock: Hands) -> None:
     clock.sleep(IDLE_MS / 1000 - 1)
     assert answers(browser) == ADMITTED
     clock.sleep(1)
@@ -179,7 +179,7 @@ def test_renewing_does_not_break_what_a_page_asks_at_once(browser: FlaskClient, 
     before = cookie(browser)
     clock.sleep(IDLE_MS / 1000 / 2)
     renewed = [with_cookie(browser, before).get("/", headers=LOCAL).headers.get("Set-Cookie") for _ in range(3)]
-    [one] = [each for each in renewed if each]  # a second would be for somebody who has a copy
+    [one] = [each for each in renewed if each]  # a second cookie would be for a client with a copy
     after = one.partition("=")[2].partition(";")[0]
     browser.set_cookie(COOKIE, after)
     assert browser.get("/", headers=LOCAL).status_code == 200
@@ -228,14 +228,14 @@ def test_a_copy_that_comes_back_after_its_renewal_ends_the_session(
     stolen = cookie(browser)
     used(browser, clock, 10)
     assert answers(with_cookie(browser, stolen)) == REFUSED
-    assert answers(browser) == REFUSED  # nobody knows which of the two is ann
+    assert answers(browser) == REFUSED  # it is unknown which of the two clients is ann
     said = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     assert [each["who"] for each in said if each["event"] == "revocation"] == ["ann"]
 
 
 @pytest.mark.parametrize("is_keeping", [True, False])
 def test_a_copy_that_goes_on_asking_ends_the_session(browser: FlaskClient, clock: Hands, *, is_keeping: bool) -> None:
-    """Whether whoever has it keeps the cookies that it is given, as a browser does, or sends the same one again and again."""
+    """The client may keep the cookies that it receives, as a browser does, or send the same cookie again and again."""
     stolen = cookie(browser)
     copy = with_cookie(browser, stolen)
     for _ in range(IDLE_MS // MINUTE_MS):
@@ -303,31 +303,29 @@ def test_a_lost_store_ends_every_session(browser: FlaskClient, tmp_path: Path) -
     assert answers(browser) == REFUSED
 
 
-def test_a_broken_store_admits_nobody_and_says_so(browser: FlaskClient, tmp_path: Path) -> None:
+def test_a_broken_store_admits_no_reader_and_is_reported(browser: FlaskClient, tmp_path: Path) -> None:
     (tmp_path / "state" / FILE).write_bytes(b"no database at all, " * 100)
     assert answers(browser) == {"page": 503, "callback": 503, "export": 503}
-    assert "it is not known who is signed in" in browser.get("/", headers=LOCAL).text
+    assert "the sessions cannot be read" in browser.get("/", headers=LOCAL).text
     assert "you are still signed in" in browser.get(OUT, headers=LOCAL).text
 
 
 @pytest.fixture
 def no_room() -> Iterator[Callable[[int], None]]:
-    """No file can grow beyond so many bytes."""
+    """Limit the size of every file that this process writes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_keeps_nobody_from_reading(
-    browser: FlaskClient, clock: Hands, no_room: Callable[[int], None]
-) -> None:
+def test_readers_can_read_with_a_full_disk(browser: FlaskClient, clock: Hands, no_room: Callable[[int], None]) -> None:
     no_room(1)
     for _ in range(3):
         clock.sleep(IDLE_MS / 1000 / 2)
         assert browser.get("/", headers=LOCAL).status_code == 200
 
 
-def test_what_is_kept_is_nobody_elses_to_read_and_no_key_to_a_session(browser: FlaskClient, tmp_path: Path) -> None:
+def test_the_store_is_private_and_holds_no_key_to_a_session(browser: FlaskClient, tmp_path: Path) -> None:
     state = tmp_path / "state"
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in (state, *state.iterdir())} == {
         "state": 0o700, FILE: 0o600,
@@ -340,7 +338,7 @@ def test_what_is_kept_is_nobody_elses_to_read_and_no_key_to_a_session(browser: F
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("file", "cannot be used: File exists"), ("gone/state", "cannot be used: No such file"), ("open", "everybody may write"),
+    ("file", "cannot be used: File exists"), ("gone/state", "cannot be used: No such file"), ("open", "every user may write"),
 ])  # fmt: skip
 def test_a_folder_that_cannot_keep_sessions_is_refused_at_the_start(
     settings: dict[str, str], tmp_path: Path, name: str, words: str

@@ -62,7 +62,7 @@ def test_what_is_to_be_typed_is_marked_up(site: Site) -> None:
     assert "held" in typed
 
 
-def test_a_meaning_is_said_in_the_reader_s_language_or_marked_as_english(site: Site) -> None:
+def test_a_meaning_is_in_the_readers_language_or_marked_as_english(site: Site) -> None:
     shown = content(SETTINGS_PAGE, site.view("?lang=fr"))
     french = language("fr")
     cells = [each["props"] for each in components(shown) if each["type"] == "Td"]

@@ -32,7 +32,7 @@ ADA = Reader("ada", ADMIN)
 
 @pytest.fixture(scope="module")
 def two_hosts(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Two hosts, each with a GPU that somebody holds for three hours."""
+    """Two hosts with one GPU each, which a user holds for three hours."""
     lake = made_lake(tmp_path_factory.mktemp("two") / "lake")
     for gpu, user, pool in (("GPU-1", "ann", "legacy"), ("GPU-2", "bob", "train")):
         rows = samples(gpu, 0, 3 * 3600, every_s=60, process_count=1, gpu_util_coverage_ratio=1.0)
@@ -72,7 +72,7 @@ def test_a_new_file_gives_a_new_view_when_the_lake_is_read_again(own_lake: Lake)
     source = LakeSource(lambda: inputs_of(own_lake), Hands())
     first, version = viewed(source), source.version()
     own_lake.delete(own_lake.files("gpu")[-1])
-    assert viewed(source).report is first.report  # nobody waits for the lake
+    assert viewed(source).report is first.report  # no reader waits for the lake
     source.refresh()
     second = viewed(source)
     assert second.report.ledger.summary.totals.total_ms < first.report.ledger.summary.totals.total_ms
@@ -82,7 +82,7 @@ def test_a_new_file_gives_a_new_view_when_the_lake_is_read_again(own_lake: Lake)
 @pytest.mark.long
 def test_a_lake_that_is_followed_shows_what_comes_until_it_is_followed_no_more(own_lake: Lake) -> None:
     source = LakeSource(lambda: inputs_of(own_lake), Hands())
-    end = source.follow(rest_s=0.01)
+    end = source.follow(pause_s=0.01)
     try:
         before = source.version()
         own_lake.delete(own_lake.files("gpu")[-1])
@@ -93,7 +93,7 @@ def test_a_lake_that_is_followed_shows_what_comes_until_it_is_followed_no_more(o
 
 
 def test_whatever_waits_for_the_clock_is_made_again_every_hour(own_lake: Lake) -> None:
-    """Who is silent and what is suppressed changes though no file does."""
+    """Who is silent and what is snoozed changes though no file does."""
     clock = Hands()
     source = LakeSource(lambda: inputs_of(own_lake), clock)
     first, version = viewed(source), source.version()
@@ -114,17 +114,17 @@ def wait_for(is_so: Callable[[], bool]) -> None:
     pytest.fail("it never came")
 
 
-def test_what_was_asked_for_is_there_in_the_new_version_before_anybody_waits_for_it(own_lake: Lake) -> None:
+def test_requested_views_are_ready_in_the_new_version_before_a_reader_waits(own_lake: Lake) -> None:
     source = LakeSource(lambda: inputs_of(own_lake), Hands(), patience_s=60)
     viewed(source, Query(pool="legacy"))
     own_lake.delete(own_lake.files("gpu")[-1])
     source.refresh()
     impatient = LakeSource(lambda: inputs_of(own_lake), Hands(), patience_s=0)
-    impatient.__dict__["_generation"] = source.__dict__["_generation"]
+    impatient.__dict__["_snapshot"] = source.__dict__["_snapshot"]
     assert isinstance(look(impatient, Query(pool="legacy")), View)
 
 
-def test_a_late_answer_is_said_and_comes_by_itself(own_lake: Lake) -> None:
+def test_a_late_answer_is_announced_and_arrives_without_a_request(own_lake: Lake) -> None:
     source = LakeSource(lambda: inputs_of(own_lake), Hands(), patience_s=0)
     source.refresh()
     late = look(source)
@@ -133,10 +133,10 @@ def test_a_late_answer_is_said_and_comes_by_itself(own_lake: Lake) -> None:
     wait_for(lambda: isinstance(look(source), View))
 
 
-def test_an_action_shows_at_once_to_whoever_took_it_and_soon_to_others(own_lake: Lake) -> None:
+def test_an_action_shows_at_once_to_its_actor_and_soon_to_others(own_lake: Lake) -> None:
     clock = Hands()
     mine, theirs = LakeSource(lambda: inputs_of(own_lake), clock), LakeSource(lambda: inputs_of(own_lake), clock)
-    finding, version = viewed(mine).report.review.shown[0], viewed(theirs).version
+    finding, version = viewed(mine).report.review.findings[0], viewed(theirs).version
     assert mine.version() == theirs.version() == version
     record(own_lake, "ack", [finding.finding_id], Actor("ada"), now_ms=T0)
     mine.forget()
@@ -158,7 +158,7 @@ def test_a_broken_file_stops_nothing_and_is_named_in_data_quality(own_lake: Lake
     assert source.stale_because is None
 
 
-def test_a_lake_that_went_away_leaves_what_was_read_of_it_and_says_so(own_lake: Lake, tmp_path: Path) -> None:
+def test_after_the_loss_of_a_lake_the_pages_show_the_last_data_and_a_notice(own_lake: Lake, tmp_path: Path) -> None:
     source = LakeSource(lambda: inputs_of(own_lake), Hands())
     first = viewed(source)
     Path(own_lake.root).rename(tmp_path / "elsewhere")
@@ -172,7 +172,7 @@ def test_a_lake_that_went_away_leaves_what_was_read_of_it_and_says_so(own_lake: 
     assert viewed(source).report is first.report
 
 
-def test_a_reading_without_an_end_is_said(own_lake: Lake) -> None:
+def test_a_reading_without_an_end_is_reported(own_lake: Lake) -> None:
     begun, hangs = threading.Event(), threading.Event()
     clock, is_hung = Hands(), False
 
@@ -201,11 +201,11 @@ def test_a_reading_without_an_end_is_said(own_lake: Lake) -> None:
     assert source.stale_because is None
 
 
-def test_an_action_that_cannot_be_read_leaves_what_was_read_and_says_so(own_lake: Lake) -> None:
+def test_an_unreadable_action_leaves_the_last_data_and_a_notice(own_lake: Lake) -> None:
     clock = Hands()
     source = LakeSource(lambda: inputs_of(own_lake), clock)
     first = viewed(source)
-    record(own_lake, "ack", [first.report.review.shown[0].finding_id], Actor("ada"), now_ms=T0)
+    record(own_lake, "ack", [first.report.review.findings[0].finding_id], Actor("ada"), now_ms=T0)
     (file,) = own_lake.files("action")
     content = Path(file.url).read_bytes()
     Path(file.url).write_bytes(content[:50])
@@ -223,7 +223,7 @@ def test_an_action_that_cannot_be_read_leaves_what_was_read_and_says_so(own_lake
     clock.at_ms += 2_000
     source.refresh()
     assert source.stale_because is None
-    assert viewed(source).report.review.shown[0].status == "acknowledged"
+    assert viewed(source).report.review.findings[0].status == "acknowledged"
 
 
 def test_a_table_of_the_sites_own_shows_when_it_changes_and_with_a_mistake_in_it_the_one_before_stays(
@@ -252,9 +252,7 @@ def test_a_table_of_the_sites_own_shows_when_it_changes_and_with_a_mistake_in_it
     assert viewed(source).names["team"] == ("third",)
 
 
-def test_of_a_lake_that_is_gone_nothing_new_is_promised_and_admins_alone_are_told_where_it_was(
-    own_lake: Lake, tmp_path: Path
-) -> None:
+def test_a_lost_lake_promises_no_new_data_and_only_admins_see_its_place(own_lake: Lake, tmp_path: Path) -> None:
     source = LakeSource(lambda: inputs_of(own_lake), Hands())
     view = viewed(source)
     Path(own_lake.root).rename(tmp_path / "elsewhere")
@@ -285,8 +283,8 @@ def viewed(source: LakeSource, query: Query | None = None, reader: Reader = ADA)
     return found
 
 
-def test_whoever_may_see_one_team_gets_no_other(own_lake: Lake, tmp_path: Path) -> None:
-    """Whatever they ask for: what they ask for of it is put aside before anything is read."""
+def test_a_reader_of_one_team_gets_no_other(own_lake: Lake, tmp_path: Path) -> None:
+    """A team in the request is ignored before the lake is read."""
     owners = tmp_path / "owners.csv"
     owners.write_text("kind,name,team\nuser,ann,team0\nuser,bob,team1\n")
     config = tmp_path / "fallow.toml"
@@ -296,16 +294,16 @@ def test_whoever_may_see_one_team_gets_no_other(own_lake: Lake, tmp_path: Path) 
     for asked in (Query(span="all"), Query(span="all", team="team0")):
         found = look(source, asked, reader)
         assert isinstance(found, View)
-        assert {each.name for each in found.report.people.holders} == {"bob"}
+        assert {each.name for each in found.report.people.users} == {"bob"}
         assert found.names["team"] == ("team1",)
         assert found.query.team == "team1"
     nobody = look(source, Query(span="all"), Reader("eve", VIEWER, "no such team"))
     assert isinstance(nobody, Problem)
 
 
-def test_a_lake_that_does_not_answer_holds_nobody_up(own_lake: Lake) -> None:
+def test_a_lake_that_does_not_answer_delays_no_reader(own_lake: Lake) -> None:
     class Silent(Lake):
-        """Lists nothing until it is told to."""
+        """Lists nothing until the test sets an event."""
 
         heard = threading.Event()
         is_silent = False

@@ -1,4 +1,4 @@
-"""Who holds what: the numbers of `fallow ledger --by holder`, and nobody else's."""
+"""The users' page: the numbers of `fallow ledger --by user`, and no other reader's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.ledger.rows import device, fill, processes, samples
 def test_a_quotas_bar_ends_where_the_quota_does(planned: Site) -> None:
     uses = dict(quota_uses(planned.view(WEEK).report))
     longest = max(max(use.quota_gpus, use.most or 0) for use in uses.values())
-    shown = page(planned.client(), "/holders", WEEK)
+    shown = page(planned.client(), "/users", WEEK)
     rows = table(shown, "quotas")
     gaps = [uses[row[0]].quota_gpus - (uses[row[0]].working_mean or 0) for row in rows]
     assert gaps == sorted(gaps, reverse=True)
@@ -30,18 +30,20 @@ def test_a_quotas_bar_ends_where_the_quota_does(planned: Site) -> None:
         assert f"{100 * (use.most or 0) / longest:.2f}%" in mark["props"]["style"]["left"]
         widths = [float(part["props"]["style"]["width"].rstrip("%")) for part in track["props"]["children"]]
         assert sum(widths) == pytest.approx(100 * (use.allocated_mean or 0) / use.quota_gpus, abs=0.02)
-    assert "Quotas are for all GPUs" in words(page(planned.client(), "/holders", WEEK + "&pool=train"))
+    assert "Quotas are for all GPUs" in words(page(planned.client(), "/users", WEEK + "&pool=train"))
 
 
-def test_a_holder_of_nothing(planned: Site) -> None:
-    assert "nobody-here was given nothing" in words(page(planned.client(), "/holders", WEEK + "&holder=nobody-here"))
+def test_a_user_of_nothing(planned: Site) -> None:
+    assert "was allocated to nobody-here in this window" in words(
+        page(planned.client(), "/users", WEEK + "&user=nobody-here")
+    )
 
 
 def test_for_a_reader_of_one_team_others_have_nothing(planned: Site) -> None:
     client = planned.client(LANGUAGE)
-    assert "amara" in words(page(client, "/holders", WEEK))
+    assert "amara" in words(page(client, "/users", WEEK))
     for more in ("", "&team=vision"):
-        assert "greta was given nothing" in words(page(client, "/holders", f"{WEEK}&holder=greta{more}"))
+        assert "was allocated to greta in this window" in words(page(client, "/users", f"{WEEK}&user=greta{more}"))
 
 
 def test_quotas_against_what_was_used(planned: Site) -> None:
@@ -68,19 +70,19 @@ def test_who_has_no_name_is_not_left_out(lake: Lake) -> None:
     lists = [*processes("a", *range(0, 3600, 30), user=None), *processes("b", *range(0, 3600, 30), user=name)]
     fill(lake, rows, lists, devices=[device("a"), device("b")])
     client = build_app(LakeSource(lambda: inputs_of(lake))).server.test_client()
-    rows_shown = table(page(client, "/holders"), "holders")
-    assert {row[0] for row in rows_shown} == {"(user not known)", "<b>eve</b>?=1"}
-    french = words(page(client, "/holders", "?lang=fr"))
+    rows_shown = table(page(client, "/users"), "users")
+    assert {row[0] for row in rows_shown} == {"(unknown user)", "<b>eve</b>?=1"}
+    french = words(page(client, "/users", "?lang=fr"))
     assert "(utilisateur inconnu)" in french
     assert "heures GPU" in french
 
 
-def test_hours_that_nobody_saw_are_no_hours_without_use(planned: Site) -> None:
-    """The same uses over a window of which half was seen: no gap is told, for it may be what was not looked at."""
+def test_unobserved_hours_are_no_hours_without_use(planned: Site) -> None:
+    """The same uses over a half observed window: no gap is shown, since it may be unobserved time."""
     view = planned.view(WEEK)
     uses = quota_uses(view.report)
     half = replace(view.report.ledger.seen, observed_ms=1.0, unseen_ms=1.0)
-    assert "widest gap" in quota_headline(view.report.ledger.seen, uses)
+    assert "largest unused quota" in quota_headline(view.report.ledger.seen, uses)
     told = str(quota_headline(half, uses))
     assert "Only 50.0" in told.replace("\N{NO-BREAK SPACE}", " ")
-    assert "gap" not in told
+    assert "unused" not in told

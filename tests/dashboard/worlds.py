@@ -39,7 +39,7 @@ class Others:
 
     @property
     def where(self) -> dict[str, Any]:
-        """A pool of their own, and a card that nobody else has and that no list of cards knows."""
+        """A pool of their own, and a card that no other team has and that is in no list of cards."""
         return {"pool": f"{self.mark}-pool", "model": f"NVIDIA {self.mark}"}
 
     @property
@@ -63,7 +63,7 @@ OTHER = Others("wombat", 64.0, 20.0, 77.0, 9, "0.55", 6)
 OWN_ACCOUNT = {"slurm_account": f"{TEAM}-account"}
 
 OF_THE_FLEET = re.compile(r'(?:"ranked": |[.]ranked,)\d+')
-"""What tells of all, and says so: how many the team's people are ranked among. docs/security.md names it with what is held constant here."""
+"""Facts about all users that a page shows on purpose: the number of users in a ranking. docs/security.md names them and what both worlds share."""
 
 
 def make_world(folder: Path, others: Others) -> Site:
@@ -97,7 +97,7 @@ def _of_the_team(fleet: Fleet) -> None:
     fleet.run(first, "ann", util=fleet.wave(92, period_h=4, on_h=3), mem_gb=70, slurm_job_id="11", **OWN_ACCOUNT)
     fleet.run(second, "bea", util=0, mem_gb=40)
     fleet.run(third, "ann", util=18, mem_gb=6, slurm_job_id="12")
-    fleet.claim([fourth], "bea", 2, claim_id="13")
+    fleet.allocation([fourth], "bea", 2, allocation_id="13")
     (desk,) = fleet.host("desk", L4, 1, pool="desk")
     fleet.run(desk, "bea", fleet.between(0, 8), util=60, mem_gb=10)
     fleet.event(first.host, -2, "xid", "Xid 31 of the team", gpu=first.uuid, code=31)
@@ -106,16 +106,16 @@ def _of_the_team(fleet: Fleet) -> None:
 def _of_others(fleet: Fleet, others: Others) -> None:
     """Hosts of theirs alone: busy, held, reserved, broken and silent.
 
-    What is said of the whole fleet to everybody is the same in both worlds: how long idle spells last, how often a finding was
+    What is said of the whole fleet to everybody is the same in both worlds: how long idle intervals last, how often a finding was
     wrong, which known cards there are, who is ahead of whom. Hence the same idle time and as many GPUs; how many people there
     are behind the team's is not the same.
     """
     one, two = others.users
-    busy, held, claimed, lost = fleet.host(f"{others.mark}-host", H100, 4, **others.where)
+    busy, held, allocated, lost = fleet.host(f"{others.mark}-host", H100, 4, **others.where)
     fleet.run(busy, one, **others.work, **others.job(9), **others.command)
     pod = {"pod": f"{others.mark}-pod", "namespace": f"{others.mark}-space"}
     fleet.run(held, two, fleet.between(-6), mem_gb=others.mem_gb / 2, **pod)
-    fleet.claim([claimed], two, 1, claim_id=f"{others.mark}-claim")
+    fleet.allocation([allocated], two, 1, allocation_id=f"{others.mark}-allocation")
     lost.is_in(fleet.between(-1), "lost")
     fleet.event(held.host, -3, "xid", f"Xid 79 of {others.mark}", gpu=held.uuid, code=79)
     (quiet,) = fleet.host(f"{others.mark}-quiet", H100, 1, **others.where)
@@ -124,7 +124,7 @@ def _of_others(fleet: Fleet, others: Others) -> None:
 
 
 def _crowd(fleet: Fleet, others: Others) -> None:
-    """More of them on one card, each with less GPU time than anybody of the team."""
+    """More users of others on one card, with less GPU time than every user of the team."""
     (card,) = fleet.host(f"{others.mark}-crowd", H100, 1, **others.where)
     for number in range(others.more_users):
         fleet.run(card, f"{others.mark}-user-{number}", util=60 / others.more_users, mem_gb=others.mem_gb / 10)

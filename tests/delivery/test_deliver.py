@@ -13,7 +13,7 @@ import pytest
 from analytics.delivery import deliver as deliver_module
 from analytics.delivery.deliver import ALREADY, BUSY, DeliveryResult, acquire_send_lock, deliver
 from analytics.delivery.editions import CLOSES_AFTER_MS, asked_week, delivery_of, failed_weeks, missed_weeks
-from analytics.delivery.journal import CLAIMED, LEASE_MS, SENDING, YIELDED, Journal, new_try
+from analytics.delivery.journal import LEASE_MS, QUEUED, SENDING, YIELDED, Journal, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOutcome, Message
 from analytics.delivery.settings import parse_targets
 from analytics.frames import read_frame
@@ -66,7 +66,7 @@ def test_a_week_that_is_not_closed_is_not_sent() -> None:
 
 def ended(lake: Lake, label: str, step: str, target: str = "t") -> None:
     own, name = journal(lake, Hands(at("2026-11-20"))), new_try(0)
-    for each in (CLAIMED, SENDING):
+    for each in (QUEUED, SENDING):
         own.add(delivery_of(week(label), "all/en", target), name, each, example_message())
     own.add(delivery_of(week(label), "all/en", target), name, step, example_message(), DeliveryOutcome(step))
 
@@ -137,7 +137,7 @@ def test_the_same_edition_goes_to_the_same_target_once(lake: Lake, hands: Hands)
     assert late.sha256 != example_message().sha256
     assert deliver(journal(lake, hands), DELIVERY, late, channel, hands, sleep=hands.sleep).step == ALREADY
     assert channel.sent == [DELIVERY]
-    assert steps(lake) == sorted([CLAIMED, SENDING, SENT])
+    assert steps(lake) == sorted([QUEUED, SENDING, SENT])
 
 
 def test_what_is_recorded(lake: Lake, hands: Hands) -> None:
@@ -229,7 +229,7 @@ def test_where_a_repeat_leaves_no_copy_it_is_simply_repeated(lake: Lake, hands: 
 
 def test_a_sender_that_ended_before_it_began_leaves_nothing(lake: Lake, hands: Hands) -> None:
     other = journal(lake, hands)
-    other.add(DELIVERY, new_try(hands.now_ms()), CLAIMED, example_message())
+    other.add(DELIVERY, new_try(hands.now_ms()), QUEUED, example_message())
     channel = Counting()
     assert send(lake, channel, hands).step == BUSY
     hands.at_ms += LEASE_MS
@@ -286,25 +286,27 @@ LOW, HIGH = "000000000000-low", "ffffffffffff-high"
 @pytest.mark.parametrize(
     ("try_id", "steps_of_it", "wins"),
     [
-        (LOW, [CLAIMED], False),
-        (LOW, [CLAIMED, YIELDED], True),
-        (LOW, [CLAIMED, SENDING], False),
-        (HIGH, [CLAIMED], False),
-        (HIGH, [CLAIMED, YIELDED], True),
-        (HIGH, [CLAIMED, SENDING], False),
-        (LOW, [CLAIMED, SENDING, UNKNOWN], False),
-        (HIGH, [CLAIMED, SENDING, FAILED], True),
-        (LOW, [CLAIMED, SENDING, SENT], False),
+        (LOW, [QUEUED], False),
+        (LOW, [QUEUED, YIELDED], True),
+        (LOW, [QUEUED, SENDING], False),
+        (HIGH, [QUEUED], False),
+        (HIGH, [QUEUED, YIELDED], True),
+        (HIGH, [QUEUED, SENDING], False),
+        (LOW, [QUEUED, SENDING, UNKNOWN], False),
+        (HIGH, [QUEUED, SENDING, FAILED], True),
+        (LOW, [QUEUED, SENDING, SENT], False),
     ],
 )
-def test_who_sees_another_claim(lake: Lake, hands: Hands, try_id: str, steps_of_it: list[str], *, wins: bool) -> None:
+def test_who_sees_another_allocation(
+    lake: Lake, hands: Hands, try_id: str, steps_of_it: list[str], *, wins: bool
+) -> None:
     own = journal(lake, hands)
     rival(lake, hands, try_id, *steps_of_it)
     assert (acquire_send_lock(own, DELIVERY, example_message(), hands, hands.sleep) is not None) is wins
 
 
 def test_the_lowest_waits_for_the_others_word_and_not_for_ever(lake: Lake, hands: Hands) -> None:
-    own, other = journal(lake, hands), rival(lake, hands, HIGH, CLAIMED)
+    own, other = journal(lake, hands), rival(lake, hands, HIGH, QUEUED)
 
     def then_it_yields(seconds: float) -> None:
         hands.sleep(seconds)

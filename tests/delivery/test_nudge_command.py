@@ -1,4 +1,4 @@
-"""`fallow report nudge`: holders are told of their own findings, once in a while, by day, unless they do not want to."""
+"""`fallow report nudge`: users are told of their own findings, once in a while, by day, unless they do not want to."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from tests.conftest import RunFallow
     from tests.delivery.mail_server import Mailbox
 
+pytestmark = pytest.mark.usefixtures("low_is_listed")
+
 NOON = ms(12 * 3600)
 """Friday, 20 November 2026, 12:00 UTC."""
 
@@ -67,10 +69,10 @@ class Nudger:
         path.write_text(text, encoding="utf-8")
         return str(path)
 
-    def ids(self, holder: str) -> set[str]:
+    def ids(self, user: str) -> set[str]:
         inputs = Inputs(self.lake, Window(NOON - WEEK_MS, NOON), config.load({}, None, {}))
         found = review(inputs, load_window_ledger(inputs), now_ms=NOON).shown
-        return {each.finding_id for each in found if each.holder == holder and each.category == "reclaim"}
+        return {each.finding_id for each in found if each.user == user and each.category == "reclaim"}
 
     def times(self, finding_id: str) -> int:
         """How many mails name the finding; later ones may be about others, that came up since."""
@@ -104,9 +106,9 @@ def test_without_send_nothing_is_sent_and_nothing_written(nudge: Nudger) -> None
     done = nudge()
     assert (done.code, done.err) == (0, "")
     assert done.out.count("would send nudge 2026-11-20 (en) to mailto:") == 2
-    assert "nothing was sent: --send sends" in done.out
+    assert "nothing was sent: add --send to send" in done.out
     assert re.search(
-        r"held back F-\S+ release of cy, 1 GPU, due 2026-11-24 00:00 UTC: no address, or wants no nudges", done.out
+        r"held back F-\S+ release of cy, 1 GPU, due 2026-11-23: no address, or opted out of nudges", done.out
     )
     assert (nudge.mailbox.mails, snapshot(nudge.lake, "delivery", "action")) == ([], {})
 
@@ -122,10 +124,10 @@ def test_everybody_is_told_of_their_own_alone(nudge: Nudger) -> None:
         assert all(each in text for each in own)
         assert not any(each in text for each in others)
     [message] = [each for each in nudge.mailbox.messages if each["To"] == "ann@example.org"]
-    assert message["Subject"] == "Do you still need 1 GPU? Answer by 23 Nov 2026"
+    assert message["Subject"] == "Release 1 GPU or give a reason, by 23 Nov 2026"
     assert message.get_content_type() == "multipart/alternative"
     assert [part.get_content_type() for part in message.iter_parts()] == ["text/plain", "text/html"]
-    assert "To get no more of it, answer this mail." in " ".join(text_of(message).split())
+    assert "To stop these mails, reply to this one." in " ".join(text_of(message).split())
 
 
 def test_it_is_recorded_and_shows_with_the_findings(nudge: Nudger) -> None:
@@ -136,8 +138,8 @@ def test_it_is_recorded_and_shows_with_the_findings(nudge: Nudger) -> None:
     }
     inputs = Inputs(nudge.lake, Window(NOON - WEEK_MS, NOON), config.load({}, None, {}))
     found = review(inputs, load_window_ledger(inputs), now_ms=NOON + HOUR_MS).findings
-    assert {each.status for each in found if each.holder in ("ann", "bob")} == {"notified"}
-    assert {each.status for each in found if each.holder == "cy"} <= {"new", "standing"}
+    assert {each.status for each in found if each.user in ("ann", "bob")} == {"notified"}
+    assert {each.status for each in found if each.user == "cy"} <= {"new", "standing"}
 
 
 @pytest.mark.parametrize(
@@ -157,14 +159,14 @@ def test_nobody_is_told_of_the_same_within_a_week(nudge: Nudger, later_ms: int, 
     [
         ("notify", "zoe", {"channel": "by telephone"}),
         ("ack", "ann", {"reason": "needed"}),
-        ("suppress", "ann", {"reason": "needed"}),
+        ("snooze", "ann", {"reason": "needed"}),
     ],
 )
 def test_what_was_told_or_taken_on_by_others_is_left_alone(
     nudge: Nudger, kind: str, actor: str, values: dict[str, Any]
 ) -> None:
     record(nudge.lake, kind, nudge.ids("ann"), Actor(actor), now_ms=NOON - DAY_MS, **values)
-    assert ("told lately" in nudge().out) is (kind == "notify")
+    assert ("a recent nudge was about it" in nudge().out) is (kind == "notify")
     nudge("--send")
     text = "".join(data.decode() for _, data in nudge.mailbox.mails)
     assert not any(each in text for each in nudge.ids("ann"))
@@ -173,7 +175,7 @@ def test_what_was_told_or_taken_on_by_others_is_left_alone(
 
 def test_opted_out(nudge: Nudger) -> None:
     nudge.opt_out = "kind,name\nuser,ann\nemail,bob@example.org\n"
-    assert nudge("--send").out.startswith("nobody to tell: ")
+    assert nudge("--send").out.startswith("no nudge to send: ")
     assert nudge.mailbox.mails == []
 
 
@@ -210,14 +212,14 @@ def test_nobody_is_told_of_what_may_be_over(nudge: Nudger, later_ms: int, flags:
     nudge.clock.at_ms += later_ms
     done = nudge(*flags, REPORT_QUIET_DAYS="")
     assert (done.code, done.err, nudge.mailbox.mails) == (0, "", [])
-    old = "the lake's newest rows are from 2026-11-28 12:00 UTC, and what they say may be over"
-    assert done.out == f"nobody is told: {old}\n"
+    old = "the lake's newest rows are from 2026-11-28 12:00 UTC and may be outdated"
+    assert done.out == f"no nudge is sent: {old}\n"
 
 
-def test_only_one_holder(nudge: Nudger) -> None:
+def test_only_one_user(nudge: Nudger) -> None:
     nudge("--send", "--user", "bob")
     assert [address for address, _ in nudge.mailbox.mails] == ["bob@example.org"]
-    with pytest.raises(EmptyLakeError, match="nothing in this lake is of user nobody; the names are those of"):
+    with pytest.raises(EmptyLakeError, match="the lake has no data of user nobody; `fallow ledger --by user` lists"):
         nudge("--user", "nobody")
 
 
@@ -226,7 +228,7 @@ def test_a_name_that_is_empty_is_refused(held: Lake, run_fallow: RunFallow, flag
     for command in (("report",), ("report", "send"), *([("report", "nudge")] if flag == "--user" else [])):
         done = run_fallow(*command, "--lake", held.root, flag, "")
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"argument {flag}: it names nobody and nothing: leave it out for everything" in done.stderr
+        assert f"argument {flag}: the name is empty: leave the option out to select everything" in done.stderr
 
 
 def test_without_contacts_it_is_said(nudge: Nudger) -> None:
@@ -260,7 +262,7 @@ def test_flags_that_say_nothing_to_a_verb_are_refused(
 ) -> None:
     done = run_fallow("report", "--lake", held.root, *flags, verb)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"has no use for {flags[0]} before the verb" in done.stderr
+    assert f"does not take {flags[0]} before the verb" in done.stderr
 
 
 def links_of(message: EmailMessage) -> list[str]:
@@ -293,7 +295,7 @@ def test_a_link_of_a_mail_is_answered_and_nobody_is_asked_again(nudge: Nudger, t
     nudge.clock.at_ms += WEEK_MS
     asked = nudge(REPORT_QUIET_DAYS="").out
     assert "ann@example.org" not in asked
-    assert "held_idle of ann: suppressed" in asked
+    assert "held_idle of ann: snoozed" in asked
     assert "would send nudge 2026-11-27 (en) to mailto:bob@example.org" in asked
 
 
@@ -329,9 +331,9 @@ def test_a_fault_is_told_to_the_operators_once_and_never_to_the_user(hot: Nudger
     assert hot.mailbox.mails == []
     assert hot("--send", **settings).code == 0
     [message] = hot.mailbox.messages
-    assert (message["To"], message["Subject"]) == ("ops@example.org", "1 fault of GPUs to look at")
-    assert "slowed down while it worked" in " ".join(text_of(message).split())
-    assert "give" not in text_of(message).lower()
+    assert (message["To"], message["Subject"]) == ("ops@example.org", "1 GPU fault to check")
+    assert "throttled while busy" in " ".join(text_of(message).split())
+    assert "release" not in text_of(message).lower()
     hot.clock.at_ms += HOUR_MS
-    assert "told lately" in hot(**settings).out
-    assert "for operators, and report.operators names nobody" in hot().out
+    assert "a recent nudge was about it" in hot(**settings).out
+    assert "for operators, and report.operators is empty" in hot().out

@@ -1,4 +1,4 @@
-"""Who is reached where and when, whom to tell where several hold together, and what never goes to a holder."""
+"""Who is reached where and when, whom to tell where several hold together, and what never goes to a user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from analytics.decide.actions import load_actions, record
-from analytics.decide.recommendations import Saving
 from analytics.delivery.links import AnswerLinks
 from analytics.delivery.model import Delivery
 from analytics.delivery.nudges import Chosen, Contacts, Nudge, Past, Quiet, choose, pack_nudge
@@ -24,8 +23,8 @@ from fallow import config
 from fallow.actors import Actor
 from fallow.clock import DAY_MS, WEEK_MS, parse_window
 from fallow.errors import ConfigError
-from tests.delivery.asking import asked, found, recommendation
 from tests.delivery.hands import Hands, journal
+from tests.delivery.made_items import asked, found, left_behind, recommendation, worth
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,14 +39,14 @@ def chosen(lake: Lake, folder: Path, *findings: Finding | Recommendation, operat
     hands = Hands()
     past = Past(load_actions(lake), journal(lake, hands), hands.now_ms() - WEEK_MS)
     made = [recommendation(each) if isinstance(each, Finding) else each for each in findings]
-    return choose(asked(*made).asks, load(folder, TABLE), parse_targets(operators), past, Owners.none())
+    return choose(asked(*made).items, load(folder, TABLE), parse_targets(operators), past, Owners.none())
 
 
 def told(lake: Lake, channel: str | None) -> None:
     record(lake, "notify", [TOGETHER.finding_id], Actor("zoe"), now_ms=Hands().now_ms() - DAY_MS, channel=channel)
 
 
-TOGETHER = found("held", holder="ann+proj")
+TOGETHER = found("held", user="ann+proj")
 
 
 def message(nudge: Nudge, code: str = "en") -> Message:
@@ -79,47 +78,47 @@ def test_that_one_of_them_was_told_leaves_the_other(
 
 
 def test_whoever_has_no_address_is_held_back(lake: Lake, tmp_path: Path) -> None:
-    nobody = chosen(lake, tmp_path, found("held", holder="stranger", team=None))
-    assert (nobody.nudges, [why for _, why in nobody.held_back]) == ((), ["no address, or wants no nudges"])
+    nobody = chosen(lake, tmp_path, found("held", user="stranger", team=None))
+    assert (nobody.nudges, [why for _, why in nobody.held_back]) == ((), ["no address, or opted out of nudges"])
 
 
 def test_asks_of_one_address_are_one_mail_the_first_due_first(lake: Lake, tmp_path: Path) -> None:
     change, release = found("inefficient", "b"), found("held", "a")
     [nudge] = chosen(lake, tmp_path, change, release).nudges
-    assert [each.key for each in nudge.asks] == [release.finding_id, change.finding_id]
+    assert [each.key for each in nudge.items] == [release.finding_id, change.finding_id]
 
 
 def test_faults_go_to_the_operators_in_one_message_and_to_nobody_else(lake: Lake, tmp_path: Path) -> None:
-    faults = found("throttled", "ab"), found("blind_spot", "c", holder=None)
+    faults = found("throttled", "ab"), found("blind_spot", "c", user=None)
     user, operators = chosen(lake, tmp_path, *faults, found("held", "d"), operators=("mailto:ops@example.org",)).nudges
-    assert (user.target.address, [each.gpus for each in user.asks]) == ("ann@example.org", [("d",)])
-    assert (operators.target.address, [each.gpus for each in operators.asks]) == (
+    assert (user.target.address, [each.gpus for each in user.items]) == ("ann@example.org", [("d",)])
+    assert (operators.target.address, [each.gpus for each in operators.items]) == (
         "ops@example.org",
         [("a", "b"), ("c",)],
     )
     without = chosen(lake, tmp_path, *faults)
     assert (without.nudges, {why for _, why in without.held_back}) == (
         (),
-        {"for operators, and report.operators names nobody"},
+        {"for operators, and report.operators is empty"},
     )
 
 
 @pytest.mark.parametrize(
     ("findings", "subject", "intro"),
     [
-        ((found("held", "ab"),), "Give 2 GPUs back, or say why not, by 23 Nov 2026", "seem to do no work"),
+        ((found("held", "ab"),), "Release 2 GPUs or give a reason, by 23 Nov 2026", "seem to do no work"),
         (
             (found("memory_oversized", next_command="#SBATCH --gres=gpu:l40s:1"),),
-            "1 question about your GPUs, by 27 Nov 2026",
-            "needs less than the GPUs it has",
+            "1 recommendation for your GPUs, by 27 Nov 2026",
+            "need less than the GPUs they have",
         ),
-        ((found("inefficient"),), "1 question about your GPUs, by 27 Nov 2026", "uses little of its GPUs"),
+        ((found("inefficient"),), "1 recommendation for your GPUs, by 27 Nov 2026", "use little of their GPUs"),
         (
             (found("held"), found("inefficient", "b")),
-            "2 questions about your GPUs, by 23 Nov 2026",
+            "2 recommendations for your GPUs, by 23 Nov 2026",
             "or less than they could",
         ),
-        ((found("throttled", "ab"),), "1 fault of GPUs to look at", "Those who use the GPUs are not told"),
+        ((found("throttled", "ab"),), "1 GPU fault to check", "The users of the GPUs get no message"),
     ],
 )
 def test_the_message_says_what_is_asked_and_no_more(
@@ -132,23 +131,23 @@ def test_the_message_says_what_is_asked_and_no_more(
         assert len(mark) <= 70 - len("SIMULATED: ")
     for body in (" ".join(made.text.split()), made.html or ""):
         assert intro in body
-        assert bool(re.search(r"\bback\b", body)) is any(each.rule == "held" for each in findings)
+        assert bool(re.search(r"\bRelease (it|them)\b", body)) is any(each.rule == "held" for each in findings)
 
 
 def test_operators_read_what_they_own_with_what_it_saves(lake: Lake, tmp_path: Path) -> None:
     spare = recommendation(
-        found("never_used", "ab"), cents=12_345, gpus=("a", "b"), saving=Saving(1000, 2000.4, 3000), next_command=""
+        found("never_used", "ab"), cents=12_345, gpus=("a", "b"), value=worth(1000, 2000.4, 3000), next_command=""
     )
-    orphan = found("zombie_holder", "c")
+    orphan = left_behind("c")
     [nudge] = chosen(lake, tmp_path, spare, orphan, found("throttled", "d"), operators=("ops@example.org",)).nudges
-    assert [each.gpus for each in nudge.asks] == [("c",), ("d",), ("a", "b")]
+    assert [each.gpus for each in nudge.items] == [("c",), ("d",), ("a", "b")]
     made = message(nudge)
     text = " ".join(made.text.split())
-    assert made.subject == "4 GPUs to give back or see to, the first by 23 Nov 2026"
-    assert "nobody but you can do; each GPU stands here once" in text
-    assert "wasted: 1.0 GPU-hours, 123.45 USD; worth a year: 2,000 USD (1,000 to 3,000)" in text
+    assert made.subject == "4 GPUs to release or check, the first by 23 Nov 2026"
+    assert "Each GPU is listed once" in text
+    assert "wasted: 1.0 GPU-hours, 123.45 USD; GPU time per year: 2,000 USD (1,000 to 3,000)" in text
     assert "user: ann" in text
-    assert "Please look at it by the end of 2026-12-04." in text
+    assert "Please handle this by the end of 2026-12-04." in text
     assert len(message(nudge, "fr").subject) <= 70 - len("SIMULATED: ")
 
 
@@ -160,14 +159,14 @@ def test_what_rests_on_samples_alone_costs_at_most_that_much(lake: Lake, tmp_pat
 
 def test_of_a_share_there_is_no_answer_that_would_settle_the_others(lake: Lake, tmp_path: Path) -> None:
     """And it counts as told, under a name of its own."""
-    one = recommendation(found("held", "ab", holder="ann+bob"))
-    asks = asked(one, holders={"a": "ann", "b": "bob"}).asks
+    one = recommendation(found("held", "ab", user="ann+bob"))
+    items = asked(one, users={"a": "ann", "b": "bob"}).items
     links = AnswerLinks("https://gpus.example.org", b"k" * 64)
     past = Past({}, journal(lake, Hands()), 0)
-    [nudge, *_] = choose(asks, load(tmp_path, TABLE), (), past, Owners.none()).nudges
+    [nudge, *_] = choose(items, load(tmp_path, TABLE), (), past, Owners.none()).nudges
     made = pack_nudge(nudge, language("en", "UTC"), "2026-11-20", (0, Hands().now_ms()), links)
     assert ("/answer/" in made.text, "fallow findings" in made.text) == (False, False)
-    assert made.finding_ids == (asks[0].key,)
+    assert made.finding_ids == (items[0].key,)
 
 
 def test_each_of_several_teams_reads_nothing_of_the_others(lake: Lake, tmp_path: Path) -> None:
@@ -178,7 +177,7 @@ def test_each_of_several_teams_reads_nothing_of_the_others(lake: Lake, tmp_path:
     jobs = "pod:nlp/bobs+pod:vision/quinns"
     finding = found(
         "held",
-        holder="bob+quinn",
+        user="bob+quinn",
         team="nlp+vision",
         job=jobs,
         next_command="kubectl delete pod -n vision quinns",
@@ -186,7 +185,7 @@ def test_each_of_several_teams_reads_nothing_of_the_others(lake: Lake, tmp_path:
         evidence=Evidence(0, 1, {"jobs": jobs}),
     )
     past = Past({}, journal(lake, Hands()), 0)
-    nudges = choose(asked(recommendation(finding)).asks, contacts, (), past, owners).nudges
+    nudges = choose(asked(recommendation(finding)).items, contacts, (), past, owners).nudges
     assert [(each.target.address, each.names) for each in nudges] == [
         ("nlp@example.org", ("bob",)),
         ("vision@example.org", ("quinn",)),
@@ -212,32 +211,32 @@ def test_simulated_ones_are_called_so_first_of_all(lake: Lake, tmp_path: Path) -
     [real] = chosen(lake, tmp_path, found("held", "ab")).nudges
     [nudge] = chosen(lake, tmp_path, found("held", "ab", simulated=True), found("inefficient", "c")).nudges
     made = message(nudge)
-    assert made.subject == "SIMULATED: 2 questions about your GPUs, by 23 Nov 2026"
+    assert made.subject == "SIMULATED: 2 recommendations for your GPUs, by 23 Nov 2026"
     assert made.text.startswith("SIMULATED: 2 GPUs in this message do not exist.")
     assert (made.html or "").partition("<h1")[0].count("SIMULATED: 2 GPUs in this message do not exist.") == 1
     assert "SIMULATED" not in message(real).subject + message(real).text + (message(real).html or "")
 
 
 def test_without_links_it_says_how_to_answer_and_names_commands_that_run(lake: Lake, tmp_path: Path) -> None:
-    held, fading = found("held"), found("wind_down")
+    held, fading = found("held"), found("ending")
     [nudge] = chosen(lake, tmp_path, recommendation(held, fading)).nudges
     text = message(nudge).text
     assert "/answer/" not in text
-    assert "and until when, or that you gave them back, answer this mail." in " ".join(text.split())
+    assert "reply to this mail with the day until which you need them." in " ".join(text.split())
     ids = f"{held.finding_id} {fading.finding_id}"
-    assert "Or, where you can reach the lake of fallow:" in text
-    assert f"fallow findings suppress {ids} --until 2026-11-30 --reason 'still needed'" in text
+    assert "Or, with access to fallow's lake:" in text
+    assert f"fallow findings snooze {ids} --until 2026-11-30 --reason 'still needed'" in text
     assert f"fallow findings ack {ids} --reason released" in text
 
 
 def test_a_command_that_acts_says_of_when_it_is(lake: Lake, tmp_path: Path) -> None:
     [nudge] = chosen(lake, tmp_path, found("held", next_command="scancel 7")).nudges
-    assert "to give back:\n        scancel 7\n    as of 2026-11-20 00:00 UTC: look whether" in message(nudge).text
+    assert "to release:\n        scancel 7\n    as of 2026-11-20 00:00 UTC: check that" in message(nudge).text
 
 
 @pytest.mark.parametrize("code", ["en", "fr"])
 def test_names_in_a_nudge_are_nothing_but_names(lake: Lake, tmp_path: Path, code: str) -> None:
-    evil = "{0} {holder} \r\n.\r\nBcc: x \u202e\x1b[31m"
+    evil = "{0} {user} \r\n.\r\nBcc: x \u202e\x1b[31m"
     finding = replace(
         found("held"),
         job=evil,
@@ -245,13 +244,13 @@ def test_names_in_a_nudge_are_nothing_but_names(lake: Lake, tmp_path: Path, code
         gpus=(evil,),
         reclaimable_gpus=(evil,),
         next_command=evil,
-        confidence=Confidence((evil, evil)),
+        confidence=Confidence((evil,)),
     )
     [nudge] = chosen(lake, tmp_path, finding).nudges
     made = message(nudge, code)
     assert "\x1b" not in (made.html or "")
     text = made.text
-    assert "{holder}" in text
+    assert "{user}" in text
     assert not any(line.startswith(("Bcc", ".")) for line in text.splitlines())
     assert all(character.isprintable() or character == "\n" for character in text)
 
@@ -269,7 +268,7 @@ TABLE = "kind,name,email\nuser,ann,ann@example.org\nteam,nlp,nlp@example.org\nac
 
 
 @pytest.mark.parametrize(
-    ("holder", "team", "reached"),
+    ("user", "team", "reached"),
     [
         ("ann", "nlp", {"ann@example.org": "ann"}),
         ("bob", "nlp", {"nlp@example.org": "bob"}),
@@ -281,12 +280,12 @@ TABLE = "kind,name,email\nuser,ann,ann@example.org\nteam,nlp,nlp@example.org\nac
         (None, "nlp", {}),
     ],
 )
-def test_who_is_reached(tmp_path: Path, holder: str | None, team: str | None, reached: dict[str, str]) -> None:
-    assert load(tmp_path, TABLE).of(holder, team, Owners.none()) == reached
+def test_who_is_reached(tmp_path: Path, user: str | None, team: str | None, reached: dict[str, str]) -> None:
+    assert load(tmp_path, TABLE).of(user, team, Owners.none()) == reached
 
 
 @pytest.mark.parametrize(
-    ("line", "holder", "reached"),
+    ("line", "user", "reached"),
     [
         ("user,ann", "ann", set()),
         ("email,Ann@example.org", "ann", set()),
@@ -297,9 +296,9 @@ def test_who_is_reached(tmp_path: Path, holder: str | None, team: str | None, re
         ("user,ann", "ann+proj", {"pi@example.org"}),
     ],
 )
-def test_who_wants_none_gets_none(tmp_path: Path, line: str, holder: str, reached: set[str]) -> None:
+def test_who_wants_none_gets_none(tmp_path: Path, line: str, user: str, reached: set[str]) -> None:
     contacts = load(tmp_path, TABLE, f"kind,name\n{line}\n")
-    assert set(contacts.of(holder, "nlp", Owners.none())) == reached
+    assert set(contacts.of(user, "nlp", Owners.none())) == reached
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_editions_are_told_apart(send: Sender) -> None:
         done = send("--to", str(send.folder), *flags)
         assert (done.code, done.out[:4], done.err) == (0, "sent", "")
     assert files(send.folder) == [
-        f"2026-W40/fallow-2026-W40-{name}.json" for name in ("all-en", "all-fr", "holder=svc-en", "pool=serving-en")
+        f"2026-W40/fallow-2026-W40-{name}.json" for name in ("all-en", "all-fr", "pool=serving-en", "user=svc-en")
     ]
 
 
@@ -230,11 +230,11 @@ def packed(report: Report, code: str = "en") -> Message:
 
 def test_a_chat_has_the_observed_share_beside_the_window(week: Report) -> None:
     share = f"{100 * (week.ledger.seen.share or 0):.1f}"
-    outside = "285.0 GPU-hours before a host's first row or after its last are in no sum"
+    outside = "no sum includes 285.0 GPU-hours before a host's first row or after its last"
     for code, said in (
         (
             "en",
-            f"; observed: {share} % of the time; 0.5 % of it by point samples, one every 5 min; {outside}; silent: import since",
+            f"; observed: {share} % of the time; 0.5 % of that time only sampled, once every 5 min; {outside}; silent hosts: import since",
         ),
         ("fr", " ; observé : "),
     ):
@@ -247,14 +247,18 @@ def test_a_chat_has_what_each_decision_saves(week: Report) -> None:
     ranked = week.recommendations.ranked
     lines = packed(week).brief.lines
     assert [each.finding_id for each in lines] == [each.recommendation_id for each in ranked[:5]]
-    saving = f"{round(ranked[0].saving.point):,}" if ranked[0].saving else ""
-    assert f": worth {saving} USD" in lines[0].text.replace("\N{NO-BREAK SPACE}", " ")
+    value = ranked[0].value
+    assert value is not None
+    assert value.freed is not None
+    assert f": GPU time per year {round(value.freed.point):,} USD" in lines[0].text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_the_subject_asks_in_fewer_than_70_characters(reported: Lake, week: Report) -> None:
-    saving = week.recommendations.freed
-    assert (saving is not None, week.recommendations.given_back) == (True, None)
-    assert f"GPU time worth {round(saving.point):,} USD a year: {WEEK}" in packed(week).subject.replace(
+    value = week.recommendations.value
+    assert week.recommendations.value_of_return is None
+    assert value is not None
+    assert value.freed is not None
+    assert f"GPU time worth {round(value.freed.point):,} USD a year: {WEEK}" in packed(week).subject.replace(
         "\N{NO-BREAK SPACE}", " "
     )
     simulated = changed(week, heading=replace(week.heading, simulated_gpus=1))
@@ -267,7 +271,7 @@ def test_the_subject_asks_in_fewer_than_70_characters(reported: Lake, week: Repo
 
 
 def test_the_part_of_the_fleet_is_named_in_the_readers_language(reported: Lake) -> None:
-    part = report_of(reported, WEEK, scope=Scope(pool="train", holder="ann"))
+    part = report_of(reported, WEEK, scope=Scope(pool="train", user="ann"))
     assert packed(part).scope == "pool train, user ann"
     assert packed(part, "fr").scope == "pool train, utilisateur ann"
     assert packed(report_of(reported, WEEK)).scope == ""

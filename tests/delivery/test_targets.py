@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("a file", encoding="utf-8")
     outcome = channel(tmp_path / "reports").send(example_message(), DELIVERY, T0)
     assert outcome.step == FAILED
-    assert f"cannot make the folder {tmp_path}/reports: File exists" in outcome.reason
+    assert f"cannot create the folder {tmp_path}/reports: File exists" in outcome.reason
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "a\0b", "..", "", "x" * 300, "größe", ".hidden", "a b"])

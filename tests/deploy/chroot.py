@@ -173,7 +173,7 @@ def restart(debian: Chroot) -> None:
 
 
 def gaps(debian: Chroot) -> list[tuple[int, int]]:
-    """Stretches without a row of GPU-0, in the lake once the agent has ended, as start and number of intervals."""
+    """Segments without a row of GPU-0, in the lake once the agent has ended, as start and number of intervals."""
     rows = [row for row in rows_of(Lake.at(str(debian.at(LAKE))), "gpu") if row["gpu"] == "GPU-0"]
     times = [row["time"] for row in rows]
     assert len(times) == len(set(times)) > 0

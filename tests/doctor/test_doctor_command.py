@@ -153,8 +153,8 @@ def test_an_address_that_is_refused_is_not_shown(
 
 def test_what_is_named_and_not_there_is_wrong_use() -> None:
     for flag, value, said in (
-        ("--python", "/nope/at/all", "--python: /nope/at/all is not there"),
-        ("--python", "~no-such-user/venv", "is not there"),
+        ("--python", "/nope/at/all", "--python: /nope/at/all does not exist"),
+        ("--python", "~no-such-user/venv", "does not exist"),
         ("--user", "no-such-user", "there is no user no-such-user"),
     ):
         done = run_in_process("doctor", flag, value)

@@ -23,7 +23,7 @@ TORCH_VERSION = "opt/{}/lib/python3.12/site-packages/torch/version.py"
 
 def test_what_the_driver_runs(hosts: Hosts) -> None:
     driver = answers(H100, cuda_version=(13, 0))
-    says("cuda.driver", hosts.healthy().case(driver), "ok: .*runs CUDA up to 13.0 in full, and any 13.x")
+    says("cuda.driver", hosts.healthy().case(driver), "ok: .*runs CUDA up to 13.0 with every feature, and any 13.x")
     found = says("cuda.driver", hosts.bare().module("535.104.05").case(driver), "warning")
     assert (found.facts["native_cuda"], found.facts["cuda_by_libcuda"]) == ("12.2", "13.0"), "of another libcuda"
 
@@ -56,7 +56,7 @@ def test_toolkits_are_found_once_by_each_of_their_marks(healthy: Tree) -> None:
 
 def test_a_toolkit_beyond_the_driver_is_an_error_only_where_it_is_in_use(hosts: Hosts) -> None:
     tree = hosts.bare().module("535.104.05").toolkit("usr/local/cuda-13.0", "13.0.2")
-    needs = "needs driver 580 or newer, here is 535.104.05"
+    needs = "needs driver 580 or newer, but driver 535.104.05 is loaded"
     told = "CUDA driver version is insufficient for CUDA runtime version"
     says("cuda.toolkit", tree.case(), f"warning: .*{needs}.*{told}.*-> .*cuda-compat-13-0")
     tree.environment["CUDA_HOME"] = str(tree.root / "usr/local/cuda-13.0")
@@ -66,7 +66,9 @@ def test_a_toolkit_beyond_the_driver_is_an_error_only_where_it_is_in_use(hosts: 
     says("cuda.toolkit", tree.case(answers(H100, version="470.256.02")), "error: .*-> .*install driver 580")
     old = replace(P40, index=0, model="Tesla K80", capability=(3, 7))
     kept = says(
-        "cuda.toolkit", tree.case(answers(old, version="470.256.02")), r"error: .*no longer knows GPU 0 \(Tesla K80\)"
+        "cuda.toolkit",
+        tree.case(answers(old, version="470.256.02")),
+        r"error: .*no longer supports GPU 0 \(Tesla K80\)",
     )
     assert "install driver" not in kept.remedy
 
@@ -74,7 +76,9 @@ def test_a_toolkit_beyond_the_driver_is_an_error_only_where_it_is_in_use(hosts: 
 def test_toolkits_that_run_in_full_by_compatibility_and_on_no_card(hosts: Hosts) -> None:
     tree = hosts.bare().module("570.124.06").toolkit("usr/local/cuda-12.9", "12.9.1")
     says(
-        "cuda.toolkit", tree.case(), "ok: .*by minor-version compatibility; everything of it from driver 575.51.03 on\n"
+        "cuda.toolkit",
+        tree.case(),
+        "ok: .*by minor-version compatibility; all features need driver 575.51.03 or newer\n",
     )
     assert says("cuda.toolkit", tree.module().case(), "ok").facts["fit"] == "full"
     tree.toolkit("usr/local/cuda-12.9", "12.6.3")
@@ -119,7 +123,7 @@ def test_a_torch_beyond_the_driver_says_what_its_user_sees_and_needs(hosts: Host
     folder = environment(tree, "2.9.1+cu130")
     says("cuda.python", tree.case(), "warning")
     tree.environment["VIRTUAL_ENV"] = str(folder)
-    needs = "needs driver 580 or newer, here is 535.104.05.*CUDA driver version is insufficient"
+    needs = "needs driver 580 or newer, but driver 535.104.05 is loaded.*CUDA driver version is insufficient"
     remedy = "use the cu128 build of torch.*install driver 580 or newer"
     assert says("cuda.python", tree.case(), f"error: .*{needs}.*-> {remedy}").subject == str(folder)
     tree = hosts.bare().module("535.104.05")
@@ -199,9 +203,9 @@ VISIBLE = {
     "": "error: .*hides every GPU",
     "-1": "error: .*hides every GPU",
     "NoDevFiles": "error: .*hides every GPU",
-    "2": r"error: .*of 2 GPU\(s\) here",
-    "GPU-x": "error: .*begins with what is no device",
-    "0,2,1": r"warning: .*'2' is no device, of 2 GPU\(s\) here; only the 1 before it",
+    "2": r"error: .*this host has 2 GPU\(s\)",
+    "GPU-x": "error: the first entry of .* is not a device",
+    "0,2,1": r"warning: .*'2' is not a device .*2 GPU\(s\).*; programs can use only the 1 before it",
     "0,-1": "warning: .*only the 1 before it",
 }
 

@@ -47,10 +47,12 @@ def test_why_there_is_no_module(hosts: Hosts) -> None:
     says("driver.module", bare.case(NO_LIBRARY), r"error: .*\$ lspci -nn -d 10de:\n")
     says("driver.module", container.case(NO_LIBRARY), "error: .*-> .*--gpus all")
     nouveau = hosts.bare().card(driver="nouveau").distribution().case(NO_LIBRARY)
-    says("driver.module", nouveau, r"error: .*nouveau holds the card.*\$ .*blacklist nouveau.*update-initramfs")
+    says(
+        "driver.module", nouveau, r"error: .*the nouveau driver uses the card.*\$ .*blacklist nouveau.*update-initramfs"
+    )
     says("driver.module", hosts.bare().card(driver="vfio-pci").case(NO_LIBRARY), "skipped")
     old = hosts.bare().card(driver="", device=0x1B38).distribution().case(NO_LIBRARY)
-    remedy = "install driver branch 580, the last that knows Pascal cards"
+    remedy = "install driver branch 580, the last that supports Pascal cards"
     says("driver.module", old, rf"error: .*-> {remedy}\n\$ sudo apt install nvidia-driver\n")
 
 
@@ -58,7 +60,7 @@ def test_a_module_for_another_kernel_names_both_and_builds_it(hosts: Hosts) -> N
     tree = hosts.bare().card(driver="").distribution()
     tree.file("lib/modules/6.1.0-39-amd64/modules.dep", "updates/dkms/nvidia.ko: kernel/drivers/video.ko\n")
     tree.file(f"lib/modules/{KERNEL}/modules.dep", "kernel/drivers/nvidia-wmi.ko:\n")
-    wrong = f"built for kernel 6.1.0-39-amd64, not for the running {KERNEL}"
+    wrong = f"built for kernel 6.1.0-39-amd64, but kernel {KERNEL}"
     says("driver.module", tree.case(NO_LIBRARY), rf"error: .*{wrong}.*\$ .*dkms autoinstall -k {KERNEL}")
 
 
@@ -98,7 +100,7 @@ def test_the_library_that_the_loader_takes(hosts: Hosts) -> None:
     ("driver", "pattern"),
     [
         (answers(H100), rf"ok: driver {DRIVER} answers and lists 1 GPU\(s\)\n"),
-        (DriverLook("hung", step="nvmlInit"), "error: nvmlInit does not return within 2 s\n"),
+        (DriverLook("hung", step="nvmlInit"), "error: nvmlInit did not return within 2 s\n"),
         (DriverLook("crashed", step="nvmlInit", detail="signal 11"), r"error: .* crashed in nvmlInit \(signal 11\)\n"),
         (
             DriverLook("crashed", detail="exit code 1"),
@@ -125,7 +127,7 @@ def test_gpus_that_do_not_answer_are_named(healthy: Tree) -> None:
     lost = says("driver.gpus", healthy.case(answers(replace(H100, error="GPU is lost"))), "error: .*--gpu-reset -i 0\n")
     assert lost.subject == "GPU-a"
     driver = answers(H100, gpu_count=2, hung=("GPU 1: nvmlDeviceGetPowerUsage",))
-    blocked = "error: GPU 1: nvmlDeviceGetPowerUsage does not return within 10 s\n.*--gpu-reset -i 1\n"
+    blocked = "error: GPU 1: nvmlDeviceGetPowerUsage did not return within 10 s\n.*--gpu-reset -i 1\n"
     says("driver.gpus", healthy.card("0000:18:00.0").case(driver), blocked)
 
 
@@ -134,14 +136,15 @@ def test_cards_that_the_driver_does_not_list(hosts: Hosts) -> None:
     says("driver.gpus", passed_on.case(), "ok")
     tree = hosts.healthy().card("0000:3b:00.0")
     lost, _ = findings("driver.gpus", tree.case())
-    assert (lost.subject, "2 GPU(s), the driver lists 1" in lost.found) == ("bus", True)
+    assert (lost.subject, "2 GPU(s), but the driver lists 1" in lost.found) == ("bus", True)
     assert "fell off the bus" in lost.remedy
     dropped, _ = findings("driver.gpus", tree.module("595.58.03").card("0000:3c:00.0", device=0x1DB1, driver="").case())
-    assert "driver 595.58.03 no longer knows 0000:3c:00.0 (Volta)" in dropped.found
+    assert "driver 595.58.03 no longer supports 0000:3c:00.0 (Volta)" in dropped.found
     assert "branch 580" in dropped.remedy
     says("driver.gpus", tree.case(expected_gpus=1), "ok")  # the setting says how many there should be
     assert (
-        findings("driver.gpus", tree.case(expected_gpus=2))[0].found == "agent.expected_gpus is 2, the driver lists 1"
+        findings("driver.gpus", tree.case(expected_gpus=2))[0].found
+        == "agent.expected_gpus is 2, but the driver lists 1"
     )
 
 
@@ -171,4 +174,4 @@ def test_how_long_cards_are_known(healthy: Tree) -> None:
         ("skipped", "NVIDIA X1000"),
         ("warning", "Tesla V100-SXM2-16GB"),
     ]
-    assert "stays at driver branch 580 and CUDA 12.9" in found[2].found
+    assert "driver branch 580 and CUDA 12.9 are the last for Volta" in found[2].found

@@ -115,7 +115,7 @@ def test_jobs_that_only_a_sluid_names_get_one_sentence_with_the_setting(hosts: H
     says("host.jobs", tree.case(scontrol=""), "ok")
     tree = hosts.healthy()
     tree.process(7, "python").file("proc/7/cgroup", "0::/system.slice/slurmstepd.scope/next_42/step_0\n")
-    says("host.jobs", tree.case(), "warning: Slurm's, form not known: ")
+    says("host.jobs", tree.case(), "warning: Slurm, form not known: ")
 
 
 def test_another_namespace_hides_processes_unless_the_operator_knows_better(hosts: Hosts) -> None:
@@ -204,10 +204,10 @@ def test_a_lake_is_tried_and_left_as_it_was(apart: Tree, lake: Lake) -> None:
     says("host.lake", apart.case(), "skipped")  # not set
     before = sorted(each.name for each in Path(lake.root).iterdir())
     case = apart.case(lake=lake.root, host="gn001", lake_id=LAKE_ID)
-    found = says("host.lake", case, f"ok: {lake.root} can be written, listed and cleaned\n")
+    found = says("host.lake", case, f"ok: this host can write, list and delete files in {lake.root}\n")
     assert found.facts["lake_id"] == LAKE_ID
     assert sorted(each.name for each in Path(lake.root).iterdir()) == before
-    other = f"error: the lake at {lake.root} has the id {LAKE_ID}, and lake.id is {OTHER_ID}\n"
+    other = f"error: the lake at {lake.root} has the id {LAKE_ID}, but lake.id is {OTHER_ID}\n"
     says("host.lake", apart.case(lake=lake.root, host="gn001", lake_id=OTHER_ID), other)
 
 
@@ -232,8 +232,8 @@ def test_a_name_that_another_machine_holds_is_told(apart: Tree, lake: Lake, tmp_
     case = apart.case(lake=lake.root, host="gn001", machine_id=str(tmp_path / "machine-id"))
     tried, taken = findings("host.lake", case)
     assert (tried.status, taken.status) == ("ok", "warning")
-    assert "another machine publishes as gn001" in taken.found
-    assert "the installation 222222222222 on machine oooooooooooo, which calls itself gn099" in taken.found
+    assert "another machine publishes under the name gn001" in taken.found
+    assert "the installation 222222222222 on machine oooooooooooo with the host name gn099" in taken.found
 
 
 @pytest.mark.long
@@ -244,7 +244,7 @@ def test_a_store_that_never_answers_is_left_behind(apart: Tree) -> None:
             "AWS_ALLOW_HTTP": "true",
         }
         apart.environment |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1"}
-        hangs = "error: s3://bucket/lake: to look whether it is there does not return within 5 s\n"
+        hangs = "error: s3://bucket/lake: the step `look for the lake` did not finish within 5 s\n"
         says("host.lake", apart.case(lake="s3://bucket/lake", timeout_s=1.25), hangs)
 
 

@@ -51,7 +51,7 @@ def counts(own: dict[str, Any], proportion: str) -> tuple[int, int]:
 
 
 def promised(found: Found) -> tuple[int, int]:
-    """Of the GPUs to take back, those that could be, and those with a label."""
+    """Return the GPUs to reclaim that could be reclaimed, and those with a label."""
     return counts(found["evaluation"][0], "takeable")
 
 
@@ -166,11 +166,11 @@ def test_the_page_says_how_much_the_labels_cover(evaluate: Evaluate) -> None:
     for line in (
         "3 labels over 2 GPUs; 1 window from 2026-11-20 00:00 UTC to 2026-11-20 04:00 UTC.",
         "- 1 of 2 findings have a label",
-        "- 1 of 2 GPUs to take back have a label that says whether they could be",
-        "- 1.0 of 16.0 GPU-hours have a labelled state (6.2 %), 1.0 of them were observed",
+        "- 1 of 2 GPUs to reclaim have a label",
+        "- 1.0 of 16.0 GPU-hours have a labelled state (6.2 %); 1.0 of these were observed",
         "- 1 GPU of the labels is not in the lake: GPU-9",
         "held         2  1 of 1    100.0 %  27 % to 100 %  1 of 1  100.0 %  27 % to 100 %",
-        "1 of 1 GPUs to take back could be taken back (100.0 %).",
+        "1 of 1 GPUs to reclaim could be reclaimed (100.0 %).",
         "1.0 of 1.0 labelled and observed GPU-hours agree (100.0 %).",
     ):
         assert line in page
@@ -195,7 +195,7 @@ def test_csv_has_the_table_that_is_named(evaluate: Evaluate) -> None:
 def test_labels_judge_no_part_of_the_fleet(evaluate: Evaluate) -> None:
     done = evaluate(f"GPU-0,{ALL},,true,held,,", flags=("--team", "vision"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "labels judge the whole fleet; leave out --pool, --model, --team and --user" in done.stderr
+    assert "labels are compared with the whole fleet; leave out --pool, --model, --team and --user" in done.stderr
 
 
 def test_a_probability_is_of_the_class_that_it_is_the_upper_end_of() -> None:

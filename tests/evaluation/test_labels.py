@@ -63,10 +63,10 @@ def test_lines_that_say_the_same_are_one(tmp_path: Path) -> None:
         tmp_path,
         "gpu;since;until;takeable;rules;not_rules\n"
         "GPU-a;2026-11-20 00:00;2026-11-20 02:00;yes;held;\n"
-        "GPU-a;2026-11-20 01:00;2026-11-20 03:00;TRUE;never_used;wind_down\n",
+        "GPU-a;2026-11-20 01:00;2026-11-20 03:00;TRUE;never_used;ending\n",
     )
     assert spans(found.takeable) == [(3.0, "GPU-a", True, 0.0)]
-    rules = [(2, "GPU-a", True, "held", 0), (3, "GPU-a", False, "wind_down", 1), (3, "GPU-a", True, "never_used", 1)]
+    rules = [(2, "GPU-a", True, "held", 0), (3, "GPU-a", False, "ending", 1), (3, "GPU-a", True, "never_used", 1)]
     assert spans(found.rules) == rules
 
 
@@ -94,12 +94,12 @@ def test_parquet_says_the_same_as_csv(tmp_path: Path) -> None:
         ("gpu,since,state", "", "lacks the columns of a label; it needs gpu, since and until"),
         ("sate", "", "has a column 'sate', which no label has; did you mean 'state'?"),
         ("state", ",DAY,held", "line 2: no gpu; correct them: nothing was judged"),
-        ("state", "GPU-a,DAY,", "line 2: it says nothing: give one of state, takeable, rules, not_rules"),
+        ("state", "GPU-a,DAY,", "line 2: the line has no label: give one of state, takeable, rules, not_rules"),
         ("state", "GPU-a,DAY,idle", "line 2: state 'idle' is none of unavailable, free"),
-        ("state", "GPU-a,DAY,unknown", "line 2: state 'unknown' is nothing that a GPU does: leave the cell empty"),
+        ("state", "GPU-a,DAY,unknown", "line 2: 'unknown' is not a state of a GPU: leave the cell empty"),
         ("takeable", "GPU-a,DAY,maybe", "line 2: takeable 'maybe' is neither true nor false"),
         ("rules", "GPU-a,DAY,heldd", "line 2: there is no rule 'heldd', did you mean held?"),
-        ("rules,not_rules", "GPU-a,DAY,held,stalls+held", "line 2: held stands in rules and in not_rules"),
+        ("rules,not_rules", "GPU-a,DAY,held,stalls+held", "line 2: held is in rules and in not_rules"),
         ("state", "GPU-a,2026-11-20,,held", "line 2: no until"),
         ("state", "GPU-a,yesterday,2026-11-21,held", "line 2: since is not a time"),
         ("state", "GPU-a,2026-11-21,2026-11-20,held", "line 2: it ends before it starts"),
@@ -113,7 +113,7 @@ def test_parquet_says_the_same_as_csv(tmp_path: Path) -> None:
         ),
         (
             "rules,not_rules",
-            "GPU-a,2026-11-01,2026-11-30,held,\nGPU-a,2026-11-10,2026-11-11,,wind_down\nGPU-a,DAY,,others",
+            "GPU-a,2026-11-01,2026-11-30,held,\nGPU-a,2026-11-10,2026-11-11,,ending\nGPU-a,DAY,,others",
             "lines 2 and 4 contradict each other on GPU-a and held",
         ),
     ],

@@ -45,8 +45,8 @@ def only(site: Site, since: str | None = None, until: str | None = None) -> Find
 
 
 def findings(site: Site, since: str | None = None, until: str | None = None) -> tuple[Finding, ...]:
-    """The findings of a window in their order, as they are listed while the newest row is being written."""
-    return reviewed(site, since, until).shown
+    """The findings of a window in their order, as `--all` lists them while the newest row is being written."""
+    return reviewed(site, since, until).findings
 
 
 def reviewed(site: Site, since: str | None = None, until: str | None = None, *, later_ms: int = 0) -> Review:
@@ -62,7 +62,7 @@ def context_of(site: Site, since: str | None = None, until: str | None = None) -
 
 
 def _newest_ms(ledger: WindowLedger) -> int:
-    return int(ledger.whole.stretches["end"].max())  # type: ignore[arg-type]  # of integers
+    return int(ledger.whole.segments["end"].max())  # type: ignore[arg-type]  # of integers
 
 
 @pytest.fixture

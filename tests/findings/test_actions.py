@@ -1,4 +1,4 @@
-"""`fallow findings ack|suppress|reopen|note|history`: who did what, also when several people act at once."""
+"""`fallow findings ack|snooze|reopen|note|history`: who did what, also when several people act at once."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ if TYPE_CHECKING:
 
 Run = tuple[int, str, str]
 
-WAITING = "the ledger waits for another one"
+WAITING = "the ledger waits for another writer"
 ID = "F-f3eb8c41f7"
 """What ann holds on h1."""
 BY_US = f"(as OS user {os_user()})"
 """What stands beside a name that was given with --as."""
+
+
+pytestmark = pytest.mark.usefixtures("low_is_listed")
 
 
 @pytest.fixture
@@ -80,30 +83,30 @@ def test_notes_change_no_status_and_an_id_is_taken_in_small_and_in_capital_lette
     assert run("history", ID.lower())[1].count("hm") == 3
 
 
-def test_suppressed_is_hidden_counted_and_shown_when_asked_for(held: Lake, run: Callable[..., Run]) -> None:
+def test_snoozed_is_hidden_counted_and_shown_when_asked_for(held: Lake, run: Callable[..., Run]) -> None:
     """Who acts as somebody else is recorded, and said wherever the actor is."""
-    code, out, _ = run("suppress", ID, "--as", "zoe", "--reason", "warm standby", "--for", "30d")
-    assert (code, out.startswith(f"suppressed {ID} as zoe {BY_US} until ")) == (0, True)
+    code, out, _ = run("snooze", ID, "--as", "zoe", "--reason", "warm standby", "--for", "30d")
+    assert (code, out.startswith(f"snoozed {ID} as zoe {BY_US} until ")) == (0, True)
     [action] = load_actions(held)[ID]
     assert action.actor == Actor("zoe", os_user=os_user())
     assert listed(run) == []
     text = run()[1]
-    assert "1 finding suppressed; --all shows them" in text
+    assert "1 finding snoozed; --all shows them" in text
     assert ID not in text
     (finding,) = listed(run, "--all")
-    assert (finding["status"], finding["notes"][0].endswith(": warm standby")) == ("suppressed", True)
-    assert f"zoe {BY_US}: suppressed" in finding["notes"][0]
+    assert (finding["status"], finding["notes"][0].endswith(": warm standby")) == ("snoozed", True)
+    assert f"zoe {BY_US}: snoozed" in finding["notes"][0]
     assert run("reopen", ID)[0] == 0
     assert [each["status"] for each in listed(run)] == ["new"]
 
 
 def test_what_an_action_ends_is_said(held: Lake, run: Callable[..., Run]) -> None:
-    assert run("reopen", ID)[:2] == (0, f"nothing to reopen: nobody acted on {ID}\n")
+    assert run("reopen", ID)[:2] == (0, f"nothing to reopen: {ID} has no actions\n")
     assert load_actions(held) == {}
-    out = run("suppress", ID, "--as", "ann", "--reason", "warm standby")[1]
-    assert out == f"suppressed {ID} as ann {BY_US} until it is reopened\n"
+    out = run("snooze", ID, "--as", "ann", "--reason", "warm standby")[1]
+    assert out == f"snoozed {ID} as ann {BY_US} until it is reopened\n"
     out = run("ack", ID, "--as", "bob", "--reason", "asking")[1]
-    ended = f"this ends the suppression by ann {BY_US} until it is reopened (reason: warm standby)"
+    ended = f"this ends the snooze by ann {BY_US} until it is reopened (reason: warm standby)"
     assert out == f"acknowledged {ID} as bob {BY_US}; {ended}\n"
     (finding,) = listed(run)
     assert (finding["status"], finding["notes"][1].partition(", ")[2]) == (
@@ -112,8 +115,8 @@ def test_what_an_action_ends_is_said(held: Lake, run: Callable[..., Run]) -> Non
     )
     out = run("reopen", ID, "--as", "cy")[1]
     assert out.startswith(f"reopened {ID} as cy {BY_US}; this ends the acknowledgement by bob {BY_US}")
-    assert run("reopen", ID)[1].startswith(f"nothing to reopen: {ID} is neither acknowledged nor suppressed")
-    assert [each.kind for each in load_actions(held)[ID]] == ["suppress", "ack", "reopen"]
+    assert run("reopen", ID)[1].startswith(f"nothing to reopen: {ID} is neither acknowledged nor snoozed")
+    assert [each.kind for each in load_actions(held)[ID]] == ["snooze", "ack", "reopen"]
 
 
 def test_a_note_is_no_longer_by_command_than_on_the_pages(held: Lake, run: Callable[..., Run]) -> None:
@@ -124,13 +127,13 @@ def test_a_note_is_no_longer_by_command_than_on_the_pages(held: Lake, run: Calla
 
 
 def test_history_shows_everything_in_order(held: Lake, run: Callable[..., Run]) -> None:
-    assert run("history", ID) == (0, f"nobody has done anything about {ID} yet\n", "")
+    assert run("history", ID) == (0, f"{ID} has no actions yet\n", "")
     for number, kind in enumerate(KINDS):
         channel = "x@y" if kind == "notify" else None
         record(held, kind, [ID], Actor(f"p{number}"), now_ms=ms(number), reason=f"r{number}", channel=channel)
     text = run("history", ID)[1]
     rows = [line for line in text.splitlines() if re.search(r"\bp\d\b", line)]
-    done = ("acknowledged", "suppressed", "reopened", "notified", "note")
+    done = ("acknowledged", "snoozed", "reopened", "notified", "note")
     assert all(
         f"p{at}" in row and word in row and f"r{at}" in row
         for at, (row, word) in enumerate(zip(rows, done, strict=True))
@@ -155,24 +158,27 @@ def test_an_unknown_id_names_near_ones_and_nothing_is_written(held: Lake, run: C
     wrong = ID[:-1] + ("0" if ID[-1] != "0" else "1")
     code, out, error = run("ack", ID, wrong)
     assert (code, out) == (1, "")
-    assert f"there is no finding {wrong} in this window; near it: {ID};" in error
+    assert f"there is no finding {wrong} in this window; similar ids: {ID};" in error
     assert load_actions(held) == {}
 
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["suppress", "F-1"], "the following arguments are required: --reason"),
-        (["suppress", "F-1", "--reason", " "], "--reason is empty"),
-        (["suppress", "F-1", "--reason", "x", "--until", "2020-01-01"], "--until 2020-01-01 has passed"),
-        (["suppress", "F-1", "--reason", "x", "--until", "soon"], "'soon' is not a time"),
-        (["suppress", "F-1", "--reason", "x", "--for", "long"], "'long' is not a duration"),
-        (["suppress", "F-1", "--reason", "x", "--for", "1d", "--until", "2099-01-01"], "not allowed with"),
+        (["snooze", "F-1"], "the following arguments are required: --reason"),
+        (["snooze", "F-1", "--reason", " "], "--reason is empty"),
+        (["snooze", "F-1", "--reason", "x", "--until", "2020-01-01"], "--until 2020-01-01 has passed"),
+        (["snooze", "F-1", "--reason", "x", "--until", "soon"], "'soon' is not a time"),
+        (["snooze", "F-1", "--reason", "x", "--for", "long"], "'long' is not a duration"),
+        (["snooze", "F-1", "--reason", "x", "--for", "1d", "--until", "2099-01-01"], "not allowed with"),
         (["note", "F-1"], "the following arguments are required: --text"),
         (["ack"], "the following arguments are required: ID"),
         (["ack", "F-1", "--as", ""], 'the name "" is empty; give --as a name in ordinary letters of one script'),
         (["ack", "F-1", "--as", "ann "], "the name ann has a blank at its start or end"),
-        (["ack", "F-1", "--as", "ann\u00a0"], "the name ann holds U+00A0 (NO-BREAK SPACE), which readers cannot see"),
+        (
+            ["ack", "F-1", "--as", "ann\u00a0"],
+            "the name ann contains U+00A0 (NO-BREAK SPACE), which readers cannot see",
+        ),
         (
             ["ack", "F-1", "--as", "\u0430nn"],
             "mixes letters of different scripts: U+0430 (CYRILLIC SMALL LETTER A) and",
@@ -191,7 +197,7 @@ def test_a_lake_that_cannot_be_written_is_one_clear_sentence(held: Lake, run: Ca
     before = snapshot(held)
     code, out, error = run("ack", ID)
     assert (code, out) == (1, "")
-    assert "action is a file, where the lake has a folder; move it out of the lake" in error
+    assert "action is a file; the lake needs a folder here; move it out of the lake" in error
     assert error.count("\n") == 1
     assert snapshot(held) == before
 
@@ -210,7 +216,7 @@ def test_actions_of_one_moment_are_all_kept_and_none_hides_another(lake: Lake) -
 
 def test_two_people_at_once_are_both_recorded_and_the_later_decides(held: Lake, run: Callable[..., Run]) -> None:
     """Both keep the ledger, and one at a time: a command that has to wait for its turn may tell so, and nothing else."""
-    calls = [["ack", ID, "--as", "zoe"], ["suppress", ID, "--reason", "mine", "--as", "yan"]]
+    calls = [["ack", ID, "--as", "zoe"], ["snooze", ID, "--reason", "mine", "--as", "yan"]]
     with leased(held, "ledger", "the test"):
         words = (sys.executable, "-W", "error", "-m", "fallow", "findings", "--lake", held.root)
         at: Any = {"cwd": REPOSITORY, "env": clean_environment(), "text": True}
@@ -222,7 +228,7 @@ def test_two_people_at_once_are_both_recorded_and_the_later_decides(held: Lake, 
     assert [each.returncode for each in started] == [0, 0]
     actions = load_actions(held)[ID]
     assert {each.actor.name for each in actions} == {"zoe", "yan"}
-    decided = {"ack": "acknowledged", "suppress": "suppressed"}[actions[-1].kind]
+    decided = {"ack": "acknowledged", "snooze": "snoozed"}[actions[-1].kind]
     assert [each["status"] for each in listed(run, "--all")] == [decided]
     assert run("history", ID)[1].count("  - ") == 2
 
@@ -242,24 +248,22 @@ def test_what_is_said_once_by_two_workers_at_the_same_moment_is_one_row(lake: La
 def test_what_is_done_after_anothers_action_comes_after_it_whatever_the_clocks_say(
     held: Lake, run: Callable[..., Run]
 ) -> None:
-    """Ann's machine is an hour ahead: what bob does once he has seen her suppression still ends it."""
+    """Ann's machine is an hour ahead: what bob does once he has seen her snooze still ends it."""
     ahead_ms = SystemClock().now_ms() + 3_600_000
-    record(held, "suppress", [ID], Actor("ann"), now_ms=ahead_ms, reason="standby")
+    record(held, "snooze", [ID], Actor("ann"), now_ms=ahead_ms, reason="standby")
     out = run("reopen", ID, "--as", "bob")[1]
-    assert out.startswith(f"reopened {ID} as bob {BY_US}; this ends the suppression by ann")
+    assert out.startswith(f"reopened {ID} as bob {BY_US}; this ends the snooze by ann")
     assert [each["status"] for each in listed(run)] == ["new"]
     assert [each.actor.name for each in load_actions(held)[ID]] == ["ann", "bob"]
 
 
 def test_who_acted_at_the_same_time_is_told() -> None:
     """Read after one's own action is recorded: what came between reading and writing is said too."""
-    ann = Action(5, "A-1-0", "F-1", "suppress", Actor("ann"), reason="standby")
+    ann = Action(5, "A-1-0", "F-1", "snooze", Actor("ann"), reason="standby")
     bob = Action(6, "A-2-0", "F-1", "ack", Actor("bob"))
-    assert beside_others([ann, bob], bob, 7) == (
-        "; this ends the suppression by ann until it is reopened (reason: standby)"
-    )
+    assert beside_others([ann, bob], bob, 7) == ("; this ends the snooze by ann until it is reopened (reason: standby)")
     assert beside_others([ann, bob], ann, 7) == (
-        "; bob acknowledged it at the same time, and the later one decides: see `history`"
+        "; bob acknowledged it at the same time, and the later action counts: see `history`"
     )
     note = Action(8, "A-3-0", "F-1", "note", Actor("cy"), reason="hm")
     assert beside_others([ann, note], ann, 9) == ""

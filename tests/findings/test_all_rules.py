@@ -15,6 +15,7 @@ from analytics.decide.review import run_rules
 from analytics.rules import RULES
 from analytics.tables.finding_heading import LABELS
 from analytics.workloads.context import open_context
+from analytics.workloads.finding_parts import findings_of
 from analytics.workloads.model import CATEGORIES
 from tests.core import pages
 from tests.findings.conftest import context_of
@@ -27,18 +28,19 @@ from tests.ledger.recording import Recording
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from analytics.workloads.model import Context, Finding, Rule
+    from analytics.workloads.model import Context, Finding
+    from analytics.workloads.rule import Rule
     from fallow import schema
     from tests.findings.scenarios.situations import Scenario
 
 EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
-NAMES = ("gpu", "parent_gpu", "pool", "user", "account", "slurm_account", "slurm_job_id", "claim_id", "namespace")
+NAMES = ("gpu", "parent_gpu", "pool", "user", "account", "slurm_account", "slurm_job_id", "allocation_id", "namespace")
 """Columns whose names get the number of their situation, so that no situation knows of another."""
 
 ALONE = {
-    "low_efficiency": "large_holder_at_a_seventh",
-    "wind_down": "project_that_ended_last_week",
+    "low_efficiency": "large_user_at_a_seventh",
+    "ending": "project_that_ended_last_week",
     "hoarding": "team_that_never_came",
 }
 """Situations of rules that compare with all others of a site, or need a list of its people."""
@@ -50,10 +52,11 @@ def test_the_page_of_rules_is_that_of_the_code() -> None:
 
 @EACH
 def test_a_rule_stands_in_the_file_of_its_name_and_describes_itself(rule: Rule) -> None:
-    module = sys.modules[rule.find.__module__]
+    find = rule.find_in_pools or rule.find
+    module = sys.modules[find.__module__]
     assert module.__name__.rpartition(".")[2] == rule.name
     assert "Look-alikes that it leaves alone: " in (module.__doc__ or "")
-    assert rule.find.__doc__
+    assert find.__doc__
     assert rule.category in CATEGORIES
     assert rule.sentence
     assert rule.thresholds
@@ -128,6 +131,18 @@ def test_a_rule_finds_the_same_in_a_lake_and_in_memory(
         is_well_formed(finding, rule, contexts[0])
 
 
+def test_a_finding_rests_on_its_own_rows_only(together: tuple[Context, Context]) -> None:
+    """Findings are made of the rows of all candidates of a rule at once, to the last digit as of each by itself."""
+    context, _ = together
+    several = 0
+    for rule in RULES:
+        candidates = list(rule.find(context))
+        several += len(candidates) > 1
+        by_themselves = [findings_of(context, rule, [each])[0] for each in candidates]
+        assert findings_of(context, rule, reversed(candidates)) == by_themselves[::-1]
+    assert several >= 5
+
+
 def is_well_formed(finding: Finding, rule: Rule, context: Context) -> None:
     assert (finding.rule, finding.category) == (rule.name, rule.category)
     assert re.fullmatch(r"F-[0-9a-f]{10}", finding.finding_id)
@@ -137,4 +152,4 @@ def is_well_formed(finding: Finding, rule: Rule, context: Context) -> None:
     assert set(finding.reclaimable_gpus) <= set(finding.gpus) <= set(context.inventory.devices)
     assert finding.next_command.isprintable()
     words = shlex.split(finding.next_command)
-    assert words[:1] != ["ssh"] or words[1] in context.whole.stretches["host"].unique()
+    assert words[:1] != ["ssh"] or words[1] in context.whole.segments["host"].unique()

@@ -52,7 +52,7 @@ def offloading(host_gb: float, pcie: float | None) -> Fleet:
     return fleet
 
 
-def small_holder(gpus: int) -> Fleet:
+def small_user(gpus: int) -> Fleet:
     """Ann has one GPU, bob the others."""
     fleet = Fleet(52 / 24, interval_s=3600, process_interval_s=3600)
     small, *rest = fleet.host("h1", H100, gpus + 1)
@@ -61,10 +61,10 @@ def small_holder(gpus: int) -> Fleet:
     return fleet
 
 
-def claimed_and_half_used() -> Fleet:
+def allocated_and_half_used() -> Fleet:
     fleet = Fleet(3)
     gpus = fleet.host("h1", H100, 2)
-    fleet.claim(gpus, "ann", 0, claim_id="5")
+    fleet.allocation(gpus, "ann", 0, allocation_id="5")
     fleet.run(gpus[0], "ann", util=45.0, slurm_job_id="5")
     return fleet
 
@@ -158,8 +158,8 @@ EDGES = [
         "low_efficiency",
         ("a quarter is low", {24.0: 1, 25.0: 1, 26.0: 0}, lambda util: one_host(days=3, util=util)),
         ("more than fifty GPU-hours", {50: 0, 51: 1}, lambda hours: one_host(days=hours / 24, util=10.0)),
-        ("two percent of all hours", {49: 1, 50: 0}, small_holder),
-        ("allocated time without a process is another rule's", 0, claimed_and_half_used),
+        ("two percent of all hours", {49: 1, 50: 0}, small_user),
+        ("allocated time without a process is another rule's", 0, allocated_and_half_used),
         ("display servers are no users", 0, lambda: one_host(days=3, util=1.0, kind="graphics", command="Xorg")),
     ),
     *edges(
@@ -193,14 +193,14 @@ def test_where_a_rule_begins_and_ends(rule: str, build: Callable[[], Fleet], cou
 
 def test_imbalance_says_who_lags_behind_and_by_how_much() -> None:
     each = only_of("imbalance", one_host(A100_80, 3, days=1, util=(90.0, 90.0, 30.0), power_w=100.0, **JOB))
-    assert (each.gpus, each.subject, each.holder, each.gpu_hours) == (("GPU-h1-2",), "slurm:7", "ann", 24.0)
+    assert (each.gpus, each.subject, each.user, each.gpu_hours) == (("GPU-h1-2",), "slurm:7", "ann", 24.0)
     numbers = each.evidence.numbers
     assert (numbers["busiest_gpu_util_mean_pct"], numbers["idlest_gpu_util_mean_pct"]) == (90.0, 30.0)
     assert numbers["spread"] == pytest.approx(2 / 3)
     assert (numbers["uneven_h"], numbers["judged_h"], numbers["waiting_gpu_hours"]) == (24, 24, pytest.approx(16.0))
     assert each.next_command == "ssh h1 nvidia-smi dmon -i GPU-h1-0,GPU-h1-1,GPU-h1-2 -s puc -c 30"
     assert each.reclaimable_gpus == ()
-    spins = "SM activity is not measured on every GPU of the job, so a spinning kernel counts as work"
+    spins = "SM activity is not measured on every GPU of the job, so a busy-waiting kernel counts as work"
     assert spins in each.confidence.failed
 
 
@@ -216,7 +216,7 @@ def test_imbalance_before_the_window_does_not_count() -> None:
     assert found("imbalance", uneven(lambda fleet: fleet.between(0, 1), days=2), since="2026-11-19") == []
 
 
-NO_SM = "SM activity is not measured on this card: only low power suggests that little work is done"
+NO_SM = "SM activity is not measured on this card: only the low power suggests little work"
 NO_DRAM = "memory bandwidth is not measured on this card: memory-bound work looks the same"
 
 
@@ -226,7 +226,7 @@ def test_inefficient_work_in_numbers_and_where_to_look() -> None:
     assert (each.subject, each.gpu_hours, each.energy_kwh) == ("ann", 48.0, pytest.approx(9.6, rel=0.01))
     assert (numbers["gpu_util_mean_pct"], numbers["sm_active_mean_pct"]) == (95.0, 20.0)
     assert (numbers["power_mean_w"], numbers["power_limit_w"]) == (200.0, 700.0)
-    assert (numbers["rank_among_holders"], numbers["jobs"]) == ("1 of 1", "slurm:7")
+    assert (numbers["rank_among_users"], numbers["jobs"]) == ("1 of 1", "slurm:7")
     assert each.next_command == "ssh h1 nvidia-smi dmon -i GPU-h1-0 -s puc -c 30"
     assert not each.reclaimable
     assert NO_SM not in each.confidence.failed
@@ -238,8 +238,7 @@ def test_users_of_inefficient_work_are_ranked_over_hosts() -> None:
     for host, user, sm in (("h1", "ann", 20.0), ("h2", "ann", 20.0), ("h3", "bob", 20.0), ("h4", "cem", 80.0)):
         fleet.run(fleet.host(host, H100, 1), user, util=95.0, sm=sm, slurm_job_id=host)
     ranks = [
-        (each.holder, each.gpu_hours, each.evidence.numbers["rank_among_holders"])
-        for each in found("inefficient", fleet)
+        (each.user, each.gpu_hours, each.evidence.numbers["rank_among_users"]) for each in found("inefficient", fleet)
     ]
     assert sorted(ranks) == [("ann", 96.0, "1 of 3"), ("bob", 48.0, "2 of 3")]
 
@@ -264,7 +263,7 @@ def test_starved_work_in_numbers_and_what_is_not_sure() -> None:
     assert (each.gpu_hours, numbers["starved_gpu_hours"], numbers["share_of_middling_hours"]) == (48.0, 48.0, 1.0)
     assert (numbers["gpu_util_mean_pct"], numbers["gpu_util_mean_otherwise_pct"]) == (40.0, None)
     assert numbers["cpu_util_mean_pct"] == pytest.approx(97.0)
-    always = "the host's CPUs: at the limit in every hour, so that there is no other hour to compare with"
+    always = "the host's CPUs: at the limit in every hour, so no other hour can be compared"
     assert always in each.confidence.failed
     assert not each.reclaimable
 
@@ -293,9 +292,9 @@ def test_low_efficiency_in_numbers_rank_and_share() -> None:
     each = only_of("low_efficiency", fleet)
     numbers = each.evidence.numbers
     energy_kwh = pytest.approx(7.2 * 287 / 288)  # what the counter stood at before its first row is not known
-    assert (each.holder, each.subject, each.gpu_hours, each.energy_kwh) == ("ann", "ann", 72.0, energy_kwh)
+    assert (each.user, each.subject, each.gpu_hours, each.energy_kwh) == ("ann", "ann", 72.0, energy_kwh)
     assert (numbers["gpu_util_mean_pct"], numbers["used_gpu_hours"]) == (pytest.approx(20), pytest.approx(14.4))
-    assert (numbers["rank_among_holders"], numbers["share_of_held_hours"]) == ("2 of 2", 0.25)
+    assert (numbers["rank_among_users"], numbers["share_of_held_hours"]) == ("2 of 2", 0.25)
     assert (numbers["sm_active_mean_pct"], numbers["gpus_with_sm_activity"]) == (None, None)
     assert each.next_command == "ssh h1 nvidia-smi dmon -i GPU-h1-3 -s puc -c 30"
     assert not each.reclaimable
@@ -307,8 +306,8 @@ def test_only_the_fifteen_largest_users_are_of_low_efficiency() -> None:
     for number, gpu in enumerate(fleet.host("h1", H100, 16)):
         fleet.run(gpu, f"user{number:02}", util=10.0)
     there = found("low_efficiency", fleet)
-    assert [each.holder for each in there] == [f"user{number:02}" for number in range(15)]
-    assert {each.evidence.numbers["rank_among_holders"] for each in there} == {"1 of 16"}
+    assert [each.user for each in there] == [f"user{number:02}" for number in range(15)]
+    assert {each.evidence.numbers["rank_among_users"] for each in there} == {"1 of 16"}
 
 
 def test_unknown_utilization_is_in_neither_sum_of_efficiency() -> None:
@@ -327,7 +326,7 @@ def test_gpus_that_are_busy_themselves_are_no_example_of_low_efficiency() -> Non
     assert (each.gpu_hours, numbers["used_gpu_hours"]) == (360.0, pytest.approx(28.8))
     means = (numbers["gpu_util_mean_pct"], numbers["user_gpu_util_mean_pct"])
     assert means == (pytest.approx(8), pytest.approx(21.7, abs=0.1))
-    assert "21.7 % over all 6 GPUs that the user had" in str(evidence(each))
+    assert "21.7 % over all 6 GPUs of the user" in str(evidence(each))
 
 
 def test_sm_activity_stands_beside_the_utilization_of_the_same_time() -> None:
@@ -345,7 +344,7 @@ def test_sm_activity_stands_beside_the_utilization_of_the_same_time() -> None:
 def test_stalls_in_numbers() -> None:
     each = only_of("stalls", stalling(3, 20))
     numbers = each.evidence.numbers
-    assert (each.subject, each.gpus, each.holder) == ("slurm:7", ("GPU-h1-0", "GPU-h1-1"), "ann")
+    assert (each.subject, each.gpus, each.user) == ("slurm:7", ("GPU-h1-0", "GPU-h1-1"), "ann")
     assert (numbers["stall_count"], numbers["stall_mean_s"], numbers["period_mean_min"]) == (72, 180.0, 20.0)
     assert (numbers["period_cv"], numbers["stalled_share"]) == (0.0, pytest.approx(0.15))
     assert (each.gpu_hours, numbers["job_gpu_hours"]) == (pytest.approx(7.2), pytest.approx(48.0))
@@ -374,7 +373,7 @@ def test_coarse_rows_are_a_doubt_of_stalls() -> None:
 
 def test_throttling_by_heat_in_numbers_and_where_to_look() -> None:
     each = only_of("throttled", throttled(sw_thermal=0.5))
-    assert (each.subject, each.gpus, each.host, each.holder) == ("heat", ("GPU-h1-0",), "h1", "ann")
+    assert (each.subject, each.gpus, each.host, each.user) == ("heat", ("GPU-h1-0",), "h1", "ann")
     numbers = each.evidence.numbers
     assert numbers["throttled_share_of_active_time"] == pytest.approx(0.5, abs=0.01)
     assert numbers["throttled_gpu_hours"] == pytest.approx(12.0, abs=0.1)
@@ -402,11 +401,11 @@ def test_a_cap_at_full_load_is_normal_and_a_brake_is_not(power_w: float, share: 
 
 @pytest.mark.parametrize(
     ("share", "said"),
-    [(0.95, []), (0.5, ["why clocks were held down was measured for 49.8 % of the time, 90 % are needed"])],
+    [(0.95, []), (0.5, ["the cause of the throttling was measured for 49.8 % of the time, 90 % are needed"])],
 )
 def test_throttling_counters_that_were_read_for_some_of_the_time_say_so(share: float, said: list[str]) -> None:
     fleet = throttled(sw_thermal=0.5, days=2)
     for gpu in fleet.gpus:
         gpu.override(fleet.between(0, 2 * (1 - share)), **{f"throttled_{cause}_ms": None for cause in gpu.throttled})
     failed = only_of("throttled", fleet).confidence.failed
-    assert [failure for failure in failed if "clocks were held down" in failure] == said
+    assert [failure for failure in failed if "the cause of the throttling" in failure] == said

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from analytics.workloads.sharing import BLOCK, Candidate, best_groups, best_sharing, fitting_groups, together
+from analytics.workloads.sharing import BLOCK, CardSharer, best_groups, best_sharing, fitting_groups, together
 from tests.findings.scenarios.builder import GB
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CARD = 80 * GB
 
 
-def random_candidates(rng: np.random.Generator, number: int) -> list[Candidate]:
+def random_candidates(rng: np.random.Generator, number: int) -> list[CardSharer]:
     """Works with a time of day, some of which were there for a part of the hours only."""
     hours = np.arange(72)
     found = []
@@ -27,7 +27,7 @@ def random_candidates(rng: np.random.Generator, number: int) -> list[Candidate]:
         histogram = np.bincount(np.ceil(pct).astype(int), minlength=101)[:101].astype(np.int64)
         if rng.random() < 0.3:
             pct[: rng.integers(0, 60)] = np.nan
-        found.append(Candidate(each, f"g{each}", "ann", int(rng.uniform(0.05, 0.55) * CARD), pct, histogram))
+        found.append(CardSharer(each, f"g{each}", "ann", int(rng.uniform(0.05, 0.55) * CARD), pct, histogram))
     return found
 
 
@@ -54,7 +54,7 @@ def test_every_group_that_fits_is_tried_and_no_choice_spares_more(seed: int) -> 
     assert spared == found.at_most == most_spared(sorted(fitting))
 
 
-def by_hand(those: Sequence[Candidate], gives_way: frozenset[int]) -> Iterable[tuple[int, ...]]:
+def by_hand(those: Sequence[CardSharer], gives_way: frozenset[int]) -> Iterable[tuple[int, ...]]:
     pairs = {
         pair
         for pair in itertools.combinations(range(len(those)), 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +12,14 @@ from analytics.workloads.confidence import (
     Observation,
     conditions,
     grade,
-    known_holder,
+    known_user,
     measured_enough,
     other_work,
     watched_enough,
 )
-from fallow.clock import DAY_MS, HOUR_MS
-from tests.conftest import REPOSITORY
+from analytics.workloads.model import Outlook
+from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS
+from tests.core import pages
 from tests.findings.conftest import BUSY, DAY, HELD, HOUR, idle_findings
 from tests.ledger.recording import Recording
 from tests.ledger.rows import fill, processes, samples
@@ -42,29 +42,33 @@ NOTHING = "only nothing of the time was observed, 90 % are needed"
         ({"history_ms": 14 * DAY_MS - HOUR_MS}, []),
         ({"history_ms": 14 * DAY_MS - HOUR_MS - 1}, ["13.9 days of history, 14 are needed"]),
         ({"util_coverage": 0.9, "sample_count": 5}, []),
-        ({"util_coverage": 0.8999}, ["utilization was watched 89.9 % of the time, 90 % are needed"]),
+        ({"util_coverage": 0.8999}, ["utilization was observed for 89.9 % of the time, 90 % are needed"]),
         (
             {"util_coverage": None, "sample_count": 300},
-            ["point samples only: a duty cycle of up to 1.00 % can hide behind 300 zeros (95 %)"],
+            ["point samples only: 300 samples at 0 can hide activity of up to 1.00 % of the time (95 %)"],
         ),
         (
             {"util_coverage": None, "sample_count": 1},
-            ["point samples only: a duty cycle of up to 100.00 % can hide behind 1 zero (95 %)"],
+            ["point samples only: 1 sample at 0 can hide activity of up to 100.00 % of the time (95 %)"],
         ),
         ({"point_ratio": 0.1, "sample_count": 10}, []),
         (
             {"point_ratio": 0.25, "sample_count": 600},
-            ["point samples for 25.0 % of the time: a duty cycle of up to 0.50 % can hide behind 600 zeros (95 %)"],
+            [
+                "point samples for 25.0 % of the time: 600 samples at 0 can hide activity of up to 0.50 % of the time (95 %)"
+            ],
         ),
         (
             {"util_coverage": None, "sample_count": 2401, "all_zero": False},
-            ["point samples only: a share of time measured by 2,401 samples is off by up to 2.00 % (95 %)"],
+            ["point samples only: a share measured with 2,401 samples has an error of up to 2.00 % (95 %)"],
         ),
         ({"util_coverage": None, "sample_count": 0, "measured": False}, ["utilization was not measured"]),
         ({"unconfirmed_ratio": 0.1}, []),
         (
             {"unconfirmed_ratio": 0.101},
-            ["10.1 % of its time is idle by point samples alone: neither energy nor power rules out work between them"],
+            [
+                "only point samples show 10.1 % of the time as idle; neither energy nor power rules out work between them"
+            ],
         ),
     ],
 )
@@ -79,11 +83,11 @@ def test_what_is_wanted_of_how_it_was_watched(changes: dict[str, Any], failed: l
         (measured_enough(90, 100, "SM activity"), []),
         (measured_enough(89.99, 100, "SM"), ["SM was measured for 89.9 % of the time, 90 % are needed"]),
         (measured_enough(0, 0, "SM"), ["SM was measured for nothing of the time, 90 % are needed"]),
-        (known_holder("process", "ann"), []),
-        (known_holder("claim", "ann"), []),
-        (known_holder("process", None), ["the user is not known"]),
-        (known_holder(None, None), ["the user is not known"]),
-        (known_holder("memory", None), ["no process list: memory in use stands in for a user"]),
+        (known_user("process", "ann"), []),
+        (known_user("allocation", "ann"), []),
+        (known_user("process", None), ["the user is not known"]),
+        (known_user(None, None), ["the user is not known"]),
+        (known_user("memory", None), ["no process list was read; memory in use counts as a user"]),
         (other_work(0), []),
     ],
 )
@@ -93,25 +97,12 @@ def test_what_is_wanted_of_metrics_and_users(said: list[str], failed: list[str])
 
 
 def fleet(site: Recording, days: float, *, gap_s: int = 0, **changes: object) -> Recording:
-    """A GPU that was busy for some days, then was not watched for a while, then held for two hours.
-
-    Beside it six GPUs on which somebody else took six breaks of twelve hours each, so that one of two hours lasts another hour.
-    """
+    """A GPU that was busy for some days, then was not watched for a while, then held for two hours."""
     end = round(days * DAY)
     last = end - 2 * HOUR - gap_s
     rows = samples("a", 0, last, every_s=300, **BUSY)
     rows += samples("a", end - 2 * HOUR, end, every_s=300, **HELD | changes)
-    users = processes("a", *range(end - 2 * HOUR, end, 300), every_s=300)
-    for number in range(6):
-        gpu, at = f"b{number}", 0
-        for turn in range(6):
-            begin = (turn * 13 + 1) * HOUR + number * 600
-            rows += samples(gpu, at, begin, every_s=300, **BUSY)
-            rows += samples(gpu, begin, begin + 12 * HOUR, every_s=300, **HELD)
-            at = begin + 12 * HOUR
-        rows += samples(gpu, at, end, every_s=300, **BUSY)
-        users += processes(gpu, *range(0, end, 300), every_s=300, user="bob", pid=number)
-    return fill(site, rows, users)
+    return fill(site, rows, processes("a", *range(end - 2 * HOUR, end, 300), every_s=300))
 
 
 @pytest.mark.parametrize(
@@ -120,14 +111,14 @@ def fleet(site: Recording, days: float, *, gap_s: int = 0, **changes: object) ->
         (14, 0, {}, []),
         (4, 0, {}, ["4.0 days of history, 14 are needed"]),
         (14, 2 * DAY, {}, ["only 85.7 % of the time was observed, 90 % are needed"]),
-        (14, 0, {"gpu_util_coverage_ratio": 0.5}, ["utilization was watched 50.0 % of the time, 90 % are needed"]),
+        (14, 0, {"gpu_util_coverage_ratio": 0.5}, ["utilization was observed for 50.0 % of the time, 90 % are needed"]),
         (
             14,
             0,
             {"gpu_util_coverage_ratio": None},
             [
-                "point samples only: a duty cycle of up to 12.50 % can hide behind 24 zeros (95 %)",
-                "100.0 % of its time is idle by point samples alone: neither energy nor power rules out work between them",
+                "point samples only: 24 samples at 0 can hide activity of up to 12.50 % of the time (95 %)",
+                "only point samples show 100.0 % of the time as idle; neither energy nor power rules out work between them",
             ],
         ),
     ],
@@ -135,10 +126,11 @@ def fleet(site: Recording, days: float, *, gap_s: int = 0, **changes: object) ->
 def test_through_the_rule_one_condition_at_a_time(
     monkeypatch: pytest.MonkeyPatch, days: float, gap_s: int, changes: dict[str, object], failed: list[str]
 ) -> None:
-    monkeypatch.setenv("FALLOW_FINDINGS_HORIZON", "1h")
+    promised = Outlook(0.97, 2 * HOUR, WEEK_MS, 0.99)
+    monkeypatch.setattr("analytics.workloads.finding_parts.outlook", lambda *_: promised)
     site = Recording()
     fleet(site, days, gap_s=gap_s, **changes)
-    (found,) = [each for each in idle_findings(site) if (each.rule, each.holder) == ("held", "ann")]
+    (found,) = [each for each in idle_findings(site) if (each.rule, each.user) == ("held", "ann")]
     assert list(found.confidence.failed) == failed
     assert found.confidence.grade == ("high", "medium", "low")[len(failed)]
     assert found.evidence.numbers.get("unconfirmed") == (1 if len(failed) > 1 else None)
@@ -149,6 +141,6 @@ def test_every_condition_is_listed_with_what_is_wanted_and_why() -> None:
     names = "coverage history metric sampling confirmation clock attribution persistence alone record"
     assert " ".join(each.name for each in listed) == names
     assert all(each.wanted and each.source for each in listed)
-    page = Path(REPOSITORY, "docs", "findings.md").read_text(encoding="utf-8")
-    for each in listed:
-        assert f"| {each.name} | {each.wanted} | {each.source} |" in page
+    page = (pages.DOCS / "recommendations.md").read_text(encoding="utf-8")
+    assert pages.recommendations_page(page) == page, "run `make docs`"
+    assert [each.name for each in listed if f"| {each.name} | {each.wanted} |" not in page] == []

@@ -10,7 +10,7 @@ import pytest
 from fallow import schema
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR
 from tests.findings.one_rule import found, only_of
-from tests.ledger.rows import GB, claim, device, fill, held_by, ms, processes, samples, write
+from tests.ledger.rows import GB, allocation, device, fill, held_by, ms, processes, samples, write
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Finding
@@ -21,7 +21,7 @@ LOOK = "ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --f
 UNLISTED = {"process_count": None, "mem_used_bytes": 60 * GB, "gpu_util_coverage_ratio": 1.0}
 AT_WORK = UNLISTED | {"gpu_util_pct": 95.0}
 STEP = 300
-NOT_SEEN = "1 GPU or host of the same job is not observed ({}): the job may be at work there"
+NOT_SEEN = "1 GPU or host of the same job is not observed ({}): the job may be working there"
 
 
 def gpu(name: str, first_s: float = 0, last_s: float = 3 * HOUR, **values: Any) -> Rows:
@@ -32,44 +32,48 @@ def lists(name: str, first_s: int = 0, last_s: int = 3 * HOUR, **values: Any) ->
     return processes(name, *range(first_s, last_s, STEP), every_s=STEP, **values)
 
 
-def job(name: str | None, claim_id: str = "77", **values: Any) -> dict[str, Any]:
-    user = "bob" if claim_id == "78" else "ann"
-    return claim(name, 0, None, user=user, claim_id=claim_id) | {"scheduler": "slurm", "host_gpu_count": 1} | values
+def job(name: str | None, allocation_id: str = "77", **values: Any) -> dict[str, Any]:
+    user = "bob" if allocation_id == "78" else "ann"
+    return (
+        allocation(name, 0, None, user=user, allocation_id=allocation_id)
+        | {"scheduler": "slurm", "host_gpu_count": 1}
+        | values
+    )
 
 
 def outcome(finding: Finding) -> tuple[bool, str]:
     return finding.reclaimable, finding.next_command
 
 
-# --- work that the ledger knows elsewhere by a claim only ------------------------------------------------------------
+# --- work that the ledger knows elsewhere by an allocation only ------------------------------------------------------------
 
 ELSEWHERE = [
     pytest.param(AT_WORK, "77", False, id="works"),
     pytest.param({"gpu_util_pct": 0.0} | UNLISTED, "77", False, id="nobody lists what is there"),
     pytest.param(AT_WORK, "78", True, id="another job, of somebody else"),
-    pytest.param(FREE, "77", True, id="claimed, and seen to be empty"),
+    pytest.param(FREE, "77", True, id="allocated, and seen to be empty"),
 ]
 
 
-@pytest.mark.parametrize(("there", "claim_id", "ends"), ELSEWHERE)
-def test_a_held_job_that_a_claim_puts_on_another_gpu(
-    site: Recording, there: dict[str, Any], claim_id: str, *, ends: bool
+@pytest.mark.parametrize(("there", "allocation_id", "ends"), ELSEWHERE)
+def test_a_held_job_that_a_allocation_puts_on_another_gpu(
+    site: Recording, there: dict[str, Any], allocation_id: str, *, ends: bool
 ) -> None:
-    claims = [job("a"), job("b", claim_id)]
-    each = only_of("held", fill(site, gpu("a", **HELD) + gpu("b", **there), lists("a", slurm_job_id="77"), claims))
+    allocations = [job("a"), job("b", allocation_id)]
+    each = only_of("held", fill(site, gpu("a", **HELD) + gpu("b", **there), lists("a", slurm_job_id="77"), allocations))
     assert each.next_command == ("scancel 77" if ends else LOOK)
     # where b is held too, both can be asked for; where it works, neither
     assert each.reclaimable == (ends or "b" in each.gpus)
 
 
-@pytest.mark.parametrize(("there", "claim_id", "ends"), ELSEWHERE)
-def test_a_claimed_gpu_of_a_job_that_works_on_another(
-    site: Recording, there: dict[str, Any], claim_id: str, *, ends: bool
+@pytest.mark.parametrize(("there", "allocation_id", "ends"), ELSEWHERE)
+def test_a_allocated_gpu_of_a_job_that_works_on_another(
+    site: Recording, there: dict[str, Any], allocation_id: str, *, ends: bool
 ) -> None:
-    fill(site, gpu("a", **FREE) + gpu("b", **there), claims=[job("a"), job("b", claim_id)])
+    fill(site, gpu("a", **FREE) + gpu("b", **there), allocations=[job("a"), job("b", allocation_id)])
     each = only_of("reserved_unused", site)
     assert outcome(each) == (ends, "scancel 77" if ends else "squeue --jobs=77 --long")
-    assert any("are also at work on" in failure for failure in each.confidence.failed) != ends
+    assert any("also work on" in failure for failure in each.confidence.failed) != ends
 
 
 @pytest.mark.parametrize("scheduler", ["slurm", "csv"])
@@ -78,114 +82,75 @@ def test_idle_gpus_of_an_allocation_whose_processes_nobody_lists(site: Recording
     """Six of its eight GPUs train: a file tells as much as Slurm, that the other two cannot be had without them."""
     levels = {name: 95.0 if number < working else 0.0 for number, name in enumerate("abcdefgh")}
     rows = [row for name, util in levels.items() for row in gpu(name, 0, 6 * HOUR, **UNLISTED, gpu_util_pct=util)]
-    fill(site, rows, claims=[job(name, scheduler=scheduler, host_gpu_count=None) for name in levels])
+    fill(site, rows, allocations=[job(name, scheduler=scheduler, host_gpu_count=None) for name in levels])
     held = only_of("held", site)
     assert (held.gpus, held.reclaimable) == (tuple("abcdefgh"[working:]), working == 0)
-    assert any("are also at work on" in failure for failure in held.confidence.failed) == (working > 0)
+    assert any("also work on" in failure for failure in held.confidence.failed) == (working > 0)
     assert not any(each.reclaimable for each in found("partial_use", site))
 
 
 def test_a_pod_that_works_on_another_gpu(site: Recording) -> None:
     pod = {"scheduler": "kubernetes", "account": "ml", "host_gpu_count": None, "user": None}
-    fill(site, gpu("a", **FREE) + gpu("b", **AT_WORK), claims=[job(name, "ml/train-0", **pod) for name in "ab"])
+    fill(site, gpu("a", **FREE) + gpu("b", **AT_WORK), allocations=[job(name, "ml/train-0", **pod) for name in "ab"])
     assert outcome(only_of("reserved_unused", site)) == (False, "kubectl get pod -n ml train-0")
 
 
-# --- claimed time in which nobody looked -------------------------------------------------------------------------------
+# --- allocated time in which nobody looked -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("values", "source"),
     [
-        ({"process_count": None}, "claim_unwatched"),
-        ({"process_count": 0}, "claim"),
-        ({"process_count": None, "mem_used_bytes": 0}, "claim"),
-        ({"process_count": None, "health": "asleep"}, "claim"),
+        ({"process_count": None}, "allocation_unwatched"),
+        ({"process_count": 0}, "allocation"),
+        ({"process_count": None, "mem_used_bytes": 0}, "allocation"),
+        ({"process_count": None, "health": "asleep"}, "allocation"),
     ],
 )
-def test_a_claimed_gpu_that_nobody_could_look_at(site: Recording, values: dict[str, Any], source: str) -> None:
-    fill(site, gpu("a", 0, 12 * HOUR, gpu_util_coverage_ratio=1.0, **values), claims=[job("a")])
+def test_a_allocated_gpu_that_nobody_could_look_at(site: Recording, values: dict[str, Any], source: str) -> None:
+    fill(site, gpu("a", 0, 12 * HOUR, gpu_util_coverage_ratio=1.0, **values), allocations=[job("a")])
     assert held_by(site) == [("reserved", 0.0, 12.0 * HOUR, "ann", source)]  # type: ignore[arg-type]  # as a lake
-    expected = [("a",)] if source == "claim" else []
+    expected = [("a",)] if source == "allocation" else []
     assert [each.reclaimable_gpus for each in found("reserved_unused", site)] == expected
 
 
 def test_a_gpu_never_looked_at_is_not_never_used(site: Recording) -> None:
-    fill(site, samples("a", 0, 8 * DAY, every_s=1800, process_count=None), claims=[job("a")])
+    fill(site, samples("a", 0, 8 * DAY, every_s=1800, process_count=None), allocations=[job("a")])
     each = only_of("never_used", site)
-    assert (each.reclaimable, each.evidence.numbers["holder_source"]) == (False, None)
+    assert (each.reclaimable, each.evidence.numbers["user_source"]) == (False, None)
 
 
 # --- jobs that ended, and those that only may have ---------------------------------------------------------------------
 
-KILL = [(True, "ssh h1 kill 4711")]
-ENDED = claim("a", 0, 20 * HOUR)
-RESTARTED = [claim("a", 0, None), claim("a", 12 * HOUR, None) | {"planned_end": ms(20 * HOUR)}]
+ENDED = allocation("a", 0, 20 * HOUR)
+RESTARTED = [allocation("a", 0, None), allocation("a", 12 * HOUR, None) | {"planned_end": ms(20 * HOUR)}]
 
 
 @pytest.mark.parametrize(
-    ("claims", "started_h", "expected"),
+    ("allocations", "started_h", "command"),
     [
-        pytest.param([ENDED], 0, KILL, id="a stated end after the process began"),
-        pytest.param([claim("a", 0, None) | {"planned_end": ms(20 * HOUR)}], 0, [], id="a planned end"),
-        pytest.param([claim("a", 0, 10 * HOUR)], 15, [], id="an end before the process began"),
-        pytest.param([claim("a", 0, 10 * HOUR)], 10, [], id="an end as the process began"),
-        pytest.param(RESTARTED, 0, [], id="the start of a next run"),
-        pytest.param(
-            [ENDED], None, [(False, "ssh h1 ps -o pid,ppid,lstart,user,args -p 4711")], id="a process of unknown age"
-        ),
-        pytest.param([ENDED, job("b", "78")], 0, KILL, id="another job of the host works"),
+        pytest.param([ENDED], 0, "ssh h1 kill 4711", id="a stated end after the process began"),
+        pytest.param([allocation("a", 0, None) | {"planned_end": ms(20 * HOUR)}], 0, "scancel 77", id="a planned end"),
+        pytest.param([allocation("a", 0, 10 * HOUR)], 15, "scancel 77", id="an end before the process began"),
+        pytest.param([allocation("a", 0, 10 * HOUR)], 10, "scancel 77", id="an end as the process began"),
+        pytest.param(RESTARTED, 0, "scancel 77", id="the start of a next run"),
+        pytest.param([ENDED], None, "scancel 77", id="a process of unknown age"),
+        pytest.param([ENDED, job("b", "78")], 0, "ssh h1 kill 4711", id="another job of the host works"),
     ],
 )
 def test_what_an_ended_job_left_behind_is_ended_by_pid(
-    site: Recording, claims: Rows, started_h: int | None, expected: list[tuple[bool, str]]
+    site: Recording, allocations: Rows, started_h: int | None, command: str
 ) -> None:
+    """Where the job may still run, or run again, its own command ends it, and ends nothing where it has ended."""
     rows = gpu("a", 0, 20 * HOUR, **BUSY) + gpu("a", 20 * HOUR, 24 * HOUR, **HELD) + gpu("b", 0, 24 * HOUR, **BUSY)
     began = {} if started_h is None else {"started": ms(started_h * HOUR)}
     seen = lists("a", 0, 24 * HOUR, slurm_job_id="77", parent_pid=90, **began)
     seen += lists("b", 0, 24 * HOUR, slurm_job_id="78", pid=5, user="bob")
-    own = {"scheduler": "slurm", "user": "ann", "claim_id": "77"}
-    fill(site, rows, seen, [each | own if each["gpu"] == "a" else each for each in claims])
-    assert [outcome(each) for each in found("zombie_holder", site)] == expected
-
-
-# --- servers that share their GPU --------------------------------------------------------------------------------------
-
-NOTHING = {"requests_per_s": 0.0, "running_requests": 0.0, "waiting_requests": 0.0, "generated_tokens_per_s": 0.0}
-TRAINING = {"user": "ann", "command": "train.py"}
-
-
-@pytest.mark.parametrize(
-    ("util", "others", "expected"),
-    [
-        pytest.param(6.0, [TRAINING], [], id="somebody works a little beside it"),
-        pytest.param(60.0, [TRAINING], [], id="somebody works beside it"),
-        pytest.param(0.0, [TRAINING], [(False, LOOK)], id="somebody waits beside it"),
-        pytest.param(0.0, [{"user": "ann", "command": "vllm"}], [(False, LOOK)], id="a server of somebody else"),
-        pytest.param(0.0, [TRAINING | {"user": "svc"}], [(False, LOOK)], id="other work of its own user"),
-        pytest.param(0.0, [], [(True, "ssh h1 kill 100")], id="alone"),
-        pytest.param(
-            0.0, [{"user": "svc", "command": "VLLM::Worker"}], [(True, "ssh h1 kill 100 200")], id="its worker"
-        ),
-        pytest.param(0.0, [{"user": "x", "command": "Xorg"}], [(True, "ssh h1 kill 100")], id="a display server"),
-    ],
-)
-def test_a_server_that_nobody_asks_and_what_else_is_on_its_gpu(
-    site: Recording, util: float, others: Rows, expected: list[tuple[bool, str]]
-) -> None:
-    seen = lists("a", 0, 2 * DAY, user="svc", pid=100, command="vllm")
-    seen += [
-        row for number, each in enumerate(others) for row in lists("a", 0, 2 * DAY, **{"pid": 200 + number} | each)
-    ]
-    rows = gpu("a", 0, 2 * DAY, gpu_util_pct=util, process_count=1 + len(others), gpu_util_coverage_ratio=1.0)
-    fill(site, rows, seen, devices=[device("a")])
-    said = {"interval_ms": STEP * 1000, "endpoint": "http://x", "model": "llm", "engine": "vllm", "health": "ok"}
-    times = range(0, 2 * DAY, STEP)
-    write(site, schema.SERVING, [said | NOTHING | {"time": ms(at), "gpu": "a", "pid": 100} for at in times])
-    there = found("loaded_no_traffic", site)
-    assert [outcome(each) for each in there] == expected
-    shared = ["other processes share the GPUs with the server" in each.confidence.failed for each in there]
-    assert shared == [not ends for ends, _ in expected]
+    own = {"scheduler": "slurm", "user": "ann", "allocation_id": "77"}
+    fill(site, rows, seen, [each | own if each["gpu"] == "a" else each for each in allocations])
+    each = only_of("held", site)
+    assert outcome(each) == (True, command)
+    assert (each.evidence.numbers.get("processes") == "job ended") is (command != "scancel 77")
 
 
 # --- lists that are old, or somebody else's ----------------------------------------------------------------------------
@@ -204,7 +169,7 @@ def test_pids_of_an_old_list_of_another_user_are_not_named(site: Recording) -> N
     rows = gpu("a", 0, 30 * HOUR, **HELD) + gpu("b", **BUSY)
     rows += gpu("b", 3 * HOUR, 30 * HOUR, gpu_util_pct=0.0, **UNLISTED)
     seen = lists("a", 0, 30 * HOUR, pid=100) + lists("b", user="bob", pid=666)
-    each = only_of("held", fill(site, rows, seen, [claim("b", 3 * HOUR, None, user="ann")]))
+    each = only_of("held", fill(site, rows, seen, [allocation("b", 3 * HOUR, None, user="ann")]))
     assert (each.gpus, each.next_command) == (("a", "b"), LOOK)
 
 
@@ -265,14 +230,14 @@ def test_another_job_of_the_user_that_rests(site: Recording, held_s: int, comman
 def test_a_job_without_a_process_beside_another_of_its_user(
     site: Recording, own: str, other: str, expected: tuple[bool, str]
 ) -> None:
-    claims = [job("a", own), *([job("b", other)] if own == "60" else [])]
-    fill(site, gpu("a", **FREE) + gpu("b", **BUSY), lists("b", slurm_job_id=other), claims)
+    allocations = [job("a", own), *([job("b", other)] if own == "60" else [])]
+    fill(site, gpu("a", **FREE) + gpu("b", **BUSY), lists("b", slurm_job_id=other), allocations)
     assert outcome(only_of("reserved_unused", site)) == expected
 
 
 def test_another_job_of_the_user_where_nobody_looks(site: Recording) -> None:
     fill(site, gpu("a", **HELD), lists("a", slurm_job_id="36"))
-    write(site, schema.CLAIM, [job(None, "37")], "h2")
+    write(site, schema.ALLOCATION, [job(None, "37")], "h2")
     assert outcome(only_of("held", site)) == (False, "squeue --jobs=36 --array")
 
 
@@ -306,7 +271,7 @@ def test_a_rank_whose_run_works_on_another_gpu(
 def test_a_host_of_the_job_that_never_reported(site: Recording, rule: str, named: str | None) -> None:
     on = rule == "held"
     fill(site, gpu("a", **(HELD if on else FREE)), lists("a", slurm_job_id="50") if on else [], [job("a", "50")])
-    write(site, schema.CLAIM, [job(named, "50", host_gpu_count=8)], "h2")
+    write(site, schema.ALLOCATION, [job(named, "50", host_gpu_count=8)], "h2")
     each = only_of(rule, site)
     assert outcome(each) == (False, f"squeue --jobs=50 {'--array' if on else '--long'}")
     assert NOT_SEEN.format(named or "h2") in each.confidence.failed
@@ -337,12 +302,12 @@ def test_gpus_of_the_job_that_are_only_counted(
 def test_a_gpu_of_the_job_that_fell_silent_at_rest_or_at_work(
     site: Recording, last: dict[str, Any], command: str
 ) -> None:
-    fill(site, gpu("b", 0, HOUR, **last), claims=[job("b", "50")], host="h2")
+    fill(site, gpu("b", 0, HOUR, **last), allocations=[job("b", "50")], host="h2")
     fill(site, gpu("a", 0, 6 * HOUR, **HELD), lists("a", 0, 6 * HOUR, slurm_job_id="50"), [job("a", "50")])
     assert outcome(only_of("held", site)) == (False, command)
 
 
-# --- GPUs that are claimed by a number alone ---------------------------------------------------------------------------
+# --- GPUs that are allocated by a number alone ---------------------------------------------------------------------------
 
 NAMES = [f"GPU-{number}" for number in range(8)]
 
@@ -350,28 +315,28 @@ NAMES = [f"GPU-{number}" for number in range(8)]
 @pytest.mark.parametrize(
     ("count", "end_s", "free", "said"),
     [
-        (4, None, 0, "4 GPUs of h1 are allocated by count only: which ones is not known"),
-        (1, None, 0, "1 GPU of h1 is allocated by count only: which one is not known"),
-        (None, None, 0, "GPUs of h1 are allocated: how many and which ones is not known"),
+        (4, None, 0, "4 GPUs of h1 are allocated by count only, so it is unknown which GPUs"),
+        (1, None, 0, "1 GPU of h1 is allocated by count only, so it is unknown which GPU"),
+        (None, None, 0, "GPUs of h1 are allocated, but their number and names are unknown"),
         (4, 8 * DAY, 8, None),
     ],
 )
-def test_free_gpus_of_a_host_with_a_counted_claim(
+def test_free_gpus_of_a_host_with_a_counted_allocation(
     site: Recording, count: int | None, end_s: float | None, free: int, said: str | None
 ) -> None:
     rows = [row for name in NAMES for row in samples(name, 0, 9 * DAY, every_s=1800, **FREE, mem_used_bytes=0)]
-    counted = claim(None, 0, end_s, user="ann", claim_id="r1") | {"scheduler": "csv", "host_gpu_count": count}
-    fill(site, rows, claims=[counted], devices=[device(name) for name in NAMES])
-    for rule in ("never_used", "standing_surplus"):
-        each = only_of(rule, site)
-        assert len(each.reclaimable_gpus) == free
-        assert (said in each.confidence.failed) == (said is not None)
+    counted = allocation(None, 0, end_s, user="ann", allocation_id="r1") | {"scheduler": "csv", "host_gpu_count": count}
+    fill(site, rows, allocations=[counted], devices=[device(name) for name in NAMES])
+    each = only_of("never_used", site)
+    assert len(each.reclaimable_gpus) == free
+    assert (said in each.confidence.failed) == (said is not None)
+    assert [len(each.reclaimable_gpus) for each in found("releasable_pool", site)] == ([free] if free else [])
 
 
-def test_a_counted_claim_that_is_at_work_namelessly_takes_no_free_gpu(site: Recording) -> None:
+def test_a_counted_allocation_that_is_at_work_namelessly_takes_no_free_gpu(site: Recording) -> None:
     rows = [row for name in NAMES[4:] for row in samples(name, 0, 9 * DAY, every_s=1800, **FREE, mem_used_bytes=0)]
     rows += [row for name in NAMES[:4] for row in samples(name, 0, 9 * DAY, every_s=1800, **AT_WORK)]
-    fill(site, rows, claims=[job(None, "50", host_gpu_count=4)], devices=[device(name) for name in NAMES])
+    fill(site, rows, allocations=[job(None, "50", host_gpu_count=4)], devices=[device(name) for name in NAMES])
     assert only_of("never_used", site).reclaimable_gpus == tuple(NAMES[4:])
 
 
@@ -407,7 +372,7 @@ def test_a_worker_whose_job_works_in_another_pod(site: Recording, labels: str, v
 def test_a_worker_without_a_process_whose_job_works(site: Recording, pod: str, space: str, *, ends: bool) -> None:
     labels = json.dumps({"training.kubeflow.org/job-name": "t1"})
     seen = lists("b", pod="t1-worker-1", namespace="ml", pod_labels=labels, container_id="c")
-    claimed = job("a", f"{space}/{pod}", scheduler="kubernetes", user=None)
-    fill(site, gpu("a", **FREE) + gpu("b", **BUSY), seen, [claimed])
+    allocated = job("a", f"{space}/{pod}", scheduler="kubernetes", user=None)
+    fill(site, gpu("a", **FREE) + gpu("b", **BUSY), seen, [allocated])
     expected = (ends, f"kubectl {'delete' if ends else 'get'} pod -n {space} {pod}")
     assert outcome(only_of("reserved_unused", site)) == expected

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 WEEK = 7 * DAY
 
 
+pytestmark = pytest.mark.usefixtures("low_is_listed")
+
+
 @pytest.fixture
 def fortnight(lake: Lake) -> Lake:
     """In the first days all three idled. Ann works from the third day on, bob from just before a week on; the third has left by then."""
@@ -51,9 +54,9 @@ def test_they_are_counted_by_rule_the_wrong_ones_apart(fortnight: Lake, capsys: 
         status: [each for each in gone(capsys, fortnight) if each["status"] == status]
         for status in ("closed", "reversed")
     }
-    assert {each["holder"] for each in by_status["reversed"] if each["rule"] == "held"} == {"ann", "bob"}
+    assert {each["user"] for each in by_status["reversed"] if each["rule"] == "held"} == {"ann", "bob"}
     assert len([each for each in by_status["closed"] if each["rule"] == "held"]) == 1
-    said = text(capsys, fortnight)
+    said = text(capsys, fortnight, "--all")
     assert all(by_status.values())
     for status, found in by_status.items():
         match = re.search(rf"- (\d+) findings? {status} since last week: ((?:\w+ \d+(?:, )?)+)", " ".join(said.split()))
@@ -63,17 +66,17 @@ def test_they_are_counted_by_rule_the_wrong_ones_apart(fortnight: Lake, capsys: 
 
 
 def test_one_by_one_each_says_who_where_and_what_was_wrong(fortnight: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    said = text(capsys, fortnight, "--gone")
-    rest = said[said.index("CLOSED AND REVERSED SINCE LAST WEEK") :]
+    said = text(capsys, fortnight, "--all")
+    rest = said[said.index("LAST WEEK'S FINDINGS THAT ENDED") :]
     listed = re.findall(r"^  - (F-[0-9a-f]{10}):", rest, re.MULTILINE)
     assert sorted(listed) == sorted({each["finding_id"] for each in gone(capsys, fortnight)})
     wrong = re.findall(
-        r"user: (\w+); [^;]*; what became of it: reversed: (last week's finding was wrong: used again from [-\d]+ [:\d]+ UTC)",
+        r"user: (\w+); [^;]*; outcome: reversed: (last week's finding was wrong: the GPUs were used again from [-\d]+ [:\d]+ UTC)",
         " ".join(rest.split()),
     )
     assert {
-        ("ann", "last week's finding was wrong: used again from 2026-11-23 00:00 UTC"),
-        ("bob", "last week's finding was wrong: used again from 2026-11-26 23:00 UTC"),
+        ("ann", "last week's finding was wrong: the GPUs were used again from 2026-11-23 00:00 UTC"),
+        ("bob", "last week's finding was wrong: the GPUs were used again from 2026-11-26 23:00 UTC"),
     } <= set(wrong)
     assert "\x1b" not in said
     assert all(len(line) <= 100 for line in said.splitlines() if not line.startswith("    next "))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from analytics.rules import RULES
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, findings, idle_findings, only
 from tests.ledger.recording import Recording
-from tests.ledger.rows import GB, claim, device, fill, processes, samples
+from tests.ledger.rows import GB, allocation, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from analytics.workloads.model import Finding
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 def test_a_never_used_finding_keeps_its_id_when_a_gpu_comes_into_use_or_is_reserved(site: Recording) -> None:
     rows = samples("a", 0, 14 * DAY, every_s=600, **FREE) + samples("b", 0, 8 * DAY, every_s=600, **FREE)
     rows += samples("b", 8 * DAY, 14 * DAY, every_s=600, **BUSY)
-    fill(site, rows, claims=[claim("a", 9 * DAY, None)])
+    fill(site, rows, allocations=[allocation("a", 9 * DAY, None)])
     before, after = only(site, until="2026-11-27"), only(site, since="2026-11-30")
     assert (before.gpus, after.gpus) == (("a", "b"), ("a",))
-    assert (before.holder, after.holder) == (None, "bob")
+    assert (before.user, after.user) == (None, "bob")
     assert before.finding_id == after.finding_id
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from analytics.rules import RULES_BY_NAME
 from analytics.workloads.commands import quote
-from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, idle_findings, only
 from tests.findings.one_rule import edges, finds_so_many, found, numbers_of, one_host, only_of
 from tests.findings.scenarios.builder import H100, T_END, Fleet
 from tests.findings.scenarios.situations import train
-from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples
+from tests.ledger.rows import GB, allocation, device, fill, ms, processes, samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.ledger.recording import Recording
 
 LOOK = "ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"
-ELSEWHERE = "the same processes are also at work on 1 GPU"
+ELSEWHERE = "the same processes also work on 1 GPU"
 WEEK = 7 * DAY
 JOB = {"slurm_job_id": "7"}
 Rows = list[dict[str, Any]]
@@ -36,10 +36,12 @@ Rows = list[dict[str, Any]]
 # --- fleets ------------------------------------------------------------------------------------------------------------
 
 
-def claimed(days: float, last: float | None = None, **claim: Any) -> Fleet:
-    """Two free GPUs, which bob claims from so many days before the end on."""
+def allocated(days: float, last: float | None = None, **allocation: Any) -> Fleet:
+    """Two free GPUs, which bob allocations from so many days before the end on."""
     fleet = Fleet(3)
-    fleet.claim(fleet.host("h1", H100, 2), "bob", -days, last, **({"claim_id": "77", "account": "lab"} | claim))
+    fleet.allocation(
+        fleet.host("h1", H100, 2), "bob", -days, last, **({"allocation_id": "77", "account": "lab"} | allocation)
+    )
     return fleet
 
 
@@ -89,11 +91,11 @@ def started_apart(seconds: int, parent: int) -> Fleet:
 
 
 def counted(count: int, *, used: int = 1, size: int = 8, first: float = 0, days: float = 2) -> Fleet:
-    """A Slurm job that was seen on some GPUs of a host; its claim only counts how many it has."""
+    """A Slurm job that was seen on some GPUs of a host; its allocation only counts how many it has."""
     fleet = Fleet(days)
     gpus = fleet.host("h1", H100, size)
     fleet.run(gpus[:used], "ann", fleet.between(first), util=90.0, slurm_job_id="7", slurm_account="lab")
-    fleet.claim(gpus[0].host, "ann", first, claim_id="7", count=count, account="lab")
+    fleet.allocation(gpus[0].host, "ann", first, allocation_id="7", count=count, account="lab")
     return fleet
 
 
@@ -113,7 +115,7 @@ def not_watched() -> Fleet:
 def requeued() -> Fleet:
     """On which of the host's GPUs the first run of the job was nobody knows."""
     fleet = counted(4, first=-1)
-    fleet.claim(fleet.hosts[0], "ann", 0, 0.5, claim_id="7", count=4)
+    fleet.allocation(fleet.hosts[0], "ann", 0, 0.5, allocation_id="7", count=4)
     return fleet
 
 
@@ -180,7 +182,13 @@ def idle(days: float, **columns: Any) -> Fleet:
 def job_idle(ended: float | None, days: float = 1.5) -> Fleet:
     """The same in a job that ended so many days before the end, or ends later."""
     fleet = idle(days, slurm_job_id="1001", slurm_account="lab")
-    fleet.claim(fleet.gpus[:1], "ann", 0, ended, claim_id="1001", account="lab")
+    fleet.allocation(fleet.gpus[:1], "ann", 0, ended, allocation_id="1001", account="lab")
+    return fleet
+
+
+def beside_a_service() -> Fleet:
+    fleet = idle(2, **PARENT_GONE)
+    fleet.run(fleet.gpus[0], "root", mem_gb=0.1, kind="graphics", command="Xorg", parent_pid=1)
     return fleet
 
 
@@ -193,27 +201,11 @@ def with_a_purpose() -> Fleet:
 EDGES = [
     *edges(
         "reserved_unused",
-        ("a job from the shortest length of held on", {55: 0, 60: 1}, lambda minutes: claimed(minutes / 1440)),
+        ("a job from the shortest length of held on", {55: 0, 60: 1}, lambda minutes: allocated(minutes / 1440)),
         (
-            "a standing claim from three days on",
+            "a standing allocation from three days on",
             {2.95: 0, 3.0: 1},
-            lambda days: claimed(days, scheduler="csv", claim_id="c"),
-        ),
-    ),
-    *edges(
-        "loaded_no_traffic",
-        ("a day by its metrics", {23: 0, 24: 1}, lambda hours: asked_until(hours / 24)),
-        ("a day by utilization", {23: 0, 24: 1}, lambda hours: served(hours / 24)),
-        ("one request is traffic", dict.fromkeys(NOTHING, 0), asked_once),
-        ("metrics that did not answer leave it open", 0, silent_metrics),
-        ("python3 is no server", 0, lambda: served(2, command="python3")),
-        ("a standby by its name", 0, lambda: served(2, arguments="vllm serve llama --served-model-name standby")),
-        ("a failover by its pod", 0, lambda: served(2, pod="llm-failover-0", namespace="prod")),
-        ("a canary by its label", 0, lambda: served(2, pod="p", namespace="n", pod_labels='{"role": "canary"}')),
-        (
-            "servers by their commands",
-            dict.fromkeys(("VLLM::EngineCor", "sglang::schedul", "tritonserver", "text-generation", "ollama"), 1),
-            lambda command: served(2, command=command),
+            lambda days: allocated(days, scheduler="csv", allocation_id="c"),
         ),
     ),
     *edges(
@@ -235,41 +227,23 @@ EDGES = [
         ),
         ("used is a mean of 5 %", {5.5: 1, 4.5: 0}, lambda most: pair(first=most)),
         ("what was never measured is not unused", 0, never_measured),
-        ("a claim of what was seen leaves nothing", {1: 0, 2: 0}, lambda count: counted(count, used=2)),
+        ("an allocation of what was seen leaves nothing", {1: 0, 2: 0}, lambda count: counted(count, used=2)),
         ("GPUs that were not watched are not unused", 0, not_watched),
         (
-            "a claim of an hour may still be loading",
+            "an allocation of an hour may still be loading",
             {60: 0, 65: 1},
             lambda minutes: counted(2, first=-minutes / 1440, days=1),
         ),
-        ("a claim of another run is not this one", 0, requeued),
+        ("an allocation of another run is not this one", 0, requeued),
     ),
     *edges(
-        "wind_down",
+        "ending",
         ("a gap of two days", 0, lambda: held_by_bob(by_day(2))),
         ("who is back after weeks", 0, back_after_weeks),
         ("a fall to more than a fifth", 0, lambda: faded_to(0.21)),
         ("a new process is no end", {47: 0, 49: 1}, with_a_new_process),
         ("what is not held any more is nobody's", 0, given_back),
         ("a lull of everybody is no end", 0, lull_of_everybody),
-    ),
-    *edges(
-        "zombie_holder",
-        ("a day without a kernel as an orphan", {23.5: 0, 24: 1}, lambda hours: idle(hours / 24, **PARENT_GONE)),
-        ("a day without a kernel as a notebook", {23.5: 0, 24: 1}, lambda hours: idle(hours / 24, **NOTEBOOK)),
-        (
-            "services and containers are no orphans",
-            dict.fromkeys(("vllm", "Xorg graphics", "nvidia-cuda-mps mps", "nv-hostengine"), 0),
-            lambda name: idle(2, command=name.split()[0], kind=(*name.split(), "compute")[1], **PARENT_GONE),
-        ),
-        ("a server by its arguments", 0, lambda: idle(2, arguments="python3 -m sglang.launch_server", **PARENT_GONE)),
-        ("what is in a container", 0, lambda: idle(2, container_id="c1", **PARENT_GONE)),
-        ("what is in a pod", 0, lambda: idle(2, pod="p", namespace="n", **PARENT_GONE)),
-        ("what had parent 1 from the start may be a daemon", 0, lambda: idle(2, parent_pid=1)),
-        ("a job is given its epilog", {10: 0, 15: 1}, lambda minutes: job_idle(-minutes / 1440)),
-        ("a job that runs is none", {None: 0, 9: 0}, lambda last: job_idle(last, 2)),
-        ("a job that no claim knows has not ended", 0, lambda: idle(2, slurm_job_id="1001")),
-        ("one process with a purpose keeps the GPU", 0, with_a_purpose),
     ),
 ]
 
@@ -304,9 +278,9 @@ def test_the_thresholds_of_held_stand_beside_the_headline_and_are_a_setting(
         at += minutes * 60 + 600
     each = only(fill(site, rows, lists("a", 0, at)))
     numbers = each.evidence.numbers
-    shown = [numbers[f"held_gpu_hours_in_stretches_of_{minutes}_min"] for minutes in (30, 60, 120)]
+    shown = [numbers[f"held_gpu_hours_in_segments_of_{minutes}_min"] for minutes in (30, 60, 120)]
     assert shown == [pytest.approx(280 / 60), pytest.approx(4.0), pytest.approx(2.5)]
-    assert (each.gpu_hours, numbers["stretch_count"], numbers["longest_h"]) == (pytest.approx(4.0), 2, 2.5)
+    assert (each.gpu_hours, numbers["segment_count"], numbers["longest_h"]) == (pytest.approx(4.0), 2, 2.5)
     monkeypatch.setenv("FALLOW_FINDINGS_HELD_MIN", "30min")
     assert only(site).gpu_hours == pytest.approx(280 / 60)
 
@@ -315,7 +289,7 @@ def test_the_length_over_a_window_and_a_midnight_is_the_whole_length(site: Recor
     fill(site, held("a", -1800, 1800), lists("a", -1800, 1800))
     each = only(site, since="2026-11-20")
     assert (each.gpu_hours, each.since_ms, each.evidence.since_ms) == (0.5, ms(-1800), ms(0))
-    assert each.evidence.numbers["stretch_count"] == 1
+    assert each.evidence.numbers["segment_count"] == 1
 
 
 def test_an_interval_over_midnight_is_one_and_ends_with_the_newest_lists(site: Recording) -> None:
@@ -367,21 +341,26 @@ def test_several_jobs_of_one_user_are_one_line_and_one_job_idles_on_two_hosts(si
 
 
 @pytest.mark.parametrize(
-    ("listed_from", "claims", "expected"),
+    ("listed_from", "allocations", "expected"),
     [
         pytest.param(None, [], (None, "process", LOOK), id="of nobody known it is only looked at"),
-        pytest.param(None, [claim("a", 0, None)], ("bob", "claim", LOOK), id="by the claim where processes do not say"),
         pytest.param(
-            2 * HOUR, [claim("a", 0, None)], ("bob", "process", "ssh h1 kill 4711"), id="by the newest interval"
+            None,
+            [allocation("a", 0, None)],
+            ("bob", "allocation", LOOK),
+            id="by the allocation where processes do not say",
+        ),
+        pytest.param(
+            2 * HOUR, [allocation("a", 0, None)], ("bob", "process", "ssh h1 kill 4711"), id="by the newest interval"
         ),
     ],
 )
 def test_how_the_user_is_known(
-    site: Recording, listed_from: int | None, claims: Rows, expected: tuple[str | None, str | None, str]
+    site: Recording, listed_from: int | None, allocations: Rows, expected: tuple[str | None, str | None, str]
 ) -> None:
     users = [] if listed_from is None else lists("a", listed_from, 4 * HOUR, user="bob")
-    each = only(fill(site, held("a", 0, 4 * HOUR), users, claims))
-    assert (each.holder, each.evidence.numbers["holder_source"], each.next_command) == expected
+    each = only(fill(site, held("a", 0, 4 * HOUR), users, allocations))
+    assert (each.user, each.evidence.numbers["user_source"], each.next_command) == expected
     assert ("the user is not known" in each.confidence.failed) == (expected[0] is None)
 
 
@@ -426,12 +405,13 @@ def test_time_that_nobody_watched_does_not_count(site: Recording) -> None:
 def test_what_never_used_says(site: Recording) -> None:
     rows = free("a", power_w=60.0) + free("b", DAY, 8 * DAY, power_w=60.0)
     each = only(fill(site, rows, devices=[device("a"), device("b", model="NVIDIA L40S")]))
-    assert (each.gpus, each.host, each.holder, each.since_ms) == (("a", "b"), "h1", None, ms(0))
+    assert (each.gpus, each.host, each.user, each.since_ms) == (("a", "b"), "h1", None, ms(0))
     assert (each.gpu_hours, each.reclaimable, each.simulated) == (336.0, True, False)
     assert each.energy_kwh == pytest.approx(0.06 * 336)
     # nothing was ever used here, so that little more than what is believed beforehand tells
     numbers = dict(each.evidence.numbers)
-    assert 0.75 < numbers.pop("stays_unused_probability") < 0.95  # type: ignore[operator]  # it is a number
+    week, day = (numbers.pop(f"stays_unused_{name}probability") for name in ("", "1d_"))
+    assert 0.75 < week < day < 0.96  # type: ignore[operator]  # they are numbers
     known = {"stays_unused_horizon_h": 168.0, "observed_gpu_hours": 336.0, "reserved_gpu_hours": 0.0}
     known |= {"gpu_util_max_pct": 0.0, "mem_used_max_bytes": None, "sample_count": 2016, "coverage": 1.0}
     assert numbers == known | {"model": "NVIDIA H100 80GB HBM3+NVIDIA L40S"}
@@ -465,8 +445,8 @@ def test_a_card_that_was_used_in_another_host_has_been_used(site: Recording) -> 
 
 
 def test_an_allocated_gpu_without_a_process_is_unused_and_says_whose_it_is(site: Recording) -> None:
-    each = only(fill(site, free("a"), claims=[claim("a", DAY, None)]))
-    assert (each.holder, each.evidence.numbers["reserved_gpu_hours"]) == ("bob", 144.0)
+    each = only(fill(site, free("a"), allocations=[allocation("a", DAY, None)]))
+    assert (each.user, each.evidence.numbers["reserved_gpu_hours"]) == ("bob", 144.0)
 
 
 def test_a_gpu_that_was_lost_or_silent_at_the_end_is_nothing_to_hand_out(site: Recording) -> None:
@@ -483,122 +463,70 @@ def test_only_gpus_seen_in_the_window_are_reported_for_it(site: Recording) -> No
 
 
 def test_a_job_without_a_process() -> None:
-    each = only_of("reserved_unused", claimed(1))
-    assert (each.holder, each.job, each.subject, each.gpu_hours) == ("bob", "slurm:77", "bob", pytest.approx(48))
+    each = only_of("reserved_unused", allocated(1))
+    assert (each.user, each.job, each.subject, each.gpu_hours) == ("bob", "slurm:77", "bob", pytest.approx(48))
     assert (each.reclaimable_gpus, each.next_command) == (("GPU-h1-0", "GPU-h1-1"), "scancel 77")
     assert each.since_ms == T_END - DAY_MS
     numbers = each.evidence.numbers
     assert (numbers["longest_h"], numbers["gpus_reserved_now"], numbers["accounts"]) == (24, 2, "lab")
-    shown = [numbers[f"reserved_gpu_hours_in_stretches_of_{minutes}_min"] for minutes in (30, 60, 120)]
+    shown = [numbers[f"reserved_gpu_hours_in_segments_of_{minutes}_min"] for minutes in (30, 60, 120)]
     assert shown == [pytest.approx(48)] * 3
-    assert not [failure for failure in each.confidence.failed if "holder" in failure]
+    assert not [failure for failure in each.confidence.failed if "user" in failure]
 
 
 @pytest.mark.parametrize(
-    ("claim", "command"),
+    ("allocation", "command"),
     [
-        ({"scheduler": "kubernetes", "claim_id": "lab/nb-0"}, "kubectl delete pod -n lab nb-0"),
-        ({"scheduler": "kubernetes", "claim_id": "$(x)/--all"}, "kubectl delete pod -n '$(x)' -- --all"),
-        ({"claim_id": "1; rm -rf /"}, "scancel '1; rm -rf /'"),
-        ({"claim_id": "-u root"}, "scancel -- '-u root'"),
+        ({"scheduler": "kubernetes", "allocation_id": "lab/nb-0"}, "kubectl delete pod -n lab nb-0"),
+        ({"scheduler": "kubernetes", "allocation_id": "$(x)/--all"}, "kubectl delete pod -n '$(x)' -- --all"),
+        ({"allocation_id": "1; rm -rf /"}, "scancel '1; rm -rf /'"),
+        ({"allocation_id": "-u root"}, "scancel -- '-u root'"),
     ],
 )
-def test_the_command_for_a_claim_is_that_of_its_scheduler(claim: dict[str, object], command: str) -> None:
-    assert only_of("reserved_unused", claimed(1, **claim)).next_command == command
+def test_the_command_for_a_allocation_is_that_of_its_scheduler(allocation: dict[str, object], command: str) -> None:
+    assert only_of("reserved_unused", allocated(1, **allocation)).next_command == command
 
 
-def test_a_claim_that_stands_has_ended_or_is_of_a_past_window_is_not_ended() -> None:
-    each = only_of("reserved_unused", claimed(3, scheduler="csv", claim_id="contract"))
+def test_a_allocation_that_stands_has_ended_or_is_of_a_past_window_is_not_ended() -> None:
+    each = only_of("reserved_unused", allocated(3, scheduler="csv", allocation_id="contract"))
     assert each.next_command.startswith("ssh h1 nvidia-smi --query-gpu")
-    assert each.notes == ("release the allocation contract where it was made; fallow does not know the command",)
-    each = only_of("reserved_unused", claimed(2), until="2026-11-18")
+    assert each.notes == ("release the allocation contract where it was created; fallow does not know the command",)
+    each = only_of("reserved_unused", allocated(2), until="2026-11-18")
     assert each.next_command == "squeue --jobs=77 --long"
-    each = only_of("reserved_unused", claimed(2, -1))
+    each = only_of("reserved_unused", allocated(2, -1))
     assert (each.reclaimable, each.next_command, each.gpu_hours) == (False, "", pytest.approx(48))
 
 
 def test_work_on_another_gpu_of_the_job_or_of_the_last_day_is_a_doubt() -> None:
-    fleet = claimed(2)
+    fleet = allocated(2)
     train(fleet, fleet.gpus[0], "bob", fleet.between(-2), job="77")
     each = only_of("reserved_unused", fleet)
     assert (each.gpus, each.reclaimable_gpus, each.next_command) == (("GPU-h1-1",), (), "squeue --jobs=77 --long")
     assert ELSEWHERE in each.confidence.failed
-    fleet = claimed(2)
+    fleet = allocated(2)
     train(fleet, fleet.gpus, "bob", fleet.between(-2, -0.5), job="77")
     each = only_of("reserved_unused", fleet)
     assert any("in the last 24 h" in failure for failure in each.confidence.failed)
     assert each.next_command == "scancel 77"
 
 
-def test_unknown_claimants_are_told_apart_by_their_jobs() -> None:
+def test_unknown_users_are_told_apart_by_their_jobs() -> None:
     fleet = Fleet(3)
     for gpu, job in zip(fleet.host("h1", H100, 2), "12", strict=True):
-        fleet.claim([gpu], None, -1, claim_id=job)
+        fleet.allocation([gpu], None, -1, allocation_id=job)
     there = found("reserved_unused", fleet)
     assert [each.subject for each in there] == ["slurm:1", "slurm:2"]
     assert all("the user is not known" in each.confidence.failed for each in there)
 
 
-# --- loaded and never asked --------------------------------------------------------------------------------------------
-
-
-def test_no_request_for_two_days() -> None:
-    fleet = asked_until(2)
-    each = only_of("loaded_no_traffic", fleet)
-    assert (each.subject, each.holder) == ("llama-70b", "mlops")
-    assert each.gpus == each.reclaimable_gpus == ("GPU-h1-0",)
-    assert each.next_command == f"ssh h1 kill {fleet.gpus[0].stays[0].columns['pid']}"
-    assert (each.since_ms, each.gpu_hours) == (T_END - 2 * DAY_MS, pytest.approx(48))
-    numbers = each.evidence.numbers
-    assert (numbers["models"], numbers["quiet_h"], numbers["answered_share"]) == ("llama-70b", 48, 1.0)
-    assert numbers["endpoints"] == "http://127.0.0.1:8000/metrics"
-    assert (numbers["gpu_util_max_pct"], numbers["commands"]) == (0, "vllm")
-
-
-@pytest.mark.parametrize("metrics", [None, {"running_requests": 0.0, "waiting_requests": 0.0}], ids=["none", "gauges"])
-def test_without_counters_of_requests_it_is_less_sure_and_only_looked_at(metrics: dict[str, float] | None) -> None:
-    """What runs at the moment of a scrape says nothing of the time between: utilization is asked."""
-    each = only_of("loaded_no_traffic", served(2, metrics=metrics))
-    assert each.subject == "by utilization: mlops"
-    doubt = "no metrics of the server itself: only its utilization suggests that it got no requests"
-    assert doubt in each.confidence.failed
-    assert each.next_command.startswith("ssh h1 nvidia-smi --query-compute-apps")
-    assert each.evidence.numbers["answered_share"] is None
-
-
-def test_a_replica_of_a_busy_model_is_kept() -> None:
-    fleet = Fleet(3)
-    for gpu, util in zip(fleet.host("h1", H100, 2), (80.0, 0.0), strict=True):
-        fleet.run(gpu, "mlops", util=util, command="vllm", mem_gb=60)
-        fleet.serving(gpu, model="llama", **NOTHING | {"requests_per_s": util / 20})
-    each = only_of("loaded_no_traffic", fleet)
-    assert (each.gpus, each.reclaimable) == (("GPU-h1-1",), False)
-    assert "the same model has traffic elsewhere: this may be a spare replica" in each.confidence.failed
-    assert each.next_command.startswith("ssh h1 nvidia-smi --query-compute-apps")
-
-
-def test_a_pod_and_what_brings_it_back() -> None:
-    each = only_of("loaded_no_traffic", served(2, util=0, pod="llm-0", namespace="prod", metrics=NOTHING))
-    assert each.next_command == "kubectl delete pod -n prod llm-0"
-    assert "scale its owner to zero" in each.notes[0]
-
-
-def test_a_server_on_two_gpus_is_one_finding() -> None:
-    fleet = one_host(H100, 2, days=3, user="mlops", util=0.0, command="sglang", mem_gb=60, one_process=True)
-    for gpu in fleet.gpus:
-        fleet.serving(gpu, model="llama", engine="sglang", **NOTHING)
-    each = only_of("loaded_no_traffic", fleet)
-    assert (each.gpus, each.gpu_hours) == (("GPU-h1-0", "GPU-h1-1"), pytest.approx(2 * 72))
-
-
 # --- GPUs of a job that never worked -----------------------------------------------------------------------------------
 
-NEXT_TIME = "taking the unused GPUs would end the work on the others: change the next submission instead"
+NEXT_TIME = "reclaiming the unused GPUs ends the work on the others: change the next submission instead"
 
 
 def test_the_unused_gpus_of_a_job_and_what_they_cost() -> None:
     each = only_of("partial_use", one_host(H100, 4, util=(90.0, 80.0, 0.0, 0.0), power_w=100.0, **JOB))
-    assert (each.gpus, each.host, each.holder, each.job) == (("GPU-h1-2", "GPU-h1-3"), "h1", "ann", "slurm:7")
+    assert (each.gpus, each.host, each.user, each.job) == (("GPU-h1-2", "GPU-h1-3"), "h1", "ann", "slurm:7")
     # what the counter stood at before its first row of 5 minutes is not known
     assert (each.gpu_hours, each.energy_kwh) == (96.0, pytest.approx(9.6 * 287 / 288))
     assert each.cost is not None
@@ -648,32 +576,32 @@ def test_a_gpu_that_worked_before_the_window_was_of_use() -> None:
 
 
 @pytest.mark.parametrize(("pids", "reclaimable"), [((11, 12), ("GPU-h1-1",)), ((11, 11), ())])
-def test_processes_of_their_own_under_one_claim_are_told_apart(
+def test_processes_of_their_own_under_one_allocation_are_told_apart(
     pids: tuple[int, int], reclaimable: tuple[str, ...]
 ) -> None:
-    """A group's claim on two GPUs: what idles on the second has nothing to do with the first, unless it is the same process."""
+    """A group's allocation on two GPUs: what idles on the second has nothing to do with the first, unless it is the same process."""
     fleet = Fleet(1)
     gpus = fleet.host("h1", H100, 2)
-    fleet.claim(gpus, "ann", 0, claim_id="42", scheduler="csv")
+    fleet.allocation(gpus, "ann", 0, allocation_id="42", scheduler="csv")
     for gpu, util, pid in zip(gpus, (90.0, 0.0), pids, strict=True):
         fleet.run(gpu, None, util=util, pid=pid, parent_pid=1)
     each = only_of("partial_use", fleet)
-    assert (each.job, each.reclaimable_gpus) == ("claim:42", reclaimable)
+    assert (each.job, each.reclaimable_gpus) == ("allocation:42", reclaimable)
     # nobody knows whose the process is, so that it is never ended
     assert each.next_command.startswith("ssh h1 nvidia-smi")
 
 
-def test_gpus_that_the_claim_counts_and_the_job_was_never_on() -> None:
+def test_gpus_that_the_allocation_counts_and_the_job_was_never_on() -> None:
     fleet = counted(4)
     each = only_of("partial_use", fleet)
-    assert (each.job, each.holder, each.reclaimable_gpus) == ("slurm:7", "ann", ())
+    assert (each.job, each.user, each.reclaimable_gpus) == ("slurm:7", "ann", ())
     assert each.gpus == tuple(gpu.uuid for gpu in fleet.gpus[1:])
-    assert each.sentence == "of which 3 never worked while other GPUs of the same job did"
+    assert each.sentence == "of which 3 were never used while other GPUs of the same job were used"
     assert (each.gpu_hours, each.cost) == (pytest.approx(3 * 48), pytest.approx(3 * 48 * 6.88))
     assert each.energy_kwh is None
-    assert [each.evidence.numbers[f"gpus_{name}"] for name in ("claimed", "seen_of_the_claim")] == [4, 1]
-    assert each.evidence.numbers["gpus_never_seen_of_the_claim"] == 3
-    assert each.confidence.failed[-1].startswith("the allocation counts its GPUs and does not name them")
+    assert [each.evidence.numbers[f"gpus_{name}"] for name in ("allocated", "seen_of_the_allocation")] == [4, 1]
+    assert each.evidence.numbers["gpus_never_seen_of_the_allocation"] == 3
+    assert each.confidence.failed[-1].startswith("the allocation has a number of GPUs and does not name them")
     assert each.confidence.failed[-1].endswith("3 of these 7 GPUs)")
     assert each.confidence.grade != "high"
     assert (each.next_command, NEXT_TIME in each.notes) == ("#SBATCH --gres=gpu:1", True)
@@ -685,22 +613,22 @@ def test_where_as_many_are_left_over_they_are_the_jobs() -> None:
     each = only_of("partial_use", fleet)
     assert (each.gpus, each.gpu_hours) == (tuple(gpu.uuid for gpu in fleet.gpus[1:4]), pytest.approx(144))
     assert each.energy_kwh is not None
-    assert each.sentence == "that never worked while other GPUs of the same job did"
+    assert each.sentence == "never used while other GPUs of the same job were used"
 
 
-def test_work_of_no_known_job_may_be_the_claims() -> None:
+def test_work_of_no_known_job_may_be_the_allocations() -> None:
     fleet = counted(4)
     fleet.run(fleet.gpus[5], "ann", fleet.between(0, 0.1), util=50.0)
-    assert numbers_of("partial_use", fleet)["gpus_never_seen_of_the_claim"] == 2
+    assert numbers_of("partial_use", fleet)["gpus_never_seen_of_the_allocation"] == 2
 
 
 # --- work that fades ---------------------------------------------------------------------------------------------------
 
 
 def test_a_gap_longer_than_a_weekend() -> None:
-    each = only_of("wind_down", held_by_bob(by_day(4)))
+    each = only_of("ending", held_by_bob(by_day(4)))
     numbers = each.evidence.numbers
-    assert (each.subject, each.holder, each.host) == ("bob", "bob", "h1")
+    assert (each.subject, each.user, each.host) == ("bob", "bob", "h1")
     assert numbers["days_without_activity"] == pytest.approx(4 + 8 / 24)
     assert (numbers["past_gaps_p95_days"], numbers["past_gap_count"]) == (pytest.approx(16 / 24), 14)
     assert each.gpu_hours == pytest.approx(2 * (4 * 24 + 8))
@@ -708,7 +636,7 @@ def test_a_gap_longer_than_a_weekend() -> None:
 
 
 def test_a_fall_to_a_fifth() -> None:
-    numbers = numbers_of("wind_down", faded_to(0.19))
+    numbers = numbers_of("ending", faded_to(0.19))
     assert numbers["active_gpu_hours_a_day_lately"] == pytest.approx(24 * 0.19, rel=0.02)
     assert numbers["active_gpu_hours_a_day_before"] == pytest.approx(24)
 
@@ -723,7 +651,7 @@ def test_it_stays_while_the_gpus_stay_idle(idle_days: float, *, at_weekends: boo
     grid = fleet.between(0, -idle_days) & (fleet.weekdays | at_weekends)
     fleet.run(fleet.gpus, "bob", util=np.where(grid, 90.0, 0.0), mem_gb=1)
     train(fleet, fleet.host("h2", H100, 1), "ann", job="9")
-    each = only_of("wind_down", fleet, since="2026-11-13")
+    each = only_of("ending", fleet, since="2026-11-13")
     assert (each.subject, each.reclaimable_gpus) == ("bob", ("GPU-h1-0", "GPU-h1-1"))
     idle = each.evidence.numbers["days_without_activity"]
     assert idle == (idle_days if at_weekends else pytest.approx(idle_days, abs=2))
@@ -735,7 +663,7 @@ def test_of_who_shares_a_gpu_it_names_no_work_of_the_other() -> None:
     """Bob's work has faded, in the same pod list as Ann's, whose namespace comes first."""
     fleet = held_by_bob(by_day(4), pod="bobs", namespace="speech")
     fleet.run(fleet.gpus, "ann", fleet.between(-5), mem_gb=5, pod="anns", namespace="robotics")
-    theirs = [each for each in found("wind_down", fleet) if each.holder == "bob"]
+    theirs = [each for each in found("ending", fleet) if each.user == "bob"]
     assert theirs
     for each in theirs:
         assert "robotics" not in f"{each.job} {each.next_command} {each.evidence.numbers}"
@@ -745,7 +673,7 @@ def test_of_who_shares_a_gpu_it_names_no_work_of_the_other() -> None:
 def test_who_shares_a_gpu_keeps_it() -> None:
     fleet = held_by_bob(until(4))
     fleet.run(fleet.gpus[0], "eve", fleet.between(-1), mem_gb=1)
-    (each,) = (each for each in found("wind_down", fleet) if each.subject == "bob")
+    (each,) = (each for each in found("ending", fleet) if each.subject == "bob")
     assert each.reclaimable_gpus == ("GPU-h1-1",)
 
 
@@ -758,7 +686,7 @@ def test_who_shares_a_gpu_keeps_it() -> None:
     ],
 )
 def test_the_command_for_faded_work_only_looks(columns: dict[str, str], command: str) -> None:
-    assert only_of("wind_down", held_by_bob(until(4), **columns)).next_command == command
+    assert only_of("ending", held_by_bob(until(4), **columns)).next_command == command
 
 
 @pytest.mark.parametrize(
@@ -768,71 +696,164 @@ def test_a_project_end_on_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     file = tmp_path / "owners.csv"
     file.write_text(f"kind,name,team,project_end\naccount,lab,physics,{end}\n", encoding="utf-8")
     monkeypatch.setenv("FALLOW_MONEY_OWNERS", str(file))
-    there = found("wind_down", held_by_bob(90.0, days=14, slurm_account="lab", slurm_job_id="7"))
+    there = found("ending", held_by_bob(90.0, days=14, slurm_account="lab", slurm_job_id="7"))
     assert [each.evidence.numbers["days_until_project_end"] for each in there] == [days] * (days is not None)
     for each in there:
-        assert (each.subject, each.team, each.holder) == ("project end: account lab", "physics", "bob")
+        assert (each.subject, each.team, each.user) == ("project end: account lab", "physics", "bob")
         assert each.reclaimable_gpus == ()  # kernels run on them
         assert (each.gpu_hours, len(each.gpus)) == (pytest.approx(2 * 24 * (10 if days == -10 else 14)), 2)
 
 
-# --- processes that have outlived their purpose ------------------------------------------------------------------------
+# --- processes on held GPUs, in the evidence of `held` ------------------------------------------------------------------
 
 
 def pid_of(gpu: Gpu) -> object:
     return gpu.stays[0].columns["pid"]
 
 
-def test_a_process_whose_parent_went() -> None:
-    fleet = idle(2, parent_pid=orphan(2))
-    each = only_of("zombie_holder", fleet)
-    assert (each.subject, each.holder, each.gpus, each.reclaimable) == ("parent gone: ann", "ann", ("GPU-h1-0",), True)
-    assert (each.next_command, each.gpu_hours) == (f"ssh h1 kill {pid_of(fleet.gpus[0])}", pytest.approx(48))
-    numbers = each.evidence.numbers
-    assert (numbers["why"], numbers["pids"], numbers["idle_h"]) == ("parent gone", str(pid_of(fleet.gpus[0])), 48)
-    assert numbers["cpu_util_mean_pct"] == pytest.approx(1.0)
-    (past,) = found("zombie_holder", idle(2.9, **PARENT_GONE), until="2026-11-18")
-    assert past.next_command.startswith("ssh h1 nvidia-smi --query-compute-apps")
+def evidence_on_first(fleet: Fleet) -> dict[str, Any]:
+    """The evidence of the finding about the first GPU."""
+    (each,) = (each for each in found("held", fleet) if "GPU-h1-0" in each.gpus)
+    return dict(each.evidence.numbers)
 
 
-def test_a_job_that_has_ended() -> None:
+@pytest.mark.parametrize(
+    ("build", "kind"),
+    [
+        pytest.param(lambda: job_idle(-15 / 1440), "job ended", id="a job that ended before its epilog's time"),
+        pytest.param(lambda: job_idle(-10 / 1440), None, id="a job is given its epilog"),
+        pytest.param(lambda: job_idle(None), None, id="a job that runs"),
+        pytest.param(lambda: job_idle(9), None, id="a job whose end is planned"),
+        pytest.param(lambda: idle(2, slurm_job_id="1001"), None, id="a job without an allocation"),
+        pytest.param(lambda: idle(2, parent_pid=orphan(2)), "parent gone", id="a parent that went"),
+        pytest.param(lambda: idle(2, parent_pid=1), None, id="a daemon: parent 1 from the start"),
+        pytest.param(lambda: idle(2, container_id="c1", **PARENT_GONE), None, id="in a container"),
+        pytest.param(lambda: idle(2, pod="p", namespace="n", **PARENT_GONE), None, id="in a pod"),
+        pytest.param(lambda: idle(2, arguments="python3 -m sglang.launch_server", **PARENT_GONE), None, id="a server"),
+        pytest.param(lambda: idle(2, **NOTEBOOK), "notebook", id="a notebook"),
+        pytest.param(beside_a_service, "parent gone", id="beside a display server"),
+        pytest.param(with_a_purpose, None, id="beside a process of another kind"),
+    ],
+)
+def test_held_says_what_all_processes_on_its_gpus_are(build: Callable[[], Fleet], kind: str | None) -> None:
+    assert evidence_on_first(build()).get("processes") == kind
+
+
+def test_what_an_ended_job_left_behind_is_ended_by_its_pid_and_by_operators() -> None:
     """The job is gone: scancel does nothing."""
     fleet = job_idle(-1)
-    each = only_of("zombie_holder", fleet)
-    assert (each.subject, each.job) == ("job ended: ann", "slurm:1001")
-    assert each.next_command == f"ssh h1 kill {pid_of(fleet.gpus[0])}"
-    assert (each.since_ms, each.gpu_hours) == (T_END - 24 * HOUR_MS, pytest.approx(24))
+    each = only_of("held", fleet)
+    assert (each.user, each.next_command) == ("ann", f"ssh h1 kill {pid_of(fleet.gpus[0])}")
+    assert RULES_BY_NAME["held"].has_lost_user(each)
+    assert not RULES_BY_NAME["held"].has_lost_user(only_of("held", idle(2, parent_pid=orphan(2))))
 
 
-def test_claims_are_read_once_a_day_for_all_hosts(lake: Lake) -> None:
+def test_allocations_are_read_once_a_day_for_all_hosts(lake: Lake) -> None:
     """As everything else reads them: the hosts' own files are not opened again once the day is kept."""
     fleet = job_idle(-1)
     for number in range(8):
-        fleet.claim(fleet.host(f"n{number}", H100, 1), "bob", 0, claim_id=f"20{number}")
-    before = only_of("zombie_holder", fleet.write(lake))
-    for path in Path(lake.root, "claim").rglob("*.parquet"):
+        fleet.allocation(fleet.host(f"n{number}", H100, 1), "bob", 0, allocation_id=f"20{number}")
+    before = only_of("held", fleet.write(lake))
+    for path in Path(lake.root, "allocation").rglob("*.parquet"):
         times = path.stat()
         path.write_bytes(bytes(times.st_size))
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert only_of("zombie_holder", lake) == before
+    assert only_of("held", lake) == before
 
 
-def test_a_notebook_in_a_hub() -> None:
-    each = only_of("zombie_holder", idle(2, pod="jupyter-ann", namespace="hub", container_id="c1"))
-    assert (each.subject, each.next_command) == ("notebook idle: ann", "kubectl delete pod -n hub jupyter-ann")
-    assert each.notes == ("a notebook's unsaved results are lost with its kernel: ask first",)
+def test_who_takes_a_notebook_back_is_told_what_is_lost() -> None:
+    each = only_of("held", idle(2, pod="jupyter-ann", namespace="hub", container_id="c1"))
+    assert each.next_command == "kubectl delete pod -n hub jupyter-ann"
+    assert each.notes == ("a notebook loses its unsaved results with its kernel: ask the user first",)
 
 
-def test_a_service_beside_a_zombie_does_not_keep_the_gpu() -> None:
-    fleet = idle(2, **PARENT_GONE)
-    fleet.run(fleet.gpus[0], "root", mem_gb=0.1, kind="graphics", command="Xorg", parent_pid=1)
-    assert numbers_of("zombie_holder", fleet)["process_count"] == 1
+@pytest.mark.parametrize(
+    ("build", "hours"),
+    [
+        pytest.param(lambda: asked_until(2), 48, id="the last request was two days ago"),
+        pytest.param(lambda: served(2), None, id="no metrics"),
+        pytest.param(lambda: served(2, metrics={"running_requests": 0.0, "waiting_requests": 0.0}), None, id="gauges"),
+        pytest.param(silent_metrics, None, id="metrics that did not answer for half a day"),
+        *(pytest.param(lambda name=name: asked_once(name), 8, id=f"one request hours ago: {name}") for name in NOTHING),
+    ],
+)
+def test_held_says_for_how_long_a_server_got_no_request(build: Callable[[], Fleet], hours: float | None) -> None:
+    assert evidence_on_first(build()).get("quiet_h") == hours
 
 
-def test_a_process_that_works_elsewhere_is_not_ended() -> None:
-    columns = {"mem_gb": 40, "cpu_util_pct": 1.0, "one_process": True, "parent_pid": orphan(2)}
-    fleet = one_host(H100, 2, days=3, util=lambda fleet: (np.where(fleet.between(-2), 0, 90), 90.0), **columns)
-    each = only_of("zombie_holder", fleet)
-    assert (each.gpus, each.reclaimable, "ps" in each.next_command) == (("GPU-h1-0",), False, True)
-    assert ELSEWHERE in each.confidence.failed
-    assert {"parent_pid", "arguments", "pod_labels", "container_id"} <= set(schema.PROCESS_DAY.names)
+def test_a_replica_of_a_busy_model_is_kept() -> None:
+    fleet = Fleet(3)
+    for gpu, util in zip(fleet.host("h1", H100, 2), (80.0, 0.0), strict=True):
+        fleet.run(gpu, "mlops", util=util, command="vllm", mem_gb=60)
+        fleet.serving(gpu, model="llama", **NOTHING | {"requests_per_s": util / 20})
+    each = only_of("held", fleet)
+    assert (each.gpus, each.evidence.numbers["quiet_h"]) == (("GPU-h1-1",), 72)
+    assert "the same model serves traffic elsewhere, so this may be a spare replica" in each.confidence.failed
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"arguments": "vllm serve llama --served-model-name standby"},
+        {"pod": "llm-failover-0", "namespace": "prod"},
+        {"pod": "p", "namespace": "n", "pod_labels": '{"role": "canary"}'},
+    ],
+)
+def test_a_server_that_is_meant_to_wait_is_less_sure(columns: dict[str, str]) -> None:
+    waits = "its name marks it as a spare (standby, failover, backup or canary)"
+    assert waits in only_of("held", served(2, **columns)).confidence.failed
+    assert waits not in only_of("held", served(2)).confidence.failed
+
+
+# --- left free ---------------------------------------------------------------------------------------------------------
+
+
+def left_by(site: Recording, free_s: float, **values: Any) -> Recording:
+    """One GPU that is used for an hour, and free after that for so long."""
+    return fill(site, used("a", 0, HOUR) + free("a", HOUR, HOUR + free_s, **values))
+
+
+@pytest.mark.parametrize(
+    ("free_s", "values", "count"),
+    [
+        pytest.param(2 * WEEK, {}, 0, id="two weeks"),
+        pytest.param(2 * WEEK + EVERY_S, {}, 1, id="more than two weeks"),
+        pytest.param(3 * WEEK, {"process_count": None}, 0, id="processes that could not be read"),
+        pytest.param(3 * WEEK, {"health": "lost"}, 0, id="lost"),
+        pytest.param(3 * WEEK, {"gpu_util_pct": 0.25}, 0, id="with kernels of unknown processes"),
+    ],
+)
+def test_left_free_takes_more_than_two_observed_weeks(
+    site: Recording, free_s: float, values: dict[str, Any], count: int
+) -> None:
+    assert len(found("left_free", left_by(site, free_s, **values))) == count
+
+
+def test_time_that_was_not_observed_does_not_count_as_free(site: Recording) -> None:
+    left_by(site, WEEK)
+    fill(site, free("a", 2 * WEEK, 3 * WEEK - DAY))
+    assert found("left_free", site) == []
+    assert (
+        only_of("left_free", fill(site, free("a", 3 * WEEK - DAY, 3 * WEEK + DAY))).evidence.numbers["free_days"] > 14
+    )
+
+
+def test_what_left_free_says(site: Recording) -> None:
+    each = only_of("left_free", left_by(site, 20 * DAY), since="2026-12-05")
+    assert (each.gpus, each.reclaimable_gpus, each.host, each.user) == (("a",), ("a",), "h1", None)
+    assert (each.since_ms, each.evidence.numbers["free_days"]) == (ms(HOUR), 20)
+    assert each.gpu_hours == pytest.approx((ms(20 * DAY + HOUR) - each.evidence.since_ms) / HOUR_MS)
+    assert each.evidence.numbers["stays_unused_probability"] is not None
+    assert found("never_used", site) == []
+
+
+def test_an_allocated_gpu_was_not_left(site: Recording) -> None:
+    """A reservation ended ten days ago: until then somebody had the GPU."""
+    fill(site, used("a", 0, HOUR) + free("a", HOUR, 20 * DAY), allocations=[allocation("a", DAY, 10 * DAY)])
+    assert found("left_free", site) == []
+
+
+def test_a_card_that_works_in_another_host_was_not_left(site: Recording) -> None:
+    left_by(site, 20 * DAY)
+    fill(site, used("a", 20 * DAY + HOUR, 21 * DAY), host="h2")
+    assert found("left_free", site) == []

@@ -33,7 +33,7 @@ lake, folder = sys.argv[1:]
 shown = {
     "findings": run_in_process("findings", "--lake", lake, "--json").stdout,
     "recommendations": run_in_process("recommendations", "--lake", lake, "--json").stdout,
-    "report": run_in_process("report", "--lake", lake, "--format", "text").stdout,
+    "report": run_in_process("report", "--lake", lake, "--format", "text", "--all").stdout,
 }
 client = build_app(LakeSource(lambda: inputs_of(argparse.Namespace(root=lake)))).server.test_client()
 shown["page"] = words(page(client, "/recommendations", "?span=all"))
@@ -69,9 +69,9 @@ def scratch_copy(folder: Path) -> None:
 
 
 def test_a_rule_made_as_the_docs_say_is_found_recommended_shown_and_mailed(lake: Lake, tmp_path: Path) -> None:
-    fleet = Fleet(days=9)
+    fleet = Fleet(days=16, interval_s=1800)
     (gpu,) = fleet.host("h1", H100, 1)
-    fleet.run(gpu, "ann", fleet.between(-4))
+    fleet.run(gpu, "ann", fleet.between(-13))
     fleet.write(lake)
     scratch_copy(tmp_path)
     (tmp_path / "contacts.csv").write_text("kind,name,email\nuser,ann,ann@example.org\n")
@@ -86,7 +86,7 @@ def test_a_rule_made_as_the_docs_say_is_found_recommended_shown_and_mailed(lake:
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout.partition("SHOWN")[2])
     (finding,) = (each for each in json.loads(shown["findings"])["findings"] if each["rule"] == "parked")
-    assert (finding["holder"], finding["reclaimable"]) == ("ann", True)
+    assert (finding["user"], finding["reclaimable"]) == ("ann", True)
     assert finding["finding_id"] in shown["recommendations"]
     assert f"R{finding['finding_id'][1:]}" in shown["recommendations"]
     assert "parked by its user" in shown["report"]

@@ -32,11 +32,11 @@ def small(fleet: Fleet, gpu: Gpu, user: str = "ann", *, job: str, sm: float = 11
 
 def check(found: Packing) -> None:
     """No work is in two places, no card is overfull, and what stays is not what comes free."""
-    works = [(each.gpu, each.holder, each.job) for each in found.works]
-    assert len(works) == len(set(works))
+    workloads = [(each.gpu, each.user, each.job) for each in found.workloads]
+    assert len(workloads) == len(set(workloads))
     profiles = {each.profile.name: each for each in fits(found.model)}
     for card in found.cards:
-        instances = {(each.start, each.profile) for each in card.works}
+        instances = {(each.start, each.profile) for each in card.workloads}
         taken: Counter[int] = Counter()
         for start, name in instances:
             assert start is not None
@@ -60,13 +60,13 @@ def test_small_works_free_whole_cards_and_a_host() -> None:
     (found,) = packed(fleet)
     check(found)
     assert (found.kind, found.pool, found.model, found.measured_by) == ("mig", "train", H100.model, "sm")
-    assert (len(found.works), len(found.cards), len(found.freed_gpus)) == (9, 2, 7)
+    assert (len(found.workloads), len(found.cards), len(found.freed_gpus)) == (9, 2, 7)
     assert found.freed_hosts == ("h2",)
     assert found.at_most == 7
     assert found.saving == pytest.approx(7 * 72 * H100_HOURLY)
-    assert {each.profile for each in found.works} == {"1g.10gb"}
-    assert {each.slowdown.expected for each in found.works} == {1.0}
-    assert all(1.0 <= each.slowdown.at_most < 1.9 for each in found.works)
+    assert {each.profile for each in found.workloads} == {"1g.10gb"}
+    assert {each.slowdown.expected for each in found.workloads} == {1.0}
+    assert all(1.0 <= each.slowdown.at_most < 1.9 for each in found.workloads)
     assert any("mig -i" in each.command and "1g.10gb:6" in each.command for each in found.cards)
     assert any("days, 7 are needed" in failure for failure in found.confidence.failed)
 
@@ -105,7 +105,7 @@ def test_works_of_one_card_follow_one_another_in_the_largest_place() -> None:
     small(fleet, second, job="20")
     (found,) = packed(fleet)
     check(found)
-    places = {each.job: (each.profile, each.start) for each in found.works}
+    places = {each.job: (each.profile, each.start) for each in found.workloads}
     assert places["slurm:10"] == places["slurm:11"]
     assert {name for name, _ in places.values()} == {"3g.40gb", "1g.10gb"}
     assert found.saving == pytest.approx(96 * H100_HOURLY)
@@ -135,9 +135,9 @@ def test_without_sm_activity_it_is_to_be_tried() -> None:
         train(fleet, gpu, "ann", util=13.0, mem_gb=8, job=str(number))
     (found,) = packed(fleet)
     assert found.measured_by == "busy time"
-    assert any(failure.endswith("try it, then measure") for failure in found.confidence.failed)
+    assert any(failure.endswith("test first, then measure") for failure in found.confidence.failed)
     # a seventh of the card for work whose kernels may take up all of it while they run
-    assert found.works[0].slowdown.at_most == pytest.approx(1 - 0.13 + 0.13 * 7)
+    assert found.workloads[0].slowdown.at_most == pytest.approx(1 - 0.13 + 0.13 * 7)
 
 
 def test_what_was_decided_otherwise_is_left_out() -> None:
@@ -172,7 +172,7 @@ def test_a_shared_card_needs_one_that_gives_way(second: str, frees: int) -> None
         (only,) = found
         assert (only.kind, only.measured_by, len(only.freed_hosts)) == ("sharing", "busy time", 1)
         assert only.saving == pytest.approx(72 * L40S_HOURLY)
-        assert {each.profile for each in only.works} == {None}
-        slower = only.works[0].slowdown
+        assert {each.profile for each in only.workloads} == {None}
+        slower = only.workloads[0].slowdown
         assert (slower.expected, slower.at_most) == (pytest.approx(1.075), pytest.approx(1.25))
         assert any(failure.startswith("interference cannot be measured") for failure in only.confidence.failed)

@@ -16,30 +16,35 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analytics.capacity.off_peak import OffPeak
-from analytics.decide.asks import Basis, asks_of
+from analytics.capacity.peak_demand import MARGIN
 from analytics.decide.deadlines import Deadlines
 from analytics.decide.decisions import SHARE, IdleHours, decide
-from analytics.decide.recommendations import OPERATORS, Recommendations
+from analytics.decide.nudge_items import NudgeBasis, nudge_items
+from analytics.decide.recommendations import OPERATORS, Recommendations, value_of
 from analytics.decide.savings import recommendations_in
+from analytics.decide.value import ValueBasis
 from analytics.ledger.usage import used_share
+from analytics.money.energy import Grid
 from analytics.money.prices import HOURS_PER_YEAR
 from analytics.report.model import Whole
 from analytics.rules import RULES, RULES_BY_NAME, rules_of_kind
 from analytics.scope import Scope
+from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.states import WASTED
 from analytics.tables.recommendations import DECISION_COLUMNS, first_recommendations, who_acts
 from analytics.tables.table import record
 from analytics.window import load_window_ledger, open_inputs
+from analytics.workloads.fleet_demand import fleet_demand
 from analytics.workloads.model import Confidence, Evidence, Finding
-from analytics.workloads.reclaimable import MARGIN, Reclaimable, reclaimable, what_if_reserve
-from analytics.workloads.waste import PRECEDENCE, SURPLUS
-from fallow.clock import parse_day_ms
+from analytics.workloads.pool_demand import FleetDemand, what_if_reserve
+from analytics.workloads.waste import LEFT_FREE, PRECEDENCE, SURPLUS
+from fallow.clock import DAY_MS, parse_day_ms
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, Site, reviewed
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
 from tests.in_process import run_in_process
 from tests.lakes import made_lake
-from tests.ledger.rows import T0, claim, device, fill, processes, samples
+from tests.ledger.rows import T0, allocation, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from tests.ledger.recording import Recording
 
 STEP = 1800
+NO_WEEKS = ValueBasis((), Grid(1.0, None, 0.0))
 WINDOWS = (("2026-11-13", None), ("2026-11-18", "2026-11-18"))
 _MOST_ROUNDED = 1e-6
 
@@ -69,7 +75,7 @@ def adds_up(whole: Whole, scope: Scope, found: Recommendations) -> None:
         state: account.state_cents[state] for state in whole_states
     }
     assert 0 <= spent.state_cents["low"] <= account.state_cents["low"]
-    rows = part.inside.stretches
+    rows = part.inside.segments
     span = (rows["end"] - rows["time"]) * rows["gpu_share"]
     unused_low = (span * (1 - rows.select(used_share()).to_series())).filter(rows["state"] == "low").sum()
     assert spent.state_ms["low"] == pytest.approx(unused_low)
@@ -79,13 +85,12 @@ def adds_up(whole: Whole, scope: Scope, found: Recommendations) -> None:
     assert len(now) == len(set(now))
     costs, gpus = whole.money.costs, set(rows["gpu"].unique())
     paid = sum(costs.rate_of(gpu) or 0.0 for gpu in gpus) * HOURS_PER_YEAR
-    saved = found.saving
-    if saved is not None:
-        assert saved.low <= saved.point * (1 + _MOST_ROUNDED)
-        assert saved.point <= min(saved.high, paid) * (1 + _MOST_ROUNDED)
-    assert [each.saving.point for each in found.ranked if each.saving] == sorted(
-        (each.saving.point for each in found.ranked if each.saving), reverse=True
-    )
+    freed = None if found.value is None else found.value.freed
+    if freed is not None:
+        assert freed.low <= freed.point * (1 + _MOST_ROUNDED)
+        assert freed.point <= min(freed.high, paid) * (1 + _MOST_ROUNDED)
+    points = [each.value.freed.point for each in found.ranked if each.value and each.value.freed]
+    assert points == sorted(points, reverse=True)
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -94,15 +99,15 @@ def test_recommendations_and_the_rest_are_the_waste_in_every_scope(
 ) -> None:
     whole = whole_of(simulated[0].root, *window)
     pools = {each.label for each in whole.money.accounts.by("pool") if each.name}
-    people = [each.label for each in whole.money.accounts.by("holder") if each.name][:4]
-    for scope in (Scope(), *(Scope(pool=name) for name in pools), *(Scope(holder=name) for name in people)):
+    people = [each.label for each in whole.money.accounts.by("user") if each.name][:4]
+    for scope in (Scope(), *(Scope(pool=name) for name in pools), *(Scope(user=name) for name in people)):
         adds_up(whole, scope, whole.recommendations(scope, whole.part(scope)))
 
 
-def _finding(rule: str, gpus: tuple[str, ...], holder: str | None, grade: int, whole: Whole) -> Finding:
+def _finding(rule: str, gpus: tuple[str, ...], user: str | None, grade: int, whole: Whole) -> Finding:
     until_ms = whole.found.context.until_ms
     sure, evidence = Confidence(("doubt",) * grade), Evidence(0, until_ms, {})
-    named = (rule, "reclaim", rule, f"{rule}{gpus}{holder}", gpus, "", "", holder)
+    named = (rule, "reclaim", rule, f"{rule}{gpus}{user}", gpus, "", "", user)
     return Finding(*named, 0, 0.0, None, sure, gpus, evidence, "", simulated=True)
 
 
@@ -112,24 +117,26 @@ def test_whatever_the_findings_say_no_time_is_in_two_recommendations(
     simulated: tuple[Lake, object], data: st.DataObject
 ) -> None:
     whole = whole_of(simulated[0].root, *WINDOWS[0])
-    gpus = sorted(whole.ledger.inside.stretches["gpu"].unique())
-    holders = [each.label for each in whole.money.accounts.by("holder") if each.name]
+    gpus = sorted(whole.ledger.inside.segments["gpu"].unique())
+    users = [each.label for each in whole.money.accounts.by("user") if each.name]
     findings = data.draw(
         st.lists(
             st.builds(
-                lambda rule, own, holder, grade: _finding(rule, tuple(sorted(own)), holder, grade, whole),
+                lambda rule, own, user, grade: _finding(rule, tuple(sorted(own)), user, grade, whole),
                 st.sampled_from([rule.name for rule in RULES]),
                 st.sets(st.sampled_from(gpus), min_size=1, max_size=5),
-                st.sampled_from([None, *holders, "+".join(holders[:2])]),
+                st.sampled_from([None, *users, "+".join(users[:2])]),
                 st.integers(0, 2),
             ),
             max_size=12,
             unique_by=lambda each: each.finding_id,
         )
     )
-    scope = data.draw(st.sampled_from([Scope(), Scope(holder=holders[0]), Scope(pool=whole.inventory.pool(gpus[0]))]))
-    decisions = decide(replace(whole.review, findings=tuple(findings)), whole.decisions.deadlines)
-    adds_up(whole, scope, recommendations_in(decisions, whole.part(scope).inside.stretches))
+    scope = data.draw(st.sampled_from([Scope(), Scope(user=users[0]), Scope(pool=whole.inventory.pool(gpus[0]))]))
+    decided = whole.decisions
+    decisions = decide(replace(whole.decision_review, findings=tuple(findings)), decided.deadlines, decided.basis)
+    own = whole.narrowed(whole.decision_window.ledger.inside, scope).segments
+    adds_up(whole, scope, recommendations_in(decisions, own, asked=whole.part(scope).inside.segments))
 
 
 def test_every_rule_has_its_place_in_the_precedence() -> None:
@@ -139,8 +146,16 @@ def test_every_rule_has_its_place_in_the_precedence() -> None:
         assert len(set(places)) == len(places)
 
 
-def test_where_nothing_is_known_to_save_the_first_page_has_what_to_look_at(simulated: tuple[Lake, object]) -> None:
-    whole = whole_of(simulated[0].root, *WINDOWS[0])
+@pytest.fixture(scope="module")
+def two_weeks(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A simulated fleet over more than one complete week."""
+    lake = made_lake(tmp_path_factory.mktemp("two_weeks") / "lake")
+    write_fleet(lake, SimulatedFleet(gpus=16, days=15, interval_ms=300_000, until_ms=20_777 * DAY_MS))
+    return lake
+
+
+def test_where_no_value_is_known_the_first_page_has_what_to_look_at(two_weeks: Lake) -> None:
+    whole = whole_of(two_weeks.root, *WINDOWS[0])
     found = whole.recommendations(Scope(), whole.part(Scope()))
     assert found.ranked
     assert found.to_look_at
@@ -148,25 +163,25 @@ def test_where_nothing_is_known_to_save_the_first_page_has_what_to_look_at(simul
     assert (first_recommendations(found).name, unsure.name) == ("recommendations", "to_look_at")
     assert [column.key for column in unsure.columns] == ["recommendation", "owner", "confidence", "cost"]
     assert len(unsure.rows) == min(6, len(found.to_look_at))
-    assert str(unsure.headline).startswith("No decision is known to save something in this window.")
+    assert str(unsure.headline).startswith("No recommendation frees a known amount of GPU time.")
 
 
 def test_a_fleet_is_asked_what_its_recommendations_say_and_each_gpu_once(simulated: tuple[Lake, object]) -> None:
     whole = whole_of(simulated[0].root, *WINDOWS[0])
     listed = whole.recommendations(Scope(), whole.part(Scope())).listed
     by_id = {each.recommendation_id: each for each in listed}
-    asked = asks_of(listed, Basis({}, whole.found.context.until_ms, {}, {}))
-    about = {each.about.recommendation_id for each in asked.asks}
+    asked = nudge_items(listed, NudgeBasis({}, whole.found.context.until_ms, {}, {}))
+    about = {each.about.recommendation_id for each in asked.items}
     assert about | {each.recommendation_id for each, _ in asked.left_out} == by_id.keys()
-    gpus = [gpu for each in asked.asks for gpu in each.gpus]
+    gpus = [gpu for each in asked.items for gpu in each.gpus]
     assert len(gpus) == len(set(gpus)) > 0
-    for ask in asked.asks:
-        one = by_id[ask.about.recommendation_id]
-        said = one.saving if one.ranked else None
-        assert (ask.gpus, ask.about.deadline_ms, ask.about.saving) == (one.gpus_now, one.deadline_ms, said)
-        assert ask.to_operators == (one.owner == OPERATORS)
-        assert ask.to_operators or not any(RULES_BY_NAME[each.rule].of_machine for each in ask.about.evidence)
-    assert {each.to_operators for each in asked.asks} == {True, False}
+    for item in asked.items:
+        one = by_id[item.about.recommendation_id]
+        said = one.value if one.ranked else None
+        assert (item.gpus, item.about.deadline, item.about.value) == (one.gpus_now, one.deadline, said)
+        assert item.to_operators == (one.owner == OPERATORS)
+        assert item.to_operators or not any(RULES_BY_NAME[each.rule].of_machine for each in item.about.evidence)
+    assert {each.to_operators for each in asked.items} == {True, False}
 
 
 def test_short_pauses_are_no_recommendation(site: Recording) -> None:
@@ -178,7 +193,9 @@ def test_short_pauses_are_no_recommendation(site: Recording) -> None:
     rows += samples("a", 26 * HOUR, 29 * HOUR, every_s=300, **HELD)
     fill(site, rows, processes("a", *range(0, 29 * HOUR, 300), every_s=300, user="ann", pid=1), devices=[device("a")])
     found = reviewed(site)
-    recommendations = recommendations_in(decide(found, Deadlines(1, 5, 10, (), UTC)), found.context.inside.stretches)
+    recommendations = recommendations_in(
+        decide(found, Deadlines(1, 5, 10, (), UTC), NO_WEEKS), found.context.inside.segments
+    )
     (held,) = (each for each in recommendations.listed if each.gpu_ms > 0)
     assert held.gpu_ms == pytest.approx((3 * HOUR + 2400) * 1000, rel=0.05)
     assert recommendations.waste.not_actionable_ms == pytest.approx(25 * 2400 * 1000, rel=0.05)
@@ -187,20 +204,22 @@ def test_short_pauses_are_no_recommendation(site: Recording) -> None:
 def test_where_no_user_is_known_operators_act_with_whoever_was_given_the_gpu(site: Recording) -> None:
     """A pod's namespace says whom to ask, though neither processes nor a user were read."""
     idle = {"gpu_util_pct": 0.0, "mem_used_bytes": 30 * 2**30, "gpu_util_coverage_ratio": 1.0}
-    pod = claim("a", 0, None, None, "nlp/notebook-7f") | {"account": "nlp", "scheduler": "kubernetes"}
-    fill(site, samples("a", 0, 29 * HOUR, every_s=300, **idle), claims=[pod], devices=[device("a")])
+    pod = allocation("a", 0, None, None, "nlp/notebook-7f") | {"account": "nlp", "scheduler": "kubernetes"}
+    fill(site, samples("a", 0, 29 * HOUR, every_s=300, **idle), allocations=[pod], devices=[device("a")])
     found = reviewed(site)
-    listed = recommendations_in(decide(found, Deadlines(1, 5, 10, (), UTC)), found.context.inside.stretches).listed
+    listed = recommendations_in(
+        decide(found, Deadlines(1, 5, 10, (), UTC), NO_WEEKS), found.context.inside.segments
+    ).listed
     (held,) = (each for each in listed if each.gpus_now == ("a",))
-    assert (held.owner, held.holder) == (OPERATORS, None)
+    assert (held.owner, held.user) == (OPERATORS, None)
     assert held.given_to == "pod:nlp/notebook-7f"
     assert str(who_acts(held)) == "operators, with pod:nlp/notebook-7f"
 
 
-@pytest.mark.parametrize(("unknown", "safe"), [(7, None), (0, 0)])
-def test_where_no_need_is_known_no_reserve_says_how_many_are_safe(unknown: int, safe: int | None) -> None:
-    known = dict.fromkeys(("reserve", "broken_blocks", "put_off", "safe", "whole_nodes"), 0)
-    assert what_if_reserve(Reclaimable((), unknown, 0, 0, need_unknown=unknown, **known), MARGIN).safe == safe
+@pytest.mark.parametrize(("unknown", "releasable"), [(7, None), (0, 0)])
+def test_where_no_demand_is_known_no_reserve_says_how_many_can_go(unknown: int, releasable: int | None) -> None:
+    found = replace(FleetDemand.of(), free_now=unknown, demand_unknown=unknown)
+    assert what_if_reserve(found, MARGIN).releasable == releasable
 
 
 def test_hosts_that_jobs_need_whole_are_not_broken(site: Recording) -> None:
@@ -216,9 +235,10 @@ def test_hosts_that_jobs_need_whole_are_not_broken(site: Recording) -> None:
             lists += processes(gpu, *range(0, first, STEP), **job)
             lists += processes(gpu, *range(last, 9 * DAY, STEP), **(job | {"slurm_job_id": gpu}))
         fill(site, rows, lists, devices=[device(gpu, pool="train") for gpu in own], host=host)
-    (pool,) = reclaimable(reviewed(site, since="2d").context).pools
-    assert (pool.idle_now, pool.reserve, pool.broken_blocks, pool.safe) == (4, 0, 2, 2)
-    assert {gpu.partition("-")[0] for gpu in pool.safe_gpus} == {"h1"}
+    (pool,) = fleet_demand(reviewed(site, since="2d").context, ()).pools
+    assert pool.release is not None
+    assert (pool.free_now, pool.reserve, pool.kept_for_hosts, pool.releasable) == (4, 0, 2, 2)
+    assert {gpu.partition("-")[0] for gpu in pool.release.now} == {"h1"}
 
 
 LOST = {"gpu_util_pct": None, "process_count": None, "health": "lost"}
@@ -243,70 +263,47 @@ def test_work_of_gpus_that_fell_out_is_still_to_be_done(site: Recording, lost_fo
     """Nine of sixteen were needed at once; of the eight that are left none can go."""
     host_of_eight(site, "h1", 2, 9)
     host_of_eight(site, "h2", 7, 9, lost_for=lost_for)
-    (pool,) = reclaimable(reviewed(site, since="2d").context).pools
-    assert (pool.gpus, pool.missing, pool.idle_now, pool.safe) == (8, 8, 6, 0)
-
-
-def test_free_gpus_go_before_those_that_somebody_holds(site: Recording) -> None:
-    """H1 has the most idle GPUs, four of them held by bob; the free ones of both hosts are enough."""
-    for host, free, held in (("h1", 2, 4), ("h2", 4, 0)):
-        rows, lists = [], []
-        for place in range(8):
-            look = FREE if place < free else HELD if place < free + held else BUSY
-            gpu, whom = f"{host}-{place}", {"user": "bob" if look is HELD else "ann", "pid": 1}
-            rows += samples(gpu, 0, 9 * DAY, every_s=STEP, **look)
-            lists += [] if look is FREE else processes(gpu, *range(0, 9 * DAY, STEP), every_s=STEP, **whom)
-        fill(site, rows, lists, devices=[device(f"{host}-{place}", pool="x") for place in range(8)], host=host)
-    (pool,) = reclaimable(reviewed(site, since="2d").context).pools
-    assert pool.idle_now == 10
-    first = pool.safe_gpus[:6]
-    assert set(first) == {"h1-0", "h1-1", *(f"h2-{place}" for place in range(4))}
-    left = Reclaimable.of([pool]).without(first[:2])
-    assert (left.put_off, left.safe) == (2, (pool.safe or 0) - 2)
-    assert left.idle_now - left.reserve - left.broken_blocks - left.put_off == left.safe
-    assert not {*first[:2]} & left.safe_gpus
+    (pool,) = fleet_demand(reviewed(site, since="2d").context, ()).pools
+    assert (pool.gpus, pool.missing, pool.free_now, pool.releasable) == (8, 8, 6, 0)
 
 
 def test_what_moved_is_decided_where_it_is(lake: Lake) -> None:
     """Three idle GPUs went from pool a to pool b before the end: each is in the decisions of b, and of nobody who once had them."""
-    host_of_eight(lake, "a", 2, 10, pool="a")
-    moved = [device(f"a-{place}", pool="b", time=T0 + 9 * DAY * 1000) for place in (5, 6, 7)]
+    host_of_eight(lake, "a", 2, 16, pool="a")
+    moved = [device(f"a-{place}", pool="b", time=T0 + 15 * DAY * 1000) for place in (5, 6, 7)]
     fill(lake, [], devices=moved, host="a")
-    host_of_eight(lake, "b", 2, 10, pool="b")
+    host_of_eight(lake, "b", 2, 16, pool="b")
     whole = whole_of(lake.root, "3d", None)
     found = {name: whole.recommendations(scope := Scope(pool=name), whole.part(scope)) for name in ("a", "b", None)}
-    safe = {name: each.reclaimable.safe for name, each in found.items() if each.reclaimable is not None}
-    assert safe["a"] + safe["b"] == safe[None]
-    savings = {name: [each.saving for each in scope.listed if each.saving is not None] for name, scope in found.items()}
-    points = {name: sum(each.point for each in own) for name, own in savings.items()}
+    released = {name: each.fleet.releasable for name, each in found.items() if each.fleet is not None}
+    assert released["a"] + released["b"] == released[None]
+    values = {name: value_of(scope.listed) for name, scope in found.items()}
+    points = {name: own.freed.point for name, own in values.items() if own is not None and own.freed is not None}
     assert points["a"] > 0
     assert points["a"] + points["b"] == pytest.approx(points[None])
     assert not {f"a-{place}" for place in (5, 6, 7)} & {gpu for each in found["a"].listed for gpu in each.gpus_now}
-    ann = Scope(holder="ann")
+    ann = Scope(user="ann")
     assert [each.action for each in whole.recommendations(ann, whole.part(ann)).listed if each.action == "return"] == []
 
 
-def test_where_all_fell_silent_nothing_is_safe(site: Recording) -> None:
+def test_where_all_fell_silent_nothing_is_released(site: Recording) -> None:
     host_of_eight(site, "h1", 2, 9)
-    found = reclaimable(reviewed(site, "2026-11-25", "2026-11-30", later_ms=3 * DAY * 1000).context)
+    found = fleet_demand(reviewed(site, "2026-11-25", "2026-11-30", later_ms=3 * DAY * 1000).context, ())
     assert (found.unseen_since_ms, found.pools, found.is_known) == (T0 + 9 * DAY * 1000, (), False)
 
 
-def test_the_command_prints_what_adds_up(simulated: tuple[Lake, object]) -> None:
-    args = ("recommendations", "--lake", simulated[0].root, "--since", "2026-11-13", "--json")
+def test_the_command_prints_what_adds_up(two_weeks: Lake) -> None:
+    args = ("recommendations", "--lake", two_weeks.root, "--since", "2026-11-13", "--json")
     done = run_in_process(*args)
     content = json.loads(done.stdout)
-    parts = {"given_back_per_year", "freed_per_year"}
-    others = {"window", "prices", "recommendations", "waste", "reclaimable", "saving_per_year", "waiting"}
-    assert others | parts == set(content)
-    saved = [content[part]["point"] for part in parts if content[part] is not None]
-    assert sum(saved) == pytest.approx(content["saving_per_year"]["point"])
+    parts = {"window", "prices", "recommendations", "waste", "pool_demand", "value_per_year", "value_weeks", "waiting"}
+    assert parts == set(content)
     waste = content["waste"]
     total = sum(each["cost"] or 0 for each in content["recommendations"]) + waste["not_actionable"]["cost"]
     assert round(total, 2) == waste["cost"]
     ranked = [each for each in content["recommendations"] if each["ranked"]]
     assert ranked
-    assert all(each["saving_per_year"]["point"] > 0 and each["confidence"] != "low" for each in ranked)
+    assert all(each["value_per_year"]["freed"]["point"] > 0 and each["confidence"] != "low" for each in ranked)
     assert "SIMULATED" in done.stderr
 
 
@@ -316,9 +313,9 @@ def test_another_pool_and_other_people_are_not_listed(simulated: tuple[Lake, obj
         scope = Scope(pool=name)
         listed = whole.recommendations(scope, whole.part(scope)).listed
         assert all(any(whole.inventory.pool(gpu) == name for gpu in each.gpus) for each in listed if each.gpus)
-    for holder in [each.label for each in whole.money.accounts.by("holder") if each.name]:
-        scope = Scope(holder=holder)
-        others = {each.label for each in whole.money.accounts.by("holder")} - {holder}
+    for user in [each.label for each in whole.money.accounts.by("user") if each.name]:
+        scope = Scope(user=user)
+        others = {each.label for each in whole.money.accounts.by("user")} - {user}
         said = str([record(DECISION_COLUMNS, each) for each in whole.recommendations(scope, whole.part(scope)).listed])
         assert not [name for name in others if f"'{name}'" in said or f"+{name}" in said]
 
@@ -326,8 +323,8 @@ def test_another_pool_and_other_people_are_not_listed(simulated: tuple[Lake, obj
 def test_a_lake_of_two_minutes_gives_no_all_clear(lake: Lake) -> None:
     fill(lake, samples("a", 0, 120, every_s=10, **FREE), devices=[device("a", pool="train")])
     done = run_in_process("recommendations", "--lake", lake.root)
-    assert "1 GPU idle now, 1 in pools whose need is known from" in done.stdout
-    assert "need more history" in done.stdout
+    assert "1 GPU unallocated now, 1 in pools whose demand is known from" in done.stdout
+    assert "have too little history" in done.stdout
 
 
 def test_free_time_in_off_peak_hours_is_cut_exactly() -> None:
@@ -367,6 +364,20 @@ def test_gpus_that_can_go_are_those_that_the_finding_of_their_pool_names(with_su
     assert set(each.gpus_now) <= set(each.finding.gpus)
 
 
+def test_gpus_left_free_are_worth_all_of_their_time(tmp_path: Path) -> None:
+    """As all that leaves the pool: also the time before they were left, in which they worked."""
+    fleet = Fleet(30, interval_s=3600)
+    first, second = (fleet.host(name, H100, 8) for name in ("h1", "h2"))
+    train(fleet, first[:4], "ann")
+    train(fleet, second[:2], "ben", fleet.between(0, -16), job="1002")
+    fleet.write(made_lake(tmp_path / "lake"))
+    whole = whole_of(str(tmp_path / "lake"), "2026-01-01", None)
+    listed = whole.recommendations(Scope(), whole.part(Scope())).listed
+    (each,) = (each for each in listed if each.kind is LEFT_FREE and each.gpus_now)
+    assert each.value is not None
+    assert each.value.gpu_hours.point == pytest.approx(len(each.gpus_now) * HOURS_PER_YEAR)
+
+
 def test_what_has_no_price_is_told_and_is_no_zero(with_surplus: Whole, tmp_path: Path) -> None:
     """Without any price no sum is said; with that of one pool the hours of the others stand beside the sum."""
     lake, config = with_surplus.inputs.lake.root, tmp_path / "fallow.toml"
@@ -376,16 +387,16 @@ def test_what_has_no_price_is_told_and_is_no_zero(with_surplus: Whole, tmp_path:
     assert {each["cost"] for each in found["recommendations"]} == {None}
     assert found["waste"]["unpriced_gpu_hours"] == found["waste"]["gpu_hours"] > 0
     text = " ".join(run_in_process(*command).stdout.split())
-    assert "No price is known: no decision is ranked by what it is worth." in text
+    assert "No price is known, so recommendations cannot be ranked by value." in text
     assert "0.00" not in text
 
 
 def test_public_list_prices_are_called_so_and_a_sites_own_are_not(with_surplus: Whole, tmp_path: Path) -> None:
     command = ("recommendations", "--lake", with_surplus.inputs.lake.root, "--since", "7d")
-    assert "Public list prices count in that sum" in " ".join(run_in_process(*command).stdout.split())
+    assert "100.0 % of the GPU time has public list prices" in " ".join(run_in_process(*command).stdout.split())
     prices, config = tmp_path / "prices.csv", tmp_path / "fallow.toml"
     prices.write_text("pool,hourly,currency,source\ntrain,2.5,USD,ours\n")
     config.write_text(f'[money]\nprices = "{prices}"\n')
     own = run_in_process(*command, "--config", str(config))
     assert "cost" in own.stdout
-    assert "list price" not in own.stdout
+    assert "public list" not in own.stdout

@@ -15,7 +15,7 @@ from analytics.tables.table import record
 from analytics.workloads.context import week_before
 from fallow.clock import DAY_MS
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, context_of, reviewed
-from tests.ledger.rows import claim, fill, ms, processes, samples
+from tests.ledger.rows import allocation, fill, ms, processes, samples
 
 if TYPE_CHECKING:
     from analytics.decide.reversals import Reversals
@@ -116,11 +116,11 @@ def test_what_became_of_a_held_gpu(
         assert found.observed_share == pytest.approx(observed, abs=0.001)
 
 
-@pytest.mark.parametrize("claims", [[], [claim("a", 0, None)]], ids=["that nobody had", "that was allocated"])
-def test_a_gpu_without_a_process_is_wrong_when_it_is_used(site: Recording, claims: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize("allocations", [[], [allocation("a", 0, None)]], ids=["that nobody had", "that was allocated"])
+def test_a_gpu_without_a_process_is_wrong_when_it_is_used(site: Recording, allocations: list[dict[str, Any]]) -> None:
     first = WEEK + 3 * DAY
     trace = rows("a", (0, first, FREE), (first, 2 * WEEK, BUSY))
-    found = outcome(site, trace, users("a", first, 2 * WEEK, "bob"), claims=claims)
+    found = outcome(site, trace, users("a", first, 2 * WEEK, "bob"), allocations=allocations)
     assert {each.gpus for each in found.findings} == {("a",)}
     assert "never_used" in {each.finding.rule for each in found.findings}
 

@@ -15,7 +15,7 @@ from analytics.tables.finding_heading import evidence
 from analytics.workloads.cards import Demand, Offer, Shelf, job_kind, product_label, slurm_type
 from analytics.workloads.finding_parts import ESTIMATED, SAVES_IN_A_PACKING
 from analytics.workloads.mig_profiles import first_fit, fits
-from analytics.workloads.sharing import Candidate, groups, together
+from analytics.workloads.sharing import CardSharer, groups, together
 from tests.findings.one_rule import edges, finds_so_many, found, numbers_of, one_host, only_of
 from tests.findings.scenarios.builder import A30, A100_40, A100_80, GB, H100, L40S, V100, Fleet
 from tests.findings.scenarios.situations import serve, train
@@ -163,11 +163,11 @@ def test_light_work_in_numbers() -> None:
     numbers = each.evidence.numbers
     assert (numbers["gpu_util_p95_pct"], numbers["sm_active_p95_pct"]) == (12, 8)
     assert numbers["dram_active_p95_pct"] == pytest.approx(3.75)
-    assert "utilization 12.0 % or less for 95 % of the time (the rule: 20 %), 14.0 % at the most" in str(evidence(each))
+    assert "utilization of 12.0 % or less for 95 % of the time (limit: 20 %), maximum 14.0 %" in str(evidence(each))
     assert (numbers["recommended_card"], numbers["recommended_in_fleet"]) == (L40S.model, 1)
     assert numbers["saving"] == pytest.approx(72 * (6.88 - 1.861))
     assert each.next_command == "#SBATCH --gres=gpu:l40s:1"
-    slower = "it has room for the workload, but a step that fills the present card would take 2.7 times as long"
+    slower = "the workload fits, but a step that fills the present card would take 2.7 times as long"
     assert slower in each.notes
 
 
@@ -189,14 +189,14 @@ def test_a_pod_asks_for_another_card_by_the_label_of_its_nodes_and_a_bare_proces
 def test_an_older_card_without_bfloat16_is_no_certain_answer() -> None:
     each = only_of("compute_oversized", light(V100))
     assert each.evidence.numbers["recommended_card"] == V100.model
-    assert "V100 SXM2 32GB has no bfloat16, and which number formats it uses is not known" in each.confidence.failed
+    assert "V100 SXM2 32GB has no bfloat16, and the workload's number formats are unknown" in each.confidence.failed
 
 
 def test_without_prices_the_saving_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FALLOW_MONEY_CURRENCY", "EUR")  # list prices are in USD, and nobody said what one is worth
     each = only_of("compute_oversized", light())
     assert (each.evidence.numbers["recommended_card"], each.evidence.numbers["saving"]) == (L40S.model, None)
-    assert f"what it would save is not known: no price for {H100.model} and {L40S.model}" in each.notes
+    assert f"the saving is unknown: no price for {H100.model} and {L40S.model}" in each.notes
 
 
 def test_work_over_nvlink_is_no_certain_answer() -> None:
@@ -208,7 +208,7 @@ def test_work_over_nvlink_is_no_certain_answer() -> None:
     train(fleet, fleet.host("h2", L40S, 2), "bob", job="1002")
     each = only_of("compute_oversized", fleet)
     assert each.next_command == "#SBATCH --gres=gpu:l40s:2"
-    assert "its GPUs use NVLink, and whether L40S would have it is not known" in each.confidence.failed
+    assert "the workload's GPUs use NVLink, and it is unknown whether L40S has NVLink" in each.confidence.failed
 
 
 def test_names_that_schedulers_use() -> None:
@@ -228,7 +228,7 @@ def test_a_small_job_in_numbers() -> None:
     each = only_of(
         "memory_oversized", small(days=8, mem_gb=lambda fleet: np.where(fleet.between(2, 2 + 2 / 24), 30.0, 14.0))
     )
-    assert (each.holder, each.job, each.gpus, each.gpu_hours) == ("ann", "slurm:7", ("GPU-h1-0",), pytest.approx(192))
+    assert (each.user, each.job, each.gpus, each.gpu_hours) == ("ann", "slurm:7", ("GPU-h1-0",), pytest.approx(192))
     numbers = each.evidence.numbers
     assert (numbers["mem_used_max_bytes"], numbers["mem_need_bytes"]) == (30 * GB, 16_100_000_000)
     assert numbers["card_memory_bytes"] == A100_80.mem_total_bytes
@@ -237,7 +237,7 @@ def test_a_small_job_in_numbers() -> None:
     assert (numbers["hourly"], numbers["recommended_hourly"]) == (3.4309, 2.7447)
     assert numbers["saving"] == pytest.approx(192 * (3.4309 - 2.7447))
     assert (each.next_command, each.reclaimable_gpus) == ("#SBATCH --gres=gpu:a100_40gb:1", ())
-    busy_time = "SM activity and memory bandwidth were not measured: the time with any kernel stands in for them"
+    busy_time = "SM activity and memory bandwidth were not measured, so the time with any kernel is used instead"
     assert busy_time in each.confidence.failed
 
 
@@ -245,11 +245,11 @@ def test_without_a_smaller_card_in_the_fleet_the_catalog_is_asked() -> None:
     each = only_of("memory_oversized", small(None, None))
     numbers = dict(each.evidence.numbers)
     assert (numbers["recommended_card"], numbers["recommended_in_fleet"]) == ("A100 SXM 40GB", 0)
-    assert "this fleet has no card that would do; A100 SXM 40GB is from the catalog" in each.notes
+    assert "no card of this fleet fits; A100 SXM 40GB is from the catalog" in each.notes
     # the catalog's price is lower, but nobody saves by a card that is not there
     assert numbers["recommended_hourly"] < numbers["hourly"]  # type: ignore[operator]  # prices
     assert numbers["saving"] is None
-    assert "what it would save is not known: no such card in this fleet" in each.notes
+    assert "the saving is unknown: no such card in this fleet" in each.notes
     assert each.next_command == "ssh h1 nvidia-smi dmon -i GPU-h1-0 -s puc -c 30"
 
 
@@ -259,7 +259,7 @@ def test_without_a_smaller_card_in_the_fleet_the_catalog_is_asked() -> None:
         (f"{A100_80.model},4,", "one price is the site's, the other a list price"),
         (
             f"{A100_80.model},1,2026-01-01\n{A100_80.model},4,2026-11-19\n{A100_40.model},2,",
-            "by the prices of that time it would have saved nothing",
+            "at the prices of that time the move would have saved nothing",
         ),
     ],
 )
@@ -269,7 +269,7 @@ def test_prices_that_cannot_be_compared_promise_no_saving(
     (tmp_path / "prices.csv").write_text(f"model,hourly,date\n{prices}\n", encoding="utf-8")
     monkeypatch.setenv("FALLOW_MONEY_PRICES", str(tmp_path / "prices.csv"))
     each = only_of("memory_oversized", small())
-    assert f"what it would save is not known: {why}" in each.notes
+    assert f"the saving is unknown: {why}" in each.notes
     assert each.evidence.numbers["saving"] is None
 
 
@@ -289,7 +289,7 @@ def test_works_of_one_user_are_one_finding() -> None:
         for number, gpu in enumerate(fleet.host(host, A100_80, 2)):
             train(fleet, gpu, "ann", util=90.0, mem_gb=10 + number, job=f"{host[1]}{number}")
     each = only_of("memory_oversized", fleet)
-    assert (each.host, len(each.gpus), each.evidence.numbers["works"]) == ("h1+h2", 4, 4)
+    assert (each.host, len(each.gpus), each.evidence.numbers["workloads"]) == ("h1+h2", 4, 4)
     assert each.evidence.numbers["mem_used_max_bytes"] == 11 * GB
 
 
@@ -346,7 +346,7 @@ def test_a_dearer_card_is_never_proposed(origin: str) -> None:
 
 # --- a part of the card ------------------------------------------------------------------------------------------------
 
-MEANS_ONLY = "SM activity is known as means of whole rows only: whether moments in between need more is not known"
+MEANS_ONLY = "SM activity is known only as means of whole rows: single moments may need more"
 
 
 def test_work_for_a_seventh_in_numbers() -> None:
@@ -374,7 +374,7 @@ def test_without_sm_activity_a_part_is_to_be_tried() -> None:
     serve(fleet, fleet.host("h1", A100_80, 1), util=20.5, mem_gb=14, command="tritonserver", pod="embed-0")
     each = only_of("mig_fit", fleet)
     assert (each.evidence.numbers["mig_profile"], each.evidence.numbers["sm_active_p98_pct"]) == ("2g.20gb", None)
-    doubt = "SM activity was not measured; the time with any kernel stands in for it: try it, then measure"
+    doubt = "SM activity was not measured, so the time with any kernel is used instead: test first, then measure"
     assert doubt in each.confidence.failed
     assert any("nvidia.com/mig-2g.20gb: 1" in note for note in each.notes)
 
@@ -452,27 +452,30 @@ def test_an_instance_draws_its_slices_of_the_whole_gpu(power: float | None) -> N
 
 
 def candidate(
-    number: int, pct: float, mem_gb: float, *, holder: str = "ann", hours: int = 48, bursts: bool = False
-) -> Candidate:
+    number: int, pct: float, mem_gb: float, *, user: str = "ann", hours: int = 48, bursts: bool = False
+) -> CardSharer:
     """A work of constant utilization; with bursts, of 0 and twice as much in turns of seconds."""
     histogram = np.zeros(101, np.int64)
     for level in (0, int(2 * pct)) if bursts else (int(pct),):
         histogram[level] += 1_000
-    return Candidate(number, f"g{number}", holder, int(mem_gb * GB), np.full(hours, pct, np.float64), histogram)
+    return CardSharer(number, f"g{number}", user, int(mem_gb * GB), np.full(hours, pct, np.float64), histogram)
 
 
 def test_a_pair_that_might_share_in_numbers() -> None:
     each = only_of("co_location", side_by_side(72))
-    assert (each.holder, each.gpus, each.host) == ("ann", ("GPU-h1-0", "GPU-h1-1"), "h1")
+    assert (each.user, each.gpus, each.host) == ("ann", ("GPU-h1-0", "GPU-h1-1"), "h1")
     numbers = each.evidence.numbers
-    assert (numbers["works"], numbers["mem_together_bytes"], numbers["aligned_hours"]) == (2, 44 * GB, 72)
+    assert (numbers["workloads"], numbers["mem_together_bytes"], numbers["aligned_hours"]) == (2, 44 * GB, 72)
     assert numbers["gpu_util_together_p95_pct"] == pytest.approx(55)
     assert (numbers["gpu_util_together_bursts_p95_pct"], numbers["saving"]) == (55, None)
     assert SAVES_IN_A_PACKING in each.notes
     assert (each.reclaimable_gpus, each.confidence.grade) == ((), "low")
-    assert "interference cannot be measured: try it, and compare the time per step" in each.confidence.failed
-    assert "none of them is known to be best effort, and each may slow the other down" in each.confidence.failed
-    assert any("NVML cannot see" in note and "try it" in note for note in each.notes)
+    assert (
+        "interference cannot be measured: test the workloads together, and compare the time per step"
+        in each.confidence.failed
+    )
+    assert "no workload is known to be best effort, and each may slow the other down" in each.confidence.failed
+    assert any("NVML does not show" in note and "test them together" in note for note in each.notes)
     assert each.next_command == "ssh h1 nvidia-smi dmon -i GPU-h1-0,GPU-h1-1 -s puc -c 30"
 
 
@@ -482,9 +485,9 @@ def test_strangers_and_those_who_have_gone_are_said() -> None:
     train(fleet, first, "ann", util=30.0, mem_gb=20, job="1")
     train(fleet, second, "bob", fleet.between(0, -0.5), util=25.0, mem_gb=24, job="2")
     each = only_of("co_location", fleet)
-    assert each.holder == "ann+bob"
-    assert "not all of them are still running" in each.confidence.failed
-    assert any(failure.startswith("they belong to different users") for failure in each.confidence.failed)
+    assert each.user == "ann+bob"
+    assert "not all of these workloads are still running" in each.confidence.failed
+    assert any(failure.startswith("the workloads belong to different users") for failure in each.confidence.failed)
 
 
 @pytest.mark.parametrize(
@@ -498,7 +501,7 @@ def test_strangers_and_those_who_have_gone_are_said() -> None:
         (candidate(2, 10, 40, bursts=True), True),
     ],
 )
-def test_where_room_ends(second: Candidate, *, fits: bool) -> None:
+def test_where_room_ends(second: CardSharer, *, fits: bool) -> None:
     assert (together((candidate(1, 40, 30), second), 80 * GB) is not None) == fits
 
 
@@ -517,7 +520,7 @@ def test_each_gpu_is_in_one_group_of_three_at_most_and_own_work_comes_first() ->
     made = groups([candidate(number, 10, 10) for number in range(8)], 80 * GB)
     assert [len(group.members) for group in made] == [3, 3, 2]
     assert len({each.gpu for group in made for each in group.members}) == 8
-    (group, *_) = groups([candidate(1, 30, 40), candidate(2, 30, 25, holder="bob"), candidate(3, 30, 20)], 80 * GB)
+    (group, *_) = groups([candidate(1, 30, 40), candidate(2, 30, 25, user="bob"), candidate(3, 30, 20)], 80 * GB)
     assert [each.work for each in group.members] == [1, 3]
 
 
@@ -530,7 +533,7 @@ def test_jax_in_numbers_and_tensorflow_has_a_variable_of_its_own() -> None:
     assert numbers["reserved_share_of_card"] == pytest.approx(0.75)
     assert numbers["mem_variation"] == pytest.approx(0)
     assert (numbers["mem_need_bytes"], numbers["kv_cache_used_max_ratio"]) == (None, None)
-    assert "the need is not known: no server says how much of its cache it uses" in each.confidence.failed
+    assert "the need is not known: no server reports how much of its cache it uses" in each.confidence.failed
     assert (each.next_command, each.reclaimable_gpus) == ("export XLA_PYTHON_CLIENT_PREALLOCATE=false", ())
     assert only_of("preallocated", reserving(0.97)).next_command == "export TF_FORCE_GPU_ALLOW_GROWTH=true"
 
@@ -542,16 +545,18 @@ def test_the_cache_says_what_is_needed() -> None:
     assert numbers["weights_bytes"] == 16 * GB
     assert numbers["mem_need_bytes"] == pytest.approx(1.15 * (16 + 0.1 * 60) * GB)
     assert numbers["recommended_card"] == L40S.model
-    assert "the weights are known from the model's name only" in each.confidence.failed
-    need = "need = (weights 14.9 GiB (2 bytes a parameter) + 10.0 % of the other 55.9 GiB) x 1.15 = 23.6 GiB"
+    assert "the weights are estimated from the model's name" in each.confidence.failed
+    need = "need = (weights 14.9 GiB (2 bytes per parameter) + 10.0 % of the other 55.9 GiB) x 1.15 = 23.6 GiB"
     assert any(need in note for note in each.notes)
-    assert "vLLM takes less with --gpu-memory-utilization 0.30" in each.notes
+    assert "vLLM uses less with --gpu-memory-utilization 0.30" in each.notes
 
 
 def test_a_name_without_a_size_leaves_the_need_unknown() -> None:
     each = only_of("preallocated", served(0.1, "our-model"))
     assert each.evidence.numbers["mem_need_bytes"] is None
-    assert "the need is not known: the name our-model does not say how large the weights are" in each.confidence.failed
+    assert (
+        "the need is not known: the name our-model does not contain the size of the weights" in each.confidence.failed
+    )
     assert CacheUse("Llama-70B", 0.1, 24, 76 * GB, 1, 2.0, 140 * GB).need_bytes is None, "weights that cannot be there"
 
 
@@ -631,9 +636,9 @@ def test_the_verdict_does_not_depend_on_the_length_of_the_rows_and_bare_means_te
         site = fleet.recording()
         there = {rule: found(rule, site) for rule in RULES}
         verdicts = {
-            name: {rule for rule in RULES if any(each.holder == name for each in there[rule])} for name in RECORDINGS
+            name: {rule for rule in RULES if any(each.user == name for each in there[rule])} for name in RECORDINGS
         }
         assert verdicts == (expected if told else {name: set() for name in RECORDINGS})
         if told:
-            (rare,) = (each for each in there["compute_oversized"] if each.holder == "rare")
+            (rare,) = (each for each in there["compute_oversized"] if each.user == "rare")
             assert rare.evidence.numbers["gpu_util_max_pct"] == 100, "a burst is said of what is small all the same"

@@ -19,9 +19,9 @@ from tests.findings.scenarios.situations import train
 H100_HOURLY, HOURS = 6.88, 72
 
 
-def move(holder: str, gpus: tuple[str, ...], saving: float | None, failed: int = 0, subject: str = "") -> Finding:
+def move(user: str, gpus: tuple[str, ...], saving: float | None, failed: int = 0, subject: str = "") -> Finding:
     """A finding that another card would do."""
-    named = ("memory_oversized", "right_size", "", subject or f"{holder}|{gpus}", gpus, "h1", "", holder)
+    named = ("memory_oversized", "right_size", "", subject or f"{user}|{gpus}", gpus, "h1", "", user)
     sure, evidence = Confidence(("doubt",) * failed), Evidence(0, 1, {"saving": saving})
     return Finding(*named, 0, 1.0, None, sure, (), evidence, "", simulated=False)
 
@@ -62,7 +62,7 @@ def test_where_the_rest_fills_no_card_the_packing_stands_aside(three_small: tupl
     (packing,) = packings(context)
     sure = [move(f"user{number}", (gpus[number],), 5.0) for number in range(2)]
     chosen = right_sizing(context, sure)
-    assert sorted(each.holder or "" for each in chosen.moves) == ["user0", "user1"]
+    assert sorted(each.user or "" for each in chosen.moves) == ["user0", "user1"]
     assert chosen.packings == ()
     assert list(chosen.instead.values()) == [(packing,), (packing,)]
 

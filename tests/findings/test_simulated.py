@@ -36,11 +36,11 @@ def planted(simulated: tuple[Lake, FleetPlan], kind: str) -> Planted:
 def test_the_gpus_that_nobody_ever_used(simulated: tuple[Lake, FleetPlan], found: tuple[Finding, ...]) -> None:
     (never,) = (each for each in found if each.rule == "never_used")
     block = planted(simulated, "never_used")
-    assert (never.host, set(never.gpus), never.holder) == (block.host, set(block.gpus), None)
+    assert (never.host, set(never.gpus), never.user) == (block.host, set(block.gpus), None)
     assert never.gpu_hours == pytest.approx(len(block.gpus) * (block.end_ms - block.start_ms) / HOUR_MS, rel=1e-3)
     assert never.confidence.failed == (
         "8.0 days of history, 14 are needed",
-        "the probability of staying unused for another 7 d is 82.0 %, high confidence needs 95 %",
+        "the probability of staying unused for another 7 d is 81.6 %, high confidence needs 95 %",
     )
     assert never.confidence.grade == "low", "two conditions failed"
 
@@ -48,7 +48,7 @@ def test_the_gpus_that_nobody_ever_used(simulated: tuple[Lake, FleetPlan], found
 def test_the_notebook_that_was_left_open(simulated: tuple[Lake, FleetPlan], found: tuple[Finding, ...]) -> None:
     notebook = planted(simulated, "held_notebook")
     (held,) = (each for each in found if each.rule == "held" and set(each.gpus) & set(notebook.gpus))
-    assert (held.host, held.holder, held.reclaimable) == (notebook.host, notebook.holder, True)
+    assert (held.host, held.user, held.reclaimable) == (notebook.host, notebook.user, True)
     # it may have paused for the last time a little before it was left for good
     assert notebook.start_ms - HOUR_MS <= held.since_ms <= notebook.start_ms + 10 * 60_000
     assert held.gpu_hours == pytest.approx((notebook.end_ms - notebook.start_ms) / HOUR_MS, rel=0.01)
@@ -56,17 +56,17 @@ def test_the_notebook_that_was_left_open(simulated: tuple[Lake, FleetPlan], foun
 
 
 def test_no_finding_says_never_used_of_a_gpu_that_was_used(found: tuple[Finding, ...], ledger: Ledger) -> None:
-    used = set(ledger.stretches.filter(pl.col("state").is_in(["held", "low", "active"]))["gpu"])
+    used = set(ledger.segments.filter(pl.col("state").is_in(["held", "low", "active"]))["gpu"])
     never = {gpu for each in found if each.rule == "never_used" for gpu in each.gpus}
     assert never
     assert not never & used
-    assert never | used == set(ledger.stretches["gpu"])
+    assert never | used == set(ledger.segments["gpu"])
 
 
-def test_every_held_finding_rests_on_held_stretches_of_its_holder(found: tuple[Finding, ...], ledger: Ledger) -> None:
-    spans = ledger.stretches.with_columns(ms=pl.col("end") - pl.col("time"))
-    long = spans.filter((pl.col("state") == "held") & (pl.col("stretch_end") - pl.col("stretch_start") >= HOUR_MS))
+def test_every_held_finding_rests_on_held_segments_of_its_user(found: tuple[Finding, ...], ledger: Ledger) -> None:
+    spans = ledger.segments.with_columns(ms=pl.col("end") - pl.col("time"))
+    long = spans.filter((pl.col("state") == "held") & (pl.col("segment_end") - pl.col("segment_start") >= HOUR_MS))
     for each in (one for one in found if one.rule == "held"):
-        own = long.filter((pl.col("host") == each.host) & pl.col("holder").eq_missing(pl.lit(each.holder)))
+        own = long.filter((pl.col("host") == each.host) & pl.col("user").eq_missing(pl.lit(each.user)))
         assert (own["ms"].sum(), set(own["gpu"])) == (each.gpu_ms, set(each.gpus))
     assert sum(each.gpu_ms for each in found if each.rule == "held") == long["ms"].sum()

@@ -50,7 +50,7 @@ COMMANDS = {
 }
 PROSE = {f"report.{name}": ("report", "--format", name) for name in ("text", "md", "html")} | {
     "report-fr.text": ("report", "--lang", "fr", "--format", "text"),
-    "findings.text": ("findings", "--details"),
+    "findings.text": ("findings", "--all"),
     "ledger.text": ("ledger",),
 }
 """Words, which may change: only written beside the others, to be read."""
@@ -114,7 +114,7 @@ def fields(folder: Path, *, prose: bool = False) -> Iterator[tuple[str, str]]:
             settle(own, **({"money.owners": str(own / "owners.csv")} if scenario.owners else {}))
             texts.append(f"# {scenario.name}\n{run(own, T_END, 'findings', '--json', '--all')}")
             if prose:
-                texts.append(run(own, T_END, "findings", "--details"))
+                texts.append(run(own, T_END, "findings", "--all"))
         yield f"{family}.txt", "".join(texts)
 
 

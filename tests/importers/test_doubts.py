@@ -34,7 +34,7 @@ def test_the_summary_shows_what_the_import_amounts_to(smi: Run) -> None:
     assert lines[1:8] == [
         "window    2026-11-20T10:00:00Z to 2026-11-20T10:06:40Z",
         "GPUs      2 on host gn001",
-        "GPU-hours 0.22 in a span of 0.11 h",
+        "GPU-hours 0.22 within 0.11 h",
         "busy      2.0 % on average, 20.0% of the samples at 0",
         "memory    39.1 GiB used on average of the card's 78.1 GiB",
         "power     350 W on average of the limit of 700 W",
@@ -61,19 +61,19 @@ def table(head: str, step: float, start: float = 0) -> str:
 @pytest.mark.parametrize(
     ("text", "flags", "said"),
     [
-        (log(), ("--interval", "60s"), "samples of a GPU are 10s apart (median), and --interval says 1min"),
+        (log(), ("--interval", "60s"), "samples of a GPU are 10s apart (median), but --interval is 1min"),
         (log(), ("--interval", "60s"), "GPU-hours, where 2 GPUs have"),
-        (log(), ("--interval", "1s"), "--interval says 1s"),
+        (log(), ("--interval", "1s"), "--interval is 1s"),
         (log(used=40), (), "memory used is 0.050% of the card"),
         (log(power=900), (), "power is 900 W on average, above the limit of 700 W"),
         (re.sub(" [0-4] %", " 3 %", log(90)), (), "utilization is 3 % in all of 180 samples"),
         (HEAD + "".join(f"{at(10 * tick, FUTURE)}, 0, 5 %, 400 MiB, 80000 MiB, {tick + 1} W, 7 W\n" for tick in (0, 1)), (),
          "2 rows lie in the future"),
         (log() + "2026/11/20 10:30:00.000, 0, 5\n" * 30, (),
-         "30 of 110 rows are dropped, most as: wrong number of fields"),
+         "30 of 110 rows are dropped, most because: wrong number of fields"),
         (log(100, 60), ("--interval", "90s"), "GPU-hours, where 2 GPUs have 3.35 in that time"),
         (log(100, 60), ("--interval", "1s"),
-         "the samples stand for 0.06 GPU-hours of the 3.30 from the first to the last"),
+         "the samples cover 0.06 GPU-hours of the 3.30 from the first to the last"),
         (re.sub(" [234] %", " 1 %", log()), (), "utilization is 0 or 1 % in all of 80 samples"),
         (log(power=2500).replace(" 700 W", " [N/A]"), (), "power is 2,500 W on average, more than cards draw"),
         (table("timestamp, index, memory.used [MiB]\n", 0.1, 20), (), "no GPU holds more than 24.0 MiB"),
@@ -84,7 +84,7 @@ def table(head: str, step: float, start: float = 0) -> str:
 )  # fmt: skip
 def test_what_looks_wrong_is_not_published_unasked(smi: Run, text: str, flags: tuple[str, ...], said: str) -> None:
     done = smi(text, flags=flags)
-    assert done.refused(said).endswith("; add --yes to publish all the same\n")
+    assert done.refused(said).endswith("; add --yes to publish anyway\n")
     assert '"published": false' in done.out
     again = smi(text, flags=(*flags, "--yes"))
     assert again.summary["odd"] != []
@@ -120,7 +120,9 @@ def of_host(ids: str = "{gpu}", hosts: tuple[int, ...] = (0,)) -> str:
 def test_two_hosts_that_number_their_gpus_alike_stay_two(one: Run, place: str) -> None:
     for host in ("a", "b"):
         done = one(of_host(), "--host", host, interval="")
-        assert f"8 GPU ids are not UUIDs: filed as {host}/ID, apart from those of other hosts" in done.summary["notes"]
+        assert (
+            f"8 GPU ids are not UUIDs: stored as {host}/ID, separate from those of other hosts" in done.summary["notes"]
+        )
     assert query(place, "select count(distinct gpu), sum(interval_ms) / 1000 from lake") == [(16, 2 * 8 * 20 * 10)]
 
 
@@ -148,5 +150,5 @@ def test_gpus_that_may_be_others_are_asked_about(one: Run, text: str, flags: tup
 
 def test_rows_of_two_hosts_under_one_name_are_asked_about(smi: Run) -> None:
     smi(log(), log(power=351)).refused(
-        "80 of 160 rows have the GPU and time of another one and say something else: are they of one host?"
+        "80 of 160 rows have the GPU and time of another row but other values: are they of one host?"
     )

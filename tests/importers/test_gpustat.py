@@ -55,7 +55,7 @@ def test_documents_one_after_another(gpustat: Run, place: str, ends: tuple[str, 
 def test_damage_and_missing_values_are_counted(gpustat: Run, place: str) -> None:
     texts = [json.dumps(document(0)), json.dumps(document(10))[:200], json.dumps(document(20, **{"power.draw": None}))]
     done = gpustat("\n".join(texts) + "\n")
-    assert done.dropped() == {"in a document that is cut off or damaged": 1}
+    assert done.dropped() == {"in a document that is truncated or damaged": 1}
     assert done.nulled()["power_w", "[N/A]"] == 2
     assert query(place, "select count(*), count(power_w) from lake") == [(4, 2)]
 

@@ -94,7 +94,7 @@ def test_jobs_of_sacct_are_read_one_by_one_and_what_is_around_them_is_checked(tm
     for text in (whole[:-3], whole.replace("RUNNING", '"RUN"', 1)):
         done = slurm(tmp_path, text, **SMALL)
         assert (done.returncode, "is not the JSON of sacct" in done.stderr) == (1, True), done.stderr
-    assert json.loads(slurm(tmp_path, whole, "--json", **SMALL).stdout)["claims"] == 9
+    assert json.loads(slurm(tmp_path, whole, "--json", **SMALL).stdout)["allocations"] == 9
 
 
 def test_documents_come_one_by_one() -> None:

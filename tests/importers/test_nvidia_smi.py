@@ -130,7 +130,7 @@ def test_a_killed_run_leaves_half_a_line_before_the_next_header(smi: Run, place:
         f"{head}{at(0)}, 0, 5 %\n{at(10)}, 0, 4{head}{at(20)}, 0, 6 %\n{at(30)}, 0, 7{at(40)}, 0, 8 %\n{at(50)}, 0, 9 %\n"
     )
     assert query(place, "select gpu_util_pct from lake order by time") == [(5,), (6,), (9,)]
-    assert done.dropped() == {"wrong number of fields: cut off or mixed lines": 2}
+    assert done.dropped() == {"wrong number of fields: truncated or mixed lines": 2}
 
 
 @pytest.mark.parametrize(("ending", "kept"), [("6 %", 6), ("6", None), ("[N/A]", None)])
@@ -142,7 +142,7 @@ def test_a_last_value_without_line_end_is_doubted(smi: Run, place: str, ending: 
 def test_a_last_name_without_line_end_is_doubted(smi: Run, place: str) -> None:
     done = smi(f"timestamp, utilization.gpu [%], index\n{at(0)}, 5 %, 10\n{at(10)}, 5 %, 10\n{at(20)}, 6 %, 1")
     assert query(place, "select distinct gpu from lake") == [("gn001/10",)]
-    assert done.dropped() == {"last line cut off": 1}
+    assert done.dropped() == {"last line truncated": 1}
 
 
 def test_a_damaged_header_costs_only_its_own_lines(smi: Run, place: str) -> None:
@@ -184,11 +184,11 @@ def test_the_summary_for_people(smi: Run) -> None:
     lines = done.out.splitlines()
     assert lines[0].endswith("0.csv: 4 lines read, 2 rows kept")
     assert lines[1:11] == [
-        "  1 dropped: wrong number of fields: cut off or mixed lines",
+        "  1 dropped: wrong number of fields: truncated or mixed lines",
         "  1 values of gpu_util_pct unknown: [N/A]",
         "window    2026-11-20T10:00:00Z to 2026-11-20T10:00:20Z",
         "GPUs      1 on host gn001",
-        "GPU-hours 0.01 in a span of 0.01 h",
+        "GPU-hours 0.01 within 0.01 h",
         "busy      5.0 % on average, 0.0% of the samples at 0",
         "cadence   10s between samples of a GPU (median), 10s at the most",
         "interval  10s (inferred: median distance between samples of a GPU)",

@@ -67,7 +67,7 @@ def test_comma_separated_tables_and_broken_lines(smi: Run, place: str) -> None:
     text = (DMON_HEAD + ROWS).replace(" 20261120   ", "2026-11-20, ").replace("      1      0   2619", ", 1, 0, 2619")
     done = smi(text + " 20261120   10:00:03      0    1")
     assert query(place, VALUES) == [("gn001/0", "20 10:00:00", 0, 1, 147, 47, None, 2619, 1980, 3953 * 2**20)]
-    assert done.dropped() == {"wrong number of fields: cut off or mixed lines": 1}
+    assert done.dropped() == {"wrong number of fields: truncated or mixed lines": 1}
 
 
 NEW = "<gpu_power_readings><power_state>P0</power_state><average_power_draw>345.67 W</average_power_draw><current_power_limit>700.00 W</current_power_limit></gpu_power_readings>"
@@ -111,7 +111,7 @@ def test_concatenated_documents(smi: Run, place: str, power: str) -> None:
 
 def test_a_document_that_is_cut_off_is_counted(smi: Run, place: str) -> None:
     done = smi(document(0) + document(10) + document(20)[:-300])
-    assert done.dropped() == {"in a document that is cut off or damaged": 2}
+    assert done.dropped() == {"in a document that is truncated or damaged": 2}
     assert done.summary["rows"] == {"read": 6, "dropped": 2, "merged": 0, "kept": 4}
     assert query(place, "select count(*) from lake") == [(4,)]
 
@@ -124,8 +124,8 @@ ENTITY = '<!DOCTYPE nvidia_smi_log [<!ENTITY a "b">]><nvidia_smi_log><gpu id="&a
     [
         (document(0).replace("Fri Nov 20 10:00:00 2026", "yesterday"), "timestamp unreadable: 2"),
         (re.sub("<timestamp>.*</timestamp>", "", document(0)), "without a timestamp"),
-        ('<?xml version="1.0" ?><other/>', "cut off or damaged: 1"),
-        (ENTITY, "cut off or damaged: 1"),
+        ('<?xml version="1.0" ?><other/>', "truncated or damaged: 1"),
+        (ENTITY, "truncated or damaged: 1"),
     ],
 )
 def test_documents_that_cannot_be_used(smi: Run, text: str, said: str) -> None:

@@ -29,14 +29,14 @@ def test_position_in_the_tick_names_the_gpu(smi: Run, place: str) -> None:
     del lines[7]  # the tick at 20 s has two lines: whose?
     done = smi(HEAD + "\n".join(lines) + "\n")
     assert query(place, BY_GPU) == [(f"gn001/{gpu}", [10 * gpu + tick for tick in (0, 1, 3, 4)]) for gpu in range(3)]
-    assert done.dropped() == {"tick without 3 rows and nothing that names its GPUs": 2}
+    assert done.dropped() == {"tick without 3 rows and no column that names its GPUs": 2}
 
 
 def test_a_last_tick_that_was_cut_off_keeps_its_leading_rows(smi: Run, place: str) -> None:
     lines = ticks(4, 3)
     done = smi(HEAD + "\n".join(lines[:-1]) + f"\n{lines[-1][:20]}")
     assert [found for _, found in query(place, BY_GPU)] == [[0, 1, 2, 3], [10, 11, 12, 13], [20, 21, 22]]
-    assert done.dropped() == {"wrong number of fields: cut off or mixed lines": 1}
+    assert done.dropped() == {"wrong number of fields: truncated or mixed lines": 1}
 
 
 def test_a_short_last_tick_that_was_not_cut_off_may_miss_any_gpu(smi: Run, place: str) -> None:

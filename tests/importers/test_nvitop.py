@@ -108,7 +108,7 @@ def test_what_is_left_out_is_counted(nvitop: Run, place: str) -> None:
     reasons = (
         "no time and duration of nvitop's collector",
         "a record without a GPU",
-        "in a document that is cut off or damaged",
+        "in a document that is truncated or damaged",
     )
     assert done.dropped() == dict.fromkeys(reasons, 1)
     assert query(place, "select count(*) from lake") == [(2,)]
@@ -131,5 +131,5 @@ def test_what_is_not_nvitops_is_refused(nvitop: Run, text: str) -> None:
 
 def test_a_unit_that_cannot_be_is_refused(nvitop: Run) -> None:
     records = "".join(json.dumps(record(10 * at)) + "\n" for at in range(1, 6))
-    nvitop(records.replace("MiB", "B")).refused("it looks like KiB, and its keys name another unit")
+    nvitop(records.replace("MiB", "B")).refused("it looks like KiB, but its keys name another unit")
     nvitop(records.replace("MiB", "pages")).refused("names the unit pages", code=2)

@@ -66,7 +66,7 @@ def test_a_recorded_gpustat_names_its_processes(fallow_import: Run, place: str) 
         # its process is one that gpustat could not look at and left out
         ("GPU-00000003-aaaa-bbbb-cccc-000000000003", [None] * 6),
     ]
-    assert "6 process lists name nobody although more than 1 GB is in use: taken as not known" in done.summary["notes"]
+    assert "6 process lists are empty although more than 1 GB is in use: treated as unknown" in done.summary["notes"]
     rows = query(
         place,
         "select gpu[:12], user, command, mem_used_bytes // 1048576, host_mem_bytes > 0, attribution, count(*) from lake "
@@ -148,13 +148,13 @@ def test_pmon_beside_a_log_of_utilization(smi: Run, place: str) -> None:
 
 def test_pmon_alone_says_who_is_there_and_nothing_of_utilization(smi: Run, place: str) -> None:
     text = HEAD + "".join(pmon(tick, 0, NOBODY if tick else ANN) for tick in range(3))
-    smi(text).refused("no file says what the GPUs did (1 of 1)")
+    smi(text).refused("no file has the GPUs' own samples (1 of 1)")
     smi(text, flags=("--yes",))
     assert query(place, COUNTS) == [("gn001/0", [1, 0, 0])]
     assert query(place, "select count(gpu_util_pct), count(mem_used_bytes) from lake") == [(0, 0)]
     of_another = "timestamp, uuid, utilization.gpu [%]\n" + "".join(f"{at(tick)}, GPU-0, 5 %\n" for tick in range(9))
     done = smi(of_another, HEAD + pmon(0, 0, NOBODY) + pmon(1, 0, NOBODY))
-    assert "no file says what the GPUs did (1 of 2)" in done.err
+    assert "no file has the GPUs' own samples (1 of 2)" in done.err
 
 
 APPS = "timestamp, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n"
@@ -179,11 +179,11 @@ def test_compute_apps_beside_a_log_of_utilization(smi: Run, place: str) -> None:
     [
         (
             APPS.replace("gpu_uuid", "gpu_name") + f"{at(0)}, H100, 7, x, 5 MiB\n",
-            "does not say on which GPU a process is",
+            "does not name the GPU of a process",
         ),
         (APPS.replace("timestamp, ", "") + "GPU-0, 7, x, 5 MiB\n", "has no timestamp field"),
         (APPS + "".join(f"{at(tick)}, GPU-0, 7, x, {4 * 2**20} MiB\n" for tick in range(3)), "above any card's"),
-        (HEAD.replace("MB     MB", "GB     MB") + pmon(0, 0, NOBODY), "fb is in GB, and pmon writes MB"),
+        (HEAD.replace("MB     MB", "GB     MB") + pmon(0, 0, NOBODY), "fb is in GB, but pmon writes MB"),
     ],
 )
 def test_process_logs_that_cannot_be_used(smi: Run, place: str, text: str, said: str) -> None:
@@ -221,9 +221,9 @@ def test_a_process_id_alone_holds_a_gpu_for_somebody_not_known(
     smi(
         log, HEAD + "".join(pmon(tick, gpu, NOBODY if gpu else held) for tick in range(0, 3600, 10) for gpu in range(2))
     )
-    rows = command_json(place, capsys, "ledger", "--by", "holder")["groups"]["rows"]
+    rows = command_json(place, capsys, "ledger", "--by", "user")["groups"]["rows"]
     hours = {each["label"]: (each["held_gpu_hours"], each["free_gpu_hours"]) for each in rows}
-    assert hours == {"(nobody)": (0, 1), "(holder not known)": (1, 0)}
+    assert hours == {"(nobody)": (0, 1), "(user not known)": (1, 0)}
 
 
 def test_imported_history_knows_who_holds_what(gpustat: Run, place: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,13 +232,13 @@ def test_imported_history_knows_who_holds_what(gpustat: Run, place: str, capsys:
     printed = partial(command_json, place, capsys)
     hours = printed("ledger")["gpu_hours"]
     assert {state: hours[state] for state in ("free", "held", "active")} == {"free": 24, "held": 24, "active": 12}
-    rows = printed("ledger", "--by", "holder")["groups"]["rows"]
-    holders = {each["label"]: (each["held_gpu_hours"], each["active_gpu_hours"]) for each in rows}
-    assert holders == {"(nobody)": (0, 0), "(holder not known)": (12, 0), "ann": (0, 12), "bob": (12, 0)}
-    findings = [each for each in printed("findings")["findings"] if each["rule"] == "held"]
-    found = sorted((each["gpus"], each["holder"], each["evidence"]["holder_source"]) for each in findings)
+    rows = printed("ledger", "--by", "user")["groups"]["rows"]
+    users = {each["label"]: (each["held_gpu_hours"], each["active_gpu_hours"]) for each in rows}
+    assert users == {"(nobody)": (0, 0), "(user not known)": (12, 0), "ann": (0, 12), "bob": (12, 0)}
+    findings = [each for each in printed("findings", "--all")["findings"] if each["rule"] == "held"]
+    found = sorted((each["gpus"], each["user"], each["evidence"]["user_source"]) for each in findings)
     assert found == [(["GPU-1"], "bob", "process"), (["GPU-2"], None, "process")]
-    unnamed = next(each for each in findings if each["holder"] is None)
+    unnamed = next(each for each in findings if each["user"] is None)
     assert "the user is not known" in unnamed["failed_conditions"]
 
 
@@ -251,7 +251,7 @@ def test_a_list_holds_until_the_next_one(
     assert gpustat([[gpu(0, each, mem=mem)] for each in lists], "--yes").code == 0
     assert query(place, "select distinct process_count from lake") == [(1,)]
     assert query(place, "select distinct interval_ms from lake", "process") == [(60_000,)]
-    (row,) = command_json(place, capsys, "ledger", "--by", "holder", "--json")["groups"]["rows"]
+    (row,) = command_json(place, capsys, "ledger", "--by", "user", "--json")["groups"]["rows"]
     assert (row["name"], row["held_gpu_hours"]) == ("ann", pytest.approx(1))
 
 

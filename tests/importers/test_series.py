@@ -31,7 +31,7 @@ def test_files_are_joined_and_nothing_is_lost_for_lack_of_a_partner(
         "1 of 4 rows have a partner in every file",
         f"2 rows are in {util} only",
         f"1 rows are in {memory} only",
-        "3 GPU ids are not UUIDs: filed as pod/1/ID, apart from those of other hosts",
+        "3 GPU ids are not UUIDs: stored as pod/1/ID, separate from those of other hosts",
     ]
     assert query(place, "select gpu, epoch(time)::bigint, gpu_util_pct, mem_used_bytes, interval_ms, offset_ms, "
                  "health, util_source, host from lake order by all") == [
@@ -113,14 +113,14 @@ def test_each_column_keeps_what_it_can_be(one: Run, place: str, column: str, val
 def test_rows_without_time_or_gpu_and_repeated_keys(one: Run, place: str) -> None:
     done = one(f"t,g,v\n,a,1\nsoon,a,1\n{NOON},,1\n-5,a,1\n{NOON},a,\n{NOON},a,3\n{NOON},a,4\n\n{NOON},b\n{NOON},bb")
     assert query(place, "select gpu, gpu_util_pct from lake order by gpu") == [("import/a", 3), ("import/b", None)]
-    once = dict.fromkeys(("no time", "time unreadable", "no GPU", "time before 1970", "last line cut off"), 1)
+    once = dict.fromkeys(("no time", "time unreadable", "no GPU", "time before 1970", "last line truncated"), 1)
     assert done.dropped() == once | {"same GPU and time again: first non-null value kept": 2}
 
 
 def test_a_last_value_without_line_end_is_doubted(one: Run, place: str) -> None:
     done = one(f"t,g,v\n{NOON},a,45\n{NOON + 10},a,45")
     assert query(place, "select gpu_util_pct from lake order by time") == [(45,), (None,)]
-    assert done.nulled() == {("gpu_util_pct", "last line has no end: value may be cut off"): 1}
+    assert done.nulled() == {("gpu_util_pct", "last line has no end: value may be truncated"): 1}
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_every_line_that_is_left_out_is_counted(one: Run, place: str) -> None:
     good = "".join(f"{NOON + 10 * at},a,{at}\n" for at in range(40))
     ugly = f"{NOON},a,1,5\n{NOON},a,{NOON},a,7\n,,\n\n  \nt,g,v\n{NOON + 500},a,9,\n"
     done = one(f"t,g,v\n{good}{ugly}")
-    assert done.dropped() == {"more fields than the header has": 2, "nothing in any column": 1, "time unreadable": 1}
+    assert done.dropped() == {"more fields than the header has": 2, "no value in any column": 1, "time unreadable": 1}
     assert done.summary["files"][0]["lines_read"] == 45
     assert done.summary["rows"] == {"read": 45, "dropped": 4, "merged": 0, "kept": 41}
     assert query(place, "select max(gpu_util_pct) from lake") == [(39,)]

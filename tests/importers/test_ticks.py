@@ -69,7 +69,7 @@ def test_a_tick_that_lost_lines_among_slow_ones_is_dropped_alone(smi: Run, place
     lines = log(600, slow=20)
     del lines[8 * 300 + 2 : 8 * 300 + 5]
     done = smi(HEAD + "".join(lines))
-    assert done.dropped() == {"tick without 8 rows and nothing that names its GPUs": 5}
+    assert done.dropped() == {"tick without 8 rows and no column that names its GPUs": 5}
     assert query(place, PLACED) == [(8, 4792, 0)]
 
 
@@ -93,7 +93,7 @@ def test_two_groups_of_gpus_are_one_host(smi: Run, place: str) -> None:
 def test_lines_out_of_order_name_no_gpu(smi: Run, place: str) -> None:
     lines = log(100)
     lines[80], lines[83] = lines[83], lines[80]
-    assert smi(HEAD + "".join(lines)).dropped() == {"tick without 8 rows and nothing that names its GPUs": 8}
+    assert smi(HEAD + "".join(lines)).dropped() == {"tick without 8 rows and no column that names its GPUs": 8}
     assert query(place, PLACED) == [(8, 792, 0)]
     done = smi(HEAD + "".join(sorted(lines, reverse=True)))
     assert (done.code, "not in the order of their times" in done.err) == (1, True)
@@ -142,7 +142,7 @@ def test_no_host_has_more_than_32_gpus(smi: Run) -> None:
 def test_no_line_is_given_to_another_gpu(
     tmp_path: Path, gpus: int, slow: int, cuts: list[tuple[int, int]], interval: int | None
 ) -> None:
-    """Whatever stretches of lines are missing."""
+    """Whatever segments of lines are missing."""
     lines = log(80, gpus=gpus, slow=slow)
     for start, length in cuts:
         del lines[start % len(lines) : start % len(lines) + length]

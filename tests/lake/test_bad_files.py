@@ -45,7 +45,7 @@ def remarks(lake: Lake, until_ms: int = T0 + 3 * DAY_MS // 2) -> list[str]:
 
 
 def states(lake: Lake) -> pl.DataFrame:
-    return load(made_lake(lake.root)).stretches.sort("gpu", "time")
+    return load(made_lake(lake.root)).segments.sort("gpu", "time")
 
 
 QUICK = """garbage; pipe; link to a device; 10 million nulls; 300,000 long texts; other types; two columns of one name;
@@ -94,10 +94,10 @@ def test_a_gpu_of_another_day_is_not_counted_among_those_whose_time_is_unknown(l
 
 def test_the_whole_lake_is_checked_and_a_name_cannot_forge_what_is_said(lake: Lake) -> None:
     done = run_in_process("lake", "check", "--lake", lake.root)
-    assert (done.returncode, done.stdout.splitlines()[1:]) == (0, ["  20 files, none left out."])
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["20 files, none left out."])
     victim(lake).rename(victim(lake).with_name("x\n20 files, none left out\n.parquet"))
     done = run_in_process("lake", "check", "--lake", lake.root)
-    assert (done.returncode, done.stdout.splitlines()[1]) == (1, "  19 files, 1 left out.")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (1, "19 files, 1 left out.")
     assert [line for line in done.stdout.splitlines() if "20 files" in line and line[0] != " "] == []
 
 
@@ -109,11 +109,11 @@ def test_what_has_the_place_of_a_derived_file_is_named_by_the_check_too(lake: La
         path.rmdir()
         path.write_text("no folder")
     done = run_in_process("ledger", "--lake", lake.root)
-    assert (done.returncode, "(`fallow lake check` says more)" in done.stderr) == (0, True)
-    assert f"cannot write {path}" in done.stderr or f"{path} is or lies in a file" in done.stderr
+    assert (done.returncode, "(`fallow lake check` lists them)" in done.stderr) == (0, True)
+    assert f"cannot write {path}" in done.stderr or f"{path} is, or is inside, a file" in done.stderr
     assert "move it out of the lake" in done.stderr
     done = run_in_process("lake", "check", "--lake", lake.root)
-    assert (done.returncode, done.stdout.splitlines()[1]) == (1, "  20 files, 1 left out.")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (1, "20 files, 1 left out.")
     assert str(path) in done.stdout
 
 
@@ -182,7 +182,7 @@ def test_a_link_to_a_file_of_the_lake_or_to_the_lake_is_followed(lake: Lake, tmp
     bad.symlink_to(Path(lake.root, "kept.parquet"))
     (tmp_path / "link").symlink_to(lake.root)
     for root in (lake.root, tmp_path / "link"):
-        assert load(made_lake(root)).stretches.sort("gpu", "time").equals(before)
+        assert load(made_lake(root)).segments.sort("gpu", "time").equals(before)
 
 
 def test_a_linked_folder_is_not_entered(lake: Lake, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_file_that_may_not_be_read_is_said_to_be_that_and_comes_back(lake_of_n
     assert not states(lake).equals(before)
     (said,) = remarks(lake)
     assert "its reader lacks the permission" in said
-    with pytest.raises(LakeError, match=rf"the user \S+ may not read {bad}; give that user permission") as refused:
+    with pytest.raises(LakeError, match=rf"the user \S+ may not read {bad}; give this user permission") as refused:
         parquet.read(lake.files("gpu"), schema.GPU)
     assert "remove" not in str(refused.value)
     bad.chmod(0o600)  # neither its size nor its time has changed
@@ -264,7 +264,7 @@ def test_a_folder_that_becomes_a_link_after_the_listing_is_not_followed(lake: La
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
     for read in (lambda: open_regular(file.url, lake.root), lambda: read_regular(file.url, lake.root, 10**6)):
-        with pytest.raises(NotRegularError, match="a link leads out of the lake"):
+        with pytest.raises(NotRegularError, match="a link to it leads out of the lake"):
             read()
     moved = Path(lake.root).rename(tmp_path / "moved")
     Path(lake.root).symlink_to(moved)  # a lake may itself be a link
@@ -277,7 +277,7 @@ def test_what_takes_a_files_place_after_the_listing_is_not_opened(lake: Lake) ->
         path = Path(file.url)
         path.rmdir() if path.is_dir() else path.unlink()
         make(path)
-        with pytest.raises(IrregularFileError, match="is no regular file"):
+        with pytest.raises(IrregularFileError, match="is not a regular file"):
             parquet.read([file], schema.GPU)
         with pytest.raises(NotRegularError):
             open_regular(file.url, lake.root)
@@ -295,7 +295,7 @@ def test_a_footer_that_lies_about_its_rows_is_found(lake: Lake) -> None:
     assert remarks(lake)
 
 
-OF_SMALL_TABLES_OR_FINDINGS = {"device_day", "claim_day", "event_day", "finding"}
+OF_SMALL_TABLES_OR_FINDINGS = {"device_day", "allocation_day", "request_day", "event_day", "gpu_state", "finding"}
 """Derived tables that a lake so small has none of."""
 
 
@@ -315,7 +315,7 @@ def test_a_kept_table_that_is_damaged_is_made_again(lake: Lake, table: str) -> N
         assert f"{bad} was damaged and is removed" in error.message  # noqa: PT017  # one of two right answers
         after = hours(lake)
     assert all(one.equals(other) for one, other in zip(after, before, strict=True))
-    assert load(lake).stretches.height == before[0].height
+    assert load(lake).segments.height == before[0].height
     for file in lake.all_files(table) if table != "gpu_lifetime" else ():  # which nobody has read
         parquet.read([file], schema.table(table))
 
@@ -325,7 +325,7 @@ def hours(lake: Lake) -> list[pl.DataFrame]:
     ledger = load(made_lake(lake.root))
     rollups = ledger.rollups
     beside = [rollups.hourly(), rollups.processes(), rollups.hosts(), rollups.serving(), rollups.quality()]
-    return [ledger.stretches.sort("gpu", "time"), *beside]
+    return [ledger.segments.sort("gpu", "time"), *beside]
 
 
 def test_mutated_files_leave_the_others_as_they_are() -> None:

@@ -61,8 +61,8 @@ def ledger(lake: Lake) -> Ledger:
 
 def same(found: Ledger, expected: Ledger) -> None:
     by = ["gpu", "time", "host"]
-    assert found.stretches.sort(by).equals(expected.stretches.sort(by))
-    assert found.spells.sort(by).equals(expected.spells.sort(by))
+    assert found.segments.sort(by).equals(expected.segments.sort(by))
+    assert found.idle_intervals.sort(by).equals(expected.idle_intervals.sort(by))
     assert found.lifetimes.sort("gpu").equals(expected.lifetimes.sort("gpu"))
     assert found.rollups.hourly().equals(expected.rollups.hourly())
 
@@ -103,7 +103,7 @@ def test_the_ledger_goes_on_after_days_have_expired(filled: Lake) -> None:
     found = load_recent(filled, SETTINGS, Window(T0 + 5 * DAY_MS, None), T0 + 4 * DAY_MS)
     expected = ledger(filled)
     assert found is not None
-    assert found.stretches["end"].max() == expected.stretches["end"].max() == ms(6 * DAY_S + 3600)
+    assert found.segments["end"].max() == expected.segments["end"].max() == ms(6 * DAY_S + 3600)
     assert expected.first_ms == T0
 
 
@@ -132,8 +132,8 @@ def test_a_damaged_ledger_of_an_expired_day_is_told_and_no_other_is_lost(filled:
     said: list[str] = []
     found = load_ledger(filled, SETTINGS, warn=said.append)
     assert any(f"lacks {GONE[1]}" in each for each in said)
-    kept = before.stretches.filter(before.stretches["time"] < T0 + DAY_MS)
-    assert found.stretches.filter(found.stretches["time"] < T0 + DAY_MS)["state"].to_list() == kept["state"].to_list()
+    kept = before.segments.filter(before.segments["time"] < T0 + DAY_MS)
+    assert found.segments.filter(found.segments["time"] < T0 + DAY_MS)["state"].to_list() == kept["state"].to_list()
 
 
 def test_an_expiry_that_was_cut_short_is_finished_by_the_next(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_hourly_rows_go_and_the_hours_by_state_stay(filled: Lake) -> None:
     retention = Retention({"hourly": 2 * DAY_MS})
     assert [(each.table, each.rows > 0) for each in expire(filled, retention).expiries] == [("hourly", True)]
     found = ledger(filled)
-    assert found.stretches.equals(before.stretches)
+    assert found.segments.equals(before.segments)
     assert found.rollups.hourly()["time"].min() == T0 + 4 * DAY_MS
     assert plan(filled, retention, SETTINGS, NOW_MS).expiries == []
 
@@ -176,7 +176,7 @@ def test_the_command_deletes_only_with_yes(filled: Lake, monkeypatch: pytest.Mon
     assert told.returncode == 0
     assert told.stdout.startswith("gpu: 24 files, 720 rows, ")
     assert (
-        f"of {GONE[0]} to {GONE[3]} would go (kept for 14d); then the ledger of these days cannot be built again"
+        f"of {GONE[0]} to {GONE[3]} would be deleted (kept for 14d); then the ledger of these days cannot be built again"
         in told.stdout
     )
     assert len(filled.all_files("gpu")) == files
@@ -189,9 +189,9 @@ def test_the_command_deletes_only_with_yes(filled: Lake, monkeypatch: pytest.Mon
 def test_keeping_for_less_than_reports_look_back_is_refused(lake: Lake) -> None:
     unset = run_in_process("lake", "expire", "--lake", lake.root, "--yes")
     assert unset.returncode == 0
-    assert "everything is kept for ever: set retention.gpu" in unset.stdout
+    assert "everything is kept for ever; to change this, set for example retention.gpu" in unset.stdout
     told = run_in_process("lake", "expire", "--lake", lake.root, FALLOW_RETENTION_GPU="3d")
-    assert "'3d' is less than 14d, which reports look back on" in told.stderr
+    assert "'3d' is less than the 14d that reports read" in told.stderr
 
 
 def test_a_record_alone_changes_no_ledger(filled: Lake) -> None:

@@ -35,10 +35,10 @@ def test_a_lake_is_made_once(tmp_path: Path) -> None:
     first = run_in_process("lake", "init", "--lake", str(place))
     lake_id = json.loads((place / MARKER_KEY).read_text())["id"]
     assert is_lake_id(lake_id)
-    assert (first.returncode, first.stdout) == (0, f"{place} is a fallow lake now, with the id {lake_id}.\n")
+    assert (first.returncode, first.stdout) == (0, f"{place} is a new fallow lake, with the id {lake_id}.\n")
     assert [each.name for each in place.iterdir()] == [MARKER_KEY]
     again = run_in_process("lake", "init", "--lake", str(place))
-    assert again.stdout == f"{place} is a fallow lake already, with the id {lake_id}; nothing has changed.\n"
+    assert again.stdout == f"{place} is already a fallow lake, with the id {lake_id}; nothing changed.\n"
     told = json.loads(run_in_process("lake", "init", "--lake", str(place), "--json").stdout)
     assert (told["id"], told["new"], told["lake"]) == (lake_id, False, str(place))
 
@@ -58,13 +58,13 @@ def test_a_folder_of_something_else_becomes_no_lake(tmp_path: Path) -> None:
     importing = ("import", "nvidia-smi", str(tmp_path / "gpu.csv"), "--host", "h")
     for command in (("lake", "init"), importing):
         other = run_in_process(*command, "--lake", str(tmp_path / "home"))
-        assert (other.returncode, "holds thesis, which is no table of a lake" in other.stderr) == (1, True)
+        assert (other.returncode, "contains thesis, which is not a table of a lake" in other.stderr) == (1, True)
     assert [each.name for each in (tmp_path / "home").iterdir()] == ["thesis"]
     mount = tmp_path / "mount"
     (mount / "lost+found").mkdir(parents=True)
     assert run_in_process("lake", "init", "--lake", str(mount)).returncode == 0
     inside = run_in_process("lake", "init", "--lake", str(mount / "gpu" / "lake"))
-    assert (inside.returncode, f"lies inside the lake {mount};" in inside.stderr) == (1, True)
+    assert (inside.returncode, f"is inside the lake {mount};" in inside.stderr) == (1, True)
     assert sorted(each.name for each in mount.iterdir()) == [MARKER_KEY, "lost+found"]
 
 
@@ -132,7 +132,7 @@ def test_it_needs_the_base_install_alone(tmp_path: Path) -> None:
 def test_a_damaged_marker_is_an_error_with_a_remedy(tmp_path: Path, content: str) -> None:
     (tmp_path / MARKER_KEY).write_text(content)
     done = run_in_process("lake", "init", "--lake", str(tmp_path))
-    assert (done.returncode, "is no marker of a lake; put it back from a backup" in done.stderr) == (1, True)
+    assert (done.returncode, "is not a marker of a lake; restore it from a backup" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -144,11 +144,11 @@ def test_an_import_makes_a_lake_where_nothing_is_and_says_so(tmp_path: Path, the
     for number in range(2):
         done = run_in_process("import", "nvidia-smi", str(tmp_path / "gpu.csv"), "--host", "h", "--lake", str(place))
         assert done.returncode == 0, done
-        assert (f"made a new lake at {place} (id " in done.stderr) == (number == 0)
+        assert (f"created a lake at {place} (id " in done.stderr) == (number == 0)
     (place / MARKER_KEY).unlink()
     done = run_in_process("import", "nvidia-smi", str(tmp_path / "gpu.csv"), "--host", "h", "--lake", str(place))
     assert done.stderr == (
-        f"fallow: the lake at {place} has no id yet, so no agent publishes into it; `fallow lake init --lake {place}` gives it one\n"
+        f"fallow: the lake at {place} has no id yet, so agents do not publish into it; `fallow lake init --lake {place}` gives it an id\n"
     )
     assert not (place / MARKER_KEY).exists()
 
@@ -178,7 +178,7 @@ def test_a_file_of_another_host_than_its_folder_is_left_out(lake: Lake) -> None:
     told = {name: each["rows"] for name, each in json.loads(done.stdout)["tables"].items()}
     assert (done.returncode, told["unclaimed"]) == (1, [])
     assert [each["fault"] for each in told["left_out"]] == ["foreign_host"]
-    assert "says that it is of the host h2, and lies in the folder of h1" in told["left_out"][0]["message"]
+    assert "names the host h2 and is in the folder of h1" in told["left_out"][0]["message"]
     done = run_in_process("ledger", "--lake", lake.root)
     assert (done.returncode, "left out" in done.stderr) == (0, True)
 
@@ -188,14 +188,14 @@ def test_a_file_of_an_installation_that_never_claimed_the_host_is_named(lake: La
     put(lake, "h1", HostIdentity("h1", INSTALL, "m").metadata())
     put(lake, "h2", {"fallow_source": "import"})
     put(lake, "h3", {"host": "h3"})
-    assert run_in_process("lake", "check", "--lake", lake.root).stdout.endswith("\n  3 files, none left out.\n")
+    assert run_in_process("lake", "check", "--lake", lake.root).stdout.splitlines()[0] == "3 files, none left out."
     forged = put(lake, "h2", HostIdentity("h2", f"{INSTALL},{'b' * 32}", "m").metadata())
     done = run_in_process("lake", "check", "--lake", lake.root)
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
     assert "3 files, none left out. " in text
     assert f"1 file of an installation that never claimed the host. - {forged.url} was written by" in text
-    assert f"{INSTALL}, which never claimed the host h2; find out who put it there, and move it out of the lake" in text
+    assert f"{INSTALL}, which never claimed the host h2; find out who wrote it, and move it out of the lake" in text
 
 
 MACHINE = "3d1219c7c4c5404aaa1f6d2a48adfda4"

@@ -140,7 +140,7 @@ def test_the_commands_name_and_mend(lake: Lake) -> None:
     assert "overlap, and neither lies inside the other" in told.stdout
     found = json.loads(run_in_process("lake", "check", "--lake", lake.root, "--json").stdout)
     assert [each["fault"] for each in found["tables"]["problems"]["rows"]] == ["overlap", "doubled"]
-    assert run_in_process("lake", "repair", "--lake", lake.root).stdout.endswith("1 steps to do; run it with --yes\n")
+    assert run_in_process("lake", "repair", "--lake", lake.root).stdout.endswith("1 steps to do; --yes does them\n")
     done = json.loads(run_in_process("lake", "repair", "--lake", lake.root, "--yes", "--json").stdout)
     assert [step["step"] for step in done["steps"]] == ["unite"]
     after = run_in_process("lake", "check", "--lake", lake.root)

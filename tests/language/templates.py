@@ -20,7 +20,6 @@ from analytics.language.language import Sentence, SentenceList
 from analytics.tables.finding_heading import evidence
 from analytics.workloads.model import GRADES, Finding
 from fallow.config import SETTINGS
-from fallow.schema import STATES
 
 ROOT = Path(analytics.__file__).parent
 _SAYERS = {"tr": (0, 1), "tr_many": (0, 2), "translate": (0, 1), "of_gpus": (0, 2), "said": (1, 1)} | {
@@ -36,7 +35,7 @@ _SAYERS = {"tr": (0, 1), "tr_many": (0, 2), "translate": (0, 1), "of_gpus": (0, 
 _WORDS_MIN = 8
 """Letters that an f-string has to have for it to be a label."""
 
-LOOKED_UP = (*STATES, *STATUSES, *GRADES, "nobody", "not known", *(setting.meaning for setting in SETTINGS))
+LOOKED_UP = (*STATUSES, *GRADES, "no user", "not known", *(setting.meaning for setting in SETTINGS))
 """Texts that findings, ledgers and settings hold as values and that a format says by `language.say(value)`."""
 
 
@@ -81,6 +80,19 @@ def literals() -> frozenset[str]:
 def is_said(text: str) -> bool:
     """Whether the code has the text: as a string, or as what one of its f-strings can make."""
     return text in literals() or any(each.fullmatch(text) for each in _formed())
+
+
+def names_passed(path: Path) -> Iterator[tuple[ast.Call, set[str], set[str]]]:
+    """Yield each call of `tr` or `tr_many` of a literal, with the names in braces and the names of its arguments."""
+    for call in ast.walk(_tree(path)):
+        if not isinstance(call, ast.Call) or _name(call.func) not in {"tr", "tr_many"} or not call.args:
+            continue
+        texts = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        given = {each.arg for each in call.keywords}
+        if texts and None not in given:
+            number = {"number"} if _name(call.func) == "tr_many" else set()
+            wanted = {name.split(".")[0] for text in texts for name in fields(text)}
+            yield call, wanted, {each for each in given if each} | number
 
 
 @cache

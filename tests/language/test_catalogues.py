@@ -9,7 +9,7 @@ from babel.messages.pofile import read_po
 
 from analytics.language.catalogue import CATALOGUES, catalogue
 from analytics.language.languages import CODES
-from tests.language.templates import LOOKED_UP, ROOT, fields, files, is_said, place, templates, unique
+from tests.language.templates import LOOKED_UP, ROOT, fields, files, is_said, names_passed, place, templates, unique
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,9 +94,21 @@ def test_the_code_has_texts() -> None:
         "utilization was not measured",
         "the disks",
         "{number} job",
-        "held without running a kernel",
+        "held idle, without a running kernel",
     } <= found.keys()
     assert found["{number} job"].many == "{number} jobs"
     assert found["{number} GPU"].many == "{number} GPUs"
     assert not any("\n" in each for each in found)
     assert ROOT.name == "analytics"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_call_passes_the_names_in_braces(package: str) -> None:
+    wrong = [
+        f"{place(path)}:{call.lineno}: {sorted(wanted ^ given)}"
+        for path in files()
+        if place(path).split("/")[0] == package
+        for call, wanted, given in names_passed(path)
+        if not wanted <= given or given - wanted - {"number"}
+    ]
+    assert not wrong, "\n".join(wrong)

@@ -29,7 +29,7 @@ def french() -> Language:
 
 
 @pytest.mark.parametrize(
-    ("number", "english", "said"),
+    ("number", "english", "sentence"),
     [
         (0, "0 hosts", "0 hôte"),
         (1, "1 host", "1 hôte"),
@@ -38,15 +38,15 @@ def french() -> Language:
     ],
     ids=str,
 )
-def test_the_number_decides_the_form(french: Language, number: int, english: str, said: str) -> None:
+def test_the_number_decides_the_form(french: Language, number: int, english: str, sentence: str) -> None:
     text = tr_many("{number} host", "{number} hosts", number)
     assert text == english
     assert ENGLISH.translate(text) == english
-    assert french.translate(text) == said
+    assert french.translate(text) == sentence
 
 
 @pytest.mark.parametrize(
-    ("value", "english", "said"),
+    ("value", "english", "sentence"),
     [
         (Number(1234.5, 1), "1,234.5", f"1{NARROW}234,5"),
         (Number(Decimal("0.25"), 2), "0.25", "0,25"),
@@ -68,12 +68,12 @@ def test_the_number_decides_the_form(french: Language, number: int, english: str
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else None,
 )
 def test_each_language_writes_quantities_its_own_way(
-    french: Language, value: Quantity, english: str, said: str
+    french: Language, value: Quantity, english: str, sentence: str
 ) -> None:
     text = tr("{value}", value=value)
     assert text == english
     assert ENGLISH.translate(text) == english
-    assert french.translate(text) == said
+    assert french.translate(text) == sentence
 
 
 @pytest.mark.parametrize("name", ["{x}", "unknown", "{value}", "high", "%s", "{0.__class__}", "heat", "{"])
@@ -81,7 +81,7 @@ def test_a_name_is_neither_translated_nor_filled_in(french: Language, name: str)
     text = tr("model {value}", value=name)
     assert text == f"model {name}"
     assert french.translate(text) == f"modèle {name}"
-    nested = tr("{said}: {reason}", said=text, reason=name)
+    nested = tr("{sentence}: {reason}", sentence=text, reason=name)
     assert nested == f"model {name}: {name}"
     assert french.translate(nested) == f"modèle {name} : {name}".replace(" :", f"{NBSP}:")
 
@@ -123,27 +123,27 @@ def test_to_everything_else_it_is_the_english_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "english", "said"),
+    ("gpus", "english", "sentence"),
     [
-        (0, "needing at most half of the card's memory, where a smaller card would do", "n'a besoin"),
-        (1, "needing at most half of the card's memory, where a smaller card would do", "n'a besoin"),
-        (2, "needing at most half of the card's memory, where a smaller card would do", "n'ont besoin"),
+        (0, "needing at most half of the card's memory: a smaller card is enough", "a besoin"),
+        (1, "needing at most half of the card's memory: a smaller card is enough", "a besoin"),
+        (2, "needing at most half of the card's memory: a smaller card is enough", "ont besoin"),
     ],
 )
-def test_a_rules_sentence_agrees_with_its_gpus(french: Language, gpus: int, english: str, said: str) -> None:
+def test_a_rules_sentence_agrees_with_its_gpus(french: Language, gpus: int, english: str, sentence: str) -> None:
     rule = of_gpus(
-        "needing at most half of the card's memory, where a smaller card would do",
-        "needing at most half of the card's memory, where a smaller card would do",
+        "needing at most half of the card's memory: a smaller card is enough",
+        "needing at most half of the card's memory: a smaller card is enough",
     )
     found = agreeing(rule, gpus)
     assert found == english
-    assert french.translate(found).startswith(said)
+    assert french.translate(found).startswith(sentence)
 
 
 def test_a_sentence_without_a_number_agrees_with_any() -> None:
     assert agreeing("as it is", 1) == "as it is"
     assert agreeing(tr("as it is"), 1) == "as it is"
-    assert isinstance(agreeing(of_gpus("held without running a kernel"), 1), Sentence)
+    assert isinstance(agreeing(of_gpus("held idle, without a running kernel"), 1), Sentence)
 
 
 @pytest.mark.parametrize("value", [7.65, 0.25, 2.5, 1234.05, -0.05])

@@ -1,4 +1,4 @@
-"""The ledger once more, by DuckDB alone: SQL from the lake's Parquet files to stretches, with nothing of the ledger's code.
+"""The ledger once more, by DuckDB alone: SQL from the lake's Parquet files to segments, with nothing of the ledger's code.
 
 `assert_agree` compares structure exactly, and sums of floats within rounding.
 """
@@ -15,7 +15,7 @@ import pytest
 from analytics.intervals import SPAN_MS
 from analytics.ledger.day_owners import NO_CONTEXT_BYTES
 from fallow.clock import DAY_MS
-from fallow.schema import CLAIM, DEVICE, GPU, PROCESS
+from fallow.schema import ALLOCATION, DEVICE, GPU, PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,16 +98,17 @@ from told
 where tells
 """,
     "held_process": """
-select *, replace(case when coalesce(slurm_job_id, pod, ray_job_id) is not null then "user"
+select * exclude ("user"),
+       replace(case when coalesce(slurm_job_id, pod, ray_job_id) is not null then "user"
                        when container is not null and ("user" = 'root' or regexp_full_match("user", '[0-9]+'))
                        then container_runtime || '/' || container
                        when unit is not null and "user" = 'root' then unit
-                       else "user" end, '+', '\\') as holder
+                       else "user" end, '+', '\\') as user
 from raw_process
 """,
     "process_list": """
 with process as (
-    select host, gpu, epoch_ms("time") as listed_ms, interval_ms, holder as "user",
+    select host, gpu, epoch_ms("time") as listed_ms, interval_ms, user as "user",
            replace(coalesce(slurm_account, namespace), '+', '\\') as account,
            case when slurm_job_id is not null then 'slurm:' || slurm_job_id
                 when pod is not null then 'pod:' || coalesce(namespace, 'default') || '/' || pod
@@ -123,9 +124,9 @@ from process
 group by host, gpu, listed_ms
 """,
     "list_user": """
-select host, gpu, epoch_ms("time") as listed_ms, holder as "user", count(distinct pid) as pairs
+select host, gpu, epoch_ms("time") as listed_ms, user as "user", count(distinct pid) as pairs
 from held_process
-where holder is not null
+where user is not null
 group by all
 """,
     "listed": """
@@ -140,40 +141,40 @@ asof left join process_list as later
     on usable.host = later.host and usable.gpu = later.gpu and usable.day = later.day
     and usable.listed_ms <= later.listed_ms
 """,
-    "claim_span": """
+    "allocation_span": """
 select host, gpu, epoch_ms("time") as start_ms,
        coalesce(epoch_ms(max("end")), epoch_ms(min(planned_end)), 4611686018427387904) as end_ms,
        max(replace("user", '+', '\\')) as "user", max(replace(account, '+', '\\')) as account,
-       case scheduler when 'slurm' then 'slurm:' when 'kubernetes' then 'pod:' else 'claim:' end || claim_id as job
-from raw_claim
+       case scheduler when 'slurm' then 'slurm:' when 'kubernetes' then 'pod:' else 'allocation:' end || allocation_id as job
+from raw_allocation
 where gpu is not null
-group by host, gpu, "time", scheduler, claim_id
+group by host, gpu, "time", scheduler, allocation_id
 """,
-    "claimed": """
+    "allocated": """
 select usable.gpu, usable.start_ms,
-       string_agg(distinct claim_span."user", '+' order by claim_span."user") as users,
-       string_agg(distinct claim_span.account, '+' order by claim_span.account) as accounts,
-       string_agg(distinct claim_span.job, '+' order by claim_span.job) as jobs
+       string_agg(distinct allocation_span."user", '+' order by allocation_span."user") as users,
+       string_agg(distinct allocation_span.account, '+' order by allocation_span.account) as accounts,
+       string_agg(distinct allocation_span.job, '+' order by allocation_span.job) as jobs
 from usable
-join claim_span
-    on usable.host = claim_span.host and usable.gpu = claim_span.gpu
-    and usable.start_ms >= claim_span.start_ms and usable.start_ms < claim_span.end_ms
+join allocation_span
+    on usable.host = allocation_span.host and usable.gpu = allocation_span.gpu
+    and usable.start_ms >= allocation_span.start_ms and usable.start_ms < allocation_span.end_ms
 group by usable.gpu, usable.start_ms
 """,
     "used": """
 with judged as (
     select listed.*,
-           case when claimed.start_ms is not null then claimed end as claimed,
+           case when allocated.start_ms is not null then allocated end as allocated,
            coalesce(process_count > 0, false) as by_process,
            process_count is null and coalesce(mem_used_bytes > $held_min_bytes, false) as by_memory,
            util_pct is not null and not zero as busy
-    from listed left join claimed on listed.gpu = claimed.gpu and listed.start_ms = claimed.start_ms
+    from listed left join allocated on listed.gpu = allocated.gpu and listed.start_ms = allocated.start_ms
 ),
 kinds as (
     select *,
            case when out_of_order then 'unavailable'
                 when by_process or by_memory or busy then 'use'
-                when claimed is not null then 'reserved'
+                when allocated is not null then 'reserved'
                 else 'free' end as kind
     from judged
 ),
@@ -181,23 +182,23 @@ sources as (
     select *,
            case when kind = 'unavailable' then null
                 when kind = 'reserved' then
-                    case when process_count is null and not coalesce(mem_used_bytes < $no_context_bytes, false) and not asleep then 'claim_unwatched' else 'claim' end
+                    case when process_count is null and not coalesce(mem_used_bytes < $no_context_bytes, false) and not asleep then 'allocation_unwatched' else 'allocation' end
                 when kind = 'free' then
                     case when process_count is null and not coalesce(mem_used_bytes < $no_context_bytes, false) and not asleep then 'unwatched' end
                 when by_process and list.users is not null then 'process'
-                when claimed is not null then 'claim'
+                when allocated is not null then 'allocation'
                 when by_process then 'process'
                 when by_memory then 'memory' end as source
     from kinds
 )
-select * exclude (list, claimed),
+select * exclude (list, allocated),
        case when source = 'process' then list.listed_ms end as list_ms,
        {
            'kind': kind,
            'source': source,
-           'holder': case source when 'process' then list.users when 'claim' then claimed.users when 'claim_unwatched' then claimed.users end,
-           'account': case source when 'process' then list.accounts when 'claim' then claimed.accounts when 'claim_unwatched' then claimed.accounts end,
-           'job': case source when 'process' then list.jobs when 'claim' then claimed.jobs when 'claim_unwatched' then claimed.jobs end
+           'user': case source when 'process' then list.users when 'allocation' then allocated.users when 'allocation_unwatched' then allocated.users end,
+           'account': case source when 'process' then list.accounts when 'allocation' then allocated.accounts when 'allocation_unwatched' then allocated.accounts end,
+           'job': case source when 'process' then list.jobs when 'allocation' then allocated.jobs when 'allocation_unwatched' then allocated.jobs end
        } as use
 from sources
 """,
@@ -209,11 +210,11 @@ with marked as (
            or lag(zero) over by_gpu is distinct from zero as begins
     from used window by_gpu as (partition by gpu order by start_ms)
 ),
-spells as (select *, count(*) filter (begins) over (partition by gpu order by start_ms) as spell from marked),
-spans as (select *, sum(end_ms - start_ms) over (partition by gpu, spell) as spell_ms from spells)
-select * exclude (begins, spell, spell_ms),
+idle_intervals as (select *, count(*) filter (begins) over (partition by gpu order by start_ms) as idle_interval from marked),
+spans as (select *, sum(end_ms - start_ms) over (partition by gpu, idle_interval) as idle_interval_ms from idle_intervals)
+select * exclude (begins, idle_interval, idle_interval_ms),
        case when use.kind <> 'use' then use.kind
-            when zero and spell_ms >= $idle_after_ms then 'held'
+            when zero and idle_interval_ms >= $idle_after_ms then 'held'
             else 'busy' end as label
 from spans
 """,
@@ -225,11 +226,11 @@ with marked as (
            or lag(label) over by_gpu is distinct from label as begins
     from labelled window by_gpu as (partition by gpu order by start_ms)
 )
-select * exclude (begins), count(*) filter (begins) over (partition by gpu order by start_ms) as stretch from marked
+select * exclude (begins), count(*) filter (begins) over (partition by gpu order by start_ms) as segment from marked
 """,
-    "stretch": """
+    "segment": """
 with summed as (
-    select host, gpu, stretch, any_value(use) as use, any_value(label) as label,
+    select host, gpu, segment, any_value(use) as use, any_value(label) as label,
            min(start_ms) as start_ms, max(end_ms) as end_ms,
            sum(end_ms - start_ms) filter (zero) as zero_ms,
            sum(end_ms - start_ms) filter (util_pct is not null and not out_of_order) as util_ms,
@@ -244,7 +245,7 @@ with summed as (
                filter (case when energy_mj is not null then risen_mj else power_w end is not null) as energy_ms,
            sum(covered * (end_ms - start_ms)) / sum(end_ms - start_ms) filter (covered is not null) as coverage_ratio,
            count(*) as sample_count
-    from grouped group by host, gpu, stretch
+    from grouped group by host, gpu, segment
 )
 select * exclude (label),
        case when label <> 'busy' then label
@@ -252,20 +253,20 @@ select * exclude (label),
             else 'active' end as state
 from summed
 """,
-    "holder_share": """
+    "user_share": """
 with each_user as (
-    select gpu, stretch, "user", sum(pairs * (end_ms - start_ms)) as weight
+    select gpu, segment, "user", sum(pairs * (end_ms - start_ms)) as weight
     from grouped join list_user using (host, gpu)
     where list_user.listed_ms = grouped.list_ms
-    group by gpu, stretch, "user"
+    group by gpu, segment, "user"
 )
-select gpu, stretch, list(weight / whole order by "user") as holder_shares
-from (select *, sum(weight) over (partition by gpu, stretch) as whole from each_user)
-group by gpu, stretch having count(*) > 1
+select gpu, segment, list(weight / whole order by "user") as user_shares
+from (select *, sum(weight) over (partition by gpu, segment) as whole from each_user)
+group by gpu, segment having count(*) > 1
 """,
     "result": """
 with edges as (
-    select host, gpu, start_ms as at_ms, end_ms as then_ms from stretch
+    select host, gpu, start_ms as at_ms, end_ms as then_ms from segment
     union all select host, gpu, first_ms, first_ms from seen
     union all select host, gpu, last_ms, last_ms from seen
 ),
@@ -274,24 +275,24 @@ gaps as (
     from edges
     window so_far as (partition by gpu order by at_ms, then_ms)
 )
-select host, gpu, start_ms, end_ms, state, use.holder, use.source, use.account, use.job,
+select host, gpu, start_ms, end_ms, state, use.user, use.source, use.account, use.job,
        coalesce(zero_ms, 0)::bigint as zero_ms, coalesce(util_ms, 0)::bigint as util_ms, sample_count,
        util_sum / nullif(util_ms, 0) as util_mean_pct, util_max_pct, sm_mean_pct, mem_used_max_bytes, power_mean_w,
        energy_mj, coalesce(energy_ms, 0)::bigint as energy_ms,
-       coverage_ratio, holder_shares
-from stretch left join holder_share using (gpu, stretch)
+       coverage_ratio, user_shares
+from segment left join user_share using (gpu, segment)
 union all by name
 select host, gpu, start_ms, end_ms, 'unknown' as state, 0 as zero_ms, 0 as util_ms, 0 as energy_ms, 0 as sample_count
 from gaps where start_ms < end_ms
 """,
-    "spell": """
+    "idle_interval": """
 with marked as (
     select *,
            lag(end_ms) over by_gpu is distinct from start_ms or lag(zero) over by_gpu is distinct from zero as begins
     from used window by_gpu as (partition by gpu order by start_ms)
 ),
-numbered as (select *, count(*) filter (begins) over (partition by gpu order by start_ms) as spell from marked)
-select gpu, min(start_ms) as start_ms, max(end_ms) as end_ms from numbered where zero group by gpu, spell
+numbered as (select *, count(*) filter (begins) over (partition by gpu order by start_ms) as idle_interval from marked)
+select gpu, min(start_ms) as start_ms, max(end_ms) as end_ms from numbered where zero group by gpu, idle_interval
 """,
 }
 """By its name each temporary table, made out of the ones before it."""
@@ -299,17 +300,17 @@ select gpu, min(start_ms) as start_ms, max(end_ms) as end_ms from numbered where
 
 @dataclass(frozen=True)
 class Found:
-    """DuckDB's whole stretches (not cut at midnight) and spells at zero, sorted by GPU and start."""
+    """DuckDB's whole segments (not cut at midnight) and idle_intervals at zero, sorted by GPU and start."""
 
-    stretches: list[dict[str, Any]]
-    spells: list[tuple[str, int, int]]
+    segments: list[dict[str, Any]]
+    idle_intervals: list[tuple[str, int, int]]
 
 
 def duckdb_ledger(lake: Lake, settings: LedgerSettings) -> Found:
     """The ledger of a lake."""
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
-        for each in (GPU, PROCESS, CLAIM, DEVICE):
+        for each in (GPU, PROCESS, ALLOCATION, DEVICE):
             connection.execute(f"create temp view raw_{each.name} as {_rows(each, lake.files(each.name))}")
         known = asdict(settings) | {"no_context_bytes": NO_CONTEXT_BYTES}
         for table, step in STEPS.items():
@@ -317,7 +318,7 @@ def duckdb_ledger(lake: Lake, settings: LedgerSettings) -> Found:
             connection.execute(f"create temp table {table} as {step}", used)
         return Found(
             _dicts(connection.sql("from result order by gpu, start_ms")),
-            connection.sql("from spell order by gpu, start_ms").fetchall(),
+            connection.sql("from idle_interval order by gpu, start_ms").fetchall(),
         )
 
 
@@ -339,7 +340,7 @@ def _dicts(rows: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
     return [dict(zip(rows.columns, row, strict=True)) for row in rows.fetchall()]
 
 
-_KEYS = ("host", "gpu", "start_ms", "end_ms", "state", "holder", "source", "account", "job")
+_KEYS = ("host", "gpu", "start_ms", "end_ms", "state", "user", "source", "account", "job")
 _COUNTS = ("zero_ms", "util_ms", "energy_ms")
 _FLOATS = (
     "util_mean_pct",
@@ -355,37 +356,41 @@ _ONE_DAY_ONLY = ("sm_mean_pct", "power_mean_w", "coverage_ratio")
 
 
 def assert_agree(ledger: Ledger, found: Found) -> None:
-    """Stretches, spells and sums of the ledger are those that DuckDB found; both are cut at every midnight and have all of the time."""
-    for rows in (ledger.stretches, ledger.spells):
+    """Segments, idle_intervals and sums of the ledger are those that DuckDB found; both are cut at every midnight and have all of the time."""
+    for rows in (ledger.segments, ledger.idle_intervals):
         assert rows.select((pl.col("time") // DAY_MS == (pl.col("end") - 1) // DAY_MS).all()).item()
-    mine = _whole_stretches(ledger)
-    assert [[row[key] for key in _KEYS] for row in mine] == [[row[key] for key in _KEYS] for row in found.stretches]
-    for row, theirs in zip(mine, found.stretches, strict=True):
+    mine = _whole_segments(ledger)
+    assert [[row[key] for key in _KEYS] for row in mine] == [[row[key] for key in _KEYS] for row in found.segments]
+    for row, theirs in zip(mine, found.segments, strict=True):
         _assert_sums(row, theirs)
-    whole = ledger.spells.group_by("gpu", "spell_start", "spell_end").agg(SPAN_MS.sum().alias("covered_ms"))
-    assert whole.sort("gpu", "spell_start").rows() == [(*spell, spell[2] - spell[1]) for spell in found.spells]
+    whole = ledger.idle_intervals.group_by("gpu", "idle_interval_start", "idle_interval_end").agg(
+        SPAN_MS.sum().alias("covered_ms")
+    )
+    assert whole.sort("gpu", "idle_interval_start").rows() == [
+        (*idle_interval, idle_interval[2] - idle_interval[1]) for idle_interval in found.idle_intervals
+    ]
 
 
-def _whole_stretches(ledger: Ledger) -> list[dict[str, Any]]:
-    """The ledger's stretches with their pieces of several days put together, as DuckDB has them."""
+def _whole_segments(ledger: Ledger) -> list[dict[str, Any]]:
+    """The ledger's segments with their pieces of several days put together, as DuckDB has them."""
     util = (pl.col("gpu_util_mean_pct") * pl.col("util_ms")).sum() / pl.col("util_ms").sum()
-    keys = ("host", "gpu", "stretch_start", "stretch_end", "state", "gpu_share")
+    keys = ("host", "gpu", "segment_start", "segment_end", "state", "gpu_share")
     return (
-        ledger.stretches.group_by(keys, maintain_order=True)
+        ledger.segments.group_by(keys, maintain_order=True)
         .agg(
-            pl.col("holder", "account", "job", "holder_shares").first(),
+            pl.col("user", "account", "job", "user_shares").first(),
             pl.col("zero_ms", "util_ms", "sample_count", "energy_ms").sum(),
             pl.col("mem_used_max_bytes").max(),
             pl.col("power_mean_w", "coverage_ratio").mean(),
             util_max_pct=pl.col("gpu_util_max_pct").max(),
             sm_mean_pct=pl.col("sm_active_mean_pct").mean(),
-            source=pl.col("holder_source").first(),
+            source=pl.col("user_source").first(),
             util_mean_pct=pl.when(pl.col("util_ms").sum() > 0).then(util),
             energy_mj=pl.when(pl.col("energy_mj").is_not_null().any()).then(pl.col("energy_mj").sum()),
             pieces=pl.len(),
             covered_ms=SPAN_MS.sum(),
         )
-        .rename({"stretch_start": "start_ms", "stretch_end": "end_ms"})
+        .rename({"segment_start": "start_ms", "segment_end": "end_ms"})
         .sort("gpu", "start_ms")
         .to_dicts()
     )
@@ -402,7 +407,7 @@ def _assert_sums(row: dict[str, Any], theirs: dict[str, Any]) -> None:
             # a millisecond that lies over midnight may be too little to have a sum of its own
             expected = theirs[name] and pytest.approx(theirs[name], rel=1e-6 if is_whole else 1e-4, abs=1e-3)
             assert row[name] == expected, (where, name)
-    shares, expected = row["holder_shares"], theirs["holder_shares"]
+    shares, expected = row["user_shares"], theirs["user_shares"]
     if row["start_ms"] // DAY_MS == (row["end_ms"] - 1) // DAY_MS:
         assert (shares and list(shares)) == (expected and pytest.approx(expected, abs=1e-9)), where
     assert shares is None or sum(shares) == pytest.approx(1), where

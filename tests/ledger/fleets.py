@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 Fleet = tuple[list[Row], list[Row], list[Row]]
-"""The gpu, process and claim rows of one host."""
+"""The gpu, process and allocation rows of one host."""
 
 SHORT = LedgerSettings(idle_after_ms=MINUTE_MS)  # so that small fleets hold GPUs
 
@@ -89,7 +89,7 @@ def rows_of(draw: st.DrawFn, gpu: str, firsts_s: tuple[int, ...]) -> list[Row]:
 
 @st.composite
 def fleets(draw: st.DrawFn, firsts_s: tuple[int, ...] = (-90, -90, 3600, -DAY_S)) -> Fleet:
-    """One host: its gpu, process and claim rows, around T0 or where its GPUs begin."""
+    """One host: its gpu, process and allocation rows, around T0 or where its GPUs begin."""
     gpus = ["a", "b"][: draw(st.integers(1, 2))]
     first_s = firsts_s[0]
     moments = st.integers(first_s // 10 - 3, first_s // 10 + 70).map(lambda tens: 10.0 * tens)
@@ -100,17 +100,18 @@ def fleets(draw: st.DrawFn, firsts_s: tuple[int, ...] = (-90, -90, 3600, -DAY_S)
         who = {"user": draw(USER)} | draw(WORK)
         base = {"gpu": gpu, "time": T0 + round(1000 * at), "interval_ms": 30_000, "pid": pid, "kind": "compute"}
         lists[gpu, at, pid] = base | who
-    claims = [
-        draw(claim_of(f"j{number}", gpus, start)) for number, start in enumerate(draw(st.lists(moments, max_size=3)))
+    allocations = [
+        draw(allocation_of(f"j{number}", gpus, start))
+        for number, start in enumerate(draw(st.lists(moments, max_size=3)))
     ]
-    return gpu_rows, list(lists.values()), [row for rows in claims for row in rows]
+    return gpu_rows, list(lists.values()), [row for rows in allocations for row in rows]
 
 
 @st.composite
-def claim_of(draw: st.DrawFn, claim_id: str, gpus: list[str], first_s: float) -> list[Row]:
-    """One claim on one GPU: as it began, and perhaps once more as it ended."""
+def allocation_of(draw: st.DrawFn, allocation_id: str, gpus: list[str], first_s: float) -> list[Row]:
+    """One allocation on one GPU: as it began, and perhaps once more as it ended."""
     start = T0 + round(1000 * first_s)
-    begun: Row = {"gpu": draw(st.sampled_from(gpus)), "time": start, "end": None, "claim_id": claim_id}
+    begun: Row = {"gpu": draw(st.sampled_from(gpus)), "time": start, "end": None, "allocation_id": allocation_id}
     begun |= {
         "user": draw(USER),
         "scheduler": draw(st.sampled_from(["slurm", "kubernetes", "csv", None])),
@@ -126,6 +127,6 @@ def lake_of(fleet: Fleet, split: Callable[[Row], object] = by_day) -> Iterator[L
     """The fleet as a lake, for as long as it is looked at."""
     with tempfile.TemporaryDirectory() as folder, mock.patch("os.fsync"):
         lake = made_lake(folder)
-        for table, rows in zip((schema.GPU, schema.PROCESS, schema.CLAIM), fleet, strict=True):
+        for table, rows in zip((schema.GPU, schema.PROCESS, schema.ALLOCATION), fleet, strict=True):
             write(lake, table, rows, split=split)
         yield lake

@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from analytics.decode import HostRows
 from analytics.frames import empty, milliseconds
 from analytics.inventory import load_inventory
 from analytics.ledger.build import Ledger, put_together
@@ -90,7 +91,7 @@ class Recording:
     def _made_ledger(self, settings: LedgerSettings) -> Ledger:
         with self._read_from_here():
             inventory = load_inventory(self.lake)
-            claims = load_allocations(self.lake, inventory)
+            allocations = load_allocations(self.lake, inventory)
             samples = {table.name: list(self._host_days(table)) for table in SOURCES}
             newest = max(sample.day for sample in samples["gpu"])
             files: dict[tuple[str, int], dict[str, list[_DaySamples]]] = {
@@ -102,7 +103,7 @@ class Recording:
                         files[sample.of_host, sample.day][name].append(sample.moved(newest))
             days = []
             for (host, day), own in sorted(files.items()):
-                spans, unplaced = claims.of(host, utc_day(day * DAY_MS))
+                spans, unplaced = allocations.of(host, utc_day(day * DAY_MS))
                 name, by_ms = f"{host}{_OF_DAY}{day}", (newest - day) * DAY_MS
                 later = [pl.col("start", "end") + by_ms]
                 days.append(
@@ -118,9 +119,11 @@ class Recording:
             parts = {
                 name: _put_back(rows, schema.table(name), newest) for name, rows in build_day(days, settings).items()
             }
-        stretches, spells = put_together(parts["ledger_part"], parts["spell_part"], settings, inventory)
+        segments, idle_intervals = put_together(
+            [(parts["ledger_part"], parts["idle_interval_part"])], settings, inventory
+        )
         loose = {table.name: [parts[table.name]] for table in TABLES}
-        return Ledger(stretches, spells, Rollups({}, loose, claims=claims.rows), inventory)
+        return Ledger(segments, idle_intervals, Rollups({}, loose, allocations=allocations.rows), inventory)
 
     def _read_from_here(self) -> ExitStack:
         """Until it is closed, whatever reads the lake's files for a ledger reads these rows."""
@@ -129,7 +132,7 @@ class Recording:
             "analytics.inventory.read_small": self._read_small,
             "analytics.ledger.day.read_small": self._read_small,
             "analytics.ledger.columns.by_host": _by_host,
-            "analytics.ledger.day_hours.read_frame": _read_frame,
+            "analytics.ledger.day_hours.read_days": _read_days,
         }.items():
             stack.enter_context(patch(name, function))
         return stack
@@ -139,7 +142,7 @@ class Recording:
             if each == table:
                 yield host, milliseconds(rows).with_columns(host=pl.lit(host))
 
-    def _read_small(self, _: Lake, table: schema.LakeTable, columns: Sequence[str]) -> pl.DataFrame:
+    def _read_small(self, _: Lake, table: schema.LakeTable, columns: Sequence[str], **_flags: bool) -> pl.DataFrame:
         frames = [frame for _, frame in self._frames(table)] or [empty(table).with_columns(host=pl.lit(""))]
         return pl.concat(frames).select(*columns, "host")
 
@@ -172,15 +175,20 @@ class _DaySamples:
 
 
 def _by_host(
-    files: Sequence[_DaySamples], _: schema.LakeTable, columns: Sequence[str], *__: object, **___: object
-) -> list[tuple[str, pl.DataFrame]]:
+    files: Sequence[_DaySamples], table: schema.LakeTable, columns: Sequence[str], *_: object, **__: object
+) -> HostRows:
     """In the place of `decode.by_host`."""
-    return [(file.host, file.rows.select(columns)) for file in files]
+    hosts: dict[str, list[pl.DataFrame]] = {}
+    for file in files:
+        hosts.setdefault(file.host, []).append(file.rows.select(columns))
+    frames = [frame for own in hosts.values() for frame in own] or [empty(table).select(columns)]
+    rows = pl.concat(frames, how="vertical_relaxed")
+    return HostRows(rows, {host: sum(map(len, own)) for host, own in hosts.items()})
 
 
-def _read_frame(files: Sequence[_DaySamples], _: schema.LakeTable, columns: Sequence[str], *__: object) -> pl.DataFrame:
-    """In the place of `frames.read_frame`."""
-    return pl.concat([file.rows for file in files]).select("host", *columns)
+def _read_days(files: Sequence[_DaySamples], _: schema.LakeTable, columns: Sequence[str], *__: object) -> pl.DataFrame:
+    """In the place of `decode.read_days`."""
+    return pl.concat([file.rows for file in files]).select(columns)
 
 
 def _put_back(rows: pl.DataFrame, table: schema.LakeTable, newest: int) -> pl.DataFrame:

@@ -48,10 +48,12 @@ def processes(gpu: str, *times_s: float, user: str | None = "ann", every_s: floa
     return [base | {"time": ms(at), "user": user} | values for at in times_s]
 
 
-def claim(gpu: str | None, first_s: float, last_s: float | None, user: str | None = "bob", claim_id: str = "j1") -> Row:
-    """One claim; None runs on."""
+def allocation(
+    gpu: str | None, first_s: float, last_s: float | None, user: str | None = "bob", allocation_id: str = "j1"
+) -> Row:
+    """One allocation; None runs on."""
     end = None if last_s is None else ms(last_s)
-    return {"gpu": gpu, "time": ms(first_s), "end": end, "user": user, "claim_id": claim_id}
+    return {"gpu": gpu, "time": ms(first_s), "end": end, "user": user, "allocation_id": allocation_id}
 
 
 def device(gpu: str, model: str = "NVIDIA H100 80GB HBM3", pool: str = "train", **values: object) -> Row:
@@ -92,7 +94,7 @@ def fill(
     site: Site,
     gpu: Sequence[Row],
     process: Sequence[Row] = (),
-    claims: Sequence[Row] = (),
+    allocations: Sequence[Row] = (),
     *,
     devices: Sequence[Row] = (),
     host: str = "h1",
@@ -101,7 +103,7 @@ def fill(
     for table, rows in (
         (schema.GPU, gpu),
         (schema.PROCESS, process),
-        (schema.CLAIM, claims),
+        (schema.ALLOCATION, allocations),
         (schema.DEVICE, devices),
     ):
         write(site, table, rows, host)
@@ -126,10 +128,10 @@ def states(lake: Lake, gpu: str | None = None, **settings: Any) -> list[tuple[st
 def held_by(
     lake: Lake, gpu: str | None = None, **settings: Any
 ) -> list[tuple[str, float, float, str | None, str | None]]:
-    """Like `states`, with holder and where it is known from."""
-    frame = load(lake, **settings).stretches.sort("gpu", "time")
+    """Like `states`, with user and where it is known from."""
+    frame = load(lake, **settings).segments.sort("gpu", "time")
     return [
-        (row["state"], (row["time"] - T0) / 1000, (row["end"] - T0) / 1000, row["holder"], row["holder_source"])
+        (row["state"], (row["time"] - T0) / 1000, (row["end"] - T0) / 1000, row["user"], row["user_source"])
         for row in frame.iter_rows(named=True)
         if gpu is None or row["gpu"] == gpu
     ]

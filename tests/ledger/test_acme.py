@@ -79,7 +79,7 @@ def test_utilization(lake: Lake, histograms: dict[str, Any], fleet: str) -> None
     assert histogram.sum() == ROWS * EVERY_MS
     assert percentiles(np.array([histogram]), 0.5)[0] == pytest.approx(median, abs=1)
     assert 100 * histogram[:26].sum() / histogram.sum() == pytest.approx(up_to_25_pct, abs=1)
-    mine = load(lake).stretches.filter(gpu=f"import/{fleet}")
+    mine = load(lake).segments.filter(gpu=f"import/{fleet}")
     assert 100 * mine["zero_ms"].sum() / mine["util_ms"].sum() == pytest.approx(at_zero_pct, abs=1)
 
 

@@ -29,7 +29,7 @@ from analytics.ledger.summary import known_at
 from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.tables.finding_list import FINDING_COLUMNS
 from analytics.tables.table import record
-from analytics.window import Inputs, history_start_ms, load_whole, load_window_ledger, open_inputs
+from analytics.window import READ_MS, Inputs, history_start_ms, load_whole, load_window_ledger, open_inputs
 from fallow import config, schema
 from fallow.clock import DAY_MS, SystemClock, Window, utc_day
 from fallow.errors import LakeError
@@ -38,7 +38,7 @@ from tests.ledger.rows import Row, fill, ms, processes, samples, silent, snapsho
 from tests.ledger.test_kept import Cut, restore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     import polars as pl
 
@@ -65,7 +65,7 @@ Chunk = tuple[str, schema.LakeTable, list[Row]]
 
 
 def inputs_of(lake: Lake, since_s: float, until_s: float | None = None) -> Inputs:
-    """A window over the lake; a spell of an hour is long enough to be held."""
+    """A window over the lake; an idle interval of an hour is long enough to be held."""
     loaded = config.load({"lake.path": lake.root, "ledger.idle_after": "1h"}, None)
     return Inputs(lake, Window(ms(since_s), None if until_s is None else ms(until_s)), loaded)
 
@@ -76,7 +76,7 @@ def load(inputs: Inputs) -> Ledger:
 
 def bring_sources(lake: Lake, other: Lake) -> None:
     """Gives another lake the same source files, and nothing of the ledger that this one keeps."""
-    for table in ("gpu", "process", "claim", "device"):
+    for table in ("gpu", "process", "allocation", "device"):
         for path in Path(lake.root, table).rglob("*.parquet"):
             copy = Path(other.root, path.relative_to(lake.root))
             if not copy.exists() or copy.stat().st_mtime_ns != path.stat().st_mtime_ns:
@@ -88,7 +88,7 @@ def assert_as_if_new(inputs: Inputs, found: Ledger, other: Lake) -> None:
     """The ledger of the window, and all that the lake keeps, are those of the other lake, whose days are all put together."""
     bring_sources(inputs.lake, other)
     assert_same_ledger_of_window(inputs, found, load_ledger(other, inputs.ledger_settings, warn=silent))
-    for name in ("ledger", "spell", "gpu_lifetime", "hourly", "process_day"):
+    for name in ("ledger", "idle_interval", "gpu_lifetime", "hourly", "process_day"):
         assert_same_table(schema.table(name), inputs.lake, other)
     says = [Manifest.read(each.all_files("gpu_lifetime")) for each in (inputs.lake, other)]
     kept, new = ((each.prints, [list(days) for days in each.contents.values()]) for each in says if each is not None)
@@ -97,10 +97,15 @@ def assert_as_if_new(inputs: Inputs, found: Ledger, other: Lake) -> None:
 
 def assert_same_ledger_of_window(inputs: Inputs, found: Ledger, whole: Ledger) -> None:
     expected = recent(whole, history_start_ms(inputs.window, HISTORY_MS) or 0)
-    for mine, theirs in ((found.stretches, expected.stretches), (found.lifetimes, expected.lifetimes)):
+    for mine, theirs in ((found.segments, expected.segments), (found.lifetimes, expected.lifetimes)):
         by = [name for name in ("gpu", "time", "host") if name in theirs.columns]
         assert_same_rows(mine.select(theirs.columns).sort(by), theirs.sort(by))
-    assert_same_rows(*(each.spells.filter(each.spells["time"] >= inputs.window.since_ms) for each in (found, expected)))
+    assert_same_rows(
+        *(
+            each.idle_intervals.filter(each.idle_intervals["time"] >= inputs.window.since_ms)
+            for each in (found, expected)
+        )
+    )
 
 
 def assert_same_rows(mine: pl.DataFrame, theirs: pl.DataFrame) -> None:
@@ -289,12 +294,12 @@ def assert_same_ledger(inputs: Inputs, other: Lake) -> None:
     """The whole ledger is that of the other lake, where all is built anew."""
     bring_sources(inputs.lake, other)
     mine, whole = (load_ledger(each, inputs.ledger_settings, warn=silent) for each in (inputs.lake, other))
-    assert_same_rows(mine.stretches, whole.stretches)
-    assert_same_rows(mine.spells, whole.spells)
+    assert_same_rows(mine.segments, whole.segments)
+    assert_same_rows(mine.idle_intervals, whole.idle_intervals)
 
 
 @pytest.mark.parametrize("util_pct", [9.9, 10.1])
-def test_a_stretch_that_is_judged_otherwise_changes_its_older_days(
+def test_a_segment_that_is_judged_otherwise_changes_its_older_days(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, util_pct: float
 ) -> None:
     """Eight days of work just above or below the threshold, and some hours that take the mean to its other side."""
@@ -351,12 +356,12 @@ def test_a_build_with_other_settings_that_died_is_not_built_upon(
     assert_same_ledger(inputs, other)
 
 
-SMALL = ("device", "claim", "event", "device_day", "claim_day", "event_day")
+SMALL = ("device", "allocation", "request", "event", "device_day", "allocation_day", "request_day", "event_day")
 """Tables that are read whole: who moved where, and allocations that began long ago."""
 
 
-def spoil(lake: Lake, first_ms: int) -> int:
-    """Fills every file of the days before a moment's with zeros; neither its size nor its time tells.
+def spoil(lake: Lake, first_ms: int, *, but: Collection[str] = ()) -> int:
+    """Fills every file of the days before a moment's with zeros, but for some tables; neither its size nor its time tells.
 
     The lifetimes of the last day before stay: they say what those days knew.
     """
@@ -364,7 +369,7 @@ def spoil(lake: Lake, first_ms: int) -> int:
     for path in Path(lake.root).glob("*/date=*/**/*.parquet"):
         table, date = path.relative_to(lake.root).parts[:2]
         is_snapshot = (table, date) == ("gpu_lifetime", f"date={utc_day(first_ms - DAY_MS)}")
-        if date < f"date={utc_day(first_ms)}" and table not in SMALL and not is_snapshot:
+        if date < f"date={utc_day(first_ms)}" and table not in {*SMALL, *but} and not is_snapshot:
             facts = path.stat()
             path.write_bytes(bytes(facts.st_size))
             os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
@@ -381,7 +386,7 @@ def test_a_new_file_of_the_newest_day_opens_no_day_outside_the_window_and_its_hi
         found = load(inputs)
     assert (calls["loads"], calls["newest"]) == (0, 1)
     assert_same_ledger_of_window(inputs, found, before)
-    # the day that changed, and the newest ledger, spells and lifetimes, which say what all days are made of
+    # the day that changed, and the newest ledger, idle intervals and lifetimes, which say what all days are made of
     written = {path.parent.name for path, time_ns in changed.items() if path.stat().st_mtime_ns != time_ns}
     assert written == {f"date={utc_day(ms(NOW_S))}"}
 
@@ -389,38 +394,39 @@ def test_a_new_file_of_the_newest_day_opens_no_day_outside_the_window_and_its_hi
 def test_days_without_samples_are_in_a_kept_ledger_as_in_a_new_one(lake: Lake) -> None:
     fill(lake, samples("a", 0, DAY_S, every_s=1200) + samples("a", 5 * DAY_S, 8 * DAY_S, every_s=1200))
     inputs = inputs_of(lake, 6 * DAY_S, 8 * DAY_S)
-    new, kept = (load_window_ledger(inputs).whole.stretches.sort("time") for _ in range(2))
+    new, kept = (load_window_ledger(inputs).whole.segments.sort("time") for _ in range(2))
     assert "unknown" in new["state"].to_list()
     assert kept.select("gpu", "time", "end", "state").equals(new.select("gpu", "time", "end", "state"))
 
 
 @pytest.mark.long
-def test_the_findings_of_a_week_open_no_day_outside_the_window_and_its_history(lake: Lake) -> None:
-    until_ms, days, window_days = 20_700 * DAY_MS, 46, 4
+def test_the_findings_of_a_week_open_only_the_ledger_of_days_outside_the_window_and_its_history(lake: Lake) -> None:
+    until_ms, days, window_days = 20_700 * DAY_MS, 90, 4
     write_fleet(lake, SimulatedFleet(gpus=6, days=days, seed=3, interval_ms=3_600_000, until_ms=until_ms))
     since = utc_day(until_ms - window_days * DAY_MS)
     inputs = open_inputs(argparse.Namespace(lake=lake.root, since=since, until=None, config=None))
-    first_ms = history_start_ms(inputs.window) or 0
+    first_ms = history_start_ms(inputs.window, READ_MS) or 0
     built = load_window_ledger(inputs)  # of all of the lake: nothing is kept yet
     findings = [record(FINDING_COLUMNS, each) for each in review(inputs, built).shown]
-    whole = lifetimes(load_whole(inputs).stretches).sort("gpu", "host")
+    whole = lifetimes(load_whole(inputs).segments).sort("gpu", "host")
     assert findings
     quick = load_window_ledger(inputs).whole
-    assert (bool(quick.earlier.files), bool(built.whole.earlier.files)) == (True, False)
+    assert (bool(quick.earlier.dates), bool(built.whole.earlier.dates)) == (True, False)
     for since_ms in (0, until_ms - 43 * DAY_MS, until_ms - 3 * DAY_MS):
         worked = [each.activity(since_ms).sort("gpu", "time") for each in (built.whole, quick)]
         assert_frame_equal(*worked, check_dtypes=False)
     # findings of the week before are looked at again
     week = Window(until_ms - (window_days + 7) * DAY_MS, until_ms - 7 * DAY_MS)
-    spells = [known_at(each, week).spells.sort("gpu", "time") for each in (built.whole, quick)]
-    assert not spells[0].is_empty()
-    assert_frame_equal(*spells, check_dtypes=False)
-    assert spoil(lake, first_ms) > 8 * (days - 40)
+    idle_intervals = [known_at(each, week).idle_intervals.sort("gpu", "time") for each in (built.whole, quick)]
+    assert not idle_intervals[0].is_empty()
+    assert_frame_equal(*idle_intervals, check_dtypes=False)
+    # idle intervals are remembered for a year: of each day's ledger six columns are read
+    assert spoil(lake, first_ms, but=["ledger"]) > 7 * (days - 76)
     found = load_window_ledger(inputs)
     assert [record(FINDING_COLUMNS, each) for each in review(inputs, found).shown] == findings
-    assert_frame_equal(found.inside.stretches, built.inside.stretches)
+    assert_frame_equal(found.inside.segments, built.inside.segments)
     assert found.summary == built.summary
-    assert int(found.whole.stretches["time"].min()) >= first_ms  # type: ignore[arg-type]  # of integers
+    assert int(found.whole.segments["time"].min()) >= first_ms  # type: ignore[arg-type]  # of integers
     # and yet it knows of each GPU what it has done in all of its life
     known = found.whole.lifetimes.sort("gpu", "host").select(whole.columns)
     assert_frame_equal(known, whole, check_dtypes=False)

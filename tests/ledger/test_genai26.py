@@ -52,11 +52,11 @@ def printed(lake: Path) -> dict[str, Any]:
 
 
 def test_the_shape_is_the_promised_one(printed: dict[str, Any]) -> None:
-    assert list(printed)[:5] == ["window", "gpus", "coverage", "gpu_hours", "idle"]
+    assert list(printed)[:6] == ["window", "gpus", "coverage", "gpu_hours", "basis", "idle"]
     assert printed["window"] == {"since": "2022-09-11T01:12:00Z", "until": "2022-09-12T00:00:57Z"}
     assert list(printed["gpu_hours"]) == ["total", *STATES]
-    assert list(printed["idle"]) == ["share", "spells"]
-    assert list(printed["idle"]["spells"]) == ["5m", "30m", "60m", "120m"]
+    assert list(printed["idle"]) == ["share", "idle_intervals"]
+    assert list(printed["idle"]["idle_intervals"]) == ["5m", "30m", "60m", "120m"]
     assert isinstance(printed["gpus"], int)
 
 
@@ -65,19 +65,19 @@ def test_every_published_figure_comes_out_to_the_printed_digits(printed: dict[st
     observed = hours["total"] - hours["unknown"]
     assert f"{observed:,.2f}" == "2,553.44"
     assert f"{100 * printed['idle']['share']:.2f}" == "67.41"
-    spells = [f"{100 * share:.2f}" for share in printed["idle"]["spells"].values()]
-    assert spells == ["55.53", "31.50", "19.23", "13.09"]
+    idle_intervals = [f"{100 * share:.2f}" for share in printed["idle"]["idle_intervals"].values()]
+    assert idle_intervals == ["55.53", "31.50", "19.23", "13.09"]
     assert sum(hours[state] for state in STATES) == pytest.approx(hours["total"], abs=1e-9)
     assert printed["known_share"] == pytest.approx(observed / hours["total"], abs=1e-12)
     assert printed["coverage"] < printed["known_share"], "some GPUs fell silent before the end: that is in no sum"
 
 
-def test_memory_stands_for_the_holders_and_the_report_says_so(lake: Path) -> None:
-    done = run_in_process("report", "--lake", str(lake))
+def test_memory_stands_for_the_users_and_the_report_says_so(lake: Path) -> None:
+    done = run_in_process("report", "--all", "--lake", str(lake))
     assert done.returncode == 0, done.stderr
-    assert "GPU-hours count as in use because memory was allocated; no process list says by whom" in done.stdout
-    found = run_in_process("findings", "--lake", str(lake))
-    assert "no process list: memory in use stands in for a user" in " ".join(found.stdout.split())
+    assert "GPU-hours count as in use because memory was allocated; no process list names the user" in done.stdout
+    found = run_in_process("findings", "--all", "--lake", str(lake))
+    assert "no process list was read; memory in use counts as a user" in " ".join(found.stdout.split())
 
 
 def test_the_hours_have_the_samples_figures(lake: Path) -> None:

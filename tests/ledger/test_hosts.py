@@ -16,7 +16,7 @@ from analytics.ledger.summary import summarise
 from fallow.clock import HOUR_MS
 from tests.lakes import made_lake
 from tests.ledger.fleets import lake_of
-from tests.ledger.rows import T0, claim, device, fill, load, ms, processes, samples
+from tests.ledger.rows import T0, allocation, device, fill, load, ms, processes, samples
 
 if TYPE_CHECKING:
     from analytics.ledger.build import Ledger
@@ -52,7 +52,7 @@ def gpu_of(name: str, case: str) -> str:
 
 def found_of(ledger: Ledger, case: str) -> str:
     """`h1/p active 0 600 7`: the rows of a case by GPU and time, with their slices of seven."""
-    rows = ledger.stretches.filter(pl.col("gpu").str.ends_with(f" {case}")).sort("gpu", "time")
+    rows = ledger.segments.filter(pl.col("gpu").str.ends_with(f" {case}")).sort("gpu", "time")
     return ", ".join(
         f"{host.split()[0]}/{gpu.split()[0][4:]} {state} {(start - T0) / 1000:g} {(end - T0) / 1000:g} {7 * share:.9g}"
         for host, gpu, state, start, end, share in rows.select(
@@ -151,10 +151,10 @@ def test_zeros_on_several_hosts_are_never_more_than_the_time(ledger: Ledger) -> 
         ("two hosts that see", 3_600_000, 3_600_000),
     ):
         mine = pl.col("gpu").str.contains(f"GPU-a {case}")
-        part = replace(ledger, stretches=ledger.stretches.filter(mine), spells=ledger.spells.filter(mine))
+        part = replace(ledger, segments=ledger.segments.filter(mine), idle_intervals=ledger.idle_intervals.filter(mine))
         summary = summarise(part)
         assert (summary.totals.gpus, summary.totals.total_ms, summary.idle.zero_ms) == (1, total_ms, zero_ms)
-    assert summary.idle.spell_ms["60m"] == 3_600_000
+    assert summary.idle.idle_interval_ms["60m"] == 3_600_000
 
 
 @pytest.mark.parametrize("case", SPLIT)
@@ -162,20 +162,26 @@ def test_a_split_gpu_and_its_instances_are_one_gpu(ledger: Ledger, case: str) ->
     assert sorted(found_of(ledger, case).split(", ")) == sorted(SPLIT[case].found.split(", "))
 
 
-def test_holders_and_claims_are_the_instances_own(lake: Lake) -> None:
+def test_users_and_allocations_are_the_instances_own(lake: Lake) -> None:
     rows = samples("GPU-p", 0, 300, **LOOKS["split"]) + samples("MIG-1", 0, 300, **LOOKS["busy"])
     lists = processes("MIG-1", *range(0, 300, 30)) + processes("GPU-p", *range(0, 300, 30))
     instances = [device(f"MIG-{number}", parent_gpu="GPU-p", mig_gpu_slices=1) for number in (1, 2)]
-    fill(lake, rows + samples("MIG-2", 0, 300), lists, [claim("MIG-2", 0, 300)], devices=[device("GPU-p"), *instances])
-    assert load(lake).stretches.sort("gpu").select("gpu", "state", "holder", "holder_source").rows() == [
+    fill(
+        lake,
+        rows + samples("MIG-2", 0, 300),
+        lists,
+        [allocation("MIG-2", 0, 300)],
+        devices=[device("GPU-p"), *instances],
+    )
+    assert load(lake).segments.sort("gpu").select("gpu", "state", "user", "user_source").rows() == [
         ("GPU-p", "free", None, None),
         ("MIG-1", "active", "ann", "process"),
-        ("MIG-2", "reserved", "bob", "claim"),
+        ("MIG-2", "reserved", "bob", "allocation"),
     ]
 
 
 def capacity_ms(lake: Lake) -> float:
-    return float(load(lake).stretches.select((SPAN_MS * pl.col("gpu_share")).sum()).item())
+    return float(load(lake).segments.select((SPAN_MS * pl.col("gpu_share")).sum()).item())
 
 
 def test_an_instance_that_came_back_days_later_was_not_there_in_between(lake: Lake) -> None:
@@ -211,7 +217,7 @@ def test_a_gpu_and_its_instances_are_one_gpu_in_all(spans: list[tuple[int, int, 
 
 
 class Stage(NamedTuple):
-    """What comes to be known: a host's idle GPUs in some hours, inventory entries and claims, and GPU-hours by it and the stages before."""
+    """What comes to be known: a host's idle GPUs in some hours, inventory entries and allocations, and GPU-hours by it and the stages before."""
 
     host: str
     gpus: str
@@ -219,7 +225,7 @@ class Stage(NamedTuple):
     last_h: int
     devices: str = ""
     """`a 1<a/3`: a GPU and an instance with three slices of it."""
-    claims: tuple[tuple[str | int, int, int, str], ...] = ()
+    allocations: tuple[tuple[str | int, int, int, str], ...] = ()
     """Of a GPU, or of a number of all of the host's."""
     found: dict[str, float] | None = None
 
@@ -234,7 +240,7 @@ ORDERED = (
 )
 ON_BOTH = {"h1/a reserved bob": 12.0, "h2/a reserved bob": 8.0, "h3/b reserved eve": 1.0}
 STAGES: dict[str, list[Stage]] = {
-    "a claim of the whole host stays on a GPU that was replaced since": [
+    "an allocation of the whole host stays on a GPU that was replaced since": [
         WHOLE,
         Stage(
             "h1",
@@ -246,7 +252,7 @@ STAGES: dict[str, list[Stage]] = {
             BOTH | {"h1/a reserved bob": 48.0, "h1/c reserved bob": 24.0},
         ),
     ],
-    "a claim of the whole host stays on a GPU that was split since": [
+    "an allocation of the whole host stays on a GPU that was split since": [
         WHOLE,
         Stage(
             "h1",
@@ -258,7 +264,7 @@ STAGES: dict[str, list[Stage]] = {
             BOTH | {"h1/a free None": 1.0, "h1/b free None": 4 / 7, "h1/1 free None": 3 / 7},
         ),
     ],
-    "a GPU that moves keeps its claims where it was": [
+    "a GPU that moves keeps its allocations where it was": [
         Stage("h1", "a", 0, 24, "a", (("a", 0, 24, "bob"),), {"h1/a reserved bob": 24.0}),
         Stage("h2", "a", 25, 26, "a", (), {"h1/a reserved bob": 24.0, "h2/a free None": 1.0}),
     ],
@@ -281,9 +287,9 @@ for count, given_out in ((2, "reserved bob"), (1, "free None"), (3, "free None")
     ]
 for order in permutations(range(3)):
     first, *between, last = (ORDERED[number] for number in order)
-    claimed = (("a", 0, 24, "bob"), ("b", 0, 24, "eve"))
-    STAGES[f"a GPU of two hosts is claimed on both, built in order {order}"] = [
-        first._replace(claims=claimed),
+    allocated = (("a", 0, 24, "bob"), ("b", 0, 24, "eve"))
+    STAGES[f"a GPU of two hosts is allocated on both, built in order {order}"] = [
+        first._replace(allocations=allocated),
         *between,
         last._replace(found=ON_BOTH),
     ]
@@ -296,17 +302,17 @@ def fill_stage(lake: Lake, stage: Stage, case: str) -> None:
         for name in stage.gpus.split()
         for row in samples(gpu_of(name, case), stage.first_h * HOUR, stage.last_h * HOUR, every_s=900)
     ]
-    devices, claims = [], []
+    devices, allocations = [], []
     for entry in stage.devices.split():
         name, _, of = entry.partition("<")
         parent, _, slices = of.partition("/")
         values = {"parent_gpu": gpu_of(parent, case), "mig_gpu_slices": int(slices)} if of else {}
         devices.append(device(gpu_of(name, case), time=ms(stage.first_h * HOUR), **values))
-    for of_what, from_h, to_h, user in stage.claims:
+    for of_what, from_h, to_h, user in stage.allocations:
         of_gpu = gpu_of(of_what, case) if isinstance(of_what, str) else None
         counted = {} if of_gpu else {"gpu_count": of_what, "host_gpu_count": of_what, "scheduler": "slurm"}
-        claims.append(claim(of_gpu, from_h * HOUR, to_h * HOUR, user, f"{case} {user} {from_h}") | counted)
-    fill(lake, rows, [], claims, devices=devices, host=host)
+        allocations.append(allocation(of_gpu, from_h * HOUR, to_h * HOUR, user, f"{case} {user} {from_h}") | counted)
+    fill(lake, rows, [], allocations, devices=devices, host=host)
 
 
 @pytest.fixture(scope="module")
@@ -325,10 +331,10 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> list[Ledger]:
 def test_the_past_stays_as_it_was_in_whatever_order_it_is_built(staged: list[Ledger], case: str) -> None:
     for ledger, stage in zip(staged, STAGES[case], strict=False):
         hours: dict[str, float] = {}
-        rows = ledger.stretches.filter(pl.col("gpu").str.ends_with(f" {case}"), pl.col("state") != "unknown")
-        for host, gpu, state, holder, spent_ms in rows.select(
-            "host", "gpu", "state", "holder", SPAN_MS * pl.col("gpu_share")
+        rows = ledger.segments.filter(pl.col("gpu").str.ends_with(f" {case}"), pl.col("state") != "unknown")
+        for host, gpu, state, user, spent_ms in rows.select(
+            "host", "gpu", "state", "user", SPAN_MS * pl.col("gpu_share")
         ).iter_rows():
-            key = f"{host.split()[0]}/{gpu.split()[0][4:]} {state} {holder}"
+            key = f"{host.split()[0]}/{gpu.split()[0][4:]} {state} {user}"
             hours[key] = hours.get(key, 0.0) + spent_ms / HOUR_MS
         assert stage.found is None or hours == pytest.approx(stage.found)

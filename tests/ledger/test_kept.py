@@ -26,7 +26,7 @@ from fallow.clock import Window
 from fallow.errors import LakeError
 from fallow.lake import Lake
 from tests.lakes import made_lake
-from tests.ledger.rows import T0, claim, device, fill, load, processes, samples, silent, snapshot, states, write
+from tests.ledger.rows import T0, allocation, device, fill, load, processes, samples, silent, snapshot, states, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,10 +74,10 @@ def test_a_second_command_reads_what_the_first_kept_and_other_settings_are_kept_
         patched.setattr(build, "stitch", None)  # days are put together once
         second = load(filled)
     assert builds == EVERY_DAY
-    for mine, theirs in ((first.stretches, second.stretches), (first.spells, second.spells)):
+    for mine, theirs in ((first.segments, second.segments), (first.idle_intervals, second.idle_intervals)):
         assert mine.equals(theirs)
     assert first.rollups.hourly().equals(second.rollups.hourly())
-    assert (first.stretches["stretch_end"] > first.stretches["end"]).any()
+    assert (first.segments["segment_end"] > first.segments["end"]).any()
     assert snapshot(filled) == before
     other = numbers(filled, **OTHER)
     assert other != record(SUMMARY_COLUMNS, summarise(first))
@@ -109,8 +109,38 @@ def test_what_is_kept_is_what_duckdb_sees_also_of_a_gpu_on_two_hosts(filled: Lak
     fill(filled, samples("b", 300, 900), host="h3")
     first, second = load(filled), load(filled)
     assert stored(filled) == hours_of(record(SUMMARY_COLUMNS, summarise(first)))
-    assert second.stretches.equals(first.stretches)
-    assert second.spells.equals(first.spells)
+    assert second.segments.equals(first.segments)
+    assert second.idle_intervals.equals(first.idle_intervals)
+
+
+def test_in_how_many_files_the_hosts_of_a_day_are_changes_no_row(
+    filled: Lake, builds: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, gpu in enumerate(("b", "b", "c", "d", "e"), 2):  # two hosts report the card b
+        fill(filled, samples(gpu, number * 60, DAY + 600, every_s=60, **BUSY), host=f"h{number}")
+
+    def shares() -> set[int]:
+        return {file.first_seq for table in PARTS for file in filled.all_files(table.name, dates=[DATES[1]])}
+
+    one_file = load(filled)
+    hourly = one_file.rollups.hourly()
+    assert shares() == {0}
+    monkeypatch.setattr(cache, "HOSTS_A_FILE", 2)
+    several, kept = load(filled), snapshot(filled)
+    assert shares() == {3, 4, 5, 6}
+    for each in (several, load(filled)):
+        assert each.segments.equals(one_file.segments)
+        assert each.idle_intervals.equals(one_file.idle_intervals)
+        assert each.rollups.hourly().equals(hourly)
+    assert snapshot(filled) == kept
+    builds.clear()
+    write(filled, schema.GPU, samples("e", DAY + 600, DAY + 900, every_s=60, **BUSY), host="h6")
+    load(filled)
+    assert builds == [("h6", DATES[2])]
+    for number in range(2, 7):
+        shutil.rmtree(Path(filled.root, "gpu", f"date={DATES[1]}", f"host=h{number}"))
+    load(filled)
+    assert shares() == {0}
 
 
 NEW_ROWS: dict[str, tuple[str, list[dict[str, Any]], set[str]]] = {
@@ -124,8 +154,8 @@ NEW_ROWS: dict[str, tuple[str, list[dict[str, Any]], set[str]]] = {
         {DATES[3]},
     ),
     # it may reach over midnight into the days beside its own
-    "a claim": ("claim", [claim("a", 2 * DAY - 60, 2 * DAY + 60, claim_id="j2")], {*DATES[1:]}),
-    "the end of a claim": ("claim", [claim("a", -3600, 2 * DAY + 7200)], {*DATES[2:]}),
+    "an allocation": ("allocation", [allocation("a", 2 * DAY - 60, 2 * DAY + 60, allocation_id="j2")], {*DATES[1:]}),
+    "the end of an allocation": ("allocation", [allocation("a", -3600, 2 * DAY + 7200)], {*DATES[2:]}),
 }
 
 
@@ -135,7 +165,12 @@ def test_new_files_build_their_host_and_days_again_and_no_other(
 ) -> None:
     table, rows, dates = NEW_ROWS[what]
     fill(
-        filled, samples("b", 0, 3 * DAY, every_s=3600), [], [claim("a", -3600, None)], devices=[device("b")], host="h2"
+        filled,
+        samples("b", 0, 3 * DAY, every_s=3600),
+        [],
+        [allocation("a", -3600, None)],
+        devices=[device("b")],
+        host="h2",
     )
     fill(filled, [], devices=[device("a")])
     load(filled)
@@ -252,7 +287,7 @@ def test_a_lake_that_cannot_be_written_warns_once_and_works(filled: Lake) -> Non
     ledger = load_ledger(filled, LedgerSettings(), warn=warnings.append, progress=done.append)
     (warning,) = warnings
     assert warning.startswith("fallow: the ledger is not kept: cannot write ")
-    assert set(ledger.stretches["gpu"]) == {"a", "b"}
+    assert set(ledger.segments["gpu"]) == {"a", "b"}
     assert Path(filled.root, "ledger").read_bytes() == b"no folder"
     assert not [name for name in snapshot(filled) if name.endswith(".part")]
     assert (done, done[-1]) == (sorted(done), 1.0)
@@ -313,8 +348,8 @@ def test_rows_that_another_command_replaces_while_they_are_read_are_not_taken_fo
     monkeypatch.setattr(cache, "read_days", read_days)
     found = load_recent(paused, SETTINGS[0], Window(T0, None), T0) or load_ledger(paused, SETTINGS[0], warn=silent)
     assert cache.read_days is real
-    assert found.stretches.equals(expected.stretches)
-    assert found.spells.equals(expected.spells)
+    assert found.segments.equals(expected.segments)
+    assert found.idle_intervals.equals(expected.idle_intervals)
 
 
 def test_days_that_lost_their_rows_lose_their_ledger_too(filled: Lake) -> None:

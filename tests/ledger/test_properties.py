@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 INSIDE_A_DAY = (3600, 3660)
 """When rows begin that never reach a midnight."""
-MEANS = ("gpu_util_mean_pct", "sm_active_mean_pct", "power_mean_w", "energy_mj", "coverage_ratio", "holder_shares")
+MEANS = ("gpu_util_mean_pct", "sm_active_mean_pct", "power_mean_w", "energy_mj", "coverage_ratio", "user_shares")
 """Sums of floats, whose last digits depend on the order of adding, or made of such."""
 OF_SAMPLED = ("idle_draw_max_w", "idle_power_max_w")
 """Worked out where any row read with it is a point sample; they count for point samples alone."""
@@ -45,8 +45,10 @@ def built(fleet: Fleet, split: Callable[[Row], object] | None = None) -> Ledger:
 def exactly(ledger: Ledger, hosts: str = "h") -> tuple[list[Any], list[Any]]:
     """All of the ledger that is exact, of the hosts whose names begin so, by GPU and time."""
     mine = pl.col("host").str.starts_with(hosts)
-    stretches, spells = (each.filter(mine).sort("gpu", "time") for each in (ledger.stretches, ledger.spells))
-    return stretches.drop(*MEANS, *OF_SAMPLED).rows(), spells.rows()
+    segments, idle_intervals = (
+        each.filter(mine).sort("gpu", "time") for each in (ledger.segments, ledger.idle_intervals)
+    )
+    return segments.drop(*MEANS, *OF_SAMPLED).rows(), idle_intervals.rows()
 
 
 @settings(max_examples=20)
@@ -56,7 +58,7 @@ def test_duckdb_finds_the_same_and_hosts_do_not_look_at_each_other(one: Fleet, o
     with lake_of(one) as lake:
         alone = load_ledger(lake, SHORT, warn=silent)
         assert_agree(alone, duckdb_ledger(lake, SHORT))
-        for table, rows in zip((schema.GPU, schema.PROCESS, schema.CLAIM), other, strict=True):
+        for table, rows in zip((schema.GPU, schema.PROCESS, schema.ALLOCATION), other, strict=True):
             write(lake, table, [row | {"gpu": f"z{row['gpu']}"} for row in rows], host="h2")
         both = load_ledger(lake, SHORT, warn=silent)
     assert exactly(both, "h1") == exactly(alone)
@@ -66,7 +68,7 @@ def test_duckdb_finds_the_same_and_hosts_do_not_look_at_each_other(one: Fleet, o
 def test_duckdb_finds_the_same_of_a_simulated_fleet(lake: Lake) -> None:
     write_fleet(lake, SimulatedFleet(until_ms=T0, gpus=24, days=3, interval_ms=60_000))
     ledger = load_ledger(lake, LedgerSettings(), warn=silent)
-    assert set(ledger.stretches["state"]) == set(schema.STATES)
+    assert set(ledger.segments["state"]) == set(schema.STATES)
     assert_agree(ledger, duckdb_ledger(lake, LedgerSettings()))
 
 
@@ -75,17 +77,17 @@ def test_duckdb_finds_the_same_of_a_simulated_fleet(lake: Lake) -> None:
 def test_order_duplicates_contradictions_and_files_never_change_the_result(
     fleet: Fleet, random_: random.Random, parts: int
 ) -> None:
-    gpu_rows, lists, claims = fleet
+    gpu_rows, lists, allocations = fleet
     other = [row | {"interval_ms": 12_000, "gpu_util_max_pct": 3.0, "health": "ok"} for row in gpu_rows[::2]]
-    sides = ([*gpu_rows, *other], lists, claims)
+    sides = ([*gpu_rows, *other], lists, allocations)
     again = [rows + random_.sample(rows, len(rows) // 2) for rows in sides]
     for rows in again:
         random_.shuffle(rows)
     one, two = built(sides), built((again[0], again[1], again[2]), lambda _: random_.randrange(parts))
     assert exactly(two) == exactly(one)
     for name in (*MEANS[:-1], *OF_SAMPLED):
-        assert two.stretches[name].to_list() == pytest.approx(one.stretches[name].to_list(), nan_ok=False)
-    shares = [each.stretches["holder_shares"].explode().to_list() for each in (one, two)]
+        assert two.segments[name].to_list() == pytest.approx(one.segments[name].to_list(), nan_ok=False)
+    shares = [each.segments["user_shares"].explode().to_list() for each in (one, two)]
     assert shares[0] == pytest.approx(shares[1])
 
 
@@ -95,30 +97,30 @@ def test_windows_that_meet_add_up_to_the_whole(fleet: Fleet, cuts: list[int]) ->
     ledger = built(fleet)
     windows = [Window(since, until) for since, until in itertools.pairwise([None, *cuts, None])]
     parts = [clip_ledger(ledger, window) for window in windows]
-    summaries = [summarise(part) for part in parts if len(part.stretches)]
+    summaries = [summarise(part) for part in parts if len(part.segments)]
     whole = summarise(ledger)
     for state, milliseconds in whole.totals.state_ms.items():
         assert sum(each.totals.state_ms[state] for each in summaries) == milliseconds
     assert sum(each.idle.zero_ms for each in summaries) == whole.idle.zero_ms
-    for name, milliseconds in whole.idle.spell_ms.items():
-        assert sum(each.idle.spell_ms[name] for each in summaries) == milliseconds
-    energy = sum(part.stretches["energy_mj"].sum() for part in parts)
-    assert energy == pytest.approx(ledger.stretches["energy_mj"].sum())
+    for name, milliseconds in whole.idle.idle_interval_ms.items():
+        assert sum(each.idle.idle_interval_ms[name] for each in summaries) == milliseconds
+    energy = sum(part.segments["energy_mj"].sum() for part in parts)
+    assert energy == pytest.approx(ledger.segments["energy_mj"].sum())
 
 
 @settings(max_examples=12)
 @given(fleets((-DAY_S - 90, -DAY_S - 90, -90, -90, 3600)))
 def test_building_day_by_day_equals_building_at_once(fleet: Fleet) -> None:
-    gpu_rows, lists, claims = fleet
+    gpu_rows, lists, allocations = fleet
     days = sorted({row["time"] // DAY_MS for row in gpu_rows})
-    with lake_of(([], lists, claims)) as lake:
+    with lake_of(([], lists, allocations)) as lake:
         for day in days:
             write(lake, schema.GPU, [row for row in gpu_rows if row["time"] // DAY_MS == day])
             grown = load_ledger(lake, SHORT, warn=silent)
         assert exactly(grown) == exactly(built(fleet))
         kept = load_ledger(lake, SHORT, warn=silent)
-        assert kept.stretches.equals(grown.stretches)
-        assert kept.spells.equals(grown.spells)
+        assert kept.segments.equals(grown.segments)
+        assert kept.idle_intervals.equals(grown.idle_intervals)
 
 
 @settings(max_examples=12)
@@ -130,7 +132,7 @@ def test_the_hours_of_a_day_are_its_ledger(fleet: Fleet) -> None:
         hours = ledger.rollups.hourly(*columns)
     for name, total in (("observed_ms", "util_ms"), ("zero_ms", "zero_ms")):
         by_hour = hours.group_by("gpu").agg(pl.col(name).cast(pl.Int64).sum()).sort("gpu")
-        by_state = ledger.stretches.group_by("gpu").agg(pl.col(total).sum()).sort("gpu")
+        by_state = ledger.segments.group_by("gpu").agg(pl.col(total).sum()).sort("gpu")
         assert by_hour.rows() == by_state.rows()
     for row in hours.iter_rows(named=True):
         histogram = row["gpu_util_ms"]

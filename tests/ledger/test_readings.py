@@ -117,7 +117,7 @@ def test_of_several_rows_for_one_moment_the_page_shows_what_the_ledger_counts(tm
     lake = lake_of(tmp_path, rows)
     clone = parquet.encode(schema.GPU, parquet.table_from_rows(schema.GPU, idle[:300]))
     lake.put(LakeFile("gpu", utc_day(DAY), "h0", 0, 300), clone)
-    spans = load_ledger(lake, LedgerSettings()).stretches
+    spans = load_ledger(lake, LedgerSettings()).segments
     span_ms = (spans["end"] - spans["time"]).sum()
     active_ms = (spans["util_ms"] * spans["gpu_util_mean_pct"]).sum() / 100
     found = gpu_readings(lake, "GPU-a", spans, DAY, DAY + HOUR_MS)

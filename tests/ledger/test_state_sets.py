@@ -1,4 +1,4 @@
-"""The named sets of states, which nobody spells out again, and the stays that stretches of allocated time make up."""
+"""The named sets of states, which nobody idle intervals out again, and the stays that segments of allocated time make up."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_without_evidence_is_all_that_nobody_could_have_used_or_seen() -> None:
     assert tuple(reversed(STATES)) == states.USED_FIRST
 
 
-def test_no_module_spells_a_set_out() -> None:
+def test_no_module_idle_intervals_a_set_out() -> None:
     """Neither the unused states in any order, nor a literal set that a column of states is compared with."""
     unused = {", ".join(f'"{state}"' for state in order) for order in permutations(states.UNUSED)}
     compared = re.compile(r'col\("state"\)\.is_in\([\[({]"')
@@ -64,7 +64,7 @@ def test_no_module_spells_a_set_out() -> None:
     assert spelled == ["fallow/schema/__init__.py"]
 
 
-def test_stretches_of_one_gpu_holder_and_job_are_one_stay_and_an_instance_counts_as_its_part() -> None:
+def test_segments_of_one_gpu_user_and_job_are_one_stay_and_an_instance_counts_as_its_part() -> None:
     """Nobody's time is none, and ends none."""
     rows = [
         ("a", 0, 10, "held", "ada", "slurm:1", 1.0),
@@ -76,9 +76,9 @@ def test_stretches_of_one_gpu_holder_and_job_are_one_stay_and_an_instance_counts
         ("a", 60, 70, "reserved", "bea", None, 1.0),
         ("b", 70, 140, "low", "bea", None, 1 / 7),
     ]
-    names = ["gpu", "time", "end", "state", "holder", "job", "gpu_share"]
-    found = stays(pl.DataFrame(rows, names, orient="row").with_columns(host=pl.lit("h1")))
-    assert found.select("gpu", "holder", "job", "time", "end", "active", "held", "reserved", "low").rows() == [
+    names = ["gpu", "time", "end", "state", "user", "job", "gpu_share"]
+    found = stays(pl.DataFrame(rows, names, orient="row").with_columns(host=pl.lit("h1"), unconfirmed_ms=pl.lit(0)))
+    assert found.select("gpu", "user", "job", "time", "end", "active", "held", "reserved", "low").rows() == [
         ("b", "bea", None, 70, 140, 0.0, 0.0, 0.0, 10.0),
         ("a", "bea", None, 60, 70, 0.0, 0.0, 10.0, 0.0),
         ("a", "ada", "slurm:2", 50, 60, 10.0, 0.0, 0.0, 0.0),

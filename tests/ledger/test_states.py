@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.lakes import made_lake
-from tests.ledger.rows import GB, T0, Row, claim, fill, load, ms, processes, samples, states
+from tests.ledger.rows import GB, T0, Row, allocation, fill, load, ms, processes, samples, states
 
 if TYPE_CHECKING:
     from analytics.ledger.build import Ledger
@@ -42,7 +42,7 @@ OUT_OF_ORDER = ("lost", "missing", "reset_required", "wedged", "driver_down")
 LOOKS |= {health: LOOKS["busy"] | {"health": health} for health in OUT_OF_ORDER}
 
 CASES: dict[str, tuple[str, ...]] = {
-    "no process and no claim is free": ("idle 0 600", "free 0 600 - -"),
+    "no process and no allocation is free": ("idle 0 600", "free 0 600 - -"),
     "the last sample stands for one interval": ("idle 0 10", "free 0 10"),
     "a lost GPU without any value is unavailable": ("blind_lost 0 60", "unavailable 0 60"),
     "work between idle intervals is judged by its mean, here 10.0": (
@@ -50,12 +50,12 @@ CASES: dict[str, tuple[str, ...]] = {
         "held 0 300, active 300 380",
     ),
     "here 8.75": ("at35 0 20, loaded 20 80", "low 0 80"),
-    "without a process list memory stands for a holder": ("above_held_min 0 300", "held 0 300 - memory"),
+    "without a process list memory stands for a user": ("above_held_min 0 300", "held 0 300 - memory"),
     "memory of held_min_bytes does not": ("held_min 0 300", "free 0 300 - unwatched"),
     "memory that no context fits in says that nobody was there": ("below_context 0 300", "free 0 300 - -"),
     "memory of a context may be work": ("of_context 0 300", "free 0 300 - unwatched"),
     "memory that is not known says nothing": ("no_list 0 300", "free 0 300 - unwatched"),
-    "memory is no holder where the process list is empty": ("loaded_by_nobody 0 300", "free 0 300 - -"),
+    "memory is no user where the process list is empty": ("loaded_by_nobody 0 300", "free 0 300 - -"),
     "utilization without a process is use by nobody known": ("at80 0 60, at80_unlisted 60 120", "active 0 120 - -"),
     "a row that measured nothing belongs to the one before it for three intervals": (
         "busy 0 60, mute_loaded 60 120, busy 120 180",
@@ -77,8 +77,8 @@ CASES: dict[str, tuple[str, ...]] = {
         ),
     ),
     "of two idle rows for a moment the one with processes counts": ("idle 0 600, loaded 0 600", "held 0 600"),
-    "processes without any list have an unknown holder": ("loaded 0 300", "held 0 300 - process"),
-    "a list before a row names the holder up to three of its intervals, else the one after": (
+    "processes without any list have an unknown user": ("loaded 0 300", "held 0 300 - process"),
+    "a list before a row names the user up to three of its intervals, else the one after": (
         "busy 0 300",
         "active 0 100 ann process, active 100 110 - process, active 110 300 bob process",
         "ann 0, bob 200",
@@ -88,29 +88,34 @@ CASES: dict[str, tuple[str, ...]] = {
         "active -60 0 ann, active 0 60 bob",
         "ann -30, bob 30",
     ),
-    "a claim reserves and its owner is the holder, and one of no GPU reserves none": (
+    "an allocation reserves and its owner is the user, and one of no GPU reserves none": (
         "idle 0 120",
-        "free 0 30 - -, reserved 30 60 bob claim, free 60 120 - -",
+        "free 0 30 - -, reserved 30 60 bob allocation, free 60 120 - -",
         "",
         "bob 30 60, - 60 90",
     ),
-    "claims that overlap name everybody": (
+    "allocations that overlap name everybody": (
         "idle 0 90",
         "reserved 0 30 eve, reserved 30 60 bob+eve, reserved 60 90 bob",
         "",
         "eve 0 60, bob 30 -",
     ),
-    "a claim that was written again when it ended has ended": (
+    "an allocation that was written again when it ended has ended": (
         "idle 0 60",
         "reserved 0 30, free 30 60",
         "",
         "bob 0 -, bob 0 30",
     ),
-    "a claim without a user reserves for nobody known": ("idle 0 30", "reserved 0 30 - claim", "", "None 0 60"),
-    "a claim names the holder of memory": ("above_held_min 0 300", "held 0 300 bob claim", "", "bob 0 900"),
-    "a claim names the holder of processes that nobody listed": (
+    "an allocation without a user reserves for nobody known": (
+        "idle 0 30",
+        "reserved 0 30 - allocation",
+        "",
+        "None 0 60",
+    ),
+    "an allocation names the user of memory": ("above_held_min 0 300", "held 0 300 bob allocation", "", "bob 0 900"),
+    "an allocation names the user of processes that nobody listed": (
         "loaded 0 300",
-        "held 0 300 bob claim",
+        "held 0 300 bob allocation",
         "",
         "bob 0 900",
     ),
@@ -128,8 +133,8 @@ for each in ("loaded", "blind", "at300", "idle"):
 
 NAMES: dict[str, tuple[str | None, list[dict[str, object]]]] = {
     "one list every 30 s serves rows every 10 s": ("ann", [{"user": "ann"}]),
-    "a process of nobody known leaves the holder unknown": (None, [{"user": None}]),
-    "two users are one holder in a fixed order": ("ann+zoe", [{"user": "zoe"}, {"user": "ann", "pid": 2}]),
+    "a process of nobody known leaves the user unknown": (None, [{"user": None}]),
+    "two users are one user in a fixed order": ("ann+zoe", [{"user": "zoe"}, {"user": "ann", "pid": 2}]),
     "a service of root": ("vllm.service", [{"user": "root", "unit": "vllm.service"}]),
     "no person gives way to it": ("ann", [{"user": "ann", "unit": "vllm.service"}]),
     "nor somebody unknown": (None, [{"user": None, "unit": "vllm.service"}]),
@@ -141,6 +146,7 @@ NAMES: dict[str, tuple[str | None, list[dict[str, object]]]] = {
         "CORP\\ann+bob",
         [{"user": "CORP+ann"}, {"user": "CORP\\ann", "pid": 2}, {"user": "bob", "pid": 3}],
     ),
+    "published twice is one process": ("ann+bob", [{"user": "ann"}, *2 * [{"user": "bob", "pid": 2}]]),
 }
 for each in ("root", "100000"):
     container: dict[str, object] = {"unit": "vllm.service", "container": "web", "container_runtime": "lxc"}
@@ -155,10 +161,10 @@ def rows_of(text: str, gpu: str) -> list[Row]:
     return [row for look, first, last in parsed(text) for row in samples(gpu, int(first), int(last), **LOOKS[look])]
 
 
-def claims_of(text: str, gpu: str) -> list[Row]:
+def allocations_of(text: str, gpu: str) -> list[Row]:
     """`bob 0 60`, `bob 0 -` without an end, `None 0 60` without a user, `- 0 60` without a GPU."""
     return [
-        claim(
+        allocation(
             None if who == "-" else gpu,
             int(first),
             None if last == "-" else int(last),
@@ -174,9 +180,9 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """Each case is a GPU on a host of its own, all at the same time."""
     lake = made_lake(tmp_path_factory.mktemp("states"))
     for number, (gpu, (rows, _, *rest)) in enumerate(CASES.items()):
-        lists, claims = (*rest, "", "")[:2]
+        lists, allocations = (*rest, "", "")[:2]
         listed = [row for user, at in parsed(lists) for row in processes(gpu, int(at), user=user)]
-        fill(lake, rows_of(rows, gpu), listed, claims_of(claims, gpu), host=f"h{number}")
+        fill(lake, rows_of(rows, gpu), listed, allocations_of(allocations, gpu), host=f"h{number}")
     for gpu, (_, whose) in NAMES.items():
         listed = [row for each in whose for row in processes(gpu, *range(0, 300, 30), **each)]  # type: ignore[arg-type]
         fill(lake, rows_of("loaded 0 300", gpu), listed, host="named")
@@ -185,32 +191,37 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_states_and_holders(ledger: Ledger, case: str) -> None:
+def test_states_and_users(ledger: Ledger, case: str) -> None:
     expected = parsed(CASES[case][1])
-    rows = ledger.stretches.filter(gpu=case).sort("time")
+    rows = ledger.segments.filter(gpu=case).sort("time")
     found = [
         [state, f"{(start - T0) / 1000:g}", f"{(end - T0) / 1000:g}", who or "-", source or "-"]
-        for state, start, end, who, source in rows.select("state", "time", "end", "holder", "holder_source").iter_rows()
+        for state, start, end, who, source in rows.select("state", "time", "end", "user", "user_source").iter_rows()
     ]
     assert [row[: len(expected[0])] for row in found] == expected
 
 
 @pytest.mark.parametrize("case", NAMES)
 def test_who_a_process_is_of(ledger: Ledger, case: str) -> None:
-    rows = ledger.stretches.filter(gpu=case).select("state", "holder", "holder_source").rows()
+    rows = ledger.segments.filter(gpu=case).select("state", "user", "user_source").rows()
     assert rows == [("held", NAMES[case][0], "process")]
     listed = ledger.rollups.processes().filter(gpu=case)["user"].unique().sort().to_list()
     assert listed == (NAMES[case][0].split("+") if NAMES[case][0] else [None])  # type: ignore[union-attr]
 
 
-def test_several_users_share_by_their_processes(ledger: Ledger) -> None:
-    shares = ledger.stretches.filter(gpu="a plus in a name is not two names")["holder_shares"].item()
-    assert list(shares) == pytest.approx([2 / 3, 1 / 3])
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [("a plus in a name is not two names", [2 / 3, 1 / 3]), ("published twice is one process", [1 / 2, 1 / 2])],
+)
+def test_several_users_share_by_their_processes(ledger: Ledger, case: str, expected: list[float]) -> None:
+    assert list(ledger.segments.filter(gpu=case)["user_shares"].item()) == pytest.approx(expected)
 
 
 def test_idle_intervals_are_of_measured_zeros_and_go_on_over_midnight(ledger: Ledger) -> None:
-    spells = ledger.spells.select("gpu", "time", "end", "spell_start", "spell_end").sort("time")
-    of = {gpu: [row[1:] for row in spells.filter(gpu=gpu).rows()] for gpu in spells["gpu"].unique()}
+    idle_intervals = ledger.idle_intervals.select(
+        "gpu", "time", "end", "idle_interval_start", "idle_interval_end"
+    ).sort("time")
+    of = {gpu: [row[1:] for row in idle_intervals.filter(gpu=gpu).rows()] for gpu in idle_intervals["gpu"].unique()}
     assert of["midnight"] == [(ms(-400), T0, ms(-400), ms(200)), (T0, ms(200), ms(-400), ms(200))]
     assert of["a GPU that is lost is unavailable whatever else the row says"] == [(ms(60), ms(90), ms(60), ms(90))]
     assert not {"nobody on a GPU without utilization is free", "a GPU that never gave a utilization is unknown"} & set(
@@ -218,7 +229,7 @@ def test_idle_intervals_are_of_measured_zeros_and_go_on_over_midnight(ledger: Le
     )
 
 
-def test_memory_that_stands_for_a_holder_is_a_setting(lake: Lake) -> None:
+def test_memory_that_stands_for_a_user_is_a_setting(lake: Lake) -> None:
     assert states(fill(lake, rows_of("above_held_min 0 600", "a")), held_min_bytes=2 * GB) == [("free", 0, 600)]
 
 
@@ -266,7 +277,7 @@ EVIDENCE: dict[str, tuple[list[Row], dict[str, list[object]]]] = {
 @pytest.mark.parametrize("case", EVIDENCE)
 def test_evidence(lake: Lake, case: str) -> None:
     rows, expected = EVIDENCE[case]
-    assert load(fill(lake, rows)).stretches.sort("time").select(*expected).to_dict(as_series=False) == expected
+    assert load(fill(lake, rows)).segments.sort("time").select(*expected).to_dict(as_series=False) == expected
 
 
 @pytest.mark.parametrize("every_s", [10, 60])
@@ -278,7 +289,7 @@ def test_the_energy_of_a_counter_is_never_more_than_it_rose(lake: Lake, every_s:
     for row, read in zip(rows, counter, strict=True):
         row |= {"energy_mj": int(read), "power_w": 700.0, "counters_since": T0, "offset_ms": int(rng.integers(0, 900))}
     kept = [row for row, lost in zip(rows, rng.random(len(rows)) < 0.05, strict=True) if not lost]
-    ledger = load(fill(lake, kept)).stretches
+    ledger = load(fill(lake, kept)).segments
     rise = kept[-1]["energy_mj"] - kept[0]["energy_mj"]
     assert 0.99 * rise < ledger["energy_mj"].sum() <= rise * (1 + 1e-9)
     assert ledger["counter_ms"].sum() == ledger["energy_ms"].sum() > 0

@@ -29,13 +29,13 @@ COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(("time", "end"), pl.Int64()),
     "state": pl.String(),
     "gpu_share": pl.Float64(),
-    **dict.fromkeys(("holder", "account"), pl.String()),
-    "holder_shares": pl.List(pl.Float64),
+    **dict.fromkeys(("user", "account"), pl.String()),
+    "user_shares": pl.List(pl.Float64),
     "energy_mj": pl.Float64(),
     **dict.fromkeys(("energy_ms", "util_ms", "sample_count"), pl.Int64()),
     "gpu_util_max_pct": pl.Float64(),
     "mem_used_max_bytes": pl.Int64(),
-    "holder_source": pl.String(),
+    "user_source": pl.String(),
     "zero_ms": pl.Int64(),
     "gpu_util_mean_pct": pl.Float64(),
     "sampled_ms": pl.Int64(),
@@ -46,7 +46,7 @@ MODELS = {"a": "NVIDIA H100 80GB HBM3", "b": "NVIDIA L40S", "c": "NVIDIA A100", 
 """Priced by the catalog, priced by it, not priced, not even named: by the first letter of the GPU."""
 
 
-def stretch(gpu: str, first_s: float, last_s: float, state: str, **values: object) -> Row:
+def segment(gpu: str, first_s: float, last_s: float, state: str, **values: object) -> Row:
     """One row of the ledger, in seconds after T0."""
     base: Row = {"gpu": gpu, "host": f"h-{gpu[-1]}", "state": state, "gpu_share": 1.0, "energy_ms": 0}
     return base | {"time": T0 + round(first_s * 1000), "end": T0 + round(last_s * 1000)} | values

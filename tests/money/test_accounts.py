@@ -16,7 +16,7 @@ from analytics.money.energy import Energy, Grid
 from analytics.money.priced_segments import MICROCENTS, nested
 from fallow.clock import HOUR_MS, Window
 from fallow.schema import STATES
-from tests.money.fleet import MODELS, T0, accounts, book, owners, stretch
+from tests.money.fleet import MODELS, T0, accounts, book, owners, segment
 
 if TYPE_CHECKING:
     import random
@@ -37,11 +37,11 @@ def cents(row: Account) -> dict[str, int]:
 
 def test_by_hand() -> None:
     rows = [
-        stretch("a1", 0, 3600, "active", holder="ann"),
-        stretch("a1", 3600, 5400, "held", holder="ann"),
-        stretch("a1", 5400, 7200, "free"),
-        stretch("b2", 0, 3600, "reserved", holder="bob", account="sp01"),
-        stretch("b2", 3600, 7200, "unknown"),
+        segment("a1", 0, 3600, "active", user="ann"),
+        segment("a1", 3600, 5400, "held", user="ann"),
+        segment("a1", 5400, 7200, "free"),
+        segment("b2", 0, 3600, "reserved", user="bob", account="sp01"),
+        segment("b2", 3600, 7200, "unknown"),
     ]
     found = accounts(rows, TEAMS)
     assert cents(found.total) == {"active": 688, "held": 344, "free": 344, "reserved": 186, "unknown": 186}
@@ -61,28 +61,28 @@ def test_by_hand() -> None:
 
 def test_low_time_counts_by_its_activity() -> None:
     rows = [
-        stretch("a1", 0, 3600, "low", holder="ann", gpu_util_mean_pct=8.0, sm_active_mean_pct=2.0),
-        stretch("a1", 3600, 7200, "low", holder="ann", gpu_util_mean_pct=4.0),
-        stretch("a1", 7200, 10800, "active", holder="ann"),
+        segment("a1", 0, 3600, "low", user="ann", gpu_util_mean_pct=8.0, sm_active_mean_pct=2.0),
+        segment("a1", 3600, 7200, "low", user="ann", gpu_util_mean_pct=4.0),
+        segment("a1", 7200, 10800, "active", user="ann"),
     ]
     found = accounts(rows, TEAMS).total
     assert found.efficiency == pytest.approx((0.02 + 0.04 + 1) / 3), "SM activity where measured, else utilization"
     assert found.low_by_sm == 0.5
-    never = accounts([stretch("a1", 0, 604_800, "low", holder="ann", gpu_util_mean_pct=4.0)], TEAMS).total
+    never = accounts([segment("a1", 0, 604_800, "low", user="ann", gpu_util_mean_pct=4.0)], TEAMS).total
     assert (never.efficiency, never.low_by_sm) == (pytest.approx(0.04), 0.0), "a week below 10 % is not a week of use"
 
 
 def test_ranks_compare_only_those_with_the_same_model() -> None:
     rows = [
-        stretch("a1", 0, 7200, "active", holder="ann"),
-        stretch("a2", 0, 3600, "held", holder="bob"),
-        stretch("b1", 0, 36000, "held", holder="ann"),
-        stretch("b2", 0, 3600, "active", holder="bob"),
-        stretch("b3", 0, 3600, "active", holder="eve"),
-        stretch("b3", 3600, 5400, "active", holder="carl"),
-        stretch("c1", 0, 90000, "active", holder="dora"),
+        segment("a1", 0, 7200, "active", user="ann"),
+        segment("a2", 0, 3600, "held", user="bob"),
+        segment("b1", 0, 36000, "held", user="ann"),
+        segment("b2", 0, 3600, "active", user="bob"),
+        segment("b3", 0, 3600, "active", user="eve"),
+        segment("b3", 3600, 5400, "active", user="carl"),
+        segment("c1", 0, 90000, "active", user="dora"),
     ]
-    ranks = {name: row.efficiency_rank for name, row in by_label(accounts(rows, TEAMS), "holder").items()}
+    ranks = {name: row.efficiency_rank for name, row in by_label(accounts(rows, TEAMS), "user").items()}
     ann, bob, eve = (ranks[name] for name in ("ann", "bob", "eve"))
     assert ann == EfficiencyRank(3, 3, str(MODELS["b"]), 10 * HOUR_MS, 0.0), "on the model of which she had most"
     assert bob == EfficiencyRank(2, 2, str(MODELS["a"]), HOUR_MS, 0.0), "of as much of both, the first by name"
@@ -91,63 +91,62 @@ def test_ranks_compare_only_those_with_the_same_model() -> None:
     assert ranks["dora"] is None, "there is nobody to compare with"
 
 
-def test_several_holders_share_by_their_process_time_and_equally_without_it() -> None:
+def test_several_users_share_by_their_process_time_and_equally_without_it() -> None:
     rows = [
-        stretch("a1", 0, 3600, "active", holder="ann+bob", holder_shares=[0.75, 0.25]),
-        stretch("a1", 3600, 7200, "held", holder="ann+eve"),
+        segment("a1", 0, 3600, "active", user="ann+bob", user_shares=[0.75, 0.25]),
+        segment("a1", 3600, 7200, "held", user="ann+eve"),
     ]
-    holders = by_label(accounts(rows, TEAMS), "holder")
-    spent = {name: cents(row) for name, row in holders.items()}
+    users = by_label(accounts(rows, TEAMS), "user")
+    spent = {name: cents(row) for name, row in users.items()}
     assert spent == {"ann": {"active": 516, "held": 344}, "bob": {"active": 172}, "eve": {"held": 344}}
     assert by_label(accounts(rows, TEAMS), "organisation")["research"].paid_cents == 1032
 
 
 def test_a_mig_instance_costs_its_share() -> None:
     rows = [
-        stretch("a1", 0, 3600, "free", gpu_share=4 / 7, energy_mj=3.6e9, energy_ms=3_600_000),
-        stretch("MIG-1", 0, 3600, "active", gpu_share=3 / 7, holder="ann"),
+        segment("a1", 0, 3600, "free", gpu_share=4 / 7, energy_mj=3.6e9, energy_ms=3_600_000),
+        segment("MIG-1", 0, 3600, "active", gpu_share=3 / 7, user="ann"),
     ]
     found = accounts(rows, TEAMS, MIG_1="a1")
     assert found.total.paid_cents == 688
     assert found.total.gpus == 1
-    assert by_label(found, "holder")["ann"].paid_cents == 295
+    assert by_label(found, "user")["ann"].paid_cents == 295
     assert by_label(found, "model")[str(MODELS["a"])].paid_cents == 688
     assert found.total.energy.kwh == pytest.approx(1.0), "the counter is the whole GPU's"
-    assert by_label(found, "holder")["ann"].energy.kwh is None, "the counter says nothing of an instance"
+    assert by_label(found, "user")["ann"].energy.kwh is None, "the counter says nothing of an instance"
 
 
 def test_time_without_a_price_is_in_no_sum_of_money_but_in_the_hours() -> None:
-    rows = [stretch(gpu, 0, 3600, "active", holder=who) for gpu, who in (("a1", "ann"), ("c2", "ann"), ("d3", "bob"))]
+    rows = [segment(gpu, 0, 3600, "active", user=who) for gpu, who in (("a1", "ann"), ("c2", "ann"), ("d3", "bob"))]
     found = accounts(rows, TEAMS)
     assert found.total.paid_cents == 688
     assert found.total.unpriced_ms == 2 * HOUR_MS
     assert found.total.total_ms == 3 * HOUR_MS
-    holders = by_label(found, "holder")
-    assert (holders["ann"].paid_cents, holders["ann"].unpriced_ms) == (688, HOUR_MS)
-    assert holders["bob"].paid_cents is None, "unknown is not 0"
+    users = by_label(found, "user")
+    assert (users["ann"].paid_cents, users["ann"].unpriced_ms) == (688, HOUR_MS)
+    assert users["bob"].paid_cents is None, "unknown is not 0"
     assert by_label(found, "model")["unknown model"].name is None
 
 
-def test_a_holder_that_is_not_known_is_not_nobody_and_free_time_stays_in_its_pool() -> None:
-    rows = [stretch("a1", 0, 3600, "held"), stretch("a1", 3600, 7200, "held", holder="carl")]
-    rows += [stretch("b1", 0, 3600, "free"), stretch("b1", 3600, 7200, "unavailable", holder="ann")]
+def test_a_user_that_is_not_known_is_not_nobody_and_free_time_stays_in_its_pool() -> None:
+    rows = [segment("a1", 0, 3600, "held"), segment("a1", 3600, 7200, "held", user="carl")]
+    rows += [segment("b1", 0, 3600, "free"), segment("b1", 3600, 7200, "unavailable", user="ann")]
     found = accounts(rows, TEAMS)
-    assert set(by_label(found, "holder")) == {"(holder not known)", "carl", "(nobody)"}
-    assert set(by_label(found, "team")) == {"(holder not known)", "(no team)", "(nobody)"}
+    assert set(by_label(found, "user")) == {"(user not known)", "carl", "(nobody)"}
+    assert set(by_label(found, "team")) == {"(user not known)", "(no team)", "(nobody)"}
     nothing = accounts([])
     assert (nothing.total.total_ms, nothing.total.efficiency) == (0, None)
     assert all(nothing.by(group) == () for group in GROUPS)
 
 
 def test_energy_needs_to_be_known_for_nine_tenths_of_the_time() -> None:
-    grid = Grid(pue=1.5, price_per_kwh=0.1, kg_per_kwh=0.4)
+    grid = Grid(pue=1.5, price_per_kwh=0.1, intensity=None)
     known = Energy(7.2e9, 90.0, 100.0)
     assert known.kwh == 2
     assert grid.drawn_kwh(known) == 3
     assert grid.cost(known) == pytest.approx(0.3)
-    assert grid.co2_kg(known) == pytest.approx(1.2)
     unknown = Energy(7.2e9, 89.0, 100.0)
-    assert unknown.kwh is grid.cost(unknown) is grid.co2_kg(unknown) is None
+    assert unknown.kwh is grid.cost(unknown) is None
     assert unknown.known_share == 0.89
     assert Energy(0.0, 0.0, 0.0).kwh is None
     assert Energy(0.0, 100.0, 100.0).kwh == 0, "a measured 0 is a number"
@@ -155,8 +154,8 @@ def test_energy_needs_to_be_known_for_nine_tenths_of_the_time() -> None:
 
 def test_energy_by_state() -> None:
     rows = [
-        stretch("a1", 0, 3600, "active", holder="ann", energy_mj=3.6e9, energy_ms=3_600_000),
-        stretch("a1", 3600, 7200, "held", holder="ann", energy_mj=1.8e9, energy_ms=1_800_000),
+        segment("a1", 0, 3600, "active", user="ann", energy_mj=3.6e9, energy_ms=3_600_000),
+        segment("a1", 3600, 7200, "held", user="ann", energy_mj=1.8e9, energy_ms=1_800_000),
     ]
     found = accounts(rows, TEAMS)
     assert found.energy_by_state["active"].kwh == pytest.approx(1.0)
@@ -176,16 +175,16 @@ SPANS = st.tuples(
 
 @st.composite
 def fleets(draw: st.DrawFn) -> list[Row]:
-    """Up to five GPUs, each with stretches of any states and holders, some of them MIG instances without a known energy."""
+    """Up to five GPUs, each with segments of any states and users, some of them MIG instances without a known energy."""
     rows: list[Row] = []
     for gpu in draw(st.lists(st.sampled_from(["a1", "a2", "b1", "c2", "d1"]), unique=True, min_size=1)):
         start: float = draw(st.integers(-7200, 7200))
-        for length, state, holder, account, share in draw(st.lists(SPANS, min_size=1, max_size=6)):
-            values = {"holder": holder, "account": account, "gpu_share": share}
-            if "+" in (holder or "") and draw(st.booleans()):
-                raw = [draw(st.floats(0.01, 1)) for _ in holder.split("+")]
-                values["holder_shares"] = [each / sum(raw) for each in raw]
-            rows.append(stretch(gpu, start, start + length, state, **values))
+        for length, state, user, account, share in draw(st.lists(SPANS, min_size=1, max_size=6)):
+            values = {"user": user, "account": account, "gpu_share": share}
+            if "+" in (user or "") and draw(st.booleans()):
+                raw = [draw(st.floats(0.01, 1)) for _ in user.split("+")]
+                values["user_shares"] = [each / sum(raw) for each in raw]
+            rows.append(segment(gpu, start, start + length, state, **values))
             start += length
     return rows
 
@@ -273,7 +272,7 @@ def test_cents_go_down_the_levels_and_every_figure_is_within_a_cent(amounts: dic
 
 def test_the_highest_price_that_a_table_may_have_is_summed_exactly() -> None:
     hourly = Decimal("999999999999.99")
-    rows = [stretch("a1", hour * 3600, (hour + 1) * 3600, "active", holder="ann+bob+eve") for hour in range(1000)]
+    rows = [segment("a1", hour * 3600, (hour + 1) * 3600, "active", user="ann+bob+eve") for hour in range(1000)]
     found = accounts(rows, TEAMS, book({str(MODELS["a"]): hourly}))
     exact = int(hourly * 100) * 1000
     # a float has 16 digits: so many are right of each hour's amount, and what they leave is lost nowhere

@@ -18,7 +18,7 @@ from fallow.cli import main
 from fallow.outside_text import from_csv_cell
 from fallow.schema import STATES
 from tests.lakes import LAKE_ID, made_lake
-from tests.ledger.rows import claim, device, fill, processes, samples
+from tests.ledger.rows import allocation, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
     devices = [device(f"GPU-{name}", gpu_index=number) for number, name in enumerate("abd")]
     devices[-1]["source"] = "simulated"
     devices.append(device("GPU-c", model="NVIDIA Foo 9000"))
-    return fill(lake, rows, lists, [claim("GPU-b", first, last, "bob")], devices=devices).root
+    return fill(lake, rows, lists, [allocation("GPU-b", first, last, "bob")], devices=devices).root
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_what_has_no_price_has_no_cost_and_is_named(
     assert "2.0 GPU-hours have no price: their costs are empty" in capsys.readouterr().err
 
 
-def test_a_row_is_a_gpu_a_day_a_state_and_a_holder(export: Callable[..., Told]) -> None:
+def test_a_row_is_a_gpu_a_day_a_state_and_a_user(export: Callable[..., Told]) -> None:
     rows, _ = export("--until", "2026-11-21T00:30Z")
     assert rows.select("ResourceId", "ChargePeriodStart", "x_State", "Tags").is_unique().all()
     shared = rows.filter(ResourceId="GPU-a")
@@ -132,7 +132,7 @@ def test_a_row_is_a_gpu_a_day_a_state_and_a_holder(export: Callable[..., Told]) 
         ["11-21T00:00", "11-21T00:30", "11-01T00:00", "12-01T00:00"],
     ]
     tags = [json.loads(text) for text in shared["Tags"]]
-    told = {(each["fallow/state"], each["fallow/holder"], each.get("fallow/team")) for each in tags}
+    told = {(each["fallow/state"], each["fallow/user"], each.get("fallow/team")) for each in tags}
     assert told == {("active", "ann", "vision"), ("active", "=cmd|x", None)}
     assert set(shared["SubAccountId"]) == {"team/vision", None}
     assert set(shared["ResourceName"]) == {"h1/0"}
@@ -173,7 +173,7 @@ def test_csv_has_the_same_rows_and_runs_nowhere(place: str, tmp_path: Path, expo
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--focus", "cost.xlsx"), "'cost.xlsx' ends in neither .csv nor .parquet"),
+        (("--focus", "cost.xlsx"), "'cost.xlsx' does not end in .csv or .parquet"),
         (("--by", "team", "--focus", "cost.csv"), "leave out --by, --format and --out"),
     ],
 )

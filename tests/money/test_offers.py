@@ -127,7 +127,7 @@ def test_an_import_replaces_its_providers_prices_and_keeps_what_was_added_by_han
     offers.write_text("\n".join((HEADER, *by_hand)), encoding="utf-8")
     done = fallow(offers, "--import", str(catalog), "--provider", "aws", "--date", "2026-11-20")
     assert (done.returncode, done.stdout) == (0, f"offers of aws now in {offers}: 12\n")
-    assert "which one is meant: A100, MI300X" in done.stderr
+    assert "unknown or ambiguous: A100, MI300X" in done.stderr
     told = json.loads(fallow(offers, "--json").stdout)["tables"]["offers"]["rows"]
     assert [each["source"] for each in told[:2]] == ["our contract", "site"]
     spot = {each["model"]: each["interruptions_per_day"] for each in told if each["kind"] == "spot"}
@@ -139,7 +139,7 @@ def test_an_import_replaces_its_providers_prices_and_keeps_what_was_added_by_han
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--date", "2026-11-20"), "a catalog says neither whose it is nor of when; give --provider and --date"),
+        (("--date", "2026-11-20"), "the catalog names neither its provider nor its date; give --provider and --date"),
         (("--provider", "aws", "--date", "yesterday"), "--date 'yesterday' is not a day"),
         (("--provider", "aws", "--date", "2026-11-20", "--region", "moon"), "no price of a whole instance"),
     ],

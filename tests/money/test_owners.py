@@ -38,7 +38,7 @@ def refusal(folder: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("holder", "account", "team", "organisation"),
+    ("user", "account", "team", "organisation"),
     [
         ("ann", None, "vision", "research"),
         ("bob", "vis01", "vision", "research"),  # another line of vision says so
@@ -54,11 +54,11 @@ def refusal(folder: Path, text: str) -> str:
     ],
 )
 def test_account_and_namespace_say_who_is_charged_before_the_users_do(
-    tmp_path: Path, holder: str | None, account: str | None, team: str | None, organisation: str | None
+    tmp_path: Path, user: str | None, account: str | None, team: str | None, organisation: str | None
 ) -> None:
     found = owners(tmp_path, TABLE)
-    assert (found.team(holder, account), found.organisation(holder, account)) == (team, organisation)
-    assert Owners.none().team(holder, account) is None
+    assert (found.team(user, account), found.organisation(user, account)) == (team, organisation)
+    assert Owners.none().team(user, account) is None
 
 
 def test_lines_and_teams_keep_what_they_say(tmp_path: Path) -> None:

@@ -62,6 +62,20 @@ def test_a_purchase_is_spread_over_its_years(tmp_path: Path) -> None:
     assert price(found, "NVIDIA L40S", None).stated == "8766 over 2 years and 4383 a year"
 
 
+def test_a_price_says_whether_the_gpu_is_bought_or_rented_and_what_it_costs_to_run(tmp_path: Path) -> None:
+    table = "model,hourly,purchase,amortisation_years,yearly_cost,kind\nH100 SXM,,8766,2,4383,\nL40S,2,,,,On_Demand\nA40,2,,,,\n"
+    found = book(tmp_path, table)
+    bought, rented = price(found, H100, None), price(found, "NVIDIA L40S", None)
+    assert (bought.kind, bought.yearly_cost, rented.kind, rented.yearly_cost) == ("buy", 4383, "on_demand", None)
+    assert price(found, "NVIDIA A40", None).kind is price(found, "Tesla T4", None).kind is None
+    for line, said in (
+        ("A40,2,,,,lent", "'lent' is no kind of price"),
+        ("A40,,9,1,,spot", "purchase price is not spot"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            book(tmp_path, f"model,hourly,purchase,amortisation_years,yearly_cost,kind\n{line}\n")
+
+
 def test_other_currencies_go_by_the_tables_own_rates(tmp_path: Path) -> None:
     table = "model,hourly,currency,exchange\n,,usd,0.5\nH100 SXM,2,EUR,\nL40S,2,USD,\nA40,2,,\n"
     found = book(tmp_path, table, "eur")

@@ -1,4 +1,4 @@
-"""GPUs whose pool or price changed: every stretch is paid for under the terms of its time."""
+"""GPUs whose pool or price changed: every segment is paid for under the terms of its time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from analytics.money.prices import PriceBook
 from fallow.cli import main
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, device, fill, load, ms, samples
-from tests.money.fleet import ledger, stretch
+from tests.money.fleet import ledger, segment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_gpu_that_moved_to_another_pool_is_billed_to_each_for_its_time(tmp_pat
     assert {row.label: row.total_ms / 3_600_000 for row in found.by("pool")} == {"a": 1.5, "b": 2.5}
     assert found.total.paid_cents == 1300
     assert [(row.label, row.gpus) for row in found.by("host")] == [("h1", 1)], "it is one GPU all along"
-    rows, costs = load(lake).stretches, Costs(book(tmp_path, PRICES), load_inventory(lake))
+    rows, costs = load(lake).segments, Costs(book(tmp_path, PRICES), load_inventory(lake))
     assert costs.of(rows) == pytest.approx(13), "a finding costs what its time cost"
     assert costs.rate_of("GPU-a") == 4, "what it costs now"
     half = Costs(book(tmp_path, "model,pool,hourly\nFoo,b,4\n"), load_inventory(lake))
@@ -77,7 +77,7 @@ def test_a_gpu_that_moved_to_another_pool_is_billed_to_each_for_its_time(tmp_pat
 def test_time_without_a_price_is_no_cost(tmp_path: Path) -> None:
     lake = lake_of(tmp_path, entry(0, "a", model="Foo 1"), entry(1.5 * HOUR, "b", model="Foo 1"))
     prices = book(tmp_path, "model,pool,hourly\n,b,4\n")
-    assert Costs(prices, load_inventory(lake)).of(load(lake).stretches) is None
+    assert Costs(prices, load_inventory(lake)).of(load(lake).segments) is None
     found = accounts(lake, prices)
     assert (found.total.paid_cents, found.total.unpriced_ms) == (1000, 1.5 * HOUR * 1000)
 
@@ -102,7 +102,7 @@ def test_what_the_inventory_says_and_when(tmp_path: Path, entries: list[dict[str
 def test_a_mig_instance_moves_with_its_gpu(tmp_path: Path) -> None:
     part = Device("MIG-1", "h1", model=f"{H100} MIG 1g.10gb", parent_gpu="GPU-a", mig_gpu_slices=1)
     known = moved([(0, "a"), (HOUR, "b")], part)
-    built = ledger([stretch("MIG-1", 0, 2 * HOUR, "active", gpu_share=0.25, holder="ann")])
+    built = ledger([segment("MIG-1", 0, 2 * HOUR, "active", gpu_share=0.25, user="ann")])
     found = Accounts(built, Costs(book(tmp_path, PRICES), known), known, Owners.none())
     assert paid(found) == {"a": 50, "b": 100}
     assert paid(found, "model") == {H100: 150}
@@ -115,7 +115,7 @@ def test_a_price_holds_from_its_day_on_and_the_first_one_before(tmp_path: Path) 
     assert prices.hourly(None, "a", 0) == prices.hourly(None, "a", T0)
     costs = Costs(prices, load_inventory(lake))
     assert costs.rate_of("GPU-a") == 2, "the day of the newest inventory is the 20th"
-    assert costs.of(load(lake).stretches) == pytest.approx(240)
+    assert costs.of(load(lake).segments) == pytest.approx(240)
 
 
 def test_lines_of_the_same_gpus_need_days(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

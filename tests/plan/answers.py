@@ -1,7 +1,9 @@
 """The pages of docs/answers/: their commands as typed, over the demo's fleet of one fixed day.
 
-`python -m tests.plan.answers` (part of `make docs`) runs the commands and writes what they print below them; test_answers.py fails when a
+`python -m tests.plan.answers` (part of `make docs`) runs the commands and writes below them what they print; test_answers.py fails when a
 page is not current. The simulated fleet is the one of `fallow demo`, ended at a fixed midnight, so that the pages stay as they are.
+A fence such as ```` ```console 12 ```` shows the first 12 lines of each output, and `...` for the others. The banner and the window,
+which are the same for all commands of a page, are shown once.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from tests.in_process import run_in_process
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "answers"
 UNTIL_MS = 1_795_564_800_000
 """2026-11-25T00:00Z, a Wednesday."""
-FENCE = re.compile(r"```console\n(.*?)```\n", re.DOTALL)
+FENCE = re.compile(r"```console(?P<lines> \d+)?\n(?P<session>.*?)```\n", re.DOTALL)
+HEAD = re.compile(r"SIMULATED FLEET.*?\n\n\S+ \S+ UTC to \S+ \S+ UTC\n\n", re.DOTALL)
+"""The banner of a simulated fleet, and the window."""
 
 
 def demo_folder(parent: Path) -> Path:
@@ -37,16 +41,31 @@ def on_its_day() -> AbstractContextManager[object]:
 
 def current(page: str, parent: Path) -> str:
     """The page with what its commands print today; raises AssertionError where one of them fails."""
+    heads: set[str] = set()
+
+    def printed(fence: re.Match[str]) -> str:
+        limit = None if fence["lines"] is None else int(fence["lines"])
+        commands = [line.removeprefix("$ ") for line in fence["session"].splitlines() if line.startswith("$ ")]
+        outputs = (_shortened(_output(command), limit, heads) for command in commands)
+        session = "".join(f"$ {command}\n{output}" for command, output in zip(commands, outputs, strict=True))
+        return f"```console{fence['lines'] or ''}\n{session}```\n"
+
     with chdir(parent), on_its_day():
-        return FENCE.sub(lambda block: f"```console\n{_session(block[1])}```\n", page)
+        return FENCE.sub(printed, page)
 
 
-def _session(block: str) -> str:
-    commands = [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
-    return "".join(f"$ {command}\n{_printed(command)}" for command in commands)
+def _shortened(output: str, limit: int | None, heads: set[str]) -> str:
+    """Return the first `limit` lines without the head, and the head at its place if it is not in `heads`, which it joins."""
+    match = HEAD.search(output)
+    head, at = (match[0], match.start()) if match else ("", 0)
+    shown_head = "" if head in heads else head
+    heads.add(head)
+    lines = output.replace(head, "", 1).splitlines(keepends=True)
+    kept = "".join(lines if limit is None or len(lines) <= limit else [*lines[:limit], "...\n"])
+    return kept[:at] + shown_head + kept[at:]
 
 
-def _printed(command: str) -> str:
+def _output(command: str) -> str:
     program, *arguments = shlex.split(command)
     assert program == "fallow", command
     if arguments[0] == "demo":  # made already, for a fixed day

@@ -28,8 +28,8 @@ def answer(lake: Lake, verb: str, *flags: str) -> Answer:
 
 
 def text(lake: Lake, verb: str, *flags: str) -> str:
-    """What people read, in one line."""
-    done = run(lake, verb, *flags)
+    """All that people read, in one line."""
+    done = run(lake, verb, "--all", *flags)
     assert done.returncode == 0, done.stderr
     return " ".join(done.stdout.split())
 

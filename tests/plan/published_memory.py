@@ -85,24 +85,20 @@ GiB, by the share of the card that it prints beside them. Qwen's script trains a
 
 
 def table() -> str:
-    """Measured against estimated, as markdown."""
+    """Measured against estimated as markdown, a row for each kind of work."""
     lines = [
-        "| model | work | cards | measured GiB | estimated | off | within 15 % | source |",
-        "|---|---|---|---|---|---|---|---|",
+        "| work | measurements | within 15 % | furthest too low | furthest too high |",
+        "|---|---|---|---|---|",
     ]
+    kinds: dict[str, list[Measurement]] = {}
     for each in MEASUREMENTS:
-        verdict = ("yes" if each.is_hit else "**no**") + (", in sample" if each.in_sample else "")
-        work = "; ".join(part for part in (_words(each.work), each.note) if part)
-        lines.append(
-            f"| {each.shape.name} | {work} | {each.cards} | {each.measured / GIB:.1f} | {each.estimate / GIB:.1f} | {100 * each.error:+.0f} % "
-            f"| {verdict} | [{_site(each.source)}]({each.source}) |"
-        )
+        kinds.setdefault(_kind(each.work), []).append(each)
+    for kind, found in kinds.items():
+        low, high = (_furthest(each for each in found if (each.error < 0) is is_low) for is_low in (True, False))
+        lines.append(f"| {kind} | {len(found)} | {sum(each.is_hit for each in found)} | {low} | {high} |")
     tested = [each for each in MEASUREMENTS if not each.in_sample]
     others = [each for each in MEASUREMENTS if each.in_sample]
-    counted = (
-        f"Within 15 %: {_hits(tested)} that set no constant ({_hits(each for each in tested if isinstance(each.work, Serving))} of serving, "
-        f"{_hits(each for each in tested if isinstance(each.work, Training))} of training), and {_hits(others)} that did."
-    )
+    counted = f"Within 15 %: {_hits(tested)} that set no constant of the estimate, and {_hits(others)} that did."
     return f"{counted}\n\n" + "\n".join(lines) + "\n"
 
 
@@ -111,15 +107,14 @@ def _hits(measurements: Iterable[Measurement]) -> str:
     return f"{sum(found)} of {len(found)}"
 
 
-def _words(work: Serving | Training) -> str:
-    if isinstance(work, Serving):
-        return f"serving, {work.bits} bits, {work.requests} x {work.context:,} tokens"
-    kept = "recomputed" if work.is_checkpointed else "all kept"
-    return f"{work.method}, {work.precision}, {work.batch} x {work.sequence:,} tokens, activations {kept}"
+def _kind(work: Serving | Training) -> str:
+    return f"serving in {work.bits} bits" if isinstance(work, Serving) else f"training, {work.method}"
 
 
-def _site(source: str) -> str:
-    return "/".join(source.removeprefix("https://").split("/")[:3])
+def _furthest(measurements: Iterable[Measurement]) -> str:
+    """The error and the model of the measurement with the largest error; nothing where there is none."""
+    found = max(measurements, key=lambda each: abs(each.error), default=None)
+    return "" if found is None else f"{100 * found.error:+.0f} % ([{found.shape.name}]({found.source}))"
 
 
 def with_table(page: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from analytics.plan.jobs import JOB_SCHEMA
-from analytics.plan.replay.replay_base import ReplayBase, replay_base
+from analytics.capacity.jobs import JOB_SCHEMA
+from analytics.plan.replay.replay_base import ReplayBase, queue_policy, replay_base
 from analytics.plan.replay.replay_fleet import GpuFacts
 from analytics.plan.replay.replay_jobs import WORK_NEEDS
 from fallow.clock import HOUR_MS
@@ -20,11 +20,12 @@ PRICE = 2.0
 def placed_rows(cluster: Cluster, tasks: Sequence[Task], starts: Mapping[str, Start], until: int) -> pl.DataFrame:
     """The ledger's rows as they are placed in pools: one model for each pool, no parts of cards."""
     rows = ledger_rows(cluster, tasks, starts, until)
-    return rows.with_columns(model=pl.lit("H100"), account=pl.lit(None, pl.String), instance=pl.lit(value=False))
+    return rows.with_columns(model=pl.lit("H100"))
 
 
 def base_of(jobs: pl.DataFrame, placed: pl.DataFrame, until: int, *, error_max: float = 0.25) -> ReplayBase:
     """What replays of [0, until) start from; teams are called as users."""
+    policy = queue_policy(jobs, placed, team_of=lambda user, _: user, window=(0, until))
     return replay_base(
         jobs=jobs,
         placed=placed,
@@ -34,6 +35,7 @@ def base_of(jobs: pl.DataFrame, placed: pl.DataFrame, until: int, *, error_max: 
         window=(0, until),
         error_max=error_max,
         places=frozenset(placed.select("pool", "model").unique().rows()),
+        policy=policy,
     )
 
 
@@ -65,11 +67,11 @@ def gpu_rows(until_h: float, gpus: Mapping[str, Sequence[tuple[float, float, str
     for gpu, spans in gpus.items():
         at = 0.0
         for since, until, state, whose in [*spans, (until_h, until_h, "", None)]:
-            job, holder = (whose, whose.split(":")[1]) if whose and ":" in whose else (None, whose)
-            rows += [(gpu, at, since, "free", None, None), (gpu, since, until, state, job, holder)]
+            job, user = (whose, whose.split(":")[1]) if whose and ":" in whose else (None, whose)
+            rows += [(gpu, at, since, "free", None, None), (gpu, since, until, state, job, user)]
             at = until
     names = {"gpu": pl.String, "time": pl.Float64, "end": pl.Float64}
-    names |= dict.fromkeys(("state", "job", "holder"), pl.String)
+    names |= dict.fromkeys(("state", "job", "user"), pl.String)
     found = pl.DataFrame(rows, schema=names, orient="row").filter(pl.col("time") < pl.col("end"))
     place = {"pool": pl.lit("P"), "model": pl.lit("H100"), "host": pl.col("gpu").str.split("/").list.first()}
     whole = {"account": pl.lit(None, pl.String), "instance": pl.lit(value=False), "gpu_share": pl.lit(1.0)}

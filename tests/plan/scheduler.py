@@ -2,7 +2,7 @@
 
 Jobs want their GPUs on one host, or on whole hosts where they are larger. A partition is the hosts that its jobs may use. A
 scheduler of kind `fifo` starts the jobs of a partition strictly in order; `backfill` lets later ones go first where, by the time limits,
-that delays nobody who came before (conservative backfill, as Slurm's planning does). The hours that a planted fault costs are
+that delays nobody who came before (conservative backfill, as Slurm's planning does), and so does `fair-share`, in which users who had least come first. The hours that a planted fault costs are
 those that jobs wait with it less those without it.
 """
 
@@ -11,14 +11,15 @@ from __future__ import annotations
 import heapq
 import random
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from analytics.plan.jobs import JOB_SCHEMA
-from analytics.plan.queue_waits import TIME_OF, find_waits
-from analytics.plan.wait_causes import CAUSES, SHORTAGE
+from analytics.capacity.causes import CAUSES, SHORTAGE
+from analytics.capacity.jobs import JOB_SCHEMA, WITHHELD_SCHEMA, QueueOrder
+from analytics.plan.queue_waits import WaitGroup, all_waits, find_waits
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 WIDTH = 8
@@ -35,6 +36,7 @@ class Task:
     limit: int
     partition: str
     priority: int = 0
+    user: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def simulate(cluster: Cluster, tasks: Sequence[Task]) -> dict[str, Start]:
                 free[host] += gpus
         while coming and coming[0].asked == now:
             queue.append(coming.pop(0))
-        queue.sort(key=lambda task: -task.priority)
+        used = usage(of, starts) if cluster.policy == "fair-share" else {}
+        queue.sort(key=lambda task: (used.get(task.user, 0), -task.priority))
         limits = [(starts[name].at + of[name].limit, starts[name].gpus) for _, name in running]
         for task, place in begin(cluster, queue, free, limits, now):
             starts[task.name] = Start(now, place)
@@ -96,6 +99,14 @@ def simulate(cluster: Cluster, tasks: Sequence[Task]) -> dict[str, Start]:
             queue.remove(task)
     assert not queue
     return starts
+
+
+def usage(tasks: Mapping[str, Task], starts: Mapping[str, Start]) -> Mapping[str, int]:
+    """The GPU time that each user has been given: who had least comes first in a queue with fair shares."""
+    found: dict[str, int] = defaultdict(int)
+    for name in starts:
+        found[tasks[name].user] += tasks[name].gpus * tasks[name].limit
+    return found
 
 
 def begin(
@@ -176,7 +187,12 @@ def recorded_jobs(tasks: Sequence[Task], starts: Mapping[str, Start]) -> pl.Data
     rows = []
     for task in tasks:
         start = starts[task.name]
-        who = {"scheduler": "slurm", "job": task.name, "user": f"user-{task.partition}", "partition": task.partition}
+        who = {
+            "scheduler": "slurm",
+            "job": task.name,
+            "user": task.user or f"user-{task.partition}",
+            "partition": task.partition,
+        }
         times = {"submitted": task.asked, "eligible": task.asked, "start": start.at, "end": start.at + task.run}
         asked = {"time_limit_ms": task.limit, "priority": task.priority, "gpus": task.gpus, "state": "COMPLETED"}
         rows.append(who | times | asked | {"host_count": len(start.gpus), "hosts": sorted(start.gpus)})
@@ -217,10 +233,12 @@ def ledger_rows(cluster: Cluster, tasks: Sequence[Task], starts: Mapping[str, St
         "job",
         pool=pl.col("host").replace_strict(pool_of),
         gpu=pl.format("{}/{}", "host", "number"),
-        holder=pl.lit(None, pl.String),
+        user=pl.lit(None, pl.String),
+        account=pl.lit(None, pl.String),
+        instance=pl.lit(value=False),
         gpu_share=pl.lit(1.0),
-        stretch_start="time",
-        stretch_end="end",
+        segment_start="time",
+        segment_end="end",
     )
 
 
@@ -247,7 +265,7 @@ class Planted:
         for cause, cluster, tasks in self.lifted:
             less = waited_hours(tasks, simulate(cluster, tasks))
             found[cause], left = left - less, less
-        return dict.fromkeys(CAUSES, 0.0) | found | {SHORTAGE: left}
+        return dict.fromkeys((cause.name for cause in CAUSES), 0.0) | found | {SHORTAGE: left}
 
     def found_hours(self) -> dict[str, float]:
         """Hours of each cause as `plan queue` says them, from the records and the ledger alone."""
@@ -255,8 +273,15 @@ class Planted:
         until = max(starts[task.name].at + task.run for task in self.tasks)
         models = pl.col("pool").replace_strict({"A": LARGE, "B": self.other})
         ledger = ledger_rows(self.cluster, self.tasks, starts, until).with_columns(model=models)
-        waits = find_waits(recorded_jobs(self.tasks, starts), ledger, MEMORY_GIB, (0, until), held_min_ms=HOUR_MS)
-        return {cause: waits.rows[column].sum() / HOUR_MS for cause, column in TIME_OF.items()}
+        order = QueueOrder(self.cluster.policy == "fifo", len({task.priority for task in self.tasks}) > 1)
+        waits = found_waits(recorded_jobs(self.tasks, starts), ledger, until, order)
+        return {cause: spent / HOUR_MS for cause, spent in waits.cause_ms.items()}
+
+
+def found_waits(jobs: pl.DataFrame, ledger: pl.DataFrame, until: int, order: QueueOrder) -> WaitGroup:
+    """All waits of [0, until) as `plan queue` finds them."""
+    none = pl.DataFrame(schema=WITHHELD_SCHEMA)
+    return all_waits(find_waits(jobs, ledger, MEMORY_GIB, (0, until), held_min_ms=HOUR_MS, order=order, withheld=none))
 
 
 def planted(seed: int) -> Sequence[Planted]:
@@ -279,7 +304,7 @@ def planted(seed: int) -> Sequence[Planted]:
         Planted("a fenced block", fenced, many + light, (("block", open_pool, many + light),)),
         Planted("over-long limits", TWO_POOLS, long, (("limits", TWO_POOLS, right),)),
         Planted("held without use", held, fewer + light, (("unused", TWO_POOLS, fewer + light),)),
-        Planted("strict order", replace(TWO_POOLS, policy="fifo"), right, (("order", TWO_POOLS, right),)),
+        Planted("strict order", replace(TWO_POOLS, policy="fifo"), right, (("head_of_line", TWO_POOLS, right),)),
         Planted(
             "a wrong pool and held",
             both,
@@ -292,4 +317,4 @@ def planted(seed: int) -> Sequence[Planted]:
 
 def worst(true: Mapping[str, float], found: Mapping[str, float]) -> float:
     """By how much the hours of any cause are off, as a share of all hours waited."""
-    return max(abs(found[cause] - true[cause]) for cause in CAUSES) / sum(true.values())
+    return max(abs(found[cause] - true[cause]) for cause in true) / sum(true.values())

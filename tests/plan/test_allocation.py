@@ -49,9 +49,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     train(fleet, gpus[:2], "ann", job="1", slurm_account="maps")
     train(fleet, gpus[2:4], "bob", fleet.between(-4), job="2", slurm_account=None)
     columns = {"project": "dubbing", "submitted": fleet.moment(-5), "planned_end": T_END + 2 * DAY_MS}
-    fleet.claim(gpus[2:4], "bob", -4, claim_id="2", **columns)
+    fleet.allocation(gpus[2:4], "bob", -4, allocation_id="2", **columns)
     train(fleet, gpus[4:5], "mia", job="3", slurm_account=None)
-    fleet.claim(gpus[5:], "ann", -6, claim_id="4", account="maps")  # reserved, in the pool for which Bob waits
+    fleet.allocation(
+        gpus[5:], "ann", -6, allocation_id="4", account="maps"
+    )  # reserved, in the pool for which Bob waits
     return fleet.write(made_lake(tmp_path_factory.mktemp("allocation") / "lake"))
 
 
@@ -133,7 +135,7 @@ def test_a_team_sees_nobody_else_whether_it_has_gpus_or_none(lake: Lake) -> None
 
 def test_one_table_alone(lake: Lake) -> None:
     shown = text(lake, "allocation", "--table", "endings")
-    assert "WHICH GPUS COME FREE" in shown
+    assert "GPUS THAT BECOME FREE" in shown
     assert "WHO HAS THE GPUS" not in shown
     assert answer(lake, "allocation", "--table", "endings").keys() == {"endings"}
 
@@ -152,8 +154,8 @@ def test_without_allocations_projects_are_answered_and_a_week_before_is_checked(
     train(fleet, fleet.host("h1", H100, 2), "ann", slurm_account="maps")
     lake = fleet.write(made_lake(tables / "lake"))
     said = text(lake, "allocation")
-    assert "No job of this window is known with the time at which it asked for GPUs" in said
-    assert "1 ending frees 2 GPUs by 2026-11-27: 2 by project end." in said
+    assert "No job in this window has a submission time" in said
+    assert "1 ending frees 2 GPUs by 2026-11-27: 2 (project end)." in said
     check = answer(lake, "allocation")["endings_check"]
     assert [(each["gpus_named"], each["gpus_came_free"]) for each in check] == [(0, 0)] * 3
 
@@ -194,8 +196,8 @@ def test_requests_are_served_by_what_comes_free(lake: Lake, tables: Path, monkey
     assert found["reallocation_facts"][0]["proven_best"] is True
     assert run(lake, "allocation", *asked, "--csv", "--table", "reallocation").stdout.count("\n") == 3
     said = text(lake, "allocation", *asked)
-    assert "2 of 3 requests can be served, with 4 of the 13 GPUs asked for. 1 begins later than asked for." in said
-    assert "Only 5 GPUs of that kind can be given by 2026-12-05." in said
+    assert "2 of 3 requests can be served, with 4 of 13 requested GPUs. 1 starts later than requested." in said
+    assert "Only 5 matching GPUs are available by 2026-12-05." in said
     assert refusal(lake, "allocation", *asked, "--user", "bob")
     monkeypatch.setenv("FALLOW_PLAN_REQUESTS", str(file))
     own = answer(lake, "allocation", "--team", "vision")
@@ -210,8 +212,8 @@ def test_waits_in_a_pool_that_nobody_knows_are_not_denied() -> None:
     found = FleetAllocation((), (), (), calendar, (), 1, 0.0, has_owners=True, currency="USD", seen=1.0, open_ms=0.0)
     spans = pl.DataFrame({"begin": [0, 0], "until": [2 * HOUR_MS, HOUR_MS], "gpus": [3, 1], "pool": [None, "train"]})
     for each, said in (
-        (found, "Nobody waited while"),
-        (replace(found, poolless_ms=poolless_ms(spans)), "6.0 GPU-hours were waited for in a pool that nobody knows"),
+        (found, "No team waited while"),
+        (replace(found, poolless_ms=poolless_ms(spans)), "Jobs waited for 6.0 GPU-hours in an unknown pool"),
     ):
         section = starving_table(each)
         assert section is not None
@@ -235,8 +237,8 @@ def waits(*rows: tuple[str, str | None, float, float, int]) -> pl.DataFrame:
 def given(*rows: tuple[str, str, str, float, float, float]) -> pl.DataFrame:
     """Team, pool, state, from, until, GPUs."""
     names = ("team", "pool", "state", "time", "end", "gpu_share")
-    frame = in_hours(rows, names, holder=pl.lit("u"), account=pl.lit("(no account)"))
-    return frame.with_columns(spell_ms=pl.col("end") - pl.col("time"))
+    frame = in_hours(rows, names, user=pl.lit("u"), account=pl.lit("(no account)"))
+    return frame.with_columns(segment_ms=pl.col("end") - pl.col("time"))
 
 
 def hours(found: tuple[StarvingPair, ...], kind: str = "idle") -> dict[tuple[str, str], float]:

@@ -11,11 +11,12 @@ import polars as pl
 import pytest
 
 from analytics.ledger.rollups import Rollups
+from analytics.money.carbon import hourly_energy
 from analytics.money.energy import Grid, GridIntensity
 from analytics.money.owners import Owner, Owners
 from analytics.money.window_money import Money
 from analytics.plan.carbon import AskedCarbon, Carbon, CarbonBasis, find_carbon
-from analytics.plan.deferral import GridHours, find_deferral, hourly_energy, least_rates, moved_work, with_deferrable
+from analytics.plan.deferral import GridHours, find_deferral, least_rates, moved_work, with_deferrable
 from analytics.solver import one_thread_solver
 from analytics.tables.plan_carbon import carbon_tables
 from fallow import schema
@@ -23,7 +24,7 @@ from fallow.clock import HOUR_MS
 from tests.in_process import run_in_process
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, device, fill, processes, samples
-from tests.money.fleet import accounts, owners, stretch
+from tests.money.fleet import accounts, owners, segment
 from tests.plan.asked import Answer, answer, text
 
 if TYPE_CHECKING:
@@ -120,8 +121,37 @@ def test_parts_and_teams_add_up_to_the_ledgers_own_energy(lake: Lake, grid: Path
     assert whole["kwh"] * 3.6e6 == pytest.approx(ledger["kwh"] * 3.6e6, abs=0.01)
 
 
+def test_the_ledger_has_the_same_co2_in_all_and_of_each_team(lake: Lake, grid: Path) -> None:
+    found = rated(lake, grid)
+    settings = {
+        "FALLOW_PLAN_CARBON": str(grid),
+        "FALLOW_MONEY_PUE": "1.5",
+        "FALLOW_MONEY_OWNERS": str(grid.with_name("owners.csv")),
+    }
+    ledger = run_in_process("ledger", "--lake", lake.root, "--by", "team", "--json", **settings)
+    told, whole = json.loads(ledger.stdout), parts_of(found)["all"]
+    energy = told["energy"]
+    assert (energy["co2_kg"], energy["rated_share"]) == pytest.approx((whole["co2_kg"], whole["rated_share"]))
+    assert (energy["grid_kg_per_kwh"], energy["intensity_source"]) == (None, "grid.csv (intensity)")
+    teams = {each["label"]: each["energy_co2_kg"] for each in told["groups"]["rows"]}
+    assert teams == {
+        each["team"]: pytest.approx(each["co2_kg"]) for each in found["carbon_teams"] if each["team"] != "(all)"
+    }
+    said = run_in_process("ledger", "--all", "--lake", lake.root, **settings).stdout
+    assert f"{whole['co2_kg']:.1f} kg of CO2 by the hour, for 90.3 % of the energy (grid.csv (intensity))" in " ".join(
+        said.split()
+    )
+
+
+def test_where_the_file_cannot_be_used_the_ledger_stands_without_co2(lake: Lake) -> None:
+    done = run_in_process("ledger", "--lake", lake.root, "--json", FALLOW_PLAN_CARBON="/none.csv")
+    energy = json.loads(done.stdout)["energy"]
+    assert (energy["co2_kg"], energy["kwh"]) == (None, pytest.approx(2.972, rel=1e-3))
+    assert "/none.csv" in done.stderr
+
+
 def test_a_night_that_draws_less_is_rated_as_it_was(tmp_path: Path, grid: Path) -> None:
-    """One stretch of work over three hours: 100, 300 and 200 W, as the rows of each hour say."""
+    """One segment of work over three hours: 100, 300 and 200 W, as the rows of each hour say."""
     work = {"every_s": 60, "gpu_util_pct": 90.0, "process_count": 1}
     spans = [(hour * HOUR_S, (hour + 1) * HOUR_S, watts) for hour, watts in enumerate((100.0, 300.0, 200.0))]
     rows = [row for begin, end, watts in spans for row in samples("a", begin, end, power_w=watts, **work)]
@@ -152,7 +182,7 @@ def test_without_hours_nothing_is_said_of_other_hours(lake: Lake) -> None:
     assert whole["co2_kg"] == pytest.approx(whole["kwh"] * 1.54 * 0.445)
     flat = parts_of(rated(lake, "50"))["all"]
     assert flat["co2_kg"] == pytest.approx(whole["kwh"] * 1.54 * 0.05)
-    assert "name a file by --intensity" in text(lake, "carbon")
+    assert "Name a file with --intensity" in text(lake, "carbon")
 
 
 def test_a_team_sees_its_own_alone(lake: Lake, grid: Path) -> None:
@@ -169,7 +199,7 @@ def test_a_file_of_other_days_leaves_the_energy(lake: Lake, grid: Path) -> None:
     assert (whole["co2_kg"], whole["rated_share"]) == (None, 0)
     assert whole["kwh"] == pytest.approx(1.2 + 0.252 + 1.52)
     out = text(lake, "carbon", "--intensity", str(old))
-    assert "no hour of it has a known intensity" in out
+    assert "No hour of the window has a known intensity" in out
     assert "has none of the window's 8 hours" in out
 
 
@@ -180,8 +210,9 @@ def rollups(*hourly: dict[str, Any]) -> Rollups:
 def carbon(rows: list[dict[str, Any]], *hourly: dict[str, Any], **parents: str) -> Carbon:
     """Of ledger rows, without a lake, on a grid that gets dirtier."""
     made = accounts(rows, owners(ann="vision", eve="speech"), **parents)
-    money = Money(made, (), Grid(1.0, None, 0.0), None, owners(ann="vision"))  # type: ignore[arg-type]  # no cost is asked for
-    basis = CarbonBasis(rollups(*hourly), None, AskedCarbon(RISING, ZoneInfo("UTC")), T0, T0 + 4 * HOUR_MS)
+    money = Money(made, (), Grid(1.0, None, None), None, owners(ann="vision"))  # type: ignore[arg-type]  # no cost is asked for
+    made.rollups = rollups(*hourly)
+    basis = CarbonBasis(None, AskedCarbon(RISING, ZoneInfo("UTC")), T0, T0 + 4 * HOUR_MS)
     return find_carbon(money, basis, for_people=False)
 
 
@@ -191,9 +222,9 @@ KWH = 3.6e9
 SPENT = {"energy_mj": KWH, "energy_ms": HOUR_MS}
 
 
-def test_the_hours_of_a_stretch_weigh_as_their_own_energy() -> None:
+def test_the_hours_of_a_segment_weigh_as_their_own_energy() -> None:
     """Two kilowatt-hours in two hours: a quarter of them in the first, as the GPU's counter says by the hour."""
-    rows = [stretch("a1", 0, 7200, "active", holder="ann", energy_mj=2 * KWH, energy_ms=7_200_000)]
+    rows = [segment("a1", 0, 7200, "active", user="ann", energy_mj=2 * KWH, energy_ms=7_200_000)]
     hourly = [
         {"time": T0 + place * HOUR_MS, "host": "h-1", "gpu": "a1", "energy_mj": kwh * KWH, "energy_ms": HOUR_MS}
         for place, kwh in enumerate((0.5, 1.5))
@@ -207,9 +238,9 @@ def test_the_hours_of_a_stretch_weigh_as_their_own_energy() -> None:
 
 def test_what_several_use_is_shared_and_a_split_gpu_is_nobodys() -> None:
     rows = [
-        stretch("a1", 0, 3600, "active", holder="ann+eve", holder_shares=[0.75, 0.25], **SPENT),
-        stretch("b2", 0, 3600, "free", gpu_share=4 / 7, **SPENT),
-        stretch("MIG-1", 0, 3600, "active", gpu_share=3 / 7, holder="ann"),
+        segment("a1", 0, 3600, "active", user="ann+eve", user_shares=[0.75, 0.25], **SPENT),
+        segment("b2", 0, 3600, "free", gpu_share=4 / 7, **SPENT),
+        segment("MIG-1", 0, 3600, "active", gpu_share=3 / 7, user="ann"),
     ]
     found = carbon(rows, MIG_1="b2")
     teams = {each.label: each.total for each in found.teams}
@@ -222,12 +253,12 @@ def test_what_several_use_is_shared_and_a_split_gpu_is_nobodys() -> None:
 
 
 def test_unknown_energy_is_no_zero() -> None:
-    found = carbon([stretch("a1", 0, 3600, "active", holder="ann")])
+    found = carbon([segment("a1", 0, 3600, "active", user="ann")])
     assert (found.total.kwh, found.total.co2_kg, found.total.energy.known_share) == (None, None, 0)
     assert found.parking == ()
     texts = [str(table.headline) for table in carbon_tables(found) if table is not None]
-    assert texts[0] == "No energy is known: neither energy counters nor power were read."
-    assert texts[2] == "No model was seen both free and held without use for an hour of known energy."
+    assert texts[0] == "No energy is known, because neither energy counters nor power were read."
+    assert texts[2] == "No model was both unallocated and held idle for an hour of known energy."
 
 
 @pytest.mark.parametrize(
@@ -285,8 +316,8 @@ def _best(start: Any, pieces: tuple[Any, Any], most: Any, rate: Any, reach: int)
 
 
 def test_work_of_unknown_energy_moves_nothing_and_stops_nothing() -> None:
-    work = {"state": "active", "holder": "ann"}
-    rows = [stretch("a1", 0, 3600, **work), stretch("a1", 3600, 7200, **work, **SPENT)]
+    work = {"state": "active", "user": "ann"}
+    rows = [segment("a1", 0, 3600, **work), segment("a1", 3600, 7200, **work, **SPENT)]
     pieces = accounts(rows).pieces.with_columns(is_deferrable=pl.lit(value=True))
     hours = pl.DataFrame({"hour": [T0, T0 + HOUR_MS], "g_per_kwh": [300.0, 100.0]})
     energy = hourly_energy(pieces, rollups(), GridIntensity("", None, hours), 1.0)
@@ -316,5 +347,5 @@ def test_which_work_can_wait() -> None:
     jobs = pl.DataFrame(known, schema=dict.fromkeys(("job", "name", "partition", "qos"), pl.String), orient="row")
     waits = ["slurm:1", "slurm:4", "slurm:9"]
     stays = ["slurm:2", "slurm:3", "slurm:1+slurm:4", "pod:a/b", None]
-    rows = pl.DataFrame({"job": [*waits, *stays, "pod:a/c"], "holder": "ann", "account": [*[None] * 8, "late"]})
+    rows = pl.DataFrame({"job": [*waits, *stays, "pod:a/c"], "user": "ann", "account": [*[None] * 8, "late"]})
     assert with_deferrable(rows, jobs, best)["is_deferrable"].to_list() == [True] * 3 + [False] * 5 + [True]

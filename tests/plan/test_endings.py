@@ -9,15 +9,15 @@ import numpy as np
 import polars as pl
 import pytest
 
+from analytics.capacity.jobs import jobs_of
+from analytics.decide.review import findings_and_demand
 from analytics.frames import empty, milliseconds
 from analytics.plan.endings import Endings, find_endings
-from analytics.plan.jobs import jobs_of
 from analytics.plan.supply import FleetSupply, find_supply
 from analytics.scope import Scope
 from analytics.tables.names import has_several_models
-from analytics.workloads.reclaimable import reclaimable
 from fallow.clock import DAY_MS, HOUR_MS
-from fallow.schema import CLAIM, REQUEST
+from fallow.schema import ALLOCATION, REQUEST
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import H100, T_END, Fleet
 from tests.findings.scenarios.situations import train
@@ -36,12 +36,12 @@ def found_in(fleet: Fleet) -> tuple[Endings, FleetSupply]:
     """Endings within two weeks, and what can be given."""
     site = fleet.recording()
     context = context_of(site)
-    claims = [
-        milliseconds(rows).with_columns(host=pl.lit(host)) for table, host, rows in site.tables() if table == CLAIM
+    allocations = [
+        milliseconds(rows).with_columns(host=pl.lit(host)) for table, host, rows in site.tables() if table == ALLOCATION
     ]
-    none = [empty(table).with_columns(host=pl.lit("")) for table in (CLAIM, REQUEST)]
-    endings = find_endings(context, jobs_of(pl.concat(claims or none[:1]), none[1]), 14, UTC)
-    return endings, find_supply(context, reclaimable(context), endings)
+    none = [empty(table).with_columns(host=pl.lit("")) for table in (ALLOCATION, REQUEST)]
+    endings = find_endings(context, jobs_of(pl.concat(allocations or none[:1]), none[1]), 14, UTC)
+    return endings, find_supply(context, findings_and_demand(context)[1], endings)
 
 
 def endings(fleet: Fleet) -> Endings:
@@ -59,7 +59,7 @@ def past(fleet: Fleet, number: int, hours: float) -> None:
     host = fleet.host(f"past-{hours}", H100, 1)
     for place in range(number):
         begin, limit = -18 + place, fleet.moment(-18 + place) + 10 * HOUR_MS
-        fleet.claim(host, "old", begin, begin + hours / 24, claim_id=f"{hours}-{place}", planned_end=limit)
+        fleet.allocation(host, "old", begin, begin + hours / 24, allocation_id=f"{hours}-{place}", planned_end=limit)
 
 
 def test_a_limit_ends_as_often_as_those_that_had_run_as_long() -> None:
@@ -70,17 +70,37 @@ def test_a_limit_ends_as_often_as_those_that_had_run_as_long() -> None:
     gpus = fleet.host("h1", H100, 3, nvlink_island="i1")
     for own, user, job, days in ((gpus[:2], "ann", "7", 2), (gpus[2:], "bob", "8", 20)):
         train(fleet, own, user, fleet.between(-2), job=job)
-        fleet.claim(own, user, -2, claim_id=job, planned_end=T_END + days * DAY_MS)
+        fleet.allocation(own, user, -2, allocation_id=job, planned_end=T_END + days * DAY_MS)
     found = endings(fleet)
     (each,) = found.rows
-    assert (each.name, each.source, each.day, each.holder) == ("slurm:7", "time_limit", date(2026, 11, 22), "ann")
+    assert (each.name, each.source, each.day, each.user) == ("slurm:7", "time_limit", date(2026, 11, 22), "ann")
     assert (each.pool, each.hosts, each.islands) == ("train", ("h1",), ("i1",))
     assert each.gpus == tuple(sorted(gpu.uuid for gpu in gpus[:2]))
     assert each.chance is not None
     assert each.chance.point == pytest.approx(0.8)
     assert each.chance.low == pytest.approx(0.5412, abs=1e-3)  # Wilson, 8 of 10 at 90 %
     assert (found.running, found.with_limit) == (2, 2)
-    assert found.within(1) == found.of_scope(Scope(holder="bob")) == ()
+    assert found.within(1) == found.of_scope(Scope(user="bob")) == ()
+
+
+def test_a_job_that_ended_after_the_newest_row_frees_nothing_any_more() -> None:
+    fleet = fleet_of()
+    past(fleet, 4, 9)
+    gpus = fleet.host("h1", H100, 2)
+    for gpu, job, end in ((gpus[:1], "7", None), (gpus[1:], "8", T_END + HOUR_MS)):
+        train(fleet, gpu, "ann", fleet.between(-2), job=job)
+        fleet.allocation(
+            gpu,
+            "ann",
+            -2,
+            allocation_id=job,
+            planned_end=T_END + 2 * DAY_MS,
+            end=end,
+            state="COMPLETED" if end else "RUNNING",
+        )
+    found = endings(fleet)
+    assert [each.name for each in found.rows] == ["slurm:7"]
+    assert (found.running, found.with_limit) == (1, 1)
 
 
 def test_a_gpu_is_in_one_ending_that_of_the_surest_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,9 +109,9 @@ def test_a_gpu_is_in_one_ending_that_of_the_surest_source(tmp_path: Path, monkey
     past(fleet, 4, 9)
     gpus = fleet.host("h1", H100, 4)
     train(fleet, gpus[:2], "ann", job="7")
-    fleet.claim(gpus[:1], "ann", -18, claim_id="7", planned_end=T_END + 19 * DAY_MS)
+    fleet.allocation(gpus[:1], "ann", -18, allocation_id="7", planned_end=T_END + 19 * DAY_MS)
     train(fleet, gpus[2:3], "bob", job="8", util=90.0)
-    fleet.claim(gpus[2:3], "bob", -2, claim_id="8", planned_end=T_END + DAY_MS)
+    fleet.allocation(gpus[2:3], "bob", -2, allocation_id="8", planned_end=T_END + DAY_MS)
     # two users share the last one: nothing is said of it
     train(fleet, gpus[3:], "ann", job="9")
     train(fleet, gpus[3:], "eve", job="10")
@@ -115,7 +135,7 @@ def test_faded_work_is_there_and_the_check_tells_who_came_back() -> None:
     (ann,) = found.rows
     assert (ann.name, ann.source, ann.day, ann.gpus) == ("ann", "fading", TODAY, (gpus[0].uuid,))
     assert found.check is not None
-    assert (found.check.said, found.check.came_free) == ({"fading": 2}, {"fading": 1})
+    assert (found.check.named, found.check.came_free) == ({"fading": 2}, {"fading": 1})
 
 
 def test_a_project_that_goes_on_after_its_end_has_not_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +147,7 @@ def test_a_project_that_goes_on_after_its_end_has_not_let_go(tmp_path: Path, mon
     train(fleet, gpus[1:], "bob", fleet.between(-18, -3))
     check = endings(fleet).check
     assert check is not None
-    assert (check.said, check.came_free) == ({"project_end": 2}, {"project_end": 1})
+    assert (check.named, check.came_free) == ({"project_end": 2}, {"project_end": 1})
 
 
 def test_a_model_is_named_where_a_pool_has_several() -> None:

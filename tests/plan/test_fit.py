@@ -10,7 +10,7 @@ import pytest
 
 from analytics.plan.fit import measured_tokens
 from analytics.plan.model_needs import MemoryNeed
-from analytics.plan.seen_work import CardOption, OldCards, card_options, old_cards, seen_works, times_as_long
+from analytics.plan.seen_work import CardOption, OldCards, card_options, old_cards, seen_workloads, times_as_long
 from analytics.workloads.cards import Demand, Offer
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, V100, Fleet
@@ -49,8 +49,8 @@ def fleet_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 def queue(site: Lake | Recording) -> OldCards:
     context = context_of(site)
-    stretches = context.inside.stretches
-    return old_cards(context, seen_works(context, stretches), stretches, with_idle=True)
+    segments = context.inside.segments
+    return old_cards(context, seen_workloads(context, segments), segments, with_idle=True)
 
 
 def test_a_config_gives_the_need_and_the_cheapest_cards_first(fleet_lake: Lake, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_model_too_large_for_one_card_is_split_within_a_host(fleet_lake: Lake)
     found = answer(fleet_lake, "fit", "--params", "70B")
     assert found["fit_model"][0]["is_typical_layout"]
     assert [(each["card"], each["count"], each["link"], each["fits"]) for each in found["fit_fleet"]] == [
-        ("H100 SXM", 2, "NVLink", "perhaps")
+        ("H100 SXM", 2, "NVLink", "tight")
     ]
     trained = answer(fleet_lake, "fit", "--params", "70B", "--train", "full")
     assert trained["fit_fleet"] == []
@@ -105,7 +105,7 @@ def test_what_was_seen_says_its_need_with_its_interval(fleet_lake: Lake) -> None
 
 def test_light_work_and_notebooks_are_in_the_queue_for_old_cards(fleet_lake: Lake) -> None:
     found = queue(fleet_lake)
-    assert [(each.work.holder, each.work.kind, each.option.card.name) for each in found.queue] == [
+    assert [(each.work.user, each.work.kind, each.option.card.name) for each in found.queue] == [
         ("light", "batch job", "V100 SXM2 32GB"),
         ("writer", "notebook", "V100 SXM2 32GB"),
     ]
@@ -122,7 +122,7 @@ def test_batch_jobs_may_take_twice_as_long_and_notebooks_no_longer() -> None:
     train(fleet, first, "batch", util=95.0, sm=50.0, mem_gb=8, job="1")
     fleet.run(second, "notebook", util=95.0, sm=50.0, mem_gb=8, command="jupyter-lab")
     (only,) = queue(fleet.recording()).queue
-    assert only.work.holder == "batch"
+    assert only.work.user == "batch"
     assert 1.5 < only.times < 2.0
 
 
@@ -155,9 +155,9 @@ def test_nothing_is_known_without_servers_old_cards_or_work(lake: Lake) -> None:
     fleet.host("h1", L40S, 1)
     fleet.write(lake)
     said = text(lake, "fit", "--seen", "ann")
-    assert "No work of an hour or more by ann was seen on whole cards in this window." in said
+    assert "No workload of ann ran for an hour or more on whole cards in this window." in said
     said = text(lake, "fit")
-    assert "No card of this fleet is older and slower than another one." in said
+    assert "No card of this fleet is older and slower than another card." in said
     assert "TOKENS" not in said
 
 
@@ -165,27 +165,27 @@ def test_cards_without_a_price_or_in_no_table_are_said_so(lake: Lake) -> None:
     rows = [row for gpu in ("a", "x") for row in samples(gpu, 0, 7200)]
     fill(lake, rows, devices=[device("a", model="NVIDIA A30"), device("x", model="NVIDIA X9000")])
     said = text(lake, "fit", "--params", "3B")
-    assert "A30 holds it (10.7 GiB on each card); no price of any that does is known." in said
-    assert "Not in the table of cards, and left out: NVIDIA X9000." in said
+    assert "A30 fits the model (10.7 GiB on each card). No price is known for any card that fits." in said
+    assert "Left out, because they are not in the table of cards: NVIDIA X9000." in said
 
 
 def test_what_a_config_lacks_is_said_and_the_rest_answered(fleet_lake: Lake, tmp_path: Path) -> None:
     config = tmp_path / "odd.json"
     for content, says in (
-        ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "odd.json does not say vocab_size"),
-        (LLAMA | {"kv_lora_rank": 512}, "odd.json keeps its keys and values compressed"),
+        ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "odd.json lacks vocab_size"),
+        (LLAMA | {"kv_lora_rank": 512}, "odd.json compresses its keys and values"),
     ):
         config.write_text(json.dumps(content))
         said = text(fleet_lake, "fit", "--config-json", str(config))
         assert says in said
-        assert "WHAT OLD CARDS COULD TAKE" in said
+        assert "WORKLOADS THAT OLDER CARDS COULD RUN" in said
     (missing,) = answer(fleet_lake, "fit", "--config-json", str(config))["missing_model"]
     assert missing == {"name": "odd.json", "missing_keys": [], "is_compressed": True}
 
 
 def test_a_reader_of_one_user_sees_no_work_of_others(fleet_lake: Lake) -> None:
     found = answer(fleet_lake, "fit", "--user", "light")
-    assert {each["user"] for each in found["old_card_works"]} == {"light"}
+    assert {each["user"] for each in found["old_card_workloads"]} == {"light"}
     assert found["old_cards_counted"][0]["unused_gpu_hours"] is None
     assert "tokens" not in found
     fitted = answer(fleet_lake, "fit", "--user", "light", "--params", "8B")

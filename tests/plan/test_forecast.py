@@ -8,33 +8,24 @@ from datetime import date, timedelta
 import numpy as np
 import pytest
 
-from analytics.plan.forecast import (
-    LEVELS,
-    Crossing,
-    DemandSeries,
-    Fan,
-    Method,
-    crossing,
-    filled,
-    forecast,
-    of_scope,
-    outlooks,
-    predicted,
-    rolling_test,
-)
+from analytics.capacity.forecast import Crossing, DemandSeries, crossing, forecast, outlook
+from analytics.capacity.forecast_models import LEVELS, Fan, Method, filled, predicted, rolling_test
 from analytics.scope import Scope
 from analytics.tables.chart import Band, Chart, ChartPlace, Line, Panel, signs
-from analytics.tables.plan_forecast import demand_chart, forecast_sentence, order_dates
+from analytics.tables.plan_forecast import demand_chart, order_dates
+from analytics.workloads.pool_demand import most_urgent_first
 from tests.drawn_charts import as_table, assert_drawn
+from tests.pools import pool_of
 
 MONDAY = date(2026, 8, 3)
 WEEK = np.array([5.0, 6.0, 6.0, 6.0, 5.0, 1.0, 1.0])
 GAP = float("nan")
 
 
-def series(gpus: np.ndarray, capacity: float = 100.0, idle: int | None = 0) -> DemandSeries:
+def series(gpus: np.ndarray, capacity: float = 100.0) -> DemandSeries:
     days = tuple(None if np.isnan(each) else float(each) for each in gpus)
-    return DemandSeries("train", "H100", MONDAY, days, capacity, idle)
+    there = tuple(None if day is None else capacity for day in days)
+    return DemandSeries("train", "H100", MONDAY, days, there, capacity)
 
 
 def growing(weeks: int, per_day: float = 0.5, noise: float = 0.0) -> np.ndarray:
@@ -160,66 +151,55 @@ def fan(low: list[float], middle: list[float], high: list[float]) -> Fan:
 def test_a_pool_is_full_where_less_than_half_a_gpu_is_left() -> None:
     week = series(np.full(7, 4.0), capacity=8)
     found = fan([5, 5, 6, 7], [6, 7.4, 7.6, 8], [7.5, 7.6, 9, 9])
-    assert crossing(found, week, 0) == Crossing(NEXT + timedelta(1), NEXT + timedelta(2), None)
-    assert crossing(found, week, 1) == Crossing(NEXT + timedelta(2), None, None)
-    assert crossing(found, week, 5) == Crossing(None, None, None)
+    assert crossing(found, week) == Crossing(NEXT + timedelta(1), NEXT + timedelta(2), None)
+    assert crossing(found, replace(week, capacity=13)) == Crossing(None, None, None)
 
 
 def test_growth_reaches_capacity_on_the_day_on_which_it_does() -> None:
     real = growing(20)
     full_on = MONDAY + timedelta(int(np.argmax(real > 59.5)))
-    [pool] = outlooks([series(growing(10), capacity=60)], 91, 14)
+    pool = outlook(series(growing(10), capacity=60), 91, 14)
     assert pool.full is not None
     assert pool.full.likely is not None
     assert abs((pool.full.likely - full_on).days) <= 7
     assert pool.order_by(pool.full.likely) == pool.full.likely - timedelta(14)
     assert pool.days_late(pool.full.likely) == 0
-    assert pool.full_after_return is None
-    [late] = outlooks([series(growing(10), capacity=60)], 91, 84)
+    late = outlook(series(growing(10), capacity=60), 91, 84)
     assert late.days_late(pool.full.likely) == 84 - (pool.full.likely - pool.series.next_day).days > 0
 
 
-def test_giving_back_first_moves_the_day() -> None:
-    [pool] = outlooks([series(growing(10), capacity=60, idle=8)], 91, 84)
-    [without] = outlooks([series(growing(10), capacity=60)], 91, 84)
-    assert pool.full == without.full
-    before, after = (getattr(each, "likely", None) for each in (pool.full, pool.full_after_return))
-    assert before is not None
-    assert after is not None
-    assert 10 <= (after - before).days <= 22  # half a GPU a day
-    said = str(forecast_sentence([pool]))
-    waste = "Waste before shortage: 8 GPUs of train that somebody has stand idle and are safe to give back."
-    assert said.startswith(waste)
-    assert "puts off the day on which it is full from" in said
-    assert said.endswith(f"{pool.days_late(after)} days ago.")  # what is ordered is for the later day
-    [enough] = outlooks([series(growing(10), capacity=60, idle=60)], 91, 84)
-    assert str(forecast_sentence([enough])).endswith("beyond 10 Jan 2027.")
+def test_days_on_which_a_pool_was_full_are_those_of_the_gpus_that_it_had_then() -> None:
+    grown = replace(series(np.array([4.0, 4.0, 5.0]), capacity=8), there=(4.0, 8.0, 5.0))
+    assert (grown.full_days, grown.is_full_now) == (2, False)
 
 
 def test_who_has_to_order_first_stands_first_and_each_pool_may_have_its_own_lead_time() -> None:
     free, soon = series(growing(10, per_day=0)), growing(10)
     own = {"new": series(growing(1)), "free": free, "b": series(soon, 65), "a": series(soon, 60)}
-    pools = [replace(each, pool=pool) for pool, each in own.items()]
-    found = outlooks(pools, 91, 7)
-    assert [each.series.pool for each in found] == ["a", "b", "free", "new"]
-    assert [each.series.pool for each in outlooks(pools, 91, 7, {"b": 84})] == ["b", "a", "free", "new"]
-    assert [each.series.pool for each in of_scope(found, Scope(pool="b"))] == ["b"]
-    assert of_scope(found, Scope(model="A100")) == ()
+    pools = [pool_of(replace(each, pool=pool), lead_days=7) for pool, each in own.items()]
+
+    def order(**scope: str) -> list[str]:
+        return [pool.pool for pool in most_urgent_first(pools, Scope(**scope))]
+
+    assert order() == ["a", "b", "free", "new"]
+    assert order(pool="b") == ["b"]
+    assert order(model="A100") == []
+    pools = [pool.with_outlook(91, 84) if pool.pool == "b" else pool for pool in pools]
+    assert order() == ["b", "a", "free", "new"]
 
 
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        (series(np.full(28, 8.0), 8), "All 8 GPUs of train are given now"),
-        (series(np.array([8.0, *[2.0] * 6] * 4), 8), "are likely to be given on"),  # on one day of each week
-        (series(growing(10), 60), "are likely to be given on"),
+        (series(np.full(28, 8.0), 8), "train: keep. Demand reaches all 8 GPUs on 31 Aug 2026."),
+        (series(growing(10), 60), "Demand reaches all 60 GPUs on"),
         (series(growing(10, per_day=0), 100), "No pool is likely to be full by"),
-        (series(growing(10, per_day=0, noise=2.0), 19), "train may be from"),
-        (series(growing(1)), "there is one from 17 Aug 2026 on"),
+        (series(growing(10, per_day=0, noise=2.0), 19), "train may be full from"),
+        (series(growing(1)), "there is a forecast from 17 Aug 2026."),
     ],
 )
 def test_the_headline_says_how_it_stands(own: DemandSeries, said: str) -> None:
-    section = order_dates(outlooks([own], 91, 84))
+    section = order_dates([pool_of(own)])
     assert said in str(section.headline)
     assert len(section.cells) == len(section.lines) == len(section.records()) == 1
 
@@ -228,13 +208,13 @@ def test_the_table_without_a_pool_and_of_one_that_was_full() -> None:
     none = order_dates([])
     assert str(none.headline) == "No pool has a GPU at the end of the window."
     assert (none.rows, none.notes, none.chart) == ((), (), None)
-    full = order_dates(outlooks([series(np.full(28, 8.0), 8)], 91, 84))
-    assert "train was full on 28 of 28 days: what waited then" in " ".join(map(str, full.notes))
+    full = order_dates([pool_of(series(np.full(28, 8.0), 8))])
+    assert "train was full on 28 of 28 days. Demand may be higher" in " ".join(map(str, full.notes))
 
 
 def test_days_go_on_after_the_series() -> None:
     own = series(np.full(7, 1.0))
-    assert (own.day(0), own.next_day, own.latest) == (MONDAY, date(2026, 8, 10), 1.0)
+    assert (own.day(0), own.next_day, own.latest) == (MONDAY, date(2026, 8, 10), (1.0, 100.0))
     assert series(np.full(7, np.nan)).latest is None
 
 
@@ -242,16 +222,17 @@ def test_days_go_on_after_the_series() -> None:
 def chart() -> Chart:
     gpus = growing(6, noise=1.0)
     gpus[20] = GAP
-    found = demand_chart(outlooks([series(gpus, capacity=40)], 28, 84), 6)
+    found = demand_chart([pool_of(series(gpus, capacity=40), 28)], 6)
     assert found is not None
     return found
 
 
 def test_days_that_were_and_days_to_come_stand_on_one_axis(chart: Chart) -> None:
     [panel] = chart.panels
-    measured, ahead = (each for each in panel.marks if isinstance(each, Line))
+    there, measured, ahead = (each for each in panel.marks if isinstance(each, Line))
     assert len(panel.places) == len(measured.values) == len(ahead.values) == 42 + 28
-    assert measured.values[20] is None
+    assert measured.values[20] is there.values[20] is None
+    assert set(there.values) == {None, 40.0}
     assert all(each is None for each in (*measured.values[42:], *ahead.values[:42]))
     assert not panel.is_dotted
     bands = [each for each in panel.marks if isinstance(each, Band)]
@@ -271,13 +252,23 @@ def test_a_band_alone_makes_the_axis() -> None:
 
 
 def test_without_a_forecast_there_is_no_chart() -> None:
-    assert demand_chart(outlooks([series(growing(1))], 28, 84), 6) is None
-    assert demand_chart(outlooks([series(growing(6))], 28, 84), 0) is None
+    assert demand_chart([pool_of(series(growing(1)), 28)], 6) is None
+    assert demand_chart([pool_of(series(growing(6)), 28)], 0) is None
 
 
 def test_the_legend_names_each_line_once_whatever_the_number_of_panels() -> None:
-    found = demand_chart(outlooks([series(growing(6)), series(growing(7))], 28, 84), 6)
+    found = demand_chart([pool_of(series(growing(6)), 28), pool_of(series(growing(7)), 28)], 6)
     assert found is not None
     assert len(found.panels) == 2
     words = [str(words) for _, _, words in signs(found)]
-    assert words == ["95 % band, 80 % band, 50 % band", "allocated or in use", "forecast"]
+    assert words == ["95 % band, 80 % band, 50 % band", "GPUs", "demand", "forecast"]
+
+
+def test_the_verdict_rests_on_one_horizon_and_the_order_on_the_time_that_is_asked_for() -> None:
+    """Demand takes all GPUs within the quarter: a shorter look shows less of it, and a shorter lead time leaves more time."""
+    pool = pool_of(series(growing(10), 60))
+    brief = pool.with_outlook(7, 14)
+    assert pool.verdict.order_by is not None
+    assert brief.outlook.full is not None
+    assert (brief.outlook.full.likely, brief.verdict.kind, brief.verdict.gpus) == (None, "order", pool.verdict.gpus)
+    assert brief.verdict.order_by == pool.verdict.order_by + timedelta(84 - 14)

@@ -14,7 +14,6 @@ import pytest
 from analytics.money.energy import Grid
 from analytics.money.offers import GpuOffer, OfferKind
 from analytics.money.prices import HOURS_PER_YEAR, PriceBook
-from analytics.plan.jobs import JOB_SCHEMA
 from analytics.plan.purchase import (
     WEIGHTS,
     Market,
@@ -29,7 +28,9 @@ from analytics.plan.purchase import (
 )
 from analytics.plan.purchase_mix import Hours, Option, cheapest_mix
 from analytics.solver import one_thread_solver
+from analytics.workloads.fleet_demand import fleet_demand
 from fallow.clock import HOUR_MS, WEEK_MS
+from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
 from tests.lakes import made_lake
@@ -42,41 +43,37 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 MODEL = "NVIDIA H100 80GB HBM3"
-GRID = Grid(1.5, 0.2, 0.4)
+GRID = Grid(1.5, 0.2, None)
 
 
-def row(gpu: str, begin: float, end: float, state: str, holder: str | None = None, **more: object) -> dict[str, object]:
+def row(gpu: str, begin: float, end: float, state: str, user: str | None = None, **more: object) -> dict[str, object]:
     place = {"pool": "train", "model": MODEL, "host": "h1", "gpu": gpu, "gpu_share": 1.0}
-    span = {"time": round(begin * HOUR_MS), "end": round(end * HOUR_MS), "state": state, "holder": holder}
+    span = {"time": round(begin * HOUR_MS), "end": round(end * HOUR_MS), "state": state, "user": user}
     return place | span | {"account": None, "energy_mj": None, "energy_ms": None} | more
 
 
-OF_ROWS = {"holder": pl.String, "account": pl.String, "energy_mj": pl.Float64, "energy_ms": pl.Int64}
+OF_ROWS = {"user": pl.String, "account": pl.String, "energy_mj": pl.Float64, "energy_ms": pl.Int64}
 
 
-def curve_of(rows: Sequence[dict[str, object]], *jobs: dict[str, object]) -> NeedCurve:
-    ledger, asked = pl.DataFrame(rows, schema_overrides=OF_ROWS), pl.DataFrame(jobs, schema=JOB_SCHEMA)
-    [found] = need_curves(ledger, asked, (0, 4 * HOUR_MS), lambda user, _: user == "patient")
-    return found
+def test_the_need_is_the_demand_and_its_firm_part_that_of_work_that_may_not_stop() -> None:
+    """Ann works on two GPUs, patient on a third, eve holds a fourth; the others are free."""
+    fleet = Fleet(days=15, interval_s=3600)
+    gpus = fleet.host("h1", H100, 8)
+    train(fleet, gpus[:2], "ann")
+    train(fleet, gpus[2], "patient", job="1002")
+    fleet.run(gpus[3], "eve", mem_gb=5)
+    context = context_of(fleet.recording())
+    window = (context.until_ms - WEEK_MS, context.until_ms)
 
+    def curve(going: Sequence[str]) -> NeedCurve:
+        found = need_curves(context, fleet_demand(context, going), window, lambda user, _: user == "patient")
+        return found[0]
 
-def test_need_is_use_and_waits_and_not_what_is_held() -> None:
-    rows = [row("a", 0, 2, "active", "ann"), row("a", 2, 4, "held", "ann"), row("b", 0, 0.5, "free")]
-    rows += [row("b", 0.5, 3, "low", "patient"), row("b", 3, 4, "reserved", "ann"), row("c", 0, 4, "free")]
-    times = {"submitted": HOUR_MS, "start": HOUR_MS * 3 // 2, "end": 3 * HOUR_MS}
-    waits = {"scheduler": "slurm", "job": "1", "user": "bob", "gpus": 4, "hosts": ["h1"], "host_count": 1} | times
-    found = curve_of(rows, waits, waits | {"job": "2", "user": "patient"})
-    assert (found.pool, found.gpus, found.unseen) == ("train", 3, 0)
-    hours = found.hours.select("need", "firm", "taken").rows()
-    # two jobs of four GPUs waited for half an hour each in the second hour
-    assert hours == [(2, 1, 2), (2 + 4, 1 + 2, 2 + 4), (1, 0, 2), (0, 0, 2)]
-    assert with_spot_share(found, 0.25).hours["firm"].to_list() == [1.5, 4.5, 0.75, 0]
-
-
-def test_an_hour_that_was_not_observed_is_left_out() -> None:
-    dark = [row("c", 0, 1.5, "active"), row("c", 1.5, 2.5, "unknown"), row("c", 2.5, 4, "active")]
-    found = curve_of([row("a", 0, 4, "active"), row("b", 0, 4, "active"), *dark])
-    assert (found.hours["need"].to_list(), found.unseen) == ([3.0, 3.0], 2)
+    held, may_go = curve([]), curve([gpus[3].uuid])
+    assert (held.pool, held.gpus, held.unseen, held.hours.height) == ("train", 8, 0, 168)
+    assert held.hours.select("need", "firm", "taken").unique().rows() == [(4, 3, 4)]
+    assert may_go.hours.select("need", "firm", "taken").unique().rows() == [(3, 2, 4)]
+    assert with_spot_share(held, 0.25).hours["firm"].unique().to_list() == [3]
 
 
 def need(levels: Sequence[float], firm_share: float = 1.0) -> NeedCurve:
@@ -115,7 +112,7 @@ def test_a_bought_gpu_draws_idle_power_always_and_the_rest_while_it_is_used() ->
     assert (option.fixed, option.used) == (pytest.approx(1 + 0.1 * 1.5 * 0.2), pytest.approx(0.6 * 1.5 * 0.2))
     # without a measurement, the card's power limit all the time; without a price, nothing
     assert (unmeasured.fixed, unmeasured.used) == (pytest.approx(1 + 0.7 * 1.5 * 0.2), 0)
-    free = priced(need([1, 2]), offer("buy", 1.0), grid=Grid(1.5, None, 0.4))
+    free = priced(need([1, 2]), offer("buy", 1.0), grid=Grid(1.5, None, None))
     assert (free.options[-1].fixed, free.power) == (1.0, None)
 
 
@@ -197,9 +194,9 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
 def test_the_command_says_the_mix_its_parts_and_what_is_old(lake: Lake, tables: Callable[..., None]) -> None:
     tables(prices=PRICES, offers=OFFERS, owners=OWNERS)
     said = text(lake, "purchase")
-    assert "with 3 GPUs as now, the rest rented by the hour." in said
+    assert "3 current GPUs, the others rented by the hour." in said
     assert "older than 90 days" in said
-    assert "Nobody says whose work may be interrupted" not in said
+    assert "no work is marked as interruptible" not in said
     told = answer(lake, "purchase")
     parts = {part["kind"]: (part["gpus"], part["gpu_hours"]) for part in told["purchase_mix"]}
     assert parts["own"][0] == 3
@@ -225,7 +222,7 @@ def test_more_that_may_be_interrupted_goes_to_spot(lake: Lake, tables: Callable[
 
 def test_where_all_is_rented_nothing_is_called_worth_having(lake: Lake) -> None:
     said = text(lake, "purchase")
-    assert "all of it rented by the hour" in said
+    assert "all rented by the hour" in said
     assert "No GPU is worth having for good at these prices, or none is offered so." in said
 
 
@@ -233,9 +230,9 @@ def test_without_any_price_the_need_is_said(lake: Lake, monkeypatch: pytest.Monk
     """In euros, for which no rate is known, even the public list has none."""
     monkeypatch.setenv("FALLOW_MONEY_CURRENCY", "EUR")
     said = text(lake, "purchase")
-    assert "No price is known for any of these GPUs: only the need is shown." in said
+    assert "No price is known for any of these GPUs, so only the demand is shown." in said
     assert "at most 4" in said
-    assert "Times the flat price" in said
+    assert "Multiples of the flat price" in said
 
 
 def test_an_offers_table_that_cannot_be_used_is_named(lake: Lake, tables: Callable[..., None]) -> None:

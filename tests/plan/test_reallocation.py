@@ -151,7 +151,7 @@ def test_in_a_part_of_the_fleet_nobody_is_refused() -> None:
     assert (part.served, part.unserved, [each.host for each in part.left]) == ((), (), ["h2"])
     section = proposal_table(part)
     assert section is not None
-    assert str(section.headline) == "0 requests are given GPUs of this part of the fleet."
+    assert str(section.headline) == "0 requests get GPUs of this part of the fleet."
 
 
 def test_nothing_is_called_sure() -> None:

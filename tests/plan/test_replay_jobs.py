@@ -49,17 +49,17 @@ def test_jobs_that_wait_at_the_end_are_replayed_and_those_that_gave_up_are_count
     assert (found.never_ran, found.unplaced) == (2, 1)
 
 
-def test_idle_spells_are_those_in_which_no_gpu_of_the_job_worked() -> None:
+def test_idle_intervals_are_those_in_which_no_gpu_of_the_job_worked() -> None:
     job = "slurm:ada"
     first = [(2, 4, "active", job), (4, 10, "held", job), (10, 11, "low", job), (11, 14, "held", job)]
     second = [(2, 5, "low", job), (5, 8, "reserved", job), (8, 9, "unknown", None), (9, 14, "held", job)]
     rows = gpu_rows(DAY_H, {"a/0": first, "a/1": second})
     found = rebuilt(jobs_frame(job_row("ada", 2, 14, gpus=2)), rows)
-    spells = [(each["begin"] / HOUR_MS, each["end"] / HOUR_MS) for each in found.jobs["idle_spells"].item()]
-    assert spells == [(3, 6), (7, 8), (9, 12)]
+    idle_intervals = [(each["begin"] / HOUR_MS, each["end"] / HOUR_MS) for each in found.jobs["idle_intervals"].item()]
+    assert idle_intervals == [(3, 6), (7, 8), (9, 12)]
     assert (hours(found, "ada", "used_ms"), found.jobs["gpus_used"].item()) == (9, 2)
     fewer_seen = rebuilt(jobs_frame(job_row("ada", 2, 14, gpus=3)), rows)
-    assert fewer_seen.jobs["idle_spells"].item() is None
+    assert fewer_seen.jobs["idle_intervals"].item() is None
 
 
 def test_use_without_a_job_is_one_job_where_it_came_and_went_together() -> None:

@@ -8,14 +8,24 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from analytics.language.language import ENGLISH
 from analytics.money.energy import Grid
 from analytics.plan.purchase import InternalPrices
-from analytics.plan.replay.comparisons import ShiftedWork, knee, shifted_work, sweep
+from analytics.plan.replay.comparisons import (
+    ShiftedWork,
+    curve_sizes,
+    knee,
+    pool_part,
+    shifted_work,
+    sweep,
+    sweep_of,
+    sweep_point,
+)
 from analytics.plan.replay.engine import replay
 from analytics.plan.replay.policy import OffPeakHours, Priorities
-from analytics.plan.replay.replay_base import ReplayBase, fleet_use, scenario_outcome
+from analytics.plan.replay.replay_base import ReplayBase, ReplayOutcome, fleet_use, scenario_outcome
 from analytics.tables.plan_replay import replay_answer
-from analytics.tables.plan_scenarios import replay_sweep
+from analytics.tables.plan_scenarios import queue_curve, replay_sweep
 from fallow.clock import HOUR_MS
 from fallow.errors import UsageError
 from tests.plan.replays import base_of, gpu_rows, job_row, jobs_frame, placed_rows, simulated_base
@@ -165,16 +175,66 @@ def test_waits_that_look_the_same_are_said_to_be() -> None:
     assert outcome.waits is not None
     nearly = replace(outcome.waits.today, gpu_ms=outcome.waits.today.gpu_ms - 1000)
     alike = replace(outcome, then=replace(outcome.then, waits=nearly))
-    grid = Grid(1.0, None, 0.4)
-    assert "within" in replay_answer(base, outcome, grid, "USD").headline
-    assert "waited as long as" in replay_answer(base, alike, grid, "USD").headline
+    assert "jobs wait 400.0 GPU-hours less" in headline(base, outcome)
+    assert "queue waits do not change" in headline(base, alike)
+
+
+def headline(base: ReplayBase, outcome: ReplayOutcome) -> str:
+    return ENGLISH.shown(replay_answer(base, outcome, Grid(1.0, None, None), "USD").headline)
+
+
+def test_a_change_without_effect_says_so() -> None:
+    base = simulated_base(FENCED, [*two_at_once()])
+    today = scenario_outcome(base, base.policy)
+    assert (today.is_today, today.is_same) == (True, True)
+    assert "no difference" not in headline(base, today)
+    same = scenario_outcome(base, replace(base.policy, limit_to_need=True))
+    assert (same.is_today, same.is_same) == (False, True)
+    assert headline(base, same).startswith("This change makes no difference.")
+    more = scenario_outcome(base, replace(base.policy, more_gpus={"B": 8}))
+    assert not more.is_same
+    assert "8 more GPUs add 1,208.0 GPU-hours. Unallocated GPU-hours rise by 1,208.0." in headline(base, more)
+
+
+def test_the_time_out_is_answered_before_the_waits_by_user() -> None:
+    base = left_standing()
+    outcome = scenario_outcome(base, replace(base.policy, idle_timeout_ms=2 * HOUR_MS))
+    said = headline(base, outcome)
+    assert said.startswith(
+        "An idle time-out of 2 h frees 22.0 GPU-hours and ends 2 jobs of these people: ada (1), bo (1). Queue waits in "
+    )
+    none = scenario_outcome(base, replace(base.policy, idle_timeout_ms=9 * HOUR_MS))
+    assert headline(base, none).startswith("An idle time-out of 9 h frees no GPU-hours")
+
+
+def test_the_comparison_has_what_differs_pool_by_pool() -> None:
+    base = simulated_base(FENCED, [*two_at_once()])
+    outcome = scenario_outcome(base, replace(base.policy, more_gpus={"A": 8}))
+    rows = replay_answer(base, outcome, Grid(1.0, None, None), "USD").records()
+    pools = {row["figure"]: (row["today"], row["then"], row["difference"]) for row in rows if row["pool"] == "A"}
+    assert pools["gpus"] == (8, 16, 8)
+    assert pools["gpu_hours_waited"] == (400, 0, -400)
+    assert all(row["difference"] != 0 for row in rows if row["pool"])
+    assert "B" not in {row["pool"] for row in rows}
+
+
+def test_the_curve_marks_today_and_the_scenario() -> None:
+    base = simulated_base(FENCED, [*two_at_once()])
+    assert curve_sizes(base.fleet, "A") == (8, 24, 16)
+    part = pool_part(base, base.policy, "A")
+    points = [sweep_point(part, base.policy, "A", gpus) for gpus in curve_sizes(base.fleet, "A")]
+    chart = queue_curve(sweep_of(part, "A", points), (16, points[2].outcome.then.waits))
+    assert chart is not None
+    most, mean, today, scenario = chart.panels[0].marks
+    assert [most.values, mean.values] == [(60.0, 0.0, 0.0), (30.0, 0.0, 0.0)], "minutes"
+    assert [(each.at, each.values) for each in (today, scenario)] == [((0.0,), (60.0,)), ((1.0,), (0.0,))]
 
 
 def test_a_sweep_in_which_nothing_waits_has_no_chart() -> None:
     base = simulated_base(FENCED, [*in_turns()])
     found = sweep(base, base.policy, "A", range(8, 10))
-    assert [each.outcome.then.waits and each.outcome.then.waits.most_ms for each in found.points] == [0, 0]
-    assert replay_sweep(found, base.check, "USD").chart is None
+    assert [each.outcome.then.waits and each.outcome.then.waits.p95_ms for each in found.points] == [0, 0]
+    assert replay_sweep(found, "USD").chart is None
 
 
 NIGHT = OffPeakHours(20 * 60, 8 * 60)

@@ -175,13 +175,13 @@ def test_jobs_that_ran_before_the_window_hold_their_gpus_from_their_start() -> N
     assert runs_of(jobs, one_pool(1)).select("arrived", "begin").rows() == [(-1, -1), (0, 2), (1, 3)]
 
 
-def spells(*pairs: tuple[float, float]) -> list[dict[str, int]]:
+def idle_intervals(*pairs: tuple[float, float]) -> list[dict[str, int]]:
     return [{"begin": round(begin * HOUR_MS), "end": round(end * HOUR_MS)} for begin, end in pairs]
 
 
 def test_an_idle_timeout_ends_jobs_and_says_whom_it_hit() -> None:
-    idle = (spells((1, 2), (6, 10)), spells((1, 4), (6, 10)), spells((1, 2)), None)
-    jobs = [job(0, 10, idle_spells=each) for each in idle]
+    idle = (idle_intervals((1, 2), (6, 10)), idle_intervals((1, 4), (6, 10)), idle_intervals((1, 2)), None)
+    jobs = [job(0, 10, idle_intervals=each) for each in idle]
     runs = runs_of(jobs, one_pool(4), ReplayPolicy(idle_timeout_ms=2 * HOUR_MS))
     cuts = [(8, 2, False), (3, 7, True), (10, 0, False), (10, 0, False)]
     assert runs.select("end", "cut_ms", "worked_later").rows() == cuts

@@ -8,7 +8,7 @@ import random
 import polars as pl
 import pytest
 
-from analytics.plan.jobs import JOB_SCHEMA
+from analytics.capacity.jobs import JOB_SCHEMA
 from analytics.plan.room_for_jobs import (
     Moves,
     Occupant,
@@ -22,9 +22,9 @@ from analytics.plan.room_for_jobs import (
 from analytics.tables.plan_defrag import room_sentence
 from fallow.clock import HOUR_MS, MINUTE_MS
 
-TEXTS = dict.fromkeys(("pool", "model", "host", "gpu", "state", "holder", "job"), pl.String)
+TEXTS = dict.fromkeys(("pool", "model", "host", "gpu", "state", "user", "job"), pl.String)
 SCHEMA = (
-    TEXTS | dict.fromkeys(("time", "end", "stretch_start"), pl.Int64) | {"instance": pl.Boolean, "rate": pl.Float64}
+    TEXTS | dict.fromkeys(("time", "end", "segment_start"), pl.Int64) | {"instance": pl.Boolean, "rate": pl.Float64}
 )
 DAY = (0, 24 * HOUR_MS)
 Rows = list[dict[str, object]]
@@ -32,13 +32,13 @@ Rows = list[dict[str, object]]
 
 def rows(host: str, states: str, job: str | None = "slurm:7", span: tuple[int, int] = DAY) -> Rows:
     """A GPU of a host for each state by its first letter; without a job nobody knows whose those in use are."""
-    shared = {"pool": "p", "model": "H100", "host": host, "time": span[0], "end": span[1], "stretch_start": span[0]}
+    shared = {"pool": "p", "model": "H100", "host": host, "time": span[0], "end": span[1], "segment_start": span[0]}
     shared |= {"gpu_share": 1.0, "instance": False, "rate": 2.0}
     found: Rows = []
     for place, letter in enumerate(states):
         state = {"a": "active", "f": "free", "h": "held", "u": "unknown"}[letter]
         is_used = letter in "ah"
-        whose = {"holder": "mei" if is_used and job else None, "job": job or f"slurm:{host}" if is_used else None}
+        whose = {"user": "mei" if is_used and job else None, "job": job or f"slurm:{host}" if is_used else None}
         found.append({**shared, "gpu": f"{host}-{place}", "state": state, **whose})
     return found
 
@@ -64,14 +64,14 @@ def test_what_moves_is_priced_by_what_it_has_run() -> None:
 
 @pytest.mark.parametrize(
     ("more", "asked"),
-    [({"state": "held"}, 1), ({"state": "held", "stretch_start": 24 * HOUR_MS - 10 * MINUTE_MS}, 0), ({}, 0)],
+    [({"state": "held"}, 1), ({"state": "held", "segment_start": 24 * HOUR_MS - 10 * MINUTE_MS}, 0), ({}, 0)],
     ids=["held", "held of late", "active"],
 )
 def test_only_who_holds_a_gpu_for_long_is_asked_for_it(more: dict[str, object], asked: int) -> None:
     first, *others = rows("a", "afff")
     four = room([first | more, *others]).sizes[1]
     assert (0 if four.moves is None else four.moves.asked_gpus) == asked
-    assert four.short == 1 - asked
+    assert four.missing_gpus == 1 - asked
 
 
 def test_a_job_on_two_hosts_does_not_move_and_gpus_that_nobody_sees_are_not_free() -> None:
@@ -106,19 +106,19 @@ def test_jobs_that_came_are_held_against_the_room_there_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "size", "said", "short"),
+    ("states", "size", "said", "missing"),
     [
         ("aa", 1, "no GPU is free", [1]),
         ("fa", 2, "No job of 2 GPUs or more could start", [1]),
         ("ff", 3, "No job of 3 GPUs or more could start", [2]),  # two whole hosts
-        ("ff", 9, "No pool has GPUs of one model for a job of that size", []),
+        ("ff", 9, "No pool has enough GPUs of one model for a job of that size", []),
     ],
 )
-def test_the_headline_says_why_no_job_could_start(states: str, size: int, said: str, short: list[int]) -> None:
+def test_the_headline_says_why_no_job_could_start(states: str, size: int, said: str, missing: list[int]) -> None:
     """Whose the others are nobody knows: they stay."""
     found = room(rows("a", states, None) + rows("b", "aa", None), sizes=(size,))
     assert said in str(room_sentence([found]))
-    assert [each.short for each in found.sizes] == short
+    assert [each.missing_gpus for each in found.sizes] == missing
 
 
 HOSTS = """

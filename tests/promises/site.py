@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analytics.decide.asks import Asks, Basis, asks_of
+from analytics.decide.nudge_items import NudgeBasis, NudgeItems, nudge_items
 from analytics.report.model import Whole
 from analytics.scope import Scope
 from analytics.window import load_window_ledger, open_inputs
@@ -49,12 +49,12 @@ def changed_hands() -> Fleet:
     fleet.run(first[2], "ann", fleet.between(-0.5))
     fleet.run(first[3], "ann", fleet.between(-3))
     fleet.run(first[3], "bob", fleet.between(-3))
-    fleet.claim(first[4:5], "ann", -6, -3, claim_id="31")
-    fleet.claim(first[4:5], "bob", -3, claim_id="32")
+    fleet.allocation(first[4:5], "ann", -6, -3, allocation_id="31")
+    fleet.allocation(first[4:5], "bob", -3, allocation_id="32")
     fleet.run(first[5], "ann", fleet.between(-6, -1))
     fleet.run(first[6], "ann", fleet.between(-6))
     fleet.run(first[7], "ann", fleet.between(-9, -6))
-    fleet.claim(first[7:8], "bob", -6, claim_id="33")
+    fleet.allocation(first[7:8], "bob", -6, allocation_id="33")
     # what a session of ann left behind, on a GPU that dan works on since; and the same where ann's work still lies
     orphan = {"parent_pid": np.where(fleet.between(-4.5), 1.0, 77.0), "command": "train.py"}
     fleet.run(second[0], "ann", fleet.between(-5, -1.5), **orphan)
@@ -81,7 +81,7 @@ def wasteful() -> Fleet:
     fleet.run(first[5], "ann", fleet.between(-6))
     fleet.run(first[6], "ann", fleet.between(-3))
     fleet.run(first[6], "bob", fleet.between(-3))
-    fleet.claim(first[7:8], "bob", -5, claim_id="51")
+    fleet.allocation(first[7:8], "bob", -5, allocation_id="51")
     train(fleet, second[:2], "dan", fleet.between(0, 1), job="1003")
     train(fleet, second[2:], "dan", fleet.between(0, 0.5), job="1004")
     third[0].health[fleet.between(-2)] = "lost"
@@ -124,11 +124,11 @@ class Site:
     @cached_property
     def users_now(self) -> Mapping[str, str | None]:
         """By GPU who has it at the end of the window, by the ledger's last row."""
-        return dict(newest_rows(self.whole.review.context).select("gpu", "holder").iter_rows())
+        return dict(newest_rows(self.whole.review.context).select("gpu", "user").iter_rows())
 
     @cached_property
-    def asks(self) -> Asks:
+    def nudge_items(self) -> NudgeItems:
         context = self.whole.review.context
         hosts = dict(newest_rows(context).select("gpu", "host").iter_rows())
         users = {gpu: user for gpu, user in self.users_now.items() if user is not None}
-        return asks_of(self.recommendations().listed, Basis({}, context.until_ms, hosts, users))
+        return nudge_items(self.recommendations().listed, NudgeBasis({}, context.until_ms, hosts, users))

@@ -19,7 +19,7 @@ from dashboard.access.people import ADMIN, VIEWER, NotAllowedError, Reader
 from dashboard.actions import Wish, act
 from fallow.schema import STATES
 from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA, held_lake
-from tests.delivery.asking import found
+from tests.delivery.made_items import found
 from tests.ledger.rows import ms, snapshot
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def named(names: set[str], text: str) -> set[str]:
 @pytest.mark.parametrize("team", TEAMS)
 def test_a_person_with_a_team_sees_only_what_belongs_to_the_team(waste: Site, team: str) -> None:
     """README.md; docs/security.md: a viewer of a team may not "see others' names, jobs or cost, also where a GPU is shared"."""
-    part = waste.whole.part(Scope(team=team)).inside.stretches
+    part = waste.whole.part(Scope(team=team)).inside.segments
     rows = part.to_dicts()
-    assert {row["holder"] for row in rows} == TEAMS[team] - {"dan"}, "dan had none in this week"
+    assert {row["user"] for row in rows} == TEAMS[team] - {"dan"}, "dan had none in this week"
     assert {row["state"] for row in rows}.isdisjoint(UNALLOCATED), "free time is of no team"
     listed = waste.recommendations(Scope(team=team)).listed
     assert listed
@@ -50,7 +50,7 @@ def test_a_person_with_a_team_sees_only_what_belongs_to_the_team(waste: Site, te
     assert named(TEAMS[team], told)
 
 
-@pytest.mark.parametrize("by", ["team", "holder"])
+@pytest.mark.parametrize("by", ["team", "user"])
 def test_parts_of_teams_and_of_users_add_up_to_all_allocated_time(waste: Site, by: str) -> None:
     """docs/report.md, Editions: "of a GPU that several held, their share"; no hidden row is in a team's sums."""
 
@@ -59,8 +59,8 @@ def test_parts_of_teams_and_of_users_add_up_to_all_allocated_time(waste: Site, b
         return dict.fromkeys(STATES, 0.0) | dict(spent.iter_rows())
 
     names = TEAMS if by == "team" else TEAMS["vision"] | TEAMS["speech"]
-    whole = waste.whole.ledger.inside.stretches
-    parts = [ms_of(waste.whole.narrowed(waste.whole.ledger.inside, Scope(**{by: name})).stretches) for name in names]
+    whole = waste.whole.ledger.inside.segments
+    parts = [ms_of(waste.whole.narrowed(waste.whole.ledger.inside, Scope(**{by: name})).segments) for name in names]
     for state, spent in ms_of(whole).items():
         expected = 0.0 if state in UNALLOCATED else spent
         assert sum(part[state] for part in parts) == pytest.approx(expected), state
@@ -69,22 +69,22 @@ def test_parts_of_teams_and_of_users_add_up_to_all_allocated_time(waste: Site, b
 def test_of_a_shared_gpu_each_user_has_the_share_of_their_process_time_and_no_word_of_the_other(waste: Site) -> None:
     """docs/how-a-number-is-made.md, Users: "split between them by the time of their processes"."""
     ledger = waste.whole.ledger.inside
-    row = ledger.stretches.filter(holder="ann+bob").head(1)
-    rows = row.with_columns(holder_shares=pl.lit([0.75, 0.25]), job=pl.lit("slurm:7"), account=pl.lit("bob-lab"))
-    one = type(ledger)(**{**vars(ledger), "stretches": rows})
+    row = ledger.segments.filter(user="ann+bob").head(1)
+    rows = row.with_columns(user_shares=pl.lit([0.75, 0.25]), job=pl.lit("slurm:7"), account=pl.lit("bob-lab"))
+    one = type(ledger)(**{**vars(ledger), "segments": rows})
     money = waste.whole.money
-    for scope, share in ((Scope(holder="ann"), 0.75), (Scope(team="speech"), 0.25), (Scope(team="nobody"), None)):
-        left = narrowed(one, scope, money.costs, waste.whole.inventory, money.owners).stretches
+    for scope, share in ((Scope(user="ann"), 0.75), (Scope(team="speech"), 0.25), (Scope(team="nobody"), None)):
+        left = narrowed(one, scope, money.costs, waste.whole.inventory, money.owners).segments
         if share is None:
             assert left.is_empty()
             continue
         assert left["gpu_share"].to_list() == [share]
-        assert left["holder"].to_list() == ["ann" if scope.holder else "bob"]
+        assert left["user"].to_list() == ["ann" if scope.user else "bob"]
         assert left["job"].to_list() == [None], "the job may be the other's"
 
 
 @pytest.mark.parametrize(
-    ("holder", "team", "beside_unknown", "scope", "hides"),
+    ("user", "team", "beside_unknown", "scope", "hides"),
     [
         ("ann", "vision", False, Scope(team="vision"), False),
         ("ann+cy", "vision", False, Scope(team="vision"), False),
@@ -92,18 +92,18 @@ def test_of_a_shared_gpu_each_user_has_the_share_of_their_process_time_and_no_wo
         ("ann+zoe", "vision", False, Scope(team="vision"), True),
         ("bob", "speech", False, Scope(team="vision"), True),
         ("ann", "vision", True, Scope(team="vision"), True),
-        ("ann", "vision", False, Scope(holder="ann"), False),
-        ("ann+cy", "vision", False, Scope(holder="ann"), True),
-        ("anna", "vision", False, Scope(holder="ann"), True),
+        ("ann", "vision", False, Scope(user="ann"), False),
+        ("ann+cy", "vision", False, Scope(user="ann"), True),
+        ("anna", "vision", False, Scope(user="ann"), True),
     ],
     ids=str,
 )
 def test_a_finding_that_is_about_others_as_well_is_left_out_of_an_edition_for_people(
-    tmp_path: Path, holder: str, team: str, *, beside_unknown: bool, scope: Scope, hides: bool
+    tmp_path: Path, user: str, team: str, *, beside_unknown: bool, scope: Scope, hides: bool
 ) -> None:
     """docs/report.md, Editions: "findings about GPUs that others hold as well are left out"."""
     (tmp_path / "owners.csv").write_text("kind,name,team\nuser,ann,vision\nuser,cy,vision\nuser,bob,speech\n")
-    finding = found("held", holder=holder, team=team, beside_unknown=beside_unknown)
+    finding = found("held", user=user, team=team, beside_unknown=beside_unknown)
     assert names_others(finding, scope, Owners.load(str(tmp_path / "owners.csv"))) is hides
 
 

@@ -1,4 +1,4 @@
-"""What fallow promises of measuring: what the agent and an import claim of a GPU, and what they leave unknown."""
+"""What fallow promises of measuring: what the agent and an import allocation of a GPU, and what they leave unknown."""
 
 from __future__ import annotations
 

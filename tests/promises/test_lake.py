@@ -65,7 +65,7 @@ def spool(tmp_path: Path, lake: Lake) -> Iterator[Spool]:
 def test_publishing_twice_writes_the_same_names_and_doubles_no_row(
     spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/how-a-number-is-made.md, section 3: "Publishing rows twice writes the same names, so no row is doubled"."""
+    """docs/how-a-number-is-made.md, section 2: "Publishing rows twice writes the same names, so no row is doubled"."""
     spool.append({"gpu": ticks(0, 3)})
     with monkeypatch.context() as patch:
         patch.setattr(Spool, "publish_until", lambda *_: sys.exit("killed"))
@@ -84,11 +84,11 @@ def test_publishing_twice_writes_the_same_names_and_doubles_no_row(
 def test_rows_leave_the_spool_only_after_the_lake_has_confirmed_them(
     spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/how-a-number-is-made.md, section 3: "It removes them from the spool only after the lake has confirmed them"."""
+    """docs/how-a-number-is-made.md, section 2: "It removes them from the spool only after the lake has confirmed them"."""
     spool.append({"gpu": ticks(0, 3)})
     with monkeypatch.context() as patch:
         patch.setattr(type(lake.store), "put", lambda *_: None)  # a store that says yes and keeps nothing
-        with pytest.raises(LakeError, match="and does not hold it"):
+        with pytest.raises(LakeError, match="and does not have it"):
             Publisher(spool, lake, "h").publish()
     assert (spool.count(), numbers(lake)) == (3, [])
     assert Publisher(spool, lake, "h").publish() == 3
@@ -158,7 +158,7 @@ def test_of_two_agents_with_one_name_the_first_publishes_until_it_was_silent_for
 
 
 def test_a_power_cut_loses_nothing_that_was_committed(tmp_path: Path, spool: Spool, lake: Lake) -> None:
-    """docs/how-a-number-is-made.md, section 3: it "loses at most the interval that was not yet closed"."""
+    """docs/how-a-number-is-made.md, section 2: it "loses at most the interval that was not yet closed"."""
     spool.append({"gpu": ticks(0, 3)})
     spool.append({"gpu": ticks(3, 1)})
     shutil.copytree(spool.folder, tmp_path / "after the cut")  # what the disk has, with nothing closed
@@ -214,13 +214,13 @@ def test_of_two_writers_that_see_each_other_the_later_one_yields(lake: Lake) -> 
     put_ticket(lake, LATER)
     with leased(lake, "x", "a test", clock=Hands(meanwhile), tell=lambda _: None):
         assert [len(each) for each in seen] == [1], "the earlier one's ticket stays while the later one yields"
-    store, seen_by_holder = type(lake.store), []
+    store, seen_by_user = type(lake.store), []
     put = store.put
 
     def put_and_meet(self: Any, key: str, data: bytes, *rest: Any) -> None:
         put(self, key, data, *rest)
-        if not seen_by_holder:
-            seen_by_holder.append(key)
+        if not seen_by_user:
+            seen_by_user.append(key)
             put(self, f"{FOLDER}/x/{EARLIER}", b"1")
 
     seen.clear()

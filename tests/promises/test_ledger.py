@@ -11,7 +11,7 @@ import pytest
 from analytics.ledger.summary import clip_ledger, summarise
 from fallow.clock import Window
 from tests.in_process import run_in_process
-from tests.ledger.rows import T0, claim, device, fill, held_by, load, ms, processes, samples, states
+from tests.ledger.rows import T0, allocation, device, fill, held_by, load, ms, processes, samples, states
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
@@ -23,14 +23,14 @@ NOT_MEASURED: dict[str, Any] = {"gpu_util_pct": None, "process_count": 1}
 
 
 def test_every_gpu_second_is_in_exactly_one_state_and_the_states_add_up_to_the_capacity(lake: Lake) -> None:
-    """README.md; docs/how-a-number-is-made.md, section 4: "from its first to its last sample"."""
+    """README.md; docs/how-a-number-is-made.md, section 3: "from its first to its last sample"."""
     rows = samples("a", -600, 0, **BUSY) + samples("a", 0, 600, **IDLE) + samples("a", 600, 900)
     rows += samples("a", 900, 1000, health="lost") + samples("a", 1500, 1800, **IDLE | {"gpu_util_pct": 3.0})
     rows += samples("b", -35, 1234.567, every_s=0.999) + samples("b", 1200, 1500, **BUSY)
-    fill(lake, rows, claims=[claim("a", 700, 800)])
+    fill(lake, rows, allocations=[allocation("a", 700, 800)])
     found: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
-    stretches = load(lake).stretches
-    for row in stretches.sort("gpu", "time").iter_rows(named=True):
+    segments = load(lake).segments
+    for row in segments.sort("gpu", "time").iter_rows(named=True):
         found[row["gpu"]].append((row["state"], row["time"], row["end"]))
     assert {state for own in found.values() for state, _, _ in own} == {
         "unknown",
@@ -49,7 +49,7 @@ def test_every_gpu_second_is_in_exactly_one_state_and_the_states_add_up_to_the_c
 
 
 def test_unknown_is_never_shown_as_zero(lake: Lake) -> None:
-    """README.md; docs/report.md: "null is unknown and 0 is measured"; docs/how-a-number-is-made.md."""
+    """README.md; docs/report.md: "null or empty is unknown, and 0 is measured"; docs/how-a-number-is-made.md."""
     rows = (
         samples("a", 0, HOUR, **NOT_MEASURED) + samples("b", 0, 0.5 * HOUR, **BUSY) + samples("b", 3000, HOUR, **BUSY)
     )
@@ -59,15 +59,15 @@ def test_unknown_is_never_shown_as_zero(lake: Lake) -> None:
     assert content["gpu_hours"]["active"] == pytest.approx((HOUR - 1180) / HOUR)
     assert content["gpu_hours"]["free"] == content["gpu_hours"]["held"] == 0
     assert content["idle"]["share"] == 0.0, "of b; what a did is unknown"
-    unknown = load(lake).stretches.filter(state="unknown")
+    unknown = load(lake).segments.filter(state="unknown")
     assert unknown["gpu_util_mean_pct"].null_count() == unknown["power_mean_w"].null_count() == len(unknown) == 2
 
 
 @pytest.mark.parametrize("value", [300.0, -1.0, float("nan"), None])
 def test_an_error_never_becomes_a_number(lake: Lake, value: float | None) -> None:
-    """docs/how-a-number-is-made.md: "an error never becomes a number", "Impossible values are unknown"."""
+    """docs/how-a-number-is-made.md: "an error never becomes a number", impossible values "are unknown and counted in data quality"."""
     fill(lake, samples("a", 0, 600, gpu_util_pct=value, process_count=1, power_w=-5.0))
-    (row,) = load(lake).stretches.iter_rows(named=True)
+    (row,) = load(lake).segments.iter_rows(named=True)
     assert (row["state"], row["gpu_util_mean_pct"], row["power_mean_w"], row["energy_mj"]) == ("unknown", *[None] * 3)
 
 
@@ -75,7 +75,7 @@ def test_an_error_never_becomes_a_number(lake: Lake, value: float | None) -> Non
 def test_a_sample_covers_the_time_to_the_next_one_and_at_most_three_of_its_intervals(
     lake: Lake, gap_s: float, unknown_s: float
 ) -> None:
-    """docs/how-a-number-is-made.md, section 4; README.md, states."""
+    """docs/how-a-number-is-made.md, section 3; docs/glossary.md, states."""
     found = states(fill(lake, samples("a", 0, 10) + samples("a", gap_s, gap_s + 10)))
     unknown = [(start, end) for state, start, end in found if state == "unknown"]
     assert unknown == ([(30.0, gap_s)] if unknown_s else [])
@@ -86,7 +86,7 @@ def test_a_sample_covers_the_time_to_the_next_one_and_at_most_three_of_its_inter
 def test_an_idle_interval_of_at_least_idle_after_is_held_and_a_shorter_one_is_not(
     lake: Lake, idle_s: int, state: str, begins_s: int
 ) -> None:
-    """docs/how-a-number-is-made.md, section 4: "of at least `ledger.idle_after` (5 min)", also over midnight."""
+    """docs/how-a-number-is-made.md, section 3: "of at least `ledger.idle_after` (5 min)", also over midnight."""
     end = begins_s + idle_s
     rows = samples("a", begins_s - 600, begins_s, **BUSY) + samples("a", begins_s, end, **IDLE)
     fill(lake, rows + samples("a", end, end + 600, **BUSY))
@@ -99,16 +99,16 @@ def test_an_idle_interval_of_at_least_idle_after_is_held_and_a_shorter_one_is_no
 def test_mean_utilization_that_reaches_the_low_threshold_is_active_and_below_it_is_low(
     lake: Lake, util: float, state: str
 ) -> None:
-    """README.md, states: "mean utilization reached the low threshold (default: 10 %)"."""
+    """docs/glossary.md, states: "mean utilization reached the low threshold (default: 10 %)"."""
     assert states(fill(lake, samples("a", 0, 600, gpu_util_pct=util, process_count=1))) == [(state, 0, 600)]
 
 
 def test_a_short_kernel_ends_the_idle_interval(lake: Lake) -> None:
-    """docs/how-a-number-is-made.md, section 4: "A row counts as zero only if its maximum is zero too"."""
+    """docs/how-a-number-is-made.md, section 3: "A row counts as zero only if its maximum is zero too"."""
     rows = samples("a", 0, 300, **IDLE) + samples("a", 300, 310, **IDLE | {"gpu_util_max_pct": 1.0})
     fill(lake, rows + samples("a", 310, 600, **IDLE))
     assert states(lake) == [("held", 0, 300), ("low", 300, 600)]
-    assert load(lake).spells.select("time", "end").rows() == [(ms(0), ms(300)), (ms(310), ms(600))]
+    assert load(lake).idle_intervals.select("time", "end").rows() == [(ms(0), ms(300)), (ms(310), ms(600))]
 
 
 def test_a_segment_and_an_idle_interval_end_where_the_user_changes(lake: Lake) -> None:
@@ -117,7 +117,7 @@ def test_a_segment_and_an_idle_interval_end_where_the_user_changes(lake: Lake) -
     lists += processes("a", *range(200, 600, 10), every_s=10, user="bob", pid=9)
     fill(lake, samples("a", 0, 600, **IDLE), lists)
     assert [row[:4] for row in held_by(lake)] == [("low", 0, 200, "ann"), ("held", 200, 600, "bob")]
-    assert load(lake).spells.select("spell_start", "spell_end").rows() == [(ms(0), ms(600))], (
+    assert load(lake).idle_intervals.select("idle_interval_start", "idle_interval_end").rows() == [(ms(0), ms(600))], (
         "no kernel ran in all of it"
     )
 
@@ -125,22 +125,22 @@ def test_a_segment_and_an_idle_interval_end_where_the_user_changes(lake: Lake) -
 def test_a_process_names_the_user_before_an_allocation_does_and_an_allocation_ends_at_its_end(lake: Lake) -> None:
     """docs/how-a-number-is-made.md, Users: "If no list names a user, the allocation counts"."""
     rows = samples("a", 0, 300, **BUSY) + samples("a", 300, 900)
-    fill(lake, rows, processes("a", *range(0, 300, 10), every_s=10, user="ann"), [claim("a", 0, 600, "bob")])
+    fill(lake, rows, processes("a", *range(0, 300, 10), every_s=10, user="ann"), [allocation("a", 0, 600, "bob")])
     assert held_by(lake) == [
         ("active", 0, 300, "ann", "process"),
-        ("reserved", 300, 600, "bob", "claim"),
+        ("reserved", 300, 600, "bob", "allocation"),
         ("free", 600, 900, None, None),
     ]
 
 
 @pytest.mark.parametrize("cut_s", [350, 1000, 86_400, 90_000.001])
 def test_a_window_cuts_time_and_never_states(lake: Lake, cut_s: float) -> None:
-    """docs/how-a-number-is-made.md, section 5: a segment keeps its state, and windows that meet add up to the whole."""
+    """docs/how-a-number-is-made.md, section 4: a segment keeps its state, and windows that meet add up to the whole."""
     rows = samples("a", 0, 200, **BUSY) + samples("a", 200, 500, **IDLE) + samples("a", 500, 600, **BUSY)
     fill(lake, rows + samples("a", 600, DAY + 2 * HOUR, every_s=60, **IDLE))
     whole, edge_ms = load(lake), ms(cut_s)
     before, after = (clip_ledger(whole, window) for window in (Window(None, edge_ms), Window(edge_ms, None)))
-    assert before.stretches["end"].max() == edge_ms == after.stretches["time"].min()
+    assert before.segments["end"].max() == edge_ms == after.segments["time"].min()
     sums = [summarise(each).totals.state_ms for each in (whole, before, after)]
     assert sums[0] == {state: sums[1][state] + sums[2][state] for state in sums[0]}
     assert summarise(before).totals.total_ms == round(cut_s * 1000)
@@ -164,4 +164,4 @@ def test_the_energy_between_two_rows_is_known_up_to_a_gap_of_three_intervals(
     rows = samples("a", 0, 10, **BUSY) + samples("a", gap_s, gap_s + 10, **BUSY)
     for row, read in zip(rows, (10**9, 10**9 + 900_000), strict=True):
         row |= {"energy_mj": read, "counters_since": T0}
-    assert load(fill(lake, rows)).stretches["energy_mj"].drop_nulls().to_list() == ([energy_mj] if energy_mj else [])
+    assert load(fill(lake, rows)).segments["energy_mj"].drop_nulls().to_list() == ([energy_mj] if energy_mj else [])

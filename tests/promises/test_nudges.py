@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("holder", "team", "reached"),
+    ("user", "team", "reached"),
     [
         ("bob", "speech", {"speech@example.org": "bob"}),
         ("ann+bob", "speech+vision", {"ann@example.org": "ann", "speech@example.org": "bob"}),
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     ids=str,
 )
 def test_a_user_without_an_address_is_reached_through_their_own_team_and_through_no_other(
-    tmp_path: Path, holder: str, team: str, reached: dict[str, str]
+    tmp_path: Path, user: str, team: str, reached: dict[str, str]
 ) -> None:
     """docs/delivering.md, Recipients: "A user without an address is reached through the own team"; eve is of no known team."""
     owners, contacts = tmp_path / "owners.csv", tmp_path / "contacts.csv"
     owners.write_text("kind,name,team\nuser,ann,vision\nuser,bob,speech\nuser,cy,speech\n")
     people = ("user,ann,ann", "user,cy,cy", "team,vision,vision", "team,speech,speech")
     contacts.write_text("kind,name,email\n" + "".join(f"{each}@example.org\n" for each in people))
-    assert Contacts.load(str(contacts), "").of(holder, team, Owners.load(str(owners))) == reached
+    assert Contacts.load(str(contacts), "").of(user, team, Owners.load(str(owners))) == reached

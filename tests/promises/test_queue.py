@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from analytics.plan.jobs import JOB_SCHEMA, jobs_in_window
+from analytics.capacity.jobs import JOB_SCHEMA, jobs_in_window
 from fallow.clock import HOUR_MS
 
 WINDOW, NEXT = (0, 24 * HOUR_MS), (24 * HOUR_MS, 48 * HOUR_MS)

@@ -10,11 +10,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from analytics.report.weeks import parse_week, week_of
+from dashboard.query import Query
 from fallow.clock import DAY_MS, HOUR_MS, format_ms, parse_window
 from fallow.schema import STATES
 from tests.in_process import run_in_process
 from tests.lakes import made_lake
-from tests.ledger.rows import T0, claim, device, fill, processes, samples
+from tests.ledger.rows import T0, allocation, device, fill, processes, samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,9 +44,9 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *processes("a", *range(monday - HOUR_S, monday + HOUR_S, 60), user="bob", pid=2),
         *processes("b", *range(monday - HOUR_S, monday + HOUR_S, 30), user="bob"),
     ]
-    claims = [claim("c", monday - 500, monday + 1700, "ann")]
+    allocations = [allocation("c", monday - 500, monday + 1700, "ann")]
     devices = [device("a", pool="train"), device("b", pool="dev", model="NVIDIA L40S"), device("c", pool="train")]
-    fill(lake, rows, lists, claims, devices=devices)
+    fill(lake, rows, lists, allocations, devices=devices)
     (tmp_path / "owners.csv").write_text("kind,name,team\nuser,ann,vision\nuser,bob,speech\n")
     (tmp_path / "prices.csv").write_text("model,pool,hourly,currency\n,train,3.33,EUR\n,dev,0.77,EUR\n")
     config = tmp_path / "fallow.toml"
@@ -65,7 +66,7 @@ CASES = [*((scope, ((), ())) for scope in SCOPES), *((scope, WEEK) for scope in 
 def test_the_reports_numbers_are_those_of_fallow_ledger_to_the_digit_and_its_states_cents_add_up_to_what_was_paid(
     config: Path, scope: tuple[str, ...], window: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> None:
-    """docs/report.md: "its numbers are those of `fallow ledger --json`, to the digit"; Checking it."""
+    """docs/report.md: "Its numbers are those of `fallow ledger --json`, to the digit"; Check a figure."""
     ledger = run_in_process("ledger", "--config", str(config), *window[0], *scope, "--json")
     report = run_in_process("report", "--config", str(config), *window[1], *scope, "--format", "json")
     assert (ledger.returncode, report.returncode) == (0, 0), ledger.stderr + report.stderr
@@ -111,10 +112,34 @@ def test_the_last_week_is_the_newest_that_is_over() -> None:
     assert parse_week("last", PARIS, monday_ms - 1).label == "2026-W46", "in Paris, Monday has begun"
 
 
-def test_a_day_that_ends_a_window_is_in_it_to_its_midnight_in_utc_and_7d_are_seven_days_of_the_time_zone() -> None:
-    """docs/report.md, Checking it: "Days here are UTC"; docs/how-a-number-is-made.md, The window: between changes of the clock 168 h."""
+WAYS = (
+    ("--week", "2026-W48"),
+    ("--since", "2026-W48", "--until", "2026-W48"),
+    ("--since", "2026-11-23", "--until", "2026-11-29"),
+    ("--since", "2026-11-23T00:00+01:00", "--until", "2026-11-30T00:00+01:00"),
+)
+
+
+def test_a_week_is_one_window_however_it_is_asked_for(config: Path) -> None:
+    """docs/report.md, Check a figure: "Days and weeks are those of `report.timezone`, for `--week` as for `--since` and `--until`"."""
+    paris = {"FALLOW_REPORT_TIMEZONE": "Europe/Paris"}
+    asked = [run_in_process("ledger", "--config", str(config), *way, "--json", **paris) for way in WAYS]
+    found = [json.loads(each.stdout) for each in asked]
+    assert found[0]["gpu_hours"]["total"] == pytest.approx(
+        3 + 3 + 2.2028, abs=0.001
+    )  # an hour of it is Sunday's in UTC
+    for each in found[1:]:
+        assert each["gpu_hours"] == found[0]["gpu_hours"]
+        assert (each["window"], each["coverage"]) == (found[0]["window"], pytest.approx(found[0]["coverage"], rel=1e-3))
+    week = parse_week("2026-W48", PARIS, 0).window
+    pages = (Query(since="2026-W48", until="2026-W48"), Query(first="2026-11-23", last="2026-11-29"))
+    assert {each.window(0, PARIS) for each in pages} == {week}
+
+
+def test_a_day_that_ends_a_window_is_in_it_to_its_midnight_and_7d_are_seven_days_of_the_time_zone() -> None:
+    """docs/report.md, Check a figure; docs/how-a-number-is-made.md, The window: between changes of the clock 168 h."""
     window = parse_window("2026-11-20", "2026-11-20", zone=PARIS)
-    assert (window.since_ms, window.until_ms) == (T0, T0 + DAY_MS)
+    assert (window.since_ms, window.until_ms) == (T0 - HOUR_MS, T0 + DAY_MS - HOUR_MS)
     for end, hours in (("2026-10-28T12:00:00Z", 169), ("2026-11-20T12:00:00Z", 168)):
         until_ms = parse_window(None, end).until_ms
         assert until_ms is not None

@@ -66,7 +66,7 @@ class Agent:
 
     def told(self) -> list[str]:
         """The kinds of all events so far."""
-        rows = (row for stretch in self.spool.stretches_until(2**62) for row in self.spool.rows_of(stretch))
+        rows = (row for segment in self.spool.segments_until(2**62) for row in self.spool.rows_of(segment))
         return [str(row.body["kind"]) for row in rows if row.table == "event"]
 
 
@@ -124,7 +124,7 @@ def test_a_mount_that_is_away_is_no_lake(start: Callable[..., Agent], lake: Lake
             with pytest.raises(NoLakeError) as gone:
                 check()
             assert str(gone.value) == (
-                f"there is no fallow lake at {lake.root}; mount it, or make one with `fallow lake init --lake {lake.root}`"
+                f"there is no fallow lake at {lake.root}; mount it, or create a lake with `fallow lake init --lake {lake.root}`"
             )
     assert list(Path(lake.root).iterdir()) == []
     Path(lake.root).rmdir()
@@ -141,7 +141,7 @@ def test_the_setting_pins_the_lake_and_a_marker_that_says_nothing_stops_publishi
         agent.check()
     assert not Path(lake.root, "agents").exists()
     Path(lake.root, MARKER_KEY).write_text("{}")
-    with pytest.raises(LakeError, match="is no marker of a lake; put it back from a backup"):
+    with pytest.raises(LakeError, match="is not a marker of a lake; restore it from a backup"):
         agent.check()
 
 
@@ -150,9 +150,9 @@ def test_the_first_of_two_keeps_the_name_and_both_say_so(start: Callable[..., Ag
     assert (first.may, second.may) == (True, False)
     with pytest.raises(HostNameTakenError) as taken:
         second.check()
-    assert "another agent publishes as h: the installation" in str(taken.value)
+    assert "another agent publishes under the name h: the installation" in str(taken.value)
     assert first.admission.identity.install[:12] in str(taken.value)
-    assert "set agent.host" in taken.value.hint
+    assert "set a different agent.host" in taken.value.hint
     for _ in range(4):
         hands.s += PERIOD_S
         assert (first.may, second.may) == (True, False)
@@ -263,7 +263,7 @@ def test_rows_of_the_time_of_another_agent_are_kept_apart(
     assert numbers(first.lake) == [100, 101, 102, 130, 131, 132, 140, 141, 142]
     [aside] = (tmp_path / "b").glob("other-name-*")
     refused = run_in_process("agent", "publish", "--spool", str(aside), "--lake", first.lake.root, "--host", "h")
-    assert (refused.returncode, "another agent has published as h" in refused.stderr) == (1, True), refused
+    assert (refused.returncode, "another agent published under the name h" in refused.stderr) == (1, True), refused
     assert numbers(first.lake) == [100, 101, 102, 130, 131, 132, 140, 141, 142]
     done = run_in_process("agent", "publish", "--spool", str(aside), "--lake", first.lake.root, "--host", "h2")
     assert done.stdout.startswith(f"8 rows of {aside} are in {first.lake.root} as those of the host h2"), done
@@ -282,7 +282,7 @@ def test_rows_of_a_host_that_still_publishes_are_not_published_beside_it(start: 
     done = run_in_process(
         "agent", "publish", "--spool", str(second.spool.folder), "--lake", first.lake.root, "--host", "h"
     )
-    assert (done.returncode, "another agent publishes as h" in done.stderr) == (1, True)
+    assert (done.returncode, "another agent publishes under the name h" in done.stderr) == (1, True)
     for none in (first.spool.folder / "nothing", first.spool.folder.parent):
         done = run_in_process("agent", "publish", "--spool", str(none), "--lake", first.lake.root, "--host", "h2")
         assert (done.returncode, "there is no spool in" in done.stderr) == (2, True)

@@ -106,12 +106,12 @@ def test_a_spool_near_its_largest_size_lets_published_rows_go_and_then_asks_for_
         Publisher(spool, lake, "h").publish()
         number += 400
     assert backlog.pressure == 0
-    kept = [stretch.first_seq for stretch in spool.published_files()]
+    kept = [segment.first_seq for segment in spool.published_files()]
     while spool.published_files():
         assert backlog.pressure == 0, "as long as published rows can go"
         backlog.append({"gpu": ticks(number, 20)})
         number += 20
-        left = [stretch.first_seq for stretch in spool.published_files()]
+        left = [segment.first_seq for segment in spool.published_files()]
         assert left == kept[len(kept) - len(left) :], "the oldest go first"
     seen = set()
     for _ in range(200):

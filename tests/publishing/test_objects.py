@@ -56,6 +56,18 @@ def test_what_is_stored_is_listed_confirmed_read_and_removed(s3: S3) -> None:
         objects.read(put.url)
 
 
+def test_a_span_of_dates_is_listed_without_the_dates_beside_it(s3: S3) -> None:
+    lake = Lake.at(s3.location)
+    days = [f"2026-11-{day}" for day in (18, 19, 20, 21, 22)]
+    put = [lake.put(LakeFile("gpu", day, host, 0, 9), b"rows") for day in days for host in ("gn001", "gn002")]
+    lake.put(LakeFile("host", days[2], "gn001", 0, 9), b"rows")
+    assert lake.files("gpu", dates=days[1:4]) == put[2:8]
+    assert lake.files("gpu", dates=[days[0], days[4]]) == [*put[:2], *put[8:]]
+    assert lake.files("gpu", dates=["2026-11-17", "2026-11-23"]) == []
+    assert lake.dates("gpu") == days
+    assert lake.newest_files("gpu") == put[8:]
+
+
 HOSTS = ["gn 01", "a/b", "host=x", "rack%2F1", "größe.example", "a'b\"c", "*?[x]", "x\ny", "..", "+&"]
 
 
@@ -70,12 +82,12 @@ def test_any_host_name_comes_back(s3: S3) -> None:
 def test_a_store_that_holds_something_else_does_not_confirm(s3: S3) -> None:
     lake = Lake.at(s3.location)
     file = lake.put(a_file(0, 9), b"rows")
-    with pytest.raises(LakeError, match=r"took 5 bytes for .* and holds 4 bytes under that name"):
+    with pytest.raises(LakeError, match=r"accepted 5 bytes for .* and has 4 bytes under this name"):
         lake.store.confirm(file.key, b"rows!")
-    with pytest.raises(LakeError, match="the store changed"):
+    with pytest.raises(LakeError, match="the store has other bytes for"):
         lake.store.confirm(file.key, b"ROWS")
     lake.delete(file)
-    with pytest.raises(LakeError, match=r"took 4 bytes for .* and does not hold it"):
+    with pytest.raises(LakeError, match=r"accepted 4 bytes for .* and does not have it"):
         lake.store.confirm(file.key, b"rows")
 
 
@@ -100,12 +112,12 @@ def test_a_large_object_is_read_by_ranges(s3: S3, monkeypatch: pytest.MonkeyPatc
         ({"AWS_SECRET_ACCESS_KEY": SECRET}, "the store does not accept the credentials; check key, secret and token"),
         ({"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": SECRET}, "check key, secret and token in the environment"),
         ({"AWS_ALLOW_HTTP": ""}, "without TLS; use https://, or set AWS_ALLOW_HTTP=true"),
-        ({"AWS_ENDPOINT_URL": "https://no.such.name.invalid"}, "the name of no.such.name.invalid cannot be resolved"),
+        ({"AWS_ENDPOINT_URL": "https://no.such.name.invalid"}, "the name no.such.name.invalid cannot be resolved"),
         ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "127.0.0.1:1 refuses the connection; check the endpoint"),
-        ({"AWS_ENDPOINT_URL": f"https://me:{SECRET}@127.0.0.1:1"}, "AWS_ENDPOINT_URL carries credentials"),
+        ({"AWS_ENDPOINT_URL": f"https://me:{SECRET}@127.0.0.1:1"}, "AWS_ENDPOINT_URL contains credentials"),
         ({"AWS_ENDPOINT_URL": f"no address {SECRET}"}, "AWS_ENDPOINT_URL is not an address"),
         ({"AWS_CA_BUNDLE": "/nowhere"}, "cannot read AWS_CA_BUNDLE /nowhere: No such file"),
-        ({"AWS_CA_BUNDLE": "/etc/hostname"}, "AWS_CA_BUNDLE /etc/hostname holds no certificate"),
+        ({"AWS_CA_BUNDLE": "/etc/hostname"}, "AWS_CA_BUNDLE /etc/hostname has no certificate"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_sentence_without_the_secret(
@@ -177,7 +189,7 @@ def test_tls_is_checked_against_the_authorities_that_are_named(
             monkeypatch.delenv(name)
         for others in ({}, {"AWS_CA_BUNDLE": str(tmp_path / "stranger.pem")}):
             local_s3.apply(monkeypatch, **reached, **others)
-            unknown = "an authority that is not known here; name the authority's PEM file by AWS_CA"
+            unknown = "an unknown CA; set AWS_CA"
             with pytest.raises(LakeError, match=unknown):
                 Lake.at(local_s3.location).put(a_file(0, 9), b"rows")
         by_number = f"https://127.0.0.1:{proxy.port}"
@@ -186,7 +198,7 @@ def test_tls_is_checked_against_the_authorities_that_are_named(
         with pytest.raises(LakeError, match=r"the certificate of 127\.0\.0\.1:.* is for another name"):
             Lake.at(local_s3.location).put(a_file(0, 9), b"rows")
         local_s3.apply(monkeypatch, **reached | {"AWS_ENDPOINT_URL": f"https://127.0.0.1:{local_s3.port}"})
-        with pytest.raises(LakeError, match="does not speak TLS"):
+        with pytest.raises(LakeError, match="does not use TLS"):
             Lake.at(local_s3.location).put(a_file(0, 9), b"rows")
 
 

@@ -96,7 +96,7 @@ def test_a_mount_that_hangs_holds_up_neither_the_sampling_nor_the_end(
     publishing.start_if_due(100)
     assert publishing.status.waiting_rows == 6
     assert not publishing.finish(0.1)
-    assert publishing.status.last_error == "the store does not take the rows in time"
+    assert publishing.status.last_error == "the store did not take the rows in time"
     assert [incident["kind"] for incident in publishing.take_incidents()] == ["store_down"]
 
 
@@ -107,7 +107,7 @@ def test_a_publisher_that_hangs_is_left_and_no_other_started_until_it_comes_back
     mount.wait_until_entered()
     for now_s in (10_000, 20_000):
         publishing.start_if_due(now_s)
-        assert publishing.status.last_error == "the store does not take the rows in time"
+        assert publishing.status.last_error == "the store did not take the rows in time"
         assert publishing._running is None, "it would hang beside the other one"  # noqa: SLF001
     assert not mount.entered.acquire(blocking=False)
     mount.left.set()

@@ -70,7 +70,7 @@ def test_a_store_that_is_down_is_said_once_and_tried_ever_more_rarely(spool: Spo
     [down] = publishing.take_incidents()
     assert down["kind"] == "store_down"
     assert down["detail"] == (
-        f"rows stay in the spool: there is no fallow lake at {lake.root}; mount it, or make one with "
+        f"rows stay in the spool: there is no fallow lake at {lake.root}; mount it, or create a lake with "
         f"`fallow lake init --lake {lake.root}`"
     )
     assert publishing.status.failing_since_ms == begun_ms
@@ -116,7 +116,7 @@ def test_the_end_of_the_run_does_not_wait_for_a_store_that_hangs(
             time.sleep(0.01)
         assert not publishing.finish(1.0)
         # its own sentence, and not the publisher's, which would have waited for much longer
-        assert publishing.status.last_error == "the store does not take the rows in time"
+        assert publishing.status.last_error == "the store did not take the rows in time"
         proxy.behave("pass")
         assert publishing.finish(60)
     local_s3.apply(monkeypatch)

@@ -91,15 +91,15 @@ def test_a_hosts_credentials_write_its_own_files_and_nothing_else(act: Callable[
     [other] = lake.files("gpu", hosts=["h2"])
     lake = act("h1")
     forged = LakeFile("gpu", DATE, "h2", 1, 2)
-    claim = next(each.key for each in act("owner").store.list("agents/host=h2"))
+    allocation = next(each.key for each in act("owner").store.list("agents/host=h2"))
     act("h1")
     for attempt in (
         lambda: lake.put(forged, b"x"),
-        lambda: lake.store.put(claim, b"x"),
+        lambda: lake.store.put(allocation, b"x"),
         lambda: lake.store.put(MARKER_KEY, b"x"),
         lambda: lake.store.put("ledger/date=2024-10-04/0-0.parquet", b"x"),
         lambda: lake.delete(other),
-        lambda: lake.store.delete(claim),
+        lambda: lake.store.delete(allocation),
         lambda: lake.store.delete(MARKER_KEY),
         lambda: objects.read(other.url),
         lambda: lake.files("gpu", hosts=["h2"], dates=[DATE]),

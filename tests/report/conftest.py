@@ -10,7 +10,7 @@ import pytest
 from fallow.cli import main
 from tests.in_process import run_in_process
 from tests.lakes import made_lake
-from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples
+from tests.ledger.rows import GB, allocation, device, fill, ms, processes, samples
 from tests.shared_results import sharing
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def everything(lake: Lake) -> Lake:
     lists = before_lists("GPU-0", *range(0, 14 * DAY, 300), every_s=300, slurm_job_id="4711")
     lists += before_lists("GPU-2", *range(0, 7 * DAY, 300), every_s=300, user="bob", pid=12)
     models = [device(f"GPU-{number}", time=ms(-BACK_S)) for number in range(3)]
-    fill(lake, rows, lists, [claim("GPU-1", 9 * DAY - BACK_S, None, "greta")], devices=models, host="train-01")
+    fill(lake, rows, lists, [allocation("GPU-1", 9 * DAY - BACK_S, None, "greta")], devices=models, host="train-01")
     serving = before("GPU-8", 12 * DAY, 12 * DAY + 6 * HOUR, **BUSY | {"gpu_util_pct": 4.0})
     serving += before("GPU-8", 12 * DAY + 9 * HOUR, 14 * DAY, **HELD)
     fill(
@@ -86,10 +86,11 @@ def run_fallow() -> RunFallow:
 
 @pytest.fixture
 def report(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """`fallow report` in this process."""
+    """`fallow report` in this process, or another verb: all of it, not the first screen."""
 
     def run(lake: Lake | str, *arguments: str, command: str = "report") -> Outcome:
-        code = main([command, "--lake", lake if isinstance(lake, str) else lake.root, *arguments])
+        whole = ["--all"] if command in ("report", "ledger") else []
+        code = main([command, "--lake", lake if isinstance(lake, str) else lake.root, *whole, *arguments])
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 

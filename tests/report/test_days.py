@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.intervals import by_day
-from analytics.report.film import BINS_MOST, NOT_THERE, film, longest_in_bins
+from analytics.report.timeline import BINS_MOST, NOT_THERE, longest_in_bins, timeline
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, from_ms
 from fallow.schema import STATES
-from tests.money.fleet import COLUMNS, T0, stretch
+from tests.money.fleet import COLUMNS, T0, segment
 
 ZONES = [
     "UTC",
@@ -36,7 +36,7 @@ def test_every_minute_is_on_its_own_day(zone: str, spans: list[tuple[int, int, i
     rows = []
     for day, start, length in spans:
         first = day * 86_400 + start * 60
-        rows.append(stretch("a", first, min(first + length * 60, (day + 1) * 86_400), "free"))
+        rows.append(segment("a", first, min(first + length * 60, (day + 1) * 86_400), "free"))
     found: Counter[str] = Counter()
     for day, time, end in (
         by_day(pl.DataFrame(rows, schema=COLUMNS), ZoneInfo(zone)).select("day", "time", "end").rows()
@@ -52,7 +52,7 @@ def test_every_minute_is_on_its_own_day(zone: str, spans: list[tuple[int, int, i
 def test_a_week_in_paris_has_seven_days() -> None:
     monday = T0 + 3 * DAY_MS - HOUR_MS  # 2026-11-23 00:00 there
     rows = [
-        stretch(
+        segment(
             "a", (time - T0) / 1000, (min(time // DAY_MS * DAY_MS + DAY_MS, monday + 7 * DAY_MS) - T0) / 1000, "free"
         )
         for time in [monday, *range(monday + HOUR_MS, monday + 7 * DAY_MS, DAY_MS)]
@@ -72,23 +72,23 @@ def frame(pieces: dict[str, list[tuple[int, str | None]]]) -> pl.DataFrame:
         at = 0
         for length, state in own:
             if state is not None:
-                rows.append(stretch(gpu, at, at + length, state))
+                rows.append(segment(gpu, at, at + length, state))
             at += length
     return pl.DataFrame(rows, schema=COLUMNS)
 
 
 @given(PIECES, PIECES)
 def test_most_of_the_bin_decides(first: list[tuple[int, str | None]], second: list[tuple[int, str | None]]) -> None:
-    stretches = frame({"a": first, "b": second})
+    segments = frame({"a": first, "b": second})
     until_ms = T0 + 6 * HOUR_MS
-    shown = film(
-        stretches.filter(pl.col("time") < until_ms).with_columns(pl.col("end").clip(upper_bound=until_ms)), T0, until_ms
+    shown = timeline(
+        segments.filter(pl.col("time") < until_ms).with_columns(pl.col("end").clip(upper_bound=until_ms)), T0, until_ms
     )
     assert shown.bin_ms == 10 * MINUTE_MS
     for gpu, codes in zip(shown.gpus, shown.codes, strict=True):
         for number, code in enumerate(codes):
             begin, spent = T0 + number * shown.bin_ms, Counter[str]()
-            for row in stretches.filter(gpu=gpu).iter_rows(named=True):
+            for row in segments.filter(gpu=gpu).iter_rows(named=True):
                 spent[row["state"]] += max(0, min(row["end"], begin + shown.bin_ms) - max(row["time"], begin))
             most = max(spent.values(), default=0)
             if most == 0:
@@ -102,14 +102,14 @@ def test_most_of_the_bin_decides(first: list[tuple[int, str | None]], second: li
     [(1, 10 * MINUTE_MS), (7, 30 * MINUTE_MS), (28, 2 * HOUR_MS), (365, 2 * DAY_MS), (4000, 12 * DAY_MS)],
 )
 def test_a_strip_has_at_most_336_bins(days: int, bin_ms: int) -> None:
-    shown = film(frame({"a": [(days * 86_400, "free")]}), T0, T0 + days * DAY_MS)
+    shown = timeline(frame({"a": [(days * 86_400, "free")]}), T0, T0 + days * DAY_MS)
     assert shown.bin_ms == bin_ms
     assert shown.codes.shape[1] <= BINS_MOST
     assert (shown.codes == STATES.index("free")).all()
 
 
 def test_the_most_wasteful_come_first() -> None:
-    shown = film(
+    shown = timeline(
         frame({"a": [(50, "free"), (50, "active")], "b": [(90, "held")], "c": [(95, "active")]}), T0, T0 + 100_000
     )
     assert shown.gpus == ("b", "a", "c")

@@ -14,7 +14,7 @@ from analytics.decide.actions import record
 from fallow.actors import Actor
 from fallow.lake import Lake
 from tests.lakes import made_lake
-from tests.ledger.rows import T0, claim, device, fill, processes, samples
+from tests.ledger.rows import T0, allocation, device, fill, processes, samples
 from tests.report.test_formats import faults
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ DAY_S = 24 * 3600
 OTHERS = ("zelda", "GPU-z", "the-other-job", "nobody-here", "speech")
 
 
-def site_of(folder: Path, rows: list[Any], lists: list[Any], claims: list[Any], *devices: dict[str, Any]) -> Path:
+def site_of(folder: Path, rows: list[Any], lists: list[Any], allocations: list[Any], *devices: dict[str, Any]) -> Path:
     """The settings of a lake with these rows, in which ann is of the team vision and zelda of speech."""
-    lake = fill(made_lake(folder / "lake"), rows, lists, claims, devices=list(devices))
+    lake = fill(made_lake(folder / "lake"), rows, lists, allocations, devices=list(devices))
     (folder / "owners.csv").write_text("kind,name,team\nuser,ann,vision\nuser,zelda,speech\nuser,nobody-here,speech\n")
     config = folder / "fallow.toml"
     config.write_text(f'[lake]\npath = "{lake.root}"\n[money]\nowners = "{folder}/owners.csv"\n')
@@ -51,10 +51,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Path:
-    """Ann and zelda each hold a GPU without a kernel for nine days; a claim of zelda's names a GPU that is not there."""
+    """Ann and zelda each hold a GPU without a kernel for nine days; an allocation of zelda's names a GPU that is not there."""
     lists = used("GPU-a", "ann") + used("GPU-z", "zelda")
-    claims = [claim("GPU-z-gone", 0, 9 * DAY_S, "zelda", "the-other-job")]
-    return site_of(folder, idle("GPU-a", "GPU-z"), lists, claims, device("GPU-a"), device("GPU-z", pool="other"))
+    allocations = [allocation("GPU-z-gone", 0, 9 * DAY_S, "zelda", "the-other-job")]
+    return site_of(folder, idle("GPU-a", "GPU-z"), lists, allocations, device("GPU-a"), device("GPU-z", pool="other"))
 
 
 @pytest.fixture
@@ -105,15 +105,16 @@ FORMS = ("text", "md", "html")
 
 def of_ann(lake: Lake, config: Path, report: Callable[..., Outcome]) -> list[str]:
     found = json.loads(report(lake, "--config", str(config), "--format", "json").out)["findings"]
-    return [each["finding_id"] for each in found if each["holder"] == "ann"]
+    return [each["finding_id"] for each in found if each["user"] == "ann"]
 
 
-@pytest.mark.parametrize("kind", ["suppress", "ack", "comment"])
+@pytest.mark.usefixtures("low_is_listed")
+@pytest.mark.parametrize("kind", ["snooze", "ack", "comment"])
 def test_what_others_did_and_wrote_has_neither_their_name_nor_their_words(
     lake: Lake, config: Path, report: Callable[..., Outcome], kind: str
 ) -> None:
     anns = of_ann(lake, config, report)
-    last_ms = int(datetime(2026, 12, 31, tzinfo=UTC).timestamp() + DAY_S) * 1000 if kind == "suppress" else None
+    last_ms = int(datetime(2026, 12, 31, tzinfo=UTC).timestamp() + DAY_S) * 1000 if kind == "snooze" else None
     record(lake, kind, anns, Actor("zelda"), now_ms=T0 + DAY_S * 1000, reason=WORDS, expires_ms=last_ms)
     for form in FORMS:
         flags = ("--config", str(config), "--format", form)
@@ -121,17 +122,18 @@ def test_what_others_did_and_wrote_has_neither_their_name_nor_their_words(
         assert WORDS in whole and "zelda" in whole  # noqa: PT018  # the lead is told
         assert anns[0] in own
         assert [each for each in (*OTHERS, WORDS) if each in own] == []
-        if kind == "suppress":
+        if kind == "snooze":
             day = "31 Dec 2026" if form == "html" else "2026-12-31"
             assert f"until {day}" in own
             assert "2027" not in own + whole
 
 
+@pytest.mark.usefixtures("low_is_listed")
 def test_what_somebody_wrote_about_their_own_stays_in_their_edition(
     lake: Lake, config: Path, report: Callable[..., Outcome]
 ) -> None:
     anns = of_ann(lake, config, report)
-    record(lake, "suppress", anns, Actor("ann"), now_ms=T0 + DAY_S * 1000, reason="a demo in January")
+    record(lake, "snooze", anns, Actor("ann"), now_ms=T0 + DAY_S * 1000, reason="a demo in January")
     for form in FORMS:
         shown = one_line(report(lake, "--config", str(config), *ANN, "--format", form).out)
         assert "a demo in January (" in shown.replace("</bdi>", "")
@@ -155,6 +157,7 @@ def shared_lake(shared: Path) -> Lake:
     return Lake.at(str(shared.parent / "lake"))
 
 
+@pytest.mark.usefixtures("low_is_listed")
 @pytest.mark.parametrize("scope", [("--user", "ann"), ("--team", "vision")])
 def test_what_others_hold_too_is_neither_shown_nor_counted(
     shared_lake: Lake, shared: Path, report: Callable[..., Outcome], scope: tuple[str, str]
@@ -166,7 +169,7 @@ def test_what_others_hold_too_is_neither_shown_nor_counted(
     assert content["findings"]
     assert "findings about GPUs" not in report(shared_lake, *flags).out
     whole = json.loads(report(shared_lake, "--config", str(shared), "--format", "json").out)
-    assert any("zelda" in (each["holder"] or "") for each in whole["findings"])
+    assert any("zelda" in (each["user"] or "") for each in whole["findings"])
     if "--team" in scope:
         assert [each["name"] for each in content["teams"]] == ["vision"]
         assert content["scope"]["team"] == "vision"
@@ -180,7 +183,7 @@ def test_ranks_go_with_the_figures_they_were_given_for(
 
     def ranks(*scope: str) -> dict[str, tuple[float, int | None]]:
         content = json.loads(report(shared_lake, "--config", str(shared), *scope, "--format", "json").out)
-        return {each["name"]: (each["allocated_gpu_hours"] / 216, each["rank_gpu_time"]) for each in content["holders"]}
+        return {each["name"]: (each["allocated_gpu_hours"] / 216, each["rank_gpu_time"]) for each in content["users"]}
 
     assert ranks() == {"ann": (2.5, 1), "zelda": (0.5, 2)}
     assert ranks("--pool", "dev") == {"ann": (1.5, 1), "zelda": (0.5, 2)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from analytics.decide.actions import record
+from analytics.glossary import state_label
 from analytics.language.languages import language
 from analytics.render.html.mail import mail_body
 from analytics.render.report import FORMATS
@@ -94,8 +96,8 @@ def test_the_numbers_are_those_of_the_ledger_and_the_findings_to_the_digit(
             assert sum(each["gpu_hours"][state] for each in groups) == pytest.approx(total[state], abs=1e-9)
     text, markdown = report(full, *window).out, report(full, *window, "--format", "md").out
     for state, hours in ledger["gpu_hours"].items():
-        name, shown = "paid" if state == "total" else state, f"{hours:,.1f}"
-        assert any(line.split()[:2] == [name, shown] for line in text.splitlines())
+        name, shown = "paid" if state == "total" else state_label(state), f"{hours:,.1f}"
+        assert any(re.split(r"\s{2,}", line.strip())[:2] == [name, shown] for line in text.splitlines())
         assert f"| {name} | {shown} |" in markdown
 
 
@@ -105,8 +107,11 @@ def test_a_single_busy_gpu_has_no_findings(lake: Lake, report: Report, form: str
     text = one_line(report(lake, "--format", form))
     assert "1 GPU on 1 host" in text
     assert "100.0 % of the time" in text
-    assert "100.0 % of the GPU time was useful; nothing was idle." in text
-    assert "No GPU is idle now. No decision is known to save something in this window." in text
+    assert "100.0 % of the GPU time was useful; no time was idle." in text
+    assert (
+        "No GPU is unallocated now, and no finding shows a reclaimable GPU. No yearly figure is known yet, because the data cover no complete week."
+        in text
+    )
     assert told(report(lake, "--format", "json"))["findings"] == []
 
 
@@ -116,7 +121,7 @@ def test_nothing_observed_is_said_not_divided(lake: Lake, report: Report) -> Non
     shown["mail"], picture = mail_body(report_of(lake), language("en"))
     assert picture is not None
     assert all("Nothing was observed in this window." in shown[form] for form in (*PAGES, "mail"))
-    assert all("1 GPU never gave a utilization: its use is unknown, not zero" in shown[form] for form in PAGES)
+    assert all("1 GPU never reported utilization: its use is unknown, not zero" in shown[form] for form in PAGES)
     assert '<span class="figure">unknown</span>' in shown["html"]
     assert "nan" not in shown["html"].replace("unavailable", "").lower().split()
     content = told(report(lake, "--format", "json"))
@@ -127,7 +132,7 @@ def test_nothing_observed_is_said_not_divided(lake: Lake, report: Report) -> Non
 def test_a_window_that_ends_in_the_future_calls_nobody_silent(lake: Lake, report: Report) -> None:
     now_s = time.time() - T0 / 1000
     fill(lake, samples("GPU-0", now_s - 600, now_s, **BUSY | {"every_s": 10}))
-    assert "  silent      none" in report(lake, "--until", "2199-01-01").out.splitlines()
+    assert "  silent hosts  none" in report(lake, "--until", "2199-01-01").out.splitlines()
 
 
 def test_simulated_fleets_say_so_first(lake: Lake, report: Report) -> None:
@@ -158,15 +163,16 @@ def test_reports_are_as_the_schema_says(full: Lake, report: Report, flags: str) 
         del record_of["another"]
 
 
-def test_suppressed_and_gone_findings_are_as_the_schema_says(tmp_path: Path, report: Report) -> None:
+@pytest.mark.usefixtures("low_is_listed")
+def test_snoozed_and_gone_findings_are_as_the_schema_says(tmp_path: Path, report: Report) -> None:
     lake = everything(made_lake(tmp_path / "lake"))
     later = {"first_s": 14 * DAY - BACK_S, "last_s": 21 * DAY - BACK_S}
     fill(lake, samples("GPU-0", **later, **BUSY) + samples("GPU-1", **later, **FREE), host="train-01")
     week = ("--format", "json", "--week", "2026-W41")
     ids = [each["finding_id"] for each in told(report(lake, *week))["findings"]]
-    record(lake, "suppress", ids, Actor("ops"), now_ms=T0 - BACK_S, reason="a reserve")
+    record(lake, "snooze", ids, Actor("ops"), now_ms=T0 - BACK_S, reason="a reserve")
     content = told(report(lake, *week))
-    assert content["suppressed"]
+    assert content["snoozed"]
     assert content["ended"]
     assert faults(content) == []
 
@@ -179,7 +185,7 @@ def test_an_empty_week_says_where_the_rows_are_and_concludes_nothing(
     text = one_line(report(full, "--week", week, "--format", form))
     assert f"GPU waste report, {week}" in text
     assert "Nothing was observed in this window. The lake has rows from " in text
-    conclusions = ("No GPU could be taken back", "o findings", "Nothing is suppressed", "Nobody was given", "0.0")
+    conclusions = ("No GPU could be taken back", "o findings", "Nothing is snoozed", "Nobody was given", "0.0")
     assert [each for each in conclusions if each in text] == []
 
 
@@ -218,14 +224,14 @@ def test_the_mail_of_an_empty_week_has_no_picture_of_nothing(full: Lake) -> None
 def test_who_had_nothing_in_a_week_has_an_edition_that_says_so(full: Lake, report: Report) -> None:
     dark, without = (one_line(report(full, "--week", week, "--user", "svc")) for week in (BEFORE, "2026-W39"))
     assert "Nothing was observed in this window." in dark
-    assert "Nothing in this window is of user svc." in without
+    assert "This window has no GPU time of user svc." in without
     assert faults(told(report(full, "--week", BEFORE, "--user", "svc", "--format", "json"))) == []
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--week", "2026-W39", "--user", "svcc"), "fallow: nothing in this window is of user svcc; "),
+        (("--week", "2026-W39", "--user", "svcc"), "fallow: nothing in this window belongs to user svcc; "),
         (("--week", "2198-W01"), "holds nothing between 219"),
     ],
     ids=["a name that nobody has", "a week that has not begun"],

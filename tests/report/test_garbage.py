@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-TABLES = (schema.GPU, schema.PROCESS, schema.CLAIM, schema.DEVICE, schema.HOST, schema.SERVING, schema.EVENT)
+TABLES = (schema.GPU, schema.PROCESS, schema.ALLOCATION, schema.DEVICE, schema.HOST, schema.SERVING, schema.EVENT)
 
 TEXT = st.sampled_from(
     ["", "a", "MIG-a", "b+c", "a\nb", "\u202e", "'; drop table", "lost", "ok", "slurm", "7", "x" * 300]
@@ -114,7 +114,7 @@ NEVER = [-1, 0, 253_402_300_799_999, 2**62]
 
 @pytest.mark.parametrize("time", NEVER)
 def test_times_that_cannot_be_are_never_a_crash(lake: Lake, time: int) -> None:
-    known: Row = {"gpu": "a", "claim_id": "j", "kind": "clock_stepped", "pid": 1, "interval_ms": 1, "time": time}
+    known: Row = {"gpu": "a", "allocation_id": "j", "kind": "clock_stepped", "pid": 1, "interval_ms": 1, "time": time}
     fill(lake, {table.name: [{name: known[name] for name in table.names if name in known}] * 2 for table in OTHERS})
     assert run("report", "--lake", lake.root) == (0, "")
 

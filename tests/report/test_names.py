@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.decide.actions import record
-from analytics.decide.recommendations import Saving
 from analytics.language.languages import language
 from analytics.language.plain_text import plain
 from analytics.render.html.mail import mail_body
 from analytics.render.html.page import page
 from analytics.workloads.model import Confidence
 from fallow.actors import Actor
-from fallow.clock import DAY_MS
+from fallow.clock import DAY_MS, WEEK_MS
 from fallow.outside_text import markdown_code, markdown_text
+from tests.delivery.made_items import worth
 from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, ms, processes, samples
 from tests.report.conftest import HELD, HOUR
@@ -57,7 +57,7 @@ NAMES = [
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Each name as user, command, pod, model and pool of two GPUs that are held, and as the reason of a suppressed finding."""
+    """Each name as user, command, pod, model and pool of two GPUs that are held, and as the reason of a snoozed finding."""
     lake = made_lake(tmp_path_factory.mktemp("odd") / "lake")
     for number, name in enumerate(NAMES):
         for gpu, host in ((f"GPU-{number}", f"h{number}"), (f"GPU-{number}-other", f"other{number}")):
@@ -68,7 +68,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         if each.host.startswith("other"):
             reason = NAMES[int(each.host.removeprefix("other"))]
             when = {"now_ms": ms(3 * HOUR), "expires_ms": ms(0) + 30 * DAY_MS}
-            record(lake, "suppress", [each.finding_id], Actor(reason), reason=reason, **when)
+            record(lake, "snooze", [each.finding_id], Actor(reason), reason=reason, **when)
     return lake
 
 
@@ -77,24 +77,29 @@ def odd(lake: Lake) -> Report:
     return report_of(lake)
 
 
+@pytest.mark.usefixtures("low_is_listed")
 def test_text_keeps_its_columns_and_json_the_names(lake: Lake, report: Callable[..., Outcome]) -> None:
     lines = report(lake).out.splitlines()
     assert all(line.isprintable() for line in lines)
     assert [line for line in lines if len(line) > 100 and not line.startswith("    next ")] == []
-    for section, figures in (("WHAT USERS", "6.0 0.0 0.0 6.0 0.0 0.0 %"), ("BY POOL", "2 6.0 100.0 % 0.0 % 0.0 %")):
+    for section, figures in (
+        ("GPU TIME BY USER", "6.0 0.0 0.0 6.0 0.0 0.0 %"),
+        ("BY POOL", "2 6.0 100.0 % 0.0 % 0.0 %"),
+    ):
         at = next(number for number, line in enumerate(lines) if line.startswith(section))
         assert sum(figures in " ".join(line.split()) for line in lines[at : at + 40]) >= 12
     content = json.loads(report(lake, "--format", "json").out)
-    assert {each["holder"] for each in content["findings"]} == set(NAMES) == set(content["by"]["pool"])
+    assert {each["user"] for each in content["findings"]} == set(NAMES) == set(content["by"]["pool"])
 
 
+@pytest.mark.usefixtures("low_is_listed")
 def test_markdown_has_no_other_heading_cell_link_or_code_than_its_own(
     lake: Lake, report: Callable[..., Outcome]
 ) -> None:
     lines = report(lake, "--format", "md").out.splitlines()
     assert [line for line in lines if line.startswith("#") and not line.startswith("#### ")] == HEADINGS
     tables = [line for line in lines if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in tables} <= set(range(5, 13))
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in tables} <= set(range(5, 15))
     assert max(map(len, tables)) < 600
     assert all(line.isprintable() for line in lines)
     # code spans are as CommonMark finds them: a run of backticks up to the next of its length
@@ -106,28 +111,28 @@ def test_markdown_has_no_other_heading_cell_link_or_code_than_its_own(
 
 HEADINGS = [
     "# GPU waste report",
-    "## Decisions",
-    "### What to do",
-    "### What can be given back",
-    "## Behind the decisions",
-    "### Behind each decision",
-    "## Totals and what to look at",
+    "## Recommendations",
+    "### Recommendations",
+    "### What each pool can release",
+    "## Evidence of the recommendations",
+    "### Evidence of each recommendation",
+    "## Totals and waste without a known value",
     "### How the waste adds up",
-    "### To look at",
+    "### Waste without a known value",
     "## Where the money goes",
     "### From paid to useful",
-    "### Every hour by state",
-    "## Who was given GPUs",
-    "### What users were given",
+    "### GPU time by hour",
+    "## Who had GPUs",
+    "### GPU time by user",
     "## When and where",
     "### Every GPU over time",
     "### By pool",
-    "## What became of last week's findings",
-    "### Closed and reversed since last week",
-    "### Suppressed",
-    "## What the figures rest on",
+    "## Last week's findings",
+    "### Last week's findings that ended",
+    "### Snoozed",
+    "## Where the figures come from",
     "### Data quality",
-    "### How each figure is made",
+    "### How the figures are computed",
     "## Prices and energy",
     "### Prices",
     "### Energy and CO2",
@@ -144,10 +149,10 @@ def test_a_name_is_text_on_the_page(odd: Report) -> None:
 
 
 def test_names_are_text_in_the_mail(odd: Report) -> None:
-    """With a saving for each decision: three hours say nothing of a year."""
-    sure = {"saving": Saving(1.0, 2.0, 3.0), "action": "release", "confidence": Confidence(())}
+    """With a value for each recommendation: three hours say nothing of a year."""
+    sure = {"value": worth(1.0, 2.0, 3.0), "action": "release", "confidence": Confidence(())}
     listed = tuple(replace(each, **sure) for each in odd.recommendations.listed)
-    whole = changed(odd, recommendations=replace(odd.recommendations, listed=listed))
+    whole = changed(odd, recommendations=replace(odd.recommendations, listed=listed, weeks=((0, WEEK_MS),)))
     html, _ = mail_body(whole, language("en"))
     is_only_text(html)
     shown = Page(html).all("body")[0].words

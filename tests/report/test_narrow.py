@@ -18,7 +18,7 @@ import pytest
 from fallow import schema
 from tests.conftest import REPOSITORY, clean_environment
 from tests.lakes import made_lake
-from tests.ledger.rows import claim, device, fill, processes, samples, write
+from tests.ledger.rows import allocation, device, fill, processes, samples, write
 from tests.report.conftest import BUSY, FREE, HELD, HOUR, LOST
 
 if TYPE_CHECKING:
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from tests.conftest import RunFallow
     from tests.report.conftest import Outcome
 
-COMMANDS = ("ledger", "ledger --by pool", "ledger --by holder", "prices", "allocations list")
+COMMANDS = (
+    "ledger --all",
+    "ledger --all --by pool",
+    "ledger --all --by user",
+    "prices --all",
+    "allocations list --all",
+)
 NUMBER = re.compile(r"\d[\d,]*\.\d+")
 AFTER_ANOTHER = (
     "import json, sys; from fallow.cli import main; "
@@ -62,7 +68,7 @@ def on_terminal(columns: int, lake: Lake) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Every state, long names everywhere, claims of two years, and models whose prices are from far away."""
+    """Every state, long names everywhere, allocations of two years, and models whose prices are from far away."""
     lake = made_lake(tmp_path_factory.mktemp("wide") / "lake")
     host = "a-host-with-a-long-name-01"
     states = {"GPU-0": HELD, "GPU-1": BUSY, "GPU-2": FREE, "GPU-3": LOST, "GPU-4": FREE}
@@ -72,12 +78,12 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lists = processes("GPU-0", *range(0, 300 * HOUR, 3600), every_s=3600, user="somebody-with-a-name")
     fill(lake, rows, lists, devices=models, host=host)
     state = {"state": "CANCELLED", "scheduler": "slurm"}
-    claimed = [
-        claim("GPU-0", 0, 2 * HOUR, "somebody-with-a-name", "claim-of-the-first-1") | state,
-        claim("GPU-4", HOUR, None, "x", "1"),
-        claim("GPU-0", 90 * 24 * HOUR, 91 * 24 * HOUR, "ann", "next-year"),
+    allocated = [
+        allocation("GPU-0", 0, 2 * HOUR, "somebody-with-a-name", "allocation-of-the-first-1") | state,
+        allocation("GPU-4", HOUR, None, "x", "1"),
+        allocation("GPU-0", 90 * 24 * HOUR, 91 * 24 * HOUR, "ann", "next-year"),
     ]
-    write(lake, schema.CLAIM, claimed, host)
+    write(lake, schema.ALLOCATION, allocated, host)
     return lake
 
 
@@ -96,15 +102,15 @@ def test_a_narrow_terminal(wide: Lake, narrow: dict[str, str], command: str, run
 
 
 def test_columns_that_have_no_room_stand_below_behind_the_names(narrow: dict[str, str]) -> None:
-    lines = narrow["ledger --by pool"].splitlines()
+    lines = narrow["ledger --all --by pool"].splitlines()
     heads = [line.split() for line in lines if line.startswith("  pool  ")]
     assert heads[0][:2] == ["pool", "GPU-hours"]
     assert "efficiency" in heads[1]
     assert len([line for line in lines if line.startswith("  another ")]) == 2
 
 
-def test_claims_of_two_years_show_their_days(narrow: dict[str, str]) -> None:
-    lines = narrow["allocations list"].splitlines()
+def test_allocations_of_two_years_show_their_days(narrow: dict[str, str]) -> None:
+    lines = narrow["allocations list --all"].splitlines()
     assert [line for line in lines if " next-year " in line and " 2027-02-18 " in line]
 
 
@@ -121,5 +127,5 @@ def test_without_a_price_nothing_is_said_of_money(lake: Lake, report: Callable[.
     fill(lake, samples("GPU-0", 0, 2 * HOUR, **HELD), devices=[device("GPU-0", "A card that nobody sells")])
     for flags in ((), ("--by", "pool")):
         shown = report(lake, *flags, command="ledger").out
-        assert "No price is known: nothing is said of money." in shown
+        assert "No price is known, so no cost is shown." in shown
         assert not re.search(r"(state|cost|paid) .*USD", shown)

@@ -34,15 +34,16 @@ def flat(text: str) -> str:
 def test_the_report_says_sampled_and_between_what(scraped: tuple[str, Path], report: Callable[..., Outcome]) -> None:
     name, folder = scraped
     said = flat(report(str(folder)).out)
-    assert "100.0 % of it by point samples, one every 1 min" in said
-    assert "of 21.0 GPU-hours went unused" in said
+    assert "100.0 % of that time only sampled, once every 1 min" in said
+    assert "of 21.0 GPU-hours were not used" in said
     low = "21.2 %" if "energy" in name else "0.0 %"
     assert f"(sampled every 1 min: between {low} and" in said
-    assert "work between two of them, up to 99.7 % of the time, leaves no trace in utilization" in said
-    assert "observed GPU-hours went unused" not in said
-    assert ("an idle card draws 70 W, by 9.0 GPU-hours" in said) == ("energy" in name)
+    assert "Work between two readings, up to 99.7 % of the time, leaves no trace in utilization" in said
+    assert "observed GPU-hours were not used" not in said
+    assert ("an idle card draws 70 W, measured over 9.0 GPU-hours" in said) == ("energy" in name)
 
 
+@pytest.mark.usefixtures("low_is_listed")
 def test_the_cost_of_what_nothing_confirms_stands_apart(
     scraped: tuple[str, Path], report: Callable[..., Outcome], tmp_path: Path
 ) -> None:
@@ -50,11 +51,11 @@ def test_the_cost_of_what_nothing_confirms_stands_apart(
     page = flat(report(str(folder), "--format", "html", "--out", str(tmp_path / "r.html")).out) or ""
     page += flat((tmp_path / "r.html").read_text(encoding="utf-8"))
     shown = page.replace("\N{NO-BREAK SPACE}", " ")
-    assert "are not confirmed: point samples alone call that time idle" in shown
+    assert "is not confirmed: only point samples show this time as idle" in shown
     assert "wasted in this window</td>" not in shown
     found = json.loads(report(str(folder), "--json", command="recommendations").out)
     unsure, spent = found["waste"]["unconfirmed"], found["waste"]
-    ledger = json.loads(report(str(folder), "--by", "holder", "--json", command="ledger").out)
+    ledger = json.loads(report(str(folder), "--by", "user", "--json", command="ledger").out)
     assert unsure["cost"] == ledger["money"]["unconfirmed_cost"] > 0
     assert f"Between {spent['cost'] - unsure['cost']:,.2f}" in shown
     assert f"up to {spent['cost']:,.2f} USD" in shown, "the large figure"
@@ -63,7 +64,7 @@ def test_the_cost_of_what_nothing_confirms_stands_apart(
     doubtful = [each for each in held if each["evidence"].get("unconfirmed", 0) > 0.1]
     assert doubtful
     assert {each["confidence"] for each in doubtful} == {"low"}
-    assert "are point samples that nothing confirms" in flat(report(str(folder), command="findings").out)
+    assert "GPU-hours of idle time are only sampled" in flat(report(str(folder), "--all", command="findings").out)
     if "energy" not in name:
         sums = findings["totals"]["by_rule"]["held"]
         assert sums["unconfirmed_cost"] == pytest.approx(sums["cost"])
@@ -73,7 +74,7 @@ def test_every_table_of_the_ledger_states_apart_what_nothing_confirms(
     scraped: tuple[str, Path], report: Callable[..., Outcome]
 ) -> None:
     _, folder = scraped
-    found = json.loads(report(str(folder), "--by", "holder", "--json", command="ledger").out)
+    found = json.loads(report(str(folder), "--by", "user", "--json", command="ledger").out)
     rows, whole = found["groups"]["rows"], found["point_samples"]["unconfirmed_gpu_hours"]
     assert sum(each["held_unconfirmed_gpu_hours"] for each in rows) == pytest.approx(whole["held"], abs=1e-5)
     assert sum(each["unconfirmed_cost"] for each in rows) == pytest.approx(found["money"]["unconfirmed_cost"], abs=1e-6)
@@ -82,9 +83,9 @@ def test_every_table_of_the_ledger_states_apart_what_nothing_confirms(
         < found["money"]["unconfirmed_cost"]
         <= sum(found["money"]["cost"][each] for each in ("held", "reserved", "free"))
     )
-    table = flat(report(str(folder), "--by", "holder", command="ledger").out)
+    table = flat(report(str(folder), "--by", "user", command="ledger").out)
     assert "% or more" in table
-    assert f"{sum(whole.values()):.1f} GPU-hours of the idle time are point samples that nothing confirms" in table
+    assert f"{sum(whole.values()):.1f} GPU-hours of idle time are only sampled" in table
 
 
 def test_what_was_unused_adds_up_with_what_is_not_confirmed(
@@ -104,12 +105,12 @@ def test_the_ledger_states_bounds_for_people_and_machines(
 ) -> None:
     name, folder = scraped
     text = flat(report(str(folder), command="ledger").out)
-    assert "observed: 100.0 % of the time; 100.0 % of it by point samples, one every 1 min" in text
-    assert "Without a kernel, for however short a time: between" in text
+    assert "observed: 100.0 % of the time; 100.0 % of that time only sampled, once every 1 min" in text
+    assert "Time without a kernel, including very short pauses: between" in text
     whole = json.loads(report(str(folder), "--json", command="ledger").out)
     said = whole["point_samples"]
     held, unsure = whole["gpu_hours"]["held"], said["unconfirmed_gpu_hours"]["held"]
-    assert f"held {held:,.1f} {held - unsure:,.1f}" in text
+    assert f"Held idle {held:,.1f} {held - unsure:,.1f}" in text
     low, high = said["between"]["held"]
     assert said["share"] == 1
     assert (low > 0.2) == ("energy" in name)
@@ -124,4 +125,4 @@ def test_plans_say_what_nothing_confirms_of_what_they_count_as_unused(
     for verb, sections in (("allocation", 1), ("queue", 1)):
         assert main(["plan", verb, "--lake", str(folder)]) == 0
         said = flat(capsys.readouterr().out)
-        assert said.count("of what counts as unused here are point samples that nothing confirms") == sections
+        assert said.count("GPU-hours that count as unused here are only sampled") == sections

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fallow import schema
-from tests.ledger.rows import GB, claim, device, fill, ms, processes, samples, write
+from tests.ledger.rows import GB, allocation, device, fill, ms, processes, samples, write
 from tests.report.conftest import BUSY, DAY, FREE, HOUR
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def host(lake: Lake, name: str, first_s: float = 0, last_s: float = 6 * HOUR) ->
 def allocated(
     gpu: str | None, first_s: float, last_s: float | None, user: str = "ann", job: str = "j1", **values: object
 ) -> dict[str, object]:
-    return claim(gpu, AGO + first_s, None if last_s is None else AGO + last_s, user, job) | values
+    return allocation(gpu, AGO + first_s, None if last_s is None else AGO + last_s, user, job) | values
 
 
 def counted(last_s: float, count: int, job: str = "7") -> dict[str, object]:
@@ -74,7 +74,7 @@ def swapped(lake: Lake) -> Lake:
 
 def of_count(lake: Lake) -> Lake:
     """A number that is the whole host, and one that processes show."""
-    fill(lake, free("a", "b"), claims=[counted(HOUR, 2)], devices=listed("a", "b"))
+    fill(lake, free("a", "b"), allocations=[counted(HOUR, 2)], devices=listed("a", "b"))
     rows, shown = free("c") + hour("d"), lists("d", slurm_job_id="8")
     return fill(lake, rows, shown, [counted(HOUR, 1, "8")], devices=listed("c", "d"), host="h2")
 
@@ -103,17 +103,17 @@ def test_silent_hosts_are_named_up_to_five_the_longest_silent_first(lake: Lake, 
         host(lake, f"h{number}", 0, (number + 1) * HOUR)
     sentences = remarks(lake)["silent"]
     assert [sentence[:2] for sentence in sentences[:5]] == ["h0", "h1", "h2", "h3", "h4"]
-    assert sentences[5] == "1 more host silent at the end of the window; time after that is not in any sum"
+    assert sentences[5] == "1 more host silent at the end of the window; later time is not in any sum"
     assert remarks(lake, "--until", "2026-08-22T01:00Z").get("silent") is None
 
 
 def test_how_the_figures_were_come_by(lake: Lake, remarks: Remarks) -> None:
     rows = hour("a", **FREE | {"process_count": None, "mem_used_bytes": 9 * GB})
     rows += hour("b", **FREE | {"gpu_util_coverage_ratio": None}) + hour("c", **FREE | {"gpu_util_pct": None})
-    sampled = "1.0 GPU-hours rest on point samples, which watched less than half of their time: what they leave open"
+    sampled = "1.0 GPU-hours rest on point samples, which watched less than half of their time: the uncertain part"
     assert remarks(fill(lake, rows, devices=[device("a")])) == {
-        "unmeasured": ["1 GPU never gave a utilization: its use is unknown, not zero"],
-        "memory_holder": ["1.0 GPU-hours count as in use because memory was allocated; no process list says by whom"],
+        "unmeasured": ["1 GPU never reported utilization: its use is unknown, not zero"],
+        "memory_user": ["1.0 GPU-hours count as in use because memory was allocated; no process list names the user"],
         "point_samples": [f"{sampled} is stated beside the figures"],
         "no_inventory": ["2 GPUs without an inventory entry: model, memory and pool are unknown"],
     }
@@ -134,8 +134,8 @@ def test_how_the_figures_were_come_by(lake: Lake, remarks: Remarks) -> None:
         ("not_a_number", {"power_w": float("nan")}, "no number (NaN or infinite): it counts as unknown"),
         ("not_a_number", {"power_w": float("inf")}, "no number (NaN or infinite): it counts as unknown"),
         ("too_large", {"mem_used_bytes": 2**60}, "a value that no card can have: it counts as unknown"),
-        ("no_interval", {"interval_ms": 0}, "they stand for no time"),
-        ("no_interval", {"interval_ms": -10}, "they stand for no time"),
+        ("no_interval", {"interval_ms": 0}, "they cover no time"),
+        ("no_interval", {"interval_ms": -10}, "they cover no time"),
     ],
 )
 def test_values_that_cannot_be_are_counted(
@@ -174,74 +174,78 @@ def on_two_hosts(lake: Lake, since_s: float, until_s: float) -> Lake:
 
 
 def overlapping(lake: Lake) -> Lake:
-    claims = [allocated("a", 0, 2400), allocated("a", 600, 1800, "eve", "j2"), allocated("a", 2400, HOUR, "eve", "j3")]
-    return fill(lake, hour("a"), claims=claims, devices=listed("a"))
+    allocations = [
+        allocated("a", 0, 2400),
+        allocated("a", 600, 1800, "eve", "j2"),
+        allocated("a", 2400, HOUR, "eve", "j3"),
+    ]
+    return fill(lake, hour("a"), allocations=allocations, devices=listed("a"))
 
 
 def backward(lake: Lake) -> Lake:
-    claims = [allocated("a", 0, HOUR), allocated("a", 600, 0, "eve", "j2")]
-    return fill(lake, hour("a"), claims=claims, devices=listed("a"))
+    allocations = [allocated("a", 0, HOUR), allocated("a", 600, 0, "eve", "j2")]
+    return fill(lake, hour("a"), allocations=allocations, devices=listed("a"))
 
 
 def of_a_ghost(lake: Lake) -> Lake:
-    claims = [allocated("a", 0, HOUR), allocated("ghost", -HOUR, None, "eve", "j2")]
-    return fill(lake, hour("a"), claims=claims, devices=listed("a"))
+    allocations = [allocated("a", 0, HOUR), allocated("ghost", -HOUR, None, "eve", "j2")]
+    return fill(lake, hour("a"), allocations=allocations, devices=listed("a"))
 
 
 def by_count(lake: Lake) -> Lake:
-    claims = [counted(HOUR, 2), counted(HOUR / 2, 1, "8")]
-    return fill(lake, free("a", "b", "c"), claims=claims, devices=listed("a", "b", "c"))
+    allocations = [counted(HOUR, 2), counted(HOUR / 2, 1, "8")]
+    return fill(lake, free("a", "b", "c"), allocations=allocations, devices=listed("a", "b", "c"))
 
 
-def unclaimed(lake: Lake) -> Lake:
-    claims = [allocated("a", 0, 1800), allocated("b", -600, HOUR + 600, job="j2")]
-    fill(lake, hour("a") + hour("b") + free("c"), lists("a", "b"), claims, devices=listed("a", "b", "c"))
+def unallocated(lake: Lake) -> Lake:
+    allocations = [allocated("a", 0, 1800), allocated("b", -600, HOUR + 600, job="j2")]
+    fill(lake, hour("a") + hour("b") + free("c"), lists("a", "b"), allocations, devices=listed("a", "b", "c"))
     return fill(lake, hour("d"), devices=listed("d"), host="a-workstation-without-a-scheduler")
 
 
 ONE_REMARK: dict[str, tuple[Callable[[Lake], Lake], str]] = {
     "gone": (
         lambda lake: fill(lake, hour("a") + hour("b", 0, 6 * HOUR), devices=listed("a", "b")),
-        "1 GPU on 1 host stopped reporting before the host did; time after that is not in any sum",
+        "1 GPU on 1 host stopped reporting before the host did; later time is not in any sum",
     ),
     "duplicate_rows": (twice, "4 rows of 1 GPU with the same moment as another row of their GPU: one of them counts"),
     "counter_fell": (fallen, "1 row of 1 GPU with a counter that went back"),
     "shared_host_name": (
         one_name,
-        "h1: two machines seem to write under this name, for 1 slot held two GPUs at once (a and c at 00000000:1:00.0, 4.0 hours)",
+        "h1: two machines seem to write under this name, because 1 slot held two GPUs at once (a and c at 00000000:1:00.0, 4.0 hours)",
     ),
     "gpu_moved": (
         lambda lake: on_two_hosts(lake, HOUR, HOUR),
-        "1 GPU moved between hosts: a (h2 and h1); each host has the time that it saw",
+        "1 GPU moved between hosts: a (h2 and h1); each host has the time that it observed",
     ),
     "gpu_on_two_hosts": (
         lambda lake: on_two_hosts(lake, HOUR, 3 * HOUR),
-        "1 GPU reported by several hosts at once: a (h2 and h1); that time counts once, for the host that saw it last",
+        "1 GPU reported by several hosts at once: a (h2 and h1); that time counts once, for the host that observed it last",
     ),
-    "overlapping_claims": (
+    "overlapping_allocations": (
         overlapping,
         (
-            "1 GPU named by several allocations at once, for 0.3 GPU-hours (such as a: claim:j1 and claim:j2): the time counts once, "
-            "and everybody with an allocation is its user"
+            "1 GPU named by several allocations at once, for 0.3 GPU-hours (such as a: allocation:j1 and allocation:j2): the time counts once, "
+            "and every user with an allocation counts as its user"
         ),
     ),
-    "backward_claims": (backward, "1 allocation with an end before the start (such as j2): left out"),
-    "claims_without_telemetry": (
+    "backward_allocations": (backward, "1 allocation with an end before the start (such as j2): left out"),
+    "allocations_without_telemetry": (
         of_a_ghost,
-        "1 allocation with 1.0 GPU-hours on GPUs that nothing was recorded of (such as claim:j2 on ghost): in no sum",
+        "1 allocation with 1.0 GPU-hours on GPUs without any recorded data (such as allocation:j2 on ghost): in no sum",
     ),
-    "claims_by_count": (
+    "allocations_by_count": (
         by_count,
         (
-            "2 allocations with 2.5 GPU-hours known by a number of GPUs alone (such as 7 on h1): which GPUs they had nobody can say, "
+            "2 allocations with 2.5 GPU-hours known only by a number of GPUs (such as 7 on h1): the GPUs themselves are unknown, "
             "and the time counts as free where no process shows"
         ),
     ),
-    "telemetry_without_claims": (
-        unclaimed,
+    "telemetry_without_allocations": (
+        unallocated,
         (
             "0.5 GPU-hours of use on 1 GPU that no allocation covers, on hosts that have allocations (such as a on h1, 0.5 hours by ann): "
-            "counted as use all the same"
+            "they still count as use"
         ),
     ),
     "simulated": (
@@ -272,10 +276,8 @@ def test_a_clock_that_was_set_back(lake: Lake, remarks: Remarks) -> None:
     write(lake, schema.EVENT, said)
     found = remarks(lake)
     assert set(found) == {"clock_stepped", "overlapping_rows"}
-    jumped = (
-        "the clock of h1 jumped, 1 time in all, last at 2026-08-22 00:10 UTC: time that was passed twice counts once"
-    )
-    assert found["clock_stepped"] == [f"{jumped}, time that was left out is unknown"]
+    jumped = "the clock of h1 jumped, 1 time in all, last at 2026-08-22 00:10 UTC: repeated time counts once"
+    assert found["clock_stepped"] == [f"{jumped}, skipped time is unknown"]
     (sentence,) = found["overlapping_rows"]
     begun = (
         "4 rows of 1 GPU on h1 begin before the row before them has ended: each moment counts once, by the later row"
@@ -286,10 +288,10 @@ def test_a_clock_that_was_set_back(lake: Lake, remarks: Remarks) -> None:
 def test_models_that_nobody_has_a_price_for(lake: Lake, remarks: Remarks) -> None:
     devices = [*listed("a", "b", model="NVIDIA Z900"), *listed("c", model=None)]
     fill(lake, hour("a") + hour("b") + hour("c"), devices=devices)
-    unpriced = "2 GPUs without a price: NVIDIA Z900 (train); every cost that they are part of is left out"
+    unpriced = "2 GPUs without a price: NVIDIA Z900 (train); every cost that includes them is left out"
     assert remarks(lake) == {
-        "no_model": ["1 GPU without a model's name: what it costs and whether a smaller card would do is not told"],
-        "no_price": [f"{unpriced}, name their price in the file of money.prices"],
+        "no_model": ["1 GPU without a model name: its cost is unknown, and so is whether a smaller card would do"],
+        "no_price": [f"{unpriced}; add their price to the file in money.prices"],
     }
 
 

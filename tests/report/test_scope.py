@@ -1,4 +1,4 @@
-"""A pool's, a team's or a holder's part: parts add up to the whole, and nobody gets anybody else's time."""
+"""A pool's, a team's or a user's part: parts add up to the whole, and nobody gets anybody else's time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analytics.money.prices import PriceBook
 from analytics.scope import Scope, narrow
 from analytics.window import WindowLedger
 from fallow.errors import EmptyLakeError
-from tests.ledger.rows import claim, device, fill, load, processes, samples
+from tests.ledger.rows import allocation, device, fill, load, processes, samples
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
@@ -29,7 +29,7 @@ OWNERS = Owners({("user", name): Owner("user", name, team) for name, team in TEA
 
 @pytest.fixture
 def fleet(lake: Lake) -> Lake:
-    """One hour of: a (ann), b (ann and bob at once), c (claimed by eve, no process), d (free), e (somebody unknown)."""
+    """One hour of: a (ann), b (ann and bob at once), c (allocated by eve, no process), d (free), e (somebody unknown)."""
     rows = [
         *samples("a", 0, HOUR_S, **BUSY),
         *samples("b", 0, HOUR_S, **SHARED),
@@ -49,7 +49,7 @@ def fleet(lake: Lake) -> Lake:
         lake,
         rows,
         lists,
-        [claim("c", 0, HOUR_S, "eve")],
+        [allocation("c", 0, HOUR_S, "eve")],
         devices=[device(gpu, pool=pool, model=models.get(gpu, "NVIDIA H200")) for gpu, pool in pools.items()],
     )
 
@@ -75,8 +75,8 @@ def hours(lake: Lake, scope: Scope) -> dict[str, float]:
         (Scope(model="NVIDIA L40S"), {"active": 2}),
         (Scope(model="NVIDIA L40S", team="speech"), {"active": 0.5}),
         (Scope(team="vision"), {"active": 1.5, "reserved": 1}),
-        (Scope(holder="ann"), {"active": 1.5}),
-        (Scope(pool="train", team="vision", holder="eve"), {"reserved": 1}),
+        (Scope(user="ann"), {"active": 1.5}),
+        (Scope(pool="train", team="vision", user="eve"), {"reserved": 1}),
     ],
     ids=str,
 )
@@ -86,30 +86,33 @@ def test_parts_add_up_and_people_have_their_share_and_neither_free_time_nor_that
     assert hours(fleet, scope) == left
 
 
-@pytest.mark.parametrize("scope", [Scope(pool="nowhere"), Scope(team="sales"), Scope(pool="dev", holder="ann")])
+@pytest.mark.parametrize("scope", [Scope(pool="nowhere"), Scope(team="sales"), Scope(pool="dev", user="ann")])
 def test_nothing_is_said_of_nobody(fleet: Lake, scope: Scope) -> None:
-    with pytest.raises(EmptyLakeError, match="nothing in this window is of"):
+    with pytest.raises(EmptyLakeError, match="nothing in this window belongs to"):
         hours(fleet, scope)
 
 
-def test_zero_time_of_a_holder_is_that_of_their_gpus(lake: Lake) -> None:
+def test_zero_time_of_a_user_is_that_of_their_gpus(lake: Lake) -> None:
     idle = {"gpu_util_pct": 0.0, "process_count": 1}
     fill(
         lake,
         samples("a", 0, HOUR_S, **idle) + samples("b", 0, HOUR_S),
         processes("a", *range(0, HOUR_S, 30), user="ann"),
     )
-    ledger, part = part_of(lake, Scope(holder="ann"))
+    ledger, part = part_of(lake, Scope(user="ann"))
     assert ledger.summary.idle.zero_ms == 2 * HOUR_S * 1000
     assert part.summary.idle.zero_ms == HOUR_S * 1000
-    assert part.inside.spells.select((pl.col("spell_end") - pl.col("spell_start")).max()).item() == HOUR_S * 1000
+    assert (
+        part.inside.idle_intervals.select((pl.col("idle_interval_end") - pl.col("idle_interval_start")).max()).item()
+        == HOUR_S * 1000
+    )
 
 
 def test_who_gave_a_gpu_back_has_not_stopped_reporting(lake: Lake) -> None:
     """Ann holds the GPU for the first of five hours; an edition of hers is about the same window as everybody's."""
     rows = samples("a", 0, HOUR_S, **BUSY) + samples("a", HOUR_S, 5 * HOUR_S)
     fill(lake, rows, processes("a", *range(0, HOUR_S, 30), user="ann"))
-    ledger, narrowed = part_of(lake, Scope(holder="ann"))
+    ledger, narrowed = part_of(lake, Scope(user="ann"))
     part = narrowed.summary
     assert (part.since_ms, part.until_ms) == (ledger.summary.since_ms, ledger.summary.until_ms)
     assert part.until_ms - part.since_ms == 5 * HOUR_S * 1000
@@ -124,9 +127,9 @@ def test_a_pool_counts_its_silent_gpus(lake: Lake) -> None:
 
 
 def left(lake: Lake, scope: Scope, owners: Owners = OWNERS) -> list[tuple[object, ...]]:
-    """Holder, account, job and shares of the rows that the scope leaves, each once."""
-    rows = part_of(lake, scope, owners)[1].inside.stretches
-    return sorted(rows.select("holder", "account", "job", "holder_shares").unique().rows(), key=str)
+    """User, account, job and shares of the rows that the scope leaves, each once."""
+    rows = part_of(lake, scope, owners)[1].inside.segments
+    return sorted(rows.select("user", "account", "job", "user_shares").unique().rows(), key=str)
 
 
 def both(lake: Lake, one: dict[str, object], other: dict[str, object]) -> Lake:
@@ -149,7 +152,7 @@ VISION, SPEECH = Scope(team="vision"), Scope(team="speech")
 def test_a_shared_gpu_tells_nothing_of_the_others_work(lake: Lake) -> None:
     both(lake, ANN, {"user": "bob", "pod": "p", "namespace": "speech-space"})
     owners = paid_by(vision="vision")
-    for scope in (VISION, Scope(holder="ann")):
+    for scope in (VISION, Scope(user="ann")):
         assert left(lake, scope, owners) == [("ann", "vision-account", None, [0.5])]
     assert left(lake, SPEECH, owners) == [("bob", None, None, [0.5])]
     assert left(lake, Scope(), owners)[0][2] == "pod:speech-space/p+slurm:1"
@@ -163,7 +166,7 @@ EVE, BOB = {"user": "eve", "slurm_job_id": "2"}, {"user": "bob"}
     ("one", "other", "scope", "kept"),
     [
         (UNPAID, EVE, VISION, ("ann+eve", None, "slurm:1+slurm:2", [0.5, 0.5])),
-        (UNPAID, EVE, Scope(holder="eve"), ("eve", None, None, [0.5])),
+        (UNPAID, EVE, Scope(user="eve"), ("eve", None, None, [0.5])),
         (ANN, BOB, VISION, ("ann", "vision-account", None, [0.5])),
         (ANN, BOB, SPEECH, ("bob", None, None, [0.5])),
         ({"user": "ann"}, {"user": None} | POD, Scope(), ("ann", "space", "pod:space/p", None)),
@@ -204,4 +207,4 @@ def test_a_joined_job_that_another_team_pays_is_not_shown(
     assert left(lake, VISION, owners) == [kept]
     assert "slurm:2" in str(left(lake, Scope(), owners))
     if who == "ann":  # they are all hers
-        assert "slurm:2" in str(left(lake, Scope(holder="ann"), owners))
+        assert "slurm:2" in str(left(lake, Scope(user="ann"), owners))

@@ -11,7 +11,6 @@ import pytest
 
 from analytics.capacity.off_peak import OffPeak
 from analytics.decide.actions import record
-from analytics.decide.recommendations import Saving
 from analytics.language.language import ENGLISH
 from analytics.language.languages import language
 from analytics.ledger.summary import Totals
@@ -31,6 +30,7 @@ from fallow.actors import Actor
 from fallow.clock import HOUR_MS
 from fallow.outside_text import markdown_text as escape
 from fallow.schema import STATES
+from tests.delivery.made_items import worth
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, fill, processes, samples
 from tests.report.conftest import BACK_S, BUSY, DAY, FREE, HELD, everything
@@ -101,39 +101,42 @@ def test_off_peak_hours_are_in_the_reports_own_time_zone(week: Report) -> None:
     english, french = (
         section_text(table, for_text(language(code, "Europe/Paris"))).splitlines() for code in ("en", "fr")
     )
-    assert english[1].strip() == "The widest window: 24 GPUs of train, Fri 20:00 to Sat 08:00."
+    assert english[1].strip() == "The largest off-peak window is 24 GPUs of train, Fri 20:00 to Sat 08:00."
     assert english[3].split() == ["train", "Fri", "20:00", "Sat", "08:00", "24", "6"]
-    assert "hours are those of Europe/Paris." in " ".join(english)
+    assert "Hours are those of Europe/Paris." in " ".join(english)
     assert french[3].split()[1:5] == ["ven.", "20:00", "sam.", "08:00"]
 
 
 def test_people_have_their_rank_beside_their_efficiency(week: Report) -> None:
-    like = week.people.holders[0]
+    like = week.people.users[0]
     people = tuple(person(like, f"user{number}", 100 - number, number + 1, "vision") for number in range(15))
-    of_vision = replace(week.people, holders=people, teams=(person(like, "vision", 100, 2, "vision"),))
-    rows = part(text_of(changed(week, people=of_vision)), "WHAT USERS WERE GIVEN")
-    assert " ".join(rows[3].split()) == "user0 vision 100.0 50.0 0.0 25.0 25.0 50.0 % 1/7 H100 SXM 1,234.56"
-    by_sm = "348.8 GPU-hours in the state low count as useful by their activity (SM activity for 50.0 % of them"
-    assert by_sm in " ".join(rows)
-    assert "and 3 more with 261.0 GPU-hours" in rows
+    of_vision = replace(week.people, users=people, teams=(person(like, "vision", 100, 2, "vision"),))
+    rows = part(text_of(changed(week, people=of_vision)), "GPU TIME BY USER")
+    assert " ".join(rows[3].split()) == "user0 vision 100.0 50.0 0.0 25.0 25.0 50.0 % 1/7 H100 SXM"
+    assert "1,234.56" in text_of(changed(week, people=of_vision))
+    by_sm = "348.8 GPU-hours of low use count as useful in proportion to their activity: SM activity for 50.0 % of them"
+    assert by_sm in " ".join(text_of(changed(week, people=of_vision)).split())
+    assert "and 3 more with 261.0 GPU-hours" in text_of(changed(week, people=of_vision))
     nameless = replace(week.people, teams=(replace(of_vision.teams[0], name=None),))
-    assert "WHAT TEAMS WERE GIVEN" not in text_of(changed(week, people=nameless))
+    assert "GPU TIME BY TEAM" not in text_of(changed(week, people=nameless))
 
 
-def test_gone_and_suppressed_findings_have_their_reasons(going_on: Lake) -> None:
+@pytest.mark.usefixtures("low_is_listed")
+def test_gone_and_snoozed_findings_have_their_reasons(going_on: Lake) -> None:
     first_s, last_s = 14 * DAY - BACK_S, 21 * DAY - BACK_S
     rows = samples("GPU-0", first_s, last_s, **BUSY) + samples("GPU-1", first_s, last_s, **FREE)
     fill(going_on, rows, host="train-01")
     ids = [finding.finding_id for finding in report_of(going_on, "2026-W41").review.shown]
     when = {"now_ms": T0 - BACK_S * 1000, "expires_ms": T0 + DAY * 1000}
-    record(going_on, "suppress", ids, Actor("ops"), reason="a reserve", **when)
+    record(going_on, "snooze", ids, Actor("ops"), reason="a reserve", **when)
     text = text_of(report_of(going_on, "2026-W41"))
-    assert any(line.endswith(": a reserve (ops, until 2026-11-20)") for line in items(text, "SUPPRESSED"))
-    gone = items(text, "CLOSED AND REVERSED")
+    assert any(line.endswith(": a reserve (ops, until 2026-11-20)") for line in items(text, "SNOOZED"))
+    gone = items(text, "LAST WEEK'S FINDINGS THAT ENDED")
     reversed_at = next(at for at, line in enumerate(gone) if ": reversed: last week's finding was wrong" in line)
     assert reversed_at < next(at for at, line in enumerate(gone) if line.endswith(": unseen"))
 
 
+@pytest.mark.usefixtures("low_is_listed")
 def test_a_finding_that_was_wrong_and_is_found_again_is_listed_as_wrong(going_on: Lake) -> None:
     """Ann's GPU stood for the end of one week, worked for two days, and stands again: the first finding was wrong."""
     first_s, work_s, last_s = (day * DAY - BACK_S for day in (14, 16, 21))
@@ -143,7 +146,7 @@ def test_a_finding_that_was_wrong_and_is_found_again_is_listed_as_wrong(going_on
     report = report_of(going_on, "2026-W41")
     wrong = {each.finding.finding_id for each in report.review.reversals.findings}  # type: ignore[union-attr]
     assert wrong & {finding.finding_id for finding in report.review.shown}
-    lines = items(text_of(report), "CLOSED AND REVERSED")
+    lines = items(text_of(report), "LAST WEEK'S FINDINGS THAT ENDED")
     assert any(line.endswith("; found again this week") for line in lines)
     assert "found again this week" in page(report, language("en", None))
 
@@ -152,12 +155,12 @@ def test_sums_of_a_week_that_is_not_over_are_not_set_against_a_whole_one(lake: L
     middle_s = 7 * DAY - BACK_S
     fill(lake, samples("GPU-1", -BACK_S, middle_s, **BUSY) + samples("GPU-1", middle_s, 14 * DAY - BACK_S, **FREE))
     report = report_of(lake, "2026-W40")
-    whole = part(text_of(report), "AGAINST LAST WEEK")
+    whole = part(text_of(report), "THIS WEEK AGAINST LAST WEEK")
     assert not any("days have passed" in line for line in whole)
     assert any("0.0 %" in line for line in whole if line.startswith("all GPU-hours"))
     seen = replace(report.ledger.seen, until_ms=report.ledger.seen.until_ms - 5 * DAY * 1000)
-    running = part(text_of(changed(report, weeks=replace(report.weeks, seen=seen))), "AGAINST LAST WEEK")
-    assert running[-1] == "2.0 of this week's 7 days have passed: sums of hours and money have no change."
+    running = part(text_of(changed(report, weeks=replace(report.weeks, seen=seen))), "THIS WEEK AGAINST LAST WEEK")
+    assert running[-1] == "Only 2.0 of this week's 7 days have passed, so sums of hours and money have no change."
     changes = {line.split("  ")[0]: line for line in running[2:-1]}
     assert "points" in changes["unused share"]
     assert "%" not in changes["all GPU-hours"]
@@ -165,10 +168,10 @@ def test_sums_of_a_week_that_is_not_over_are_not_set_against_a_whole_one(lake: L
 
 @pytest.mark.parametrize("code", ["en", "fr"])
 def test_the_text_stays_within_100_columns_whatever_the_names(week: Report, code: str) -> None:
-    like = week.people.holders[0]
+    like = week.people.users[0]
     people = tuple(person(like, f"{number}{LONG}", 100_000 - number, number + 1, LONG) for number in range(15))
     of_pool = replace(week.heading, scope=Scope(pool=LONG))
-    wide = changed(week, heading=of_pool, people=replace(week.people, holders=people, teams=people))
+    wide = changed(week, heading=of_pool, people=replace(week.people, users=people, teams=people))
     lines = text_of(wide, code).splitlines()
     assert [line for line in lines if len(line) > 100 and " ssh " not in line] == []
     assert [line for line in lines if line != line.rstrip()] == []
@@ -185,8 +188,9 @@ def test_each_decision_in_markdown_has_what_it_rests_on(week: Report, code: str)
     """Who reads a ticket is to need no terminal."""
     shown = MarkdownFormat().render(week, language(code)).decode()
     parts = {part[:12]: part.split("\n### ")[0] for part in shown.split("\n#### ")[1:]}
-    assert list(parts) == [each.recommendation_id for each in week.recommendations.listed]
-    found = [each for each in week.recommendations.listed if each.evidence]
+    listed = [each for each in week.recommendations.listed if not each.confidence.is_low]
+    assert list(parts) == [each.recommendation_id for each in listed]
+    found = [each for each in listed if each.evidence]
     assert found
     for each in found:
         part = parts[each.recommendation_id]
@@ -197,13 +201,13 @@ def test_each_decision_in_markdown_has_what_it_rests_on(week: Report, code: str)
 
 @pytest.mark.parametrize("number", [12, 20])
 def test_every_document_has_the_count_and_the_page_has_each_decision(week: Report, number: int) -> None:
-    sure = {"saving": Saving(1.0, 2.0, 3.0), "action": "return", "confidence": Confidence(())}
+    sure = {"value": worth(1.0, 2.0, 3.0), "action": "return", "confidence": Confidence(())}
     first = replace(week.recommendations.listed[0], **sure)
     listed = tuple(replace(first, recommendation_id=f"R-{each:010x}") for each in range(number))
     report = changed(week, recommendations=replace(week.recommendations, listed=listed))
     html = page(report, ENGLISH)
     for document in (text_of(report), MarkdownFormat().render(report, ENGLISH).decode(), html):
-        assert ("and 8 more in the list of all" in " ".join(document.split())) == (number == 20)
+        assert ("and 8 more recommendations" in " ".join(document.split())) == (number == 20)
     assert all(f'<details class="fold" id="{each.recommendation_id}">' in html for each in listed)
 
 
@@ -250,9 +254,9 @@ def dates(*totals: Totals) -> dict[str, Totals]:
 @pytest.mark.parametrize(
     ("totals", "headline"),
     [
-        (hours(active=9), "None of the observed time went unused."),
+        (hours(active=9), "All of the observed time was used."),
         (hours(unknown=9), "Nothing was observed."),
-        (hours(active=6, free=2), "The most unused GPU-hours: 2.0, by train, 25.0 % of what was observed there."),
+        (hours(active=6, free=2), "train has the most unused GPU-hours: 2.0, 25.0 % of its observed time."),
     ],
 )
 def test_a_breakdown_names_the_worst_only_where_there_is_one(totals: Totals, headline: str) -> None:
@@ -264,8 +268,8 @@ def test_a_breakdown_names_the_worst_only_where_there_is_one(totals: Totals, hea
 def test_days_that_are_alike_are_not_told_apart() -> None:
     alike = days(breakdown("day", dates(*[hours(active=24)] * 7)))
     differ = days(breakdown("day", dates(hours(active=24), hours(free=24))))
-    assert ENGLISH.translate(alike.headline) == "0.0 % went unused in each of them."
-    assert ENGLISH.translate(differ.headline).startswith("Between 0.0 % (on ")
+    assert ENGLISH.translate(alike.headline) == "0.0 % of the observed time was not used in every period."
+    assert ENGLISH.translate(differ.headline).startswith("Between 0.0 % (")
 
 
 def test_of_many_days_and_pools_the_last_and_the_least_observed_are_listed() -> None:
@@ -275,4 +279,4 @@ def test_of_many_days_and_pools_the_last_and_the_least_observed_are_listed() -> 
     by_pool = coverage_by("pool", {f"pool-{each:02}": hours(active=24, unknown=each) for each in range(70)})
     assert by_pool.cells[0][0] == "pool-69"
     notes = [ENGLISH.translate(*section.notes) for section in (by_day, by_pool)]
-    assert notes == ["and 30 days before", "and 10 more, none of them observed less"]
+    assert notes == ["and 30 earlier days", "and 10 more, observed at least as well"]

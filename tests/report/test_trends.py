@@ -18,7 +18,7 @@ from analytics.render.html.charts import drawing
 from analytics.report.coverage import Watch
 from analytics.report.goals import Goal, GoalProgress, open_goals, progress
 from analytics.report.parts import WeekHistory
-from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, WeekFigures, trends, weeks_up_to
+from analytics.report.trends import QUARTER_WEEKS, WEEKS_BEFORE, WeekFigures, trends, week_figures
 from analytics.report.weeks import week_of
 from analytics.scope import Scope
 from analytics.tables.chart import ChartPlace, Line, Panel
@@ -26,7 +26,7 @@ from analytics.tables.weeks import week_series
 from analytics.window import WindowLedger
 from fallow import config
 from fallow.errors import ConfigError
-from tests.money.fleet import T0, inventory, stretch
+from tests.money.fleet import T0, inventory, segment
 from tests.report.test_watch import whole_of
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def idle_weeks(shares: Sequence[float | None]) -> list[Row]:
     for number, share in enumerate(shares):
         start = MONDAY_S - number * WEEK_S
         if share is not None:
-            rows += [stretch("a0", start, start + share * WEEK_S, "free")] if share else []
-            rows.append(stretch("a0", start + share * WEEK_S, start + WEEK_S, "active", holder="ann"))
+            rows += [segment("a0", start, start + share * WEEK_S, "free")] if share else []
+            rows.append(segment("a0", start + share * WEEK_S, start + WEEK_S, "active", user="ann"))
     return rows
 
 
@@ -58,12 +58,14 @@ def looked_back(rows: list[Row], number: int = WEEKS_BEFORE) -> tuple[WeekFigure
     costs = Costs(PriceBook.load(None, "USD"), devices)
     inside = clip_ledger(whole, week.window)
     watch = Watch(WindowLedger(whole, inside, summarise(inside)), devices, week.until_ms)
-    return weeks_up_to(
-        week,
-        number,
-        lambda window: clip_ledger(whole, window),
-        lambda part: Accounts(part, costs, devices, Owners.none()).total,
-        lambda window, part: watch.seen(window, part, lambda each: each),
+    return tuple(
+        week_figures(
+            week.before(back),
+            lambda window: clip_ledger(whole, window),
+            lambda part: Accounts(part, costs, devices, Owners.none()).total,
+            lambda window, part: watch.seen(window, part, lambda each: each),
+        )
+        for back in range(number + 1)
     )
 
 
@@ -96,7 +98,7 @@ def test_a_week_that_nobody_saw_is_no_zero_and_a_young_lake_has_no_median() -> N
 
 def test_two_days_are_shown_as_two_days() -> None:
     """The lake begins on the Saturday of last week."""
-    rows = [stretch("a0", MONDAY_S - 2 * 86_400, MONDAY_S, "free"), stretch("a0", MONDAY_S, MONDAY_S + WEEK_S, "free")]
+    rows = [segment("a0", MONDAY_S - 2 * 86_400, MONDAY_S, "free"), segment("a0", MONDAY_S, MONDAY_S + WEEK_S, "free")]
     before = looked_back(rows)[1:]
     assert [each.seen.share for each in before] == [2 / 7, None, None, None]
     assert [each.figures is None for each in before] == [False, True, True, True]
@@ -106,10 +108,10 @@ def test_two_days_are_shown_as_two_days() -> None:
 
 def test_a_week_that_was_seen_in_part_is_in_no_median() -> None:
     first_s, end_s = MONDAY_S - 4 * WEEK_S, MONDAY_S + WEEK_S
-    assert trends_of([stretch("a0", first_s, end_s, "free")])["total"].median_4_weeks == 168
+    assert trends_of([segment("a0", first_s, end_s, "free")])["total"].median_4_weeks == 168
     hole_s, over_s = first_s + WEEK_S, first_s + 1.11 * WEEK_S
     spans = ((first_s, hole_s, "free"), (hole_s, over_s, "unknown"), (over_s, end_s, "free"))
-    rows = [stretch("a0", *span) for span in spans]
+    rows = [segment("a0", *span) for span in spans]
     assert looked_back(rows)[3].seen.share == pytest.approx(0.89)
     assert {each.median_4_weeks for each in trends_of(rows).values()} == {None}
 
@@ -131,8 +133,8 @@ def test_each_week_is_beside_those_four_and_thirteen_weeks_before() -> None:
 
 
 def test_unavailable_time_is_waste_and_is_not_unused() -> None:
-    rows = [stretch("a0", MONDAY_S, MONDAY_S + WEEK_S / 2, "unavailable")]
-    rows += [stretch("a0", MONDAY_S + WEEK_S / 2, MONDAY_S + WEEK_S, "active", holder="ann")]
+    rows = [segment("a0", MONDAY_S, MONDAY_S + WEEK_S / 2, "unavailable")]
+    rows += [segment("a0", MONDAY_S + WEEK_S / 2, MONDAY_S + WEEK_S, "active", user="ann")]
     (week,) = looked_back(rows, 0)
     assert week.waste == pytest.approx((week.paid or 0) / 2, abs=0.01)
     assert (week.unused_share, week.idle_gpus, week.useful_share) == (0, 0, 0.5)
@@ -142,13 +144,13 @@ def test_unavailable_time_is_waste_and_is_not_unused() -> None:
 def test_a_week_that_nobody_saw_is_a_gap_and_one_seen_in_part_is_hollow(seen_share: float) -> None:
     rows = idle_weeks([0.5, 0.5, None, 0.5, 0.5])
     start = MONDAY_S - 2 * WEEK_S
-    rows += [stretch("a0", start, start + seen_share * WEEK_S, "free")] if seen_share else []
+    rows += [segment("a0", start, start + seen_share * WEEK_S, "free")] if seen_share else []
     weeks = looked_back(rows)
     assert [each.is_whole for each in weeks] == [True, True, False, True, True]
     assert (weeks[2].figures is None) == (not seen_share)
     section = week_series(history(weeks), WEEKS_BEFORE)
     middle = section.cells[2]
-    assert middle[-1] == ("observed in part" if seen_share else "not observed")
+    assert middle[-1] == ("partly observed" if seen_share else "not observed")
     assert (middle[1] is None) == (not seen_share)
     drawn = str(drawing(section, ENGLISH))
     lines = [re.findall(r'<path d="M([^"]*)" fill="none"', each) for each in re.findall(r"<g class=\"l-.*?</g>", drawn)]

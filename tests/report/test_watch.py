@@ -21,7 +21,7 @@ from analytics.window import WindowLedger
 from fallow.clock import HOUR_MS, Window
 from tests.lakes import made_lake
 from tests.ledger.rows import device, fill, ms, processes, samples
-from tests.money.fleet import T0, inventory, ledger, stretch
+from tests.money.fleet import T0, inventory, ledger, segment
 from tests.report.test_formats import faults
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ WEEK = week_of(T0, UTC)
 
 
 def whole_of(rows: list[Row]) -> Ledger:
-    """The ledger of these rows, without a spell at zero."""
-    spells = dict.fromkeys(("time", "end", "spell_start", "spell_end"), pl.Int64)
-    return replace(ledger(rows), spells=pl.DataFrame(schema=spells))
+    """The ledger of these rows, without an idle interval."""
+    idle_intervals = dict.fromkeys(("time", "end", "idle_interval_start", "idle_interval_end"), pl.Int64)
+    return replace(ledger(rows), idle_intervals=pl.DataFrame(schema=idle_intervals))
 
 
 def seen(
@@ -61,7 +61,7 @@ def seen(
 
 @pytest.mark.parametrize(("late_s", "until_s"), [(0, 0), (HOUR_S, 0), (HOUR_S + 1, HOUR_S + 1), (9 * DAY_S, 3 * DAY_S)])
 def test_a_running_week_is_looked_at_up_to_now_and_rows_may_be_an_hour_late(late_s: float, until_s: float) -> None:
-    found = seen([stretch("a", MONDAY_S, 0, "free")], late_s)
+    found = seen([segment("a", MONDAY_S, 0, "free")], late_s)
     assert found.until_ms == T0 + until_s * 1000
     assert found.share == pytest.approx(4 * DAY_S / (4 * DAY_S + until_s))
     assert bool(found.silent) == (until_s > HOUR_S)
@@ -69,18 +69,18 @@ def test_a_running_week_is_looked_at_up_to_now_and_rows_may_be_an_hour_late(late
 
 def test_rows_of_a_time_to_come_are_seen() -> None:
     """Where every host is ahead of the clock, the clock is behind."""
-    found = seen([stretch("a", MONDAY_S, 2 * DAY_S, "free")], 0)
+    found = seen([segment("a", MONDAY_S, 2 * DAY_S, "free")], 0)
     assert (found.until_ms, found.share, found.silent) == (T0 + 2 * DAY_S * 1000, 1.0, ())
 
 
 def test_a_host_whose_clock_is_ahead_makes_no_other_silent() -> None:
-    rows = [stretch(gpu, MONDAY_S, 0, "free", host=gpu) for gpu in ("a", "b", "c")]
-    ahead = stretch("d", MONDAY_S, DAY_S, "free", host="d")
+    rows = [segment(gpu, MONDAY_S, 0, "free", host=gpu) for gpu in ("a", "b", "c")]
+    ahead = segment("d", MONDAY_S, DAY_S, "free", host="d")
     assert seen([*rows, ahead], 60).silent == ()
 
 
 def test_without_an_end_a_window_ends_with_what_was_seen() -> None:
-    rows = [stretch("a", MONDAY_S, -DAY_S, "free"), stretch("b", MONDAY_S - DAY_S, 0, "free")]
+    rows = [segment("a", MONDAY_S, -DAY_S, "free"), segment("b", MONDAY_S - DAY_S, 0, "free")]
     found = seen(rows, 90 * DAY_S, Window(None, None))
     assert (found.since_ms, found.until_ms) == (T0 + (MONDAY_S - DAY_S) * 1000, T0)
     assert [(each.host, each.since_ms) for each in found.silent] == [("h-a", T0 - 24 * HOUR_MS)]
@@ -89,9 +89,9 @@ def test_without_an_end_a_window_ends_with_what_was_seen() -> None:
 
 def test_time_that_nobody_looked_at_between_two_rows_counts_once() -> None:
     rows = [
-        stretch("a", MONDAY_S, 0, "free"),
-        stretch("a", 0, DAY_S, "unknown"),
-        stretch("a", DAY_S, 3 * DAY_S, "free"),
+        segment("a", MONDAY_S, 0, "free"),
+        segment("a", 0, DAY_S, "unknown"),
+        segment("a", DAY_S, 3 * DAY_S, "free"),
     ]
     found = seen(rows, 3 * DAY_S)
     assert found.unseen_ms == 24 * HOUR_MS
@@ -101,26 +101,26 @@ def test_time_that_nobody_looked_at_between_two_rows_counts_once() -> None:
 @pytest.mark.parametrize(("silent_days", "share"), [(27, 0.5), (28, 1.0)])
 def test_what_was_not_seen_for_four_weeks_was_taken_away(silent_days: int, share: float) -> None:
     end_s = MONDAY_S + 7 * DAY_S
-    rows = [stretch(gpu, end_s - 40 * DAY_S, end_s - silent_days * DAY_S, "free") for gpu in ("a", "b")]
-    found = seen([*rows, stretch("a", end_s - silent_days * DAY_S, end_s, "free")], end_s)
+    rows = [segment(gpu, end_s - 40 * DAY_S, end_s - silent_days * DAY_S, "free") for gpu in ("a", "b")]
+    found = seen([*rows, segment("a", end_s - silent_days * DAY_S, end_s, "free")], end_s)
     assert (found.share, [each.host for each in found.silent]) == (share, ["h-b"] if share < 1 else [])
 
 
 def test_a_gpu_that_moved_is_not_silent_where_it_was() -> None:
-    rows = [stretch("a", MONDAY_S, 0, "free", host="old"), stretch("a", 0, 3 * DAY_S, "free", host="new")]
-    found = seen([*rows, stretch("b", MONDAY_S, 3 * DAY_S, "free", host="old")], 3 * DAY_S)
+    rows = [segment("a", MONDAY_S, 0, "free", host="old"), segment("a", 0, 3 * DAY_S, "free", host="new")]
+    found = seen([*rows, segment("b", MONDAY_S, 3 * DAY_S, "free", host="old")], 3 * DAY_S)
     assert (found.silent, found.share, found.gpus) == ((), 1.0, 2)
 
 
 def test_a_mig_instance_that_was_taken_down_is_not_silent_and_those_of_a_silent_host_are() -> None:
     half = {"gpu_share": 0.5, "host": "h"}
     rows = [
-        stretch("a", MONDAY_S, 0, "free", **half),
-        stretch("MIG-1", MONDAY_S, 0, "free", **half),
-        stretch("a", 0, DAY_S, "free", host="h"),
+        segment("a", MONDAY_S, 0, "free", **half),
+        segment("MIG-1", MONDAY_S, 0, "free", **half),
+        segment("a", 0, DAY_S, "free", host="h"),
     ]
     parents = {"MIG_1": "a"}
-    living = seen([*rows, stretch("a", DAY_S, 3 * DAY_S, "free", host="h")], 3 * DAY_S, parents=parents)
+    living = seen([*rows, segment("a", DAY_S, 3 * DAY_S, "free", host="h")], 3 * DAY_S, parents=parents)
     assert (living.silent, living.share, living.gpus) == ((), 1.0, 1)
     dead = seen(rows, 3 * DAY_S, parents=parents)
     assert [(each.host, each.gpus, each.whole_host) for each in dead.silent] == [("h", 1, True)]
@@ -134,16 +134,16 @@ def test_a_mig_instance_that_was_taken_down_is_not_silent_and_those_of_a_silent_
 def test_last_seen_is_the_newest_row_of_a_window_that_is_not_over() -> None:
     """GPUs that had gone before, a host whose clock is ahead and the moment of the call count for nothing."""
     rows = [
-        stretch("a", MONDAY_S, DAY_S, "free", host="h"),
-        stretch("a", DAY_S, 2 * DAY_S, "unknown", host="h"),
-        stretch("MIG-1", MONDAY_S, 0, "free", host="h"),
-        stretch("b", MONDAY_S, HOUR_S, "held", host="other"),
+        segment("a", MONDAY_S, DAY_S, "free", host="h"),
+        segment("a", DAY_S, 2 * DAY_S, "unknown", host="h"),
+        segment("MIG-1", MONDAY_S, 0, "free", host="h"),
+        segment("b", MONDAY_S, HOUR_S, "held", host="other"),
     ]
     parents, newest_ms = {"MIG_1": "a"}, T0 + 24 * HOUR_MS
     silent = seen(rows, 2.5 * DAY_S, parents=parents)
     assert (silent.last_ms, silent.to_the_end) == (newest_ms, False)
     assert silent.until_ms == T0 + 60 * HOUR_MS
-    ahead = stretch("c", MONDAY_S, 3 * DAY_S, "free", host="ahead")
+    ahead = segment("c", MONDAY_S, 3 * DAY_S, "free", host="ahead")
     assert seen([*rows, ahead], 2.5 * DAY_S, parents=parents).last_ms == newest_ms
     late = seen([rows[0], *rows[2:]], DAY_S + 1800, Window(None, None), parents)
     assert (late.last_ms, late.to_the_end) == (newest_ms, True)
@@ -152,38 +152,38 @@ def test_last_seen_is_the_newest_row_of_a_window_that_is_not_over() -> None:
 
 
 def test_of_a_window_of_the_past_last_seen_is_its_own_newest_row() -> None:
-    rows = [stretch("a", MONDAY_S, 0, "free"), stretch("a", 2 * HOUR_S, DAY_S, "free")]
+    rows = [segment("a", MONDAY_S, 0, "free"), segment("a", 2 * HOUR_S, DAY_S, "free")]
     found = seen(rows, 9 * DAY_S, Window(None, T0 + 45 * 60_000))
     assert (found.last_ms, found.to_the_end) == (T0, True)
 
 
 def test_a_name_without_an_entry_in_the_inventory_has_ended_where_its_host_goes_on() -> None:
-    pod = stretch("pod", MONDAY_S, 0, "held", host="h")
-    assert seen([stretch("a", MONDAY_S, 3 * DAY_S, "free", host="h")], 3 * DAY_S, unlisted=[pod]).share == 1.0
+    pod = segment("pod", MONDAY_S, 0, "held", host="h")
+    assert seen([segment("a", MONDAY_S, 3 * DAY_S, "free", host="h")], 3 * DAY_S, unlisted=[pod]).share == 1.0
 
 
 @pytest.mark.parametrize(
     ("other", "share", "silent"),
     [
-        (stretch("b", MONDAY_S, MONDAY_S + 2 * DAY_S, "held", host="h"), 9 / 14, [("h", 1, False)]),
-        (stretch("b", MONDAY_S + 2 * DAY_S, 3 * DAY_S, "held", host="h"), 1.0, []),
-        (stretch("h/pci-0000:17:00.0", MONDAY_S, MONDAY_S + DAY_S, "unavailable", host="h"), 1.0, []),
+        (segment("b", MONDAY_S, MONDAY_S + 2 * DAY_S, "held", host="h"), 9 / 14, [("h", 1, False)]),
+        (segment("b", MONDAY_S + 2 * DAY_S, 3 * DAY_S, "held", host="h"), 1.0, []),
+        (segment("h/pci-0000:17:00.0", MONDAY_S, MONDAY_S + DAY_S, "unavailable", host="h"), 1.0, []),
     ],
     ids=["lost by a living host", "came to the host in the week", "dead until it told its UUID"],
 )
 def test_a_gpu_of_a_host_that_was_seen_all_the_time(other: Row, share: float, silent: list[tuple[object, ...]]) -> None:
-    found = seen([stretch("a", MONDAY_S, 3 * DAY_S, "held", host="h"), other], 3 * DAY_S)
+    found = seen([segment("a", MONDAY_S, 3 * DAY_S, "held", host="h"), other], 3 * DAY_S)
     assert found.share == pytest.approx(share)
     assert [(each.host, each.gpus, each.whole_host) for each in found.silent] == silent
 
 
 def test_nothing_is_known_of_a_fleet_before_its_first_row() -> None:
-    found = seen([stretch("a", 30 * DAY_S, 31 * DAY_S, "free")], 31 * DAY_S)
+    found = seen([segment("a", 30 * DAY_S, 31 * DAY_S, "free")], 31 * DAY_S)
     assert (found.share, found.gpus, found.last_ms, found.silent) == (None, 0, None, ())
 
 
 def test_a_week_in_which_the_lake_begins_was_seen_in_part() -> None:
-    assert seen([stretch("a", MONDAY_S + DAY_S, 3 * DAY_S, "held")], 3 * DAY_S).share == pytest.approx(6 / 7)
+    assert seen([segment("a", MONDAY_S + DAY_S, 3 * DAY_S, "held")], 3 * DAY_S).share == pytest.approx(6 / 7)
 
 
 def test_five_silent_hosts_are_named_and_the_others_counted() -> None:
@@ -251,9 +251,9 @@ def test_a_fleet_that_fell_silent_was_observed_for_a_part_of_the_week(
     text = plain(report(dies, "--week", THIS))
     assert f"window {day(0)} 00:00 UTC to {day(7)} 00:00 UTC" in text
     assert "observed 28.6 % of the time" in text
-    assert f"silent h1 since {day(2)} 00:00 UTC: the time after that is in no sum" in text
-    not_known = f"Whether a GPU can be given back is not known: nothing was seen after {day(2)} 00:00 UTC."
-    assert f"{not_known} No decision is known" in text
+    assert f"silent hosts h1 since {day(2)} 00:00 UTC; no sum includes the time after that" in text
+    not_known = f"Whether a GPU can be released is not known: nothing was observed after {day(2)} 00:00 UTC."
+    assert f"{not_known} No recommendation frees" in text
     assert "idle now" not in text.replace("pool model GPUs idle now", "")
     content = told(report(dies, "--week", THIS, "--format", "json"))
     seen = content["observed"]
@@ -266,20 +266,21 @@ def test_a_fleet_that_fell_silent_was_observed_for_a_part_of_the_week(
 
 
 def test_a_week_of_a_dead_fleet_is_empty_and_says_who_is_silent(dies: Lake, report: Callable[..., Outcome]) -> None:
-    assert f"silent h1 since {day(2)} 00:00 UTC" in plain(report(dies, "--week", NEXT))
+    assert f"silent hosts h1 since {day(2)} 00:00 UTC" in plain(report(dies, "--week", NEXT))
     content = told(report(dies, "--week", NEXT, "--format", "json"))
     assert (content["empty"], content["observed"]["share"]) == (True, 0.0)
     assert content["weeks_before"][0] == {"label": THIS, "observed_share": pytest.approx(2 / 7)}
     assert content["trends"]["total"]["last_week"] == 96.0
 
 
+@pytest.mark.usefixtures("low_is_listed")
 def test_a_host_that_fell_silent_before_the_week_is_named_and_its_findings_are_not_closed(
     made: Callable[[str], Lake], report: Callable[..., Outcome]
 ) -> None:
     lake = host(made("gone"), "h1", "GPU-1", START_S, END_S, user="zoe")
     host(lake, "h2", "GPU-2", START_S, FIRST_S - HOUR_S)
     text = plain(report(lake, "--week", THIS))
-    assert f"silent h2 since {day(-1)} 23:00 UTC: the time after that is in no sum" in text
+    assert f"silent hosts h2 since {day(-1)} 23:00 UTC; no sum includes the time after that" in text
     assert "observed 50.0 % of the time" in text
     ended = told(report(lake, "--week", THIS, "--format", "json"))["ended"]
     assert {each["status"] for each in ended if each["gpus"] == ["GPU-2"]} == {"unseen"}
@@ -289,23 +290,23 @@ def test_a_host_that_fell_silent_before_the_week_is_named_and_its_findings_are_n
 def test_a_pool_that_fell_silent_is_unseen_and_not_absent(part: Lake, report: Callable[..., Outcome]) -> None:
     text = plain(report(part, "--week", THIS, "--pool", "p2"))
     assert "observed 28.6 % of the time" in text
-    assert f"Whether a GPU can be given back is not known: nothing was seen after {day(2)} 00:00 UTC." in text
+    assert f"Whether a GPU can be released is not known: nothing was observed after {day(2)} 00:00 UTC." in text
     later = plain(report(part, "--week", NEXT, "--pool", "p2"))
-    assert f"Nothing of pool p2 was observed in this window. Silent: h2 since {day(2)} 00:00 UTC." in later
-    assert "Nothing in this window is of" not in later
+    assert f"Nothing was observed in this window for pool p2. Silent hosts: h2 since {day(2)} 00:00 UTC." in later
+    assert "This window has no GPU time of" not in later
     train = plain(report(part, "--week", THIS, "--pool", "train"))
     assert "observed 100.0 % of the time" in train
-    assert "held, GPU-hours 168.0 168.0 0.0 % -" in train
-    assert "Observed of the GPU time" not in train
+    assert "Held idle, GPU-hours 168.0 168.0 0.0 % -" in train
+    assert "Observed share of the GPU time" not in train
 
 
 def test_an_edition_for_people_names_the_hosts_they_last_had_and_no_others(
     part: Lake, report: Callable[..., Outcome]
 ) -> None:
     ann, zoe = (plain(report(part, "--week", THIS, "--user", user)) for user in ("ann", "zoe"))
-    assert f"silent h2 since {day(2)} 00:00 UTC" in ann
+    assert f"silent hosts h2 since {day(2)} 00:00 UTC" in ann
     assert "observed 28.6 % of the time" in ann
-    assert ("silent none" in zoe, "h2" in zoe) == (True, False)
+    assert ("silent hosts none" in zoe, "h2" in zoe) == (True, False)
     assert told(report(part, "--week", THIS, "--user", "zoe", "--format", "json"))["observed"]["silent"] == []
 
 
@@ -317,9 +318,9 @@ def test_sums_of_a_week_of_which_a_part_was_seen_are_shown_and_not_compared(
     lake = host(made("outage"), "h1", "GPU-1", START_S, day_s(-5))
     done = report(host(lake, "h1", "GPU-1", FIRST_S, END_S), "--week", THIS, *scope)
     rows = {line.strip().split("  ")[0]: line.split() for line in done.out.splitlines()}
-    assert rows["held, GPU-hours"][2:5] == ["168.0", "48.7", "-"]
+    assert rows["Held idle, GPU-hours"][3:6] == ["168.0", "48.7", "-"]
     assert rows["observed share"][2:] == ["100.0", "%", "29.0", "%", "+71.0", "points", "-"]
-    assert f"Observed of the GPU time: 29.0 % of {LAST}. Below 90 % sums have no change" in plain(done)
+    assert f"Observed share of the GPU time: 29.0 % of {LAST}. Below 90 %, sums have no change" in plain(done)
 
 
 @pytest.mark.parametrize(("scope", "is_silent"), [((), True), (("--pool", "p2"), True), (("--pool", "train"), False)])

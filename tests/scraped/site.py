@@ -126,12 +126,12 @@ def _dcgm_labels(gpu: SiteGpu, **others: str) -> Labels:
 @cache
 def _dcgm_labels_of_pods(gpu: SiteGpu) -> Labels:
     own = {"namespace": "gpu-operator", "pod": f"dcgm-exporter-{gpu.host[-1]}", "container": "exporter"}
-    holder = {
+    user = {
         "exported_namespace": gpu.namespace,
         "exported_pod": gpu.pod,
         "exported_container": "main" if gpu.pod else "",
     }
-    return _dcgm_labels(gpu, **own, **holder)
+    return _dcgm_labels(gpu, **own, **user)
 
 
 def princeton(gpu: SiteGpu, time_ms: int) -> Iterator[Exposed]:

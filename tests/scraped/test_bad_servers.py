@@ -110,7 +110,7 @@ BAD = {
     "no_login": BadServer("answers 401.*; set FALLOW_PROM_TOKEN", _always(Answered(401, b"Unauthorized\n"))),
     "busy": BadServer("answers 503: starting up; try again later", _always(_said(503, "starting up"))),
     "failing": BadServer("answers 500", _always(_said(500, "input/output error"))),
-    "silent": BadServer("sent nothing for 0.5 s; look whether the server is busy", _always(Answered(200, b"{}", _JSON, cut_at=0, stalls=True))),
+    "silent": BadServer("sent nothing for 0.5 s; check whether the server is busy", _always(Answered(200, b"{}", _JSON, cut_at=0, stalls=True))),
     "cut": BadServer("broke before its answer was whole; try again", _always(Answered(200, b'{"status":"success"}' * 9, _JSON, cut_at=20))),
 }  # fmt: skip
 """From the first request on; `test_server_refusals` has every sentence."""
@@ -134,7 +134,7 @@ WHILE_READING = {
     "silent": BadServer("sent nothing for 0.5 s", lambda _, pass_on: _cut(pass_on(), stalls=True)),
     "no_longer": BadServer("answers 403", lambda _, __: Answered(403, b"Forbidden\n")),
     "page": BadServer("a web page answers", lambda _, __: Answered(200, b"<html>We are busy</html>", _HTML)),
-    "garbage": BadServer("is cut off or garbled; try again", lambda _, pass_on: _garbled(pass_on())),
+    "garbage": BadServer("is truncated or garbled; try again", lambda _, pass_on: _garbled(pass_on())),
 }  # fmt: skip
 """Only where samples are read."""
 

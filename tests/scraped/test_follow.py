@@ -254,7 +254,7 @@ def test_it_says_how_it_is(lake: Lake) -> None:
         site.server.away = True
         site.run_until(MIDNIGHT_MS + 27 * MINUTE_MS)
         assert site.board.health()[0] == 503
-        assert site.board.health()[1]["reason"] == "the metrics server fails: the log says how"
+        assert site.board.health()[1]["reason"] == "the metrics server fails: the log has the details"
         assert "fallow_follow_refusals_total" in asked(page, "/metrics")
     finally:
         page.close()
@@ -408,7 +408,7 @@ def test_killed_again_and_again_it_has_every_sample_once_and_ends_when_asked(
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=90)
     assert process.returncode == 0, said
-    assert said.splitlines()[-1] == f"fallow: stopped following {server.url}; the next start goes on from here"
+    assert said.splitlines()[-1] == f"fallow: stopped following {server.url}; the next start continues from here"
     assert facts_in(lake, DCGM) == facts_of(samples, DCGM)
 
 

@@ -65,7 +65,7 @@ def test_every_sample_is_there_once_in_a_file_for_each_host_and_day(lake: Lake, 
     assert "GPUs      4 on 2 hosts" in done.stdout
     assert f"{len(SAMPLES):,} samples" in done.stdout
     assert f"next      fallow recommendations --lake {lake.root}" in done.stdout
-    assert "has metrics as of NVIDIA dcgm-exporter; reading by memory" in done.stderr
+    assert "has metrics of NVIDIA dcgm-exporter; reading by memory" in done.stderr
 
 
 def test_a_chunk_with_more_samples_than_are_held_at_once_is_read_in_parts(
@@ -104,12 +104,12 @@ def turns(server: HeldServer) -> None:
     server.write(each.labelled(exported_pod=pod, exported_namespace="nlp") for each, pod in named)
 
 
-def holders(lake: Lake, state: Path, *flags: str) -> list[object]:
+def users(lake: Lake, state: Path, *flags: str) -> list[object]:
     done = brought(lake, state, *flags)
     assert done.returncode == 0, done.stderr
     listed = json.loads(run_in_process("allocations", "list", "--lake", lake.root, "--json").stdout)
     return sorted(
-        (each["claim_id"], each["start"], str(each.get("end"))) for each in listed["tables"]["allocations"]["rows"]
+        (each["allocation_id"], each["start"], str(each.get("end"))) for each in listed["tables"]["allocations"]["rows"]
     )
 
 
@@ -118,10 +118,10 @@ def test_who_left_and_came_back_is_the_same_in_parts_of_a_day(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cuts lie where one of the pods is."""
-    whole = holders(lake, tmp_path)
+    whole = users(lake, tmp_path)
     monkeypatch.setattr(reading, "Chunker", partial(Chunker, 1500))
     monkeypatch.setattr(reading, "_MOST_AT_ONCE", 150)
-    assert holders(Lake.at(str(tmp_path / "in parts")), tmp_path) == whole
+    assert users(Lake.at(str(tmp_path / "in parts")), tmp_path) == whole
     assert len(whole) == 6
 
 
@@ -129,13 +129,13 @@ def test_who_left_and_came_back_is_the_same_in_parts_of_a_day(
 def test_who_left_and_came_back_is_the_same_though_earlier_days_are_read_later_and_once_more(
     lake: Lake, tmp_path: Path
 ) -> None:
-    whole = holders(lake, tmp_path)
+    whole = users(lake, tmp_path)
     for minutes in (20, 28):  # while a pod is there, and when it leaves
         other = Lake.at(str(tmp_path / f"later first {minutes}"))
         at = format_ms(MIDNIGHT_MS + minutes * MINUTE_MS)
-        holders(other, tmp_path, "--since", at)
-        assert holders(other, tmp_path) == whole
-        assert holders(other, tmp_path, "--restart", "--until", at) == whole
+        users(other, tmp_path, "--since", at)
+        assert users(other, tmp_path) == whole
+        assert users(other, tmp_path, "--restart", "--until", at) == whole
 
 
 @pytest.mark.long
@@ -225,16 +225,16 @@ def test_a_check_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "lake").exists()
 
 
-def test_holders_of_the_labels_become_allocations_that_go_on_from_day_to_day(
+def test_users_of_the_labels_become_allocations_that_go_on_from_day_to_day(
     server: HeldServer, lake: Lake, tmp_path: Path
 ) -> None:
     server.__init__()  # type: ignore[misc]
     server.write(site_samples(dcgm_of_pods, range(SINCE_MS, UNTIL_MS, 2 * MINUTE_MS), SITE))
     done = brought(lake, tmp_path)
-    assert "holders   2 jobs and pods" in done.stdout
-    assert "holders   2 jobs and pods" in brought(lake, tmp_path, "--restart").stdout
+    assert "users     2 jobs and pods" in done.stdout
+    assert "users     2 jobs and pods" in brought(lake, tmp_path, "--restart").stdout
     listed = json.loads(run_in_process("allocations", "list", "--lake", lake.root, "--json").stdout)
-    assert sorted((each["claim_id"], each["start"]) for each in listed["tables"]["allocations"]["rows"]) == [
+    assert sorted((each["allocation_id"], each["start"]) for each in listed["tables"]["allocations"]["rows"]) == [
         (name, format_ms(SINCE_MS)) for name in ("nlp/notebook-7f", "vision/pretrain-0")
     ]
 

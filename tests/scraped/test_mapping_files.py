@@ -10,7 +10,7 @@ import pytest
 from agent.metrics.catalogue import DEVICE, GPU, HOST
 from analytics.mapping.mapping_file import built_in, load_exporters, metric_names
 from analytics.scraped.recognition import Recognised, check_json, check_text, recognised
-from analytics.scraped.series_labels import gpu_of, holder_of, host_of, mapped_series, renaming_targets
+from analytics.scraped.series_labels import gpu_of, host_of, mapped_series, renaming_targets, user_of
 from analytics.scraped.who.kube_metrics import KUBE_METRICS
 from fallow.errors import ConfigError
 from tests.core import pages
@@ -94,14 +94,14 @@ def test_what_the_agent_shows_is_read_back_in_the_columns_unit(family: Family) -
 
 def test_a_file_that_extends_takes_the_place_of_its_base(site: Callable[..., tuple[Exporter, ...]]) -> None:
     exporters = site(
-        'extend = "dcgm-exporter"\ncollect_interval_s = 1\n[labels]\nhost = ["machine"]\n[labels.holder]\n'
+        'extend = "dcgm-exporter"\ncollect_interval_s = 1\n[labels]\nhost = ["machine"]\n[labels.user]\n'
         'slurm_job = ["jobid"]\n[[metrics]]\nname = "site_gpu_util"\nto = "gpu.gpu_util_pct"\nunit = "ratio"\n'
         'kind = "average"\ncovers_s = 60\n'
     )
     ours = exporters[0]
     assert [each.name for each in exporters].count("dcgm-exporter") == 0
     assert (ours.name, ours.host, ours.gpu) == ("ours", ("machine",), ("UUID", "uuid", "gpu_uuid"))
-    assert (dict(ours.holder)["slurm_job"], dict(ours.holder)["pod"][0]) == (("jobid",), "exported_pod")
+    assert (dict(ours.user)["slurm_job"], dict(ours.user)["pod"][0]) == (("jobid",), "exported_pod")
     assert ours.metrics[0].metric == "site_gpu_util"
     assert (ours.metrics[0].covers_s, ours.by_metric["DCGM_FI_PROF_SM_ACTIVE"][0].covers_s) == (60, 1)
 
@@ -123,12 +123,12 @@ BAD_METRICS = {
     ('"%"', '"percent"'): "there is no unit 'percent'; ",
     ("reading", "gauge"): "there is no kind 'gauge'; use reading, average, counter, info or count",
     ("}", '}, { name = "a", to = "gpu.sm_active_pct", unit = "%", kind = "reading" }'): (
-        "ours.toml: the metric a is there twice; keep one of the two lines"
+        "ours.toml: the metric a occurs twice; delete one of the two lines"
     ),
     (" }", ", covers = 3 }"): "there is no key 'covers'; did you mean 'covers_s'?",
-    (" }", ", covers_s = -3 }"): "covers_s is -3; write how many seconds a value describes",
+    (" }", ", covers_s = -3 }"): "covers_s is -3; write the number of seconds that a value describes",
     (" }", ', only = { x = "(" } }'): "only.x is no regular expression: ",
-    ("gpu.gpu_util_pct", "gpu.health"): "gpu.health is not filled from a metric's value; leave ",
+    ("gpu.gpu_util_pct", "gpu.health"): "gpu.health is not filled from a metric's value; delete ",
     ("gpu.gpu_util_pct", "gpu.interval_ms"): "gpu.interval_ms is not filled from a metric's value",
 }
 """What is put in place of what in UTIL."""
@@ -139,13 +139,13 @@ BAD_FILES = {
     'extend = "dcgm"': "there is no exporter 'dcgm' to extend; use amd-device-metrics-exporter, dcgm-exporter, ",
     "metrics = [{ to = 'gpu.power_w' }]": "give each metric a name, ",
     "[labels]\nuuid = ['a']": "ours.toml, labels: there is no key 'uuid'; ",
-    "[labels.holder]\njob = ['a']": "labels.holder: there is no column 'job'; use namespace, pod, container, ",
+    "[labels.user]\njob = ['a']": "labels.user: there is no column 'job'; use namespace, pod, container, ",
     "labels = { gpu = 'uuid' }": "gpu is 'uuid'; write a list",
     "unknown = [1]": "unknown has 1; write pairs of numbers",
     "combined = [{ to = 'gpu.mem_used_bytes', unit = 'MiB', add = ['b'] }]": (
         'b is not among the metrics; add { name = "b" } to them'
     ),
-    "collect_interval_s = 'often'": "collect_interval_s is 'often'; write how many seconds lie between two values",
+    "collect_interval_s = 'often'": "collect_interval_s is 'often'; write the number of seconds between two values",
 } | {UTIL.replace(*change): sentence for change, sentence in BAD_METRICS.items()}
 
 
@@ -216,10 +216,10 @@ def test_what_some_gpus_lack_says_how_many_and_which_metric_would_tell() -> None
 
 def test_a_gpu_without_utilization_is_said_first() -> None:
     found = recognised([{"__name__": "DCGM_FI_DEV_GPU_TEMP", "UUID": "GPU-1", "gpu": "0"}], EXPORTERS)
-    said = "utilization: nothing can be called busy or idle: all of the time is unknown."
+    said = "utilization: no state is known: all of the time is unknown."
     assert said in " ".join(check_text(found).split())
     lacking = [each.absence.name for each in found.missing]
-    assert lacking[:4] == ["utilization", "memory in use", "who holds it", "power"]
+    assert lacking[:4] == ["utilization", "memory in use", "user", "power"]
 
 
 def test_what_no_exporter_has_is_not_understood() -> None:
@@ -271,14 +271,14 @@ def test_a_server_that_renames_labels_leaves_the_exporters_own_pod_beside_them()
     held = {"exported_pod": "train-0", "exported_namespace": "nlp", "pod": "dcgm-7xk2p", "namespace": "gpu-operator"}
     free = {"pod": "dcgm-7xk2p", "namespace": "gpu-operator", "container": "exporter"}
     renaming = renaming_targets([held, free])
-    assert holder_of(held, DCGM, renaming) == {"namespace": "nlp", "pod": "train-0"}
-    assert holder_of(free, DCGM, renaming) == {}
+    assert user_of(held, DCGM, renaming) == {"namespace": "nlp", "pod": "train-0"}
+    assert user_of(free, DCGM, renaming) == {}
 
 
 @pytest.mark.parametrize("pod", ["nvidia-dcgm-exporter-x8k2p", "dcgm-exporter-1634736248-7c6vs"])
 def test_the_exporters_own_pod_holds_nothing_and_is_no_host(pod: str) -> None:
     labels = {"pod": pod, "namespace": "gpu-operator", "Hostname": pod, "instance": "10.1.2.3:9400"}
-    assert holder_of(labels, DCGM, frozenset()) == {}
+    assert user_of(labels, DCGM, frozenset()) == {}
     assert host_of(labels, DCGM) == "10.1.2.3"
     assert host_of({**labels, "node": "gn007"}, DCGM) == "gn007"
 
@@ -303,5 +303,4 @@ def test_a_host_without_a_label_is_its_address_without_the_port() -> None:
 
 def test_the_docs_are_current() -> None:
     summary = (pages.DOCS / "prometheus.md").read_text(encoding="utf-8")
-    assert (pages.DOCS / "mappings.md").read_text(encoding="utf-8") == mapping_page.mappings_page(), "run `make docs`"
     assert summary == mapping_page.with_summary(summary), "run `make docs`"

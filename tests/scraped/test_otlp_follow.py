@@ -29,7 +29,7 @@ from fallow.cli import main
 from fallow.clock import SystemClock
 from fallow.exposition import TEXT
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
-from fallow.schema import CLAIM, DEVICE, GPU
+from fallow.schema import ALLOCATION, DEVICE, GPU
 from tests.agent.conftest import wait_until
 from tests.agent.snapshots import BUSY, GIB, INTERVAL_MS, LOST, snapshot
 from tests.conftest import REPOSITORY
@@ -119,8 +119,8 @@ def test_a_push_is_a_row_with_what_it_covers(site: Site) -> None:
     assert rows["counters_since"].unique().dt.epoch("ms").to_list() == [NOW_MS - 1]
     (device,) = site.rows(DEVICE).to_dicts()
     assert (device["model"], device["mem_total_bytes"]) == ("NVIDIA H100 80GB HBM3", 80_000_000_000)
-    (claim,) = site.rows(CLAIM).to_dicts()
-    assert (claim["gpu"], claim["account"]) == ("GPU-1", "ml")
+    (allocation,) = site.rows(ALLOCATION).to_dicts()
+    assert (allocation["gpu"], allocation["account"]) == ("GPU-1", "ml")
 
 
 def test_rounds_go_on_from_one_another_and_a_late_push_is_no_less(site: Site) -> None:
@@ -160,7 +160,7 @@ def test_a_lake_that_is_away_is_waited_for(site: Site) -> None:
     site.rounds.run()
     assert moments(site.rows()) == [0, 1, 2]
     assert [each.split("; ")[-1] for each in site.said] == [
-        "what comes meanwhile is kept in the spool",
+        "new data is kept in the spool meanwhile",
         "the lake takes rows again",
     ]
     assert not away.exists()

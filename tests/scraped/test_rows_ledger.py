@@ -11,8 +11,8 @@ from analytics.scraped.rows.scraped_rows import host_rows
 from benchmarks.scraped_lakes import Scraping
 from benchmarks.scraped_week import PAGE, as_json, page, weeks_seen
 from fallow.clock import DAY_MS, SECOND_MS
-from fallow.schema import CLAIM, GPU
-from tests.ledger.rows import GB, T0, claim, held_by, load, samples, states
+from fallow.schema import ALLOCATION, GPU
+from tests.ledger.rows import GB, T0, allocation, held_by, load, samples, states
 from tests.ledger.rows import write as write_rows
 from tests.scraped.scraped_series import (
     ENERGY,
@@ -67,13 +67,13 @@ def test_without_a_process_list_memory_says_whether_somebody_is_there(
     assert (start, end) == (0, 1800)
 
 
-def test_a_claim_makes_time_without_work_reserved_and_says_whether_anybody_looked(lake: Lake) -> None:
-    write_rows(lake, CLAIM, [claim("GPU-00000000", 0, 1800)])
-    assert held_by(lake_with(lake, one_host(*told(0)))) == [("reserved", 0, 1800, "bob", "claim_unwatched")]
+def test_a_allocation_makes_time_without_work_reserved_and_says_whether_anybody_looked(lake: Lake) -> None:
+    write_rows(lake, ALLOCATION, [allocation("GPU-00000000", 0, 1800)])
+    assert held_by(lake_with(lake, one_host(*told(0)))) == [("reserved", 0, 1800, "bob", "allocation_unwatched")]
 
 
 def evidence(lake: Lake) -> list[tuple[Any, ...]]:
-    return load(lake).stretches.select("state", "sampled_ms", "zero_ms", "energy_ms", "counter_ms").rows()
+    return load(lake).segments.select("state", "sampled_ms", "zero_ms", "energy_ms", "counter_ms").rows()
 
 
 def test_readings_are_point_samples_and_averages_of_the_whole_time_are_not(lake: Lake) -> None:
@@ -89,7 +89,7 @@ def test_agents_rows_count_where_both_are_also_if_they_came_later(lake: Lake) ->
     lake_with(lake, one_host(*told(80)))
     write_rows(lake, GPU, samples(uuid(0), 10, 610, gpu_util_coverage_ratio=1.0), host="gn01")
     assert states(lake) == [("active", 0, 10), ("free", 10, 630), ("active", 630, 1800)]
-    assert load(lake).stretches["sampled_ms"].to_list() == [10_000, 0, 1_170_000]
+    assert load(lake).segments["sampled_ms"].to_list() == [10_000, 0, 1_170_000]
 
 
 def test_energy_between_scrapes_is_known_by_the_counter_but_not_over_a_reset(lake: Lake) -> None:
@@ -97,7 +97,7 @@ def test_energy_between_scrapes_is_known_by_the_counter_but_not_over_a_reset(lak
     rising = [9e6 + 2e6 * number for number in range(30)] + [2e6 * number for number in range(30)]
     found = one_host(*told(80), dcgm(ENERGY, rising))
     assert evidence(lake_with(lake, found))[0][3:] == (58 * 30_000, 58 * 30_000)
-    assert load(lake).stretches["energy_mj"].to_list() == [pytest.approx(58 * 2e6)]
+    assert load(lake).segments["energy_mj"].to_list() == [pytest.approx(58 * 2e6)]
 
 
 def test_the_energy_after_a_reset_is_the_same_however_windows_were_cut(lake: Lake) -> None:
@@ -107,7 +107,7 @@ def test_the_energy_after_a_reset_is_the_same_however_windows_were_cut(lake: Lak
     for since, until in ((0, 900), (900, 1800)):
         read = samples_of([without(each, 0, since - 300) for each in series])
         lake_with(lake, *host_rows(read, EXPORTERS, RowSettings(T0 + since * 1000, T0 + until * 1000)))
-    assert load(lake).stretches["energy_mj"].to_list() == [pytest.approx(58 * 2e6)]
+    assert load(lake).segments["energy_mj"].to_list() == [pytest.approx(58 * 2e6)]
 
 
 def test_time_in_which_nobody_scraped_is_unknown_beyond_three_intervals(lake: Lake) -> None:
@@ -159,9 +159,9 @@ def test_an_instance_is_named_by_its_gpu_and_its_number_and_power_stays_with_the
 @pytest.mark.parametrize("parent_told", [True, False], ids=["with power", "without a series of the GPU"])
 def test_the_ledger_has_each_instance_by_its_share_and_the_rest_as_free(lake: Lake, *, parent_told: bool) -> None:
     found = one_host(*split_card(20)[: 6 if parent_told else 4])
-    stretches = load(lake_with(lake, found)).stretches.sort("gpu")
-    assert [(row["gpu"], row["state"], round(row["gpu_share"] * 7), (row["end"] - row["time"]) / 1000, row["holder_source"])
-            for row in stretches.iter_rows(named=True)] == [
+    segments = load(lake_with(lake, found)).segments.sort("gpu")
+    assert [(row["gpu"], row["state"], round(row["gpu_share"] * 7), (row["end"] - row["time"]) / 1000, row["user_source"])
+            for row in segments.iter_rows(named=True)] == [
         (uuid(0), "free", 3, 600, None), (instance(1), "active", 3, 600, "memory"), (instance(9), "free", 1, 600, None),
     ]  # fmt: skip
 

@@ -120,7 +120,7 @@ def test_a_gap_is_no_interval_where_few_scrapes_show_one() -> None:
 def test_an_interval_that_the_values_refute_is_not_believed() -> None:
     found = one_host(dcgm(ENGINE, [number / 240 for number in range(240)], every_s=15), collect_s=30)
     assert found.gpu["gpu_util_coverage_ratio"].null_count() == found.gpu.height == 240
-    assert "more often than --collect-interval says" in found.notes[0]
+    assert "more often than --collect-interval states" in found.notes[0]
 
 
 def test_averages_that_the_values_show_to_be_of_thirty_seconds_cover_all_of_their_rows() -> None:
@@ -160,7 +160,7 @@ def test_what_no_gpu_can_say_is_unknown_and_counted() -> None:
     ]
     assert counts(found) == {
         ("NaN", "gpu_util_pct"): 1, ("outside 0..100: value dropped", "gpu_util_pct"): 1,
-        ("negative: value dropped", "power_w"): 1, ("the exporter's word for not known", "power_w"): 2,
+        ("negative: value dropped", "power_w"): 1, ("the exporter's value for unknown", "power_w"): 2,
     }  # fmt: skip
 
 

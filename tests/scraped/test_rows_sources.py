@@ -21,7 +21,7 @@ from tests.scraped.scraped_series import (
 )
 
 OTHER = "another source has the GPU at that time"
-HOLDERS = ("namespace", "pod", "container", "slurm_job", "user")
+USERS = ("namespace", "pod", "container", "slurm_job", "user")
 
 
 def smi(metric: str, values: list[float], *, start_s: float = 0, instance: str = "gn01:9835") -> Series:
@@ -85,12 +85,12 @@ def test_a_mean_since_the_scrape_before_covers_its_row_unless_two_servers_begin_
 
 
 def given(found: Any) -> list[tuple[object, ...]]:
-    """Seconds after T0, pod, user and job of each stretch."""
+    """Seconds after T0, pod, user and job of each segment."""
     at = [(found.given[name] - T0) / 1000 for name in ("start_ms", "end_ms")]
     return sorted(zip(*at, found.given["pod"], found.given["user"], found.given["slurm_job"], strict=True))
 
 
-def test_pods_that_share_a_card_are_its_holders_and_its_values_count_once() -> None:
+def test_pods_that_share_a_card_are_its_users_and_its_values_count_once() -> None:
     """As dcgm-exporter copies a value to each pod, and beside the card's own utilization tells that of each."""
     pods = [{"namespace": "nlp", "pod": name, "container": "main"} for name in ("a", "b")]
     series = [dcgm(POWER, [300, 301], **pod) for pod in pods] + [
@@ -102,7 +102,7 @@ def test_pods_that_share_a_card_are_its_holders_and_its_values_count_once() -> N
     assert not counts(found)
 
 
-def test_pods_that_follow_one_another_have_a_stretch_each_and_a_gap_breaks_one() -> None:
+def test_pods_that_follow_one_another_have_a_segment_each_and_a_gap_breaks_one() -> None:
     """A pod that comes back after its series ended, or after more than three intervals, was not seen to stay."""
     first, second = ({"namespace": "nlp", "pod": name} for name in ("a", "b"))
     found = one_host(
@@ -118,7 +118,7 @@ def test_pods_that_follow_one_another_have_a_stretch_each_and_a_gap_breaks_one()
     assert len(columns(found)) == 4 + 5 + 3 + 9
 
 
-def test_a_metric_whose_value_is_the_job_names_the_holder_and_0_nobody() -> None:
+def test_a_metric_whose_value_is_the_job_names_the_user_and_0_nobody() -> None:
     labels = {"uuid": uuid(0), "minor_number": "0", "instance": "gn01:9445", "job": "gpu"}
     told = [(T0 + 30_000 * number, value) for number, value in enumerate([0.0, 4711, 4711, 4712, 0])]
     duty = [(at, 50.0) for at, _ in told]
@@ -150,7 +150,7 @@ def unnamed(series: Series) -> Series:
 
 
 def test_series_that_name_no_host_or_gpu_and_times_that_cannot_be_are_left_out_and_told() -> None:
-    """A clock that is years ahead would stretch the last gap over years."""
+    """A clock that is years ahead would segment the last gap over years."""
     ahead = 20 * 365 * 86_400
     found = one_host(
         dcgm(UTIL, [5], Hostname="a/b"), unnamed(dcgm(UTIL, [5])),

@@ -48,11 +48,16 @@ def _no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         (401, b"no org id", "answers 401: no org id", "prometheus.tenant"),
         (403, b'{"message":"Missing Authentication Token"}', "Missing Authentication Token", "aws-sigv4-proxy"),
         (404, b"404 page not found", "answers 404", "/api/datasources/proxy/uid/UID"),
-        (405, b"", "answers 405", "it takes no POST"),
+        (405, b"", "answers 405", "it does not accept POST"),
         (400, b'{"status":"error","error":"parse error: x"}', "answers 400: parse error: x", "write --match"),
         (422, b'cannot parse matches[]={__name__=~"POWER_LIMIT",cluster=a}', "cannot parse", "write --match"),
-        (400, b'unsupported path requested: "/select/0/api/v1/query"', "answers 400", "/api/v1/query stands"),
-        (200, b'{"status":"error","error":"store is away"}', "answers 200: store is away", "at the proxies before it"),
+        (
+            400,
+            b'unsupported path requested: "/select/0/api/v1/query"',
+            "answers 400",
+            "give the URL before /api/v1/query",
+        ),
+        (200, b'{"status":"error","error":"store is away"}', "answers 200: store is away", "the proxies before it"),
         (429, b"slow\ndown\x1b[2J", "answers 429: slow down?[2J", "prometheus.rate"),
         (200, b"<!doctype html><title>Grafana</title>", "Grafana answers", "/api/datasources/proxy/uid/UID"),
         (200, b"<html>It works!", "a web page answers", "give the URL"),
@@ -105,7 +110,7 @@ def failing(url: str, limits: ServerLimits = IMPATIENT, **more: str) -> str:
 @pytest.mark.parametrize(
     ("answers", "says"),
     [
-        (HANG, "sent nothing for 0.2 s; look whether the server is busy"),
+        (HANG, "sent nothing for 0.2 s; check whether the server is busy"),
         (DRIP, "sent nothing for 0.2 s"),
         (DROP, "broke before its answer was whole"),
         (200, "is not that of a metrics server"),
@@ -123,9 +128,9 @@ def test_a_server_that_says_nothing_of_use(answers: int, says: str) -> None:
     [
         (
             b'{"status":"success","isPartial":true,"data":[]}',
-            "answers with a part of its data; look which of its storage",
+            "answers with only a part of its data; check which of its storage",
         ),
-        (b'{"status":"success","data":[1', "is cut off or garbled"),
+        (b'{"status":"success","data":[1', "is truncated or garbled"),
         (b'{"status":"error","data":[]}', "is not that of a metrics server"),
         (b'{"status":"success"}', "is not that of a metrics server"),
     ],
@@ -218,7 +223,7 @@ def test_it_gives_up_at_last_and_waits_no_year() -> None:
         ask()
     assert naps.naps == [120.0, 120.0]
     _, ask = asking([Answered(200, b"no gzip", {"Content-Encoding": "gzip"})] * 2, 2)
-    with pytest.raises(InputError, match="is cut off or garbled; try again"):
+    with pytest.raises(InputError, match="is truncated or garbled; try again"):
         ask()
 
 

@@ -64,7 +64,7 @@ def test_every_sample_comes_once_over_windows_of_any_size(*, left_open: bool, mo
 
 def test_a_second_that_is_too_much_is_refused_with_the_servers_words() -> None:
     crowd = Evaluator({str(gpu): a_series(1) for gpu in range(50)}, most_samples=20)
-    refused = pytest.raises(InputError, match=r"would load too many samples .*; narrow what is read with --match")
+    refused = pytest.raises(InputError, match=r"would load too many samples .*; narrow the request with --match")
     with reached(crowd) as (server, _), refused:
         list(server.samples("util", START_MS, START_MS + 60_000))
 
@@ -101,8 +101,8 @@ def test_raw_samples_are_asked_for_and_never_steps_and_warnings_are_kept_once() 
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
-        (ServerLimits(rate=1e6, most_series=20), "more than 20 series answer to util; narrow them with --match"),
-        (ServerLimits(rate=1e6, most_labels=1), r"a series of util has 2 labels.*; leave it out with --match"),
+        (ServerLimits(rate=1e6, most_series=20), "more than 20 series match util; narrow them with --match"),
+        (ServerLimits(rate=1e6, most_labels=1), r"a series of util has 2 labels.*; leave the series out with --match"),
     ],
 )
 def test_more_series_or_labels_than_fallow_reads(limits: ServerLimits, says: str) -> None:
@@ -138,7 +138,7 @@ def test_old_and_new_infinities_of_victoriametrics_and_its_ends_of_series() -> N
 )
 def test_an_export_that_ends_in_an_error_is_no_answer(tail: bytes) -> None:
     line = b'{"metric":{"gpu":"0"},"values":[1],"timestamps":[1]}\n'
-    with ServerConnection(ADDRESS, QUICK) as connection, pytest.raises(InputError, match="is cut off or garbled"):
+    with ServerConnection(ADDRESS, QUICK) as connection, pytest.raises(InputError, match="is truncated or garbled"):
         ExportLines(connection).parse(line + tail, 0, 10)
 
 
@@ -200,8 +200,8 @@ def test_a_label_that_is_no_utf8_is_one_label_and_not_the_end_of_reading() -> No
     ("body", "says"),
     [
         (b"\xff\xff\xff\xff\x0f\x00", "longer than 32 MiB; narrow"),  # Snappy that says it unpacks to 4 GiB
-        (cramjam.snappy.compress_raw(b"\x0a\xff\xff"), "is cut off or garbled"),
-        (b"404", "is cut off or garbled"),
+        (cramjam.snappy.compress_raw(b"\x0a\xff\xff"), "is truncated or garbled"),
+        (b"404", "is truncated or garbled"),
     ],
 )
 def test_remote_read_that_unpacks_to_nothing_of_use(body: bytes, says: str) -> None:

@@ -37,7 +37,7 @@ def test_a_run_lasts_from_its_first_sample_to_the_one_that_does_not_name_it(lake
     bring(lake, (150, hosts))
     assert spans(lake) == [("nlp/a", "G0", 30, 90), ("nlp/a", "G1", 30, 120), ("nlp/b", "G0", 120, None)]
     assert stored(lake)[0] == {
-        "claim_id": "nlp/a", "scheduler": "kubernetes", "account": "nlp", "name": "a", "gpu": "G0", "gpu_count": 2,
+        "allocation_id": "nlp/a", "scheduler": "kubernetes", "account": "nlp", "name": "a", "gpu": "G0", "gpu_count": 2,
         "time": ms(30), "end": ms(90), "host": "h1",
     }  # fmt: skip
 
@@ -92,7 +92,7 @@ def test_windows_that_overlap_tell_an_open_run_once_and_a_closed_one_alike(lake:
     for last in (6, 7, 8, 10):
         part = host_rows("h1", 30 * (last - 6), 30 * last, G0=named[last - 6 : last])
         found = allocations_of(given_of(part), None, left, as_of_ms=ms(30 * last), hosts=KnownHosts())
-        written.append(found.read.rows["claim_id"].to_list())
+        written.append(found.read.rows["allocation_id"].to_list())
         left = bring(lake, (30 * last, [part]), before=left)
     assert written == [["nlp/a", "nlp/b"], ["nlp/a"], ["nlp/a"], []]
     assert spans(lake) == [("nlp/a", "G0", 30, 90), ("nlp/b", "G0", 150, None)]
@@ -141,7 +141,7 @@ def test_of_series_as_exporters_give_them(lake: Lake) -> None:
 
 def test_who_has_no_id_is_said_and_is_no_row() -> None:
     found = one(host_rows("h1", 0, 90, G0=["slurm:0@ann"], G1=["/a"], G2=["slurm:7@ann"]), until_s=90).read
-    assert found.rows["claim_id"].to_list() == ["7"]
+    assert found.rows["allocation_id"].to_list() == ["7"]
     assert found.notes == (
         "of 2 GPUs labels name a pod without its namespace, or a user without pod or job: that is no allocation, and is not kept",
     )
@@ -155,7 +155,7 @@ NAMED = st.lists(
 
 @given(NAMED, st.sets(st.integers(1, SAMPLES - 1), max_size=3))
 def test_windows_are_one_however_they_are_cut(drawn: list[tuple[str | None, int]], cuts: set[int]) -> None:
-    """Two GPUs of the same pods, with scrapes that fail and holders that come again, also in the middle of a window."""
+    """Two GPUs of the same pods, with scrapes that fail and users that come again, also in the middle of a window."""
     named = [who for who, times in drawn for _ in range(times)][:SAMPLES]
     with tempfile.TemporaryDirectory() as folder:
         once, often, parted = (made_lake(Path(folder) / name) for name in ("once", "often", "parted"))

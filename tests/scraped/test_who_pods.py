@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.allocations.model import KnownHosts
+from analytics.capacity.jobs import load_jobs
 from analytics.plan.endings import find_endings
-from analytics.plan.jobs import load_jobs
 from analytics.scraped.who.allocations import OpenAllocations, allocations_of
 from analytics.scraped.who.kube_metrics import KUBE_METRICS, kube_selectors
 from analytics.scraped.windows import kube_samples
@@ -44,7 +44,7 @@ def test_a_pod_is_its_owners_from_its_placement_to_its_end(lake: Lake) -> None:
     named = host_rows("h1", 0, 240, G0=["nlp/web-5d-x2"])  # the kubelet names it until the GPU is given away again
     bring(lake, (240, [named]), series=kube(*web.series(0, 240), above))
     assert stored(lake) == [
-        {"host": "h1", "gpu": "G0", "scheduler": "kubernetes", "claim_id": "nlp/web-5d-x2", "account": "nlp", "name": "Deployment/web",
+        {"host": "h1", "gpu": "G0", "scheduler": "kubernetes", "allocation_id": "nlp/web-5d-x2", "account": "nlp", "name": "Deployment/web",
          "time": ms(-20), "end": ms(170), "submitted": ms(-100), "eligible": ms(-100), "gpu_count": 1, "host_count": 1,
          "state": "Succeeded", "qos": "high"},
     ]  # fmt: skip
@@ -209,7 +209,7 @@ def test_what_waits_is_a_request_until_it_is_placed_or_gone(lake: Lake) -> None:
     waits, leaves = (KubePod("nlp", name, created=10, gpus=4) for name in ("a", "b"))
     left = bring(lake, (60, []), series=kube(*waits.series(0, 60), *leaves.series(0, 60)))
     assert requested(lake)[0] == {
-        "host": "kubernetes", "scheduler": "kubernetes", "claim_id": "nlp/a", "account": "nlp", "name": "a", "time": ms(10),
+        "host": "kubernetes", "scheduler": "kubernetes", "allocation_id": "nlp/a", "account": "nlp", "name": "a", "time": ms(10),
         "as_of": ms(30), "eligible": ms(10), "gpu_count": 4, "host_count": 1, "task_count": 1, "state": "Pending", "qos": "high",
         "reason": "Unschedulable",
     }  # fmt: skip
@@ -257,12 +257,12 @@ def test_queues_and_quotas_are_said_and_are_no_rows() -> None:
         series += [({"__name__": name, "instance": replica, **queue}, values) for replica in ("kueue-0", "kueue-1")]
     assert notes(kube(*series, ({"__name__": "kube_resourcequota", **quota}, {0: 16.0}))) == (
         "queue cq of Kueue has a quota of 64 GPUs, 40 of them in use; it has 5 Workloads that wait; it admitted 5, which had waited 2.0 min on average",
-        "namespace nlp has a quota of 16 GPUs: `quota_gpus` of the owners table (money.owners) is where fallow reads it",
+        "namespace nlp has a quota of 16 GPUs: fallow reads quotas from `quota_gpus` of the owners table (money.owners)",
     )
     waited = "kueue_admission_wait_time_seconds"
     begun_anew = {f"{waited}_sum": {0: 100.0, 30: 700.0}, f"{waited}_count": {0: 900.0, 30: 6.0}}
     assert notes(kube(*(({"__name__": name, **queue}, values) for name, values in begun_anew.items()))) == (
-        "queue cq of Kueue tells nothing",
+        "queue cq of Kueue reports nothing",
     )
 
 

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 STEP_S = 30
 
 
-def host_rows(host: str, first_s: float, last_s: float, **holders: Sequence[str | None]) -> Imported:
+def host_rows(host: str, first_s: float, last_s: float, **users: Sequence[str | None]) -> Imported:
     """A host whose GPUs (`G0=...`) were scraped every 30 s in [first_s, last_s), with who each sample names.
 
-    A holder is `NAMESPACE/POD` or `slurm:JOB`, None for nobody, and `-` for a scrape that failed. The list is as long as the window, or
+    A user is `NAMESPACE/POD` or `slurm:JOB`, None for nobody, and `-` for a scrape that failed. The list is as long as the window, or
     one that all samples have.
     """
     given, gpus = [], []
     count = int((last_s - first_s) // STEP_S)
-    for gpu, named in holders.items():
+    for gpu, named in users.items():
         each = list(named) * count if len(named) == 1 else list(named)
         assert len(each) == count
         times = [ms(first_s) + 1_000 * STEP_S * number for number in range(count)]
         gpus += [(gpu, at, 0, 1_000 * STEP_S) for at, who in zip(times, each, strict=True) if who != "-"]
-        given += _stretches(gpu, [(at, who) for at, who in zip(times, each, strict=True) if who != "-"])
+        given += _segments(gpu, [(at, who) for at, who in zip(times, each, strict=True) if who != "-"])
     names = ("gpu", "start_ms", "end_ms", "namespace", "pod", "container", "slurm_job", "user")
     schema: dict[str, Any] = {name: pl.Int64 if name.endswith("_ms") else pl.String for name in names}
     rows = pl.DataFrame(gpus, schema=["gpu", "time", "offset_ms", "interval_ms"], orient="row")
@@ -45,18 +45,18 @@ def host_rows(host: str, first_s: float, last_s: float, **holders: Sequence[str 
     return Imported(host, rows.with_columns(health=pl.lit(None, pl.String)), pl.DataFrame(), given=told)
 
 
-def _stretches(gpu: str, named: Sequence[tuple[int, str | None]]) -> list[tuple[Any, ...]]:
-    """As `analytics.scraped.rows` gives them: a stretch ends with its last sample, and where scrapes are missing."""
+def _segments(gpu: str, named: Sequence[tuple[int, str | None]]) -> list[tuple[Any, ...]]:
+    """As `analytics.scraped.rows` gives them: a segment ends with its last sample, and where scrapes are missing."""
     found: list[list[Any]] = []
     for at, who in named:
         if found and found[-1][3] == who and at - found[-1][2] <= 3_000 * STEP_S:
             found[-1][2] = at
         else:
             found.append([gpu, at, at, who])
-    return [(each[0], each[1], each[2], *_holder(each[3])) for each in found if each[3] is not None]
+    return [(each[0], each[1], each[2], *_user(each[3])) for each in found if each[3] is not None]
 
 
-def _holder(who: str) -> tuple[str | None, ...]:
+def _user(who: str) -> tuple[str | None, ...]:
     if who.startswith("slurm:"):
         job, _, user = who.removeprefix("slurm:").partition("@")
         return None, None, None, job, user or None
@@ -92,10 +92,10 @@ def bring(
 
 
 def spans(lake: Lake) -> list[tuple[str, str | None, float, float | None]]:
-    """claim_id, GPU, and start and end in seconds, of every row."""
+    """allocation_id, GPU, and start and end in seconds, of every row."""
     rows = [(each, each.get("end")) for each in stored(lake)]
     return [
-        (each["claim_id"], each.get("gpu"), (each["time"] - T0) / 1000, None if end is None else (end - T0) / 1000)
+        (each["allocation_id"], each.get("gpu"), (each["time"] - T0) / 1000, None if end is None else (end - T0) / 1000)
         for each, end in rows
     ]
 

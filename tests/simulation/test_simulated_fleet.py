@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 UNTIL_MS = 20_777 * DAY_MS  # 2026-11-20
 FLEET = SimulatedFleet(gpus=48, days=3, seed=7, interval_ms=60_000, until_ms=UNTIL_MS)
-WRITTEN = ("gpu", "process", "host", "device", "event", "agent", "serving", "claim", "request")
+WRITTEN = ("gpu", "process", "host", "device", "event", "agent", "serving", "allocation", "request")
 Written = tuple["Lake", FleetPlan]
 Rows = dict[str, pl.DataFrame]
 
@@ -171,7 +171,7 @@ def test_the_never_used_block_never_does_anything(planted: dict[str, Planted], r
     seen = during(rows["gpu"], block).select(pl.col("gpu_util_max_pct", "process_count", "mem_used_bytes").max())
     assert seen.row(0) == (0, 0, 0)
     assert during(rows["process"], block).is_empty()
-    assert during(rows["claim"], block).is_empty()
+    assert during(rows["allocation"], block).is_empty()
 
 
 def test_the_held_notebook_holds_memory_and_does_nothing(planted: dict[str, Planted], rows: Rows) -> None:
@@ -179,17 +179,17 @@ def test_the_held_notebook_holds_memory_and_does_nothing(planted: dict[str, Plan
     seen = during(rows["gpu"], notebook)
     assert seen.height == (notebook.end_ms - notebook.start_ms) // FLEET.interval_ms
     assert (seen["gpu_util_max_pct"].max(), seen["process_count"].min()) == (0, 1)
-    assert during(rows["process"], notebook)["user"].unique().to_list() == [notebook.holder]
+    assert during(rows["process"], notebook)["user"].unique().to_list() == [notebook.user]
     assert (before(rows["gpu"], notebook)["gpu_util_pct"] > 0).any()
 
 
-def test_the_reserved_block_is_claimed_and_empty(planted: dict[str, Planted], rows: Rows) -> None:
+def test_the_reserved_block_is_allocated_and_empty(planted: dict[str, Planted], rows: Rows) -> None:
     block = planted["reserved_block"]
     assert during(rows["gpu"], block)["process_count"].max() == 0
     assert before(rows["gpu"], block)["process_count"].max() == 1
-    claims = rows["claim"].filter(pl.col("gpu").is_in(block.gpus) & (pl.col("time") >= block.start_ms))
-    assert set(claims.select("gpu", "time", "end", "user").rows()) == {
-        (gpu, block.start_ms, None, block.holder) for gpu in block.gpus
+    allocations = rows["allocation"].filter(pl.col("gpu").is_in(block.gpus) & (pl.col("time") >= block.start_ms))
+    assert set(allocations.select("gpu", "time", "end", "user").rows()) == {
+        (gpu, block.start_ms, None, block.user) for gpu in block.gpus
     }
 
 
@@ -216,12 +216,14 @@ def test_nobody_looked_during_the_outage(planted: dict[str, Planted], rows: Rows
     assert set(of_host["gpu"].filter(pl.col("time") == outage.end_ms)["gpu"]) == set(outage.gpus)
 
 
-def test_claims_of_one_gpu_do_not_overlap_and_name_its_jobs(rows: Rows) -> None:
-    claims = rows["claim"].sort("gpu", "time").with_columns(pl.col("end").dt.epoch("ms").fill_null(UNTIL_MS))
-    assert (claims["end"] > claims["time"]).all()
-    assert claims.filter(pl.col("time").shift(-1).over("gpu") < pl.col("end")).is_empty()
-    assert claims.group_by("claim_id", "gpu_count").len().filter(pl.col("len") != pl.col("gpu_count")).is_empty()
-    assert set(rows["process"]["slurm_job_id"].drop_nulls()) <= set(claims["claim_id"])
+def test_allocations_of_one_gpu_do_not_overlap_and_name_its_jobs(rows: Rows) -> None:
+    allocations = rows["allocation"].sort("gpu", "time").with_columns(pl.col("end").dt.epoch("ms").fill_null(UNTIL_MS))
+    assert (allocations["end"] > allocations["time"]).all()
+    assert allocations.filter(pl.col("time").shift(-1).over("gpu") < pl.col("end")).is_empty()
+    assert (
+        allocations.group_by("allocation_id", "gpu_count").len().filter(pl.col("len") != pl.col("gpu_count")).is_empty()
+    )
+    assert set(rows["process"]["slurm_job_id"].drop_nulls()) <= set(allocations["allocation_id"])
 
 
 def test_people_work_by_day_and_rest_at_the_weekend() -> None:
@@ -278,12 +280,14 @@ def plan() -> FleetPlan:
 
 
 @pytest.fixture(scope="module")
-def claims(plan: FleetPlan) -> Any:
-    return simulated_queue(plan).claims
+def allocations(plan: FleetPlan) -> Any:
+    return simulated_queue(plan).allocations
 
 
-def test_a_job_asks_before_it_begins_and_ends_within_its_limit(plan: FleetPlan, claims: Any) -> None:
-    jobs = [(stay, claims[host.host.name, stay.job_id]) for host in plan.hosts for stay in host.stays if stay.job_id]
+def test_a_job_asks_before_it_begins_and_ends_within_its_limit(plan: FleetPlan, allocations: Any) -> None:
+    jobs = [
+        (stay, allocations[host.host.name, stay.job_id]) for host in plan.hosts for stay in host.stays if stay.job_id
+    ]
     assert len(jobs) > 100
     for stay, known in jobs:
         assert known["submitted"] <= known["eligible"] <= stay.start_ms
@@ -291,19 +295,19 @@ def test_a_job_asks_before_it_begins_and_ends_within_its_limit(plan: FleetPlan, 
         assert (known["state"] == "RUNNING") == (stay.end_ms >= plan.fleet.until_ms)
 
 
-def test_a_job_waits_for_room_only_while_no_host_of_its_partition_had_any(plan: FleetPlan, claims: Any) -> None:
+def test_a_job_waits_for_room_only_while_no_host_of_its_partition_had_any(plan: FleetPlan, allocations: Any) -> None:
     outside = {each.host for each in plan.planted if each.kind == "never_used"}
     seen = 0
     for host in plan.hosts:
         others = [each for each in plan.hosts if each.host.pool == host.host.pool and each.host.name not in outside]
         for stay in (stay for stay in host.stays if stay.job_id and stay.account != "ranking"):
-            waited_from = claims[host.host.name, stay.job_id]["eligible"]
+            waited_from = allocations[host.host.name, stay.job_id]["eligible"]
             if stay.start_ms - waited_from < 15 * MINUTE_MS:
                 continue
             seen += 1
             middle = (stay.start_ms + waited_from) // 2
             for other in others:
-                had = [each.gpus for each in other.stays if each.claimed and each.start_ms <= middle < each.end_ms]
+                had = [each.gpus for each in other.stays if each.allocated and each.start_ms <= middle < each.end_ms]
                 had += [each.gpus for each in other.reservations if each.start_ms <= middle]
                 assert len(other.host.gpus) - sum(map(len, had)) < len(stay.gpus)
     assert seen

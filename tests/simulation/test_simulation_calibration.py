@@ -62,7 +62,7 @@ def training() -> Rows:
     return pool_rows(SimulatedFleet(gpus=1000, days=14, interval_ms=60_000, until_ms=UNTIL_MS), "train-old")
 
 
-def zero_spells_s(util_pct: NDArray[np.float64], step_s: float) -> NDArray[np.float64]:
+def zero_intervals_s(util_pct: NDArray[np.float64], step_s: float) -> NDArray[np.float64]:
     """Lengths of the unbroken runs of rows at 0, over all GPUs."""
     zero = np.pad((util_pct == 0).astype(np.int8), ((0, 0), (1, 1)))
     edges = np.diff(zero, axis=1)
@@ -71,18 +71,18 @@ def zero_spells_s(util_pct: NDArray[np.float64], step_s: float) -> NDArray[np.fl
     return lengths
 
 
-def share_pct(spells_s: NDArray[np.float64], at_least_min: float, total_s: float) -> float:
-    return 100.0 * float(spells_s[spells_s >= 60 * at_least_min].sum()) / total_s
+def share_pct(idle_intervals_s: NDArray[np.float64], at_least_min: float, total_s: float) -> float:
+    return 100.0 * float(idle_intervals_s[idle_intervals_s >= 60 * at_least_min].sum()) / total_s
 
 
 def test_serving_is_idle_as_long_as_genai26_says(serving: Rows) -> None:
-    # genai26 (alibaba/clusterdata cluster-trace-v2026-GenAI), time-weighted: % at 0, % in zero spells of >= n minutes
+    # genai26 (alibaba/clusterdata cluster-trace-v2026-GenAI), time-weighted: % at 0, % in zero idle intervals of >= n minutes
     published = {5: 55.53, 30: 31.50, 60: 19.23, 120: 13.09}
-    spells_s = zero_spells_s(serving.util_pct, 30)
+    idle_intervals_s = zero_intervals_s(serving.util_pct, 30)
     total_s = 30.0 * serving.util_pct.size
     assert 100 * (serving.util_pct == 0).mean() == pytest.approx(67.41, abs=2.0)
     for minutes, percent in published.items():
-        assert share_pct(spells_s, minutes, total_s) == pytest.approx(percent, abs=2.5), minutes
+        assert share_pct(idle_intervals_s, minutes, total_s) == pytest.approx(percent, abs=2.5), minutes
     assert serving.util_pct.mean() == pytest.approx(7.03, abs=1.0)
     assert 100 * (serving.util_pct < 5).mean() == pytest.approx(72.27, abs=2.5)
     assert 100 * (serving.util_pct > 50).mean() == pytest.approx(2.33, abs=1.0)
@@ -99,11 +99,11 @@ def test_training_is_busy_as_much_as_acme_says(training: Rows) -> None:
 
 
 @needs_traces
-def test_serving_spells_follow_the_trace(serving: Rows) -> None:
-    measured_s, total_s = trace_zero_spells()
-    simulated_s = zero_spells_s(serving.util_pct, 30)
+def test_serving_idle_intervals_follow_the_trace(serving: Rows) -> None:
+    measured_s, total_s = trace_zero_intervals()
+    simulated_s = zero_intervals_s(serving.util_pct, 30)
     simulated_total_s = 30.0 * serving.util_pct.size
-    # beyond two hours the trace is one night's few spells: nothing to fit to
+    # beyond two hours the trace is one night's few idle intervals: nothing to fit to
     for minutes in (5, 10, 15, 30, 45, 60, 90, 120):
         simulated = share_pct(simulated_s, minutes, simulated_total_s)
         measured = share_pct(measured_s, minutes, total_s)
@@ -124,16 +124,18 @@ def test_training_rows_follow_acme(training: Rows) -> None:
     assert min(acme_distance(training.mem_pct, f"{name}_gpu_mem_pct") for name in ("seren", "kalos")) < 0.10
 
 
-def trace_zero_spells() -> tuple[NDArray[np.float64], float]:
-    """Zero spells and total seconds of genai26: a sample stands for min(next - this, 171 s), a longer gap ends a spell."""
+def trace_zero_intervals() -> tuple[NDArray[np.float64], float]:
+    """Zero idle intervals and total seconds of genai26: a sample stands for min(next - this, 171 s), a longer gap ends an idle interval."""
     pod = "container_ip"
     rows = pl.read_csv(TRACES / "genai26" / "duty.csv.gz").sort(pod, "timestamp_anon")
     step = (pl.col("timestamp_anon").shift(-1) - pl.col("timestamp_anon")).over(pod).fill_null(57.0)
     rows = rows.with_columns(step=step, zero=pl.col("value") == 0)
     cut = (pl.col("zero") != pl.col("zero").shift(1)) | (pl.col("step").shift(1) > 171)
-    rows = rows.with_columns(spell=cut.over(pod).fill_null(value=True).cum_sum(), stands=pl.col("step").clip(0, 171))
-    spells = rows.filter("zero").group_by("spell").agg(pl.col("stands").sum())["stands"]
-    return spells.to_numpy(), float(rows["stands"].sum())
+    rows = rows.with_columns(
+        idle_interval=cut.over(pod).fill_null(value=True).cum_sum(), stands=pl.col("step").clip(0, 171)
+    )
+    idle_intervals = rows.filter("zero").group_by("idle_interval").agg(pl.col("stands").sum())["stands"]
+    return idle_intervals.to_numpy(), float(rows["stands"].sum())
 
 
 def distance(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:

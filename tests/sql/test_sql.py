@@ -100,12 +100,19 @@ def test_recommendations_and_findings_are_those_of_the_commands(
     asked: Callable[..., str], query: Callable[..., Rows]
 ) -> None:
     found = json.loads(asked("recommendations", "--json"))["recommendations"]
-    rows = query("select id, cost, saving, gpus from recommendations")
-    told = [(each["id"], each["cost"], each["gpus"]) for each in found]
-    assert [(row["id"], row["cost"], row["gpus"]) for row in rows] == told
-    findings = json.loads(asked("findings", "--json", "--all"))["findings"]
-    known = {row["id"]: row["gpu_hours"] for row in query("select id, gpu_hours from findings")}
-    assert known == {each["finding_id"]: each["gpu_hours"] for each in findings}
+    rows = query("select id, cost, gpus, freed_low, freed, cash from recommendations")
+    told = [(each["id"], each["cost"], each["gpus"], *_value_of(each)) for each in found]
+    assert [tuple(row.values()) for row in rows] == told
+    for select, flags in (
+        ("select id, gpu_hours from findings", ()),
+        ("select id, gpu_hours from all_findings", ("--all",)),
+    ):
+        findings = json.loads(asked("findings", "--json", *flags))["findings"]
+        known = {row["id"]: row["gpu_hours"] for row in query(select)}
+        assert known == {each["finding_id"]: each["gpu_hours"] for each in findings}
+    low = query("select id from all_findings where confidence = 'low'")
+    assert low
+    assert not {row["id"] for row in low} & {row["id"] for row in query("select id from findings")}
 
 
 @pytest.mark.parametrize(("question", "statement"), QUESTIONS, ids=[question for question, _ in QUESTIONS])
@@ -199,3 +206,10 @@ def test_an_attached_file_has_the_tables_with_their_comments(
         bare = "select table_name from duckdb_columns() where comment is null and not internal"
         assert [name for (name,) in connection.execute(bare).fetchall() if not name.endswith(" rows")] == []
     assert main(["sql", "--attach", str(file), "--config", str(site)]) == 1
+
+
+def _value_of(told: dict[str, Any]) -> tuple[float | None, ...]:
+    """Least and expected freed GPU time and expected cash, as JSON has them."""
+    value = told["value_per_year"]
+    freed, cash = (None, None) if value is None else (value["freed"], value["cash"])
+    return (freed and freed["low"], freed and freed["point"], cash and cash["point"])

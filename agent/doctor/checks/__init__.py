@@ -18,7 +18,7 @@ CHECKS: tuple[DoctorCheck, ...] = (
     DoctorCheck("device.rights", "the agent's user may open them", device.look_at_rights),
     DoctorCheck("device.mig", "MIG instances can be seen, and there are some", device.look_at_mig),
     DoctorCheck("host.namespace", "every process on the GPUs can be seen", machine.look_at_namespace),
-    DoctorCheck("host.jobs", "the scheduler's job of each process can be told", machine.look_at_jobs),
+    DoctorCheck("host.jobs", "the scheduler's job of each process is known", machine.look_at_jobs),
     DoctorCheck("host.samplers", "no other collector asks the same", machine.look_at_samplers),
     DoctorCheck("host.clock", "the clock is right and kept", machine.look_at_clock),
     DoctorCheck("host.spool", "the spool is on a local disk with room", storage.look_at_spool),

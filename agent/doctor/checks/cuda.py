@@ -44,30 +44,34 @@ _FIND_COPIES = "ldconfig -p | grep libcuda.so; echo $LD_LIBRARY_PATH"
 
 
 def look_at_driver_cuda(case: Case) -> Iterator[DoctorFinding]:
-    """What the driver runs, and whether libcuda.so.1 is the driver's own."""
+    """Yield the newest CUDA that the driver runs, and whether libcuda.so.1 belongs to the driver."""
     driver = case.driver_version
     if driver is None:
         yield skipped(NO_VERSION)
         return
     native = native_cuda(driver)
     libraries = [copy for copy in copies(case.host, "libcuda.so.1") if not copy.stub]
-    said = case.driver.cuda_version
+    reported = case.driver.cuda_version
     facts: Facts = {
         "driver": shown(driver),
         "native_cuda": shown(native) if native else None,
-        "cuda_by_libcuda": shown(said) if said else None,
+        "cuda_by_libcuda": shown(reported) if reported else None,
         "libcuda": [str(copy.file) for copy in libraries],
     }
     if libraries and libraries[0].compat:
-        yield _compat(case, libraries[0], facts)
+        yield _compat_finding(case, libraries[0], facts)
         return
-    runs = f"driver {shown(driver)} runs CUDA up to {shown(native)} in full" if native else f"driver {shown(driver)}"
+    runs = (
+        f"driver {shown(driver)} runs CUDA up to {shown(native)} with every feature"
+        if native
+        else f"driver {shown(driver)}"
+    )
     if native and native[0] in compatibility.FAMILY_DRIVER:
-        runs += f", and any {native[0]}.x without what is newer than the driver"
-    if said is not None and native is not None and said[0] > native[0]:
+        runs += f", and any {native[0]}.x without features newer than the driver"
+    if reported is not None and native is not None and reported[0] > native[0]:
         yield warning(
-            f"{runs}; yet libcuda.so.1 says {shown(said)}: it is not the driver's own",
-            "find the copy that shadows the driver's, such as a cuda-compat package",
+            f"{runs}, but libcuda.so.1 reports {shown(reported)}: it does not belong to this driver",
+            "find the copy that hides the driver's libcuda, such as a cuda-compat package",
             _FIND_COPIES,
             facts,
         )
@@ -75,13 +79,13 @@ def look_at_driver_cuda(case: Case) -> Iterator[DoctorFinding]:
         yield ok(runs, facts)
 
 
-def _compat(case: Case, copy: Copy, facts: Facts) -> DoctorFinding:
-    """A forward-compatibility package: which cards take it, and not one that is older than the driver."""
+def _compat_finding(case: Case, copy: Copy, facts: Facts) -> DoctorFinding:
+    """Return the finding for a forward-compatibility package. Only data center cards accept a package, and only a newer one."""
     ordinary = [gpu.name for gpu in case.driver.gpus if gpu.model and not is_data_center(gpu.model)]
-    remove = f"take {copy.folder} out of LD_LIBRARY_PATH and /etc/ld.so.conf.d"
+    remove = f"remove {copy.folder} from LD_LIBRARY_PATH and /etc/ld.so.conf.d"
     if copy.version is not None and case.driver_version is not None and copy.version < case.driver_version:
         return error(
-            f"a compatibility package ({copy.file}) shadows the newer driver {case.driver_text}: CUDA fails with 803, "
+            f"a compatibility package ({copy.file}) hides the newer driver {case.driver_text}: CUDA fails with 803, "
             "`unsupported display driver / cuda driver combination`",
             f"remove cuda-compat, or {remove}",
             _FIND_COPIES,
@@ -89,7 +93,7 @@ def _compat(case: Case, copy: Copy, facts: Facts) -> DoctorFinding:
         )
     if ordinary:
         return error(
-            f"a compatibility package ({copy.file}) is in use, which only data center cards take: CUDA fails with 804 on "
+            f"a compatibility package ({copy.file}), made for data center cards only, is in use: CUDA fails with 804 on "
             f"{', '.join(ordinary)}",
             f"{remove}; install a newer driver instead",
             _FIND_COPIES,
@@ -104,63 +108,63 @@ _LOOK = f"env | grep {_CUDA}; nvidia-smi -L"
 
 
 def look_at_variables(case: Case) -> Iterator[DoctorFinding]:
-    """CUDA_VISIBLE_DEVICES, and in a container NVIDIA_VISIBLE_DEVICES, as the caller's programs would see them."""
+    """Yield what CUDA_VISIBLE_DEVICES, and in a container NVIDIA_VISIBLE_DEVICES, hides from the caller's programs."""
     environment, count = case.host.environment, case.driver.gpu_count
     cuda, container = environment.get(_CUDA), environment.get(_CONTAINER)
     facts: Facts = {"cuda_visible_devices": cuda, "nvidia_visible_devices": container, "gpus": count}
-    # with the Container Device Interface the variable is void by design, and the GPUs are there
+    # with the Container Device Interface the variable is "void" by design, although the container has its GPUs
     if case.host.container and container in ("void", "none", "") and not count:
         yield error(
             f"{_CONTAINER}={container} keeps every GPU out of this container",
-            "start it with the GPUs asked for: `docker run --gpus all`, in Kubernetes a resource limit `nvidia.com/gpu`",
+            "request GPUs for it: `docker run --gpus all`, or in Kubernetes a resource limit `nvidia.com/gpu`",
             f"env | grep {_CONTAINER}",
             facts,
         )
     elif case.driver_absent:
         yield skipped(NO_DRIVER, facts)
     elif cuda is None:
-        yield ok(f"{_CUDA} is not set: nothing is hidden", facts)
+        yield ok(f"{_CUDA} is not set, so it hides no GPU", facts)
     else:
-        yield _listed(case, cuda, facts)
+        yield _listed_devices_finding(case, cuda, facts)
 
 
-def _listed(case: Case, value: str, facts: Facts) -> DoctorFinding:
+def _listed_devices_finding(case: Case, value: str, facts: Facts) -> DoctorFinding:
     entries = [entry.strip() for entry in value.split(",")]
-    wrong = next((position for position, entry in enumerate(entries) if not _known(case, entry)), len(entries))
+    wrong = next((position for position, entry in enumerate(entries) if not _is_device(case, entry)), len(entries))
     if wrong == len(entries):
-        return ok(f"{_CUDA}={value}: {len(entries)} device(s) for programs started here", facts)
+        return ok(f"{_CUDA}={value}: programs started here can use {len(entries)} device(s)", facts)
     if entries[wrong] in ("", "-1", "NoDevFiles") and wrong == 0:
         return error(
             f"{_CUDA}={value!r} hides every GPU: {_NO_GPU}",
-            "unset it, or inside a job ask the scheduler for a GPU",
+            "unset the variable, or request a GPU from the scheduler if this is a job",
             f"unset {_CUDA}",
             facts,
         )
-    there = "" if case.driver.gpu_count is None else f", of {case.driver.gpu_count} GPU(s) here"
+    there = "" if case.driver.gpu_count is None else f" (this host has {case.driver.gpu_count} GPU(s))"
     if wrong == 0:
         return error(
-            f"{_CUDA}={value} begins with what is no device{there}: {_NO_GPU}",
-            "name GPUs that are there (they count from 0), or unset it",
+            f"the first entry of {_CUDA}={value} is not a device{there}: {_NO_GPU}",
+            "name GPUs that exist (numbers start at 0), or unset the variable",
             _LOOK,
             facts,
         )
     # CUDA Programming Guide, "CUDA Environment Variables": only the devices before the first wrong one are visible
     return warning(
-        f"{_CUDA}={value}: {entries[wrong]!r} is no device{there}; only the {wrong} before it can be used",
-        "name GPUs that are there (they count from 0), or unset it",
+        f"{_CUDA}={value}: {entries[wrong]!r} is not a device{there}; programs can use only the {wrong} before it",
+        "name GPUs that exist (numbers start at 0), or unset the variable",
         _LOOK,
         facts,
     )
 
 
-def _known(case: Case, entry: str) -> bool:
-    """Whether an entry names a device, as far as that can be judged; with MIG, positions count instances."""
+def _is_device(case: Case, entry: str) -> bool:
+    """Return whether an entry names a device; True where that is unknown. With MIG, positions count instances."""
     driver = case.driver
     if entry.isdecimal():
         return driver.gpu_count is None or any(gpu.mig for gpu in driver.gpus) or int(entry) < driver.gpu_count
     if entry.startswith("GPU-"):
-        told = bool(driver.gpus) and all(gpu.uuid for gpu in driver.gpus) and len(driver.gpus) == driver.gpu_count
-        return not told or any(gpu.uuid.startswith(entry) for gpu in driver.gpus)
+        complete = bool(driver.gpus) and all(gpu.uuid for gpu in driver.gpus) and len(driver.gpus) == driver.gpu_count
+        return not complete or any(gpu.uuid.startswith(entry) for gpu in driver.gpus)
     return entry.startswith("MIG-")
 
 
@@ -168,15 +172,15 @@ _HOLD = {"debian": "sudo apt-mark hold 'nvidia-driver*' 'libnvidia-*'", "rhel": 
 
 
 def look_at_cards(case: Case) -> Iterator[DoctorFinding]:
-    """Each model once: the last driver branch and the last CUDA that know it."""
-    told = {gpu.model: gpu for gpu in reversed(case.driver.gpus) if gpu.capability is not None}
-    if not told:
-        yield skipped(NO_DRIVER if case.driver_absent else "no GPU tells its compute capability")
-    for model, gpu in sorted(told.items()):
-        yield _card(case, model, gpu)
+    """Yield, once per model, the last driver branch and the last CUDA that support the card."""
+    models = {gpu.model: gpu for gpu in reversed(case.driver.gpus) if gpu.capability is not None}
+    if not models:
+        yield skipped(NO_DRIVER if case.driver_absent else "no GPU reports its compute capability")
+    for model, gpu in sorted(models.items()):
+        yield _card_finding(case, model, gpu)
 
 
-def _card(case: Case, model: str, gpu: GpuLook) -> DoctorFinding:
+def _card_finding(case: Case, model: str, gpu: GpuLook) -> DoctorFinding:
     generation, capability = generation_of(gpu.capability), shown(gpu.capability or ())
     facts: Facts = {
         "capability": capability,
@@ -187,20 +191,20 @@ def _card(case: Case, model: str, gpu: GpuLook) -> DoctorFinding:
     }
     if generation is None:
         return skipped(
-            f"{model} (compute capability {capability}) is not in this catalog ({compatibility.READ_ON})",
+            f"{model} (compute capability {capability}) is not in the catalog of {compatibility.READ_ON}",
             facts,
             subject=model,
         )
     if generation.last_branch is None or generation.last_cuda is None:
         return ok(
-            f"{model}: {generation.name}, known by current drivers and by CUDA {shown(generation.first_cuda)} and newer",
+            f"{model}: {generation.name}; current drivers and CUDA {shown(generation.first_cuda)} or newer support it",
             facts,
             subject=model,
         )
     return warning(
-        f"{model}: {generation.name} stays at driver branch {generation.last_branch} and CUDA {shown(generation.last_cuda)}; "
-        "newer drivers do not know it",
-        f"keep this host at branch {generation.last_branch}; the card goes on serving what is built for CUDA "
+        f"{model}: driver branch {generation.last_branch} and CUDA {shown(generation.last_cuda)} are the last for "
+        f"{generation.name}; newer drivers do not support this card",
+        f"keep this host at branch {generation.last_branch}; the card still runs programs built for CUDA "
         f"{shown(generation.first_cuda)} to {shown(generation.last_cuda)}",
         _HOLD.get(case.host.distribution, "nvidia-smi --query-gpu=driver_version --format=csv"),
         facts,
@@ -209,7 +213,7 @@ def _card(case: Case, model: str, gpu: GpuLook) -> DoctorFinding:
 
 
 def look_at_branch(case: Case) -> Iterator[DoctorFinding]:
-    """Whether the installed branch still gets security updates."""
+    """Yield whether the installed driver branch still gets security updates."""
     if case.driver_version is None:
         yield skipped(NO_DRIVER)
         return
@@ -221,15 +225,15 @@ def look_at_branch(case: Case) -> Iterator[DoctorFinding]:
         "ends": branch.ends.isoformat() if branch else None,
     }
     if branch is None and number not in compatibility.ENDED_BRANCHES:
-        yield skipped(f"branch {number} is not in this catalog ({compatibility.READ_ON})", facts)
+        yield skipped(f"branch {number} is not in the catalog of {compatibility.READ_ON}", facts)
     elif branch is not None and case.host.now.date() <= branch.ends:
         yield ok(f"branch {number} ({branch.kind}) gets updates until {branch.ends:%Y-%m}", facts)
     elif any(last_branch(gpu) == number for gpu in case.driver.gpus):
-        yield ok(f"branch {number} gets no more updates, and is the last that knows a card in this host", facts)
+        yield ok(f"branch {number} gets no more updates, and is the last that supports a card in this host", facts)
     else:
-        ended = f" since {branch.ends:%Y-%m}" if branch else ""
+        ended = f" after {branch.ends:%Y-%m}" if branch else ""
         yield warning(
-            f"branch {number} gets no more updates{ended}, security fixes included",
+            f"updates for branch {number}, including security fixes, ended{ended}",
             f"plan a move to branch {compatibility.RECOMMENDED_BRANCH} (long-term support until "
             f"{compatibility.BRANCHES[compatibility.RECOMMENDED_BRANCH].ends:%Y-%m})",
             "nvidia-smi --query-gpu=driver_version --format=csv",
@@ -238,15 +242,15 @@ def look_at_branch(case: Case) -> Iterator[DoctorFinding]:
 
 
 def look_at_toolkits(case: Case) -> Iterator[DoctorFinding]:
-    """Each toolkit: does the driver run what it compiles, and can it compile for these cards?"""
+    """Yield for each toolkit whether the driver runs its programs and whether it compiles for these cards."""
     toolkits = find_toolkits(case.host)
     if not toolkits:
-        yield skipped("no CUDA toolkit here; programs from wheels and containers need none")
+        yield skipped("no CUDA toolkit is installed; programs from wheels and containers need none")
     for toolkit in toolkits:
-        yield _judge_toolkit(case, toolkit)
+        yield _toolkit_finding(case, toolkit)
 
 
-def _judge_toolkit(case: Case, toolkit: Toolkit) -> DoctorFinding:
+def _toolkit_finding(case: Case, toolkit: Toolkit) -> DoctorFinding:
     title = f"CUDA toolkit {shown(toolkit.version)} in {toolkit.folder}"
     subject = str(toolkit.folder)
     facts: Facts = {"version": shown(toolkit.version), "active": toolkit.active}
@@ -258,7 +262,7 @@ def _judge_toolkit(case: Case, toolkit: Toolkit) -> DoctorFinding:
     facts |= fit_facts(fit)
     strangers = unknown_cards(case, toolkit.version)
     if fit.fit is CudaFit.TOO_NEW:
-        # one that only lies about breaks nothing
+        # an installed toolkit that is not active breaks nothing
         how = error if toolkit.active else warning
         instead = f"a toolkit of CUDA {best_cuda(case)} or older"
         remedy = ways_out(case, toolkit.version, fit, instead)
@@ -280,8 +284,8 @@ _NO_IMAGE = "no kernel image is available for execution on the device"
 
 
 @dataclass(frozen=True)
-class _Judged:
-    """One package against the driver and the cards."""
+class _PackageJudgement:
+    """One package, judged against the driver and the cards."""
 
     package: Package
     cuda: CudaOrMajor
@@ -290,27 +294,29 @@ class _Judged:
 
     @property
     def badness(self) -> tuple[int, bool, CudaOrMajor]:
-        """The greatest decides: it is the one whose import fails; torch speaks for its own runtime."""
+        """Return a sort key. The package with the greatest key decides: its import fails. torch precedes its runtime."""
         grade = 3 if self.fit.fit is CudaFit.TOO_NEW else 2 if self.strangers else int(self.fit.fit is not CudaFit.FULL)
         return grade, self.package.name == _TORCH, (self.cuda[0], self.cuda[1] or 0)
 
 
 def look_at_pythons(case: Case) -> Iterator[DoctorFinding]:
-    """Each environment with CUDA in it, by its worst package."""
+    """Yield one finding per Python environment that contains CUDA, about its worst package."""
     found = find_environments(case.host, case.options.pythons)
     for environment in found.environments:
-        yield _judge_environment(case, environment)
+        yield _environment_finding(case, environment)
     if not found.environments:
-        yield skipped(f"no CUDA wheels in {found.looked_at} Python environment(s)", {"looked_at": found.looked_at})
+        yield skipped(
+            f"none of {found.looked_at} Python environment(s) contains a CUDA wheel", {"looked_at": found.looked_at}
+        )
     if not found.complete:
         yield skipped(
-            f"the search ended after {found.looked_at} environments; name others with --python",
+            f"the search stopped after {found.looked_at} environments; name others with --python",
             {"looked_at": found.looked_at},
             subject="search",
         )
 
 
-def _judge_environment(case: Case, environment: Environment) -> DoctorFinding:
+def _environment_finding(case: Case, environment: Environment) -> DoctorFinding:
     names = [f"{package.name} {package.version}" for package in environment.packages]
     subject = str(environment.folder)
     facts: Facts = {"packages": names, "active": environment.active}
@@ -318,52 +324,54 @@ def _judge_environment(case: Case, environment: Environment) -> DoctorFinding:
         return skipped(f"{', '.join(names)} in {environment.folder}: {NO_VERSION}", facts, subject=subject)
     without = next((package for package in environment.packages if package.built_for), None)
     if without is not None and (environment.active or len(names) == 1):
-        return _without_cuda(case, environment, without, facts)
-    worst = max(_judged(case, environment, case.driver_version), key=lambda each: each.badness)
+        return _torch_without_cuda_finding(case, environment, without, facts)
+    worst = max(_package_judgements(case, environment, case.driver_version), key=lambda each: each.badness)
     package, cuda = worst.package, cuda_text(worst.cuda)
     title = f"{package.name} {package.version} (CUDA {cuda}) in {environment.folder}"
     facts |= {"worst": package.name, "cuda": cuda} | fit_facts(worst.fit)
-    # an environment that only lies about breaks nothing
+    # an environment that is not active breaks nothing
     how = error if environment.active else warning
     if worst.fit.fit is CudaFit.TOO_NEW:
-        found, remedy = too_new(case, worst.fit), ways_out(case, worst.cuda, worst.fit, _build(case, package))
+        found, remedy = too_new(case, worst.fit), ways_out(case, worst.cuda, worst.fit, _build_advice(case, package))
     elif worst.strangers:
         found = f"has no code for {cards_text(worst.strangers)}: programs fail with `{_NO_IMAGE}`"
-        remedy = f"use {_build(case, package, worst.strangers)}"
+        remedy = f"use {_build_advice(case, package, worst.strangers)}"
     else:
         return runs(title, case, worst.fit, facts, subject)
-    return how(f"{title} {found}", remedy, _list_packages(environment), facts, subject=subject)
+    return how(f"{title} {found}", remedy, _packages_command(environment), facts, subject=subject)
 
 
-def _without_cuda(case: Case, environment: Environment, package: Package, facts: Facts) -> DoctorFinding:
-    """A torch that finds no GPU here: wrong where programs run in it, and no more than a fact where it lies about."""
+def _torch_without_cuda_finding(case: Case, environment: Environment, package: Package, facts: Facts) -> DoctorFinding:
+    """Return the finding for a torch without CUDA: an error in the active environment, elsewhere only a fact."""
     facts |= {"worst": package.name, "cuda": None, "built_for": package.built_for}
     found = f"{package.name} {package.version} in {environment.folder} is built for {_BUILDS[package.built_for]}"
     if not environment.active:
-        return ok(f"{found}; it uses no GPU of NVIDIA", facts, subject=str(environment.folder))
+        return ok(f"{found}; it uses no NVIDIA GPU", facts, subject=str(environment.folder))
     return error(
         f"{found}: `torch.cuda.is_available()` is False (`Torch not compiled with CUDA enabled`)",
-        f"install {_build(case, package)}",
-        _list_packages(environment),
+        f"install {_build_advice(case, package)}",
+        _packages_command(environment),
         facts,
         subject=str(environment.folder),
     )
 
 
-def _list_packages(environment: Environment) -> str:
+def _packages_command(environment: Environment) -> str:
     return f"{environment.folder}/bin/python -m pip list | grep -iE 'torch|cuda|nvidia|jax|cupy'"
 
 
-def _judged(case: Case, environment: Environment, driver: Version) -> list[_Judged]:
+def _package_judgements(case: Case, environment: Environment, driver: Version) -> list[_PackageJudgement]:
     return [
-        _Judged(package, package.cuda, judge_driver(package.cuda, driver), _strangers(case, package, package.cuda))
+        _PackageJudgement(
+            package, package.cuda, judge_driver(package.cuda, driver), _unsupported_cards(case, package, package.cuda)
+        )
         for package in environment.packages
         if package.cuda is not None
     ]
 
 
-def _strangers(case: Case, package: Package, cuda: CudaOrMajor) -> list[GpuLook]:
-    """Cards without code: unknown to this CUDA, or left out of PyTorch's own builds."""
+def _unsupported_cards(case: Case, package: Package, cuda: CudaOrMajor) -> list[GpuLook]:
+    """Return the cards that the package has no code for, in this CUDA or in PyTorch's own builds."""
     strangers = unknown_cards(case, cuda)
     major, minor = cuda
     if strangers or package.name != _TORCH or minor is None:
@@ -371,8 +379,8 @@ def _strangers(case: Case, package: Package, cuda: CudaOrMajor) -> list[GpuLook]
     return [gpu for gpu in case.driver.gpus if gpu.capability and torch_lacks((major, minor), gpu.capability)]
 
 
-def _build(case: Case, package: Package, strangers: list[GpuLook] | None = None) -> str:
-    """Which build to take instead, by the name that the project gives it where that is known."""
+def _build_advice(case: Case, package: Package, strangers: list[GpuLook] | None = None) -> str:
+    """Return the name of a build that runs here: the project's own name for the build where it is known."""
     driver = case.driver_version or ()
     capabilities = [gpu.capability for gpu in case.driver.gpus if gpu.capability]
     if package.name == _TORCH and (build := torch_build(driver, capabilities)) is not None:

@@ -20,7 +20,7 @@ _MAKE_UVM = "sudo nvidia-modprobe -u -c 0"
 
 
 def minors(host: HostFiles) -> list[int]:
-    """Minor numbers of the GPUs by /proc/driver/nvidia/gpus: /dev/nvidia<minor>."""
+    """Return the minor numbers of the GPUs (/dev/nvidia<minor>), from /proc/driver/nvidia/gpus."""
     found = []
     for path in listed(host.proc / "driver/nvidia/gpus", "*/information"):
         for line in (read(path) or "").splitlines():
@@ -31,7 +31,7 @@ def minors(host: HostFiles) -> list[int]:
 
 
 def look_at_nodes(case: Case) -> Iterator[DoctorFinding]:
-    """Whether /dev has the control node, one node per GPU and the one for CUDA's memory."""
+    """Yield whether /dev has the control node, one node per GPU and the node for CUDA's memory."""
     if case.host.wsl:
         yield skipped("Windows Subsystem for Linux uses /dev/dxg")
         return
@@ -44,50 +44,50 @@ def look_at_nodes(case: Case) -> Iterator[DoctorFinding]:
     present = [name for name in wanted if name not in missing]
     facts: Facts = {"present": list(present), "missing": list(missing)}
     if case.driver.state == "ok":
-        # who answers has its nodes; a container is given those of its own GPUs only, while /proc shows all of them
+        # a driver that answers has its nodes; a container has nodes of its own GPUs only, while /proc shows all GPUs
         missing = [name for name in missing if name == "nvidia-uvm"]
     if not missing:
-        yield ok(f"all there: {', '.join(f'/dev/{name}' for name in present)}", facts)
+        yield ok(f"all device nodes exist: {', '.join(f'/dev/{name}' for name in present)}", facts)
     elif missing == ["nvidia-uvm"]:
-        yield _no_uvm(case.host, facts)
+        yield _missing_uvm_finding(case.host, facts)
     else:
         yield error(
             f"missing: {', '.join(f'/dev/{name}' for name in missing)}",
-            "hand the devices into the container"
+            "pass the devices into the container"
             if case.host.container
-            else "make them; udev or nvidia-modprobe did not",
+            else "create the nodes; neither udev nor nvidia-modprobe did",
             "nvidia-smi -L" if case.host.container else _MAKE,
             facts,
         )
 
 
-def _no_uvm(host: HostFiles, facts: Facts) -> DoctorFinding:
-    """Without the node of CUDA's memory: the first CUDA program makes it where nvidia-modprobe has root's rights."""
-    missing = "/dev/nvidia-uvm is missing: monitoring works"
+def _missing_uvm_finding(host: HostFiles, facts: Facts) -> DoctorFinding:
+    """Return the finding for a missing /dev/nvidia-uvm. The first CUDA program creates the node where nvidia-modprobe is setuid root."""
+    missing = "/dev/nvidia-uvm is missing: monitoring is not affected"
     capabilities = host.environment.get("NVIDIA_DRIVER_CAPABILITIES", "")
     if host.container and capabilities and not {"all", "compute"} & set(capabilities.split(",")):
         return warning(
-            f"{missing}, CUDA does not: this container has the driver's {capabilities} alone",
-            "for CUDA add compute to NVIDIA_DRIVER_CAPABILITIES; for monitoring it is well as it is",
+            f"{missing}, but CUDA fails: this container has only the driver capabilities {capabilities}",
+            "add compute to NVIDIA_DRIVER_CAPABILITIES if programs need CUDA; monitoring needs no change",
             "env | grep NVIDIA_DRIVER_CAPABILITIES",
             facts,
         )
-    fails = f"{missing}, every CUDA program fails with `unknown error` (999)"
+    fails = f"{missing}, but every CUDA program fails with `unknown error` (999)"
     if host.container:
-        return error(fails, "hand the device into the container", "ls -l /dev/nvidia*", facts)
-    if _setuid(host.at("/usr/bin/nvidia-modprobe")):
+        return error(fails, "pass the device into the container", "ls -l /dev/nvidia*", facts)
+    if _is_setuid(host.at("/usr/bin/nvidia-modprobe")):
         return warning(
-            f"{missing}, and the first CUDA program has to make it by nvidia-modprobe",
-            "make it now, and at every boot by nvidia-persistenced or `nvidia-modprobe -u`",
+            f"{missing}, but the first CUDA program has to create it through nvidia-modprobe",
+            "create it now, and at every boot with nvidia-persistenced or `nvidia-modprobe -u`",
             _MAKE_UVM,
             facts,
         )
     return error(
-        fails, "make it now, and at every boot by nvidia-persistenced or `nvidia-modprobe -u`", _MAKE_UVM, facts
+        fails, "create it now, and at every boot with nvidia-persistenced or `nvidia-modprobe -u`", _MAKE_UVM, facts
     )
 
 
-def _setuid(path: Path) -> bool:
+def _is_setuid(path: Path) -> bool:
     try:
         return bool(path.stat().st_mode & stat.S_ISUID)
     except OSError:
@@ -95,7 +95,7 @@ def _setuid(path: Path) -> bool:
 
 
 def look_at_rights(case: Case) -> Iterator[DoctorFinding]:
-    """Whether the user may open them, by their mode and in fact."""
+    """Yield whether the user may open the device nodes, by their mode and by opening the control node."""
     user = find_user(case.options.user)
     nodes = [
         node for node in listed(case.host.dev, "nvidia*") if node.name[6:] in ("ctl", "-uvm") or node.name[6:].isdigit()
@@ -109,12 +109,12 @@ def look_at_rights(case: Case) -> Iterator[DoctorFinding]:
     closed = [node for node in nodes if not user.may_use(node)]
     facts: Facts = {"user": user.name, "control_errno": case.driver.control_errno, "closed": [str(n) for n in closed]}
     if closed:
-        yield _closed(user, closed, facts)
+        yield _rights_error(user, closed, facts)
     elif case.driver.control_errno == errno.EPERM:
         yield error(
-            "the nodes' modes are open, yet the kernel refuses them (EPERM): this container's right to the devices was revoked, "
-            "as `systemctl daemon-reload` on the host does",
-            "recreate the container; on the host, make the links that keep the right",
+            "the modes of the nodes allow access, but the kernel refuses it (EPERM): this container lost its device access, "
+            "for example through `systemctl daemon-reload` on the host",
+            "recreate the container; on the host, create the links that preserve device access",
             "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
             facts,
         )
@@ -122,19 +122,19 @@ def look_at_rights(case: Case) -> Iterator[DoctorFinding]:
         yield ok(f"{user.name} may open {len(nodes)} device node(s)", facts)
 
 
-def _closed(user: User, closed: list[Path], facts: Facts) -> DoctorFinding:
+def _rights_error(user: User, closed: list[Path], facts: Facts) -> DoctorFinding:
     group = group_name(closed[0].stat().st_gid)
     names = ", ".join(str(node) for node in closed)
     if group in ("", "root"):
         return error(
             f"{user.name} may not open {names} (group root)",
-            "let the driver make them for everybody (NVreg_DeviceFileMode=0666) or for a group of their own",
+            "let the driver create them for all users (NVreg_DeviceFileMode=0666) or for a dedicated group",
             "grep DeviceFile /proc/driver/nvidia/params; ls -l /dev/nvidia*",
             facts,
         )
     return error(
         f"{user.name} may not open {names}",
-        f"put {user.name} into the group {group} and log in again (a service has to be restarted)",
+        f"add {user.name} to the group {group} and log in again (restart a service)",
         f"sudo usermod -aG {group} {user.name}",
         facts,
     )
@@ -144,7 +144,7 @@ _MONITOR = "driver/nvidia/capabilities/mig/monitor"
 
 
 def look_at_mig(case: Case) -> Iterator[DoctorFinding]:
-    """Rights to the monitor capability, and cards that are split into nothing."""
+    """Yield whether the user may see all MIG instances, and cards in MIG mode without an instance."""
     split = [gpu for gpu in case.driver.gpus if gpu.mig]
     if not case.driver.gpus:
         yield skipped(NO_DRIVER if case.driver_absent else "no GPU to ask")
@@ -158,37 +158,37 @@ def look_at_mig(case: Case) -> Iterator[DoctorFinding]:
         "instances": sum(gpu.mig_instances or 0 for gpu in split),
         "monitor_minor": monitor_minor(case.host),
     }
-    barred = _barred(case, facts)
+    barred = _mig_rights_error(case, facts)
     if barred is not None:
         yield barred
     elif empty:
         names = ", ".join(gpu.name for gpu in empty)
         yield warning(
-            f"MIG is on and has no instance on {names}: no CUDA program can use it",
-            "make instances, or turn MIG off",
+            f"MIG is on without an instance on {names}: no CUDA program can use the card",
+            "create instances, or turn MIG off",
             f"sudo nvidia-smi mig -i {empty[0].index} -lgip",
             facts,
         )
     else:
-        yield ok(f"MIG is on for {len(split)} GPU(s); {facts['instances']} instance(s) can be seen", facts)
+        yield ok(f"MIG is on for {len(split)} GPU(s); {facts['instances']} instance(s) are visible", facts)
 
 
-def _barred(case: Case, facts: Facts) -> DoctorFinding | None:
+def _mig_rights_error(case: Case, facts: Facts) -> DoctorFinding | None:
     user, minor = find_user(case.options.user), facts["monitor_minor"]
     if user is None or user.uid == 0 or minor is None:
         return None
     node = case.host.dev / f"nvidia-caps/nvidia-cap{minor}"
     if not exists(node):
         return error(
-            f"the node of MIG's monitor right, {node}, is missing: only this user's own instances can be seen",
-            "make it; in a container, ask for it with NVIDIA_MIG_MONITOR_DEVICES=all",
+            f"{node}, the node of MIG's monitor capability, is missing: only this user's own instances are visible",
+            "create the node; in a container, request it with NVIDIA_MIG_MONITOR_DEVICES=all",
             f"sudo nvidia-modprobe -f /proc/{_MONITOR}",
             facts,
         )
     if not user.may_read(node):
         return error(
-            f"{user.name} may not open {node}, MIG's monitor right: instances of others cannot be seen",
-            "let the agent's user read it (the driver sets the mode at load time)",
+            f"{user.name} may not open {node}, MIG's monitor capability: instances of other users are not visible",
+            "let the agent's user read the node (the driver sets its mode when it loads)",
             f"sudo chmod 444 {node}",
             facts,
         )
@@ -196,7 +196,7 @@ def _barred(case: Case, facts: Facts) -> DoctorFinding | None:
 
 
 def monitor_minor(host: HostFiles) -> int | None:
-    """The minor number of MIG's monitor right, None where the driver has none."""
+    """Return the minor number of MIG's monitor capability; None where the driver has none."""
     for line in (read(host.proc / _MONITOR) or "").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "DeviceFileMinor" and value.strip().isdigit():

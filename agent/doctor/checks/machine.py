@@ -1,4 +1,4 @@
-"""The machine around the driver: processes that can be seen, their jobs, other samplers, the clock, containers."""
+"""Checks of the machine around the driver: visible processes, their jobs, other samplers, the clock, containers."""
 
 from __future__ import annotations
 
@@ -38,34 +38,39 @@ _PROFILERS = ("nsys", "ncu", "nv-nsight-cu-cli")
 
 
 def look_at_namespace(case: Case) -> Iterator[DoctorFinding]:
-    """Whether the driver's process lists will be whole, and whether their owners can be read."""
+    """Yield whether the driver's process lists are complete, and whether the users of the processes are readable."""
     initial = case.host.initial_pid_namespace
-    hidden = _hidepid(read(case.host.proc / "mounts") or "")
-    said = case.options.sees_all_processes
-    facts: Facts = {"initial_namespace": initial, "hidepid": hidden, "container": case.host.container, "setting": said}
-    if said == "yes" or (said == "auto" and initial):
+    hidden = _hidepid_value(read(case.host.proc / "mounts") or "")
+    setting = case.options.sees_all_processes
+    facts: Facts = {
+        "initial_namespace": initial,
+        "hidepid": hidden,
+        "container": case.host.container,
+        "setting": setting,
+    }
+    if setting == "yes" or (setting == "auto" and initial):
         if hidden:
             yield warning(
-                f"/proc is mounted with hidepid={hidden}: users and names of other people's processes stay unknown",
-                "let the agent's group see them (mount option gid=), or run the agent as root",
+                f"/proc is mounted with hidepid={hidden}: users and names of other users' processes stay unknown",
+                "give the agent's group access (mount option gid=), or run the agent as root",
                 "findmnt -no OPTIONS /proc",
                 facts,
             )
         else:
-            yield ok("every process of this machine can be seen", facts)
+            yield ok("every process of this machine is visible", facts)
     elif initial is None:
-        yield skipped("/proc does not tell the PID namespace", facts)
+        yield skipped("/proc does not show the PID namespace", facts)
     else:
         yield warning(
-            "this is not the host's PID namespace: the driver hides other people's processes, so who holds a GPU stays unknown",
-            "share the host's PID namespace; where this namespace holds all users of the GPUs, set agent.sees_all_processes = 'yes'",
+            "this is not the host's PID namespace: the driver hides processes outside it, so the user of a GPU stays unknown",
+            "share the host's PID namespace; if all processes on the GPUs run in this namespace, set agent.sees_all_processes = 'yes'",
             _SHARE_PIDS.get(case.host.container, "docker run --pid=host"),
             facts,
         )
 
 
-def _hidepid(mounts: str) -> str:
-    """The value of /proc's hidepid option where it hides anything, else empty."""
+def _hidepid_value(mounts: str) -> str:
+    """Return the value of /proc's hidepid option where it hides processes, else an empty text."""
     for line in mounts.splitlines():
         _, place, kind, options, *_ = [*line.split(), "", "", "", ""]
         if place == "/proc" and kind == "proc":
@@ -75,7 +80,7 @@ def _hidepid(mounts: str) -> str:
 
 
 def look_at_samplers(case: Case) -> Iterator[DoctorFinding]:
-    """Other collectors and profilers at work on this host."""
+    """Yield the other collectors and profilers that run on this host."""
     found, profilers = [], []
     for pid, name, command in case.host.processes():
         program = command.split(" ", 1)[0].rpartition("/")[2] or name
@@ -90,16 +95,16 @@ def look_at_samplers(case: Case) -> Iterator[DoctorFinding]:
         return
     who = ", ".join([*found, *profilers])
     yield warning(
-        f"also at work here: {who}; fallow lives beside them and takes no lock on the profiling counters, but each collector "
-        "asks the driver on its own and costs its share",
-        "keep one of them where two tell the same; DCGM's profiling metrics and Nsight exclude one another",
+        f"also running here: {who}; fallow can run beside them and does not lock the profiling counters, "
+        "but every collector queries the driver and has its own cost",
+        "stop a collector whose data another also collects; DCGM's profiling metrics and Nsight exclude each other",
         "nvidia-smi; ps -fC nv-hostengine,dcgm-exporter",
         facts,
     )
 
 
 def look_at_persistence(case: Case) -> Iterator[DoctorFinding]:
-    """Whether the driver stays loaded while nobody uses a GPU."""
+    """Yield whether the driver stays loaded while no program uses a GPU."""
     asked = [gpu for gpu in case.driver.gpus if gpu.persistence is not None]
     if not asked:
         yield skipped(NO_DRIVER if case.driver_absent else "no GPU to ask")
@@ -109,8 +114,8 @@ def look_at_persistence(case: Case) -> Iterator[DoctorFinding]:
     facts: Facts = {"off": [str(index) for index in off], "daemon": daemon}
     if off:
         yield warning(
-            f"persistence mode is off on GPU {', '.join(map(str, off))}: whenever the last program ends, the card is shut "
-            "down; the next start takes seconds, and counters of energy and errors begin anew",
+            f"persistence mode is off on GPU {', '.join(map(str, off))}: when the last program ends, the driver shuts the "
+            "card down; the next start takes seconds, and counters of energy and errors restart at 0",
             "start the persistence daemon, now and at every boot",
             "sudo systemctl enable --now nvidia-persistenced",
             facts,
@@ -120,12 +125,12 @@ def look_at_persistence(case: Case) -> Iterator[DoctorFinding]:
 
 
 _NOT_BEFORE = datetime(2026, 11, 1, tzinfo=timezone.utc)
-"""This software did not exist before."""
+"""fallow did not exist before this date."""
 _NOT_AFTER = datetime(2056, 1, 1, tzinfo=timezone.utc)
 
 
 def look_at_clock(case: Case) -> Iterator[DoctorFinding]:
-    """The year, and what the kernel says of its synchronisation."""
+    """Yield whether the date is plausible and whether the kernel's clock is synchronised."""
     now, clock = case.host.now, case.host.clock()
     shown = f"{now:%Y-%m-%d %H:%M} UTC"
     facts: Facts = {
@@ -135,16 +140,16 @@ def look_at_clock(case: Case) -> Iterator[DoctorFinding]:
     }
     if not _NOT_BEFORE <= now <= _NOT_AFTER:
         yield error(
-            f"the clock says {shown}, which cannot be: rows would go to the wrong days",
-            "set it, and keep it set by NTP",
+            f"the clock shows {shown}, which is impossible: rows would go to the wrong days",
+            "set the clock, and keep it correct with NTP",
             "sudo timedatectl set-ntp true",
             facts,
         )
     elif clock is None:
-        yield skipped(f"it is {shown}; whether the clock is synchronised may not be asked here", facts)
+        yield skipped(f"it is {shown}; this process may not ask whether the clock is synchronised", facts)
     elif not clock.synchronised:
         yield warning(
-            f"it is {shown}, and nothing keeps the clock: rows of several hosts will not line up",
+            f"it is {shown}, and nothing synchronises the clock: rows of several hosts will not match in time",
             "run chrony or systemd-timesyncd",
             "timedatectl status",
             facts,
@@ -160,7 +165,7 @@ _LIBRARY = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)")
 
 
 def look_at_containers(case: Case) -> Iterator[DoctorFinding]:
-    """NVIDIA's container toolkit, and the driver version in its CDI specification."""
+    """Yield whether NVIDIA's container toolkit is installed and its CDI specification names the running driver."""
     host = case.host
     if case.driver_absent:
         yield skipped(NO_DRIVER)
@@ -170,31 +175,31 @@ def look_at_containers(case: Case) -> Iterator[DoctorFinding]:
         return
     runtimes = [name for name in _RUNTIMES if any(exists(host.at(f"{folder}/{name}")) for folder in _FOLDERS)]
     toolkit = any(exists(host.at(f"{folder}/nvidia-ctk")) for folder in _FOLDERS)
-    spec, written = _written_for(case)
+    spec, written = _specification(case)
     facts: Facts = {"runtimes": runtimes, "toolkit": toolkit, "specification": spec, "written_for": written}
     if not runtimes:
         yield skipped("no container runtime here", facts)
     elif not toolkit:
         yield warning(
-            f"{', '.join(runtimes)} here, but not NVIDIA's container toolkit: containers get no GPU",
-            "install nvidia-container-toolkit and tell the runtime",
+            f"{', '.join(runtimes)} is installed without NVIDIA's container toolkit: containers get no GPU",
+            "install nvidia-container-toolkit and configure the runtime for it",
             "nvidia-ctk --version",
             facts,
         )
     elif written and case.driver_version is not None and version(written) != case.driver_version:
         yield error(
-            f"{spec} is written for driver {written}, here is {shown(case.driver_version)}: containers fail to start "
+            f"{spec} is for driver {written}, but driver {shown(case.driver_version)} is loaded: containers fail to start "
             "(`failed to fulfil mount request`)",
-            "write it again after every change of the driver",
+            "generate the file again after every change of the driver",
             f"sudo nvidia-ctk cdi generate --output={spec}",
             facts,
         )
     else:
-        yield ok(f"NVIDIA's container toolkit beside {', '.join(runtimes)}", facts)
+        yield ok(f"NVIDIA's container toolkit is installed for {', '.join(runtimes)}", facts)
 
 
-def _written_for(case: Case) -> tuple[str, str]:
-    """(path, driver version) of the CDI specification; empty texts where there is none."""
+def _specification(case: Case) -> tuple[str, str]:
+    """Return the path and the driver version of the CDI specification; empty texts where there is none."""
     for path in _SPECS:
         text = read(case.host.at(path), 1 << 22)
         if text is not None:
@@ -204,7 +209,7 @@ def _written_for(case: Case) -> tuple[str, str]:
 
 
 def look_at_jobs(case: Case) -> Iterator[DoctorFinding]:
-    """Jobs that only a SLUID names, and paths of an unknown form; a host without such processes hears nothing."""
+    """Yield Slurm jobs that only a SLUID names, and cgroup paths of an unknown form; nothing on other hosts."""
     sluids: dict[str, list[Path]] = {}
     strange: dict[str, str] = {}
     for folder in listed(case.host.proc, "[0-9]*"):
@@ -216,24 +221,24 @@ def look_at_jobs(case: Case) -> Iterator[DoctorFinding]:
     for scheduler, path in strange.items():
         yield warning(
             unknown_form(scheduler, path),
-            "report the path, so that fallow learns the form",
+            "report the path, so that fallow can support the form",
             "cat /proc/*/cgroup | sort | uniq -c",
             {"scheduler": scheduler, "path": path},
             subject=scheduler,
         )
     if sluids:
-        yield _judge_sluids(case, sluids)
+        yield _sluid_finding(case, sluids)
 
 
-def _judge_sluids(case: Case, sluids: dict[str, list[Path]]) -> DoctorFinding:
-    """One answer for all jobs: what tells the job of the first tells those of the others."""
+def _sluid_finding(case: Case, sluids: dict[str, list[Path]]) -> DoctorFinding:
+    """Return one finding for all jobs: the source that gives the first job's id gives all ids."""
     folders = next(iter(sluids.values()))
     sluid = next(iter(sluids))
     facts: Facts = {"jobs": len(sluids), "scontrol": _is_known_to_scontrol(case, sluid)}
     facts["environment"] = any(_names_job(case, folder) for folder in folders)
     if facts["scontrol"] or facts["environment"]:
         source = "scontrol" if facts["scontrol"] else "the environment"
-        return ok(f"cgroup paths name Slurm jobs by SLUID, and {source} tells the job ids", facts, subject="SLUID")
+        return ok(f"cgroup paths name Slurm jobs by SLUID, and {source} gives the job ids", facts, subject="SLUID")
     return warning(SLUIDS_ALONE, SLUID_REMEDY, f"scontrol show job {sluid}", facts, subject="SLUID")
 
 
@@ -246,7 +251,7 @@ def _is_known_to_scontrol(case: Case, sluid: str) -> bool:
 
 
 def _names_job(case: Case, folder: Path) -> bool:
-    """Whether the agent's user may read a job id in the environment of this process: root's, or the user's own."""
+    """Return whether the agent's user may read a job id in this process's environment: as root, or as its user."""
     user = find_user(case.options.user)
     try:
         if user is None or user.uid not in (0, folder.stat().st_uid):

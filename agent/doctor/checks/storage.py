@@ -21,12 +21,12 @@ _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "fuse.ceph", 
             "beegfs", "gpfs", "wekafs", "9p", "fuse.s3fs", "fuse.gcsfuse", "pvfs2", "orangefs", "virtiofs")  # fmt: skip
 _MEMORY = ("tmpfs", "ramfs")
 LEAST_FREE_BYTES = 500_000_000
-"""A week of eight GPUs without a lake."""
+"""The spool of eight GPUs for a week without a lake."""
 LEAST_INODES = 1000
 
 
 def look_at_spool(case: Case) -> Iterator[DoctorFinding]:
-    """File system, rights and room, without touching a file server that may be dead."""
+    """Yield whether the spool's file system, rights and free space suffice, without touching a file server that may be down."""
     if not case.options.spool:
         yield skipped("no spool is set (--spool, FALLOW_AGENT_SPOOL or agent.spool)")
         return
@@ -35,27 +35,29 @@ def look_at_spool(case: Case) -> Iterator[DoctorFinding]:
     facts: Facts = {"path": str(spool), "file_system": kind, "mounted_at": place}
     if kind in _NETWORK:
         yield error(
-            f"{spool} lies on a network file system ({kind}): SQLite's write-ahead log needs a local disk and would be damaged",
-            "put the spool on a local disk; the lake may lie on the network",
+            f"{spool} is on a network file system ({kind}), which would damage SQLite's write-ahead log",
+            "put the spool on a local disk; only the lake may be on the network",
             "findmnt --types ext4,xfs,btrfs",
             facts,
         )
         return
-    # the path itself, or the nearest folder above it that is there
+    # the path itself, or the nearest folder above it that exists
     folder = next((each for each in (spool, *spool.parents) if exists(each)), Path("/"))
-    if (barred := _barred(case, spool, folder, facts)) is not None:
+    if (barred := _spool_rights_error(case, spool, folder, facts)) is not None:
         yield barred
         return
     room = os.statvfs(folder)
     free_bytes, inodes = room.f_bavail * room.f_frsize, room.f_favail
     facts |= {"free_bytes": free_bytes, "free_inodes": inodes if room.f_files else None}
-    yield _room(spool, kind, facts, short=free_bytes < LEAST_FREE_BYTES or (room.f_files > 0 and inodes < LEAST_INODES))
+    yield _room_finding(
+        spool, kind, facts, short=free_bytes < LEAST_FREE_BYTES or (room.f_files > 0 and inodes < LEAST_INODES)
+    )
 
 
-def _barred(case: Case, spool: Path, folder: Path, facts: Facts) -> DoctorFinding | None:
+def _spool_rights_error(case: Case, spool: Path, folder: Path, facts: Facts) -> DoctorFinding | None:
     user = find_user(case.options.user)
     if not folder.is_dir():
-        return error(f"{folder} is not a folder", "give another --spool", f"ls -ld {folder}", facts)
+        return error(f"{folder} is not a folder", "name another --spool", f"ls -ld {folder}", facts)
     if user is None:
         return error(
             f"there is no user {case.options.user}", "check --user", f"getent passwd {case.options.user}", facts
@@ -64,39 +66,42 @@ def _barred(case: Case, spool: Path, folder: Path, facts: Facts) -> DoctorFindin
         return None
     if folder == spool:
         return error(
-            f"{user.name} may not write to {spool}", "give it the folder", f"sudo chown {user.name} {spool}", facts
+            f"{user.name} may not write to {spool}",
+            "make that user the owner of the folder",
+            f"sudo chown {user.name} {spool}",
+            facts,
         )
     return error(
-        f"{spool} is not there, and {user.name} may not make it in {folder}",
-        "make it for the agent's user",
+        f"{spool} does not exist, and {user.name} may not create it in {folder}",
+        "create the folder for the agent's user",
         f"sudo install -d -o {user.name} -m 0750 {spool}",
         facts,
     )
 
 
-def _room(spool: Path, kind: str, facts: Facts, *, short: bool) -> DoctorFinding:
+def _room_finding(spool: Path, kind: str, facts: Facts, *, short: bool) -> DoctorFinding:
     room = f"{format_bytes(float(str(facts['free_bytes'])))} free"
     if short:
         return error(
-            f"{spool} has {room} and {facts['free_inodes']} inodes left: sampling would thin out soon",
-            "make room, or put the spool on a larger disk",
+            f"{spool} has {room} and {facts['free_inodes']} inodes left: the agent would soon have to sample less often",
+            "free space, or put the spool on a larger disk",
             f"df -h {facts['mounted_at']}; df -i {facts['mounted_at']}",
             facts,
         )
     if kind in _MEMORY:
         return warning(
-            f"{spool} lies in memory ({kind}): rows that are not published are lost at every reboot",
+            f"{spool} is in memory ({kind}): every reboot loses the rows that are not published",
             "put the spool on a disk, such as /var/lib/fallow",
             f"findmnt -T {spool}",
             facts,
         )
-    return ok(f"{spool} ({kind}) can be written, {room}", facts)
+    return ok(f"{spool} ({kind}) is writable, {room}", facts)
 
 
 def file_system(mounts: str, path: Path) -> tuple[str, str]:
-    """(type, mount point) of the file system that a path lies on, by the longest mount point above it.
+    """Return the type and the mount point of a path's file system: the longest mount point above the path.
 
-    Read from the table of mounts, so that a file server that does not answer is not asked.
+    The table of mounts is the source, because a file server may not answer.
     """
     best = ("", "")
     for line in mounts.splitlines():
@@ -109,11 +114,11 @@ def file_system(mounts: str, path: Path) -> tuple[str, str]:
 
 
 _PATIENCE = 4
-"""A store may take longer than a driver call: times the timeout of one."""
+"""Timeout of a store, as a multiple of the timeout of a driver call."""
 
 
 def look_at_lake(case: Case) -> Iterator[DoctorFinding]:
-    """Looks for the marker; writes, lists and deletes one tiny file, in a process that can be left behind."""
+    """Yield whether this host can write, list and delete a file in the lake. A child process tries it and may hang."""
     lake = case.options.lake
     if not lake:
         yield skipped("no lake is set (--lake, FALLOW_LAKE_PATH or lake.path)")
@@ -123,45 +128,45 @@ def look_at_lake(case: Case) -> Iterator[DoctorFinding]:
     outcome = run_isolated(
         "agent.doctor.store_probe", [lake, case.options.host, machine], case.host.environment, timeout_s
     )
-    root = outcome.last("root") or _shown(lake)
+    root = outcome.last("root") or _lake_label(lake)
     facts: Facts = {"location": root, "exists": outcome.last("exists"), "lake_id": outcome.last("lake_id") or None}
-    yield _judge(outcome, facts, timeout_s, case.options.lake_id)
+    yield _lake_finding(outcome, facts, timeout_s, case.options.lake_id)
     if outcome.last("holders"):
-        yield _name_taken(case.options.host, outcome.last("holders"))
+        yield _name_conflict_warning(case.options.host, outcome.last("holders"))
 
 
-def _shown(lake: str) -> str:
-    """How to call a lake that did not open: an address that was refused may hold a password, so only its scheme."""
+def _lake_label(lake: str) -> str:
+    """Return the label of a lake that did not open: only its scheme, because the address may contain a password."""
     scheme, separator, _ = lake.partition("://")
     return f"{scheme}://..." if separator else lake
 
 
-def _name_taken(host: str, holders: list[str]) -> DoctorFinding:
+def _name_conflict_warning(host: str, holders: list[str]) -> DoctorFinding:
     return warning(
-        f"another machine publishes as {host}, or did until it was killed: {holders[0]}",
-        "set agent.host to a name of its own on one of the two; where that machine is gone, its claim falls silent within a quarter of an hour",
+        f"another machine publishes under the name {host}, or did until it was killed: {holders[0]}",
+        "set a different agent.host on one of the two; the claim of a machine that is gone expires within 15 minutes",
         "fallow agent status",
         {"holders": holders},
     )
 
 
-def _no_lake(lake: str, facts: Facts) -> DoctorFinding:
+def _no_lake_error(lake: str, facts: Facts) -> DoctorFinding:
     return error(
         f"there is no fallow lake at {lake}, so an agent publishes nothing there",
-        "mount it; or make one, once for all hosts",
+        "mount the lake, or create one, once for all hosts",
         f"fallow lake init --lake {lake}",
         facts,
     )
 
 
-def _judge(outcome: LookOutcome, facts: Facts, timeout_s: float, expected_id: str) -> DoctorFinding:
+def _lake_finding(outcome: LookOutcome, facts: Facts, timeout_s: float, expected_id: str) -> DoctorFinding:
     lake = str(facts["location"])
     local = lake.startswith("/")
     see = f"findmnt -T {lake}" if local else f"fallow doctor --lake {lake}"
     if outcome.ending != "done":
-        how = f"does not return within {timeout_s:g} s" if outcome.ending == "hung" else f"ended with {outcome.detail}"
+        how = f"did not finish within {timeout_s:g} s" if outcome.ending == "hung" else f"ended with {outcome.detail}"
         return error(
-            f"{lake}: to {outcome.step or 'open it'} {how}",
+            f"{lake}: the step `{outcome.step or 'open'}` {how}",
             "check the mount and its server" if local else "check the address, the network and the credentials",
             see,
             facts,
@@ -171,42 +176,42 @@ def _judge(outcome: LookOutcome, facts: Facts, timeout_s: float, expected_id: st
         return error(failed["message"], failed["hint"], f"ls -ld {lake}" if local else see, facts)
     if outcome.last("nearest") is not None:
         if outcome.last("writable"):
-            return _no_lake(lake, facts)
+            return _no_lake_error(lake, facts)
         return error(
-            f"there is no folder {lake}, and this user may not make it in {outcome.last('nearest')}",
-            "make it, or mount what should be there",
+            f"there is no folder {lake}, and this user may not create it in {outcome.last('nearest')}",
+            "create the folder, or mount the missing file system",
             f"sudo install -d -o $USER {lake}",
             facts,
         )
-    return _judge_marker(lake, see, facts, expected_id) or _judge_rights(outcome, lake, see, facts)
+    return _marker_error(lake, see, facts, expected_id) or _lake_rights_finding(outcome, lake, see, facts)
 
 
-def _judge_marker(lake: str, see: str, facts: Facts, expected_id: str) -> DoctorFinding | None:
+def _marker_error(lake: str, see: str, facts: Facts, expected_id: str) -> DoctorFinding | None:
     if not facts["lake_id"]:
-        return _no_lake(lake, facts)
+        return _no_lake_error(lake, facts)
     if expected_id and facts["lake_id"] != expected_id:
         return error(
-            f"the lake at {lake} has the id {facts['lake_id']}, and lake.id is {expected_id}",
-            "mount the right one, or correct lake.id",
+            f"the lake at {lake} has the id {facts['lake_id']}, but lake.id is {expected_id}",
+            "mount the right lake, or correct lake.id",
             see,
             facts,
         )
     return None
 
 
-def _judge_rights(outcome: LookOutcome, lake: str, see: str, facts: Facts) -> DoctorFinding:
+def _lake_rights_finding(outcome: LookOutcome, lake: str, see: str, facts: Facts) -> DoctorFinding:
     if not outcome.last("listed"):
         return error(
-            f"{lake}: a file that was written there does not show in the listing",
-            "check that reads and writes go to the same place (credentials, bucket, replica)",
+            f"{lake}: a new file is missing from the listing",
+            "check that reads and writes use the same credentials, bucket and replica",
             see,
             facts,
         )
     if not outcome.last("deleted"):
         return warning(
-            f"{lake} can be written and listed, not cleaned ({outcome.last('why')}); left there: {outcome.last('left')}",
-            "an agent that merges its own files deletes the small ones; else `fallow lake compact` does (docs/storage.md)",
+            f"this host can write and list {lake}, but not delete ({outcome.last('why')}); {outcome.last('left')} remains there",
+            "grant the right to delete, or let `fallow lake compact` merge the files instead of the agent (docs/storage.md)",
             see,
             facts,
         )
-    return ok(f"{lake} can be written, listed and cleaned", facts)
+    return ok(f"this host can write, list and delete files in {lake}", facts)

@@ -1,6 +1,6 @@
-"""What changes would have made of a window: scenarios saved by name, other numbers of GPUs, and work that can wait moved off peak.
+"""Changes compared with today: scenarios saved by name, other numbers of GPUs, and deferrable work moved off peak.
 
-Saved scenarios are only ever added (analytics.decide.actions): the newest of a name says what it is, or that it was removed.
+Rows of saved scenarios are only added (analytics.decide.actions): the newest row of a name holds its policy, or its removal.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import polars as pl
@@ -18,9 +19,10 @@ from analytics.frames import local_time, read_frame
 from analytics.intervals import SPAN_MS, by_hour, clip
 from analytics.plan.purchase import InternalPrices
 from analytics.plan.replay.engine import Replayed, replay
-from analytics.plan.replay.policy import OffPeakHours, ReplayPolicy, policy_over
+from analytics.plan.replay.policy import OffPeakHours, ReplayPolicy, gpus_of, named_groups, policy_over
 from analytics.plan.replay.replay_base import ReplayBase, ReplayOutcome, of_pools, scenario_outcome
-from analytics.plan.replay.replayed_waits import WaitFigures, wait_figures, with_waits
+from analytics.plan.replay.replay_fleet import ReplayFleet
+from analytics.plan.replay.replayed_waits import ReplayCheck, WaitFigures, wait_figures, with_waits
 from fallow import schema
 from fallow.actors import Actor, actor_of
 from fallow.clock import HOUR_MS
@@ -30,14 +32,14 @@ from fallow.lake import Lake
 LONGEST_NAME = 60
 LONGEST_POLICY = 4000
 MOST = 50
-"""Characters of a name and of a policy, and how many scenarios a lake keeps: each is a replay in every comparison."""
+"""Most characters of a name and of a policy, and most scenarios of a lake: a comparison replays all of them."""
 
 _SAVE, _REMOVE = "save", "remove"
 
 
 @dataclass(frozen=True)
 class SavedScenario:
-    """A policy as TOML text, by its name, and who saved it when."""
+    """A policy as TOML text with its name, and who saved it when."""
 
     name: str
     policy: str
@@ -46,30 +48,30 @@ class SavedScenario:
 
     @property
     def by(self) -> str:
-        """Who saved it."""
+        """The name of who saved the scenario."""
         return actor_words(self.actor)
 
 
 def save_scenario(lake: Lake, name: str, policy: str, actor: Actor, *, now_ms: int) -> SavedScenario:
-    """Saves one, in the place of one with the same name; raises UsageError for a name that is none, and LakeError.
+    """Save a scenario in the place of the one with the same name; raise UsageError for an empty or long name, and LakeError.
 
-    `policy` is TOML that `analytics.plan.replay.policy` has understood.
+    `policy` is TOML that `analytics.plan.replay.policy` can read.
     """
     words = " ".join(name.split())
     if not words or len(words) > LONGEST_NAME:
-        raise UsageError("the scenario needs a name", f"a few words, {LONGEST_NAME} characters at most")
+        raise UsageError("the scenario needs a name", f"write a few words, {LONGEST_NAME} characters at most")
     if len(policy) > LONGEST_POLICY:
-        raise UsageError("the scenario is too long to be kept", f"stay below {LONGEST_POLICY} characters")
+        raise UsageError("the scenario is too long", f"stay below {LONGEST_POLICY} characters")
     others = {each.name for each in load_scenarios(lake)} - {words}
     if len(others) >= MOST:
-        raise UsageError("there are as many scenarios as can be kept", "remove one first")
+        raise UsageError(f"the lake already has {MOST} scenarios", "remove one first")
     saved = SavedScenario(words, policy, actor, now_ms)
     _add(lake, _SAVE, saved, now_ms)
     return saved
 
 
 def remove_scenario(lake: Lake, name: str, actor: Actor, *, now_ms: int) -> SavedScenario:
-    """Takes one out of sight and returns it; raises FallowError where there is none of that name, and LakeError."""
+    """Remove a scenario and return it; raise FallowError for an unknown name, and LakeError."""
     found = next((each for each in load_scenarios(lake) if each.name == name), None)
     if found is None:
         raise FallowError(f"there is no scenario '{name}'", "`fallow plan scenarios` lists them")
@@ -89,7 +91,7 @@ def _add(lake: Lake, kind: str, scenario: SavedScenario, now_ms: int) -> None:
 
 
 def load_scenarios(lake: Lake) -> tuple[SavedScenario, ...]:
-    """Those that nobody has removed, by name; raises LakeError. A file that cannot be used is left out."""
+    """Return the scenarios that are not removed, by name; raise LakeError. Unusable files are left out."""
     files = lake.files(schema.SCENARIO.name)
     frame = read_frame(files, schema.SCENARIO, None, lake.left_out.leave_out).sort("time", maintain_order=True)
     newest = {
@@ -100,7 +102,7 @@ def load_scenarios(lake: Lake) -> tuple[SavedScenario, ...]:
 
 
 def as_toml(content: Mapping[str, Any]) -> str:
-    """Keys and values of a policy file as such a file; names, numbers, lists of names, and tables of numbers by name."""
+    """Return the text of a policy file with these keys and values: names, numbers, lists of names, and tables by name."""
     return "".join(f"{key} = {_value(value)}\n" for key, value in content.items())
 
 
@@ -114,7 +116,7 @@ def _value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class ComparedScenario:
-    """What a saved scenario would have made of the jobs; without an `outcome` `why_not` says what stands in its way."""
+    """The outcome of a saved scenario; None with the reason in `why_not` where it cannot be replayed."""
 
     saved: SavedScenario
     outcome: ReplayOutcome | None
@@ -122,7 +124,7 @@ class ComparedScenario:
 
 
 def saved_policy(today: ReplayPolicy, saved: SavedScenario, zone: str) -> ReplayPolicy:
-    """Today's policy with what a saved scenario changes; raises UsageError where it says what no policy says."""
+    """Return today's policy with the changes of a saved scenario; raise UsageError where the scenario is not a policy."""
     try:
         content = tomllib.loads(saved.policy)
     except tomllib.TOMLDecodeError as error:
@@ -131,7 +133,7 @@ def saved_policy(today: ReplayPolicy, saved: SavedScenario, zone: str) -> Replay
 
 
 def compared_scenarios(base: ReplayBase, saved: Iterable[SavedScenario], zone: str) -> Iterator[ComparedScenario]:
-    """Each scenario against the replay of today; one that names a pool that is gone says so, and the others are answered."""
+    """Yield each scenario against the replay of today; a scenario that names an unknown pool has a reason instead of an outcome."""
     for each in saved:
         try:
             outcome = scenario_outcome(base, saved_policy(base.policy, each, zone))
@@ -142,12 +144,12 @@ def compared_scenarios(base: ReplayBase, saved: Iterable[SavedScenario], zone: s
 
 
 _KNEE_FROM = 3
-"""A bend has a point on each side."""
+"""A bend needs a point on either side."""
 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """The outcome with so many GPUs in the pool."""
+    """The outcome with this number of GPUs."""
 
     gpus: int
     outcome: ReplayOutcome
@@ -155,37 +157,80 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A pool of today with different numbers of GPUs, the fewest first; `there` is how many it has.
+    """A pool of today with different numbers of GPUs, the fewest first.
 
-    `knee` is the number from which on more GPUs shorten waits by little, None where there is no bend, or waits are not told. `enough`
-    is the fewest that are as good as today, see `is_as_today`; None where none is.
+    Attributes:
+        pool: the pool, or `pool/model`.
+        points: the outcome of each number.
+        there: the pool's GPUs today.
+        check: how well the replay of today explains the jobs of this pool.
+        window_ms: the length of the window.
+        knee: from this number on more GPUs shorten waits by little; None without a bend, or where waits are not known.
+        enough: the fewest GPUs that are as good as today, see `is_as_today`; None where no number is.
     """
 
     pool: str
     points: tuple[SweepPoint, ...]
     there: int
+    check: ReplayCheck
     window_ms: int
     knee: int | None
     enough: int | None
 
 
-def sweep(base: ReplayBase, policy: ReplayPolicy, pool: str, numbers: Sequence[int]) -> Sweep:
-    """The outcomes of a policy with each number of GPUs in a pool, for the jobs of that pool and of those that are merged with it."""
-    merged = {pool, *(each for pools in policy.merge if pool in pools for each in pools)}
-    own = base if policy.small_work is not None else of_pools(base, merged)
-    points = tuple(
-        SweepPoint(number, scenario_outcome(own, replace(policy, gpus={**policy.gpus, pool: number})))
-        for number in sorted(numbers)
-    )
-    told = [(each.gpus, each.outcome.waits.then.p95_ms) for each in points if each.outcome.waits is not None]
-    curve = [(gpus, wait) for gpus, wait in told if wait is not None]
-    there = sum(group.gpus for group in base.fleet.groups if group.pool == pool)
-    enough = next((each.gpus for each in points if is_as_today(each.outcome)), None)
-    return Sweep(pool, points, there, base.window[1] - base.window[0], knee(curve), enough)
+def pool_part(base: ReplayBase, policy: ReplayPolicy, name: str) -> ReplayBase:
+    """Return the base of a pool's jobs (`name`: a pool or `pool/model`) and of the pools that the policy merges with it."""
+    own = {group.pool for group in named_groups(base.fleet.groups, name)}
+    merged = own.union(*(pools for pools in policy.merge if own & {*pools}))
+    return base if policy.small_work is not None else of_pools(base, merged)
+
+
+def sweep_point(part: ReplayBase, policy: ReplayPolicy, name: str, gpus: int) -> SweepPoint:
+    """Return the outcome with this number of GPUs in a pool; `part` is that of `pool_part`."""
+    others = {pool: more for pool, more in policy.more_gpus.items() if pool != name}
+    resized = replace(policy, gpus={**policy.gpus, name: gpus}, more_gpus=others)
+    return SweepPoint(gpus, scenario_outcome(part, resized))
+
+
+def sweep_of(part: ReplayBase, name: str, points: Iterable[SweepPoint]) -> Sweep:
+    """Return the sweep of some points."""
+    ordered = tuple(sorted(points, key=lambda point: point.gpus))
+    known = [(each.gpus, each.outcome.waits.then.p95_ms) for each in ordered if each.outcome.waits is not None]
+    curve = [(gpus, wait) for gpus, wait in known if wait is not None]
+    enough = next((each.gpus for each in ordered if is_as_today(each.outcome)), None)
+    there, window_ms = gpus_of(part.fleet.groups, name), part.window[1] - part.window[0]
+    return Sweep(name, ordered, there, part.check, window_ms, knee(curve), enough)
+
+
+def sweep(base: ReplayBase, policy: ReplayPolicy, name: str, numbers: Iterable[int]) -> Sweep:
+    """Return the outcomes of a policy with each number of GPUs in a pool, for the jobs of that pool and of pools merged with it."""
+    part = pool_part(base, policy, name)
+    return sweep_of(part, name, (sweep_point(part, policy, name, number) for number in numbers))
+
+
+_CURVE_POINTS = 8
+_CURVE_LEAST, _CURVE_MOST = 0.75, 1.5
+"""The sizes of a curve, as shares of today's GPUs."""
+
+
+def curve_sizes(fleet: ReplayFleet, name: str) -> tuple[int, ...]:
+    """Return numbers of GPUs from about 25 % fewer to 50 % more, in whole hosts: today's number first, then the outermost.
+
+    There are at least one smaller size, unless the pool has a single host, and two larger ones.
+    """
+    groups = named_groups(fleet.groups, name)
+    there = sum(group.gpus for group in groups)
+    if not there:
+        return ()
+    step = max(group.gpus_per_host for group in groups)
+    step *= max(1, round(there * (_CURVE_MOST - _CURVE_LEAST) / step / (_CURVE_POINTS - 1)))
+    below, above = ceil(there * (1 - _CURVE_LEAST) / step), max(2, ceil(there * (_CURVE_MOST - 1) / step))
+    sizes = (there + step * number for number in range(-below, above + 1))
+    return tuple(sorted((size for size in sizes if size > 0), key=lambda size: (size != there, -abs(size - there))))
 
 
 def knee(curve: Sequence[tuple[float, float]]) -> int | None:
-    """The point of a falling curve that lies furthest below the line from its first to its last point, both axes taken from 0 to 1; None without a bend.
+    """Return the point of a falling curve furthest below the line from its first to its last point, both axes scaled to 0 to 1; None without a bend.
 
     Satopaa et al., *Finding a "Kneedle" in a Haystack*, 2011, without its smoothing.
     """
@@ -200,7 +245,7 @@ def knee(curve: Sequence[tuple[float, float]]) -> int | None:
 
 
 def is_as_today(outcome: ReplayOutcome) -> bool:
-    """Whether waits are told and none of their figures is worse than today's, and every job can run."""
+    """Whether waits are known, no figure of them is worse than today's, and every job can run."""
     waits = outcome.waits
     if waits is None or outcome.unplaced:
         return False
@@ -219,10 +264,16 @@ _DAY_HOURS = 24
 
 @dataclass(frozen=True)
 class ShiftedWork:
-    """The deferrable jobs of a window, as they would run today and with these off-peak hours.
+    """The deferrable jobs of a window, today and with these off-peak hours.
 
-    `by_hour` has their GPU milliseconds in each hour of the local day, today and then. `paid` is what a GPU-hour of theirs would cost at the internal prices of deferrable work, today
-    and then, in the site's currency; None where not every pool that they ran in has a price, or they had no GPU. `waits` are theirs, None where the replay says nothing of waits.
+    Attributes:
+        off_peak: the hours.
+        jobs: the deferrable jobs.
+        postponed: the jobs that start later.
+        by_hour: their GPU time in ms in each hour of the local day, today and then.
+        paid: the mean price of their GPU-hours at the internal prices of deferrable work, today and then, in the site's currency;
+            None where a pool has no price, or the jobs had no GPU.
+        waits: their queue waits, today and then; None where the replay explains no waits.
     """
 
     off_peak: OffPeakHours
@@ -233,7 +284,7 @@ class ShiftedWork:
     waits: tuple[WaitFigures, WaitFigures] | None
 
     def peak_ms(self) -> tuple[float, float]:
-        """Their GPU time in the hours of the day that do not lie whole in the off-peak ones, today and then."""
+        """Return their GPU time in the hours of the day that are not wholly off-peak, today and then."""
         peak = [each for hour, each in enumerate(self.by_hour) if not self._is_off(hour)]
         return sum(today for today, _ in peak), sum(then for _, then in peak)
 
@@ -244,7 +295,7 @@ class ShiftedWork:
 
 
 def shifted_work(base: ReplayBase, off_peak: OffPeakHours, prices: Sequence[InternalPrices]) -> ShiftedWork:
-    """What the hours would have made of the deferrable jobs; `prices` are the schedules of the pools."""
+    """Return the deferrable jobs with these hours; `prices` are the schedules of the pools."""
     then = replay(base.coming, base.fleet, replace(base.policy, off_peak=off_peak))
     jobs = base.rebuilt.jobs.filter(pl.col("is_deferrable"))
     moved = then.runs.join(base.today.runs.select("number", was="arrived"), on="number")
@@ -263,7 +314,7 @@ def shifted_work(base: ReplayBase, off_peak: OffPeakHours, prices: Sequence[Inte
 
 
 def _held(replayed: Replayed, jobs: pl.DataFrame, window: tuple[int, int], zone: str) -> pl.DataFrame:
-    """GPU time of the jobs in the window by `pool`, `model` and `hour_of_day`: `gpu_ms`."""
+    """Return the GPU time of the jobs in the window by `pool`, `model` and `hour_of_day`: `gpu_ms`."""
     own = replayed.holds.filter(pl.col("number").is_in(jobs["number"].implode()))
     rows = by_hour(clip(own, *window, sums=()))
     hour = local_time("time", zone).dt.hour()
@@ -271,8 +322,8 @@ def _held(replayed: Replayed, jobs: pl.DataFrame, window: tuple[int, int], zone:
 
 
 def _paid(held: pl.DataFrame, prices: Sequence[InternalPrices]) -> float | None:
+    """Return the mean price of a GPU-hour."""
     by_place = {(each.pool, each.model): each for each in prices}
-    """The mean price of a GPU-hour."""
     paid, hours = 0.0, 0.0
     for pool, model, hour, gpu_ms in held.iter_rows():
         own = by_place.get((pool, model))

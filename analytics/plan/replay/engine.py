@@ -80,13 +80,18 @@ def is_small(work: SmallWork | None) -> pl.Expr:
 
 
 def with_idle_timeout(jobs: pl.DataFrame, timeout_ms: int | None) -> pl.DataFrame:
-    """The jobs, ended once none of their GPUs has worked for so long; those whose idle spells are unknown run as they did."""
+    """The jobs, ended once none of their GPUs has worked for so long; those whose idle intervals are unknown run as they did."""
     if timeout_ms is None:
         return jobs.with_columns(cut_ms=pl.lit(0, pl.Int64), worked_later=pl.lit(value=False))
     numbered = jobs.with_row_index("row")
-    spells = numbered.select("row", "ran_ms", spell="idle_spells").explode("spell").drop_nulls("spell").unnest("spell")
+    idle_intervals = (
+        numbered.select("row", "ran_ms", idle_interval="idle_intervals")
+        .explode("idle_interval")
+        .drop_nulls("idle_interval")
+        .unnest("idle_interval")
+    )
     over = (
-        spells.filter(pl.col("end") - pl.col("begin") >= timeout_ms)
+        idle_intervals.filter(pl.col("end") - pl.col("begin") >= timeout_ms)
         .group_by("row")
         .agg(pl.col("begin").min() + timeout_ms, worked_later=(pl.col("end").min() < pl.col("ran_ms").first()))
     )
@@ -216,7 +221,7 @@ arrived       when it came into the queue under the policy: `asked`, its start w
 preempted     how often it lost its GPUs
 held_ms       how long it held GPUs in all, what was lost and what a restart costs included
 cut_ms        by how much an idle time-out shortened it
-worked_later  whether it worked again after the idle spell that ended it
+worked_later  whether it worked again after the idle interval that ended it
 why_not       why it never fits, one of those in `analytics.plan.replay.station`
 """
 

@@ -1,10 +1,10 @@
-"""What a replay changes: the fleet, what jobs are given, and in which order they begin; and how people write that as TOML or flags."""
+"""What a replay changes: the fleet, the allocation of jobs and their order; and how people write a change as TOML or flags."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,20 +19,25 @@ from fallow.given_file import SETTINGS_BYTES, given_text
 Order = Literal["fifo", "backfill", "conservative"]
 ORDERS: tuple[Order, ...] = ("fifo", "backfill", "conservative")
 PRIORITY_COLUMNS = ("priority", "kind", "team", "user", "pool", "partition")
-"""By which columns of REPLAY_JOB_SCHEMA jobs can be ranked."""
+"""Columns of REPLAY_JOB_SCHEMA that can rank jobs."""
 
 EVERY_POOL = ""
-"""In `gpus`: of the whole fleet, where it has one pool and one model."""
+"""The name in `gpus` of the whole fleet, which then has one pool and one model."""
+
+GPUS_MAX = 100_000
+"""A pool of more GPUs is not replayed: memory and time grow with the number of hosts."""
 
 
 @dataclass(frozen=True)
 class Priorities:
-    """Which jobs go first: by the values of a column, the most urgent first; values that are not named come last.
+    """Which jobs go first.
 
-    By `priority`, the scheduler's own number, no values are named: more goes first, and jobs without one come last.
-
-    `preempt`: a job that has no room takes GPUs from less urgent ones. What was pre-empted waits again at its old place in the queue; it
-    goes on where it stopped (`resume`) or begins anew, and takes `cost_ms` more.
+    Attributes:
+        by: the column that ranks jobs. `priority` is the scheduler's own number: higher numbers go first, jobs without a number last.
+        values: the values of the column, the most urgent first; other values come last. Empty for `priority`.
+        preempt: whether a job without room takes GPUs from less urgent jobs. A preempted job returns to its old place in the queue.
+        resume: whether a preempted job continues where it stopped; otherwise it starts again.
+        cost_ms: how much longer a preempted job runs.
     """
 
     by: str
@@ -44,9 +49,9 @@ class Priorities:
 
 @dataclass(frozen=True)
 class OffPeakHours:
-    """The hours of every day in which deferrable jobs may begin: minutes of the day in a time zone of the IANA.
+    """The hours of every day in which deferrable jobs may start: minutes of the day in an IANA time zone.
 
-    The end may lie before the beginning: it is on the next day.
+    An end before the start lies on the next day.
     """
 
     since_min: int
@@ -56,9 +61,9 @@ class OffPeakHours:
 
 @dataclass(frozen=True)
 class SmallWork:
-    """Where small work goes first: to the pool or the model of that name, where its memory fits.
+    """The pool or model `to` where small work goes first, if its memory fits.
 
-    Small are jobs of these kinds, and any job on one GPU. A job whose need of memory is unknown stays where it was.
+    Small work: jobs of these `kinds`, and every job on one GPU. A job whose memory need is unknown stays in its pool.
     """
 
     to: str
@@ -67,24 +72,27 @@ class SmallWork:
 
 @dataclass(frozen=True)
 class ReplayPolicy:
-    """How jobs are replayed; by default as they were given, in the order in which they came.
+    """How jobs are replayed; by default with their own allocation, in the order of their submission.
 
-    gpus             other numbers of GPUs: by `pool`, or `pool/model` where a pool has several models
-    groups           hosts that take the place of all those of their pools
-    merge            pools that become one, which has the name of the first
-    order            `fifo`: the first in the queue of a pool and model begins first; `backfill`: others go before it where, by the
-                     time limits, that does not delay it (EASY); `conservative`: where it delays nobody before them
-    priorities       which jobs come first in the queue
-    off_peak         deferrable jobs that come outside of these hours come when they begin
-    small_work       small work goes to older cards first
-    share            up to so many jobs take turns on one GPU
-    mig              jobs on one GPU get the MIG instance that they need
-    idle_timeout_ms  jobs end when none of their GPUs has worked for so long
-    limit_to_need    time limits are what jobs needed
-    block            jobs get as many GPUs as they ever used, in blocks of so many
+    Attributes:
+        gpus: GPUs by `pool`, or by `pool/model` where a pool has several models.
+        more_gpus: GPUs to add by the same names; negative numbers remove GPUs.
+        groups: hosts that replace all hosts of their pools.
+        merge: pools that become one, under the name of the first.
+        order: `fifo`: the first job in the queue of a pool and model starts first. `backfill`: later jobs may start first if, by the
+            time limits, that does not delay the first job (EASY). `conservative`: later jobs may start first if that delays no earlier job.
+        priorities: which jobs come first in the queue.
+        off_peak: deferrable jobs that arrive outside these hours arrive when the hours start.
+        small_work: where small work goes first.
+        share: how many jobs take turns on one GPU, at most.
+        mig: whether jobs on one GPU get the MIG instance that they need.
+        idle_timeout_ms: jobs end when none of their GPUs has worked for this time.
+        limit_to_need: whether time limits are the run times.
+        block: jobs get the GPUs that they used, rounded up to blocks of this size.
     """
 
     gpus: Mapping[str, int] = field(default_factory=dict)
+    more_gpus: Mapping[str, int] = field(default_factory=dict)
     groups: tuple[HostGroup, ...] = ()
     merge: tuple[tuple[str, ...], ...] = ()
     order: Order = "fifo"
@@ -99,10 +107,12 @@ class ReplayPolicy:
 
 
 def changed_fleet(fleet: ReplayFleet, policy: ReplayPolicy) -> ReplayFleet:
-    """The fleet under the policy; raises UsageError where it names a pool that is not there, or merges one twice."""
+    """Return the fleet under the policy; raise UsageError for an unknown pool, a pool merged twice, or an impossible size."""
     groups = _replaced(fleet.groups, policy.groups)
     for name, gpus in policy.gpus.items():
         groups = _resized(groups, name, gpus)
+    for name, more in policy.more_gpus.items():
+        groups = _resized(groups, name, gpus_of(groups, name) + more)
     known = _replaced(fleet.groups, policy.groups)  # with those that have no GPUs left
     merged = [name for pools in policy.merge for name in pools]
     for name in merged:
@@ -125,20 +135,37 @@ def changed_fleet(fleet: ReplayFleet, policy: ReplayPolicy) -> ReplayFleet:
 
 
 def _replaced(groups: Sequence[HostGroup], others: Sequence[HostGroup]) -> list[HostGroup]:
-    """The groups, with others instead of all those of their pools; a pool that is not there is new."""
+    """Return the groups with `others` instead of all hosts of their pools; an unknown pool is new."""
     pools = {group.pool for group in others}
     return [*(group for group in groups if group.pool not in pools), *others]
 
 
+def named_groups(groups: Iterable[HostGroup], name: str) -> list[HostGroup]:
+    """Return the groups of a pool, or of `pool/model`."""
+    return [group for group in groups if name in (EVERY_POOL, group.pool, f"{group.pool}/{group.model}")]
+
+
+def gpus_of(groups: Iterable[HostGroup], name: str) -> int:
+    """Return the number of GPUs in a pool, or in `pool/model`."""
+    return sum(group.gpus for group in named_groups(groups, name))
+
+
 def _resized(groups: Sequence[HostGroup], name: str, gpus: int) -> list[HostGroup]:
-    """So many GPUs in a pool, or in a model of it: hosts that are open to nobody go first, then the last ones, or hosts like its first ones come; one of them perhaps in part."""
-    mine = [group for group in groups if name in (EVERY_POOL, group.pool, f"{group.pool}/{group.model}")]
+    """Return the groups with this number of GPUs in a pool, or in a model of a pool.
+
+    Hosts that are closed to all jobs leave first, then the last hosts. New hosts are like the first ones; one host may be incomplete.
+    """
+    mine = named_groups(groups, name)
     if not mine:
         raise _no_pool(groups, name)
+    there, subject = gpus_of(mine, name), "the fleet" if name == EVERY_POOL else f"the pool {name}"
     if len({(group.pool, group.model) for group in mine}) > 1:
-        said = "the fleet" if name == EVERY_POOL else f"the pool {name}"
-        hint = f"say which of them, such as {mine[0].pool}/{mine[0].model}"
-        raise UsageError(f"{said} has GPUs of several pools or models", hint)
+        hint = f"name one of them, such as {mine[0].pool}/{mine[0].model}"
+        raise UsageError(f"{subject} has GPUs of several pools or models", hint)
+    if gpus < 0:
+        raise UsageError(f"{subject} has {there} GPUs, so {there - gpus} cannot be removed", f"remove {there} at most")
+    if gpus > GPUS_MAX:
+        raise UsageError(f"{subject} would have {gpus} GPUs", f"a replay takes {GPUS_MAX} GPUs of a pool at most")
     kept, left = list[HostGroup](), gpus
     mine.sort(key=lambda group: group.partitions == frozenset())
     for group in mine:
@@ -149,14 +176,14 @@ def _resized(groups: Sequence[HostGroup], name: str, gpus: int) -> list[HostGrou
 
 
 def _hosts_with(group: HostGroup, gpus: int) -> list[HostGroup]:
-    """Whole hosts like these, and one in part, with so many GPUs in all."""
+    """Return hosts like these with this number of GPUs: whole hosts, and one incomplete host for the rest."""
     whole, part = divmod(gpus, group.gpus_per_host)
     found = [replace(group, hosts=whole), replace(group, hosts=1, gpus_per_host=part)]
     return [each for each in found if each.gpus]
 
 
 def _merged(groups: Sequence[HostGroup], pools: Sequence[str]) -> list[HostGroup]:
-    """Pools that are one, open to everybody."""
+    """Return the groups with these pools merged into the first and open to all partitions."""
     return [replace(group, pool=pools[0], partitions=None) if group.pool in pools else group for group in groups]
 
 
@@ -171,11 +198,11 @@ _DAY_MIN = 24 * 60
 _SPAN = re.compile(r"(\d\d):(\d\d)-(\d\d):(\d\d)")
 
 Reader: TypeAlias = Callable[[object], Any]
-"""Gives what a value means; raises UsageError with what it has to be."""
+"""Returns the meaning of a value; raises UsageError with what is expected."""
 
 
 def policy_table(path: Path) -> Mapping[str, object]:
-    """The keys and values of a file; raises UsageError if it cannot be read."""
+    """Return the keys and values of a file; raise UsageError if it cannot be read."""
     try:
         return tomllib.loads(given_text("the policy", path, SETTINGS_BYTES, UsageError))
     except tomllib.TOMLDecodeError as error:
@@ -183,15 +210,17 @@ def policy_table(path: Path) -> Mapping[str, object]:
 
 
 def policy_from(content: Mapping[str, object], zone: str, where: str) -> ReplayPolicy:
-    """The policy that keys and values say, as in a file; raises UsageError, which begins with `where`."""
+    """Return the policy of keys and values, as in a file; raise UsageError, which starts with `where`."""
     found = _read(content, _POLICY, where)
+    if "gpus" in found:
+        found["gpus"], found["more_gpus"] = found["gpus"]
     hours, kinds = found.pop("off_peak", None), found.pop("small_work_kinds", None)
     if hours is not None:
         found["off_peak"] = OffPeakHours(hours[0], hours[1], zone)
     if "small_work_to" in found:
         found["small_work"] = SmallWork(found.pop("small_work_to"), *([kinds] if kinds is not None else []))
     elif kinds is not None:
-        raise UsageError(f"{where} sets small_work_kinds, but not where they go", "set small_work_to as well")
+        raise UsageError(f"{where} sets small_work_kinds without small_work_to", "set small_work_to as well")
     if found.get("mig") and found.get("share", 1) > 1:
         raise UsageError(
             f"{where} sets both mig and share", "a GPU is shared in one of these ways: leave out the other"
@@ -200,13 +229,13 @@ def policy_from(content: Mapping[str, object], zone: str, where: str) -> ReplayP
 
 
 def _read(content: Mapping[str, object], readers: Mapping[str, tuple[str, Reader]], where: str) -> dict[str, Any]:
-    """The values of a table by the names of what they are read into."""
+    """Return the values of a table by the names of the attributes that they set."""
     found = {}
     for key, value in content.items():
         if key not in readers:
             near = get_close_matches(key, readers, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(readers)}"
-            raise UsageError(f"{where} sets {key}, which is not known".strip(), hint)
+            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(readers)}"
+            raise UsageError(f"{where} sets {key}, which is not a known key".strip(), hint)
         name, reader = readers[key]
         try:
             found[name] = reader(value)
@@ -240,18 +269,18 @@ def _switch(value: object) -> bool:
 def _whole(least: int) -> Reader:
     def read(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise UsageError("is not a number that can be", f"write a whole number from {least} on")
+            raise UsageError(f"must be a whole number of at least {least}", f"write {max(least, 1)}, without quotes")
         return value
 
     return read
 
 
 def _amount(unit: float) -> Reader:
-    """A number above 0 of a unit, in what is kept of it."""
+    """Return a reader of a number above 0, multiplied by the unit."""
 
     def read(value: object) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
-            raise UsageError("is not a number that can be", "write a number above 0")
+            raise UsageError("must be a number above 0", "write 2 or 0.5, without quotes")
         return value * unit
 
     return read
@@ -270,10 +299,21 @@ def _one_of(names: Sequence[str]) -> Reader:
     return read
 
 
-def _gpus(value: object) -> dict[str, int]:
-    """GPUs by pool, from one number where the fleet has one pool."""
+_DIFFERENCE = re.compile(r"[+-]\d{1,9}")
+
+
+def _gpus(value: object) -> tuple[dict[str, int], dict[str, int]]:
+    """Return GPUs by pool, and GPUs to add by pool; a single value stands for a fleet of one pool."""
     by_pool = value if isinstance(value, dict) else {EVERY_POOL: value}
-    return {pool: _whole(0)(gpus) for pool, gpus in by_pool.items()}
+    counts, differences = dict[str, int](), dict[str, int]()
+    for pool, gpus in by_pool.items():
+        if isinstance(gpus, str) and _DIFFERENCE.fullmatch(gpus):
+            differences[pool] = int(gpus)
+        elif isinstance(gpus, int) and not isinstance(gpus, bool) and gpus >= 0:
+            counts[pool] = gpus
+        else:
+            raise UsageError("must be a number of GPUs", 'write 48, or "+16" for 16 more and "-8" for 8 fewer')
+    return counts, differences
 
 
 def _pools(value: object) -> tuple[tuple[str, ...], ...]:
@@ -294,7 +334,7 @@ def _hours(value: object) -> tuple[int, int]:
 def _priorities(value: object) -> Priorities:
     found = _table(value, _PRIORITIES, "priorities")
     if "by" not in found:
-        raise UsageError("does not say by what", f"set by to one of {', '.join(PRIORITY_COLUMNS)}")
+        raise UsageError("has no by", f"set by to one of {', '.join(PRIORITY_COLUMNS)}")
     if (found["by"] == "priority") == ("values" in found):
         hint = "leave out values: more is more urgent" if "values" in found else "set values, the most urgent first"
         raise UsageError(f"by {found['by']} " + ("has no values" if "values" in found else "needs values"), hint)
@@ -311,7 +351,7 @@ def _group(value: object) -> HostGroup:
     found = _table(value, _HOSTS, "hosts")
     missing = [each for each in ("pool", "model", "hosts", "gpus_per_host") if each not in found]
     if missing:
-        raise UsageError("has hosts of which something is missing", "each needs pool, model, count and gpus_per_host")
+        raise UsageError("has an incomplete table", "write pool, model, count and gpus_per_host in every [[hosts]]")
     return HostGroup(**found)
 
 
@@ -356,10 +396,10 @@ _POLICY: Mapping[str, tuple[str, Reader]] = {
     "limit_to_need": ("limit_to_need", _switch),
     "block": ("block", _whole(1)),
 }
-"""The keys of a policy: the name of what each is read into, and how."""
+"""The keys of a policy: the attribute that a key sets, and its reader."""
 
 
 def policy_over(today: ReplayPolicy, table: Mapping[str, object], zone: str, where: str) -> ReplayPolicy:
-    """The policy of the keys of a policy file; order and priorities that it does not name are today's. Raises UsageError, which begins with `where`."""
+    """Return the policy of a policy file's keys, with today's order and priorities where it names none; raise UsageError, which starts with `where`."""
     policy = policy_from({"order": today.order, **table}, zone, where)
     return policy if "priorities" in table else replace(policy, priorities=today.priorities)

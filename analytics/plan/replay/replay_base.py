@@ -8,14 +8,14 @@ from itertools import product
 
 import polars as pl
 
+from analytics.capacity.jobs import POOL_MODEL, PoolModel, TeamOf, blocks, located
 from analytics.frames import with_mapped
 from analytics.intervals import SPAN_MS, clip, levels
 from analytics.money.energy import MJ_PER_KWH
-from analytics.plan.jobs import POOL_MODEL, PoolModel, TeamOf, blocks, located
 from analytics.plan.replay.engine import Replayed, replay
 from analytics.plan.replay.policy import Order, Priorities, ReplayPolicy
 from analytics.plan.replay.replay_fleet import GpuFacts, HostGroup, ReplayFleet, fleet_today
-from analytics.plan.replay.replay_jobs import RebuiltJobs, in_places, partition_key, rebuilt_jobs
+from analytics.plan.replay.replay_jobs import WORK_NEEDS, RebuiltJobs, in_places, partition_key, rebuilt_jobs
 from analytics.plan.replay.replayed_waits import (
     Delays,
     ReplayCheck,
@@ -51,7 +51,13 @@ class PoolUse:
 
     @property
     def utilization(self) -> float | None:
+        """The allocated share of the GPU time."""
         return self.held_ms / self.there_ms if self.there_ms else None
+
+    @property
+    def unallocated_ms(self) -> float:
+        """GPU time in which no job has the GPUs."""
+        return self.there_ms - self.held_ms
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,11 @@ class FleetUse:
     kwh: float | None
     waits: WaitFigures | None = None
     lost: int = 0
+
+    def of_pool(self, name: str) -> PoolUse:
+        """Return a pool, without GPUs where it does not exist."""
+        found = (each for each in self.pools if each.pool == name)
+        return next(found, PoolUse(name, 0, 0.0, 0.0, 0.0, 0.0))
 
     @property
     def total(self) -> PoolUse:
@@ -98,10 +109,36 @@ class ComparedWaits:
 
 
 @dataclass(frozen=True)
-class CutUser:
-    """Whom an idle time-out would have hit: his jobs, the GPU time in the window that it frees, and how many of the jobs worked again later.
+class ComparedPool:
+    """One pool in both replays, without GPUs where it does not exist; `waits` of the pool's jobs are None where the replay does not explain them."""
 
-    `worked_ms` of the freed time is that in which the jobs did not stand idle; `cost` is what the freed time costs, None where a price is not known.
+    today: PoolUse
+    then: PoolUse
+    waits: ComparedWaits | None
+
+    @property
+    def name(self) -> str:
+        """The pool."""
+        return self.today.pool
+
+    @property
+    def differs(self) -> bool:
+        """Whether any figure of the pool differs from today."""
+        return self.today != self.then or (self.waits is not None and self.waits.today != self.waits.then)
+
+
+@dataclass(frozen=True)
+class CutUser:
+    """A user whose jobs an idle time-out ends.
+
+    Attributes:
+        user: None where the user is not known.
+        team: the user's team.
+        jobs: the jobs that end.
+        freed_ms: the GPU time of the window that the time-out frees.
+        worked_ms: the part of the freed time in which the jobs worked.
+        cost: the cost of the freed time; None where a price is not known.
+        worked_later: the jobs that worked again after the time-out.
     """
 
     user: str | None
@@ -127,25 +164,38 @@ class ReplayOutcome:
     """One change against the replay of today.
 
     Attributes:
-        teams: their waits, and `ranks` those of priorities, the largest gain first; empty where waits are not known.
-        cuts: whom an idle time-out would have hit.
-        unplaced: the jobs that could not run, by why.
-        postponed: the jobs that came later because of off-peak hours.
-        preempted: the jobs that lost their GPUs to others at least once.
+        today: the replay of today.
+        then: the replay with the change.
+        pools: both replays by pool.
+        teams: queue waits by team, the largest gain first; empty where waits are not known.
+        ranks: the same by priority.
+        cuts: the users whose jobs an idle time-out ends.
+        unplaced: the jobs that cannot run, by reason.
+        postponed: the jobs that start later because of off-peak hours.
+        preempted: the jobs that lose their GPUs to other jobs.
+        window: its start and end, in ms.
+        is_same: whether every job runs at the same time on the same GPUs as today, on the same fleet.
+        is_today: whether nothing was changed.
+        idle_timeout_ms: the idle time-out of the change; None without one.
     """
 
     today: FleetUse
     then: FleetUse
+    pools: tuple[ComparedPool, ...]
     teams: tuple[ComparedWaits, ...]
     ranks: tuple[ComparedWaits, ...]
     cuts: tuple[CutUser, ...]
     unplaced: tuple[Unplaced, ...]
     postponed: int
     preempted: int
+    window: Window
+    is_same: bool = False
+    is_today: bool = False
+    idle_timeout_ms: int | None = None
 
     @property
     def waits(self) -> ComparedWaits | None:
-        """Those of all jobs; None where the replay of today does not say what was observed."""
+        """Return the queue waits of all jobs; None if the replay of today does not reproduce the observed queue waits."""
         today, then = self.today.waits, self.then.waits
         return None if today is None or then is None else ComparedWaits(None, today, then)
 
@@ -156,32 +206,52 @@ class ReplayOutcome:
 
     @property
     def spare(self) -> float | None:
-        """By how many GPUs fewer jobs get by at the highest moment of each pool, on a fleet of the same size; negative where they need more. None where they share GPUs."""
+        """Return by how many GPUs the change lowers the peak use, summed over pools. Negative if it raises the peak; None if jobs share GPUs."""
         most = self.today.total.most, self.then.total.most
         return None if most[0] is None or most[1] is None else most[0] - most[1]
 
 
 def replay_outcome(
-    jobs: pl.DataFrame, today: Replayed, then: Replayed, window: Window, *, has_waits: bool
+    jobs: pl.DataFrame,
+    today: Replayed,
+    then: Replayed,
+    window: Window,
+    *,
+    has_waits: bool,
+    pools_with_waits: Collection[str] = (),
+    idle_timeout_ms: int | None = None,
 ) -> ReplayOutcome:
-    """What became of the jobs.
+    """Return what becomes of the jobs.
 
     Args:
         jobs: with REPLAY_JOB_SCHEMA and `rank`.
         today: the replay of today.
         then: the replay under the change.
         window: its start and end, in ms.
-        has_waits: whether the replay of today says how long jobs waited.
+        has_waits: whether the replay of today explains the queue waits of all jobs.
+        pools_with_waits: the pools whose queue waits it explains.
+        idle_timeout_ms: the idle time-out of the change.
     """
     runs = then.runs
-    ran = jobs.select("number", "user", "team", "ran_ms", "idle_spells").join(runs, on="number")
+    ran = jobs.select("number", "user", "team", "ran_ms", "idle_intervals").join(runs, on="number")
     homeless = today.runs.drop_nulls("why_not")  # as they asked, they fit nowhere today: no change is to blame
     lost = ran.drop_nulls("why_not").join(homeless, on="number", how="anti")
     never = lost.group_by("why_not").agg(pl.len(), gpu_ms=(pl.col("gpus") * pl.col("ran_ms")).sum().cast(pl.Float64))
     waits = _compared(None, jobs, today, then, window) if has_waits else None
+    before, after = fleet_use(today, window), fleet_use(then, window)
     return ReplayOutcome(
-        today=replace(fleet_use(today, window), waits=None if waits is None else waits.today),
-        then=replace(fleet_use(then, window), waits=None if waits is None else waits.then, lost=lost.height),
+        today=replace(before, waits=None if waits is None else waits.today),
+        then=replace(after, waits=None if waits is None else waits.then, lost=lost.height),
+        pools=tuple(
+            ComparedPool(
+                before.of_pool(pool),
+                after.of_pool(pool),
+                _compared(pool, jobs.filter(pl.col("pool") == pool), today, then, window)
+                if pool in pools_with_waits
+                else None,
+            )
+            for pool in sorted({each.pool for use in (before, after) for each in use.pools})
+        ),
         teams=_by(jobs, "team", today, then, window) if has_waits else (),
         ranks=_by(jobs, "rank", today, then, window) if has_waits else (),
         cuts=_cuts(ran, then.fleet, window),
@@ -190,6 +260,9 @@ def replay_outcome(
         .filter(pl.col("arrived") > pl.col("was"))
         .height,
         preempted=runs.filter(pl.col("preempted") > 0).height,
+        window=window,
+        is_same=today.fleet == then.fleet and today.runs.sort("number").equals(runs.sort("number")),
+        idle_timeout_ms=idle_timeout_ms,
     )
 
 
@@ -280,12 +353,16 @@ def _cut_in(runs: pl.DataFrame, window: Window) -> pl.DataFrame:
 
 def _idle_after_cut(cut: pl.DataFrame, window: Window) -> pl.DataFrame:
     """`number` and `idle_ms`: the GPU time of the window in which a job that was ended would have stood idle."""
-    spells = cut.select("number", "begin", "gpus", "ran_ms", "cut_ms", spell="idle_spells").explode("spell")
-    told = spells.with_columns(pl.col("spell").struct.rename_fields(["idle_from", "idle_to"])).unnest("spell")
+    idle_intervals = cut.select("number", "begin", "gpus", "ran_ms", "cut_ms", idle_interval="idle_intervals").explode(
+        "idle_interval"
+    )
+    unnested = idle_intervals.with_columns(
+        pl.col("idle_interval").struct.rename_fields(["idle_from", "idle_to"])
+    ).unnest("idle_interval")
     since = pl.max_horizontal("idle_from", pl.col("ran_ms") - pl.col("cut_ms"), window[0] - pl.col("begin"))
     until = pl.min_horizontal("idle_to", "ran_ms", window[1] - pl.col("begin"))
     idle = (until - since).clip(lower_bound=0) * pl.col("gpus")
-    return told.group_by("number").agg(idle_ms=idle.sum().cast(pl.Float64))
+    return unnested.group_by("number").agg(idle_ms=idle.sum().cast(pl.Float64))
 
 
 def _cuts(ran: pl.DataFrame, fleet: ReplayFleet, window: Window) -> tuple[CutUser, ...]:
@@ -303,7 +380,7 @@ def _cuts(ran: pl.DataFrame, fleet: ReplayFleet, window: Window) -> tuple[CutUse
     return tuple(CutUser(*row) for row in found.sort("freed_ms", "user", descending=[True, False]).iter_rows())
 
 
-_LEARNT_FROM = 10_000
+_LEARNT_FROM = 5_000
 """More jobs of the first half would not tell more of how the queue works."""
 
 _ORDERS: tuple[Order, ...] = ("backfill", "fifo")
@@ -353,23 +430,19 @@ def replay_base(
     window: tuple[int, int],
     error_max: float,
     places: frozenset[PoolModel],
+    policy: ReplayPolicy,
 ) -> ReplayBase:
     """The base of a window, made of what `rebuilt_jobs` and `fleet_today` take; beyond `error_max` the replay says nothing.
 
-    The order of the queue is the one that explains the waits of the jobs that asked in its first half best, and so are the delays, which are looked
-    for only where none explains them to `error_max`. The check is of those that asked in its second half.
+    `policy` is how the queue works, see `queue_policy`. The delays are those that explain the waits of the jobs that asked in the window's first half, and
+    are looked for only where its order does not to `error_max`. The check is of those that asked in its second half.
     """
-    whole = placed.filter(~pl.col("instance"))
     rebuilt = rebuilt_jobs(jobs, placed, needs, window=window, team_of=team_of, places=places)
-    known, claimed = located(jobs, whole)
-    own_blocks = {(partition_key(*key[:2]), key[2]): hosts for key, hosts in blocks(known, claimed).items()}
-    own = whole.filter(in_places(places))
-    fleet = fleet_today(own, own_blocks, facts, window[1])
+    own = placed.filter(~pl.col("instance"), in_places(places))
+    fleet = _fleet(jobs, placed, facts, window, places)
     middle = sum(window) // 2
-    first = rebuilt.jobs["asked"].drop_nulls().sort().head(_LEARNT_FROM)
-    until = middle if first.len() < _LEARNT_FROM else min(middle, int(first[-1]))
-    early = rebuilt.jobs.filter(pl.coalesce("asked", "started") < until)
-    policy, runs = _nearest(early, fleet, until)
+    early, until = _early(rebuilt.jobs, middle)
+    policy, runs = _refined(early, fleet, policy, until)
     error = checked_waits(early, runs, until).error
     delays = learnt_delays(early, runs, until) if error is not None and error > error_max else {}
     coming = with_delays(rebuilt.jobs, delays)
@@ -378,15 +451,48 @@ def replay_base(
     return ReplayBase(rebuilt, coming, fleet, policy, delays, today, check, window)
 
 
-def _nearest(jobs: pl.DataFrame, fleet: ReplayFleet, until_ms: int) -> tuple[ReplayPolicy, pl.DataFrame]:
-    """The order of the queue that is nearest to the waits of jobs up to a moment, job by job, and its runs; the first where nothing can be told."""
-    ranked = (None, Priorities("priority")) if jobs["priority"].n_unique() > 1 else (None,)
+def _fleet(
+    jobs: pl.DataFrame, placed: pl.DataFrame, facts: GpuFacts, window: Window, places: frozenset[PoolModel]
+) -> ReplayFleet:
+    """Today's hosts of some pools and models."""
+    whole = placed.filter(~pl.col("instance"))
+    own_blocks = {(partition_key(*key[:2]), key[2]): hosts for key, hosts in blocks(*located(jobs, whole)).items()}
+    return fleet_today(whole.filter(in_places(places)), own_blocks, facts, window[1])
+
+
+def _early(jobs: pl.DataFrame, middle: int) -> tuple[pl.DataFrame, int]:
+    """The jobs of the first half of a window, or as many of them as tell enough, and up to when they asked."""
+    first = jobs["asked"].drop_nulls().sort().head(_LEARNT_FROM)
+    until = middle if first.len() < _LEARNT_FROM else min(middle, int(first[-1]))
+    return jobs.filter(pl.coalesce("asked", "started") < until), until
+
+
+def queue_policy(jobs: pl.DataFrame, placed: pl.DataFrame, *, team_of: TeamOf, window: Window) -> ReplayPolicy:
+    """Return how the queue of all pools is taken to work: the order that is nearest to the waits of the window's first half.
+
+    The first order where nothing can be told. Queue waits, replays and what-ifs of every part of the fleet all start from it; a replay may find
+    that a scheduler that lets later jobs go first plans for every job, which takes minutes to try.
+    """
+    places = frozenset(placed.select(POOL_MODEL).unique().rows())
+    no_needs = pl.DataFrame(schema=WORK_NEEDS)
+    rebuilt = rebuilt_jobs(jobs, placed, no_needs, window=window, team_of=team_of, places=places)
+    early, until = _early(rebuilt.jobs, sum(window) // 2)
+    fleet = _fleet(jobs, placed, GpuFacts(lambda _: None, lambda _: None), window, places)
+    ranked = (None, Priorities("priority")) if early["priority"].n_unique() > 1 else (None,)
     policies = [ReplayPolicy(order=order, priorities=priorities) for order, priorities in product(_ORDERS, ranked)]
-    tried = [(policy, replay(jobs, fleet, policy).runs) for policy in policies]
+    return min(policies, key=lambda each: mean_error_ms(early, replay(early, fleet, each).runs, until))
+
+
+def _refined(
+    jobs: pl.DataFrame, fleet: ReplayFleet, policy: ReplayPolicy, until_ms: int
+) -> tuple[ReplayPolicy, pl.DataFrame]:
+    """The policy, or the one that also plans for every job that waits where later ones go first and that is nearer; and its runs."""
+    runs = replay(jobs, fleet, policy).runs
     since_ms = int(jobs["asked"].min() or 0)  # type: ignore[arg-type]  # of integers
-    if mean_waiting(jobs, tried[0][1], since_ms, until_ms) <= _WAITING_MOST:
-        more = [ReplayPolicy(order="conservative", priorities=priorities) for priorities in ranked]
-        tried += [(policy, replay(jobs, fleet, policy).runs) for policy in more]
+    if policy.order != "backfill" or mean_waiting(jobs, runs, since_ms, until_ms) > _WAITING_MOST:
+        return policy, runs
+    planned = replace(policy, order="conservative")
+    tried = [(policy, runs), (planned, replay(jobs, fleet, planned).runs)]
     return min(tried, key=lambda each: mean_error_ms(jobs, each[1], until_ms))
 
 
@@ -397,7 +503,16 @@ def scenario_outcome(base: ReplayBase, policy: ReplayPolicy) -> ReplayOutcome:
     """
     _check_ranks(base.rebuilt.jobs, policy.priorities)
     then = replay(base.coming, base.fleet, policy)
-    return replay_outcome(base.rebuilt.jobs, base.today, then, base.window, has_waits=base.check.has_waits)
+    outcome = replay_outcome(
+        base.rebuilt.jobs,
+        base.today,
+        then,
+        base.window,
+        has_waits=base.check.has_waits,
+        pools_with_waits=base.check.pools_with_waits,
+        idle_timeout_ms=policy.idle_timeout_ms,
+    )
+    return replace(outcome, is_today=policy == base.policy)
 
 
 def _check_ranks(jobs: pl.DataFrame, priorities: Priorities | None) -> None:
@@ -424,5 +539,9 @@ def of_pools(base: ReplayBase, pools: Collection[str]) -> ReplayBase:
         coming=coming,
         fleet=fleet,
         today=Replayed(runs, holds, fleet),
-        check=replace(base.check, waits=checked_waits(late, runs, base.window[1])),
+        check=replace(
+            base.check,
+            waits=checked_waits(late, runs, base.window[1]),
+            pools=tuple(each for each in base.check.pools if each.pool in pools),
+        ),
     )

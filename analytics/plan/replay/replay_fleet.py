@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from analytics.capacity.jobs import POOL_MODEL
 from analytics.intervals import SPAN_MS
-from analytics.plan.jobs import POOL_MODEL
 from analytics.states import ALLOCATED, IDLE_ALLOCATED
-from analytics.workloads.ledger_rows import ENERGY_KNOWN_MIN
+from analytics.workloads.row_sums import ENERGY_KNOWN_MIN
 from fallow.clock import HOUR_MS
 
 

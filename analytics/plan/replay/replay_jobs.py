@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from analytics.capacity.jobs import COULD_BEGIN, POOL_MODEL, PoolModel, TeamOf, located, run_ms, with_teams
 from analytics.intervals import clip, islands, levels, merge
-from analytics.plan.jobs import COULD_BEGIN, POOL_MODEL, PoolModel, TeamOf, located, run_ms, with_teams
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads.ledger_rows import by_job
 from analytics.workloads.model import Context
@@ -25,7 +25,7 @@ REPLAY_JOB_SCHEMA: dict[str, pl.DataType] = {
     **dict.fromkeys(("job", "user", "team", "pool", "model", "partition", "kind"), pl.String()),
     **dict.fromkeys(("gpus", "gpus_used", "hosts"), pl.Int32()),
     **dict.fromkeys(("asked", "ran_ms", "limit_ms", "used_ms"), pl.Int64()),
-    "idle_spells": pl.List(pl.Struct({"begin": pl.Int64, "end": pl.Int64})),
+    "idle_intervals": pl.List(pl.Struct({"begin": pl.Int64, "end": pl.Int64})),
     "sm_pct": pl.Float64(),
     **dict.fromkeys(("mem_bytes", "priority", "started", "ended"), pl.Int64()),
     **dict.fromkeys(("is_deferrable", "before_window"), pl.Boolean()),
@@ -37,11 +37,11 @@ kind         of work: notebook, serving, test or batch
 gpus         it held, at least 1
 gpus_used    of these that ever worked; the others are there because blocks are whole
 hosts        over how many it was spread, at least 1; the GPUs of a job on one host have to fit on one
-asked        when it could have begun: its submission, not its start; null: it is taken to come when it started
+asked        when it could have begun: its submission, or when no limit held it any more, not its start; null: it is taken to come when it started
 ran_ms       how long it held its GPUs
 limit_ms     its time limit
 used_ms      from its start to the last work on any of its GPUs; what is left of `ran_ms` is an idle tail
-idle_spells  when none of its GPUs worked, from its start, in order
+idle_intervals  when none of its GPUs worked, from its start, in order
 mem_bytes    the most that it needs on any GPU
 sm_pct       the most that it makes use of one GPU, in percent of its SMs
 priority     the scheduler's own number: more is more urgent
@@ -66,7 +66,7 @@ _SAID_IN = ("name", "partition", "qos")
 
 
 def work_kind() -> pl.Expr:
-    """The kind of a job of `analytics.plan.jobs.JOB_SCHEMA` with `run_ms`: notebook, serving, test, batch, or null where nobody knows.
+    """The kind of a job of `analytics.capacity.jobs.JOB_SCHEMA` with `run_ms`: notebook, serving, test, batch, or null where nobody knows.
 
     By its name, partition and quality of service; a pod without a time limit serves, a job that ran for less than an hour is a test,
     whatever else has a time limit is batch.
@@ -95,15 +95,15 @@ def is_deferrable() -> pl.Expr:
     return is_batch & (pl.col("host_count") == 1) & (pl.col("run_ms") <= NIGHT_MS)
 
 
-NUMBERED_ROWS = ("number", "host", "gpu", "holder", "account", "job", "time", "end", "state")
+NUMBERED_ROWS = ("number", "host", "gpu", "user", "account", "job", "time", "end", "state")
 """Columns of the ledger's whole GPUs by the job that had them: `number` is the job's, `job` what the ledger calls those on the GPU."""
 
 
-def idle_spells(rows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
-    """How each job used its GPUs: `number`, `gpus_used`, `used_ms` and `idle_spells` of REPLAY_JOB_SCHEMA.
+def idle_intervals(rows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """How each job used its GPUs: `number`, `gpus_used`, `used_ms` and `idle_intervals` of REPLAY_JOB_SCHEMA.
 
     A job stands idle while somebody has all of its GPUs and none of them works; time that nobody observed is no idle time. All are
-    null where the ledger did not see all of its GPUs. Spells that began before the window are known from its start on.
+    null where the ledger did not see all of its GPUs. Idle intervals that began before the window are known from its start on.
 
     Args:
         rows: with NUMBERED_ROWS.
@@ -116,14 +116,15 @@ def idle_spells(rows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
         last_use=pl.col("end").filter(in_use).max(),
     )
     known = jobs.join(seen, on="number").filter(pl.col("seen") >= pl.col("gpus"))
-    spells = _all_idle(rows.join(known.select("number", "seen"), on="number"))
-    timed = spells.join(known.select("number", "started"), on="number").select(
-        "number", idle_spells=pl.struct(begin=pl.col("time") - pl.col("started"), end=pl.col("end") - pl.col("started"))
+    idle_intervals = _all_idle(rows.join(known.select("number", "seen"), on="number"))
+    timed = idle_intervals.join(known.select("number", "started"), on="number").select(
+        "number",
+        idle_intervals=pl.struct(begin=pl.col("time") - pl.col("started"), end=pl.col("end") - pl.col("started")),
     )
-    by_job = timed.group_by("number", maintain_order=True).agg("idle_spells")
+    by_job = timed.group_by("number", maintain_order=True).agg("idle_intervals")
     found = known.select("number", "gpus_used", used_ms=pl.col("last_use") - pl.col("started"))
-    none = pl.lit([], by_job.schema["idle_spells"])
-    return found.join(by_job, on="number", how="left").with_columns(pl.col("idle_spells").fill_null(none))
+    none = pl.lit([], by_job.schema["idle_intervals"])
+    return found.join(by_job, on="number", how="left").with_columns(pl.col("idle_intervals").fill_null(none))
 
 
 def _all_idle(rows: pl.DataFrame) -> pl.DataFrame:
@@ -136,10 +137,10 @@ def _all_idle(rows: pl.DataFrame) -> pl.DataFrame:
 TOGETHER_MS = 5 * MINUTE_MS
 """GPUs that one user takes, and lets go, within so long of one another are one job."""
 
-_WHOSE = ("host", *POOL_MODEL, "holder", "account", "job")
+_WHOSE = ("host", *POOL_MODEL, "user", "account", "job")
 
 
-def bare_jobs(whole: pl.DataFrame, claimed: pl.DataFrame, first_number: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+def bare_jobs(whole: pl.DataFrame, allocated: pl.DataFrame, first_number: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Jobs made of rows without a job of the queue, numbered from `first_number` on, and their rows with NUMBERED_ROWS.
 
     The jobs have `number`, POOL_MODEL, `user`, `account`, `gpus`, `started` and `end`. A user's rows on a host on which a job of his runs
@@ -147,12 +148,12 @@ def bare_jobs(whole: pl.DataFrame, claimed: pl.DataFrame, first_number: int) -> 
 
     Args:
         whole: the ledger's rows of whole GPUs, with POOL_MODEL.
-        claimed: see `analytics.plan.jobs.claimed_spans`, with all ends.
+        allocated: see `analytics.capacity.jobs.allocated_spans`, with all ends.
         first_number: of the jobs.
     """
     held = whole.filter(pl.col("state").is_in(ALLOCATED)).with_row_index("row")
-    known = by_job(held).join(claimed.select(work="job").unique(), on="work", how="semi")
-    rows = _of_nobodys_job(held.join(known.select("row").unique(), on="row", how="anti"), claimed)
+    known = by_job(held).join(allocated.select(work="job").unique(), on="work", how="semi")
+    rows = _of_nobodys_job(held.join(known.select("row").unique(), on="row", how="anti"), allocated)
     stays = _stays(rows)
     jobs = stays.group_by("number", *_WHOSE, maintain_order=True).agg(
         gpus=pl.col("gpu").n_unique(), started=pl.col("time").min(), end=pl.col("end").max()
@@ -161,13 +162,13 @@ def bare_jobs(whole: pl.DataFrame, claimed: pl.DataFrame, first_number: int) -> 
     own = rows.join(stays.select("gpu", "number", first="time", last="end"), on="gpu")
     own = own.filter(pl.col("time") >= pl.col("first"), pl.col("end") <= pl.col("last"))
     named = [each.join(numbers, on="number").with_columns(number="renumbered") for each in (jobs, own)]
-    return named[0].rename({"holder": "user"}).drop("renumbered", "job"), named[1].select(NUMBERED_ROWS)
+    return named[0].drop("renumbered", "job"), named[1].select(NUMBERED_ROWS)
 
 
-def _of_nobodys_job(rows: pl.DataFrame, claimed: pl.DataFrame) -> pl.DataFrame:
+def _of_nobodys_job(rows: pl.DataFrame, allocated: pl.DataFrame) -> pl.DataFrame:
     numbered = rows.filter(pl.col("job").is_null())
-    spans = claimed.drop_nulls("user").select("host", holder="user", first="time", last="end")
-    met = numbered.select("row", "host", "holder", "time", "end").join(spans, on=("host", "holder"))
+    spans = allocated.drop_nulls("user").select("host", "user", first="time", last="end")
+    met = numbered.select("row", "host", "user", "time", "end").join(spans, on=("host", "user"))
     taken = met.filter(pl.col("time") < pl.col("last"), pl.col("end") > pl.col("first"))
     return rows.join(taken.select("row").unique(), on="row", how="anti").drop("row")
 
@@ -193,7 +194,7 @@ def _clustered(stays: pl.DataFrame, by: tuple[str, ...], moment: str, name: str)
 SEEN_WAITING_MS = HOUR_MS
 """A job without GPUs still waits where it was seen to wait so shortly before the end of the window."""
 
-_ON_GPU = ("host", "gpu", "holder", "account", "job")
+_ON_GPU = ("host", "gpu", "user", "account", "job")
 WORK_NEEDS = dict.fromkeys(_ON_GPU, pl.String()) | {"need_bytes": pl.Int64(), "sm_pct": pl.Float64()}
 """What work needs of a GPU; null is unknown."""
 
@@ -235,7 +236,7 @@ def rebuilt_jobs(
     """The jobs that ran in a window or waited at its end.
 
     Args:
-        jobs: with `analytics.plan.jobs.JOB_SCHEMA`; also those before the window, which say which pool a partition uses.
+        jobs: with `analytics.capacity.jobs.JOB_SCHEMA`; also those before the window, which say which pool a partition uses.
         placed: the ledger's rows of the window with `pool`, `model` and `instance`.
         needs: with WORK_NEEDS.
         window: its start and end, in ms.
@@ -243,14 +244,14 @@ def rebuilt_jobs(
         places: the pools and models whose jobs are wanted.
     """
     whole = placed.filter(~pl.col("instance"))
-    located_jobs, claimed = located(jobs, whole)
+    located_jobs, allocated = located(jobs, whole)
     known = located_jobs.filter(in_places(places) | pl.col("pool").is_null())
-    asked = known.with_columns(asked=COULD_BEGIN).with_columns(run_ms=run_ms("asked", window[1]))
+    asked = known.with_columns(asked=_SET_FREE).with_columns(run_ms=run_ms("asked", window[1]))
     there = asked.filter(_ran_in(window) | _waits_at(window[1]))
     on_parts = by_job(placed.filter("instance"))["work"].unique()
     is_placed = (pl.col("gpus") > 0).fill_null(value=False) & pl.col("pool").is_not_null()
     queued = _queued(there.filter(is_placed, ~pl.col("ledger_job").is_in(on_parts.implode())), whole)
-    spans = claimed.with_columns(pl.col("end").fill_null(window[1]))
+    spans = allocated.with_columns(pl.col("end").fill_null(window[1]))
     bare, bare_rows = bare_jobs(whole.filter(in_places(places)), spans, jobs.height)
     rows = pl.concat([_rows_of(whole, queued, window[1]), bare_rows])
     found = pl.concat([queued, _bare(bare)], how="diagonal_relaxed")
@@ -259,6 +260,12 @@ def rebuilt_jobs(
         never_ran=asked.filter(_gave_up_in(window) & ~_ran_in(window) & ~_waits_at(window[1])).height,
         unplaced=there.height - queued.height,
     )
+
+
+_SET_FREE = pl.when(COULD_BEGIN.is_not_null()).then(
+    pl.max_horizontal(COULD_BEGIN, pl.col("held").list.eval(pl.element().struct.field("end")).list.max())
+)
+"""When a job could have begun, and no limit or hold that its scheduler named kept it any more: from then on only GPUs did."""
 
 
 def in_places(places: Collection[PoolModel]) -> pl.Expr:
@@ -321,7 +328,7 @@ def _bare(jobs: pl.DataFrame) -> pl.DataFrame:
 
 def _with_use(jobs: pl.DataFrame, rows: pl.DataFrame, needs: pl.DataFrame) -> pl.DataFrame:
     """With what the ledger saw of the jobs, and what they need of a GPU: the most over their GPUs, unknown where it is unknown of any."""
-    used = idle_spells(rows, jobs.select("number", "gpus", started="start"))
+    used = idle_intervals(rows, jobs.select("number", "gpus", started="start"))
     runs = rows.select("number", *_ON_GPU).unique().join(needs, on=_ON_GPU, nulls_equal=True)
     most = runs.group_by("number").agg(
         pl.when(pl.col(name).null_count() == 0).then(pl.col(name).max()).alias(name)
@@ -347,7 +354,7 @@ def _conform(jobs: pl.DataFrame, since_ms: int, team_of: TeamOf) -> pl.DataFrame
 
 
 def work_needs(context: Context) -> pl.DataFrame:
-    """One row per GPU, holder and job, with WORK_NEEDS.
+    """One row per GPU, user and job, with WORK_NEEDS.
 
     `need_bytes` is that of right-sizing, null where memory is reserved ahead. `sm_pct` is what SM activity stays within for 95 % of the time; the
     time with any kernel where SM activity was not measured, which is more.

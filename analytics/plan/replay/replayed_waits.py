@@ -19,16 +19,22 @@ JUDGED = ~pl.col("before_window") & pl.col("asked").is_not_null()
 
 @dataclass(frozen=True)
 class WaitFigures:
-    """Waits of some jobs; `open_jobs` had not begun by the end of the window. Quantiles are None where there are no jobs.
+    """Queue waits of some jobs in ms; mean and quantiles are None without jobs.
 
-    Those lie between the two nearest jobs. `gpu_ms` is what was waited times the GPUs of each.
+    Attributes:
+        jobs: how many jobs have a wait.
+        open_jobs: the jobs that had not started by the end of the window.
+        mean_ms: the mean wait.
+        p50_ms: the wait of half of the jobs at most, interpolated between the two nearest jobs.
+        p95_ms: the same of 19 of 20 jobs.
+        gpu_ms: the sum of each job's wait times its GPUs.
     """
 
     jobs: int
     open_jobs: int
+    mean_ms: float | None
     p50_ms: float | None
     p95_ms: float | None
-    most_ms: float | None
     gpu_ms: float
 
 
@@ -52,9 +58,9 @@ def wait_figures(jobs: pl.DataFrame) -> WaitFigures:
     row = jobs.select(
         pl.len(),
         pl.col("is_open").sum(),
+        wait.mean().alias("mean"),
         wait.quantile(0.5, "linear").alias("p50"),
         wait.quantile(0.95, "linear").alias("p95"),
-        wait.max().alias("most"),
         (wait * pl.col("gpus")).sum().alias("gpu_ms"),
     ).row(0)
     return WaitFigures(*row)
@@ -101,10 +107,10 @@ def with_delays(jobs: pl.DataFrame, delays: Delays) -> pl.DataFrame:
 
 
 WAIT_FLOOR_MS = HOUR_MS
-"""Errors are shares of the observed wait, or of this where that is shorter: no plan hangs on minutes."""
+"""Errors of shorter waits are shares of this: no plan depends on minutes."""
 
 JOBS_MIN = 20
-"""Below so many jobs nineteen of twenty say nothing."""
+"""With fewer jobs the 95th percentile means nothing."""
 
 
 @dataclass(frozen=True)
@@ -116,13 +122,18 @@ class CheckedWaits:
 
     @property
     def error(self) -> float | None:
-        """The larger of the errors of the median and of the nineteen of twenty; None where there are too few jobs."""
+        """The larger error of the median and of the 95th percentile; None with fewer than JOBS_MIN jobs."""
         if self.observed.jobs < JOBS_MIN:
             return None
         pairs = ((self.replayed.p50_ms, self.observed.p50_ms), (self.replayed.p95_ms, self.observed.p95_ms))
-        return max(
-            abs(then - seen) / max(seen, WAIT_FLOOR_MS) for then, seen in pairs if then is not None and seen is not None
-        )
+        return max(error for pair in pairs if (error := self.error_of(*pair)) is not None)
+
+    @staticmethod
+    def error_of(replayed_ms: float | None, observed_ms: float | None) -> float | None:
+        """Return the error of a wait as a share of the observed wait, or of WAIT_FLOOR_MS if that is longer."""
+        if replayed_ms is None or observed_ms is None:
+            return None
+        return abs(replayed_ms - observed_ms) / max(observed_ms, WAIT_FLOOR_MS)
 
 
 @dataclass(frozen=True)
@@ -153,8 +164,12 @@ class CheckedPool:
 class ReplayCheck:
     """The replay of today against what was observed.
 
-    `since_ms` is when the jobs asked at the earliest by which waits are judged: the middle of the window, for the order of the queue was chosen by
-    those before. Errors beyond `error_max` say that the replay is none. `pools` has each pool of the fleet by name.
+    Attributes:
+        since_ms: waits are judged by jobs submitted from this time on, the middle of the window: earlier jobs determined the queue's order.
+        waits: the waits of all jobs.
+        use: the allocated GPU time of all pools.
+        pools: both of each pool of the fleet, by name.
+        error_max: the replay gives no figures that are off by more.
     """
 
     since_ms: int
@@ -165,12 +180,21 @@ class ReplayCheck:
 
     @property
     def has_waits(self) -> bool:
-        """Whether the replay says how long jobs waited, to `error_max`; not where too few jobs tell."""
-        return self.has_use and self.waits.error is not None and self.waits.error <= self.error_max
+        """Whether the replay explains the queue waits of all jobs to `error_max`; False where too few jobs have a wait."""
+        return self.waits.error is not None and self._is_near(self.waits.error)
+
+    @property
+    def pools_with_waits(self) -> tuple[str, ...]:
+        """Return the pools whose queue waits the replay of today explains to `error_max`."""
+        errors = {each.pool: each.waits.error for each in self.pools}
+        return tuple(pool for pool, error in errors.items() if pool and error is not None and self._is_near(error))
+
+    def _is_near(self, error: float) -> bool:
+        return self.has_use and error <= self.error_max
 
     @property
     def has_use(self) -> bool:
-        """Whether the replay says what GPUs were given out, to `error_max`."""
+        """Whether the replay explains the allocated GPU time to `error_max`."""
         return self.use.error is not None and self.use.error <= self.error_max
 
 

@@ -1,4 +1,4 @@
-"""Clocks that were set, and rows that overlap in time, which a clock that went back leaves behind."""
+"""Clocks that were set, and rows that overlap in time because a clock went back."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from analytics.quality.model import MOST_NAMED, Data, Remark, Stamp, gpus_of, na
 
 
 def ahead(data: Data) -> Iterator[Remark]:
-    """Hosts with rows of a time to come, or of hours after everybody else's last ones."""
+    """Report hosts with rows in the future, or hours after the last rows of all other hosts."""
     seen = data.seen
     ordered = sorted(seen.ahead, key=lambda host: (-seen.ahead[host], host))
     for host in ordered[:MOST_NAMED]:
         sentence = tr(
             "the clock of {host} is ahead: its rows go up to {last}, beyond {ahead_of}; findings end with the other hosts, at "
-            "{until}, and nothing of {host} is taken back as of now until its clock is set (chronyc tracking, timedatectl)",
+            "{until}, and no GPU of {host} is reclaimable until its clock is set (chronyc tracking, timedatectl)",
             host=host,
             last=Stamp(seen.ahead[host]),
             ahead_of=tr(seen.ahead_of),
@@ -32,7 +32,7 @@ def ahead(data: Data) -> Iterator[Remark]:
 
 
 def stepped(data: Data) -> Iterator[Remark]:
-    """Hosts whose clock jumped."""
+    """Report hosts whose clock jumped."""
     if len(data.steps):
         hosts = (
             data.steps.group_by("host")
@@ -41,10 +41,8 @@ def stepped(data: Data) -> Iterator[Remark]:
         )
         last = data.steps.sort("time").row(-1, named=True)
         sentence = tr_many(
-            "the clock of {hosts} jumped, {number} time in all, last at {last}: time that was passed twice counts once, time that "
-            "was left out is unknown",
-            "the clock of {hosts} jumped, {number} times in all, last at {last}: time that was passed twice counts once, time that "
-            "was left out is unknown",
+            "the clock of {hosts} jumped, {number} time in all, last at {last}: repeated time counts once, skipped time is unknown",
+            "the clock of {hosts} jumped, {number} times in all, last at {last}: repeated time counts once, skipped time is unknown",
             len(data.steps),
             hosts=named(list(hosts["host"]), "host"),
             last=Stamp(last["time"]),
@@ -53,7 +51,7 @@ def stepped(data: Data) -> Iterator[Remark]:
 
 
 def overlapping(data: Data) -> Iterator[Remark]:
-    """Rows of one GPU that cover the same time."""
+    """Report rows of one GPU that cover the same time."""
     rows = data.values.filter(pl.col("kind") == "overlapping_rows").sort("count", "gpu", descending=[True, False])
     if len(rows):
         total, worst = int(rows["count"].sum()), rows.row(0, named=True)

@@ -1,4 +1,4 @@
-"""Time of which nothing is known: gaps, hosts that fell silent, GPUs that vanished from their host."""
+"""Time without data: gaps, hosts that fell silent, GPUs that vanished from their host."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.quality.model import MOST_NAMED, Data, Remark, Stamp, gpus_of, hosts_of
 from fallow.gpu_names import STAND_IN
 
-_LEFT_OUT = tr("time after that is not in any sum")
+_LEFT_OUT = tr("later time is not in any sum")
 
 
 def unobserved(data: Data) -> Iterator[Remark]:
-    """Hosts that were not observed for some of the time."""
+    """Report hosts that were not observed for some of the time."""
     unknown = pl.col("state") == "unknown"
     hosts = (
-        data.stretches.group_by("host")
+        data.segments.group_by("host")
         .agg(unknown_ms=SPAN_MS.filter(unknown).sum(), total_ms=SPAN_MS.sum(), gpus=pl.col("gpu").n_unique())
         .filter(pl.col("unknown_ms") > 0)
         .sort("unknown_ms", "host", descending=[True, False])
@@ -34,21 +34,23 @@ def unobserved(data: Data) -> Iterator[Remark]:
         )
         yield Remark("unobserved", sentence, row["gpus"], row["host"])
     if len(hosts) > MOST_NAMED:
-        rest, more = int(hosts["unknown_ms"][MOST_NAMED:].sum()), len(hosts) - MOST_NAMED
+        unnamed_ms, more = int(hosts["unknown_ms"][MOST_NAMED:].sum()), len(hosts) - MOST_NAMED
         sentence = tr_many(
             "{number} more host: {hours} GPU-hours not observed",
             "{number} more hosts: {hours} GPU-hours not observed",
             more,
-            hours=GpuHours(rest),
+            hours=GpuHours(unnamed_ms),
         )
         yield Remark("unobserved", sentence, more)
 
 
 def silent(data: Data) -> Iterator[Remark]:
-    """Hosts that were last seen more than an hour before the end, and GPUs that were before their host was."""
+    """Report hosts last observed more than an hour before the end, and GPUs that stopped before their host did."""
     until_ms = data.window.until_ms or 0
-    gpus = data.stretches.group_by("host", "gpu").agg(last=pl.col("end").max())
-    gpus = gpus.filter(pl.col("last") == pl.col("last").max().over("gpu"))  # one that moved is not silent where it was
+    gpus = data.segments.group_by("host", "gpu").agg(last=pl.col("end").max())
+    gpus = gpus.filter(
+        pl.col("last") == pl.col("last").max().over("gpu")
+    )  # a GPU that moved is not silent on its earlier host
     hosts = gpus.group_by("host").agg(last=pl.col("last").max(), gpus=pl.len()).sort("last", "host")
     quiet = hosts.filter(pl.col("last") < until_ms - SILENT_AFTER_MS)
     for row in quiet.head(MOST_NAMED).iter_rows(named=True):

@@ -1,6 +1,6 @@
-"""Files of the lake that no reader could use: whose they are, what that leaves unknown, and where to see their paths.
+"""Unusable files of the lake: their hosts, the time that is unknown without them, and the command that lists their paths.
 
-A path is not in a remark: reports are sent to people who have no business with the lake.
+A remark has no path: reports are sent to people who have no business with the lake.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from fallow.quarantine import LeftOut
 _PLACE = re.compile(r"(\w+)/(?:date=([^/]+))?(?:/host=([^/]+))?", re.ASCII)
 
 FILE_SENTENCES = {
-    LEFT_OUT: "a file that cannot be used: what it says is missing",
-    NOT_READ: "a file that could not be read: what it says is missing",
+    LEFT_OUT: "an unusable file: its content is missing",
+    NOT_READ: "an unreadable file: its content is missing",
 }
-"""What a row of `quality` about a file says of its host."""
+"""The meaning of a row of `quality` about a file, for its host."""
 
 FAULT_WORDS = {
     "broken": "damaged, or no Parquet file of its table",
     "too_large": "larger than any file of a lake",
     "not_regular": "no regular file",
     "unreadable": "its reader lacks the permission, which can be given, or its disk fails",
-    "foreign_host": "of another host than its folder, by what it says itself",
+    "foreign_host": "of another host than its folder, by its own metadata",
     "no_name": "without the name of a file of the lake",
     "no_host": "in a folder whose name is not UTF-8",
     "no_date": "in a folder that is named for no date",
 }
-"""What is wrong with a file, by the kind of fault."""
+"""The fault of a file, by its kind."""
 
 _OF_THEIR_DAY = ("gpu", "process", "host", "serving", "event", "agent")
-"""Tables of which a file says nothing about other days than its own."""
+"""Tables whose files concern only their own days."""
 
 _MISSING = {
     "gpu": "their time is unknown",
-    "process": "who used its GPUs in that time may be unknown",
-    "claim": "allocations in them do not count",
-    "request": "jobs that waited may be missing",
+    "process": "the users of its GPUs in that time may be unknown",
+    "allocation": "allocations in them do not count",
+    "request": "waiting jobs may be missing",
     "device": "models and pools of its GPUs may be unknown",
 }
-"""What is not known without the files of a table."""
+"""Knowledge that is missing without the files of a table."""
 
 
 def left_out(data: Data) -> Iterator[Remark]:
-    """One remark per host and table, so that no unknown time is told twice: hosts with the most files first."""
+    """Report one remark per host and table, so that no unknown time is reported twice: hosts with the most files first."""
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for each in {each.key: each for each in (*data.left_out, *left_out_files(data.values))}.values():
         place = _place(each)
@@ -65,19 +65,19 @@ def left_out(data: Data) -> Iterator[Remark]:
     ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
     for (host, table), files in ordered[:MOST_NAMED]:
         yield Remark("files_left_out", _sentence(data, host, table, files), len(files), host or table)
-    if rest := ordered[MOST_NAMED:]:
-        number = sum(len(files) for _, files in rest)
+    if unnamed := ordered[MOST_NAMED:]:
+        number = sum(len(files) for _, files in unnamed)
         sentence = tr_many(
             "{number} more file of {hosts} is left out; `fallow lake check` names it",
             "{number} more files of {hosts} are left out; `fallow lake check` names them",
             number,
-            hosts=hosts_of(len({host for (host, _), _ in rest})),
+            hosts=hosts_of(len({host for (host, _), _ in unnamed})),
         )
         yield Remark("files_left_out", sentence, number)
 
 
 def _place(left_out: LeftOut) -> tuple[str, str, str] | None:
-    """Table, date and host by a path, as far as it has them; None in a derived table, which is made again."""
+    """Return table, date and host in a path, where it has them; None in a derived table, which is built again."""
     match = _PLACE.match(left_out.key)
     if match is None or not any(match[1] == table.name and not table.derived for table in schema.TABLES):
         return None
@@ -85,7 +85,7 @@ def _place(left_out: LeftOut) -> tuple[str, str, str] | None:
 
 
 def _is_inside(date: str, data: Data) -> bool:
-    """Whether a day is in the window, or there is none."""
+    """Return whether a day is in the window, or there is no window."""
     start_ms = _day_ms(date)
     since_ms, until_ms = data.window.since_ms or 0, data.window.until_ms or 0
     return start_ms is None or since_ms - DAY_MS < start_ms < until_ms
@@ -109,18 +109,20 @@ def _sentence(data: Data, host: str, table: str, files: Sequence[tuple[str, str]
         table=table,
         days=named(sorted({date or tr("no date") for date in dates}), "day"),
         fault=reduce(lambda before, fault: tr("{names} and {last}", names=before, last=fault), faults),
-        missing=_unknown(data, host, dates) if table == "gpu" else tr(_MISSING.get(table, "what they say is missing")),
+        missing=_unknown_time(data, host, dates)
+        if table == "gpu"
+        else tr(_MISSING.get(table, "their content is missing")),
     )
 
 
-def _unknown(data: Data, host: str, dates: Sequence[str]) -> str:
-    """The time of a host's days that nobody observed, of which the files are the cause, or one of them: so it is at most that.
+def _unknown_time(data: Data, host: str, dates: Sequence[str]) -> str:
+    """Return a host's unobserved time on these days, an upper bound, because the files may be only one of its causes.
 
-    A day's GPUs are those with a stretch in it; where none has, all that the host has in the window.
+    A day's GPUs are those with a segment in it; where none has, all that the host has in the window.
     """
     days = sorted({day for date in dates if (day := _day_ms(date)) is not None})
     since_ms, until_ms = data.window.since_ms or 0, data.window.until_ms or 0
-    rows = data.stretches.filter(pl.col("host") == host)
+    rows = data.segments.filter(pl.col("host") == host)
     counted: dict[str, float] = {}
     unknown_ms = 0.0
     for day_ms in days:
@@ -137,5 +139,5 @@ def _unknown(data: Data, host: str, dates: Sequence[str]) -> str:
     return tr(
         "at most {hours} GPU-hours of the GPUs known then are unknown ({share} of their time in the window)",
         hours=GpuHours(unknown_ms),
-        share=Share(min(1.0, unknown_ms / whole_ms)),  # instances of a GPU may be cut otherwise on another day
+        share=Share(min(1.0, unknown_ms / whole_ms)),  # instances of a GPU may be cut differently on another day
     )

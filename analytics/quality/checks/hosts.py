@@ -13,16 +13,16 @@ from analytics.quality.model import MOST_NAMED, Data, Remark, named
 from fallow.clock import HOUR_MS
 
 _OVERLAP_MIN_MS = HOUR_MS
-"""A card that was swapped has gone before the next one is seen; two machines go on beside each other."""
+"""A swapped card has gone before the next one is observed; two machines continue beside each other."""
 
 
 _AT_ONCE = (
-    "{number} GPU reported by several hosts at once: {gpus}; that time counts once, for the host that saw it last",
-    "{number} GPUs reported by several hosts at once: {gpus}; that time counts once, for the host that saw it last",
+    "{number} GPU reported by several hosts at once: {gpus}; that time counts once, for the host that observed it last",
+    "{number} GPUs reported by several hosts at once: {gpus}; that time counts once, for the host that observed it last",
 )
 _MOVED = (
-    "{number} GPU moved between hosts: {gpus}; each host has the time that it saw",
-    "{number} GPUs moved between hosts: {gpus}; each host has the time that it saw",
+    "{number} GPU moved between hosts: {gpus}; each host has the time that it observed",
+    "{number} GPUs moved between hosts: {gpus}; each host has the time that it observed",
 )
 
 _SPILL_MS = HOUR_MS // 4
@@ -30,10 +30,10 @@ _SPILL_MS = HOUR_MS // 4
 
 
 def several_hosts(data: Data) -> Iterator[Remark]:
-    """GPUs that more than one host saw: moved, or written twice at once."""
+    """Report GPUs that more than one host observed: moved, or written twice at once."""
     seen = pl.concat(
         [
-            data.stretches.filter(pl.col("state") != "unknown").select("gpu", "host", "time"),
+            data.segments.filter(pl.col("state") != "unknown").select("gpu", "host", "time"),
             data.hours.select("gpu", "host", "time"),
         ]
     )
@@ -52,11 +52,11 @@ def several_hosts(data: Data) -> Iterator[Remark]:
 
 def _remark(gpus: pl.DataFrame, kind: str, forms: tuple[str, str]) -> Iterator[Remark]:
     if len(gpus):
-        each = [_seen_on(gpu, hosts) for gpu, hosts in gpus.select("gpu", "host").head(MOST_NAMED).rows()]
+        each = [_gpu_with_hosts(gpu, hosts) for gpu, hosts in gpus.select("gpu", "host").head(MOST_NAMED).rows()]
         yield Remark(kind, tr_many(*forms, len(gpus), gpus=named(each, "GPU", len(gpus))), len(gpus), each[0])
 
 
-def _seen_on(gpu: str, hosts: Sequence[str]) -> Sentence:
+def _gpu_with_hosts(gpu: str, hosts: Sequence[str]) -> Sentence:
     where: str = hosts[0]
     for host in hosts[1:]:
         where = tr("{name} and {other}", name=where, other=host)
@@ -64,9 +64,9 @@ def _seen_on(gpu: str, hosts: Sequence[str]) -> Sentence:
 
 
 def shared_names(data: Data) -> Iterator[Remark]:
-    """Hosts at which two GPUs sit in one slot for hours: two machines that write under one host name."""
+    """Report hosts on which two GPUs occupy one slot for hours: two machines that write under one host name."""
     seen = (
-        data.stretches.filter(pl.col("state") != "unknown")
+        data.segments.filter(pl.col("state") != "unknown")
         .group_by("host", "gpu")
         .agg(first=pl.col("time").min(), last=pl.col("end").max())
     )
@@ -81,10 +81,10 @@ def shared_names(data: Data) -> Iterator[Remark]:
         overlap_ms = min(first["until"], first["last"]) - first["first"]
         example = tr("{gpu} and {other} at {slot}", gpu=first["before"], other=first["gpu"], slot=first["pci_bus_id"])
         sentence = tr_many(
-            "{host}: two machines seem to write under this name, for {number} slot held two GPUs at once ({example}, {hours} "
-            "hours); every GPU is counted, but users and host figures are mixed: give each machine a name of its own in agent.host",
-            "{host}: two machines seem to write under this name, for {number} slots held two GPUs at once ({example}, {hours} "
-            "hours); every GPU is counted, but users and host figures are mixed: give each machine a name of its own in agent.host",
+            "{host}: two machines seem to write under this name, because {number} slot held two GPUs at once ({example}, {hours} "
+            "hours); every GPU is counted, but users and host figures are mixed: give each machine its own name in agent.host",
+            "{host}: two machines seem to write under this name, because {number} slots held two GPUs at once ({example}, {hours} "
+            "hours); every GPU is counted, but users and host figures are mixed: give each machine its own name in agent.host",
             rows["pci_bus_id"].n_unique(),
             host=str(host),
             example=example,

@@ -1,4 +1,4 @@
-"""GPUs of which the inventory or the price table does not say enough, and GPUs that do not exist."""
+"""GPUs whose inventory entry or price is incomplete, and GPUs that do not exist."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from analytics.quality.model import Data, Remark, named
 
 
 def unlisted(data: Data) -> Iterator[Remark]:
-    """GPUs without an inventory entry, or with one that names no model."""
-    gpus = data.stretches["gpu"].unique().sort()
+    """Report GPUs without an inventory entry, or with an entry that names no model."""
+    gpus = data.segments["gpu"].unique().sort()
     absent = [gpu for gpu in gpus if gpu not in data.inventory.devices]
     if absent:
         sentence = tr_many(
@@ -24,26 +24,26 @@ def unlisted(data: Data) -> Iterator[Remark]:
     nameless = [gpu for gpu in gpus if gpu in data.inventory.devices and not _has_model(data, gpu)]
     if nameless:
         sentence = tr_many(
-            "{number} GPU without a model's name: what it costs and whether a smaller card would do is not told",
-            "{number} GPUs without a model's name: what it costs and whether a smaller card would do is not told",
+            "{number} GPU without a model name: its cost is unknown, and so is whether a smaller card would do",
+            "{number} GPUs without a model name: their cost is unknown, and so is whether a smaller card would do",
             len(nameless),
         )
         yield Remark("no_model", sentence, len(nameless), nameless[0])
 
 
 def unpriced(data: Data) -> Iterator[Remark]:
-    """Models without a price: any sum that they are part of is left out rather than too low."""
-    known = [gpu for gpu in data.stretches["gpu"].unique().sort() if data.costs.rate_of(gpu) is None]
+    """Report models without a price: a sum that includes them is left out, instead of being too low."""
+    known = [gpu for gpu in data.segments["gpu"].unique().sort() if data.costs.rate_of(gpu) is None]
     models = Counter(
         f"{data.inventory.model(gpu)} ({data.inventory.pool(gpu)})" for gpu in known if _has_model(data, gpu)
     )
     if models:
         ranked = sorted(models, key=lambda name: (-models[name], name))
         sentence = tr_many(
-            "{number} GPU without a price: {models}; every cost that they are part of is left out, name their price in the file "
-            "of money.prices",
-            "{number} GPUs without a price: {models}; every cost that they are part of is left out, name their price in the file "
-            "of money.prices",
+            "{number} GPU without a price: {models}; every cost that includes it is left out; add its price to the file "
+            "in money.prices",
+            "{number} GPUs without a price: {models}; every cost that includes them is left out; add their price to the file "
+            "in money.prices",
             models.total(),
             models=named(ranked, "model"),
         )
@@ -56,8 +56,8 @@ def _has_model(data: Data, gpu: str) -> bool:
 
 
 def simulated(data: Data) -> Iterator[Remark]:
-    """GPUs that exist in a simulation only."""
-    gpus = data.stretches["gpu"].unique().sort()
+    """Report GPUs that exist in a simulation only."""
+    gpus = data.segments["gpu"].unique().sort()
     unreal = [gpu for gpu in gpus if data.inventory.simulated(gpu)]
     if unreal:
         sentence = tr_many(

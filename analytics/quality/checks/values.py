@@ -1,4 +1,4 @@
-"""Values that cannot be, from the `quality` table: none of them was used as a number."""
+"""Impossible values, from the `quality` table: none of them was used as a number."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ SENTENCES = {
     "util_out_of_range": "a percentage or ratio outside its range: it counts as unknown",
     "negative_value": "a negative memory, power or energy: it counts as unknown",
     "not_a_number": "a value that is no number (NaN or infinite): it counts as unknown",
-    "no_interval": "no interval, one of 0 or less or of more than a day: they stand for no time",
-    "wrong_day": "a time far from the day that their file is of: they are left out",
+    "no_interval": "no interval, an interval of 0 or less, or of more than a day: they cover no time",
+    "wrong_day": "a time far from the day of their file: they are left out",
     "too_large": "a value that no card can have: it counts as unknown",
     "duplicate_rows": "the same moment as another row of their GPU: one of them counts, whatever the order of the files",
-    "counter_fell": "a counter that went back without a restart being seen: no energy or throttled time is made of the fall",
+    "counter_fell": "a counter that went back without an observed restart: the fall counts as neither energy nor throttled time",
 }
-"""What the rows of a kind have, and what fallow did about it. Overlapping rows are a matter of clocks and hosts."""
+"""The fault in the rows of a kind, and how fallow treats it. Overlapping rows belong to clocks and hosts."""
 
 
 def impossible(data: Data) -> Iterator[Remark]:
-    """One remark per kind of impossible value, with the GPU that has most of them."""
+    """Report one remark per kind of impossible value, with the GPU that has most of them."""
     by_gpu = (
         data.values.filter(pl.col("kind").is_in(list(SENTENCES)))
         .sort("count", "gpu", descending=[True, False])

@@ -1,1 +1,1 @@
-"""The report as one self-contained page without any script, and as the body of a mail."""
+"""The report as one self-contained page without scripts, and as the body of a mail."""

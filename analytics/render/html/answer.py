@@ -1,4 +1,7 @@
-"""The page behind a link in a nudge: what may be said about one ask, or what was said. It names nothing else."""
+"""The page behind a link in a nudge: the possible answer about one item, or the recorded answer.
+
+It names nothing else.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from analytics.workloads.waste import RELEASE
 
 @dataclass(frozen=True)
 class DaysToChoose:
-    """The days that the form offers, and the one that it begins with."""
+    """The days that the form offers, and its default."""
 
     first: date
     last: date
@@ -27,7 +30,7 @@ class DaysToChoose:
 
 
 def answer_form(answer: Answer, days: DaysToChoose, language: Language, wrong: str = "") -> str:
-    """What the link says, with a button; `wrong` is what was wrong with the day that was sent."""
+    """Return the form with the answer and a button; `wrong` is the error of a submitted day."""
     return _page(
         answer,
         language,
@@ -40,9 +43,9 @@ def answer_form(answer: Answer, days: DaysToChoose, language: Language, wrong: s
 
 
 def answer_recorded(answer: Answer, action: Action, language: Language) -> str:
-    """What was recorded, when, and how to change it."""
+    """Return the page with the recorded answer, its time, and how to change it."""
     if action.expires_ms is not None:
-        what = tr("Recorded: needed to the end of {day}.", day=Day(action.expires_ms - 1))
+        what = tr("Recorded: needed until the end of {day}.", day=Day(action.expires_ms - 1))
     else:
         what = tr("Recorded: released.") if _is_release(answer) else tr("Recorded: done.")
     return _page(
@@ -51,11 +54,11 @@ def answer_recorded(answer: Answer, action: Action, language: Language) -> str:
         title=what,
         lines=[
             tr(
-                "{addressee} said so by this link on {moment}.",
+                "{addressee} answered with this link on {moment}.",
                 addressee=plain(answer.addressee),
                 moment=Moment(action.time_ms),
             ),
-            tr("The link has no further use. To change what was said, answer the mail that it came in."),
+            tr("This link cannot be used again. To change your answer, reply to the mail that contained the link."),
             *([_CHECKED] if _is_release(answer) else []),
         ],
     )
@@ -63,17 +66,17 @@ def answer_recorded(answer: Answer, action: Action, language: Language) -> str:
 
 _TITLES = {
     (KEEP, True): tr("Still needed until when?"),
-    (KEEP, False): tr("To stay as it is until when?"),
-    (DONE, True): tr("Given back?"),
+    (KEEP, False): tr("Keep it as it is until when?"),
+    (DONE, True): tr("Released?"),
     (DONE, False): tr("Done?"),
 }
 _BUTTONS = {
     (KEEP, True): tr("Still needed until this day"),
-    (KEEP, False): tr("Leave it as it is until this day"),
-    (DONE, True): tr("Yes, given back"),
+    (KEEP, False): tr("Keep it as it is until this day"),
+    (DONE, True): tr("Yes, released"),
     (DONE, False): tr("Yes, done"),
 }
-_CHECKED = tr("The next report looks again, and says so where a GPU is still held.")
+_CHECKED = tr("The next report checks again and shows GPUs that are still held.")
 
 
 def _is_release(answer: Answer) -> bool:

@@ -6,7 +6,7 @@ import base64
 import io
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import cos, pi, sin, sqrt
 
 import numpy as np
@@ -19,7 +19,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Span
 from analytics.language.sentences import tr
 from analytics.render.html import svg
-from analytics.report.film import Film
+from analytics.report.timeline import FleetTimeline
 from analytics.tables.chart import (
     Band,
     Bars,
@@ -37,7 +37,7 @@ from analytics.tables.chart import (
     numbered,
     signs,
 )
-from analytics.tables.palette import LIGHT
+from analytics.tables.palette import LIGHT, SHADED
 from analytics.tables.table import Table
 from fallow.clock import DAY_MS
 from fallow.schema import STATES
@@ -47,20 +47,20 @@ MOST_BYTES = 6_000
 """Of the image: a third more in the page, as base64."""
 
 
-def film_strip(film: Film, name: str, language: Language) -> Markup:
+def timeline(timeline: FleetTimeline, name: str, language: Language) -> Markup:
     """The image above an axis of days, and what a row and a point of it are."""
-    codes, gpus_a_row = _lowered(film.codes)
+    codes, gpus_a_row = _lowered(timeline.codes)
     image = png(codes)
     while len(image) > MOST_BYTES and len(codes) > 1:
-        codes, gpus_a_row = _lowered(film.codes, -(-len(codes) * 3 // 4))
+        codes, gpus_a_row = _lowered(timeline.codes, -(-len(codes) * 3 // 4))
         image = png(codes)
     return Markup(
-        '<div class="film"><img alt="{}" src="{}"><div class="axis">{}</div></div><p class="note">{}</p>'
+        '<div class="timeline"><img alt="{}" src="{}"><div class="axis">{}</div></div><p class="note">{}</p>'
     ).format(
         name,
         "data:image/png;base64," + base64.b64encode(image).decode(),
-        Markup().join(Markup("<span>{}</span>").format(each) for each in _ticks(film, language)),
-        language.translate(_note(film, gpus_a_row)),
+        Markup().join(Markup("<span>{}</span>").format(each) for each in _ticks(timeline, language)),
+        language.translate(_note(timeline, gpus_a_row)),
     )
 
 
@@ -86,25 +86,26 @@ def _lowered(codes: NDArray[np.uint8], most: int = MOST_ROWS) -> tuple[NDArray[n
     return np.where(votes.max(axis=0) > 0, votes.argmax(axis=0), len(STATES)).astype(np.uint8), each
 
 
-def _note(film: Film, gpus_a_row: int) -> str:
+def _note(timeline: FleetTimeline, gpus_a_row: int) -> str:
     if gpus_a_row == 1:
         return tr(
-            "A row per GPU, the most wasted on top; each point is the state of most of {span}.", span=Span(film.bin_ms)
+            "One row per GPU, the most wasted first. A point shows the main state in {span}.",
+            span=Span(timeline.bin_ms),
         )
     return tr(
-        "A row per {gpus} GPUs, the most wasted on top; each point is the state of most of them in {span}.",
+        "One row per {gpus} GPUs, the most wasted first. A point shows their main state in {span}.",
         gpus=gpus_a_row,
-        span=Span(film.bin_ms),
+        span=Span(timeline.bin_ms),
     )
 
 
-def _ticks(film: Film, language: Language) -> list[str]:
+def _ticks(timeline: FleetTimeline, language: Language) -> list[str]:
     """Seven days at most, evenly spread over the width."""
-    until_ms = film.since_ms + film.codes.shape[1] * film.bin_ms
-    days = max(1, round((until_ms - film.since_ms) / DAY_MS))
+    until_ms = timeline.since_ms + timeline.codes.shape[1] * timeline.bin_ms
+    days = max(1, round((until_ms - timeline.since_ms) / DAY_MS))
     shown = next((number for number in (7, 6, 5, 4, 3, 2) if days % number == 0), min(days, 7))
-    step = (until_ms - film.since_ms) / shown
-    return [language.day(round(film.since_ms + place * step)) for place in range(shown)]
+    step = (until_ms - timeline.since_ms) / shown
+    return [language.day(round(timeline.since_ms + place * step)) for place in range(shown)]
 
 
 _LETTER, _SMALL = 6.7, 5.9
@@ -128,6 +129,7 @@ class PanelFrame:
     pitch: float
     first: float
     most: float
+    width: float
 
     @property
     def is_above(self) -> bool:
@@ -164,32 +166,58 @@ class PanelFrame:
         return start, last, thick, first - last
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A drawing, and how high it is where it is `width` wide."""
+
+    shapes: Markup
+    width: float
+    height: float
+
+
 def drawing(section: Table, language: Language) -> Markup:
-    """The table's chart with its title and headline as its name; nothing where it has none."""
-    chart, parts, top = section.chart, list[Markup](), 0.0
-    if chart is None:
+    """The table's chart for a document, with its legend; nothing where it has no chart."""
+    if section.chart is None:
         return Markup()
-    name = language.translate(tr("{label}: {value}", label=section.title, value=section.headline))
-    if chart.film is not None:
-        return film_strip(chart.film, name, language)
+    if section.chart.timeline is not None:
+        return timeline(section.chart.timeline, _name(section, language), language)
+    return _legend(section.chart, section.states, language) + picture(section, section.chart, language).shapes
+
+
+def picture(
+    section: Table, chart: Chart, language: Language, width: float = svg.WIDTH, *, on_page: bool = False
+) -> Picture:
+    """The chart with the section's title and headline as its name.
+
+    On a page what is around it has the name, and each place says something under the pointer.
+    """
+    parts, hints, top = list[Markup](), list[Markup](), 0.0
+    key = f"{section.name}-{svg.number(width)}" if on_page else section.name
     bars = (mark for panel in chart.panels for mark in panel.marks if isinstance(mark, Bars))
-    parts.append(svg.hatching(section.name, (colour for each in bars for colour in each.colours)))
+    parts.append(svg.hatching(key, (colour for each in bars for colour in each.colours)))
     frame = None
     for panel in chart.panels:
         if frame is not None:
             top += _APART
         if panel.title:
-            parts.append(svg.text(0, top + 10, _words(panel.title, language), kind="m"))
+            parts.append(svg.text(0, top + 10, _words(panel.title, language, int(width / _SMALL)), kind="m"))
         top += _HEAD if panel.title else _ROOM if not panel.lying else 0.0
-        frame = _frame(chart, panel, top, language)
+        frame = _frame(chart, panel, top, width, language)
         ground = _rows if panel.lying else _grid if panel.grid else _levels
         parts += ground(panel, frame, language)
-        parts += (svg.group(_shapes(mark, frame, section.name, language), {"class": "d"}) for mark in panel.marks)
+        parts += (svg.group(_shapes(mark, frame, key, language), {"class": "d"}) for mark in panel.marks)
+        if on_page:
+            hints += chart_hints(panel, frame, language)
         top = frame.bottom
     if frame is not None and not frame.panel.lying:
         parts += _foot(chart, frame, language)
         top += _FOOT + (_TITLE if chart.across else 0.0)
-    return _legend(chart, section.states, language) + svg.drawing(top, parts, name)
+    name = "" if on_page else _name(section, language)
+    return Picture(svg.drawing(width, top, [*parts, *hints], name), width, top)
+
+
+def _name(section: Table, language: Language) -> str:
+    return language.translate(tr("{label}: {value}", label=section.title, value=section.headline))
 
 
 def _legend(chart: Chart, known: Collection[str], language: Language) -> Markup:
@@ -210,50 +238,52 @@ def _longest(texts: Iterable[Text], language: Language) -> int:
     return max((len(_words(each, language)) for each in texts), default=0)
 
 
-def _frame(chart: Chart, panel: Panel, top: float, language: Language) -> PanelFrame:
+def _frame(chart: Chart, panel: Panel, top: float, width: float, language: Language) -> PanelFrame:
     """The panel's frame: rows are as high as their words, other panels as high as their number allows."""
     if panel.lying:
-        return _rows_frame(chart, panel, top, language)
+        return _rows_frame(chart, panel, top, width, language)
     letters = max(len(word) for each in chart.panels for word in (*each.tick_words(language), "100"))
-    left, right = 12 + _SMALL * letters, svg.WIDTH - (0.0 if panel.places else 14.0)
+    left, right = 12 + _SMALL * letters, width - (0.0 if panel.places else 14.0)
     pitch = (right - left) / max(1, len(panel.places))
-    bottom = top + (_ROW * len(panel.grid.rows) if panel.grid else _TALL if panel.is_tall else _FLAT)
-    return PanelFrame(panel, left, right, top, bottom, pitch, left + pitch / 2, max(panel.ticks, default=0.0))
+    bottom = top + (
+        _ROW * len(panel.grid.rows) if panel.grid else (_TALL if panel.is_tall else _FLAT) * sqrt(width / svg.WIDTH)
+    )
+    return PanelFrame(panel, left, right, top, bottom, pitch, left + pitch / 2, max(panel.ticks, default=0.0), width)
 
 
-def _rows_frame(chart: Chart, panel: Panel, top: float, language: Language) -> PanelFrame:
+def _rows_frame(chart: Chart, panel: Panel, top: float, width: float, language: Language) -> PanelFrame:
     """Names and figures beside the bars, or above them where that would leave the bars no room."""
     has_second = any(each.note or each.detail for each in chart.rows)
     figures = _LETTER * _longest((each.figure for each in chart.rows), language)
     details = _SMALL * _longest((each.detail for each in chart.rows), language)
     left = 12 + _LETTER * _longest((each.name for each in chart.rows), language)
-    right = svg.WIDTH - 8 - max(figures, details)
+    right = width - 8 - max(figures, details)
     if chart.has_long_rows(language) or right - left < _LEAST:
         pitch = 54.0 if has_second else 38.0
-        left, right, first = 4.0, svg.WIDTH - 4.0, top + 25
+        left, right, first = 4.0, width - 4.0, top + 25
     else:
         pitch = 37.0 if has_second else 25.0
         first = top + _THICK / 2
-    return PanelFrame(panel, left, right, top, top + pitch * len(panel.places), pitch, first, panel.highest)
+    return PanelFrame(panel, left, right, top, top + pitch * len(panel.places), pitch, first, panel.highest, width)
 
 
 def _rows(panel: Panel, frame: PanelFrame, language: Language) -> Iterator[Markup]:
     """What is said beside or above each bar."""
     for number, each in enumerate(panel.places):
         y, bold, figure = frame.top + number * frame.pitch, "b" if each.note else "", _words(each.figure, language)
-        room = int((svg.WIDTH - _LETTER * len(figure)) / _LETTER) if frame.is_above else 60
+        room = int((frame.width - _LETTER * len(figure)) / _LETTER) if frame.is_above else 60
         yield svg.text(0, y + 12, _words(each.name, language, room), kind=bold)
-        yield svg.text(svg.WIDTH, y + 12, figure, anchor="end", kind="b" if frame.is_above else bold)
+        yield svg.text(frame.width, y + 12, figure, anchor="end", kind="b" if frame.is_above else bold)
         if each.note:
             yield svg.text(0, y + 26, _words(each.note, language), kind="m")
         if each.detail:
-            x, below, anchor = (4.0, 45, "start") if frame.is_above else (svg.WIDTH, 25, "end")
+            x, below, anchor = (4.0, 45, "start") if frame.is_above else (frame.width, 25, "end")
             yield svg.text(x, y + below, _words(each.detail, language), anchor=anchor, kind="m")
 
 
 def _levels(panel: Panel, frame: PanelFrame, language: Language) -> Iterator[Markup]:
     ys = [frame.value(each) for each in panel.ticks]
-    yield svg.levels(frame.left, ys)
+    yield svg.levels(frame.left, frame.width, ys)
     words = panel.tick_words(language)
     yield svg.labels(((frame.left - 6, y + 4, each) for y, each in zip(ys, words, strict=True)), "end")
 
@@ -262,7 +292,7 @@ def _grid(panel: Panel, frame: PanelFrame, language: Language) -> Iterator[Marku
     rows = panel.grid.rows if panel.grid else ()
     ys = [frame.top + row * _ROW for row in range(len(rows))]
     boxes = ((frame.left, y + 1, frame.right - frame.left, _ROW - 2) for y in ys)
-    yield svg.boxes(boxes, {"class": "e", "fill": LIGHT.grid})
+    yield svg.boxes(boxes, {"class": "e", "fill": LIGHT.line})
     yield svg.labels(((0.0, y + 13, _words(each, language)) for y, each in zip(ys, rows, strict=True)), "start")
 
 
@@ -341,9 +371,9 @@ def _level(mark: Level, frame: PanelFrame, language: Language) -> Iterator[Marku
     """A dotted line; every other one is named at the right, since names of close ones would collide."""
     y, levels = frame.value(mark.value), (each for each in frame.panel.marks if isinstance(each, Level))
     look = svg.stroked(mark.colour) | {"stroke-dasharray": "1 4", "stroke-width": "1.6"}
-    yield svg.curve([(frame.left, y), (svg.WIDTH, y)], look)
+    yield svg.curve([(frame.left, y), (frame.width, y)], look)
     lower = sum(each.value < mark.value for each in levels)
-    x, anchor = (svg.WIDTH, "end") if lower % 2 else (frame.left + 4, "start")
+    x, anchor = (frame.width, "end") if lower % 2 else (frame.left + 4, "start")
     yield svg.text(x, y + (-4 if mark.is_above else 11), _words(mark.name, language), anchor=anchor, kind="m")
 
 
@@ -353,11 +383,10 @@ def _cells(mark: Cells, frame: PanelFrame, language: Language) -> Iterator[Marku
     for each in mark.cells:
         x, y = frame.place(each.since - 0.5), frame.top + each.row * _ROW
         width, label = (each.until - each.since) * frame.pitch, _words(each.label, language)
-        shade = {} if not most else {"fill-opacity": f"{each.value / most:.2g}"}
+        shade = {} if not most else {"fill-opacity": f"{SHADED * each.value / most:.2g}"}
         shapes.append(svg.boxes([(x + 0.5, y + 1, width - 1, _ROW - 2)], shade))
-        kind = "k" if most is not None and each.value > most / 2 else ""
         if width >= _LETTER * len(label):
-            texts.append(svg.text(x + width / 2, y + 13.5, label, anchor="middle", kind=kind))
+            texts.append(svg.text(x + width / 2, y + 13.5, label, anchor="middle"))
     yield svg.group(shapes, svg.filled(mark.colour))
     yield from texts
 
@@ -376,3 +405,58 @@ def _foot(chart: Chart, frame: PanelFrame, language: Language) -> Iterator[Marku
         x = frame.place(place)
         yield svg.curve([(x, 8), (x, frame.bottom)], svg.stroked("muted") | {"stroke-dasharray": "2 3"})
         yield svg.text(x, 6, numbers, anchor="middle", kind="b")
+
+
+_NEAR = 9.0
+"""How far from a mark the pointer may be."""
+
+
+def chart_hints(panel: Panel, frame: PanelFrame, language: Language) -> Iterator[Markup]:
+    """What there is to say of each place of a panel, or of each mark that stands alone."""
+    if panel.grid is not None:
+        for cell in panel.grid.cells:
+            place = f"{_words(panel.grid.rows[cell.row], language)} {_words(panel.places[cell.since].name, language)}"
+            text = f"{place}: {_words(cell.label, language)} {_words(panel.grid.unit, language)}"
+            x, y = frame.place(cell.since - 0.5), frame.top + cell.row * _ROW
+            yield svg.hint((x, y, (cell.until - cell.since) * frame.pitch, _ROW), [text])
+        return
+    dots = [each for each in panel.marks if isinstance(each, Dots) and not panel.lying]
+    lines = [each for each in panel.marks if isinstance(each, Line | Bars)]
+    for number, each in enumerate(panel.places):
+        if panel.lying:
+            box = (0.0, frame.top + number * frame.pitch, frame.width, frame.pitch)
+            yield svg.hint(box, (_words(words, language) for words in (each.name, each.figure, each.detail)))
+        elif lines:
+            box = (frame.place(number - 0.5), frame.top, frame.pitch, frame.bottom - frame.top)
+            yield svg.hint(box, [_words(each.name, language), *_said(panel, lines, number, language)])
+    if lines and not panel.places:
+        edges = sorted({at for each in lines if isinstance(each, Line) for at in each.at})
+        for since, until in pairwise([0.0, *edges]):
+            own = [each for each in lines if isinstance(each, Line) and until in each.at]
+            said = [text for each in own for text in _said(panel, [each], each.at.index(until), language)]
+            x = frame.place(since)
+            box = (x, frame.top, frame.place(until) - x, frame.bottom - frame.top)
+            yield svg.hint(box, [language.percent(until / 100, 1), *said])
+    for mark in dots:
+        for number, (at, value) in enumerate(zip(mark.at, mark.values, strict=True)):
+            x, y = frame.point(at, value)
+            details = [_words(words, language, 80) for words in (mark.details[number] if mark.details else ())]
+            where = "" if panel.places else language.percent(at / 100, 1)
+            said = [*details, _value(panel, value, language), where, _words(mark.name, language)]
+            yield svg.hint((x - _NEAR, y - _NEAR, 2 * _NEAR, 2 * _NEAR), said)
+
+
+def _said(panel: Panel, marks: Iterable[Line | Bars], number: int, language: Language) -> Iterator[str]:
+    """A line of text for each mark that has a value at the place."""
+    for each in marks:
+        value = each.values[number] if number < len(each.values) else None
+        words = _words(each.shown[number], language) if each.shown else _value(panel, value, language)
+        if value is not None and each.name:
+            yield language.translate(tr("{label}: {value}", label=each.name, value=words))
+
+
+def _value(panel: Panel, value: float | None, language: Language) -> str:
+    """A value of the panel with its unit."""
+    if panel.kind == "share":
+        return language.percent(value, 1)
+    return f"{language.number(value, 1)} {_words(panel.unit, language) if panel.unit else ''}".strip()

@@ -1,6 +1,6 @@
-"""The report as the body of a mail: tables with inline styles, and one image that comes with it.
+"""The report as the body of a mail: tables with inline styles, and one image.
 
-Mail programs drop style sheets, SVG and scripts, and many show no image before they are asked: every figure stands in words.
+Mail programs remove style sheets, SVG and scripts, and many show no image at first, so every figure is also in words.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from PIL import Image, ImageDraw
 
+from analytics.glossary import state_label
 from analytics.language.language import Language, SentenceList
 from analytics.language.quantities import from_cents
 from analytics.language.sentences import tr, tr_many
@@ -23,16 +24,19 @@ from analytics.tables.recommendations import first_decisions
 from analytics.tables.trends import unfinished
 
 IMAGE_ID = "states@fallow"
-"""The Content-ID under which the body names its image."""
+"""The Content-ID of the image in the body."""
 
 DECISIONS = 8
 _SCALE = 2
-"""Pixels of the image for one of the body, so that fine screens show it sharp."""
+"""Image pixels per body pixel, for sharp images on fine screens."""
 _WIDTH, _BAR, _GAP, _DAYS = 562, 40, 14, 96
 
 
 def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
-    """The body as HTML, at most 600 pixels wide, and the PNG that it names as `cid:` IMAGE_ID; None where nothing was seen."""
+    """Return the body as HTML, at most 600 pixels wide, and its PNG (None without data).
+
+    The body shows the PNG as `cid:` IMAGE_ID.
+    """
     body = (
         environment()
         .get_template("mail.html")
@@ -61,7 +65,7 @@ def _content(report: Report, language: Language) -> dict[str, object]:
 
 
 def states_image(report: Report) -> bytes:
-    """The states of the whole window as one bar, and below it those of each day as columns; it has no words."""
+    """Return the states of the whole window as one bar, and those of each day as columns below; the image has no words."""
     image = Image.new("RGB", (_WIDTH * _SCALE, _height(report) * _SCALE), "#ffffff")
     draw = ImageDraw.Draw(image)
     _bar(draw, report.ledger.summary.totals.state_ms)
@@ -97,7 +101,7 @@ def _column(draw: ImageDraw.ImageDraw, state_ms: Mapping[str, float], across: tu
 
 
 def _box(draw: ImageDraw.ImageDraw, corners: tuple[float, float, float, float], state: str) -> None:
-    """A rectangle, with lines over it for the states that the page gives a pattern."""
+    """Draw a rectangle, with lines over states that have a pattern on the page."""
     left, top, right, bottom = (round(corner) for corner in corners)
     if right <= left or bottom <= top:
         return
@@ -113,29 +117,35 @@ def _heads(report: Report, language: Language) -> list[str]:
 
 
 def _states(report: Report, language: Language) -> Iterator[tuple[str, str, str, str, str]]:
-    """Colour, name, GPU-hours, share and cost of each state, then the sum."""
+    """Return colour, name, GPU-hours, share and cost of each state, then the sum."""
     totals, account = report.ledger.summary.totals, report.money.accounts.total
     priced = account.paid_cents is not None
     for state in ORDER:
         spent = account.state_cents[state] if priced else None
         share = "" if state == "unknown" else language.percent(totals.share(state))
         hours = language.hours(totals.state_ms[state])
-        yield LIGHT.state[state], language.translate(state), hours, share, language.number(from_cents(spent), 2)
+        yield (
+            LIGHT.state[state],
+            language.translate(state_label(state)),
+            hours,
+            share,
+            language.number(from_cents(spent), 2),
+        )
     paid = language.number(from_cents(account.paid_cents), 2)
     yield "", language.translate("paid"), language.hours(totals.total_ms), "", paid
 
 
 def _others(report: Report) -> str:
-    """What the body does not show, without a promise of what is attached: each site chooses its documents."""
+    """Return what the body leaves out. It does not name attachments, because each site chooses its documents."""
     found = report.recommendations
     rest = max(0, len(found.ranked) - DECISIONS)
-    more = [tr_many("{number} more decision.", "{number} more decisions.", rest)] if rest else []
+    more = [tr_many("{number} more recommendation.", "{number} more recommendations.", rest)] if rest else []
     look = len(found.to_look_at)
     unsure = (
         [
             tr_many(
-                "{number} thing to look at, without a saving that is sure.",
-                "{number} things to look at, without a saving that is sure.",
+                "{number} recommendation has no known value.",
+                "{number} recommendations have no known value.",
                 look,
             )
         ]
@@ -143,5 +153,6 @@ def _others(report: Report) -> str:
         else []
     )
     return SentenceList(
-        [*more, *unsure, tr("What each rests on stands in the HTML report; `fallow recommendations` lists all.")], " "
+        [*more, *unsure, tr("The HTML report has the evidence; `fallow recommendations` lists all recommendations.")],
+        " ",
     )

@@ -1,4 +1,4 @@
-"""Cells and sentences as markup: names are other people's and keep their own direction, states have their bars."""
+"""Cells and sentences as markup: names keep their own text direction, states have their bars."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ NAME_MOST = 200
 
 
 def bdi(name: str) -> Markup:
-    """A name, kept apart from the direction of the text around it."""
+    """Return a name, isolated from the direction of the text around it."""
     return Markup("<bdi>{}</bdi>").format(plain(name, NAME_MOST))
 
 
 def marked(cell: Cell, language: Language) -> Markup:
-    """A cell or a sentence in the reader's language, in which every name is kept apart; unknown is said."""
+    """Return a cell or a sentence in the reader's language, with isolated names and a word for unknown values."""
     match cell:
         case None:
             found = escape(language.translate("unknown"))
@@ -39,14 +39,14 @@ def marked(cell: Cell, language: Language) -> Markup:
 
 
 def _value(value: object, language: Language) -> Markup:
-    """A part of a sentence. ASCII cannot turn the direction of the languages that reports have, and goes without a mark."""
+    """Return a part of a sentence. ASCII cannot change the direction of the report's languages and needs no mark."""
     if type(value) is str and value.isascii():
         return escape(plain(value, NAME_MOST))
     return marked(value, language) if isinstance(value, str) else escape(language.shown(value))
 
 
 def _bar(bar: StateBar) -> Markup:
-    """As wide as its cell. The row has its figures in words."""
+    """Return a bar as wide as its cell. The row has its figures in words."""
     shapes, at = Markup(), 0.0
     for state, share in bar.shares.items():
         shapes += svg.boxes([(at, 0, 200 * share, 10)], svg.filled(state))

@@ -1,4 +1,4 @@
-"""The whole report as one HTML page: no script, no address outside itself, every name escaped."""
+"""The whole report as one HTML page: no script, no outside address, every name escaped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analytics.glossary import STATES
+from analytics.glossary import STATES, state_label
 from analytics.language.language import Language, SentenceList
 from analytics.language.sentences import tr
 from analytics.render.html.charts import drawing
@@ -19,18 +19,15 @@ from analytics.render.html.marked import marked
 from analytics.report.report import Report
 from analytics.tables.facts import facts
 from analytics.tables.key_figures import DECISION_FIGURES, key_figures
-from analytics.tables.palette import DARK, HATCHED, LIGHT, Palette
+from analytics.tables.palette import DARK, HATCHED, LIGHT, SCALE, SIZES, with_palette
 from analytics.tables.report_sections import chapters
 from analytics.tables.wording import lead, page_title
-
-_ROLES = ("muted", "mark", "soft", "whole")
-"""Of the palette, what marks of charts may have beside states."""
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
 def page(report: Report, language: Language) -> str:
-    """The page; the same report gives the same bytes. Of a window in which nothing was seen only its head."""
+    """Return the page. The same report gives the same bytes. Without data in the window it has only its head."""
     style = style_sheet()
     made = () if report.ledger.is_empty else tuple(chapters(report))
     return (
@@ -44,7 +41,7 @@ def page(report: Report, language: Language) -> str:
             draw=lambda section: drawing(section, language),
             states=STATES,
             left_off_paper=tr(
-                "The HTML page has what paper leaves out: {chapters}.",
+                "The HTML page has more chapters than paper: {chapters}.",
                 chapters=SentenceList([each.title for each, _ in made if not each.on_paper], ", "),
             ),
         )
@@ -52,7 +49,7 @@ def page(report: Report, language: Language) -> str:
 
 
 def head(report: Report, language: Language) -> dict[str, Any]:
-    """What the page and the body of a mail begin with, and what their templates call."""
+    """Return the common head of page and mail body, and the functions of their templates."""
     heading, ledger = report.heading, report.ledger
     return {
         "translate": language.translate,
@@ -71,33 +68,24 @@ def head(report: Report, language: Language) -> dict[str, Any]:
 
 @cache
 def style_sheet() -> str:
-    """The style sheet with the palette, for light and dark: shapes, keys and tiles."""
+    """Return the style sheet with the palette, for light and dark: shapes, keys and tiles."""
     rules = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-    lines = "rgba(255,255,255,.6) 0 1px,transparent 1px 5px"
+    lines = "color-mix(in srgb,var(--card) 60%,transparent) 0 1px,transparent 1px 5px"
     for state in LIGHT.state:
         hatching = f"repeating-linear-gradient({HATCHED[state]}deg,{lines})," if state in HATCHED else ""
         rules += f".legend .{state}::before{{background:{hatching}var(--s-{state})}}"
         if hatching:  # the library that writes PDF draws no box for a gradient over a colour
             rules += f"@media print{{.legend .{state}::before{{background:var(--s-{state})}}}}"
-    for name in (*LIGHT.state, *_ROLES):
-        rules += (
-            f".s-{name}{{fill:var(--s-{name})}}.l-{name}{{stroke:var(--s-{name})}}.i-{name}{{color:var(--s-{name})}}"
-        )
-    return minified(rules.replace("LIGHT", _variables(LIGHT)).replace("DARK", _variables(DARK)))
-
-
-def _variables(palette: Palette) -> str:
-    own = {f"s-{name}": palette.colour(name) for name in (*palette.state, *_ROLES)}
-    return "".join(f"--{name}:{colour};" for name, colour in own.items())
+    return minified(with_palette(rules))
 
 
 _NEVER = {**dict.fromkeys([*range(32), *range(127, 160), 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2066, 0x2067], "?")}
-"""Characters that would be nothing to read: controls, and marks that turn the direction of what stands around them."""
+"""Characters that cannot be read: controls, and marks that change the direction of the text around them."""
 _NEVER |= dict.fromkeys(map(ord, "\t\n\r"), " ")
 
 
 def readable(value: object) -> object:
-    """What a template shows, whoever wrote it, without characters that are not there to be read."""
+    """Return the text without invisible characters, for any author."""
     if not isinstance(value, str):
         return value
     return type(value)(value.translate(_NEVER)) if isinstance(value, Markup) else str(value).translate(_NEVER)
@@ -105,8 +93,8 @@ def readable(value: object) -> object:
 
 @cache
 def environment() -> Environment:
-    """The templates; whatever is not marked as safe is escaped."""
-    return Environment(
+    """Return the templates; values that are not marked as safe are escaped."""
+    templates = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         finalize=readable,
@@ -114,13 +102,15 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    templates.globals |= {"light": LIGHT, "dark": DARK, "size": SIZES, "scale": SCALE, "state_label": state_label}
+    return templates
 
 
 def minified(css: str) -> str:
-    """The style sheet without indents and line ends, which nobody reads in a mailed page."""
+    """Return the style sheet without indents and line ends."""
     return "".join(line.strip() for line in css.splitlines())
 
 
 def style_hash(style: str) -> str:
-    """What a content security policy calls the style element by."""
+    """Return the hash of the style element for a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

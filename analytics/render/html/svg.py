@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 from markupsafe import Markup
 
-from analytics.tables.palette import FAINT, HATCHED, LIGHT
+from analytics.tables.palette import HATCHED, LIGHT
 
-WIDTH = 380
-"""Of every drawing, in its own units: with text of 12 it can be read on a page of 320 pixels and on half of a wide one."""
+WIDTH = 380.0
+"""Of a drawing in a document, in its own units: with text of 12 it can be read on a page of 320 pixels and on half of a wide one."""
 
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, width and height."""
@@ -26,11 +26,12 @@ def number(value: float) -> str:
     return f"{round(value, 1):g}"
 
 
-def drawing(height: float, parts: Iterable[Markup], name: str) -> Markup:
-    """A whole drawing with a name for those who do not see it."""
+def drawing(width: float, height: float, parts: Iterable[Markup], name: str) -> Markup:
+    """Return an SVG element of these parts. `name` is its label for screen readers; if it is empty, the drawing is hidden from them."""
+    named = Markup('role="img" aria-label="{}"').format(name) if name else Markup('aria-hidden="true"')
     return Markup(
-        '<svg viewBox="0 0 {} {}" role="img" aria-label="{}" font-family="{}" font-size="12" fill="{}">{}</svg>'
-    ).format(WIDTH, number(height), name, _FONT, LIGHT.text, Markup().join(parts))
+        '<svg class="drawing" viewBox="0 0 {} {}" {} font-family="{}" font-size="12" fill="{}">{}</svg>'
+    ).format(number(width), number(height), named, _FONT, LIGHT.text, Markup().join(parts))
 
 
 def boxes(places: Iterable[Box], look: Mapping[str, str]) -> Markup:
@@ -53,8 +54,7 @@ def filled(name: str, key: str = "") -> dict[str, str]:
     """The attributes that fill a shape with a colour, hatched in a drawing that has `hatching` of the same key."""
     if key and name in HATCHED:
         return {"fill": f"url(#{key}-{name})"}
-    edge = {"stroke": LIGHT.edge, "stroke-width": ".4"} if name in FAINT else {}
-    return {"class": f"s-{name}", "fill": LIGHT.colour(name)} | edge
+    return {"class": f"s-{name}", "fill": LIGHT.colour(name)}
 
 
 def stroked(name: str) -> dict[str, str]:
@@ -68,8 +68,8 @@ def hatching(key: str, states: Iterable[str]) -> Markup:
         Markup(
             '<pattern id="{}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate({})">'
             '<rect width="6" height="6" class="s-{}" fill="{}"/>'
-            '<path d="M0 3h6" stroke="#fff" stroke-opacity=".6" stroke-width="1.1"/></pattern>'
-        ).format(f"{key}-{name}", HATCHED[name], name, LIGHT.state[name])
+            '<path d="M0 3h6" class="h" stroke="{}" stroke-opacity=".6" stroke-width="1.1"/></pattern>'
+        ).format(f"{key}-{name}", HATCHED[name], name, LIGHT.state[name], LIGHT.card)
         for name in dict.fromkeys(states)
         if name in HATCHED
     )
@@ -99,10 +99,18 @@ def ring(x: float, y: float) -> Markup:
     return Markup('<circle cx="{}" cy="{}" r="2.6" fill="none"/>').format(number(x), number(y))
 
 
-def levels(x: float, ys: Iterable[float]) -> Markup:
+def levels(x: float, until: float, ys: Iterable[float]) -> Markup:
     """Thin lines across the drawing from x on, as one shape."""
-    path = "".join(f"M{number(x)} {number(y)}H{WIDTH}" for y in ys)
-    return Markup('<path class="g" d="{}" stroke="{}"/>').format(path, LIGHT.grid)
+    path = "".join(f"M{number(x)} {number(y)}H{number(until)}" for y in ys)
+    return Markup('<path class="g" d="{}" stroke="{}"/>').format(path, LIGHT.line)
+
+
+def hint(box: Box, lines: Iterable[str]) -> Markup:
+    """A place that says something under the pointer, where a script shows it."""
+    x, y, width, height = map(number, box)
+    return Markup('<rect class="tip" x="{}" y="{}" width="{}" height="{}" fill="none" data-tip="{}"/>').format(
+        x, y, width, height, "\n".join(filter(None, lines))
+    )
 
 
 def labels(places: Iterable[tuple[float, float, str]], anchor: str) -> Markup:
@@ -119,11 +127,10 @@ def attributes(look: Mapping[str, str]) -> Markup:
 
 
 def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> Markup:
-    """A line of text with its baseline at y. `kind` is `m` for muted and small, `b` for bold, `k` for dark on a strong colour."""
+    """A line of text with its baseline at y. `kind` is `m` for muted and small, `b` for bold."""
     look = {
         "m": Markup(' class="m" fill="{}" font-size="10.5"').format(LIGHT.muted),
         "b": Markup(' font-weight="600"'),
-        "k": Markup(' class="k"'),
     }
     place = Markup() if anchor == "start" else Markup(' text-anchor="{}"').format(anchor)
     return Markup('<text x="{}" y="{}"{}{}>{}</text>').format(

@@ -13,13 +13,13 @@ from analytics.report.report import Report
 
 
 class Format(Protocol):
-    """One way to write a report down."""
+    """One format of a report."""
 
     name: str
     suffix: str
 
     def render(self, report: Report, language: Language) -> bytes:
-        """The whole document; the same report gives the same bytes in every run."""
+        """Return the whole document. The same report gives the same bytes in every run."""
         ...
 
 

@@ -31,14 +31,14 @@ class JsonFormat:
     suffix = ".json"
 
     def render(self, report: Report, language: Language) -> bytes:  # noqa: ARG002
-        """The whole document."""
+        """Return the whole document."""
         return (json_text(content(report)) + "\n").encode()
 
 
 def content(report: Report) -> dict[str, object]:
-    """Return everything that the report has, as JSON values.
+    """Return everything in the report, as JSON values.
 
-    Of a window in which nothing was seen every figure is null: no GPU-hours were seen, which is not that there were none.
+    In a window without data every figure is null: zero would be a measurement.
     """
     whole = record(REPORT_COLUMNS, report)
     figures = known_figures(report.ledger, {name: whole[name] for name in _FIGURES})
@@ -46,7 +46,7 @@ def content(report: Report) -> dict[str, object]:
 
 
 def other_tables(report: Report) -> list[Table]:
-    """Return the tables of the report whose rows are not under a name of their own; of an empty window the remarks alone."""
+    """Return the tables of the report whose rows have no name of their own; without data the problems alone."""
     if report.ledger.is_empty:
         return [each for each in (data_quality(report.quality),) if each is not None]
     own = {each.key for each in REPORT_COLUMNS if each.value_type in ("array", "object")}
@@ -54,7 +54,7 @@ def other_tables(report: Report) -> list[Table]:
 
 
 def known_figures(ledger: LedgerFigures, figures: dict[str, object]) -> dict[str, object]:
-    """Return figures of a window as JSON: where nothing was seen in it, each is null."""
+    """Return figures of a window as JSON; null if nothing was observed in it."""
     return {name: _unknown(value, name) for name, value in figures.items()} if ledger.is_empty else figures
 
 
@@ -62,18 +62,18 @@ _FIGURES = (
     "simulated_gpus",
     "hosts",
     "ledger",
-    "saving_per_year",
+    "value_per_year",
+    "pool_demand",
     "waste",
-    "reclaimable_now",
     "sensitivity",
 )
-"""What has figures of the window; trends are made without those that are not known."""
+"""Names with figures of the window; trends are made without unknown figures."""
 _SETTINGS = ("pue", "price_per_kwh", "grid_kg_per_kwh")
-"""Beside the figures, and known whatever was seen."""
+"""Names beside the figures, which are known in any case."""
 
 
 def _unknown(value: object, name: str = "") -> object:
-    """Return the same with null for every number that was measured."""
+    """Return the same with null for every measured number."""
     if isinstance(value, dict):
         return {key: _unknown(each, key) for key, each in value.items()}
     if isinstance(value, list):

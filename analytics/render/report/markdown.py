@@ -1,4 +1,4 @@
-"""The report as Markdown: names come from users and may hold markup."""
+"""The report as Markdown. Names come from users and may contain markup, so they are escaped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analytics.tables.wording import lead, title
 from fallow.outside_text import markdown_code, markdown_text
 
 _WHOLE = 100_000
-"""Characters, for what nothing is cut of: the names of GPUs, and evidence."""
+"""Most characters of uncut texts: names of GPUs, and evidence."""
 
 
 class MarkdownFormat:
@@ -25,37 +25,37 @@ class MarkdownFormat:
     suffix = ".md"
 
     def render(self, report: Report, language: Language) -> bytes:
-        """The whole document."""
-        said = for_text(language)
-        told = (
+        """Return the whole document."""
+        writer = for_text(language)
+        known = (
             tr("{label}: {value}", label=label, value=value)
             for label, value in facts(report.heading, report.ledger, language)
         )
-        simulated, asked, headline = map(said.translate, lead(report))
+        simulated, asked, headline = map(writer.translate, lead(report))
         bold = [f"**{each}**" for each in (asked, headline) if each]
         parts = [
-            f"# {markdown_text(said.translate(title(report.heading)))}",
-            _listed(map(said.translate, told)),
+            f"# {markdown_text(writer.translate(title(report.heading)))}",
+            _listed(map(writer.translate, known)),
             f"**{simulated}**" if simulated else "",
             f"{bold[0]} {headline}" if asked else bold[0],
         ]
         for chapter, sections in () if report.ledger.is_empty else chapters(report):
-            parts.append(f"## {said.translate(chapter.title)}")
-            parts += [part for section in sections for part in section_parts(section, said)]
+            parts.append(f"## {writer.translate(chapter.title)}")
+            parts += [part for section in sections for part in section_parts(section, writer)]
         return ("\n\n".join(part for part in parts if part) + "\n").encode()
 
 
 def section_parts(section: Table, language: Language) -> Iterator[str]:
-    """The heading, the headline, a table, a list, findings, and what to know beside."""
-    said = language.translate
-    yield f"### {markdown_text(said(section.title))}"
+    """Yield the heading, the headline, a table, a list, findings, and notes."""
+    writer = language.translate
+    yield f"### {markdown_text(writer(section.title))}"
     yield markdown_text(written(section.headline, language))
     yield _table(section, language)
     yield _listed(written(each, language) for each in section.lines)
     yield from (_fold(each, language) for each in section.folds)
-    yield from (markdown_text(said(each)) for each in (section.left_out, *section.notes) if each)
-    terms = (tr("{label}: {value}", label=tr(each.name), value=each.meaning) for each in section.terms)
-    yield _listed(said(each) for each in terms)
+    yield from (markdown_text(writer(each)) for each in (section.left_out, *section.notes) if each)
+    terms = (tr("{label}: {value}", label=each.title, value=each.meaning) for each in section.terms)
+    yield _listed(writer(each) for each in terms)
 
 
 def _table(section: Table, language: Language) -> str:
@@ -75,8 +75,8 @@ def _listed(lines: Iterable[str]) -> str:
 
 def _fold(fold: Fold, language: Language) -> str:
     title = language.translate(tr("{id}: {sentence}", id=fold.key, sentence=fold.title))
-    told = (tr("{label}: {value}", label=label, value=written(value, language)) for label, value in fold.facts)
-    lines = [*map(language.translate, told), *(written(each, language) for each in fold.lines)]
+    known = (tr("{label}: {value}", label=label, value=written(value, language)) for label, value in fold.facts)
+    lines = [*map(language.translate, known), *(written(each, language) for each in fold.lines)]
     command = [f"- {markdown_code(fold.command)}"] if fold.command else []
     return "\n".join(
         [f"#### {markdown_text(title, _WHOLE)}", "", *(f"- {markdown_text(each, _WHOLE)}" for each in lines), *command]

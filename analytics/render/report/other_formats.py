@@ -1,4 +1,4 @@
-"""The report as one HTML file, as PDF (the same page with its print styles), and as CSV: every figure of the JSON on a line of its own."""
+"""The report as one HTML file, as PDF (the same page with print styles), and as CSV (a line per figure of the JSON)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class HtmlFormat:
     suffix = ".html"
 
     def render(self, report: Report, language: Language) -> bytes:
-        """The whole page."""
+        """Return the whole page."""
         from analytics.render.html.page import page
 
         return page(report, language).encode()
@@ -31,7 +31,7 @@ class PdfFormat:
     suffix = ".pdf"
 
     def render(self, report: Report, language: Language) -> bytes:
-        """The whole document; raises MissingExtraError."""
+        """Return the whole document. Raises MissingExtraError."""
         from analytics.render.html.page import page
         from analytics.render.pdf import pdf
 
@@ -45,7 +45,7 @@ class CsvFormat:
     suffix = ".csv"
 
     def render(self, report: Report, language: Language) -> bytes:  # noqa: ARG002  # for machines
-        """The columns `figure`, a path such as `ledger.gpu_hours.free`, and `value`, empty where it is unknown."""
+        """Return the columns `figure`, a path such as `ledger.gpu_hours.free`, and `value`, empty if unknown."""
         return csv_text(("figure", "value"), _figures("", content(report))).encode()
 
 

@@ -22,7 +22,7 @@ _WIDTH = PAGE_COLUMNS
 _BETWEEN = 2
 _NAME_LEAST = 6
 _READABLE = 8
-"""Characters of a name below which columns stand below one another instead of side by side."""
+"""Width of a name in characters below which columns are listed below one another."""
 _PLAIN = str.maketrans({"\N{MINUS SIGN}": "-", "±": ""})
 """Signs that every terminal and editor shows alike."""
 
@@ -34,52 +34,54 @@ class TextFormat:
     suffix = ".txt"
 
     def render(self, report: Report, language: Language) -> bytes:
-        """The whole document."""
-        said = for_text(language)
+        """Return the whole document."""
+        language_of_text = for_text(language)
         parts = [
-            _head(report, said),
-            "\n".join(line for each in lead(report) if each for line in wrap(said.translate(each), _WIDTH)),
+            _head(report, language_of_text),
+            "\n".join(line for each in lead(report) if each for line in wrap(language_of_text.translate(each), _WIDTH)),
         ]
         if not report.ledger.is_empty:
-            parts += [section_text(section, said) for _, sections in chapters(report) for section in sections]
+            parts += [
+                section_text(section, language_of_text) for _, sections in chapters(report) for section in sections
+            ]
         return (visible_lines("\n\n".join(parts)) + "\n").encode()
 
 
 @dataclass(frozen=True)
 class _Sortable(Language):
-    """English with days as machines sort them, as the commands print them."""
+    """English with days in sortable form, as in the commands."""
 
     def moment(self, moment_ms: int) -> str:
-        """`2026-11-20 06:00 UTC`."""
+        """Return `2026-11-20 06:00 UTC`."""
         local = from_ms(moment_ms).astimezone(self.zone)
         return f"{local:%Y-%m-%d %H:%M} {local.tzname()}"
 
     def day(self, moment_ms: int) -> str:
-        """`2026-11-20`."""
+        """Return `2026-11-20`."""
         return f"{from_ms(moment_ms).astimezone(self.zone):%Y-%m-%d}"
 
 
 def for_text(language: Language) -> Language:
-    """The language as plain text has it: with ordinary spaces, which every terminal and editor shows alike."""
+    """Return the language for plain text, with ordinary spaces, which every terminal and editor shows alike."""
     return _Sortable(zone=language.zone, space=" ") if language.code == "en" else replace(language, space=" ")
 
 
 def written(cell: Cell, language: Language) -> str:
-    """A cell or a sentence as text; `-` where it is unknown."""
+    """Return a cell or a sentence as text; `-` if unknown."""
     return "-" if cell is None or isinstance(cell, StateBar) else language.shown(cell).translate(_PLAIN)
 
 
 def _head(report: Report, language: Language) -> str:
-    told = facts(report.heading, report.ledger, language)
-    widest = max(len(label) for label, _ in told)
+    entries = facts(report.heading, report.ledger, language)
+    widest = max(len(label) for label, _ in entries)
     lines = wrap(language.translate(title(report.heading)), _WIDTH)
-    for label, value in told:
+    for label, value in entries:
         lines += wrap(value, _WIDTH, f"  {label:<{widest}}  ", " " * (widest + 4))
     return "\n".join(lines)
 
 
 def section_text(section: Table, language: Language, width: int = PAGE_COLUMNS) -> str:
-    """The title, the headline, a table or a list, and what to know beside."""
+    """Return the title, the headline, a table or a list, and notes."""
     lines = [*wrap(language.translate(section.title).upper(), width), *_wrapped(section.headline, language, width)]
     if any(column.kind == "sentence" for column in section.heads):
         lines += [line for row in section.listed for line in _record(section.heads, row, language, width)]
@@ -98,22 +100,22 @@ def _wrapped(sentence: str, language: Language, width: int) -> list[str]:
 
 
 def _explained(term: Term) -> str:
-    return tr("{label}: {value}", label=tr(term.name), value=term.meaning)
+    return tr("{label}: {value}", label=term.title, value=term.meaning)
 
 
 def _fold(fold: Fold, language: Language, width: int) -> list[str]:
     title = language.translate(tr("{id}: {sentence}", id=fold.key, sentence=fold.title))
-    told = [tr("{label}: {value}", label=label, value=written(value, language)) for label, value in fold.facts]
-    facts_line = language.translate(SentenceList(told))
+    entries = [tr("{label}: {value}", label=label, value=written(value, language)) for label, value in fold.facts]
+    facts_line = language.translate(SentenceList(entries))
     lines = [*wrap(title, width, "  ", "    "), *wrap(facts_line, width, "    ", "    ")]
     for each in fold.lines:
         lines += wrap(written(each, language), width, "    - ", "      ")
     # a command is copied: it keeps its line
-    return [*lines, f"    {language.translate(tr('next'))}  {fold.command}"] if fold.command else lines
+    return [*lines, f"    {language.translate(tr('next step'))}  {fold.command}"] if fold.command else lines
 
 
 def _record(heads: Sequence[Column], row: Sequence[Cell], language: Language, width: int) -> list[str]:
-    """A row too long for a table: its name, then what is known of it."""
+    """Return a row that is too long for a table: its name, then its values."""
     lines = wrap(written(row[0], language), width, "  - ", "    ")
     for has_label, cells in groupby(zip(heads[1:], row[1:], strict=True), lambda each: bool(each[0].title)):
         shown = [(column.title, cell, text) for column, cell in cells if (text := written(cell, language))]
@@ -127,13 +129,13 @@ def _record(heads: Sequence[Column], row: Sequence[Cell], language: Language, wi
 
 
 def _copied(cell: ToCopy, language: Language) -> list[str]:
-    """What is copied keeps its line."""
+    """Return text to copy, on one line."""
     label = cell.label if cell.is_address else tr("{label}:", label=cell.label)
     return [f"    {language.translate(label)}", *(f"        {each}" for each in cell.texts)]
 
 
 def _table(section: Table, language: Language, width: int) -> list[str]:
-    """The lines of a table; columns that have no room stand below it, behind its first column again."""
+    """Return the lines of a table; columns without room are printed below it, with its first column repeated."""
     shown = [place for place, column in enumerate(section.heads) if column.kind != "bar"]
     head = [language.translate(section.heads[place].title) for place in shown]
     rows = [[written(row[place], language) for place in shown] for row in section.listed]
@@ -149,7 +151,7 @@ def _table(section: Table, language: Language, width: int) -> list[str]:
 
 
 def _blocks(lines: Sequence[Sequence[str]], words: Collection[int], width: int) -> list[list[int]]:
-    """The places of the columns that stand beside each other, words cut down to a length that is still read."""
+    """Return the columns that are printed side by side, with words cut to a readable length."""
     widths = [
         _BETWEEN + min(max(map(len, column)), _READABLE if place in words else width)
         for place, column in enumerate(zip(*lines, strict=True))
@@ -165,7 +167,7 @@ def _blocks(lines: Sequence[Sequence[str]], words: Collection[int], width: int) 
 def columns(
     head: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int], width: int, ids: Collection[int] = ()
 ) -> list[str]:
-    """A line for the heading and for each row, at most so wide: figures to the right, `words` but `ids` cut to what is left for them."""
+    """Return a line for the heading and each row, in at most this width: figures right-aligned, `words` but `ids` cut."""
     widths = [max(len(line[place]) for line in (head, *rows)) for place in range(len(head))]
     names = [place for place in words if place not in ids]
     while names and sum(widths) + _BETWEEN * len(widths) > width:

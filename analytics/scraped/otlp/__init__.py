@@ -1,1 +1,1 @@
-"""OpenTelemetry metrics that are pushed here over OTLP/HTTP, as samples like those of a metrics server."""
+"""OpenTelemetry metrics that collectors push over OTLP/HTTP, as samples like those of a metrics server."""

@@ -1,4 +1,4 @@
-"""`fallow follow otlp`: takes the metrics that OpenTelemetry collectors push, until it is told to stop, and says of itself how it goes."""
+"""`fallow follow otlp`: receives the metrics that OpenTelemetry collectors push, until it is stopped, and reports its own status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fallow.lake import Lake
 from fallow.lake_init import require_marker
 from fallow.output import say
 
-_EXPOSED = "whoever reaches this address can say anything of any host; set otlp.token_file"
+_EXPOSED = "every client that reaches this address can report data for any host; set otlp.token_file"
 _UNENCRYPTED = "the token travels unencrypted: put a proxy with TLS or a collector in front"
 
 
@@ -35,18 +35,20 @@ def _family(name: str, unit: str, meaning: str, kind: str = "counter") -> Family
 
 _REQUESTS = _family("requests_total", "1", "requests, by the HTTP status of the answer")
 _POINTS = _family("points_total", "1", "data points that were kept")
-_IGNORED = _family("ignored_points_total", "1", "data points of metrics and hardware that fallow has no use for")
+_IGNORED = _family("ignored_points_total", "1", "data points of metrics and hardware that fallow does not use")
 _REJECTED = _family("rejected_points_total", "1", "data points that would be read wrongly")
 _AGENT_ROWS = _family("agent_rows_total", "1", "rows left out because agents have them, those of overlaps again")
-_DROPPED = _family("dropped_total", "1", "points and values that make nothing, those of overlaps again")
+_DROPPED = _family("dropped_total", "1", "points and values that make no row, those of overlaps again")
 _SPOOL = _family("spool_bytes", "bytes", "size of the spool on disk", "gauge")
-_DELIVERED = _family("last_delivery_timestamp_seconds", "s", "when all that was received was last in the lake", "gauge")
-_FAILING = _family("delivery_failing", "0 or 1", "whether the newest try to reach the lake failed", "gauge")
+_DELIVERED = _family(
+    "last_delivery_timestamp_seconds", "s", "last time at which all received data was in the lake", "gauge"
+)
+_FAILING = _family("delivery_failing", "0 or 1", "whether the newest attempt to reach the lake failed", "gauge")
 
 
 @dataclass(frozen=True)
 class ReceiverStatus:
-    """Asked by many threads."""
+    """The status for /metrics and /healthz; many threads may ask."""
 
     intake: Intake
     state: DeliveryState
@@ -69,24 +71,24 @@ class ReceiverStatus:
         return found
 
     def health(self) -> tuple[int, dict[str, object]]:
-        """503 where nothing was tried for a while, which a restart may mend; a lake that is away is told and is no failure."""
+        """Return 503 where nothing was tried for a while and a restart may help; an unreachable lake is reported but is not a failure."""
         state = self.state
-        told: dict[str, object] = {
+        content: dict[str, object] = {
             "status": "failing" if state.trouble else "ok",
             "spool_bytes": self.intake.spool.size_bytes,
         }
         if state.last_success_ms is not None:
-            told["last_delivery"] = format_ms(state.last_success_ms)
+            content["last_delivery"] = format_ms(state.last_success_ms)
         if self.clock.now_ms() - state.round_ms > patience_ms(self.every_ms):
-            return 503, told | {"status": "stale"}
-        return 200, told
+            return 503, content | {"status": "stale"}
+        return 200, content
 
 
 _FLAGS = {
-    "listen": ("ADDRESS", "address:port to take metrics at"),
-    "spool": ("DIR", "folder for what is not yet in the lake"),
-    "every": ("DURATION", "how often it goes to the lake"),
-    "token-file": ("FILE", "file with the bearer token that senders have to show"),
+    "listen": ("ADDRESS", "address:port to receive metrics at"),
+    "spool": ("DIR", "folder for metrics that are not in the lake yet"),
+    "every": ("DURATION", "how often metrics are published to the lake"),
+    "token-file": ("FILE", "file with the bearer token that senders need"),
 }
 
 
@@ -97,15 +99,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mapping",
         metavar="FILE",
         action="append",
-        help="a site's own mapping (TOML); repeatable (default: prometheus.mapping)",
+        help="the site's mapping (TOML); repeatable (default: prometheus.mapping)",
     )
-    parser.add_argument("--lake", metavar="DIR", help="the lake (default: lake.path)")
-    parser.add_argument("--config", metavar="FILE", help="config file to read instead of the usual one")
+    parser.add_argument("--lake", metavar="DIR", help="location of the lake (default: lake.path)")
+    parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
     add_key_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Returns after SIGTERM or Ctrl-C. Raises UsageError, SpoolError, LakeError and FallowError where it cannot begin."""
+    """Return after SIGTERM or Ctrl-C. Raises UsageError, SpoolError, LakeError and FallowError where it cannot start."""
     settings = _settings(args)
     lake = Lake.at(settings.require("lake.path", "--lake"))
     require_marker(lake)
@@ -132,14 +134,14 @@ def run(args: argparse.Namespace) -> int:
             pages.start()
             opened.callback(pages.close)
         receiver.start()
-        say(f"takes OTLP metrics at {receiver.url}{PATH}")
+        say(f"receives OTLP metrics at {receiver.url}{PATH}")
         if not is_of_this_host(host):
             say(_EXPOSED if token is None else _UNENCRYPTED)
         while not stop.wait(every_ms / SECOND_MS):
             rounds.run()
         receiver.close()
         rounds.run()
-    say(f"stopped; what is not in the lake yet is in {settings.text('otlp.spool')}")
+    say(f"stopped; data that is not in the lake yet is in {settings.text('otlp.spool')}")
     return 0
 
 

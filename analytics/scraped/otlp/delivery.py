@@ -1,4 +1,4 @@
-"""From the spool into the lake: file after file, each made into rows beside the one before it, and tried again where the lake is away."""
+"""Moves data from the spool into the lake: one file after the other, each with the file before it; tried again where the lake is away."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from fallow.lake_init import require_marker
 from fallow.pseudonyms import Pseudonyms
 
 ONE_PUSH_MS = 500
-"""Instruments of one collection are read one after the other, each with its own time; nobody collects twice a second."""
+"""Instruments of one collection are read one after the other, each with its own time; no source collects twice a second."""
 
 KEPT_MS = DAY_MS
-"""A process that begins anew may have other attributes: its old sums would stay for ever."""
+"""A restarted process may have other attributes: without this limit its old sums would stay for ever."""
 
 SeriesKey = tuple[tuple[str, str], ...]
 
@@ -42,7 +42,7 @@ _POINT_SCHEMA = {**SAMPLE_SCHEMA, "start_ms": pl.Int64(), "target": pl.UInt32()}
 
 @dataclass(frozen=True)
 class DeltaSum:
-    """What the deltas of a series add up to from `start_ms` until `until_ms`, the end of the newest of them."""
+    """The sum of the deltas of a series from `start_ms` until `until_ms`, the end of the newest of them."""
 
     total: float
     start_ms: int
@@ -50,10 +50,10 @@ class DeltaSum:
 
 
 def climbed(points: Iterable[Point], sums: dict[SeriesKey, DeltaSum]) -> Iterator[Point]:
-    """The points with each delta as the sum up to it, and `sums` brought up to them.
+    """Yield the points, each delta replaced by the sum up to it, and bring `sums` up to date.
 
-    A delta that comes after newer ones of its series is of no use to a sum that has a time, and is left out. One that comes more than
-    KEPT_MS after them begins a new sum: the old one need not be kept.
+    A delta that arrives after newer ones of its series is of no use to a sum that has a time, and is left out. A delta more than
+    KEPT_MS after them begins a new sum, so the old one need not be kept.
     """
     deltas = []
     for point in points:
@@ -78,13 +78,13 @@ def series_key(labels: Labels) -> SeriesKey:
 
 @dataclass(frozen=True)
 class WindowSamples:
-    """The samples, and in `starts` since when sums count: `series`, `time_ms`, `start_ms`."""
+    """The samples, and in `starts` the starts of sums: `series`, `time_ms`, `start_ms`."""
 
     samples: Samples
     starts: pl.DataFrame
 
     def counters_since(self, exporters: tuple[Exporter, ...]) -> pl.DataFrame:
-        """`host`, `gpu`, `true_ms` and `start_ms`, the latest where a GPU has several sums."""
+        """Return `host`, `gpu`, `true_ms` and `start_ms`, the latest start where a GPU has several sums."""
         units = scraped_units(self.samples.labels, exporters)
         coded = {code: unit for unit, code in units.units.items()}
         names = [(number, coded[code].host, coded[code].gpu) for number, code in units.unit_of.items()]
@@ -94,15 +94,17 @@ class WindowSamples:
 
 
 def window_samples(points: Iterable[Point]) -> WindowSamples:
-    """Samples in the order that SAMPLE_SCHEMA asks for; of two points of one series and time the later one counts."""
+    """Return samples in the order of SAMPLE_SCHEMA; of two points of one series and time the later one counts."""
     labels, frame = _point_frame(points)
-    found = _aligned(frame).unique(["series", "time_ms"], keep="last", maintain_order=True).sort("series", "time_ms")
+    found = (
+        _aligned_points(frame).unique(["series", "time_ms"], keep="last", maintain_order=True).sort("series", "time_ms")
+    )
     starts = found.filter(pl.col("start_ms") > 0).select("series", "time_ms", "start_ms")
     return WindowSamples(Samples(tuple(labels), found.select(*SAMPLE_SCHEMA)), starts)
 
 
 def _point_frame(points: Iterable[Point]) -> tuple[list[Labels], pl.DataFrame]:
-    """Every series once, and the points with _POINT_SCHEMA."""
+    """Return every series once, and the points with _POINT_SCHEMA."""
     numbers: dict[SeriesKey, int] = {}
     targets: dict[tuple[str, ...], int] = {}
     labels: list[Labels] = []
@@ -119,8 +121,8 @@ def _point_frame(points: Iterable[Point]) -> tuple[list[Labels], pl.DataFrame]:
     return labels, pl.DataFrame(columns, schema=_POINT_SCHEMA)
 
 
-def _aligned(frame: pl.DataFrame) -> pl.DataFrame:
-    """Times of one target that lie closer together than two pushes ever do become the first of them."""
+def _aligned_points(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the points with times of one target that are closer together than two pushes set to the first of them."""
     moments = frame.select("target", "time_ms").unique().sort("target", "time_ms")
     begins = (pl.col("time_ms").diff().over("target") > ONE_PUSH_MS).fill_null(value=True)
     pushes = moments.with_columns(push_ms=pl.when(begins).then("time_ms").forward_fill())
@@ -129,27 +131,30 @@ def _aligned(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 _AHEAD = 8
-"""Files: whoever pushes every minute is seen twice in as many rounds of ten seconds."""
+"""Number of files: a source that pushes every minute appears twice in as many rounds of ten seconds."""
 
 
 class SpoolDelivery:
-    """Writes what the spool has, and lets it go once it is in the lake.
+    """Writes the spool into the lake, and deletes its files once they are in the lake.
 
-    The newest file that was delivered stays until the next one is: its samples say how often a source pushes, what a counter
-    climbed from, and what a push began that went on in the next file, after a restart too. Delivering twice is harmless.
+    The newest delivered file stays until the next one is delivered. Its samples show how often a source pushes, the counter
+    values before, and the start of a push that continues in the next file, after a restart too. Delivering twice is harmless.
     """
 
     def __init__(self, spool: RequestSpool, exporters: Sequence[Exporter], writer: LakeWriter) -> None:
         self._spool, self._exporters, self._writer = spool, tuple(exporters), writer
         kept = spool.delivered()
         self._last = kept[-1] if kept else None
-        if kept[1:]:  # a process ended before it forgot the older one
+        if kept[1:]:  # a process ended before it deleted the older one
             spool.forget(kept[:-1])
         self._sums: dict[SeriesKey, DeltaSum] = {}
-        """Of all files before the last one; those that nothing goes on from are left out."""
+        """Sums of all files before the last one; series without a continuation are left out."""
 
     def run(self, now_ms: int, totals: ReadTotals) -> None:
-        """Adds to the totals. Raises LakeError; what is not in the lake then is still in the spool. Raises SpoolError for a file that had to be set aside."""
+        """Deliver the files, and add to the totals.
+
+        Raises LakeError, after which undelivered data is still in the spool. Raises SpoolError for a file that had to be set aside.
+        """
         self._writer.totals = totals
         segments = self._spool.rotate()
         for number, segment in enumerate(segments):
@@ -158,15 +163,15 @@ class SpoolDelivery:
                 if paces is None:
                     return
                 self._deliver(segment, now_ms, paces)
-            except (FallowError, OSError, MemoryError):  # no fault of the file
+            except (FallowError, OSError, MemoryError):  # not a fault of the file
                 raise
-            except Exception as error:  # whatever somebody pushed, what comes after it must not wait for ever
+            except Exception as error:  # whatever a client pushed, later data must not wait for ever
                 kept = self._spool.set_aside(segment)
-                what = f"what was pushed to {segment} cannot be made into rows ({type(error).__name__}: {error})"
-                raise SpoolError(what, f"it is set aside as {kept}: please report it") from error
+                what = f"the data in {segment} cannot be made into rows ({type(error).__name__}: {error})"
+                raise SpoolError(what, f"it is set aside as {kept}: please report this") from error
 
     def _first_paces(self, segments: Sequence[Path], now_ms: int) -> Mapping[Source, Pace] | None:
-        """How often the sources of the very first file push, by the files after it too; None where only a second push will show it."""
+        """Return how often the sources of the very first file push, also by the files after it; None where a second push must show it."""
         found = window_samples(climbed(chain.from_iterable(map(_read, segments)), {})).samples
         if found.frame.is_empty():
             return {}
@@ -178,7 +183,7 @@ class SpoolDelivery:
     def _deliver(self, segment: Path, now_ms: int, paces: Mapping[Source, Pace]) -> None:
         window = _Window(self._last, segment, self._sums)
         found = window_samples(window.points())
-        if window.since_ms is None:  # nothing that was answered: opened and never used, or cut off
+        if window.since_ms is None:  # no answered request: opened and never used, or truncated
             self._spool.forget([segment])
             return
         settings = RowSettings(window.since_ms - ONE_PUSH_MS, now_ms + DAY_MS, paces=paces)
@@ -200,7 +205,7 @@ class SpoolDelivery:
 
 
 class _Window:
-    """A new file and the one before it; what it tells is right once its points were all taken."""
+    """A new file and the one before it; its attributes are valid once all its points were read."""
 
     def __init__(self, last: Path | None, new: Path, sums: dict[SeriesKey, DeltaSum]) -> None:
         self._last, self._new, self._sums = last, new, dict(sums)
@@ -224,7 +229,7 @@ def _read(segment: Path) -> Iterator[Point]:
 
 
 def _with_starts(rows: Imported, since: pl.DataFrame) -> Imported:
-    """`counters_since` as the sums themselves say it."""
+    """Return the rows with the starts that the sums themselves state (`counters_since`)."""
     if rows.gpu.is_empty() or since.is_empty():
         return rows
     own = since.filter(pl.col("host") == rows.host).drop("host")
@@ -237,9 +242,9 @@ def _with_starts(rows: Imported, since: pl.DataFrame) -> Imported:
 
 @dataclass
 class DeliveryState:
-    """How far the way from the spool to the lake is open; `round_ms` is when it was last tried.
+    """The state of the delivery from the spool to the lake; `round_ms` is the time of the last attempt.
 
-    `agent_rows` were left out because agents have them; `dropped` are samples and values that make nothing.
+    `agent_rows` were left out because agents have them; `dropped` are samples and values that make no row.
     """
 
     round_ms: int
@@ -251,7 +256,7 @@ class DeliveryState:
 
 @dataclass
 class DeliveryRounds:
-    """`tell` is told what is new: that the lake takes nothing, or takes rows again."""
+    """Rounds of delivery; `tell` receives changes: that the lake takes no rows, or takes rows again."""
 
     spool: RequestSpool
     exporters: tuple[Exporter, ...]
@@ -267,13 +272,13 @@ class DeliveryRounds:
         self.state = DeliveryState(self.clock.now_ms())
 
     def run(self) -> None:
-        """Does what can be done now."""
+        """Deliver all data that can be delivered now."""
         state = self.state
         try:
             self._deliver()
         except (LakeError, SpoolError) as error:
             if str(error) != state.trouble:
-                self.tell(f"{error}; what comes meanwhile is kept in the spool")
+                self.tell(f"{error}; new data is kept in the spool meanwhile")
             state.trouble = str(error)
         else:
             if state.trouble:

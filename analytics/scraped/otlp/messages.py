@@ -1,4 +1,4 @@
-"""OTLP's request and answers, and the data points of a request that tell of GPUs and hosts.
+"""OTLP's request and answers, and the data points of a request about GPUs and hosts.
 
 Names: opentelemetry.io/docs/specs/semconv/hardware/gpu and /hardware/common (in development, read in November 2026).
 """
@@ -27,11 +27,11 @@ from fallow.outside_text import plain
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
 _STATUS_MESSAGE = b"\x12"
-"""Tag of `message`, field 2 of google.rpc.Status, which OTLP answers errors with."""
+"""Tag of `message`, field 2 of google.rpc.Status, with which OTLP answers errors."""
 
 
 def read_request(body: bytes, content_type: str) -> ExportMetricsServiceRequest:
-    """The request; raises InputError where the body is none."""
+    """Return the decoded request. Raises InputError if the body is not an OTLP metrics request of this content type."""
     found = ExportMetricsServiceRequest()
     try:
         if content_type == JSON:
@@ -40,13 +40,13 @@ def read_request(body: bytes, content_type: str) -> ExportMetricsServiceRequest:
             found.ParseFromString(body)
     except (DecodeError, json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(
-            f"the body is no ExportMetricsServiceRequest in {content_type}", "see docs/opentelemetry.md"
+            f"the body is not an ExportMetricsServiceRequest in {content_type}", "see docs/opentelemetry.md"
         ) from error
     return found
 
 
 def accepted(content_type: str, rejected: int = 0, why: str = "") -> bytes:
-    """The answer to a request that was taken, but for so many points."""
+    """Return the encoded answer to an accepted request, with the number of rejected points and the reason."""
     answer = ExportMetricsServiceResponse()
     if rejected:
         answer.partial_success.rejected_data_points = rejected
@@ -58,7 +58,7 @@ def accepted(content_type: str, rejected: int = 0, why: str = "") -> bytes:
 
 
 def refused(content_type: str, why: str) -> bytes:
-    """A google.rpc.Status that says why a request was not taken."""
+    """Return an encoded google.rpc.Status with the reason why a request was refused."""
     if content_type == JSON:
         return json.dumps({"message": why}).encode()
     text = why.encode()
@@ -85,7 +85,7 @@ UNITS: Mapping[str, tuple[str, ...]] = {
     "hw.energy": ("J", ""),
     "hw.temperature": ("Cel", ""),
 }
-"""The units that the conventions give; in another one a number would be read as what it is not."""
+"""The units of the conventions; a number in another unit would be misread."""
 
 _UUIDS = ("GPU-", "MIG-")
 _TARGET = {
@@ -93,22 +93,22 @@ _TARGET = {
     "instance": ("service.instance.id", "host.name", "k8s.node.name", "host.id"),
     "cluster": ("k8s.cluster.name",),
 }
-"""What a metrics server calls the page that was scraped is in OTLP the resource."""
+"""OTLP's resource attributes for the labels by which a metrics server names the scraped page."""
 
 _HOST = ("host.name", "k8s.node.name")
 _OF_SENDERS = ("k8s.", "container.")
 _OF_HOSTS = ("k8s.node.name", "k8s.cluster.name")
-"""Kubernetes' words in a resource are about the pod that sends, not about the one that has the GPU: all but these."""
+"""Kubernetes' attributes of a resource describe the sending pod, not the pod that has the GPU, except for these."""
 
 _OLDEST_MS = 31 * DAY_MS
-"""What is older is no late point but a clock that is wrong, and a row of 1970 would make every GPU 56 years old."""
+"""An older point is not late: its clock is wrong, and a row of 1970 would make every GPU 56 years old."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One number of a series. `value` is None where the series ended; `start_ms` is since when a sum counts, 0 where it is no sum.
+    """One number of a series. `value` is None where the series ended; `start_ms` is the start of a sum, 0 where the series is not a sum.
 
-    Of a sum that `is_delta`, the value is only what came since `start_ms`.
+    For a sum that `is_delta`, the value covers only the time since `start_ms`.
     """
 
     labels: Labels
@@ -120,7 +120,7 @@ class Point:
 
 @dataclass
 class Sorted:
-    """What of a request is of use: `request` holds nothing else; `points` are how many, `rejected` how many are wrong, by reason."""
+    """The useful part of a request: `request` holds nothing else; `points` is their number, `rejected` counts wrong ones by reason."""
 
     request: ExportMetricsServiceRequest
     points: int = 0
@@ -129,32 +129,32 @@ class Sorted:
 
 
 def sort_out(request: ExportMetricsServiceRequest, wanted: Collection[str], now_ms: int) -> Sorted:
-    """Leaves in the request what has a wanted name and can be used; what has another name is ignored, what is wrong is rejected."""
+    """Return the useful points: those with a wanted name and usable content. Other names are ignored, wrong points are rejected."""
     found = Sorted(request)
     for resource in request.resource_metrics:
         has_host = bool(first_label(_texts(resource.resource.attributes), _HOST))
         for scope in resource.scope_metrics:
-            kept = [metric for metric in scope.metrics if _keep(metric, wanted, found, now_ms, has_host=has_host)]
+            kept = [metric for metric in scope.metrics if _has_use(metric, wanted, found, now_ms, has_host=has_host)]
             del scope.metrics[:]
             scope.metrics.extend(kept)
     return found
 
 
-def _keep(metric: Metric, wanted: Collection[str], found: Sorted, now_ms: int, *, has_host: bool) -> bool:
-    """Whether anything of a metric is of use; the points that are not are taken out."""
+def _has_use(metric: Metric, wanted: Collection[str], found: Sorted, now_ms: int, *, has_host: bool) -> bool:
+    """Return whether any point of a metric is of use; other points are removed."""
     kind = metric.WhichOneof("data")
     points = [] if kind is None else getattr(metric, kind).data_points
     if metric.name not in wanted:
         found.ignored += len(points)
         return False
-    if (why := _wrong_metric(metric, kind, has_host=has_host)) is not None:
+    if (why := _metric_fault(metric, kind, has_host=has_host)) is not None:
         found.rejected[why] += len(points)
         return False
     kept = []
     for point in points:
-        if (why := _wrong_point(metric.name, point, now_ms)) is not None:
+        if (why := _point_fault(metric.name, point, now_ms)) is not None:
             found.rejected[why] += 1
-        elif _of_interest(metric.name, point):
+        elif _is_wanted(metric.name, point):
             kept.append(point)
         else:
             found.ignored += 1
@@ -164,7 +164,7 @@ def _keep(metric: Metric, wanted: Collection[str], found: Sorted, now_ms: int, *
     return bool(kept)
 
 
-def _wrong_metric(metric: Metric, kind: str | None, *, has_host: bool) -> str | None:
+def _metric_fault(metric: Metric, kind: str | None, *, has_host: bool) -> str | None:
     if kind not in ("gauge", "sum"):
         return f"{metric.name} comes as {kind or 'nothing'}, not as gauge or sum"
     if metric.unit not in UNITS.get(metric.name, (metric.unit,)):
@@ -174,7 +174,7 @@ def _wrong_metric(metric: Metric, kind: str | None, *, has_host: bool) -> str | 
     return None
 
 
-def _wrong_point(name: str, point: NumberDataPoint, now_ms: int) -> str | None:
+def _point_fault(name: str, point: NumberDataPoint, now_ms: int) -> str | None:
     if not point.time_unix_nano:
         return f"a point of {name} has no time"
     if point.time_unix_nano // NS_PER_MS > now_ms + DAY_MS:
@@ -190,17 +190,17 @@ def _has_ended(point: NumberDataPoint) -> bool:
     return bool(point.flags & DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK)
 
 
-def _of_interest(name: str, point: NumberDataPoint) -> bool:
-    """Names that begin with `hw.` are of all hardware: only those of GPUs count."""
+def _is_wanted(name: str, point: NumberDataPoint) -> bool:
+    """Return whether a point counts. Names that begin with `hw.` are of all hardware: only those of GPUs count."""
     return not name.startswith("hw.") or bool(_gpu_labels(name, _texts(point.attributes)))
 
 
 def points_of(request: ExportMetricsServiceRequest) -> Iterator[Point]:
-    """The points of a request that was sorted out, in its order."""
+    """Yield the points of a sorted request, in its order."""
     for resource in request.resource_metrics:
-        said = _texts(resource.resource.attributes)
-        target = {label: value for label, names in _TARGET.items() if (value := first_label(said, names))}
-        own = {key: value for key, value in said.items() if key in _OF_HOSTS or not key.startswith(_OF_SENDERS)}
+        attributes = _texts(resource.resource.attributes)
+        target = {label: value for label, names in _TARGET.items() if (value := first_label(attributes, names))}
+        own = {key: value for key, value in attributes.items() if key in _OF_HOSTS or not key.startswith(_OF_SENDERS)}
         about = target | own
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
@@ -218,13 +218,13 @@ def _points_of_metric(metric: Metric, about: Labels) -> Iterator[Point]:
             {**about, **own, **_gpu_labels(metric.name, own), "__name__": metric.name},
             point.time_unix_nano // NS_PER_MS,
             value,
-            start_ns // NS_PER_MS,  # a sum that begins after it was read has no beginning that is known
+            start_ns // NS_PER_MS,  # a sum that begins after it was read has no known beginning
             is_delta,
         )
 
 
 def _gpu_labels(name: str, attributes: Labels) -> dict[str, str]:
-    """`uuid`, `mig_uuid` or `index` of the GPU that a point is about; empty where it is about none.
+    """Return `uuid`, `mig_uuid` or `index` of the GPU that a point describes; empty where it describes none.
 
     A sensor is a component of its own, and its parent the GPU.
     """
@@ -241,7 +241,7 @@ def _gpu_labels(name: str, attributes: Labels) -> dict[str, str]:
 
 
 def _texts(attributes: Collection[KeyValue]) -> dict[str, str]:
-    """Attributes as labels; lists and maps are no label."""
+    """Return attributes as labels; lists and maps are not labels."""
     found = {}
     for each in attributes:
         kind = each.value.WhichOneof("value")

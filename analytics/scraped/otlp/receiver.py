@@ -1,4 +1,4 @@
-"""The OTLP/HTTP server: takes metrics at /v1/metrics, plain or gzip and never larger than allowed, and answers when they are safe."""
+"""The OTLP/HTTP server: receives metrics at /v1/metrics, plain or gzip, within a size limit, and answers when they are on disk."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ class ByteStream(Protocol):
 
 
 def read_body(stream: ByteStream, headers: Mapping[str, str], most_bytes: int) -> bytes:
-    """The body, unpacked; `headers` by name in lower case. Raises RequestError, and OSError where the sender is gone."""
+    """Return the unpacked body; `headers` by name in lower case. Raises RequestError, and OSError where the sender is gone."""
     if (coding := headers.get("transfer-encoding")) is not None:
         if coding.lower() != "chunked" or "content-length" in headers:
             # RFC 9112, section 6.1: a proxy in front may see another end of the body
-            why = "Transfer-Encoding has to be chunked, without a Content-Length beside it"
+            why = "Transfer-Encoding must be chunked, without a Content-Length"
             raise RequestError(HTTPStatus.BAD_REQUEST, why)
         found = _chunks(stream, most_bytes)
     else:
         length = headers.get("content-length", "")
         if not (length.isascii() and length.isdecimal()):
-            raise RequestError(HTTPStatus.LENGTH_REQUIRED, "the request names no length, and is not chunked")
+            raise RequestError(HTTPStatus.LENGTH_REQUIRED, "the request states no length, and is not chunked")
         if len(length) > _LONGEST_LENGTH or int(length) > most_bytes:
-            raise _too_large(most_bytes)
-        found = _exactly(stream, int(length))
+            raise _size_error(most_bytes)
+        found = _read_exactly(stream, int(length))
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding == "gzip":
-        return _unpacked(found, most_bytes)
+        return _unpacked_body(found, most_bytes)
     if encoding != "identity":
         raise RequestError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the encoding {encoding} is not known; use gzip or none")
     return found
@@ -58,9 +58,9 @@ def _chunks(stream: ByteStream, most_bytes: int) -> bytes:
     found = bytearray()
     while size := _chunk_size(_line(stream)):
         if len(found) + size > most_bytes:
-            raise _too_large(most_bytes)
-        found += _exactly(stream, size)
-        _exactly(stream, 2)  # the line's end
+            raise _size_error(most_bytes)
+        found += _read_exactly(stream, size)
+        _read_exactly(stream, 2)  # the line's end
     for _ in range(_MOST_TRAILERS):
         if not _line(stream).strip():
             break
@@ -76,34 +76,34 @@ def _chunk_size(line: bytes) -> int:
 def _line(stream: ByteStream) -> bytes:
     found = b""
     while not found.endswith(b"\n") and len(found) < _LONGEST_LINE:
-        found += _exactly(stream, 1)
+        found += _read_exactly(stream, 1)
     return found
 
 
-def _exactly(stream: ByteStream, size: int) -> bytes:
+def _read_exactly(stream: ByteStream, size: int) -> bytes:
     found = bytearray()
     while len(found) < size:
-        piece = stream.read(size - len(found))
-        if not piece:
+        chunk = stream.read(size - len(found))
+        if not chunk:
             raise RequestError(HTTPStatus.BAD_REQUEST, "the body ends before its length")
-        found += piece
+        found += chunk
     return bytes(found)
 
 
-def _unpacked(body: bytes, most_bytes: int) -> bytes:
+def _unpacked_body(body: bytes, most_bytes: int) -> bytes:
     unpacking = zlib.decompressobj(_GZIP)
     try:
         found = unpacking.decompress(body, most_bytes + 1)
     except zlib.error as error:
         raise RequestError(HTTPStatus.BAD_REQUEST, "the body is not gzip") from error
     if len(found) > most_bytes:
-        raise _too_large(most_bytes)
+        raise _size_error(most_bytes)
     if not unpacking.eof:
         raise RequestError(HTTPStatus.BAD_REQUEST, "the gzip body ends too early")
     return found
 
 
-def _too_large(most_bytes: int) -> RequestError:
+def _size_error(most_bytes: int) -> RequestError:
     return RequestError(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         f"the body is larger than otlp.max_body, {most_bytes} bytes; send smaller batches",
@@ -116,7 +116,7 @@ BOUNDS = ConnectionBounds(connections=16, per_address=12, head_s=10, body_s=30, 
 """Few connections at a time, because a body takes memory. A gateway pushes for a whole site, so one address may have most, never all."""
 
 _NO_ROOM = "there is no room for more until the lake takes rows again"
-"""Without the path of the spool: whoever pushes may ask."""
+"""The message has no path of the spool, because any sender may read it."""
 
 _LONGEST_REASON = 1000
 _MOST_TOLD = 20
@@ -124,23 +124,23 @@ _MOST_TOLD = 20
 
 @dataclass
 class IntakeTally:
-    """What was received since the start; its counts are changed under `lock`."""
+    """Counts of received data since the start; they are changed under `lock`."""
 
     requests: Counter[int] = field(default_factory=Counter)
     points: int = 0
     ignored: int = 0
     rejected: int = 0
-    told: set[str] = field(default_factory=set)
-    """Reasons of rejections that were told, some at most: whoever pushes can make up units."""
+    reported: set[str] = field(default_factory=set)
+    """Reported reasons of rejections, limited in number because any sender can invent units."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True)
 class Intake:
-    """What becomes of a request: names that are wanted, where it is kept, how large it may be, and the token that it has to show.
+    """Rules for a request: the wanted names, the spool, the size limit, and the required token.
 
-    `tell` hears of each new reason to reject a point: most senders do not look at that part of an answer.
+    `tell` receives each new reason to reject a point, because most senders ignore that part of an answer.
     """
 
     spool: RequestSpool
@@ -151,10 +151,10 @@ class Intake:
     tell: Callable[[str], None] = say
     tally: IntakeTally = field(default_factory=IntakeTally)
     turn: threading.Lock = field(default_factory=threading.Lock)
-    """One body is read at a time: as messages it takes up to fifty times its room, and threads would only take turns."""
+    """One body is read at a time: as messages it takes up to fifty times its size, and threads would only take turns."""
 
     def take(self, body: bytes, content_type: str) -> bytes:
-        """Keeps what is of use and returns the answer. Raises RequestError."""
+        """Keep the useful points and return the answer. Raises RequestError."""
         try:
             with self.turn:
                 found = sort_out(read_request(body, content_type), self.wanted, self.clock.now_ms())
@@ -172,15 +172,15 @@ class Intake:
             self.tally.points += found.points
             self.tally.ignored += found.ignored
             self.tally.rejected += found.rejected.total()
-            news = sorted(set(found.rejected) - self.tally.told)[: _MOST_TOLD - len(self.tally.told)]
-            self.tally.told.update(news)
+            news = sorted(set(found.rejected) - self.tally.reported)[: _MOST_TOLD - len(self.tally.reported)]
+            self.tally.reported.update(news)
         if news:
             self.tell(f"rejects points: {'; '.join(news)}")
         return accepted(content_type, found.rejected.total(), "; ".join(sorted(found.rejected))[:_LONGEST_REASON])
 
 
 def otlp_receiver(address: tuple[str, int], intake: Intake) -> HttpServer:
-    """The server of otlp.listen, not started."""
+    """Return the server of otlp.listen, not started."""
     remedy = "give --listen an address of this host with a free port"
     return HttpServer(address, partial(_respond, intake), "OTLP metrics", remedy, bounds=BOUNDS)
 
@@ -192,7 +192,7 @@ def _respond(intake: Intake, request: Request) -> Response:
     else:
         answered_kind = JSON if kind == JSON else PROTOBUF
         try:
-            answer = Response(HTTPStatus.OK, answered_kind, _taken(intake, request, kind))
+            answer = Response(HTTPStatus.OK, answered_kind, _answer(intake, request, kind))
         except RequestError as error:
             answer = Response(error.status, answered_kind, refused(kind, error.why), error.headers)
     with intake.tally.lock:
@@ -200,11 +200,11 @@ def _respond(intake: Intake, request: Request) -> Response:
     return answer
 
 
-def _taken(intake: Intake, request: Request, kind: str) -> bytes:
+def _answer(intake: Intake, request: Request, kind: str) -> bytes:
     if request.path != PATH:
-        raise RequestError(HTTPStatus.NOT_FOUND, f"only metrics are taken here, at {PATH}")
-    if "origin" in request.headers:  # any page could have the browser of somebody on this host push
-        raise RequestError(HTTPStatus.FORBIDDEN, "what a browser sends is not taken")
+        raise RequestError(HTTPStatus.NOT_FOUND, f"only metrics are accepted, at {PATH}")
+    if "origin" in request.headers:  # any page could make a browser on this host push data
+        raise RequestError(HTTPStatus.FORBIDDEN, "requests from browsers are not accepted")
     if intake.token is not None and not intake.token.allows(request.headers.get("authorization", "")):
         raise RequestError(HTTPStatus.UNAUTHORIZED, "show the token of otlp.token_file as a bearer token")
     if kind not in (PROTOBUF, JSON):

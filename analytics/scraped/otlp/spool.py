@@ -1,7 +1,7 @@
-"""What was received and is not in the lake yet: files to which a request is appended before it is answered.
+"""Received data that is not in the lake yet: files to which a request is appended before it is answered.
 
-A frame is its length and CRC-32 (little endian, 4 bytes each) and the bytes. A frame that a crash cut off was never answered, so its
-sender has it still.
+A frame is its length and CRC-32 (little endian, 4 bytes each) and the bytes. A frame that a crash truncated was never answered, so
+its sender still has it.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ _HEAD = struct.Struct("<II")
 _SUFFIX = ".otlp"
 _DELIVERED, _UNUSABLE = ".delivered", ".unusable"
 _SEGMENT_BYTES = 16 * 2**20
-"""A file is made into rows as a whole."""
+"""A whole file is made into rows at once."""
 
 
 class SpoolFullError(SpoolError):
-    """There is no room for another request until the lake takes what is there."""
+    """There is no room for another request until the lake takes the spooled rows."""
 
 
 class RequestSpool:
     """Appends and rotates; one process at a time has a spool."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
-        """Opens the folder, or makes it. Raises SpoolError where another process has it or it cannot be written."""
+        """Open or create the folder. Raises SpoolError where another process has it or it cannot be written."""
         self._folder, self._max_bytes = folder, max_bytes
         self._lock = threading.Lock()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._owner = _owned(folder)
+            self._owner = _lock_file(folder)
             there = [*self._segments(), *self.delivered()]
             self._open(1 + max(map(_number, there), default=0))
             self._bytes = sum(path.stat().st_size for path in there)
@@ -53,12 +53,12 @@ class RequestSpool:
         return self._bytes
 
     def append(self, payload: bytes) -> None:
-        """Keeps a request for good: it is on the disk when this returns. Raises SpoolFullError, and SpoolError where the disk fails."""
+        """Keep a request: it is on the disk when this returns. Raises SpoolFullError, and SpoolError where the disk fails."""
         frame = _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
         with self._lock:
             if self._bytes + len(frame) > self._max_bytes:
                 raise SpoolFullError(
-                    f"the spool {self._folder} is full", "see why the lake takes nothing, or raise otlp.max_spool"
+                    f"the spool {self._folder} is full", "find out why the lake takes no rows, or raise otlp.max_spool"
                 )
             start = self._file.tell()
             try:
@@ -66,55 +66,55 @@ class RequestSpool:
             except OSError as error:
                 os.ftruncate(self._file.fileno(), start)
                 self._file.seek(start)
-                raise _unwritable(self._folder, error) from error
+                raise _write_error(self._folder, error) from error
             self._bytes += len(frame)
             if start + len(frame) > _SEGMENT_BYTES:
                 with contextlib.suppress(OSError):  # the request is kept; the next one tries again
                     self._begin_next()
 
     def rotate(self) -> list[Path]:
-        """Begins a new file; returns those before it that hold something, the oldest first. Raises SpoolError."""
+        """Begin a new file. Return the earlier files with content, the oldest first. Raises SpoolError."""
         with self._lock:
             if self._file.tell():
                 try:
                     self._begin_next()
                 except OSError as error:
-                    raise _unwritable(self._folder, error) from error
+                    raise _write_error(self._folder, error) from error
             return [path for path in self._segments() if _number(path) < self._number]
 
     def delivered(self) -> list[Path]:
-        """The files that were marked so and are not forgotten, the oldest first."""
+        """Return the files that are marked as delivered and not deleted, the oldest first."""
         return sorted(self._folder.glob(f"{'[0-9]' * 12}{_SUFFIX}{_DELIVERED}"))
 
     def mark_delivered(self, segment: Path) -> Path:
-        """Keeps a file of which everything is in the lake, under the name that is returned. Raises SpoolError."""
-        return self._renamed(segment, _DELIVERED)[0]
+        """Keep a file that is wholly in the lake, under the returned name. Raises SpoolError."""
+        return self._marked(segment, _DELIVERED)[0]
 
     def forget(self, segments: Iterable[Path]) -> None:
-        """Deletes files of which everything is in the lake. Raises SpoolError."""
+        """Delete files that are wholly in the lake. Raises SpoolError."""
         for path in segments:
             with self._lock:
                 try:
                     size = path.stat().st_size
                     path.unlink()
                 except OSError as error:
-                    raise _unwritable(self._folder, error) from error
+                    raise _write_error(self._folder, error) from error
                 self._bytes -= size
 
     def set_aside(self, segment: Path) -> Path:
-        """Takes a file out of the spool and keeps it under the name that is returned. Raises SpoolError."""
-        kept, size = self._renamed(segment, _UNUSABLE)
+        """Take a file out of the spool and keep it under the returned name. Raises SpoolError."""
+        kept, size = self._marked(segment, _UNUSABLE)
         with self._lock:
             self._bytes -= size
         return kept
 
-    def _renamed(self, segment: Path, mark: str) -> tuple[Path, int]:
-        """The file with the mark, and its size."""
+    def _marked(self, segment: Path, mark: str) -> tuple[Path, int]:
+        """Return the file with the mark, and its size."""
         try:
             kept = segment.rename(f"{segment}{mark}")
             return kept, kept.stat().st_size
         except OSError as error:
-            raise _unwritable(self._folder, error) from error
+            raise _write_error(self._folder, error) from error
 
     def close(self) -> None:
         self._file.close()
@@ -128,14 +128,14 @@ class RequestSpool:
 
     def _begin_next(self) -> None:
         full = self._file
-        self._open(self._number + 1)  # where that cannot be, the one before goes on
+        self._open(self._number + 1)  # where that fails, the earlier file continues
         full.close()
 
     def _open(self, number: int) -> None:
         path = self._folder / f"{number:012d}{_SUFFIX}"
-        file = _opened(path, os.O_EXCL)
+        file = _opened_file(path, os.O_EXCL)
         try:
-            sync_folder(self._folder)  # the file is there after a power failure too
+            sync_folder(self._folder)  # the file must exist after a power failure too
         except OSError:
             file.close()
             path.unlink()
@@ -150,9 +150,9 @@ def _number(segment: Path) -> int:
     return int(segment.name.partition(".")[0])
 
 
-def _owned(folder: Path) -> FileIO:
-    """The lock file, locked for as long as it is open."""
-    lock = _opened(folder / "lock")
+def _lock_file(folder: Path) -> FileIO:
+    """Return the lock file, locked while it is open."""
+    lock = _opened_file(folder / "lock")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -163,17 +163,17 @@ def _owned(folder: Path) -> FileIO:
     return lock
 
 
-def _opened(path: Path, flags: int = 0) -> FileIO:
-    """To write, by no link, and for this user alone: what is pushed names people."""
+def _opened_file(path: Path, flags: int = 0) -> FileIO:
+    """Open for writing, not through a link, and for this user alone, because pushed data names people."""
     return FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600), "wb")
 
 
-def _unwritable(folder: Path, error: OSError) -> SpoolError:
-    return SpoolError(f"cannot write the spool {folder}: {error.strerror}", "see to that disk")
+def _write_error(folder: Path, error: OSError) -> SpoolError:
+    return SpoolError(f"cannot write the spool {folder}: {error.strerror}", "check that disk")
 
 
 def frames(segment: Path) -> Iterator[bytes]:
-    """The requests of a file, up to where it is whole. Raises SpoolError where it cannot be read."""
+    """Yield the requests of a file, up to the first incomplete or damaged request. Raises SpoolError if the file cannot be read."""
     try:
         with segment.open("rb") as file:
             while len(head := file.read(_HEAD.size)) == _HEAD.size:
@@ -183,4 +183,4 @@ def frames(segment: Path) -> Iterator[bytes]:
                     return
                 yield payload
     except OSError as error:
-        raise SpoolError(f"cannot read {segment}: {error.strerror}", "see to that disk") from error
+        raise SpoolError(f"cannot read {segment}: {error.strerror}", "check that disk") from error

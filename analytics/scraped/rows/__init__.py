@@ -1,1 +1,1 @@
-"""What scraped samples can say: rows of the lake's tables that claim no more than the series saw."""
+"""Scraped samples as rows of the lake's tables, which claim no more than the series measured."""

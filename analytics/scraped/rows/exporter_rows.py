@@ -1,4 +1,4 @@
-"""The rows that one exporter's samples make: of GPUs and of hosts, in the lake's columns, repeated readings once."""
+"""The rows from one exporter's samples: of GPUs and of hosts, in the lake's columns, repeated readings once."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ COUNTERS = (
     "throttled_hw_thermal_ms",
     "throttled_power_brake_ms",
 )
-"""Columns that climb; what climbs and fills any other column is a rate."""
+"""Columns of counters; a counter that fills any other column becomes a rate."""
 
 _GAP_INTERVALS = 3
-"""What was counted over a longer gap is no rate of a row (the ledger's rule for samples)."""
+"""A rise over a longer gap is not a rate of a row (the ledger's rule for samples)."""
 
 
 def lake_columns(exporter: Exporter, known: list[str], table: str) -> dict[str, pl.Expr]:
-    """The columns of a table that metrics of the exporter fill, `known` being those that were read, by position.
+    """Return the columns of a table that metrics of the exporter fill; `known` are the metrics that were read, by position.
 
     The expressions are over a frame of unit, time_ms, interval_ms, average_coverage, scrape_coverage and the metrics. Of the metrics of one
-    column the first counts that has a value; a column that no metric has is the sum of others.
+    column the first with a value counts; a column without a metric of its own is the sum of others.
     """
     filling = defaultdict[str, list[tuple[MappedMetric, pl.Expr]]](list)
     for position, metric in enumerate(exporter.metrics):
@@ -59,7 +59,7 @@ def lake_columns(exporter: Exporter, known: list[str], table: str) -> dict[str, 
 
 
 def _positions(exporter: Exporter, names: tuple[str, ...], known: list[str]) -> list[str | None]:
-    """Where the metrics of these names were read; None for one that was not."""
+    """Return the positions of the metrics with these names; None for a metric that was not read."""
     read = {exporter.metrics[int(position)].metric: position for position in known}
     return [read.get(name) for name in names]
 
@@ -73,9 +73,9 @@ def _value(metric: MappedMetric, read: pl.Expr) -> pl.Expr:
 
 
 def _utilization(metrics: list[tuple[MappedMetric, pl.Expr]]) -> dict[str, pl.Expr]:
-    """Utilization and its coverage, both by one metric in each row: the first that has a value.
+    """Return utilization and its coverage, both by one metric in each row: the first that has a value.
 
-    A value of 0 yields to another one above it: work that one of the two saw was there.
+    A value of 0 yields to another one above it: work that either metric shows did happen.
     """
     value, coverage = pl.lit(None, pl.Float64), pl.lit(None, pl.Float64)
     for metric, own in reversed(metrics):
@@ -86,7 +86,7 @@ def _utilization(metrics: list[tuple[MappedMetric, pl.Expr]]) -> dict[str, pl.Ex
 
 
 def _coverage(metric: MappedMetric) -> pl.Expr:
-    """The share of its row that a value describes; null where nobody knows it."""
+    """Return the share of its row that a value describes; null where it is unknown."""
     if metric.kind == "average":
         since_scrape = metric.covers_s is not None and math.isinf(metric.covers_s)
         return pl.col("scrape_coverage" if since_scrape else "average_coverage")
@@ -96,13 +96,13 @@ def _coverage(metric: MappedMetric) -> pl.Expr:
 
 
 _PAGE = 5
-"""What of a source's name tells pages apart; the rest tells servers apart."""
+"""Parts of a source's name that distinguish pages; the others distinguish servers."""
 
 DEVICE_PREFIX = "device."
-"""Of columns of `device` in frames of rows."""
+"""Prefix for columns of `device` in frames of rows."""
 
 GIVEN_PREFIX = "given."
-"""Of columns that say by their value who holds a GPU."""
+"""Prefix for columns whose value names the user of a GPU."""
 
 _OF_SOURCES = ("source", "interval_ms", "average_coverage", "scrape_coverage")
 _ROW = ("unit", "gpu", "host", "source", "time_ms", "interval_ms", "ended")
@@ -110,9 +110,9 @@ _ROW = ("unit", "gpu", "host", "source", "time_ms", "interval_ms", "ended")
 
 @dataclass(frozen=True)
 class UnitCodes:
-    """What the units are, by their code: hosts, GPUs and sources as codes into their names. A host has the GPU -1.
+    """The units by their code: hosts, GPUs and sources as codes into their names. A host has the GPU -1.
 
-    Of several sources of one GPU that with the lower code goes before the others: by the order of the exporters, then by name.
+    Of several sources of one GPU, the source with the lower code comes first: by the order of the exporters, then by name.
     """
 
     units: tuple[ScrapedUnit, ...]
@@ -152,23 +152,21 @@ def _codes(names: tuple[object, ...], values: list[str] | list[Source]) -> Ints:
 
 @dataclass(frozen=True)
 class ExporterRows:
-    """`gpus` and `hosts` have codes (unit, gpu, host, source), time_ms, interval_ms, ended and columns of the lake.
-
-    `gpus` also has columns of `device` behind DEVICE_PREFIX, of holders behind GIVEN_PREFIX, and `code`, that of the newest XID. `repeated` has host and len:
-    rows of scrapes that showed the reading of the one before.
-    """
+    """Rows of one exporter. `gpus` and `hosts` have codes (unit, gpu, host, source), time_ms, interval_ms, ended and lake columns."""
 
     exporter: Exporter
     paces: Paces
     gpus: pl.DataFrame
+    """Also columns of `device` behind DEVICE_PREFIX, of users behind GIVEN_PREFIX, and `code`, that of the newest XID."""
     hosts: pl.DataFrame
     repeated: pl.DataFrame
+    """host and len: the number of rows from scrapes that showed the reading of the one before."""
 
 
 def exporter_rows(
     read: MetricFrame, codes: UnitCodes, known: Mapping[Source, Pace], collect_ms: int | None
 ) -> ExporterRows:
-    """The rows; `known` are paces of sources, `collect_ms` is how often the exporter reads, where somebody knows it."""
+    """Return the rows; `known` are paces of sources, `collect_ms` is how often the exporter reads, where a setting states it."""
     unit = read.frame["unit"].to_numpy()
     frame = read.frame.with_columns(gpu=codes.gpu[unit], host=codes.host[unit], source=codes.source[unit])
     metrics = [name for name in read.frame.columns if name.isdigit()]
@@ -192,7 +190,7 @@ def exporter_rows(
 
 
 def _without_repeats(frame: pl.DataFrame, scrapes: pl.DataFrame, paces: Paces) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows without those of repeated readings, and how many of these each host has."""
+    """Return the rows without those of repeated readings, and the number of these for each host."""
     slow = [code for code, pace in paces.by_source.items() if paces.reading_ms(code) > pace.scrape_ms]
     if not slow:
         return frame, frame.clear().group_by("host").len()
@@ -204,9 +202,9 @@ def _without_repeats(frame: pl.DataFrame, scrapes: pl.DataFrame, paces: Paces) -
 
 
 def _of_sources(paces: Paces, codes: UnitCodes) -> pl.DataFrame:
-    """The interval of each source, and what averages cover of it: those of the exporter's interval, and those since the last scrape.
+    """Return the interval of each source, and its share that averages cover: over the exporter's interval, and since the last scrape.
 
-    Of several servers that scrape one page each begins the means of the others anew.
+    Where several servers scrape one page, each scrape restarts the means of the others.
     """
     pages = Counter(source[:_PAGE] for source in codes.sources)
     alone = {code: 1.0 if pages[codes.sources[code][:_PAGE]] == 1 else None for code in paces.by_source}

@@ -1,6 +1,6 @@
-"""What each series is about, and the samples of one exporter side by side: a row for each unit and scrape, a column for each metric.
+"""The unit of each series, and the samples of one exporter side by side: a row for each unit and scrape, a column for each metric.
 
-All series of one scrape have one timestamp, so unit and time say which samples belong together.
+All series of one scrape have one timestamp, so unit and time identify the samples that belong together.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from analytics.scraped.series_labels import (
     GpuLabels,
     MappedSeries,
     gpu_of,
-    holder_of,
     host_of,
     mapped_series,
     renaming_targets,
     target_of,
+    user_of,
 )
 
 _REPLICAS = ("replica", "prometheus_replica", "__replica__", "prometheus", "monitor", "receive_replica")
-"""Labels by which servers that scrape the same targets tell themselves apart."""
+"""Labels that distinguish servers which scrape the same targets."""
 
 _OF_THE_CARD = frozenset(
     (
@@ -51,56 +51,62 @@ _OF_THE_CARD = frozenset(
         "code",
     )
 )
-"""Columns that a MIG instance does not have: a series of an instance repeats what its whole GPU says."""
+"""Columns that a MIG instance does not have: a series of an instance repeats the value of its whole GPU."""
 
 _UUIDS = ("GPU-", MIG_PREFIX)
 
 _LONGEST_HOST = 200
-"""Bytes of its name in a path of the lake, whose folders may have 255: one that cannot be written would hold up all others."""
+"""Bytes of a host's name in a path of the lake, whose folders may have 255: an unwritable name would delay all others."""
 
 
 @dataclass(frozen=True)
 class ScrapedUnit:
-    """One thing that a source tells of; `gpu` is empty for the host itself, `parent` for what is no MIG instance."""
+    """One unit that a source describes."""
 
     source: Source
     host: str
     gpu: str
+    """Empty for the host itself."""
     parent: str = ""
+    """Empty for a unit that is not a MIG instance."""
 
 
 @dataclass(frozen=True)
 class MetricPart:
-    """One series as one metric (a position in the exporter's) of a unit.
-
-    `part` and `per` are codes of the labels that a sum goes over and is divided by; `held`: the series names who holds the GPU.
-    """
+    """One series as one metric of a unit."""
 
     series: int
     metric: int
+    """The position of the metric in the exporter's."""
     unit: int
     part: int
+    """Code of the labels over which a sum goes."""
     per: int
+    """Code of the labels by which the sum is divided."""
     held: bool
+    """The series names a user of the GPU."""
 
 
 @dataclass
 class ScrapedUnits:
-    """The units in the order of their codes; `parts` are by the name of the exporter, `unit_of` and `holders` by the number of the series."""
+    """The units in the order of their codes."""
 
     exporters: dict[str, Exporter] = field(default_factory=dict)
     units: dict[ScrapedUnit, int] = field(default_factory=dict)
     parts: dict[str, list[MetricPart]] = field(default_factory=lambda: defaultdict(list))
+    """By the name of the exporter."""
     unit_of: dict[int, int] = field(default_factory=dict)
-    holders: dict[int, dict[str, str]] = field(default_factory=dict)
+    """By the number of the series."""
+    users: dict[int, dict[str, str]] = field(default_factory=dict)
+    """By the number of the series."""
     nameless: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Series of known metrics that do not say what they are of: by the exporter's title and what is missing, host or GPU."""
+    """Series of known metrics without a host or GPU: by the exporter's title and the missing one of the two."""
 
     positions: dict[int, int] = field(default_factory=dict)
-    """Where each metric, by its identity, stands among its exporter's."""
+    """The position of each metric, by its identity, among its exporter's."""
 
     words: dict[object, int] = field(default_factory=dict)
-    """Values of the labels that tell parts of a sum apart."""
+    """Values of the labels that distinguish the parts of a sum."""
 
     def word(self, value: object) -> int:
         return self.words.setdefault(value, len(self.words))
@@ -110,17 +116,17 @@ class ScrapedUnits:
 
 
 def scraped_units(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> ScrapedUnits:
-    """The units that the labels of some series tell of."""
+    """Return the units in the labels of some series."""
     mapped = mapped_series(labels, exporters)
-    told = [
+    identified = [
         (number, each, gpu_of(labels[number], each.exporter), host_of(labels[number], each.exporter))
         for number, each in enumerate(mapped)
         if each is not None
     ]
-    # an exporter that only counts GPUs names them by what another one on the host calls that position
-    uuids = {(host, gpu.index): gpu.uuid for _, _, gpu, host in told if gpu.uuid and gpu.index and not gpu.parent}
+    # an exporter that only counts GPUs gets their names from another exporter on the host, by position
+    uuids = {(host, gpu.index): gpu.uuid for _, _, gpu, host in identified if gpu.uuid and gpu.index and not gpu.parent}
     found, renaming = ScrapedUnits(), renaming_targets(labels)
-    for number, series, gpu, host in told:
+    for number, series, gpu, host in identified:
         exporter = series.exporter
         if not _can_be_kept(host):
             found.nameless[exporter.title, "host that a lake can have"] += 1
@@ -130,8 +136,8 @@ def scraped_units(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> Sc
             found.positions |= {id(metric): position for position, metric in enumerate(exporter.metrics)}
         unit = _unit(labels[number], exporter, gpu, host, uuids)
         found.unit_of[number] = found.code(unit)
-        if unit.gpu and (holder := holder_of(labels[number], exporter, renaming)):
-            found.holders[number] = holder
+        if unit.gpu and (user := user_of(labels[number], exporter, renaming)):
+            found.users[number] = user
         found.parts[exporter.name] += _parts(number, labels[number], series, unit, found)
     return found
 
@@ -141,26 +147,29 @@ def _can_be_kept(host: str) -> bool:
 
 
 def source_of(labels: Labels, exporter: Exporter, host: str) -> Source:
-    """Which page a series is of, and which of several servers read it. Sites that give all targets one instance have a page for each host."""
+    """Return the source of a series: its exporter, target and host, and the replica of the metrics server that scraped it.
+
+    The host is included because some sites give all targets the same instance label.
+    """
     return (exporter.name, *target_of(labels), host, *(labels.get(name, "") for name in _REPLICAS))
 
 
 def _unit(
     labels: Labels, exporter: Exporter, gpu: GpuLabels, host: str, uuids: Mapping[tuple[str, str], str]
 ) -> ScrapedUnit:
-    """A MIG instance whose UUID no label has is named as drivers before 470 named it: by its GPU and its number there."""
+    """Return the unit. A MIG instance without a UUID label is named as drivers before 470 named it: by its GPU and its number there."""
     source = source_of(labels, exporter, host)
     is_instance = bool(gpu.mig_instance or gpu.parent)
     card = (gpu.parent if is_instance else gpu.uuid) or uuids.get((host, gpu.index), gpu.index)
     if not is_instance:
-        return ScrapedUnit(source, host, _scoped(card, host) if card else "")
-    parent = _scoped(card, host)
+        return ScrapedUnit(source, host, _scoped_id(card, host) if card else "")
+    parent = _scoped_id(card, host)
     own = gpu.uuid if gpu.uuid.startswith(MIG_PREFIX) else f"{MIG_PREFIX}{parent}/{gpu.mig_instance}"
     return ScrapedUnit(source, host, own, parent)
 
 
-def _scoped(name: str, host: str) -> str:
-    """The id as the lake has it: a UUID as it is, any other behind its host."""
+def _scoped_id(name: str, host: str) -> str:
+    """Return the id as in the lake: a UUID unchanged, any other prefixed with its host."""
     return name if name.startswith(_UUIDS) else f"{host}/{name}"
 
 
@@ -168,7 +177,7 @@ def _parts(
     number: int, labels: Labels, series: MappedSeries, unit: ScrapedUnit, found: ScrapedUnits
 ) -> Iterator[MetricPart]:
     for metric in series.metrics:
-        about = _about(unit, metric)
+        about = _described_unit(unit, metric)
         if about is None:
             found.nameless[series.exporter.title, "GPU"] += 1
         else:
@@ -179,12 +188,12 @@ def _parts(
                 found.code(about),
                 found.word(part),
                 found.word(labels.get(metric.per, "")),
-                number in found.holders,
+                number in found.users,
             )
 
 
-def _about(unit: ScrapedUnit, metric: MappedMetric) -> ScrapedUnit | None:
-    """What the metric tells of: the series' own unit, its whole GPU, or its host; None where it names no GPU."""
+def _described_unit(unit: ScrapedUnit, metric: MappedMetric) -> ScrapedUnit | None:
+    """Return the unit that the metric describes: the series' own, its whole GPU, or its host; None where it names no GPU."""
     if metric.table == "host":
         return ScrapedUnit(unit.source, unit.host, "")
     if not unit.gpu:
@@ -203,13 +212,13 @@ TIME_BITS = 42
 
 
 def keys_of(code: Ints, time_ms: Ints) -> Ints:
-    """A thing and a moment in one number, by thing and time."""
+    """Return a unit and a moment as one number, sorted by unit and time."""
     return code << TIME_BITS | time_ms
 
 
 @dataclass(frozen=True)
 class SampleArrays:
-    """Samples as arrays; those of series `n` lie from `first[n]` up to `first[n + 1]`. NaN where nothing was said or a series ended."""
+    """Samples as arrays; those of series `n` lie from `first[n]` up to `first[n + 1]`. NaN where there was no value or a series ended."""
 
     first: Ints
     time_ms: Ints
@@ -223,7 +232,7 @@ class SampleArrays:
         return cls(first.astype(np.int64), frame["time_ms"].to_numpy(), values.to_numpy(), values.is_null().to_numpy())
 
     def of_series(self, numbers: Ints) -> tuple[Ints, Ints]:
-        """Where the samples of some series lie, one series after the other, and how many each has."""
+        """Return the positions of the samples of some series, one series after the other, and the number for each."""
         counts = self.first[numbers + 1] - self.first[numbers]
         before = np.cumsum(counts) - counts
         return np.repeat(self.first[numbers] - before, counts) + np.arange(counts.sum()), counts
@@ -231,7 +240,7 @@ class SampleArrays:
 
 @dataclass(frozen=True)
 class RefusedSamples:
-    """Samples that make no value: by the code of their unit how many of which column, and why."""
+    """Samples that make no value: by the code of their unit the number per column, and the reason."""
 
     reason: str
     column: str
@@ -240,7 +249,7 @@ class RefusedSamples:
 
 @dataclass(frozen=True)
 class MetricFrame:
-    """`frame` has unit, time_ms, ended (a series ended at that moment and nothing else was said) and the metrics by position.
+    """`frame` has unit, time_ms, ended (a series ended at that moment and no other value came) and the metrics by position.
 
     Sorted by unit and time, each once.
     """
@@ -251,7 +260,7 @@ class MetricFrame:
 
 
 def metric_frame(samples: SampleArrays, exporter: Exporter, parts: Sequence[MetricPart]) -> MetricFrame:
-    """The samples of one exporter."""
+    """Return the samples of one exporter."""
     read = _Read(samples, exporter)
     used = {name for combined in exporter.combined for name in (*combined.add, *combined.subtract)}
     by_metric = sorted(parts, key=lambda each: (each.metric, each.unit, each.part, each.series))
@@ -260,17 +269,17 @@ def metric_frame(samples: SampleArrays, exporter: Exporter, parts: Sequence[Metr
         metric = exporter.metrics[number]
         if metric.table in _TABLES or metric.metric in used:
             columns[number] = read.values(metric, list(own))
-    said = _axis([key for key, _ in columns.values()])
-    axis = _axis([said, *read.ends])
+    moments = _axis([key for key, _ in columns.values()])
+    axis = _axis([moments, *read.ends])
     ended = np.ones(len(axis), bool)
-    ended[np.searchsorted(axis, said)] = False
+    ended[np.searchsorted(axis, moments)] = False
     frame: dict[str, NDArray[np.generic]] = {
         "unit": axis >> TIME_BITS,
         "time_ms": axis & (1 << TIME_BITS) - 1,
         "ended": ended,
     }
     for number, (key, values) in columns.items():
-        frame[str(number)] = _placed(axis, key, values)
+        frame[str(number)] = _placed_values(axis, key, values)
     return MetricFrame(
         exporter, pl.DataFrame(frame).with_columns(pl.col(map(str, columns)).fill_nan(None)), tuple(read.refused)
     )
@@ -280,7 +289,7 @@ _TABLES = ("gpu", "device", "host", "event", "given")
 
 
 class _Read:
-    """Reads metric after metric; `ends` are keys of staleness markers, `refused` what makes no value."""
+    """Reads metric after metric; `ends` are keys of staleness markers, `refused` samples that make no value."""
 
     def __init__(self, samples: SampleArrays, exporter: Exporter) -> None:
         self._samples, self._exporter = samples, exporter
@@ -288,7 +297,7 @@ class _Read:
         self.refused: list[RefusedSamples] = []
 
     def values(self, metric: MappedMetric, parts: Sequence[MetricPart]) -> tuple[Ints, Floats]:
-        """Keys, rising, and the metric's value at each."""
+        """Return keys, rising, and the metric's value at each."""
         at, counts = self._samples.of_series(np.array([part.series for part in parts], np.int64))
         unit = np.repeat(np.array([part.unit for part in parts], np.int64), counts)
         key = keys_of(unit, self._samples.time_ms[at])
@@ -301,22 +310,22 @@ class _Read:
         for low, high in self._exporter.unknown:
             blank = (values >= low) & (values <= high)
             if blank.any():
-                self._refuse("the exporter's word for not known", metric, unit[blank])
+                self._refuse("the exporter's value for unknown", metric, unit[blank])
                 good &= ~blank
         if not good.all():
-            key, values, counts = key[good], values[good], _kept(good, counts)
+            key, values, counts = key[good], values[good], _good_counts(good, counts)
         if metric.sum_over or metric.kind == "count":
             labels = [np.repeat(np.array([getattr(part, name) for part in parts]), counts) for name in ("part", "per")]
-            return _summed(metric, key, values, *labels)
+            return _summed_values(metric, key, values, *labels)
         if (key[1:] > key[:-1]).all():
             return key, values
         return self._of_the_card(metric, key, values, np.repeat(np.array([part.held for part in parts]), counts))
 
     def _of_the_card(self, metric: MappedMetric, key: Ints, values: Floats, held: Mask) -> tuple[Ints, Floats]:
-        """One value per key: a card that several pods share is there once for each of them, and may be there once for itself.
+        """Return one value per key. A card that several pods share occurs once for each of them, and may occur once for itself.
 
-        A series of nobody in particular is the card's, and those beside it are of the pods alone (dcgm-exporter,
-        --kubernetes-virtual-gpus); without one they are copies of the card's value.
+        A series without a user is the card's, and those beside it are of the pods alone (dcgm-exporter,
+        --kubernetes-virtual-gpus); without such a series they are copies of the card's value.
         """
         order = np.lexsort((held, key))
         key, values, held = key[order], values[order], held[order]
@@ -336,13 +345,13 @@ class _Read:
             self.refused.append(RefusedSamples(reason, metric.column or metric.metric, units))
 
 
-def _kept(good: Mask, counts: Ints) -> Ints:
-    """How many good ones each of some groups of so many has."""
+def _good_counts(good: Mask, counts: Ints) -> Ints:
+    """Return how many good samples each group has, for groups of these sizes."""
     return np.add.reduceat(np.append(good, False).astype(np.int64), np.cumsum(counts) - counts) * (counts > 0)
 
 
-def _summed(metric: MappedMetric, key: Ints, values: Floats, part: Ints, per: Ints) -> tuple[Ints, Floats]:
-    """The sum of the parts of each key, where it has as many as its unit ever has; of a `count` their number."""
+def _summed_values(metric: MappedMetric, key: Ints, values: Floats, part: Ints, per: Ints) -> tuple[Ints, Floats]:
+    """Return the sum of the parts of each key, where it has as many as its unit ever has; for a `count` their number."""
     found = pl.DataFrame({"key": key, "part": part, "per": per, "value": values})
     once = found.group_by("key", "part", "per").agg(pl.col("value").max())
     number = pl.col("per").n_unique()
@@ -353,7 +362,7 @@ def _summed(metric: MappedMetric, key: Ints, values: Floats, part: Ints, per: In
 
 
 def _axis(keys: Sequence[Ints]) -> Ints:
-    """All keys, rising, each once."""
+    """Return all keys, rising, each once."""
     axis = keys[0] if keys else np.zeros(0, np.int64)
     for key in keys:
         if not np.array_equal(key, axis):
@@ -363,7 +372,7 @@ def _axis(keys: Sequence[Ints]) -> Ints:
     return axis
 
 
-def _placed(axis: Ints, key: Ints, values: Floats) -> Floats:
+def _placed_values(axis: Ints, key: Ints, values: Floats) -> Floats:
     if np.array_equal(axis, key):
         return values
     found = np.full(len(axis), np.nan)

@@ -1,4 +1,4 @@
-"""What rows of scraped series depend on beside the samples."""
+"""Types for rows of scraped series, besides the samples."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Source = tuple[str, ...]
-"""One page as one server scraped it: the exporter's name, cluster, job, instance, host, and what tells replicas of a server apart."""
+"""One page as one server scraped it: the exporter's name, cluster, job, instance, host, and the labels of a server's replicas."""
 
 INSTANCE = 3
-"""Where the instance stands in a source."""
+"""The position of the instance in a source."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How far apart the scrapes of a source are, and the exporter's reads of the driver.
+    """The distance between scrapes of a source, and between the exporter's reads of the driver.
 
-    `collect_ms` is None where nobody says how often the exporter reads and the values do not show it. `fresh`: the values
+    `collect_ms` is None where no setting states how often the exporter reads and the values do not show it. `fresh`: the values
     show that every scrape had a new reading.
     """
 
@@ -27,10 +27,10 @@ class Pace:
 
 @dataclass(frozen=True)
 class RowSettings:
-    """Rows are given of moments from `since_ms` up to `until_ms`, exclusive; samples around them say what came before.
+    """Rows are returned for moments from `since_ms` up to `until_ms`, exclusive; samples around them give the context.
 
-    `collect_ms` is how often the exporters read the driver, where somebody knows. `paces` of sources that were looked at before
-    go before what the samples show: a few samples show nothing.
+    `collect_ms` is how often the exporters read the driver, where a setting states it. `paces` of sources that were examined
+    before override what the samples show: a few samples show nothing.
     """
 
     since_ms: int

@@ -1,7 +1,7 @@
-"""How often a source was scraped and read the driver, and which scrapes only repeat the reading that the one before showed.
+"""How often a source was scraped and read the driver, and which scrapes only repeat the reading of the one before.
 
-An exporter such as dcgm-exporter reads once in its collect interval, and its page repeats what it read until it reads again. Two
-scrapes of one reading are one reading: the row of the first stands for both.
+An exporter such as dcgm-exporter reads once in its collect interval, and its page repeats that reading until the next one. Two
+scrapes of one reading are one reading: the row of the first covers both.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from analytics.scraped.rows.model import Pace
 from fallow.clock import DAY_MS, MINUTE_MS, SECOND_MS
 
 DEFAULT_SCRAPE_MS = MINUTE_MS
-"""Of a server whose configuration names none (Prometheus, scrape_interval)."""
+"""Scrape interval of a server whose configuration names none (Prometheus, scrape_interval)."""
 
 _NEAR = 0.05
 """A loop of 30 s drifts to 30.02 s: the whole second is meant."""
 
 _WHOLE = 0.9
-"""Of a row, from which on an average stands for it: a scrape is early or late by some percent."""
+"""Share of a row above which an average covers all of it: a scrape is early or late by some percent."""
 
 _ENOUGH_RUNS = 20
 _FRESH, _SLOWER = 1.2, 1.4
-"""Times the step between scrapes: readings shown for less are one for each scrape, those shown for longer are not."""
+"""Multiple of the step between scrapes: readings shown for less come with every scrape, those shown for longer do not."""
 
 _SOON = 0.1
 """Share of the readings that are followed by another one in the next scrape: a slow exporter has few, by scrapes that come early."""
@@ -37,21 +37,21 @@ _SOON = 0.1
 
 @dataclass(frozen=True)
 class Paces:
-    """The pace of each source by its code, and what becomes of it with what is assumed of the exporter."""
+    """The pace of each source by its code, combined with the assumptions about the exporter."""
 
     by_source: Mapping[int, Pace]
     assumed_ms: int | None
 
     def reading_ms(self, source: int) -> int:
-        """How far apart readings are: the interval of the rows."""
+        """Return the distance between readings: the interval of the rows."""
         pace = self.by_source[source]
         collect_ms = 0 if pace.fresh else pace.collect_ms or self.assumed_ms or 0
         return max(pace.scrape_ms, collect_ms)
 
     def average_coverage(self, source: int) -> float | None:
-        """How much of its row an average over the exporter's collect interval saw; None where nobody knows, or where it is not all.
+        """Return the share of its row that an average over the exporter's collect interval covers; None where it is unknown or not all.
 
-        An average of half a row at 0 says as little of the other half as a reading does: without a coverage it is a point sample.
+        An average of half a row at 0 shows as little of the other half as a reading does: without a coverage it is a point sample.
         """
         pace = self.by_source[source]
         if pace.collect_ms is None or self.is_refuted(source):
@@ -60,20 +60,20 @@ class Paces:
         return ratio if ratio >= _WHOLE else None
 
     def is_refuted(self, source: int) -> bool:
-        """Whether the values show that the exporter reads more often than somebody said."""
+        """Return whether the values show that the exporter reads more often than was stated."""
         pace = self.by_source[source]
         return pace.fresh and pace.collect_ms is not None and pace.collect_ms > _FRESH * pace.scrape_ms
 
 
 def assumed_collect_ms(exporter: Exporter) -> int | None:
-    """How often the exporter reads unless it was told otherwise; None for one that reads when it is scraped."""
+    """Return how often the exporter reads by default; None for an exporter that reads when it is scraped."""
     means = [metric.covers_s for metric in exporter.metrics if metric.kind == "average" and metric.covers_s]
     known = [covers_s for covers_s in means if math.isfinite(covers_s)]
     return round(max(known) * SECOND_MS) if known else None
 
 
 def changed(unit: Ints, columns: list[pl.Series]) -> Mask:
-    """Which rows differ from the one of their unit before in any column, or follow none."""
+    """Return which rows differ from the row of their unit before in any column, or are its first."""
     differs = np.ones(len(unit), bool)
     differs[1:] = unit[1:] != unit[:-1]
     for column in columns:
@@ -84,15 +84,15 @@ def changed(unit: Ints, columns: list[pl.Series]) -> Mask:
 
 
 def scrapes_of(rows: pl.DataFrame) -> pl.DataFrame:
-    """The scrapes of each source in order (source, time_ms), and whether a row of them `changed`; `rows` are by unit and time.
+    """Return the scrapes of each source in order (source, time_ms), and whether a row of them `changed`; `rows` are by unit and time.
 
     `step_ms` is the time since the unit's row before, null for its first.
     """
-    told = rows.filter(~pl.col("ended")).with_columns(
+    seen_rows = rows.filter(~pl.col("ended")).with_columns(
         step_ms=pl.when(pl.col("unit") == pl.col("unit").shift(1)).then(pl.col("time_ms").diff())
     )
     return (
-        told.group_by("source", "time_ms")
+        seen_rows.group_by("source", "time_ms")
         .agg(pl.col("changed").any(), pl.col("step_ms").min())
         .sort("source", "time_ms")
     )
@@ -101,14 +101,14 @@ def scrapes_of(rows: pl.DataFrame) -> pl.DataFrame:
 def find_paces(
     scrapes: pl.DataFrame, exporter: Exporter, known: Mapping[int, Pace], collect_ms: int | None = None
 ) -> Paces:
-    """The paces of the sources of some scrapes: as they are known, else as steps and changes of values show them.
+    """Return the paces of the sources of some scrapes: the known ones, else by steps and changes of values.
 
-    `collect_ms` is how often the exporter reads, where somebody knows it.
+    `collect_ms` is how often the exporter reads, where a setting states it.
     """
     assumed_ms = assumed_collect_ms(exporter)
     steps = _steps(scrapes)
     usual = round(float(np.median([*steps.values()]))) if steps else DEFAULT_SCRAPE_MS
-    shown = _shown(scrapes, steps) if assumed_ms or collect_ms else {}
+    shown = _shown_times(scrapes, steps) if assumed_ms or collect_ms else {}
     found = {}
     for code in scrapes["source"].unique():
         scrape_ms = steps.get(code, usual)
@@ -118,22 +118,22 @@ def find_paces(
 
 
 def snapped(ms: float) -> int:
-    """The whole second that is meant, else the millisecond."""
+    """Return the nearest whole second if it is close enough, else the millisecond."""
     seconds = max(round(ms / SECOND_MS), 1) * SECOND_MS
     return min(seconds if abs(ms - seconds) <= _NEAR * seconds else max(round(ms), 1), DAY_MS)
 
 
 def _steps(scrapes: pl.DataFrame) -> dict[int, int]:
-    """The usual step between scrapes of each source that has two; the shorter one where a gap is the other of two."""
+    """Return the usual step between scrapes of each source that has two; of two steps the shorter one, because the other is a gap."""
     usual = scrapes.group_by("source").agg(pl.col("step_ms").quantile(0.5, "lower")).drop_nulls()
     return {code: snapped(ms) for code, ms in usual.iter_rows()}
 
 
-def _shown(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, tuple[int | None, bool]]:
-    """For how long a source showed each reading, where that is longer than a scrape, and whether every scrape shows a new one.
+def _shown_times(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, tuple[int | None, bool]]:
+    """Return how long a source showed each reading, where that is longer than a scrape, and whether every scrape shows a new one.
 
-    All readings of a slow exporter are shown for as long, give or take a scrape. Where values stand still by themselves, as of cards
-    at rest, some are shown for much longer than others; if two scrapes in a row show something new even so, the exporter is not slow.
+    A slow exporter shows all readings for equally long, give or take a scrape. Where values stay equal by themselves, as for cards
+    at rest, some are shown for much longer than others; if two adjacent scrapes still show new values, the exporter is not slow.
     """
     step = pl.col("source").replace_strict(steps, default=DEFAULT_SCRAPE_MS, return_dtype=pl.Int64)
     shown = pl.col("time_ms").diff().over("source")
@@ -142,7 +142,7 @@ def _shown(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, tuple[i
     mean = pl.col("shown").filter(pl.col("shown").is_between(low, high)).mean() / pl.col("step").first()
     soon = (pl.col("shown") <= _FRESH * pl.col("step")).mean()
     runs = scrapes.filter("changed").with_columns(shown=shown, step=step).drop_nulls(["shown", "step"])
-    told = (
+    seen_rows = (
         runs.group_by("source")
         .agg(
             slower=pl.when(steady & (mean > _SLOWER)).then(mean * pl.col("step").first()),
@@ -151,14 +151,14 @@ def _shown(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, tuple[i
         )
         .filter(pl.col("number") >= _ENOUGH_RUNS)
     )
-    return {code: (None if ms is None else snapped(ms), fresh) for code, ms, fresh, _ in told.iter_rows()}
+    return {code: (None if ms is None else snapped(ms), fresh) for code, ms, fresh, _ in seen_rows.iter_rows()}
 
 
 def new_readings(scrapes: pl.DataFrame, found: Paces) -> pl.DataFrame:
-    """The scrapes (source, time_ms) that show another reading than the one kept before.
+    """Return the scrapes (source, time_ms) that show another reading than the one kept before.
 
-    Of values that stand still one scrape counts in each slot of the clock that is as long as the exporter's interval: whoever reads
-    the same scrapes from another moment on, with some intervals before it, keeps the same ones.
+    Of values that stay equal, one scrape counts in each slot of the clock of the exporter's interval. Readers that start at another
+    moment, with some intervals before it, therefore keep the same scrapes.
     """
     codes = scrapes["source"].unique()
     pace = pl.DataFrame(

@@ -1,4 +1,4 @@
-"""`host_rows`: from raw samples to rows of the lake, for any number of hosts at once, and what became of the other samples."""
+"""`host_rows`: from raw samples to rows of the lake, for any number of hosts at once, with an account of all other samples."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import polars as pl
 from analytics.importers.model import Count, FileReport, Imported, Tally
 from analytics.importers.times import IN_THE_FUTURE, latest_possible_ms
 from analytics.importers.values import clean, polars_schema
-from analytics.mapping.model import HOLDERS, Exporter
+from analytics.mapping.model import USERS, Exporter
 from analytics.scraped.rows.exporter_rows import ExporterRows, UnitCodes, exporter_rows
 from analytics.scraped.rows.lake_tables import (
     device_facts,
     device_rows,
-    holders_by_label,
-    holders_by_value,
+    users_by_label,
+    users_by_value,
     with_epochs,
     xid_events,
 )
@@ -49,13 +49,13 @@ class RowAccount:
         self._notes: dict[int, dict[str, None]] = defaultdict(dict)
 
     def refused(self, refused: RefusedSamples) -> None:
-        """Counts samples by their unit."""
+        """Count samples by their unit."""
         hosts = np.bincount(self._codes.host[refused.unit])
         for host in np.flatnonzero(hosts):
             self._counts[int(host)][refused.reason, refused.column] += int(hosts[host])
 
     def rows(self, reason: str, by_host: pl.DataFrame, column: str = "") -> None:
-        """Counts rows, given as host and len."""
+        """Count rows, given as host and len."""
         for host, number in by_host.select("host", "len").iter_rows():
             self._counts[host][reason, column] += number
 
@@ -63,13 +63,13 @@ class RowAccount:
         self._notes[host][sentence] = None
 
     def paced(self, rows: ExporterRows) -> None:
-        """Notes on how often the sources were scraped and read the driver."""
+        """Add notes on how often the sources were scraped and read the driver."""
         title = rows.exporter.title
         has_average = "gpu_util_coverage_ratio" in rows.gpus.columns
         unseen = (pl.col("gpu_util_pct").is_not_null() & pl.col("gpu_util_coverage_ratio").is_null()).any()
-        told = rows.gpus.filter(~pl.col("ended")).group_by("source", "host")
+        live_rows = rows.gpus.filter(~pl.col("ended")).group_by("source", "host")
         for source, host, blind in (
-            told.agg(unseen if has_average else pl.lit(value=False)).sort("source", "host").iter_rows()
+            live_rows.agg(unseen if has_average else pl.lit(value=False)).sort("source", "host").iter_rows()
         ):
             pace, reading_ms = rows.paces.by_source[source], rows.paces.reading_ms(source)
             if reading_ms > pace.scrape_ms:
@@ -82,17 +82,17 @@ class RowAccount:
             if rows.paces.is_refuted(source):
                 self.note(
                     host,
-                    f"{title} reads the driver more often than --collect-interval says: its averages count as readings at a moment",
+                    f"{title} reads the driver more often than --collect-interval states: its averages count as readings at a moment",
                 )
             if blind and rows.paces.assumed_ms is not None and pace.collect_ms is None:
                 self.note(
                     host,
                     f"how often {title} reads the driver is not known: its averages count as readings at a moment "
-                    "(--collect-interval says it)",
+                    "(--collect-interval sets it)",
                 )
 
     def cleaned(self, frame: pl.DataFrame, table: LakeTable) -> pl.DataFrame:
-        """The frame (host, columns of the table) in the lake's types; values that cannot be are null and counted."""
+        """Return the frame (host, columns of the table) in the lake's types; impossible values are null and counted."""
         for column in table.columns:
             if column.name in frame.columns and frame[column.name].dtype == pl.Float64:
                 tally = Tally()
@@ -107,7 +107,7 @@ class RowAccount:
         return frame
 
     def report(self, host: int, rows: int) -> FileReport:
-        """Of samples and values that make nothing."""
+        """Return the report on samples and values that make no row."""
         lost = [Count(reason, count, column) for (reason, column), count in self._counts[host].most_common()]
         dropped, nulled = (tuple(each for each in lost if bool(each.column) is named) for named in (False, True))
         return FileReport(f"host {self._codes.hosts[host]}", rows, rows, dropped, nulled)
@@ -117,54 +117,56 @@ class RowAccount:
 
 
 ENDED = "released"
-"""The health of a GPU from the moment on from which its series ended: nobody reads it."""
+"""The health of a GPU after its series ended: it is no longer read."""
 
 
 def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSettings) -> list[Imported]:
-    """The rows of each host that the samples name, by host.
+    """Return the rows of each host that the samples name, by host.
 
-    What they claim, and what becomes of samples that make none, is in docs/prometheus.md, "What a scraped series can say".
+    What rows claim, and what happens to samples without a row, is in docs/prometheus.md, "What a scraped series can say".
     """
     found = scraped_units(samples.labels, exporters)
     arrays = SampleArrays.of(samples.frame, len(samples.labels))
     codes = UnitCodes.of(found, exporters)
     account = RowAccount(codes)
-    read = _read(found, arrays, codes, settings, account)
+    read = _rows_by_exporter(found, arrays, codes, settings, account)
     if not read:
         return []
     for (title, what), number in found.nameless.items():
         account.note(0, f"{number:,} series of {title} name no {what}: they are left out")
-    chosen = _chosen(_with_split_cards([each.gpus for each in read], codes), codes, account)
-    gpus = with_epochs(_not_late(chosen.frame, account))
+    chosen = _chosen_rows(_with_split_cards([each.gpus for each in read], codes), codes, account)
+    gpus = with_epochs(_past_rows(chosen.frame, account))
     hosts = pl.concat([each.hosts for each in read], how="diagonal_relaxed").with_columns(gpu="host")
-    hosts = _not_late(_chosen(hosts.filter(~pl.col("ended")), codes, account).frame.drop("gpu"), account)
-    told = _named(gpus.filter(~pl.col("ended")), codes)
-    given = [holders_by_label(found, codes, arrays, _intervals(read, codes)), holders_by_value(gpus, codes)]
+    hosts = _past_rows(_chosen_rows(hosts.filter(~pl.col("ended")), codes, account).frame.drop("gpu"), account)
+    live_rows = _named_rows(gpus.filter(~pl.col("ended")), codes)
+    given = [users_by_label(found, codes, arrays, _intervals(read, codes)), users_by_value(gpus, codes)]
     tables = {
-        "gpu": _finished(_within(gpus, settings), GPU, codes, account),
-        "hosts": _finished(_within(hosts, settings), HOST, codes, account),
-        "device": device_rows(_within(told, settings), device_facts(samples.labels, found, arrays)),
-        "events": xid_events(told, settings),
-        "given": _not_over(_given(given, chosen, codes), told, settings),
+        "gpu": _finished_rows(_rows_within(gpus, settings), GPU, codes, account),
+        "hosts": _finished_rows(_rows_within(hosts, settings), HOST, codes, account),
+        "device": device_rows(_rows_within(live_rows, settings), device_facts(samples.labels, found, arrays)),
+        "events": xid_events(live_rows, settings),
+        "given": _open_segments(_given_segments(given, chosen, codes), live_rows, settings),
     }
-    return _by_host(tables, codes, account)
+    return _imports_by_host(tables, codes, account)
 
 
 def find_source_paces(
     samples: Samples, exporters: Sequence[Exporter], collect_ms: int | None = None
 ) -> dict[Source, Pace]:
-    """The pace of each source, for `RowSettings.paces`: from some hundred samples of each, so that a few later on need not show it."""
+    """Return the pace of each source, for `RowSettings.paces`: from some hundred samples of each, so that a few later ones suffice."""
     found = scraped_units(samples.labels, exporters)
     codes = UnitCodes.of(found, exporters)
     settings = RowSettings(0, 0, collect_ms)
-    read = _read(found, SampleArrays.of(samples.frame, len(samples.labels)), codes, settings, RowAccount(codes))
+    read = _rows_by_exporter(
+        found, SampleArrays.of(samples.frame, len(samples.labels)), codes, settings, RowAccount(codes)
+    )
     return {codes.sources[code]: pace for each in read for code, pace in each.paces.by_source.items()}
 
 
-def _read(
+def _rows_by_exporter(
     found: ScrapedUnits, arrays: SampleArrays, codes: UnitCodes, settings: RowSettings, account: RowAccount
 ) -> list[ExporterRows]:
-    """The rows of each exporter."""
+    """Return the rows of each exporter."""
     read = []
     for name, exporter in found.exporters.items():
         metrics = metric_frame(arrays, exporter, found.parts[name])
@@ -178,9 +180,9 @@ def _read(
 
 
 def _with_split_cards(frames: list[pl.DataFrame], codes: UnitCodes) -> pl.DataFrame:
-    """The rows of all exporters, and one of each GPU that MIG splits wherever an instance of it has one.
+    """Return the rows of all exporters, and one of each GPU that MIG splits wherever an instance of it has one.
 
-    The ledger takes what no instance has from the rows of the GPU itself.
+    The ledger takes the part that no instance has from the rows of the GPU itself.
     """
     gpus = pl.concat(frames, how="diagonal_relaxed")
     parent = codes.parent[gpus["unit"].to_numpy()]
@@ -192,8 +194,8 @@ def _with_split_cards(frames: list[pl.DataFrame], codes: UnitCodes) -> pl.DataFr
     return pl.concat([gpus, cards.join(gpus, on=keys, how="anti")], how="diagonal_relaxed")
 
 
-def _chosen(frame: pl.DataFrame, codes: UnitCodes, account: RowAccount) -> ChosenRows:
-    """One source at a time."""
+def _chosen_rows(frame: pl.DataFrame, codes: UnitCodes, account: RowAccount) -> ChosenRows:
+    """Return the rows with one source at a time."""
     chosen = chosen_rows(frame)
     account.rows("another source has the GPU at that time", chosen.left_out)
     for host, kept in chosen.renamed.iter_rows():
@@ -208,38 +210,40 @@ def _chosen(frame: pl.DataFrame, codes: UnitCodes, account: RowAccount) -> Chose
     return chosen
 
 
-def _given(stretches: list[pl.DataFrame], chosen: ChosenRows, codes: UnitCodes) -> pl.DataFrame:
-    """All stretches, under the names that hosts keep."""
+def _given_segments(segments: list[pl.DataFrame], chosen: ChosenRows, codes: UnitCodes) -> pl.DataFrame:
+    """Return all segments, under the names that hosts keep."""
     kept = {codes.hosts[host]: codes.hosts[name] for host, name in chosen.renamed.iter_rows()}
-    return pl.concat(stretches).with_columns(pl.col("host").replace(kept)).sort("host", "gpu", "start_ms", *HOLDERS)
+    return pl.concat(segments).with_columns(pl.col("host").replace(kept)).sort("host", "gpu", "start_ms", *USERS)
 
 
-def _not_over(given: pl.DataFrame, told: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:
-    """The stretches without those that were over when the GPU was last looked at before the window: they are of the one before."""
-    before = told.filter(pl.col("time_ms") < settings.since_ms).group_by("host", "gpu").agg(last_ms=pl.max("time_ms"))
+def _open_segments(given: pl.DataFrame, live_rows: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:
+    """Return the segments without those that had ended before the GPU's last sample before the window: they belong to the window before."""
+    before = (
+        live_rows.filter(pl.col("time_ms") < settings.since_ms).group_by("host", "gpu").agg(last_ms=pl.max("time_ms"))
+    )
     known = given.join(before, on=["host", "gpu"], how="left", maintain_order="left")
     return known.filter((pl.col("end_ms") >= pl.col("last_ms")).fill_null(value=True)).drop("last_ms")
 
 
 def _intervals(read: list[ExporterRows], codes: UnitCodes) -> Ints:
-    """How far apart the readings of each unit are."""
+    """Return the distance between readings of each unit."""
     by_source = {code: each.paces.reading_ms(code) for each in read for code in each.paces.by_source}
     return np.array([by_source.get(int(code), DEFAULT_SCRAPE_MS) for code in codes.source], np.int64)
 
 
-def _within(frame: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:
+def _rows_within(frame: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:
     return frame.filter(pl.col("time_ms").is_between(settings.since_ms, settings.until_ms, closed="left"))
 
 
-def _not_late(frame: pl.DataFrame, account: RowAccount) -> pl.DataFrame:
-    """The rows that lie in no future; the others are counted."""
+def _past_rows(frame: pl.DataFrame, account: RowAccount) -> pl.DataFrame:
+    """Return the rows that are not in the future; the others are counted."""
     late = pl.col("time_ms") >= latest_possible_ms()
     account.rows(IN_THE_FUTURE, frame.filter(late).group_by("host").len())
     return frame.filter(~late)
 
 
-def _finished(frame: pl.DataFrame, table: LakeTable, codes: UnitCodes, account: RowAccount) -> pl.DataFrame:
-    """The rows with `host` and columns of the table, in its types."""
+def _finished_rows(frame: pl.DataFrame, table: LakeTable, codes: UnitCodes, account: RowAccount) -> pl.DataFrame:
+    """Return the rows with `host` and columns of the table, in its types."""
     types = polars_schema(table)
     start = pl.col("time_ms") - pl.col("time_ms") % pl.col("interval_ms")
     placed = account.cleaned(frame, table).with_columns(
@@ -249,15 +253,15 @@ def _finished(frame: pl.DataFrame, table: LakeTable, codes: UnitCodes, account: 
         util_source=pl.lit("scraped"),
     )
     if "offset_ms" not in types:
-        # two scrapes of one slot are one row, as of two windows that a cut between them makes
+        # two scrapes of one slot are one row, like two windows with a cut between them
         placed = placed.group_by("host", "time", maintain_order=True).agg(pl.all().drop_nulls().last())
-    return _named(placed, codes).select(
+    return _named_rows(placed, codes).select(
         "host", *(pl.col(name).cast(kind) for name, kind in types.items() if name in placed.columns)
     )
 
 
-def _named(frame: pl.DataFrame, codes: UnitCodes) -> pl.DataFrame:
-    """The rows with hosts and GPUs by their names."""
+def _named_rows(frame: pl.DataFrame, codes: UnitCodes) -> pl.DataFrame:
+    """Return the rows with hosts and GPUs by their names."""
     names = {"host": codes.hosts, "gpu": codes.gpus}
     return frame.with_columns(
         pl.Series(name, known, dtype=pl.String).gather(frame[name])
@@ -266,7 +270,7 @@ def _named(frame: pl.DataFrame, codes: UnitCodes) -> pl.DataFrame:
     )
 
 
-def _by_host(tables: dict[str, pl.DataFrame], codes: UnitCodes, account: RowAccount) -> list[Imported]:
+def _imports_by_host(tables: dict[str, pl.DataFrame], codes: UnitCodes, account: RowAccount) -> list[Imported]:
     parts = {name: frame.partition_by("host", as_dict=True, include_key=False) for name, frame in tables.items()}
     found = []
     for code, host in sorted(enumerate(codes.hosts), key=lambda each: each[1]):

@@ -1,1 +1,1 @@
-"""Reads a metrics server's raw samples, politely: whatever answers, and by the fastest way that it offers."""
+"""Reads raw samples from any metrics server of this family within limits, by the fastest way that it offers."""

@@ -1,4 +1,4 @@
-"""Where a metrics server is and how to be let in; secrets come from files and the environment, and are never shown."""
+"""The address and the login of a metrics server; secrets come from files and the environment, and are never shown."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PASSWORD_VARIABLE = "FALLOW_PROM_PASSWORD"  # noqa: S105  # a name
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NEXT_HEADER = re.compile(r",\s*(?=[!#$%&'*+.^_`|~0-9A-Za-z-]+\s*:)")
-"""A comma inside a value is no end of it."""
+"""A comma inside a value does not end it."""
 _EXAMPLE = "give it as https://prometheus.example.org:9090 or with a path, https://mimir.example.org/prometheus"
 _PAGES = re.compile(r"/(graph|query|alerts|targets|vmui|api(/v1(/\w+)?)?)/?$")
-"""What people copy from a browser's address along with the server's own."""
+"""Endings that people copy from a browser's address along with the server's own."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ServerAddress:
     url: str
     token: str = field(default="", repr=False)
     token_file: str = ""
-    """Read again for every request: whoever puts tokens there replaces them, mostly every hour."""
+    """Read again for every request, because tokens are replaced, mostly every hour."""
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -45,7 +45,7 @@ class ServerAddress:
     key: str = ""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for what is no address of a server or no header."""
+        """Raise ConfigError for an invalid server address or header."""
         parts = _split(self.url)
         if parts.username is not None:
             object.__setattr__(self, "user", self.user or unquote(parts.username))
@@ -54,7 +54,7 @@ class ServerAddress:
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ConfigError(f"'{visible(shown, 200)}' is not the address of a metrics server", _EXAMPLE)
         if parts.query or parts.fragment:
-            raise ConfigError(f"the address {visible(shown, 200)} has more behind it (? or #)", _EXAMPLE)
+            raise ConfigError(f"the address {visible(shown, 200)} has more after it (? or #)", _EXAMPLE)
         object.__setattr__(self, "url", _PAGES.sub("", shown.rstrip("/")).rstrip("/"))
         if (self.token or self.token_file) and self.user:
             raise ConfigError("there are both a token and a user for the metrics server", "give one of the two")
@@ -62,7 +62,7 @@ class ServerAddress:
 
     @classmethod
     def of(cls, config: Config, environment: Mapping[str, str] = os.environ) -> Self:
-        """From the settings `prometheus.*`; raises UsageError without a URL, ConfigError for files that do not serve."""
+        """Return the address from the settings `prometheus.*`. Raises UsageError without a URL, ConfigError for unusable files."""
         user, token_file = config.text("prometheus.user"), config.text("prometheus.token_file")
         password_file = config.text("prometheus.password_file")
         password = environment.get(PASSWORD_VARIABLE, "").strip()
@@ -85,13 +85,13 @@ class ServerAddress:
 
     @property
     def is_overheard(self) -> bool:
-        """Whether a login goes over a network unencrypted."""
+        """Return whether a login goes over a network unencrypted."""
         parts = urlsplit(self.url)
         local = parts.hostname in {"localhost", "::1"} or (parts.hostname or "").startswith("127.")
         return self.has_login and parts.scheme == "http" and not local
 
     def sent_headers(self) -> dict[str, str]:
-        """Those that go with every request; raises ConfigError for what cannot be sent, or a file that cannot be read."""
+        """Return the headers of every request. Raises ConfigError for invalid ones, or a file that cannot be read."""
         sent = dict(self.headers)
         if self.tenant:
             sent["X-Scope-OrgID"] = self.tenant
@@ -105,7 +105,7 @@ class ServerAddress:
         return sent
 
     def masked(self, text: str) -> str:
-        """A text of the server without the secrets that it may have been told."""
+        """Return a text of the server without secrets that it may repeat."""
         sent = self.sent_headers()
         secrets = [sent.get("Authorization", "").rpartition(" ")[2], self.password, *sent.values()]
         for secret in sorted({each for each in secrets if len(each) > 3} - {self.tenant}, key=len, reverse=True):
@@ -113,7 +113,7 @@ class ServerAddress:
         return text
 
     def tls(self) -> ssl.SSLContext:
-        """Raises ConfigError for files that are none of PEM."""
+        """Return the TLS context. Raises ConfigError for files that are not PEM."""
         context = authorities("prometheus.ca_file", self.ca_file)
         if self.certificate:
             given_bytes("prometheus.certificate", self.certificate, CERTIFICATE_BYTES)
@@ -122,12 +122,12 @@ class ServerAddress:
             try:
                 context.load_cert_chain(self.certificate, self.key or None, password=_no_password)
             except OSError as error:
-                raise _unusable("prometheus.certificate", self.certificate, error) from error
+                raise _file_error("prometheus.certificate", self.certificate, error) from error
         return context
 
 
 def _split(url: str) -> SplitResult:
-    """Its parts; none of them where it is no URL, so that no secret in it is shown."""
+    """Return the URL's parts, empty where it is invalid, so that no secret in it is shown."""
     try:
         parts = urlsplit(url.strip())
         return parts if parts.port != 0 and not re.search(r"[\s\x00-\x1f]", url.strip()) else SplitResult(*[""] * 5)
@@ -136,11 +136,11 @@ def _split(url: str) -> SplitResult:
 
 
 def _no_password() -> str:
-    """For a key that is encrypted: asking for a password would hold up a service."""
+    """Return no password for an encrypted key: asking for one would block a service."""
     return ""
 
 
-def _unusable(setting: str, path: str, error: Exception) -> ConfigError:
+def _file_error(setting: str, path: str, error: Exception) -> ConfigError:
     reason = getattr(error, "strerror", None) or "it is not PEM, or not of this key"
     return ConfigError(
         f"cannot use {setting} {path}: {reason}", "give a PEM file that this user may read, with its key"
@@ -164,7 +164,7 @@ def _check_header(name: str, value: str) -> None:
 
 
 def _secret(setting: str, path: str) -> str:
-    """What is in the file of a setting."""
+    """Return the content of a setting's file."""
     text = given_text(setting, path, SECRET_BYTES).strip()
     if not text:
         raise ConfigError(f"{setting} {path} is empty", "put the secret into its first line")

@@ -1,4 +1,4 @@
-"""What a server answers: the data in its JSON, or one sentence with a remedy where it is not what was asked for."""
+"""A server's answers: the data in their JSON, or one sentence with a remedy where the answer is not the expected one."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from fallow.outside_text import plain
 _SIZE = re.compile(
     r"too (?:many|much|large|big)|exceed|limit|maximum|timed? ?out|deadline|out of memory", re.IGNORECASE
 )
-"""In the words of Prometheus, Thanos, Mimir and VictoriaMetrics for what smaller pieces remedy."""
+"""Phrases of Prometheus, Thanos, Mimir and VictoriaMetrics for errors that smaller requests avoid."""
 
 _SYNTAX = re.compile(r"parse error|cannot parse")
 _NO_PATH = "unsupported path requested"
 """VictoriaMetrics, with status 400."""
 
 _OF_SIZE = frozenset({200, 400, 413, 422, 500, 503, 504})
-"""Statuses that servers say so with, or proxies that make 200 of all of them; 413 says it by itself."""
+"""Statuses that servers use for this, or proxies that make 200 of all of them; 413 is clear by itself."""
 
 _LONGEST_ERROR = 100_000
-"""Bytes of an answer that may be an error although its status is none."""
+"""Bytes of an answer that may be an error although its status is not."""
 
 _PLACES = (
-    "give the URL that /api/v1/query stands behind: Mimir and Cortex mostly add /prometheus, a VictoriaMetrics cluster "
-    "/select/0/prometheus, and Grafana hands on at https://GRAFANA/api/datasources/proxy/uid/UID"
+    "give the URL before /api/v1/query: Mimir and Cortex mostly add /prometheus, a VictoriaMetrics cluster "
+    "/select/0/prometheus, and Grafana forwards https://GRAFANA/api/datasources/proxy/uid/UID"
 )
 _LOGIN = f"set {TOKEN_VARIABLE} or prometheus.token_file, or prometheus.user and {PASSWORD_VARIABLE}"
-_BETWEEN = "try again; if it stays so, look at the server's log and at the proxies before it"
+_BETWEEN = "try again; if the error stays, check the server's log and the proxies before it"
 _SIGNED = (
-    "AWS wants requests that are signed (SigV4), which fallow does not do: run aws-sigv4-proxy beside it and give that "
+    "AWS requires signed requests (SigV4), which fallow does not send: run aws-sigv4-proxy beside it and give that "
     "proxy's URL"
 )
 
@@ -51,18 +51,18 @@ class HttpAnswer:
 
     @property
     def is_page(self) -> bool:
-        """Whether it is made for a browser; what Snappy has packed may begin with any byte."""
+        """Return whether the answer is for a browser; data that Snappy packed may begin with any byte."""
         kind = self.headers.get("content-type", "")
         return "html" in kind or ("protobuf" not in kind and self.body[:200].lstrip()[:1] == b"<")
 
     @property
     def has_end(self) -> bool:
-        """Whether the server said where it ends; without, an answer that breaks off looks like a whole one."""
+        """Return whether the server stated the end; without it, a broken answer looks like a whole one."""
         return "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "")
 
     @property
     def is_error(self) -> bool:
-        """Whether its status or, behind a proxy that makes 200 of every status, its own words say so."""
+        """Return whether its status or, behind a proxy that makes 200 of every status, its own words report an error."""
         if not 200 <= self.status < 300:
             return True
         if len(self.body) > _LONGEST_ERROR or self.body[:1] != b"{":
@@ -74,31 +74,29 @@ class HttpAnswer:
 
 
 class OversizedAnswerError(InputError):
-    """More was asked for than the server gives, or than is read, at once; a shorter span helps."""
+    """The request exceeds what the server returns, or what is read, at once; a shorter interval helps."""
 
 
 def refusal(answer: HttpAnswer, address: ServerAddress) -> InputError | None:
-    """The error that an answer is; None for a 2xx that is no page and does not call itself an error."""
+    """Return the error in an answer; None for a 2xx that is no page and does not call itself an error."""
     if not answer.is_error:
         return _page(answer, address) if answer.is_page else None
     if answer.status in {301, 302, 303, 307, 308}:
         return _redirect(answer, address)
-    said = _said(answer, address)
-    what = f"{address.url} answers {answer.status}{said}"
+    words = _server_words(answer, address)
+    what = f"{address.url} answers {answer.status}{words}"
     if answer.status in {401, 403}:
         return InputError(what, _login_remedy(answer, address))
-    if _SYNTAX.search(said):  # with the names of metrics, which have words such as limit
-        return InputError(
-            what, "write --match as PromQL has it, in single quotes for the shell: --match 'cluster=\"a\"'"
-        )
-    if answer.status == 413 or (answer.status in _OF_SIZE and _SIZE.search(said)):
-        return OversizedAnswerError(what, "narrow what is read with --match, or raise that limit of the server")
-    return InputError(what, _remedy(answer, said))
+    if _SYNTAX.search(words):  # with the names of metrics, which have words such as limit
+        return InputError(what, "write --match as in PromQL, in single quotes for the shell: --match 'cluster=\"a\"'")
+    if answer.status == 413 or (answer.status in _OF_SIZE and _SIZE.search(words)):
+        return OversizedAnswerError(what, "narrow the request with --match, or raise that limit of the server")
+    return InputError(what, _remedy(answer, words))
 
 
-def _remedy(answer: HttpAnswer, said: str) -> str:
-    if answer.status in {404, 405, 410} or _NO_PATH in said:
-        return f"no metrics server is there, or it takes no POST: {_PLACES}"
+def _remedy(answer: HttpAnswer, words: str) -> str:
+    if answer.status in {404, 405, 410} or _NO_PATH in words:
+        return f"no metrics server is there, or it does not accept POST: {_PLACES}"
     if answer.status < 300:
         return _BETWEEN
     if answer.status == 429 or answer.status >= 500:
@@ -107,7 +105,7 @@ def _remedy(answer: HttpAnswer, said: str) -> str:
 
 
 def no_metrics_server(address: ServerAddress) -> InputError:
-    return InputError(f"what {address.url} answers is not that of a metrics server", _PLACES)
+    return InputError(f"the answer of {address.url} is not that of a metrics server", _PLACES)
 
 
 def broken_answer(address: ServerAddress) -> InputError:
@@ -116,39 +114,39 @@ def broken_answer(address: ServerAddress) -> InputError:
 
 def endless_answer(address: ServerAddress) -> InputError:
     return InputError(
-        f"{address.url} does not say where its answer ends, so nobody can tell whether it is whole",
-        "a proxy that answers in HTTP/1.0 is before it: let that speak HTTP/1.1, or give the URL of the server itself",
+        f"{address.url} does not state where its answer ends, so a broken answer cannot be recognized",
+        "a proxy that answers in HTTP/1.0 is before it: make that proxy use HTTP/1.1, or give the URL of the server itself",
     )
 
 
 def unreadable_answer(address: ServerAddress) -> InputError:
-    return InputError(f"the answer of {address.url} is cut off or garbled", _BETWEEN)
+    return InputError(f"the answer of {address.url} is truncated or garbled", _BETWEEN)
 
 
 def silence(address: ServerAddress, what: str) -> InputError:
-    """`what` ends the sentence "the answer of X ..."."""
+    """Return the error for an answer that did not arrive; `what` ends the sentence "the answer of X ..."."""
     return InputError(
         f"the answer of {address.url} {what}",
-        "look whether the server is busy or still starting, and try again; --match reads less at once",
+        "check whether the server is busy or still starting, and try again; --match requests less at once",
     )
 
 
 def oversized_answer(address: ServerAddress, most: int) -> OversizedAnswerError:
     return OversizedAnswerError(
-        f"an answer of {address.url} is longer than {most // 2**20} MiB", "narrow what is read with --match"
+        f"an answer of {address.url} is longer than {most // 2**20} MiB", "narrow the request with --match"
     )
 
 
 def no_connection(error: BaseException, address: ServerAddress) -> InputError:
-    """From any error of urllib3; the innermost cause says most."""
+    """Return the error for any error of urllib3; the innermost cause has the most detail."""
     causes = [error]
     while (deeper := causes[-1].__cause__ or causes[-1].__context__) and deeper not in causes:
         causes.append(deeper)
     fault = next((each for each in reversed(causes) if isinstance(each, OSError)), None)
-    why = connection_fault(fault) if fault else "there is no way to it"
+    why = connection_fault(fault) if fault else "there is no route to it"
     hint = "check the host, the port and http against https"
     if "certificate" in why:
-        hint = "give the authority that signed it as prometheus.ca_file, and the name that it was made for in the URL"
+        hint = "give the authority that signed it as prometheus.ca_file, and the name that it was issued for in the URL"
     return InputError(f"cannot reach {address.url}: {why}", hint)
 
 
@@ -161,7 +159,9 @@ def _redirect(answer: HttpAnswer, address: ServerAddress) -> InputError:
     to = plain(address.masked(answer.headers.get("location", "").partition("?")[0]), 200)
     if re.search(r"login|auth|oauth|sso", to, re.IGNORECASE):
         return InputError(f"{address.url} sends to a login page ({to})", _LOGIN)
-    return InputError(f"{address.url} sends elsewhere ({to})", "give the URL without what it adds, /api/v1 and on")
+    return InputError(
+        f"{address.url} redirects elsewhere ({to})", "give the URL without the part that it adds, from /api/v1 on"
+    )
 
 
 def _login_remedy(answer: HttpAnswer, address: ServerAddress) -> str:
@@ -175,8 +175,8 @@ def _login_remedy(answer: HttpAnswer, address: ServerAddress) -> str:
     return _LOGIN
 
 
-def _said(answer: HttpAnswer, address: ServerAddress) -> str:
-    """The server's own words behind a colon, if it has any for people."""
+def _server_words(answer: HttpAnswer, address: ServerAddress) -> str:
+    """Return the server's own words after a colon, if it has any for people."""
     if answer.is_page:
         return ""
     text = answer.body[:4000].decode("utf-8", "replace")
@@ -190,7 +190,7 @@ def _said(answer: HttpAnswer, address: ServerAddress) -> str:
 
 
 def api_data(body: bytes, address: ServerAddress, tell: Callable[[str], None]) -> Any:
-    """What an answer carries; its warnings are told. Raises InputError for one that is cut off, partial or no such answer."""
+    """Return the content of an answer; its warnings go to `tell`. Raises InputError for a truncated, partial or unexpected answer."""
     try:
         content = json_content(body)
     except orjson.JSONDecodeError as error:
@@ -198,14 +198,16 @@ def api_data(body: bytes, address: ServerAddress, tell: Callable[[str], None]) -
     if not isinstance(content, dict) or content.get("status") != "success" or "data" not in content:
         raise no_metrics_server(address)
     if content.get("isPartial"):
-        raise InputError(f"{address.url} answers with a part of its data", "look which of its storage nodes is down")
+        raise InputError(
+            f"{address.url} answers with only a part of its data", "check which of its storage nodes is down"
+        )
     for warning in content.get("warnings") or ():
         tell(f"{address.url} warns: {plain(address.masked(str(warning)), 240)}")
     return content["data"]
 
 
 def json_content(body: bytes) -> Any:
-    """What it says. VictoriaMetrics hands on labels that are no UTF-8 as they are: what is none in them becomes U+FFFD, as in Prometheus.
+    """Return the JSON content. VictoriaMetrics passes on labels that are not UTF-8: invalid bytes become U+FFFD, as in Prometheus.
 
     Raises orjson.JSONDecodeError.
     """

@@ -1,4 +1,4 @@
-"""One polite way to a metrics server: kept connections, a pace, bounded answers, and patience with a busy server."""
+"""A considerate connection to a metrics server: kept connections, a limited rate, bounded answers, and retries for a busy server."""
 
 from __future__ import annotations
 
@@ -47,34 +47,34 @@ from fallow.errors import ConfigError
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """Counts, bytes and seconds; `rate` is requests a second."""
+    """Counts, bytes and seconds; `rate` is requests per second."""
 
     concurrency: int = 4
     rate: float = 20.0
     attempts: int = 6
-    """Of one request that meets a busy server or a broken connection: about a minute with the pauses between them."""
+    """Attempts of one request with a busy server or a broken connection: about a minute with the pauses between them."""
 
     connect_s: float = 10.0
     silence_s: float = 60.0
-    """Without a byte."""
+    """Longest time without a byte."""
 
     answer_s: float = 600.0
-    """For a whole answer, however steadily its bytes drip."""
+    """Longest time for a whole answer, even if its bytes arrive steadily."""
 
     answer_bytes: int = 32 * 2**20
-    """Unpacked. Half a million samples as JSON are 15 MB, and the labels of 10,000 series in Kubernetes another 7."""
+    """Unpacked size. Half a million samples as JSON are 15 MB, and the labels of 10,000 series in Kubernetes another 7."""
 
     series_bytes: int = 192 * 2**20
-    """The same of a list of series."""
+    """Unpacked size of a list of series."""
 
     piece_samples: int = 500_000
-    """What a piece should hold: 10 MB as a frame, and 150 MB while JSON is read."""
+    """Target number of samples per request: 10 MB as a frame, and 150 MB while JSON is read."""
 
     most_series: int = 200_000
-    """Of one selector."""
+    """Most series of one selector."""
 
     most_labels: int = 500
-    """Of one series."""
+    """Most labels of one series."""
 
     @classmethod
     def of(cls, config: Config) -> Self:
@@ -82,7 +82,7 @@ class ServerLimits:
 
 
 class RequestPace:
-    """At most `rate` requests a second; what the server asks to wait, all wait."""
+    """At most `rate` requests per second; a pause that the server asks for applies to all requests."""
 
     def __init__(self, rate: float, now_s: Callable[[], float], sleep: Callable[[float], object]) -> None:
         self._apart_s, self._now_s, self._sleep = 1 / rate, now_s, sleep
@@ -90,7 +90,7 @@ class RequestPace:
         self._lock = threading.Lock()
 
     def wait(self) -> None:
-        """Returns when it is this caller's turn."""
+        """Return when it is this caller's turn."""
         with self._lock:
             now_s = self._now_s()
             turn_s = max(now_s, self._next_s)
@@ -99,15 +99,15 @@ class RequestPace:
             self._sleep(turn_s - now_s)
 
     def hold(self, pause_s: float) -> None:
-        """Nobody's turn comes before that many seconds from now."""
+        """Delay all turns by that many seconds from now."""
         with self._lock:
             self._next_s = max(self._next_s, self._now_s() + pause_s)
 
 
 class GuardedHttp(HTTPConnection):
     def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as in urllib3 itself
-        """Raises TimeoutError, which urllib3 makes a ReadTimeoutError of."""
-        with _cut_after(self.sock, self.timeout):
+        """Return the response. Raises TimeoutError, which urllib3 turns into a ReadTimeoutError."""
+        with _cut_timer(self.sock, self.timeout):
             return super().getresponse()
 
 
@@ -124,13 +124,13 @@ class _HttpsPool(HTTPSConnectionPool):
 
 
 def guard(manager: PoolManager) -> PoolManager:
-    """The manager, whose connections are guarded from now on."""
+    """Return the manager, whose connections are guarded from now on."""
     manager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
     return manager
 
 
 @contextlib.contextmanager
-def _cut_after(sock: socket.socket, seconds: float | None) -> Iterator[None]:
+def _cut_timer(sock: socket.socket, seconds: float | None) -> Iterator[None]:
     over = threading.Event()
 
     def cut() -> None:
@@ -155,7 +155,7 @@ def _cut_after(sock: socket.socket, seconds: float | None) -> Iterator[None]:
 _BUSY = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 120.0
-"""However long a server asks to wait."""
+"""The longest pause, whatever a server asks for."""
 
 _ALWAYS = {"User-Agent": f"fallow/{__version__}", "Accept-Encoding": "gzip"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
@@ -170,19 +170,19 @@ class _Request:
     body: bytes | None
     headers: Mapping[str, str]
     most_bytes: int
-    """Of the answer."""
+    """Largest size of the answer."""
 
 
 @dataclass(frozen=True)
 class _Passing:
-    """What may be otherwise on another try, as `error`; the server may say when."""
+    """A failure that may pass on another attempt, as `error`; the server may state when."""
 
     error: Exception
     pause_s: float | None = None
 
 
 class ServerConnection:
-    """May be used by many threads; `attempts` of a request is set by who probes and who reads."""
+    """May be used by many threads; the caller sets the `attempts` of a request, fewer for probing than for reading."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class ServerConnection:
         self.address, self.limits = address, limits
         self.attempts = min(
             2, limits.attempts
-        )  # who probes tries once more: a kept connection may just have been closed
+        )  # a probe tries once more, because a kept connection may just have been closed
         self._now_s = now_s
         self._over = threading.Event()
         self._pace = RequestPace(limits.rate, now_s, sleep or self._over.wait)
@@ -202,7 +202,7 @@ class ServerConnection:
         self._pool = _pool(address, limits)
 
     def close(self) -> None:
-        """Threads that still wait or read find their connection broken."""
+        """Close the connections; threads that still wait or read find theirs broken."""
         self._over.set()
         self._pool.clear()
 
@@ -213,7 +213,7 @@ class ServerConnection:
         self.close()
 
     def ask(self, path: str, fields: Mapping[str, str] | None, most_bytes: int | None = None) -> HttpAnswer:
-        """A 2xx answer to a form, or to GET without one; raises InputError for anything else."""
+        """Return a 2xx answer to a form, or to GET without one. Raises InputError for anything else."""
         body = None if fields is None else urlencode(fields).encode()
         answer = self._send(_Request(path, body, FORM if body else _NO_FORM, most_bytes or self.limits.answer_bytes))
         if error := refusal(answer, self.address):
@@ -227,7 +227,7 @@ class ServerConnection:
         return self._send(_Request(path, body, headers, self.limits.answer_bytes))
 
     def _send(self, request: _Request) -> HttpAnswer:
-        """Whatever the server answers in the end, after pauses where it was busy or the connection broke.
+        """Return the server's final answer, after pauses where it was busy or the connection broke.
 
         Raises InputError where there is no answer, OversizedAnswerError where it is too long.
         """
@@ -278,28 +278,28 @@ class ServerConnection:
             headers = {name.lower(): value for name, value in response.headers.items()}
             return HttpAnswer(response.status, headers, self._body(response, request.most_bytes))
         except BaseException:
-            response.close()  # what is left of the answer would be taken for the next one
+            response.close()  # the remaining bytes of the answer would be taken for the next one
             raise
         finally:
             response.release_conn()
 
     def _body(self, response: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
         until_s = self._now_s() + self.limits.answer_s
-        pieces, size = [], 0
-        while piece := response.read1(2**20):
-            pieces.append(piece)
-            size += len(piece)
+        chunks, size = [], 0
+        while chunk := response.read1(2**20):
+            chunks.append(chunk)
+            size += len(chunk)
             if size > most_bytes:
                 raise oversized_answer(self.address, most_bytes)
             if self._over.is_set():
                 raise broken_answer(self.address)
             if self._now_s() > until_s:
                 raise silence(self.address, f"was not whole after {self.limits.answer_s:g} s")
-        return b"".join(pieces)
+        return b"".join(chunks)
 
 
 def _asked_pause_s(text: str) -> float | None:
-    """Seconds of a Retry-After header, which is a number of them or a date."""
+    """Return the seconds of a Retry-After header, which is a number of seconds or a date."""
     if text.strip().isdecimal():
         return float(text[:9])
     try:
@@ -309,7 +309,7 @@ def _asked_pause_s(text: str) -> float | None:
 
 
 def _pool(address: ServerAddress, limits: ServerLimits) -> urllib3.PoolManager:
-    """Through the proxy that the environment names, if any; raises ConfigError where that is none."""
+    """Return a pool through the proxy that the environment names, if any. Raises ConfigError where that is invalid."""
     parts = urlsplit(address.url)
     options: dict[str, Any] = {
         "maxsize": limits.concurrency,

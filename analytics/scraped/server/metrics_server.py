@@ -1,4 +1,4 @@
-"""A metrics server that answers: what it is, its series, and their raw samples, each once."""
+"""A metrics server that answers: its product, its series, and their raw samples, each once."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from fallow.outside_text import plain
 
 VICTORIA = "VictoriaMetrics"
 ADDS_NO_LABELS = ("Grafana Mimir", "Cortex")
-"""Names of those whose remote-read hands on what their API answers, without labels of their own."""
+"""Names of servers whose remote-read returns what their API answers, without labels of their own."""
 
 
-def _told(connection: ServerConnection, clock: Clock) -> tuple[HttpAnswer, int | None]:
-    """What it answers to a number, which every server of this family knows, and how far its clock is ahead of ours, to a second or so.
+def _first_answer(connection: ServerConnection, clock: Clock) -> tuple[HttpAnswer, int | None]:
+    """Return the answer to a number, which every server of this family knows, and how far its clock is ahead, to about a second.
 
     Raises InputError where no metrics server answers.
     """
@@ -52,7 +52,7 @@ def _told(connection: ServerConnection, clock: Clock) -> tuple[HttpAnswer, int |
 
 
 def _name(connection: ServerConnection, first: HttpAnswer) -> str:
-    """VictoriaMetrics names a version of Prometheus as its build, so its header counts more."""
+    """Return the server's name. VictoriaMetrics names a version of Prometheus as its build, so its header counts more."""
     if "x-server-hostname" in first.headers:
         return VICTORIA
     build = _build(connection)
@@ -74,7 +74,7 @@ def _build(connection: ServerConnection) -> dict[str, object]:
 
 
 def _offset_ms(answer: HttpAnswer, our_ms: int) -> int | None:
-    """The Date header is cut to whole seconds: half a second more is as often too much as too little."""
+    """Return the clock offset. The Date header has whole seconds: half a second more is as often too much as too little."""
     try:
         server_s = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
     except ValueError:
@@ -86,16 +86,16 @@ _FIRST_MS = 5 * MINUTE_MS
 _LONGEST_MS = 7 * DAY_MS
 _SHORTEST_MS = SECOND_MS
 _STRIDE = 8
-"""By how much at most a piece is longer than the one before: samples may become dense again."""
+"""Largest factor by which a request is longer than the one before: samples may become dense again."""
 
 
 class PieceLength:
-    """How long a piece may be, learnt from those before: counting first would make the server decode everything twice."""
+    """The length of a request in time, learnt from earlier ones: counting first would make the server decode everything twice."""
 
     def __init__(self, most_samples: int) -> None:
         self.ms = _FIRST_MS
         self.is_settled = False
-        """Whether the last piece was of some size: what follows empty ones may be far too much, which is met one at a time."""
+        """Whether the last request had a certain size: after empty ones the next may be far too large, so one is sent at a time."""
         self._most_samples = most_samples
 
     def learn(self, length_ms: int, samples: int) -> None:
@@ -104,7 +104,7 @@ class PieceLength:
         self.is_settled = samples * _STRIDE >= self._most_samples
 
     def shorten(self, length_ms: int) -> None:
-        """After a refusal of that length."""
+        """Shorten the length after a refusal."""
         self.ms = max(min(self.ms, length_ms // 2), _SHORTEST_MS)
         self.is_settled = False
 
@@ -118,7 +118,7 @@ def in_pieces(
     pool: Executor,
     ahead: int,
 ) -> Iterator[Samples]:
-    """`read` over adjacent spans, in order of time, without empty ones; asks for half of a span that is refused for its size.
+    """Yield `read` over adjacent intervals, in order of time, without empty ones; an interval refused for its size is halved.
 
     Raises OversizedAnswerError where a second is refused.
     """
@@ -137,17 +137,17 @@ def in_pieces(
                 if end_ms - start_ms <= _SHORTEST_MS:
                     raise
                 length.shorten(end_ms - start_ms)
-                _give_up(asked)  # those behind it are as long
+                _cancel_requests(asked)  # the requests after it are as long
                 next_ms = start_ms
                 continue
             length.learn(end_ms - start_ms, samples.frame.height)
             if samples.frame.height:
                 yield samples
     finally:
-        _give_up(asked)
+        _cancel_requests(asked)
 
 
-def _give_up(asked: deque[tuple[int, int, Future[Samples]]]) -> None:
+def _cancel_requests(asked: deque[tuple[int, int, Future[Samples]]]) -> None:
     for _, _, future in asked:
         future.cancel()
     asked.clear()
@@ -158,7 +158,7 @@ _LONGEST_IN_URL = 7500
 
 
 class WayOfReading(Protocol):
-    """Raises InputError with a remedy, OversizedAnswerError where a shorter span would do."""
+    """Raises InputError with a remedy, OversizedAnswerError where a shorter interval would do."""
 
     way: str
 
@@ -168,21 +168,22 @@ class WayOfReading(Protocol):
 
 
 class MetricsServer:
-    """May be used by many threads; `close` ends its connections. Every method raises InputError with a remedy."""
+    """A metrics server such as Prometheus, from which the importers read series and raw samples.
+
+    Several threads may share an instance; `close` ends its connections. Every method raises InputError with a remedy.
+    """
 
     name: str
-    """Such as "Prometheus 2.42.0"."""
+    """Product and version, such as "Prometheus 2.42.0"."""
 
     def __init__(self, connection: ServerConnection, clock: Clock) -> None:
         self._connection, self._clock = connection, clock
         self._told: dict[str, None] = {}
-        answer, self._clock_offset_ms = _told(connection, clock)
+        answer, self._clock_offset_ms = _first_answer(connection, clock)
         self.name = _name(connection, answer)
         self._way = self._fastest_way()
         if connection.address.is_overheard:
-            self._tell(
-                f"what logs in at {connection.address.url} goes there unencrypted: use https if the server has it"
-            )
+            self._tell(f"the login at {connection.address.url} travels unencrypted: use https if the server has it")
         self._pool = ThreadPoolExecutor(connection.limits.concurrency, "metrics-server")
         self._length = PieceLength(connection.limits.piece_samples)
         self._parsing = threading.Lock()
@@ -190,7 +191,7 @@ class MetricsServer:
 
     @classmethod
     def connect(cls, address: ServerAddress, limits: ServerLimits | None = None, clock: Clock | None = None) -> Self:
-        """Asks a handful of small questions; raises InputError where no metrics server answers there."""
+        """Return the server, after a few small queries. Raises InputError where no metrics server answers there."""
         connection = ServerConnection(address, limits or ServerLimits())
         try:
             return cls(connection, clock or SystemClock())
@@ -210,25 +211,25 @@ class MetricsServer:
 
     @property
     def way(self) -> str:
-        """How samples are read: "remote-read", "VictoriaMetrics export" or "range vectors"."""
+        """Return how samples are read: "remote-read", "VictoriaMetrics export" or "range vectors"."""
         return self._way.way
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What there is to know about the server and its answers so far, in sentences, each once."""
+        """Return warnings about the server and its answers so far, as sentences, each once."""
         return tuple(self._told)
 
     def clock_offset_ms(self) -> int | None:
-        """How far the server's clock is ahead of ours, to about a second; None where it does not tell its time."""
+        """Return how far the server's clock is ahead of ours, to about a second; None where it does not state its time."""
         return self._clock_offset_ms
 
     def measured_offset_ms(self) -> int | None:
-        """The same, asked for anew: clocks are set while a service runs."""
-        _, self._clock_offset_ms = _told(self._connection, self._clock)
+        """Return a new measurement of the offset: clocks are set while a service runs."""
+        _, self._clock_offset_ms = _first_answer(self._connection, self._clock)
         return self._clock_offset_ms
 
     def series(self, selector: str, since_ms: int, until_ms: int) -> list[Labels]:
-        """Those that may have samples in the window: servers answer by the block or the day.
+        """Return the series that may have samples in the window: servers answer by the block or the day.
 
         Raises OversizedAnswerError for more than `limits.most_series`, InputError for one with more than `limits.most_labels`.
         """
@@ -239,15 +240,15 @@ class MetricsServer:
             raise no_metrics_server(self._connection.address)
         if len(found) > limits.most_series:
             raise OversizedAnswerError(
-                f"more than {limits.most_series:,} series answer to {plain(selector, 120)}",
+                f"more than {limits.most_series:,} series match {plain(selector, 120)}",
                 "narrow them with --match, such as one cluster or some hosts at a time",
             )
         return [checked_labels(each, limits.most_labels) for each in found]
 
     def names(self, selector: str, since_ms: int, until_ms: int) -> list[str]:
-        """The metrics that series of the selector have, as `series` but cheap however many they are.
+        """Return the metrics of the selector's series, like `series` but cheap however many they are.
 
-        This question can only be in a URL, which proxies cut at 8 kB: with a longer selector it costs as much as `series`.
+        This query can only be in a URL, which proxies cut at 8 kB: with a longer selector it costs as much as `series`.
         """
         window = {"start": seconds(since_ms), "end": seconds(until_ms - 1)}
         question = urlencode({"match[]": selector, **window, **RAW})
@@ -256,17 +257,17 @@ class MetricsServer:
         return [str(each) for each in self._api(f"/api/v1/label/__name__/values?{question}", None) or ()]
 
     def samples(self, selector: str, since_ms: int, until_ms: int) -> Iterator[Samples]:
-        """Raw samples with since_ms <= time < until_ms, each once, in order of time, in pieces of about `limits.piece_samples`.
+        """Yield raw samples with since_ms <= time < until_ms, each once, in order of time, in parts of about `limits.piece_samples`.
 
-        Every answer repeats the labels: ask for some ten thousand series at a time. A few pieces are asked for ahead,
-        so take them from few iterators at a time. What the server holds twice (two replicas write one series) comes twice.
+        Every answer repeats the labels: ask for some ten thousand series at a time. A few parts are requested ahead,
+        so read from few iterators at a time. Samples that the server holds twice (two replicas write one series) come twice.
         """
         ahead = self._connection.limits.concurrency
         read = partial(self._read, selector)
         return in_pieces(read, since_ms, until_ms, length=self._length, pool=self._pool, ahead=ahead)
 
     def _read(self, selector: str, since_ms: int, until_ms: int) -> Samples:
-        """What one answer unpacks to is large: one at a time."""
+        """Return the samples of one answer; unpacked it is large, so only one is read at a time."""
         body = self._way.fetch(selector, since_ms, until_ms)
         with self._parsing:
             return self._way.parse(body, since_ms, until_ms)

@@ -31,20 +31,20 @@ from fallow.errors import InputError, UsageError
 from fallow.outside_text import plain, visible
 
 STALE_BITS = np.int64(0x7FF0000000000002)
-"""The NaN that Prometheus ends a series with (model/value in its source)."""
+"""The NaN with which Prometheus ends a series (model/value in its source)."""
 
-Stretch = tuple[Labels, NDArray[np.int64], NDArray[np.float64]]
+Segment = tuple[Labels, NDArray[np.int64], NDArray[np.float64]]
 """Some samples of one series in order of time; its labels may come again."""
 
 
-def samples_of(stretches: Iterable[Stretch], since_ms: int, until_ms: int) -> Samples:
-    """Those of the window; series without any there are left out."""
+def samples_of(segments: Iterable[Segment], since_ms: int, until_ms: int) -> Samples:
+    """Return the samples inside the window; series without any there are left out."""
     places: dict[frozenset[tuple[str, str]], int] = {}
     labels: list[Labels] = []
     indexes: list[NDArray[np.uint32]] = []
     times: list[NDArray[np.int64]] = []
     values: list[NDArray[np.float64]] = []
-    for series, all_times, all_values in stretches:
+    for series, all_times, all_values in segments:
         inside = (all_times >= since_ms) & (all_times < until_ms)
         if not inside.any():
             continue
@@ -70,26 +70,26 @@ def _frame(indexes: NDArray[np.uint32], times: NDArray[np.int64], values: NDArra
 
 
 def checked_labels(labels: Labels, most: int) -> Labels:
-    """Raises InputError for a series with more labels than that."""
+    """Return the labels. Raises InputError for a series with more labels than `most`."""
     if len(labels) > most:
         name = plain(labels.get("__name__", "?"))
         raise InputError(
-            f"a series of {name} has {len(labels):,} labels, and fallow reads at most {most:,} of one",
-            "leave it out with --match, or drop those labels where it is scraped (metric_relabel_configs)",
+            f"a series of {name} has {len(labels):,} labels, but fallow reads at most {most:,} of one",
+            "leave the series out with --match, or drop those labels where it is scraped (metric_relabel_configs)",
         )
     return labels
 
 
 RAW = {"dedup": "true", "partial_response": "false", "max_source_resolution": "0s", "deny_partial_response": "1"}
-"""Thanos: one replica's samples, all stores or an error, and no down-sampled blocks; the last for VictoriaMetrics. Others ignore them."""
+"""Thanos: one replica's samples, all stores or an error, and no down-sampled blocks; the last for VictoriaMetrics. Others ignore these."""
 
 
 class RangeVectors:
     """`SELECTOR[length]` at a moment.
 
-    The range leaves out its beginning from Prometheus 3 on and holds it before; so it begins a millisecond early, and
-    what is not of the window is left out here. Prometheus takes staleness markers out of range vectors: where a series ended
-    shows as a gap alone. VictoriaMetrics leaves them in, as NaN, of which it keeps no other (`nan_is_stale`).
+    From Prometheus 3 on the range excludes its beginning, before that it includes it. The range therefore begins a millisecond early, and
+    samples outside the window are dropped here. Prometheus removes staleness markers from range vectors: the end of a series
+    shows only as a gap. VictoriaMetrics leaves them in, as NaN, and keeps no other NaN (`nan_is_stale`).
     """
 
     way = "range vectors"
@@ -107,11 +107,11 @@ class RangeVectors:
     def parse(self, body: bytes, since_ms: int, until_ms: int) -> Samples:
         data = api_data(body, self._connection.address, self._tell)
         try:
-            return samples_of(self._stretches(data["result"]), since_ms, until_ms)
+            return samples_of(self._segments(data["result"]), since_ms, until_ms)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise no_metrics_server(self._connection.address) from error
 
-    def _stretches(self, result: list[dict[str, Any]]) -> Iterator[Stretch]:
+    def _segments(self, result: list[dict[str, Any]]) -> Iterator[Segment]:
         most = self._connection.limits.most_labels
         for series in result:
             if pairs := series.get("values"):  # a series of histograms has none
@@ -124,7 +124,7 @@ class RangeVectors:
 
 
 def seconds(moment_ms: int) -> str:
-    """As these servers take times."""
+    """Return a time in the form that these servers read."""
     return f"{moment_ms // 1000}.{moment_ms % 1000:03d}"
 
 
@@ -134,7 +134,7 @@ _NOT_JSON = {b"+Inf": b'"inf"', b"-Inf": b'"-inf"', b"NaN": b"null"}
 class ExportLines:
     """`/api/v1/export`. A null in it is a staleness marker: VictoriaMetrics keeps those, and no NaN of an exporter.
 
-    What the server deduplicates (-dedup.minScrapeInterval), it deduplicates here too.
+    The server's deduplication (-dedup.minScrapeInterval) applies here too.
     """
 
     way = "VictoriaMetrics export"
@@ -143,7 +143,7 @@ class ExportLines:
         self._connection = connection
 
     def is_offered(self) -> bool:
-        """Asks for series that nobody has."""
+        """Return whether the server has this way, by asking for series that do not exist."""
         fields = b"match[]=fallow_asks_whether_this_is_offered&start=1&end=2"
         with suppress(InputError):
             answer = self._connection.post("/api/v1/export", fields, FORM)
@@ -158,9 +158,9 @@ class ExportLines:
         return answer.body
 
     def parse(self, body: bytes, since_ms: int, until_ms: int) -> Samples:
-        return samples_of(self._stretches(body), since_ms, until_ms)
+        return samples_of(self._segments(body), since_ms, until_ms)
 
-    def _stretches(self, body: bytes) -> Iterator[Stretch]:
+    def _segments(self, body: bytes) -> Iterator[Segment]:
         most = self._connection.limits.most_labels
         for line in filter(None, body.split(b"\n")):
             try:
@@ -177,7 +177,7 @@ class ExportLines:
 
 
 def _content(line: bytes) -> Any:
-    """Older versions write infinities as +Inf, and a staleness marker that is a line's first value as NaN, which is not JSON."""
+    """Return the JSON content. Older versions write infinities as +Inf, and a line's first staleness marker as NaN, which is not JSON."""
     try:
         return json_content(line)
     except orjson.JSONDecodeError:
@@ -206,8 +206,8 @@ _MESSAGES: dict[str, tuple[tuple[str, int, int, int, str], ...]] = {
     "QueryResult": (("timeseries", 1, _MANY, _MESSAGE, "TimeSeries"),),
     "ReadResponse": (("results", 1, _MANY, _MESSAGE, "QueryResult"),),
 }
-"""Name, number, whether there are many, type and message of each field. An enum travels as an integer. Labels are whatever
-bytes were pushed to the server: as texts, one that is no UTF-8 would make the whole answer unreadable."""
+"""Name, number, whether there are many, type and message of each field. An enum travels as an integer. Labels are the bytes
+that were pushed to the server: as texts, a label that is not UTF-8 would make the whole answer unreadable."""
 
 
 def _classes() -> dict[str, Any]:
@@ -248,33 +248,33 @@ class LabelMatcher:
 
 
 def matchers(selector: str) -> tuple[LabelMatcher, ...]:
-    """Those of a selector such as `up{job="a"}`; raises UsageError for anything else."""
+    """Return the matchers of a selector such as `up{job="a"}`. Raises UsageError for anything else."""
     whole = _SELECTOR.fullmatch(selector)
     if whole is None or not (whole[1] or whole[2]):
-        raise _no_selector(selector)
+        raise _selector_error(selector)
     found = [LabelMatcher("__name__", "=", whole[1])] if whole[1] else []
-    rest, at = whole[3] or "", 0
-    while rest[at:].strip():
-        matcher = _MATCHER.match(rest, at)
+    labels, at = whole[3] or "", 0
+    while labels[at:].strip():
+        matcher = _MATCHER.match(labels, at)
         if matcher is None:
-            raise _no_selector(selector)
+            raise _selector_error(selector)
         found.append(_matcher(matcher, selector))
         at = matcher.end()
     return tuple(found)
 
 
 def _matcher(found: re.Match[str], selector: str) -> LabelMatcher:
-    """A text alone is the name of the metric (Prometheus 3)."""
+    """Return the matcher. A text alone is the name of the metric (Prometheus 3)."""
     name = found[1] if found[1][0] not in "\"'`" else _text(found[1])
     if found[2] is None:
         if name == found[1]:
-            raise _no_selector(selector)
+            raise _selector_error(selector)
         return LabelMatcher("__name__", "=", name)
     return LabelMatcher(name, found[2], _text(found[3]))
 
 
 def _text(literal: str) -> str:
-    """What a literal of PromQL stands for, which are those of Go."""
+    """Return the text of a PromQL literal, which has the form of Go's."""
     if literal[0] == "`":
         return literal[1:-1]
     return _ESCAPE.sub(lambda found: _character(found[1]), literal[1:-1])
@@ -286,7 +286,7 @@ def _character(escape: str) -> str:
     return chr(int(escape, 8)) if len(escape) == 3 else _ESCAPED.get(escape, escape)
 
 
-def _no_selector(selector: str) -> UsageError:
+def _selector_error(selector: str) -> UsageError:
     return UsageError(
         f"'{visible(selector, 200)}' is not a series selector", 'write it as in PromQL: up{job="a",instance=~"b|c"}'
     )
@@ -303,9 +303,9 @@ _KINDS = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
 
 
 class RemoteRead:
-    """`/api/v1/read`, answered with samples. Staleness markers and an exporter's NaN are both in it, and told apart.
+    """`/api/v1/read`, answered with samples. It has both staleness markers and an exporter's NaN, and distinguishes them.
 
-    `added` are the labels that the server adds for others (its external labels): they are taken away, as in its API.
+    `added` are the labels that the server adds for others (its external labels): they are removed, as in its API.
     """
 
     way = "remote-read"
@@ -314,7 +314,7 @@ class RemoteRead:
         self._connection, self._added = connection, added
 
     def is_offered(self) -> bool:
-        """Asks for series that nobody has."""
+        """Return whether the server has this way, by asking for series that do not exist."""
         request = _read_request("fallow_asks_whether_this_is_offered", 0, 1, self._added)
         with suppress(InputError):
             answer = self._connection.post(_READ_PATH, request, _READ_HEADERS)
@@ -330,7 +330,7 @@ class RemoteRead:
         return answer.body
 
     def parse(self, body: bytes, since_ms: int, until_ms: int) -> Samples:
-        return samples_of(self._stretches(self._message(body)), since_ms, until_ms)
+        return samples_of(self._segments(self._message(body)), since_ms, until_ms)
 
     def _message(self, body: bytes) -> Any:
         most = self._connection.limits.answer_bytes
@@ -341,7 +341,7 @@ class RemoteRead:
         except (cramjam.DecompressionError, DecodeError) as error:
             raise unreadable_answer(self._connection.address) from error
 
-    def _stretches(self, response: Any) -> Iterator[Stretch]:
+    def _segments(self, response: Any) -> Iterator[Segment]:
         most = self._connection.limits.most_labels
         for result in response.results:
             for series in result.timeseries:
@@ -354,16 +354,16 @@ class RemoteRead:
 
 
 def _read_request(selector: str, since_ms: int, until_ms: int, added: frozenset[str]) -> bytes:
-    """Both ends of a query belong to it."""
+    """Return the request; a query includes both its ends."""
     request = ReadRequest()
     query = request.queries.add(start_timestamp_ms=since_ms, end_timestamp_ms=until_ms - 1)
     for matcher in matchers(selector):
-        query.matchers.add(**_as_sent(matcher, added))
+        query.matchers.add(**_kept_matcher(matcher, added))
     return bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
 
 
-def _as_sent(matcher: LabelMatcher, added: frozenset[str]) -> dict[str, object]:
-    """Prometheus drops an `=` whose value is that of its external label, and takes the empty one for such; a regex it keeps."""
+def _kept_matcher(matcher: LabelMatcher, added: frozenset[str]) -> dict[str, object]:
+    """Return a matcher that Prometheus keeps. It drops an `=` with an empty value, or with the value of its external label, but not a regex."""
     kind, value = matcher.kind, matcher.value
     if kind == "=" and (not value or matcher.name in added):
         kind, value = "=~", re.escape(value)
@@ -375,7 +375,7 @@ _LABEL_NAME = re.compile(r"^    ([a-zA-Z_][a-zA-Z0-9_]*):", re.MULTILINE)
 
 
 def external_labels(connection: ServerConnection) -> frozenset[str] | None:
-    """Their names; None where that is not told, or where series have labels of such a name by themselves."""
+    """Return the names of external labels; None where they are unknown, or where series have such labels themselves."""
     try:
         config = orjson.loads(connection.get("/api/v1/status/config").body)["data"]["yaml"]
         section = _LABEL_SECTION.search(config)

@@ -1,1 +1,1 @@
-"""Who had the GPUs that a metrics server tells of: from labels of samples and from kube-state-metrics to allocations and requests."""
+"""The users of the GPUs on a metrics server: from labels of samples and from kube-state-metrics to allocations and requests."""

@@ -1,7 +1,7 @@
 """Allocations and requests of one window of scraped history: from labels of samples, and from kube-state-metrics where a site has it.
 
-Windows of a host come in the order of time, each with what the one before left open, so that a run is one allocation over all of them,
-and only what is new of it goes to the lake.
+Windows of a host come in the order of time, each with the open runs of the one before. A run is therefore one allocation over all
+windows, and only its new part goes to the lake.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from analytics.scraped.who.label_runs import (
     LOOKED_SCHEMA,
     RUN_KEY,
     RUN_SCHEMA,
-    STRETCH_SCHEMA,
+    SEGMENT_SCHEMA,
     Given,
     label_runs,
     without_id,
@@ -29,12 +29,12 @@ from analytics.scraped.who.label_runs import (
 from analytics.scraped.who.pods import POD_SCHEMA, WAITING_SCHEMA, pods_of, unnamed_pods, waiting_pods, with_pods
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake, LakeFile
-from fallow.schema import CLAIM, GPU, REQUEST
+from fallow.schema import ALLOCATION, GPU, REQUEST
 
 
 @dataclass(frozen=True)
 class OpenAllocations:
-    """What a window leaves open: `runs` that labels name (RUN_SCHEMA), `pods` (POD_SCHEMA), and `waiting` ones (WAITING_SCHEMA)."""
+    """Open runs after a window: `runs` that labels name (RUN_SCHEMA), `pods` (POD_SCHEMA), and `waiting` ones (WAITING_SCHEMA)."""
 
     runs: pl.DataFrame
     pods: pl.DataFrame
@@ -46,23 +46,23 @@ class OpenAllocations:
 
     @classmethod
     def of(cls, lake: Lake) -> OpenAllocations:
-        """What an earlier process left in the lake; agents end their own. Raises LakeError and its kinds."""
-        files = _scraped(lake.files(CLAIM.name)) if lake.store.exists() else []
-        columns = ["time", "gpu", "end", "claim_id", "scheduler", "submitted"]
-        rows = read_frame(files, CLAIM, columns, lake.left_out.leave_out)
-        # accounting ends what it told of
+        """Return the open runs that an earlier process left in the lake; agents end their own. Raises LakeError and its kinds."""
+        files = _scraped_files(lake.files(ALLOCATION.name)) if lake.store.exists() else []
+        columns = ["time", "gpu", "end", "allocation_id", "scheduler", "submitted"]
+        rows = read_frame(files, ALLOCATION, columns, lake.left_out.leave_out)
+        # accounting ends the runs that it reported
         is_ours = (pl.col("scheduler") == "kubernetes") | (
             (pl.col("scheduler") == "slurm") & pl.col("submitted").is_null()
         )
         is_open = pl.col("end").is_null() & pl.col("gpu").is_not_null()
         runs = rows.filter(is_open & is_ours).sort("time").unique(RUN_KEY, keep="last", maintain_order=True)
-        told = runs.with_columns(told=pl.col("submitted").is_not_null(), until_ms=pl.lit(None, pl.Int64))
-        return replace(cls.none(), runs=told.select(list(RUN_SCHEMA)))
+        reported = runs.with_columns(reported=pl.col("submitted").is_not_null(), until_ms=pl.lit(None, pl.Int64))
+        return replace(cls.none(), runs=reported.select(list(RUN_SCHEMA)))
 
 
 @dataclass(frozen=True)
 class WindowAllocations:
-    """`read` goes to `publish_allocations`, and then `open` to the next window."""
+    """`read` goes to `publish_allocations`, and `open` to the next window."""
 
     read: ReadAllocations
     open: OpenAllocations
@@ -71,75 +71,77 @@ class WindowAllocations:
 def allocations_of(
     given: Given, kube: Samples | None, before: OpenAllocations, *, as_of_ms: int, hosts: KnownHosts
 ) -> WindowAllocations:
-    """What one window adds to what is known.
+    """Return what one window adds to the known allocations.
 
     Args:
-        given: what labels say; of all hosts of the window, or of some.
-        kube: samples of KUBE_METRICS in the window, None where they were not asked for. One every few minutes is enough.
-        before: what the windows before left open.
+        given: the users in labels; of all hosts of the window, or of some.
+        kube: samples of KUBE_METRICS in the window, None where they were not requested. One every few minutes is enough.
+        before: the open runs of the earlier windows.
         as_of_ms: the end of the window.
-        hosts: what the lake knows, for the names of nodes.
+        hosts: the lake's hosts, for the names of nodes.
     """
     runs = label_runs(given, before.runs, as_of_ms)
     tables = None if kube is None else KubeTables.of(kube)
     pods = pods_of(tables) if tables is not None and tables.tells_of_pods else None
     rows = _run_rows(runs.rows, pods)
     news = rows.filter(
-        pl.col("is_new") | pl.col("end").is_not_null() | (pl.col("submitted").is_not_null() & ~pl.col("told"))
+        pl.col("is_new") | pl.col("end").is_not_null() | (pl.col("submitted").is_not_null() & ~pl.col("reported"))
     )
-    still = rows.filter(pl.col("end").is_null()).with_columns(told=pl.col("told") | pl.col("submitted").is_not_null())
+    still = rows.filter(pl.col("end").is_null()).with_columns(
+        reported=pl.col("reported") | pl.col("submitted").is_not_null()
+    )
     left = OpenAllocations(pl.concat([still.select(list(RUN_SCHEMA)), runs.waiting]), before.pods, before.waiting)
-    claims, requests = conform(news), typed(before.waiting.clear(), REQUEST)
+    allocations, requests = conform(news), typed(before.waiting.clear(), REQUEST)
     if tables is not None and pods is not None:
-        waits = runs.waiting.select("claim_id", "time", end=pl.lit(None, pl.Int64))
-        named = pl.concat([rows.select("claim_id", "time", "end"), waits])
+        waits = runs.waiting.select("allocation_id", "time", end=pl.lit(None, pl.Int64))
+        named = pl.concat([rows.select("allocation_id", "time", "end"), waits])
         here = replace(hosts, names=hosts.names | set(given.looked["host"]))
         counted = unnamed_pods(pods, named, before.pods, here, tables.step_ms)
         waiting = waiting_pods(pods, before.waiting, tables.step_ms)
-        claims, requests = pl.concat([claims, counted.rows]), waiting.rows
+        allocations, requests = pl.concat([allocations, counted.rows]), waiting.rows
         left = replace(left, pods=counted.known, waiting=waiting.known)
-    notes = (*_no_id(given), *(() if tables is None else queue_notes(tables)))
+    notes = (*_id_notes(given), *(() if tables is None else queue_notes(tables)))
     names = single_names("account", "user")
     read = ReadAllocations(
-        claims.with_columns(names), requests.with_columns(names), (), "UTC (as scraped)", as_of_ms, notes
+        allocations.with_columns(names), requests.with_columns(names), (), "UTC (as scraped)", as_of_ms, notes
     )
     return WindowAllocations(read, left)
 
 
-def _no_id(given: Given) -> tuple[str, ...]:
-    found = without_id(given.stretches)
-    said = (
+def _id_notes(given: Given) -> tuple[str, ...]:
+    found = without_id(given.segments)
+    reason = (
         "labels name a pod without its namespace, or a user without pod or job: that is no allocation, and is not kept"
     )
-    return (f"of {found:,} GPUs {said}",) if found else ()
+    return (f"of {found:,} GPUs {reason}",) if found else ()
 
 
 def _run_rows(runs: pl.DataFrame, pods: pl.DataFrame | None) -> pl.DataFrame:
-    """Runs as allocations, with `told`, `is_new` and `until_ms`."""
+    """Return runs as allocations, with `reported`, `is_new` and `until_ms`."""
     of_pod = pl.col("scheduler") == "kubernetes"
-    namespace, pod = (pl.col("claim_id").str.splitn("/", 2).struct.field(f"field_{part}") for part in (0, 1))
+    namespace, pod = (pl.col("allocation_id").str.splitn("/", 2).struct.field(f"field_{part}") for part in (0, 1))
     rows = runs.with_columns(
         account=pl.when(of_pod).then(namespace),
         name=pl.when(of_pod).then(pod),
-        # how many GPUs one of Slurm's jobs has on other hosts is not in this window's labels for certain
-        gpu_count=pl.when(of_pod).then(pl.col("gpu").n_unique().over("scheduler", "claim_id", "host", "time")),
+        # the number of GPUs that a Slurm job has on other hosts is not certain from this window's labels
+        gpu_count=pl.when(of_pod).then(pl.col("gpu").n_unique().over("scheduler", "allocation_id", "host", "time")),
     )
-    flags = rows.select("told", "is_new", "until_ms").schema
-    every = pl.concat([rows.filter(~of_pod), _pods_known(rows.filter(of_pod), pods)], how="diagonal_relaxed")
+    flags = rows.select("reported", "is_new", "until_ms").schema
+    every = pl.concat([rows.filter(~of_pod), _known_pods(rows.filter(of_pod), pods)], how="diagonal_relaxed")
     return pl.concat([conform(every), every.select(list(flags))], how="horizontal")
 
 
-def _pods_known(rows: pl.DataFrame, pods: pl.DataFrame | None) -> pl.DataFrame:
+def _known_pods(rows: pl.DataFrame, pods: pl.DataFrame | None) -> pl.DataFrame:
     if pods is None:
         return rows
     known = with_pods(rows.drop("name").rename({"gpu_count": "_seen"}), pods)
-    pod = pl.col("claim_id").str.splitn("/", 2).struct.field("field_1")
+    pod = pl.col("allocation_id").str.splitn("/", 2).struct.field("field_1")
     return known.with_columns(gpu_count=pl.coalesce("gpu_count", "_seen"), name=pl.coalesce("name", pod))
 
 
 @dataclass(frozen=True)
 class LaterSamples:
-    """`runs` (RUN_KEY, `began`, `end_there`) went on after `since_ms` as the lake had it before the import that ends there."""
+    """`runs` (RUN_KEY, `began`, `end_there`) that continued after `since_ms` in the lake before the import that ends there."""
 
     lake: Lake
     since_ms: int
@@ -147,16 +149,18 @@ class LaterSamples:
 
     @classmethod
     def of(cls, lake: Lake, since_ms: int) -> LaterSamples:
-        """Raises LakeError."""
-        files = _scraped(lake.files(CLAIM.name)) if lake.store.exists() else []
-        known = read_frame(files, CLAIM, ["time", "end", "gpu", "claim_id", "scheduler"], lake.left_out.leave_out)
+        """Return the runs. Raises LakeError."""
+        files = _scraped_files(lake.files(ALLOCATION.name)) if lake.store.exists() else []
+        known = read_frame(
+            files, ALLOCATION, ["time", "end", "gpu", "allocation_id", "scheduler"], lake.left_out.leave_out
+        )
         runs = known.filter(pl.col("gpu").is_not_null(), (pl.col("end") > since_ms).fill_null(value=True))
         return cls(lake, since_ms, runs.select(*RUN_KEY, began="time", end_there="end"))
 
     def ends(self, runs: pl.DataFrame) -> tuple[Given, pl.DataFrame]:
-        """Of the runs that the import leaves open (RUN_SCHEMA) those that the lake has a later sample of, and what ends them.
+        """Return the import's open runs (RUN_SCHEMA) of which the lake has a later sample, and the data that ends them.
 
-        Whoever the next sample of a GPU names is a part of the run that the lake has then; the others had left by then. Raises LakeError.
+        Users that the next sample of a GPU names belong to the run that the lake has then; the others had left by then. Raises LakeError.
         """
         before = runs.filter(pl.col("time") < self.since_ms)
         met = before.join(self._next_looks(set(before["host"])), on=["host", "gpu"])
@@ -169,7 +173,7 @@ class LaterSamples:
         )
         now = LaterSamples.of(self.lake, self.since_ms).runs.select(*RUN_KEY, "began", is_apart=pl.lit(value=True))
         there = there.join(now, on=[*RUN_KEY, "began"], how="left")
-        # it is one of the lake already, and runs
+        # it is already a run of the lake, and runs
         is_one = (pl.col("began") == pl.col("time")) | pl.col("is_apart").is_null()
         goes_on = there.group_by(RUN_KEY).agg(
             on_ms=pl.max_horizontal("next_ms", "end_there").max(),
@@ -179,13 +183,13 @@ class LaterSamples:
         ended = met.join(goes_on, on=RUN_KEY, how="left").filter(~pl.col("is_known").fill_null(value=False))
         ended = ended.with_columns(until_ms=end)
         looked = ended.group_by("host", "gpu").agg(first_ms=pl.col("until_ms").max())
-        given = Given(pl.DataFrame(schema=STRETCH_SCHEMA), looked.select(*LOOKED_SCHEMA))
+        given = Given(pl.DataFrame(schema=SEGMENT_SCHEMA), looked.select(*LOOKED_SCHEMA))
         return given, ended.select(runs.columns)
 
     def _next_looks(self, hosts: set[str]) -> pl.DataFrame:
-        """The first scraped sample (`next_ms`) of each GPU of the hosts (host, gpu) in the day after the import."""
+        """Return the first scraped sample (`next_ms`) of each GPU of the hosts (host, gpu) in the day after the import."""
         dates = {utc_day(self.since_ms), utc_day(self.since_ms + DAY_MS)}
-        files = _scraped(self.lake.files(GPU.name, hosts=hosts, dates=dates)) if hosts else []
+        files = _scraped_files(self.lake.files(GPU.name, hosts=hosts, dates=dates)) if hosts else []
         at = pl.col("time") + pl.col("offset_ms").fill_null(0)
         found = [pl.DataFrame(schema={"host": pl.String, "gpu": pl.String, "next_ms": pl.Int64})]
         later_files = [file for file in files if file.last_seq >= self.since_ms]
@@ -198,12 +202,12 @@ class LaterSamples:
 
 
 def with_ends(rows: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
-    """The allocations (ROW_SCHEMA) of a window and those that ended since, each once."""
+    """Return the allocations (ROW_SCHEMA) of a window and those that ended since, each once."""
     key = [*RUN_KEY, "time"]
     met = rows.join(ended.select(*key, end_since="end"), on=key, how="left", nulls_equal=True, maintain_order="left")
-    told = met.with_columns(end=pl.coalesce("end", "end_since")).drop("end_since")
-    return pl.concat([told, ended.join(rows, on=key, how="anti")])
+    reported = met.with_columns(end=pl.coalesce("end", "end_since")).drop("end_since")
+    return pl.concat([reported, ended.join(rows, on=key, how="anti")])
 
 
-def _scraped(files: list[LakeFile]) -> list[LakeFile]:
+def _scraped_files(files: list[LakeFile]) -> list[LakeFile]:
     return [file for file in files if file.first_seq < LATEST_MS]

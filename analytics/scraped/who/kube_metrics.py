@@ -1,4 +1,4 @@
-"""The series of kube-state-metrics and of Kueue that tell of pods with GPUs, as tables, and what queues and quotas say in numbers.
+"""The series of kube-state-metrics and of Kueue about pods with GPUs, as tables, and the figures of queues and quotas.
 
 Names and labels are those of kube-state-metrics v2 (docs/metrics of github.com/kubernetes/kube-state-metrics) and of Kueue's
 docs (kueue.sigs.k8s.io/docs/reference/metrics).
@@ -46,14 +46,14 @@ KUBE_METRICS: Mapping[str, str] = {
     "kueue_cluster_queue_nominal_quota": 'resource=~"nvidia.com/(gpu|mig-.+)"',
     "kueue_cluster_queue_resource_usage": 'resource=~"nvidia.com/(gpu|mig-.+)"',
 }
-"""What to ask a metrics server for: the names of series, and matchers that leave out what tells nothing of GPUs."""
+"""The series to request from a metrics server: names, and matchers that leave out series without GPUs."""
 
 _EXPORTED = "exported_"
-"""Where a server keeps a label of the target's own (`namespace`, say) and renames the exporter's."""
+"""The prefix with which a server keeps a label of the target's own (`namespace`, say) and renames the exporter's."""
 
 
 def kube_selectors(matchers: str = "") -> tuple[str, ...]:
-    """Selectors for all of KUBE_METRICS, as few as their matchers allow; `matchers` (`cluster="a"`) are added to each."""
+    """Return selectors for all of KUBE_METRICS, as few as their matchers allow; `matchers` (`cluster="a"`) are added to each."""
     names: dict[str, list[str]] = {}
     for name, own in KUBE_METRICS.items():
         names.setdefault(own, []).append(name)
@@ -65,7 +65,7 @@ def kube_selectors(matchers: str = "") -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class KubeTables:
-    """The series of a window by name, one row each with the wanted labels (null where absent) and what their samples say.
+    """The series of a window by name, one row each with the wanted labels (null where absent) and figures of its samples.
 
     Every table has `first_ms` and `last_ms`, the series' first and last sample, `value`, the last one, and `one_first_ms` and
     `one_last_ms`, when it was 1.
@@ -73,7 +73,7 @@ class KubeTables:
 
     series: Mapping[str, Sequence[int]]
     samples: Samples
-    said: pl.DataFrame
+    figures: pl.DataFrame
 
     @classmethod
     def of(cls, samples: Samples) -> KubeTables:
@@ -82,7 +82,7 @@ class KubeTables:
             names.setdefault(labels.get("__name__", ""), []).append(number)
         known = samples.frame.filter(pl.col("value").is_not_null() & pl.col("value").is_not_nan())
         is_one = pl.col("time_ms").filter(pl.col("value") == 1)
-        said = known.group_by("series").agg(
+        figures = known.group_by("series").agg(
             first_ms=pl.col("time_ms").min(),
             last_ms=pl.col("time_ms").max(),
             value=pl.col("value").sort_by("time_ms").last(),
@@ -90,29 +90,29 @@ class KubeTables:
             one_first_ms=is_one.min(),
             one_last_ms=is_one.max(),
         )
-        return cls(names, samples, said)
+        return cls(names, samples, figures)
 
     @property
     def tells_of_pods(self) -> bool:
-        """Whether kube-state-metrics answered at all: else nobody knows which pods are gone."""
+        """Return whether kube-state-metrics answered at all: else it is unknown which pods are gone."""
         return not self.table("kube_pod_info").is_empty()
 
     @cached_property
     def step_ms(self) -> int:
-        """How far apart the samples are; 0 where no series has two."""
+        """Return the distance between samples; 0 where no series has two."""
         series = pl.col("series")
         step = self.samples.frame.filter(series == series.mode().first())["time_ms"].sort().diff().median()
         return 0 if step is None else int(float(str(step)))
 
     def table(self, name: str, *wanted: str) -> pl.DataFrame:
-        """The series of that name."""
+        """Return the series of that name."""
         numbers = self.series.get(name, ())
         labels = self.samples.labels
         columns = {label: [_label(labels[number], label) for number in numbers] for label in wanted}
         rows = pl.DataFrame(
             {"series": list(numbers)} | columns, schema={"series": pl.UInt32} | dict.fromkeys(wanted, pl.String)
         )
-        return rows.join(self.said, on="series").drop("series")
+        return rows.join(self.figures, on="series").drop("series")
 
 
 def _label(labels: Labels, name: str) -> str | None:
@@ -121,11 +121,11 @@ def _label(labels: Labels, name: str) -> str | None:
 
 _QUEUE = "cluster_queue"
 _MOST = 20
-"""Queues and namespaces that are named, those with most GPUs first."""
+"""Number of queues and namespaces that are named, those with most GPUs first."""
 
 
 def queue_notes(kube: KubeTables) -> tuple[str, ...]:
-    """One sentence for each queue of Kueue and for each namespace with a quota of GPUs."""
+    """Return one sentence for each queue of Kueue and for each namespace with a quota of GPUs."""
     return (*_queues(kube), *_quotas(kube))
 
 
@@ -144,7 +144,7 @@ def _queues(kube: KubeTables) -> list[str]:
 
 
 def _sums(kube: KubeTables, name: str, labels: tuple[str, ...], **column: str) -> pl.DataFrame:
-    """By queue; replicas of the controller tell of the same, and count once."""
+    """Return the sums by queue; replicas of the controller report the same, and count once."""
     each = kube.table(name, _QUEUE, *labels).group_by(_QUEUE, *labels).agg(pl.col(*column.values()).max())
     return each.group_by(_QUEUE).agg(**{new: pl.col(old).sum() for new, old in column.items()})
 
@@ -158,7 +158,7 @@ def _queue_note(row: dict[str, float | None]) -> str:
         parts.append(f"has {row['pending']:,.0f} Workloads that wait")
     if (admitted := row["admitted"] or 0) > 0 and row["seconds"] is not None and row["seconds"] >= 0:
         parts.append(f"admitted {admitted:,.0f}, which had waited {row['seconds'] / admitted / 60:,.1f} min on average")
-    return f"queue {row['cluster_queue']} of Kueue {'; it '.join(parts) or 'tells nothing'}"
+    return f"queue {row['cluster_queue']} of Kueue {'; it '.join(parts) or 'reports nothing'}"
 
 
 def _quotas(kube: KubeTables) -> list[str]:
@@ -171,6 +171,6 @@ def _quotas(kube: KubeTables) -> list[str]:
         .sort("value", "namespace", descending=[True, False])
     )
     return [
-        f"namespace {namespace} has a quota of {value:,.0f} GPUs: `quota_gpus` of the owners table (money.owners) is where fallow reads it"
+        f"namespace {namespace} has a quota of {value:,.0f} GPUs: fallow reads quotas from `quota_gpus` of the owners table (money.owners)"
         for namespace, value in each.head(_MOST).iter_rows()
     ]

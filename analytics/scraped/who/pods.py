@@ -1,4 +1,4 @@
-"""Pods with GPUs as kube-state-metrics tells of them, and their rows: pods that labels name, pods that none names, and pods that wait."""
+"""Pods with GPUs in kube-state-metrics, and their rows: pods that labels name, pods that no label names, and pods that wait."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _POD = ("namespace", "pod", "uid")
 _OVER = ("Succeeded", "Failed")
 _QUEUE, _PROJECTS = "label_kueue_x_k8s_io_queue_name", ("label_project", "label_app_kubernetes_io_part_of")
 _MISSED, _LEAST_STEP_MS = 3, MINUTE_MS
-"""Samples that a pod's series misses, while its target has others, before the pod is taken to be gone; how far apart these are at least."""
+"""Samples that a pod's series misses, while its target has others, before the pod counts as gone; and the least distance between these."""
 
 
 def pods_of(kube: KubeTables) -> pl.DataFrame:
-    """One row per pod that asked for GPUs, times in milliseconds and null where they are not known.
+    """Return one row per pod that asked for GPUs, times in milliseconds and null where they are not known.
 
     namespace, pod, uid, node, gpus, gpu_model (a MIG profile), qos, owner (`Deployment/web`), created, submitted, placed, ended,
-    is_over, state, reason, partition, project, time_limit_s, last_ms (when it was last told of), is_gone (its target told of others after it) and
-    gone_ms (the last moment at which it may have been there).
+    is_over, state, reason, partition, project, time_limit_s, last_ms (its last sample), is_gone (its target has later samples of others) and
+    gone_ms (the last moment at which it may have existed).
     """
     pods = _demands(kube)
     for table in (_infos(kube), _owners(kube), _moments(kube), _phases(kube), _reasons(kube), _labels(kube)):
@@ -44,9 +44,9 @@ def pods_of(kube: KubeTables) -> pl.DataFrame:
 
 
 def _demands(kube: KubeTables) -> pl.DataFrame:
-    """What the pods' containers ask for: at once those of containers added up, before that the most of any init container."""
-    at_once = _asked(kube, "container").group_by(*_POD, "resource").agg(pl.col("count").sum())
-    before = _asked(kube, "init_container").group_by(*_POD, "resource").agg(pl.col("count").max())
+    """Return what the pods' containers ask for: the sum of containers that run together, or the largest init container if larger."""
+    at_once = _requested_counts(kube, "container").group_by(*_POD, "resource").agg(pl.col("count").sum())
+    before = _requested_counts(kube, "init_container").group_by(*_POD, "resource").agg(pl.col("count").max())
     kinds = pl.concat([at_once, before]).group_by(*_POD, "resource").agg(pl.col("count").max())
     profile = pl.col("resource").str.extract(r"^nvidia_com_(mig_.+)$", 1)
     each = kinds.filter(pl.col("count") > 0).group_by(_POD, maintain_order=True)
@@ -55,8 +55,8 @@ def _demands(kube: KubeTables) -> pl.DataFrame:
     return found.with_columns(gpu_model=pl.when(pl.col("kinds") == 1).then(name)).drop("model", "kinds")
 
 
-def _asked(kube: KubeTables, kind: str) -> pl.DataFrame:
-    """The count of each container and resource; requests and limits of a GPU are the same wherever both are given."""
+def _requested_counts(kube: KubeTables, kind: str) -> pl.DataFrame:
+    """Return the count of each container and resource; requests and limits of a GPU are equal wherever both are given."""
     tables = [
         kube.table(f"kube_pod_{kind}_resource_{which}", *_POD, "container", "resource")
         for which in ("limits", "requests")
@@ -72,7 +72,7 @@ def _infos(kube: KubeTables) -> pl.DataFrame:
     lasted_ms = _MISSED * max(kube.step_ms, _LEAST_STEP_MS)
     rows = rows.with_columns(is_gone=pl.col("last_ms") < pl.col("last_ms").max().over("instance") - lasted_ms)
     made_by = pl.col("created_by_kind") + "/" + pl.col("created_by_name")
-    # a pod that waits has a series without a node, and another one once it has been placed
+    # a waiting pod has a series without a node, and another one once it has been placed
     return (
         rows.sort("last_ms")
         .group_by(_POD)
@@ -87,7 +87,7 @@ def _infos(kube: KubeTables) -> pl.DataFrame:
 
 
 def _owners(kube: KubeTables) -> pl.DataFrame:
-    """`owner` and `job`: of a ReplicaSet's pod the Deployment, of a Job's pod what made the Job; by the controller's references."""
+    """Return `owner` and `job`: for a ReplicaSet's pod the Deployment, for a Job's pod the Job's controller; by controller references."""
     own = _owner_table(kube, "kube_pod_owner", *_POD)
     sets = _owner_table(kube, "kube_replicaset_owner", "namespace", "replicaset").rename({"replicaset": "name"})
     jobs = _owner_table(kube, "kube_job_owner", "namespace", "job_name").rename({"job_name": "name"})
@@ -111,15 +111,15 @@ def _owner_table(kube: KubeTables, name: str, *key: str) -> pl.DataFrame:
 
 
 def _moments(kube: KubeTables) -> pl.DataFrame:
-    """When it was made, bound to its node, started there, and over."""
+    """Return when a pod was created, bound to its node, started there, and ended."""
     names = {
         "created": "kube_pod_created",
         "scheduled": "kube_pod_status_scheduled_time",
         "started": "kube_pod_start_time",
         "completed": "kube_pod_completion_time",
     }
-    told = [kube.table(name, *_POD).with_columns(what=pl.lit(what)) for what, name in names.items()]
-    rows = pl.concat(told).with_columns(ms=(pl.col("value") * SECOND_MS).round().cast(pl.Int64, strict=False))
+    reported = [kube.table(name, *_POD).with_columns(what=pl.lit(what)) for what, name in names.items()]
+    rows = pl.concat(reported).with_columns(ms=(pl.col("value") * SECOND_MS).round().cast(pl.Int64, strict=False))
     of = {what: pl.col("ms").filter((pl.col("what") == what) & (pl.col("ms") > 0)).max() for what in names}
     return rows.group_by(_POD).agg(**of)
 
@@ -131,7 +131,7 @@ def _phases(kube: KubeTables) -> pl.DataFrame:
 
 
 def _reasons(kube: KubeTables) -> pl.DataFrame:
-    """`reason` of its state (Evicted, say), and whether the scheduler found no place for it."""
+    """Return the `reason` of its state (Evicted, say), and whether the scheduler found no place for it."""
     stated = kube.table("kube_pod_status_reason", *_POD, "reason").drop_nulls("one_last_ms").sort("one_last_ms")
     stated = stated.group_by(_POD).agg(pl.col("reason").last())
     waits = kube.table("kube_pod_status_unschedulable", *_POD).drop_nulls("one_last_ms").select(_POD).unique()
@@ -161,27 +161,27 @@ def _jobs(kube: KubeTables) -> pl.DataFrame:
 
 
 POD_SCHEMA = ROW_SCHEMA | {"seen_ms": pl.Int64()}
-"""Allocations of pods that no label names, and when they were last told of."""
+"""Allocations of pods that no label names, and the time of their last sample."""
 
 WAITING_SCHEMA = {**empty(REQUEST).schema, "told_ms": pl.Int64()}
-"""Requests, and up to when the lake knows of them."""
+"""Requests, and the time up to which the lake knows them."""
 
 _AGAIN_MS = HOUR_MS
-"""How often a pod that waits is told of again: each time is a row."""
+"""How often a waiting pod is recorded again: each time is a row."""
 
 
 def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
-    """Rows of kubernetes' runs (`claim_id`, `host`, `gpu`, `time`, `first_ms`, `end`, `is_new`, `is_begun`, `told`) with what is known of their pods.
+    """Return rows of kubernetes' runs (`allocation_id`, `host`, `gpu`, `time`, `first_ms`, `end`, `is_new`, `is_begun`, `reported`) with facts of their pods.
 
-    A run that is new begins when its pod was placed, and none lasts longer than its pod's containers ran: labels may name a pod that
-    is over until its GPU is given away again. Pods of one name, one after another, are runs of their own.
+    A new run begins when its pod was placed, and none lasts longer than its pod's containers ran: labels may name an ended pod
+    until its GPU is allocated again. Pods of one name, one after another, are separate runs.
     """
     placed = pods.drop_nulls("placed")
     facts = _facts(placed).with_columns(gone=placed["gone_ms"].set(~placed["is_gone"], None))
     facts = facts.drop("host_gpu_count").sort("placed")
-    facts = facts.with_columns(next=pl.col("placed").shift(-1).over("claim_id"))
+    facts = facts.with_columns(next=pl.col("placed").shift(-1).over("allocation_id"))
     numbered = rows.with_row_index("_run")
-    of_pods = numbered.join(facts, on="claim_id").filter(
+    of_pods = numbered.join(facts, on="allocation_id").filter(
         (pl.col("placed") <= pl.col("end")).fill_null(value=True),
         (pl.col("next") > pl.col("first_ms")).fill_null(value=True),
         (pl.col("gone") > pl.col("first_ms")).fill_null(value=True),
@@ -191,10 +191,10 @@ def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
     follows = (pl.col("placed") > pl.col("time") + NEAR_MS) | (pl.col("placed") > pl.col("placed").min().over("_run"))
     began = pl.when("is_new").then("first_ms").otherwise("time")
     known = of_pods.with_columns(
-        time=pl.when(pl.col("is_new") | ~pl.col("told") | follows).then("placed").otherwise("time"),
+        time=pl.when(pl.col("is_new") | ~pl.col("reported") | follows).then("placed").otherwise("time"),
         end=pl.min_horizontal("end", "pod_end", "next"),
         is_new=pl.col("is_new") | follows,
-        told=pl.col("told") & ~follows,
+        reported=pl.col("reported") & ~follows,
         planned_end=pl.col("placed") + pl.col("time_limit_s") * SECOND_MS,
         _lingers=(pl.col("pod_end") <= began).fill_null(value=False),
     ).filter(~pl.col("_lingers"))
@@ -204,7 +204,7 @@ def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
 
 
 def _facts(pods: pl.DataFrame) -> pl.DataFrame:
-    """Columns of allocations and requests that a pod fills."""
+    """Return columns of allocations and requests that a pod fills."""
     return pods.select(
         "placed",
         "submitted",
@@ -214,7 +214,7 @@ def _facts(pods: pl.DataFrame) -> pl.DataFrame:
         "state",
         "gpu_model",
         "time_limit_s",
-        claim_id=pl.col("namespace") + "/" + pl.col("pod"),
+        allocation_id=pl.col("namespace") + "/" + pl.col("pod"),
         name=pl.coalesce("owner", "pod"),
         eligible="created",
         gpu_count="gpus",
@@ -226,7 +226,7 @@ def _facts(pods: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class PodRows:
-    """`rows` are news for the lake; `known` is what the next window has to know of these pods."""
+    """`rows` are new rows for the lake; `known` is what the next window must know of these pods."""
 
     rows: pl.DataFrame
     known: pl.DataFrame
@@ -235,7 +235,7 @@ class PodRows:
 def unnamed_pods(
     pods: pl.DataFrame, named: pl.DataFrame, before: pl.DataFrame, hosts: KnownHosts, step_ms: int
 ) -> PodRows:
-    """Pods that have GPUs and that no label names, by their number; `named` are the runs (claim_id, time, end) of the others."""
+    """Return pods that have GPUs and that no label names, by their number; `named` are the runs (allocation_id, time, end) of the others."""
     placed = pods.filter(pl.col("placed").is_not_null() & pl.col("node").is_not_null())
     facts = _facts(placed).with_columns(
         host=placed["node"],
@@ -245,19 +245,19 @@ def unnamed_pods(
         seen_ms=placed["last_ms"],
     )
     nodes = {node: hosts.named(node) for node in facts["host"].unique()}
-    own = _unnamed(facts, named).filter((pl.col("end") > pl.col("time")).fill_null(value=True))
+    own = _unnamed_pods(facts, named).filter((pl.col("end") > pl.col("time")).fill_null(value=True))
     now = _pod_rows(own.with_columns(pl.col("host").replace(nodes)))
-    lost = before.filter(pl.col("end").is_null()).join(now, on=["claim_id", "time"], how="anti")
-    lost = _unnamed(lost.with_columns(end=pl.col("seen_ms") + step_ms), named)
-    news = now.join(before, on=["claim_id", "time", "end"], how="anti", nulls_equal=True)
+    lost = before.filter(pl.col("end").is_null()).join(now, on=["allocation_id", "time"], how="anti")
+    lost = _unnamed_pods(lost.with_columns(end=pl.col("seen_ms") + step_ms), named)
+    news = now.join(before, on=["allocation_id", "time", "end"], how="anti", nulls_equal=True)
     return PodRows(conform(pl.concat([news, lost])), now)
 
 
-def _unnamed(pods: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
-    """The pods (claim_id, time, end) but those in whose time labels name one: others of its name came before or after."""
+def _unnamed_pods(pods: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+    """Return the pods (allocation_id, time, end) without those whose time has a label with their name: other pods of that name differ in time."""
     numbered = pods.with_row_index("_pod")
-    runs = named.select("claim_id", named_from="time", named_until="end")
-    met = numbered.join(runs, on="claim_id").filter(
+    runs = named.select("allocation_id", named_from="time", named_until="end")
+    met = numbered.join(runs, on="allocation_id").filter(
         (pl.col("named_from") < pl.col("end")).fill_null(value=True),
         (pl.col("named_until") > pl.col("time")).fill_null(value=True),
     )
@@ -265,12 +265,14 @@ def _unnamed(pods: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pod_rows(facts: pl.DataFrame) -> pl.DataFrame:
-    rows = facts.with_columns(scheduler=pl.lit("kubernetes"), account=pl.col("claim_id").str.split("/").list.first())
+    rows = facts.with_columns(
+        scheduler=pl.lit("kubernetes"), account=pl.col("allocation_id").str.split("/").list.first()
+    )
     return pl.concat([conform(rows), rows.select("seen_ms")], how="horizontal")
 
 
 def waiting_pods(pods: pl.DataFrame, before: pl.DataFrame, step_ms: int) -> PodRows:
-    """Requests of pods that were not placed; those that are told of no more were withdrawn, unless they were placed since."""
+    """Return requests of unplaced pods; pods without further samples were withdrawn, unless they were placed since."""
     waits = pods.filter(pl.col("placed").is_null() & (pl.col("state") != "Running") & ~pl.col("is_over"))
     reason = pl.when(waits["is_unschedulable"].fill_null(value=False)).then(pl.lit("Unschedulable"))
     facts = (
@@ -286,11 +288,13 @@ def waiting_pods(pods: pl.DataFrame, before: pl.DataFrame, step_ms: int) -> PodR
         )
         .drop_nulls("time")
     )
-    now = typed(facts, REQUEST).join(before.select("claim_id", "time", "told_ms"), on=["claim_id", "time"], how="left")
+    now = typed(facts, REQUEST).join(
+        before.select("allocation_id", "time", "told_ms"), on=["allocation_id", "time"], how="left"
+    )
     is_due = pl.col("told_ms").is_null() | (pl.col("as_of") >= pl.col("told_ms") + _AGAIN_MS)
     now = now.with_columns(_due=is_due | pl.col("withdrawn").is_not_null())
-    there = pods.select(claim_id=pl.col("namespace") + "/" + pl.col("pod")).unique()
-    lost = before.join(there, on="claim_id", how="anti").with_columns(withdrawn=pl.col("as_of") + step_ms)
+    there = pods.select(allocation_id=pl.col("namespace") + "/" + pl.col("pod")).unique()
+    lost = before.join(there, on="allocation_id", how="anti").with_columns(withdrawn=pl.col("as_of") + step_ms)
     rows = pl.concat([now.filter("_due").select(REQUEST.names), lost.select(REQUEST.names)])
     open_ones = now.filter(pl.col("withdrawn").is_null())
     known = open_ones.with_columns(told_ms=pl.when("_due").then("as_of").otherwise("told_ms"))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.conftest import REPOSITORY, clean_environment
@@ -25,6 +26,11 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "-
          "--disable-background-networking", "--disable-component-update")  # fmt: skip
 WAIT_MS = 120_000
 """Many times what any page takes: the machine may have other work."""
+
+
+TABLES_ARE_DRAWN = """() => [...document.querySelectorAll("#page .grid")].every((table) => !table.getClientRects().length
+    || /\\d/.test(table.querySelector(".ag-paging-row-summary-panel")?.textContent))"""
+"""A table that is in sight says how many rows it has once it has drawn them, or that there are none."""
 
 
 @dataclass
@@ -45,7 +51,13 @@ class Surfer:
         self.page.wait_for_selector("#page:not(:has([data-again])) h1", timeout=WAIT_MS)
         self.page.wait_for_function("() => !document.querySelector('[data-dash-is-loading=true]')", timeout=WAIT_MS)
         self.page.wait_for_load_state("networkidle", timeout=WAIT_MS)
+        self.page.wait_for_function(TABLES_ARE_DRAWN, timeout=WAIT_MS)
         return self.page
+
+
+def check_accessibility(page: Page) -> None:
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
 
 
 Surf = Callable[..., Surfer]
@@ -54,8 +66,8 @@ Surf = Callable[..., Surfer]
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a demo fleet: 24 GPUs over nine days, with owners and prices."""
-    size = ("--gpus", "24", "--days", "9", "--no-serve")
+    """The folder of a demo fleet: 24 GPUs over four weeks, with owners and prices."""
+    size = ("--gpus", "24", "--days", "28", "--no-serve")
 
     def fill(folder: Path) -> None:
         command = [sys.executable, "-m", "fallow", "demo", "--out", str(folder / "demo"), *size]

@@ -49,6 +49,12 @@ def listed(page: Page) -> Page:
     return page
 
 
+def show_filters(page: Page) -> None:
+    """Presses the button that shows the fields by which the table is filtered."""
+    page.click("[data-filters=findings-grid][aria-pressed=false]")
+    page.wait_for_selector("#findings-grid .ag-floating-filter-input input")
+
+
 def row(page: Page, finding_id: str) -> Locator:
     return page.locator(f"#findings-grid .ag-center-cols-container [row-id='{finding_id}']")
 
@@ -104,7 +110,7 @@ def untouched(page: Page, number: int) -> list[str]:
     found: list[str] = page.evaluate(
         """() => {
             const ids = [];
-            dash_ag_grid.getApi('findings-grid').forEachNode((node) => {
+            dash_ag_grid.getApi('findings-grid').forEachNodeAfterFilter((node) => {
                 if (['new', 'standing'].includes(node.data.standing)) { ids.push(node.id); }
             });
             return ids;

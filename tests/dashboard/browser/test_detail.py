@@ -15,8 +15,8 @@ from dashboard.series import MOST_POINTS
 from fallow.clock import HOUR_MS, MINUTE_MS, parse_window
 from fallow.lake import Lake
 from tests.dashboard.browser.conftest import Surf, Surfer
-from tests.dashboard.browser.test_film import drag, drawn, leave_part, place
 from tests.dashboard.browser.test_frame import asked, is_for_everybody
+from tests.dashboard.browser.test_timeline import drag, drawn, leave_part, place
 
 pytestmark = pytest.mark.long
 
@@ -107,9 +107,9 @@ def test_back_and_a_double_click_and_a_link_show_the_whole_window(surf: Surf, ca
         assert drawn(page, "gpu-graph") == whole
 
 
-def test_the_keyboard_comes_closer_and_reads_the_figures(surf: Surf, card: tuple[str, str]) -> None:
+def test_the_keyboard_comes_closer_and_reads_the_figures(surf: Surf, busy: str) -> None:
     surfer = surf()
-    page = open_detail(surfer, "gpu", card[0])
+    page = open_detail(surfer, "gpu", busy)
     page.focus(".zoom a")
     page.keyboard.press("Enter")
     page.wait_for_selector("text=In sight:")
@@ -149,5 +149,5 @@ def test_a_host_shows_its_gpus_and_a_click_opens_one(surf: Surf, card: tuple[str
 def test_it_is_accessible_in_both_schemes_and_fits_a_phone(surf: Surf, card: tuple[str, str], kind: str) -> None:
     surfer = surf()
     page = open_detail(surfer, kind, card[0] if kind == "gpu" else card[1], "&span=all&lang=fr")
-    assert "Qui l'a eu" in page.inner_text("#page")
+    assert page.inner_text("#stays-title") == "Utilisateurs"
     is_for_everybody(surfer, kind)

@@ -16,6 +16,7 @@ from tests.dashboard.browser.findings_table import (
     place,
     row,
     says,
+    show_filters,
     standing,
     state,
     told,
@@ -46,22 +47,22 @@ def test_a_finding_is_acknowledged(surf: Surf, site: Site) -> None:
     assert page.input_value("#act-text") == ""
 
 
-def test_suppressed_to_a_day_behind_the_switch_and_reopened(
+def test_snoozed_to_a_day_behind_the_switch_and_reopened(
     surf: Surf, site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = opened(surf, at=site.address, user=PIA)
     [finding_id] = untouched(page, 1)
     choose(page, finding_id)
-    page.click("#act-suppress")
+    page.click("#act-snooze")
     says(page, "takes a reason")
     page.fill("#act-text", "warm standby")
     page.fill("#act-until", a_day_to_come())
-    page.click("#act-suppress")
-    assert "Suppressed 1 finding until" in says(page, "Suppressed")
+    page.click("#act-snooze")
+    assert "Snoozed 1 finding until" in says(page, "Snoozed")
     page.wait_for_function("id => !document.querySelector(`#findings-grid [row-id='${id}']`)", arg=finding_id)
     page.wait_for_function("() => document.querySelector('#acts').disabled")
     assert finding_id not in state(page)["ids"]
-    assert "1 suppressed" in page.inner_text("#findings-words")
+    assert "1 snoozed" in page.inner_text("#findings-words")
     page.click("#findings-hidden")
     page.wait_for_url("**show=all*")
     assert finding_id in state(page)["ids"]
@@ -73,7 +74,7 @@ def test_suppressed_to_a_day_behind_the_switch_and_reopened(
         arg=finding_id,
     )
     assert [each["kind"] for each in told(site.config, capsys, "history", finding_id)["actions"]] == [
-        "suppress",
+        "snooze",
         "reopen",
     ]
 
@@ -82,6 +83,7 @@ def test_no_button_works_on_rows_that_a_filter_hides(surf: Surf, site: Site) -> 
     page = opened(surf, at=site.address, user=PIA)
     ids = untouched(page, 2)
     choose(page, *ids)
+    show_filters(page)
     page.evaluate("dash_ag_grid.getApi('findings-grid').ensureColumnVisible('finding_id')")
     page.get_by_label("id Filter", exact=True).fill(ids[0])
     page.wait_for_url(f"**filter=finding_id:{ids[0]}*")
@@ -94,8 +96,7 @@ def test_without_a_mouse(surf: Surf, site: Site) -> None:
     [finding_id] = untouched(page, 1)
     page.focus("#findings-hidden")
     reach(page, "() => document.activeElement.closest('#findings-grid [role=columnheader]')")
-    for key in ("ArrowDown", "ArrowDown"):  # past the filters, into the first row
-        page.keyboard.press(key)
+    page.keyboard.press("ArrowDown")  # into the first row
     while page.evaluate("document.activeElement.closest('[role=row]')?.getAttribute('row-id')") != finding_id:
         before = page.evaluate("document.activeElement.closest('[role=row]')?.getAttribute('row-index')")
         page.keyboard.press("ArrowDown")
@@ -165,19 +166,22 @@ def test_a_telephone_has_blocks_and_goes_to_the_chosen_one(surf: Surf) -> None:
 
 def test_what_is_put_off_is_listed_and_reopened(surf: Surf, site: Site) -> None:
     told = site.told("recommendations", "--since", "7d")["recommendations"]
+    page = surf(at=site.address, user=PIA).open(PATH)
+    listed, later = "[aria-labelledby=to_look_at-title]", "[aria-labelledby=put_off-title]"
+    shown = page.inner_text(listed)
     # one that stands on a finding of its own, about which no test before has done anything
     name = next(
         each["id"]
-        for each in reversed(told)
-        if not each["ranked"] and [found[1:] for found in each["evidence"][:1]] == [each["id"][1:]]
+        for each in told
+        if each["id"] in shown and [found[1:] for found in each["evidence"][:1]] == [each["id"][1:]]
     )
-    page = surf(at=site.address, user=PIA).open(f"{PATH}?recommendation={name}")
-    later = f"[aria-labelledby=put_off-title] >> text={name}"
+    page.click(f"{listed} a[href*='{name}']")
     page.wait_for_selector(f"{HEADING} >> text={name}")
     page.fill("#recommendation-act-text", "until the move")
-    page.click("#recommendation-act-suppress")
-    page.wait_for_selector(later)
-    assert name not in page.inner_text("[aria-labelledby=to_look_at-title]")
+    page.click("#recommendation-act-snooze")
+    page.click(f"{later} summary >> text=1 recommendation is snoozed.")
+    page.wait_for_selector(f"{later} >> text={name}")
+    assert name not in page.inner_text(listed)
     page.click("#recommendation-act-reopen")
     page.wait_for_selector(later, state="detached")
-    assert name in page.inner_text("[aria-labelledby=to_look_at-title]")
+    assert name in page.inner_text(listed)

@@ -81,7 +81,7 @@ static int64_t wake_us(nvmlEventSet_t set, int64_t end_us) {
     return next_us == FOREVER || next_us + start_us > end_us ? end_us : next_us + start_us;
 }
 
-/* Sleeps without a poll, as the driver does. A GPU of the set that is lost ends the wait, and every wait after it, at once. */
+/* Sleeps, or polls where the scenario says so. A GPU of the set that is lost ends the wait, and every wait after it, at once. */
 EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms) {
     REQUIRE(set != NULL && data != NULL);
     int64_t end_us = clock_us() + (int64_t)timeout_ms * 1000;
@@ -89,7 +89,8 @@ EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *dat
         BEGIN_SYSTEM();
         if (take_event(set, data)) return NVML_SUCCESS;
         if (lost_one(set, __func__)) return NVML_ERROR_GPU_IS_LOST;
-        if (clock_us() >= end_us) return NVML_ERROR_TIMEOUT;
-        sleep_until_us(wake_us(set, end_us));
+        int64_t now_us = clock_us(), look_us = now_us + scenario->event_poll_ms * 1000, next_us = wake_us(set, end_us);
+        if (now_us >= end_us) return NVML_ERROR_TIMEOUT;
+        sleep_until_us(look_us > now_us && look_us < next_us ? look_us : next_us);
     }
 }

@@ -152,6 +152,7 @@ struct xid {
 
 struct scenario {
     int64_t start_ms, sample_clock_offset_us;
+    int64_t event_poll_ms; /* 0: the wait for events sleeps until something may happen */
     char *driver_version;
     int cuda_driver_version;
     size_t gpu_count, fault_count, xid_count;

@@ -49,6 +49,8 @@ def scenario_lines(scenario: Scenario) -> Iterator[str]:
     yield "fallow-fake-nvml 1"
     yield f"start_ms {scenario.start_ms}"
     yield f"sample_clock_offset_us {scenario.sample_clock_offset_us}"
+    if scenario.event_poll_ms:
+        yield f"event_poll_ms {scenario.event_poll_ms}"
     yield f"driver_version {scenario.driver_version}"
     yield f"cuda_driver_version {scenario.cuda_driver_version}"
     for fault in scenario.faults:

@@ -12,6 +12,7 @@
  *   sample_clock_offset_us N         added to the time stamps of the sample rings
  *   driver_version TEXT              cuda_driver_version N
  *   fault KIND GPU FUNCTION START END DELAY_MS    GPU and FUNCTION may be "-" (any)
+ *   event_poll_ms N                  nvmlEventSetWait looks so often, as some drivers do; 0: it sleeps
  *   xid GPU AT CODE                  an event for nvmlEventSetWait, in order of time
  *   gpu UUID                         starts a GPU; the keys below belong to it
  *     name, serial, pci TEXT

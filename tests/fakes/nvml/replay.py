@@ -171,9 +171,11 @@ def _faults(capture: Capture, index: int) -> Iterator[Fault]:
         function = call.partition("(")[0]
         if not function.startswith("nvml"):
             continue
-        spells = [(error, [each.t_s for each in group]) for error, group in groupby(answers, lambda each: each.error)]
-        ends = [moments[0] for _, moments in spells[1:]] + [None]
-        for place, ((error, moments), end_s) in enumerate(zip(spells, ends, strict=True)):
+        idle_intervals = [
+            (error, [each.t_s for each in group]) for error, group in groupby(answers, lambda each: each.error)
+        ]
+        ends = [moments[0] for _, moments in idle_intervals[1:]] + [None]
+        for place, ((error, moments), end_s) in enumerate(zip(idle_intervals, ends, strict=True)):
             if error in _FAULTS:
                 yield Fault(_FAULTS[error], index, function, 0.0 if place == 0 else moments[0], end_s)
 
@@ -188,7 +190,7 @@ def _rate(readings: list[tuple[float, int]], unit: float) -> tuple[Steps | None,
     """How fast a counter grows between two readings, and what it held when the recording began.
 
     `unit` times the counter's gain in a millisecond is the rate. What rounding a rate loses is made up for in the next
-    stretch, so that the counter is right again at every reading.
+    segment, so that the counter is right again at every reading.
     """
     if not readings:
         return None, 0

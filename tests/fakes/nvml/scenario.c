@@ -76,6 +76,8 @@ static void read_line(struct reader *reader, char *line) {
         s->start_ms = next_number(reader, &rest);
     } else if (strcmp(key, "sample_clock_offset_us") == 0) {
         s->sample_clock_offset_us = next_number(reader, &rest);
+    } else if (strcmp(key, "event_poll_ms") == 0) {
+        s->event_poll_ms = next_number(reader, &rest);
     } else if (strcmp(key, "driver_version") == 0) {
         s->driver_version = text_copy(reader, rest);
     } else if (strcmp(key, "cuda_driver_version") == 0) {

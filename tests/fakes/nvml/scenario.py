@@ -41,6 +41,8 @@ class Scenario:
     driver_version: str = "580.65.06"
     cuda_driver_version: int = 13000
     sample_clock_offset_us: int = 0
+    event_poll_ms: int = 0
+    """How often the wait for events looks; 0: it sleeps."""
 
     def seconds(self, unix_s: float) -> float:
         """Scenario time of a moment on the wall clock."""

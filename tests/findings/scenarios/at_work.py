@@ -7,14 +7,14 @@ import numpy as np
 from tests.findings.scenarios.builder import A100_80, H100, L40S, V100, Fleet
 from tests.findings.scenarios.situations import serve, situation, train
 
-BESIDE_IMBALANCE = "compute_oversized memory_oversized co_location mig_fit standing_surplus"
+BESIDE_IMBALANCE = "compute_oversized memory_oversized co_location mig_fit releasable_pool"
 BESIDE_INEFFICIENT = "compute_oversized memory_oversized co_location mig_fit preallocated"
-BESIDE_INPUT_STARVED = "compute_oversized memory_oversized co_location mig_fit standing_surplus inefficient"
-BESIDE_LOW_EFFICIENCY = "compute_oversized memory_oversized co_location mig_fit standing_surplus preallocated"
-IDLE_BESIDE_LOW_EFFICIENCY = f"{BESIDE_LOW_EFFICIENCY} held loaded_no_traffic zombie_holder wind_down partial_use"
-BESIDE_STALLS = "compute_oversized memory_oversized co_location mig_fit standing_surplus"
-REST_BESIDE_STALLS = f"held low_efficiency {BESIDE_STALLS} preallocated loaded_no_traffic"
-BESIDE_THROTTLED = "standing_surplus never_used wind_down"
+BESIDE_INPUT_STARVED = "compute_oversized memory_oversized co_location mig_fit releasable_pool inefficient"
+BESIDE_LOW_EFFICIENCY = "compute_oversized memory_oversized co_location mig_fit releasable_pool preallocated"
+IDLE_BESIDE_LOW_EFFICIENCY = f"{BESIDE_LOW_EFFICIENCY} held ending partial_use"
+BESIDE_STALLS = "compute_oversized memory_oversized co_location mig_fit releasable_pool"
+REST_BESIDE_STALLS = f"held low_efficiency {BESIDE_STALLS} preallocated"
+BESIDE_THROTTLED = "releasable_pool never_used ending"
 
 
 @situation(days=4, fires="imbalance", may=BESIDE_IMBALANCE)
@@ -137,7 +137,7 @@ def checkpoints_on_a_slow_disk(fleet: Fleet) -> None:
 
 
 @situation(days=4, fires="low_efficiency", may=BESIDE_LOW_EFFICIENCY)
-def large_holder_at_a_seventh(fleet: Fleet) -> None:
+def large_user_at_a_seventh(fleet: Fleet) -> None:
     """Half of the fleet is ann's, at 14 %."""
     gpus = fleet.host("h1", H100, 4)
     train(fleet, gpus[:2], "bob", job="2")

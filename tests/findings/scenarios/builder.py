@@ -119,7 +119,7 @@ class Fleet(Grid):
         one_process: bool = False,
         **columns: object,
     ) -> None:
-        """Somebody's work on one or more GPUs; every unbroken stretch of `when` (default: always) is a process of its own.
+        """Somebody's work on one or more GPUs; every unbroken segment of `when` (default: always) is a process of its own.
 
         Args:
             gpus: one GPU, or several that the work is spread over.
@@ -138,49 +138,49 @@ class Fleet(Grid):
         those = [gpus] if isinstance(gpus, Gpu) else list(gpus)
         levels: list[Level] = list(util) if isinstance(util, list | tuple) else [util] * len(those)  # type: ignore[list-item]
         whole = self.always if when is None else when
-        shared = {number: next(self._pids) for number, _ in enumerate(_stretches(whole))} if one_process else {}
+        shared = {number: next(self._pids) for number, _ in enumerate(_segments(whole))} if one_process else {}
         for gpu, level in zip(those, levels, strict=True):
             pct = self.level(level) * whole
             _work(gpu, whole, pct, zero=zero, sm=sm, power_w=power_w)
             memory = np.where(whole, self.level(mem_gb) * GB, 0)
             gpu.mem += memory
             busy_cpu = np.where(pct > 0, 110.0, 0.3)
-            for number, stretch in enumerate(_stretches(whole)):
+            for number, segment in enumerate(_segments(whole)):
                 pid = shared.get(number) or next(self._pids)
                 own: Row = {"kind": "compute", "command": "python3", "user": user, "pid": pid, "parent_pid": pid - 1}
                 own |= {"cpu_util_pct": busy_cpu, "host_mem_bytes": 3 * GB, "attribution": "proc"}
-                own |= {"started": int(self.times_ms[np.argmax(stretch)]) - 2 * SECOND_MS}
-                gpu.stays.append(Stay(stretch, memory, own | columns))
+                own |= {"started": int(self.times_ms[np.argmax(segment)]) - 2 * SECOND_MS}
+                gpu.stays.append(Stay(segment, memory, own | columns))
 
-    def claim(
+    def allocation(
         self,
         gpus: Sequence[Gpu] | Host,
         user: str | None,
         first_day: float,
         last_day: float | None = None,
         *,
-        claim_id: str,
+        allocation_id: str,
         count: int | None = None,
         **columns: object,
     ) -> None:
-        """A claim on these GPUs, or on `count` unnamed ones of a host; days as in `between`, None: it runs on.
+        """An allocation on these GPUs, or on `count` unnamed ones of a host; days as in `between`, None: it runs on.
 
-        `columns` are further columns of the claim table (`scheduler` is slurm unless it says otherwise).
+        `columns` are further columns of the allocation table (`scheduler` is slurm unless it says otherwise).
         """
         end = None if last_day is None else self.moment(last_day)
         base: Row = {
             "time": self.moment(first_day),
             "end": end,
-            "claim_id": claim_id,
+            "allocation_id": allocation_id,
             "user": user,
             "scheduler": "slurm",
         }
         if isinstance(gpus, Host):
             row = base | {"gpu": None, "gpu_count": count, "host_gpu_count": count} | columns
-            self.note("claim", gpus, row)
+            self.note("allocation", gpus, row)
             return
         for gpu in gpus:
-            self.note("claim", gpu.host, base | {"gpu": gpu.uuid, "gpu_count": len(gpus)} | columns)
+            self.note("allocation", gpu.host, base | {"gpu": gpu.uuid, "gpu_count": len(gpus)} | columns)
 
     def serving(
         self, gpu: Gpu, when: Mask | None = None, *, model: str = "llm", pid: int = 1, **columns: object
@@ -236,10 +236,10 @@ def _work(gpu: Gpu, when: Mask, pct: Column, *, zero: Level | None, sm: Level | 
         gpu.power = np.where(when, np.broadcast_to(power_w, len(pct)), gpu.power)
 
 
-def _stretches(when: Mask) -> Iterator[Mask]:
-    """Each unbroken stretch as a mask of its own."""
+def _segments(when: Mask) -> Iterator[Mask]:
+    """Each unbroken segment as a mask of its own."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], when, [False]])))
     for first, last in edges.reshape(-1, 2):
-        stretch = np.zeros(len(when), np.bool_)
-        stretch[first:last] = True
-        yield stretch
+        segment = np.zeros(len(when), np.bool_)
+        segment[first:last] = True
+        yield segment

@@ -7,7 +7,7 @@ import numpy as np
 from tests.findings.scenarios.builder import A100_80, GB, H100, V100, Fleet
 from tests.findings.scenarios.situations import situation, train
 
-RUNNING = "held zombie_holder wind_down never_used"
+RUNNING = "held ending never_used"
 
 
 @situation(fires="blind_spot", look_alike_of=f"{RUNNING} slow_uptake")
@@ -52,19 +52,19 @@ def asleep(fleet: Fleet) -> None:
     gpu.is_in(night, "asleep")
 
 
-@situation(may="wind_down standing_surplus", look_alike_of="held reserved_unused never_used blind_spot partial_use")
+@situation(may="ending releasable_pool", look_alike_of="held reserved_unused never_used blind_spot partial_use")
 def lost_card(fleet: Fleet) -> None:
-    """A card fell off the bus five days ago; its claim still stands."""
+    """A card fell off the bus five days ago; its allocation still stands."""
     first, second = fleet.host("h1", H100, 2)
     lost = fleet.between(-5)
     train(fleet, first, "ann", ~lost)
     train(fleet, second, "bob")
     first.is_in(lost, "lost")
-    fleet.claim([first], "ann", 0, claim_id="77", account="ann-lab")
+    fleet.allocation([first], "ann", 0, allocation_id="77", account="ann-lab")
     fleet.event(first.host, -5, "gpu_lost", gpu=first.uuid)
 
 
-@situation(days=15, fires="never_used", may="standing_surplus", look_alike_of="held slow_uptake partial_use")
+@situation(days=15, fires="never_used", may="releasable_pool", look_alike_of="held slow_uptake partial_use")
 def bought_and_never_used(fleet: Fleet) -> None:
     """Two of eight cards have been in the fleet since its beginning, and nobody has been on them."""
     gpus = fleet.host("h1", H100, 8)
@@ -74,14 +74,45 @@ def bought_and_never_used(fleet: Fleet) -> None:
 @situation(
     days=15,
     fires="never_used reserved_unused",
-    may="standing_surplus slow_uptake",
-    look_alike_of="held zombie_holder blind_spot partial_use",
+    may="releasable_pool slow_uptake",
+    look_alike_of="held blind_spot partial_use",
 )
 def reserved_since_it_came(fleet: Fleet) -> None:
     """A host was bought for a project and reserved for it; in two weeks the project has not started one process."""
     train(fleet, fleet.host("h1", H100, 4), "ann")
     gpus = fleet.host("h2", H100, 2)
-    fleet.claim(gpus, "bob", 0, claim_id="resv-2", account="bob-lab")
+    fleet.allocation(gpus, "bob", 0, allocation_id="resv-2", account="bob-lab")
+
+
+@situation(days=18, interval_s=600, fires="left_free", may="releasable_pool ending", look_alike_of="never_used held")
+def left_after_the_deadline(fleet: Fleet) -> None:
+    """Two of four cards worked until the paper was sent; in the sixteen days since then they were free."""
+    gpus = fleet.host("h1", H100, 4)
+    train(fleet, gpus[:2], "ann")
+    train(fleet, gpus[2:], "bob", fleet.between(0, -16), job="1002")
+
+
+@situation(days=25, interval_s=600, fires="left_free", may="releasable_pool", look_alike_of="never_used slow_uptake")
+def tried_on_the_first_day(fleet: Fleet) -> None:
+    """A new host was tested for an hour, and has been free for three weeks."""
+    train(fleet, fleet.host("h1", H100, 2), "ann")
+    train(fleet, fleet.host("h2", H100, 2), "admin", fleet.between(0, 1 / 24), job="1002")
+
+
+@situation(days=18, interval_s=600, may="releasable_pool ending", look_alike_of="left_free never_used")
+def two_weeks_of_leave(fleet: Fleet) -> None:
+    """The cards of a team that is away for two weeks have been free for thirteen days."""
+    gpus = fleet.host("h1", H100, 4)
+    train(fleet, gpus[:2], "ann")
+    train(fleet, gpus[2:], "bob", fleet.between(0, -13), job="1002")
+
+
+@situation(days=25, interval_s=600, may="releasable_pool ending", look_alike_of="left_free never_used held")
+def a_job_a_week(fleet: Fleet) -> None:
+    """A card trains a model every Friday night, and is free on the other days."""
+    first, second = fleet.host("h1", H100, 2)
+    train(fleet, first, "ann")
+    train(fleet, second, "bob", fleet.every(7 * 24, 10), job="1002")
 
 
 @situation(look_alike_of="never_used slow_uptake blind_spot held reserved_unused")
@@ -95,7 +126,7 @@ def moved_to_another_host(fleet: Fleet) -> None:
     train(fleet, there, "bob")
 
 
-@situation(days=15, fires="slow_uptake", may="never_used standing_surplus", look_alike_of="held wind_down")
+@situation(days=15, fires="slow_uptake", may="never_used releasable_pool", look_alike_of="held ending")
 def new_cards_not_taken_up(fleet: Fleet) -> None:
     """Four cards came ten days ago, and nobody has used them yet."""
     train(fleet, fleet.host("h1", H100, 8), "ann")
@@ -103,7 +134,7 @@ def new_cards_not_taken_up(fleet: Fleet) -> None:
         gpu.absent(fleet.between(0, -10))
 
 
-@situation(days=15, look_alike_of="slow_uptake never_used standing_surplus")
+@situation(days=15, look_alike_of="slow_uptake never_used releasable_pool")
 def new_cards_taken_up_at_once(fleet: Fleet) -> None:
     """Four cards came ten days ago; two hours later they worked like the others."""
     train(fleet, fleet.host("h1", H100, 8), "ann")
@@ -147,7 +178,7 @@ def idle_clocks(fleet: Fleet) -> None:
     train(fleet, gpus, "ann", fleet.daily(4, 22))
 
 
-@situation(may="blind_spot", look_alike_of="held zombie_holder never_used wind_down")
+@situation(may="blind_spot", look_alike_of="held never_used ending")
 def imported_points(fleet: Fleet) -> None:
     """History from another tool: one reading every five minutes, and neither maxima nor processes."""
     gpus = fleet.host("h1", A100_80, 2)

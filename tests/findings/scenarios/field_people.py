@@ -7,13 +7,13 @@ import numpy as np
 from tests.findings.scenarios.builder import A100_40, A100_80, H100, L40S, Fleet
 from tests.findings.scenarios.situations import KERNEL, situation, train
 
-AT_WORK = "held zombie_holder loaded_no_traffic wind_down"
+AT_WORK = "held ending"
 
 
 @situation(
     fires="held",
-    may="zombie_holder low_efficiency wind_down",
-    look_alike_of="loaded_no_traffic preallocated never_used standing_surplus",
+    may="low_efficiency ending",
+    look_alike_of="preallocated never_used releasable_pool",
 )
 def notebook_held_for_days(fleet: Fleet) -> None:
     """A kernel with 60 GB in memory since Monday, and no cell has been run since."""
@@ -23,7 +23,7 @@ def notebook_held_for_days(fleet: Fleet) -> None:
     train(fleet, second, "bob")
 
 
-@situation(may="low_efficiency stalls", look_alike_of=f"{AT_WORK} never_used standing_surplus")
+@situation(may="low_efficiency stalls", look_alike_of=f"{AT_WORK} never_used releasable_pool")
 def notebook_in_use(fleet: Fleet) -> None:
     """Cells run for ten minutes of every forty, on weekdays; the kernel is shut down in the evening."""
     gpus = fleet.host("h1", A100_40, 2)
@@ -31,7 +31,7 @@ def notebook_in_use(fleet: Fleet) -> None:
     fleet.run(gpus, "ann", working, util=fleet.wave(88, period_h=40 / 60, on_h=20 / 60), mem_gb=34, **KERNEL)
 
 
-@situation(look_alike_of=f"{AT_WORK} stalls standing_surplus")
+@situation(look_alike_of=f"{AT_WORK} stalls releasable_pool")
 def debugging(fleet: Fleet) -> None:
     """Start, look, mend: a process for 15 minutes of every 30 through the working day, with work in a part of it."""
     gpus = fleet.host("h1", A100_40, 2)
@@ -39,7 +39,7 @@ def debugging(fleet: Fleet) -> None:
     fleet.run(gpus, "ann", there, util=fleet.wave(80, period_h=0.5, on_h=1 / 6), mem_gb=34)
 
 
-@situation(fires="held zombie_holder", may="low_efficiency", look_alike_of="loaded_no_traffic preallocated never_used")
+@situation(fires="held", may="low_efficiency", look_alike_of="preallocated never_used")
 def left_behind_after_logout(fleet: Fleet) -> None:
     """The session ended soon after its process had begun, five days ago; it stayed, owned by init, with its memory and without any work."""
     first, second = fleet.host("h1", A100_80, 2)
@@ -98,7 +98,7 @@ def tokenising_between_epochs(fleet: Fleet) -> None:
     train(fleet, gpus, "ann", util=fleet.wave(94, period_h=6, on_h=5.17), cpu_util_pct=800.0)
 
 
-@situation(fires="held", may="blind_spot", look_alike_of="zombie_holder wind_down loaded_no_traffic")
+@situation(fires="held", may="blind_spot", look_alike_of="ending")
 def held_by_nobody_known(fleet: Fleet) -> None:
     """The agent sees no processes: 60 GB in memory stand for somebody for three days."""
     first, second = fleet.host("h1", H100, 2)

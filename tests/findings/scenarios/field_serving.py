@@ -22,7 +22,7 @@ def _asked(fleet: Fleet, gpu: Gpu, requests_per_s: Level, kv: Level) -> None:
     )
 
 
-@situation(may=f"{SMALL_AND_SELDOM} preallocated", look_alike_of="held loaded_no_traffic zombie_holder wind_down")
+@situation(may=f"{SMALL_AND_SELDOM} preallocated", look_alike_of="held ending")
 def low_rate_serving(fleet: Fleet) -> None:
     """A request every twenty seconds, day and night: hardly any utilization, and somebody waits for each answer."""
     first, second = fleet.host("h1", L40S, 2, pool="serving")
@@ -31,7 +31,7 @@ def low_rate_serving(fleet: Fleet) -> None:
     serve(fleet, second, util=90.0, mem_gb=39, pod="llm-1")
 
 
-@situation(fires="preallocated", may=SMALL_AND_SELDOM, look_alike_of="held loaded_no_traffic zombie_holder")
+@situation(fires="preallocated", may=SMALL_AND_SELDOM, look_alike_of="held")
 def kv_cache_nearly_empty(fleet: Fleet) -> None:
     """An engine holds 90 % of the card as vLLM always does, and its KV cache is never used beyond 2 %."""
     first, second = fleet.host("h1", H100, 2, pool="serving")
@@ -50,8 +50,8 @@ def kv_cache_full(fleet: Fleet) -> None:
 
 
 @situation(
-    fires="loaded_no_traffic",
-    may="held zombie_holder memory_oversized low_efficiency wind_down",
+    fires="held",
+    may="memory_oversized low_efficiency ending",
     look_alike_of="compute_oversized never_used preallocated",
 )
 def loaded_and_never_asked(fleet: Fleet) -> None:
@@ -69,7 +69,7 @@ def loaded_and_never_asked(fleet: Fleet) -> None:
     train(fleet, second, "ann")
 
 
-@situation(may=f"{SMALL_AND_SELDOM} preallocated", look_alike_of="held loaded_no_traffic zombie_holder partial_use")
+@situation(may=f"{SMALL_AND_SELDOM} preallocated", look_alike_of="held partial_use")
 def warm_standby(fleet: Fleet) -> None:
     """The second server takes over when the first fails; until then it answers a probe every half minute."""
     first, second = fleet.host("h1", L40S, 2, pool="serving")
@@ -79,7 +79,7 @@ def warm_standby(fleet: Fleet) -> None:
     _asked(fleet, second, 0.033, 0.001)
 
 
-@situation(look_alike_of="held zombie_holder loaded_no_traffic input_starved low_efficiency inefficient stalls")
+@situation(look_alike_of="held input_starved low_efficiency inefficient stalls")
 def speculative_decoding(fleet: Fleet) -> None:
     """Between the draft and its check the GPU rests many times a second."""
     gpus = fleet.host("h1", H100, 2, pool="serving")
@@ -96,21 +96,21 @@ def light_inference_on_old_cards(fleet: Fleet) -> None:
         serve(fleet, gpu, util=fleet.noise(30, 3), zero=0.6, mem_gb=11.5, pod=f"small-{number}", command="tritonserver")
 
 
-@situation(days=22, interval_s=600, look_alike_of="wind_down never_used held standing_surplus zombie_holder hoarding")
+@situation(days=22, interval_s=600, look_alike_of="ending never_used held releasable_pool hoarding")
 def nightly_batch(fleet: Fleet) -> None:
     """A batch works from one to six every night; the GPUs are free by day."""
     gpus = fleet.host("h1", A100_80, 2, pool="batch")
     train(fleet, gpus, "batch", fleet.daily(1, 6), util=96.0, job=None)
 
 
-@situation(days=22, interval_s=600, look_alike_of="wind_down never_used held standing_surplus zombie_holder")
+@situation(days=22, interval_s=600, look_alike_of="ending never_used held releasable_pool")
 def weekend_gaps(fleet: Fleet) -> None:
     """People work from Monday to Friday."""
     gpus = fleet.host("h1", A100_80, 2)
     train(fleet, gpus, "ann", fleet.weekdays)
 
 
-@situation(days=22, interval_s=600, look_alike_of="wind_down loaded_no_traffic held low_efficiency zombie_holder")
+@situation(days=22, interval_s=600, look_alike_of="ending held low_efficiency")
 def quiet_nights(fleet: Fleet) -> None:
     """Traffic follows the day: full at noon, a request a minute at night."""
     gpus = fleet.host("h1", L40S, 2, pool="serving")
@@ -130,7 +130,7 @@ def shared_by_mps(fleet: Fleet) -> None:
 
 @situation(
     may="compute_oversized memory_oversized mig_fit co_location low_efficiency",
-    look_alike_of="held loaded_no_traffic zombie_holder inefficient",
+    look_alike_of="held inefficient",
 )
 def embeddings_on_a_large_card(fleet: Fleet) -> None:
     """A small embedding model on an H100: 6 GB and 9 % of the time."""
@@ -139,7 +139,7 @@ def embeddings_on_a_large_card(fleet: Fleet) -> None:
     train(fleet, second, "ann")
 
 
-@situation(look_alike_of="never_used blind_spot mig_fit held memory_oversized standing_surplus")
+@situation(look_alike_of="never_used blind_spot mig_fit held memory_oversized releasable_pool")
 def instances_in_use(fleet: Fleet) -> None:
     """Two H100 are split, and every instance works; the cards themselves have no utilization of their own."""
     for number, gpu in enumerate(fleet.host("h1", H100, 2, pool="serving")):

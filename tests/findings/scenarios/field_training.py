@@ -7,7 +7,7 @@ import numpy as np
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, Fleet
 from tests.findings.scenarios.situations import situation, train
 
-NEVER_IDLE = "held zombie_holder wind_down loaded_no_traffic low_efficiency"
+NEVER_IDLE = "held ending low_efficiency"
 
 
 @situation(
@@ -57,7 +57,7 @@ def cpu_offload_training(fleet: Fleet) -> None:
 
 @situation(
     fires="held",
-    may="wind_down partial_use imbalance standing_surplus zombie_holder",
+    may="ending partial_use imbalance releasable_pool",
     look_alike_of="never_used low_efficiency blind_spot",
 )
 def failed_node_of_a_job(fleet: Fleet) -> None:
@@ -79,7 +79,7 @@ def collective_that_hangs(fleet: Fleet) -> None:
     train(fleet, gpus, "ann", hangs, util=100.0, sm=3.0, power_w=160.0, job="1002")
 
 
-@situation(days=15, look_alike_of=f"{NEVER_IDLE} reserved_unused never_used standing_surplus")
+@situation(days=15, look_alike_of=f"{NEVER_IDLE} reserved_unused never_used releasable_pool")
 def jobs_one_after_another(fleet: Fleet) -> None:
     """Jobs of four people follow one another; the scheduler leaves the GPUs free for 20 minutes in between."""
     gpus = fleet.host("h1", H100, 4)
@@ -134,7 +134,7 @@ def decoding_images_on_too_few_cpus(fleet: Fleet) -> None:
     gpus[0].host.load(fleet.always, cpu_count=8, cpu_util_pct=98, cpu_pressure_pct=75)
 
 
-@situation(look_alike_of="input_starved held zombie_holder wind_down never_used reserved_unused")
+@situation(look_alike_of="input_starved held ending never_used reserved_unused")
 def preprocessing_without_gpus(fleet: Fleet) -> None:
     """For a day a host of busy GPUs prepares data on its CPUs, and no process is on the GPUs."""
     gpus = fleet.host("h1", H100, 2)
@@ -145,8 +145,8 @@ def preprocessing_without_gpus(fleet: Fleet) -> None:
 
 @situation(
     fires="partial_use",
-    may="held imbalance standing_surplus low_efficiency",
-    look_alike_of="loaded_no_traffic never_used zombie_holder",
+    may="held imbalance releasable_pool low_efficiency",
+    look_alike_of="never_used",
 )
 def one_rank_works(fleet: Fleet) -> None:
     """Somebody asked for four GPUs and forgot to distribute the work."""

@@ -7,19 +7,17 @@ import numpy as np
 from tests.findings.scenarios.builder import A100_80, H100, L40S, Fleet, Gpu, Level, Mask
 from tests.findings.scenarios.situations import KERNEL, serve, situation, train
 
-BESIDE_ZOMBIE_HOLDER = (
-    "held wind_down imbalance partial_use loaded_no_traffic preallocated co_location memory_oversized compute_oversized"
+BESIDE_IDLE_WORK = "held ending imbalance partial_use preallocated co_location memory_oversized compute_oversized"
+BESIDE_A_SERVER = (
+    "held ending preallocated co_location memory_oversized compute_oversized mig_fit low_efficiency inefficient"
 )
-BESIDE_LOADED_NO_TRAFFIC = (
-    "held wind_down preallocated co_location memory_oversized compute_oversized mig_fit low_efficiency inefficient"
-)
-BESIDE_RESERVED_UNUSED = "standing_surplus wind_down never_used"
+BESIDE_RESERVED_UNUSED = "releasable_pool ending never_used"
 ENDS = "kind,name,team,quota_gpus,project_end\n"
-BESIDE_WIND_DOWN = "held standing_surplus low_efficiency partial_use imbalance"
-BESIDE_PARTIAL_USE = "held standing_surplus loaded_no_traffic low_efficiency memory_oversized wind_down zombie_holder"
+BESIDE_ENDING = "held releasable_pool low_efficiency partial_use imbalance"
+BESIDE_PARTIAL_USE = "held releasable_pool low_efficiency memory_oversized ending"
 
 
-@situation(fires="zombie_holder held", may="wind_down")
+@situation(fires="held", may="ending")
 def rank_left_behind_by_its_launcher(fleet: Fleet) -> None:
     """The launcher was killed two days ago; one of its workers waits for the others for ever."""
     first, second = fleet.host("h1", A100_80, 2)
@@ -28,17 +26,17 @@ def rank_left_behind_by_its_launcher(fleet: Fleet) -> None:
     train(fleet, second, "bob")
 
 
-@situation(fires="zombie_holder held", may="wind_down imbalance")
+@situation(fires="held", may="ending imbalance")
 def process_that_survived_its_job(fleet: Fleet) -> None:
     """The job ended yesterday by its time limit; a process that it had started in the background is still there."""
     gpus = fleet.host("h1", H100, 2)
-    fleet.claim(gpus, "ann", 0, -1, claim_id="1001", account="ann-lab", state="TIMEOUT")
+    fleet.allocation(gpus, "ann", 0, -1, allocation_id="1001", account="ann-lab", state="TIMEOUT")
     train(fleet, gpus[0], "ann", fleet.between(0, -1))
     train(fleet, gpus[1], "ann", util=np.where(fleet.between(-1), 0, 95))
     train(fleet, gpus[0], "bob", fleet.between(-0.9), job="1002")
 
 
-@situation(fires="zombie_holder held", may=f"{BESIDE_ZOMBIE_HOLDER} mig_fit")
+@situation(fires="held", may=f"{BESIDE_IDLE_WORK} mig_fit")
 def kernel_of_a_closed_browser(fleet: Fleet) -> None:
     """The laptop went home on Monday; the kernel did not."""
     first, second = fleet.host("h1", A100_80, 2)
@@ -48,14 +46,14 @@ def kernel_of_a_closed_browser(fleet: Fleet) -> None:
     train(fleet, second, "bob")
 
 
-@situation(may=f"{BESIDE_ZOMBIE_HOLDER} mig_fit", look_alike_of="zombie_holder")
+@situation(may=f"{BESIDE_IDLE_WORK} mig_fit")
 def notebook_over_night(fleet: Fleet) -> None:
     """A kernel that works by day and is left on for the next morning."""
     (gpu,) = fleet.host("ws1", L40S, 1, pool="desk")
     fleet.run(gpu, "ann", util=np.where(fleet.daily(8, 22), 70, 0), mem_gb=30, **KERNEL)
 
 
-@situation(may=f"{BESIDE_ZOMBIE_HOLDER} input_starved", look_alike_of="zombie_holder")
+@situation(may=f"{BESIDE_IDLE_WORK} input_starved")
 def orphan_that_computes_on_the_cpu(fleet: Fleet) -> None:
     """Started with nohup, its shell closed: it has prepared data on eight CPUs since, and will train on the card."""
     first, second = fleet.host("h1", A100_80, 2)
@@ -70,7 +68,7 @@ def _asked(fleet: Fleet, gpu: Gpu, requests_per_s: Level, when: Mask | None = No
     fleet.serving(gpu, when, requests_per_s=requests_per_s, **levels)
 
 
-@situation(fires="loaded_no_traffic", may=BESIDE_LOADED_NO_TRAFFIC, look_alike_of="zombie_holder")
+@situation(fires="held", may=BESIDE_A_SERVER)
 def model_of_a_demo_that_is_over(fleet: Fleet) -> None:
     """It was asked a lot for four days; the last request was three days ago."""
     first, second = fleet.host("k1", H100, 2, pool="serving")
@@ -80,7 +78,7 @@ def model_of_a_demo_that_is_over(fleet: Fleet) -> None:
     train(fleet, second, "ann")
 
 
-@situation(fires="loaded_no_traffic", may=BESIDE_LOADED_NO_TRAFFIC, look_alike_of="zombie_holder")
+@situation(may=BESIDE_A_SERVER)
 def tensor_parallel_without_a_request(fleet: Fleet) -> None:
     """A server over two cards: health checks make them flicker, and no request has come since it was started."""
     gpus = fleet.host("k1", A100_80, 4, pool="serving")
@@ -92,7 +90,7 @@ def tensor_parallel_without_a_request(fleet: Fleet) -> None:
     train(fleet, gpus[:2], "ann", fleet.between(0, -4.1), job="1002")
 
 
-@situation(may=BESIDE_LOADED_NO_TRAFFIC, look_alike_of="loaded_no_traffic")
+@situation(may=BESIDE_A_SERVER)
 def one_request_an_hour(fleet: Fleet) -> None:
     """A report asks once an hour; the metrics count it, utilization hardly shows it."""
     first, second = fleet.host("k1", L40S, 2, pool="serving")
@@ -102,7 +100,7 @@ def one_request_an_hour(fleet: Fleet) -> None:
     train(fleet, second, "ann")
 
 
-@situation(may=BESIDE_LOADED_NO_TRAFFIC, look_alike_of="loaded_no_traffic")
+@situation(may=BESIDE_A_SERVER)
 def seldom_and_without_metrics(fleet: Fleet) -> None:
     """The same without metrics: half a minute of kernels in every second hour."""
     first, second = fleet.host("h1", L40S, 2, pool="serving")
@@ -110,7 +108,7 @@ def seldom_and_without_metrics(fleet: Fleet) -> None:
     train(fleet, second, "ann")
 
 
-@situation(may=BESIDE_LOADED_NO_TRAFFIC, look_alike_of="loaded_no_traffic")
+@situation(may=BESIDE_A_SERVER)
 def metrics_that_do_not_count(fleet: Fleet) -> None:
     """Only gauges are exported: between two scrapes requests come and go, and the card works every few minutes."""
     first, second = fleet.host("h1", L40S, 2, pool="serving")
@@ -119,29 +117,29 @@ def metrics_that_do_not_count(fleet: Fleet) -> None:
     train(fleet, second, "ann")
 
 
-@situation(fires="reserved_unused", may=BESIDE_RESERVED_UNUSED, look_alike_of="held zombie_holder")
+@situation(fires="reserved_unused", may=BESIDE_RESERVED_UNUSED, look_alike_of="held")
 def job_that_never_began(fleet: Fleet) -> None:
     """A batch job has had two cards for two days and hangs in its prologue."""
     gpus = fleet.host("h1", H100, 4)
     train(fleet, gpus[:2], "ann")
     train(fleet, gpus[2:], "bob", fleet.between(0, -2.2), job="1002")
-    fleet.claim(gpus[2:], "bob", -2, claim_id="1003", account="bob-lab")
+    fleet.allocation(gpus[2:], "bob", -2, allocation_id="1003", account="bob-lab")
 
 
-@situation(fires="reserved_unused", may=BESIDE_RESERVED_UNUSED, look_alike_of="held zombie_holder")
+@situation(fires="reserved_unused", may=BESIDE_RESERVED_UNUSED, look_alike_of="held")
 def pod_that_sleeps(fleet: Fleet) -> None:
     """A pod was given a card to look around in, and nobody has started anything in it since yesterday morning."""
     first, second = fleet.host("k1", L40S, 2, pool="lab")
     train(fleet, first, "ann")
     train(fleet, second, "ann", fleet.between(0, -1.5))
-    fleet.claim([second], "eve", -1.4, claim_id="lab/shell-0", scheduler="kubernetes", account="lab")
+    fleet.allocation([second], "eve", -1.4, allocation_id="lab/shell-0", scheduler="kubernetes", account="lab")
 
 
-@situation(may="low_efficiency", look_alike_of="reserved_unused wind_down")
+@situation(may="low_efficiency", look_alike_of="reserved_unused ending")
 def pauses_of_an_interactive_job(fleet: Fleet) -> None:
     """Somebody tries things out: processes of an hour, forty minutes of thinking between them."""
     gpus = fleet.host("h1", H100, 2)
-    fleet.claim(gpus, "ann", 0, claim_id="1001", account="ann-lab")
+    fleet.allocation(gpus, "ann", 0, allocation_id="1001", account="ann-lab")
     train(fleet, gpus, "ann", fleet.every(5 / 3, 1))
 
 
@@ -149,22 +147,22 @@ def pauses_of_an_interactive_job(fleet: Fleet) -> None:
 def lab_reservation_over_a_weekend(fleet: Fleet) -> None:
     """A lab has its cards by contract, and works from Monday to Friday."""
     gpus = fleet.host("h1", L40S, 2, pool="lab")
-    fleet.claim(gpus, "lab", 0, claim_id="contract-1", scheduler="csv")
+    fleet.allocation(gpus, "lab", 0, allocation_id="contract-1", scheduler="csv")
     train(fleet, gpus, "ann", fleet.weekdays & fleet.daily(8, 19), job=None)
 
 
 @situation(may="blind_spot", look_alike_of="reserved_unused held")
 def processes_that_cannot_be_seen(fleet: Fleet) -> None:
-    """The agent's namespace hides processes; memory in use says that the claim is in use."""
+    """The agent's namespace hides processes; memory in use says that the allocation is in use."""
     gpus = fleet.host("h1", H100, 2)
-    fleet.claim(gpus, "ann", 0, claim_id="1001", account="ann-lab")
+    fleet.allocation(gpus, "ann", 0, allocation_id="1001", account="ann-lab")
     train(fleet, gpus, "ann")
     for gpu in gpus:
         gpu.override(fleet.always, process_count=None)
         gpu.stays.clear()
 
 
-@situation(days=19, interval_s=1800, fires="wind_down held", may=BESIDE_WIND_DOWN)
+@situation(days=19, interval_s=1800, fires="ending held", may=BESIDE_ENDING)
 def away_for_longer_than_ever(fleet: Fleet) -> None:
     """Work every day, at most a night between; nothing since five days, and the shell still holds the cards."""
     gpus = fleet.host("h1", H100, 4)
@@ -173,7 +171,7 @@ def away_for_longer_than_ever(fleet: Fleet) -> None:
     train(fleet, gpus[2:], "ann")
 
 
-@situation(days=19, interval_s=1800, fires="wind_down held", may=BESIDE_WIND_DOWN)
+@situation(days=19, interval_s=1800, fires="ending held", may=BESIDE_ENDING)
 def one_tenth_is_left(fleet: Fleet) -> None:
     """Four cards trained for two weeks; since four days a check an hour on one of them, and nothing has been started."""
     gpus = fleet.host("h1", H100, 6)
@@ -183,7 +181,7 @@ def one_tenth_is_left(fleet: Fleet) -> None:
     train(fleet, gpus[4:], "ann")
 
 
-@situation(fires="wind_down", look_alike_of="held", owners=f"{ENDS}user,ann,vision,,\nuser,bob,language,,2026-11-12\n")
+@situation(fires="ending", look_alike_of="held", owners=f"{ENDS}user,ann,vision,,\nuser,bob,language,,2026-11-12\n")
 def project_that_ended_last_week(fleet: Fleet) -> None:
     """The owners file says that it is over; two cards still work for it."""
     gpus = fleet.host("h1", H100, 4)
@@ -191,7 +189,7 @@ def project_that_ended_last_week(fleet: Fleet) -> None:
     train(fleet, gpus[2:], "ann")
 
 
-@situation(days=22, interval_s=1800, may=BESIDE_WIND_DOWN, look_alike_of="wind_down")
+@situation(days=22, interval_s=1800, may=BESIDE_ENDING, look_alike_of="ending")
 def weekend(fleet: Fleet) -> None:
     """Monday to Friday, with the cards kept; it was a long weekend's end."""
     gpus = fleet.host("h1", H100, 4)
@@ -207,7 +205,7 @@ def two_of_a_whole_node_used(fleet: Fleet) -> None:
     first, second = fleet.host("h1", H100, 4), fleet.host("h2", H100, 4)
     train(fleet, first[:3], "ann", job="62")
     for gpus in (first, second):
-        fleet.claim(gpus[0].host, "ann", 0, claim_id="62", count=3)
+        fleet.allocation(gpus[0].host, "ann", 0, allocation_id="62", count=3)
 
 
 @situation(days=4, fires="partial_use", may=BESIDE_PARTIAL_USE)
@@ -224,7 +222,7 @@ def one_worker_of_a_launcher_idles(fleet: Fleet) -> None:
     fleet.run(gpus, "ann", util=(90.0, 91.0, 90.0, 0.0), mem_gb=70, parent_pid=900)
 
 
-@situation(days=4, may="held low_efficiency standing_surplus stalls", look_alike_of="partial_use imbalance")
+@situation(days=4, may="held low_efficiency releasable_pool stalls", look_alike_of="partial_use imbalance")
 def cards_take_turns(fleet: Fleet) -> None:
     """A model in four parts, batch by batch: each card works a quarter of the time."""
     gpus = fleet.host("h1", H100, 4)
@@ -248,7 +246,7 @@ def two_notebooks_of_one_person(fleet: Fleet) -> None:
     fleet.run(second, "ann", fleet.between(0.25), mem_gb=70, parent_pid=77)
 
 
-@situation(days=4, may="imbalance standing_surplus", look_alike_of="partial_use held low_efficiency")
+@situation(days=4, may="imbalance releasable_pool", look_alike_of="partial_use held low_efficiency")
 def evaluation_on_the_last_card(fleet: Fleet) -> None:
     """One card of four only evaluates: six minutes an hour."""
     gpus = fleet.host("h1", H100, 4)
@@ -257,7 +255,7 @@ def evaluation_on_the_last_card(fleet: Fleet) -> None:
 
 @situation(
     days=4,
-    may="standing_surplus memory_oversized compute_oversized mig_fit co_location never_used",
+    may="releasable_pool memory_oversized compute_oversized mig_fit co_location never_used",
     look_alike_of="partial_use low_efficiency held",
 )
 def screens_on_every_card(fleet: Fleet) -> None:

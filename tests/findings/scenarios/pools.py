@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.findings.scenarios.builder import H100, Fleet, Gpu
 from tests.findings.scenarios.situations import situation, train
 
-BESIDE_STANDING_SURPLUS = "never_used wind_down low_efficiency held"
+BESIDE_RELEASABLE_POOL = "never_used ending low_efficiency held"
 TEAMS = "kind,name,team,quota_gpus\nuser,ann,vision,{}\nuser,bob,language,{}\n"
-REST_BESIDE_HOARDING = "standing_surplus never_used low_efficiency"
+REST_BESIDE_HOARDING = "releasable_pool never_used low_efficiency"
 REST_BESIDE_BLIND_SPOT = "held never_used low_efficiency"
 
 
@@ -15,7 +15,7 @@ def _two_hosts(fleet: Fleet, pool: str = "train") -> list[Gpu]:
     return [*fleet.host("h1", H100, 8, pool=pool), *fleet.host("h2", H100, 8, pool=pool)]
 
 
-@situation(days=15, interval_s=1800, fires="standing_surplus", may=BESIDE_STANDING_SURPLUS)
+@situation(days=15, interval_s=1800, fires="releasable_pool", may=BESIDE_RELEASABLE_POOL)
 def second_host_for_the_peak_that_never_came(fleet: Fleet) -> None:
     """Six jobs at most, on the first host; the second was bought for a peak."""
     gpus = _two_hosts(fleet)
@@ -25,14 +25,14 @@ def second_host_for_the_peak_that_never_came(fleet: Fleet) -> None:
     train(fleet, gpus[8], "eve", fleet.between(1, 2), job="3001")
 
 
-@situation(days=15, interval_s=1800, fires="standing_surplus", look_alike_of="never_used")
+@situation(days=15, interval_s=1800, fires="releasable_pool", look_alike_of="never_used")
 def work_that_spreads_itself(fleet: Fleet) -> None:
     """Every card works at some time of the week, and never more than four of them together."""
     for number, gpu in enumerate(_two_hosts(fleet)):
         train(fleet, gpu, "ann", fleet.every(48, 12, offset_h=3 * number), job=f"{800 + number}")
 
 
-@situation(days=15, interval_s=1800, look_alike_of="standing_surplus never_used")
+@situation(days=15, interval_s=1800, look_alike_of="releasable_pool never_used")
 def one_day_a_week_everything(fleet: Fleet) -> None:
     """Every Thursday the whole pool works on one report."""
     gpus = _two_hosts(fleet)
@@ -41,7 +41,7 @@ def one_day_a_week_everything(fleet: Fleet) -> None:
     train(fleet, gpus[4:], "bob", thursdays, job="1002")
 
 
-@situation(days=19, interval_s=1800, may="never_used", look_alike_of="standing_surplus")
+@situation(days=19, interval_s=1800, may="never_used", look_alike_of="releasable_pool")
 def demand_that_has_just_grown(fleet: Fleet) -> None:
     """Two weeks of three cards, and since five days all but two: the mean of a month says nothing."""
     gpus = _two_hosts(fleet)
@@ -80,7 +80,7 @@ def no_quota_on_file(fleet: Fleet) -> None:
     train(fleet, gpus[1:], "bob", job="1002")
 
 
-@situation(days=19, interval_s=1800, fires="slow_uptake", may="standing_surplus")
+@situation(days=19, interval_s=1800, fires="slow_uptake", may="releasable_pool")
 def host_without_a_queue(fleet: Fleet) -> None:
     """A new host stands there for nine days before its first job: its queue had been forgotten."""
     train(fleet, fleet.host("h1", H100, 4), "ann")
@@ -130,7 +130,7 @@ def card_that_moved(fleet: Fleet) -> None:
     second.move(third.host, fleet.between(-9))
 
 
-@situation(fires="blind_spot", look_alike_of="wind_down never_used")
+@situation(fires="blind_spot", look_alike_of="ending never_used")
 def host_that_fell_silent(fleet: Fleet) -> None:
     """Its agent died three days ago, and nobody has noticed."""
     train(fleet, fleet.host("h1", H100, 2), "ann")
@@ -139,7 +139,7 @@ def host_that_fell_silent(fleet: Fleet) -> None:
     gpus[0].host.outage(fleet.between(-3))
 
 
-@situation(fires="blind_spot", look_alike_of="held wind_down")
+@situation(fires="blind_spot", look_alike_of="held ending")
 def agent_that_is_down_every_night(fleet: Fleet) -> None:
     """A timer stops the agent from midnight to six: a quarter of the time is unknown."""
     gpus = fleet.host("h1", H100, 4)

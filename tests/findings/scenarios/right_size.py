@@ -8,15 +8,15 @@ from tests.findings.scenarios.builder import A30, A100_40, A100_80, GB, H100, L4
 from tests.findings.scenarios.situations import serve, situation, train
 
 BESIDE_COMPUTE_OVERSIZED = (
-    "mig_fit co_location standing_surplus low_efficiency input_starved inefficient stalls never_used"
+    "mig_fit co_location releasable_pool low_efficiency input_starved inefficient stalls never_used"
 )
-BESIDE_MEMORY_OVERSIZED = "mig_fit co_location standing_surplus inefficient never_used"
-BESIDE_MIG_FIT = "compute_oversized memory_oversized co_location standing_surplus low_efficiency inefficient never_used"
+BESIDE_MEMORY_OVERSIZED = "mig_fit co_location releasable_pool inefficient never_used"
+BESIDE_MIG_FIT = "compute_oversized memory_oversized co_location releasable_pool low_efficiency inefficient never_used"
 BESIDE_CO_LOCATION = (
-    "compute_oversized memory_oversized mig_fit standing_surplus low_efficiency inefficient imbalance never_used"
+    "compute_oversized memory_oversized mig_fit releasable_pool low_efficiency inefficient imbalance never_used"
 )
 BEST_EFFORT = "kind,name,team,organisation,quota_gpus,priority_class\nnamespace,batch,search,,,best-effort\n"
-BESIDE_PREALLOCATED = "low_efficiency standing_surplus inefficient input_starved"
+BESIDE_PREALLOCATED = "low_efficiency releasable_pool inefficient input_starved"
 
 
 @situation(fires="compute_oversized", may=BESIDE_COMPUTE_OVERSIZED)
@@ -46,7 +46,7 @@ def sweep_of_small_jobs(fleet: Fleet) -> None:
     train(fleet, fleet.host("h2", L4, 2), "cem", job="1003", mem_gb=15)
 
 
-@situation(may="low_efficiency standing_surplus", look_alike_of="compute_oversized")
+@situation(may="low_efficiency releasable_pool", look_alike_of="compute_oversized")
 def nothing_lesser_to_move_to(fleet: Fleet) -> None:
     """15 % of the time on T4s, the least of what can be had."""
     for number, gpu in enumerate(fleet.host("h1", T4, 2, pool="edge")):
@@ -61,7 +61,7 @@ def idle_but_for_a_rank(fleet: Fleet) -> None:
     train(fleet, fleet.host("h2", L40S, 2), "bob", job="1002")
 
 
-@situation(may="low_efficiency standing_surplus", look_alike_of="compute_oversized")
+@situation(may="low_efficiency releasable_pool", look_alike_of="compute_oversized")
 def memory_bound_decoding(fleet: Fleet) -> None:
     """Few SMs and most of the memory's bandwidth: a lesser card would be as many times slower as its memory is."""
     gpus = fleet.host("h1", H100, 2)
@@ -169,7 +169,7 @@ def traffic_over_nvlink(fleet: Fleet) -> None:
         gpu.override(fleet.always, nvlink_tx_bytes_per_s=2e9, nvlink_rx_bytes_per_s=2e9)
 
 
-@situation(may="low_efficiency standing_surplus", look_alike_of="mig_fit memory_oversized compute_oversized")
+@situation(may="low_efficiency releasable_pool", look_alike_of="mig_fit memory_oversized compute_oversized")
 def split_already(fleet: Fleet) -> None:
     """The instances are in use, one of them hardly."""
     (gpu,) = fleet.host("h1", H100, 1)
@@ -185,7 +185,7 @@ def split_already(fleet: Fleet) -> None:
 
 
 @situation(
-    fires="preallocated", may="low_efficiency inefficient standing_surplus", look_alike_of="mig_fit memory_oversized"
+    fires="preallocated", may="low_efficiency inefficient releasable_pool", look_alike_of="mig_fit memory_oversized"
 )
 def reserved_in_advance(fleet: Fleet) -> None:
     """JAX holds three quarters of the card: what it needs is not known."""
@@ -236,7 +236,7 @@ def bursts_at_the_same_hours(fleet: Fleet) -> None:
         train(fleet, gpu, "ann", util=burst, mem_gb=20, job=f"6{number}")
 
 
-@situation(may="low_efficiency standing_surplus", look_alike_of="co_location mig_fit memory_oversized")
+@situation(may="low_efficiency releasable_pool", look_alike_of="co_location mig_fit memory_oversized")
 def reserved_in_advance_side_by_side(fleet: Fleet) -> None:
     """Two servers that reserved 40 % of their cards: the sum of what they reserved is not the sum of what they need."""
     for number, gpu in enumerate(fleet.host("h1", A100_80, 2)):
@@ -274,7 +274,7 @@ def grows_by_the_hour(fleet: Fleet) -> None:
     train(fleet, gpus, "ann", ~fleet.daily(0, 0.1), mem_gb=share * A100_80.mem_total_bytes / GB)
 
 
-@situation(may="standing_surplus stalls never_used", look_alike_of="preallocated")
+@situation(may="releasable_pool stalls never_used", look_alike_of="preallocated")
 def short_runs_at_three_quarters(fleet: Fleet) -> None:
     """Runs of two hours: how flat they would have stayed nobody knows."""
     gpus = fleet.host("h1", A100_80, 2)

@@ -44,7 +44,7 @@ def open_scenario(scenario: Scenario, folder: Path, site: Site | None = None) ->
 
 def findings(scenario: Scenario, folder: Path) -> tuple[Finding, ...]:
     """What the commands would say of the scenario."""
-    return review(*open_scenario(scenario, folder), now_ms=T_END).shown
+    return review(*open_scenario(scenario, folder), now_ms=T_END).findings
 
 
 def chosen() -> dict[str, frozenset[str]]:

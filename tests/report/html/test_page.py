@@ -23,7 +23,7 @@ from analytics.language.languages import language
 from analytics.language.sentences import tr
 from analytics.render.html.mail import IMAGE_ID, mail_body
 from analytics.render.html.page import page
-from analytics.report.film import Film
+from analytics.report.timeline import FleetTimeline
 from analytics.scope import Scope
 from analytics.tables.facts import facts
 from analytics.tables.palette import LIGHT
@@ -98,17 +98,17 @@ def test_headings_go_down_one_level_at_a_time(html: str) -> None:
 def test_the_headline_comes_first_and_then_the_sections_in_their_order(html: str) -> None:
     assert [each.words for each in Page(html).all("h1", "h2")] == [
         "GPU waste report, 2026-W40",
-        "Decisions",
-        "Behind the decisions",
-        "Totals and what to look at",
+        "Recommendations",
+        "Evidence of the recommendations",
+        "Totals and waste without a known value",
         "Where the money goes",
-        "Who was given GPUs",
+        "Who had GPUs",
         "When and where",
-        "What became of last week's findings",
-        "What the figures rest on",
+        "Last week's findings",
+        "Where the figures come from",
         "Prices and energy",
     ]
-    assert html.index("observed GPU-hours went unused") < html.index("<h2>")
+    assert html.index("observed GPU-hours were not used") < html.index("<h2>")
 
 
 def test_every_drawing_has_a_name_a_finding_and_its_figures_as_a_table(html: str) -> None:
@@ -129,37 +129,8 @@ def words(text: str | None) -> str:
     return " ".join((text or "").split())
 
 
-def colours(style: str) -> list[dict[str, str]]:
-    """The variables of the light and of the dark scheme."""
-    return [dict(re.findall(r"--([\w-]+):(#[0-9a-f]+)", block)) for block in re.findall(r":root\{(.*?)\}", style)]
-
-
-def contrast(one: str, other: str) -> float:
-    """WCAG's contrast ratio of two colours."""
-
-    def luminance(colour: str) -> float:
-        wide = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
-        parts = [int(wide[at : at + 2], 16) / 255 for at in (0, 2, 4)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def test_text_stands_out_in_both_schemes(html: str) -> None:
-    schemes = colours(re.findall(r"<style>(.*?)</style>", html, re.DOTALL)[0])
-    assert len(schemes) == 2
-    for scheme in schemes:
-        for text in ("text", "muted", "accent", "high", "medium", "low"):
-            for behind in ("card", "page"):
-                assert contrast(scheme[text], scheme[behind]) >= 4.5
-        assert contrast(scheme["text"], scheme["code"]) >= 4.5
-        assert contrast(scheme["banner-text"], scheme["banner"]) >= 4.5
-
-
 def test_a_personal_edition_says_whose_it_is_and_nothing_of_the_pools(full: Lake) -> None:
-    own = page(report_of(full, "2026-W40", scope=Scope(holder="svc")), language("en"))
+    own = page(report_of(full, "2026-W40", scope=Scope(user="svc")), language("en"))
     assert '<p class="edition">user <b><bdi>svc</bdi></b></p>' in own
     assert "Beyond what was needed at once" not in own
     assert "Off-peak hours" not in own
@@ -178,20 +149,22 @@ def test_a_thousand_gpus_stay_below_100_kib(week: Report) -> None:
     codes = np.repeat(random.integers(0, 7, (1000, 56), dtype=np.uint8), 6, axis=1)
     gpus = tuple(f"GPU-{number:08x}-0000-0000-0000-000000000000" for number in range(1000))
     hosts = tuple(f"node-{number // 8:04}" for number in range(1000))
-    film = Film(gpus, hosts, week.ledger.summary.since_ms, week.film.bin_ms, codes, week.film.totals[:1] * len(gpus))
+    timeline = FleetTimeline(
+        gpus, hosts, week.ledger.summary.since_ms, week.timeline.bin_ms, codes, week.timeline.totals[:1] * len(gpus)
+    )
     finding = week.review.shown[0]
     findings = tuple(
         replace(finding, subject=str(each), cost=float(each), gpus=gpus[:300], reclaimable_gpus=gpus[:300])
         for each in range(400)
     )
     review = replace(week.review, findings=findings, gone=findings)
-    people = tuple(replace(week.people.holders[0], name=f"user{each}", label=f"user{each}") for each in range(500))
+    people = tuple(replace(week.people.users[0], name=f"user{each}", label=f"user{each}") for each in range(500))
     large = changed(
         week,
         heading=replace(week.heading, lake="/srv/lake"),
-        film=film,
+        timeline=timeline,
         review=review,
-        people=replace(week.people, holders=people, teams=people),
+        people=replace(week.people, users=people, teams=people),
     )
     assert len(page(large, language("en")).encode()) < 100 * 1024
 

@@ -1,0 +1,172 @@
+"""Reads scontrol's view of a moment: the GPUs of running jobs, why others wait, and hosts whose GPUs Slurm may not allocate.
+
+`scontrol show job --details`, `show node` and `show reservation` differ in how their blocks begin, so one file may hold all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from analytics.allocations.slurm_output import (
+    JobGpus,
+    expand,
+    gpu_count,
+    gres_positions,
+    job_gpus,
+    json_jobs,
+    json_number,
+)
+from analytics.allocations.times import read_moments
+from analytics.frames import typed
+from analytics.importers.source import InputLimits, open_source
+from fallow.errors import InputError
+from fallow.schema import WITHHELD
+
+SNAPSHOT = "scontrol show job --details"
+_KINDS = ("JobId=", "NodeName=", "ReservationName=")
+_NONE = re.compile(r"No (jobs|nodes|reservations) in the system\s*")
+
+_WAITS = re.compile(r"^ +JobState=PENDING Reason=(\S+) ", re.MULTILINE)
+_NODE = re.compile(r"^NodeName=(\S+) ")
+_GRES = re.compile(r"^ +Gres=(?:\S+,)?gpu\b", re.MULTILINE)
+_STATE = re.compile(r"^ +State=(\S+) ", re.MULTILINE)
+_SINCE = re.compile(r"^ +Reason=(.*) \[[^\[\]\s]*@(\S+)\]\s*$", re.MULTILINE)
+_STOPPED = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"}
+"""Flags of a node's state with which no job starts on it (sinfo(1), NODE STATE CODES)."""
+
+_RESERVATION = re.compile(r"^ReservationName=(\S+) StartTime=(\S+) EndTime=(\S+)")
+_RESERVED_NODES = re.compile(r"^ +Nodes=(\S+) NodeCnt=", re.MULTILINE)
+_RESERVED_TRES = re.compile(r"^ +TRES=(\S+)", re.MULTILINE)
+_SOME_CORES = re.compile(r"\bCoreIDs=")
+
+
+@dataclass(frozen=True)
+class WithheldNode:
+    """A node whose GPUs Slurm may not allocate."""
+
+    node: str
+    kind: str
+    since: str
+    """As text; so is `until`."""
+    until: str | None = None
+    name: str | None = None
+    gpus: int | None = None
+    """None for all of them."""
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class SlurmState:
+    """State at a moment: jobs on their GPUs, the reason of each waiting job by its id, and nodes whose GPUs are withheld."""
+
+    gpus: Sequence[JobGpus] = ()
+    reasons: Mapping[str, str] | None = None
+    withheld: Sequence[WithheldNode] = ()
+
+
+def state_of(text: str) -> SlurmState:
+    """Return what scontrol printed. Raises ValueError for a malformed list of hosts or GPUs."""
+    blocks = re.split(r"\n(?=(?:JobId|NodeName|ReservationName)=)", text)
+    withheld = [each for block in blocks for each in (*_drained_node(block), *_reservation_nodes(block))]
+    waits = ((block.partition(" ")[0].removeprefix("JobId="), _WAITS.search(block)) for block in blocks)
+    reasons = {job: found[1].replace("_", " ") for job, found in waits if found is not None}
+    return SlurmState(tuple(job_gpus(text)), reasons, withheld)
+
+
+def _drained_node(block: str) -> Iterator[WithheldNode]:
+    """Return a node with GPUs on which no job starts; nothing where the start of that state is unknown."""
+    node, state, since = _NODE.match(block), _STATE.search(block), _SINCE.search(block)
+    if node is None or state is None or since is None or not _GRES.search(block):
+        return
+    if _STOPPED & set(re.findall(r"[A-Z]+", state[1])):
+        yield WithheldNode(node[1], "drained", since[2], reason=since[1])
+
+
+def _reservation_nodes(block: str) -> Iterator[WithheldNode]:
+    """Return the nodes of a reservation; a reservation of some cores and no GPU withholds none."""
+    found, nodes, tres = _RESERVATION.match(block), _RESERVED_NODES.search(block), _RESERVED_TRES.search(block)
+    if found is None or nodes is None or nodes[1] == "(null)":
+        return
+    name, since, until = found.groups()
+    hosts, gpus = expand(nodes[1]), gpu_count(tres[1]) if tres is not None else None
+    if gpus is None and _SOME_CORES.search(block):
+        return
+    for host in hosts:
+        yield WithheldNode(host, "reservation", since, until, name, None if gpus is None else gpus // len(hosts))
+
+
+def read_snapshot(path: str, limits: InputLimits) -> SlurmState:
+    """Return the state in one file, text or the JSON of jobs, plain or gzipped. Raises InputError."""
+    source = open_source(path, limits)
+    if source.text is None or source.cut_off:
+        raise InputError(f"{path} is {'cut off' if source.cut_off else 'no text'}", f"save it again with: {SNAPSHOT}")
+    if source.text.lstrip().startswith(b"{"):
+        program = ("scontrol", "scontrol show job --json")
+        jobs = list(json_jobs(path, source.text, limits, program, lambda job: (_json_gpus(job), _json_reason(job))))
+        reasons = {job: reason for _, waits in jobs for job, reason in waits}
+        return SlurmState([each for gpus, _ in jobs for each in gpus], reasons)
+    text = _NONE.sub("", source.text.decode(errors="replace").lstrip())
+    if text.strip() and not text.startswith(_KINDS):
+        raise InputError(
+            f"{path} is not scontrol's output for jobs, nodes or reservations",
+            f"save it while jobs run, with: {SNAPSHOT}",
+        )
+    try:
+        return state_of(text)
+    except ValueError as error:
+        raise InputError(
+            f"{path} is not scontrol's output for jobs, nodes or reservations: {error}",
+            f"save it again with: {SNAPSHOT}",
+        ) from error
+
+
+def _json_gpus(job: dict[str, Any]) -> list[JobGpus]:
+    """Return the job's GPUs, one entry per node, in the order of its list."""
+    details = job.get("gres_detail") or []
+    nodes = expand(job["nodes"]) if details and job.get("nodes") else ()
+    start = json_number(job.get("start_time")) or ""
+    return [
+        JobGpus(str(job["job_id"]), node, positions, start)
+        for node, gres in zip(nodes, details, strict=True)
+        if (positions := gres_positions(gres))
+    ]
+
+
+def _json_reason(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the id and the reason of a waiting job."""
+    state, reason = job.get("job_state"), job.get("state_reason")
+    waits = state == "PENDING" or (isinstance(state, list) and "PENDING" in state)
+    return [(str(job["job_id"]), str(reason))] if waits and reason else []
+
+
+def with_reasons(rows: pl.DataFrame, shown: Iterable[SlurmState], *, is_open: pl.Expr) -> pl.DataFrame:
+    """Return the rows (`allocation_id`, `reason`) with the shown reason of open rows: accounting keeps only some reasons."""
+    reasons = {job: reason for state in shown for job, reason in (state.reasons or {}).items()}
+    shown_reason = pl.col("allocation_id").replace_strict(reasons, default=None, return_dtype=pl.String)
+    return rows.with_columns(reason=pl.when(is_open).then(pl.coalesce(shown_reason, "reason")).otherwise("reason"))
+
+
+def withheld_rows(
+    shown: Iterable[SlurmState], host_of: Callable[[str], str], zone: str, as_of_ms: int | None
+) -> pl.DataFrame:
+    """Return rows of the table `withheld`; none where the time of the state is unknown.
+
+    Args:
+        shown: output of scontrol.
+        host_of: the lake's name for a node.
+        zone: time zone of times without an offset.
+        as_of_ms: the time of the state.
+    """
+    nodes = [vars(each) | {"node": host_of(each.node)} for state in shown for each in state.withheld]
+    texts = dict.fromkeys(("node", "kind", "since", "until", "name", "reason"), pl.String())
+    frame = pl.DataFrame(nodes, schema=texts | {"gpus": pl.Int32()})
+    time, end = (read_moments(frame[name], zone).first for name in ("since", "until"))
+    rows = frame.with_columns(
+        time=time, end=end, as_of=pl.lit(as_of_ms, pl.Int64), scheduler=pl.lit("slurm"), gpu_count="gpus"
+    )
+    return typed(rows.drop_nulls(["time", "as_of"]).unique(maintain_order=True), WITHHELD)

@@ -1,0 +1,160 @@
+"""The rules' findings in a window, kept in the lake: one process makes them, and commands and all replicas of the pages read them.
+
+`.findings/WINDOW.json.gz` in the lake holds what the rules found in one window, written whole. Its first line states a digest of
+the content, and a fingerprint of all that the findings follow from: the rows of the ledger and of the jobs, the inventory, the
+sources of the hourly tables, the site's tables, the thresholds, and the code of the rules. A file that is damaged, or that
+follows from anything else, is not used, and the findings are made again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import polars as pl
+
+import analytics
+from analytics.capacity.jobs import load_jobs
+from analytics.decide.reversals import Reversals, load_records
+from analytics.decide.written_values import read, written
+from analytics.frames import digest
+from analytics.ledger.cache import facts_of
+from analytics.window import Inputs, history_start_ms
+from analytics.workloads.model import Context, Finding
+from analytics.workloads.pool_demand import FleetDemand
+from fallow import __version__, schema
+from fallow.clock import DAY_MS, WEEK_MS, utc_day
+from fallow.errors import LakeError
+from fallow.given_file import TABLE_BYTES, given_bytes
+
+FOLDER = ".findings"
+"""Folder of the kept findings in the lake; no table has this name."""
+
+_MOST_BYTES = 64 << 20
+_MOST_FILES = 64
+"""Windows that are kept; the findings of the least recently made ones are removed."""
+
+_TABLES = ("money.owners", "money.prices")
+"""Settings that name the site's tables from which findings follow."""
+
+
+@dataclass(frozen=True)
+class WindowFindings:
+    """What the rules find in a window and in the one a week before, regardless of people's actions.
+
+    Attributes:
+        findings: the ranked findings.
+        fleet: the demand of every pool.
+        last_week: the findings of the window one week before.
+        reversals: how often those were wrong; None without such a window.
+        sensitivity: held GPU-hours without a kernel, by the shortest segment that counts, in minutes.
+        small_work: workloads that may leave room on their GPU, as `small_workloads`.
+        short_beside: GPUs with such work only, and the number of short runs beside it, as `short_runs_beside`.
+    """
+
+    findings: tuple[Finding, ...]
+    fleet: FleetDemand
+    last_week: tuple[Finding, ...]
+    reversals: Reversals | None
+    sensitivity: Mapping[int, float]
+    small_work: pl.DataFrame
+    short_beside: Mapping[str, int]
+
+
+class KeptFindings:
+    """The place of a window's findings in the lake. The lake may change meanwhile: the fingerprint is of the data in memory."""
+
+    def __init__(self, inputs: Inputs, context: Context) -> None:
+        self._inputs, self._context = inputs, context
+        self._key = f"{FOLDER}/{digest(context.window.since_ms, context.window.until_ms)}.json.gz"
+
+    def read(self) -> WindowFindings | None:
+        """Return the kept findings; None where there are none, or they are damaged or follow from anything else."""
+        try:
+            data = self._context.lake.store.read_small(self._key, _MOST_BYTES)
+            head, content = (data or b"").split(b"\n", 1)
+            facts = json.loads(head)
+            if facts["content"] != _digest(content) or facts["sources"] != self._sources:
+                return None
+            return WindowFindings(*read(json.loads(gzip.decompress(content))))
+        except (LakeError, OSError, EOFError, zlib.error, LookupError, TypeError, ValueError):
+            return None
+
+    def keep(self, found: WindowFindings) -> None:
+        """Keep the findings, unless the hourly tables are not kept either. Raises LakeError where the lake cannot be written."""
+        sources, store = self._sources, self._context.lake.store
+        if sources is None:
+            return
+        content = _packed(found)
+        head = json.dumps({"content": _digest(content), "sources": sources})
+        store.put(self._key, b"%s\n%s" % (head.encode(), content))
+        oldest_first = sorted(store.list(FOLDER), key=lambda each: (each.modified_ms, each.key))
+        for each in oldest_first[:-_MOST_FILES]:
+            store.delete(each.key)
+
+    @cached_property
+    def _sources(self) -> str | None:
+        """Return a fingerprint of all that the findings follow from; None where the lake does not keep all of it."""
+        context, settings = self._context, self._inputs.settings
+        since_ms = context.window.since_ms or 0
+        first_ms = history_start_ms(context.window) or 0
+        hourly = _hourly_sources(context, first_ms)
+        if hourly is None:
+            return None
+        whole, inventory = context.whole, context.inventory
+        tables = [settings.text(name) and given_bytes(name, settings.text(name), TABLE_BYTES) for name in _TABLES]
+        return digest(
+            *(_code(), settings.text("money.currency"), [hashlib.sha256(each or b"").hexdigest() for each in tables]),
+            *(repr(context.settings), context.since_ms, context.until_ms, context.latest, context.fell_silent),
+            *(sorted(context.ahead), repr(sorted(load_records(context.lake, context.until_ms).items()))),
+            *(repr(inventory.devices), repr(inventory.hosts_of), _rows(inventory.terms)),
+            *(hourly, _rows(context.rollups.allocations), _rows(load_jobs(context.lake))),
+            *(_rows(whole.segments), _rows(whole.lifetimes)),
+            _rows(whole.idle_intervals.filter(pl.col("end") > since_ms - WEEK_MS)),
+        )
+
+
+def _packed(found: WindowFindings) -> bytes:
+    values = written(tuple(vars(found).values()))
+    return gzip.compress(json.dumps(values, separators=(",", ":")).encode(), 3, mtime=0)
+
+
+def _hourly_sources(context: Context, first_ms: int) -> dict[str, str] | None:
+    """Return by file the sources that the kept hourly tables state; None where one is not kept or cannot be read."""
+    if any(context.rollups.loose.values()):
+        return None
+    last_ms = context.until_ms + DAY_MS
+    files = context.rollups.files.get(schema.HOURLY.name, ())
+    stated = {
+        file.key: facts_of(file).get("hosts", "") for file in files if utc_day(first_ms) <= file.date < utc_day(last_ms)
+    }
+    return stated if all(stated.values()) else None
+
+
+def _rows(rows: pl.DataFrame) -> tuple[int, int, list[str]]:
+    """Return a fingerprint of rows in any order."""
+    flat = rows.with_columns(
+        pl.col(name).cast(pl.List(pl.String)).list.join("+")
+        for name, kind in rows.schema.items()
+        if isinstance(kind, pl.List)
+    )
+    return len(rows), int(flat.hash_rows(seed=1).sum() or 0), rows.columns
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@cache
+def _code() -> str:
+    """Return a digest of the code behind findings: other code may find something else."""
+    found = hashlib.sha256(__version__.encode())
+    for file in sorted(Path(analytics.__file__).parent.rglob("*.py")):
+        found.update(file.read_bytes())
+    return found.hexdigest()

@@ -1,0 +1,1 @@
+"""The ledger as tables of Delta Lake, which other engines read."""

@@ -1,0 +1,85 @@
+"""One run of an export: the days that changed are replaced, and nothing else is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from analytics.export.delta import DeltaDays
+from analytics.export.source import LedgerSource
+from analytics.export.tables import DATE, SOURCE_DIGEST, ExportTable
+from analytics.frames import arrow
+from fallow.errors import EmptyScopeError
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What a run did to one table; a table without days counts as one day."""
+
+    table: str
+    address: str
+    written: tuple[str, ...]
+    removed: tuple[str, ...]
+    unchanged: int
+    rows: int
+    """Rows that were written."""
+
+
+def export(
+    source: LedgerSource, place: str, lake_id: str, progress: Callable[[float], None] = lambda _: None
+) -> list[Exported]:
+    """Bring each table below a place up to date, one commit a day. Return what was done.
+
+    Raises LakeError and its kinds, and FallowError where the place cannot be written or holds another export. Days that were
+    written before an error stay, and the next run goes on.
+    """
+    facts = {"lake": lake_id, "scope": str(source.scope)}
+    targets = [(table, DeltaDays(f"{place}/{table.name}", table, facts)) for table in source.tables]
+    done = []
+    for number, (table, target) in enumerate(targets):
+
+        def advance(share: float, number: int = number) -> None:
+            progress((number + share) / len(targets))
+
+        done.append(_export_table(source, table, target, advance))
+        if not done[0].written and not done[0].unchanged and not source.scope.is_all:
+            raise EmptyScopeError(
+                f"nothing in the lake belongs to {source.scope}",
+                "`fallow ledger --by pool`, `--by model`, `--by team` and `--by user` list the names",
+            )
+    return done
+
+
+def _export_table(
+    source: LedgerSource, table: ExportTable, target: DeltaDays, progress: Callable[[float], None]
+) -> Exported:
+    before, now = target.digests(), source.digests(table)
+    written, removed, rows = [], [], 0
+    stale = sorted(date for date in before.keys() | now.keys() if before.get(date) != now.get(date))
+    for place, date in enumerate(stale, 1):
+        frame = source.rows(table, date) if date in now else None
+        if frame is not None and not frame.is_empty():
+            target.replace(date, _partition(table, frame, date, now[date]))
+            written.append(date)
+            rows += frame.height
+        elif date in before:
+            target.replace(date, table.arrow_schema.empty_table())
+            removed.append(date)
+        progress(place / len(stale))
+    if written or removed:
+        target.remove_old_files()
+    unchanged = len(before.keys() - set(written) - set(removed))
+    return Exported(table.name, target.address, tuple(written), tuple(removed), unchanged, rows)
+
+
+def _partition(table: ExportTable, rows: pl.DataFrame, date: str, source_digest: str) -> pa.Table:
+    """Return the rows of a date in the table's columns and types."""
+    data = arrow(rows, table.rows)
+    constants = {DATE: date, SOURCE_DIGEST: source_digest} if table.by_day else {SOURCE_DIGEST: source_digest}
+    for name, value in reversed(constants.items()):
+        field = table.arrow_schema.field(name)
+        data = data.add_column(0, field, pa.repeat(pa.scalar(value).cast(field.type), data.num_rows))
+    return data.cast(table.arrow_schema)

@@ -1,0 +1,193 @@
+"""`fallow lake warm`: what the lake keeps of the rules' findings is what the rules find, or it is not used."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path, PosixPath
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from analytics.decide import review
+from analytics.decide.kept_findings import FOLDER, KeptFindings, WindowFindings
+from analytics.decide.review import RuleFindings, find_in_window
+from analytics.decide.written_values import read, written
+from analytics.language.languages import language
+from analytics.simulation import SimulatedFleet, write_fleet
+from analytics.window import load_window_ledger
+from analytics.workloads.packing import short_runs_beside, small_workloads
+from fallow.errors import LakeError
+from fallow.lake import Lake
+from fallow.stores.local import LocalStore
+from tests.dashboard.sites import inputs_of
+from tests.in_process import run_in_process
+from tests.lakes import made_lake
+from tests.made_once import made_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FLEET = SimulatedFleet(gpus=16, days=16, interval_ms=120_000, seed=2, until_ms=1_763_596_800_000)
+SINCE, UNTIL = "2025-11-12T00:00:00Z", "2025-11-19T00:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def warmed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def fill(folder: Path) -> None:
+        lake = made_lake(folder / "lake")
+        write_fleet(lake, FLEET)
+        found_in(lake, keep=True)
+
+    return made_once(tmp_path_factory.getbasetemp(), "warmed", fill) / "lake"
+
+
+@pytest.fixture
+def warm(warmed: Path, tmp_path: Path) -> Lake:
+    """A lake that keeps the findings of the week from SINCE to UNTIL."""
+    shutil.copytree(warmed, tmp_path / "lake")
+    return made_lake(tmp_path / "lake")
+
+
+def found_in(lake: Lake, *, keep: bool = False) -> RuleFindings:
+    inputs = inputs_of(lake, SINCE, UNTIL)
+    return find_in_window(inputs, load_window_ledger(inputs), keep=keep)
+
+
+def content_of(found: RuleFindings) -> str:
+    parts = (found.findings, found.fleet, found.last_week, found.reversals, dict(found.sensitivity))
+    return json.dumps(written(parts))
+
+
+def kept_file(lake: Lake) -> Path:
+    [file] = Path(lake.root, FOLDER).iterdir()
+    return file
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """One entry for each time that the rules have run."""
+    found: list[object] = []
+
+    def counted(context: Any, make: Callable[[Any], WindowFindings] = review.window_findings) -> WindowFindings:
+        found.append(context)
+        return make(context)
+
+    monkeypatch.setattr(review, "window_findings", counted)
+    return found
+
+
+def test_what_is_kept_is_what_the_rules_find_in_every_language(warm: Lake, runs: list[object]) -> None:
+    kept = found_in(warm)
+    assert not runs
+    kept_file(warm).unlink()
+    made = found_in(warm)
+    assert len(runs) == 1
+    assert len(made.findings) > 5
+    assert made.last_week
+    assert (kept.findings, kept.last_week, kept.reversals) == (made.findings, made.last_week, made.reversals)
+    assert content_of(kept) == content_of(made)
+    assert small_workloads(kept.context).equals(small_workloads(made.context))
+    french = language("fr", "Europe/Paris")
+    for one, other in zip(kept.findings, made.findings, strict=True):
+        said = [french.translate(each) for each in (one.sentence, *one.confidence.failed, *one.notes)]
+        assert said == [french.translate(each) for each in (other.sentence, *other.confidence.failed, *other.notes)]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda data: data[:-20], id="cut"),
+        pytest.param(lambda data: data[:-9] + b"!" + data[-8:], id="another byte"),
+        pytest.param(lambda _: b"", id="empty"),
+        pytest.param(lambda data: data.split(b"\n", 1)[0], id="head alone"),
+        pytest.param(lambda _: b"\xff\n{}", id="noise"),
+        pytest.param(lambda _: b'["content"]\n{}', id="another shape"),
+    ],
+)
+def test_a_damaged_file_is_not_used_and_is_written_again(
+    warm: Lake, runs: list[object], damage: Callable[[bytes], bytes]
+) -> None:
+    file = kept_file(warm)
+    file.write_bytes(damage(file.read_bytes()))
+    made = found_in(warm, keep=True)
+    assert len(runs) == 1
+    assert content_of(found_in(warm)) == content_of(made)
+    assert len(runs) == 1
+
+
+def test_findings_that_follow_from_something_else_are_not_used(
+    warm: Lake, runs: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("model,pool,hourly,currency,date,source\nNVIDIA H100 80GB HBM3,,2.5,USD,2025-01-02,order\n")
+    for changed in ({"FALLOW_MONEY_PRICES": str(prices)}, {"FALLOW_FINDINGS_HELD_MIN": "45min"}):
+        with monkeypatch.context() as patched:
+            for name, value in changed.items():
+                patched.setenv(name, value)
+            found_in(warm)
+    assert len(runs) == 2
+    monkeypatch.setattr("analytics.decide.kept_findings._code", lambda: "of another version")
+    found_in(warm)
+    assert len(runs) == 3
+
+
+def test_late_samples_of_the_window_make_the_findings_anew(warm: Lake, runs: list[object]) -> None:
+    [first, *_] = [file for file in warm.files("gpu") if file.date == "2025-11-13"]
+    warm.delete(first)
+    found_in(warm)
+    assert len(runs) == 1
+
+
+def test_only_values_of_known_classes_are_kept_and_read() -> None:
+    with pytest.raises(TypeError, match="a PosixPath is not kept"):
+        written((1, {"at": PosixPath()}))
+    with pytest.raises(LookupError):
+        read({"Path": ["/etc"]})
+    assert read(written((1.5, None, frozenset({"b", "a"}), {3: ("x",)}))) == (
+        1.5,
+        None,
+        frozenset({"b", "a"}),
+        {3: ("x",)},
+    )
+
+
+def test_the_verb_keeps_what_reports_and_pages_read(warm: Lake, runs: list[object]) -> None:
+    done = run_in_process("lake", "warm", "--lake", warm.root, "--since", "7d", "--since", "all")
+    assert (done.returncode, done.stdout) == (0, "the lake has the findings of 2 windows\n")
+    made = len(runs)
+    again = run_in_process("lake", "warm", "--lake", warm.root, "--since", "7d", "--json")
+    assert [set(each) for each in json.loads(again.stdout)["windows"]] == [{"since_ms", "until_ms"}]
+    assert run_in_process("report", "--lake", warm.root, "--since", "7d", "--json").returncode == 0
+    assert len(runs) == made > 2
+
+
+def test_a_lake_that_keeps_nothing_is_an_error_of_the_verb_alone(
+    warm: Lake, monkeypatch: pytest.MonkeyPatch, runs: list[object]
+) -> None:
+    kept_file(warm).unlink()
+    put = LocalStore.put
+
+    def refused(self: LocalStore, key: str, *rest: Any) -> None:
+        if key.startswith(FOLDER):
+            raise LakeError("no space is left")
+        put(self, key, *rest)
+
+    monkeypatch.setattr(LocalStore, "put", refused)
+    done = run_in_process("lake", "warm", "--lake", warm.root, "--since", "24h")
+    assert done.returncode == 1
+    assert "did not keep the findings" in done.stderr
+    assert found_in(warm, keep=True).findings
+    assert runs
+
+
+def test_the_oldest_kept_windows_make_room(warm: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analytics.decide.kept_findings._MOST_FILES", 2)
+    found, inputs = found_in(warm), inputs_of(warm, SINCE, UNTIL)
+    of_rules = (found.findings, found.fleet, found.last_week, found.reversals, found.sensitivity)
+    parts = WindowFindings(*of_rules, small_workloads(found.context), short_runs_beside(found.context))
+    for moment_ms in (1, 2, 3):
+        window = replace(found.context.window, since_ms=moment_ms)
+        KeptFindings(inputs, replace(found.context, window=window)).keep(parts)
+    assert len(list(Path(warm.root, FOLDER).iterdir())) == 2
