@@ -61,6 +61,14 @@ STATES: Mapping[str, Term] = {
             label=tr("Held idle"),
         ),
         Term(
+            "stalled",
+            tr(
+                "kernels are reported, and at least two witnesses agree that they do no work, for 8 minutes or longer by default: a hung job, a kernel without a process, a keep-alive"
+            ),
+            short=tr("kernels are reported, no work is done"),
+            label=tr("Stalled"),
+        ),
+        Term(
             "low",
             tr("kernels ran, but mean utilization stayed below the low threshold (default: 10 %)"),
             short=tr("kernels ran, low utilization"),
@@ -74,7 +82,7 @@ STATES: Mapping[str, Term] = {
         ),
     )
 }
-"""The ledger's states; the thresholds are `ledger.idle_after` and `ledger.low_below_pct`."""
+"""The ledger's states; the thresholds are `ledger.idle_after`, `ledger.stalled_after` and `ledger.low_below_pct`."""
 
 CONFIDENCE: Mapping[str, Term] = {
     each.name: each
@@ -110,7 +118,8 @@ TERMS: tuple[Term, ...] = (
     Term("active time", tr("GPU time in the state Busy")),
     Term("agent", tr("the daemon on each GPU host that samples the GPUs and publishes rows to the lake")),
     Term(
-        "allocated time", tr("GPU time in which a user had the GPU: allocated and unused, held idle, low use or busy")
+        "allocated time",
+        tr("GPU time in which a user had the GPU: allocated and unused, held idle, stalled, low use or busy"),
     ),
     Term("allocation", tr("GPUs that a scheduler or a table gives to a user, a job or a team for a time")),
     Term("back-test", tr("an estimate made from older data, compared with what happened afterwards")),
@@ -207,7 +216,7 @@ TERMS: tuple[Term, ...] = (
     Term(
         "waste",
         tr(
-            "time in which a GPU is down, unallocated, allocated and unused or held idle, and the unused part of low use"
+            "time in which a GPU is down, unallocated, allocated and unused, held idle or stalled, and the unused part of low use"
         ),
     ),
     Term("waterfall", tr("from the paid GPU time, state by state, down to the busy time")),

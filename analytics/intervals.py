@@ -26,6 +26,7 @@ SUMS = (
     "counter_ms",
     "sampled_ms",
     "perhaps_idle_ms",
+    "perhaps_stalled_ms",
     "quiet_ms",
     "unconfirmed_ms",
     "likely_ms",

@@ -13,10 +13,13 @@ WASTED = ("unavailable", *UNUSED, "low")
 IN_USE = ("low", "active")
 """The GPU computes, a little or a lot."""
 
-IDLE_ALLOCATED = ("reserved", "held")
-"""The GPU has a user, and it does not compute."""
+WITH_KERNELS = ("stalled", *IN_USE)
+"""The driver reports kernels, whether they work or only wait."""
 
-OCCUPIED = ("held", *IN_USE)
+IDLE_ALLOCATED = ("reserved", "held", "stalled")
+"""The GPU has a user, and it does not compute: its kernels, if any, do no work."""
+
+OCCUPIED = ("held", "stalled", *IN_USE)
 """A workload is on the GPU, whether it computes or not."""
 
 UNOCCUPIED = ("free", "reserved")

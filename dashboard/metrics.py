@@ -67,7 +67,7 @@ SAMPLED = Family(
 COST = Family(
     "fallow_ledger_cost",
     _MONEY,
-    "What the GPU time cost, by part: used, held, reserved, free, unavailable, unknown",
+    "What the GPU time cost, by part: used, stalled, held, reserved, free, unavailable, unknown",
     "ledger and prices",
 )
 UNPRICED = Family(

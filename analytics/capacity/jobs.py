@@ -13,9 +13,9 @@ import polars as pl
 
 from analytics.allocations.spans import FOREVER_MS, known_allocations, ledger_job
 from analytics.capacity.causes import NOT_YET, cause_of
+from analytics.cards import is_called
 from analytics.frames import read_frame, with_mapped
 from analytics.intervals import SPAN_MS, by_hour
-from analytics.money.cards import is_called
 from analytics.small_tables import read_small
 from fallow import schema
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS

@@ -7,7 +7,7 @@ passes over one host's rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,11 +24,14 @@ from analytics.allocations.spans import (
 from analytics.frames import kinds, typed
 from analytics.intervals import clip
 from analytics.inventory import Inventory
+from analytics.ledger.columns import Columns, Floats
 from analytics.ledger.day_hours import host_hours, hours_of, serving_hours
 from analytics.ledger.day_owners import Allocated, Shares, shares_of, unit, who_holds
 from analytics.ledger.day_processes import lists_of, process_day, read_listed
 from analytics.ledger.day_rows import RELEASED, UNKNOWN, DayRows, Defect, read_day_rows
 from analytics.ledger.day_segments import find_segments
+from analytics.ledger.day_stalls import OtherWitnesses, stall_signs
+from analytics.ledger.power_curves import RestingDraw
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.unused_files import UnusedFiles
 from analytics.mig import Instance
@@ -134,12 +137,15 @@ class HostDay:
     """Allocations of which only a count of GPUs is known."""
     instances: Mapping[str, Instance]
     """MIG instances that may concern the day."""
+    draws: Mapping[str, RestingDraw]
+    """The draw of the host's cards that do no work; without cards of an unknown limit."""
 
     def fingerprint(self) -> tuple[object, ...]:
         """Return values that change whenever the part would, with the same method and settings."""
         files = sorted((file.key, file.size_bytes, file.version) for table in self.files.values() for file in table)
         allocations = [frame.rows() for frame in (self.allocations, self.unplaced) if len(frame)]
-        return (files, allocations, sorted((uuid, each.parent, each.share) for uuid, each in self.instances.items()))
+        instances = sorted((uuid, each.parent, each.share) for uuid, each in self.instances.items())
+        return (files, allocations, instances, sorted((gpu, *vars(each).values()) for gpu, each in self.draws.items()))
 
 
 def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl.DataFrame]:
@@ -165,7 +171,8 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
     processes = process_day(listed, rows.names, _last_empty_times(rows))
     allocated = Allocated.of(_allocations(days, rows, shares, processes), rows.names)
     held = who_holds(rows, lists, allocated, settings, is_split=shares.split, unseen=unseen)
-    segments, idle_intervals = find_segments(rows, held, shares, lists, settings)
+    signs = stall_signs(rows, held, lists, _other_witnesses(days, rows, files), settings)
+    segments, idle_intervals = find_segments(rows, held, shares, lists, settings, signs=signs)
     frames = {
         "ledger_part": segments,
         "idle_interval_part": idle_intervals,
@@ -176,6 +183,23 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
         "quality": _quality([*rows.defects, *left_out.defects], day_ms),
     }
     return {table.name: typed(frames[table.name], table) for table in PARTS}
+
+
+def _other_witnesses(days: Sequence[HostDay], rows: DayRows, files: Callable[[str], list[LakeFile]]) -> OtherWitnesses:
+    """Return the witnesses beside the rows' own columns. Unusable files were reported by the first reading."""
+
+    def units(names: Sequence[str]) -> dict[str, Floats]:
+        columns = Columns(files("gpu"), schema.GPU, names, on_unusable=lambda *_: None)
+        if len(columns) != rows.file_rows:  # a file has changed since
+            return {}
+        return {name: columns.floats(name)[rows.places] for name in names if columns.has(name)}
+
+    def written() -> Columns:
+        names = ("time", "disk_write_bytes_per_s", "net_transmit_bytes_per_s")
+        return Columns(files("host"), schema.HOST, names, on_unusable=lambda *_: None)
+
+    draws = {(day.host, gpu): each for day in days for gpu, each in day.draws.items()}
+    return OtherWitnesses(draws, units, written)
 
 
 def _allocations(days: Sequence[HostDay], rows: DayRows, shares: Shares, processes: pl.DataFrame) -> pl.DataFrame:

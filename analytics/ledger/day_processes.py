@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ from fallow.process_user import process_user
 from fallow.quarantine import OnUnusable
 
 COLUMNS = tuple(name for name in schema.PROCESS.names if name not in {"slurm_step_id", "attribution"})
+
+KEEPER = re.compile(r"(?i)keep[-_]?(?:the[-_]?)?gpu|gpu[-_]?(?:keep|occup|hold|guard|hog)|(?:occupy|hold|hog)[-_]?gpu")
+"""Names of tools whose only purpose is to defeat checks for idle GPUs, such as keep-gpu."""
 
 _KEY_BITS = 44
 """Milliseconds of some centuries: a GPU's code above them makes one sortable number of GPU and time."""
@@ -45,6 +49,10 @@ class Lists:
     owner: Places
     """The users of each list, as a code into `owners`."""
     owners: tuple[RowOwner, ...]
+    cpu_util_pct: Floats
+    """The largest CPU use of a process of each list; NaN where none is known. 100 is one CPU."""
+    keeps_alive: Mask
+    """Lists whose processes are all named like tools that keep a GPU from looking idle."""
     users: dict[int, dict[str, int]]
     """For each list that several users share, how many processes each of them has there."""
 
@@ -202,7 +210,7 @@ def lists_of(rows: ListedProcesses) -> Lists:
     """Return the lists that these rows form: one per GPU and time."""
     if not len(rows):
         none = np.zeros(0, np.int64)
-        return Lists(none, none, none, np.zeros(0, np.intp), (), {})
+        return Lists(none, none, none, np.zeros(0, np.intp), (), np.zeros(0), np.zeros(0, bool), {})
     key = sort_key(rows.gpu, rows.time)
     starts = run_starts(key)
     number = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
@@ -215,8 +223,19 @@ def lists_of(rows: ListedProcesses) -> Lists:
         reach=np.maximum.reduceat(rows.interval, starts) * GAP_INTERVALS,
         owner=owner,
         owners=owners,
+        cpu_util_pct=np.fmax.reduceat(rows.floats["cpu_util_pct"], starts),
+        keeps_alive=np.logical_and.reduceat(_keepers(rows), starts),
         users=_user_counts(rows, starts, owner, several) if several else {},
     )
+
+
+def _keepers(rows: ListedProcesses) -> Mask:
+    """Return the processes whose command or arguments name a tool that keeps a GPU from looking idle."""
+    named = np.zeros(len(rows), bool)
+    for text in (rows.texts["command"], rows.texts["arguments"]):
+        if text.names:
+            named |= text.where_in([name for name in text.names if KEEPER.search(name)])
+    return named
 
 
 def _combinations(rows: ListedProcesses) -> tuple[Places, Places]:

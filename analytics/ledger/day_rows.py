@@ -101,6 +101,9 @@ class DayRows:
     span: Ints
     """The same over all rows."""
     defects: tuple[Defect, ...]
+    places: Ints | slice
+    """The places of the rows among the `file_rows` rows of their files."""
+    file_rows: int
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -188,6 +191,8 @@ def day_rows(columns: Columns, day_ms: int) -> DayRows:
         weight=weight,
         span=span,
         defects=(*tally.found, *lost, *_repeated_rows(names, codes, doubled)),
+        places=kept,
+        file_rows=len(columns),
     )
 
 

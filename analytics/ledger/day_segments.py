@@ -1,7 +1,8 @@
 """From a host-day's rows to segments of the ledger: first runs of rows that are alike, then segments with one label each.
 
 A segment inside the day is final except for the choice between `low` and `active`, which depends on the whole segment over midnight.
-An idle interval without a kernel at the day's edge may continue in the next day: a short one is labelled `zero` until the days are joined.
+An idle interval without a kernel at the day's edge may continue in the next day: a short one is labelled `zero` until the days are joined,
+and a short time in which kernels only wait is labelled `stalling`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from analytics.ledger.columns import Codes, Floats, Ints, Mask, Places, run_star
 from analytics.ledger.day_owners import UNSEEN, USE, Held, Shares
 from analytics.ledger.day_processes import Lists, RowOwner
 from analytics.ledger.day_rows import DayRows
+from analytics.ledger.day_stalls import DOUBTFUL, KEPT_ALIVE, WAITING
 from analytics.ledger.settings import (
     DRAW_SLACK,
     DRIVER_WINDOW_MS,
@@ -28,10 +30,20 @@ from analytics.ledger.settings import (
 from analytics.mig import MIG_PREFIX
 
 HELD, BUSY, ZERO, UNKNOWN = range(4, 8)
-LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown", "unseen")
+STALLED, STALLING = 9, 10
+LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown", "unseen", "stalled", "stalling")
 _SOURCES = {"sm": "sm_active_pct", "power": "power_w", "watched": "gpu_util_coverage_ratio"}
 """The readings whose sums over time are kept, besides that of utilization, by the sums' name."""
-_COUNTS = ("zero_ms", "energy_ms", "counter_ms", "sample_count", "sampled_ms", "perhaps_idle_ms", "quiet_ms")
+_COUNTS = (
+    "zero_ms",
+    "energy_ms",
+    "counter_ms",
+    "sample_count",
+    "sampled_ms",
+    "perhaps_idle_ms",
+    "perhaps_stalled_ms",
+    "quiet_ms",
+)
 _TOTALS = tuple(f"{name}_sum" for name in ("util", *_SOURCES))
 _SUMS = (*_TOTALS, *(f"{name}_ms" for name in ("util", *_SOURCES)), *_COUNTS, "energy_mj")
 _LARGEST = ("gpu_util_max_pct", "mem_used_max_bytes", "quiet_draw_max_w")
@@ -54,19 +66,23 @@ class Runs:
 
 
 def find_segments(
-    rows: DayRows, held: Held, shares: Shares, lists: Lists, settings: LedgerSettings
+    rows: DayRows, held: Held, shares: Shares, lists: Lists, settings: LedgerSettings, *, signs: Codes
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the segments of one date's host-days, with the columns of `ledger_part`, and idle intervals with those of `idle_interval_part`."""
+    """Return the segments of one date's host-days, with the columns of `ledger_part`, and idle intervals with those of `idle_interval_part`.
+
+    `signs` are those of `stall_signs`.
+    """
     use = np.flatnonzero(rows.usable & ~shares.left_out)
-    alike = _Alike.of(held, shares, use)
+    alike = _Alike.of(held, signs, shares, use)
     runs = _runs(rows, use, alike, settings)
     of_runs = alike.take(runs.first)
     idle_intervals = np.flatnonzero(_begins(runs, of_runs.zero))
-    groups = _IdleGroups.of(runs, of_runs)
-    label = _labels(groups, of_runs, settings)
+    groups = _Groups.of(runs, of_runs, of_runs.zero)
+    label = _labels(groups, _Groups.of(runs, of_runs, of_runs.sign == WAITING), of_runs, settings)
     view = _view(use, len(rows))
     weight = rows.weight[view]
     runs.values["perhaps_idle_ms"] += _time_beside_idle(groups, runs, of_runs, weight, settings)
+    runs.values["perhaps_stalled_ms"] = _doubtful_time(runs, of_runs, settings)
     segments = np.flatnonzero(_begins(runs, label, of_runs.owner))
     first_row = use[runs.first[segments]]
     table = _table(runs, segments, label[segments], held.owner[first_row], held.owners)
@@ -92,18 +108,19 @@ class _Alike:
     owner: Places
     zero: Mask
     measured: Mask
+    sign: Codes
 
     @classmethod
-    def of(cls, held: Held, shares: Shares, use: Places) -> _Alike:
+    def of(cls, held: Held, signs: Codes, shares: Shares, use: Places) -> _Alike:
         rows = _view(use, len(held.kind))
         owner = held.owner[rows]
         if (shares.share != 1).any():
             kinds, codes = np.unique(shares.share[rows], return_inverse=True)
             owner = owner * len(kinds) + codes
-        return cls(held.kind[rows], owner, held.zero[rows], held.measured[rows])
+        return cls(held.kind[rows], owner, held.zero[rows], held.measured[rows], signs[rows])
 
     def take(self, at: Places) -> _Alike:
-        return _Alike(self.kind[at], self.owner[at], self.zero[at], self.measured[at])
+        return _Alike(self.kind[at], self.owner[at], self.zero[at], self.measured[at], self.sign[at])
 
 
 def _view(use: Places, count: int) -> Places | slice:
@@ -124,7 +141,7 @@ def _runs(rows: DayRows, use: Places, alike: _Alike, settings: LedgerSettings) -
     end = start + rows.weight[view]
     if not len(use):
         return Runs(use, gpu, start, end, dict.fromkeys((*_SUMS, *_LARGEST, *_WHOLLY), np.zeros(0)))
-    packed = ((gpu.astype(np.int64) * 16 + alike.kind) * 2 + alike.zero) * 2 + alike.measured
+    packed = (((gpu.astype(np.int64) * 16 + alike.kind) * 4 + alike.sign) * 2 + alike.zero) * 2 + alike.measured
     differs = (packed[1:] != packed[:-1]) | (alike.owner[1:] != alike.owner[:-1]) | (end[:-1] != start[1:])
     first = np.flatnonzero(np.concatenate(([True], differs)))
     last = np.append(first[1:], len(use)) - 1
@@ -233,8 +250,8 @@ def _ends(runs: Runs, groups: Places) -> Ints:
 
 
 @dataclass(frozen=True)
-class _IdleGroups:
-    """Groups of adjacent runs of one GPU, kind and owner, all of them at 0 or none: `first` run, `number` of each run's group.
+class _Groups:
+    """Groups of adjacent runs of one GPU, kind and owner, all of them marked or none: `first` run, `number` of each run's group.
 
     `follows` marks groups that continue the group before without a gap.
     """
@@ -246,8 +263,8 @@ class _IdleGroups:
     follows: Mask
 
     @classmethod
-    def of(cls, runs: Runs, alike: _Alike) -> _IdleGroups:
-        begins = _begins(runs, alike.kind, alike.owner, alike.zero)
+    def of(cls, runs: Runs, alike: _Alike, marked: Mask) -> _Groups:
+        begins = _begins(runs, alike.kind, alike.owner, marked)
         first = np.flatnonzero(begins)
         ends, gpu = _ends(runs, first), runs.gpu[first]
         new_gpu = np.append(True, gpu[1:] != gpu[:-1])[: len(first)]
@@ -261,7 +278,7 @@ class _IdleGroups:
         return self.new_gpu | last
 
 
-def _time_beside_idle(idle: _IdleGroups, runs: Runs, alike: _Alike, weight: Ints, settings: LedgerSettings) -> Floats:
+def _time_beside_idle(idle: _Groups, runs: Runs, alike: _Alike, weight: Ints, settings: LedgerSettings) -> Floats:
     """Return, per run, the time beside its idle interval that may have belonged to it, where both together are long enough.
 
     The row before one at 0 may have worked at its start only; the row after, where it is a mean, at its end only.
@@ -287,8 +304,17 @@ def _time_beside_idle(idle: _IdleGroups, runs: Runs, alike: _Alike, weight: Ints
     return found
 
 
-def _labels(idle: _IdleGroups, alike: _Alike, settings: LedgerSettings) -> Codes:
-    """Return the kind, with use split into held, busy, and zero where only the next day can decide."""
+def _doubtful_time(runs: Runs, alike: _Alike, settings: LedgerSettings) -> Floats:
+    """Return, per run, the time that may be stalled: one witness speaks against work, for long or up to the edge of the day."""
+    groups = _Groups.of(runs, alike, alike.sign == DOUBTFUL)
+    if not len(groups.first):
+        return np.zeros(0)
+    long = ((groups.length >= settings.stalled_after_ms) | groups.at_edge)[groups.number]
+    return np.where((alike.sign == DOUBTFUL) & long, runs.end - runs.start, 0).astype(np.float64)
+
+
+def _labels(idle: _Groups, stalls: _Groups, alike: _Alike, settings: LedgerSettings) -> Codes:
+    """Return the kind, with use split into held, stalled and busy, and into zero and stalling where only the next day can decide."""
     label = alike.kind.copy()
     if not len(label):
         return label
@@ -298,6 +324,13 @@ def _labels(idle: _IdleGroups, alike: _Alike, settings: LedgerSettings) -> Codes
     label[in_use] = BUSY
     label[in_use & alike.zero & long] = HELD
     label[in_use & alike.zero & ~long & at_edge] = ZERO
+    # bursts come in every few minutes: the pauses between them are no idle intervals
+    label[((label == BUSY) | (label == ZERO)) & (alike.sign == KEPT_ALIVE)] = STALLED
+    waits = in_use & (alike.sign == WAITING)
+    if waits.any():
+        is_long = (stalls.length >= settings.stalled_after_ms)[stalls.number]
+        label[waits & is_long] = STALLED
+        label[waits & ~is_long & stalls.at_edge[stalls.number]] = STALLING
     return label
 
 

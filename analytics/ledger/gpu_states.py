@@ -15,7 +15,7 @@ from analytics.decode import read_days
 from analytics.frames import arrow, digest
 from analytics.intervals import islands
 from analytics.ledger.cache import facts_of
-from analytics.states import IN_USE, WITHOUT_EVIDENCE
+from analytics.states import WITH_KERNELS, WITHOUT_EVIDENCE
 from fallow import parquet, schema
 from fallow.errors import LakeError
 from fallow.lake import ALL_HOSTS, MONTH_LAST_SEQ, Lake, LakeFile
@@ -28,10 +28,15 @@ STATES_OF_GPUS = schema.GPU_STATE.names
 def joined_states(rows: pl.DataFrame) -> pl.DataFrame:
     """Return ledger rows as STATES_OF_GPUS; adjacent rows of a GPU that `idle_intervals` does not tell apart are one.
 
-    Such rows have the state of the first: `low` and `active` are both use, and neither `unknown` nor `unavailable` is evidence.
+    Such rows have the state of the first: `stalled`, `low` and `active` all have kernels, and neither `unknown` nor `unavailable` is evidence.
     """
     state = pl.col("state").cast(pl.String)
-    use = pl.when(state.is_in(IN_USE)).then(pl.lit("used")).when(state.is_in(WITHOUT_EVIDENCE)).then(pl.lit("unseen"))
+    use = (
+        pl.when(state.is_in(WITH_KERNELS))
+        .then(pl.lit("used"))
+        .when(state.is_in(WITHOUT_EVIDENCE))
+        .then(pl.lit("unseen"))
+    )
     ordered = rows.select(STATES_OF_GPUS).sort("gpu", "time", "host").with_columns(kind=pl.coalesce(use, state))
     ordered = ordered.with_columns(user=pl.when(pl.col("kind") != "unseen").then("user"))
     return (

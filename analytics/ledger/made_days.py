@@ -25,6 +25,7 @@ from analytics.ledger.cache import HostShare, Manifest, keep_tables, shares_of_h
 from analytics.ledger.day import SOURCES, HostAllocations, HostDay, build_day
 from analytics.ledger.day_files import Built, DayTask, WorkOrder, WrittenDay, joined_rows, lake_id_of, with_incomplete
 from analytics.ledger.lifetimes import by_day
+from analytics.ledger.power_curves import resting_draws
 from analytics.ledger.rollups import TABLES, Rollups
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.unused_files import discarding
@@ -95,7 +96,7 @@ def _size(day: HostDay) -> int:
     return sum(file.size_bytes for file in day.files["gpu"])
 
 
-METHOD = 16
+METHOD = 17
 """Raised when the same samples would give another ledger, so that kept ledgers are built again."""
 
 
@@ -114,9 +115,10 @@ def host_days(
         for file in files[table.name]:
             if file.host in found.get(file.date, ()):
                 found[file.date][file.host][table.name].append(file)
+    draws = resting_draws(inventory)
     return {
         date: {
-            host: HostDay(host, date, own, *allocations.of(host, date), inventory.instances(host))
+            host: HostDay(host, date, own, *allocations.of(host, date), inventory.instances(host), draws.get(host, {}))
             for host, own in hosts.items()
         }
         for date, hosts in found.items()

@@ -27,6 +27,7 @@ class LedgerSettings:
     """The thresholds in force; `fallow settings` says why each default is what it is."""
 
     idle_after_ms: int = 5 * 60_000
+    stalled_after_ms: int = 8 * 60_000
     low_below_pct: float = 10.0
     held_min_bytes: int = 1_000_000_000
 
@@ -35,6 +36,7 @@ class LedgerSettings:
         """Return the thresholds of the configuration."""
         return cls(
             idle_after_ms=config.integer("ledger.idle_after"),
+            stalled_after_ms=config.integer("ledger.stalled_after"),
             low_below_pct=config.number("ledger.low_below_pct"),
             held_min_bytes=config.integer("ledger.held_min_bytes"),
         )

@@ -118,7 +118,7 @@ _MEANS = {
     "watched": ("coverage_ratio", "last_watched_ratio"),
 }
 """By the name of a sum over time and of its time, the ledger's mean and the column of the day's last row."""
-_COUNTED = ("zero_ms", "energy_ms", "counter_ms", "sampled_ms", "perhaps_idle_ms", "quiet_ms")
+_COUNTED = ("zero_ms", "energy_ms", "counter_ms", "sampled_ms", "perhaps_idle_ms", "perhaps_stalled_ms", "quiet_ms")
 _SHARED = (*(f"{name}_{part}" for name in _MEANS for part in ("sum", "ms")), *_COUNTED, "energy_mj")
 """Columns that parts of a row divide by their time."""
 _WHOLLY = ("idle_draw_max_w", "idle_power_max_w")
@@ -208,21 +208,25 @@ def _closed_parts(parts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+_WITHOUT_WORK = {"zero": "held", "stalling": "stalled"}
+"""By the label of a short time without work at the edge of a day what it is if the whole time is long."""
+
+
 def _decided_parts(parts: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
-    """Return the parts with `zero` turned into `held` or `busy` by the length of the whole idle interval, over midnight."""
-    idle = pl.col("label").is_in(["held", "zero"])
-    long = pl.col("idle_interval_ms") >= settings.idle_after_ms
-    doubtful = pl.col("label") == "zero"
-    decided = pl.when(long).then(pl.lit("held")).otherwise(pl.lit("busy"))
+    """Return the parts with `zero` turned into `held` or `busy`, and `stalling` into `stalled` or `busy`, by the whole time over midnight."""
+    label = pl.col("label")
+    least_ms = pl.when(label == "zero").then(settings.idle_after_ms).otherwise(settings.stalled_after_ms)
+    long, doubtful = pl.col("unworked_ms") >= least_ms, label.is_in(list(_WITHOUT_WORK))
+    decided = pl.when(long).then(label.replace(_WITHOUT_WORK)).otherwise(pl.lit("busy"))
     return (
-        parts.with_columns(idle=idle)
-        .with_columns(idle_interval=islands((*_UNIT, "idle", *_OWNER)))
-        .with_columns(idle_interval_ms=SPAN_MS.sum().over("idle_interval"))
+        parts.with_columns(unworked=label.replace(_WITHOUT_WORK))
+        .with_columns(interval=islands((*_UNIT, "unworked", *_OWNER)))
+        .with_columns(unworked_ms=SPAN_MS.sum().over("interval"))
         .with_columns(
-            label=pl.when(doubtful).then(decided).otherwise(pl.col("label").replace("unseen", "unknown")),
-            perhaps_idle_ms=pl.col("perhaps_idle_ms") + pl.when(doubtful & ~long).then(SPAN_MS).otherwise(0),
+            label=pl.when(doubtful).then(decided).otherwise(label.replace("unseen", "unknown")),
+            perhaps_idle_ms=pl.col("perhaps_idle_ms") + pl.when((label == "zero") & ~long).then(SPAN_MS).otherwise(0),
         )
-        .drop("idle", "idle_interval", "idle_interval_ms", "closed_end", "open_ms", cs.starts_with("last_"))
+        .drop("unworked", "interval", "unworked_ms", "closed_end", "open_ms", cs.starts_with("last_"))
     )
 
 

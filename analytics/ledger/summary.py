@@ -23,8 +23,8 @@ from fallow.schema import STATES
 IDLE_INTERVALS = {"5m": 5 * MINUTE_MS, "30m": 30 * MINUTE_MS, "60m": 60 * MINUTE_MS, "120m": 120 * MINUTE_MS}
 """Thresholds beside every idle headline: the choice changes the headline fourfold on real serving traces."""
 
-_LEFT_OPEN = ("sampled_ms", "perhaps_idle_ms", "unconfirmed_ms", "likely_ms")
-"""The open time of point samples, in the order of the sums; 0 for rows without a value."""
+_LEFT_OPEN = ("sampled_ms", "perhaps_idle_ms", "perhaps_stalled_ms", "unconfirmed_ms", "likely_ms")
+"""Time that the witnesses leave open, in the order of the sums; 0 for rows without a value."""
 
 OPEN_FROM = 0.01
 """A smaller share of the observed time moves no figure by more than a point; the header and the data quality still state it."""
@@ -47,6 +47,8 @@ class Totals:
     """Time that is not held but may have been (see `analytics.ledger.sampled`)."""
     likely_ms: Mapping[str, int] = field(default_factory=dict)
     """By state, time that rests on samples at 0 and on power readings."""
+    perhaps_stalled_ms: int = 0
+    """Time in use in which one witness alone shows that kernels do no work (see `analytics.ledger.day_stalls`)."""
 
     @property
     def total_ms(self) -> int:
@@ -77,9 +79,9 @@ class Totals:
         return None if likely is None else Basis.of(self.unconfirmed(state), likely)
 
     def bound(self, state: str) -> Bound:
-        """Return the bounds of the state's time: without the unconfirmed time, and with the time that may have been held."""
+        """Return the bounds of the state's time: without the unconfirmed time, and with the time that may have been held or stalled."""
         spent_ms = self.state_ms[state]
-        more_ms = self.perhaps_ms if state == "held" else 0
+        more_ms = {"held": self.perhaps_ms, "stalled": self.perhaps_stalled_ms}.get(state, 0)
         return Bound(spent_ms - min(self.unconfirmed_ms.get(state, 0), spent_ms), spent_ms + more_ms)
 
     @property
@@ -91,7 +93,7 @@ class Totals:
     def active_bound(self) -> Bound:
         """Return the bounds of the active time."""
         active_ms = self.state_ms["active"]
-        return Bound(max(0, active_ms - self.perhaps_ms), active_ms + self.open_ms)
+        return Bound(max(0, active_ms - self.perhaps_ms - self.perhaps_stalled_ms), active_ms + self.open_ms)
 
     @property
     def unused_ms(self) -> int:
@@ -224,7 +226,7 @@ def totals_by(spans: pl.DataFrame, column: str) -> dict[str, Totals]:
         name: Totals(count, dict.fromkeys(STATES, 0))
         for name, count in gpus.sort("grouped", nulls_last=True).iter_rows()
     }
-    for name, state, state_ms, sampled_ms, perhaps_ms, unconfirmed_ms, likely_ms in sums.sort(
+    for name, state, state_ms, sampled_ms, perhaps_ms, stalled_ms, unconfirmed_ms, likely_ms in sums.sort(
         "grouped", "state"
     ).iter_rows():
         before = found[name]
@@ -235,6 +237,7 @@ def totals_by(spans: pl.DataFrame, column: str) -> dict[str, Totals]:
             {**before.unconfirmed_ms, state: unconfirmed_ms} if unconfirmed_ms else before.unconfirmed_ms,
             before.perhaps_idle_ms + perhaps_ms,
             {**before.likely_ms, state: likely_ms} if likely_ms else before.likely_ms,
+            before.perhaps_stalled_ms + stalled_ms,
         )
     return found
 

@@ -173,6 +173,11 @@ class Account:
         return sum(self.open_ms[state] for state in IDLE_ALLOCATED)
 
     @property
+    def idle_allocated_ms(self) -> float:
+        """Return the allocated GPU time in which nothing was computed."""
+        return sum(self.state_ms[state] for state in IDLE_ALLOCATED)
+
+    @property
     def leaves_open(self) -> bool:
         """Return True if this is enough to mention beside figures."""
         return 0 < self.allocated_open_ms >= OPEN_FROM * self.allocated_ms

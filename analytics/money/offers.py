@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Literal, get_args
 
-from analytics.money.cards import Card, cards, is_called
+from analytics.cards import Card, cards, is_called
 from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.money.prices import HOURS_PER_YEAR, PriceBook, TableKind, priced_as
 from fallow.config import Config

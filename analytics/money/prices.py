@@ -20,7 +20,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal, get_args
 
-from analytics.money.cards import card, words
+from analytics.cards import card, words
 from analytics.money.csv_tables import CsvLine, read_lines
 from fallow.clock import parse_day_ms
 from fallow.errors import ConfigError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
-from analytics.money.cards import cards, is_called, words
+from analytics.cards import cards, is_called, words
 from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.money.owners import Owners
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from analytics.cards import card
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL, Inventory
 from analytics.language.languages import site_zone
 from analytics.language.plain_text import count, plain
@@ -18,7 +19,6 @@ from analytics.ledger.build import Ledger
 from analytics.mig import MIG_PREFIX
 from analytics.money.accounts import COLUMN_OF, Accounts
 from analytics.money.carbon import NOTHING, CarbonSum, carbon_sums, hourly_energy
-from analytics.money.cards import card
 from analytics.money.costs import UNKNOWN_TERM, Costs
 from analytics.money.energy import Grid, GridIntensity, open_intensity
 from analytics.money.owners import Owners

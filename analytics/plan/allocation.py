@@ -22,6 +22,7 @@ from analytics.money.window_money import Money
 from analytics.plan.endings import Ending, Endings
 from analytics.plan.starving import StarvingPair, starving_pairs
 from analytics.scope import Scope
+from analytics.states import IDLE_ALLOCATED
 from analytics.workloads.model import Context
 from analytics.workloads.uptake import added_gpus, ramps
 from fallow.clock import DAY_MS, utc_day
@@ -102,7 +103,7 @@ class OwnerNode:
     @property
     def low_unused_ms(self) -> float:
         """Return the unused part of the time with low use."""
-        return self.allocated_ms - self.used_ms - self.state_ms("held") - self.state_ms("reserved")
+        return self.allocated_ms - self.used_ms - sum(map(self.state_ms, IDLE_ALLOCATED))
 
     def state_ms(self, state: str) -> float:
         """Return the allocated GPU time in a state."""

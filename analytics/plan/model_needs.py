@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analytics.money.cards import Card
+from analytics.cards import Card
 from fallow.clock import HOUR_MS, SECOND_MS
 from fallow.errors import UsageError
 from fallow.given_file import SETTINGS_BYTES, given_bytes

@@ -13,9 +13,9 @@ import polars as pl
 from analytics.capacity.demand import duration, hourly_most
 from analytics.capacity.jobs import POOL_MODEL, PoolModel, queued_hours
 from analytics.capacity.peak_demand import UNKNOWN_MAX
+from analytics.cards import card
 from analytics.frames import local_time, with_mapped
 from analytics.intervals import SPAN_MS, merge
-from analytics.money.cards import card
 from analytics.money.energy import KNOWN_MIN, Grid
 from analytics.money.offers import GpuOffer, is_of, useful_hourly
 from analytics.money.prices import HOURS_PER_YEAR, PriceBook

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.money.cards import Card, card, cards
+from analytics.cards import Card, card, cards
 from analytics.money.prices import PriceBook
 from analytics.plan.model_needs import MemoryNeed
 from analytics.rules.preallocated import cache_use

@@ -10,8 +10,8 @@ from typing import Literal
 
 import polars as pl
 
+from analytics.cards import card
 from analytics.inventory import UNKNOWN_MODEL, Device
-from analytics.money.cards import card
 from analytics.names import JOINER
 from analytics.plan.endings import Chance, Endings
 from analytics.states import ALLOCATED

@@ -46,8 +46,7 @@ class UserFigures(Account):
     @property
     def low_unused_ms(self) -> float:
         """Return the unused part of the low-use time."""
-        idle_ms = self.state_ms["held"] + self.state_ms["reserved"]
-        return max(0.0, self.allocated_ms - self.effective_ms - idle_ms)
+        return max(0.0, self.allocated_ms - self.effective_ms - self.idle_allocated_ms)
 
 
 STEPS = ("unavailable", "unknown", *UNUSED, *IN_USE)

@@ -13,10 +13,10 @@ from analytics.ledger.summary import ratio
 from analytics.names import JOINER
 from analytics.report.report import Report
 from analytics.scope import Scope
-from analytics.states import IN_USE
+from analytics.states import IDLE_ALLOCATED, IN_USE
 from analytics.tables.findings import findings_about
 from analytics.tables.palette import GIVEN
-from analytics.tables.table import Cell, LinkedCell, StateBar, Table, column
+from analytics.tables.table import Cell, Column, LinkedCell, StateBar, Table, column
 
 _SHOWN = 100
 
@@ -41,12 +41,11 @@ def jobs_of_user(report: Report, user: str) -> Table:
         headline=_headline(found),
         columns=(
             column("job", tr("job"), "name", _name, "name"),
-            column("bar", tr("used, held idle, allocated but unused"), "bar", bar, audience="people"),
+            column("bar", tr("used, stalled, held idle, allocated but unused"), "bar", bar, audience="people"),
             column("gpus", tr("GPUs"), "count", _gpus, lambda job: len(job.gpus)),
             column("allocated_gpu_hours", tr("GPU-hours allocated"), "gpu_hours", "allocated_ms"),
             column("used_gpu_hours", tr("used"), "gpu_hours", lambda job: sum(job.state_ms[state] for state in IN_USE)),
-            column("held_gpu_hours", state_label("held"), "gpu_hours", lambda job: job.state_ms["held"]),
-            column("reserved_gpu_hours", state_label("reserved"), "gpu_hours", lambda job: job.state_ms["reserved"]),
+            *map(_idle, IDLE_ALLOCATED[::-1]),
             column("first_seen", tr("first observed"), "moment", "first_ms"),
             column("last_seen", tr("last observed"), "moment", "last_ms"),
             column("cost", tr("cost"), "money", lambda job: Amount(job.cost, currency)),
@@ -82,8 +81,12 @@ def _headline(found: Sequence[JobUse]) -> str:
     )
 
 
+def _idle(state: str) -> Column:
+    return column(f"{state}_gpu_hours", state_label(state), "gpu_hours", lambda job: job.state_ms[state])
+
+
 def _unused_ms(job: JobUse) -> float:
-    return job.state_ms["held"] + job.state_ms["reserved"]
+    return sum(job.state_ms[state] for state in IDLE_ALLOCATED)
 
 
 def _name(job: JobUse) -> str:

@@ -187,7 +187,7 @@ def _working(ledger: LedgerFigures) -> KeyFigure:
 _LABELS = {"active": tr("useful"), "unused": tr("unused"), "paid": tr("paid"), "observed": tr("observed")}
 _MEANINGS = {
     "active": tr("busy time; low use does not count"),
-    "unused": tr("unallocated, allocated but unused, or held idle"),
+    "unused": tr("unallocated, allocated but unused, held idle, or stalled"),
     "paid": tr("for all GPU time, observed or not"),
     "observed": tr(
         "share of the GPU time of the whole window, including hosts that were added later or stopped reporting"

@@ -7,12 +7,12 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
+from analytics.cards import card
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Number, Quantity
 from analytics.language.sentences import tr
-from analytics.money.cards import card
 from analytics.money.priced_segments import NOT_KNOWN
 from analytics.tables.table import Cell, Column, column
 

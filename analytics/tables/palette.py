@@ -80,6 +80,7 @@ LIGHT = Palette(
     state={
         "active": "#155fa8",
         "low": "#4f8ccb",
+        "stalled": "#7a4a12",
         "held": "#8f2f0c",
         "reserved": "#c07e00",
         "free": "#d03f17",
@@ -109,6 +110,7 @@ DARK = Palette(
     state={
         "active": "#4f9ff0",
         "low": "#3d74ad",
+        "stalled": "#c58041",
         "held": "#dc6440",
         "reserved": "#8f6a1e",
         "free": "#ff9650",

@@ -15,7 +15,7 @@ from analytics.money.accounts import Account, EfficiencyRank
 from analytics.money.window_money import Money
 from analytics.report.figures import UserFigures
 from analytics.report.parts import People
-from analytics.states import ALLOCATED_USED_FIRST
+from analytics.states import ALLOCATED_USED_FIRST, IDLE_ALLOCATED
 from analytics.tables.basis import marked
 from analytics.tables.names import NAME_MOST, account_name, card_name
 from analytics.tables.point_samples import unconfirmed_note
@@ -71,7 +71,7 @@ def people_columns(
     def bar(person: UserFigures) -> StateBar:
         spans = zip(
             ALLOCATED_USED_FIRST,
-            (person.effective_ms, person.low_unused_ms, person.state_ms["held"], person.state_ms["reserved"]),
+            (person.effective_ms, person.low_unused_ms, *(person.state_ms[state] for state in IDLE_ALLOCATED[::-1])),
             strict=True,
         )
         return StateBar({state: ratio(span_ms, most_ms) or 0.0 for state, span_ms in spans})
@@ -87,13 +87,12 @@ def people_columns(
             "team",
             audience="all" if any(each.team is not None for each in people) else "programs",
         ),
-        column("bar", tr("useful, low use, held idle, allocated but unused"), "bar", bar, audience="people"),
+        column("bar", tr("useful, low use, stalled, held idle, allocated but unused"), "bar", bar, audience="people"),
         fact("gpu_hours", "gpu_hours", "total_ms"),
         column("allocated_gpu_hours", tr("GPU-hours"), "gpu_hours", "allocated_ms"),
         column("useful_gpu_hours", tr("useful"), "gpu_hours", "effective_ms", audience="people"),
         column("low_gpu_hours", state_label("low"), "gpu_hours", "low_unused_ms", audience="people"),
-        _idle("held"),
-        _idle("reserved"),
+        *map(_idle, IDLE_ALLOCATED[::-1]),
         fact("unconfirmed_gpu_hours", "gpu_hours", "allocated_open_ms"),
         fact("amount", "money", lambda person: from_cents(person.paid_cents)),
         column("efficiency", tr("efficiency"), "share", efficiency, "efficiency"),
@@ -173,7 +172,7 @@ def _headline(ordered: Sequence[UserFigures]) -> str:
 
 def _lost_ms(person: UserFigures) -> float:
     """Return the allocated time that is confirmed as idle."""
-    return person.state_ms["held"] + person.state_ms["reserved"] - person.allocated_open_ms
+    return person.idle_allocated_ms - person.allocated_open_ms
 
 
 def efficiency(row: Account) -> Share | str | None:

@@ -10,6 +10,7 @@ from analytics.language.quantities import GpuHours, Number, Share, from_cents, r
 from analytics.language.sentences import tr
 from analytics.plan.allocation import FleetAllocation, OwnerNode
 from analytics.plan.starving import StarvingPair
+from analytics.states import IDLE_ALLOCATED
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import GPU_HOURS, NAME_MOST, account_name, place_name
 from analytics.tables.point_samples import counted_note
@@ -62,8 +63,7 @@ def owner_table(found: FleetAllocation) -> Table:
             fact("gpu_hours", "gpu_hours", "node.allocated_ms"),
             column("used_gpu_hours", tr("effective"), "gpu_hours", "node.used_ms"),
             column("unused_gpu_hours", tr("wasted"), "gpu_hours", lambda row: _unused_ms(row.node)),
-            fact("held_gpu_hours", "gpu_hours", lambda row: row.node.state_ms("held")),
-            fact("reserved_gpu_hours", "gpu_hours", lambda row: row.node.state_ms("reserved")),
+            *map(_idle, IDLE_ALLOCATED[::-1]),
             fact("low_unused_gpu_hours", "gpu_hours", "node.low_unused_ms"),
             *_money_columns(found),
             *_waited_columns(found),
@@ -126,6 +126,10 @@ def _headline(found: FleetAllocation) -> str:
         most=GpuHours(_unused_ms(most)),
         name=_name(most),
     )
+
+
+def _idle(state: str) -> Column:
+    return fact(f"{state}_gpu_hours", "gpu_hours", lambda row: row.node.state_ms(state))
 
 
 def _unused_ms(node: OwnerNode) -> float:

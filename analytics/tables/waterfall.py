@@ -25,6 +25,7 @@ _WASTE = {
     "free": tr("unallocated GPUs"),
     "reserved": tr("allocated GPUs without a process"),
     "held": tr("GPUs held idle"),
+    "stalled": tr("stalled GPUs"),
 }
 
 

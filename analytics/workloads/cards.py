@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from analytics.cards import Card, card, cards
 from analytics.language.sentences import tr
-from analytics.money.cards import Card, card, cards
 from analytics.money.prices import listed
 from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.model import Context, once_per_context

@@ -6,7 +6,7 @@ import polars as pl
 
 from analytics.intervals import islands
 from analytics.names import JOINER
-from analytics.states import IN_USE, WITHOUT_EVIDENCE
+from analytics.states import WITH_KERNELS, WITHOUT_EVIDENCE
 from fallow.clock import MINUTE_MS
 
 ANYBODY = ""
@@ -35,7 +35,12 @@ def idle_intervals(segments: pl.DataFrame) -> pl.DataFrame:
         segments: gpu, host, time, end, state and user of ledger rows.
     """
     state, user = pl.col("state").cast(pl.String), pl.col("user").fill_null(ANYBODY)
-    use = pl.when(state.is_in(IN_USE)).then(pl.lit("used")).when(state.is_in(WITHOUT_EVIDENCE)).then(pl.lit("unseen"))
+    use = (
+        pl.when(state.is_in(WITH_KERNELS))
+        .then(pl.lit("used"))
+        .when(state.is_in(WITHOUT_EVIDENCE))
+        .then(pl.lit("unseen"))
+    )
     rows = (
         segments.sort("gpu", "time")
         .select("gpu", "host", "time", "end", kind=pl.coalesce(use, state), user=user)

@@ -21,8 +21,8 @@ from typing import Any
 
 import polars as pl
 
+from analytics.cards import MigProfile, card
 from analytics.language.sentences import tr
-from analytics.money.cards import MigProfile, card
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import on_host
 from analytics.workloads.workloads import sm_activity_measured, sm_activity_of_means

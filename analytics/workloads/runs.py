@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.cards import card
 from analytics.intervals import SPAN_MS
 from analytics.ledger.rollups import percentiles
 from analytics.ledger.usage import HAS_OTHERS
-from analytics.money.cards import card
 from analytics.states import OCCUPIED
 from analytics.workloads.ledger_rows import GPU_MS, RowIndex, one_job, whole_hours
 from analytics.workloads.model import Context, once_per_context

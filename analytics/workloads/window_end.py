@@ -231,10 +231,13 @@ def _doubtful_users(context: Context) -> dict[str, tuple[str | None, ...]]:
     return {host: tuple(users) for host, users in rows.group_by("host").agg("user").iter_rows()}
 
 
+_LOOKS_IDLE = tuple(state for state in OCCUPIED if state not in IN_USE)
+
+
 @once_per_context
 def _nameless_gpus(context: Context) -> pl.DataFrame:
     """Return GPUs that work, or may work, without a known job: host, gpu, user."""
-    working = pl.col("state").is_in(IN_USE) | ((pl.col("state") == "held") & unlisted()) | on_host_ahead(context)
+    working = pl.col("state").is_in(IN_USE) | (pl.col("state").is_in(_LOOKS_IDLE) & unlisted()) | on_host_ahead(context)
     rows = newest_rows(context).filter(pl.col("job").is_null() & working & describes_window_end(context))
     return rows.select("host", "gpu", "user")
 

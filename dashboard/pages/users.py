@@ -13,6 +13,7 @@ from analytics.language.quantities import GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
 from analytics.report.figures import UserFigures
 from analytics.scope import Scope
+from analytics.states import IDLE_ALLOCATED
 from analytics.tables.jobs import findings_about_user, jobs_of_user
 from analytics.tables.names import card_name
 from analytics.tables.palette import Palette
@@ -77,8 +78,7 @@ def _facts(view: View, person: UserFigures) -> html.Dl:
         tr("GPU-hours allocated"): speaks.hours(person.allocated_ms),
         tr("useful"): speaks.hours(person.effective_ms),
         tr("low, unused"): speaks.hours(person.low_unused_ms),
-        state_label("held"): speaks.hours(person.state_ms["held"]),
-        state_label("reserved"): speaks.hours(person.state_ms["reserved"]),
+        **{state_label(state): speaks.hours(person.state_ms[state]) for state in IDLE_ALLOCATED[::-1]},
         tr("efficiency"): _efficiency(view, person),
         tr("cost"): speaks.money(from_cents(person.paid_cents), view.report.money.currency),
     }

@@ -60,7 +60,7 @@ OF_AGENTS: tuple[LakeTable, ...] = (GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, 
 COMPACTED: tuple[LakeTable, ...] = (*OF_AGENTS, REQUEST, WITHHELD)
 """The tables that `fallow lake compact` merges; each import adds a file of requests."""
 
-UNUSED_STATES = ("free", "reserved", "held")
+UNUSED_STATES = ("free", "reserved", "held", "stalled")
 """States of the ledger in which a GPU is usable and unused."""
 
 STATES = ("unknown", "unavailable", *UNUSED_STATES, "low", "active")

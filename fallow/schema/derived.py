@@ -36,6 +36,9 @@ _SAMPLED = (
     LakeColumn("perhaps_idle_ms", Type.INT64,
            "time that is not held but may have been part of an idle interval as long as `ledger.idle_after`: beside and between its rows at 0",
            "gpu table", "1 ms"),
+    LakeColumn("perhaps_stalled_ms", Type.INT64,
+           "time in use in which only one witness shows that kernels do no work, in runs as long as `ledger.stalled_after` or at the edge of a day",
+           "gpu and process tables", "1 ms"),
     LakeColumn("idle_draw_max_w", Type.DOUBLE, "largest mean draw between two rows at 0, by the energy counter; null where it is "
            "unknown for some of them, and without sampled time", "gpu table"),
     LakeColumn("idle_power_max_w", Type.DOUBLE, "largest power reading of the rows at 0; null as in idle_draw_max_w", "gpu table"),
@@ -79,7 +82,7 @@ LEDGER = LakeTable(
         _HOST,
         _GPU,
         _END,
-        LakeColumn("state", Type.STRING, "unknown, unavailable, free, reserved, held, low or active", _LEDGER),
+        LakeColumn("state", Type.STRING, "unknown, unavailable, free, reserved, held, stalled, low or active", _LEDGER),
         LakeColumn("segment_start", Type.TIMESTAMP, "start of the whole segment, before the cut at midnight", _LEDGER, "1 ms"),
         LakeColumn("gpu_share", Type.DOUBLE, "share of a GPU in the row: 1, or the slices of a MIG instance over all slices; "
                "for a split GPU itself the slices that no instance has", "device table", unit="1"),
@@ -90,7 +93,7 @@ LEDGER = LakeTable(
 
 GPU_STATE = LakeTable(
     "gpu_state",
-    "one time of one GPU in one state and with one user, in the file of its month; low and active are one state here",
+    "one time of one GPU in one state and with one user, in the file of its month; stalled, low and active are one state here",
     derived=True,
     columns=(
         _TIME,
@@ -135,7 +138,7 @@ LEDGER_PART = LakeTable(
             Type.STRING,
             "unknown (between the first and the last row of the day and what is known of it), unseen (rows of a split GPU or an "
             "instance that say nothing, and without length where a GPU was released), unavailable, free, reserved, held, "
-            "busy, or zero (at an edge of the day and too short to be held by itself)",
+            "stalled, busy, zero or stalling (at an edge of the day and too short to be held or stalled by itself)",
             _LEDGER,
         ),
         LakeColumn("gpu_share", Type.DOUBLE, "as in the ledger", "device table", unit="1"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agent.nvml.ring import Timeline
-from analytics.money.cards import card, cards
+from analytics.cards import card, cards
 from analytics.rules.preallocated import CacheUse, bytes_per_parameter, parameters_of
 from analytics.tables.finding_heading import evidence
 from analytics.workloads.cards import Demand, Offer, Shelf, job_kind, product_label, slurm_type

@@ -1,5 +1,7 @@
 """The ledger once more, by DuckDB alone: SQL from the lake's Parquet files to segments, with nothing of the ledger's code.
 
+Of what shows that kernels only wait it knows power, SM activity, memory bandwidth, process list and memory.
+
 `assert_agree` compares structure exactly, and sums of floats within rounding.
 """
 
@@ -39,6 +41,7 @@ with plain as (
            case when isfinite(gpu_util_pct) and gpu_util_pct between 0 and 100.5 then gpu_util_pct::double end as util_pct,
            case when isfinite(gpu_util_max_pct) and gpu_util_max_pct between 0 and 100.5 then gpu_util_max_pct::double end as util_max_pct,
            case when isfinite(sm_active_pct) and sm_active_pct between 0 and 100.5 then sm_active_pct::double end as sm_pct,
+           case when isfinite(dram_active_pct) and dram_active_pct between 0 and 100.5 then dram_active_pct::double end as dram_pct,
            case when isfinite(gpu_util_coverage_ratio) and gpu_util_coverage_ratio between 0 and 1.01 then gpu_util_coverage_ratio::double end as covered,
            case when power_w >= 0 and isfinite(power_w) then power_w::double end as power_w,
            case when mem_used_bytes >= 0 then mem_used_bytes end as mem_used_bytes,
@@ -76,8 +79,14 @@ select * exclude (last_ms, last_interval_ms, last_epoch, last_scraped, last_ener
        case when (epoch is not distinct from last_epoch or scraped and last_scraped and not coalesce(epoch <> last_epoch, epoch > last_ms, false))
                 and start_ms - last_ms <= 3 * last_interval_ms
                 and energy_mj >= last_energy_mj
-            then energy_mj - last_energy_mj end as risen_mj
+            then energy_mj - last_energy_mj end as risen_mj,
+       start_ms - last_ms as since_ms
 from neighbours
+""",
+    "draw": """
+select gpu, least(1.1 * 198 / 700 * arg_max(power_limit_w, "time"), 0.6 * arg_max(power_limit_w, "time")) as spinning_w,
+       1.1 * 126 / 700 * arg_max(power_limit_w, "time") as context_w
+from raw_device group by gpu
 """,
     "seen": """
 select host, gpu, min(start_ms) as first_ms, max(start_ms + interval_ms) as last_ms from sample group by host, gpu
@@ -202,19 +211,37 @@ select * exclude (list, allocated),
        } as use
 from sources
 """,
+    "waiting": """
+with witnesses as (
+    select used.*, greatest(power_w, risen_mj / since_ms) as drawn_w,
+           coalesce(greatest(power_w, risen_mj / since_ms) <= spinning_w, false) as draws_little,
+           coalesce(sm_pct <= 5 or dram_pct <= 0.2 or greatest(power_w, risen_mj / since_ms) <= context_w and sm_pct is not null, false) as runs_nothing,
+           coalesce(process_count = 0, false) as has_no_process,
+           coalesce(mem_used_bytes < $no_context_bytes, false) as has_no_memory,
+           spinning_w
+    from used left join draw using (gpu)
+)
+select * exclude (drawn_w, draws_little, runs_nothing, has_no_process, has_no_memory, spinning_w),
+       use.kind = 'use' and not zero and coalesce(util_pct >= 97, false)
+       and not coalesce(drawn_w > spinning_w, false) and not coalesce(sm_pct > 30 or dram_pct > 0.2, false)
+       and draws_little::int + runs_nothing::int + has_no_process::int + has_no_memory::int >= 2 as waits
+from witnesses
+""",
     "labelled": """
 with marked as (
     select *,
            lag(end_ms) over by_gpu is distinct from start_ms
            or lag(use) over by_gpu is distinct from use
+           or lag(waits) over by_gpu is distinct from waits
            or lag(zero) over by_gpu is distinct from zero as begins
-    from used window by_gpu as (partition by gpu order by start_ms)
+    from waiting window by_gpu as (partition by gpu order by start_ms)
 ),
 idle_intervals as (select *, count(*) filter (begins) over (partition by gpu order by start_ms) as idle_interval from marked),
 spans as (select *, sum(end_ms - start_ms) over (partition by gpu, idle_interval) as idle_interval_ms from idle_intervals)
 select * exclude (begins, idle_interval, idle_interval_ms),
        case when use.kind <> 'use' then use.kind
             when zero and idle_interval_ms >= $idle_after_ms then 'held'
+            when waits and idle_interval_ms >= $stalled_after_ms then 'stalled'
             else 'busy' end as label
 from spans
 """,

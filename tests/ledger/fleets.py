@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 Fleet = tuple[list[Row], list[Row], list[Row]]
 """The gpu, process and allocation rows of one host."""
 
-SHORT = LedgerSettings(idle_after_ms=MINUTE_MS)  # so that small fleets hold GPUs
+SHORT = LedgerSettings(
+    idle_after_ms=MINUTE_MS, stalled_after_ms=MINUTE_MS // 2
+)  # so that small fleets hold GPUs and stall
 
 STEP_MS = st.sampled_from([10_000] * 6 + [9_998, 10_003, 20_000, 30_000, 30_001, 45_000, 700_000])
 UTIL = st.sampled_from([0.0, 0.0, 0.0, 0.0, None, 0.25, 8.0, 10.0, 12.0, 99.75, 300.0, -1.0, float("nan")])
@@ -129,4 +131,6 @@ def lake_of(fleet: Fleet, split: Callable[[Row], object] = by_day) -> Iterator[L
         lake = made_lake(folder)
         for table, rows in zip((schema.GPU, schema.PROCESS, schema.ALLOCATION), fleet, strict=True):
             write(lake, table, rows, split=split)
+        # of one GPU the power limit is known, and so whether it draws little
+        write(lake, schema.DEVICE, [{"gpu": "a", "time": T0, "power_limit_w": 700.0}])
         yield lake

@@ -25,6 +25,7 @@ from analytics.frames import empty, milliseconds
 from analytics.inventory import load_inventory
 from analytics.ledger.build import Ledger, put_together
 from analytics.ledger.day import SOURCES, HostDay, build_day, load_allocations
+from analytics.ledger.power_curves import resting_draws
 from analytics.ledger.rollups import TABLES, Rollups
 from analytics.window import load_window_ledger, open_inputs
 from fallow import parquet, schema
@@ -92,6 +93,7 @@ class Recording:
         with self._read_from_here():
             inventory = load_inventory(self.lake)
             allocations = load_allocations(self.lake, inventory)
+            draws = resting_draws(inventory)
             samples = {table.name: list(self._host_days(table)) for table in SOURCES}
             newest = max(sample.day for sample in samples["gpu"])
             files: dict[tuple[str, int], dict[str, list[_DaySamples]]] = {
@@ -114,6 +116,7 @@ class Recording:
                         spans.with_columns(later),
                         unplaced.with_columns(*later, host=pl.lit(name)),
                         inventory.instances(host),
+                        draws.get(host, {}),
                     )
                 )
             parts = {

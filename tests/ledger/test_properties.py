@@ -19,7 +19,7 @@ from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS, Window
 from tests.ledger.duckdb_ledger import assert_agree, duckdb_ledger
 from tests.ledger.fleets import DAY_S, SHORT, Fleet, fleets, lake_of
-from tests.ledger.rows import T0, Row, samples, silent, write
+from tests.ledger.rows import T0, Row, device, fill, samples, silent, write
 
 if TYPE_CHECKING:
     import random
@@ -54,6 +54,7 @@ def exactly(ledger: Ledger, hosts: str = "h") -> tuple[list[Any], list[Any]]:
 @settings(max_examples=20)
 @given(fleets(), fleets())
 @example((samples("a", 0, 10), [], []), (samples("b", 0, 10), [], []))
+@example((samples("a", -30, 30, gpu_util_pct=99.75, power_w=70.5), [], []), (samples("b", 0, 10), [], []))
 def test_duckdb_finds_the_same_and_hosts_do_not_look_at_each_other(one: Fleet, other: Fleet) -> None:
     with lake_of(one) as lake:
         alone = load_ledger(lake, SHORT, warn=silent)
@@ -67,6 +68,9 @@ def test_duckdb_finds_the_same_and_hosts_do_not_look_at_each_other(one: Fleet, o
 @pytest.mark.long
 def test_duckdb_finds_the_same_of_a_simulated_fleet(lake: Lake) -> None:
     write_fleet(lake, SimulatedFleet(until_ms=T0, gpus=24, days=3, interval_ms=60_000))
+    # a job that hangs over midnight: the simulated ones do not
+    hung: Row = {"gpu_util_pct": 100.0, "power_w": 120.0, "sm_active_pct": 14.0, "dram_active_pct": 0.1}
+    fill(lake, samples("hung", -90_000, -84_000, process_count=1, **hung), devices=[device("hung")], host="other")
     ledger = load_ledger(lake, LedgerSettings(), warn=silent)
     assert set(ledger.segments["state"]) == set(schema.STATES)
     assert_agree(ledger, duckdb_ledger(lake, LedgerSettings()))

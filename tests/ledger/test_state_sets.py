@@ -22,6 +22,7 @@ KNOWN = {
     "free": {"looked": True, "usable": True, "workload": False, "computes": False, "owned": False},
     "reserved": {"looked": True, "usable": True, "workload": False, "computes": False, "owned": True},
     "held": {"looked": True, "usable": True, "workload": True, "computes": False, "owned": True},
+    "stalled": {"looked": True, "usable": True, "workload": True, "computes": False, "owned": True},
     "low": {"looked": True, "usable": True, "workload": True, "computes": True, "owned": True},
     "active": {"looked": True, "usable": True, "workload": True, "computes": True, "owned": True},
 }

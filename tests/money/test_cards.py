@@ -8,7 +8,7 @@ from importlib import resources
 
 import pytest
 
-from analytics.money.cards import card, cards, words
+from analytics.cards import card, cards, words
 from analytics.money.prices import catalog, listed
 
 GIB = 2**30
@@ -46,7 +46,7 @@ def test_a_card_is_known_by_every_way_to_write_it_and_a_name_of_several_or_none_
 
 
 def test_no_two_cards_share_a_name() -> None:
-    text = resources.files("analytics.money").joinpath("cards.csv").read_text(encoding="utf-8")
+    text = resources.files("analytics").joinpath("cards.csv").read_text(encoding="utf-8")
     owner: dict[frozenset[str], str] = {}
     for row in csv.DictReader(text.splitlines()):
         for alias in {words(each) for each in (row["name"], *row["aliases"].split("|"))}:

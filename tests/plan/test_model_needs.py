@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.money.cards import Card, card
+from analytics.cards import Card, card
 from analytics.plan.model_needs import (
     RUNTIME_BYTES,
     TYPICAL,

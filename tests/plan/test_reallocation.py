@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analytics.money.cards import is_called
+from analytics.cards import is_called
 from analytics.money.owners import Owner, Owners
 from analytics.money.requests_file import GpuRequest, load_requests
 from analytics.plan.endings import Chance

@@ -1,0 +1,215 @@
+"""The rows in which kernels are reported and no work is done, by witnesses that agree.
+
+Utilization says that a kernel is resident, not that it does anything. The kernel of a hung collective, a kernel whose process is
+gone and the bursts of a keep-alive all read as work. Other witnesses tell them apart: the power against the model's own draw, the
+activity of the card's units, its traffic, the process list, the memory in use, the CPU time of the processes and what the host writes.
+
+One witness never decides. A row counts as *waiting* where at least two independent witnesses agree and none contradicts; where one
+alone speaks it counts as *doubtful*, which figures state as a bound. When in doubt it is work:
+
+- memory-bound decoding, FP64 solvers and any kernel with arithmetic keep a unit busy, or draw more power;
+- tiny models that are bound by launch latency leave gaps between kernels, move bytes over PCIe, or show arithmetic;
+- actors, loaders, compilers and evaluations that wait for the CPU run kernels for a part of the time only;
+- ranks that wait for a checkpoint are on a host that writes it;
+- a card that is throttled draws little and works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analytics.ledger.columns import Codes, Columns, Floats, Mask, Places
+from analytics.ledger.day_owners import NO_CONTEXT_BYTES, USE, Held
+from analytics.ledger.day_processes import Lists
+from analytics.ledger.day_rows import THROTTLED, DayRows
+from analytics.ledger.power_curves import RestingDraw
+from analytics.ledger.settings import LedgerSettings
+from fallow.clock import MINUTE_MS
+
+NO_SIGN, WAITING, KEPT_ALIVE, DOUBTFUL = range(4)
+"""What witnesses say of a row: nothing, its kernels only wait, it belongs to a keep-alive, or one witness alone speaks against work."""
+
+RESIDENT_PCT = 97.0
+"""A kernel that waits never ends: a spinning one read 98 % where it was started again and again (docs/measured-on-hardware.md)."""
+FEW_SMS_PCT = 5.0
+"""One spinning block keeps 1 to 2 % of the SMs active, a ring of a few channels 5 %: so few do no work by themselves."""
+MANY_SMS_PCT = 30.0
+"""NCCL runs at most 32 blocks, which is 24 % of an H100's SMs and 30 % of an A100's."""
+UNIT_ACTIVE_PCT = 0.2
+"""Tensor, FP16, FP32 and FP64 pipes and memory bandwidth: GPM resolves 0.1 %, and kernels that wait use none."""
+PCIE_BYTES_PER_S = 5e6
+"""A hundred thousand kernel launches a second read more than this; a kernel that waits needs none."""
+NVLINK_BYTES_PER_S = 10e6
+"""An idle link carries next to nothing."""
+WRITTEN_BYTES_PER_S = 50e6
+"""A checkpoint writes faster than this to disk or network; logs write less."""
+THROTTLED_SHARE = 0.05
+
+UNITS = ("tensor_active_pct", "fp64_active_pct", "fp32_active_pct", "fp16_active_pct")
+"""Columns that are read only for days with rows in doubt."""
+
+TINY_BYTES = 2 * 2**30
+"""A keep-alive holds a context and little more (keep-gpu: 1 GiB by default); weights and caches of work are larger."""
+BURSTS_MIN = 5
+PERIOD_CV_MAX = 0.25
+"""Requests come at random (near 1); a loop with a timer does not."""
+DUTY_MAX_PCT = 20.0
+QUIET_CPU_PCT = 20.0
+"""A loop that sleeps needs next to no CPU; loading, compiling and simulating need one or more."""
+
+
+@dataclass(frozen=True)
+class OtherWitnesses:
+    """What is beside the rows themselves; columns are read only where rows are in doubt."""
+
+    draws: Mapping[tuple[str, str], RestingDraw]
+    """By host and GPU, for cards of a known limit."""
+    units: Callable[[Sequence[str]], Mapping[str, Floats]]
+    """Returns columns of the same rows; without those that no row states."""
+    written: Callable[[], Columns]
+    """Returns the `host` table's writes."""
+
+
+def stall_signs(
+    rows: DayRows,
+    held: Held,
+    lists: Lists,
+    others: OtherWitnesses,
+    settings: LedgerSettings,
+) -> Codes:
+    """Return the sign of each row."""
+    signs = np.zeros(len(rows), np.int32)
+    if not len(rows):
+        return signs
+    known = [others.draws.get(name) for name in rows.names]
+    context_w, spinning_w = (
+        np.array([np.nan if draw is None else getattr(draw, name) for draw in known])[rows.gpu]
+        for name in ("context_w", "spinning_w")
+    )
+    draw_w = np.fmax(rows.floats["power_w"], rows.rates["energy_mj"])  # either sensor alone shows work
+    running = (held.kind == USE) & held.measured & ~held.zero
+    resident = running & (rows.floats["gpu_util_pct"] >= RESIDENT_PCT)
+    at = np.flatnonzero(resident & ~(draw_w > spinning_w))
+    if len(at):
+        witnesses = _witnesses(rows, at, (draw_w[at], context_w[at], spinning_w[at]), others)
+        agree = np.sum(witnesses, axis=0)
+        contradicted = _shows_work(rows, at) | (agree == 0)
+        if not contradicted.all():
+            contradicted |= _is_written(rows, at, others.written())
+        signs[at] = np.where(contradicted, NO_SIGN, np.where(agree >= 2, WAITING, DOUBTFUL))
+    kept = _kept_alive(rows, held, lists, running & ~resident, (draw_w, spinning_w), least_ms=settings.stalled_after_ms)
+    signs[kept] = KEPT_ALIVE
+    return signs
+
+
+def _witnesses(
+    rows: DayRows, at: Places, draw: tuple[Floats, Floats, Floats], others: OtherWitnesses
+) -> tuple[Mask, Mask, Mask, Mask]:
+    """Return what power, units, process list and memory say against work in these rows; none does where a unit works."""
+    draw_w, context_w, spinning_w = draw
+    little_power, no_more_than_context = draw_w <= spinning_w, draw_w <= context_w
+    no_process = rows.process_count[at] == 0
+    no_memory = rows.floats["mem_used_bytes"][at] < NO_CONTEXT_BYTES
+    sm, dram = rows.floats["sm_active_pct"][at], rows.floats["dram_active_pct"][at]
+    works = (sm > MANY_SMS_PCT) | (dram > UNIT_ACTIVE_PCT)
+    pipes = np.full(len(at), np.nan)
+    if not works.all():
+        for values in others.units(UNITS).values():
+            pipes = np.fmax(pipes, values[at])
+        works |= pipes > UNIT_ACTIVE_PCT
+    # units that many kernels leave alone need a draw that arithmetic exceeds
+    some_known = ~np.isnan(sm) | ~np.isnan(pipes)
+    no_unit = (sm <= FEW_SMS_PCT) | (dram <= UNIT_ACTIVE_PCT) | (some_known & no_more_than_context)
+    return tuple(each & ~works for each in (little_power, no_unit, no_process, no_memory))  # type: ignore[return-value]
+
+
+def _shows_work(rows: DayRows, at: Places) -> Mask:
+    """Return the rows with traffic of the card, or with clocks that are held down: then low power says nothing."""
+    found = np.zeros(len(at), bool)
+    for kind, most in (("pcie", PCIE_BYTES_PER_S), ("nvlink", NVLINK_BYTES_PER_S)):
+        found |= _traffic(rows, kind)[at] > most
+    for name in (*THROTTLED["power"], *THROTTLED["thermal"]):
+        found |= rows.rates[name][at] > THROTTLED_SHARE
+    return found
+
+
+def _traffic(rows: DayRows, kind: str) -> Floats:
+    """Return the larger of both directions; NaN where neither is known."""
+    return np.fmax(rows.floats[f"{kind}_tx_bytes_per_s"], rows.floats[f"{kind}_rx_bytes_per_s"])
+
+
+def _is_written(rows: DayRows, at: Places, host_rows: Columns) -> Mask:
+    """Return the rows during which their host writes much, to disk or network."""
+    busy = np.zeros(len(at), bool)
+    if not len(host_rows):
+        return busy
+    written = np.fmax(host_rows.floats("disk_write_bytes_per_s"), host_rows.floats("net_transmit_bytes_per_s"))
+    time = host_rows.ints("time")
+    hosts = {name: code for code, name in enumerate(host_rows.host.names)}
+    of_unit = np.array([hosts.get(host, -1) for host, _ in rows.names])
+    host_of_row = of_unit[rows.gpu[at]]
+    for code in np.unique(host_of_row[host_of_row >= 0]):
+        own = np.flatnonzero(host_rows.host.codes == code)
+        own = own[np.argsort(time[own], kind="stable")]
+        mine = np.flatnonzero(host_of_row == code)
+        start = rows.start[at[mine]]
+        last = np.searchsorted(time[own], start + rows.interval[at[mine]] // 2, side="right") - 1
+        there = (last >= 0) & (start - time[own][last] <= MINUTE_MS)
+        busy[mine] = there & (written[own][last] > WRITTEN_BYTES_PER_S)
+    return busy
+
+
+def _kept_alive(
+    rows: DayRows, held: Held, lists: Lists, ran: Mask, draw: tuple[Floats, Floats], *, least_ms: int
+) -> Places:
+    """Return the rows of keep-alives: unbroken time with tiny memory and next to no CPU, in which bursts come by a timer.
+
+    The tool's name stands for the timer or for the CPU. The rows between the bursts belong to it.
+    """
+    nothing = np.zeros(0, np.intp)
+    small = rows.floats["mem_used_bytes"] <= TINY_BYTES
+    ran = ran & small & ~(_traffic(rows, "pcie") > PCIE_BYTES_PER_S)
+    if not ran.any():
+        return nothing
+    cpu = np.append(lists.cpu_util_pct, np.nan)[held.list_of_row] <= QUIET_CPU_PCT
+    named = np.append(lists.keeps_alive, False)[held.list_of_row]
+    at = np.flatnonzero((ran | (held.zero & (held.kind == USE) & small)) & (cpu | named))
+    if not len(at):
+        return nothing
+    start, weight, burst, cpu, named = rows.start[at], rows.weight[at], ran[at], cpu[at], named[at]
+    new = np.append(
+        True, (np.diff(rows.gpu[at]) != 0) | (np.diff(held.owner[at]) != 0) | (start[1:] != start[:-1] + weight[:-1])
+    )
+    group = np.cumsum(new) - 1
+    count = group[-1] + 1
+
+    def total(values: Floats | Mask | Places) -> Floats:
+        return np.bincount(group, values, count).astype(np.float64)
+
+    span_ms, rows_of = total(weight), total(np.ones(len(at)))
+    quiet, is_named = total(cpu) == rows_of, total(named) == rows_of
+    draw_w, spinning_w = (each[at] for each in draw)
+    powered = ~np.isnan(draw_w)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        little_power = (
+            total(np.where(powered, draw_w, 0.0) * weight) / total(powered * weight)
+            <= total(spinning_w * weight) / span_ms
+        )
+        duty = total(rows.floats["gpu_util_pct"][at] * weight) / span_ms
+        begins = np.flatnonzero(burst & (new | ~np.append(False, burst[:-1])))
+        of_burst = group[begins]
+        same = of_burst[1:] == of_burst[:-1]
+        periods = np.diff(start[begins])[same].astype(np.float64)
+        number, first, second = (
+            np.bincount(of_burst[1:][same], values, count) for values in (np.ones(len(periods)), periods, periods**2)
+        )
+        variation = np.sqrt(np.maximum(second / number / (first / number) ** 2 - 1, 0.0))
+    regular = (number >= BURSTS_MIN - 1) & (variation <= PERIOD_CV_MAX)
+    by_timer = regular & (duty <= DUTY_MAX_PCT)
+    agreed = (by_timer & quiet & little_power) | (is_named & (quiet | little_power))
+    long = (span_ms >= least_ms) & (total(burst) > 0)
+    found: Places = at[(agreed & long)[group]]
+    return found
