@@ -27,6 +27,7 @@ SUMS = (
     "sampled_ms",
     "perhaps_idle_ms",
     "perhaps_stalled_ms",
+    "no_process_ms",
     "quiet_ms",
     "unconfirmed_ms",
     "likely_ms",

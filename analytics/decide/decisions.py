@@ -300,14 +300,14 @@ def decide(
 
 
 def _add_idle(book: _Book, review: Review) -> None:
-    """Add recommendations about unallocated GPUs and about allocated, unused GPUs."""
+    """Add recommendations about unallocated GPUs and about GPUs that their users do not use."""
     for kind in (waste.NEVER_USED, waste.LEFT_FREE):
         for finding in _of_kind(review.findings, kind):
             book.add_returnable(finding, kind)
     book.add_releases(review.findings)
     for finding in _of_kind(review.findings, waste.SURPLUS):
         book.add_returnable(finding, waste.SURPLUS)
-    for kind in (waste.ALLOCATED_IDLE, waste.HELD_IDLE):
+    for kind in (waste.ALLOCATED_IDLE, waste.HELD_IDLE, waste.STALLED):
         for finding in _of_kind(review.findings, kind):
             book.add_finding(finding, kind)
 

@@ -162,7 +162,7 @@ def _action(whole: Recommendation, now: Sequence[str], *, is_seen: bool) -> str:
     """Return the action of the waste kind; `ask` if the user decides because the finding is uncertain or not current."""
     if whole.finding is not None and RULES_BY_NAME[whole.finding.rule].of_machine:
         return "repair"
-    of_somebody = whole.kind in (waste.ALLOCATED_IDLE, waste.HELD_IDLE) and (whole.confidence.is_low or not now)
+    of_somebody = whole.kind.request == waste.RELEASE and (whole.confidence.is_low or not now)
     of_nobody = whole.kind.request == waste.RETURN and not is_seen
     return "ask" if of_somebody or of_nobody else whole.kind.action
 

@@ -118,7 +118,16 @@ _MEANS = {
     "watched": ("coverage_ratio", "last_watched_ratio"),
 }
 """By the name of a sum over time and of its time, the ledger's mean and the column of the day's last row."""
-_COUNTED = ("zero_ms", "energy_ms", "counter_ms", "sampled_ms", "perhaps_idle_ms", "perhaps_stalled_ms", "quiet_ms")
+_COUNTED = (
+    "zero_ms",
+    "energy_ms",
+    "counter_ms",
+    "sampled_ms",
+    "perhaps_idle_ms",
+    "perhaps_stalled_ms",
+    "no_process_ms",
+    "quiet_ms",
+)
 _SHARED = (*(f"{name}_{part}" for name in _MEANS for part in ("sum", "ms")), *_COUNTED, "energy_mj")
 """Columns that parts of a row divide by their time."""
 _WHOLLY = ("idle_draw_max_w", "idle_power_max_w")

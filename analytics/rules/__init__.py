@@ -8,20 +8,24 @@ from analytics.rules.compute_oversized import COMPUTE_OVERSIZED
 from analytics.rules.ending import ENDING
 from analytics.rules.held import HELD
 from analytics.rules.hoarding import HOARDING
+from analytics.rules.hung_job import HUNG_JOB
 from analytics.rules.imbalance import IMBALANCE
 from analytics.rules.inefficient import INEFFICIENT
 from analytics.rules.input_starved import INPUT_STARVED
+from analytics.rules.keep_alive import KEEP_ALIVE
 from analytics.rules.left_free import LEFT_FREE
 from analytics.rules.low_efficiency import LOW_EFFICIENCY
 from analytics.rules.memory_oversized import MEMORY_OVERSIZED
 from analytics.rules.mig_fit import MIG_FIT
 from analytics.rules.never_used import NEVER_USED
+from analytics.rules.orphaned_kernel import ORPHANED_KERNEL
 from analytics.rules.partial_use import PARTIAL_USE
 from analytics.rules.preallocated import PREALLOCATED
 from analytics.rules.releasable_pool import RELEASABLE_POOL
 from analytics.rules.reserved_unused import RESERVED_UNUSED
 from analytics.rules.slow_uptake import SLOW_UPTAKE
 from analytics.rules.stalls import STALLS
+from analytics.rules.straggler import STRAGGLER
 from analytics.rules.throttled import THROTTLED
 from analytics.workloads.rule import Rule
 from analytics.workloads.waste import WasteKind
@@ -32,6 +36,10 @@ RULES = (
     NEVER_USED,
     LEFT_FREE,
     RELEASABLE_POOL,
+    HUNG_JOB,
+    STRAGGLER,
+    ORPHANED_KERNEL,
+    KEEP_ALIVE,
     PARTIAL_USE,
     IMBALANCE,
     INPUT_STARVED,

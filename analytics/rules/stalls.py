@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import Number, Share
 from analytics.language.sentences import tr
-from analytics.states import OCCUPIED
 from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.finding_parts import counted, label, varying
-from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on, joined, newest_source, occupancies, one_job
+from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on, joined, newest_source, occupancies
 from analytics.workloads.model import Context, of_gpus
-from analytics.workloads.processes import program_segments, serving_gpus
+from analytics.workloads.processes import serving_gpus, work_segments
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 
@@ -150,17 +149,8 @@ def _jobs_and_idle_intervals(context: Context) -> tuple[pl.DataFrame, pl.DataFra
     idle_intervals = context.inside.idle_intervals.filter(
         (pl.col("idle_interval_end") - pl.col("idle_interval_start")).is_between(STALL_MIN_MS, STALL_MAX_MS)
     )
-    segments = context.inside.segments
-    at_work = pl.col("state").is_in(OCCUPIED)
-    jobs = segments.filter(one_job() & at_work).with_columns(work="job")
-    bare = program_segments(context, segments)
-    # of what runs on one GPU alone nothing but the user need be told apart
-    alone = segments.filter(pl.col("job").is_null() & at_work).join(
-        bare.select("host", "gpu").unique(), on=("host", "gpu"), how="anti"
-    )
-    single = alone.with_columns(work=pl.format("{}/{}/{}", "host", pl.col("user").fill_null(""), "gpu"))
     # pauses of a server are its callers'
-    rows = pl.concat([jobs, bare, single]).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
+    rows = work_segments(context, context.inside.segments).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
     inside = _inside(idle_intervals, rows)
     shares = (
         inside.group_by("work")

@@ -163,7 +163,10 @@ def whole_hours(context: Context) -> pl.DataFrame:
     inside = (pl.col("time") >= context.since_ms) & (pl.col("time") + HOUR_MS <= context.until_ms)
     # both come sorted by GPU, host and time
     hours = context.rollups.hourly(since_ms=context.since_ms).filter(inside & (pl.col("observed_ms") > 0))
-    owned = occupancies(context.inside.segments).select(pl.all().exclude("end"), stay_end="end")
+    # the hours of stalled time say nothing of how work uses its GPU
+    owned = occupancies(context.inside.segments.filter(pl.col("state") != "stalled")).select(
+        pl.all().exclude("end"), stay_end="end"
+    )
     found = hours.join_asof(owned, on="time", by=("host", "gpu"), strategy="backward", check_sortedness=False)
     return found.filter(pl.col("time") + HOUR_MS <= pl.col("stay_end")).drop("stay_end")
 

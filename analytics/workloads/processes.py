@@ -8,6 +8,7 @@ import polars as pl
 
 from analytics.intervals import clip, islands
 from analytics.states import OCCUPIED
+from analytics.workloads.ledger_rows import one_job
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.process_lists import SERVER, is_service
 from analytics.workloads.window_end import last_rows
@@ -117,6 +118,22 @@ def program_segments(context: Context, segments: pl.DataFrame) -> pl.DataFrame:
     overlap = (pl.col("time") < pl.col("ended")) & (pl.col("end") > pl.col("began"))
     rows = bare.join(runs, on=("host", "gpu")).filter(overlap)
     return clip(rows, "began", "ended").drop("began", "ended")
+
+
+def work_segments(context: Context, segments: pl.DataFrame) -> pl.DataFrame:
+    """Return the ledger's occupied rows with `work`: their job, else their program, else the user on one GPU.
+
+    Rows of several jobs are left out.
+    """
+    at_work = pl.col("state").is_in(OCCUPIED)
+    jobs = segments.filter(one_job() & at_work).with_columns(work="job")
+    bare = program_segments(context, segments)
+    # of what runs on one GPU alone nothing but the user need be told apart
+    alone = segments.filter(pl.col("job").is_null() & at_work).join(
+        bare.select("host", "gpu").unique(), on=("host", "gpu"), how="anti"
+    )
+    single = alone.with_columns(work=pl.format("{}/{}/{}", "host", pl.col("user").fill_null(""), "gpu"))
+    return pl.concat([jobs, bare, single])
 
 
 @once_per_context

@@ -35,10 +35,11 @@ LEFT_FREE = WasteKind("left_free", ("free",), "return", RETURN)
 SURPLUS = WasteKind("surplus", ("free",), "return", RETURN)
 ALLOCATED_IDLE = WasteKind("allocated_idle", ("reserved",), "release", RELEASE, of_user=True, spelled=True)
 HELD_IDLE = WasteKind("held_idle", ("held",), "reclaim", RELEASE, of_user=True, spelled=True)
+STALLED = WasteKind("stalled", ("stalled",), "reclaim", RELEASE, of_user=True)
 OVERSIZED = WasteKind("oversized", IN_USE, "right-size", RIGHT_SIZE, of_user=True)
 INEFFICIENT = WasteKind("inefficient", IN_USE, "ask", TUNE, of_user=True)
 OFF_PEAK = WasteKind("off_peak", ("free",), "schedule off-peak", "")
 """Free time that no earlier kind claims, in hours of the week in which its pool is not needed."""
 
-PRECEDENCE = (FAULTY, NEVER_USED, LEFT_FREE, SURPLUS, ALLOCATED_IDLE, HELD_IDLE, OVERSIZED, INEFFICIENT)
-"""Faulty > never used > left free > unallocated surplus > allocated and idle > held idle > oversized > inefficient."""
+PRECEDENCE = (FAULTY, NEVER_USED, LEFT_FREE, SURPLUS, ALLOCATED_IDLE, HELD_IDLE, STALLED, OVERSIZED, INEFFICIENT)
+"""Faulty > never used > left free > unallocated surplus > allocated and idle > held idle > stalled > oversized > inefficient."""

@@ -39,6 +39,7 @@ _SAMPLED = (
     LakeColumn("perhaps_stalled_ms", Type.INT64,
            "time in use in which only one witness shows that kernels do no work, in runs as long as `ledger.stalled_after` or at the edge of a day",
            "gpu and process tables", "1 ms"),
+    LakeColumn("no_process_ms", Type.INT64, "time in which kernels were reported and the process list was empty", "gpu table", "1 ms"),
     LakeColumn("idle_draw_max_w", Type.DOUBLE, "largest mean draw between two rows at 0, by the energy counter; null where it is "
            "unknown for some of them, and without sampled time", "gpu table"),
     LakeColumn("idle_power_max_w", Type.DOUBLE, "largest power reading of the rows at 0; null as in idle_draw_max_w", "gpu table"),
