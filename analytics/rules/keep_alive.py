@@ -23,6 +23,10 @@ from analytics.workloads.stalled_work import KEPT, STALLED_LABELS, STALLED_THRES
 from fallow.clock import MINUTE_MS
 
 NAMED, UNNAMED = "named", "unnamed"
+_WORDS = {
+    NAMED: "the command is named like a tool that keeps GPUs busy",
+    UNNAMED: "the command names no such tool",
+}
 
 
 def keep_alive_findings(context: Context) -> Iterator[Candidate]:
@@ -48,12 +52,7 @@ KEEP_ALIVE = Rule(
         label(
             "tool",
             "{value}",
-            words_for(
-                {
-                    NAMED: tr("the command is named like a tool that keeps GPUs busy"),
-                    UNNAMED: tr("the command names no such tool"),
-                }
-            ),
+            words_for(_WORDS),
         ),
     ),
     find=keep_alive_findings,

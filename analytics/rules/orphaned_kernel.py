@@ -29,6 +29,10 @@ from analytics.workloads.stalled_work import (
 from fallow.clock import MINUTE_MS
 
 NO_CONTEXT, CONTEXT = "no context", "memory held"
+_WORDS = {
+    NO_CONTEXT: "no memory of a context: the reported utilization cannot be true",
+    CONTEXT: "memory is still in use",
+}
 
 
 def orphaned_kernel_findings(context: Context) -> Iterator[Candidate]:
@@ -57,12 +61,7 @@ ORPHANED_KERNEL = Rule(
         label(
             "left_behind",
             "{value}",
-            words_for(
-                {
-                    NO_CONTEXT: tr("no memory of a context: the reported utilization cannot be true"),
-                    CONTEXT: tr("memory is still in use"),
-                }
-            ),
+            words_for(_WORDS),
         ),
     ),
     find=orphaned_kernel_findings,

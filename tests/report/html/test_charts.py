@@ -106,13 +106,13 @@ def test_the_timelines_sums_are_those_of_the_ledger(week: Report) -> None:
 
 
 def test_the_timeline_has_a_pixel_of_its_states_colour_for_every_gpu_and_bin() -> None:
-    codes = np.array([[*range(len(STATES)), NOT_THERE], [6] * 8], np.uint8)
+    codes = np.array([[*range(len(STATES)), NOT_THERE], [STATES.index("active")] * (len(STATES) + 1)], np.uint8)
     image = Image.open(io.BytesIO(png(codes))).convert("RGBA")
-    assert image.size == (8, 2)
-    shown = [image.getpixel((x, 0)) for x in range(8)]
+    assert image.size == (len(STATES) + 1, 2)
+    shown = [image.getpixel((x, 0)) for x in range(len(STATES) + 1)]
     assert shown[:-1] == [rgba(state) for state in STATES]
     assert shown[-1][3] == 0  # type: ignore[index]
-    assert {image.getpixel((x, 1)) for x in range(8)} == {rgba("active")}
+    assert {image.getpixel((x, 1)) for x in range(len(STATES) + 1)} == {rgba("active")}
 
 
 def test_a_large_fleets_rows_stand_for_most_of_their_gpus(week: Report) -> None:

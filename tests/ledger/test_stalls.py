@@ -1,0 +1,152 @@
+"""Kernels that do no work are stalled where witnesses agree, and work where one contradicts or none speaks beside the first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fallow import schema
+from tests.lakes import made_lake
+from tests.ledger.rows import GB, Row, device, fill, load, processes, samples, states, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HANG_S = 600
+SPIN: dict[str, Any] = {"gpu_util_pct": 100.0, "process_count": 1, "mem_used_bytes": 70 * GB}
+LOW: dict[str, Any] = SPIN | {"power_w": 120.0}
+UNOWNED: dict[str, Any] = SPIN | {"process_count": 0}
+
+STALLED: dict[str, dict[str, Any]] = {
+    "power and all units, as eight H100s hung for a day": LOW
+    | {"sm_active_pct": 14.0, "tensor_active_pct": 0.0, "dram_active_pct": 0.1},
+    "power and few SMs, as one thread that spins on an H200": SPIN
+    | {"gpu_util_pct": 98.2, "power_w": 198.0, "sm_active_pct": 1.5},
+    "power and bandwidth": LOW | {"dram_active_pct": 0.0},
+    "the draw of a context and idle tensor cores": LOW | {"tensor_active_pct": 0.0},
+    "power and an empty list": UNOWNED | {"power_w": 110.0},
+    "units and an empty list": UNOWNED | {"sm_active_pct": 1.0},
+    "an empty list and no memory": UNOWNED | {"mem_used_bytes": 4 * 2**20},
+    "power and no memory": LOW | {"process_count": None, "mem_used_bytes": 4 * 2**20},
+}
+DOUBTFUL: dict[str, dict[str, Any]] = {
+    "power alone": LOW,
+    "units alone": SPIN | {"sm_active_pct": 1.0},
+    "an empty list alone": UNOWNED,
+    "many SMs above the draw of a context": SPIN | {"power_w": 190.0, "sm_active_pct": 14.0},
+}
+WORK: dict[str, dict[str, Any]] = {
+    "decoding that is bound by memory": LOW | {"dram_active_pct": 60.0, "sm_active_pct": 4.0},
+    "FP64 at a low draw": LOW | {"sm_active_pct": 20.0, "fp64_active_pct": 3.0},
+    "a tiny model in a graph": LOW | {"sm_active_pct": 2.0, "fp32_active_pct": 0.4},
+    "gaps between kernels": LOW | {"gpu_util_pct": 96.0, "sm_active_pct": 2.0},
+    "launches over PCIe": LOW | {"sm_active_pct": 2.0, "pcie_rx_bytes_per_s": 20e6},
+    "a ring that moves": LOW | {"sm_active_pct": 4.0, "nvlink_tx_bytes_per_s": 1e9},
+    "SMs at work under a low cap": LOW | {"sm_active_pct": 95.0},
+    "a high draw without a list": UNOWNED | {"power_w": 500.0, "mem_used_bytes": 4 * 2**20},
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, int]]:
+    """By case the state of a GPU that did it for ten minutes, and the time that may be stalled."""
+    cases = STALLED | DOUBTFUL | WORK
+    lake = made_lake(tmp_path_factory.mktemp("stalls"))
+    # the units are read again, from files whose rows are not in the ledger's order
+    rows = [row for name, values in cases.items() for row in samples(name, 3600, 3600 + HANG_S, **values)]
+    fill(lake, sorted(rows, key=lambda row: (row["time"], row["gpu"])), devices=[device(name) for name in cases])
+    segments = load(lake).segments
+    assert len(segments) == len(cases)
+    return {
+        gpu: (state, perhaps)
+        for gpu, state, perhaps in segments.select("gpu", "state", "perhaps_stalled_ms").iter_rows()
+    }
+
+
+@pytest.mark.parametrize("case", STALLED)
+def test_two_witnesses_make_it_stalled(found: dict[str, tuple[str, int]], case: str) -> None:
+    assert found[case] == ("stalled", 0)
+
+
+@pytest.mark.parametrize("case", DOUBTFUL)
+def test_one_witness_is_a_bound(found: dict[str, tuple[str, int]], case: str) -> None:
+    assert found[case] == ("active", 1000 * HANG_S)
+
+
+@pytest.mark.parametrize("case", WORK)
+def test_a_witness_of_work_decides(found: dict[str, tuple[str, int]], case: str) -> None:
+    assert found[case] == ("active", 0)
+
+
+def hung(gpu: str, first_s: float, last_s: float, **values: object) -> list[Row]:
+    return samples(gpu, first_s, last_s, **(STALLED["power and bandwidth"] | values))
+
+
+def test_eight_minutes_are_stalled_and_less_is_work_also_over_midnight(tmp_path: Path) -> None:
+    lake = made_lake(tmp_path)
+    rows = [*hung("a", -240, 240), *hung("b", -240, 230), *hung("c", 3600, 4080), *hung("d", 3600, 4070)]
+    fill(lake, rows, devices=[device(gpu) for gpu in "abcd"])
+    assert states(lake) == [
+        *(("stalled", -240, 0), ("stalled", 0, 240), ("active", -240, 0), ("active", 0, 230)),
+        *(("stalled", 3600, 4080), ("active", 3600, 4070)),
+    ]
+
+
+def test_a_card_of_an_unknown_limit_or_held_down_by_heat_is_no_witness(tmp_path: Path) -> None:
+    """The counter of throttled time climbs as fast as the clock."""
+    lake = made_lake(tmp_path)
+    hot = [
+        row | {"throttled_hw_thermal_ms": 1000 * at}
+        for at, row in zip(range(0, 600, 10), hung("hot", 0, 600), strict=True)
+    ]
+    fill(lake, [*hung("unknown", 0, 600), *hot], devices=[device("hot"), {"gpu": "unknown", "time": hot[0]["time"]}])
+    assert states(lake, "unknown") == [("active", 0, 600)]
+    # the first row has no rate yet
+    assert states(lake, "hot") == [("active", 0, 600)]
+
+
+def test_ranks_that_wait_while_the_host_writes_do_not_stall(tmp_path: Path) -> None:
+    lake = made_lake(tmp_path)
+    fill(lake, [*hung("a", 0, 1800)], devices=[device("a")])
+    host = {"interval_ms": 10_000, "net_transmit_bytes_per_s": 1e6}
+    rows = [
+        host | {"time": row["time"], "disk_write_bytes_per_s": 2e9 if at >= 90 else 1e6}
+        for at, row in enumerate(hung("a", 0, 1800))
+    ]
+    write(lake, schema.HOST, rows)
+    assert states(lake) == [("stalled", 0, 900), ("active", 900, 1800)]
+
+
+def blips(gpu: str, starts_s: list[float], last_s: float, **values: object) -> list[Row]:
+    """Ten seconds of 30 % at these moments, and nothing in between."""
+    held: dict[str, Any] = {"process_count": 1, "mem_used_bytes": 1200 * 2**20, "power_w": 125.0}
+    rows = samples(gpu, 0, last_s, **(held | values))
+    return [
+        row | ({"gpu_util_pct": 30.0, "power_w": 250.0} if at * 10 in starts_s else {}) for at, row in enumerate(rows)
+    ]
+
+
+def test_bursts_by_a_timer_are_a_keep_alive_and_other_bursts_are_work(tmp_path: Path) -> None:
+    lake = made_lake(tmp_path)
+    timer, random = list(range(0, 3600, 240)), [0, 40, 300, 420, 1000, 1030, 1900, 2200, 2230, 3100]
+    kinds: dict[str, tuple[list[Row], dict[str, Any]]] = {
+        "timer": (blips("timer", timer, 3600), {"cpu_util_pct": 1.0}),
+        "requests": (blips("requests", random, 3600), {"cpu_util_pct": 1.0}),
+        "loader": (blips("loader", timer, 3600), {"cpu_util_pct": 150.0}),
+        "weights": (blips("weights", timer, 3600, mem_used_bytes=20 * GB), {"cpu_util_pct": 1.0}),
+        "unlisted": (blips("unlisted", timer, 3600), {}),
+        "steady": (
+            samples("steady", 0, 3600, gpu_util_pct=20.0, process_count=1, mem_used_bytes=GB, power_w=180.0),
+            {"command": "keep-gpu"},
+        ),
+        "named": (
+            samples("named", 0, 3600, gpu_util_pct=20.0, process_count=1, mem_used_bytes=30 * GB, power_w=180.0),
+            {"command": "keep-gpu"},
+        ),
+    }
+    listed = [row for gpu, (_, values) in kinds.items() for row in processes(gpu, *range(0, 3600, 30), **values)]
+    fill(lake, [row for rows, _ in kinds.values() for row in rows], listed, devices=[device(gpu) for gpu in kinds])
+    found = {gpu: {state for state, _, _ in states(lake, gpu)} for gpu in kinds}
+    assert {gpu for gpu, own in found.items() if "stalled" in own} == {"timer", "steady"}
+    assert found["timer"] == found["steady"] == {"stalled"}
