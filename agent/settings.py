@@ -55,6 +55,7 @@ class AgentSettings:
     slow_interval_ms: int
     publish_every_ms: int
     call_timeout_s: float
+    stalled_after_ms: int
     expected_gpus: int = 0
     """Number of GPUs that the host should have; 0: by the inventory and the PCI bus."""
     spool_max_bytes: int = 2_000_000_000
@@ -85,6 +86,7 @@ class AgentSettings:
             slow_interval_ms=max(interval_ms, loaded.integer("agent.slow_interval")),
             publish_every_ms=loaded.integer("agent.publish_every"),
             call_timeout_s=loaded.integer("agent.call_timeout") / SECOND_MS,
+            stalled_after_ms=loaded.integer("agent.stalled_after"),
             expected_gpus=loaded.integer("agent.expected_gpus"),
             spool_max_bytes=_spool_max_bytes(loaded),
             keep_published_ms=loaded.integer("agent.keep_published"),

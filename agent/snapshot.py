@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from agent.rows import AgentRow, DeviceRow, GpuRow, HostRow, ProcessRow, ServingRow
 
@@ -91,6 +91,8 @@ class Snapshot:
     """Rows of the `gpu` table for that interval."""
     idle_since_ms: Mapping[str, int | None] = field(default_factory=dict)
     """Since when a GPU has been watched without utilization above 0, by UUID; None: it is active, or unknown."""
+    stalled: Mapping[str, bool | None] = field(default_factory=dict)
+    """Whether a GPU is a stalled suspect, by UUID; None: unknown."""
     devices: Mapping[str, DeviceRow] = field(default_factory=dict)
     """The newest row of the `device` table, by UUID."""
     processes: tuple[ProcessRow, ...] = ()
@@ -157,30 +159,31 @@ class SnapshotBoard:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - self._made_s
 
 
-class IdleClock:
-    """Tracks since when each GPU has been idle without a gap in observation.
+class SinceClock:
+    """Tracks since when a condition has held for each GPU without a gap in observation.
 
-    An interval of unknown utilization (GPU lost, driver down, agent stopped) is neither idle nor active, so the idle time
-    restarts after it. The true idle time is never shorter.
+    An interval of which too little is known (GPU lost, driver down, agent stopped) does not fulfil the condition, so the time
+    restarts after it. The true time is never shorter.
     """
 
-    def __init__(self) -> None:
-        self._idle: dict[str, tuple[int | None, int]] = {}  # by UUID: idle since, end of the newest row
+    def __init__(self, holds: Callable[[GpuRow], bool]) -> None:
+        self._holds = holds
+        self._known: dict[str, tuple[int | None, int]] = {}  # by UUID: holds since, end of the newest row
 
     def feed(self, rows: Iterable[GpuRow]) -> dict[str, int | None]:
-        """Add the `gpu` rows of one interval. Return the start of idleness (epoch ms) by UUID; None: active or unknown."""
-        before, self._idle = self._idle, {}
+        """Add the `gpu` rows of one interval. Return since when the condition holds (epoch ms) by UUID; None: it does not."""
+        before, self._known = self._known, {}
         for row in rows:
             start_ms = row["time"]
             since_ms, ended_ms = before.get(row["gpu"], (None, start_ms))
-            if not _idle(row):
+            if not self._holds(row):
                 since_ms = None
             elif since_ms is None or start_ms > ended_ms or start_ms < since_ms:
                 since_ms = start_ms
-            self._idle[row["gpu"]] = since_ms, start_ms + row["interval_ms"]
-        return {gpu: since_ms for gpu, (since_ms, _) in self._idle.items()}
+            self._known[row["gpu"]] = since_ms, start_ms + row["interval_ms"]
+        return {gpu: since_ms for gpu, (since_ms, _) in self._known.items()}
 
 
-def _idle(row: GpuRow) -> bool:
+def is_idle(row: GpuRow) -> bool:
     """Return whether utilization was observed in the interval and was 0 throughout."""
     return row.get("gpu_util_pct") == 0 and not row.get("gpu_util_max_pct")

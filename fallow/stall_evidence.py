@@ -41,6 +41,7 @@ SPINNING_SHARE = min(card.spinning_w / card.limit_w for card in MEASURED.values(
 """The share of its power limit that an unmeasured card is taken to draw while kernels only spin. On small cards an idle context
 draws more (a T4: 26 of 70 W), so their power is no witness."""
 
+_SLACK = 1.05
 _CAPPED_SHARE = 0.5
 """A card near its limit may work as hard as the limit permits, so a low cap takes the witness away."""
 
@@ -49,8 +50,9 @@ def spinning_most_w(model: str | None, limit_w: float | None) -> float | None:
     """Return the highest draw (W) that power counts as a witness for spinning kernels; None where too little is known."""
     card = MEASURED.get(model or "")
     if card is None:
-        return None if limit_w is None else SPINNING_SHARE * limit_w
-    return card.spinning_w if limit_w is None else min(card.spinning_w, _CAPPED_SHARE * limit_w)
+        return None if limit_w is None else _SLACK * SPINNING_SHARE * limit_w
+    most_w = _SLACK * card.spinning_w
+    return most_w if limit_w is None else min(most_w, _CAPPED_SHARE * limit_w)
 
 
 KERNELS_FROM_PCT = 90.0

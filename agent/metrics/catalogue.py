@@ -161,6 +161,12 @@ IDLE = Family(
     "Observed time without utilization; 0: active, absent: unknown",
     "gpu.gpu_util_pct, over intervals",
 )
+STALLED = Family(
+    "fallow_gpu_stalled_suspect",
+    "0 or 1",
+    "Whether kernels run without work for agent.stalled_after, by two witnesses at least; absent: too few are known",
+    "gpu table, over intervals",
+)
 DEVICE = (
     _dcgm("DEV_FB_TOTAL", "MiB", "Device memory installed", "device.mem_total_bytes", _MIB),
     _dcgm("DEV_ENFORCED_POWER_LIMIT", "W", "Power limit in force", "device.power_limit_w"),

@@ -143,6 +143,7 @@ def _gpu(samples: ExposedSamples, snapshot: Snapshot, row: Row, labels: str) -> 
     if row.get("util_source") is not None:
         samples.add(catalogue.UTIL_SOURCE, 1, _merged_labels(labels, {"source": row["util_source"]}))
     samples.add(catalogue.IDLE, _idle_s(snapshot, row), labels)
+    samples.add(catalogue.STALLED, snapshot.stalled.get(row["gpu"]), labels)
 
 
 def _free_mib(row: Row, device: Row) -> float | None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from agent.collectors import CollectorRuns, Interval
 from agent.own_process import resident_bytes
-from agent.snapshot import WATCHED, IdleClock, Snapshot, Xid
+from agent.snapshot import WATCHED, SinceClock, Snapshot, Xid, is_idle
 from agent.supervise.fleet import DriverDownError
+from agent.supervise.stalled import StalledWatch
 from fallow import __version__
 from fallow.clock import DAY_MS, HOUR_MS, SECOND_MS, format_duration
 
@@ -119,7 +120,9 @@ class Recorder:
         self._missed = 0
         self._cpu_s = time.process_time()
         self._incidents: list[EventRow] = []
-        self._idle = IdleClock()
+        self._idle = SinceClock(is_idle)
+        self._stalled_watch = StalledWatch(settings.stalled_after_ms)
+        self._stalled: dict[str, bool | None] = {}
         self._devices: dict[str, DeviceRow] = {}
         self._errors: dict[str, GpuErrors] = {}
         self._pids: dict[str, list[int]] = {}
@@ -130,6 +133,7 @@ class Recorder:
 
     def configure(self, settings: AgentSettings, parts: Parts) -> None:
         self._settings, self._parts = settings, parts
+        self._stalled_watch.after_ms = settings.stalled_after_ms
 
     def note(self, kind: str, detail: str) -> None:
         """Store an event of the agent itself, for the next rows."""
@@ -159,6 +163,7 @@ class Recorder:
         rows |= self._entries()
         self._collect(rows, [] if answer is None else answer["process"], start_ms, end_ms)
         self._remember(rows, end_ms)
+        self._stalled = self._stalled_watch.feed(rows["gpu"], self._devices)
         rows["agent"] = [self._agent_row(start_ms, end_ms - start_ms, answer)]
         rows["event"] = self._events()
         facts = {"last_row_ms": str(end_ms - self._settings.interval_ms), "epochs": self._parts.epochs.as_text()}
@@ -221,8 +226,8 @@ class Recorder:
 
     def _events(self) -> list[EventRow]:
         parts, now_ms = self._parts, self._clock.now_ms()
-        sources: tuple[TakesIncidents, ...] = (self._fleet, *parts.collectors, parts.publishing, self._backlog)
-        for source in sources:
+        host: tuple[TakesIncidents, ...] = (self._fleet, *parts.collectors, parts.publishing, self._backlog)
+        for source in (*host, self._stalled_watch):
             self._incidents += source.take_incidents()
         self._incidents += [{"kind": "part_failed", "detail": detail} for detail in self._runs.take_details()]
         events: list[EventRow] = []
@@ -280,6 +285,7 @@ class Recorder:
                 mode="released" if self._fleet.released else "running",
                 gpus=tuple(rows["gpu"]),
                 idle_since_ms=self._idle.feed(rows["gpu"]),
+                stalled=self._stalled,
                 devices=dict(self._devices),
                 processes=tuple(row for processes in self._processes.values() for row in processes),
                 host_row=next(iter(rows["host"]), None),
@@ -307,6 +313,7 @@ _GOOD_NEWS = frozenset(
         "lake_repaired",
         "call_unsupported",
         "counters_restarted",
+        "stalled_over",
     ]
 )
 

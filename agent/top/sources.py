@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, TypeAlias
 
 from agent.attribution import AttributionSettings, ProcessOwners
-from agent.snapshot import IdleClock, Snapshot
+from agent.snapshot import SinceClock, Snapshot, is_idle
 from agent.supervise.control import ask
 from agent.supervise.fleet import DriverDownError, HostGpus
 from agent.supervise.known_gpus import MissingGpus
@@ -44,7 +44,7 @@ class DriverSource:
         missing = MissingGpus(self._host, expected=config.integer("agent.expected_gpus"), sys=config.text("agent.sys"))
         self._fleet = HostGpus(timeout_s, missing)
         self._fleet.start(may_wait=False)
-        self._idle = IdleClock()
+        self._idle = SinceClock(is_idle)
         self._devices: dict[str, DeviceRow] = {}
         self._processes: dict[str, list[ProcessRow]] = {}
         self._lists, self._listed_ms = 0, 0

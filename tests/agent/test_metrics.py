@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.metrics import catalogue
 from agent.metrics.collector import collect
-from agent.snapshot import GpuErrors, IdleClock, PublishingStatus, Snapshot, SnapshotBoard
+from agent.snapshot import GpuErrors, PublishingStatus, SinceClock, Snapshot, SnapshotBoard, is_idle
 from fallow import schema
 from fallow.exposition import OPEN_METRICS, TEXT, ExposedSamples, label_text
 from tests.agent.player import UUID
@@ -241,7 +241,7 @@ def test_the_board_knows_how_old_its_snapshot_is() -> None:
     assert 60 <= newest[1] < 90
 
 
-def feed(clock: IdleClock, *intervals: dict[str, Any]) -> list[int | None]:
+def feed(clock: SinceClock, *intervals: dict[str, Any]) -> list[int | None]:
     """Idle since, after each interval: its number on the grid, and the row's values."""
     found = []
     for each in intervals:
@@ -257,16 +257,18 @@ IDLE: dict[str, Any] = {"gpu_util_pct": 0.0, "gpu_util_max_pct": 0}
 def test_idle_since_counts_unbroken_observation_only() -> None:
     busy = {"gpu_util_pct": 0.4, "gpu_util_max_pct": 9}
     unknown: dict[str, Any] = {"gpu_util_pct": None}
-    assert feed(IdleClock(), {"at": 5, **IDLE}, {"at": 6, **IDLE}) == [5, 5]
-    assert feed(IdleClock(), {"at": 5, **IDLE}, {"at": 6, **busy}, {"at": 7, **IDLE}) == [5, None, 7]
-    assert feed(IdleClock(), {"at": 5, **IDLE}, {"at": 6, **unknown}, {"at": 7, **IDLE}) == [5, None, 7]
-    assert feed(IdleClock(), {"at": 5, **IDLE}, {"at": 7, **IDLE}) == [5, 7]  # nobody looked at the sixth
-    assert feed(IdleClock(), {"at": 5, **IDLE}, {"at": 2, **IDLE}) == [5, 2]  # the clock was put back
-    assert feed(IdleClock(), {"at": 5, "gpu_util_pct": 0.0, "gpu_util_max_pct": 3}) == [None]  # too short to round up
+    assert feed(SinceClock(is_idle), {"at": 5, **IDLE}, {"at": 6, **IDLE}) == [5, 5]
+    assert feed(SinceClock(is_idle), {"at": 5, **IDLE}, {"at": 6, **busy}, {"at": 7, **IDLE}) == [5, None, 7]
+    assert feed(SinceClock(is_idle), {"at": 5, **IDLE}, {"at": 6, **unknown}, {"at": 7, **IDLE}) == [5, None, 7]
+    assert feed(SinceClock(is_idle), {"at": 5, **IDLE}, {"at": 7, **IDLE}) == [5, 7]  # nobody looked at the sixth
+    assert feed(SinceClock(is_idle), {"at": 5, **IDLE}, {"at": 2, **IDLE}) == [5, 2]  # the clock was put back
+    assert feed(SinceClock(is_idle), {"at": 5, "gpu_util_pct": 0.0, "gpu_util_max_pct": 3}) == [
+        None
+    ]  # too short to round up
 
 
 def test_idle_clocks_of_gpus_that_are_gone_are_forgotten() -> None:
-    clock = IdleClock()
+    clock = SinceClock(is_idle)
     clock.feed([gpu_row(BUSY, INTERVAL_MS, **IDLE), gpu_row(FREE, INTERVAL_MS, **IDLE)])
     assert clock.feed([gpu_row(FREE, 2 * INTERVAL_MS, **IDLE)]) == {FREE: 0}
 

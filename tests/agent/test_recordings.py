@@ -184,14 +184,20 @@ def in_phase(moments: list[tuple[float, float]], phase: LoadPhase, settled_s: fl
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory, library: Path) -> list[tuple[float, float]]:
-    """The agent's utilization of every second of the recording played again: end of the second, percent."""
+def watched(tmp_path_factory: pytest.TempPathFactory, library: Path) -> SimulatedHost:
+    """The agent after the recording was played again."""
     folder = tmp_path_factory.mktemp("h200")
     with pytest.MonkeyPatch.context() as patched:
+        settings = {"agent.stalled_after": "5s"}
         scenario = replay(H200, START_MS)
-        host = SimulatedHost(folder, library, made_lake(folder / "lake"), scenario, patched)
-        host.run(80, "1s")
-        rows = host.of(scenario.gpus[0].uuid)
+        host = SimulatedHost(folder, library, made_lake(folder / "lake"), scenario, patched, settings)
+        return host.run(80, "1s")
+
+
+@pytest.fixture(scope="module")
+def seen(watched: SimulatedHost) -> list[tuple[float, float]]:
+    """The agent's utilization of every second of the recording: end of the second, percent."""
+    rows = watched.of(watched.scenario.gpus[0].uuid)
     assert all(row["util_source"] == "samples" for row in rows[3:])
     return [((row["time"] + row["interval_ms"] - START_MS) / 1000, row["gpu_util_pct"]) for row in rows]
 
@@ -213,3 +219,11 @@ def test_one_reading_a_second_of_the_drivers_average_does_not() -> None:
     rates = [(t_s, gpu) for t_s, (gpu, _) in H200.values("nvmlDeviceGetUtilizationRates", 0)]
     assert HALF_BUSY.busy_pct > 48
     assert max(in_phase(rates, HALF_BUSY, 1.0)) < 5
+
+
+def test_a_kernel_that_only_spins_is_a_stalled_suspect_and_no_other_work_is(watched: SimulatedHost) -> None:
+    (begun,), (over,) = watched.events("stalled_suspect"), watched.events("stalled_over")
+    begin_s, end_s = next(phase for phase in PHASES if phase.name == "one block, always").within(H200)
+    assert begin_s + 4 < (begun["time"] - START_MS) / 1000 < end_s
+    assert end_s < (over["time"] - START_MS) / 1000 < end_s + 3
+    assert "power is 128 W" in begun["detail"]
