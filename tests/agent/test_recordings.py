@@ -226,4 +226,4 @@ def test_a_kernel_that_only_spins_is_a_stalled_suspect_and_no_other_work_is(watc
     begin_s, end_s = next(phase for phase in PHASES if phase.name == "one block, always").within(H200)
     assert begin_s + 4 < (begun["time"] - START_MS) / 1000 < end_s
     assert end_s < (over["time"] - START_MS) / 1000 < end_s + 3
-    assert "power is 128 W" in begun["detail"]
+    assert "power_w 127." in begun["detail"]

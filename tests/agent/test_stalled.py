@@ -35,8 +35,7 @@ def row(number: int, **values: Any) -> Any:
 
 
 def verdict(values: dict[str, Any], device: DeviceRow = H100) -> bool | None:
-    seen = row(0, **values)
-    return judge(seen, device, seen.get("power_w")).stalled
+    return judge(row(0, **values), device).stalled
 
 
 @pytest.mark.parametrize(
@@ -132,7 +131,7 @@ def test_gauge_and_events_of_an_agent_on_the_driver(simulated: Callable[..., Sim
         host.at(moment_s, lambda supervisor: seen.append(supervisor._board.latest()))  # noqa: SLF001
     host.run(18)
     assert [each["gpu"] for kind in ("stalled_suspect", "stalled_over") for each in host.events(kind)] == [UUID, UUID]
-    assert "no pipe, memory or link is active" in host.events("stalled_suspect")[0]["detail"]
+    assert "power_w 120, tensor_active_pct 0" in host.events("stalled_suspect")[0]["detail"]
     pages = [collect((each, 0.0)).render(TEXT).decode() for each in seen if each is not None]
     gauges = [line.rpartition(" ")[2] for page in pages for line in page.splitlines() if "stalled_suspect{" in line]
     assert gauges == ["0", "0", "1", "0"]
