@@ -63,6 +63,7 @@ def snapshot(end_ms: int | None = None, **values: Any) -> Snapshot:
             gpu_row(LOST, end_ms, health="lost", util_source="none"),
         ),
         "idle_since_ms": {BUSY: None, HELD: end_ms - 2_400_000, FREE: end_ms - 3_600_000, LOST: None},
+        "stalled": {BUSY: False, HELD: False, FREE: False, LOST: None},
         "devices": {gpu: device_row(gpu, index) for index, gpu in enumerate((BUSY, HELD, FREE, LOST))},
         "processes": (
             process_row(BUSY, 4711, "ada", slurm_job_id="8812", mem_used_bytes=48 * GIB, cpu_util_pct=130.0),
