@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from analytics.intervals import merge
+from analytics.ledger.credible_rows import credible_rows
 from analytics.ledger.day_rows import read_day_rows
 from fallow.clock import DAY_MS, floor_ms, utc_day
 from fallow.lake import Lake
@@ -44,9 +45,8 @@ def _rows_of_host(lake: Lake, gpu: str, host: str, since_ms: int, until_ms: int)
     files = lake.files("gpu", hosts=[host], dates=list(map(utc_day, days)))
     found = [pl.DataFrame(schema=_SCHEMA)]
     for day_ms in days:
-        rows = read_day_rows(
-            [file for file in files if file.date == utc_day(day_ms)], day_ms, gpu, lake.left_out.leave_out
-        )
+        own = [file for file in files if file.date == utc_day(day_ms)]
+        rows = credible_rows(read_day_rows(own, day_ms, gpu, lake.left_out.leave_out))
         values = {name: pl.Series(rows.floats[name], nan_to_null=True) for name in READINGS}
         lasted = np.minimum(rows.interval, rows.span)
         found.append(pl.DataFrame({"time": rows.time, "interval_ms": lasted, **values}, schema=_SCHEMA))

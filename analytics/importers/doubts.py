@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from analytics.contradictions import NO_CONTEXT_BYTES
 from analytics.importers.model import PROCESSES, TRUE_MS, Imported
 from analytics.importers.processes import flat
 from analytics.importers.ticks import MOST_GPUS, interval_fits, interval_text
@@ -118,9 +119,6 @@ def overview_lines(overview: ImportOverview) -> Iterator[str]:
 _LEAST_MEMORY = 0.001
 """Share of the card's memory: a CUDA context alone takes hundreds of MiB."""
 
-_LEAST_CONTEXT_BYTES = 64 * 2**20
-"""Half of what the smallest CUDA context takes on cards since 2016."""
-
 _MOST_HOURS, _MOST_HOURS_OF_FEW, _LEAST_HOURS = 1.1, 2.0, 0.02
 """Least share of the GPU time from the first to the last sample; with few samples the first and the last weigh more."""
 _CARD_MOST_W = 1_500
@@ -202,11 +200,9 @@ def _memory(imported: Imported, overview: ImportOverview) -> Iterator[str]:
         return
     if card is not None and mean < _LEAST_MEMORY * card:
         yield f"memory used is {mean / card:.3%} of the card on average: is its unit right?"
-    elif (
-        card is None and "gpu_util_pct" not in frame.columns and 2**20 < int(str(used.max())) < 2 * _LEAST_CONTEXT_BYTES
-    ):
+    elif card is None and "gpu_util_pct" not in frame.columns and 2**20 < int(str(used.max())) < 2 * NO_CONTEXT_BYTES:
         yield f"no GPU holds more than {format_bytes(int(str(used.max())))}: is the unit of its memory right?"
-    elif busy.height >= _ENOUGH and mean < _LEAST_CONTEXT_BYTES:
+    elif busy.height >= _ENOUGH and mean < NO_CONTEXT_BYTES:
         yield f"memory used is {format_bytes(mean)} on average where GPUs compute: is its unit right?"
 
 

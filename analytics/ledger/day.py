@@ -25,10 +25,11 @@ from analytics.frames import kinds, typed
 from analytics.intervals import clip
 from analytics.inventory import Inventory
 from analytics.ledger.columns import Columns, Floats
+from analytics.ledger.credible_rows import credible_rows
 from analytics.ledger.day_hours import host_hours, hours_of, serving_hours
 from analytics.ledger.day_owners import Allocated, Shares, shares_of, unit, who_holds
 from analytics.ledger.day_processes import lists_of, process_day, read_listed
-from analytics.ledger.day_rows import RELEASED, UNKNOWN, DayRows, Defect, read_day_rows
+from analytics.ledger.day_rows import REFUTED, RELEASED, UNKNOWN, DayRows, Defect, read_day_rows
 from analytics.ledger.day_segments import find_segments
 from analytics.ledger.day_stalls import OtherWitnesses, stall_signs
 from analytics.ledger.power_curves import RestingDraw
@@ -161,12 +162,12 @@ def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl
         return [file for day in days for file in day.files.get(table, ())]
 
     day_ms = parse_day_ms(days[0].date)
-    rows = read_day_rows(files("gpu"), day_ms, on_unusable=left_out.add)
+    rows = credible_rows(read_day_rows(files("gpu"), day_ms, on_unusable=left_out.add))
     listed = read_listed(files("process"), rows.names, day_ms, left_out.add)
     lists = lists_of(listed)
     shares = shares_of(rows, {(day.host, uuid): each for day in days for uuid, each in day.instances.items()})
     # a split GPU measures nothing itself: the part that no instance has is free, unless it was not observed
-    unseen = shares.related & ~rows.usable & ~(shares.split & ~rows.health.where_in((RELEASED, UNKNOWN)))
+    unseen = shares.related & ~rows.usable & ~(shares.split & ~rows.health.where_in((RELEASED, REFUTED, UNKNOWN)))
     rows = rows.also_usable(shares.related)
     processes = process_day(listed, rows.names, _last_empty_times(rows))
     allocated = Allocated.of(_allocations(days, rows, shares, processes), rows.names)

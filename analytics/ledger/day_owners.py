@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from analytics.contradictions import NO_CONTEXT_BYTES
 from analytics.ledger.columns import NONE, Codes, Floats, Ints, Mask, Places
 from analytics.ledger.day_processes import Lists, RowOwner, last_at, sort_key
 from analytics.ledger.day_rows import ASLEEP, DayRows
@@ -74,9 +75,6 @@ UNAVAILABLE, FREE, RESERVED, USE, UNSEEN = 0, 1, 2, 3, 8
 
 NOBODY_LOOKED = ("unwatched", "allocation_unwatched")
 """User sources of time without a process list and without proof of empty memory: free or allocated, and possibly in use."""
-
-NO_CONTEXT_BYTES = 64 * 2**20
-"""Less memory in use than any CUDA context takes: no process was on the GPU at that moment."""
 
 _ZERO_BELOW_PCT = 0.5
 """An average that the GPU keeps itself may lie a little above the driver's samples of whole percents."""

@@ -27,6 +27,9 @@ RELEASED = "released"
 UNKNOWN = "unknown"
 """The health of a GPU of which nothing was observed in the interval."""
 
+REFUTED = "refuted"
+"""The health of a GPU whose values in the interval contradict each other, so that they show nothing of its use."""
+
 _PERCENTS = (
     "gpu_util_pct",
     "gpu_util_max_pct",
@@ -69,6 +72,10 @@ class Defect:
     kind: str
     count: int
     example: str
+    source: str | None = None
+    """What wrote values that contradict each other; None for other faults."""
+    affected_ms: int | None = None
+    """The time of these values; None for other faults."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,7 @@ class DayRows:
     start: Ints
     interval: Ints
     health: Strings
+    source: Strings
     floats: dict[str, Floats]
     """Columns by name; a column that no row states is the array `nothing` itself, which needs no computation."""
     rates: dict[str, Floats]
@@ -91,6 +99,8 @@ class DayRows:
     """Rise of the energy counter since the row before; NaN where it is unknown, as in a `counted` row after a gap."""
     counted: Mask
     """Rows that state the energy counter."""
+    counter_mj: Floats
+    """The counter itself, `nothing` where no row states it."""
     nothing: Floats
     process_count: Ints
     usable: Mask
@@ -115,7 +125,7 @@ class DayRows:
         if (usable == self.usable).all():
             return self
         return replace(
-            self, usable=usable, weight=_usable_weights(self.gpu, self.start, self.interval, usable, self.health)
+            self, usable=usable, weight=usable_weights(self.gpu, self.start, self.interval, usable, self.health)
         )
 
     @property
@@ -168,8 +178,8 @@ def day_rows(columns: Columns, day_ms: int) -> DayRows:
     span = _weights(gpu, start, interval)
     weight = span
     if not usable.all():
-        weight = _usable_weights(gpu, start, interval, usable, health)
-    rates, counted = _rates(columns, kept, (gpu, start, interval), tally, nothing)
+        weight = usable_weights(gpu, start, interval, usable, health)
+    rates, counter_mj = _rates(columns, kept, (gpu, start, interval), tally, nothing)
     since_ms = np.diff(start, prepend=0).astype(np.float64)
     tally.overlaps(gpu, start, interval)
     lost = _timeless_rows(units, ~timed, "no_interval", stated)
@@ -181,10 +191,12 @@ def day_rows(columns: Columns, day_ms: int) -> DayRows:
         start=start,
         interval=interval,
         health=health,
+        source=columns.strings("util_source").take(kept),
         floats=floats,
         rates=rates,
         risen_mj=rates["energy_mj"] * since_ms,
-        counted=counted,
+        counted=~np.isnan(counter_mj),
+        counter_mj=counter_mj,
         nothing=nothing,
         process_count=process_count,
         usable=usable,
@@ -273,9 +285,9 @@ def _weights(gpu: Codes, start: Ints, interval: Ints) -> Ints:
     return weight
 
 
-def _usable_weights(gpu: Codes, start: Ints, interval: Ints, usable: Mask, health: Strings) -> Ints:
-    """Return the same for usable rows, up to where the GPU was released at most; 0 for the others."""
-    bounds = usable | health.where_in((RELEASED,))
+def usable_weights(gpu: Codes, start: Ints, interval: Ints, usable: Mask, health: Strings) -> Ints:
+    """Return the same for usable rows, up to where the GPU was released or refuted at most; 0 for the others."""
+    bounds = usable | health.where_in((RELEASED, REFUTED))
     weight = np.zeros(len(gpu), np.int64)
     weight[bounds] = _weights(gpu[bounds], start[bounds], interval[bounds])
     return np.where(usable, weight, 0)
@@ -283,15 +295,15 @@ def _usable_weights(gpu: Codes, start: Ints, interval: Ints, usable: Mask, healt
 
 def _rates(
     columns: Columns, kept: Ints | slice, axis: tuple[Codes, Ints, Ints], tally: _Tally, nothing: Floats
-) -> tuple[dict[str, Floats], Mask]:
+) -> tuple[dict[str, Floats], Floats]:
     """Return each counter's rise per millisecond since the row before, in the same epoch and without a gap, NaN elsewhere.
 
-    Return also which rows state the energy counter.
+    Return also the energy counter itself.
     """
-    found, counted = dict.fromkeys(_COUNTERS, nothing), np.zeros(len(nothing), bool)
+    found, counter_mj = dict.fromkeys(_COUNTERS, nothing), nothing
     there = [name for name in _COUNTERS if columns.has(name)]
     if not there or not len(nothing):
-        return found, counted
+        return found, counter_mj
     gpu, start, interval = axis
     epoch = columns.ints("counters_since")[kept]
     step = np.diff(start)
@@ -302,7 +314,7 @@ def _rates(
     for name in there:
         values = tally.within(name, columns.floats(name)[kept], _COUNTER_MOST)
         if name == "energy_mj":
-            counted = ~np.isnan(values)
+            counter_mj = values
         if values[0] == values[-1] and (values == values[0]).all():  # most cards are never slowed down
             found[name] = steady
             continue
@@ -313,7 +325,7 @@ def _rates(
         tally.add("counter_fell", fell, name, values)
         rate[fell] = np.nan
         found[name] = rate
-    return found, counted
+    return found, counter_mj
 
 
 def _in_one_epoch(epoch: Ints, start: Ints, source: Strings) -> Mask:

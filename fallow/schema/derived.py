@@ -314,14 +314,18 @@ QUALITY = LakeTable(
             "kind",
             Type.STRING,
             "util_out_of_range, negative_value, too_large, not_a_number, no_interval, wrong_day, duplicate_rows, overlapping_rows, "
-            "counter_fell, file_left_out (a file that cannot be used) or file_not_read (one that may be readable again)",
+            "counter_fell, file_left_out (a file that cannot be used) or file_not_read (one that may be readable again); of values that "
+            "contradict each other readings_repeat, util_without_context (neither shows what the GPU did), counter_stands_still, "
+            "energy_against_power, power_against_energy, power_repeats, activity_repeats or memory_without_context (one value is not used)",
             _LEDGER,
             key=True,
         ),
         LakeColumn("count", Type.INT64, "rows or files", _LEDGER, "1", "1"),
         LakeColumn("example", Type.STRING, "the worst value; for a file its fault and its path in the lake", _LEDGER),
+        LakeColumn("source", Type.STRING, "util_source of values that contradict each other; null for other faults", "gpu table"),
+        LakeColumn("affected_ms", Type.INT64, "time of values that contradict each other; null for other faults", _LEDGER, "1 ms"),
     ),
-)
+)  # fmt: skip
 
 
 GPU_LIFETIME = LakeTable(

@@ -14,8 +14,8 @@ import duckdb
 import polars as pl
 import pytest
 
+from analytics.contradictions import NO_CONTEXT_BYTES
 from analytics.intervals import SPAN_MS
-from analytics.ledger.day_owners import NO_CONTEXT_BYTES
 from fallow.clock import DAY_MS
 from fallow.schema import ALLOCATION, DEVICE, GPU, PROCESS
 

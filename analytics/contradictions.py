@@ -1,0 +1,475 @@
+"""Readings that cannot be true together, whatever wrote them: one function from rows to verdicts, for the ledger and for imports.
+
+Two kinds of verdict. Where nothing shows what a GPU did, its rows are refuted and their time is not observed: a page whose
+readings repeat (an exporter or its driver hangs), or kernels on a card without a context. Where one witness alone is wrong, its
+values are unknown and the time stays observed: a counter that stands still beside readings that move, energy that does not fit
+the power, power or activity that repeats beside a card at work.
+
+One witness never convicts. Readings that repeat are a fault only if several of them do, for ten minutes, and one of them cannot.
+The readings of an idle card may well repeat, and none of them cannot, unless its energy counter stands still too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
+
+READINGS_REPEAT = "readings_repeat"
+UTIL_WITHOUT_CONTEXT = "util_without_context"
+UNOBSERVED = (READINGS_REPEAT, UTIL_WITHOUT_CONTEXT)
+"""Contradictions after which nothing shows what the GPU did."""
+
+COUNTER_STANDS_STILL = "counter_stands_still"
+ENERGY_AGAINST_POWER = "energy_against_power"
+POWER_AGAINST_ENERGY = "power_against_energy"
+POWER_REPEATS = "power_repeats"
+ACTIVITY_REPEATS = "activity_repeats"
+MEMORY_WITHOUT_CONTEXT = "memory_without_context"
+
+NO_CONTEXT_BYTES = 64 * 2**20
+"""Less memory in use than any CUDA context takes: no process was on the GPU at that moment."""
+
+_LEAST_MS = 10 * MINUTE_MS
+"""Shorter repetition happens by itself, and a verdict within ten minutes is soon enough."""
+
+_LEAST_ROWS, _LEAST_ROWS_OF_NOISE = 5, 10
+"""Repeated rows that count beside a counter, and beside noise: it is coarser, and two readings may agree by chance."""
+
+_LEAST_VALUES = 3
+"""The driver's utilization and memory repeat by themselves; a third value must agree."""
+
+_LIVELY = 10
+"""Different values in a day that show the noise of a source."""
+
+_ROUNDING = 0.005
+_EDGE_PCT = 0.5
+"""A mean this near to 0 or 100 % may stay equal."""
+
+_BUSY_PCT, _AT_WORK_PCT = 10.0, 50.0
+
+_LEAST_W = 5.0
+"""Less than any card draws that answers for ten minutes: its counter rises at least as fast."""
+
+_LEAST_MJ = _LEAST_W * _LEAST_MS
+_CARD_MOST_W = 3_000.0
+"""Twice the largest board limit of 2026."""
+
+_REST_W, _WORK_W = 150.0, 300.0
+"""The largest card of 2026 rests at 140 W without a context; none draws 300 W without a kernel."""
+
+_FLAT, _SWING = 1.25, 1.5
+"""Largest power over smallest: at most that of a card at rest, and that of a card that works now and then."""
+
+_FACTOR = 1.75
+"""The counter of some servers covers more than the board; two cards that are counted as one rise twice as fast."""
+
+_REPEATING_FACTOR = 2.5
+"""The same for readings that repeat: a card may be at its power limit at every reading and rest between them."""
+
+_AGREEING = 0.8
+"""Share of steps that must be off to the same side: the mean of two readings is off by chance to either side."""
+
+_SETTLED_MS, _SETTLED_STEPS = 45 * MINUTE_MS, 12
+_COMPARED_MS = MINUTE_MS
+"""Distance of the steps that are compared; more of them cost time and add no certainty."""
+
+_GAP_INTERVALS = 3
+"""The most intervals that a row covers (the ledger's rule)."""
+
+_OF_UTIL = ("gpu_util_pct", "gpu_util_max_pct", "gpu_util_p98_pct")
+_OF_ACTIVITY = ("sm_active_pct", "dram_active_pct")
+COLUMNS = (
+    *("power_w", *_OF_UTIL, *_OF_ACTIVITY, "mem_used_bytes", "temperature_c", "sm_clock_mhz"),
+    *("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", "nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"),
+)
+"""The readings that are compared, beside the energy counter and the process list."""
+
+
+@dataclass(frozen=True)
+class Readings:
+    """Rows by GPU and start, as arrays of one length; unknown floats are NaN."""
+
+    gpu: Codes
+    hosts: Sequence[str]
+    """The host of each code in `gpu`."""
+    source: Codes
+    """What wrote each row: equal codes for one kind of writer."""
+    start: Ints
+    interval: Ints
+    span: Ints
+    """The milliseconds that each row covers."""
+    columns: Mapping[str, Floats]
+    """Those of COLUMNS that any row states."""
+    counter_mj: Floats | None
+    """The energy counter; None where no row states it."""
+    drawn_w: Floats | None
+    """Its rise over time since the row before; NaN where that is unknown."""
+    process_count: Ints
+    """-1 where it is unknown."""
+    throttled: Sequence[Floats] = ()
+    """Rises of counters of throttled time."""
+
+    @cached_property
+    def nothing(self) -> Floats:
+        return np.full(len(self.gpu), np.nan)
+
+    @cached_property
+    def page(self) -> Ints:
+        """Return equal numbers for rows of one host and source: one page shows all its GPUs."""
+        host = np.unique(np.array(self.hosts), return_inverse=True)[1].astype(np.int64)
+        return (host[self.gpu] << 32) + self.source
+
+    def of(self, name: str) -> Floats:
+        """Return a column; NaN throughout where no row states it."""
+        return self.columns.get(name, self.nothing)
+
+    def __len__(self) -> int:
+        return len(self.gpu)
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Rows of one GPU whose values cannot be true together."""
+
+    kind: str
+    rows: Places
+    example: str
+
+
+class Contradictions:
+    """The verdicts over some rows: which of them are refuted, which values are unknown, and why."""
+
+    def __init__(self, rows: Readings) -> None:
+        self._rows = rows
+        self.refuted = np.zeros(len(rows), bool)
+        """Rows that show nothing of what the GPU did."""
+        self.unknown: dict[str, Mask] = {}
+        """Rows without a usable value, by column of the table `gpu`."""
+        self._parts: dict[tuple[int, str], list[tuple[Places, str]]] = {}
+
+    def add(self, kind: str, at: slice | Mask, columns: Sequence[str], example: str) -> None:
+        """Make columns of some rows of one GPU unknown, unless the rows are refuted already."""
+        places = np.arange(len(self._rows))[at]
+        places = places[~self.refuted[places]]
+        if not len(places):
+            return
+        for name in columns:
+            self.unknown.setdefault(name, np.zeros(len(self._rows), bool))[places] = True
+        if kind in UNOBSERVED:
+            self.refuted[places] = True
+        self._parts.setdefault((int(self._rows.gpu[places[0]]), kind), []).append((places, example))
+
+    def found(self) -> Iterator[Contradiction]:
+        """Yield one contradiction for each GPU and kind, with the longest example."""
+        for (_, kind), parts in self._parts.items():
+            longest = max(parts, key=lambda part: len(part[0]))
+            yield Contradiction(kind, np.unique(np.concatenate([places for places, _ in parts])), longest[1])
+
+
+def contradictions(rows: Readings) -> Contradictions:
+    """Return the verdicts over a day's rows, or a part of a day's."""
+    found = Contradictions(rows)
+    if len(rows):
+        steady = _unchanged(rows, _base(rows))
+        still = _runs(rows, _still_rows(rows, _runs(rows, steady, _LEAST_ROWS)), _LEAST_ROWS)
+        broken = _judge_counters(rows, still, found)
+        _judge_pages(rows, still, broken, found)
+        _judge_power(rows, found)
+        _judge_activity(rows, found)
+        _judge_context(rows, found)
+        _judge_energy(rows, found)
+    return found
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Runs of adjacent rows of one GPU, each by its first and its last row."""
+
+    first: Places
+    last: Places
+
+    def __iter__(self) -> Iterator[slice]:
+        return (slice(int(first), int(last) + 1) for first, last in zip(self.first, self.last, strict=True))
+
+    def where(self, chosen: Mask) -> _Runs:
+        return _Runs(self.first[chosen], self.last[chosen])
+
+    def rows(self) -> Places:
+        """Return the rows of all runs."""
+        lengths = self.last - self.first + 1
+        ends = np.cumsum(lengths)
+        places: Places = np.arange(int(lengths.sum())) + np.repeat(self.first - ends + lengths, lengths)
+        return places
+
+
+def _runs(rows: Readings, at: Places, least_rows: int) -> _Runs:
+    """Return the runs among these rows that are long enough, in number and in the time that they cover."""
+    if not len(at):
+        return _Runs(at, at)
+    breaks = np.flatnonzero((np.diff(at) != 1) | (rows.gpu[at[1:]] != rows.gpu[at[:-1]]))
+    first, last = at[np.append(0, breaks + 1)], at[np.append(breaks, len(at) - 1)]
+    count = last - first + 1
+    enough = count >= least_rows
+    first, last, count = first[enough], last[enough], count[enough]
+    covered_ms = np.minimum(
+        rows.start[last] + rows.span[last] - rows.start[first], count * _GAP_INTERVALS * rows.interval[first]
+    )
+    return _Runs(first, last).where(covered_ms >= _LEAST_MS)
+
+
+def _base(rows: Readings) -> Floats:
+    """Return the reading that repeats least by itself, of those that any row states."""
+    names = [name for name in ("power_w", *_OF_ACTIVITY, "gpu_util_pct") if name in rows.columns]
+    return rows.of(names[0]) if names else rows.nothing
+
+
+def _unchanged(rows: Readings, values: Floats, at: Places | None = None) -> Places:
+    """Return which rows, of all or of some, have the value of the row of their GPU before; unknown is like unknown."""
+    bits = np.ascontiguousarray(values, np.float64).view(np.int64)
+    if at is None:
+        at = np.flatnonzero(bits[1:] == bits[:-1]) + 1
+        return _chosen(at, rows.gpu[at] == rows.gpu[at - 1])
+    return _chosen(at, bits[at] == bits[at - 1])
+
+
+def _chosen(at: Places, which: Mask) -> Places:
+    chosen: Places = at[which]
+    return chosen
+
+
+def _still_rows(rows: Readings, steady: _Runs) -> Places:
+    """Return the rows of these runs all of whose readings are those of the row before."""
+    at = steady.rows()
+    for values in _measured(rows):
+        at = _unchanged(rows, values, at)
+    for rises in rows.throttled:
+        at = _chosen(at, ~(rises[at] > 0))
+    return _chosen(at, rows.process_count[at] == rows.process_count[at - 1])
+
+
+def _measured(rows: Readings) -> list[Floats]:
+    counter = [] if rows.counter_mj is None else [rows.counter_mj]
+    return [*(values for name, values in rows.columns.items() if name not in _OF_UTIL[1:]), *counter]
+
+
+def _alike(rows: Readings, still: _Runs) -> Mask:
+    alike = np.zeros(len(rows), bool)
+    alike[still.rows()] = True
+    return alike
+
+
+def _judge_counters(rows: Readings, still: _Runs, found: Contradictions) -> set[int]:
+    """Drop energy counters that stand still while other readings move. Return their GPUs: they are no witnesses against a page."""
+    if rows.counter_mj is None or rows.drawn_w is None:
+        return set()
+    standing = _runs(rows, np.flatnonzero((rows.drawn_w == 0) & (rows.counter_mj > 0)), _LEAST_ROWS)
+    stuck = [run for run in standing if _must_have_risen(rows, run)]
+    if not stuck:
+        return set()
+    alike, broken = _alike(rows, still), set()
+    for run in stuck:
+        # the newest page may have come with an old counter
+        moving = np.arange(run.start + 1, run.stop)[~alike[run.start + 1 : run.stop]]
+        if len(moving) >= _LEAST_ROWS and (rows.start[moving] - rows.start[moving - 1]).sum() >= _LEAST_MS:
+            broken.add(int(rows.gpu[run.start]))
+    for run in stuck:
+        if int(rows.gpu[run.start]) in broken:
+            watts = rows.of("power_w")[run]
+            beside = "" if np.isnan(watts).all() else f" beside {np.nanmean(watts):.4g} W"
+            found.add(COUNTER_STANDS_STILL, run, ("energy_mj",), f"energy_mj stays {_counter(rows, run)}{beside}")
+    return broken
+
+
+def _counter(rows: Readings, run: slice) -> str:
+    return "unknown" if rows.counter_mj is None else f"{rows.counter_mj[run.start]:.0f}"
+
+
+def _must_have_risen(rows: Readings, run: slice) -> bool:
+    """Return whether the counter must have risen over these rows: by the power, and by more than twice its finest step."""
+    watts = np.nan_to_num(rows.of("power_w")[run], nan=_LEAST_W)
+    steps_ms = rows.start[run] - rows.start[run.start - 1 : run.stop - 1]
+    own = np.flatnonzero(rows.gpu == rows.gpu[run.start])
+    rises = np.diff(rows.counter_mj[own]) if rows.counter_mj is not None else np.zeros(0)
+    finest = rises[rises > 0]
+    return float((watts * steps_ms).sum()) >= max(_LEAST_MJ, 2 * float(finest.min()) if len(finest) else 0.0)
+
+
+def _judge_pages(rows: Readings, still: _Runs, broken: set[int], found: Contradictions) -> None:
+    """Refute rows that repeat all readings of the row before, where one of them cannot."""
+    convicted = still.where(_cannot_repeat(rows, still, broken)) if len(still.first) else still
+    if not len(convicted.first):
+        return
+    alike, of_page = _alike(rows, still), (*rows.columns, "energy_mj")
+    for run in convicted:
+        first = run.start - 1
+        is_days_first = first == 0 or rows.gpu[first - 1] != rows.gpu[first]
+        has_old_counter = rows.drawn_w is not None and rows.drawn_w[first] == 0
+        # the first of equal readings is a new one if something shows that it is
+        seen = slice(first, run.stop) if is_days_first or has_old_counter else run
+        found.add(READINGS_REPEAT, seen, of_page, _page_example(rows, run))
+    for run in convicted:
+        # a page shows all GPUs of its host: those at rest have no reading that cannot repeat
+        begins, ends = rows.start[run.start], rows.start[run.stop - 1]
+        inside = (rows.page == rows.page[run.start]) & (rows.start >= begins) & (rows.start <= ends)
+        if (alike | found.refuted)[inside & (rows.start > begins)].all():
+            for gpu in np.unique(rows.gpu[inside & ~found.refuted]):
+                own = inside & alike & (rows.gpu == gpu)
+                found.add(READINGS_REPEAT, own, of_page, "as the other GPUs of its page")
+
+
+def _cannot_repeat(rows: Readings, still: _Runs, broken: set[int]) -> Mask:
+    """Return which runs of equal rows hold a value that cannot repeat: a counter, or the noise of a card at work."""
+    at = still.first
+    stated = sum((~np.isnan(values[at])).astype(int) for values in _measured(rows))
+    busy = (rows.of("gpu_util_pct")[at] >= _BUSY_PCT) & (still.last - at + 1 >= _LEAST_ROWS_OF_NOISE)
+    counted = np.zeros(len(at), bool) if rows.counter_mj is None else rows.counter_mj[at] > 0
+    cannot = [
+        (has_counter and int(rows.gpu[run.start]) not in broken and _must_have_risen(rows, run))
+        or (works and any(_is_noise(rows, name, run) for name in ("power_w", "gpu_util_pct", *_OF_ACTIVITY)))
+        for has_counter, works, run in zip(counted, busy, still, strict=True)
+    ]
+    return np.asarray((stated >= _LEAST_VALUES) & np.array(cannot, bool), bool)
+
+
+def _is_noise(rows: Readings, name: str, run: slice) -> bool:
+    """Return whether the value that a run repeats is one that a card at work does not keep: power, or a mean of activity.
+
+    Rounded values may stay equal, and so may those of a source that never showed any noise of this card.
+    """
+    values, value = rows.of(name), float(rows.of(name)[run.start])
+    digits = 10 if name == "power_w" else 100
+    if name != "power_w" and not _EDGE_PCT < value < 100 - _EDGE_PCT:
+        return False
+    if abs(value * digits - round(value * digits)) > _ROUNDING:
+        return True
+    is_rounded = abs(value - round(value)) <= _ROUNDING
+    return not is_rounded and len(np.unique(values[rows.gpu == rows.gpu[run.start]])) >= _LIVELY
+
+
+def _page_example(rows: Readings, run: slice) -> str:
+    shown = [f"{name} {values[run.start]:.6g}" for name, values in rows.columns.items() if name not in _OF_UTIL[1:]]
+    if rows.counter_mj is not None and rows.counter_mj[run.start] > 0:
+        shown.insert(0, f"energy_mj {_counter(rows, run)}")
+    return ", ".join([each for each in shown if not each.endswith("nan")][:4])
+
+
+def _judge_power(rows: Readings, found: Contradictions) -> None:
+    """Drop power that repeats beside a card at work, and utilization that repeats with it, unless the counter bears it out."""
+    if "power_w" not in rows.columns or "gpu_util_pct" not in rows.columns:
+        return
+    power, util = rows.of("power_w"), rows.of("gpu_util_pct")
+    at = _unchanged(rows, power)
+    for run in _runs(rows, at[(util[at] >= _BUSY_PCT) & (power[at] > 0)], _LEAST_ROWS_OF_NOISE):
+        drawn = rows.nothing[run] if rows.drawn_w is None else rows.drawn_w[run]
+        watts, drawn_w = float(power[run.start]), float(drawn[drawn > 0].mean()) if (drawn > 0).any() else None
+        borne_out = drawn_w is not None and 1 / _REPEATING_FACTOR <= drawn_w / watts <= _REPEATING_FACTOR
+        if borne_out or found.refuted[run].all() or not _is_noise(rows, "power_w", run):
+            continue
+        example = f"power_w stays {watts:.6g}" + ("" if drawn_w is None else f" beside {drawn_w:.4g} W by energy_mj")
+        if drawn_w is not None and drawn_w <= _CARD_MOST_W and (util[run] == util[run.start]).all():
+            found.add(READINGS_REPEAT, run, ("power_w", *_OF_UTIL, *_OF_ACTIVITY), example)
+        else:
+            found.add(POWER_REPEATS, run, ("power_w",), example)
+
+
+def _judge_activity(rows: Readings, found: Contradictions) -> None:
+    """Drop means of activity that repeat to the last digit while other readings move."""
+    for name in ("sm_active_pct", "gpu_util_pct"):
+        if name not in rows.columns:
+            continue
+        values, util = rows.of(name), rows.of("gpu_util_pct")
+        runs = _runs(rows, _unchanged(rows, values), _LEAST_ROWS_OF_NOISE)
+        for run in runs.where(values[runs.first] > _EDGE_PCT):
+            if found.refuted[run].all() or not _is_noise(rows, name, run):
+                continue
+            example = f"{name} stays {values[run.start]:.6g}"
+            if (util[run] == util[run.start]).all() and _is_noise(rows, "gpu_util_pct", run):
+                found.add(READINGS_REPEAT, run, (*_OF_UTIL, *_OF_ACTIVITY), example)
+            else:
+                found.add(ACTIVITY_REPEATS, run, _OF_ACTIVITY, example)
+
+
+def _judge_context(rows: Readings, found: Contradictions) -> None:
+    """Judge kernels beside memory in which no context fits: utilization or memory is wrong.
+
+    A second witness decides. Processes, activity and power of work are against memory; an empty process list, no activity,
+    power at rest and a utilization that never moves are against utilization. Where they disagree, both stay.
+    """
+    if "gpu_util_pct" not in rows.columns or "mem_used_bytes" not in rows.columns:
+        return
+    util, memory = rows.of("gpu_util_pct"), rows.of("mem_used_bytes")
+    at = np.flatnonzero((memory < NO_CONTEXT_BYTES) & (util >= _BUSY_PCT))
+    for run in _runs(rows, at[~found.refuted[at]], _LEAST_ROWS):
+        lists, power = rows.process_count[run], rows.of("power_w")[run]
+        low_w, high_w = (np.nan, np.nan) if np.isnan(power).all() else (np.nanmin(power), np.nanmax(power))
+        active = np.fmax(rows.of("sm_active_pct")[run], rows.of("dram_active_pct")[run])
+        moves = bool((np.diff(util[run]) != 0).any())
+        works = (lists > 0).any() or (active >= 1).any() or high_w > _WORK_W or (moves and high_w > _REST_W)
+        works = works or high_w >= _SWING * low_w
+        rests = (lists == 0).all() or (active < 1).all() or not moves
+        rests = rests or high_w <= min(_REST_W, _FLAT * low_w)
+        example = f"gpu_util_pct {util[run].mean():.4g}, mem_used_bytes {memory[run].max():.0f}"
+        example += "" if np.isnan(high_w) else f", power_w {high_w:.4g}"
+        if works and not rests:
+            found.add(MEMORY_WITHOUT_CONTEXT, run, ("mem_used_bytes",), example)
+        elif rests and not works:
+            found.add(UTIL_WITHOUT_CONTEXT, run, _OF_UTIL, example)
+
+
+def _judge_energy(rows: Readings, found: Contradictions) -> None:
+    """Drop energy that rises much faster or slower than power, where both ends of a step are alike: at work, or without a context.
+
+    Between two readings of a card that only holds a context, work may hide that nothing but the counter shows.
+    """
+    if rows.drawn_w is None or "power_w" not in rows.columns:
+        return
+    power = rows.of("power_w")
+    usual_ms = int(np.median(rows.interval[:: len(rows) // 1000 + 1]))
+    every = max(1, _COMPARED_MS // max(1, usual_ms))
+    at = np.arange(1, len(rows), every)
+    drawn, mean_w = rows.drawn_w[at], (power[at] + power[at - 1]) / 2
+    high, low = drawn > _FACTOR * mean_w, (drawn * _FACTOR < mean_w) & (drawn > 0)
+    if not (high.any() or low.any()):
+        return
+    known = (drawn > 0) & (mean_w > 0) & ~found.refuted[at] & _is_settled(rows, at)
+    at, high, low, ratio = at[known], high[known], low[known], drawn[known] / mean_w[known]
+    # a fault of some hours shows in each of them, one in rows that are far apart in the whole day
+    for block_ms in (HOUR_MS, DAY_MS):
+        block = (rows.gpu[at].astype(np.int64) << 32) + rows.start[at] // block_ms
+        _, code = np.unique(block, return_inverse=True)
+        count, spent_ms = np.bincount(code), np.bincount(code, rows.span[at] * every)
+        enough = (spent_ms >= _SETTLED_MS) & (count >= _SETTLED_STEPS)
+        for off in (high, low):
+            for number in np.flatnonzero(enough & (np.bincount(code, off) >= _AGREEING * count)):
+                own = code == number
+                _drop_energy(rows, at[own], float(np.median(ratio[own])), block_ms, found)
+
+
+def _is_settled(rows: Readings, at: Places) -> Mask:
+    util, memory, lists = rows.of("gpu_util_pct"), rows.of("mem_used_bytes"), rows.process_count
+    works = (util[at] >= _AT_WORK_PCT) & (util[at - 1] >= _AT_WORK_PCT)
+    empty, was_empty = ((lists[each] == 0) | (memory[each] < NO_CONTEXT_BYTES) for each in (at, at - 1))
+    return np.asarray(works | (empty & was_empty), bool)
+
+
+def _drop_energy(rows: Readings, at: Places, ratio: float, block_ms: int, found: Contradictions) -> None:
+    """Drop the energy of a GPU's block; its power instead, where no card draws that much."""
+    watts = float(np.nanmedian(rows.of("power_w")[at]))
+    own = (rows.gpu == rows.gpu[at[0]]) & (rows.start // block_ms == rows.start[at[0]] // block_ms)
+    example = f"energy_mj rises as at {ratio * watts:.4g} W beside power_w {watts:.4g}"
+    if watts > _CARD_MOST_W >= ratio * watts:
+        found.add(POWER_AGAINST_ENERGY, own, ("power_w",), example)
+    else:
+        found.add(ENERGY_AGAINST_POWER, own, ("energy_mj",), example)
