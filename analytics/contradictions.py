@@ -296,12 +296,17 @@ def _counter(rows: Readings, run: slice) -> str:
     return "unknown" if rows.counter_mj is None else f"{rows.counter_mj[run.start]:.0f}"
 
 
+def _gpu_rows(rows: Readings, run: slice) -> slice:
+    """Return all rows of the GPU of a run."""
+    gpu = rows.gpu[run.start]
+    return slice(int(np.searchsorted(rows.gpu, gpu)), int(np.searchsorted(rows.gpu, gpu, "right")))
+
+
 def _must_have_risen(rows: Readings, run: slice) -> bool:
     """Return whether the counter must have risen over these rows: by the power, and by more than twice its finest step."""
     watts = np.nan_to_num(rows.of("power_w")[run], nan=_LEAST_W)
     steps_ms = rows.start[run] - rows.start[run.start - 1 : run.stop - 1]
-    own = np.flatnonzero(rows.gpu == rows.gpu[run.start])
-    rises = np.diff(rows.counter_mj[own]) if rows.counter_mj is not None else np.zeros(0)
+    rises = np.zeros(0) if rows.counter_mj is None else np.diff(rows.counter_mj[_gpu_rows(rows, run)])
     finest = rises[rises > 0]
     return float((watts * steps_ms).sum()) >= max(_LEAST_MJ, 2 * float(finest.min()) if len(finest) else 0.0)
 
@@ -355,7 +360,7 @@ def _is_noise(rows: Readings, name: str, run: slice) -> bool:
     if abs(value * digits - round(value * digits)) > _ROUNDING:
         return True
     is_rounded = abs(value - round(value)) <= _ROUNDING
-    return not is_rounded and len(np.unique(values[rows.gpu == rows.gpu[run.start]])) >= _LIVELY
+    return not is_rounded and len(np.unique(values[_gpu_rows(rows, run)])) >= _LIVELY
 
 
 def _page_example(rows: Readings, run: slice) -> str:
