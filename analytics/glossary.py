@@ -34,7 +34,7 @@ STATES: Mapping[str, Term] = {
         Term(
             "unknown",
             tr(
-                "nothing was observed: the agent was down, or no row came for longer than the allowed gap (default: 3 intervals)"
+                "nothing was observed: the agent was down, no row came for longer than the allowed gap (default: 3 intervals), or the values cannot be true together"
             ),
             short=tr("not observed"),
             label=tr("Not observed"),

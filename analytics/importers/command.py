@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 
+from analytics.contradictions.recorded import ContradictoryTimes
 from analytics.importers.doubts import ImportOverview, ask, doubts, overview_lines, overview_of
 from analytics.importers.kinds import open_lake, pseudonymised, pseudonyms_of
 from analytics.importers.model import FileReport, Imported
@@ -22,6 +23,7 @@ class ImportOutcome:
     imported: Imported
     overview: ImportOverview
     odd: tuple[str, ...]
+    contradictory: ContradictoryTimes
     published: tuple[Published, ...] | None
     """None where nothing was published."""
 
@@ -45,6 +47,7 @@ def as_json(outcome: ImportOutcome) -> dict[str, object]:
         "overview": dataclasses.asdict(outcome.overview),
         "rows": {"read": kept + dropped, "dropped": dropped, "merged": imported.merged, "kept": outcome.overview.rows},
         "odd": list(outcome.odd),
+        "contradictions": outcome.contradictory.as_json(),
         "published": outcome.published is not None,
         "files": [dataclasses.asdict(report) for report in imported.files],
         "tables": [dataclasses.asdict(each) for each in outcome.published or ()],
@@ -62,6 +65,7 @@ def as_text(outcome: ImportOutcome) -> str:
         f"interval  {imported.interval}",
         f"time zone {imported.timezone}",
         *(f"note      {note}" for note in imported.notes),
+        *(f"note      {each}" for each in outcome.contradictory),
         *(f"odd       {odd}" for odd in outcome.odd),
         f"lake      {outcome.lake}",
         *(published_line(each) for each in outcome.published or ()),
@@ -106,7 +110,9 @@ def run(args: argparse.Namespace) -> int:
     imported = pseudonymised(args.importer.read(args, InputLimits.of(settings)), pseudonyms)
     overview = overview_of(imported)
     odd = doubts(imported, overview, SystemClock().now_ms())
-    outcome = ImportOutcome(imported, overview, odd, None, lake.root)
+    contradictory = ContradictoryTimes()
+    contradictory.add(imported.gpu)
+    outcome = ImportOutcome(imported, overview, odd, contradictory, None, lake.root)
     if odd and not args.yes:
         ask(odd, as_text(outcome), json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
     outcome = dataclasses.replace(outcome, published=publish(lake, imported))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.contradictions import NO_CONTEXT_BYTES
+from analytics.contradictions.verdicts import NO_CONTEXT_BYTES
 from analytics.importers.model import PROCESSES, TRUE_MS, Imported
 from analytics.importers.processes import flat
 from analytics.importers.ticks import MOST_GPUS, interval_fits, interval_text

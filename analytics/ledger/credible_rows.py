@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analytics.contradictions import COLUMNS, Contradictions, Readings, contradictions
+from analytics.contradictions.verdicts import COLUMNS, Contradictions, Readings, contradictions
 from analytics.ledger.columns import NONE, Strings
 from analytics.ledger.day_rows import REFUTED, DayRows, Defect, usable_weights
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from analytics.contradictions import NO_CONTEXT_BYTES
+from analytics.contradictions.verdicts import NO_CONTEXT_BYTES
 from analytics.ledger.columns import NONE, Codes, Floats, Ints, Mask, Places
 from analytics.ledger.day_processes import Lists, RowOwner, last_at, sort_key
 from analytics.ledger.day_rows import ASLEEP, DayRows

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from analytics.contradictions.recorded import ContradictoryTimes
 from analytics.importers.command import published_line
 from analytics.importers.doubts import overview_lines
 from analytics.scraped.totals import ReadTotals
@@ -31,6 +32,7 @@ class ScrapedImport:
     totals: ReadTotals
     seconds: float
     odd: tuple[str, ...]
+    contradictory: ContradictoryTimes
     warnings: tuple[str, ...]
     lake: str
     journal: Path
@@ -63,7 +65,7 @@ def as_text(done: ScrapedImport) -> str:
             *_coverage(totals),
             *_left_out(totals),
             *_user_lines(totals),
-            *(f"note      {note}" for note in (*totals.notes(), *done.warnings)),
+            *(f"note      {note}" for note in (*done.contradictory, *totals.notes(), *done.warnings)),
             *(f"odd       {odd}" for odd in done.odd),
             f"lake      {done.lake}",
             *(published_line(each) for each in totals.published.values()),
@@ -97,6 +99,7 @@ def as_json(done: ScrapedImport) -> dict[str, object]:
         "users": len(totals.users),
         "notes": [*totals.notes(), *done.warnings],
         "odd": list(done.odd),
+        "contradictions": done.contradictory.as_json(),
         "published": done.is_published,
         "tables": [dataclasses.asdict(each) for each in totals.published.values()],
         "journal": str(done.journal),

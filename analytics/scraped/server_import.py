@@ -15,6 +15,7 @@ import polars as pl
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from analytics.contradictions.recorded import ContradictoryTimes
 from analytics.importers.doubts import ask, doubts, overview_of
 from analytics.importers.kinds import pseudonyms_of
 from analytics.importers.model import Imported
@@ -178,6 +179,7 @@ class ServerImport:
         self._progress = ProgressLine(SystemClock())
         self._window_ms = 0
         self._odd: dict[str, None] = {}
+        self._contradictory = ContradictoryTimes()
         self._is_judged = wish.yes
         self._unsaid = ""
 
@@ -237,6 +239,8 @@ class ServerImport:
             self._unsaid = ""
         odd = judged(hosts, self._wish.now_ms, own_mapping=bool(self._wish.source.mapping))
         self._odd |= dict.fromkeys(odd)
+        for each in hosts:
+            self._contradictory.add(each.gpu)
         if odd and not self._is_judged:
             with self._progress.paused():
                 shown = self._outcome(is_published=False)
@@ -260,6 +264,7 @@ class ServerImport:
             totals=self._totals,
             seconds=self._progress.passed_s,
             odd=tuple(self._odd),
+            contradictory=self._contradictory,
             warnings=wish.server.warnings,
             lake=wish.lake.root,
             journal=wish.source.journal(wish.lake).path,

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from analytics.contradictions.sentences import SENTENCES as CONTRADICTIONS
 from analytics.frames import read_frame
 from analytics.glossary import state_label
 from analytics.language.plain_text import plain
@@ -35,7 +36,7 @@ _MOST = 100
 _GPU_LETTERS = 14
 _PROCESS = ("host", "gpu", "pid", "started")
 """Columns that identify a process on a GPU for all time."""
-_REMARKS = SENTENCES | FILE_SENTENCES
+_REMARKS = SENTENCES | CONTRADICTIONS | FILE_SENTENCES
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from analytics.contradictions import NO_CONTEXT_BYTES
+from analytics.contradictions.verdicts import NO_CONTEXT_BYTES
 from analytics.intervals import SPAN_MS
 from fallow.clock import DAY_MS
 from fallow.schema import ALLOCATION, DEVICE, GPU, PROCESS

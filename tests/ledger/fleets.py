@@ -9,7 +9,7 @@ from unittest import mock
 
 from hypothesis import strategies as st
 
-from analytics.contradictions import NO_CONTEXT_BYTES
+from analytics.contradictions.verdicts import NO_CONTEXT_BYTES
 from analytics.ledger.settings import LedgerSettings
 from fallow import schema
 from fallow.clock import MINUTE_MS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from analytics import contradictions as kinds
+from analytics.contradictions import verdicts as kinds
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, Row, fill, load
 

@@ -13,6 +13,7 @@ CHECKS: tuple[QualityCheck, ...] = (
     measuring.user_by_memory,
     measuring.user_unwatched,
     measuring.point_samples,
+    values.contradicting,
     values.impossible,
     clocks.ahead,
     clocks.stepped,

@@ -1,4 +1,4 @@
-"""Impossible values, from the `quality` table: none of them was used as a number."""
+"""Impossible values, and values that contradict each other, from the `quality` table: none of them was used as a number."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from analytics.contradictions.sentences import SENTENCES as CONTRADICTIONS
+from analytics.contradictions.sentences import contradiction_sentence
 from analytics.language.sentences import tr
 from analytics.quality.model import Data, Remark, gpus_of, rows_of
 
@@ -44,3 +46,19 @@ def impossible(data: Data) -> Iterator[Remark]:
             example=example,
         )
         yield Remark(str(kind), sentence, total, example)
+
+
+def contradicting(data: Data) -> Iterator[Remark]:
+    """Report one remark per kind of contradiction and source, with its time; those that cost observed time come first."""
+    found = data.values.filter(pl.col("kind").is_in(list(CONTRADICTIONS)))
+    by_gpu = found.group_by("kind", "source", "gpu").agg(
+        pl.col("affected_ms", "count").sum(), pl.col("example").sort_by("affected_ms").last()
+    )
+    remarks = []
+    for (kind, source), rows in by_gpu.partition_by("kind", "source", as_dict=True).items():
+        worst = rows.sort("affected_ms", "gpu", descending=[True, False]).row(0, named=True)
+        span_ms, example = int(rows["affected_ms"].sum()), f"{worst['gpu']}: {worst['example']}"
+        sentence = contradiction_sentence(kind, source, len(rows), span_ms, example)
+        order = (list(CONTRADICTIONS).index(kind), -span_ms)
+        remarks.append((order, Remark(kind, sentence, int(rows["count"].sum()), example)))
+    yield from (remark for _, remark in sorted(remarks, key=lambda each: each[0]))

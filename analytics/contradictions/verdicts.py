@@ -288,12 +288,10 @@ def _judge_counters(rows: Readings, still: _Runs, found: Contradictions) -> set[
         if int(rows.gpu[run.start]) in broken:
             watts = rows.of("power_w")[run]
             beside = "" if np.isnan(watts).all() else f" beside {np.nanmean(watts):.4g} W"
-            found.add(COUNTER_STANDS_STILL, run, ("energy_mj",), f"energy_mj stays {_counter(rows, run)}{beside}")
+            found.add(
+                COUNTER_STANDS_STILL, run, ("energy_mj",), f"energy_mj stays {rows.counter_mj[run.start]:.0f}{beside}"
+            )
     return broken
-
-
-def _counter(rows: Readings, run: slice) -> str:
-    return "unknown" if rows.counter_mj is None else f"{rows.counter_mj[run.start]:.0f}"
 
 
 def _gpu_rows(rows: Readings, run: slice) -> slice:
@@ -364,10 +362,11 @@ def _is_noise(rows: Readings, name: str, run: slice) -> bool:
 
 
 def _page_example(rows: Readings, run: slice) -> str:
-    shown = [f"{name} {values[run.start]:.6g}" for name, values in rows.columns.items() if name not in _OF_UTIL[1:]]
-    if rows.counter_mj is not None and rows.counter_mj[run.start] > 0:
-        shown.insert(0, f"energy_mj {_counter(rows, run)}")
-    return ", ".join([each for each in shown if not each.endswith("nan")][:4])
+    """Return some of the values that repeat."""
+    values = {"energy_mj": rows.nothing if rows.counter_mj is None else rows.counter_mj} | dict(rows.columns)
+    shown = {name: float(each[run.start]) for name, each in values.items() if name not in _OF_UTIL[1:]}
+    known = [(name, value) for name, value in shown.items() if not np.isnan(value)]
+    return ", ".join(f"{name} {round(value) if value.is_integer() else f'{value:.6g}'}" for name, value in known[:4])
 
 
 def _judge_power(rows: Readings, found: Contradictions) -> None:
