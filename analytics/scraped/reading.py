@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Self
@@ -205,7 +205,7 @@ class SiteReader:
         found = self._server.series(others, since_ms, until_ms)
         return [*known, *(each for each in found if each.get("__name__") not in wanted)]
 
-    def read(self, seen: SeenWindow) -> Iterator[ReadChunk]:
+    def read(self, seen: SeenWindow) -> Generator[ReadChunk]:
         """Yield the chunks of a window in order. Raises InputError, and ReadingStoppedError soon after a request to end."""
         chunks = deque(self._chunker.chunks(seen.hosts, seen.since_ms, seen.until_ms))
         series = {host.name: host.series for host in seen.hosts}

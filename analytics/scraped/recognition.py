@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
+from analytics.contradictions.recorded import ContradictoryTimes
 from analytics.language.plain_text import PAGE_COLUMNS, count, fitted_lines, wrap
 from analytics.mapping.model import GIVEN, Exporter, MappedMetric
 from analytics.scraped.samples import Labels
@@ -317,12 +318,27 @@ def _providing_metrics(exporters: tuple[FoundExporter, ...], absence: Absence) -
 _MOST_NAMES = 3
 
 
-def check_text(found: Recognised, width: int = PAGE_COLUMNS) -> str:
+@dataclass(frozen=True)
+class ReadValues:
+    """Samples that a check has read, as far as one chunk of them goes."""
+
+    gpus: int
+    contradictory: ContradictoryTimes
+
+
+def check_text(found: Recognised, width: int = PAGE_COLUMNS, values: ReadValues | None = None) -> str:
     """Return a page for a terminal of that many columns."""
-    return "\n".join(_lines(found, width))
+    return "\n".join([*_lines(found, width), *(() if values is None else _value_lines(values, width))])
 
 
-def check_json(found: Recognised) -> str:
+def _value_lines(values: ReadValues, width: int) -> Iterator[str]:
+    yield ""
+    yield f"Values that cannot be true together, of {count(values.gpus, 'GPU')}: {'' if any(values.contradictory) else 'none'}".rstrip()
+    for each in values.contradictory:
+        yield from wrap(f"{each}.", width, "  ", "    ")
+
+
+def check_json(found: Recognised, values: ReadValues | None = None) -> str:
     """Return the same for machines; `covers_s` is null for a moment and text for a value since the previous scrape."""
     content = {
         "gpus": found.gpus,
@@ -339,6 +355,7 @@ def check_json(found: Recognised) -> str:
             for each in found.missing
         ],
         "not_understood": [{"metric": metric, "series": series} for metric, series in found.not_understood],
+        "values": None if values is None else {"gpus": values.gpus, "contradictions": values.contradictory.as_json()},
     }
     return json_text(content)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import tzinfo
+from itertools import islice
 from types import TracebackType
 from typing import Self
 
@@ -27,7 +28,7 @@ from analytics.mig import MIG_PREFIX
 from analytics.scraped.import_summary import ScrapedImport, as_shown
 from analytics.scraped.lake_writer import LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, SiteReader, days
-from analytics.scraped.recognition import check_json, check_text, recognised
+from analytics.scraped.recognition import ReadValues, check_json, check_text, recognised
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.source import ReadSpan, ScrapedSource, add_server_flags, server_settings
 from analytics.scraped.totals import ReadTotals
@@ -328,5 +329,20 @@ def _check(args: argparse.Namespace, source: ScrapedSource, reader: SiteReader, 
     for start_ms, end_ms in looks:
         found = recognised(reader.labels(start_ms, end_ms), source.exporters)
         if found.gpus or start_ms == since_ms:
-            show(check_json(found) if args.json else check_text(found, page_columns()))
+            values = _read_values(reader, start_ms, end_ms) if found.gpus else None
+            show(check_json(found, values) if args.json else check_text(found, page_columns(), values))
             return
+
+
+def _read_values(reader: SiteReader, since_ms: int, until_ms: int) -> ReadValues | None:
+    """Return the verdicts over the first chunk of samples: enough of a large site's. None where the server refuses them."""
+    gpus, contradictory = 0, ContradictoryTimes()
+    try:
+        with closing(reader.read(reader.look(since_ms, until_ms))) as chunks:
+            for host in (host for chunk in islice(chunks, 1) for host in chunk.hosts):
+                gpus += host.gpu["gpu"].n_unique()
+                contradictory.add(host.gpu)
+    except InputError as error:
+        say(f"the samples cannot be checked: {error}")
+        return None
+    return ReadValues(gpus, contradictory)
