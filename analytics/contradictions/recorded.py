@@ -108,7 +108,7 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
     )
     risen = pl.col("energy_mj").diff().over(_KEYS) if "energy_mj" in frame.columns else pl.lit(None, pl.Int64)
     return frame.with_columns(
-        span=pl.min_horizontal(following, most_ms).fill_null(pl.col("interval_ms")),
+        span=pl.when(following.is_null()).then("interval_ms").otherwise(pl.min_horizontal(following, most_ms)),
         drawn=pl.when(goes_on & (risen >= 0)).then(risen / passed),
         code=pl.struct(_KEYS).rle_id(),
     )

@@ -51,6 +51,19 @@ def test_the_summary_shows_what_the_import_amounts_to(smi: Run) -> None:
     assert (summary["odd"], summary["published"]) == ([], True)
 
 
+@pytest.mark.parametrize(("stuck_from", "hours"), [(60, 0.5), (240, 0.0)])
+def test_lines_that_repeat_are_noted_and_published(smi: Run, stuck_from: int, hours: float) -> None:
+    lines = (
+        f"{at(10 * tick)}, 0, {90 + shown % 7} %, 40000 MiB, 80000 MiB, {400 + shown * 37 % 50 + 0.53:.2f} W, 700 W\n"
+        for tick in range(241)
+        for shown in (min(tick, stuck_from),)
+    )
+    summary = smi(HEAD + "".join(lines)).summary
+    assert summary["published"]
+    assert [each["kind"] for each in summary["contradictions"]] == (["readings_repeat"] if hours else [])
+    assert sum(each["gpu_hours"] for each in summary["contradictions"]) == pytest.approx(hours)
+
+
 FUTURE = (datetime.now(UTC) + timedelta(hours=5)).replace(tzinfo=None)
 
 

@@ -255,6 +255,19 @@ ONE_REMARK: dict[str, tuple[Callable[[Lake], Lake], str]] = {
 }
 
 
+def test_values_that_contradict_each_other_are_named_by_source_and_hours(lake: Lake, remarks: Remarks) -> None:
+    said = {"process_count": 0, "gpu_util_pct": 100.0, "mem_used_bytes": 4 * 2**20, "power_w": 55.0}
+    rows = hour("a", **said, util_source="scraped") + hour("b", **said, util_source="samples") + hour("c")
+    found = remarks(fill(lake, rows, devices=listed("a", "b", "c")))
+    what = "with utilization without the memory or the process of a kernel: this time is not observed"
+    values = "gpu_util_pct 100, mem_used_bytes 4194304, power_w 55"
+    assert found["util_without_context"] == [
+        f"1.0 GPU-hours of 1 GPU (from the agent) {what} (such as b: {values})",
+        f"1.0 GPU-hours of 1 GPU (scraped) {what} (such as a: {values})",
+    ]
+    assert found["unobserved"] == ["h1: 2.0 GPU-hours not observed (66.7 % of its time)"]
+
+
 @pytest.mark.parametrize("kind", ONE_REMARK)
 def test_each_flaw_is_one_remark_and_no_other(lake: Lake, remarks: Remarks, kind: str) -> None:
     made, words = ONE_REMARK[kind]

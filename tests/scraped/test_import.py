@@ -20,6 +20,7 @@ from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SystemClock, format_ms
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
 from tests.conftest import run_python
 from tests.in_process import run_in_process
+from tests.ledger.rows import load
 from tests.scraped.exposed import DCGM, facts_in, facts_of
 from tests.scraped.held_server import HeldServer
 from tests.scraped.site import GPUS, dcgm, dcgm_of_pods, site_samples
@@ -223,6 +224,31 @@ def test_a_check_writes_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "4 GPUs on 2 hosts." in done.stdout
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_page_that_stands_still_is_not_observed_by_the_same_hours_everywhere(
+    server: HeldServer, lake: Lake, tmp_path: Path
+) -> None:
+    """From midnight on a host's page repeats, and its energy counters stand still beside 360 W; the other host's goes on."""
+    stood = {(each.name, each.labels): each.value for each in SAMPLES if each.time_ms == MIDNIGHT_MS}
+    server.__init__()  # type: ignore[misc]
+    server.write(
+        replace(each, value=stood[each.name, each.labels])
+        if each.label("Hostname") == "gn001" and each.time_ms > MIDNIGHT_MS
+        else each
+        for each in SAMPLES
+    )
+    said = "1.3 GPU-hours of 2 GPUs (scraped) with readings that repeat although one of them cannot stay equal"
+    assert said in " ".join(brought(lake, tmp_path, "--check").stdout.split())
+    done = brought(lake, tmp_path, "--json")
+    (found,) = json.loads(done.stdout)["contradictions"]
+    assert found["note"].startswith(said)
+    ledger = load(lake)
+    rows = ledger.segments.filter(state="unknown")
+    assert set(rows["host"]) == {"gn001"}
+    unknown_ms = (rows["end"] - rows["time"]).sum()
+    assert unknown_ms == ledger.rollups.quality()["affected_ms"].sum() == 2 * 40 * MINUTE_MS
+    assert found["gpu_hours"] == unknown_ms / HOUR_MS
 
 
 def test_users_of_the_labels_become_allocations_that_go_on_from_day_to_day(

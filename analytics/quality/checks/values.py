@@ -59,6 +59,6 @@ def contradicting(data: Data) -> Iterator[Remark]:
         worst = rows.sort("affected_ms", "gpu", descending=[True, False]).row(0, named=True)
         span_ms, example = int(rows["affected_ms"].sum()), f"{worst['gpu']}: {worst['example']}"
         sentence = contradiction_sentence(kind, source, len(rows), span_ms, example)
-        order = (list(CONTRADICTIONS).index(kind), -span_ms)
+        order = (list(CONTRADICTIONS).index(kind), -span_ms, source)
         remarks.append((order, Remark(kind, sentence, int(rows["count"].sum()), example)))
     yield from (remark for _, remark in sorted(remarks, key=lambda each: each[0]))
