@@ -203,6 +203,12 @@ TERMS: tuple[Term, ...] = (
     Term("sampled", tr("seen at moments only: the time between two samples is not known")),
     Term("segment", tr("the time of one GPU in one state under one user")),
     Term(
+        "share of peak",
+        tr(
+            "how close busy time came to what the card can do: at least the largest measured share of its tensor cores, FP64, FP32 or FP16 units and memory bandwidth, at most its SM activity"
+        ),
+    ),
+    Term(
         "shortage", tr("the part of queue waits that no idle GPU of the site would have ended: only more GPUs cure it")
     ),
     Term("shortfall", tr("the hours in which demand exceeded an earlier estimate, and by how many GPUs at most")),

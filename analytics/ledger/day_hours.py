@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from analytics.decode import read_days
 from analytics.frames import empty
+from analytics.ledger.card_use import LIMITS, TENSOR_USED_FROM_PCT, peak_shares
 from analytics.ledger.columns import Columns, Floats, Places, run_starts
 from analytics.ledger.day_owners import Held
 from analytics.ledger.day_rows import THROTTLED, DayRows, in_day
@@ -112,6 +113,7 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
         "sm_active_ms": groups.histogram(sm, groups.weight),
         "sm_active_peak_ms": groups.peak_histogram(sm_peaks(rows, util, peaks)),
         **{name: groups.mean(rows.floats[source], groups.span) for name, source in _MEANS.items()},
+        **_card_use(groups, rows, held),
         **{name: groups.mean(_sum(rows, *sources), groups.span) for name, sources in _TRAFFIC.items()},
         **_memory(groups, rows),
         **_energy(groups, rows),
@@ -214,6 +216,28 @@ def _sum(rows: DayRows, first: str, second: str) -> Floats:
     if rows.nothing is rows.floats[first] or rows.nothing is rows.floats[second]:
         return rows.nothing
     return rows.floats[first] + rows.floats[second]
+
+
+def _card_use(groups: _Groups, rows: DayRows, held: Held) -> dict[str, object]:
+    """Return the share of the card's peak and the tensor activity of the time with a kernel."""
+    kernel_ms = np.where(held.measured & ~held.zero, groups.weight, 0.0)
+    tensor, peak = rows.floats[LIMITS["tensor"]], peak_shares(rows.floats, rows.nothing)
+    used_ms = groups.total(np.where(tensor >= TENSOR_USED_FROM_PCT, kernel_ms, 0.0))
+    unused_ms = groups.total(np.where(tensor < TENSOR_USED_FROM_PCT, kernel_ms, 0.0))
+    tensor_known = used_ms + unused_ms > 0
+    reached = np.nan_to_num(peak.low_pct) * kernel_ms
+    by_limit = np.bincount(groups.number * len(LIMITS) + peak.limit, reached, len(groups.starts) * len(LIMITS))
+    by_limit = by_limit.reshape(-1, len(LIMITS))
+    limits = pl.Series([*LIMITS, None], dtype=pl.String)
+    return {
+        "tensor_active_mean_pct": groups.mean(tensor, kernel_ms),
+        "tensor_used_ms": np.where(tensor_known, used_ms, np.nan),
+        "tensor_unused_ms": np.where(tensor_known, unused_ms, np.nan),
+        "peak_share_low_pct": groups.mean(peak.low_pct, kernel_ms),
+        "peak_share_high_pct": groups.mean(peak.high_pct, kernel_ms),
+        "peak_share_ms": groups.known_ms(peak.low_pct, kernel_ms),
+        "peak_share_by": limits.gather(np.where(by_limit.any(axis=1), by_limit.argmax(axis=1), len(LIMITS))),
+    }
 
 
 def _memory(groups: _Groups, rows: DayRows) -> dict[str, object]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analytics.ledger.card_use import LIMITS, SM_ACTIVITY
 from analytics.ledger.columns import NONE, Codes, Columns, Floats, Ints, Mask, Strings, Units, run_starts
 from analytics.ledger.settings import GAP_INTERVALS
 from fallow import schema
@@ -34,8 +35,8 @@ _PERCENTS = (
     "gpu_util_pct",
     "gpu_util_max_pct",
     "gpu_util_p98_pct",
-    "sm_active_pct",
-    "dram_active_pct",
+    SM_ACTIVITY,
+    *LIMITS.values(),
 )
 _RATES = ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", "nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s")
 THROTTLED = {

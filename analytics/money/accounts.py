@@ -17,6 +17,7 @@ import polars as pl
 from analytics.intervals import SPAN_MS
 from analytics.inventory import UNKNOWN_MODEL, Inventory
 from analytics.ledger.build import Ledger
+from analytics.ledger.card_use import HOURLY_COLUMNS, CardUse, busy_hours, card_uses
 from analytics.ledger.sampled import Basis
 from analytics.ledger.summary import OPEN_FROM, Totals, ratio
 from analytics.money.costs import Costs
@@ -231,6 +232,19 @@ class Accounts:
         more = [name for name in ("team_project",) if name in self.pieces.columns]
         rows = self.pieces.filter(pl.col("state").is_in(ALLOCATED_USED_FIRST))
         return rows.select(*names, *more, gpu_share=pl.col("gpu_ms") / SPAN_MS)
+
+    @cached_property
+    def _busy_hours(self) -> pl.DataFrame:
+        return busy_hours(self.pieces, self.rollups.hourly(*HOURLY_COLUMNS)).with_columns(all=pl.lit(""))
+
+    def card_use(self, group: str) -> Mapping[str, CardUse]:
+        """Return what the busy time of each pool, team, `gpu` or other group used of its cards, by label."""
+        return card_uses(self._busy_hours, COLUMN_OF.get(group, group))
+
+    @cached_property
+    def total_card_use(self) -> CardUse | None:
+        """Return the same of the whole window; None without busy time or measures."""
+        return self.card_use("all").get("")
 
     def by(self, group: str) -> tuple[Account, ...]:
         """Return a row per pool, team or other group (GROUPS): days by date, others by amount paid, then by time."""

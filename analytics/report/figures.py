@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from analytics.ledger.card_use import CardUse
 from analytics.ledger.summary import Totals
 from analytics.money.accounts import Account, Accounts
 from analytics.states import IN_USE, UNUSED
@@ -38,10 +39,14 @@ class Step:
 
 @dataclass(frozen=True)
 class UserFigures(Account):
-    """The account of a team or a user with GPUs, and the user's team. `ranked` accounts have a rank by GPU time."""
+    """The account of a team or a user with GPUs, the user's team and the use of the cards.
+
+    `ranked` accounts have a rank by GPU time. `card_use` is None without busy time or measures.
+    """
 
     team: str | None = None
     ranked: int = 0
+    card_use: CardUse | None = None
 
     @property
     def low_unused_ms(self) -> float:
@@ -61,25 +66,27 @@ def steps(totals: Totals, account: Account) -> tuple[Step, ...]:
 
 def teams(everybody: Accounts, own: Accounts) -> tuple[UserFigures, ...]:
     """Return the teams of a part of the ledger, the most paid first, with their ranks among all teams."""
-    return _people(everybody.by("team"), own.by("team"), lambda _: None)
+    return _people("team", everybody, own, lambda _: None)
 
 
 def users(everybody: Accounts, own: Accounts, team_of: Callable[[str], str | None]) -> tuple[UserFigures, ...]:
     """Return the users of a part of the ledger, the most paid first, with their ranks among all users."""
-    return _people(everybody.by("user"), own.by("user"), team_of)
+    return _people("user", everybody, own, team_of)
 
 
 def _people(
-    everybody: Sequence[Account], own: Sequence[Account], team_of: Callable[[str], str | None]
+    group: str, everybody: Accounts, own: Accounts, team_of: Callable[[str], str | None]
 ) -> tuple[UserFigures, ...]:
+    among, uses = everybody.by(group), own.card_use(group)
     # a rank goes with the figures that it was given for: who has more outside the part has none beside those of the part
-    places = {(row.label, round(row.allocated_ms)): (row.rank_gpu_time, row.efficiency_rank) for row in everybody}
-    ranked = sum(row.rank_gpu_time is not None for row in everybody)
+    places = {(row.label, round(row.allocated_ms)): (row.rank_gpu_time, row.efficiency_rank) for row in among}
+    ranked = sum(row.rank_gpu_time is not None for row in among)
     found = []
-    for row in own:
+    for row in own.by(group):
         if row.allocated_ms > 0:
             place = places.get((row.label, round(row.allocated_ms)), (None, None))
             ranks = dict(zip(("rank_gpu_time", "efficiency_rank"), place, strict=True))
             team = None if row.name is None else team_of(row.name)
-            found.append(UserFigures(**vars(row) | ranks, team=team, ranked=ranked))
+            use = uses.get(row.label)
+            found.append(UserFigures(**vars(row) | ranks, team=team, ranked=ranked, card_use=use))
     return tuple(found)

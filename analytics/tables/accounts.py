@@ -10,11 +10,13 @@ from analytics.glossary import state_label, term
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, GpuHours, Number, from_cents
 from analytics.language.sentences import tr
+from analytics.ledger.card_use import CardUse
 from analytics.money.accounts import Account
 from analytics.money.carbon import CarbonSum
 from analytics.money.window_money import Money
 from analytics.states import IN_USE, UNUSED, USED_FIRST
 from analytics.tables.basis import basis_fact, marked
+from analytics.tables.card_use import CARD_USE_COLUMNS, card_use_note, card_use_terms, measured_columns
 from analytics.tables.names import NAME_MOST, account_name
 from analytics.tables.people import RANK, RANK_FACTS, efficiency, low_note, rank_place
 from analytics.tables.point_samples import unconfirmed_note
@@ -39,25 +41,26 @@ _LEAST_MS = HOUR_MS // 20
 
 def accounts_by(group: str, money: Money) -> Table:
     """Return a row per pool, team or other group. A text lists the groups that have GPU time."""
-    rows, total, title = money.accounts.by(group), money.accounts.total, _GROUPS[group][0]
-    shown = len(rows) if group == "day" else sum(row.total_ms >= _LEAST_MS for row in rows)
-    rest_ms = sum(row.total_ms for row in rows[shown:])
+    rows, total, title = priced_accounts(money, group), money.accounts.total, _GROUPS[group][0]
+    shown = len(rows) if group == "day" else sum(row.account.total_ms >= _LEAST_MS for row in rows)
+    rest_ms = sum(row.account.total_ms for row in rows[shown:])
     return Table(
         name=f"accounts_{group}",
         title=tr("GPU time and money by {group}", group=title),
         question=tr("How was the GPU time used, and what did it cost?"),
         headline=_headline(total, money.currency),
         columns=tuple(_shown_columns(money, group, rows)),
-        rows=priced_accounts(money, group),
+        rows=rows,
         shown=shown,
         rest=tr("and {number} more with {hours} GPU-hours", number=len(rows) - shown, hours=GpuHours(rest_ms)),
         notes=(
             *(() if total.paid_cents is None else (_SUM,)),
             *((RANK,) if group in _RANKED else ()),
             *low_note(total.state_ms["low"], total.low_by_sm_ms),
-            *unconfirmed_note(sum(total.open_ms.values()) if any(row.leaves_open for row in rows) else 0),
+            *unconfirmed_note(sum(total.open_ms.values()) if any(row.account.leaves_open for row in rows) else 0),
+            *card_use_note(money.accounts.total_card_use),
         ),
-        terms=(term("efficiency"), term("effective time")),
+        terms=(term("efficiency"), term("effective time"), *card_use_terms(money.accounts.total_card_use)),
         wide=True,
     )
 
@@ -172,11 +175,15 @@ _RANKS = (
 
 @dataclass(frozen=True)
 class PricedAccount:
-    """An account with its money and its CO2. CO2 is None if the carbon intensity of the grid is not known."""
+    """An account with its money, its CO2 and its use of the cards.
+
+    CO2 is None if the carbon intensity of the grid is not known. `card_use` is None without busy time or measures.
+    """
 
     account: Account
     money: Money
     carbon: CarbonSum | None
+    card_use: CardUse | None
 
     @property
     def co2_kg(self) -> float | None:
@@ -185,14 +192,16 @@ class PricedAccount:
 
 
 def priced_accounts(money: Money, group: str) -> tuple[PricedAccount, ...]:
-    """Return the account of each pool, team or other group, with its currency, CO2 and energy cost."""
-    carbon = money.carbon_by(group)
-    return tuple(PricedAccount(row, money, carbon.get(row.label)) for row in money.accounts.by(group))
+    """Return the account of each pool, team or other group, with its currency, CO2, energy cost and use of the cards."""
+    carbon, uses = money.carbon_by(group), money.accounts.card_use(group)
+    return tuple(
+        PricedAccount(row, money, carbon.get(row.label), uses.get(row.label)) for row in money.accounts.by(group)
+    )
 
 
 def whole_account(money: Money) -> PricedAccount:
     """Return the account of the whole window."""
-    return PricedAccount(money.accounts.total, money, money.carbon)
+    return PricedAccount(money.accounts.total, money, money.carbon, money.accounts.total_card_use)
 
 
 ACCOUNT_COLUMNS = (
@@ -201,7 +210,9 @@ ACCOUNT_COLUMNS = (
     fact("currency", "words", "money.currency", about="ISO 4217.", nullable=False),
     *(column_of("account", each, f"{each.key}_cost") for each in COST_PARTS),
     column("paid", tr("paid"), "money", lambda row: from_cents(row.account.paid_cents)),
-    *(column_of("account", each) for each in (*UNPAID, *EFFICIENCY, *_RANKS)),
+    *(column_of("account", each) for each in (*UNPAID, *EFFICIENCY)),
+    *CARD_USE_COLUMNS,
+    *(column_of("account", each) for each in _RANKS),
     fact("energy_kwh", "number", "account.energy.kwh"),
     fact("energy_known_share", "share", "account.energy.known_share"),
     fact("energy_drawn_kwh", "number", lambda row: row.money.grid.drawn_kwh(row.account.energy), about="With the PUE."),
@@ -211,11 +222,18 @@ ACCOUNT_COLUMNS = (
 """Columns of a `PricedAccount`, in every format."""
 
 
-def _shown_columns(money: Money, group: str, rows: Sequence[Account]) -> Iterator[Column]:
+def _shown_columns(money: Money, group: str, rows: Sequence[PricedAccount]) -> Iterator[Column]:
     """Yield the columns. People get only columns with a value in at least one row."""
     total = money.accounts.total
-    states = {state for row in (*rows, total) for state, spent_ms in row.state_ms.items() if spent_ms}
-    shown = {"name", "gpu_hours", "efficiency", *(("rank_efficiency",) if group in _RANKED else ())}
+    accounts = (*(row.account for row in rows), total)
+    states = {state for row in accounts for state, spent_ms in row.state_ms.items() if spent_ms}
+    shown = {
+        *measured_columns(row.card_use for row in rows),
+        "name",
+        "gpu_hours",
+        "efficiency",
+        *(("rank_efficiency",) if group in _RANKED else ()),
+    }
     if total.paid_cents is None:
         shown |= {f"{state}_gpu_hours" for state in states}
     else:

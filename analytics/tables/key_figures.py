@@ -21,6 +21,7 @@ from analytics.report.parts import LedgerFigures
 from analytics.report.report import Report
 from analytics.states import UNUSED
 from analytics.tables.basis import at_most
+from analytics.tables.card_use import peak_share
 from analytics.tables.point_samples import between, by_samples, is_sampled, open_between, useful_share
 from analytics.tables.table import Cell
 from analytics.tables.value import a_year, list_price_words
@@ -181,6 +182,8 @@ def _working(ledger: LedgerFigures) -> KeyFigure:
         efficiency = Share(account.efficiency)
         at_least = tr("{share} or more", share=efficiency) if account.leaves_open else efficiency
         lines.append(tr("efficiency: {share} of the allocated time", share=at_least))
+    if (use := peak_share(ledger.money.accounts.total_card_use)) is not None:
+        lines.append(tr("{label}: {value}", label=tr("share of peak"), value=use))
     return KeyFigure("working", tr("Busy GPU time"), useful_share(ledger.summary), tuple(lines), "active")
 
 

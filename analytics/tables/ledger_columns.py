@@ -15,6 +15,7 @@ from analytics.ledger.summary import Totals, ratio, totals_by
 from analytics.states import UNUSED
 from analytics.tables.accounts import COST_PARTS, EFFICIENCY, UNPAID, whole_account
 from analytics.tables.basis import basis_fact
+from analytics.tables.card_use import CARD_USE
 from analytics.tables.table import (
     Column,
     Table,
@@ -227,6 +228,7 @@ LEDGER_COLUMNS = (
     *(column_of("summary", each) for each in SUMMARY_COLUMNS),
     record_column("money", _MONEY, about="Money of the window."),
     record_column("energy", _ENERGY, "money", "Energy of the window."),
+    record_column("card_use", CARD_USE, "money.accounts.total_card_use", "What the busy time used of its cards."),
 )
 """Columns of `LedgerFigures`."""
 

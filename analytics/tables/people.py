@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import methodcaller
 
 from analytics.glossary import state_label, term
@@ -17,6 +18,7 @@ from analytics.report.figures import UserFigures
 from analytics.report.parts import People
 from analytics.states import ALLOCATED_USED_FIRST, IDLE_ALLOCATED
 from analytics.tables.basis import marked
+from analytics.tables.card_use import CARD_USE_COLUMNS, card_use_note, card_use_terms, measured_columns
 from analytics.tables.names import NAME_MOST, account_name, card_name
 from analytics.tables.point_samples import unconfirmed_note
 from analytics.tables.table import Column, Kind, StateBar, Table, column, fact
@@ -60,6 +62,7 @@ def people_columns(
     Columns for programs are the same for teams and users.
     """
     most_ms = max((each.allocated_ms for each in people), default=0.0)
+    measured = measured_columns(each.card_use for each in people)
     cost = column(
         "cost",
         tr("cost, {currency}", currency=currency),
@@ -96,6 +99,7 @@ def people_columns(
         fact("unconfirmed_gpu_hours", "gpu_hours", "allocated_open_ms"),
         fact("amount", "money", lambda person: from_cents(person.paid_cents)),
         column("efficiency", tr("efficiency"), "share", efficiency, "efficiency"),
+        *(each if each.key in measured else replace(each, audience="programs") for each in CARD_USE_COLUMNS),
         fact("rank_gpu_time", "count", about="1 is the most GPU time."),
         fact("ranked", "count", about="Among how many by GPU time; ranks are those among everybody."),
         column("rank", tr("rank"), "words", _rank, audience="people"),
@@ -142,10 +146,13 @@ def _people(kind: Kind, title: str, people: Sequence[UserFigures], money: Money)
             *unconfirmed_note(
                 sum(each.allocated_open_ms for each in ordered) if any(each.leaves_open for each in ordered) else 0
             ),
+            *card_use_note(money.accounts.total_card_use),
         )
         if ordered
         else (),
-        terms=(term("efficiency"), term("effective time")) if ordered else (),
+        terms=(term("efficiency"), term("effective time"), *card_use_terms(money.accounts.total_card_use))
+        if ordered
+        else (),
         states=ALLOCATED_USED_FIRST if ordered else (),
         wide=True,
     )

@@ -13,6 +13,7 @@ from dash import dcc, html
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount
 from analytics.language.sentences import tr
+from analytics.tables.card_use import card_use_facts
 from analytics.tables.history import (
     Subject,
     events,
@@ -149,6 +150,8 @@ def _gpu_facts(view: View, subject: Subject) -> Iterator[tuple[str, Any]]:
     yield tr("index"), "" if index is None else str(index)
     yield tr("pool"), plain(inventory.pool(gpu))
     yield tr("last observed"), view.language.moment(subject.last_seen_ms)
+    for label, cell in card_use_facts(view.report.money.accounts.card_use("gpu").get(gpu)):
+        yield label, view.language.shown(cell)
     if price:
         hourly = Amount(price.hourly, price.currency)
         yield tr("per GPU-hour"), tr("{money}, {source}", money=hourly, source=price_source(price))

@@ -14,6 +14,7 @@ from analytics.language.sentences import tr
 from analytics.report.figures import UserFigures
 from analytics.scope import Scope
 from analytics.states import IDLE_ALLOCATED
+from analytics.tables.card_use import card_use_facts
 from analytics.tables.jobs import findings_about_user, jobs_of_user
 from analytics.tables.names import card_name
 from analytics.tables.palette import Palette
@@ -80,6 +81,7 @@ def _facts(view: View, person: UserFigures) -> html.Dl:
         tr("low, unused"): speaks.hours(person.low_unused_ms),
         **{state_label(state): speaks.hours(person.state_ms[state]) for state in IDLE_ALLOCATED[::-1]},
         tr("efficiency"): _efficiency(view, person),
+        **{label: speaks.shown(value) for label, value in card_use_facts(person.card_use)},
         tr("cost"): speaks.money(from_cents(person.paid_cents), view.report.money.currency),
     }
     quota = view.whole.money.owners.owner("user", person.label)
