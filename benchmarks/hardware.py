@@ -20,14 +20,14 @@ _SETTLED_S = 1.0
 def main(folder: Path) -> None:
     """Print a table of each part of the measurement."""
     phases = load_phases(folder / "phases.jsonl")
-    rows = _table(folder / "lake/gpu")
+    rows = lake_rows(folder / "lake/gpu")
     print("Agent's rows: utilization %, SM activity %, power W, beside the share of time in which a kernel ran")
     for phase in phases:
         own = rows.filter(pl.col("time").is_between(phase.begin, phase.end, closed="left"))
-        print(f"  {phase.name:45} {phase.busy_pct:6.2f}  " + "  ".join(f"{_mean(own, name):6.2f}" for name in _SHOWN))
+        print(f"  {phase.name:45} {phase.busy_pct:6.2f}  " + "  ".join(f"{mean_of(own, name):6.2f}" for name in _SHOWN))
     free = rows.filter(pl.col("mem_used_bytes") == 0)
-    print(f"  {'nobody holds it':45} {0:6.2f}  " + "  ".join(f"{_mean(free, name):6.2f}" for name in _SHOWN))
-    costs = _table(folder / "lake/agent").filter(pl.col("worker_cpu_ms") < _STARTING_MS)
+    print(f"  {'nobody holds it':45} {0:6.2f}  " + "  ".join(f"{mean_of(free, name):6.2f}" for name in _SHOWN))
+    costs = lake_rows(folder / "lake/agent").filter(pl.col("worker_cpu_ms") < _STARTING_MS)
     for name in ("supervisor_cpu_ms", "worker_cpu_ms", "nvml_busy_ms"):
         print(f"{name} a tick: median {costs[name].median():.1f}, most {costs[name].max():.1f}")
     _print_recording(Capture.read(folder / "capture.jsonl"), load_phases(folder / "recorded-phases.jsonl"))
@@ -50,12 +50,14 @@ _STARTING_MS = 100.0
 """Return the CPU of the interval in which the worker loads the driver."""
 
 
-def _table(folder: Path) -> pl.DataFrame:
+def lake_rows(folder: Path) -> pl.DataFrame:
+    """Return the rows of a lake's table, in the order of time."""
     files = sorted(folder.glob("date=*/host=*/*.parquet"))
     return pl.concat([pl.read_parquet(file) for file in files], how="diagonal_relaxed").sort("time")
 
 
-def _mean(rows: pl.DataFrame, name: str) -> float:
+def mean_of(rows: pl.DataFrame, name: str) -> float:
+    """Return the mean of a column, NaN without a value."""
     values: Any = rows[name].mean()
     return float("nan") if values is None else float(values)
 

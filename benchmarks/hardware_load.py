@@ -47,16 +47,23 @@ PHASES = (
     Phase("copies in device memory, always", "copy", _BURST_MS, 0),
 )
 DOUBTFUL_PHASES = (
+    Phase("one block, always", "spin", _BURST_MS, 0),
     Phase("24 blocks that poll a flag, as a waiting collective does", "poll", _BURST_MS, 0),
     Phase("bf16 matrix times vector, always", "vector", _BURST_MS, 0),
     Phase("fp64 matrix products, always", "fp64", _BURST_MS, 0),
     Phase("kernels of one element, always", "tiny", _BURST_MS, 0),
     Phase("copies from the host, always", "host copy", _BURST_MS, 0),
+    Phase("copies in device memory, always", "copy", _BURST_MS, 0),
+    Phase("bf16 matrix products, always", "matmul", _BURST_MS, 0),
+    Phase("a loader: copies from the host and products, 250 ms every 500 ms", "loader", 250, 500),
     Phase("bf16 matrix products, 25 ms every 500 ms", "matmul", 25, 500),
     Phase("bf16 matrix products, 300 ms every 5 s", "matmul", 300, 5000),
     Phase("bf16 matrix products of 512, always", "small matmul", _BURST_MS, 0),
 )
 """Work that looks idle, and idleness that looks like work."""
+KEEP_ALIVE_PHASES = (Phase("keep-alive: 3 s of products every 30 s", "matmul", 3000, 30_000),)
+"""The blips of a script that defeats idle checks; it holds little memory, so it has a process of its own."""
+CHOICES = {"plain": PHASES, "doubtful": DOUBTFUL_PHASES, "keep-alive": KEEP_ALIVE_PHASES}
 _POLL = """
 extern "C" __global__ void poll(volatile int *flag, long long cycles) {
     long long begin = clock64();
@@ -68,8 +75,8 @@ extern "C" __global__ void poll(volatile int *flag, long long cycles) {
 class Load:
     """Bursts of one kernel, of a requested length."""
 
-    def __init__(self) -> None:
-        self.held = torch.empty(HELD_BYTES, dtype=torch.uint8, device="cuda")
+    def __init__(self, held_bytes: int = HELD_BYTES) -> None:
+        self.held = torch.empty(held_bytes, dtype=torch.uint8, device="cuda")
         self._matrix = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
         self._product = torch.empty_like(self._matrix)
         self._small = self._matrix[:512, :512].contiguous()
@@ -78,7 +85,7 @@ class Load:
         self._pinned = torch.empty(2**28, dtype=torch.uint8, pin_memory=True)
         self._poll = cupy.RawKernel(_POLL, "poll")
         self._flag = cupy.zeros(1, dtype=cupy.int32)
-        half = HELD_BYTES // 2
+        half = held_bytes // 2
         self._calls: dict[str, Callable[[int], Any]] = {
             "spin": torch.cuda._sleep,  # noqa: SLF001  # one thread that counts cycles: the kernel with the least in it
             "matmul": lambda times: [torch.mm(self._matrix, self._matrix, out=self._product) for _ in range(times)],
@@ -90,6 +97,7 @@ class Load:
             "host copy": lambda times: [
                 self.held[: self._pinned.numel()].copy_(self._pinned, non_blocking=True) for _ in range(times)
             ],
+            "loader": self._run_loader,
             "small matmul": lambda times: [torch.mm(self._small, self._small) for _ in range(times)],
         }
         tries = {"spin": 10**8, "poll": 10**8, "tiny": 2000, "vector": 500, "small matmul": 2000}
@@ -103,6 +111,11 @@ class Load:
         """Run on PyTorch's stream, so that its events measure the time."""
         with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
             self._poll((24,), (512,), (self._flag, cupy.int64(cycles)))
+
+    def _run_loader(self, times: int) -> None:
+        for _ in range(times):
+            self._calls["host copy"](1)
+            self._calls["matmul"](4)
 
     def _rate(self, kernel: str, times: int) -> float:
         self._timed(kernel, times)  # the first run also raises the clocks
@@ -136,15 +149,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("phases")
     parser.add_argument("--phase-seconds", type=int, default=30)
-    parser.add_argument(
-        "--doubtful", action="store_true", help="work that looks like none, and none that looks like work"
-    )
+    parser.add_argument("--work", choices=CHOICES, default="plain")
     arguments = parser.parse_args()
-    load = Load()
+    load = Load(HELD_BYTES if arguments.work != "keep-alive" else 2**29)
     with Path(arguments.phases).open("w", encoding="utf-8", buffering=1) as out:
         begin_s = (int(time.time()) // GRID_S + 1) * GRID_S
         time.sleep(begin_s - time.time())
-        for phase in DOUBTFUL_PHASES if arguments.doubtful else PHASES:
+        for phase in CHOICES[arguments.work]:
             end_s = begin_s + arguments.phase_seconds
             line = {"phase": phase.name, "begin_s": begin_s, "end_s": end_s, "busy_ms": run(load, phase, end_s)}
             out.write(json.dumps(line) + "\n")
