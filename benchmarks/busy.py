@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -37,14 +38,8 @@ RIGHT = {"context": ("stalled", "unknown"), "keep": ("stalled", "held", "reserve
 """States that are right for a kind where not only `stalled` is: values that cannot be true together are not observed, and
 between two bursts of a keep-alive no kernel runs, so that its GPU may be called idle."""
 AS_WORK = ("low", "active")
-RULE_WORDS = {
-    "hung": ("hung",),
-    "orphan": ("orphan",),
-    "keep": ("keep",),
-    "context": ("context",),
-    "straggler": ("straggler",),
-}
-"""Words that the name of a kind's rule has."""
+RULE_WORDS = {"hung": "hung", "orphan": "orphan", "keep": "keep", "context": "context", "straggler": "straggler"}
+"""A word in the name of each kind's rule."""
 _LEDGER = 'select gpu, epoch_ms(start) as since_ms, epoch_ms("end") as until_ms, state from ledger'
 
 
@@ -130,20 +125,19 @@ def gpu_figures(site: Site, gpu: SimulatedGpu, segments: pl.DataFrame) -> dict[s
 
 def _named(site: Site, gpu: SimulatedGpu, findings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return whether a rule for stalls names the GPU, whether it is the right rule, and whether it names job and culprit."""
-    words = {word: kind for kind, words in RULE_WORDS.items() for word in words}
-    own = [
-        (kind, json.dumps(each))
+    kinds = [
+        (next((kind for kind, word in RULE_WORDS.items() if word in each["rule"]), None), each)
         for each in findings
-        for word, kind in words.items()
-        if word in each["rule"] and gpu.name in (each["gpus"] or ())
+        if gpu.name in (each["gpus"] or ())
     ]
-    right = [text for kind, text in own if kind == gpu.program.kind]
+    right = [each for kind, each in kinds if kind == gpu.program.kind]
+    shown = " ".join(json.dumps([each["sentence"], each["evidence"], each["notes"]]) for each in right)
     culprit = next((each.name for each in site.gpus if each.program is gpu.program and each.is_culprit), None)
     return {
-        "by_a_rule": bool(own),
+        "by_a_rule": any(kind is not None for kind, _ in kinds),
         "by_its_rule": bool(right),
-        "with_job": any(gpu.job in text for text in right),
-        "with_culprit": None if culprit is None else any(culprit in text for text in right),
+        "with_job": any(gpu.job in (each["job"] or "") for each in right),
+        "with_culprit": None if culprit is None else re.search(rf"{culprit}\b", shown) is not None,
     }
 
 
