@@ -1,4 +1,4 @@
-"""One table of Delta Lake: which days it holds, made from what, and their replacement in one commit.
+"""One table of Delta Lake: which days it holds, made from what, and the replacement of some in one commit.
 
 A commit is one new file of the table's log: readers see the rows before it or after it, and a killed writer leaves only files that
 no log names. `deltalake` writes, an extra of its own; nothing else imports it. Tables keep to reader version 1 and writer
@@ -62,10 +62,12 @@ class DeltaDays:
             files = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()
         return {str(each.get(f"partition.{DATE}") or ""): str(each.get(f"min.{SOURCE_DIGEST}")) for each in files}
 
-    def replace(self, date: str, rows: pa.Table) -> None:
-        """Replace all rows of a date, or with an empty date those of a table without days, in one commit."""
-        predicate = f"{DATE} = '{date}'" if date else None
-        source = pa.RecordBatchReader.from_batches(self._schema, rows.to_batches())
+    def replace(self, days: Mapping[str, pa.Table]) -> None:
+        """Replace all rows of some dates, or of a table without days those of the empty date, in one commit."""
+        dates = ", ".join(f"'{date}'" for date in days)
+        predicate = f"{DATE} IN ({dates})" if self._table.by_day else None
+        batches = (batch for rows in days.values() for batch in rows.to_batches())
+        source = pa.RecordBatchReader.from_batches(self._schema, batches)
         with self._guarded("write"):
             if self._delta is None:
                 self._delta = self._created()

@@ -14,6 +14,9 @@ from analytics.export.tables import DATE, SOURCE_DIGEST, ExportTable
 from analytics.frames import arrow
 from fallow.errors import EmptyScopeError
 
+COMMIT_BYTES, COMMIT_DAYS = 64 << 20, 32
+"""Size of the rows in memory, and number of days, from which days are committed: the writer holds a file open for each day."""
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -31,10 +34,10 @@ class Exported:
 def export(
     source: LedgerSource, place: str, lake_id: str, progress: Callable[[float], None] = lambda _: None
 ) -> list[Exported]:
-    """Bring each table below a place up to date, one commit a day. Return what was done.
+    """Bring each table below a place up to date. Return what was done.
 
     Raises LakeError and its kinds, and FallowError where the place cannot be written or holds another export. Days that were
-    written before an error stay, and the next run goes on.
+    committed before an error stay, and the next run goes on.
     """
     facts = {"lake": lake_id, "scope": str(source.scope)}
     targets = [(table, DeltaDays(f"{place}/{table.name}", table, facts)) for table in source.tables]
@@ -57,22 +60,27 @@ def _export_table(
     source: LedgerSource, table: ExportTable, target: DeltaDays, progress: Callable[[float], None]
 ) -> Exported:
     before, now = target.digests(), source.digests(table)
-    written, removed, rows = [], [], 0
     stale = sorted(date for date in before.keys() | now.keys() if before.get(date) != now.get(date))
+    written: dict[str, int] = {}
+    removed: list[str] = []
+    waiting: dict[str, pa.Table] = {}
     for place, date in enumerate(stale, 1):
-        frame = source.rows(table, date) if date in now else None
-        if frame is not None and not frame.is_empty():
-            target.replace(date, _partition(table, frame, date, now[date]))
-            written.append(date)
-            rows += frame.height
+        frame = source.rows(table, date) if date in now else pl.DataFrame()
+        if not frame.is_empty():
+            waiting[date] = _partition(table, frame, date, now[date])
+            written[date] = frame.height
         elif date in before:
-            target.replace(date, table.arrow_schema.empty_table())
+            waiting[date] = table.arrow_schema.empty_table()
             removed.append(date)
+        is_full = len(waiting) >= COMMIT_DAYS or sum(rows.nbytes for rows in waiting.values()) >= COMMIT_BYTES
+        if waiting and (is_full or place == len(stale)):
+            target.replace(waiting)
+            waiting = {}
         progress(place / len(stale))
     if written or removed:
         target.remove_old_files()
-    unchanged = len(before.keys() - set(written) - set(removed))
-    return Exported(table.name, target.address, tuple(written), tuple(removed), unchanged, rows)
+    unchanged = len(before.keys() - written.keys() - set(removed))
+    return Exported(table.name, target.address, tuple(written), tuple(removed), unchanged, sum(written.values()))
 
 
 def _partition(table: ExportTable, rows: pl.DataFrame, date: str, source_digest: str) -> pa.Table:
@@ -82,4 +90,4 @@ def _partition(table: ExportTable, rows: pl.DataFrame, date: str, source_digest:
     for name, value in reversed(constants.items()):
         field = table.arrow_schema.field(name)
         data = data.add_column(0, field, pa.repeat(pa.scalar(value).cast(field.type), data.num_rows))
-    return data.cast(table.arrow_schema)
+    return data.cast(table.arrow_schema).combine_chunks()  # sorting lists leaves a chunk a row

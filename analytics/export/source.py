@@ -11,9 +11,9 @@ import polars as pl
 from analytics.decode import read_days
 from analytics.export.tables import GPU_TERMS, HOURLY, LEDGER, ExportTable
 from analytics.frames import digest, empty, typed
-from analytics.ledger.build import Ledger, load_ledger
-from analytics.ledger.cache import files_of, in_turn
-from analytics.ledger.catch_up import KeptLedger, catch_up
+from analytics.ledger.build import Ledger, caught_up, load_ledger
+from analytics.ledger.cache import files_of
+from analytics.ledger.catch_up import KeptLedger
 from analytics.ledger.rollups import Rollups
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.unused_files import discarding
@@ -23,6 +23,7 @@ from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook
 from analytics.scope import Scope, narrowed
 from fallow import schema
+from fallow.clock import parse_day_ms
 from fallow.errors import LakeError
 from fallow.lake import Lake, LakeFile
 
@@ -34,27 +35,19 @@ def current_ledger(
 
     Raises LakeError and its kinds, also where the lake cannot be written and its ledger is not current.
     """
-
-    def first_changed(kept: KeptLedger) -> str | None:
-        dates = sorted({file.date for file in lake.files(schema.GPU.name)} | kept.manifest.days.keys())
-        return kept.first_changed(kept.days(dates), dates)
-
-    def caught_up(turn: Lake) -> bool:
-        kept = KeptLedger.of(turn, settings)
-        changed = None if kept is None else first_changed(kept)
-        return kept is not None and (changed is None or catch_up(kept, changed, workers, progress))
-
     before = KeptLedger.of(lake.require(), settings)
-    if before is not None and first_changed(before) is None:
-        return before
-    if before is None or not in_turn(lake, caught_up):
+    kept = None
+    if before is not None:
+        dates = before.dates(parse_day_ms(min([*before.manifest.days, *lake.dates(schema.GPU.name)])), None)
+        kept = caught_up(before, before.days(dates), dates, workers, progress)
+    if kept is None:
         load_ledger(lake, settings, progress=progress, workers=workers)
-    kept = KeptLedger.of(lake, settings)
-    if kept is None or (before is not None and kept.manifest == before.manifest):
-        raise LakeError(
-            f"the lake at {lake.root} does not keep its current ledger",
-            "run the command as a user who may write to the lake",
-        )
+        kept = KeptLedger.of(lake, settings)
+        if kept is None or (before is not None and kept.manifest == before.manifest):
+            raise LakeError(
+                f"the lake at {lake.root} does not keep its current ledger",
+                "run the command as a user who may write to the lake",
+            )
     return kept
 
 

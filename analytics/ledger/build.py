@@ -105,28 +105,37 @@ def load_recent(
 ) -> Ledger | None:
     """Return the kept ledger of a window with a start and of the time before it; None where the whole ledger must be rebuilt.
 
-    Only the days from `first_ms` up to the one after the window are compared with their sources. Where the newest of them have
-    changed, they are rebuilt with a few days before them. No file of other days is opened. Idle intervals begin a week before
-    the window, because the findings of that week are followed up. Raises LakeError and its kinds.
+    Only the days from `first_ms` up to the one after the window are compared with their sources, and brought up to date. No file
+    of other days is opened. Idle intervals begin a week before the window, because the findings of that week are followed up.
+    Raises LakeError and its kinds.
     """
     found = KeptLedger.of(lake.require(), settings)
     if found is None:
         return None
     dates = found.dates(floor_ms(first_ms, DAY_MS), window.until_ms)
     days = found.days(dates)
+    kept = caught_up(found, days, dates, workers, progress)
+    idle_intervals_from_ms = (window.since_ms or 0) - WEEK_MS
+    return None if kept is None or not days else _kept_days_ledger(kept, days, dates, idle_intervals_from_ms)
 
-    def caught_up(turn: Lake) -> bool:
+
+def caught_up(
+    found: KeptLedger, days: Days, dates: Sequence[str], workers: Workers, progress: Callable[[float], None]
+) -> KeptLedger | None:
+    """Return the kept ledger, current for the days of some dates in a row; None where the whole ledger must be rebuilt.
+
+    Where the newest of them have changed, they are rebuilt with a few days before them. Raises LakeError.
+    """
+
+    def rebuilt(turn: Lake) -> bool:
         newest = replace(found, lake=turn).again()
         changed = None if newest is None else newest.first_changed(days, dates)
         return newest is not None and (changed is None or catch_up(newest, changed, workers, progress))
 
-    is_current = found.first_changed(days, dates) is None
-    kept: KeptLedger | None = found
-    if not is_current:
-        touched = found.rebuilt_dates(floor_ms(first_ms, DAY_MS))
-        kept = found.again() if in_turn(lake, caught_up, dates=touched) else None
-    idle_intervals_from_ms = (window.since_ms or 0) - WEEK_MS
-    return None if kept is None or not days else _kept_days_ledger(kept, days, dates, idle_intervals_from_ms)
+    if found.first_changed(days, dates) is None:
+        return found
+    touched = found.rebuilt_dates(parse_day_ms(dates[0]))
+    return found.again() if in_turn(found.lake, rebuilt, dates=touched) else None
 
 
 def newest_kept_ms(lake: Lake) -> int | None:

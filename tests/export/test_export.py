@@ -132,17 +132,34 @@ def test_a_day_without_rows_goes(small: Lake, tmp_path: Path) -> None:
     assert max(live_files(tmp_path / "hourly").values()) == utc_day(T0 + 2 * DAY_MS)
 
 
+def versions(table: Path) -> int:
+    return len(list(table.glob("_delta_log/*.json")))
+
+
+def test_days_share_a_commit_as_far_as_memory_allows(
+    small: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(small, tmp_path / "one")
+    assert versions(tmp_path / "one" / "ledger") == 2, "the table, and all of its days"
+    monkeypatch.setattr(exporting, "COMMIT_BYTES", 1)
+    export(small, tmp_path / "four")
+    assert versions(tmp_path / "four" / "ledger") == 5
+    one, four = (sorted(rows(tmp_path / name / "hourly", "*"), key=str) for name in ("one", "four"))
+    assert one == four
+
+
 def test_a_run_that_ends_in_the_middle_leaves_whole_days_and_the_next_one_goes_on(
     small: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replace_day: Callable[..., None] = exporting.DeltaDays.replace
+    replace_days: Callable[..., None] = exporting.DeltaDays.replace
     with monkeypatch.context() as patch:
 
-        def dying(self: Any, date: str, data: Any) -> None:
-            if date == utc_day(T0 + 2 * DAY_MS):
+        def dying(self: Any, days: dict[str, Any]) -> None:
+            if utc_day(T0 + 2 * DAY_MS) in days:
                 raise KeyboardInterrupt
-            replace_day(self, date, data)
+            replace_days(self, days)
 
+        patch.setattr(exporting, "COMMIT_BYTES", 1)
         patch.setattr(exporting.DeltaDays, "replace", dying)
         done = run_in_process("lake", "export", "--lake", small.root, "--to", str(tmp_path))
         assert done.returncode == 130
