@@ -9,8 +9,8 @@ from functools import cached_property
 import polars as pl
 
 from analytics.inventory import Inventory, load_inventory
-from analytics.ledger.cache import Manifest, expired_days, files_of, in_turn, sizes_of
-from analytics.ledger.catch_up import Days, KeptLedger, catch_up
+from analytics.ledger.cache import expired_days, files_of, in_turn, sizes_of
+from analytics.ledger.catch_up import Days, KeptLedger, catch_up, join_newest, manifest_of
 from analytics.ledger.day import SOURCES, load_allocations
 from analytics.ledger.gpu_states import STATES_OF_GPUS
 from analytics.ledger.lifetimes import Earlier, activity, lifetimes
@@ -188,16 +188,20 @@ def load_ledger(
         days = host_days(inventory, allocations, files, expired)
         made = MadeDays(lake, settings, warn, expired=expired)
         made.build(days, workers, progress)
-        lifetime_files = lake.all_files(schema.GPU_LIFETIME.name)
-        now, before = made.manifest, Manifest.read(lifetime_files)
-        is_of_these = before is not None and (before.method, before.prints) == (now.method, now.prints)
-        kept = before.ledger(lake) if before is not None and is_of_these else None
+        now = made.manifest
+        manifest = manifest_of(lake, now.method)
+        changed = None if manifest is None else manifest.first_changed(now.prints)
+        if manifest is not None and changed is not None:
+            known = KeptLedger(lake, settings, manifest, inventory, allocations, expired)
+            if join_newest(known, changed, lambda _: made):
+                manifest, changed = manifest_of(lake, now.method), None
+        kept = manifest.ledger(lake) if manifest is not None and changed is None else None
         segments, idle_intervals = kept or put_together(made.parts_by_share(), settings, inventory)
         if (
             kept is None
-            or before is None
-            or before.days != now.days
-            or not before.names(schema.GPU_LIFETIME, lifetime_files)
+            or manifest is None
+            or manifest.days != now.days
+            or not manifest.names(schema.GPU_LIFETIME, lake.all_files(schema.GPU_LIFETIME.name))
         ):
             made.keep(segments, idle_intervals)
         return Ledger(segments, idle_intervals, made.rollups(allocations.rows), inventory)

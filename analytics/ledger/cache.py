@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
@@ -204,10 +205,17 @@ class Manifest:
         except (LakeError, LookupError, ValueError, AttributeError, TypeError):
             return None
 
-    @property
+    @cached_property
     def prints(self) -> dict[str, str]:
         """Return, by date, the digest of its hosts' fingerprints."""
         return {date: of for date, (of, _) in self.days.items()}
+
+    def first_changed(self, prints: Mapping[str, str], dates: Collection[str] | None = None) -> str | None:
+        """Return the first date whose sources are not these, of all dates or some; None where all are the same."""
+        before = self.prints if dates is None else {date: self.prints[date] for date in dates if date in self.days}
+        return min(
+            (date for date in before.keys() | prints.keys() if before.get(date) != prints.get(date)), default=None
+        )
 
     def facts(self) -> dict[str, str]:
         """Return the manifest as the metadata of a file."""

@@ -11,8 +11,9 @@ So are segments of work that would change between `low` and `active`, or that co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import polars as pl
 
@@ -62,19 +63,20 @@ class KeptRows:
     """The GPUs that had been observed by `rows_ms`."""
 
 
-def restitch(parts: tuple[pl.DataFrame, pl.DataFrame], kept: KeptRows) -> tuple[pl.DataFrame, pl.DataFrame] | None:
+def restitch(
+    shares: Iterable[tuple[pl.DataFrame, pl.DataFrame]], kept: KeptRows
+) -> tuple[pl.DataFrame, pl.DataFrame] | None:
     """Return the rows of `ledger` and `idle_interval` from `rows_ms` on, as all days together would give them, without their ends.
 
-    None where the days before would change, or may. The caller ensures that no GPU is on several hosts, that none is a MIG
-    instance, and that `idle_after_ms` is at most a day.
+    None where the state of a kept row would change, or may. The caller ensures that the parts suffice (`_is_settled`), that no
+    GPU is on several hosts, that none is a MIG instance, and that `idle_after_ms` is at most a day.
 
     Args:
-        parts: `ledger_part` and `idle_interval_part` from `parts_ms` on.
+        shares: `ledger_part` and `idle_interval_part` from `parts_ms` on, a share of the hosts at a time.
         kept: the rows that the lake keeps.
     """
-    if not _is_settled(parts[0], kept):
-        return None
-    segments, idle_intervals = stitch(*parts, kept.ledger.settings)
+    stitched = [stitch(*parts, kept.ledger.settings) for parts in shares]
+    segments, idle_intervals = (pl.concat(frames) for frames in zip(*stitched, strict=True))
     joined = _joined_rows(
         _with_label(segments), _with_label(kept.segments), "segment", ("label", *_OWNER), kept.rows_ms
     )
@@ -89,6 +91,8 @@ def restitch(parts: tuple[pl.DataFrame, pl.DataFrame], kept: KeptRows) -> tuple[
 
 def _is_settled(parts: pl.DataFrame, kept: KeptRows) -> bool:
     """Return whether the parts suffice for all rows from `rows_ms` on, and rows before it need no changed day.
+
+    `parts` has `host`, `gpu`, `time` and `label`.
 
     This matters for a GPU that has rows among the changed days, or had some. A row between `rows_ms` and `changed_ms` then
     settles how long all earlier rows lasted; a row before `rows_ms` does the same for rows before the parts. Rows with state `unknown` end gaps but
@@ -237,12 +241,11 @@ Days = Mapping[str, Mapping[str, HostDay]]
 
 @dataclass(frozen=True)
 class KeptLedger:
-    """A lake with a kept ledger, and the sources of its days: `kept_dates` are the days of `gpu_lifetime`, in order."""
+    """A lake with a kept ledger, and the sources of its days."""
 
     lake: Lake
     settings: LedgerSettings
     manifest: Manifest
-    kept_dates: Sequence[str]
     inventory: Inventory
     allocations: HostAllocations
     expired: frozenset[str]
@@ -250,19 +253,21 @@ class KeptLedger:
     @classmethod
     def of(cls, lake: Lake, settings: LedgerSettings) -> KeptLedger | None:
         """Return the kept ledger; None where other settings made it."""
-        manifest = _manifest_of(lake, method_of(settings))
+        manifest = manifest_of(lake, method_of(settings))
         if manifest is None:
             return None
         inventory = load_inventory(lake)
-        allocations = load_allocations(lake, inventory)
-        return cls(lake, settings, manifest, kept_dates_of(manifest), inventory, allocations, expired_days(lake))
+        return cls(lake, settings, manifest, inventory, load_allocations(lake, inventory), expired_days(lake))
 
     def again(self) -> KeptLedger | None:
         """Return the same with the manifest that the lake has now; None where that is missing or of other settings."""
-        manifest = _manifest_of(self.lake, self.manifest.method)
-        if manifest is None:
-            return None
-        return replace(self, manifest=manifest, kept_dates=kept_dates_of(manifest))
+        manifest = manifest_of(self.lake, self.manifest.method)
+        return None if manifest is None else replace(self, manifest=manifest)
+
+    @cached_property
+    def kept_dates(self) -> list[str]:
+        """Return the days of `gpu_lifetime`, in order."""
+        return kept_dates_of(self.manifest)
 
     def newest_ms(self) -> int:
         """Return a moment on the last day that may have rows: the day after today, or after the newest kept day."""
@@ -294,9 +299,7 @@ class KeptLedger:
 
     def first_changed(self, days: Days, dates: Collection[str]) -> str | None:
         """Return the first of some dates whose sources differ from those in the lake now; `days` are the lake's."""
-        before = {date: of for date, of in self.manifest.prints.items() if date in set(dates)}
-        now = self.prints_of(days)
-        return min((date for date in before.keys() | now.keys() if before.get(date) != now.get(date)), default=None)
+        return self.manifest.first_changed(self.prints_of(days), dates)
 
     def lifetimes_of(self, date: str | None) -> pl.DataFrame | None:
         """Return the rows of `gpu_lifetime` of a date, none without a date; None where they are not those that the manifest names."""
@@ -312,7 +315,7 @@ class KeptLedger:
         return self.manifest.rows(self.lake, table, dates_between(first_ms, until_ms))
 
 
-def _manifest_of(lake: Lake, method: str) -> Manifest | None:
+def manifest_of(lake: Lake, method: str) -> Manifest | None:
     """Return the manifest of the lake; None where it has none, or one of another method or without any day."""
     manifest = Manifest.read(lake.newest_files(schema.GPU_LIFETIME.name))
     return manifest if manifest is not None and manifest.method == method and kept_dates_of(manifest) else None
@@ -333,6 +336,22 @@ def catch_up(kept: KeptLedger, changed: str, workers: Workers, progress: Callabl
 
     After False, the lake may hold days that are built and not yet joined.
     """
+
+    def made_days(dates: Sequence[str]) -> MadeDays:
+        days = kept.days(dates)
+        expired = kept.expired & days.keys()
+        made = MadeDays(kept.lake, kept.settings, lambda _: None, dates=dates, expired=expired)
+        made.build({date: hosts for date, hosts in days.items() if date not in expired}, workers, progress)
+        return made
+
+    return join_newest(kept, changed, made_days)
+
+
+def join_newest(kept: KeptLedger, changed: str, made_days: Callable[[Sequence[str]], MadeDays]) -> bool:
+    """Join the days from `changed` on with the kept days before them, and keep the result. Return whether that was possible.
+
+    `made_days` returns the made days of some dates.
+    """
     changed_ms = parse_day_ms(changed)
     until_ms = kept.newest_ms() // DAY_MS * DAY_MS + DAY_MS
     if kept.settings.idle_after_ms > DAY_MS:
@@ -340,10 +359,14 @@ def catch_up(kept: KeptLedger, changed: str, workers: Workers, progress: Callabl
     try:
         for back in _BACK_DAYS:
             parts_ms, rows_ms = (changed_ms - days * back * DAY_MS for days in (2, 1))
+            dates = dates_between(parts_ms, until_ms)
             around = _kept_rows(kept, (parts_ms, rows_ms, changed_ms), until_ms)
             if around is None:
                 return False
-            done = _rebuild(around, dates_between(parts_ms, until_ms), workers, progress)
+            made = made_days(dates)
+            if not made.is_kept or made.lacks_files or not _only_newest_changed(around, dates, made.manifest.prints):
+                return False
+            done = _join(around, made, dates)
             if done is not None:
                 return done
     except LakeError:
@@ -351,25 +374,16 @@ def catch_up(kept: KeptLedger, changed: str, workers: Workers, progress: Callabl
     return False
 
 
-def _rebuild(
-    around: KeptRows, dates: Sequence[str], workers: Workers, progress: Callable[[float], None]
-) -> bool | None:
-    """Rebuild the changed days with some days before them, and keep them. Return whether that succeeded.
+def _join(around: KeptRows, made: MadeDays, dates: Sequence[str]) -> bool | None:
+    """Join some days with the kept days around them, and keep them. Return whether that succeeded.
 
-    None where more days before might help. Raises LakeError where the lake cannot be written.
+    None where more days before might help. Raises LakeError where the lake cannot be read or written.
     """
     kept = around.ledger
-    days = kept.days(dates)
-    if not _only_newest_changed(around, kept.prints_of(days)):
+    outline = made.rows(schema.LEDGER_PART, dates, (*_UNIT, "time", "label"))
+    if _is_entangled(around, outline):
         return False
-    failures: list[str] = []
-    expired = kept.expired & days.keys()
-    made = MadeDays(kept.lake, kept.settings, failures.append, dates=dates, expired=expired)
-    made.build({date: hosts for date, hosts in days.items() if date not in expired}, workers, progress)
-    parts = made.parts()
-    if failures or made.lacks_files or _is_entangled(around, parts[0]):
-        return False
-    found = restitch(parts, around)
+    found = restitch(made.parts_by_share(dates), around) if _is_settled(outline, around) else None
     if found is None:
         return None
     segments, idle_intervals = found
@@ -381,12 +395,14 @@ def _rebuild(
     return True
 
 
-def _only_newest_changed(around: KeptRows, prints: Mapping[str, str]) -> bool:
-    """Return whether the days before the changed ones are those of the manifest, and no day has lost all of its files."""
-    first, changed = utc_day(around.parts_ms), utc_day(around.changed_ms)
-    before = {date: print_ for date, print_ in around.ledger.manifest.prints.items() if date >= first}
-    settled = [{date: of for date, of in each.items() if date < changed} for each in (before, prints)]
-    return settled[0] == settled[1] and before.keys() <= prints.keys()
+def _only_newest_changed(around: KeptRows, dates: Sequence[str], prints: Mapping[str, str]) -> bool:
+    """Return whether some dates before the changed ones are those of the manifest, no day has lost all of its files, and no later day is made."""
+    before, now = (
+        {date: of for date, of in each.items() if date >= dates[0]} for each in (around.ledger.manifest.prints, prints)
+    )
+    changed = utc_day(around.changed_ms)
+    settled = [{date: of for date, of in each.items() if date < changed} for each in (before, now)]
+    return settled[0] == settled[1] and before.keys() <= now.keys() <= set(dates)
 
 
 def _kept_rows(kept: KeptLedger, moments: tuple[int, int, int], until_ms: int) -> KeptRows | None:

@@ -59,7 +59,7 @@ class HostAllocations:
         """Return the same without intervals that no day of these needs: each day looks through all that there are."""
         if not dates:
             return self
-        first_ms, until_ms = parse_day_ms(min(dates)) - DAY_MS, parse_day_ms(max(dates)) + 2 * DAY_MS
+        first_ms, until_ms = parse_day_ms(min(dates)), parse_day_ms(max(dates)) + DAY_MS
         meets = (pl.col("start") < until_ms) & (pl.col("end") > first_ms)
         return HostAllocations(self.placed.filter(meets), self.unplaced.filter(meets), self.rows)
 
@@ -87,11 +87,11 @@ def _frames_by_host(allocations: pl.DataFrame, *, include_key: bool) -> _ByHost:
 
 
 def _cut_to_day(allocations: pl.DataFrame, day_ms: int) -> pl.DataFrame:
-    """Return the allocations cut to the day and the days beside it, because a row's true start may lie a little outside its day.
+    """Return the allocations cut to the day, in which all of its rows begin.
 
     Later changes of an allocation are hidden; else every day that it touched would have to be built again.
     """
-    return clip(allocations, day_ms - DAY_MS, day_ms + 2 * DAY_MS, start="start")
+    return clip(allocations, day_ms, day_ms + DAY_MS, start="start")
 
 
 def load_allocations(lake: Lake, inventory: Inventory, *, compare_all: bool = False) -> HostAllocations:

@@ -309,28 +309,39 @@ class MadeDays:
         if not self._is_written(write):
             self._loose.append(rows)
 
+    @property
+    def is_kept(self) -> bool:
+        """True where the lake keeps every day so far."""
+        return not self._warned and not self._loose
+
     def keep(self, segments: pl.DataFrame, idle_intervals: pl.DataFrame) -> None:
         """Keep the tables over all days, unless a day could not be kept."""
-        if not self._warned and not self._loose:
+        if self.is_kept:
             rows = {"ledger": segments, "idle_interval": idle_intervals, "gpu_lifetime": by_day(segments)}
             self._is_written(lambda: keep_tables(self._lake, rows, self.manifest))
 
-    def parts(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return all rows of `ledger_part` and of `idle_interval_part`."""
-        return self._rows_of(_ALL, schema.LEDGER_PART), self._rows_of(_ALL, schema.IDLE_INTERVAL_PART)
-
-    def parts_by_share(self) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        """Yield the rows of `ledger_part` and of `idle_interval_part`, one share of the hosts after the other."""
-        total = max((share.total for shares in self._files.values() for share in shares), default=1)
+    def parts_by_share(self, dates: Collection[str] | None = None) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """Yield the rows of `ledger_part` and of `idle_interval_part`, of all days or some, one share of the hosts after the other."""
+        wanted = self._files if dates is None else self._files.keys() & set(dates)
+        total = max((share.total for date in wanted for share in self._files[date]), default=1)
         for number in range(total):
             share = HostShare(number, total)
-            yield self._rows_of(share, schema.LEDGER_PART), self._rows_of(share, schema.IDLE_INTERVAL_PART)
+            parts = (
+                self.rows(table, wanted, table.names, share)
+                for table in (schema.LEDGER_PART, schema.IDLE_INTERVAL_PART)
+            )
+            yield next(parts), next(parts)
 
-    def _rows_of(self, share: HostShare, table: schema.LakeTable) -> pl.DataFrame:
-        stored = [each for _, shares in sorted(self._files.items()) for each in sorted(shares.items())]
+    def rows(
+        self, table: schema.LakeTable, dates: Collection[str], columns: Sequence[str], share: HostShare = _ALL
+    ) -> pl.DataFrame:
+        """Return some columns of a table on some days, of the hosts of a share; of days that could not be kept, whatever their date."""
+        wanted = set(dates)
+        stored = [each for date, own in sorted(self._files.items()) if date in wanted for each in sorted(own.items())]
         files = [files[table.name] for own, files in stored if share.overlaps(own)]
-        rows = read_days(files, table, table.names, self._damaged)
-        rows = pl.concat([rows, *(each[table.name] for each in self._loose)], how="vertical_relaxed")
+        rows = read_days(files, table, columns, self._damaged)
+        loose = (each[table.name].select(columns) for each in self._loose)
+        rows = pl.concat([rows, *loose], how="vertical_relaxed")
         if share == _ALL:
             return rows
         # days with fewer shares have the rows of this one among others

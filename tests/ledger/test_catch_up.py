@@ -268,6 +268,18 @@ def test_what_arrives_day_by_day_needs_the_newest_days_alone(inputs: Inputs, tmp
     assert_finished_whole(inputs)
 
 
+def test_the_whole_ledger_joins_the_newest_days_alone_as_well(inputs: Inputs, tmp_path: Path) -> None:
+    other = made_lake(tmp_path / "other")
+    for what, (gpu_rows, lists, host) in ARRIVALS.items():
+        write(inputs.lake, schema.GPU, gpu_rows, host)
+        write(inputs.lake, schema.PROCESS, lists, host)
+        with counted() as calls:
+            load_ledger(inputs.lake, inputs.ledger_settings, warn=silent)
+        assert (calls["whole"], calls["newest"] > 0) == (0, True), what
+        assert_as_if_new(inputs, load(inputs), other)
+    assert_finished_whole(inputs)
+
+
 def lose_a_day(lake: Lake) -> None:
     for file in lake.all_files("gpu"):
         if file.date == utc_day(ms(NOW_S)):

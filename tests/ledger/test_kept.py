@@ -153,8 +153,12 @@ NEW_ROWS: dict[str, tuple[str, list[dict[str, Any]], set[str]]] = {
         [{"time": T0 + 2 * DAY * 1000, "interval_ms": 10_000, "endpoint": "e", "model": "m", "gpu": "a"}],
         {DATES[3]},
     ),
-    # it may reach over midnight into the days beside its own
-    "an allocation": ("allocation", [allocation("a", 2 * DAY - 60, 2 * DAY + 60, allocation_id="j2")], {*DATES[1:]}),
+    "an allocation": ("allocation", [allocation("a", 2 * DAY, 2 * DAY + 60, allocation_id="j2")], {DATES[3]}),
+    "an allocation over midnight": (
+        "allocation",
+        [allocation("a", 2 * DAY - 60, 2 * DAY + 60, allocation_id="j2")],
+        {*DATES[2:]},
+    ),
     "the end of an allocation": ("allocation", [allocation("a", -3600, 2 * DAY + 7200)], {*DATES[2:]}),
 }
 
