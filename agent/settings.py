@@ -55,9 +55,9 @@ class AgentSettings:
     slow_interval_ms: int
     publish_every_ms: int
     call_timeout_s: float
-    stalled_after_ms: int
     expected_gpus: int = 0
     """Number of GPUs that the host should have; 0: by the inventory and the PCI bus."""
+    stalled_after_ms: int = 5 * MINUTE_MS
     spool_max_bytes: int = 2_000_000_000
     keep_published_ms: int = 3_600_000
     lake_id: str = ""
@@ -86,8 +86,8 @@ class AgentSettings:
             slow_interval_ms=max(interval_ms, loaded.integer("agent.slow_interval")),
             publish_every_ms=loaded.integer("agent.publish_every"),
             call_timeout_s=loaded.integer("agent.call_timeout") / SECOND_MS,
-            stalled_after_ms=loaded.integer("agent.stalled_after"),
             expected_gpus=loaded.integer("agent.expected_gpus"),
+            stalled_after_ms=loaded.integer("agent.stalled_after"),
             spool_max_bytes=_spool_max_bytes(loaded),
             keep_published_ms=loaded.integer("agent.keep_published"),
             lake_id=_lake_id(loaded),

@@ -88,7 +88,9 @@ class StalledWatch:
             self._suspects[gpu] = suspect
             if suspect == before.pop(gpu, False):
                 continue
-            values = ", ".join(f"{column} {row[column]:g}" for column in judged.columns) or "too little is known"
+            values = (
+                ", ".join(f"{column} {round(row[column], 2)}" for column in judged.columns) or "too little is known"
+            )
             if since is not None and suspect:
                 detail = f"kernels have run for {format_duration(end_ms - since)} without work: {values}"
                 self._incidents.append({"kind": "stalled_suspect", "gpu": gpu, "detail": detail, "time": end_ms})
