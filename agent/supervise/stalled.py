@@ -37,30 +37,50 @@ class Judgement(NamedTuple):
 _UNKNOWN = Judgement(None)
 
 
-def judge(row: Mapping[str, Any], device: DeviceRow) -> Judgement:
-    """Return what the witnesses of one row of the `gpu` table agree on."""
+def judge(row: GpuRow, before: GpuRow | None, device: DeviceRow) -> Judgement:
+    """Return what the witnesses of a row agree on; `before` is the GPU's last row."""
+    values: Mapping[str, Any] = row
     util_pct, coverage = row.get("gpu_util_pct"), row.get("gpu_util_coverage_ratio")
     if row["health"] not in WATCHED or util_pct is None or coverage is None or coverage < _OBSERVED_FROM:
         return _UNKNOWN
     if util_pct < KERNELS_FROM_PCT:
         return Judgement(stalled=False, columns=("gpu_util_pct",))
     for column, most in ACTIVITY_MOST.items():
-        if (value := row.get(column)) is not None and value > most:
+        if (value := values.get(column)) is not None and value > most:
             return Judgement(stalled=False, columns=(column,))
-    power_w, spinning_w = row.get("power_w"), spinning_most_w(device.get("model"), device.get("power_limit_w"))
-    agreeing: list[tuple[str, ...]] = []
-    if power_w is not None and spinning_w is not None:
-        if power_w > spinning_w:
+    draw_w, spinning_w = _draw_w(row, before), spinning_most_w(device.get("model"), device.get("power_limit_w"))
+    mem_used_bytes, witnesses = row.get("mem_used_bytes"), 0
+    columns: tuple[str, ...] = ()
+    if draw_w is not None and spinning_w is not None:
+        if draw_w > spinning_w:
             return Judgement(stalled=False, columns=("power_w",))
-        agreeing.append(("power_w",))
-    if None not in [row.get(column) for column in ACTIVITY_NEEDED]:
-        agreeing.append(ACTIVITY_NEEDED)
+        witnesses, columns = 1, ("power_w",)
+    if None not in map(values.get, ACTIVITY_NEEDED):
+        witnesses, columns = witnesses + 1, columns + ACTIVITY_NEEDED
     if row.get("process_count") == 0:
-        agreeing.append(("process_count",))
-    mem_used_bytes = row.get("mem_used_bytes")
+        witnesses, columns = witnesses + 1, (*columns, "process_count")
     if mem_used_bytes is not None and mem_used_bytes < CONTEXT_LEAST_BYTES:
-        agreeing.append(("mem_used_bytes",))
-    return Judgement(stalled=True, columns=sum(agreeing, ())) if len(agreeing) >= _WITNESSES else _UNKNOWN
+        witnesses, columns = witnesses + 1, (*columns, "mem_used_bytes")
+    return Judgement(stalled=True, columns=columns) if witnesses >= _WITNESSES else _UNKNOWN
+
+
+def _draw_w(row: GpuRow, before: GpuRow | None) -> float | None:
+    """Return the power reading or the mean by the energy counter since the last row, whichever is higher, in W.
+
+    The reading is of one second, and work may keep step with it; the counter covers the whole interval.
+    """
+    power_w, now_mj, then_mj = row.get("power_w"), row.get("energy_mj"), (before or {}).get("energy_mj")
+    if before is None or now_mj is None or then_mj is None or row.get("counters_since") != before.get("counters_since"):
+        return power_w
+    elapsed_ms = _read_ms(row) - _read_ms(before)
+    if elapsed_ms <= 0:
+        return power_w
+    mean_w = (now_mj - then_mj) / elapsed_ms
+    return mean_w if power_w is None else max(power_w, mean_w)
+
+
+def _read_ms(row: GpuRow) -> int:
+    return row["time"] + row["interval_ms"] + (row.get("read_delay_ms") or 0)
 
 
 class StalledWatch:
@@ -69,57 +89,38 @@ class StalledWatch:
     def __init__(self, after_ms: int) -> None:
         """A GPU is a suspect after `after_ms` of unbroken agreement."""
         self.after_ms = after_ms
+        self._rows: dict[str, GpuRow] = {}
         self._judged: dict[str, Judgement] = {}
         self._clock = SinceClock(lambda row: self._judged[row["gpu"]].stalled is True)
-        self._energy: dict[str, tuple[int, int | None, int]] = {}
-        """Counter, its epoch, and the time of reading, by UUID."""
-        self._suspects: dict[str, bool] = {}
+        self._suspects: dict[str, int] = {}
+        """How long they have been without work (ms), by UUID."""
         self._incidents: list[EventRow] = []
 
     def feed(self, rows: Sequence[GpuRow], devices: Mapping[str, DeviceRow]) -> dict[str, bool | None]:
         """Add the `gpu` rows of one interval. Return by UUID whether the GPU is a suspect; None: unknown."""
-        drawn = [self._with_mean_power(row) for row in rows]
-        self._judged = {row["gpu"]: judge(row, devices.get(row["gpu"], {})) for row in drawn}
-        since_ms, before, self._suspects = self._clock.feed(rows), self._suspects, {}
-        for row in drawn:
-            gpu, end_ms = row["gpu"], row["time"] + row["interval_ms"]
-            judged, since = self._judged[gpu], since_ms[gpu]
-            suspect = since is not None and end_ms - since >= self.after_ms
-            self._suspects[gpu] = suspect
-            if suspect == before.pop(gpu, False):
-                continue
-            values = (
-                ", ".join(f"{column} {round(row[column], 2)}" for column in judged.columns) or "too little is known"
-            )
-            if since is not None and suspect:
-                detail = f"kernels have run for {format_duration(end_ms - since)} without work: {values}"
-                self._incidents.append({"kind": "stalled_suspect", "gpu": gpu, "detail": detail, "time": end_ms})
-            else:
-                self._over(gpu, values)
-        for gpu in [gpu for gpu, suspect in before.items() if suspect]:
-            self._over(gpu, "it is not listed")
-        return {gpu: None if found.stalled is None else self._suspects[gpu] for gpu, found in self._judged.items()}
+        last, self._rows = self._rows, {row["gpu"]: row for row in rows}
+        self._judged = {gpu: judge(row, last.get(gpu), devices.get(gpu, {})) for gpu, row in self._rows.items()}
+        lasted = {gpu: self._end_ms(gpu) - since for gpu, since in self._clock.feed(rows).items() if since is not None}
+        before, self._suspects = self._suspects, {gpu: ms for gpu, ms in lasted.items() if ms >= self.after_ms}
+        for gpu in self._suspects.keys() - before.keys():
+            detail = f"kernels have run for {format_duration(lasted[gpu])} without work: {self._shown(gpu, last)}"
+            self._incidents.append({"kind": "stalled_suspect", "gpu": gpu, "detail": detail, "time": self._end_ms(gpu)})
+        for gpu in before.keys() - self._suspects.keys():
+            reason = "time without observation" if gpu in lasted else self._shown(gpu, last)
+            detail = f"no stalled suspect now: {reason}"
+            self._incidents.append({"kind": "stalled_over", "gpu": gpu, "detail": detail})
+        return {gpu: None if each.stalled is None else gpu in self._suspects for gpu, each in self._judged.items()}
 
     def take_incidents(self) -> list[EventRow]:
         taken, self._incidents = self._incidents, []
         return taken
 
-    def _over(self, gpu: str, reason: str) -> None:
-        self._incidents.append({"kind": "stalled_over", "gpu": gpu, "detail": f"no stalled suspect now: {reason}"})
+    def _end_ms(self, gpu: str) -> int:
+        return self._rows[gpu]["time"] + self._rows[gpu]["interval_ms"]
 
-    def _with_mean_power(self, row: GpuRow) -> Mapping[str, Any]:
-        """Return the row with the mean power by the energy counter since the last row, where that is more than the reading.
-
-        The reading is of one second, and work may keep step with it; the counter covers the whole interval.
-        """
-        gpu, energy_mj, power_w = row["gpu"], row.get("energy_mj"), row.get("power_w")
-        before = self._energy.pop(gpu, None)
-        if energy_mj is None:
-            return row
-        read_ms = row["time"] + row["interval_ms"] + (row.get("read_delay_ms") or 0)
-        epoch_ms = row.get("counters_since")
-        self._energy[gpu] = energy_mj, epoch_ms, read_ms
-        if before is None or before[1] != epoch_ms or read_ms <= before[2]:
-            return row
-        mean_w = (energy_mj - before[0]) / (read_ms - before[2])
-        return row if power_w is not None and power_w >= mean_w else {**row, "power_w": mean_w}
+    def _shown(self, gpu: str, last: Mapping[str, GpuRow]) -> str:
+        """Return the values that decide the newest row."""
+        if gpu not in self._rows or not self._judged[gpu].columns:
+            return "too little is known"
+        values: Mapping[str, Any] = {**self._rows[gpu], "power_w": _draw_w(self._rows[gpu], last.get(gpu))}
+        return ", ".join(f"{column} {round(values[column], 2)}" for column in self._judged[gpu].columns)

@@ -35,7 +35,7 @@ def row(number: int, **values: Any) -> Any:
 
 
 def verdict(values: dict[str, Any], device: DeviceRow = H100) -> bool | None:
-    return judge(row(0, **values), device).stalled
+    return judge(row(0, **values), None, device).stalled
 
 
 @pytest.mark.parametrize(
