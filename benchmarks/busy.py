@@ -158,7 +158,8 @@ _SUMS = ("hours", "stalled", "shown", "found", "false", "passes", "not_judged")
 def summed(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Return sums of GPU-hours, precision and recall for each group; a ratio is null where nothing could be right or wrong.
 
-    `delay` is the median of minutes until a GPU without work is shown so. The figures from `wrong_rule` on count GPUs of findings.
+    `recall` counts every right state, `recall_stalled` that state alone. `delay` is the median of minutes until a GPU without work
+    is shown so, among those that ever are. The figures from `wrong_rule` on count GPUs of findings.
     """
     one, stall = pl.col("stalled") > 0, pl.col("known_min")
     return (
@@ -176,6 +177,7 @@ def summed(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         )
         .with_columns(
             precision=(1 - pl.col("false") / pl.col("shown")).fill_nan(None).round(4),
+            recall_stalled=((pl.col("shown") - pl.col("false")) / pl.col("stalled")).fill_nan(None).round(4),
             recall=(pl.col("found") / pl.col("stalled")).fill_nan(None).round(4),
             recall_10_min=(pl.col("within_10_min") / pl.col("gpus")).fill_nan(None).round(4),
         )
@@ -202,7 +204,7 @@ def measure() -> Iterator[Figure]:
         stored[name] = {group: found.to_dicts() for group, found in groups.items()}
         show(rows)
         for row in sets.iter_rows(named=True):
-            for figure in ("precision", "recall", "recall_10_min"):
+            for figure in ("precision", "recall", "recall_stalled", "recall_10_min"):
                 how = f"{row['shown']:,.0f} GPU-hours shown, {row['false']:,.1f} of them work; {row['stalled']:,.0f} of {row['hours']:,.0f} without work"
                 if row[figure] is not None:
                     yield Figure(
