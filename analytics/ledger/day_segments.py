@@ -175,7 +175,8 @@ def _sums(rows: DayRows, use: Places, first: Places, alike: _Alike, settings: Le
     found |= _sampled_sums(rows, view, first, alike, settings)
     found["zero_ms"] = np.add.reduceat(np.where(alike.zero, weight, 0.0), first)
     unowned = (rows.process_count[view] == 0) & (alike.kind == USE)
-    found["no_process_ms"] = np.add.reduceat(np.where(unowned, weight, 0.0), first)
+    no_time = np.zeros(len(first))
+    found["no_process_ms"] = np.add.reduceat(np.where(unowned, weight, 0.0), first) if unowned.any() else no_time
     found["sample_count"] = np.diff(np.append(first, count)).astype(np.float64)
     found["gpu_util_max_pct"] = np.fmax.reduceat(np.fmax(util, util_max), first)
     found["mem_used_max_bytes"] = np.fmax.reduceat(rows.floats["mem_used_bytes"][view], first)

@@ -84,33 +84,48 @@ def stall_signs(
     signs = np.zeros(len(rows), np.int32)
     if not len(rows):
         return signs
-    known = [others.draws.get(name) for name in rows.names]
-    context_w, spinning_w = (
-        np.array([np.nan if draw is None else getattr(draw, name) for draw in known])[rows.gpu]
-        for name in ("context_w", "spinning_w")
-    )
-    draw_w = np.fmax(rows.floats["power_w"], rows.rates["energy_mj"])  # either sensor alone shows work
     running = (held.kind == USE) & held.measured & ~held.zero
     resident = running & (rows.floats["gpu_util_pct"] >= RESIDENT_PCT)
-    at = np.flatnonzero(resident & ~(draw_w > spinning_w))
+    draws = _Draws.of(rows, others.draws)
+    at = np.flatnonzero(resident)
+    at = at[~(draws.drawn_w(at) > draws.spinning_w[rows.gpu[at]])]
     if len(at):
-        witnesses = _witnesses(rows, at, (draw_w[at], context_w[at], spinning_w[at]), others)
-        agree = np.sum(witnesses, axis=0)
+        agree = np.sum(_witnesses(rows, at, draws, others), axis=0)
         contradicted = _shows_work(rows, at) | (agree == 0)
         if not contradicted.all():
             contradicted |= _is_written(rows, at, others.written())
         signs[at] = np.where(contradicted, NO_SIGN, np.where(agree >= 2, WAITING, DOUBTFUL))
-    kept = _kept_alive(rows, held, lists, running & ~resident, (draw_w, spinning_w), least_ms=settings.stalled_after_ms)
+    kept = _kept_alive(rows, held, lists, running & ~resident, draws, least_ms=settings.stalled_after_ms)
     signs[kept] = KEPT_ALIVE
     return signs
 
 
-def _witnesses(
-    rows: DayRows, at: Places, draw: tuple[Floats, Floats, Floats], others: OtherWitnesses
-) -> tuple[Mask, Mask, Mask, Mask]:
+@dataclass(frozen=True)
+class _Draws:
+    """The draw of rows, and by GPU the most that its kernels draw without work; NaN where it is not known."""
+
+    rows: DayRows
+    context_w: Floats
+    spinning_w: Floats
+
+    @classmethod
+    def of(cls, rows: DayRows, known: Mapping[tuple[str, str], RestingDraw]) -> _Draws:
+        found = [known.get(name) for name in rows.names]
+        nothing = RestingDraw(np.nan, np.nan)
+        context_w, spinning_w = np.array(
+            [(each.context_w, each.spinning_w) for each in (draw or nothing for draw in found)]
+        ).T
+        return cls(rows, context_w, spinning_w)
+
+    def drawn_w(self, at: Places) -> Floats:
+        """Return the larger of reading and energy counter: either sensor alone shows work."""
+        return np.fmax(self.rows.floats["power_w"][at], self.rows.rates["energy_mj"][at])
+
+
+def _witnesses(rows: DayRows, at: Places, draws: _Draws, others: OtherWitnesses) -> tuple[Mask, ...]:
     """Return what power, units, process list and memory say against work in these rows; none does where a unit works."""
-    draw_w, context_w, spinning_w = draw
-    little_power, no_more_than_context = draw_w <= spinning_w, draw_w <= context_w
+    drawn_w, gpu = draws.drawn_w(at), rows.gpu[at]
+    little_power, no_more_than_context = drawn_w <= draws.spinning_w[gpu], drawn_w <= draws.context_w[gpu]
     no_process = rows.process_count[at] == 0
     no_memory = rows.floats["mem_used_bytes"][at] < NO_CONTEXT_BYTES
     sm, dram = rows.floats["sm_active_pct"][at], rows.floats["dram_active_pct"][at]
@@ -123,7 +138,7 @@ def _witnesses(
     # units that many kernels leave alone need a draw that arithmetic exceeds
     some_known = ~np.isnan(sm) | ~np.isnan(pipes)
     no_unit = (sm <= FEW_SMS_PCT) | (dram <= UNIT_ACTIVE_PCT) | (some_known & no_more_than_context)
-    return tuple(each & ~works for each in (little_power, no_unit, no_process, no_memory))  # type: ignore[return-value]
+    return tuple(each & ~works for each in (little_power, no_unit, no_process, no_memory))
 
 
 def _shows_work(rows: DayRows, at: Places) -> Mask:
@@ -162,18 +177,17 @@ def _is_written(rows: DayRows, at: Places, host_rows: Columns) -> Mask:
     return busy
 
 
-def _kept_alive(
-    rows: DayRows, held: Held, lists: Lists, ran: Mask, draw: tuple[Floats, Floats], *, least_ms: int
-) -> Places:
+def _kept_alive(rows: DayRows, held: Held, lists: Lists, ran: Mask, draws: _Draws, *, least_ms: int) -> Places:
     """Return the rows of keep-alives: unbroken time with tiny memory and next to no CPU, in which bursts come by a timer.
 
     The tool's name stands for the timer or for the CPU. The rows between the bursts belong to it.
     """
     nothing = np.zeros(0, np.intp)
     small = rows.floats["mem_used_bytes"] <= TINY_BYTES
-    ran = ran & small & ~(_traffic(rows, "pcie") > PCIE_BYTES_PER_S)
+    ran &= small
     if not ran.any():
         return nothing
+    ran &= ~(_traffic(rows, "pcie") > PCIE_BYTES_PER_S)
     cpu = np.append(lists.cpu_util_pct, np.nan)[held.list_of_row] <= QUIET_CPU_PCT
     named = np.append(lists.keeps_alive, False)[held.list_of_row]
     at = np.flatnonzero((ran | (held.zero & (held.kind == USE) & small)) & (cpu | named))
@@ -191,13 +205,10 @@ def _kept_alive(
 
     span_ms, rows_of = total(weight), total(np.ones(len(at)))
     quiet, is_named = total(cpu) == rows_of, total(named) == rows_of
-    draw_w, spinning_w = (each[at] for each in draw)
-    powered = ~np.isnan(draw_w)
+    drawn_w = draws.drawn_w(at)
+    powered = ~np.isnan(drawn_w)
     with np.errstate(invalid="ignore", divide="ignore"):
-        little_power = (
-            total(np.where(powered, draw_w, 0.0) * weight) / total(powered * weight)
-            <= total(spinning_w * weight) / span_ms
-        )
+        mean_w = total(np.where(powered, drawn_w, 0.0) * weight) / total(powered * weight)
         duty = total(rows.floats["gpu_util_pct"][at] * weight) / span_ms
         begins = np.flatnonzero(burst & (new | ~np.append(False, burst[:-1])))
         of_burst = group[begins]
@@ -207,6 +218,7 @@ def _kept_alive(
             np.bincount(of_burst[1:][same], values, count) for values in (np.ones(len(periods)), periods, periods**2)
         )
         variation = np.sqrt(np.maximum(second / number / (first / number) ** 2 - 1, 0.0))
+    little_power = mean_w <= draws.spinning_w[rows.gpu[at[new]]]
     regular = (number >= BURSTS_MIN - 1) & (variation <= PERIOD_CV_MAX)
     by_timer = regular & (duty <= DUTY_MAX_PCT)
     agreed = (by_timer & quiet & little_power) | (is_named & (quiet | little_power))

@@ -16,6 +16,7 @@ from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.window_end import newest_rows
 from tests.findings.scenarios.builder import H100, L40S, T_END, Fleet
 from tests.findings.scenarios.situations import train
+from tests.findings.scenarios.stalled import spin
 from tests.lakes import made_lake
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def wasteful() -> Fleet:
     fleet.allocation(first[7:8], "bob", -5, allocation_id="51")
     train(fleet, second[:2], "dan", fleet.between(0, 1), job="1003")
     train(fleet, second[2:], "dan", fleet.between(0, 0.5), job="1004")
+    train(fleet, second[7], "ann", fleet.between(-2), util=100.0, sm=2.0, power_w=120.0, job="1006")
+    spin(second[7:], fleet.between(-2))
     third[0].health[fleet.between(-2)] = "lost"
     train(fleet, dev[0], "eve", job="1005")
     fleet.run(dev[1], "eve", fleet.between(-4))
