@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analytics.ledger.columns import Codes, Columns, Floats, Mask, Places
+from analytics.ledger.columns import Codes, Columns, Floats, Mask, Places, run_starts
 from analytics.ledger.day_owners import NO_CONTEXT_BYTES, USE, Held
 from analytics.ledger.day_processes import Lists
 from analytics.ledger.day_rows import THROTTLED, DayRows
@@ -88,7 +88,7 @@ def stall_signs(
     resident = running & (rows.floats["gpu_util_pct"] >= RESIDENT_PCT)
     draws = _Draws.of(rows, others.draws)
     at = np.flatnonzero(resident)
-    at = at[~(draws.drawn_w(at) > draws.spinning_w[rows.gpu[at]])]
+    at = _lasting(rows, at[~(draws.drawn_w(at) > draws.spinning_w[rows.gpu[at]])], settings.stalled_after_ms)
     if len(at):
         agree = np.sum(_witnesses(rows, at, draws, others), axis=0)
         contradicted = _shows_work(rows, at) | (agree == 0)
@@ -120,6 +120,21 @@ class _Draws:
     def drawn_w(self, at: Places) -> Floats:
         """Return the larger of reading and energy counter: either sensor alone shows work."""
         return np.fmax(self.rows.floats["power_w"][at], self.rows.rates["energy_mj"][at])
+
+
+def _lasting(rows: DayRows, at: Places, least_ms: int) -> Places:
+    """Return those of the rows that stand in long unbroken runs, or in runs at the edge of a GPU's day: no other row can stall."""
+    if not len(at):
+        return at
+    start, end = rows.start[at], rows.start[at] + rows.weight[at]
+    new = np.append(True, (np.diff(rows.gpu[at]) != 0) | (start[1:] != end[:-1]))
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(at)) - 1
+    usable = np.flatnonzero(rows.usable)
+    days = run_starts(rows.gpu[usable])
+    at_edge = np.isin(at[first], usable[days]) | np.isin(at[last], usable[np.append(days[1:], len(usable)) - 1])
+    found: Places = at[((end[last] - start[first] >= least_ms) | at_edge)[np.cumsum(new) - 1]]
+    return found
 
 
 def _witnesses(rows: DayRows, at: Places, draws: _Draws, others: OtherWitnesses) -> tuple[Mask, ...]:

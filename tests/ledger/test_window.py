@@ -115,7 +115,7 @@ def test_the_text_shows_every_state_and_the_thresholds(place: str, capsys: pytes
     ):
         assert each in said, said
     rows = [line.split() for line in out.splitlines()]
-    hours = ("0.2", "0.0", "1.4", "0.4", "up to 2.0", "0.0", "2.0")  # samples alone call the fifth held
+    hours = ("0.2", "0.0", "1.4", "0.4", "up to 2.0", "0.0", "0.0", "2.0")  # samples alone call the fifth held
     for state, shown in zip(STATES, hours, strict=True):
         assert f" {language('en').shown(state_label(state))} {shown} " in said, state
     assert ["paid", "6.0"] in rows
