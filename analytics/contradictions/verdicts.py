@@ -131,6 +131,17 @@ class Readings:
         host = np.unique(np.array(self.hosts), return_inverse=True)[1].astype(np.int64)
         return (host[self.gpu] << 32) + self.source
 
+    @cached_property
+    def stride(self) -> int:
+        """Return a distance of rows of which every run that is long enough holds three: a look at so few rows shows where to look."""
+        longest_ms = int(self.interval[::64].max())
+        return (max(_LEAST_ROWS, _LEAST_MS // max(1, longest_ms)) + 1) // 3
+
+    @cached_property
+    def first_rows(self) -> Ints:
+        """Return the first row of each GPU, and the number of all rows."""
+        return np.searchsorted(self.gpu, np.arange(len(self.hosts) + 1, dtype=self.gpu.dtype))
+
     def of(self, name: str) -> Floats:
         """Return a column; NaN throughout where no row states it."""
         return self.columns.get(name, self.nothing)
@@ -186,7 +197,7 @@ def contradictions(rows: Readings) -> Contradictions:
         still = _runs(rows, _still_rows(rows, _runs(rows, steady, _LEAST_ROWS)), _LEAST_ROWS)
         broken = _judge_counters(rows, still, found)
         _judge_pages(rows, still, broken, found)
-        _judge_power(rows, found)
+        _judge_power(rows, steady, found)
         _judge_activity(rows, found)
         _judge_context(rows, found)
         _judge_energy(rows, found)
@@ -235,12 +246,31 @@ def _base(rows: Readings) -> Floats:
     return rows.of(names[0]) if names else rows.nothing
 
 
-def _unchanged(rows: Readings, values: Floats, at: Places | None = None) -> Places:
-    """Return which rows, of all or of some, have the value of the row of their GPU before; unknown is like unknown."""
-    bits = np.ascontiguousarray(values, np.float64).view(np.int64)
-    if at is None:
-        at = np.flatnonzero(bits[1:] == bits[:-1]) + 1
-        return _chosen(at, rows.gpu[at] == rows.gpu[at - 1])
+def _unchanged(rows: Readings, values: Floats, above: float | None = None) -> Places:
+    """Return the rows with the value of the row of their GPU before, of all runs that may be long enough; unknown is like unknown.
+
+    Only values above a bound, where it is given.
+    """
+    bits, stride = _bits(values), rows.stride
+    looked_at = bits[::stride]
+    equal = looked_at[1:] == looked_at[:-1]
+    if above is not None:
+        equal &= values[::stride][1:] > above
+    seen = np.flatnonzero(equal[1:] & equal[:-1])
+    if not len(seen):
+        return seen
+    breaks = np.flatnonzero(np.diff(seen) > 4)  # the rows around two places overlap up to there
+    first, last = seen[np.append(0, breaks + 1)], seen[np.append(breaks, len(seen) - 1)]
+    around = _Runs(np.maximum((first - 1) * stride + 1, 1), np.minimum((last + 3) * stride, len(bits)) - 1)
+    at = _equal_before(bits, around.rows())
+    return _chosen(at, rows.gpu[at] == rows.gpu[at - 1])
+
+
+def _bits(values: Floats) -> Ints:
+    return np.ascontiguousarray(values, np.float64).view(np.int64)
+
+
+def _equal_before(bits: Ints, at: Places) -> Places:
     return _chosen(at, bits[at] == bits[at - 1])
 
 
@@ -253,7 +283,7 @@ def _still_rows(rows: Readings, steady: _Runs) -> Places:
     """Return the rows of these runs all of whose readings are those of the row before."""
     at = steady.rows()
     for values in _measured(rows):
-        at = _unchanged(rows, values, at)
+        at = _equal_before(_bits(values), at)
     for rises in rows.throttled:
         at = _chosen(at, ~(rises[at] > 0))
     return _chosen(at, rows.process_count[at] == rows.process_count[at - 1])
@@ -274,7 +304,8 @@ def _judge_counters(rows: Readings, still: _Runs, found: Contradictions) -> set[
     """Drop energy counters that stand still while other readings move. Return their GPUs: they are no witnesses against a page."""
     if rows.counter_mj is None or rows.drawn_w is None:
         return set()
-    standing = _runs(rows, np.flatnonzero((rows.drawn_w == 0) & (rows.counter_mj > 0)), _LEAST_ROWS)
+    at = _unchanged(rows, rows.counter_mj)
+    standing = _runs(rows, _chosen(at, (rows.drawn_w[at] == 0) & (rows.counter_mj[at] > 0)), _LEAST_ROWS)
     stuck = [run for run in standing if _must_have_risen(rows, run)]
     if not stuck:
         return set()
@@ -296,8 +327,11 @@ def _judge_counters(rows: Readings, still: _Runs, found: Contradictions) -> set[
 
 def _gpu_rows(rows: Readings, run: slice) -> slice:
     """Return all rows of the GPU of a run."""
-    gpu = rows.gpu[run.start]
-    return slice(int(np.searchsorted(rows.gpu, gpu)), int(np.searchsorted(rows.gpu, gpu, "right")))
+    return _rows_of(rows, int(rows.gpu[run.start]))
+
+
+def _rows_of(rows: Readings, gpu: int) -> slice:
+    return slice(int(rows.first_rows[gpu]), int(rows.first_rows[gpu + 1]))
 
 
 def _must_have_risen(rows: Readings, run: slice) -> bool:
@@ -369,12 +403,14 @@ def _page_example(rows: Readings, run: slice) -> str:
     return ", ".join(f"{name} {round(value) if value.is_integer() else f'{value:.6g}'}" for name, value in known[:4])
 
 
-def _judge_power(rows: Readings, found: Contradictions) -> None:
-    """Drop power that repeats beside a card at work, and utilization that repeats with it, unless the counter bears it out."""
+def _judge_power(rows: Readings, at: Places, found: Contradictions) -> None:
+    """Drop power that repeats beside a card at work, and utilization that repeats with it, unless the counter bears it out.
+
+    `at` are the rows with the power of the row before.
+    """
     if "power_w" not in rows.columns or "gpu_util_pct" not in rows.columns:
         return
     power, util = rows.of("power_w"), rows.of("gpu_util_pct")
-    at = _unchanged(rows, power)
     for run in _runs(rows, at[(util[at] >= _BUSY_PCT) & (power[at] > 0)], _LEAST_ROWS_OF_NOISE):
         drawn = rows.nothing[run] if rows.drawn_w is None else rows.drawn_w[run]
         watts, drawn_w = float(power[run.start]), float(drawn[drawn > 0].mean()) if (drawn > 0).any() else None
@@ -394,8 +430,7 @@ def _judge_activity(rows: Readings, found: Contradictions) -> None:
         if name not in rows.columns:
             continue
         values, util = rows.of(name), rows.of("gpu_util_pct")
-        runs = _runs(rows, _unchanged(rows, values), _LEAST_ROWS_OF_NOISE)
-        for run in runs.where(values[runs.first] > _EDGE_PCT):
+        for run in _runs(rows, _unchanged(rows, values, _EDGE_PCT), _LEAST_ROWS_OF_NOISE):
             if found.refuted[run].all() or not _is_noise(rows, name, run):
                 continue
             example = f"{name} stays {values[run.start]:.6g}"
@@ -414,6 +449,9 @@ def _judge_context(rows: Readings, found: Contradictions) -> None:
     if "gpu_util_pct" not in rows.columns or "mem_used_bytes" not in rows.columns:
         return
     util, memory = rows.of("gpu_util_pct"), rows.of("mem_used_bytes")
+    seen = slice(None, None, rows.stride)
+    if not ((memory[seen] < NO_CONTEXT_BYTES) & (util[seen] >= _BUSY_PCT)).any():
+        return
     at = np.flatnonzero((memory < NO_CONTEXT_BYTES) & (util >= _BUSY_PCT))
     for run in _runs(rows, at[~found.refuted[at]], _LEAST_ROWS):
         lists, power = rows.process_count[run], rows.of("power_w")[run]
@@ -442,23 +480,35 @@ def _judge_energy(rows: Readings, found: Contradictions) -> None:
     power = rows.of("power_w")
     usual_ms = int(np.median(rows.interval[:: len(rows) // 1000 + 1]))
     every = max(1, _COMPARED_MS // max(1, usual_ms))
-    at = np.arange(1, len(rows), every)
-    drawn, mean_w = rows.drawn_w[at], (power[at] + power[at - 1]) / 2
-    high, low = drawn > _FACTOR * mean_w, (drawn * _FACTOR < mean_w) & (drawn > 0)
-    if not (high.any() or low.any()):
-        return
-    known = (drawn > 0) & (mean_w > 0) & ~found.refuted[at] & _is_settled(rows, at)
-    at, high, low, ratio = at[known], high[known], low[known], drawn[known] / mean_w[known]
+    drawn, mean_w = rows.drawn_w[1::every], (power[1::every] + power[:-1:every]) / 2
+    off = np.flatnonzero((drawn > _FACTOR * mean_w) | ((drawn * _FACTOR < mean_w) & (drawn > 0)))
+    at = off * every + 1
+    at = _chosen(at, _is_settled(rows, at))
     # a fault of some hours shows in each of them, one in rows that are far apart in the whole day
     for block_ms in (HOUR_MS, DAY_MS):
         block = (rows.gpu[at].astype(np.int64) << 32) + rows.start[at] // block_ms
-        _, code = np.unique(block, return_inverse=True)
-        count, spent_ms = np.bincount(code), np.bincount(code, rows.span[at] * every)
-        enough = (spent_ms >= _SETTLED_MS) & (count >= _SETTLED_STEPS)
-        for off in (high, low):
-            for number in np.flatnonzero(enough & (np.bincount(code, off) >= _AGREEING * count)):
-                own = code == number
-                _drop_energy(rows, at[own], float(np.median(ratio[own])), block_ms, found)
+        for key in _frequent(block):
+            own = _block_rows(rows, int(key), block_ms, every)
+            known = own[(rows.drawn_w[own] > 0) & ~found.refuted[own] & _is_settled(rows, own)]
+            watts = (power[known] + power[known - 1]) / 2
+            ratio = rows.drawn_w[known][watts > 0] / watts[watts > 0]
+            if rows.span[known].sum() * every < _SETTLED_MS or len(ratio) < _SETTLED_STEPS:
+                continue
+            if max(np.mean(ratio > _FACTOR), np.mean(ratio * _FACTOR < 1)) >= _AGREEING:
+                _drop_energy(rows, known, float(np.median(ratio)), block_ms, found)
+
+
+def _frequent(block: Ints) -> Ints:
+    """Return the numbers that occur often enough to be most of some settled steps."""
+    keys, count = np.unique(block, return_counts=True)
+    return keys[count >= _AGREEING * _SETTLED_STEPS]
+
+
+def _block_rows(rows: Readings, key: int, block_ms: int, every: int) -> Places:
+    """Return the rows of a GPU and a time that are compared with the row before."""
+    of_gpu = _rows_of(rows, key >> 32)
+    own: Places = np.arange(of_gpu.start + (1 - of_gpu.start) % every, of_gpu.stop, every)
+    return _chosen(own, rows.start[own] // block_ms == key & 0xFFFFFFFF)
 
 
 def _is_settled(rows: Readings, at: Places) -> Mask:
