@@ -118,6 +118,8 @@ class Readings:
     """Its rise over time since the row before; NaN where that is unknown."""
     process_count: Ints
     """-1 where it is unknown."""
+    out_of_order: Mask | None = None
+    """Rows of GPUs that could not have been used, whatever else they state: they are not judged."""
     throttled: Sequence[Floats] = ()
     """Rises of counters of throttled time."""
 
@@ -174,6 +176,8 @@ class Contradictions:
         """Make columns of some rows of one GPU unknown, unless the rows are refuted already."""
         places = np.arange(len(self._rows))[at]
         places = places[~self.refuted[places]]
+        if self._rows.out_of_order is not None:
+            places = places[~self._rows.out_of_order[places]]
         if not len(places):
             return
         for name in columns:
@@ -348,7 +352,7 @@ def _judge_pages(rows: Readings, still: _Runs, broken: set[int], found: Contradi
     convicted = still.where(_cannot_repeat(rows, still, broken)) if len(still.first) else still
     if not len(convicted.first):
         return
-    alike, of_page = _alike(rows, still), (*rows.columns, "energy_mj")
+    alike, of_page = _alike(rows, still), (*rows.columns, *(() if rows.counter_mj is None else ("energy_mj",)))
     for run in convicted:
         first = run.start - 1
         is_days_first = first == 0 or rows.gpu[first - 1] != rows.gpu[first]

@@ -17,11 +17,13 @@ def credible_rows(rows: DayRows) -> DayRows:
     found = contradictions(_readings(rows))
     if not found.unknown:
         return rows
-    refuted = found.refuted
     floats = {
-        name: np.where(found.unknown[name], np.nan, values) if name in found.unknown else values
+        name: np.where(found.unknown[name], np.nan, values)
+        if name in found.unknown and values is not rows.nothing
+        else values
         for name, values in rows.floats.items()
     }
+    refuted = found.refuted
     uncounted = found.unknown.get("energy_mj", np.zeros(len(rows), bool))
     # the first rise after a counter stood still is that of the whole time
     uncounted = uncounted | np.append(False, uncounted[:-1] & (rows.gpu[1:] == rows.gpu[:-1]))
@@ -56,6 +58,7 @@ def _readings(rows: DayRows) -> Readings:
         counter_mj=rows.counter_mj if counted else None,
         drawn_w=rows.rates["energy_mj"] if counted else None,
         process_count=rows.process_count,
+        out_of_order=rows.out_of_order,
         throttled=[rises for name, rises in rows.rates.items() if name != "energy_mj" and rises is not rows.nothing],
     )
 

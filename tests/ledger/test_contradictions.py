@@ -108,6 +108,7 @@ FINE: dict[str, Case] = {
     "five minutes at 100 % as a driver scrubs memory": alone(
         STUCK_UTIL | {"gpu_util_pct": np.where(np.arange(COUNT) < 10, 100.0, 0.0)}
     ),
+    "a card that is lost, whose page repeats": alone(frozen(BUSY, 0) | {"health": "lost"}),
     "kernels that only memory denies": alone(UNLISTED | MOVING | {"mem_used_bytes": 4 * MIB}),
 }
 
