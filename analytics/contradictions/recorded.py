@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from analytics.contradictions.sentences import SENTENCES, contradiction_sentence
-from analytics.contradictions.verdicts import COLUMNS, Readings, contradictions
+from analytics.contradictions.verdicts import COLUMNS, GpuReadings, contradictions
 from fallow.clock import DAY_MS, HOUR_MS
 
 _GAP_INTERVALS = 3
@@ -114,7 +114,7 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _readings(frame: pl.DataFrame) -> Readings:
+def _readings(frame: pl.DataFrame) -> GpuReadings:
     def floats(name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         return frame[name].cast(pl.Float64).to_numpy().copy()
 
@@ -124,7 +124,7 @@ def _readings(frame: pl.DataFrame) -> Readings:
     lists = (
         frame["process_count"] if "process_count" in stated else pl.repeat(None, len(frame), dtype=pl.Int64, eager=True)
     )
-    return Readings(
+    return GpuReadings(
         gpu=codes,
         hosts=[""] * (int(codes[-1]) + 1),
         source=frame["util_source"].cast(pl.Categorical).to_physical().to_numpy().astype(np.int32),

@@ -1,11 +1,11 @@
-"""Readings that cannot be true together, whatever wrote them: one function from rows to verdicts, for the ledger and for imports.
+"""GpuReadings that cannot be true together, whatever wrote them: one function from rows to verdicts, for the ledger and for imports.
 
 Two kinds of verdict. Where nothing shows what a GPU did, its rows are refuted and their time is not observed: a page whose
 readings repeat (an exporter or its driver hangs), or kernels on a card without a context. Where one witness alone is wrong, its
 values are unknown and the time stays observed: a counter that stands still beside readings that move, energy that does not fit
 the power, power or activity that repeats beside a card at work.
 
-One witness never convicts. Readings that repeat are a fault only if several of them do, for ten minutes, and one of them cannot.
+One witness never convicts. GpuReadings that repeat are a fault only if several of them do, for ten minutes, and one of them cannot.
 The readings of an idle card may well repeat, and none of them cannot, unless its energy counter stands still too.
 """
 
@@ -98,7 +98,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Readings:
+class GpuReadings:
     """Rows by GPU and start, as arrays of one length; unknown floats are NaN."""
 
     gpu: Codes
@@ -164,7 +164,7 @@ class Contradiction:
 class Contradictions:
     """The verdicts over some rows: which of them are refuted, which values are unknown, and why."""
 
-    def __init__(self, rows: Readings) -> None:
+    def __init__(self, rows: GpuReadings) -> None:
         self._rows = rows
         self.refuted = np.zeros(len(rows), bool)
         """Rows that show nothing of what the GPU did."""
@@ -193,7 +193,7 @@ class Contradictions:
             yield Contradiction(kind, np.unique(np.concatenate([places for places, _ in parts])), longest[1])
 
 
-def contradictions(rows: Readings) -> Contradictions:
+def contradictions(rows: GpuReadings) -> Contradictions:
     """Return the verdicts over a day's rows, or a part of a day's."""
     found = Contradictions(rows)
     if len(rows):
@@ -229,7 +229,7 @@ class _Runs:
         return places
 
 
-def _runs(rows: Readings, at: Places, least_rows: int) -> _Runs:
+def _runs(rows: GpuReadings, at: Places, least_rows: int) -> _Runs:
     """Return the runs among these rows that are long enough, in number and in the time that they cover."""
     if not len(at):
         return _Runs(at, at)
@@ -244,13 +244,13 @@ def _runs(rows: Readings, at: Places, least_rows: int) -> _Runs:
     return _Runs(first, last).where(covered_ms >= _LEAST_MS)
 
 
-def _base(rows: Readings) -> Floats:
+def _base(rows: GpuReadings) -> Floats:
     """Return the reading that repeats least by itself, of those that any row states."""
     names = [name for name in ("power_w", *_OF_ACTIVITY, "gpu_util_pct") if name in rows.columns]
     return rows.of(names[0]) if names else rows.nothing
 
 
-def _unchanged(rows: Readings, values: Floats, above: float | None = None) -> Places:
+def _unchanged(rows: GpuReadings, values: Floats, above: float | None = None) -> Places:
     """Return the rows with the value of the row of their GPU before, of all runs that may be long enough; unknown is like unknown.
 
     Only values above a bound, where it is given.
@@ -283,7 +283,7 @@ def _chosen(at: Places, which: Mask) -> Places:
     return chosen
 
 
-def _still_rows(rows: Readings, steady: _Runs) -> Places:
+def _still_rows(rows: GpuReadings, steady: _Runs) -> Places:
     """Return the rows of these runs all of whose readings are those of the row before."""
     at = steady.rows()
     for values in _measured(rows):
@@ -293,18 +293,18 @@ def _still_rows(rows: Readings, steady: _Runs) -> Places:
     return _chosen(at, rows.process_count[at] == rows.process_count[at - 1])
 
 
-def _measured(rows: Readings) -> list[Floats]:
+def _measured(rows: GpuReadings) -> list[Floats]:
     counter = [] if rows.counter_mj is None else [rows.counter_mj]
     return [*(values for name, values in rows.columns.items() if name not in _OF_UTIL[1:]), *counter]
 
 
-def _alike(rows: Readings, still: _Runs) -> Mask:
+def _alike(rows: GpuReadings, still: _Runs) -> Mask:
     alike = np.zeros(len(rows), bool)
     alike[still.rows()] = True
     return alike
 
 
-def _judge_counters(rows: Readings, still: _Runs, found: Contradictions) -> set[int]:
+def _judge_counters(rows: GpuReadings, still: _Runs, found: Contradictions) -> set[int]:
     """Drop energy counters that stand still while other readings move. Return their GPUs: they are no witnesses against a page."""
     if rows.counter_mj is None or rows.drawn_w is None:
         return set()
@@ -329,16 +329,16 @@ def _judge_counters(rows: Readings, still: _Runs, found: Contradictions) -> set[
     return broken
 
 
-def _gpu_rows(rows: Readings, run: slice) -> slice:
+def _gpu_rows(rows: GpuReadings, run: slice) -> slice:
     """Return all rows of the GPU of a run."""
     return _rows_of(rows, int(rows.gpu[run.start]))
 
 
-def _rows_of(rows: Readings, gpu: int) -> slice:
+def _rows_of(rows: GpuReadings, gpu: int) -> slice:
     return slice(int(rows.first_rows[gpu]), int(rows.first_rows[gpu + 1]))
 
 
-def _must_have_risen(rows: Readings, run: slice) -> bool:
+def _must_have_risen(rows: GpuReadings, run: slice) -> bool:
     """Return whether the counter must have risen over these rows: by the power, and by more than twice its finest step."""
     watts = np.nan_to_num(rows.of("power_w")[run], nan=_LEAST_W)
     steps_ms = rows.start[run] - rows.start[run.start - 1 : run.stop - 1]
@@ -347,7 +347,7 @@ def _must_have_risen(rows: Readings, run: slice) -> bool:
     return float((watts * steps_ms).sum()) >= max(_LEAST_MJ, 2 * float(finest.min()) if len(finest) else 0.0)
 
 
-def _judge_pages(rows: Readings, still: _Runs, broken: set[int], found: Contradictions) -> None:
+def _judge_pages(rows: GpuReadings, still: _Runs, broken: set[int], found: Contradictions) -> None:
     """Refute rows that repeat all readings of the row before, where one of them cannot."""
     convicted = still.where(_cannot_repeat(rows, still, broken)) if len(still.first) else still
     if not len(convicted.first):
@@ -370,7 +370,7 @@ def _judge_pages(rows: Readings, still: _Runs, broken: set[int], found: Contradi
                 found.add(READINGS_REPEAT, own, of_page, "as the other GPUs of its page")
 
 
-def _cannot_repeat(rows: Readings, still: _Runs, broken: set[int]) -> Mask:
+def _cannot_repeat(rows: GpuReadings, still: _Runs, broken: set[int]) -> Mask:
     """Return which runs of equal rows hold a value that cannot repeat: a counter, or the noise of a card at work."""
     at = still.first
     stated = sum((~np.isnan(values[at])).astype(int) for values in _measured(rows))
@@ -384,7 +384,7 @@ def _cannot_repeat(rows: Readings, still: _Runs, broken: set[int]) -> Mask:
     return np.asarray((stated >= _LEAST_VALUES) & np.array(cannot, bool), bool)
 
 
-def _is_noise(rows: Readings, name: str, run: slice) -> bool:
+def _is_noise(rows: GpuReadings, name: str, run: slice) -> bool:
     """Return whether the value that a run repeats is one that a card at work does not keep: power, or a mean of activity.
 
     Rounded values may stay equal, and so may those of a source that never showed any noise of this card.
@@ -399,7 +399,7 @@ def _is_noise(rows: Readings, name: str, run: slice) -> bool:
     return not is_rounded and len(np.unique(values[_gpu_rows(rows, run)])) >= _LIVELY
 
 
-def _page_example(rows: Readings, run: slice) -> str:
+def _page_example(rows: GpuReadings, run: slice) -> str:
     """Return some of the values that repeat."""
     values = {"energy_mj": rows.nothing if rows.counter_mj is None else rows.counter_mj} | dict(rows.columns)
     shown = {name: float(each[run.start]) for name, each in values.items() if name not in _OF_UTIL[1:]}
@@ -407,7 +407,7 @@ def _page_example(rows: Readings, run: slice) -> str:
     return ", ".join(f"{name} {round(value) if value.is_integer() else f'{value:.6g}'}" for name, value in known[:4])
 
 
-def _judge_power(rows: Readings, at: Places, found: Contradictions) -> None:
+def _judge_power(rows: GpuReadings, at: Places, found: Contradictions) -> None:
     """Drop power that repeats beside a card at work, and utilization that repeats with it, unless the counter bears it out.
 
     `at` are the rows with the power of the row before.
@@ -428,7 +428,7 @@ def _judge_power(rows: Readings, at: Places, found: Contradictions) -> None:
             found.add(POWER_REPEATS, run, ("power_w",), example)
 
 
-def _judge_activity(rows: Readings, found: Contradictions) -> None:
+def _judge_activity(rows: GpuReadings, found: Contradictions) -> None:
     """Drop means of activity that repeat to the last digit while other readings move."""
     for name in ("sm_active_pct", "gpu_util_pct"):
         if name not in rows.columns:
@@ -444,7 +444,7 @@ def _judge_activity(rows: Readings, found: Contradictions) -> None:
                 found.add(ACTIVITY_REPEATS, run, _OF_ACTIVITY, example)
 
 
-def _judge_context(rows: Readings, found: Contradictions) -> None:
+def _judge_context(rows: GpuReadings, found: Contradictions) -> None:
     """Judge kernels beside memory in which no context fits: utilization or memory is wrong.
 
     A second witness decides. Processes, activity and power of work are against memory; an empty process list, no activity,
@@ -474,7 +474,7 @@ def _judge_context(rows: Readings, found: Contradictions) -> None:
             found.add(UTIL_WITHOUT_CONTEXT, run, _OF_UTIL, example)
 
 
-def _judge_energy(rows: Readings, found: Contradictions) -> None:
+def _judge_energy(rows: GpuReadings, found: Contradictions) -> None:
     """Drop energy that rises much faster or slower than power, where both ends of a step are alike: at work, or without a context.
 
     Between two readings of a card that only holds a context, work may hide that nothing but the counter shows.
@@ -508,21 +508,21 @@ def _frequent(block: Ints) -> Ints:
     return keys[count >= _AGREEING * _SETTLED_STEPS]
 
 
-def _block_rows(rows: Readings, key: int, block_ms: int, every: int) -> Places:
+def _block_rows(rows: GpuReadings, key: int, block_ms: int, every: int) -> Places:
     """Return the rows of a GPU and a time that are compared with the row before."""
     of_gpu = _rows_of(rows, key >> 32)
     own: Places = np.arange(of_gpu.start + (1 - of_gpu.start) % every, of_gpu.stop, every)
     return _chosen(own, rows.start[own] // block_ms == key & 0xFFFFFFFF)
 
 
-def _is_settled(rows: Readings, at: Places) -> Mask:
+def _is_settled(rows: GpuReadings, at: Places) -> Mask:
     util, memory, lists = rows.of("gpu_util_pct"), rows.of("mem_used_bytes"), rows.process_count
     works = (util[at] >= _AT_WORK_PCT) & (util[at - 1] >= _AT_WORK_PCT)
     empty, was_empty = ((lists[each] == 0) | (memory[each] < NO_CONTEXT_BYTES) for each in (at, at - 1))
     return np.asarray(works | (empty & was_empty), bool)
 
 
-def _drop_energy(rows: Readings, at: Places, ratio: float, block_ms: int, found: Contradictions) -> None:
+def _drop_energy(rows: GpuReadings, at: Places, ratio: float, block_ms: int, found: Contradictions) -> None:
     """Drop the energy of a GPU's block; its power instead, where no card draws that much."""
     watts = float(np.nanmedian(rows.of("power_w")[at]))
     own = (rows.gpu == rows.gpu[at[0]]) & (rows.start // block_ms == rows.start[at[0]] // block_ms)

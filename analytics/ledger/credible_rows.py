@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analytics.contradictions.verdicts import COLUMNS, Contradictions, Readings, contradictions
+from analytics.contradictions.verdicts import COLUMNS, Contradictions, GpuReadings, contradictions
 from analytics.ledger.columns import NONE, Strings
 from analytics.ledger.day_rows import REFUTED, DayRows, Defect, usable_weights
 
@@ -44,10 +44,10 @@ def credible_rows(rows: DayRows) -> DayRows:
     )
 
 
-def _readings(rows: DayRows) -> Readings:
+def _readings(rows: DayRows) -> GpuReadings:
     known = {name: rows.floats[name] for name in COLUMNS if rows.floats[name] is not rows.nothing}
     counted = rows.counter_mj is not rows.nothing
-    return Readings(
+    return GpuReadings(
         gpu=rows.gpu,
         hosts=[host for host, _ in rows.names],
         source=rows.source.codes,
