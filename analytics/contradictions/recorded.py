@@ -75,9 +75,9 @@ class ContradictoryTimes:
 
 def _found_in(rows: pl.DataFrame) -> Iterator[tuple[str, str, str, int, str]]:
     """Yield kind, source, GPU, milliseconds and an example."""
-    if rows.is_empty():
+    frame = rows if rows.is_empty() else _in_order(rows)
+    if frame.is_empty():
         return
-    frame = _in_order(rows)
     readings = _readings(frame)
     for found in contradictions(readings).found():
         first = int(found.rows[0])

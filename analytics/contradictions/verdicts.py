@@ -391,7 +391,7 @@ def _is_noise(rows: GpuReadings, name: str, run: slice) -> bool:
     """
     values, value = rows.of(name), float(rows.of(name)[run.start])
     digits = 10 if name == "power_w" else 100
-    if name != "power_w" and not _EDGE_PCT < value < 100 - _EDGE_PCT:
+    if np.isnan(value) or (name != "power_w" and not _EDGE_PCT < value < 100 - _EDGE_PCT):
         return False
     if abs(value * digits - round(value * digits)) > _ROUNDING:
         return True

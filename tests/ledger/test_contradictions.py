@@ -94,6 +94,9 @@ FINE: dict[str, Case] = {
     "values of a source without noise": alone(
         {"gpu_util_pct": 90.0, "power_w": 300.5, "mem_used_bytes": 60 * GB, "sm_active_pct": 14.25}
     ),
+    "a card of which little is stated": alone(
+        UNLISTED | {"gpu_util_pct": 90.0, "mem_used_bytes": 60 * GB, "temperature_c": 60}
+    ),
     "a page that repeats for nine minutes": alone(frozen(BUSY, HOUR, HOUR + 18)),
     "work between the readings of a card that holds a context": alone(
         REST | {"mem_used_bytes": 5 * GB, "energy_mj": counter(210)}
