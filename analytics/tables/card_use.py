@@ -34,22 +34,19 @@ def peak_share(use: CardUse | None) -> Sentence | None:
 
 
 CARD_USE = (
-    column("peak_share", tr("share of peak"), "share", peak_share, audience="people"),
+    column("peak_share_low", tr("share of peak"), "share", peak_share, "peak_share_low"),
     fact(
-        "peak_share_low",
+        "peak_share_high",
         "share",
-        about="Share of the cards' peak in busy time, at least: the largest measured of tensor, FP64, FP32 and FP16 activity and memory bandwidth.",
+        about="Upper bound of the share of peak: SM activity, or utilization where that was not measured.",
     ),
-    fact(
-        "peak_share_high", "share", about="The same, at most: SM activity, or utilization where that was not measured."
-    ),
-    fact("peak_share_by", "words", "peak_by", about=f"What was the largest for most of it: {', '.join(LIMITS)}."),
+    fact("peak_share_by", "words", "peak_by", about=f"The closest limit: {', '.join(LIMITS)}."),
     fact("peak_measured_share", "share", about="Share of the busy time with a share of peak."),
     fact("tensor_active_share", "share", "tensor_share", about="Mean tensor activity in busy time."),
     column("without_tensor_share", tr("busy without tensor cores"), "share"),
     fact("tensor_measured_share", "share", about="Share of the busy time with known tensor activity."),
 )
-"""Columns of a `CardUse`; each is unknown where nothing was measured."""
+"""Columns of a `CardUse`, unknown where nothing was measured. People see both bounds of the share of peak in one cell."""
 
 CARD_USE_COLUMNS = tuple(column_of("card_use", each) for each in CARD_USE)
 """The same of a row with a `card_use`."""
@@ -60,7 +57,7 @@ def measured_columns(uses: Iterable[CardUse | None]) -> frozenset[str]:
     known = [use for use in uses if use is not None]
     has_peak = any(use.measured_ms for use in known)
     has_tensor = any(use.tensor_measured_ms for use in known)
-    return frozenset(("peak_share",) * has_peak + ("without_tensor_share",) * has_tensor)
+    return frozenset(("peak_share_low",) * has_peak + ("without_tensor_share",) * has_tensor)
 
 
 def card_use_facts(use: CardUse | None) -> list[tuple[str, Cell]]:

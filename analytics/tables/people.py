@@ -9,7 +9,7 @@ from operator import methodcaller
 from analytics.glossary import state_label, term
 from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Share, from_cents
+from analytics.language.quantities import GpuHours, Share, from_cents
 from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
 from analytics.money.accounts import Account, EfficiencyRank
@@ -63,13 +63,6 @@ def people_columns(
     """
     most_ms = max((each.allocated_ms for each in people), default=0.0)
     measured = measured_columns(each.card_use for each in people)
-    cost = column(
-        "cost",
-        tr("cost, {currency}", currency=currency),
-        "money",
-        lambda person: Number(from_cents(person.paid_cents), 2),
-        audience="people",
-    )
 
     def bar(person: UserFigures) -> StateBar:
         spans = zip(
@@ -97,18 +90,17 @@ def people_columns(
         column("low_gpu_hours", state_label("low"), "gpu_hours", "low_unused_ms", audience="people"),
         *map(_idle, IDLE_ALLOCATED[::-1]),
         fact("unconfirmed_gpu_hours", "gpu_hours", "allocated_open_ms"),
-        fact("amount", "money", lambda person: from_cents(person.paid_cents)),
         column("efficiency", tr("efficiency"), "share", efficiency, "efficiency"),
         *(each if each.key in measured else replace(each, audience="programs") for each in CARD_USE_COLUMNS),
         fact("rank_gpu_time", "count", about="1 is the most GPU time."),
         fact("ranked", "count", about="Among how many by GPU time; ranks are those among everybody."),
-        column("rank", tr("rank"), "words", _rank, audience="people"),
-        *((cost,) if with_money else ()),
-        fact(
-            "rank_efficiency",
-            "count",
-            "efficiency_rank.place",
-            about="1 is the most efficient on the model of which the own GPU time was most.",
+        column("rank_efficiency", tr("rank"), "words", _rank, "efficiency_rank.place", json_type="integer"),
+        column(
+            "amount",
+            tr("cost, {currency}", currency=currency) if with_money else "",
+            "money",
+            lambda person: from_cents(person.paid_cents),
+            audience="all" if with_money else "programs",
         ),
         *RANK_FACTS,
     )
