@@ -129,7 +129,7 @@ _SUMS = ("busy_ms", "measured_ms", "low_ms", "high_ms", "tensor_measured_ms", "t
 def busy_hours(pieces: pl.DataFrame, hourly: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of `pieces` in the state active, cut at full hours, with the sums of `CardUse` and `peak_by`.
 
-    `pieces` have host, gpu, time, end, state and `gpu_ms`; `hourly` has HOURLY_COLUMNS. Without any measured hour there
+    `pieces` have host, gpu, time, end, state, gpu_ms and kernel_share; `hourly` has HOURLY_COLUMNS. Without any measured hour there
     are no rows. Users who follow each other on a GPU within an hour share the figures of that hour.
     """
     hours = hourly.filter(pl.col("peak_share_ms") > 0)
@@ -139,8 +139,9 @@ def busy_hours(pieces: pl.DataFrame, hourly: pl.DataFrame) -> pl.DataFrame:
     rows = cut(busy, HOUR_MS, "hour", sums=("gpu_ms",)).with_columns(time_of_hour=pl.col("hour") * HOUR_MS)
     rows = rows.join(hours, left_on=("host", "gpu", "time_of_hour"), right_on=("host", "gpu", "time"), how="left")
     kernel_ms, gpu_ms = pl.col("observed_ms") - pl.col("zero_ms"), pl.col("gpu_ms")
-    # of the row's time, as far as it was observed: an hour may have other states beside this one
-    in_kernel = (kernel_ms / pl.min_horizontal("observed_ms", SPAN_MS)).clip(upper_bound=1.0)
+    # an hour may have other states beside this one, whose share with a kernel is not this one's
+    own_share = pl.when(SPAN_MS < HOUR_MS).then("kernel_share")
+    in_kernel = pl.coalesce(own_share, kernel_ms / pl.col("observed_ms"))
     tensor_ms = pl.col("tensor_used_ms") + pl.col("tensor_unused_ms")
     measured = gpu_ms * (pl.col("peak_share_ms") / kernel_ms).clip(upper_bound=1.0)
     tensor_measured = gpu_ms * (tensor_ms / kernel_ms).clip(upper_bound=1.0)

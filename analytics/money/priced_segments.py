@@ -99,8 +99,12 @@ _COLUMNS = (
     "segment_end",
     "off_peak_share",
     "project",
+    "zero_ms",
+    "util_ms",
     *LOW_ACTIVITY,
 )
+_USED_UP = ("unconfirmed_ms", "likely_ms", "segment_start", "segment_end", "zero_ms", "util_ms")
+"""Columns whose figures are in others of `pieces_of`."""
 _MIG = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
 
 
@@ -115,6 +119,7 @@ def pieces_of(segments: pl.DataFrame, costs: Costs, inventory: Inventory, owners
         gpu_ms. amount: microcents, null without a price.
         open_share, likely_share: the part that only point samples show as idle, and its part with power readings.
         used_share: see `analytics.ledger.usage`. by_sm: whether it comes from SM activity.
+        kernel_share: the share of the measured time with a kernel; null if unknown.
         since: the start of the price term. segment_ms: the length of the whole interval.
         energy_mj, energy_known_ms (as gpu_ms). span_ms, energy_ms: of the GPU, not shared, for the first user only.
     """
@@ -133,9 +138,10 @@ def pieces_of(segments: pl.DataFrame, costs: Costs, inventory: Inventory, owners
             likely_share=pl.col("likely_ms") / SPAN_MS if "likely_ms" in there else pl.lit(0.0),
             used_share=used_share(measured),
             by_sm=by_sm_activity(measured),
+            kernel_share=(1 - pl.col("zero_ms") / pl.col("util_ms")).fill_nan(None) if "util_ms" in there else None,
         )
         .with_columns(segment_ms=pl.col("segment_end") - pl.col("segment_start") if "segment_end" in there else SPAN_MS)
-        .drop("unconfirmed_ms", "likely_ms", "segment_start", "segment_end", *LOW_ACTIVITY, strict=False)
+        .drop(*_USED_UP, *LOW_ACTIVITY, strict=False)
     )
     # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors
     whole = _per_user(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))
