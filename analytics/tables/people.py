@@ -9,7 +9,7 @@ from operator import methodcaller
 from analytics.glossary import state_label, term
 from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Share, from_cents
+from analytics.language.quantities import GpuHours, Number, Share, from_cents
 from analytics.language.sentences import tr
 from analytics.ledger.summary import ratio
 from analytics.money.accounts import Account, EfficiencyRank
@@ -99,7 +99,7 @@ def people_columns(
             "amount",
             tr("cost, {currency}", currency=currency) if with_money else "",
             "money",
-            lambda person: from_cents(person.paid_cents),
+            lambda person: Number(from_cents(person.paid_cents), 2),
             audience="all" if with_money else "programs",
         ),
         *RANK_FACTS,

@@ -325,7 +325,10 @@ def test_who_was_given_what_is_the_ledgers(site: NumbersSite, asked: Question, g
     ranks = {each["label"]: each for each in site.told.report(asked)[f"{group}s"]}
     panel = site.shown("/users", asked).panel(f"{group}s")
     rows = named(panel.rows(), told)
-    at = [each.text for each in panel.all("scope", "col")].index("GPU-hours")
+    heads = [each.text for each in panel.all("scope", "col")]
+    at = heads.index("GPU-hours")
+    is_measured = any(row["peak_share_high"] is not None for row in told.values())
+    assert ("share of peak" in heads, "busy without tensor cores" in heads) == (is_measured, is_measured)
     is_unpriced = site.told.ledger(asked)["money"]["paid"] is None
     assert rows.keys() == told.keys()
     most_ms = max(given(Spent.of_account(row)) for row in told.values())
@@ -335,15 +338,17 @@ def test_who_was_given_what_is_the_ledgers(site: NumbersSite, asked: Question, g
         place = "" if rank["rank_efficiency"] is None else f"{rank['rank_efficiency']}/{rank['rank_efficiency_of']}"
         useful_ms, low_ms = useful_and_low(row)
         cost = [] if is_unpriced else [UNKNOWN if row["paid"] is None else f"{row['paid']:,.2f}"]
+        used = [share_of_peak(row), percent(row["without_tensor_share"])] if is_measured else []
         shown = rows[name][at:]
-        assert shown[6].partition(" ")[0] == place
-        assert [*shown[:6], *shown[7:]] == [
+        assert shown[6 + len(used)].partition(" ")[0] == place
+        assert [*shown[: 6 + len(used)], *shown[7 + len(used) :]] == [
             written(given(spent)),
             written(useful_ms),
             written(low_ms),
             written(spent.sum("held")),
             written(spent.sum("reserved")),
             percent(row["efficiency"]),
+            *used,
             *cost,
         ], name
         drawn = [each["props"]["style"]["width"] for each in lengths[name].tree["props"]["children"]]
@@ -356,6 +361,14 @@ def test_who_was_given_what_is_the_ledgers(site: NumbersSite, asked: Question, g
     lost = {name: Spent.of_account(row).sum("held", "reserved") for name, row in told.items()}
     most = max(lost, key=lost.__getitem__)
     assert panel.finding.endswith(f" {most} has the most, {written(lost[most])} GPU-hours.")
+
+
+def share_of_peak(row: dict[str, Any]) -> str:
+    """Both bounds as pages write them."""
+    if row["peak_share_by"] is None:
+        return UNKNOWN if row["peak_share_high"] is None else f"up to {percent(row['peak_share_high'], 0)}"
+    limit = {"tensor": "tensor cores", "dram": "memory bandwidth"}[row["peak_share_by"]]
+    return f"{percent(row['peak_share_low'], 0)} ({limit}) to {percent(row['peak_share_high'], 0)}"
 
 
 @PRICES
@@ -373,6 +386,7 @@ def test_one_users_page_is_their_row_and_their_jobs_add_up_to_it(site: NumbersSi
         unused = (facts[state_label("held")], facts[state_label("reserved")])
         assert unused == (written(spent.sum("held")), written(spent.sum("reserved")))
         assert facts["efficiency"].split(",")[0] == percent(row["efficiency"])
+        assert facts.get("share of peak", UNKNOWN) == share_of_peak(row)
         assert facts["cost"] == money(row["paid"], site.told.currency)
         jobs = shown.panel("jobs").rows()
         for column, states in ((3, GIVEN), (4, ("active", "low")), (5, ("held",)), (6, ("reserved",))):
