@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 
-from analytics.ledger.build import load_ledger
-from analytics.ledger.settings import LedgerSettings
-from analytics.ledger.workers import Workers
 from analytics.progress import bar
 from fallow.clock import SystemClock, parse_duration_ms
 from fallow.compaction import Compacted, LakeCompactor
@@ -28,22 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=parse_duration_ms,
         help="only days that ended at least this long ago, and files without a change for this time or 3 h (default: 1d)",
     )
-    parser.add_argument("--derived", action="store_true", help="update the stored ledger afterwards")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and change nothing")
 
 
 def run(args: argparse.Namespace) -> int:
     """Merge files and print what was done; return 1 if a day of a host could not be merged, else 0."""
-    config = settings(args)
-    lake = lake_of(args).require_known()
-    grace_ms = config.integer("compaction.grace")
+    lake, grace_ms = lake_of(args).require_known(), settings(args).integer("compaction.grace")
     with bar("days") as progress:
         done = LakeCompactor(lake, SystemClock().now_ms(), args.older_than, grace_ms, args.dry_run).run(progress)
-    if args.derived and not args.dry_run:
-        with bar("ledger") as progress:
-            load_ledger(
-                lake, LedgerSettings.from_config(config), progress=progress, workers=Workers.from_config(config)
-            )
     show(json.dumps(_as_json(done), indent=2) if args.json else _text(done, dry_run=args.dry_run))
     if done.refused:
         raise LakeError(f"hidden files remain: {done.refused}", "run the command with credentials that may delete")

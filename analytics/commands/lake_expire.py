@@ -52,7 +52,7 @@ def _text(planned: ExpiryPlan, retention: Retention, *, done: bool) -> str:
         days = sorted(planned.held_back)
         lines.append(
             f"{len(days)} days from {days[0]} to {days[-1]} remain: the lake has no current ledger of these days; "
-            "run `fallow lake compact --derived`, then this command again"
+            "run `fallow ledger`, then this command again"
         )
     if planned.expiries and not done:
         lines.append("nothing is deleted yet: --yes deletes")

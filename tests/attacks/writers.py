@@ -226,7 +226,7 @@ def _age(place: Path) -> None:
 
 
 def _compact(place: Path) -> int:
-    return _command("lake", "compact", "--lake", str(place / "lake"), "--derived")
+    return _command("lake", "compact", "--lake", str(place / "lake"))
 
 
 def _annotate(place: Path) -> int:

@@ -208,7 +208,8 @@ class FleetDays:
         """What a site's upkeep does beside the agents, once what it removes has been compared."""
         if verb == "expire" and not self.place.is_away:
             self.judge.before_expiry(self.clock.now_ms(), self.size.keep_days)
-            self._fallow("lake", "compact", "--derived")  # only days go whose ledger is kept
+            self._fallow("lake", "compact")
+            self._fallow("ledger")  # only days go whose ledger is kept
             self._fallow("lake", "expire", "--yes", FALLOW_RETENTION_GPU=f"{self.size.keep_days}d")
         elif verb == "compact":
             self._fallow("lake", "compact")
