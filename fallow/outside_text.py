@@ -34,7 +34,9 @@ _MADE_VISIBLE = re.compile(r"\\u\{([0-9a-f]{1,6})\}")
 
 def plain(text: str, most: int = 80) -> str:
     """Return a name on one line; invisible characters become `?`, and long names end in `…`."""
-    line = "".join(each if each.isprintable() else "?" for each in _HIDDEN.sub("?", " ".join(text.split())))
+    line = " ".join(text.split())
+    if not (line.isascii() and line.isprintable()):
+        line = "".join(each if each.isprintable() else "?" for each in _HIDDEN.sub("?", line))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 

@@ -9,11 +9,12 @@ from difflib import get_close_matches
 
 from analytics.commands import finding_actions as action_command
 from analytics.commands.finding_actions import as_listed, no_finding
-from analytics.commands.table_verb import Tables, TableVerb, VerbInputs, add_output_arguments
+from analytics.commands.table_verb import Tables, TableVerb, VerbInputs, add_output_arguments, most_lines
 from analytics.decide.review import is_in_scope, waiting_rules
 from analytics.decide.totals import FindingTotals, most_first, totals
 from analytics.language.sentences import tr, tr_many
 from analytics.quality.model import named
+from analytics.render.one_screen import SCREEN_LINES
 from analytics.report.parts import ScopedReview
 from analytics.rules import RULES
 from analytics.tables.finding_heading import more_of_low
@@ -94,7 +95,10 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     yield totals_by_rule(found.listed)
     yield idle(given.report.ledger)
     yield point_samples(given.report.ledger)
-    yield finding_folds(found.shown, given.whole.inventory)
+    # one screen has no room for the evidence of this many, and says where it is
+    is_one_screen = args.format in (None, "text") and most_lines(args) is not None
+    folded = found.shown[:SCREEN_LINES] if is_one_screen else found.shown
+    yield finding_folds(folded, given.whole.inventory)
     if found.review.reversals is not None or found.review.gone:
         yield replace(gone(found.review), lines=tuple(closed_by_rule(found.review.ended)))
 

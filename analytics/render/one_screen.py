@@ -18,7 +18,17 @@ _MOST = 2 / 3
 
 
 def screen_lines(tables: Sequence[Table], language: Language, width: int, room: int) -> list[str]:
-    """Return at most `room` lines: tables in their order while they fit, then the names and answers of the others."""
+    """Return at most `room` lines: all tables if they fit, else tables in their order while they fit, and the names and answers of the others."""
+    whole: list[str] = []
+    for table in tables:
+        lines = _whole(table, language, width, room - len(whole) - bool(whole))
+        if lines is None:
+            return _first_tables(tables, language, width, room)
+        whole += ["", *lines] if whole else lines
+    return whole
+
+
+def _first_tables(tables: Sequence[Table], language: Language, width: int, room: int) -> list[str]:
     shown: list[list[str]] = []
     left = room - 1
     for place, table in enumerate(tables):
@@ -37,15 +47,23 @@ def screen_lines(tables: Sequence[Table], language: Language, width: int, room: 
     return [*(line for block in shown for line in (*block, "")), *index, footer]
 
 
+def _whole(table: Table, language: Language, width: int, room: int) -> list[str] | None:
+    """Return all lines of a table; None where they are more than `room`: each row, sentence and fold takes at least one."""
+    rows = table.row_count if table.shown is None else min(table.shown, table.row_count)
+    if rows + len(table.lines) + len(table.folds) > room:
+        return None
+    lines = _lines(table, language, width)
+    return lines if len(lines) <= room else None
+
+
 def _cut(table: Table, language: Language, width: int, room: int) -> list[str] | None:
     """Return the table's first rows, and notes while there is room; None where the first row does not fit."""
-    whole = _lines(table, language, width)
-    if len(whole) <= room:
+    whole = _whole(table, language, width, room)
+    if whole is not None:
         return whole
     bare = replace(table, lines=(), folds=(), notes=(), terms=())
-    count = len(table.cells)
-    for shown in range(min(count, room), 0, -1):
-        cut = replace(bare, shown=shown, rest=_more(count - shown))
+    for shown in range(min(table.row_count, room), 0, -1):
+        cut = replace(bare, shown=shown, rest=_more(table.row_count - shown))
         if len(_lines(cut, language, width)) <= room:
             break
     else:

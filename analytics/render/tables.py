@@ -102,12 +102,15 @@ def terminal_text(answer: VerbAnswer, language: Language, width: int, most_lines
     if tables and tables[0].headline:
         head = ["\n".join(wrap(written(tables[0].headline, spoken), width)), *head]
         tables[0] = replace(tables[0], headline="")
-        if not any((tables[0].cells, tables[0].lines, tables[0].folds, tables[0].notes)):
+        if not any((tables[0].row_count, tables[0].lines, tables[0].folds, tables[0].notes)):
             del tables[0]
-    whole = "\n\n".join([*head, *(section_text(each, spoken, width) for each in tables)])
-    if most_lines is not None and len(whole.splitlines()) > most_lines:
-        above = "".join(f"{each}\n\n" for each in head).splitlines()
-        whole = "\n".join([*above, *screen_lines(tables, spoken, width, most_lines - len(above))])
+    if most_lines is None:
+        blocks = [section_text(each, spoken, width) for each in tables]
+    else:
+        above = sum(len(each.splitlines()) + 1 for each in head)
+        lines = screen_lines(tables, spoken, width, most_lines - above)
+        blocks = ["\n".join(lines)] if lines else []
+    whole = "\n\n".join([*head, *blocks])
     return (visible_lines(whole) + "\n").encode()
 
 

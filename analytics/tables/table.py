@@ -356,10 +356,15 @@ class Table:
         """Return all rows as people see them, a cell per column of `heads`; empty if all columns are for programs."""
         return tuple(tuple(each.cell(row) for each in self.heads) for row in self.rows) if self.heads else ()
 
-    @property
+    @cached_property
     def listed(self) -> tuple[tuple[Cell, ...], ...]:
-        """Return the rows that a document lists."""
-        return self.cells[: self.shown]
+        """Return the rows that a document lists, as people see them."""
+        return self.cells if self.shown is None else replace(self, rows=self.rows[: self.shown], shown=None).cells
+
+    @property
+    def row_count(self) -> int:
+        """Return the number of rows that people see; 0 if all columns are for programs."""
+        return len(self.rows) if self.heads else 0
 
     @cached_property
     def empty_rows(self) -> tuple[int, ...]:
@@ -373,7 +378,7 @@ class Table:
     @property
     def left_out(self) -> str:
         """Return the sentence about the rows that a document leaves out; empty if it lists all."""
-        return self.rest if len(self.listed) < len(self.cells) else ""
+        return self.rest if self.shown is not None and self.shown < self.row_count else ""
 
     def records(self) -> list[dict[str, object]]:
         """Return all rows for programs, by the keys of the columns."""

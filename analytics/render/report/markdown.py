@@ -59,7 +59,7 @@ def section_parts(section: Table, language: Language) -> Iterator[str]:
 
 
 def _table(section: Table, language: Language) -> str:
-    if not section.cells:
+    if not section.row_count:
         return ""
     shown = [place for place, column in enumerate(section.heads) if column.kind != "bar"]
     head = [language.translate(section.heads[place].title) for place in shown]

@@ -85,7 +85,7 @@ def section_text(section: Table, language: Language, width: int = PAGE_COLUMNS) 
     lines = [*wrap(language.translate(section.title).upper(), width), *_wrapped(section.headline, language, width)]
     if any(column.kind == "sentence" for column in section.heads):
         lines += [line for row in section.listed for line in _record(section.heads, row, language, width)]
-    elif section.cells:
+    elif section.row_count:
         lines += _table(section, language, width)
     for each in section.lines:
         lines += wrap(plain(written(each, language), 400), width, "  - ", "    ")
